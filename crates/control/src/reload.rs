@@ -180,7 +180,7 @@ pub struct Reloader {
     /// Milliseconds of draining in force; who ends the gateway does not wait for a reload to learn it.
     drain: AtomicU64,
     /// Is told when the configuration is being read and when that is done.
-    tell: Option<Told>,
+    tell: Option<ReloadObserver>,
     logging: Option<Logging>,
     access: Option<Access>,
     claiming: Option<Claiming>,
@@ -197,10 +197,10 @@ impl Drop for Hold {
 }
 
 /// Who is told that a configuration is put in force (`true`), and that this is done (`false`).
-pub type Told = Box<dyn Fn(bool) + Send + Sync>;
+pub type ReloadObserver = Box<dyn Fn(bool) + Send + Sync>;
 
 /// Tells the end of a reload, however it comes.
-struct UnderWay<'a>(Option<&'a Told>);
+struct UnderWay<'a>(Option<&'a ReloadObserver>);
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
@@ -297,7 +297,7 @@ impl Reloader {
     }
 
     /// The same, telling when a configuration is put in force and when that is done.
-    pub fn telling(self, tell: Told) -> Self {
+    pub fn telling(self, tell: ReloadObserver) -> Self {
         Self { tell: Some(tell), ..self }
     }
 

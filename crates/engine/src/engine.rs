@@ -8,7 +8,7 @@ use crate::class::Classes;
 use crate::config::{Begun, Config, Rule, StaticMapping};
 use crate::event::Events;
 use crate::explicit::Holds;
-use crate::external::{External, Told};
+use crate::external::{External, OwnershipSource};
 use crate::fragments::Fragments;
 use crate::host::Host;
 use crate::identification::Identifications;
@@ -609,7 +609,7 @@ impl Engine {
             used[place_of(protocol)] -= 1;
         }
         self.subscribers.release(mapping.host(), slot, pool, kind);
-        if self.external.told(protocol, index, port) == Told::Mapping {
+        if self.external.told(protocol, index, port) == OwnershipSource::Mapping {
             let is_explicit = mapping.is_explicit();
             let kind = if is_explicit { MappingKind::Pcp } else { MappingKind::Dynamic };
             let id = self.id_of(protocol, mapping.internal(), (index, port), kind);
@@ -624,7 +624,7 @@ impl Engine {
         let kind = match mapping.is_static() {
             true => MappingKind::Static,
             false if mapping.is_explicit() => MappingKind::Pcp,
-            false if told() == Told::Plan => MappingKind::Deterministic,
+            false if told() == OwnershipSource::Plan => MappingKind::Deterministic,
             false => MappingKind::Dynamic,
         };
         self.id_of(mapping.protocol, mapping.internal(), (index, port), kind)

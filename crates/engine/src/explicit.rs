@@ -56,7 +56,7 @@ impl RemoteFilter {
 
 /// The external endpoint that somebody would like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct WantedEndpoint {
     /// Its address; `None`: any.
     pub address: Option<Ipv4Addr>,
     /// Its port; 0: any.
@@ -75,7 +75,7 @@ pub struct MapRequest<'r> {
     /// Its endpoint.
     pub internal: Endpoint,
     /// What it is to be mapped to.
-    pub wanted: Wanted,
+    pub wanted: WantedEndpoint,
     /// For how long.
     pub lifetime: Duration,
     /// What later requests about it will have.
@@ -98,7 +98,7 @@ pub struct PeerRequest {
     /// The remote endpoint.
     pub remote: Endpoint,
     /// What it must be mapped to, if there is no such mapping yet; always strict.
-    pub wanted: Wanted,
+    pub wanted: WantedEndpoint,
     /// For how long; zero: no longer than traffic keeps it.
     pub lifetime: Duration,
     /// What later requests about it will have.
@@ -487,7 +487,7 @@ fn is_reserved(protocol: u8, port: u16) -> bool {
 }
 
 /// A mapping that there is, unless only another would be of use.
-fn as_wanted(wanted: Wanted, explicit: Explicit) -> Result<Explicit, ExplicitError> {
+fn as_wanted(wanted: WantedEndpoint, explicit: Explicit) -> Result<Explicit, ExplicitError> {
     let Endpoint { address, port } = explicit.external;
     let is_it = wanted.address.is_none_or(|wanted| wanted == address)
         && (wanted.port == 0 || wanted.port == port);

@@ -33,7 +33,7 @@ pub(crate) use ownership::{InUse, Release, ReleaseSearch};
 use part::Part;
 pub(crate) use ports::Draw;
 use ports::{EMPTY, HELD, LAST, Parity, Ports, Range};
-pub(crate) use shares::{Chosen, Told};
+pub(crate) use shares::{Chosen, OwnershipSource};
 use shares::{Mode, Plans};
 use spans::Spans;
 

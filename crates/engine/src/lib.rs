@@ -65,7 +65,9 @@ pub use deterministic::{Plan, PlanError};
 pub use drop_reason::DropReason;
 pub use engine::Engine;
 pub use event::{BlockId, Change, Endpoint, Event, MappingId, MappingKind, Resource, SessionId};
-pub use explicit::{Explicit, ExplicitError, MapRequest, Nonce, PeerRequest, RemoteFilter, Wanted};
+pub use explicit::{
+    Explicit, ExplicitError, MapRequest, Nonce, PeerRequest, RemoteFilter, WantedEndpoint,
+};
 pub use external::{Draining, PoolChange};
 pub use handover::{
     Export, Exported, Restoration, RestoreError, Restored, VERSION as HANDOVER_VERSION,
@@ -81,7 +83,7 @@ pub use survey::{
     Totals as TableTotals,
 };
 pub use time::{TICK, Timestamp};
-pub use translate::{AddressChoice, Becomes, End, Explanation, Limit, Standing, Step, Whose};
+pub use translate::{AddressChoice, Becomes, End, Explanation, Limit, LimitOwner, Standing, Step};
 
 /// Why a configuration cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]

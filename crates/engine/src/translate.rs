@@ -33,12 +33,12 @@ use crate::rules::{Ruling, Snat};
 use crate::{DropReason, Timestamp};
 use alloc::vec;
 use alloc::vec::Vec;
-pub use explain::{AddressChoice, Becomes, End, Explanation, Limit, Standing, Step, Whose};
+pub use explain::{AddressChoice, Becomes, End, Explanation, Limit, LimitOwner, Standing, Step};
 use mappings::Arrival;
 pub(crate) use mappings::Opening;
 use natgate_wire::{Ipv4, protocol};
 pub(crate) use overload::Rings;
-use quick::{Glance, Tally};
+use quick::{ParsedHeaders, Tally};
 use transit::is_echo_request;
 pub(crate) use watch::PoolWatches;
 
@@ -52,11 +52,11 @@ const STAGES: usize = 4;
 /// What the stages know of packets on their way, by groups. It is kept from batch to batch: making it
 /// anew takes longer than a packet does.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Glances(Vec<[Glance; GROUP]>);
+pub(crate) struct Glances(Vec<[ParsedHeaders; GROUP]>);
 
 impl Glances {
     pub(crate) fn new() -> Self {
-        Self(vec![[Glance::OTHER; GROUP]; STAGES])
+        Self(vec![[ParsedHeaders::OTHER; GROUP]; STAGES])
     }
 }
 

@@ -6,7 +6,7 @@ use common::*;
 use natgate_engine::{
     Allocation, Behavior, BlockConfig, Change, Config, DropReason, Endpoint, Explicit,
     ExplicitError, Limits, MapRequest, MappingId, MappingKind, Nonce, PeerRequest, Pooling,
-    Reconfiguration, RemoteFilter, Rule, RuleAction, Side, StaticMapping, Wanted,
+    Reconfiguration, RemoteFilter, Rule, RuleAction, Side, StaticMapping, WantedEndpoint,
 };
 use natgate_wire::protocol::{ICMP, TCP, UDP};
 use std::net::Ipv4Addr;
@@ -34,7 +34,7 @@ fn request(protocol: u8, internal: &str, lifetime: Duration) -> MapRequest<'stat
         protocol,
         realm: 0,
         internal: end(internal),
-        wanted: Wanted::default(),
+        wanted: WantedEndpoint::default(),
         lifetime,
         nonce: NONCE,
         replaces_filters: false,
@@ -42,9 +42,9 @@ fn request(protocol: u8, internal: &str, lifetime: Duration) -> MapRequest<'stat
     }
 }
 
-fn wanted(external: &str, strict: bool) -> Wanted {
+fn wanted(external: &str, strict: bool) -> WantedEndpoint {
     let Endpoint { address, port } = end(external);
-    Wanted { address: (!address.is_unspecified()).then_some(address), port, strict }
+    WantedEndpoint { address: (!address.is_unspecified()).then_some(address), port, strict }
 }
 
 fn peer(protocol: u8, internal: &str, remote: &str, lifetime: Duration) -> PeerRequest {
@@ -53,7 +53,7 @@ fn peer(protocol: u8, internal: &str, remote: &str, lifetime: Duration) -> PeerR
         realm: 0,
         internal: end(internal),
         remote: end(remote),
-        wanted: Wanted::default(),
+        wanted: WantedEndpoint::default(),
         lifetime,
         nonce: NONCE,
     }
@@ -511,10 +511,11 @@ fn blocks_and_pairs_are_respected() {
     assert_eq!(assigned.count(), 1);
     // A port of nobody's block is nobody's to wish for.
     let elsewhere = Endpoint { port: first.port ^ 16, ..first };
-    let strict = Wanted { address: Some(elsewhere.address), port: elsewhere.port, strict: true };
+    let strict =
+        WantedEndpoint { address: Some(elsewhere.address), port: elsewhere.port, strict: true };
     let other = MapRequest { wanted: strict, ..request(TCP, "10.0.0.5:3", HOUR) };
     assert_eq!(lab.map(&other), Err(ExplicitError::External));
-    let near = Wanted { port: first.port ^ 1, ..strict };
+    let near = WantedEndpoint { port: first.port ^ 1, ..strict };
     let got = lab.map(&MapRequest { wanted: near, ..request(TCP, "10.0.0.5:3", HOUR) }).unwrap();
     assert_eq!(got.external.port, first.port ^ 1);
 
@@ -524,7 +525,7 @@ fn blocks_and_pairs_are_respected() {
         let mut lab = Lab::new(&Config { pools, pooling, ..asking() });
         let first = lab.map(&request(TCP, "10.0.0.5:1", HOUR)).unwrap().external.address;
         let other = Ipv4Addr::from_bits(first.to_bits() ^ 1);
-        let strict = Wanted { address: Some(other), port: 0, strict: true };
+        let strict = WantedEndpoint { address: Some(other), port: 0, strict: true };
         let got = lab.map(&MapRequest { wanted: strict, ..request(TCP, "10.0.0.5:2", HOUR) });
         match pooling {
             Pooling::Paired => assert_eq!(got, Err(ExplicitError::External)),
@@ -628,11 +629,13 @@ fn a_wish_for_a_full_address_exhausts_no_pool() {
     let pools = vec![pool("203.0.113.1", "203.0.113.2", (2000, 2000))];
     let mut lab = Lab::new(&Config { pools, port_parity: false, ..asking() });
     let first = lab.map(&request(TCP, "10.0.0.5:1", HOUR)).unwrap().external.address;
-    let wish = Wanted { address: Some(first), port: 0, strict: true };
+    let wish = WantedEndpoint { address: Some(first), port: 0, strict: true };
     let asked = PeerRequest { wanted: wish, ..peer(TCP, "10.0.0.6:1", REMOTE, HOUR) };
     assert_eq!(lab.peer(&asked), Err(ExplicitError::External));
-    let hint =
-        MapRequest { wanted: Wanted { strict: false, ..wish }, ..request(TCP, "10.0.0.6:1", HOUR) };
+    let hint = MapRequest {
+        wanted: WantedEndpoint { strict: false, ..wish },
+        ..request(TCP, "10.0.0.6:1", HOUR)
+    };
     assert_ne!(lab.map(&hint).unwrap().external.address, first);
     // The others have not been there for so long that they would give way.
     lab.wait_s(0.1);
@@ -658,7 +661,7 @@ fn what_cannot_be_had_of_blocks_changes_nothing() {
     lab.wait_s(1.0);
     lab.events.clear();
     // The one block that is left is not of the address that is wanted.
-    let wish = Wanted { address: Some(first), port: 0, strict: true };
+    let wish = WantedEndpoint { address: Some(first), port: 0, strict: true };
     let asked = PeerRequest { wanted: wish, ..peer(TCP, "10.0.0.6:1", REMOTE, HOUR) };
     assert_eq!(lab.peer(&asked), Err(ExplicitError::External));
     lab.wait_s(1.0);

@@ -9,10 +9,10 @@ use crate::capture::{Captures, Tap};
 use crate::handover::{Exchange, Legacy, Writing, Written};
 use crate::links::Link;
 use crate::router::{LearntRoutes, Renewal, Retired, Router};
-use crate::survey::{Inquiry, Question, Sight};
+use crate::survey::{Inquiry, Question, SurveyContext};
 use crate::team::{Invitation, Member, Newcomer, Partition, team};
-use crate::trace::{Probe, Traced, Tracing, turned};
-use crate::wiring::{Cables, Devices, Rewiring};
+use crate::trace::{Probe, Tracing, WorkerTrace, turned};
+use crate::wiring::{Devices, LinkMap, Rewiring};
 use crate::{Settings, WorkerError};
 use natgate_engine::{
     Config, ConfigError, Departure, Engine, Reconfiguration, ReconfigureError, Review, Superseded,
@@ -220,12 +220,12 @@ enum Command {
 #[derive(Clone, Debug)]
 pub struct Commander {
     /// One more when a worker joins.
-    workers: Arc<RwLock<Vec<Arc<Mouth>>>>,
+    workers: Arc<RwLock<Vec<Arc<CommandSender>>>>,
 }
 
 /// Where one worker is told something.
 #[derive(Debug)]
-struct Mouth {
+struct CommandSender {
     commands: SyncSender<Command>,
     questions: SyncSender<Question>,
     /// Wakes the worker's thread.
@@ -253,14 +253,14 @@ pub fn team_commands(wakes: Vec<UnixStream>) -> (Commander, Vec<Commands>) {
 }
 
 /// The two ends for one worker.
-fn ends(wake: UnixStream) -> (Arc<Mouth>, Commands) {
+fn ends(wake: UnixStream) -> (Arc<CommandSender>, Commands) {
     let (sender, receiver) = sync_channel(MOST_WAITING);
     let (asker, questions) = sync_channel(MOST_WAITING);
     // A gateway that never sleeps is awake however many bytes lie there. Should this fail, the next
     // command at worst waits until it sleeps.
     let _ = wake.set_nonblocking(true);
     let commands = Commands { commands: receiver, questions };
-    (Arc::new(Mouth { commands: sender, questions: asker, wake }), commands)
+    (Arc::new(CommandSender { commands: sender, questions: asker, wake }), commands)
 }
 
 impl Commander {
@@ -283,7 +283,7 @@ impl Commander {
         answer.recv().map_err(|_| CommandError::Stopping)
     }
 
-    fn mouths(&self) -> Vec<Arc<Mouth>> {
+    fn mouths(&self) -> Vec<Arc<CommandSender>> {
         self.workers.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -386,7 +386,7 @@ impl Commander {
     ///
     /// # Errors
     /// [`CommandError::Stopping`].
-    pub fn trace(&self, probe: Probe) -> Result<Vec<Traced>, CommandError> {
+    pub fn trace(&self, probe: Probe) -> Result<Vec<WorkerTrace>, CommandError> {
         let partition = self.numbered()?.partition;
         let (mut all, mut next) = (Vec::new(), Some((probe, false)));
         while let Some((probe, is_turned)) = next.take() {
@@ -508,7 +508,7 @@ impl Commander {
         &self,
         exchanges: Vec<Exchange>,
     ) -> Result<Vec<Exchange>, CommandError> {
-        let exchange = |(mouth, exchange): (Arc<Mouth>, Exchange)| {
+        let exchange = |(mouth, exchange): (Arc<CommandSender>, Exchange)| {
             let exchanged = mouth.ask(|reply| Command::Exchange(Box::new(exchange), reply))?;
             Ok(*exchanged)
         };
@@ -529,7 +529,7 @@ impl Commander {
     }
 }
 
-impl Mouth {
+impl CommandSender {
     /// Gives a command and waits for the answer.
     fn ask<T>(&self, command: impl FnOnce(SyncSender<T>) -> Command) -> Result<T, CommandError> {
         self.begin(command)?.recv().map_err(|_| CommandError::Stopping)
@@ -564,7 +564,7 @@ enum Task {
 
 /// The gateway's end: what has come in, and what is under way.
 #[derive(Default)]
-pub(crate) struct Clerk {
+pub(crate) struct CommandRunner {
     commands: Option<Commands>,
     task: Option<Task>,
     /// Whether no packets are to be taken, and who waits to hear that none are.
@@ -574,7 +574,7 @@ pub(crate) struct Clerk {
     inquiry: Option<Inquiry>,
 }
 
-impl Clerk {
+impl CommandRunner {
     /// Takes commands from there.
     pub(crate) fn listen(&mut self, commands: Commands) {
         self.commands = Some(commands);
@@ -595,7 +595,7 @@ impl Clerk {
         self.task.is_some() || self.inquiry.is_some() || self.halting.is_some()
     }
 
-    /// Whether a question is there to be answered in part by [`Clerk::answer`].
+    /// Whether a question is there to be answered in part by [`CommandRunner::answer`].
     pub(crate) fn is_asked(&mut self) -> bool {
         if self.inquiry.is_none() {
             let question = self.commands.as_ref().and_then(|all| all.questions.try_recv().ok());
@@ -605,7 +605,7 @@ impl Clerk {
     }
 
     /// Does a turn's share of the answer.
-    pub(crate) fn answer(&mut self, sight: &mut Sight<'_>) {
+    pub(crate) fn answer(&mut self, sight: &mut SurveyContext<'_>) {
         self.inquiry = self.inquiry.take().and_then(|inquiry| inquiry.turn(sight));
     }
 
@@ -615,7 +615,7 @@ impl Clerk {
         (now, captures): (Timestamp, &mut Captures),
         engine: &mut Engine,
         router: &mut Router,
-        cables: &mut Cables,
+        cables: &mut LinkMap,
         devices: &mut Devices,
         team: &mut Option<Member>,
     ) -> Option<(Settings, Option<Arc<Partition>>)> {

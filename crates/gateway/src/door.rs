@@ -11,12 +11,12 @@ const ROOM: usize = 64;
 
 /// The door, closed at first.
 #[derive(Debug, Default)]
-pub(crate) struct Door {
+pub(crate) struct LocalTcpPort {
     port: Option<u16>,
     packets: VecDeque<Vec<u8>>,
 }
 
-impl Door {
+impl LocalTcpPort {
     /// Takes packets to a port from now on.
     pub(crate) fn open(&mut self, port: u16) {
         self.port = Some(port);
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn what_is_for_the_port_waits_and_no_more_than_there_is_room_for() {
-        let mut door = Door::default();
+        let mut door = LocalTcpPort::default();
         assert_eq!(door.take(&segment(), Some(OWN)), Admission::NoRequest, "it is closed");
         door.open(9464);
         let with = |at: usize, value: u8| {

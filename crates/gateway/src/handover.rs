@@ -3,7 +3,7 @@
 
 use crate::command::{CommandError, Commander};
 use crate::router::Router;
-use crate::wiring::{Cables, Devices};
+use crate::wiring::{Devices, LinkMap};
 use crate::{Clock, Link, Settings, Worker, WorkerError};
 use natgate_engine::{
     AddressRange, Engine, Export, Exported, Restoration, RestoreError, Restored, Timestamp,
@@ -56,7 +56,7 @@ impl Writing {
 
 /// Somebody on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownNeighbor {
     /// The link.
     pub link: Link,
     /// Its address there.
@@ -80,7 +80,7 @@ pub struct Division {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Legacy {
     /// Who is known on its links.
-    pub known: Vec<Known>,
+    pub known: Vec<KnownNeighbor>,
     /// Of each worker, since when hosts have lost no mapping that they had asked for.
     pub epochs: Vec<Timestamp>,
     /// The external addresses.
@@ -114,7 +114,7 @@ pub(crate) struct Exchange(pub(crate) Devices);
 
 impl Exchange {
     /// Puts them in their places; unless there are as many as before, nothing changes.
-    pub(crate) fn turn(&mut self, router: &mut Router, cables: &Cables, devices: &mut Devices) {
+    pub(crate) fn turn(&mut self, router: &mut Router, cables: &LinkMap, devices: &mut Devices) {
         if self.0.len() != devices.len() {
             return;
         }
@@ -245,7 +245,7 @@ impl Worker {
         devices: Devices,
     ) -> Result<(), WorkerError> {
         assert_eq!(devices.len(), self.devices().len());
-        Cables::new(settings).check(settings, devices.iter().map(|device| device.link()))?;
+        LinkMap::new(settings).check(settings, devices.iter().map(|device| device.link()))?;
         self.exchange(Exchange(devices));
         Ok(())
     }

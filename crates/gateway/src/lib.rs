@@ -38,7 +38,7 @@ pub use command::{
 };
 pub use counters::{Losses, Origin};
 pub use folder_owner::give_to_folder_owner;
-pub use handover::{Division, Known, Legacy, Writing, Written};
+pub use handover::{Division, KnownNeighbor, Legacy, Writing, Written};
 pub use inside_routes::InsideRoutes;
 pub use kernel::{AnnounceSettings, AnnouncedRoutes, KernelSettings, LearnSettings};
 pub use links::Link;
@@ -60,5 +60,5 @@ pub use state::{SavedPorts, StateError, StateSettings};
 pub use survey::{Figures, LinkFigures, List, Listed, PoolFigures};
 pub use team::{MOST_WORKERS, Member, Wake, steering, team, team_memory};
 pub use timing::{Durations, TimingNow};
-pub use trace::{Probe, Traced};
+pub use trace::{Probe, WorkerTrace};
 pub use worker::{MOST_DEVICES, SideStatus, Status, Worker, WorkerError};

@@ -43,7 +43,7 @@ impl From<Side> for Link {
 
 /// The links of one device.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Carried {
+pub(crate) struct DeviceLinks {
     /// The realm of frames without a tag.
     untagged: Option<u16>,
     /// Those of tagged frames: VLAN and realm, by VLAN.
@@ -59,7 +59,7 @@ pub(crate) enum Header {
     Unknown(u16, usize),
 }
 
-impl Carried {
+impl DeviceLinks {
     /// The links of each device, in the order of [`Settings::devices`].
     pub(crate) fn by_device(settings: &Settings) -> Vec<Self> {
         let mut all = vec![Self::default(); settings.devices().len()];
@@ -133,14 +133,14 @@ mod tests {
         [&[1; 12][..], rest].concat()
     }
 
-    fn header(carried: &Carried, rest: &[u8]) -> Header {
+    fn header(carried: &DeviceLinks, rest: &[u8]) -> Header {
         let frame = frame(rest);
         carried.header(&frame, u16::from_be_bytes([frame[12], frame[13]]))
     }
 
     #[test]
     fn tags_tell_realms_apart() {
-        let carried = Carried { untagged: Some(0), tagged: vec![(100, 1), (200, 2)] };
+        let carried = DeviceLinks { untagged: Some(0), tagged: vec![(100, 1), (200, 2)] };
         assert_eq!(header(&carried, &[8, 0]), Header::Of(0, 0x0800, 14));
         for (vlan, realm) in [(0, 0), (100, 1), (200, 2)] {
             // Priority is no matter.
@@ -156,9 +156,9 @@ mod tests {
 
     #[test]
     fn without_vlans_tags_are_no_matter_and_without_a_realm_all_is_unknown() {
-        let plain = Carried { untagged: Some(3), tagged: vec![] };
+        let plain = DeviceLinks { untagged: Some(3), tagged: vec![] };
         assert_eq!(header(&plain, &[0x81, 0, 0, 7, 8, 0]), Header::Of(3, 0x8100, 14));
-        let tagged = Carried { untagged: None, tagged: vec![(5, 1)] };
+        let tagged = DeviceLinks { untagged: None, tagged: vec![(5, 1)] };
         assert_eq!(header(&tagged, &[8, 0]), Header::Unknown(0x0800, 14));
         assert_eq!(header(&tagged, &[0x81, 0, 0, 0, 8, 0]), Header::Unknown(0x0800, 18));
     }

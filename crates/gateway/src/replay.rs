@@ -19,7 +19,7 @@ pub use input::{Arrival, Input, InputError, Step};
 use crate::Settings;
 use crate::counters::{Losses, Origin};
 use crate::fragment::fragment;
-use crate::links::{Carried, VLAN_BITS};
+use crate::links::{DeviceLinks, VLAN_BITS};
 use natgate_engine::{
     ConfigError, Counters, DropReason, Engine, Event, Packet, Side, SideConfig, Timestamp, Verdict,
 };
@@ -104,7 +104,7 @@ pub fn replay<R: Read, W: Write>(
         mtu_outside: mtu(&config.outside),
         mtus_inside: config.realm_numbers().map(|realm| mtu(config.inside_of(realm))).collect(),
         vlans: settings.insides().map(|(_, _, vlan)| vlan).collect(),
-        carried: Carried::by_device(settings).swap_remove(0),
+        carried: DeviceLinks::by_device(settings).swap_remove(0),
         losses: Losses::default(),
         now: Timestamp::default(),
         backwards: 0,
@@ -134,7 +134,7 @@ struct Replay<'a, W> {
     mtus_inside: Vec<usize>,
     /// The VLAN of each realm, and the realms of the inside's frames.
     vlans: Vec<Option<u16>>,
-    carried: Carried,
+    carried: DeviceLinks,
     /// Packets that were too long after translation.
     losses: Losses,
     /// The latest time seen.

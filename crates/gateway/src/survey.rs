@@ -352,7 +352,7 @@ impl Commander {
 type Neighborhood = Vec<(Link, NeighborInfo)>;
 
 /// What the worker gives for answers.
-pub(crate) struct Sight<'a> {
+pub(crate) struct SurveyContext<'a> {
     pub(crate) now: Timestamp,
     pub(crate) engine: &'a mut Engine,
     /// Writes figures.
@@ -377,7 +377,7 @@ impl Inquiry {
     }
 
     /// Does a turn's share; what is left, if anything.
-    pub(crate) fn turn(mut self, sight: &mut Sight<'_>) -> Option<Self> {
+    pub(crate) fn turn(mut self, sight: &mut SurveyContext<'_>) -> Option<Self> {
         self.turns += 1;
         let late = self.turns >= MOST_TURNS;
         let turns = self.turns;
@@ -459,7 +459,7 @@ impl Inquiry {
 }
 
 impl<T: Listed> Part<T> {
-    fn look(&mut self, sight: &Sight<'_>) -> bool {
+    fn look(&mut self, sight: &SurveyContext<'_>) -> bool {
         self.now = sight.now;
         T::look(self, sight.engine, SLOTS_A_TURN)
     }

@@ -17,12 +17,12 @@ const BUCKETS: usize = (LAST - FIRST) as usize + 2;
 
 /// Durations, counted by length. One thread writes.
 #[derive(Debug, Default)]
-struct Counted {
+struct DurationHistogram {
     buckets: [AtomicU64; BUCKETS],
     sum_ns: AtomicU64,
 }
 
-impl Counted {
+impl DurationHistogram {
     fn note(&self, ns: u64) {
         add(&self.buckets[bucket(ns)], 1);
         add(&self.sum_ns, ns);
@@ -45,9 +45,9 @@ fn bucket(ns: u64) -> usize {
 /// How long a worker's turns took.
 #[derive(Debug, Default)]
 pub(crate) struct Timing {
-    turn: Counted,
-    packet: Counted,
-    creation: Counted,
+    turn: DurationHistogram,
+    packet: DurationHistogram,
+    creation: DurationHistogram,
 }
 
 impl Timing {

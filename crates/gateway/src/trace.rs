@@ -19,7 +19,7 @@ pub struct Probe {
 
 /// What one worker says of it.
 #[derive(Clone, Debug)]
-pub struct Traced {
+pub struct WorkerTrace {
     /// The worker, by its number.
     pub worker: usize,
     /// What the translator would do.
@@ -34,7 +34,7 @@ pub(crate) struct Tracing {
     pub(crate) probe: Probe,
     /// Whether another worker has translated its sender's end.
     pub(crate) turned: bool,
-    pub(crate) traced: Traced,
+    pub(crate) traced: WorkerTrace,
     /// Whether the worker knows the sender, or what the packet is for: asked where several may.
     pub(crate) knows: bool,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Tracing {
 impl Tracing {
     pub(crate) fn new(probe: Probe, turned: bool) -> Self {
         let explanation = Explanation::new();
-        let traced = Traced { worker: 0, explanation, onward: None };
+        let traced = WorkerTrace { worker: 0, explanation, onward: None };
         Self { probe, turned, traced, knows: false }
     }
 

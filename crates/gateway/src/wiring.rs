@@ -4,7 +4,7 @@
 //! Devices are opened by the thread that prepares other settings, and those that are not needed any
 //! more go back there: the gateway's thread only puts them in their places.
 
-use crate::links::{Carried, Link};
+use crate::links::{DeviceLinks, Link};
 use crate::worker::{MOST_DEVICES, OUTSIDE, WorkerError};
 use crate::{Settings, router};
 use natgate_engine::{ConfigError, Side};
@@ -16,14 +16,14 @@ pub(crate) type Devices = Vec<Box<dyn Device>>;
 
 /// The links of each device, and of each realm the place of its device, if there is such a realm.
 #[derive(Clone, Debug)]
-pub(crate) struct Cables {
-    pub(crate) carried: Vec<Carried>,
+pub(crate) struct LinkMap {
+    pub(crate) carried: Vec<DeviceLinks>,
     places: Vec<Option<usize>>,
 }
 
-impl Cables {
+impl LinkMap {
     pub(crate) fn new(settings: &Settings) -> Self {
-        Self { carried: Carried::by_device(settings), places: settings.places() }
+        Self { carried: DeviceLinks::by_device(settings), places: settings.places() }
     }
 
     /// The place of a link's device. Nothing is sent by links of realms that there are not.
@@ -91,7 +91,7 @@ impl Debug for Source {
 /// What becomes of the wiring; made apart from the gateway.
 #[derive(Debug)]
 pub(crate) struct Rewiring {
-    cables: Cables,
+    cables: LinkMap,
     sources: Vec<Source>,
     /// Largest packets of the links that devices have now, bytes, by the device's place.
     former_mtus: Vec<u16>,
@@ -112,11 +112,11 @@ impl Rewiring {
             _ => Source::New(name.to_owned(), None),
         };
         let sources = names.into_iter().enumerate().map(source).collect();
-        let former = Cables::new(in_force);
+        let former = LinkMap::new(in_force);
         let longest = |place: usize| former.links(place).map(|link| in_force.link(link).mtu).max();
         let former_mtus = (0..before.len()).map(|place| longest(place).unwrap_or_default());
         let former_mtus = former_mtus.collect();
-        Ok(Self { cables: Cables::new(new), sources, former_mtus })
+        Ok(Self { cables: LinkMap::new(new), sources, former_mtus })
     }
 
     /// The devices that are not open yet.
@@ -173,7 +173,7 @@ impl Rewiring {
     ///
     /// # Panics
     /// When a device has not been opened.
-    pub(crate) fn apply(self, cables: &mut Cables, devices: &mut Devices) -> Devices {
+    pub(crate) fn apply(self, cables: &mut LinkMap, devices: &mut Devices) -> Devices {
         let mut before: Vec<Option<Box<dyn Device>>> = devices.drain(..).map(Some).collect();
         devices.extend(self.sources.into_iter().map(|source| match source {
             Source::Kept(place) => before[place].take().expect("each is kept once"),

@@ -12,15 +12,15 @@ mod tell;
 mod together;
 
 use crate::capture::Captures;
-use crate::command::{Clerk, Commands};
-use crate::door::Door;
+use crate::command::{CommandRunner, Commands};
+use crate::door::LocalTcpPort;
 use crate::links::Link;
 use crate::load::{Load, LoadNow, add};
 use crate::pcp::{PcpCounters, PcpService};
 use crate::router::{Fate, NeighborInfo, Router, RouterCounters, RouterError};
-use crate::state::Keeper;
-use crate::team::{Kind, Member, Parcel};
-use crate::wiring::{Cables, Devices, side_of};
+use crate::state::PortStateWriter;
+use crate::team::{HandedPacket, Kind, Member};
+use crate::wiring::{Devices, LinkMap, side_of};
 use crate::{Observer, SavedPorts, Settings, StateError};
 use arrayvec::ArrayVec;
 use natgate_engine::{ConfigError, Counters, Engine, MappingId, Side, Timestamp};
@@ -83,11 +83,11 @@ pub struct Worker {
     scratch: Vec<u8>,
     next_maintenance: Timestamp,
     /// Remembers ports in use over a restart.
-    keeper: Option<Keeper>,
+    keeper: Option<PortStateWriter>,
     /// Does what commands ask for.
-    clerk: Clerk,
+    clerk: CommandRunner,
     /// What was taken over from other workers in one go.
-    parcels: Vec<(usize, Parcel)>,
+    parcels: Vec<(usize, HandedPacket)>,
     began: Timestamp,
     /// Mappings made until the last turn in which packets came.
     made: u64,
@@ -162,7 +162,7 @@ impl Worker {
     ) -> Result<Self, WorkerError> {
         let devices: Vec<Box<dyn Device>> = devices.into();
         assert!(devices.len() == settings.devices().len() && devices.len() <= MOST_DEVICES);
-        let cables = Cables::new(settings);
+        let cables = LinkMap::new(settings);
         cables.check(settings, devices.iter().map(|device| device.link()))?;
         let macs: Vec<_> = devices.iter().map(|device| device.link().mac).collect();
         let router = Router::new(settings, &macs)?;
@@ -178,13 +178,13 @@ impl Worker {
                 load: Arc::default(),
                 captures: Captures::default(),
                 pcp: PcpService::new(&settings.pcp, &settings.engine, now),
-                door: Door::default(),
+                door: LocalTcpPort::default(),
             },
             devices,
             scratch: vec![0; HEADROOM + LONGEST],
             next_maintenance: now.plus(MAINTENANCE),
             keeper: None,
-            clerk: Clerk::default(),
+            clerk: CommandRunner::default(),
             parcels: Vec::with_capacity(BATCH),
             began: now,
             made: 0,
@@ -228,7 +228,7 @@ impl Worker {
     /// # Errors
     /// [`StateError::Thread`].
     pub fn remember(&mut self, saved: SavedPorts, now: Timestamp) -> Result<(), StateError> {
-        self.keeper = Some(Keeper::new(saved, &mut self.stages.engine, now)?);
+        self.keeper = Some(PortStateWriter::new(saved, &mut self.stages.engine, now)?);
         Ok(())
     }
 
@@ -339,7 +339,7 @@ impl Worker {
         let deadlines = [
             self.stages.engine.next_deadline(),
             self.stages.router.next_deadline(),
-            self.keeper.as_ref().map(Keeper::next_deadline),
+            self.keeper.as_ref().map(PortStateWriter::next_deadline),
             self.stages.team.as_ref().and_then(Member::next_deadline),
             self.stages.pcp.next_deadline(),
             self.clerk.is_busy().then_some(Timestamp(0)),
@@ -450,7 +450,7 @@ impl Worker {
         let Self { stages, devices, parcels, .. } = self;
         let Some(team) = &mut stages.team else { return 0 };
         team.take(|from, parcel| parcels.push((from, parcel)), BATCH);
-        let is_packet = |(_, parcel): &&(usize, Parcel)| !matches!(parcel.kind, Kind::Arp(_));
+        let is_packet = |(_, parcel): &&(usize, HandedPacket)| !matches!(parcel.kind, Kind::Arp(_));
         let taken = parcels.iter().filter(is_packet).count();
         add(&stages.load.taken_over, taken as u64);
         if !parcels.is_empty() {

@@ -180,14 +180,14 @@ fn serve<G>(
         }
     }
     patience(PATIENCE_HALTED)?;
-    let halted = Halted::begin(commander)?;
+    let halted = HaltedGateway::begin(commander)?;
     say(stream, &Message::Halted(halted.legacy.clone()))?;
     pass.write(stream, commander, true)?;
     let closed = match gates {
         None => None,
         Some(gates) => match Message::receive(stream)? {
             Message::Close => {
-                let closed = Closed::begin(commander, gates)?;
+                let closed = ClosedDevices::begin(commander, gates)?;
                 say(stream, &Message::Closed)?;
                 patience(PATIENCE_CLOSED)?;
                 Some(closed)
@@ -201,7 +201,7 @@ fn serve<G>(
     }
     // Should the other not get this, nobody is there: but it would be worse if both were.
     halted.stay();
-    closed.into_iter().for_each(Closed::stay);
+    closed.into_iter().for_each(ClosedDevices::stay);
     handed();
     let _ = Message::Yours.send(stream);
     Ok(())
@@ -212,13 +212,13 @@ fn say(stream: &UnixStream, message: &Message) -> Result<(), HandoverError> {
 }
 
 /// A gateway that takes no packets, and does again when this goes.
-struct Halted<'a> {
+struct HaltedGateway<'a> {
     commander: &'a Commander,
     legacy: Legacy,
     stays: bool,
 }
 
-impl<'a> Halted<'a> {
+impl<'a> HaltedGateway<'a> {
     fn begin(commander: &'a Commander) -> Result<Self, HandoverError> {
         // Should one not stop, those that have are told to go on.
         let mut halted = Self { commander, legacy: Legacy::default(), stays: false };
@@ -232,7 +232,7 @@ impl<'a> Halted<'a> {
     }
 }
 
-impl Drop for Halted<'_> {
+impl Drop for HaltedGateway<'_> {
     fn drop(&mut self) {
         if !self.stays {
             // If that fails it is stopping anyway.
@@ -242,12 +242,12 @@ impl Drop for Halted<'_> {
 }
 
 /// A gateway whose devices are closed, and are opened again when this goes: before it takes packets again.
-struct Closed<'a> {
+struct ClosedDevices<'a> {
     commander: &'a Commander,
     gates: Option<Gates>,
 }
 
-impl<'a> Closed<'a> {
+impl<'a> ClosedDevices<'a> {
     fn begin(commander: &'a Commander, gates: Gates) -> Result<Self, HandoverError> {
         let stand_in = (gates.stand_in)().map_err(HandoverError::Refused)?;
         drop(commander.exchange_devices(stand_in).map_err(refused)?);
@@ -260,7 +260,7 @@ impl<'a> Closed<'a> {
     }
 }
 
-impl Drop for Closed<'_> {
+impl Drop for ClosedDevices<'_> {
     fn drop(&mut self) {
         if let Some(gates) = &self.gates {
             let _ = self.commander.exchange_devices((gates.open)());

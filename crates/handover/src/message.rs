@@ -2,7 +2,7 @@
 
 use crate::HandoverError;
 use natgate_engine::{AddressRange, HANDOVER_VERSION, Side, Timestamp};
-use natgate_gateway::{Division, Known, Legacy, Link};
+use natgate_gateway::{Division, KnownNeighbor, Legacy, Link};
 use natgate_wire::arp::Mac;
 use std::io::{self, Read, Write};
 use std::net::Ipv4Addr;
@@ -248,7 +248,7 @@ fn read_legacy(from: &mut Fields<'_>) -> Option<Legacy> {
     let address = |from: &mut Fields<'_>| from.array::<4>().map(Ipv4Addr::from);
     let known = from.list(|from| {
         let link = if from.flag()? { Link::OUTSIDE } else { Link::inside(0) };
-        Some(Known { link, address: address(from)?, mac: Mac(from.array()?) })
+        Some(KnownNeighbor { link, address: address(from)?, mac: Mac(from.array()?) })
     })?;
     let epochs = from.list(|from| from.u64().map(Timestamp))?;
     let addresses =

@@ -421,7 +421,7 @@ fn another_version_is_refused() {
 
 #[test]
 fn messages_come_through_and_damaged_ones_do_not() {
-    let known = natgate_gateway::Known {
+    let known = natgate_gateway::KnownNeighbor {
         link: natgate_gateway::Link::OUTSIDE,
         address: EXTERNAL,
         mac: OUTSIDE,

@@ -1,7 +1,7 @@
 //! A connection: requests come in, by HTTP/1.1 whole and within a time and a size, and answers go out.
 
-use crate::listener::{Arrived, Protocol, Stream};
-use crate::tls::Greeted;
+use crate::listener::{NewConnection, Protocol, Stream};
+use crate::tls::AuthenticatedClient;
 use crate::{ClientGroup, Peer, Response, Role, role};
 use axum::body::Body;
 use axum::extract::Request;
@@ -92,18 +92,18 @@ async fn whole(request: Request, next: Next) -> HttpResponse {
 }
 
 /// Serves a connection until it ends.
-pub(crate) async fn serve(arrived: Arrived, routers: Routers, watcher: Watcher) {
+pub(crate) async fn serve(arrived: NewConnection, routers: Routers, watcher: Watcher) {
     let protocol = routers.protocol;
     match arrived {
-        Arrived::Plain(stream, peer) => {
+        NewConnection::Plain(stream, peer) => {
             let role = routers.plain;
             converse(stream, protocol, (routers.of(role), peer), watcher).await;
         }
-        Arrived::Tls(stream, address, tls) => {
+        NewConnection::Tls(stream, address, tls) => {
             // Who has no certificate that is trusted is told so by TLS itself.
             let greeted = tokio::time::timeout(PATIENCE, tls.greet(stream)).await;
             let Ok(Ok(greeted)) = greeted else { return };
-            let Greeted { stream, role, name, mut access } = greeted;
+            let AuthenticatedClient { stream, role, name, mut access } = greeted;
             let peer = Peer::Certificate(name, address);
             let talk = converse(Box::new(stream), protocol, (routers.of(role), peer), watcher);
             tokio::select! {

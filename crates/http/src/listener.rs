@@ -203,7 +203,7 @@ pub(crate) enum Listener {
 }
 
 /// A connection that has come in.
-pub(crate) enum Arrived {
+pub(crate) enum NewConnection {
     Plain(Box<dyn Stream>, Peer),
     /// The certificate will tell who it is.
     Tls(TcpStream, SocketAddr, Tls),
@@ -215,7 +215,7 @@ impl<S: AsyncRead + AsyncWrite + Send> Stream for S {}
 
 impl Listener {
     /// The next connection.
-    pub(crate) async fn accept(&self) -> io::Result<Arrived> {
+    pub(crate) async fn accept(&self) -> io::Result<NewConnection> {
         Ok(match self {
             Self::Unix(listener) => {
                 let stream = listener.accept().await?.0;
@@ -224,18 +224,18 @@ impl Listener {
                     pid: credentials.pid(),
                 };
                 let peer = stream.peer_cred().map_or(Peer::Unknown, process);
-                Arrived::Plain(Box::new(stream), peer)
+                NewConnection::Plain(Box::new(stream), peer)
             }
             Self::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
                 // Answers are written whole; without this they only come later.
                 let _ = stream.set_nodelay(true);
-                Arrived::Plain(Box::new(stream), Peer::Address(address))
+                NewConnection::Plain(Box::new(stream), Peer::Address(address))
             }
             Self::Tls(listener, tls) => {
                 let (stream, address) = listener.accept().await?;
                 let _ = stream.set_nodelay(true);
-                Arrived::Tls(stream, address, tls.clone())
+                NewConnection::Tls(stream, address, tls.clone())
             }
         })
     }

@@ -1,7 +1,7 @@
 //! Servers, and the threads that they run in: one for each group of clients.
 
 use crate::connection::{self, Routers};
-use crate::listener::{Arrived, Bound, Listener, SocketFile};
+use crate::listener::{Bound, Listener, NewConnection, SocketFile};
 use crate::{BindError, ClientGroup, Listen, Response};
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -81,7 +81,7 @@ struct Room {
 
 /// A connection that has come in and has a place.
 struct Admitted {
-    arrived: Arrived,
+    arrived: NewConnection,
     place: OwnedSemaphorePermit,
 }
 

@@ -167,7 +167,7 @@ fn verifier(files: &TlsFiles) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
 }
 
 /// A client that has been greeted.
-pub(crate) struct Greeted {
+pub(crate) struct AuthenticatedClient {
     pub(crate) stream: TlsStream<TcpStream>,
     pub(crate) role: Role,
     /// The certificate's common name; empty if it has none or several.
@@ -232,7 +232,7 @@ impl Tls {
     }
 
     /// Greets who has come; tells what they may do.
-    pub(crate) async fn greet(&self, stream: TcpStream) -> io::Result<Greeted> {
+    pub(crate) async fn greet(&self, stream: TcpStream) -> io::Result<AuthenticatedClient> {
         let mut changes = self.in_force.subscribe();
         let loaded = changes.borrow_and_update().clone();
         let stream = loaded.acceptor.accept(stream).await?;
@@ -241,7 +241,12 @@ impl Tls {
         let name = chain.first().and_then(common_name);
         let role = loaded.role(name.as_deref());
         let shown = name.clone().unwrap_or_default();
-        Ok(Greeted { stream, role, name: shown, access: Access { changes, chain, name, role } })
+        Ok(AuthenticatedClient {
+            stream,
+            role,
+            name: shown,
+            access: Access { changes, chain, name, role },
+        })
     }
 }
 

@@ -4,7 +4,7 @@ use crate::ImportError;
 use crate::address::Ports;
 use crate::iptables::{split, target_of};
 use crate::netfilter::{Action, Chain, Chains, Entry};
-use crate::nft_rule::{self, IPV6, SEGMENT_SIZE, Said, Unreadable, hook_of, policy};
+use crate::nft_rule::{self, IPV6, SEGMENT_SIZE, StatementArguments, Unreadable, hook_of, policy};
 use crate::nft_sets::{Element, Lookup, Pair, RuleDraft, Sets};
 use crate::plan::{Origin, Plan};
 
@@ -265,7 +265,7 @@ impl Words<'_> {
     }
 
     fn statement(&mut self, word: &str, draft: &mut RuleDraft<'_>) -> Result<(), String> {
-        let (mut name, mut said) = (word, Said::default());
+        let (mut name, mut said) = (word, StatementArguments::default());
         match word {
             "counter" => {
                 for name in ["packets", "bytes"] {
@@ -326,7 +326,11 @@ impl Words<'_> {
     }
 
     /// Where a translation leads; with the map that decides it, if one does.
-    fn target(&mut self, word: &str, said: &mut Said) -> Result<Option<Lookup>, String> {
+    fn target(
+        &mut self,
+        word: &str,
+        said: &mut StatementArguments,
+    ) -> Result<Option<Lookup>, String> {
         while matches!(self.peek(), "ip" | "prefix" | "interval" | "addr" | "." | "port") {
             said.prefix |= self.next() == Some("prefix");
         }
@@ -422,7 +426,7 @@ impl Words<'_> {
         }
         if self.is_next("vmap") {
             let pairs = self.pairs()?;
-            return draft.end_by("vmap", &Said::default(), &Lookup { fields, pairs });
+            return draft.end_by("vmap", &StatementArguments::default(), &Lookup { fields, pairs });
         }
         let negated = self.is_next("!=");
         self.is_next("==");

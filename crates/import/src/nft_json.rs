@@ -4,7 +4,7 @@
 use crate::ImportError;
 use crate::address::{Ports, Range};
 use crate::netfilter::Chains;
-use crate::nft_rule::{self, IPV6, SEGMENT_SIZE, Said, Unreadable, hook_of, policy};
+use crate::nft_rule::{self, IPV6, SEGMENT_SIZE, StatementArguments, Unreadable, hook_of, policy};
 use crate::nft_sets::{Element, Lookup, Pair, RuleDraft, Sets};
 use crate::plan::{Origin, Plan};
 use serde_json::Value;
@@ -214,7 +214,7 @@ fn statement(
     sets: &Sets,
     draft: &mut RuleDraft<'_>,
 ) -> Result<(), String> {
-    let mut said = Said::default();
+    let mut said = StatementArguments::default();
     match name {
         "jump" | "goto" => said.chain = word(&inner["target"]),
         "masquerade" | "redirect" => said.ports = ports(&inner["port"])?,

@@ -48,7 +48,7 @@ pub(crate) fn hook_of(kind: &str, hook: &str, table: &str) -> Hook {
 
 /// What a statement says behind its name.
 #[derive(Default)]
-pub(crate) struct Said {
+pub(crate) struct StatementArguments {
     /// The chain that is called.
     pub(crate) chain: String,
     /// Where a translation leads; `None`: an expression decides.
@@ -64,7 +64,11 @@ pub(crate) struct Said {
 pub(crate) const SEGMENT_SIZE: &str = "tcp option maxseg size set";
 
 /// What a statement does; nothing: it only looks.
-pub(crate) fn action(name: &str, said: Said, table: &str) -> Result<Option<Action>, String> {
+pub(crate) fn action(
+    name: &str,
+    said: StatementArguments,
+    table: &str,
+) -> Result<Option<Action>, String> {
     Ok(Some(match name {
         "counter" | "comment" => return Ok(None),
         "accept" => Action::Accept,

@@ -6,7 +6,7 @@
 
 use crate::address::{Ports, Range};
 use crate::netfilter::{Action, Condition};
-use crate::nft_rule::{Said, action, apply};
+use crate::nft_rule::{StatementArguments, action, apply};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
@@ -130,7 +130,12 @@ impl<'a> RuleDraft<'a> {
     }
 
     /// The rule does what a map says.
-    pub(crate) fn end_by(&mut self, name: &str, said: &Said, map: &Lookup) -> Result<(), String> {
+    pub(crate) fn end_by(
+        &mut self,
+        name: &str,
+        said: &StatementArguments,
+        map: &Lookup,
+    ) -> Result<(), String> {
         let fields = &map.fields;
         if matches!(name, "snat" | "dnat") && is_drawn(fields) {
             return self.end_by_chance(name, said, map);
@@ -148,7 +153,12 @@ impl<'a> RuleDraft<'a> {
     }
 
     /// Chance, or a hash of addresses, decides between addresses: as it does in a pool.
-    fn end_by_chance(&mut self, name: &str, said: &Said, map: &Lookup) -> Result<(), String> {
+    fn end_by_chance(
+        &mut self,
+        name: &str,
+        said: &StatementArguments,
+        map: &Lookup,
+    ) -> Result<(), String> {
         if name != "snat" {
             let message = "spreads over several addresses; write [[static]] with servers = [...]";
             return Err(message.to_owned());
@@ -192,14 +202,14 @@ fn with(condition: &Condition, fields: &[String], element: &[String]) -> Conditi
 /// The action of a statement with a map's value; `None`: the next rule decides.
 fn chosen(
     name: &str,
-    said: &Said,
+    said: &StatementArguments,
     value: &[String],
     table: &str,
 ) -> Result<Option<Action>, String> {
     if !matches!(name, "snat" | "dnat") {
         let verdict = value.first().map_or("", String::as_str);
         let (verdict, chain) = verdict.split_once(' ').unwrap_or((verdict, ""));
-        let said = Said { chain: chain.to_owned(), ..Said::default() };
+        let said = StatementArguments { chain: chain.to_owned(), ..StatementArguments::default() };
         return match verdict {
             "continue" => Ok(None),
             _ => action(verdict, said, table),
@@ -207,7 +217,16 @@ fn chosen(
     }
     let (range, ports) = target(value)?;
     let ports = ports.or(said.ports);
-    action(name, Said { to: Some(range), ports, prefix: said.prefix, ..Said::default() }, table)
+    action(
+        name,
+        StatementArguments {
+            to: Some(range),
+            ports,
+            prefix: said.prefix,
+            ..StatementArguments::default()
+        },
+        table,
+    )
 }
 
 /// Where a map's value leads: an address, and maybe ports.

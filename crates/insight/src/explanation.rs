@@ -2,12 +2,12 @@
 //! values in the sentence. Sentences are for people and may change; names and fields stay.
 
 use natgate_engine::{
-    Behavior, Config, DropReason, Endpoint, Limit, Match, Rule, RuleAction, Ruling, Side, Snat,
-    Step, Timestamp, Verdict, Whose,
+    Behavior, Config, DropReason, Endpoint, Limit, LimitOwner, Match, Rule, RuleAction, Ruling,
+    Side, Snat, Step, Timestamp, Verdict,
 };
 use natgate_engine::{End, Explanation};
 use natgate_gateway::router::Onward;
-use natgate_gateway::{Link, Traced};
+use natgate_gateway::{Link, WorkerTrace};
 use natgate_logs::protocol;
 use serde_json::{Map, Value, json};
 
@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 /// so many `workers`.
 pub fn object(
     (from, packet): (Link, &[u8]),
-    traced: &[Traced],
+    traced: &[WorkerTrace],
     now: Timestamp,
     config: &Config,
     workers: usize,
@@ -158,19 +158,19 @@ impl Names<'_> {
         self.config.pools.get(number).map_or(number.to_string(), |pool| pool.name.clone())
     }
 
-    fn whose(&self, whose: Whose) -> String {
+    fn whose(&self, whose: LimitOwner) -> String {
         match whose {
-            Whose::Subscriber => "the subscriber".to_owned(),
-            Whose::Class(place) => {
+            LimitOwner::Subscriber => "the subscriber".to_owned(),
+            LimitOwner::Class(place) => {
                 let class = self.config.classes.get(place);
                 format!(
                     "class {}",
                     class.map_or_else(|| place.to_string(), |class| class.name.clone())
                 )
             }
-            Whose::Mapping => "the mapping".to_owned(),
-            Whose::Static => "the static mapping of the address".to_owned(),
-            Whose::Gateway => "the gateway".to_owned(),
+            LimitOwner::Mapping => "the mapping".to_owned(),
+            LimitOwner::Static => "the static mapping of the address".to_owned(),
+            LimitOwner::Gateway => "the gateway".to_owned(),
         }
     }
 
@@ -336,11 +336,11 @@ impl Names<'_> {
                     Limit::Subscribers => "subscribers",
                 };
                 let name = match whose {
-                    Whose::Subscriber => "subscriber",
-                    Whose::Class(_) => "class",
-                    Whose::Mapping => "mapping",
-                    Whose::Static => "static",
-                    Whose::Gateway => "gateway",
+                    LimitOwner::Subscriber => "subscriber",
+                    LimitOwner::Class(_) => "class",
+                    LimitOwner::Mapping => "mapping",
+                    LimitOwner::Static => "static",
+                    LimitOwner::Gateway => "gateway",
                 };
                 json!({ "step": "limit", "of": name, "limit": standing.limit.name(), "used": used,
                     "most": standing.most, "permits": permits,
@@ -479,7 +479,7 @@ mod tests {
         let mut explanation = Explanation::new();
         let view = Packet::new(&mut packet, 0);
         engine.explain(Timestamp(0), probe.link.side, &view, &mut explanation);
-        let traced = [Traced { worker: 0, explanation, onward: None }];
+        let traced = [WorkerTrace { worker: 0, explanation, onward: None }];
         object((probe.link, &probe.packet), &traced, Timestamp(0), &config, 1)
     }
 

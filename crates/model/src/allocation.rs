@@ -2,8 +2,8 @@
 //! (section 5). The choice itself is the engine's; here is written which choices are open.
 
 use crate::bytes::ends;
-use crate::classes::Whose;
-use crate::{Host, Key, Made, Mapping, Model, Packet, has_ports};
+use crate::classes::LimitOwner;
+use crate::{Effects, Host, Key, Mapping, Model, Packet, has_ports};
 use natgate_engine::{
     Allocation, Change, Config, DropReason, Endpoint, MappingKind, PoolConfig, Pooling, RuleAction,
     Side, Timestamp,
@@ -60,7 +60,7 @@ impl Model {
             _ => (self.config.default_pool_of(key.realm), None),
         };
         let permitted = self.permits_mapping(key);
-        let whose = permitted.err().map_or(Whose::Subscriber(key.host()), |(of, _)| of);
+        let whose = permitted.err().map_or(LimitOwner::Subscriber(key.host()), |(of, _)| of);
         let room = permitted.map_err(|(_, reason)| reason);
         let room = room.and_then(|()| self.room_for_mapping(key));
         let external = room.and_then(|()| {
@@ -157,15 +157,15 @@ impl Model {
     }
 
     /// Raises what 3.9 says about a refused mapping, at most once a second.
-    pub(crate) fn report(&mut self, key: Key, whose: Whose, pool: usize, reason: DropReason) {
+    pub(crate) fn report(&mut self, key: Key, whose: LimitOwner, pool: usize, reason: DropReason) {
         let ((realm, subscriber), protocol) = (key.host(), key.protocol);
         let (last, change) = match reason {
             DropReason::MappingRate | DropReason::PortQuota | DropReason::SessionLimit => {
                 let change = match whose {
-                    Whose::Class(class) => Change::ClassQuotaReached { class, protocol },
+                    LimitOwner::Class(class) => Change::ClassQuotaReached { class, protocol },
                     _ => Change::QuotaReached { realm, subscriber, protocol },
                 };
-                let is_subscriber = matches!(whose, Whose::Subscriber(_));
+                let is_subscriber = matches!(whose, LimitOwner::Subscriber(_));
                 if is_subscriber && self.sessions_of(whose) == 0 {
                     return; // What is remembered of a subscriber goes with its last mapping.
                 }
@@ -189,7 +189,7 @@ impl Model {
             Some(choice) if open.contains(&choice) => return choice,
             Some(choice) => {
                 let illegal = format!("{choice:?} was chosen, open were {open:?}");
-                self.made = Made { illegal: Some(illegal), ..std::mem::take(&mut self.made) };
+                self.made = Effects { illegal: Some(illegal), ..std::mem::take(&mut self.made) };
             }
             None => {}
         }

@@ -15,7 +15,7 @@ const INTERVAL: Duration = Duration::from_secs(60);
 
 /// Whose limit it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Whose {
+pub(crate) enum LimitOwner {
     Subscriber(Host),
     Class(usize),
     Pool(usize),
@@ -32,13 +32,13 @@ struct Allowance {
 
 /// What has been told of one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct ThresholdState {
     last: Option<Timestamp>,
     /// Thresholds that were told and that use has not fallen far enough below since.
     thresholds: Vec<(Resource, u8)>,
 }
 
-impl Told {
+impl ThresholdState {
     /// Thresholds may be told afresh (13.2).
     pub(crate) fn forget(&mut self) {
         self.thresholds.clear();
@@ -89,10 +89,10 @@ impl Model {
         usize::from(own.unwrap_or(self.config.limits.sessions_per_mapping))
     }
 
-    fn allowance(&self, whose: Whose) -> Allowance {
+    fn allowance(&self, whose: LimitOwner) -> Allowance {
         let limits = &self.config.limits;
         match whose {
-            Whose::Subscriber(subscriber) => {
+            LimitOwner::Subscriber(subscriber) => {
                 let own = self.class(subscriber).map(|class| class.limits.clone());
                 let own = own.unwrap_or_default();
                 let mappings = [
@@ -108,7 +108,7 @@ impl Model {
                     thresholds: own.thresholds.unwrap_or(limits.thresholds.clone()),
                 }
             }
-            Whose::Class(number) => {
+            LimitOwner::Class(number) => {
                 let total = &self.config.classes[number].total;
                 let mappings =
                     [(TCP, total.tcp_ports), (UDP, total.udp_ports), (ICMP, total.icmp_ports)];
@@ -120,7 +120,7 @@ impl Model {
                     thresholds: total.thresholds.clone(),
                 }
             }
-            Whose::Pool(number) => Allowance {
+            LimitOwner::Pool(number) => Allowance {
                 thresholds: self.config.pools[number].thresholds.clone(),
                 ..Allowance::default()
             },
@@ -128,16 +128,16 @@ impl Model {
     }
 
     /// Whether a subscriber's mappings count as somebody's.
-    fn is_of(&self, subscriber: Host, whose: Whose) -> bool {
+    fn is_of(&self, subscriber: Host, whose: LimitOwner) -> bool {
         match whose {
-            Whose::Subscriber(one) => one == subscriber,
-            Whose::Class(number) => self.class_of(subscriber) == Some(number),
-            Whose::Pool(_) => false,
+            LimitOwner::Subscriber(one) => one == subscriber,
+            LimitOwner::Class(number) => self.class_of(subscriber) == Some(number),
+            LimitOwner::Pool(_) => false,
         }
     }
 
     /// Mappings of a quota that one has.
-    fn mappings_of(&self, whose: Whose, quota: u8) -> u64 {
+    fn mappings_of(&self, whose: LimitOwner, quota: u8) -> u64 {
         let own = self
             .dynamic()
             .filter(|(key, _)| self.is_of(key.host(), whose) && counts_as(key.protocol) == quota);
@@ -145,16 +145,16 @@ impl Model {
     }
 
     /// Sessions that one has: one a mapping, and the further ones.
-    pub(crate) fn sessions_of(&self, whose: Whose) -> u64 {
+    pub(crate) fn sessions_of(&self, whose: LimitOwner) -> u64 {
         let own = self.dynamic().filter(|(key, _)| self.is_of(key.host(), whose));
         own.map(|(_, mapping)| 1 + mapping.further() as u64).sum()
     }
 
     /// 3.9: rate, quota and sessions, first one's own, then the class's. Says whose stood in the way.
-    pub(crate) fn permits_mapping(&self, key: Key) -> Result<(), (Whose, DropReason)> {
+    pub(crate) fn permits_mapping(&self, key: Key) -> Result<(), (LimitOwner, DropReason)> {
         let subscriber = key.host();
-        let class = self.class_of(subscriber).map(Whose::Class);
-        for whose in [Some(Whose::Subscriber(subscriber)), class].into_iter().flatten() {
+        let class = self.class_of(subscriber).map(LimitOwner::Class);
+        for whose in [Some(LimitOwner::Subscriber(subscriber)), class].into_iter().flatten() {
             let allowance = self.allowance(whose);
             let due = self.mapping_rate.get(&whose).copied().unwrap_or(0);
             if allowance.rate.is_some_and(|rate| !conforms(due, self.now, rate)) {
@@ -174,8 +174,8 @@ impl Model {
 
     /// 3.10: whether a subscriber may have one more session, by its own limit and its class's.
     pub(crate) fn permits_session(&self, subscriber: Host) -> bool {
-        let class = self.class_of(subscriber).map(Whose::Class);
-        [Some(Whose::Subscriber(subscriber)), class].into_iter().flatten().all(|whose| {
+        let class = self.class_of(subscriber).map(LimitOwner::Class);
+        [Some(LimitOwner::Subscriber(subscriber)), class].into_iter().flatten().all(|whose| {
             let most = self.allowance(whose).sessions;
             most.is_none_or(|most| self.sessions_of(whose) < u64::from(most))
         })
@@ -183,8 +183,8 @@ impl Model {
 
     /// 3.9: a mapping that is made takes a token of its subscriber, and of the class.
     pub(crate) fn take_tokens(&mut self, subscriber: Host) {
-        let class = self.class_of(subscriber).map(Whose::Class);
-        for whose in [Some(Whose::Subscriber(subscriber)), class].into_iter().flatten() {
+        let class = self.class_of(subscriber).map(LimitOwner::Class);
+        for whose in [Some(LimitOwner::Subscriber(subscriber)), class].into_iter().flatten() {
             if let Some(rate) = self.allowance(whose).rate {
                 let due = self.mapping_rate.entry(whose).or_default();
                 *due = spend(*due, self.now, rate);
@@ -195,8 +195,8 @@ impl Model {
     // ---- thresholds ----
 
     /// 3.12: how much of something one has, and may have.
-    fn use_of(&self, whose: Whose, resource: Resource) -> Option<(u64, u64)> {
-        if let Whose::Pool(pool) = whose {
+    fn use_of(&self, whose: LimitOwner, resource: Resource) -> Option<(u64, u64)> {
+        if let LimitOwner::Pool(pool) = whose {
             return self.use_of_pool(pool, resource);
         }
         let allowance = self.allowance(whose);
@@ -229,7 +229,7 @@ impl Model {
     }
 
     /// Tells the highest threshold that use has come to, unless it was told (3.12).
-    fn tell(&mut self, whose: Whose, resource: Resource) {
+    fn tell(&mut self, whose: LimitOwner, resource: Resource) {
         let thresholds = self.allowance(whose).thresholds;
         if thresholds.is_empty() {
             return;
@@ -247,20 +247,20 @@ impl Model {
         let below = thresholds.into_iter().filter(|one| *one <= percent);
         told.thresholds.extend(below.map(|percent| (resource, percent)));
         let change = match whose {
-            Whose::Subscriber((realm, subscriber)) => {
+            LimitOwner::Subscriber((realm, subscriber)) => {
                 Change::ThresholdReached { realm, subscriber, resource, percent }
             }
-            Whose::Class(class) => Change::ClassThresholdReached { class, resource, percent },
-            Whose::Pool(pool) => Change::PoolThresholdReached { pool, resource, percent },
+            LimitOwner::Class(class) => Change::ClassThresholdReached { class, resource, percent },
+            LimitOwner::Pool(pool) => Change::PoolThresholdReached { pool, resource, percent },
         };
         self.raise(self.now, change);
     }
 
     /// 3.12, of a subscriber and its class: it has one more of something.
     pub(crate) fn tell_subscriber(&mut self, subscriber: Host, resource: Resource) {
-        self.tell(Whose::Subscriber(subscriber), resource);
+        self.tell(LimitOwner::Subscriber(subscriber), resource);
         if let Some(class) = self.class_of(subscriber) {
-            self.tell(Whose::Class(class), resource);
+            self.tell(LimitOwner::Class(class), resource);
         }
     }
 
@@ -271,13 +271,13 @@ impl Model {
         self.tell_subscriber(subscriber, Resource::Sessions);
         let allocation = self.config.allocation_of(&self.config.pools[pool]);
         if has_ports(key.protocol) && !matches!(allocation, Allocation::Block(_)) {
-            self.tell(Whose::Pool(pool), resource(key.protocol));
+            self.tell(LimitOwner::Pool(pool), resource(key.protocol));
         }
     }
 
     /// 5.15: a block was assigned.
     pub(crate) fn tell_block(&mut self, pool: usize) {
-        self.tell(Whose::Pool(pool), Resource::Blocks);
+        self.tell(LimitOwner::Pool(pool), Resource::Blocks);
     }
 
     /// 3.12: thresholds that use has fallen far enough below may be told again; and of whom has no
@@ -292,7 +292,7 @@ impl Model {
                 })
             });
             match whose {
-                Whose::Subscriber(_) => self.sessions_of(*whose) > 0,
+                LimitOwner::Subscriber(_) => self.sessions_of(*whose) > 0,
                 _ => true,
             }
         });

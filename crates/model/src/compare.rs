@@ -14,7 +14,7 @@ pub use fill::First;
 
 use crate::realms::replace_rules;
 use crate::timers::{StillHeld, tick};
-use crate::{Made, Model, Transmit};
+use crate::{Effects, Model, Transmit};
 use natgate_engine::{
     Change, Config, ConfigError, Endpoint, Engine, Event, ExplicitError, MapRequest, MappingId,
     MappingInfo, MappingKind, Packet, PeerRequest, PoolChange, PoolConfig, Reconfiguration, Review,
@@ -97,7 +97,7 @@ impl Pair {
                 return Err(format!("{due:?} is due, the engine's next deadline is {told:?}"));
             }
         }
-        let mut made = Made::default();
+        let mut made = Effects::default();
         while self.engine.advance(now) {
             self.drain(&mut made)?;
         }
@@ -154,7 +154,7 @@ impl Pair {
         }
         let choices = choice::Choices::of(&self.engine, from, packets);
         self.model.hint_servers(self.engine.sessions());
-        let mut expected_all = Made::default();
+        let mut expected_all = Effects::default();
         for (index, (packet, result)) in packets.iter().zip(&results).enumerate() {
             let (realm, bytes) = packet;
             // A batch that comes with an earlier time is counted once (1.1).
@@ -232,7 +232,7 @@ impl Pair {
     /// Has unanswered subscribers of both give way, as a batch and a request do first, and all that
     /// have to. What the engine explains of a packet is then what becomes of the packet.
     fn reclaim(&mut self, now: Timestamp) -> Result<(), Divergence> {
-        let mut made = Made::default();
+        let mut made = Effects::default();
         while self.engine.reclaim(now) {
             self.drain(&mut made)?;
         }
@@ -244,7 +244,7 @@ impl Pair {
 
     /// What else a request has brought about.
     fn asked(&mut self) -> Result<(), Divergence> {
-        let mut made = Made::default();
+        let mut made = Effects::default();
         self.drain(&mut made)?;
         // What is given back may be held.
         let engine = &self.engine;
@@ -360,9 +360,9 @@ impl Pair {
     fn reconfigured(
         &mut self,
         config: Config,
-        in_model: impl FnOnce(&mut Model, StillHeld<'_>) -> Made,
+        in_model: impl FnOnce(&mut Model, StillHeld<'_>) -> Effects,
     ) -> Result<(), Divergence> {
-        let mut made = Made::default();
+        let mut made = Effects::default();
         while self.engine.advance(self.model.now()) {
             self.drain(&mut made)?;
         }
@@ -410,7 +410,7 @@ impl Pair {
         now: Timestamp,
         from: Side,
         packets: &[(u16, Vec<u8>)],
-    ) -> Result<(Vec<Done>, Made), Divergence> {
+    ) -> Result<(Vec<Done>, Effects), Divergence> {
         // Headroom of varying size, with a pattern that must survive.
         let headroom = |index: usize| index % 7 * 3;
         let mut buffers: Vec<Vec<u8>> = packets
@@ -444,13 +444,13 @@ impl Pair {
         {
             return Err("bytes before a packet changed".into());
         }
-        let mut made = Made::default();
+        let mut made = Effects::default();
         self.drain(&mut made)?;
         Ok((results, made))
     }
 
     /// Takes what the engine has made.
-    fn drain(&mut self, made: &mut Made) -> Result<(), Divergence> {
+    fn drain(&mut self, made: &mut Effects) -> Result<(), Divergence> {
         while let Some(event) = self.engine.poll_event() {
             made.events.push(event);
         }
@@ -541,7 +541,7 @@ fn is_taken(engine: &Engine, protocol: u8, end: Endpoint) -> bool {
 }
 
 /// An error if the engine made a choice that was not open.
-fn legal(what: &str, made: &Made) -> Result<(), Divergence> {
+fn legal(what: &str, made: &Effects) -> Result<(), Divergence> {
     match &made.illegal {
         Some(illegal) => Err(format!("{what}: {illegal}")),
         None => Ok(()),

@@ -1,12 +1,12 @@
 //! Mappings that a host asks for (specification, section 16).
 
 use crate::bytes::Segment;
-use crate::classes::Whose;
+use crate::classes::LimitOwner;
 use crate::timers::tick;
 use crate::{Key, Mapping, Model, has_ports};
 use natgate_engine::{
     Allocation, Behavior, Change, DropReason, Endpoint, Explicit, ExplicitError, MapRequest, Nonce,
-    PeerRequest, Pooling, RemoteFilter, RuleAction, Side, Timestamp, Wanted,
+    PeerRequest, Pooling, RemoteFilter, RuleAction, Side, Timestamp, WantedEndpoint,
 };
 use natgate_wire::protocol::{DCCP, TCP, UDP};
 use std::collections::{BTreeMap, BTreeSet};
@@ -132,7 +132,7 @@ impl Model {
     ) -> Asked<Explicit> {
         self.see(now);
         let PeerRequest { protocol, realm, internal, remote, lifetime, nonce, .. } = *request;
-        let wanted = Wanted { strict: true, ..request.wanted };
+        let wanted = WantedEndpoint { strict: true, ..request.wanted };
         self.check_host(protocol, realm, internal)?;
         self.check_remote(realm, remote)?;
         if let Some((_, external)) = self.static_external(protocol, realm, internal) {
@@ -181,7 +181,7 @@ impl Model {
         key: Key,
         remote: Endpoint,
         request: &PeerRequest,
-        ((pool, fixed), wanted): ((usize, Option<Ipv4Addr>), Wanted),
+        ((pool, fixed), wanted): ((usize, Option<Ipv4Addr>), WantedEndpoint),
         choice: Option<Endpoint>,
     ) -> Asked<()> {
         if request.lifetime.is_zero() {
@@ -291,11 +291,11 @@ impl Model {
         &mut self,
         key: Key,
         (pool, fixed): (usize, Option<Ipv4Addr>),
-        wanted: Wanted,
+        wanted: WantedEndpoint,
         choice: Option<Endpoint>,
     ) -> Asked<Endpoint> {
         let permitted = self.permits_mapping(key);
-        let whose = permitted.err().map_or(Whose::Subscriber(key.host()), |(of, _)| of);
+        let whose = permitted.err().map_or(LimitOwner::Subscriber(key.host()), |(of, _)| of);
         let room = permitted.map_err(|(_, reason)| reason);
         if let Err(reason) = room.and_then(|()| self.room_for_mapping(key)) {
             self.report(key, whose, pool, reason);
@@ -490,7 +490,7 @@ fn is_martian(address: u32) -> bool {
     matches!(address >> 24, 0 | 127 | 224..=255) || address >> 16 == 0xa9fe
 }
 
-fn as_wanted(wanted: Wanted, explicit: Explicit) -> Asked<Explicit> {
+fn as_wanted(wanted: WantedEndpoint, explicit: Explicit) -> Asked<Explicit> {
     let Endpoint { address, port } = explicit.external;
     let is_it = wanted.address.is_none_or(|wanted| wanted == address)
         && (wanted.port == 0 || wanted.port == port);

@@ -41,7 +41,7 @@ use bytes::{
     Segment, check, check_error, ends, icmp_kind, ip, is_ping, keep_full, lower_mss, lower_ttl,
     set_embedded, set_embedded_far, set_far, set_near, set_outer_far,
 };
-use classes::{Told, Whose};
+use classes::{LimitOwner, ThresholdState};
 use errors::ErrorRates;
 use natgate_engine::{
     Behavior, Change, Config, Counters, Direction, DropReason, Endpoint, Event, MappingId,
@@ -85,7 +85,7 @@ pub struct Model {
     room: usize,
     /// Of each pool the ports that somebody may get, if they are not all.
     given: Vec<Option<BTreeSet<Endpoint>>>,
-    mapping_rate: BTreeMap<Whose, u64>,
+    mapping_rate: BTreeMap<LimitOwner, u64>,
     /// Subscribers that nobody has answered (18.1), and the latest number given to one or to a
     /// mapping.
     unanswered: BTreeMap<Host, reclaim::Waiting>,
@@ -95,14 +95,14 @@ pub struct Model {
     /// Holds that there is room for, as well.
     holds_room: usize,
     errors: ErrorRates,
-    quota_reported: BTreeMap<Whose, Option<Timestamp>>,
+    quota_reported: BTreeMap<LimitOwner, Option<Timestamp>>,
     /// Thresholds that were told.
-    told_of: BTreeMap<Whose, Told>,
+    told_of: BTreeMap<LimitOwner, ThresholdState>,
     exhaustion_reported: BTreeMap<usize, Option<Timestamp>>,
     counters: Counters,
     /// The time of the latest event.
     told: Timestamp,
-    made: Made,
+    made: Effects,
 }
 
 /// A subscriber: its realm and its address there (15.1).
@@ -181,7 +181,7 @@ pub struct Transmit {
 
 /// What a call brings about besides verdicts.
 #[derive(Clone, Debug, Default)]
-pub struct Made {
+pub struct Effects {
     /// Events, in order of time.
     pub events: Vec<Event>,
     /// Packets, in order of time.
@@ -200,7 +200,7 @@ pub struct Expected {
     /// The realm that it goes to, if it leaves by the inside.
     pub realm: u16,
     /// What else happens.
-    pub made: Made,
+    pub made: Effects,
 }
 
 /// A packet on its way through.
@@ -277,7 +277,7 @@ impl Model {
             exhaustion_reported: BTreeMap::new(),
             counters: Counters::default(),
             told: Timestamp(0),
-            made: Made::default(),
+            made: Effects::default(),
         };
         model.make_statics();
         model.pin_blocks();
@@ -731,7 +731,7 @@ impl Model {
     }
 
     /// What the last call has brought about.
-    pub(crate) fn take_made(&mut self) -> Made {
+    pub(crate) fn take_made(&mut self) -> Effects {
         std::mem::take(&mut self.made)
     }
 

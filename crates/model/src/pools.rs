@@ -1,7 +1,7 @@
 //! Pools that change while the translator runs (specification, 5.16 to 5.20).
 
 use crate::allocation::addresses;
-use crate::classes::Whose;
+use crate::classes::LimitOwner;
 use crate::{Model, shares};
 use natgate_engine::{Config, Endpoint};
 use std::net::Ipv4Addr;
@@ -24,7 +24,7 @@ impl Model {
         }
         let pools = self.config.pools.iter();
         self.given = pools.map(|pool| shares::given(&self.config, pool)).collect();
-        self.told_of.retain(|whose, _| !matches!(whose, Whose::Pool(_)));
+        self.told_of.retain(|whose, _| !matches!(whose, LimitOwner::Pool(_)));
         self.settle_pools();
     }
 

@@ -2,7 +2,7 @@
 //! which of them give way when something is scarce.
 
 use crate::tcp::State;
-use crate::{Host, Key, Made, Model, Session, has_ports};
+use crate::{Effects, Host, Key, Model, Session, has_ports};
 use natgate_engine::{Allocation, Endpoint, MappingKind, Side, Timestamp};
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use std::cmp::Reverse;
@@ -114,7 +114,7 @@ impl Model {
 
     /// 18.3: has unanswered subscribers give way, before a batch or a request. The bound of 18.5 is
     /// left out: all give way in one call.
-    pub fn reclaim(&mut self, now: Timestamp) -> Made {
+    pub fn reclaim(&mut self, now: Timestamp) -> Effects {
         self.see(now);
         if self.config.limits.unanswered_give_way {
             self.relieve(Queue::All, &Self::tables_are_scarce);

@@ -1,10 +1,10 @@
 //! Another configuration takes the place of the one in force (specification, section 14): what
 //! stays, and what goes.
 
-use crate::classes::{Told, Whose};
+use crate::classes::{LimitOwner, ThresholdState};
 use crate::realms::replace_rules;
 use crate::timers::StillHeld;
-use crate::{Key, Made, Mapping, Model, has_ports, services};
+use crate::{Effects, Key, Mapping, Model, has_ports, services};
 use natgate_engine::{
     Config, Endpoint, MappingKind, Rule, RuleAction, TICK, TimeoutSet, Timestamp,
 };
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 impl Model {
     /// Puts another configuration in force; mappings that it does not let stay go at once. `still_held` as
     /// in [`Model::advance`].
-    pub fn reconfigure(&mut self, config: &Config, still_held: Option<StillHeld<'_>>) -> Made {
+    pub fn reconfigure(&mut self, config: &Config, still_held: Option<StillHeld<'_>>) -> Effects {
         self.go_on(config);
         self.fixed = services::fixed(config);
         self.change_pools(config.clone());
@@ -26,13 +26,13 @@ impl Model {
         realm: u16,
         rules: &[Rule],
         still_held: Option<StillHeld<'_>>,
-    ) -> Made {
+    ) -> Effects {
         replace_rules(&mut self.config, realm, rules);
         self.ask_all(still_held)
     }
 
     /// 14.3: asks every mapping whether it may stay.
-    fn ask_all(&mut self, still_held: Option<StillHeld<'_>>) -> Made {
+    fn ask_all(&mut self, still_held: Option<StillHeld<'_>>) -> Effects {
         let gone = self.mappings.iter().filter(|(key, mapping)| !self.may_stay(key, mapping));
         for key in gone.map(|(key, _)| *key).collect::<Vec<_>>() {
             self.remove(key, self.now);
@@ -54,21 +54,24 @@ impl Model {
     /// 14.2: what is remembered of rates, refusals and thresholds.
     fn go_on(&mut self, config: &Config) {
         let old = &self.config.classes;
-        let now = |whose: &Whose| match *whose {
-            Whose::Class(number) => {
+        let now = |whose: &LimitOwner| match *whose {
+            LimitOwner::Class(number) => {
                 let place = config.classes.iter().position(|class| class.name == old[number].name);
-                place.map(Whose::Class)
+                place.map(LimitOwner::Class)
             }
             other => Some(other),
         };
-        fn renamed<T>(map: &mut BTreeMap<Whose, T>, now: impl Fn(&Whose) -> Option<Whose>) {
+        fn renamed<T>(
+            map: &mut BTreeMap<LimitOwner, T>,
+            now: impl Fn(&LimitOwner) -> Option<LimitOwner>,
+        ) {
             let old = std::mem::take(map);
             map.extend(old.into_iter().filter_map(|(whose, of)| Some((now(&whose)?, of))));
         }
         renamed(&mut self.mapping_rate, now);
         renamed(&mut self.quota_reported, now);
         renamed(&mut self.told_of, now);
-        self.told_of.values_mut().for_each(Told::forget);
+        self.told_of.values_mut().for_each(ThresholdState::forget);
         for mapping in self.mappings.values_mut() {
             if !config.timeout_sets.contains(&mapping.timeouts) {
                 mapping.timeouts = TimeoutSet::default();

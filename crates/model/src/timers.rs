@@ -2,10 +2,10 @@
 //! (specification, sections 1, 4.7, 5.6 and 9.1); and what a restart leaves.
 
 use crate::bytes::ip;
-use crate::classes::Whose;
+use crate::classes::LimitOwner;
 use crate::sessions::timeouts_of;
 use crate::tcp::State;
-use crate::{Host, Key, Made, Mapping, Model, Packet, Syn, has_ports};
+use crate::{Effects, Host, Key, Mapping, Model, Packet, Syn, has_ports};
 use natgate_engine::{Change, Endpoint, MappingKind, SessionId, TICK, Timestamp};
 use natgate_wire::icmp::kind::UNREACHABLE;
 use natgate_wire::protocol::TCP;
@@ -37,7 +37,7 @@ fn one_less<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) -> bool {
 impl Model {
     /// Lets time pass: what is due until `now` happens, each at its own tick. `still_held` is asked
     /// where more ports would be held than may be; without it the first are free.
-    pub fn advance(&mut self, now: Timestamp, still_held: Option<StillHeld<'_>>) -> Made {
+    pub fn advance(&mut self, now: Timestamp, still_held: Option<StillHeld<'_>>) -> Effects {
         self.see(now);
         self.settle_pools(); // What gave way (18) may have been the last that kept an address.
         while let Some(time) = self.next_tick().filter(|time| *time <= self.now) {
@@ -176,7 +176,7 @@ impl Model {
             self.raise(time, Change::MappingRemoved(mapping.id(key)));
         }
         if !others {
-            let subscriber = Whose::Subscriber(key.host());
+            let subscriber = LimitOwner::Subscriber(key.host());
             self.quota_reported.remove(&subscriber);
             self.mapping_rate.remove(&subscriber);
             self.told_of.remove(&subscriber);

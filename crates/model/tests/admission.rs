@@ -7,7 +7,7 @@ mod common;
 use common::{EXTERNAL, REMOTE, START, Spec};
 use natgate_engine::{
     AddressRange, Allocation, BlockConfig, Config, Endpoint, Limits, MapRequest, PeerRequest,
-    PoolConfig, Pooling, Side, Timestamp, Verdict, Wanted,
+    PoolConfig, Pooling, Side, Timestamp, Verdict, WantedEndpoint,
 };
 use natgate_model::compare::{Divergence, Done, Pair};
 use natgate_wire::protocol::{TCP, UDP};
@@ -129,7 +129,7 @@ impl World {
                         protocol: UDP,
                         realm: 0,
                         internal: internal(*host, *port),
-                        wanted: Wanted::default(),
+                        wanted: WantedEndpoint::default(),
                         lifetime: Duration::from_secs(86_400),
                         nonce: [1; 12],
                         replaces_filters: false,
@@ -145,7 +145,7 @@ impl World {
                         realm: 0,
                         internal: internal(*host, *port),
                         remote: REMOTE,
-                        wanted: Wanted::default(),
+                        wanted: WantedEndpoint::default(),
                         lifetime: Duration::from_secs(3600),
                         nonce: [1; 12],
                     },

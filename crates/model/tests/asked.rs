@@ -7,7 +7,7 @@ use common::{A, EXTERNAL, REMOTE, START, Spec, end};
 use natgate_engine::{
     AddressRange, Allocation, Behavior, BlockConfig, Config, Endpoint, Limits, MapRequest, Match,
     PeerRequest, PoolConfig, Pooling, Prefix, RemoteFilter, Rule, RuleAction, Side, Timestamp,
-    Wanted,
+    WantedEndpoint,
 };
 use natgate_model::compare::{Divergence, Pair};
 use natgate_wire::protocol::{TCP, UDP};
@@ -34,7 +34,7 @@ fn pool(ports: (u16, u16)) -> Vec<PoolConfig> {
     vec![PoolConfig { addresses, ports, ..common::config().pools[0].clone() }]
 }
 
-fn map(protocol: u8, internal: Endpoint, wanted: Wanted) -> MapRequest<'static> {
+fn map(protocol: u8, internal: Endpoint, wanted: WantedEndpoint) -> MapRequest<'static> {
     MapRequest {
         protocol,
         realm: 0,
@@ -47,13 +47,13 @@ fn map(protocol: u8, internal: Endpoint, wanted: Wanted) -> MapRequest<'static> 
     }
 }
 
-fn peer(protocol: u8, internal: Endpoint, wanted: Wanted) -> PeerRequest {
+fn peer(protocol: u8, internal: Endpoint, wanted: WantedEndpoint) -> PeerRequest {
     let (realm, remote, lifetime, nonce) = (0, REMOTE, MINUTE, [1; 12]);
     PeerRequest { protocol, realm, internal, remote, wanted, lifetime, nonce }
 }
 
-fn wish(address: Ipv4Addr) -> Wanted {
-    Wanted { address: Some(address), port: 0, strict: false }
+fn wish(address: Ipv4Addr) -> WantedEndpoint {
+    WantedEndpoint { address: Some(address), port: 0, strict: false }
 }
 
 fn after(seconds: u64) -> Timestamp {
@@ -69,7 +69,7 @@ fn a_rules_address_is_the_only_one() -> Result<(), Divergence> {
         Pair::new(&Config { rules, pools: pool((2000, 2000)), ..config() }, [0; 32], START)?;
     for internal in [A, B] {
         for strict in [false, true] {
-            let wanted = Wanted { strict, ..wish(EXTERNAL.address) };
+            let wanted = WantedEndpoint { strict, ..wish(EXTERNAL.address) };
             pair.map(START, &map(UDP, internal, wanted))?;
             pair.check_state()?;
         }
@@ -126,8 +126,8 @@ fn ports_of_the_protocols_themselves_are_left_out() -> Result<(), Divergence> {
             for port in [5350, 5351, 5352, 5353, 65_535] {
                 for internal in [A, B] {
                     let internal = Endpoint { port, ..internal };
-                    pair.map(START, &map(UDP, internal, Wanted::default()))?;
-                    pair.map(START, &map(TCP, internal, Wanted::default()))?;
+                    pair.map(START, &map(UDP, internal, WantedEndpoint::default()))?;
+                    pair.map(START, &map(TCP, internal, WantedEndpoint::default()))?;
                 }
                 pair.check_state()?;
             }
@@ -147,7 +147,10 @@ fn strangers_come_in_as_the_host_has_said() -> Result<(), Divergence> {
         let mut pair = Pair::new(&config, [0; 32], START)?;
         let filter =
             RemoteFilter { address: REMOTE.address.to_bits(), prefix_len: 24, port: REMOTE.port };
-        pair.map(START, &MapRequest { filters: &[filter], ..map(UDP, A, Wanted::default()) })?;
+        pair.map(
+            START,
+            &MapRequest { filters: &[filter], ..map(UDP, A, WantedEndpoint::default()) },
+        )?;
         let external = pair.model.mappings()[0].id.external;
         for (at, remote) in [REMOTE, Endpoint { port: 81, ..REMOTE }, end([192, 0, 2, 200], 80)]
             .into_iter()
@@ -182,9 +185,9 @@ fn sessions_that_go_together_are_told_alike() -> Result<(), Divergence> {
             pair.process(START, Side::Inside, &[Spec::new(UDP, A, remote).bytes()])?;
         }
         let remote = Endpoint { port: 80 + first, ..REMOTE };
-        pair.peer(START, &PeerRequest { remote, ..peer(UDP, A, Wanted::default()) })?;
+        pair.peer(START, &PeerRequest { remote, ..peer(UDP, A, WantedEndpoint::default()) })?;
         if for_all {
-            pair.map(START, &map(UDP, A, Wanted::default()))?;
+            pair.map(START, &map(UDP, A, WantedEndpoint::default()))?;
         }
         pair.advance(after(1))?;
         let subscribers = vec![Prefix::new(B.address, 32)];

@@ -30,12 +30,12 @@ use access::RemoteAccess;
 use anyhow::Context;
 use axum::Router;
 use devices::Devices;
-use doors::Doors;
+use doors::ControlServers;
 use ending::{Ending, Leaver};
 use handover::Giving;
 use locks::Locks;
 use log::Joining;
-use monitoring::Watched;
+use monitoring::MonitoringState;
 use natgate_control::config::{self, Argument, Configuration, Places};
 use natgate_control::interface::Loads;
 use natgate_control::reload::Reloader;
@@ -160,7 +160,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let access = RemoteAccess::default();
     let reloader = reloader.logging(log::exchange(&written, events, own));
     let reloader = Arc::new(reloader.admitting(access.reread()));
-    let watched = Watched::new(&reloader, &loads, monitoring::sinks(written.metrics()));
+    let watched = MonitoringState::new(&reloader, &loads, monitoring::sinks(written.metrics()));
     let asked = questions(&reloader, commander, clock, &written).merge(watched.router());
     let interface =
         control::interface(&reloader, Arc::clone(&loads), Arc::new(written.metrics()), asked);
@@ -180,7 +180,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         access.watch(&reloader).context("a thread cannot be made")?;
     }
     let (of_doors, watching) = (settings.clone(), watched.clone());
-    let doors = Doors { settings: of_doors, access, interface, watched: watching, giving };
+    let doors = ControlServers { settings: of_doors, access, interface, watched: watching, giving };
     let taken = match &mut heir {
         Some(heir) => Some(handover::take(heir, &mut workers, &settings)?),
         None => None,

@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow};
 use natgate_control::config;
 use natgate_control::socket::{self, Response, ask};
 use natgate_engine::{DropReason, Engine, Explanation, Packet};
-use natgate_gateway::{Clock, Traced};
+use natgate_gateway::{Clock, WorkerTrace};
 use natgate_insight::packet::PacketDescription;
 use natgate_insight::{explanation, reasons};
 use serde_json::{Value, json};
@@ -111,7 +111,7 @@ fn offline(file: &Path, packet: &str) -> Result<Value, Failure> {
     let mut explanation = Explanation::new();
     let view = Packet::new(&mut probe.packet, 0).in_realm(probe.link.realm);
     engine.explain(now, probe.link.side, &view, &mut explanation);
-    let traced = [Traced { worker: 0, explanation, onward: None }];
+    let traced = [WorkerTrace { worker: 0, explanation, onward: None }];
     Ok(explanation::object((probe.link, &asked), &traced, now, &config, 1))
 }
 

@@ -97,14 +97,14 @@ impl Fields<'_> {
     }
 
     /// The external address that is asked for; of nothing but zeros, in either family: any.
-    pub(crate) fn external_address(self) -> Wanted {
+    pub(crate) fn external_address(self) -> WantedEndpoint {
         let bytes = self.bytes(EXTERNAL_ADDRESS);
         match unmapped(bytes) {
-            _ if bytes == [0; 16] => Wanted::Any,
-            Some(address) if address.is_unspecified() => Wanted::Any,
-            Some(address) => Wanted::This(address),
+            _ if bytes == [0; 16] => WantedEndpoint::Any,
+            Some(address) if address.is_unspecified() => WantedEndpoint::Any,
+            Some(address) => WantedEndpoint::This(address),
             // No mapping of this translator has such an address; it is only a wish.
-            None => Wanted::Other,
+            None => WantedEndpoint::Other,
         }
     }
 
@@ -121,7 +121,7 @@ impl Fields<'_> {
 
 /// The external address that a client would like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum WantedEndpoint {
     Any,
     This(Ipv4Addr),
     /// One that is not of IPv4.

@@ -2,7 +2,7 @@
 
 use crate::message::{
     ANNOUNCE, EXTERNAL_ADDRESS, EXTERNAL_PORT, Fields, HEADER_LEN, INTERNAL_PORT, MAP, MAP_LEN,
-    Nonce, PEER, PEER_LEN, RESPONSE, VERSION, Wanted, mapped,
+    Nonce, PEER, PEER_LEN, RESPONSE, VERSION, WantedEndpoint, mapped,
 };
 use crate::options::{self, Context, Filters};
 use crate::{Answer, LONGEST, ResultCode, natpmp};
@@ -333,9 +333,9 @@ impl Server {
 fn wanted(fields: Fields<'_>) -> (Option<Ipv4Addr>, u16, bool) {
     let port = fields.external_port();
     match fields.external_address() {
-        Wanted::Any => (None, port, false),
-        Wanted::This(address) => (Some(address), port, false),
-        Wanted::Other => (None, port, true),
+        WantedEndpoint::Any => (None, port, false),
+        WantedEndpoint::This(address) => (Some(address), port, false),
+        WantedEndpoint::Other => (None, port, true),
     }
 }
 

@@ -38,7 +38,7 @@ pub enum Display {
 
 /// What was told.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct BootInfo {
     /// Where the command line is, which ends with a zero byte; `None`: there is none.
     pub command_line: Option<u64>,
     /// Where the pointer to the firmware's tables is; `None`: that is not said.
@@ -53,7 +53,7 @@ pub struct Told {
     pub display: Display,
 }
 
-impl Told {
+impl BootInfo {
     /// Reads what a boot loader has left at an address; `loader` is what the processor's EAX held
     /// when a Multiboot2 loader started the image, and 0 when another did. `None`: nothing is
     /// there.
@@ -102,10 +102,10 @@ mod tests {
     fn who_has_started_the_image_says_how_it_tells() {
         let mut bytes = [0; 64];
         bytes[0] = 16;
-        assert!(Told::read(MULTIBOOT, BEGIN, &&bytes[..]).is_some());
-        assert!(Told::read(0, BEGIN, &&bytes[..]).is_none());
+        assert!(BootInfo::read(MULTIBOOT, BEGIN, &&bytes[..]).is_some());
+        assert!(BootInfo::read(0, BEGIN, &&bytes[..]).is_none());
         bytes[..8].copy_from_slice(&[0x78, 0xc5, 0x6e, 0x33, 1, 0, 0, 0]);
-        assert!(Told::read(MULTIBOOT, BEGIN, &&bytes[..]).is_none());
-        assert!(Told::read(0, BEGIN, &&bytes[..]).is_some());
+        assert!(BootInfo::read(MULTIBOOT, BEGIN, &&bytes[..]).is_none());
+        assert!(BootInfo::read(0, BEGIN, &&bytes[..]).is_some());
     }
 }

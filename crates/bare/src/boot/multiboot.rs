@@ -1,7 +1,7 @@
 //! Multiboot2 information, as GRUB leaves it: tags one after another, each with its kind and its
 //! length, at multiples of 8 bytes.
 
-use super::{Addresses, Display, Told, long, word};
+use super::{Addresses, BootInfo, Display, long, word};
 use crate::picture::Format;
 
 /// What the processor's EAX holds when such a boot loader starts the image.
@@ -26,14 +26,14 @@ const RAM: u32 = 1;
 const STRETCH_LEN: u64 = 24;
 
 /// Reads the tags at an address; `None`: there are none.
-pub(super) fn read(at: u64, addresses: &impl Addresses) -> Option<Told> {
+pub(super) fn read(at: u64, addresses: &impl Addresses) -> Option<BootInfo> {
     let len = header(at, addresses)?.0;
     if len > MOST_LEN || u64::from(len) < 2 * HEADER_LEN {
         return None;
     }
     let end = at.checked_add(u64::from(len))?;
     let letter = (at, u64::from(len));
-    let mut told = Told { letter, display: Display::None, ..Told::default() };
+    let mut told = BootInfo { letter, display: Display::None, ..BootInfo::default() };
     let mut place = at + HEADER_LEN;
     while place + HEADER_LEN <= end {
         let Some((kind, len)) = header(place, addresses) else { break };
@@ -53,7 +53,7 @@ fn header(at: u64, addresses: &impl Addresses) -> Option<(u32, u32)> {
     addresses.read(at, &mut bytes).then(|| (word(&bytes, 0), word(&bytes, 4)))
 }
 
-fn read_tag(kind: u32, (at, len): (u64, u64), addresses: &impl Addresses, told: &mut Told) {
+fn read_tag(kind: u32, (at, len): (u64, u64), addresses: &impl Addresses, told: &mut BootInfo) {
     match kind {
         COMMAND_LINE if len > HEADER_LEN => told.command_line = Some(at + HEADER_LEN),
         MODULE => {
@@ -72,7 +72,7 @@ fn read_tag(kind: u32, (at, len): (u64, u64), addresses: &impl Addresses, told: 
     }
 }
 
-fn read_memory((at, len): (u64, u64), addresses: &impl Addresses, told: &mut Told) {
+fn read_memory((at, len): (u64, u64), addresses: &impl Addresses, told: &mut BootInfo) {
     const FIRST: u64 = 16;
     let Some((entry_len, _)) = header(at + HEADER_LEN, addresses) else { return };
     let entry_len = u64::from(entry_len);
@@ -130,7 +130,7 @@ mod tests {
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    fn told(bytes: &[u8]) -> Told {
+    fn told(bytes: &[u8]) -> BootInfo {
         read(BEGIN, &bytes).expect("it is there")
     }
 

@@ -1,7 +1,7 @@
 //! The PVH start information: Xen's `hvm_start_info`, which QEMU's `-kernel` uses too. Lists of
 //! entries of one length, each at an address of its own.
 
-use super::{Addresses, Told, long, word};
+use super::{Addresses, BootInfo, long, word};
 
 /// What a start information begins with.
 const MAGIC: u32 = 0x336e_c578;
@@ -15,14 +15,15 @@ const STRETCH_LEN: usize = 24;
 const MOST: u32 = 128;
 
 /// Reads the start information at an address; `None`: there is none.
-pub(super) fn read(at: u64, addresses: &impl Addresses) -> Option<Told> {
+pub(super) fn read(at: u64, addresses: &impl Addresses) -> Option<BootInfo> {
     let mut bytes = [0; LEN];
     if !addresses.read(at, &mut bytes) || word(&bytes, 0) != MAGIC || word(&bytes, 4) == 0 {
         return None;
     }
     let command_line = Some(long(&bytes, 24)).filter(|address| *address != 0);
     let tables = Some(long(&bytes, 32)).filter(|address| *address != 0);
-    let mut told = Told { command_line, tables, letter: (at, LEN as u64), ..Told::default() };
+    let mut told =
+        BootInfo { command_line, tables, letter: (at, LEN as u64), ..BootInfo::default() };
     for module in entries::<MODULE_LEN>(long(&bytes, 16), word(&bytes, 12), addresses) {
         told.add_module((long(&module, 0), long(&module, 8)));
     }

@@ -5,7 +5,7 @@
 
 use super::sole::Sole;
 use super::{boot, clock, console, ports, processors, restart};
-use natgate_bare::boot::{Addresses, Told};
+use natgate_bare::boot::{Addresses, BootInfo};
 use natgate_bare::calls::{self, Answer, Call, Heap, TRY_AGAIN};
 use natgate_bare::memory::Memory;
 use std::arch::{asm, global_asm};
@@ -109,8 +109,8 @@ impl Addresses for Physical {
 }
 
 /// What the boot loader has told.
-pub(crate) fn told() -> Option<Told> {
-    Told::read(boot::loader(), boot::start_info(), &Physical)
+pub(crate) fn told() -> Option<BootInfo> {
+    BootInfo::read(boot::loader(), boot::start_info(), &Physical)
 }
 
 /// Has all threads allocate from one heap: each one's own would take 64 MiB when it begins.

@@ -8,7 +8,7 @@ use super::kernel::{KernelDraft, Management};
 use super::policy::{self, ClassDraft, TimeoutDraft};
 use super::pools::LeftOut;
 use super::problem::{Located, Place};
-use super::realms::{RealmDraft, Whose};
+use super::realms::{RealmDraft, RealmName};
 use super::sections::SegmentSize;
 use super::shares::SharesDraft;
 use super::values::{DnatTo, Span};
@@ -130,7 +130,7 @@ pub(super) struct RouteDraft {
     pub(super) prefix: Located<Prefix>,
     pub(super) via: Located<Ipv4Addr>,
     pub(super) side: Side,
-    pub(super) realm: Whose,
+    pub(super) realm: RealmName,
 }
 
 impl RouteDraft {
@@ -144,7 +144,7 @@ pub(super) struct NeighborDraft {
     pub(super) address: Located<Ipv4Addr>,
     pub(super) mac: Mac,
     pub(super) side: Side,
-    pub(super) realm: Whose,
+    pub(super) realm: RealmName,
 }
 
 /// A pool.
@@ -165,7 +165,7 @@ pub(super) struct PoolDraft {
 /// A static mapping, or a service.
 pub(super) struct StaticDraft {
     pub(super) place: Place,
-    pub(super) realm: Whose,
+    pub(super) realm: RealmName,
     pub(super) target: Targeted,
     /// With as many ports as the internal end, or none.
     pub(super) external: Located<(Ipv4Addr, Option<Span>)>,
@@ -188,7 +188,7 @@ pub(super) struct ServerDraft {
 
 /// A rule.
 pub(super) struct RuleDraft {
-    pub(super) realm: Whose,
+    pub(super) realm: RealmName,
     pub(super) matches: Located<Match>,
     pub(super) priority: Located<i16>,
     pub(super) action: ActionDraft,

@@ -5,7 +5,7 @@
 use super::draft::{Draft, RuleDraft};
 use super::problem::{Located, Place, Report};
 use super::reader::{Section, Value};
-use super::realms::{self, Whose};
+use super::realms::{self, RealmName};
 use super::sections::{IDLE, bounded, read_duration, read_name};
 use super::values::{self, overlaps_prefix, show_duration, show_prefix};
 use natgate_engine::{
@@ -25,7 +25,7 @@ pub(super) struct ClassDraft {
     name: Located<String>,
     subscribers: Vec<Located<Prefix>>,
     /// The realm that it is about if not about all.
-    pub(super) realm: Whose,
+    pub(super) realm: RealmName,
     limits: ClassLimits,
     /// Where its quota stands, or would.
     pub(super) quota_place: Place,

@@ -21,7 +21,7 @@ pub(crate) const DEFAULT: &str = "default";
 const VLANS: std::ops::RangeInclusive<u64> = 1..=4094;
 
 /// The realm that a table names, if it does.
-pub(super) type Whose = Option<Box<Located<String>>>;
+pub(super) type RealmName = Option<Box<Located<String>>>;
 
 /// A realm.
 pub(super) struct RealmDraft {
@@ -83,7 +83,7 @@ pub(super) fn read_hairpin_to(section: &Section<'_>) -> Vec<Located<String>> {
 }
 
 /// Whose a table is; `Err`: what it says of that cannot be read.
-pub(super) fn read_whose(section: &Section<'_>) -> Result<Whose, ()> {
+pub(super) fn read_whose(section: &Section<'_>) -> Result<RealmName, ()> {
     let Some(value) = section.get("realm") else { return Ok(None) };
     let name = value.parsed("the name of a realm", |name| Ok(name.to_owned()));
     name.map(|name| Some(Box::new(name))).ok_or(())
@@ -91,7 +91,7 @@ pub(super) fn read_whose(section: &Section<'_>) -> Result<Whose, ()> {
 
 /// The side that a table is about, and whose it is: the outside, unless it says something else; in
 /// a realm it is the inside. `None`: that cannot be.
-pub(super) fn read_side(section: &Section<'_>) -> Option<(Side, Whose)> {
+pub(super) fn read_side(section: &Section<'_>) -> Option<(Side, RealmName)> {
     let sides = [("inside", Ok(Side::Inside)), ("outside", Ok(Side::Outside))];
     let realm = read_whose(section);
     let side = match (section.get("side"), &realm) {
@@ -116,7 +116,7 @@ impl Names<'_> {
     }
 
     /// The number of the realm that a table is of, if there is such a realm.
-    pub(super) fn of(&self, whose: &Whose) -> Option<u16> {
+    pub(super) fn of(&self, whose: &RealmName) -> Option<u16> {
         whose.as_ref().map_or(Some(0), |name| self.get(&name.value))
     }
 }

@@ -54,7 +54,7 @@ fn are_not_too_many(draft: &Draft, report: &Report<'_>) {
 
 /// What a mapping takes at one end for one protocol; 0 stands for all protocols that have no ports.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Taken {
+struct ClaimedPorts {
     /// Inside, whose the address is.
     realm: u16,
     address: Ipv4Addr,
@@ -65,7 +65,7 @@ struct Taken {
     number: usize,
 }
 
-impl Taken {
+impl ClaimedPorts {
     fn whose(&self) -> (u16, Ipv4Addr, u8) {
         (self.realm, self.address, self.protocol)
     }
@@ -80,7 +80,7 @@ fn do_not_overlap(draft: &Draft, report: &Report<'_>) {
         for &protocol in protocols(mapping) {
             let taken = |realm, address, ports| {
                 let Span { first, last } = all(ports);
-                Taken { realm, address, protocol, first, last, number }
+                ClaimedPorts { realm, address, protocol, first, last, number }
             };
             outer.push(taken(0, mapping.external.value.0, mapping.external.value.1));
             // What only the outside begins may be behind several external endpoints.
@@ -107,10 +107,10 @@ fn do_not_overlap(draft: &Draft, report: &Report<'_>) {
 }
 
 /// Mappings that take what one before them in the file takes, with that one.
-fn overlapping(mut taken: Vec<Taken>) -> BTreeMap<usize, usize> {
+fn overlapping(mut taken: Vec<ClaimedPorts>) -> BTreeMap<usize, usize> {
     taken.sort_unstable();
     let mut found = BTreeMap::new();
-    let mut farthest: Option<Taken> = None;
+    let mut farthest: Option<ClaimedPorts> = None;
     for one in taken {
         let same = farthest.filter(|far| far.whose() == one.whose());
         if let Some(far) = same.filter(|far| one.first <= far.last) {
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn ranges_overlap_where_they_share_a_port() {
-        let taken = |number, first, last| Taken {
+        let taken = |number, first, last| ClaimedPorts {
             realm: 0,
             address: Ipv4Addr::LOCALHOST,
             protocol: 6,

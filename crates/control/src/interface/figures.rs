@@ -1,6 +1,6 @@
 //! What is told at once: counters, workers, neighbours, the state as a whole.
 
-use super::query::Asked;
+use super::query::TableQuery;
 use super::{Answer, Of, lists, stopping};
 use crate::json;
 use crate::socket::{Response, blocking};
@@ -42,7 +42,7 @@ impl Sum {
 }
 
 pub(super) async fn counters(State(interface): Of, RawQuery(query): RawQuery) -> Answer {
-    Asked::parse(query.as_deref(), &[])?;
+    TableQuery::parse(query.as_deref(), &[])?;
     let figures = blocking(move || interface.commander().figures()).await?.map_err(stopping)?;
     let sum = Sum::of(&figures);
     let mut object = json::counters(&sum.counters);
@@ -71,7 +71,7 @@ pub(super) async fn counters(State(interface): Of, RawQuery(query): RawQuery) ->
 }
 
 pub(super) async fn workers(State(interface): Of, RawQuery(query): RawQuery) -> Answer {
-    Asked::parse(query.as_deref(), &[])?;
+    TableQuery::parse(query.as_deref(), &[])?;
     // Reading these disturbs nobody, and they are there whatever the workers do.
     let loads = interface.loads.lock().unwrap_or_else(PoisonError::into_inner);
     let workers = loads.iter().enumerate().map(|(number, load)| json::load(number, &load.now()));
@@ -79,7 +79,7 @@ pub(super) async fn workers(State(interface): Of, RawQuery(query): RawQuery) -> 
 }
 
 pub(super) async fn status(State(interface): Of, RawQuery(query): RawQuery) -> Answer {
-    Asked::parse(query.as_deref(), &[])?;
+    TableQuery::parse(query.as_deref(), &[])?;
     let (settings, began) = (interface.settings(), interface.began);
     let figures = blocking(move || interface.commander().figures()).await?.map_err(stopping)?;
     let TableTotals {
@@ -142,7 +142,7 @@ pub(super) fn place(link: Link, settings: &Settings) -> Value {
 }
 
 pub(super) async fn neighbors(State(interface): Of, RawQuery(query): RawQuery) -> Answer {
-    Asked::parse(query.as_deref(), &[])?;
+    TableQuery::parse(query.as_deref(), &[])?;
     let settings = interface.settings();
     let told = blocking(move || interface.commander().neighbors()).await?.map_err(stopping)?;
     let mut all: BTreeMap<(bool, u16, Ipv4Addr), Value> = BTreeMap::new();

@@ -7,7 +7,7 @@
 
 mod alarms;
 
-use super::query::Asked;
+use super::query::TableQuery;
 use super::{Answer, Interface, Of, figures};
 use crate::routes::announced;
 use crate::socket::{ClientGroup, Response, blocking};
@@ -65,7 +65,7 @@ pub(super) async fn health(
     Extension(group): Extension<ClientGroup>,
     RawQuery(query): RawQuery,
 ) -> Answer {
-    Asked::parse(query.as_deref(), &[])?;
+    TableQuery::parse(query.as_deref(), &[])?;
     examine(&interface, group as usize).await
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A part is asked of a worker when the client has taken the one before.
 
-use super::query::Asked;
+use super::query::TableQuery;
 use super::{Answer, Interface, Of, top, wants_lines};
 use crate::config::show_prefix;
 use crate::json::{self, Names};
@@ -36,7 +36,7 @@ pub(super) async fn mappings(
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Result<HttpResponse, Response> {
-    let asked = Asked::parse(query.as_deref(), &KEYS)?;
+    let asked = TableQuery::parse(query.as_deref(), &KEYS)?;
     let list = from_workers(&interface, &asked, |info: &MappingInfo, now, names, into| {
         write(into, &json::MappingLine::of_mapping(info, now, names))
     })?;
@@ -48,7 +48,7 @@ pub(super) async fn sessions(
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Result<HttpResponse, Response> {
-    let asked = Asked::parse(query.as_deref(), &KEYS)?;
+    let asked = TableQuery::parse(query.as_deref(), &KEYS)?;
     type Both = (SessionInfo, MappingInfo);
     let list = from_workers(&interface, &asked, |(info, of): &Both, now, names, into| {
         write(into, &json::MappingLine::of_session(info, of, now, names))
@@ -63,7 +63,7 @@ pub(super) async fn subscribers(
     RawQuery(query): RawQuery,
 ) -> Result<HttpResponse, Response> {
     let keys = ["subscriber", "realm", "external", "limit", "top"];
-    let asked = Asked::parse(query.as_deref(), &keys)?;
+    let asked = TableQuery::parse(query.as_deref(), &keys)?;
     if asked.external_port.is_some() {
         let message = "external is an address here; GET /v1/who says who has a port";
         return Err(Response::failure(400, message));
@@ -99,7 +99,7 @@ pub(super) async fn blocks(
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Result<HttpResponse, Response> {
-    let asked = Asked::parse(query.as_deref(), &["subscriber", "realm", "external", "limit"])?;
+    let asked = TableQuery::parse(query.as_deref(), &["subscriber", "realm", "external", "limit"])?;
     let settings = interface.settings();
     let list = from_workers(&interface, &asked, move |info: &BlockInfo, now, names, into| {
         write(into, &block(info, now, names, &settings))
@@ -132,7 +132,7 @@ pub(super) async fn rules(
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Result<HttpResponse, Response> {
-    let asked = Asked::parse(query.as_deref(), &["limit"])?;
+    let asked = TableQuery::parse(query.as_deref(), &["limit"])?;
     let settings = interface.settings();
     let names = Names::of(&settings.engine);
     let (mut realm, mut at) = (0, 0);
@@ -194,7 +194,7 @@ pub(super) async fn routes(
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Result<HttpResponse, Response> {
-    let asked = Asked::parse(query.as_deref(), &["limit"])?;
+    let asked = TableQuery::parse(query.as_deref(), &["limit"])?;
     let of = Arc::clone(&interface);
     let learnt = crate::socket::blocking(move || of.commander().learnt()).await?;
     let learnt = learnt.map_err(super::stopping)?;
@@ -266,7 +266,7 @@ fn object(route: &Route, origin: &str, realm: Option<&str>) -> Value {
 /// A list that workers tell.
 fn from_workers<T: Listed>(
     interface: &Interface,
-    asked: &Asked,
+    asked: &TableQuery,
     one: impl Fn(&T, Timestamp, &Names, &mut Entries) -> io::Result<()> + Send + 'static,
 ) -> Result<Entries, Response> {
     let (filter, names): (Filter, _) = (interface.filter(asked)?, interface.names());

@@ -29,7 +29,7 @@ use axum::{Extension, Router};
 use changes::Change;
 use natgate_engine::Filter;
 use natgate_gateway::{CommandError, Commander, Load, Settings};
-use query::Asked;
+use query::TableQuery;
 use serde::Deserialize;
 use serde_json::json;
 use std::sync::{Arc, Mutex};
@@ -134,7 +134,7 @@ impl Interface {
     }
 
     /// What is asked for, in the gateway's numbers.
-    fn filter(&self, asked: &Asked) -> Result<Filter, Response> {
+    fn filter(&self, asked: &TableQuery) -> Result<Filter, Response> {
         let settings = self.settings();
         let realm = |name: &String| -> Result<u16, Response> {
             let further = &settings.engine.realms;
@@ -177,7 +177,7 @@ impl Interface {
         (answer(result), Some(change))
     }
 
-    fn clear(&self, asked: &Asked) -> Result<HttpResponse, Response> {
+    fn clear(&self, asked: &TableQuery) -> Result<HttpResponse, Response> {
         let Some(what) = asked.what else {
             let message = "what is to be cleared? Say what=mappings or what=sessions";
             return Err(Response::failure(400, message));
@@ -213,7 +213,7 @@ async fn reload(State(interface): Of, body: Bytes) -> Result<HttpResponse, Respo
 
 async fn clear(State(interface): Of, RawQuery(query): RawQuery) -> Result<HttpResponse, Response> {
     let keys = ["what", "subscriber", "realm", "external", "remote", "protocol"];
-    let asked = Asked::parse(query.as_deref(), &keys)?;
+    let asked = TableQuery::parse(query.as_deref(), &keys)?;
     blocking(move || interface.clear(&asked)).await?
 }
 

@@ -1,6 +1,6 @@
 //! Usage of pools and of their external addresses, over all workers.
 
-use super::query::Asked;
+use super::query::TableQuery;
 use super::{Answer, Interface, Of, lists, stopping};
 use crate::socket::{Response, blocking};
 use axum::extract::{RawQuery, State};
@@ -22,7 +22,7 @@ const PROTOCOLS: [&str; 4] = ["tcp", "udp", "icmp", "dccp"];
 /// Usage of each address in order, over all workers.
 fn usage(
     interface: &Interface,
-    asked: &Asked,
+    asked: &TableQuery,
 ) -> Result<BTreeMap<Ipv4Addr, AddressUsage>, Response> {
     let mut all: BTreeMap<Ipv4Addr, AddressUsage> = BTreeMap::new();
     let mut list: List<AddressUsage> = interface.commander().list(interface.filter(asked)?, PART);
@@ -72,7 +72,7 @@ fn in_use(used: [u64; 4], free: [u64; 4]) -> Value {
 }
 
 pub(super) async fn addresses(State(interface): Of, RawQuery(query): RawQuery) -> Answer {
-    let asked = Asked::parse(query.as_deref(), &["external", "limit"])?;
+    let asked = TableQuery::parse(query.as_deref(), &["external", "limit"])?;
     let settings = interface.settings();
     let limit = asked.limit.unwrap_or(USUAL_ADDRESSES);
     let all = blocking(move || usage(&interface, &asked)).await??;
@@ -99,11 +99,11 @@ pub(super) async fn addresses(State(interface): Of, RawQuery(query): RawQuery) -
 }
 
 pub(super) async fn pools(State(interface): Of, RawQuery(query): RawQuery) -> Answer {
-    Asked::parse(query.as_deref(), &[])?;
+    TableQuery::parse(query.as_deref(), &[])?;
     let settings = interface.settings();
     let told = blocking(move || {
         let figures = interface.commander().figures().map_err(stopping)?;
-        Ok::<_, Response>((figures, usage(&interface, &Asked::default())?))
+        Ok::<_, Response>((figures, usage(&interface, &TableQuery::default())?))
     });
     let (figures, addresses) = told.await??;
     let Some(first) = figures.first() else { return lists::whole("pools", Vec::new(), false) };

@@ -14,7 +14,7 @@ pub(super) const MOST_TOP: usize = 1000;
 
 /// What is asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct TableQuery {
     /// The prefix of the subscriber's address.
     pub subscriber: Option<Prefix>,
     /// The name of its realm.
@@ -58,7 +58,7 @@ impl What {
     }
 }
 
-impl Asked {
+impl TableQuery {
     /// Reads a query, in which only these keys may stand, each once.
     ///
     /// # Errors
@@ -172,7 +172,7 @@ mod tests {
     fn filters_are_read() {
         let query = "subscriber=10.0.0.5&realm=a%20b&external=203.0.113.1%3A2300&protocol=udp\
             &limit=7&what=sessions&remote=198.51.100.0/24:443";
-        let expected = Asked {
+        let expected = TableQuery {
             subscriber: Some(Ipv4Addr::new(10, 0, 0, 5).into()),
             realm: Some("a b".into()),
             external: Some(Ipv4Addr::new(203, 0, 113, 1).into()),
@@ -185,9 +185,9 @@ mod tests {
             at: None,
             what: Some(What::Sessions),
         };
-        assert_eq!(Asked::read(query, &KEYS), Ok(expected));
-        assert_eq!(Asked::read("", &KEYS), Ok(Asked::default()));
-        let numbered = Asked::read("external=203.0.113.1&protocol=99", &KEYS).unwrap();
+        assert_eq!(TableQuery::read(query, &KEYS), Ok(expected));
+        assert_eq!(TableQuery::read("", &KEYS), Ok(TableQuery::default()));
+        let numbered = TableQuery::read("external=203.0.113.1&protocol=99", &KEYS).unwrap();
         assert_eq!((numbered.external_port, numbered.protocol), (None, Some(99)));
     }
 
@@ -215,7 +215,7 @@ mod tests {
             (&format!("realm={}", "a".repeat(5000)), "it may have 4096"),
             ("%ff%00=1", "there is no parameter"),
         ] {
-            let error = Asked::read(query, &KEYS).expect_err(query);
+            let error = TableQuery::read(query, &KEYS).expect_err(query);
             assert!(error.contains(said), "{query}: {error}");
         }
     }

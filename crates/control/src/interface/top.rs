@@ -3,7 +3,7 @@
 //! looked through for one at a time.
 
 use super::lists;
-use super::query::{Asked, MOST_TOP};
+use super::query::{MOST_TOP, TableQuery};
 use super::{Answer, Interface, stopping};
 use crate::socket::{ClientGroup, Response, blocking};
 use natgate_engine::{Filter, SubscriberInfo};
@@ -21,11 +21,11 @@ const FRESH: Duration = Duration::from_secs(1);
 
 /// The latest answer to each group of clients. Who waits for another's takes no thread meanwhile.
 #[derive(Debug, Default)]
-pub(super) struct Latest([Mutex<Option<Found>>; ClientGroup::COUNT]);
+pub(super) struct Latest([Mutex<Option<CachedTop>>; ClientGroup::COUNT]);
 
 /// What was found by a filter: as many as anybody may ask for.
 #[derive(Clone, Debug)]
-struct Found {
+struct CachedTop {
     filter: Filter,
     at: Instant,
     best: Arc<[SubscriberInfo]>,
@@ -33,7 +33,7 @@ struct Found {
     more: bool,
 }
 
-impl Found {
+impl CachedTop {
     fn answers(&self, filter: &Filter, now: Instant) -> bool {
         self.filter == *filter && now.saturating_duration_since(self.at) < FRESH
     }
@@ -43,7 +43,7 @@ impl Found {
 pub(super) async fn subscribers(
     interface: Arc<Interface>,
     group: ClientGroup,
-    asked: Asked,
+    asked: TableQuery,
     top: usize,
 ) -> Answer {
     let filter = interface.filter(&asked)?;
@@ -63,14 +63,14 @@ pub(super) async fn subscribers(
     lists::whole("subscribers", entries, found.more || found.best.len() > top)
 }
 
-fn find(interface: &Interface, filter: Filter) -> Result<Found, Response> {
+fn find(interface: &Interface, filter: Filter) -> Result<CachedTop, Response> {
     let mut list: List<SubscriberInfo> = interface.commander().list(filter, PART);
     let (mut best, mut more) = (Vec::new(), false);
     while let Some((part, _)) = list.next_part().map_err(stopping)? {
         best.extend_from_slice(part);
         more |= keep(&mut best, MOST_TOP);
     }
-    Ok(Found { filter, at: Instant::now(), best: best.into(), more })
+    Ok(CachedTop { filter, at: Instant::now(), best: best.into(), more })
 }
 
 /// Keeps so many, in order; says whether there were more.
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn an_answer_serves_the_same_question_for_a_moment() {
         let (filter, at) = (Filter::default(), Instant::now());
-        let found = Found { filter, at, best: Arc::new([]), more: false };
+        let found = CachedTop { filter, at, best: Arc::new([]), more: false };
         assert!(found.answers(&filter, at));
         assert!(found.answers(&filter, at + FRESH / 2));
         assert!(!found.answers(&filter, at + FRESH));

@@ -1,7 +1,7 @@
 //! Who has an external endpoint now: what the workers' tables say, then what the configuration does;
 //! and who had it, by the event log on disk.
 
-use super::query::Asked;
+use super::query::TableQuery;
 use super::{Answer, Interface, Of, lists, stopping};
 use crate::json::{self, Names};
 use crate::past::{self, Unknown};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 const MOST: usize = 64;
 
 pub(super) async fn who(State(interface): Of, RawQuery(query): RawQuery) -> Answer {
-    let asked = Asked::parse(query.as_deref(), &["external", "protocol", "at"])?;
+    let asked = TableQuery::parse(query.as_deref(), &["external", "protocol", "at"])?;
     let Some(at) = asked.at else { return blocking(move || find(&interface, &asked)).await? };
     let external = endpoint(&asked)?;
     let (of_gateway, protocol) = (Arc::clone(&interface), asked.protocol);
@@ -29,7 +29,7 @@ pub(super) async fn who(State(interface): Of, RawQuery(query): RawQuery) -> Answ
 }
 
 /// The endpoint that is asked about.
-fn endpoint(asked: &Asked) -> Result<(Ipv4Addr, u16), Response> {
+fn endpoint(asked: &TableQuery) -> Result<(Ipv4Addr, u16), Response> {
     let (Some(address), Some(port)) = (asked.external, asked.external_port) else {
         let message = "whose? Say external=ADDRESS:PORT, such as external=203.0.113.1:2300";
         return Err(Response::failure(400, message));
@@ -101,7 +101,7 @@ fn nobody(message: String) -> Response {
     Response { status: 404, body: json!({ "ok": false, "message": message, "answers": [] }) }
 }
 
-fn find(interface: &Interface, asked: &Asked) -> Answer {
+fn find(interface: &Interface, asked: &TableQuery) -> Answer {
     let (address, port) = endpoint(asked)?;
     let filter = interface.filter(asked)?;
     let names = interface.names();

@@ -2,11 +2,11 @@
 //! one that is wanted if it can be had, else one as for a packet of the host's, but never a port of the
 //! protocols' own. A wish does no harm: without strictness it fails nothing that would do without it.
 
-use super::{ExplicitError, OWN_PORTS, Wanted, is_reserved, refusal};
+use super::{ExplicitError, OWN_PORTS, WantedEndpoint, is_reserved, refusal};
 use crate::config::Pooling;
 use crate::engine::{Engine, place_of, quota_class};
 use crate::event::MappingKind;
-use crate::external::{Told, Wish};
+use crate::external::{OwnershipSource, Wish};
 use crate::host::Host;
 use crate::rules::Snat;
 use crate::table::{Key, NewMapping};
@@ -19,7 +19,7 @@ impl Engine {
         protocol: u8,
         internal: (Host, u16),
         snat: Snat,
-        wanted: Wanted,
+        wanted: WantedEndpoint,
     ) -> Result<u32, ExplicitError> {
         let external = self.allot(protocol, internal, snat, wanted)?;
         let (index, port) = external;
@@ -45,7 +45,7 @@ impl Engine {
         if self.subscribers.is_unanswered(record) {
             self.note_unanswered(record, slot);
         }
-        if self.external.told(protocol, index, port) == Told::Mapping {
+        if self.external.told(protocol, index, port) == OwnershipSource::Mapping {
             let id = self.id_of(protocol, internal, external, MappingKind::Pcp);
             self.raise(self.now, Change::MappingCreated(id));
         }
@@ -59,7 +59,7 @@ impl Engine {
         protocol: u8,
         internal: (Host, u16),
         snat: Snat,
-        wanted: Wanted,
+        wanted: WantedEndpoint,
     ) -> Result<(u32, u16), ExplicitError> {
         let (host, pool) = (internal.0, snat.pool);
         let record = self.subscribers.find(host);
@@ -96,7 +96,7 @@ impl Engine {
         &mut self,
         wish: Wish,
         host: Host,
-        wanted: Wanted,
+        wanted: WantedEndpoint,
     ) -> Result<(u32, u16), ExplicitError> {
         //= rfc7422#section-2-pcp
         let place = self.wanted_address(&wish, wanted);
@@ -148,7 +148,7 @@ impl Engine {
     }
 
     /// The index of the address that is wanted, if the subscriber may have it.
-    fn wanted_address(&self, wish: &Wish, wanted: Wanted) -> Option<u32> {
+    fn wanted_address(&self, wish: &Wish, wanted: WantedEndpoint) -> Option<u32> {
         let index = self.external.index(wanted.address?.to_bits())?;
         let bound = match self.config.pooling {
             Pooling::Paired => wish.fixed.or(wish.paired),

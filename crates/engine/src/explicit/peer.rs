@@ -1,7 +1,7 @@
 //! A mapping towards one remote endpoint that a host asks for: what its first packet would make, or has
 //! made, kept for longer than silence would.
 
-use super::{Explicit, ExplicitError, PeerRequest, Wanted, as_wanted, refusal};
+use super::{Explicit, ExplicitError, PeerRequest, WantedEndpoint, as_wanted, refusal};
 use crate::Timestamp;
 use crate::engine::Engine;
 use crate::event::Endpoint;
@@ -28,7 +28,7 @@ impl Engine {
     ) -> Result<Explicit, ExplicitError> {
         self.reclaim(now);
         let PeerRequest { protocol, realm, wanted, .. } = *request;
-        let wanted = Wanted { strict: true, ..wanted };
+        let wanted = WantedEndpoint { strict: true, ..wanted };
         let internal = self.check_host(protocol, realm, request.internal)?;
         let remote = (request.remote.address.to_bits(), request.remote.port);
         self.check_remote(realm, remote)?;
@@ -94,7 +94,7 @@ impl Engine {
         found: Option<u32>,
         (internal, remote): ((Host, u16), (u32, u16)),
         request: &PeerRequest,
-        (snat, wanted): (Snat, Wanted),
+        (snat, wanted): (Snat, WantedEndpoint),
     ) -> Result<u32, ExplicitError> {
         if let Some(slot) = found
             && self.table.find_session(slot, remote).is_some()

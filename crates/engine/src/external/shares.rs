@@ -41,7 +41,7 @@ impl Mode {
 
 /// What tells whose an external endpoint is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum OwnershipSource {
     /// The events of its mapping.
     Mapping,
     /// Those of its block.
@@ -375,16 +375,20 @@ impl External {
     }
 
     /// What tells whose an external endpoint is.
-    pub(crate) fn told(&self, protocol: u8, index: u32, port: u16) -> Told {
+    pub(crate) fn told(&self, protocol: u8, index: u32, port: u16) -> OwnershipSource {
         let pool = self.pool_of(index);
         match self.pools.get(pool).map(|pool| pool.mode) {
             //= rfc6888#REQ-14
-            Some(Mode::Block) if has_ports(protocol) => Told::Block,
+            Some(Mode::Block) if has_ports(protocol) => OwnershipSource::Block,
             //= rfc7422#section-2-log
             Some(Mode::Deterministic) if has_ports(protocol) => {
-                if self.plans.is_dynamic(pool, port) { Told::Mapping } else { Told::Plan }
+                if self.plans.is_dynamic(pool, port) {
+                    OwnershipSource::Mapping
+                } else {
+                    OwnershipSource::Plan
+                }
             }
-            _ => Told::Mapping,
+            _ => OwnershipSource::Mapping,
         }
     }
 

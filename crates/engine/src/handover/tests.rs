@@ -6,7 +6,7 @@ use crate::respond::PendingSyns;
 use crate::{
     Affinity, Allocation, Config, Endpoint, Engine, MapRequest, Match, Packet, PeerRequest,
     Pooling, RemoteFilter, Server, Service, Side, StaticMapping, Timeouts, Timestamp, Verdict,
-    Wanted,
+    WantedEndpoint,
 };
 use alloc::format;
 use alloc::string::String;
@@ -186,7 +186,7 @@ impl World {
                             protocol,
                             realm: 0,
                             internal,
-                            wanted: Wanted::default(),
+                            wanted: WantedEndpoint::default(),
                             lifetime: Duration::from_secs(time),
                             nonce,
                             replaces_filters: false,
@@ -203,7 +203,7 @@ impl World {
                     realm: 0,
                     internal: Self::end(HOSTS + 1 + host, 4000 + port),
                     remote: Self::end(REMOTE + 1 + remote, 53 + to),
-                    wanted: Wanted::default(),
+                    wanted: WantedEndpoint::default(),
                     lifetime: Duration::from_secs(time),
                     nonce: [0; 12],
                 };

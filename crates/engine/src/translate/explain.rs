@@ -67,7 +67,7 @@ pub struct Standing {
 
 /// Whose a limit is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
+pub enum LimitOwner {
     /// The subscriber's.
     Subscriber,
     /// That of all subscribers of a class together, by its place in the configuration.
@@ -230,7 +230,7 @@ pub enum Step {
     /// Something that is limited.
     Standing {
         /// Whose limit it is.
-        whose: Whose,
+        whose: LimitOwner,
         /// How things are.
         standing: Standing,
         /// Whether it permits the packet.

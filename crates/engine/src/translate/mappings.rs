@@ -6,7 +6,7 @@ use super::watch::BLOCKS;
 use crate::class::SESSIONS;
 use crate::config::{Begun, Behavior, Config};
 use crate::engine::{flags_of, place_of, quota_class};
-use crate::external::{Chosen, Told, Wish};
+use crate::external::{Chosen, OwnershipSource, Wish};
 use crate::host::Host;
 use crate::parse::{Headers, Kind, has_ports};
 use crate::rules::Snat;
@@ -17,7 +17,7 @@ use natgate_wire::tcp::flags::RST;
 
 /// Where an inbound packet goes: the mapping, and the session if there is one already.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Found {
+pub(super) enum InboundMatch {
     Mapping(u32, Option<SessionRef>),
     /// A whole address is mapped; the mapping for this port is yet to be made: its host, and who begins
     /// its sessions.
@@ -350,7 +350,7 @@ impl Engine {
         if self.subscribers.is_unanswered(record) {
             self.note_unanswered(record, slot);
         }
-        if self.external.told(protocol, index, port) == Told::Mapping {
+        if self.external.told(protocol, index, port) == OwnershipSource::Mapping {
             let id = self.id_of(protocol, internal, (index, port), MappingKind::Dynamic);
             self.raise(self.now, Change::MappingCreated(id));
         }
@@ -466,7 +466,7 @@ impl Engine {
         &mut self,
         headers: &Headers,
         arrival: Arrival,
-    ) -> Result<Found, DropReason> {
+    ) -> Result<InboundMatch, DropReason> {
         let Arrival { index, port, remote, seen, .. } = arrival;
         let protocol = headers.protocol;
         //= rfc7857#section-6
@@ -482,7 +482,7 @@ impl Engine {
             }
             self.may_open(headers)?;
             self.check_unseen(protocol, (internal, port), remote, seen)?;
-            return Ok(Found::Whole(internal, begun));
+            return Ok(InboundMatch::Whole(internal, begun));
         };
         let session = self.table.find_session(slot, remote);
         let slot = match session {
@@ -519,7 +519,7 @@ impl Engine {
             self.may_open(headers)?;
             self.check_unseen(headers.protocol, internal, remote, seen)?;
         }
-        Ok(Found::Mapping(slot, session))
+        Ok(InboundMatch::Mapping(slot, session))
     }
 
     /// The mapping that a new session from outside is for: of a service the server's that gets it,
@@ -551,10 +551,10 @@ impl Engine {
     }
 
     /// The realm that an inbound packet goes to.
-    pub(super) fn realm_of(&self, found: Found) -> u16 {
+    pub(super) fn realm_of(&self, found: InboundMatch) -> u16 {
         match found {
-            Found::Mapping(slot, _) => self.table.mapping(slot).host().realm(),
-            Found::Whole(host, _) => host.realm(),
+            InboundMatch::Mapping(slot, _) => self.table.mapping(slot).host().realm(),
+            InboundMatch::Whole(host, _) => host.realm(),
         }
     }
 
@@ -574,19 +574,19 @@ impl Engine {
         &mut self,
         headers: &Headers,
         arrival: Arrival,
-        found: Found,
+        found: InboundMatch,
     ) -> Result<u32, DropReason> {
         match found {
-            Found::Mapping(slot, Some(session)) => {
+            InboundMatch::Mapping(slot, Some(session)) => {
                 self.refresh(session, Way::In, headers);
                 Ok(slot)
             }
-            Found::Mapping(slot, None) => {
+            InboundMatch::Mapping(slot, None) => {
                 self.add_session(slot, arrival.remote, Way::In, headers)?;
                 self.begun(slot, arrival.remote, arrival.seen);
                 Ok(slot)
             }
-            Found::Whole(internal, begun) => {
+            InboundMatch::Whole(internal, begun) => {
                 let external = (arrival.index, arrival.port);
                 let ends = ((internal, arrival.port), external, begun);
                 let slot = self.add_whole(ends, arrival.remote, Way::In, headers)?;

@@ -28,7 +28,7 @@ const TCP_END: usize = IPV4_LEN + 20;
 
 /// What of a packet matters here; read once.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Glance {
+pub(super) struct ParsedHeaders {
     /// From inside: the hash that the mapping is filed by. From outside: the place of the external
     /// port among all of its protocol.
     place: u64,
@@ -43,7 +43,7 @@ pub(super) struct Glance {
     /// The mapping's slot, most likely, or [`NONE`].
     slot: u32,
     /// What the rules say of a packet that seems to have no mapping; known from stage three on.
-    pub(super) ruled: Ruled,
+    pub(super) ruled: FlowRule,
     /// The sender's record and the port drawn for a new mapping, if there is none and it may get one.
     pub(super) record: u32,
     pub(super) draw: Option<Draw>,
@@ -51,7 +51,7 @@ pub(super) struct Glance {
 
 /// What becomes of a flow that begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ruled {
+pub(super) enum FlowRule {
     /// No rule says anything.
     Not,
     /// It is translated: to a port of a pool, perhaps of this address alone, by this set of timeouts.
@@ -66,7 +66,7 @@ pub(super) enum Ruled {
     Unknown,
 }
 
-impl Glance {
+impl ParsedHeaders {
     pub(super) const OTHER: Self = Self {
         place: 0,
         source: (0, 0),
@@ -76,7 +76,7 @@ impl Glance {
         protocol: 0,
         flags: 0,
         slot: NONE,
-        ruled: Ruled::Not,
+        ruled: FlowRule::Not,
         record: NONE,
         draw: None,
     };
@@ -105,7 +105,7 @@ impl Glance {
         (self.host(), self.source.1)
     }
 
-    /// Reads the headers of a packet; one that is not of the usual kind is [`Glance::OTHER`].
+    /// Reads the headers of a packet; one that is not of the usual kind is [`ParsedHeaders::OTHER`].
     #[inline(always)]
     fn read(bytes: &[u8]) -> Self {
         /// Version, header length, and the flags and offset that only fragments have.
@@ -252,8 +252,8 @@ impl Engine {
 
     /// Stage one: reads a packet and fetches the line by which its mapping will be found.
     #[inline(always)]
-    pub(super) fn glance<F: From>(&self, packet: &Packet<'_>) -> Glance {
-        let mut glance = Glance::read(packet.bytes());
+    pub(super) fn glance<F: From>(&self, packet: &Packet<'_>) -> ParsedHeaders {
+        let mut glance = ParsedHeaders::read(packet.bytes());
         if glance.protocol == 0 {
             return glance;
         }
@@ -277,7 +277,7 @@ impl Engine {
     /// Stage two: fetches the line of the mapping; says whether there seems to be none for a packet
     /// from inside, and stage three has something to do.
     #[inline(always)]
-    pub(super) fn approach<F: From>(&self, round: &Round, glance: &mut Glance) -> bool {
+    pub(super) fn approach<F: From>(&self, round: &Round, glance: &mut ParsedHeaders) -> bool {
         if glance.protocol == 0 {
             return false;
         }
@@ -304,7 +304,7 @@ impl Engine {
     /// up, draws a port for it, and fetches what a new mapping will touch. A sender without a record is for
     /// the complete way.
     #[inline(never)]
-    pub(super) fn prepare(&mut self, round: &Round, glances: &mut [Glance]) {
+    pub(super) fn prepare(&mut self, round: &Round, glances: &mut [ParsedHeaders]) {
         for glance in glances.iter_mut().filter(|glance| glance.is_new()) {
             glance.record = self.subscribers.approach(glance.host());
         }
@@ -344,10 +344,10 @@ impl Engine {
     /// Where the external endpoint of a new flow comes from: the pool, and the index of the one address
     /// that it is to be; `None`: the flow is not translated, or not here.
     #[inline(always)]
-    pub(super) fn source_of(&self, glance: &Glance) -> Option<(usize, Option<u32>)> {
+    pub(super) fn source_of(&self, glance: &ParsedHeaders) -> Option<(usize, Option<u32>)> {
         match glance.ruled {
-            Ruled::Not => Some((self.config.default_pool_of(glance.realm), None)),
-            Ruled::Snat { pool, fixed, .. } => Some((usize::from(pool), fixed.map(u32::from))),
+            FlowRule::Not => Some((self.config.default_pool_of(glance.realm), None)),
+            FlowRule::Snat { pool, fixed, .. } => Some((usize::from(pool), fixed.map(u32::from))),
             _ => None,
         }
     }
@@ -358,17 +358,19 @@ impl Engine {
     pub(super) fn quick_new(
         &mut self,
         round: &Round,
-        glance: &Glance,
+        glance: &ParsedHeaders,
         packet: &mut Packet<'_>,
         tally: &mut Tally,
     ) -> Option<Verdict> {
-        let Glance { source, destination: remote, protocol, record, .. } = *glance;
+        let ParsedHeaders { source, destination: remote, protocol, record, .. } = *glance;
         let opens = protocol == protocol::UDP
             || glance.flags & (SYN | ACK | RST | FIN) == SYN && self.config.tcp_mss.is_none();
         // Who has a record has had a mapping made, and was asked then what a source is asked.
         let Some(draw) = glance.draw else {
             return match glance.ruled {
-                Ruled::Bypass | Ruled::Drop => self.untranslated(round, glance, packet, tally),
+                FlowRule::Bypass | FlowRule::Drop => {
+                    self.untranslated(round, glance, packet, tally)
+                }
                 _ => None,
             };
         };
@@ -376,7 +378,7 @@ impl Engine {
             || glance.total_len > round.mtu
             || source.0 == remote.0
             || (round.strangers || round.rules)
-                && glance.ruled == Ruled::Not
+                && glance.ruled == FlowRule::Not
                 && !self.is_subscriber(glance.host())
             || !self.may_be_remote(remote.0)
             || glance.realm != 0 && !self.may_leave(glance.realm, source.0, remote.0)
@@ -399,7 +401,7 @@ impl Engine {
             None => self.draw_again(glance, &draw)?,
         };
         let (pool, fixed, timeouts) = match glance.ruled {
-            Ruled::Snat { pool, fixed, timeouts } => (pool.into(), fixed.is_some(), timeouts),
+            FlowRule::Snat { pool, fixed, timeouts } => (pool.into(), fixed.is_some(), timeouts),
             _ => (self.config.default_pool_of(glance.realm), false, 0),
         };
         let (record, hash) = (Some(record), glance.place);
@@ -454,7 +456,7 @@ impl Engine {
     pub(super) fn quick<F: From>(
         &mut self,
         round: &Round,
-        glance: &Glance,
+        glance: &ParsedHeaders,
         packet: &mut Packet<'_>,
         tally: &mut Tally,
     ) -> bool {
@@ -527,7 +529,7 @@ impl Engine {
 }
 
 /// What a SYN says.
-fn opening_segment(bytes: &[u8], glance: &Glance) -> Segment {
+fn opening_segment(bytes: &[u8], glance: &ParsedHeaders) -> Segment {
     let bytes = &bytes[..usize::from(glance.total_len)];
     let header = bytes.get(IPV4_LEN..).and_then(Tcp::new_checked);
     let scale = header.and_then(|header| header.window_scale());

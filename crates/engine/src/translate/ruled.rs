@@ -2,7 +2,7 @@
 //! asked together, ports that are a subscriber's own, and packets that go untranslated or no further.
 
 use super::Engine;
-use super::quick::{Glance, Round, Ruled, Tally, forward_as_it_is};
+use super::quick::{FlowRule, ParsedHeaders, Round, Tally, forward_as_it_is};
 use crate::DropReason;
 use crate::calendar::NONE;
 use crate::external::Draw;
@@ -14,7 +14,7 @@ use crate::rules::Ruling;
 impl Engine {
     /// Asks what the rules say of those packets of a group that seem to have no mapping.
     #[inline(never)]
-    pub(super) fn ask_rules(&mut self, round: &Round, glances: &mut [Glance]) {
+    pub(super) fn ask_rules(&mut self, round: &Round, glances: &mut [ParsedHeaders]) {
         let mut next = Some(0);
         while let Some(realm) = next {
             if !self.rules_of(realm).is_empty() {
@@ -30,10 +30,10 @@ impl Engine {
 
     /// The same of one realm's; they are searched together.
     #[inline(always)]
-    fn ask_rules_of(&mut self, realm: u16, glances: &mut [Glance]) {
+    fn ask_rules_of(&mut self, realm: u16, glances: &mut [ParsedHeaders]) {
         let rules = self.realms.rules_of(&self.rules, realm);
         let searches = &mut self.searches;
-        let is_asked = |glance: &Glance| glance.is_new() && glance.realm == realm;
+        let is_asked = |glance: &ParsedHeaders| glance.is_new() && glance.realm == realm;
         searches.clear();
         for glance in glances.iter().filter(|glance| is_asked(glance)) {
             searches.add(rules, glance.source, glance.destination);
@@ -41,20 +41,20 @@ impl Engine {
         while searches.step(rules) {}
         for (number, glance) in glances.iter_mut().filter(|glance| is_asked(glance)).enumerate() {
             glance.ruled = match searches.ruling(rules, number) {
-                None => Ruled::Not,
-                Some(Ruling::Bypass) => Ruled::Bypass,
-                Some(Ruling::Drop) => Ruled::Drop,
+                None => FlowRule::Not,
+                Some(Ruling::Bypass) => FlowRule::Bypass,
+                Some(Ruling::Drop) => FlowRule::Drop,
                 Some(Ruling::Snat(snat)) => {
                     let index = snat.address.map(|address| self.external.index(address.to_bits()));
                     let timeouts = snat.timeouts;
                     match (u16::try_from(snat.pool), index) {
-                        (Ok(pool), None) => Ruled::Snat { pool, fixed: None, timeouts },
+                        (Ok(pool), None) => FlowRule::Snat { pool, fixed: None, timeouts },
                         (Ok(pool), Some(Some(index)))
                             if self.external.pool_of(index) == snat.pool =>
                         {
-                            Ruled::Snat { pool, fixed: Some(index as u16), timeouts }
+                            FlowRule::Snat { pool, fixed: Some(index as u16), timeouts }
                         }
-                        _ => Ruled::Unknown,
+                        _ => FlowRule::Unknown,
                     }
                 }
             };
@@ -63,8 +63,8 @@ impl Engine {
 
     /// Draws for those new flows whose senders have ports of their own, which are on their way from
     /// memory.
-    pub(super) fn draw_shares(&mut self, glances: &mut [Glance]) {
-        let pool_of = |engine: &Self, glance: &Glance| {
+    pub(super) fn draw_shares(&mut self, glances: &mut [ParsedHeaders]) {
+        let pool_of = |engine: &Self, glance: &ParsedHeaders| {
             let known = glance.is_new() && glance.record != NONE && glance.draw.is_none();
             let (pool, _) = engine.source_of(glance).filter(|_| known)?;
             (!engine.external.is_shared(pool)).then_some(pool)
@@ -85,7 +85,7 @@ impl Engine {
 
     /// An external endpoint for a new flow whose draw has come to nothing, if it is to be had as simply.
     #[cold]
-    pub(super) fn draw_again(&mut self, glance: &Glance, draw: &Draw) -> Option<(u32, u16)> {
+    pub(super) fn draw_again(&mut self, glance: &ParsedHeaders, draw: &Draw) -> Option<(u32, u16)> {
         let (pool, fixed) = self.source_of(glance)?;
         if !self.external.is_shared(pool) {
             return None;
@@ -99,7 +99,7 @@ impl Engine {
     pub(super) fn untranslated(
         &mut self,
         round: &Round,
-        glance: &Glance,
+        glance: &ParsedHeaders,
         packet: &mut Packet<'_>,
         tally: &mut Tally,
     ) -> Option<Verdict> {
@@ -114,7 +114,7 @@ impl Engine {
         }
         let len = usize::from(glance.total_len);
         packet.truncate(len);
-        if glance.ruled == Ruled::Drop {
+        if glance.ruled == FlowRule::Drop {
             self.counters.count_drop(Direction::Outbound, DropReason::Rule, len);
             return Some(Verdict::Drop(DropReason::Rule));
         }

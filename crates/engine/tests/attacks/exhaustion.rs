@@ -5,7 +5,7 @@ use crate::common::*;
 use crate::world::*;
 use natgate_engine::{
     Allocation, Behavior, BlockConfig, Change, Config, DropReason, Endpoint, Engine, MapRequest,
-    Packet, Side, Verdict, Wanted,
+    Packet, Side, Verdict, WantedEndpoint,
 };
 use natgate_wire::protocol;
 use std::time::Duration;
@@ -284,7 +284,7 @@ fn forged_requests_for_mappings_leave_newcomers_room() {
             protocol: protocol::UDP,
             realm: 0,
             internal: Endpoint::new(0x0a80_0000 + host, 4000),
-            wanted: Wanted::default(),
+            wanted: WantedEndpoint::default(),
             lifetime: Duration::from_secs(86_400),
             nonce: [1; 12],
             replaces_filters: false,

@@ -4,7 +4,7 @@ use super::queue::{Pushed, Waiting};
 use super::{Announcer, Datagram, PcpCounters, PcpSettings};
 use natgate_engine::{
     AddressRange, Config, Endpoint, Engine, Explicit, ExplicitError, MapRequest, PeerRequest,
-    RemoteFilter, Timestamp, Wanted,
+    RemoteFilter, Timestamp, WantedEndpoint,
 };
 use natgate_pcp::{
     Answer, Granted, Map, Operation, Peer, Policy, Read, Refusal, Request, ResultCode, Server,
@@ -412,14 +412,17 @@ fn grant_map(
             },
         )
     };
-    let wanted =
-        Wanted { address: map.external, port: map.external_port, strict: map.prefer_failure };
+    let wanted = WantedEndpoint {
+        address: map.external,
+        port: map.external_port,
+        strict: map.prefer_failure,
+    };
     let first = ask(map.port, wanted).map_err(refusal)?;
     // Those that follow are mapped as long as they can be to what follows.
     let mut ports = 1;
     while ports < map.ports {
         let Some(port) = first.external.port.checked_add(ports) else { break };
-        let wanted = Wanted { address: Some(first.external.address), port, strict: true };
+        let wanted = WantedEndpoint { address: Some(first.external.address), port, strict: true };
         if ask(map.port + ports, wanted).is_err() {
             break;
         }
@@ -464,7 +467,11 @@ fn grant_peer(
             realm,
             internal: Endpoint { address, port: peer.port },
             remote: Endpoint { address: peer.remote.0, port: peer.remote.1 },
-            wanted: Wanted { address: peer.external, port: peer.external_port, strict: true },
+            wanted: WantedEndpoint {
+                address: peer.external,
+                port: peer.external_port,
+                strict: true,
+            },
             lifetime: Duration::from_secs(peer.lifetime.into()),
             nonce: peer.nonce,
         },
@@ -487,7 +494,7 @@ fn tell_address(
         protocol: natgate_wire::protocol::UDP,
         realm,
         internal: Endpoint { address, port },
-        wanted: Wanted::default(),
+        wanted: WantedEndpoint::default(),
         lifetime,
         nonce,
         replaces_filters: false,

@@ -10,7 +10,7 @@
 //! Claims cost the link little: one neighbour's are looked into once a second at most, later ones
 //! wait for their turn, and all together no more often than [`MOST_VERIFIED_PER_SECOND`].
 
-use super::neighbors::{Action, Held, NeighborState, Neighbors, RETRY, TRIES};
+use super::neighbors::{Action, NeighborState, Neighbors, RETRY, TRIES, WaitingPacket};
 use natgate_engine::Timestamp;
 use natgate_wire::arp::Mac;
 use std::net::Ipv4Addr;
@@ -45,7 +45,7 @@ pub(super) struct Claim {
 #[derive(Debug, Default)]
 pub(super) struct Reaction {
     /// Packets that waited for the neighbour.
-    pub(super) released: Vec<Held>,
+    pub(super) released: Vec<WaitingPacket>,
     /// Whether the neighbour could have been learnt, and there was no room.
     pub(super) refused: bool,
 }

@@ -37,7 +37,7 @@ pub use resolution::{MOST_CHECKED_PER_SECOND, NeighborEvent, NeighborReport};
 
 use crate::Settings;
 use crate::counters::{Losses, Origin};
-use crate::handover::Known;
+use crate::handover::KnownNeighbor;
 use crate::links::{Link, tag};
 use errors::{Errors, Unreachable};
 use natgate_engine::{Counters, DropReason, Prefix, Side, Timestamp};
@@ -45,9 +45,9 @@ use natgate_io::Frame;
 use natgate_wire::Ipv4;
 use natgate_wire::arp::{self, Mac, Operation, Repr};
 use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN, ethertype};
-use neighbors::{Held, Neighbors};
+use neighbors::{Neighbors, WaitingPacket};
 use outbox::Outbox;
-use owned::Owned;
+use owned::OwnedAddresses;
 pub use renewal::{Renewal, Retired};
 use resolution::hold;
 use routes::{Hop, Routes};
@@ -185,7 +185,7 @@ struct Port {
     configured_mtu: usize,
     /// Whether no ICMP errors of the gateway's own go there.
     silent: bool,
-    owned: Owned,
+    owned: OwnedAddresses,
     /// Addresses there that are the kernel's.
     kernels: Vec<Ipv4Addr>,
     routes: Routes,
@@ -253,7 +253,7 @@ impl Router {
                 outbox.push_packet(link, port, mac, with_header_room(frame.bytes()), origin)
             }
             None => {
-                let held = Held { frame: with_header_room(frame.bytes()), origin };
+                let held = WaitingPacket { frame: with_header_room(frame.bytes()), origin };
                 hold(now, link, hop, held, port, outbox)
             }
         }
@@ -461,11 +461,13 @@ impl Router {
 
     /// Everybody whose hardware address is known, outside and in the inside's own network: realms may
     /// have other numbers where this is read.
-    pub(crate) fn acquaintances(&self) -> Vec<Known> {
+    pub(crate) fn acquaintances(&self) -> Vec<KnownNeighbor> {
         let links = [Link::OUTSIDE, Link::inside(0)].into_iter();
         let of = |link: Link| {
             let known = self.neighbors(link).into_iter();
-            known.filter_map(move |one| Some(Known { link, address: one.address, mac: one.mac? }))
+            known.filter_map(move |one| {
+                Some(KnownNeighbor { link, address: one.address, mac: one.mac? })
+            })
         };
         links.flat_map(of).collect()
     }
@@ -488,7 +490,7 @@ impl Port {
             mtu: usize::MAX,
             configured_mtu: usize::MAX,
             silent: true,
-            owned: Owned::none(),
+            owned: OwnedAddresses::none(),
             kernels: Vec::new(),
             routes: Routes::new(Prefix::new(Ipv4Addr::BROADCAST, 32)),
             neighbors: Neighbors::default(),
@@ -530,7 +532,7 @@ impl Port {
         let fixed = own_neighbors.iter().filter(|one| one.side == side);
         let fixed = fixed.map(|one| (one.address, one.mac)).collect();
         let neighbors = Neighbors::new(settings.most_neighbors(prefix_len), fixed);
-        let owned = Owned::new(own, (side == Side::Outside).then_some(&settings.engine));
+        let owned = OwnedAddresses::new(own, (side == Side::Outside).then_some(&settings.engine));
         let silent = settings.engine_link(link).silent;
         let (mtu, vlan) = (usize::from(own.mtu), realm.and_then(|realm| realm.vlan));
         let kernels = match link.realm {

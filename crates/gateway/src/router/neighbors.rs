@@ -47,7 +47,7 @@ const FEWEST_LEARNT_OF_ONE: usize = 256;
 
 /// A packet that waits for its neighbour: room for an Ethernet header, then the packet.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct WaitingPacket {
     pub(super) frame: Vec<u8>,
     pub(super) origin: Option<Origin>,
 }
@@ -58,10 +58,10 @@ pub(super) enum Action {
     /// Ask for an address: everybody, or the one that had it.
     Ask(Ipv4Addr, Option<Mac>),
     /// These packets' neighbour does not answer.
-    GiveUp(Vec<Held>),
+    GiveUp(Vec<WaitingPacket>),
     /// These packets' neighbour makes room for another; whether it would have answered is not
     /// known.
-    Evict(Vec<Held>),
+    Evict(Vec<WaitingPacket>),
     /// Another hardware address claimed a neighbour's address, and the one that had it answers.
     Conflict { address: Ipv4Addr, mac: Mac, claimed: Mac },
     /// A neighbour has another hardware address now.
@@ -113,7 +113,7 @@ pub(super) struct Neighbor {
     pub(super) quiet_until: Timestamp,
     /// Order of making, for eviction.
     serial: u64,
-    held: Vec<Held>,
+    held: Vec<WaitingPacket>,
 }
 
 /// A neighbour as others see it.
@@ -188,7 +188,7 @@ impl Neighbors {
 
     /// Goes by what `new` has been made with from now on; its neighbours stay those that it had.
     /// Returns packets that waited for a neighbour that is static now, and its hardware address.
-    pub(super) fn renew(&mut self, new: &Self) -> Vec<(Mac, Vec<Held>)> {
+    pub(super) fn renew(&mut self, new: &Self) -> Vec<(Mac, Vec<WaitingPacket>)> {
         for (address, _) in std::mem::take(&mut self.fixed) {
             self.remove(address);
         }
@@ -331,7 +331,11 @@ impl Neighbors {
 
     //= rfc1812#section-3.3.2-queue
     /// Lets a packet wait for a neighbour that is being asked for; gives it back when enough wait.
-    pub(super) fn hold(&mut self, address: Ipv4Addr, held: Held) -> Result<(), Held> {
+    pub(super) fn hold(
+        &mut self,
+        address: Ipv4Addr,
+        held: WaitingPacket,
+    ) -> Result<(), WaitingPacket> {
         match self.table.get_mut(&address) {
             Some(neighbor) if neighbor.held.len() < MOST_HELD => {
                 neighbor.held.push(held);
@@ -363,7 +367,7 @@ impl Neighbors {
         }
     }
 
-    fn remove(&mut self, address: Ipv4Addr) -> Vec<Held> {
+    fn remove(&mut self, address: Ipv4Addr) -> Vec<WaitingPacket> {
         self.recent.take_out(address);
         let Some(neighbor) = self.table.remove(&address) else { return Vec::new() };
         self.timers.remove(&(neighbor.deadline, address));
@@ -381,7 +385,7 @@ impl Neighbors {
 
     /// Takes the hardware address that a message gives as a neighbour's, which the caller has
     /// decided to believe; returns the packets that waited for it.
-    pub(super) fn confirm(&mut self, now: Timestamp, said: &Assertion) -> Vec<Held> {
+    pub(super) fn confirm(&mut self, now: Timestamp, said: &Assertion) -> Vec<WaitingPacket> {
         let address = said.address;
         // It may have another hardware address now, and counts as unused until the next packet.
         self.recent.take_out(address);
@@ -471,7 +475,7 @@ impl Neighbors {
 
     /// Forgets everybody but static neighbours, as when the link was away; packets that wait are
     /// handed back.
-    pub(super) fn clear(&mut self) -> Vec<Held> {
+    pub(super) fn clear(&mut self) -> Vec<WaitingPacket> {
         self.recent.clear();
         self.timers.clear();
         self.unresolved.clear();

@@ -5,7 +5,7 @@
 //! to senders where that is due.
 
 use super::errors::{Conversation, Errors, Unreachable};
-use super::neighbors::Held;
+use super::neighbors::WaitingPacket;
 use super::resolution::NeighborReport;
 use super::{Fate, Port, RouterCounters, with_header_room};
 use crate::counters::{Losses, Origin};
@@ -106,7 +106,7 @@ impl Outbox {
     }
 
     /// Notes the loss of packets whose neighbour is no longer asked for.
-    pub(super) fn give_up(&mut self, held: Vec<Held>) {
+    pub(super) fn give_up(&mut self, held: Vec<WaitingPacket>) {
         self.counters.neighbors_lost += 1;
         self.held -= held.len();
         for held in held {
@@ -128,7 +128,7 @@ impl Outbox {
     }
 
     /// Tells those whose packets waited for a neighbour in vain, once a conversation.
-    pub(super) fn report_held(&mut self, link: Link, held: &[Held]) {
+    pub(super) fn report_held(&mut self, link: Link, held: &[WaitingPacket]) {
         let mut told: Vec<Conversation> = Vec::new();
         for held in held {
             let packet = &held.frame[ETHERNET_LEN..];

@@ -11,9 +11,9 @@ use std::net::Ipv4Addr;
 
 /// Addresses that are answered for: ranges in order, none touching another.
 #[derive(Debug)]
-pub(super) struct Owned(Vec<(u32, u32)>);
+pub(super) struct OwnedAddresses(Vec<(u32, u32)>);
 
-impl Owned {
+impl OwnedAddresses {
     /// No address.
     pub(super) fn none() -> Self {
         Self(Vec::new())

@@ -2,7 +2,8 @@
 //! work.
 
 use super::{
-    Link, MOST_ANNOUNCED, Owned, Port, Router, RouterError, index, least_mtu, link_at, links,
+    Link, MOST_ANNOUNCED, OwnedAddresses, Port, Router, RouterError, index, least_mtu, link_at,
+    links,
 };
 use crate::{Route, Settings, SideSettings, StaticNeighbor};
 use natgate_engine::{DropReason, Side};
@@ -60,7 +61,8 @@ impl Renewal {
             })
         };
         let changes: Result<Vec<Change>, RouterError> = links(new).map(change).collect();
-        let owned = |settings: &Settings| Owned::new(&settings.outside, Some(&settings.engine));
+        let owned =
+            |settings: &Settings| OwnedAddresses::new(&settings.outside, Some(&settings.engine));
         let (before, owned) = (owned(in_force), owned(new));
         let new_addresses = owned.addresses().filter(|address| !before.contains(*address));
         Ok(Self {

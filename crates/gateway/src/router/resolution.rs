@@ -4,7 +4,7 @@
 //! [`super::neighbors`].
 
 use super::claims::Assertion;
-use super::neighbors::{Action, Held};
+use super::neighbors::{Action, WaitingPacket};
 use super::outbox::Outbox;
 use super::{Fate, MOST_HELD_IN_ALL, Port, Router, index, link_at};
 use crate::links::Link;
@@ -182,7 +182,7 @@ impl Router {
     }
 
     /// Sends what waited for a neighbour on its way.
-    pub(super) fn release(&mut self, link: Link, mac: Mac, released: Vec<Held>) {
+    pub(super) fn release(&mut self, link: Link, mac: Mac, released: Vec<WaitingPacket>) {
         for held in released {
             self.outbox.held -= 1;
             let port = &self.ports[index(link)];
@@ -267,7 +267,7 @@ pub(super) fn hold(
     now: Timestamp,
     link: Link,
     hop: Ipv4Addr,
-    held: Held,
+    held: WaitingPacket,
     port: &mut Port,
     outbox: &mut Outbox,
 ) -> Fate {

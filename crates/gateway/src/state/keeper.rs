@@ -40,7 +40,7 @@ enum Message {
 
 /// Remembers the ports that a translator has given out.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct PortStateWriter {
     interval: Duration,
     /// When the next pass begins.
     next: Timestamp,
@@ -55,7 +55,7 @@ pub(crate) struct Keeper {
     thread: JoinHandle<()>,
 }
 
-impl Keeper {
+impl PortStateWriter {
     /// Holds what was in use before, and remembers what is in use from now on.
     ///
     /// # Errors
@@ -140,7 +140,7 @@ impl Keeper {
         Some(if is_address { Message::Address(records) } else { Message::End })
     }
 
-    /// When [`Keeper::turn`] has something to do next.
+    /// When [`PortStateWriter::turn`] has something to do next.
     pub(crate) fn next_deadline(&self) -> Timestamp {
         self.wake
     }

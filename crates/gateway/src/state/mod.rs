@@ -19,7 +19,7 @@ mod keeper;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use keeper::Keeper;
+pub(crate) use keeper::PortStateWriter;
 
 use crate::Settings;
 use crate::team::MOST_WORKERS;

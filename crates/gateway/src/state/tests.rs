@@ -334,7 +334,7 @@ fn packet(protocol: u8, host: u8) -> Vec<u8> {
 /// A translator and what remembers its ports.
 struct Gateway {
     engine: Engine,
-    keeper: Keeper,
+    keeper: PortStateWriter,
     /// The next host that has sent nothing yet.
     host: u8,
 }
@@ -347,7 +347,7 @@ impl Gateway {
     fn start(settings: &Settings, seed: u8, now: Timestamp) -> Self {
         let mut engine =
             Engine::new(&settings.engine, [seed; 32], now).expect("the settings are right");
-        let keeper = Keeper::new(open(settings), &mut engine, now).expect("a thread");
+        let keeper = PortStateWriter::new(open(settings), &mut engine, now).expect("a thread");
         Self { engine, keeper, host: 100 }
     }
 

@@ -27,13 +27,13 @@ const LEAST_PART: u32 = 16;
 /// Ports that may be short, on a side of port 1024: the sides do not make up for each other (RFC 4787
 /// REQ-3). Nor do addresses, where a pool's few are cut into slices and subscribers stay with theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Goods {
+pub(super) struct PortKind {
     pool: usize,
     address: Option<Ipv4Addr>,
     is_low: bool,
 }
 
-impl Goods {
+impl PortKind {
     /// All that there are among so many workers.
     fn all(config: &Config, workers: usize) -> Vec<Self> {
         let of_pool = |(number, pool): (usize, &PoolConfig)| -> Vec<Self> {
@@ -76,7 +76,7 @@ impl Goods {
 #[derive(Debug)]
 pub(super) enum Note {
     /// `from` is short of ports.
-    Want { from: usize, goods: Goods },
+    Want { from: usize, goods: PortKind },
     /// These are yours now.
     Gift(Ipv4Addr, Range<usize>),
     /// There is nothing to spare.
@@ -85,16 +85,16 @@ pub(super) enum Note {
 
 /// A worker's part in that.
 #[derive(Debug)]
-pub(super) struct Broker {
+pub(super) struct PortLender {
     number: usize,
     notes: Receiver<Note>,
     others: Vec<Mailbox>,
     /// When to look again.
     next: Timestamp,
     /// What was asked for, and how many others remain to be asked.
-    asked: Option<(Goods, usize)>,
+    asked: Option<(PortKind, usize)>,
     /// What there is to look after, and when it may be asked for again.
-    goods: Vec<(Goods, Timestamp)>,
+    goods: Vec<(PortKind, Timestamp)>,
 }
 
 /// What has changed hands.
@@ -107,13 +107,13 @@ pub(super) struct Trade {
 }
 
 /// The brokers of workers that are woken so.
-pub(super) fn brokers(wakers: &[Arc<Waker>]) -> Vec<Broker> {
+pub(super) fn brokers(wakers: &[Arc<Waker>]) -> Vec<PortLender> {
     let workers = wakers.len();
     // Everybody asks for one thing at a time, and is answered by one note.
     let ends = (0..workers).map(|_| sync_channel(2 * MOST_WORKERS));
     let (senders, notes): (Vec<_>, Vec<_>) = ends.unzip();
     let others: Vec<_> = senders.into_iter().zip(wakers.iter().cloned()).collect();
-    let broker = |(number, notes)| Broker {
+    let broker = |(number, notes)| PortLender {
         number,
         notes,
         others: others.clone(),
@@ -128,17 +128,17 @@ pub(super) fn brokers(wakers: &[Arc<Waker>]) -> Vec<Broker> {
 pub(super) type Mailbox = (SyncSender<Note>, Arc<Waker>);
 
 /// The broker of a worker that joins others, and where they write to it.
-pub(super) fn join(mut others: Vec<Mailbox>, own: &Arc<Waker>) -> (Broker, Mailbox) {
+pub(super) fn join(mut others: Vec<Mailbox>, own: &Arc<Waker>) -> (PortLender, Mailbox) {
     let number = others.len();
     let (sender, notes) = sync_channel(2 * MOST_WORKERS);
     let mailbox = (sender, Arc::clone(own));
     others.push(mailbox.clone());
     let broker =
-        Broker { number, notes, others, next: Timestamp(0), asked: None, goods: Vec::new() };
+        PortLender { number, notes, others, next: Timestamp(0), asked: None, goods: Vec::new() };
     (broker, mailbox)
 }
 
-impl Broker {
+impl PortLender {
     /// Where the others are written to, and this worker is.
     pub(super) fn mailboxes(&self) -> Vec<Mailbox> {
         self.others.clone()
@@ -180,7 +180,7 @@ impl Broker {
 
     /// Looks after these pools from now on.
     pub(super) fn look_after(&mut self, config: &Config) {
-        let all = Goods::all(config, self.others.len());
+        let all = PortKind::all(config, self.others.len());
         self.goods = all.into_iter().map(|goods| (goods, Timestamp(0))).collect();
     }
 
@@ -190,7 +190,7 @@ impl Broker {
             return;
         }
         let (config, workers) = (engine.config(), self.others.len());
-        let is_short = |(goods, pause): &&(Goods, Timestamp)| {
+        let is_short = |(goods, pause): &&(PortKind, Timestamp)| {
             now >= *pause && goods.free(engine) < goods.least(config, workers)
         };
         if let Some(&(goods, _)) = self.goods.iter().find(is_short) {
@@ -216,8 +216,8 @@ impl Broker {
     }
 
     /// Gives ports to another, if there are plenty; returns how many.
-    fn lend(&self, to: usize, goods: Goods, engine: &mut Engine, partition: &Partition) -> u64 {
-        let Goods { pool, address, is_low } = goods;
+    fn lend(&self, to: usize, goods: PortKind, engine: &mut Engine, partition: &Partition) -> u64 {
+        let PortKind { pool, address, is_low } = goods;
         let is_known = pool < engine.config().pools.len();
         let plenty = goods.free(engine) > 2 * goods.least(engine.config(), self.others.len());
         let most = if is_low { 1 } else { MOST_WORDS };

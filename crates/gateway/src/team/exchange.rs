@@ -57,7 +57,7 @@ impl Kind {
 
 /// Who has been asked whose a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum OwnerLookup {
     /// It is the receiver's.
     Settled,
     /// The receiver is to find out, from the first fragment.
@@ -70,9 +70,9 @@ pub(crate) enum Asked {
 
 /// Bytes on their way to another worker.
 #[derive(Debug)]
-pub(crate) struct Parcel {
+pub(crate) struct HandedPacket {
     pub(crate) kind: Kind,
-    pub(crate) asked: Asked,
+    pub(crate) asked: OwnerLookup,
     pub(crate) buffer: Box<[u8]>,
     /// Where the bytes begin and end.
     pub(crate) start: usize,
@@ -82,9 +82,9 @@ pub(crate) struct Parcel {
 /// The way to one worker.
 #[derive(Debug)]
 struct Outgoing {
-    parcels: Producer<Parcel>,
+    parcels: Producer<HandedPacket>,
     /// What the receiver does not see yet.
-    waiting: Vec<Parcel>,
+    waiting: Vec<HandedPacket>,
     empty: Consumer<Box<[u8]>>,
     /// Buffers that nobody uses, the last one first.
     spare: Vec<Box<[u8]>>,
@@ -96,7 +96,7 @@ struct Outgoing {
 /// The way from one worker.
 #[derive(Debug)]
 struct Incoming {
-    parcels: Consumer<Parcel>,
+    parcels: Consumer<HandedPacket>,
     empty: Producer<Box<[u8]>>,
     /// Buffers that the sender does not see yet.
     returned: Vec<Box<[u8]>>,
@@ -204,7 +204,7 @@ fn depth(workers: usize) -> usize {
 /// Bytes that the exchanges of so many workers take whose parcels hold so many.
 pub(super) fn memory(workers: usize, longest: usize) -> usize {
     let ways = workers * (workers - 1);
-    let each = room_for(longest) + size_of::<Parcel>() + 2 * size_of::<Box<[u8]>>();
+    let each = room_for(longest) + size_of::<HandedPacket>() + 2 * size_of::<Box<[u8]>>();
     ways * depth(workers) * each
 }
 
@@ -269,13 +269,13 @@ fn publish<T>(ring: &mut Producer<T>, things: &mut Vec<T>) {
 
 impl Outgoing {
     /// Copies bytes into a parcel; `false`: there is no buffer, or they are too many.
-    fn put(&mut self, kind: Kind, asked: Asked, bytes: &[u8]) -> bool {
+    fn put(&mut self, kind: Kind, asked: OwnerLookup, bytes: &[u8]) -> bool {
         let fits = |buffer: &mut Box<[u8]>| start_in(buffer) + bytes.len() <= buffer.len();
         let Some(mut buffer) = self.spare.pop_if(fits) else { return false };
         let start = start_in(&buffer);
         let end = start + bytes.len();
         buffer[start..end].copy_from_slice(bytes);
-        self.waiting.push(Parcel { kind, asked, buffer, start, end });
+        self.waiting.push(HandedPacket { kind, asked, buffer, start, end });
         self.is_due = true;
         if self.waiting.len() == TOGETHER {
             publish(&mut self.parcels, &mut self.waiting);
@@ -313,14 +313,14 @@ impl Exchange {
     }
 
     /// Hands bytes over; `false`: the receiver has too much to do already, or they are too many.
-    pub(super) fn give(&mut self, to: usize, kind: Kind, asked: Asked, bytes: &[u8]) -> bool {
+    pub(super) fn give(&mut self, to: usize, kind: Kind, asked: OwnerLookup, bytes: &[u8]) -> bool {
         self.outgoing[to].as_mut().is_some_and(|way| way.put(kind, asked, bytes))
     }
 
     /// Hands the same bytes to all others that have room.
     pub(super) fn tell_all(&mut self, kind: Kind, bytes: &[u8]) {
         for to in 0..self.outgoing.len() {
-            self.give(to, kind, Asked::Settled, bytes);
+            self.give(to, kind, OwnerLookup::Settled, bytes);
         }
     }
 
@@ -333,7 +333,7 @@ impl Exchange {
     }
 
     /// Takes what has come from others, as much as there is room for, from each in turn.
-    pub(super) fn take(&mut self, mut parcel: impl FnMut(usize, Parcel), most: usize) {
+    pub(super) fn take(&mut self, mut parcel: impl FnMut(usize, HandedPacket), most: usize) {
         let workers = self.incoming.len();
         let mut room = most;
         for step in 0..workers {
@@ -400,7 +400,7 @@ mod tests {
     fn taken(exchange: &mut Exchange) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         let mut back = Vec::new();
-        let take = |from, parcel: Parcel| {
+        let take = |from, parcel: HandedPacket| {
             all.push(parcel.buffer[parcel.start..parcel.end].to_vec());
             back.push((from, parcel.buffer));
         };
@@ -414,7 +414,7 @@ mod tests {
     fn parcels_come_in_order_and_their_buffers_come_back() {
         let ([mut a, mut b], _ends) = two();
         for round in 0..3 * DEPTH {
-            assert!(a.give(1, KIND, Asked::Settled, &[round as u8; 7]));
+            assert!(a.give(1, KIND, OwnerLookup::Settled, &[round as u8; 7]));
             assert_eq!(taken(&mut b), Vec::<Vec<u8>>::new(), "it is not seen yet");
             a.flush();
             assert_eq!(taken(&mut b), [vec![round as u8; 7]]);
@@ -425,14 +425,14 @@ mod tests {
     #[test]
     fn a_full_ring_takes_no_more_and_what_is_too_long_is_refused() {
         let ([mut a, mut b], _ends) = two();
-        assert!(!a.give(1, KIND, Asked::Settled, &[0; 200]));
-        let given = (0..2 * DEPTH).filter(|_| a.give(1, KIND, Asked::Settled, &[1])).count();
+        assert!(!a.give(1, KIND, OwnerLookup::Settled, &[0; 200]));
+        let given = (0..2 * DEPTH).filter(|_| a.give(1, KIND, OwnerLookup::Settled, &[1])).count();
         assert_eq!(given, DEPTH);
-        assert!(!a.give(0, KIND, Asked::Settled, &[1]), "there is no way to itself");
+        assert!(!a.give(0, KIND, OwnerLookup::Settled, &[1]), "there is no way to itself");
         let all: usize = (0..DEPTH / 64).map(|_| taken(&mut b).len()).sum();
         assert_eq!(all, DEPTH, "what comes together is seen");
         a.flush();
-        assert!(a.give(1, KIND, Asked::Settled, &[1]));
+        assert!(a.give(1, KIND, OwnerLookup::Settled, &[1]));
     }
 
     #[test]
@@ -440,7 +440,7 @@ mod tests {
         let ([mut a, b], mut ends) = two();
         assert!(b.falls_asleep());
         for _ in 0..2 {
-            assert!(a.give(1, KIND, Asked::Settled, &[1]));
+            assert!(a.give(1, KIND, OwnerLookup::Settled, &[1]));
             a.flush();
         }
         let mut bytes = [0; 8];

@@ -11,16 +11,16 @@ mod partition;
 
 use crate::Settings;
 use crate::links::Link;
-use broker::{Broker, Mailbox, Trade};
+use broker::{Mailbox, PortLender, Trade};
 pub use exchange::Wake;
-pub(crate) use exchange::{Asked, Kind, Parcel};
 use exchange::{Exchange, Waker, Ways};
+pub(crate) use exchange::{HandedPacket, Kind, OwnerLookup};
 use guide::{Advice, Guide, Waiting};
 use natgate_engine::{Engine, Side, Timestamp};
 use natgate_io::Steering;
 pub use partition::MOST_WORKERS;
 pub(crate) use partition::Partition;
-use partition::{Host, Whose};
+use partition::{Host, PacketOwner};
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub struct Member {
     number: usize,
     partition: Arc<Partition>,
     exchange: Exchange,
-    broker: Broker,
+    broker: PortLender,
     guide: Guide,
     /// Packets handed over since it was last asked.
     handed_over: u64,
@@ -232,18 +232,20 @@ impl Member {
         let link = kind.link();
         match self.partition.whose(link.side, link.realm, bytes) {
             // All fragments from inside have the same sender.
-            Whose::Of(owner) if link.side == Side::Inside => {
-                self.give(owner, kind, Asked::Settled, bytes)
+            PacketOwner::Of(owner) if link.side == Side::Inside => {
+                self.give(owner, kind, OwnerLookup::Settled, bytes)
             }
-            Whose::Of(owner) => match self.partition.guide_of(bytes) {
-                None => self.give(owner, kind, Asked::Settled, bytes),
+            PacketOwner::Of(owner) => match self.partition.guide_of(bytes) {
+                None => self.give(owner, kind, OwnerLookup::Settled, bytes),
                 Some(guide) if guide == self.number => self.guide(now, kind, bytes, Some(owner)),
-                Some(guide) => self.give(guide, kind, Asked::Guide, bytes),
+                Some(guide) => self.give(guide, kind, OwnerLookup::Guide, bytes),
             },
-            Whose::Fragment(guide) if guide == self.number => self.guide(now, kind, bytes, None),
-            Whose::Fragment(guide) => self.give(guide, kind, Asked::Guide, bytes),
-            Whose::Portless => self.ask_next(engine, kind, bytes, 0),
-            Whose::Host(host) => {
+            PacketOwner::Fragment(guide) if guide == self.number => {
+                self.guide(now, kind, bytes, None)
+            }
+            PacketOwner::Fragment(guide) => self.give(guide, kind, OwnerLookup::Guide, bytes),
+            PacketOwner::Portless => self.ask_next(engine, kind, bytes, 0),
+            PacketOwner::Host(host) => {
                 let (_, before) = self.partition.now_and_before(host);
                 self.find_host(engine, kind, bytes, host, before)
             }
@@ -260,7 +262,7 @@ impl Member {
         let host = (realm, host.to_bits());
         let kind = Kind::Request(host.0, host.1);
         match self.partition.whose_host(host) {
-            Whose::Of(owner) => self.give(owner, kind, Asked::Settled, bytes),
+            PacketOwner::Of(owner) => self.give(owner, kind, OwnerLookup::Settled, bytes),
             _ => {
                 let (_, before) = self.partition.now_and_before(host);
                 self.find_host(engine, kind, bytes, host, before)
@@ -273,7 +275,7 @@ impl Member {
         &mut self,
         now: Timestamp,
         engine: &mut Engine,
-        (kind, asked): (Kind, Asked),
+        (kind, asked): (Kind, OwnerLookup),
         bytes: &[u8],
     ) -> Way {
         let link = kind.link();
@@ -282,19 +284,19 @@ impl Member {
             _ => self.partition.whose(link.side, link.realm, bytes),
         };
         match asked {
-            Asked::Settled => Way::Here,
-            Asked::Portless(asked) => self.ask_next(engine, kind, bytes, asked),
-            Asked::Former(left) => match whose() {
-                Whose::Host(host) => self.find_host(engine, kind, bytes, host, left),
-                Whose::Of(owner) => self.give(owner, kind, Asked::Settled, bytes),
-                Whose::Fragment(_) | Whose::Portless => Way::Here,
+            OwnerLookup::Settled => Way::Here,
+            OwnerLookup::Portless(asked) => self.ask_next(engine, kind, bytes, asked),
+            OwnerLookup::Former(left) => match whose() {
+                PacketOwner::Host(host) => self.find_host(engine, kind, bytes, host, left),
+                PacketOwner::Of(owner) => self.give(owner, kind, OwnerLookup::Settled, bytes),
+                PacketOwner::Fragment(_) | PacketOwner::Portless => Way::Here,
             },
-            Asked::Guide => {
+            OwnerLookup::Guide => {
                 let owner = match whose() {
-                    Whose::Of(owner) => Some(owner),
+                    PacketOwner::Of(owner) => Some(owner),
                     // Its datagram is followed to whom the bucket is now.
-                    Whose::Host(host) => Some(self.partition.now_and_before(host).0),
-                    Whose::Fragment(_) | Whose::Portless => None,
+                    PacketOwner::Host(host) => Some(self.partition.now_and_before(host).0),
+                    PacketOwner::Fragment(_) | PacketOwner::Portless => None,
                 };
                 self.guide(now, kind, bytes, owner)
             }
@@ -314,7 +316,7 @@ impl Member {
         while left != 0 {
             let next = left.trailing_zeros() as usize;
             if next != self.number {
-                return self.give(next, kind, Asked::Former(left), bytes);
+                return self.give(next, kind, OwnerLookup::Former(left), bytes);
             }
             if engine.knows(host.0, Ipv4Addr::from_bits(host.1)) {
                 return Way::Here;
@@ -322,7 +324,7 @@ impl Member {
             left &= left - 1;
         }
         let (owner, _) = self.partition.now_and_before(host);
-        self.give(owner, kind, Asked::Settled, bytes)
+        self.give(owner, kind, OwnerLookup::Settled, bytes)
     }
 
     /// Keeps a packet of a protocol without ports if a mapping here is for it, or nobody is left to ask.
@@ -332,7 +334,7 @@ impl Member {
             return Way::Here;
         }
         let next = (self.number + 1) % workers;
-        self.give(next, kind, Asked::Portless(asked + 1), bytes)
+        self.give(next, kind, OwnerLookup::Portless(asked + 1), bytes)
     }
 
     fn guide(&mut self, now: Timestamp, kind: Kind, bytes: &[u8], owner: Option<usize>) -> Way {
@@ -340,13 +342,13 @@ impl Member {
             Advice::Wait => Way::Gone,
             Advice::Full => Way::Unguided,
             Advice::Go(owner, waiting) => {
-                let way = self.give(owner, kind, Asked::Settled, bytes);
+                let way = self.give(owner, kind, OwnerLookup::Settled, bytes);
                 if owner == self.number {
                     // They come after it, by way of itself.
                     self.guide.recall(waiting);
                 } else {
                     for Waiting { kind, bytes } in waiting {
-                        if self.give(owner, kind, Asked::Settled, &bytes) == Way::Lost {
+                        if self.give(owner, kind, OwnerLookup::Settled, &bytes) == Way::Lost {
                             self.guide.give_up(Waiting { kind, bytes });
                         }
                     }
@@ -356,7 +358,7 @@ impl Member {
         }
     }
 
-    fn give(&mut self, to: usize, kind: Kind, asked: Asked, bytes: &[u8]) -> Way {
+    fn give(&mut self, to: usize, kind: Kind, asked: OwnerLookup, bytes: &[u8]) -> Way {
         if to == self.number {
             Way::Here
         } else if self.exchange.give(to, kind, asked, bytes) {
@@ -383,7 +385,7 @@ impl Member {
     }
 
     /// Takes what others have handed over, at most so much.
-    pub(crate) fn take(&mut self, parcel: impl FnMut(usize, Parcel), most: usize) {
+    pub(crate) fn take(&mut self, parcel: impl FnMut(usize, HandedPacket), most: usize) {
         self.exchange.take(parcel, most);
     }
 

@@ -147,7 +147,7 @@ pub(crate) struct Partition {
 
 /// Whose a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum PacketOwner {
     /// A worker's.
     Of(usize),
     /// That of a host inside: its bucket's, or one that had the bucket before.
@@ -299,11 +299,11 @@ impl Partition {
     }
 
     /// The worker of an external endpoint.
-    fn of_external(&self, row: &Row, own: u8, port: u16) -> Whose {
+    fn of_external(&self, row: &Row, own: u8, port: u16) -> PacketOwner {
         if row.has_fixed {
             let fixed = self.fixed.get(&(row.address, port, own));
             if let Some(&worker) = fixed.or_else(|| self.whole.get(&(row.address, own))) {
-                return Whose::Of(worker);
+                return PacketOwner::Of(worker);
             }
         }
         let plan = row.plan.map(|place| &self.plans[place]);
@@ -311,16 +311,16 @@ impl Partition {
             let host = plan.reverse(Ipv4Addr::from_bits(row.address), port)?;
             Some(self.whose_host((plan.realm(), host.to_bits())))
         };
-        let by_words = || Whose::Of(row.owners.of(usize::from(port) / 64));
+        let by_words = || PacketOwner::Of(row.owners.of(usize::from(port) / 64));
         plan.and_then(planned).unwrap_or_else(by_words)
     }
 
     /// The workers that a packet may be for, the last of them if none of the others knows of it.
     pub(crate) fn candidates(&self, link: crate::Link, bytes: &[u8]) -> Vec<usize> {
         match self.whose(link.side, link.realm, bytes) {
-            Whose::Of(worker) | Whose::Fragment(worker) => vec![worker],
-            Whose::Portless => (0..self.workers).collect(),
-            Whose::Host(host) => {
+            PacketOwner::Of(worker) | PacketOwner::Fragment(worker) => vec![worker],
+            PacketOwner::Portless => (0..self.workers).collect(),
+            PacketOwner::Host(host) => {
                 let (now, before) = self.now_and_before(host);
                 let before = (0..self.workers).filter(|worker| before >> worker & 1 != 0);
                 before.chain([now]).collect()
@@ -329,13 +329,13 @@ impl Partition {
     }
 
     /// Whose a host inside is.
-    pub(super) fn whose_host(&self, host: Host) -> Whose {
+    pub(super) fn whose_host(&self, host: Host) -> PacketOwner {
         if let Some(&worker) = self.hosts.get(&host) {
-            return Whose::Of(worker);
+            return PacketOwner::Of(worker);
         }
         match self.buckets.of(bucket(host.0, host.1)) {
-            (owner, 0) => Whose::Of(owner),
-            _ => Whose::Host(host),
+            (owner, 0) => PacketOwner::Of(owner),
+            _ => PacketOwner::Host(host),
         }
     }
 

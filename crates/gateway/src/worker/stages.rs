@@ -3,13 +3,13 @@
 use super::serve;
 use crate::capture::{Captures, Moment};
 use crate::counters::Origin;
-use crate::door::Door;
+use crate::door::LocalTcpPort;
 use crate::links::{Header, Link};
 use crate::load::Load;
 use crate::pcp::{Admission, PcpService};
 use crate::router::{Fate, Router};
 use crate::team::Member;
-use crate::wiring::{Cables, Devices, side_of};
+use crate::wiring::{Devices, LinkMap, side_of};
 use crate::worker::MOST_DEVICES;
 use arrayvec::ArrayVec;
 use natgate_engine::{DropReason, Engine, Packet, Side, Timestamp, Verdict};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub(super) struct Stages {
     pub(super) engine: Engine,
     pub(super) router: Router,
-    pub(super) cables: Cables,
+    pub(super) cables: LinkMap,
     /// Frames sent to other stations, or to everybody, that were not ARP.
     pub(super) not_addressed: u64,
     /// What makes this one of several workers.
@@ -34,15 +34,15 @@ pub(super) struct Stages {
     /// Where requests for mappings are served.
     pub(super) pcp: PcpService,
     /// Where packets wait for the program.
-    pub(super) door: Door,
+    pub(super) door: LocalTcpPort,
 }
 
 /// A packet, and the realm that it comes from if from inside.
-pub(super) type Arrived<'d> = (Frame<'d>, u16);
+pub(super) type ReceivedPacket<'d> = (Frame<'d>, u16);
 
 /// Those of a batch. They stay where they are from one stage to the next: a batch is larger than what moving
 /// it would be worth. After translation a packet's realm is the one that it goes to if it leaves by the inside.
-pub(super) type Packets<'d> = ArrayVec<Arrived<'d>, BATCH>;
+pub(super) type Packets<'d> = ArrayVec<ReceivedPacket<'d>, BATCH>;
 
 /// What is to be done with each packet of a batch.
 pub(super) type Verdicts = [Verdict; BATCH];
@@ -52,7 +52,7 @@ pub(super) const NO_VERDICTS: Verdicts = [Verdict::Held; BATCH];
 
 /// A packet after translation, what to do with it, and the realm that it goes to if it leaves by
 /// the inside.
-pub(super) type Fated<'d> = (Frame<'d>, Verdict, u16);
+pub(super) type TranslatedPacket<'d> = (Frame<'d>, Verdict, u16);
 
 impl Stages {
     /// Keeps the frames that carry IPv4 to us, as packets; ARP is dealt with, the rest is counted.
@@ -173,7 +173,7 @@ impl Stages {
         &mut self,
         now: Timestamp,
         from: Side,
-        packets: &mut [Arrived<'_>],
+        packets: &mut [ReceivedPacket<'_>],
         verdicts: &mut [Verdict],
     ) {
         let verdicts = &mut verdicts[..packets.len()];
@@ -209,7 +209,7 @@ impl Stages {
     pub(super) fn emit<'d>(
         &mut self,
         now: Timestamp,
-        (mut frame, verdict, realm): Fated<'d>,
+        (mut frame, verdict, realm): TranslatedPacket<'d>,
     ) -> Option<(Link, Frame<'d>)> {
         let Verdict::Forward(side) = verdict else { return None };
         let link = Link::new(side, realm);
@@ -313,7 +313,7 @@ pub(super) fn transmitters(devices: &mut Devices) -> ArrayVec<&mut dyn Transmit,
 }
 
 /// Has the translator change packets, and the frames that they are in.
-pub(super) fn change(packets: &mut [Arrived<'_>], action: impl FnOnce(&mut [Packet<'_>])) {
+pub(super) fn change(packets: &mut [ReceivedPacket<'_>], action: impl FnOnce(&mut [Packet<'_>])) {
     let mut views: ArrayVec<Packet<'_>, BATCH> = ArrayVec::new();
     for (frame, realm) in &mut *packets {
         let (start, _) = frame.range();
@@ -333,7 +333,7 @@ pub(super) fn change(packets: &mut [Arrived<'_>], action: impl FnOnce(&mut [Pack
 
 /// What captures see of packets and of what is to be done with them.
 pub(super) fn seen<'p>(
-    packets: &'p [Arrived<'_>],
+    packets: &'p [ReceivedPacket<'_>],
     verdicts: &'p [Verdict],
 ) -> impl Iterator<Item = (&'p [u8], Verdict)> {
     packets.iter().zip(verdicts).map(|((frame, _), verdict)| (frame.bytes(), *verdict))

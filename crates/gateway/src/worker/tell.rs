@@ -5,9 +5,9 @@ use super::stages::Stages;
 use crate::links::Link;
 use crate::load::Load;
 use crate::router::Router;
-use crate::survey::{Figures, Sight};
+use crate::survey::{Figures, SurveyContext};
 use crate::team::Member;
-use crate::wiring::{Cables, Devices};
+use crate::wiring::{Devices, LinkMap};
 use natgate_engine::{Engine, Timestamp};
 
 impl Worker {
@@ -33,7 +33,7 @@ impl Worker {
                 });
             }
         };
-        clerk.answer(&mut Sight {
+        clerk.answer(&mut SurveyContext {
             now,
             engine,
             figures: &mut |engine, figures| teller.write(engine, figures),
@@ -45,16 +45,16 @@ impl Worker {
 }
 
 /// All links of realms that there are.
-fn links(cables: &Cables) -> impl Iterator<Item = Link> + '_ {
+fn links(cables: &LinkMap) -> impl Iterator<Item = Link> + '_ {
     let sides = [Link::inside(0), Link::OUTSIDE];
     sides.into_iter().chain(cables.further().map(Link::inside))
 }
 
 /// Writes figures.
-struct Teller<'a> {
+struct FigureWriter<'a> {
     now: Timestamp,
     router: &'a Router,
-    cables: &'a Cables,
+    cables: &'a LinkMap,
     team: Option<&'a Member>,
     load: &'a Load,
     not_addressed: u64,
@@ -67,14 +67,14 @@ impl Stages {
         &'a mut self,
         devices: &'a mut Devices,
         now: Timestamp,
-    ) -> (&'a mut Engine, Teller<'a>) {
+    ) -> (&'a mut Engine, FigureWriter<'a>) {
         let Self { engine, router, cables, team, load, not_addressed, .. } = self;
         let (team, not_addressed) = (team.as_ref(), *not_addressed);
-        (engine, Teller { now, router, cables, team, load, not_addressed, devices })
+        (engine, FigureWriter { now, router, cables, team, load, not_addressed, devices })
     }
 }
 
-impl Teller<'_> {
+impl FigureWriter<'_> {
     fn write(&mut self, engine: &Engine, figures: &mut Figures) {
         let Self { now, router, cables, team, load, not_addressed, devices } = self;
         let losses = router.losses();

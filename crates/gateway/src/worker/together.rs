@@ -2,12 +2,13 @@
 //! over.
 
 use super::stages::{
-    Arrived, Fated, NO_VERDICTS, Output, Packets, Stages, Verdicts, change, seen, transmitters,
+    NO_VERDICTS, Output, Packets, ReceivedPacket, Stages, TranslatedPacket, Verdicts, change, seen,
+    transmitters,
 };
 use crate::capture::Moment;
 use crate::links::Link;
 use crate::load::add;
-use crate::team::{Asked, Kind, Member, Parcel, Way};
+use crate::team::{HandedPacket, Kind, Member, OwnerLookup, Way};
 use crate::wiring::Devices;
 use natgate_engine::{Direction, DropReason, Side, Timestamp, Verdict};
 use natgate_io::{Frame, HEADROOM, Transmit};
@@ -47,7 +48,7 @@ impl Stages {
         now: Timestamp,
         packet: Frame<'d>,
         realm: u16,
-    ) -> Option<Fated<'d>> {
+    ) -> Option<TranslatedPacket<'d>> {
         let team = self.team.as_mut()?;
         let way = team.dispatch(now, &mut self.engine, Kind::Turned(realm), packet.bytes());
         if !self.has_come(way, Direction::Hairpin, packet.len()) {
@@ -81,7 +82,7 @@ impl Stages {
         now: Timestamp,
         error: Frame<'d>,
         realm: u16,
-    ) -> Option<Fated<'d>> {
+    ) -> Option<TranslatedPacket<'d>> {
         let team = self.team.as_mut()?;
         let way = team.dispatch(now, &mut self.engine, Kind::Error(realm), error.bytes());
         if !self.error_has_come(way) {
@@ -103,7 +104,7 @@ impl Stages {
     fn unpack_error(
         &mut self,
         now: Timestamp,
-        error: Arrived<'_>,
+        error: ReceivedPacket<'_>,
         transmitters: &mut [&mut dyn Transmit],
     ) {
         let before = self.engine.counters().clone();
@@ -117,7 +118,11 @@ impl Stages {
     }
 
     /// Translates the receiver's end of a packet that turns round.
-    fn receive_one_turned<'d>(&mut self, now: Timestamp, packet: Arrived<'d>) -> Fated<'d> {
+    fn receive_one_turned<'d>(
+        &mut self,
+        now: Timestamp,
+        packet: ReceivedPacket<'d>,
+    ) -> TranslatedPacket<'d> {
         let (mut packet, mut verdict) = ([packet], [Verdict::Held]);
         self.receive_turned(now, &mut packet, &mut verdict);
         let ([(frame, realm)], [verdict]) = (packet, verdict);
@@ -128,7 +133,7 @@ impl Stages {
     fn receive_turned(
         &mut self,
         now: Timestamp,
-        packets: &mut [Arrived<'_>],
+        packets: &mut [ReceivedPacket<'_>],
         verdicts: &mut [Verdict],
     ) {
         let verdicts = &mut verdicts[..packets.len()];
@@ -148,13 +153,13 @@ impl Stages {
     pub(super) fn unpack(
         &mut self,
         now: Timestamp,
-        parcels: &mut [(usize, Parcel)],
+        parcels: &mut [(usize, HandedPacket)],
         transmitters: &mut [&mut dyn Transmit],
     ) {
         let mut inside = Packets::new();
         let mut outside = Packets::new();
         let mut turned = Packets::new();
-        for (_, Parcel { kind, asked, buffer, start, end }) in parcels {
+        for (_, HandedPacket { kind, asked, buffer, start, end }) in parcels {
             let frame = Frame::new(buffer, *start, *end);
             if let Kind::Arp(link) = *kind {
                 self.router.overhear_arp(now, link, frame.bytes());
@@ -181,8 +186,13 @@ impl Stages {
     }
 
     /// Whether what another has handed over is this worker's; if not, it has gone where it belongs.
-    fn is_settled(&mut self, now: Timestamp, (kind, asked): (Kind, Asked), bytes: &[u8]) -> bool {
-        if asked == Asked::Settled {
+    fn is_settled(
+        &mut self,
+        now: Timestamp,
+        (kind, asked): (Kind, OwnerLookup),
+        bytes: &[u8],
+    ) -> bool {
+        if asked == OwnerLookup::Settled {
             return true;
         }
         let Some(team) = &mut self.team else { return true };
@@ -200,8 +210,8 @@ impl Stages {
         while let Some((kind, bytes)) = self.team.as_mut().and_then(Member::recalled) {
             let buffer = [vec![0; HEADROOM], bytes].concat().into_boxed_slice();
             let end = buffer.len();
-            let asked = Asked::Settled;
-            let mut parcel = [(0, Parcel { kind, asked, buffer, start: HEADROOM, end })];
+            let asked = OwnerLookup::Settled;
+            let mut parcel = [(0, HandedPacket { kind, asked, buffer, start: HEADROOM, end })];
             self.unpack(now, &mut parcel, &mut transmitters(devices));
         }
         while let Some((kind, len, full)) = self.team.as_mut().and_then(|team| team.given_up(now)) {

@@ -269,14 +269,14 @@ type Key = (Holding, String);
 
 /// A holding that was found.
 #[derive(Clone, Debug)]
-struct Found {
+struct HoldingMatch {
     holding: Holding,
     realm: Option<String>,
     since: Option<Timestamp>,
     ended: Option<Timestamp>,
 }
 
-impl Found {
+impl HoldingMatch {
     fn key(&self) -> Key {
         key(&self.holding, &self.realm)
     }
@@ -317,7 +317,7 @@ struct Answer {
 #[derive(Default)]
 struct Past {
     /// All holdings that were met, by their latest entry, in the order in which they were met.
-    found: Vec<Found>,
+    found: Vec<HoldingMatch>,
     known: HashMap<Key, usize>,
     /// Events that are missing between the earliest entry and the place.
     missing: u64,
@@ -330,7 +330,7 @@ struct Past {
 /// What comes next after a place.
 enum Next {
     /// Somebody had it.
-    Ends(Found),
+    Ends(HoldingMatch),
     /// Somebody got it, so nobody had it; or nothing is known.
     Nothing,
 }
@@ -347,12 +347,12 @@ impl Search<'_> {
     fn at(&mut self, place: &Place) -> Result<Answer, SearchError> {
         let mut past = Past::default();
         self.backward(place, &mut past)?;
-        let open: Vec<Found> =
+        let open: Vec<HoldingMatch> =
             past.found.iter().filter(|found| found.ended.is_none()).cloned().collect();
         let mut holders = Vec::new();
         if !open.is_empty() {
             let ends = self.ends_of(place, &open)?;
-            let holder = |found: &Found| found.holder(past.missing, ends(found));
+            let holder = |found: &HoldingMatch| found.holder(past.missing, ends(found));
             holders = open.iter().take(MOST_HOLDERS).map(holder).collect();
         } else if (past.is_cut || past.missing > 0)
             && let Next::Ends(found) = self.forward(place, &mut past.missing)?
@@ -454,7 +454,7 @@ impl Search<'_> {
             }
             hash_map::Entry::Vacant(free) => {
                 free.insert(past.found.len());
-                past.found.push(Found { holding: *holding, realm, since, ended });
+                past.found.push(HoldingMatch { holding: *holding, realm, since, ended });
                 // A mapping or a block that is there has it alone; sessions may be several, and so
                 // may protocols.
                 let is_one = holding.protocol.is_none() || self.question.protocol.is_some();
@@ -486,7 +486,7 @@ impl Search<'_> {
                         Entry::Ends(time, holding) if self.is_of(&holding) => {
                             let realm = self.realm(holding.realm);
                             let (since, ended) = (None, Some(time));
-                            return Ok(Next::Ends(Found { holding, realm, since, ended }));
+                            return Ok(Next::Ends(HoldingMatch { holding, realm, since, ended }));
                         }
                         _ => {}
                     }
@@ -500,8 +500,8 @@ impl Search<'_> {
     fn ends_of(
         &mut self,
         place: &Place,
-        open: &[Found],
-    ) -> Result<impl Fn(&Found) -> Option<Timestamp> + use<>, SearchError> {
+        open: &[HoldingMatch],
+    ) -> Result<impl Fn(&HoldingMatch) -> Option<Timestamp> + use<>, SearchError> {
         let outline = self.outline;
         let mut ends: HashMap<Key, Option<Timestamp>> =
             open.iter().map(|found| (found.key(), None)).collect();
@@ -535,7 +535,7 @@ impl Search<'_> {
                 }
             }
         }
-        Ok(move |found: &Found| ends.get(&found.key()).copied().flatten().or(all))
+        Ok(move |found: &HoldingMatch| ends.get(&found.key()).copied().flatten().or(all))
     }
 }
 

@@ -6,7 +6,7 @@ use crate::policy::give_timeouts;
 use crate::strategies::fit;
 use natgate_engine::{
     AddressRange, Allocation, Begun, Behavior, Config, Endpoint, Limits, MapRequest, PeerRequest,
-    PoolConfig, Prefix, RemoteFilter, Rule, Side, Timestamp, Verdict, Wanted,
+    PoolConfig, Prefix, RemoteFilter, Rule, Side, Timestamp, Verdict, WantedEndpoint,
 };
 use natgate_model::compare::{Divergence, Pair};
 use natgate_wire::protocol::{DCCP, ESP, GRE, ICMP, TCP, UDP, UDP_LITE};
@@ -421,7 +421,7 @@ impl World {
         let remote = end(REMOTE[ask.far.0], PORTS[ask.far.1]);
         let first = end(POOL, 0).address.to_bits();
         let address = ask.wanted.0.map(|off| (first + u32::from(off)).into());
-        let wanted = Wanted { address, port: ask.wanted.1, strict: ask.strict };
+        let wanted = WantedEndpoint { address, port: ask.wanted.1, strict: ask.strict };
         let (lifetime, nonce) = (Duration::from_millis(ask.lifetime), [ask.nonce; 12]);
         if let What::Peer = ask.what {
             let request =

@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow};
 use axum::Router;
 use natgate_control::interface::health::Sinks;
 use natgate_control::interface::{Interface, Loads, changes};
-use natgate_control::reload::{ReloadError, Reloader, Told};
+use natgate_control::reload::{ReloadError, ReloadObserver, Reloader};
 use natgate_control::socket::{self, BindError, Listen, Role, Server, Tls, Validity};
 use natgate_gateway::{ControlSettings, RemoteSettings, panics};
 use natgate_service::{Manager, Minder};
@@ -163,7 +163,7 @@ pub(super) fn reload_on_signal(
 }
 
 /// Tells the service manager when a configuration is put in force and when that is done.
-pub(super) fn tell_reloads(manager: Manager) -> Told {
+pub(super) fn tell_reloads(manager: Manager) -> ReloadObserver {
     Box::new(move |begins| match begins {
         true => manager.reloading(),
         false => manager.reloaded("translating"),

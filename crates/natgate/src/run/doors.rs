@@ -5,7 +5,7 @@
 
 use super::access::RemoteAccess;
 use super::handover::{Giving, unless_taken, wait_until_free};
-use super::monitoring::{Listener, Watched};
+use super::monitoring::{Listener, MonitoringState};
 use super::{control, page, say};
 use crate::Failure;
 use axum::Router;
@@ -15,11 +15,11 @@ use natgate_handover::{Giver, Heir};
 use std::thread::{Builder, JoinHandle};
 
 /// What it takes to open them.
-pub(super) struct Doors {
+pub(super) struct ControlServers {
     pub(super) settings: Settings,
     pub(super) access: RemoteAccess,
     pub(super) interface: Router,
-    pub(super) watched: Watched,
+    pub(super) watched: MonitoringState,
     pub(super) giving: Giving,
 }
 
@@ -45,7 +45,7 @@ impl Drop for Late {
     }
 }
 
-impl Doors {
+impl ControlServers {
     /// Opens them.
     pub(super) fn open(&self) -> Result<Open, Failure> {
         self.open_as(false)

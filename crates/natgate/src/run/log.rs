@@ -6,7 +6,7 @@
 
 use super::links::DownLinks;
 use super::neighbors::NeighborLines;
-use super::status::Told;
+use super::status::WorkerStatus;
 use super::{name, say};
 use crate::Failure;
 use anyhow::anyhow;
@@ -53,7 +53,7 @@ pub(super) struct Log {
 struct Shared {
     status_file: Option<PathBuf>,
     /// What each worker has told of its state, since all were asked.
-    told: Vec<Option<Told>>,
+    told: Vec<Option<WorkerStatus>>,
     /// Says what pools, classes and realms are called now.
     rename: Box<dyn Fn(json::Names) + Send>,
 }
@@ -169,7 +169,8 @@ pub(super) fn finish(logs: Logs, workers: Vec<Log>, events: Option<&Path>) -> Re
 /// What workers that have stopped have done, in a sentence.
 pub(super) fn summary_of(workers: &mut [Worker], clock: &Clock) -> String {
     let names = json::Names::default();
-    let told = workers.iter_mut().map(|worker| Told::of(&worker.status(clock.now()), &names));
+    let told =
+        workers.iter_mut().map(|worker| WorkerStatus::of(&worker.status(clock.now()), &names));
     let all = told.reduce(|mut all, one| {
         all.add(one);
         all
@@ -283,7 +284,7 @@ impl Observer for Log {
 
     fn status(&mut self, status: &Status<'_>) {
         self.passed(status.now);
-        let told = Told::of(status, &self.names);
+        let told = WorkerStatus::of(status, &self.names);
         let mut shared = lock(&self.shared);
         shared.told[self.number] = Some(told);
         shared.tell();

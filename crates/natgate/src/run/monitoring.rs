@@ -7,7 +7,7 @@ use crate::Failure;
 use axum::Router;
 use axum::extract::RawQuery;
 use axum::routing::get;
-use natgate_control::interface::{Loads, query::Asked};
+use natgate_control::interface::{Loads, query::TableQuery};
 use natgate_control::reload::Reloader;
 use natgate_control::routes::announced;
 use natgate_control::socket::{Response, Server, blocking};
@@ -34,7 +34,7 @@ const PART: usize = 512;
 
 /// What everybody is shown.
 #[derive(Clone)]
-pub(super) struct Watched {
+pub(super) struct MonitoringState {
     reloader: Arc<Reloader>,
     loads: Loads,
     began: SystemTime,
@@ -79,7 +79,7 @@ pub(super) fn sinks(metrics: impl Fn() -> Vec<SinkMetrics> + Send + Sync + 'stat
     Arc::new(move || metrics().into_iter().map(figures).collect())
 }
 
-impl Watched {
+impl MonitoringState {
     pub(super) fn new(reloader: &Arc<Reloader>, loads: &Loads, sinks: Sinks) -> Self {
         let (reloader, loads) = (Arc::clone(reloader), Arc::clone(loads));
         Self { reloader, loads, began: SystemTime::now(), sinks, refused: <_>::default() }
@@ -185,7 +185,7 @@ impl Watched {
     pub(super) fn router(&self) -> Router {
         let watched = self.clone();
         let yang = move |RawQuery(query): RawQuery| async move {
-            let asked = Asked::parse(query.as_deref(), &["limit"])?;
+            let asked = TableQuery::parse(query.as_deref(), &["limit"])?;
             let most = asked.limit.unwrap_or(USUALLY_EXPORTED).min(MOST_EXPORTED);
             blocking(move || watched.yang(most)).await?
         };

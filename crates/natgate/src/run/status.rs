@@ -8,14 +8,14 @@ use std::collections::HashMap;
 
 /// What a worker tells of its state, or several together.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct WorkerStatus {
     counters: Counters,
     /// Frames that came too fast.
     overrun: u64,
     object: Value,
 }
 
-impl Told {
+impl WorkerStatus {
     /// What one tells.
     pub(super) fn of(status: &Status<'_>, names: &json::Names) -> Self {
         let overrun = status.sides.iter().map(|side| side.frames.receive_overrun).sum();

@@ -1,7 +1,7 @@
 //! The mappings and sessions that a packet would go by: `mappings.rs` for reading alone.
 
 use super::walk::Walk;
-use super::{AddressChoice, Limit, Standing, Step, Whose, endpoint};
+use super::{AddressChoice, Limit, LimitOwner, Standing, Step, endpoint};
 use crate::config::{Behavior, Config, Refusal};
 use crate::engine::{flags_of, quota_class};
 use crate::external::Wish;
@@ -11,7 +11,7 @@ use crate::respond::Message;
 use crate::rules::Snat;
 use crate::session::{Idle, Session, State, Way};
 use crate::table::{NewMapping, SessionRef};
-use crate::translate::mappings::{Arrival, Found};
+use crate::translate::mappings::{Arrival, InboundMatch};
 use crate::translate::overload::find_shared;
 use crate::translate::with_port;
 use crate::{Begun, DropReason, Pooling, Timestamp};
@@ -40,7 +40,7 @@ impl Walk<'_> {
         self.note(Step::Mapping { id: info.id, sessions: info.sessions, expires: info.expires });
     }
 
-    fn note_standing(&mut self, whose: Whose, limit: Limit, used: u64, most: u64) {
+    fn note_standing(&mut self, whose: LimitOwner, limit: Limit, used: u64, most: u64) {
         let standing = Standing { limit, used, most: Some(most) };
         self.note(Step::Standing { whose, standing, permits: used < most });
     }
@@ -154,7 +154,8 @@ impl Walk<'_> {
         let (kind, now) = (quota_class(protocol), self.now);
         let (class, has) = engine.subscribers.class_and_holding(record, subscriber);
         let verdict = engine.subscribers.check(record, subscriber, kind, now);
-        let whose = [Whose::Subscriber, Whose::Class(usize::from(class).saturating_sub(1))];
+        let whose =
+            [LimitOwner::Subscriber, LimitOwner::Class(usize::from(class).saturating_sub(1))];
         let all = engine.subscribers.classes.standings(class, &has, kind, now);
         for (whose, standings) in whose.into_iter().zip(all) {
             for standing in standings.into_iter().flatten() {
@@ -165,10 +166,15 @@ impl Walk<'_> {
         verdict?;
         let (count, room) =
             (engine.table.count_dynamic_mappings(), engine.table.room_for_dynamic());
-        self.note_standing(Whose::Gateway, Limit::Mappings, count as u64, room as u64);
+        self.note_standing(LimitOwner::Gateway, Limit::Mappings, count as u64, room as u64);
         let (present, room) = engine.subscribers.counts();
         if record.is_none() {
-            self.note_standing(Whose::Gateway, Limit::Subscribers, present as u64, room as u64);
+            self.note_standing(
+                LimitOwner::Gateway,
+                Limit::Subscribers,
+                present as u64,
+                room as u64,
+            );
         }
         if engine.table.is_full(protocol) || !known && engine.subscribers.is_full(record.is_none())
         {
@@ -215,7 +221,7 @@ impl Walk<'_> {
         }
         if engine.external.has_blocks(wish.pool) {
             let (used, most) = engine.external.blocks_of(wish.pool, subscriber);
-            self.note_standing(Whose::Subscriber, Limit::Blocks, used.into(), most.into());
+            self.note_standing(LimitOwner::Subscriber, Limit::Blocks, used.into(), most.into());
         }
         let chosen = engine.external.try_share(wish, subscriber, &mut self.generator)?;
         let ((index, port), block) = chosen;
@@ -263,7 +269,7 @@ impl Walk<'_> {
             return Err(DropReason::Ambiguous);
         }
         let (used, most) = engine.statics.standing(external.0, protocol);
-        self.note_standing(Whose::Static, Limit::Mappings, used.into(), most.into());
+        self.note_standing(LimitOwner::Static, Limit::Mappings, used.into(), most.into());
         if used >= most {
             return Err(DropReason::MappingTableFull);
         }
@@ -273,7 +279,7 @@ impl Walk<'_> {
 
     // ---- in ----
 
-    pub(super) fn admit(&mut self, arrival: Arrival) -> Result<Found, DropReason> {
+    pub(super) fn admit(&mut self, arrival: Arrival) -> Result<InboundMatch, DropReason> {
         let Arrival { index, port, remote, seen, .. } = arrival;
         let (engine, headers) = (self.engine, self.headers);
         let protocol = headers.protocol;
@@ -292,7 +298,7 @@ impl Walk<'_> {
             }
             self.may_open()?;
             self.check_unseen((internal, port), remote, seen)?;
-            return Ok(Found::Whole(internal, begun));
+            return Ok(InboundMatch::Whole(internal, begun));
         };
         let session = engine.table.find_session(slot, remote);
         let slot = match session {
@@ -327,7 +333,7 @@ impl Walk<'_> {
             self.may_open()?;
             self.check_unseen(internal, remote, seen)?;
         }
-        Ok(Found::Mapping(slot, session))
+        Ok(InboundMatch::Mapping(slot, session))
     }
 
     fn behavior(&self) -> Behavior {
@@ -382,18 +388,18 @@ impl Walk<'_> {
     pub(super) fn enter(
         &mut self,
         arrival: Arrival,
-        found: Found,
+        found: InboundMatch,
     ) -> Result<(Host, u16), DropReason> {
         match found {
-            Found::Mapping(slot, Some(session)) => {
+            InboundMatch::Mapping(slot, Some(session)) => {
                 self.refresh(session, Way::In);
                 Ok(self.engine.table.mapping(slot).internal())
             }
-            Found::Mapping(slot, None) => {
+            InboundMatch::Mapping(slot, None) => {
                 self.add_session(slot, arrival.remote, Way::In)?;
                 Ok(self.engine.table.mapping(slot).internal())
             }
-            Found::Whole(internal, begun) => {
+            InboundMatch::Whole(internal, begun) => {
                 let external = (arrival.index, arrival.port);
                 let ends = ((internal, arrival.port), external, begun);
                 self.add_whole(ends, arrival.remote, Way::In)?;
@@ -457,7 +463,7 @@ impl Walk<'_> {
         }
         if !engine.table.has_room_for_session(slot, remote, way) {
             let room = engine.table.room_for_further(way) as u64;
-            self.note_standing(Whose::Gateway, Limit::FurtherSessions, room, room);
+            self.note_standing(LimitOwner::Gateway, Limit::FurtherSessions, room, room);
             return Err(DropReason::SessionTableFull);
         }
         self.new_session(remote, way, mapping.timeouts());
@@ -472,9 +478,10 @@ impl Walk<'_> {
         let further = (has.further_sessions.into(), self.engine.further_each.into());
         let kind = quota_class(self.headers.protocol);
         let all = subscribers.classes.standings(class, &has, kind, self.now);
-        self.note_standing(Whose::Mapping, Limit::Sessions, of_mapping.into(), most.into());
-        self.note_standing(Whose::Subscriber, Limit::FurtherSessions, further.0, further.1);
-        let whose = [Whose::Subscriber, Whose::Class(usize::from(class).saturating_sub(1))];
+        self.note_standing(LimitOwner::Mapping, Limit::Sessions, of_mapping.into(), most.into());
+        self.note_standing(LimitOwner::Subscriber, Limit::FurtherSessions, further.0, further.1);
+        let whose =
+            [LimitOwner::Subscriber, LimitOwner::Class(usize::from(class).saturating_sub(1))];
         for (whose, standings) in whose.into_iter().zip(all) {
             let sessions = standings.into_iter().flatten().find(|it| it.limit == Limit::Sessions);
             let Some(standing) = sessions.filter(|it| it.most.is_some()) else { continue };

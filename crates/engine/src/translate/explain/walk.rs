@@ -8,7 +8,7 @@ use crate::parse::{Headers, Kind};
 use crate::random::Generator;
 use crate::respond::Message;
 use crate::rules::{Ruling, Snat};
-use crate::translate::mappings::{Arrival, Found};
+use crate::translate::mappings::{Arrival, InboundMatch};
 use crate::translate::transit::is_echo_request;
 use crate::translate::{Engine, Fate, with_port};
 use crate::{DropReason, Timestamp};
@@ -285,7 +285,7 @@ impl<'e> Walk<'e> {
     }
 
     /// Lets an admitted packet in, and says what it becomes.
-    fn let_in(&mut self, arrival: Arrival, found: Found) -> Result<(), DropReason> {
+    fn let_in(&mut self, arrival: Arrival, found: InboundMatch) -> Result<(), DropReason> {
         let (host, port) = self.enter(arrival, found)?;
         self.leaving = host.realm();
         self.destination = (host.address(), port);

@@ -2,7 +2,7 @@
 //! neighbours beside such as forget at every step who was used last.
 
 use super::super::claims::Assertion;
-use super::super::neighbors::{Action, Held, Neighbors};
+use super::super::neighbors::{Action, Neighbors, WaitingPacket};
 use super::super::routes::{Hop, Routes};
 use super::*;
 use proptest::prelude::*;
@@ -117,7 +117,7 @@ fn step(neighbors: &mut Neighbors, now: &mut Timestamp, one: &Step) -> String {
             let mac = neighbors.resolve(address(who));
             act(Action::Ask(address(who), mac));
             if mac.is_none() && neighbors.ask(*now, address(who), &mut act) {
-                let held = Held { frame: vec![*who], origin: None };
+                let held = WaitingPacket { frame: vec![*who], origin: None };
                 said += &format!("{:?}", neighbors.hold(address(who), held));
             }
         }

@@ -1,6 +1,6 @@
 //! Whose a packet is.
 
-use super::{Partition, Row, Whose};
+use super::{PacketOwner, Partition, Row};
 use natgate_engine::Side;
 use natgate_wire::icmp::{self, kind};
 use natgate_wire::{Ipv4, protocol};
@@ -8,13 +8,13 @@ use natgate_wire::{Ipv4, protocol};
 impl Partition {
     /// Whose an IP packet is that came in by a side, from a realm if from inside. What cannot be read is
     /// everybody's: whoever has it drops it.
-    pub(in crate::team) fn whose(&self, from: Side, realm: u16, bytes: &[u8]) -> Whose {
+    pub(in crate::team) fn whose(&self, from: Side, realm: u16, bytes: &[u8]) -> PacketOwner {
         self.whose_whole(from, realm, bytes).unwrap_or_else(|| self.whose_any(from, realm, bytes))
     }
 
     /// The same of the commonest, TCP and UDP in one piece without options, for as little as can be; what is
     /// wrong with one is for its owner to find. `None`: it is none of these.
-    fn whose_whole(&self, from: Side, realm: u16, bytes: &[u8]) -> Option<Whose> {
+    fn whose_whole(&self, from: Side, realm: u16, bytes: &[u8]) -> Option<PacketOwner> {
         let header = bytes.first_chunk::<24>()?;
         let own = header[9];
         let is_whole = header[6] & 0x3f == 0 && header[7] == 0;
@@ -32,8 +32,8 @@ impl Partition {
         })
     }
 
-    fn whose_any(&self, from: Side, realm: u16, bytes: &[u8]) -> Whose {
-        let Ok(packet) = Ipv4::new_checked(bytes) else { return Whose::Of(0) };
+    fn whose_any(&self, from: Side, realm: u16, bytes: &[u8]) -> PacketOwner {
+        let Ok(packet) = Ipv4::new_checked(bytes) else { return PacketOwner::Of(0) };
         match from {
             Side::Inside => {
                 // Whoever sends an ICMP error, it is about the session of whom the packet went to.
@@ -45,7 +45,7 @@ impl Partition {
         }
     }
 
-    fn whose_outside(&self, packet: &Ipv4<&[u8]>, bytes: &[u8]) -> Whose {
+    fn whose_outside(&self, packet: &Ipv4<&[u8]>, bytes: &[u8]) -> PacketOwner {
         let Some(row) = self.row(packet.destination()) else {
             // Past the translator, or to the gateway itself.
             return self.whose_host((0, packet.destination()));
@@ -62,9 +62,9 @@ impl Partition {
         if packet.fragment_offset() > 0 {
             let whole = row.has_fixed.then(|| self.whole.get(&(row.address, own))).flatten();
             return match whole {
-                Some(&worker) => Whose::Of(worker),
-                None if row.is_shared() => Whose::Fragment(home),
-                None => Whose::Of(home),
+                Some(&worker) => PacketOwner::Of(worker),
+                None if row.is_shared() => PacketOwner::Fragment(home),
+                None => PacketOwner::Of(home),
             };
         }
         match port_of(own, &bytes[packet.header_len()..], End::Destination) {
@@ -74,12 +74,12 @@ impl Partition {
     }
 
     /// Whose a packet to an address is, of a protocol without ports, or cut off before them.
-    fn portless(&self, row: &Row, own: u8) -> Whose {
+    fn portless(&self, row: &Row, own: u8) -> PacketOwner {
         let number = if matches!(own, protocol::TCP | protocol::UDP) { own } else { 0 };
         match self.whole.get(&(row.address, number)) {
-            Some(&worker) => Whose::Of(worker),
-            None if row.is_shared() => Whose::Portless,
-            None => Whose::Of(row.owners.of(0)),
+            Some(&worker) => PacketOwner::Of(worker),
+            None if row.is_shared() => PacketOwner::Portless,
+            None => PacketOwner::Of(row.owners.of(0)),
         }
     }
 
