@@ -10,13 +10,13 @@ use natgate_import::{Format, Hints, import};
 use std::sync::LazyLock;
 
 const FILES: [&str; 7] = [
-    include_str!("../../crates/import/tests/files/home.iptables"),
-    include_str!("../../crates/import/tests/files/isp.iptables"),
-    include_str!("../../crates/import/tests/files/ruleset.nft"),
-    include_str!("../../crates/import/tests/files/startup.vpp"),
-    include_str!("../../crates/import/tests/files/det44.vpp"),
-    include_str!("../../crates/import/tests/files/nat64.json"),
-    include_str!("../../crates/import/tests/files/siit.json"),
+    include_str!("../../operate/import/tests/files/home.iptables"),
+    include_str!("../../operate/import/tests/files/isp.iptables"),
+    include_str!("../../operate/import/tests/files/ruleset.nft"),
+    include_str!("../../operate/import/tests/files/startup.vpp"),
+    include_str!("../../operate/import/tests/files/det44.vpp"),
+    include_str!("../../operate/import/tests/files/nat64.json"),
+    include_str!("../../operate/import/tests/files/siit.json"),
 ];
 
 const FORMATS: [Option<Format>; 5] = [

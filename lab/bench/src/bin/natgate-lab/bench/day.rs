@@ -1,0 +1,67 @@
+//! `natgate bench day`: a day of an ISP's subscribers, for every way of choosing external ports.
+
+use super::{Output, command, count, require_memory};
+use crate::Failure;
+use natgate_control::json::{self, Names};
+use natgate_engine::Event;
+use natgate_lab::day::{Plan, measure};
+
+const AFTER_HELP: &str = "\
+Subscribers come and go, open more sessions in the evening than at night, and a few open most of
+them. For each allocation: how full ports, blocks and addresses get, who is refused a session and
+why, how long the log becomes. Virtual time; the same seed gives the same day.
+
+Examples:
+natgate bench day --quick
+natgate bench day --subscribers 20k --hours 12 --seed 7 --out /tmp/day
+
+lab/bench/src/day/README.md says what the traffic model assumes.";
+
+/// Simulate a day of an ISP's subscribers: ports, refusals, log volume
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct Args {
+    /// Internal addresses that subscribers have [default: 100k; quick: 1k]
+    #[arg(long, value_name = "N", value_parser = subscribers)]
+    subscribers: Option<u32>,
+    /// Hours from five in the morning on [default: 24; quick: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=168))]
+    hours: Option<u32>,
+    /// Sessions that one who is there all day opens on average
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = Plan::full().sessions,
+        value_parser = clap::value_parser!(u32).range(1..=100_000),
+    )]
+    sessions: u32,
+    /// What the day follows from
+    #[arg(long, value_name = "N", default_value_t = Plan::full().seed)]
+    seed: u64,
+    #[command(flatten)]
+    output: Output,
+}
+
+pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let mut plan = args.output.choose(Plan::quick, Plan::full);
+    plan.subscribers = args.subscribers.unwrap_or(plan.subscribers);
+    plan.hours = args.hours.unwrap_or(plan.hours);
+    plan.sessions = args.sessions;
+    plan.seed = args.seed;
+    require_memory(plan.memory(), "simulating so many subscribers", "--subscribers")?;
+    args.output.deliver("day", &measure(&plan, &line, &command()))
+}
+
+/// The length of an event as a line of the log.
+fn line(event: &Event) -> usize {
+    // The lines that are measured name neither pools nor classes.
+    let names = Names::default();
+    let line = serde_json::to_string(&json::event(event, &names)).expect("an event is JSON");
+    line.len() + 1
+}
+
+fn subscribers(text: &str) -> Result<u32, String> {
+    let number = count(text).ok().filter(|number| *number <= Plan::MOST.into());
+    let number = number.ok_or("a number of subscribers is 1 to 1M, such as 500, 20k or 1M")?;
+    Ok(number as u32)
+}

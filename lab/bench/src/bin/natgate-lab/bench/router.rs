@@ -1,0 +1,72 @@
+//! `natgate bench router`: delay, throughput, memory and processor time of a NAT router.
+
+use super::{Output, command, live, mappings, seconds};
+use crate::Failure;
+use natgate_lab::bed::BackEnd;
+use natgate_lab::router::{Part, Plan, measure};
+use std::time::Duration;
+
+const AFTER_HELP: &str = "\
+Everything happens in network namespaces of its own and needs root, ip, ethtool, setpriv and nft.
+All of it takes twenty minutes; RFC 2544 wants --trial 60, which takes a day.
+
+Examples:
+natgate bench router --quick
+natgate bench router --back-end af-packet --trial 2 --out /tmp/router
+natgate bench router --only latency --trial 0.5
+
+lab/bench/src/router/README.md says what is done, and what the thesis found.";
+
+/// Measure natgate as a router: delay, throughput, memory, processor time by entries (Chugh 2003)
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct Args {
+    /// How packets get in and out: af-packet, af-xdp
+    #[arg(long, value_name = "NAME", default_value = "af-xdp", value_parser = back_end)]
+    back_end: BackEnd,
+    /// Parts that are measured: delay (and memory), throughput, latency, processor, creation [default: all]
+    #[arg(long, value_name = "PART", value_delimiter = ',', value_parser = part)]
+    only: Vec<Part>,
+    /// Entries that the table is filled with [default: 1M; quick: 20k]
+    #[arg(long, value_name = "N", value_parser = mappings)]
+    fill: Option<u32>,
+    /// How long a trial takes [default: 1; quick: 0.1]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    trial: Option<Duration>,
+    /// Trials of a rate, of which most decide, when throughput is searched for [default: 3; quick: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
+    trials: Option<u32>,
+    /// Rest between the trials of a search [default: 0.1; quick: 0]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    rest: Option<Duration>,
+    #[command(flatten)]
+    output: Output,
+}
+
+pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let program = live::prepare(&[])?;
+    let mut plan = if args.output.quick { Plan::quick(program) } else { Plan::full(program) };
+    plan.back_end = args.back_end;
+    if !args.only.is_empty() {
+        plan.parts.retain(|part| args.only.contains(part));
+    }
+    plan.fill = args.fill.unwrap_or(plan.fill);
+    plan.trial = args.trial.unwrap_or(plan.trial);
+    plan.trials = args.trials.unwrap_or(plan.trials);
+    plan.rest = args.rest.unwrap_or(plan.rest);
+    let report = measure(&plan, &command());
+    args.output.deliver("router", &report)
+}
+
+fn back_end(text: &str) -> Result<BackEnd, String> {
+    match text {
+        "af-packet" => Ok(BackEnd::AfPacket),
+        "af-xdp" => Ok(BackEnd::AfXdp),
+        _ => Err("a back end is af-packet or af-xdp".into()),
+    }
+}
+
+fn part(text: &str) -> Result<Part, String> {
+    let part = Part::ALL.into_iter().find(|part| part.name() == text);
+    part.ok_or_else(|| format!("a part is one of {}", Part::ALL.map(Part::name).join(", ")))
+}

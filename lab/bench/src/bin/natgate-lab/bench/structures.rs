@@ -1,0 +1,49 @@
+//! `natgate bench structures`: the lookup structures of a software NAT against each other.
+
+use super::{Output, ascending, command, count, seconds};
+use crate::Failure;
+use natgate_lab::structures::{Plan, measure};
+use std::time::Duration;
+
+const AFTER_HELP: &str = "\
+All sessions are made by outbound packets with random endpoints, then all are answered, then found
+again in random order, each alone and in batches that are fetched ahead. A structure stops at the
+size where one pass over it would take minutes.
+
+Example:
+natgate bench structures --sessions 64k,1M --threads 1,2
+
+lab/bench/src/structures/README.md says what is compared and what came out.";
+
+/// Compare the lookup structures that a NAT could have, by sessions and by threads
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct Args {
+    /// Sessions to measure at, ascending, such as 500,64k,1M,65.536M
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = count)]
+    sessions: Vec<u64>,
+    /// Numbers of threads to compare
+    #[arg(
+        long,
+        value_name = "N",
+        value_delimiter = ',',
+        value_parser = clap::value_parser!(u8).range(1..=64),
+    )]
+    threads: Vec<u8>,
+    /// Time for the repetitions of one structure at one size
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    seconds: Option<Duration>,
+    #[command(flatten)]
+    output: Output,
+}
+
+pub(super) fn run(args: Args) -> Result<(), Failure> {
+    let mut plan = args.output.choose(Plan::quick, Plan::full);
+    plan.sessions = ascending(args.sessions).unwrap_or(plan.sessions);
+    if !args.threads.is_empty() {
+        plan.threads = args.threads.into_iter().map(usize::from).collect();
+    }
+    plan.time = args.seconds.unwrap_or(plan.time);
+    let report = measure(&plan, &command());
+    args.output.deliver("structures", &report)
+}

@@ -1,0 +1,117 @@
+//! A program to be run, as arguments: what executes it, and the entries that its tables begin with.
+
+use super::{failure, load, read};
+use crate::Failure;
+use clap::ValueEnum;
+use natgate_p4::{Machine, MachineError, Program, Request, Row, Target, programs};
+use std::path::{Path, PathBuf};
+
+/// What [`Subject::entries`] are, for the help of commands.
+pub(super) const ENTRIES_HELP: &str = "\
+Entries are TABLE KEYS ACTION [ARGUMENTS], keys and arguments with commas between them and no
+blanks: numbers, 0x..., addresses; prefixes as 10.0.0.0/8, masks as 5&&&0xf, `_` for any value.";
+
+// Arguments of commands: a sentence above the struct would take the place of the command's own.
+#[derive(clap::Args)]
+pub(super) struct Subject {
+    /// The program
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// What executes the program [default: Rust if this program was compiled with natgate, else the interpreter]
+    #[arg(long, value_enum)]
+    with: Option<With>,
+    /// Put an entry into a table
+    #[arg(long = "entry", value_name = "ENTRY")]
+    entries: Vec<String>,
+    /// Put a file's entries into tables, before those of --entry
+    #[arg(long = "entries", value_name = "TOML")]
+    file_of_entries: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum With {
+    /// The reference, slow
+    Interpreter,
+    /// Rust that was made from the program and compiled with natgate
+    Rust,
+    /// DPDK's SWX pipeline
+    Swx,
+}
+
+/// A program that was read.
+pub(super) struct Compiled {
+    /// The file's name.
+    pub(super) name: String,
+    pub(super) text: String,
+    pub(super) program: Program,
+}
+
+impl Subject {
+    /// The files that it reads.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
+        std::iter::once(&*self.file).chain(self.file_of_entries.as_deref())
+    }
+
+    pub(super) fn compile(&self) -> Result<Compiled, Failure> {
+        let (name, text) = read(&self.file, "a P4 program")?;
+        let program = natgate_p4::compile(&name, &text).map_err(|error| failure(&error))?;
+        Ok(Compiled { name, text, program })
+    }
+
+    /// The program at work with its first entries, and by what; `seed` is that of its random numbers.
+    pub(super) fn machine<'p>(
+        &self,
+        compiled: &'p Compiled,
+        seed: u64,
+    ) -> Result<(Machine<'p>, &'static str), Failure> {
+        let (mut machine, with) = self.executed(compiled, seed)?;
+        let program = &compiled.program;
+        if let Some(path) = &self.file_of_entries {
+            load(program, path, &mut machine)?;
+        }
+        let info = program.info();
+        for text in &self.entries {
+            let wrong =
+                |why: MachineError| Failure::Input(vec![format!("--entry {text:?}: {why}")]);
+            let row = Row::read(&info, text).map_err(wrong)?;
+            machine.answer(&Request::Insert(row)).map_err(wrong)?;
+        }
+        Ok((machine, with))
+    }
+
+    fn executed<'p>(
+        &self,
+        Compiled { name, program, .. }: &'p Compiled,
+        seed: u64,
+    ) -> Result<(Machine<'p>, &'static str), Failure> {
+        if self.with == Some(With::Swx) {
+            return Ok((Machine::with(program, swx(program, seed)?), "DPDK's SWX pipeline"));
+        }
+        let made = match self.with {
+            Some(With::Interpreter) => None,
+            _ => programs::compiled(program, seed),
+        };
+        match (made, self.with) {
+            (Some(code), _) => Ok((Machine::with(program, code), "Rust")),
+            (None, Some(With::Rust)) => Err(Failure::Input(vec![format!(
+                "{name} is not among the programs compiled with this natgate ({}): put what `natgate p4 \
+                 compile --emit rust {name}` prints beside them in p4/compiler/src/programs, name it there \
+                 in mod.rs, and build natgate anew",
+                programs::names().collect::<Vec<_>>().join(", ")
+            )])),
+            (None, _) => Ok((Machine::new(program, seed), "interpreter")),
+        }
+    }
+}
+
+#[cfg(feature = "dpdk")]
+fn swx(program: &Program, seed: u64) -> Result<Box<dyn natgate_p4::rt::Execute>, Failure> {
+    let pipeline = program.swx().map_err(|error| failure(&error))?;
+    let swx = natgate_dpdk::Swx::new(&pipeline, seed).map_err(anyhow::Error::from)?;
+    Ok(Box::new(swx))
+}
+
+#[cfg(not(feature = "dpdk"))]
+fn swx(_: &Program, _: u64) -> Result<Box<dyn natgate_p4::rt::Execute>, Failure> {
+    Err(anyhow::anyhow!(super::run::WITHOUT_DPDK).into())
+}
