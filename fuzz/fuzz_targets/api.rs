@@ -1,6 +1,6 @@
 //! Random bytes at the control interface: as what stands after the `?` of a request, or as a whole
-//! connection to a socket that is served. Whatever comes, the reader of queries keeps its promises and the
-//! server goes on.
+//! connection to a socket that is served. Whatever comes, the reader of queries keeps its promises
+//! and the server goes on.
 
 #![no_main]
 

@@ -1,5 +1,6 @@
-//! Random text as a configuration: as it is, or put together of the tables and keys that there are, with
-//! values of which some fit. What is accepted can be explained, and what is not is refused with sentences.
+//! Random text as a configuration: as it is, or put together of the tables and keys that there are,
+//! with values of which some fit. What is accepted can be explained, and what is not is refused
+//! with sentences.
 
 #![no_main]
 

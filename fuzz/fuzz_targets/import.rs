@@ -1,6 +1,6 @@
-//! Random text as another translator's configuration: as it is, or words of such files put together anew.
-//! Whatever comes in, what comes out is TOML, and can be read as natgate's configuration or is refused with
-//! sentences.
+//! Random text as another translator's configuration: as it is, or words of such files put together
+//! anew. Whatever comes in, what comes out is TOML, and can be read as natgate's configuration or
+//! is refused with sentences.
 
 #![no_main]
 

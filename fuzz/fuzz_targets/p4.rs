@@ -1,5 +1,6 @@
-//! Random text as a P4 program: as it is, or words of the NAT put together anew. It is compiled or refused with
-//! a sentence; what is compiled takes a packet, and is a pipeline for SWX or refused as such.
+//! Random text as a P4 program: as it is, or words of the NAT put together anew. It is compiled or
+//! refused with a sentence; what is compiled takes a packet, and is a pipeline for SWX or refused
+//! as such.
 
 #![no_main]
 

@@ -1,7 +1,8 @@
 //! Random bytes as packets, from both sides, against an engine that has something to lose.
 //!
-//! The first byte says how the rest is dressed up: as it is, with the header's checksum set right, or
-//! ICMP's too, or as what an ICMP error embeds. The views are asked for everything that they know.
+//! The first byte says how the rest is dressed up: as it is, with the header's checksum set right,
+//! or ICMP's too, or as what an ICMP error embeds. The views are asked for everything that they
+//! know.
 
 #![no_main]
 

@@ -26,8 +26,8 @@ struct Story {
     steps: Vec<Step>,
 }
 
-/// A story made of whatever bytes there are: those that are missing count as zeros. The fuzzer begins
-/// with one byte and would never get beyond it if short inputs were refused.
+/// A story made of whatever bytes there are: those that are missing count as zeros. The fuzzer
+/// begins with one byte and would never get beyond it if short inputs were refused.
 #[derive(Debug)]
 struct Input(Story);
 

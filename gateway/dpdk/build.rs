@@ -1,5 +1,5 @@
-//! Compiles the shim if libdpdk is there (pkg-config tells), and sets `cfg(libdpdk)`; without it the
-//! crate opens no device and says why.
+//! Compiles the shim if libdpdk is there (pkg-config tells), and sets `cfg(libdpdk)`; without it
+//! the crate opens no device and says why.
 
 /// What the shim calls; drivers are plugins that libdpdk loads by itself.
 const LIBRARIES: [&str; 5] = ["rte_pipeline", "rte_ethdev", "rte_mbuf", "rte_mempool", "rte_eal"];

@@ -1,5 +1,5 @@
-//! The running gateway as the subcommands ask it: the options they share, and what its refusals mean to
-//! the user.
+//! The running gateway as the subcommands ask it: the options they share, and what its refusals
+//! mean to the user.
 
 use crate::Failure;
 use anyhow::anyhow;

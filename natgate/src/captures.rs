@@ -1,8 +1,8 @@
-//! Captures as arguments: which are read and which is written, that no file is both, and how what is wrong with
-//! them is said.
+//! Captures as arguments: which are read and which is written, that no file is both, and how what
+//! is wrong with them is said.
 //!
-//! Files are written in large pieces; if any input is a stream, each packet's results go out before the next packet
-//! is read.
+//! Files are written in large pieces; if any input is a stream, each packet's results go out before
+//! the next packet is read.
 
 use crate::Failure;
 use anyhow::Context;
@@ -34,7 +34,8 @@ pub(crate) struct Captures {
     /// Capture (pcap or pcapng) of the outside
     #[arg(long, value_name = "FILE", requires = "inside", conflicts_with = "input")]
     outside: Option<PathBuf>,
-    /// Capture of what leaves (pcapng): a packet on an interface left by it; `-` for standard output
+    /// Capture of what leaves (pcapng): a packet on an interface left by it; `-` for standard
+    /// output
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }
@@ -45,8 +46,8 @@ impl Captures {
         [&self.input, &self.inside, &self.outside].into_iter().filter_map(Option::as_deref)
     }
 
-    /// No file may be written that is also read or written as something else; others are read and written besides
-    /// the captures.
+    /// No file may be written that is also read or written as something else; others are read and
+    /// written besides the captures.
     pub(crate) fn check_files<'a>(
         &'a self,
         read: impl IntoIterator<Item = &'a Path>,

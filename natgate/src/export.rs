@@ -29,8 +29,9 @@ enum Form {
 
 /// Write JSON data of the YANG module ietf-nat (RFC 8512, RFC 7951)
 ///
-/// Without -c, the running gateway's configuration and state, with some of its mappings; with -c, the
-/// configuration that a file has. What of it the module has no place for is told on standard error.
+/// Without -c, the running gateway's configuration and state, with some of its mappings; with -c,
+/// the configuration that a file has. What of it the module has no place for is told on standard
+/// error.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\nnatgate export yang -c /etc/natgate/natgate.toml\n\
         natgate export yang --mappings 0")]

@@ -1,7 +1,7 @@
 //! `natgate import`: reads another translator's configuration and writes natgate's.
 //!
-//! The crate natgate-import reads and writes; here are arguments, streams, exit codes, and the last word: what
-//! came of it is read as `natgate run` would.
+//! The crate natgate-import reads and writes; here are arguments, streams, exit codes, and the last
+//! word: what came of it is read as `natgate run` would.
 
 use crate::Failure;
 use anyhow::{Context, anyhow};

@@ -22,7 +22,8 @@ pub(crate) use natgate_cli::{Failure, manual, memory};
 use natgate_hugepages::LargePages;
 use std::process::ExitCode;
 
-/// Tables of gigabytes are looked up at random: with huge pages that costs no walk through page tables.
+/// Tables of gigabytes are looked up at random: with huge pages that costs no walk through page
+/// tables.
 #[global_allocator]
 static PAGES: LargePages = LargePages;
 

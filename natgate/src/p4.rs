@@ -61,8 +61,8 @@ struct CompileArgs {
     /// Print the program in this form
     #[arg(long, value_enum, conflicts_with = "json")]
     emit: Option<Emit>,
-    /// Write what P4Runtime's clients know the program by (P4Info): as text, or as bytes if the name ends in .bin or
-    /// .binpb
+    /// Write what P4Runtime's clients know the program by (P4Info): as text, or as bytes if the
+    /// name ends in .bin or .binpb
     #[arg(long, value_name = "OUT")]
     p4info: Option<PathBuf>,
     /// Check a file of entries for the program's tables

@@ -1,4 +1,5 @@
-//! `natgate reload`: has the running gateway read its configuration anew, or say what that would do.
+//! `natgate reload`: has the running gateway read its configuration anew, or say what that would
+//! do.
 //!
 //! The gateway does everything; here are the arguments, the words and the exit codes.
 

@@ -60,12 +60,12 @@ use threads::{Crew, One, Threads};
 /// Run the gateway
 ///
 /// Translates between the devices that the configuration names, until SIGTERM or SIGINT. Needs
-/// root, or CAP_NET_RAW and CAP_NET_ADMIN, with AF_XDP also CAP_BPF and CAP_IPC_LOCK. It answers ARP and ping for its own addresses and ARP
-/// for every external address, so the devices should be up, and the kernel should have no address
-/// there that is natgate's: otherwise the kernel answers, too. Addresses of the kernel's own beside
-/// that stay reachable. Where the configuration gives no address or gateway of a side, the kernel's
-/// are taken. Receive offloads that merge
-/// frames are switched off.
+/// root, or CAP_NET_RAW and CAP_NET_ADMIN, with AF_XDP also CAP_BPF and CAP_IPC_LOCK. It answers
+/// ARP and ping for its own addresses and ARP for every external address, so the devices should be
+/// up, and the kernel should have no address there that is natgate's: otherwise the kernel answers,
+/// too. Addresses of the kernel's own beside that stay reachable. Where the configuration gives no
+/// address or gateway of a side, the kernel's are taken. Receive offloads that merge frames are
+/// switched off.
 #[derive(clap::Args)]
 #[command(
     after_help = "Signals: SIGTERM and SIGINT have it leave: routes that it announced are withdrawn, and it goes on\n\
@@ -91,16 +91,16 @@ pub(crate) struct Args {
     /// Where SIGUSR1 has counters, mappings, sessions, neighbors and devices written, as JSON
     #[arg(long, value_name = "FILE")]
     status_file: Option<PathBuf>,
-    /// Record the frames of all devices that there are at the start to this pcapng file, up to 1 GiB; slows
-    /// everything down
+    /// Record the frames of all devices that there are at the start to this pcapng file, up to 1
+    /// GiB; slows everything down
     #[arg(long, value_name = "FILE")]
     tap: Option<PathBuf>,
     /// Harm frames of both devices, both ways, to see what becomes of it: shares of frames to lose,
     /// duplicate, reorder and corrupt, and a seed
     #[arg(long, value_name = "loss=0.01,...")]
     inject: Option<Faults>,
-    /// Take over from the natgate that runs with the same control socket: its mappings, while packets flow;
-    /// it ends when this one has everything, and goes on if anything goes wrong
+    /// Take over from the natgate that runs with the same control socket: its mappings, while
+    /// packets flow; it ends when this one has everything, and goes on if anything goes wrong
     #[arg(long)]
     take_over: bool,
 }
@@ -185,7 +185,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Some(heir) => Some(handover::take(heir, &mut workers, &settings)?),
         None => None,
     };
-    // From here on this is the only gateway, if it has taken over: what fails is said, and packets flow.
+    // From here on this is the only gateway, if it has taken over: what fails is said, and packets
+    // flow.
     if heir.is_some() {
         memory::enter(Stage::Running);
     }

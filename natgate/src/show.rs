@@ -1,6 +1,7 @@
 //! `natgate show`: asks the running gateway.
 //!
-//! Lists are written as they come, however long; what is asked for, and its form, is in docs/control.md.
+//! Lists are written as they come, however long; what is asked for, and its form, is in
+//! docs/control.md.
 
 mod tables;
 

@@ -1,7 +1,7 @@
 //! `natgate trace`: what would happen to a packet, step by step, and why.
 //!
-//! The running gateway explains, by its state as it is; with a configuration file a gateway is made that
-//! has no state yet. Nothing is sent and nothing changes.
+//! The running gateway explains, by its state as it is; with a configuration file a gateway is made
+//! that has no state yet. Nothing is sent and nothing changes.
 
 use crate::Failure;
 use anyhow::{Context, anyhow};

@@ -1,5 +1,5 @@
-//! `natgate who`: which subscriber has an external endpoint, from the configuration alone, and what a
-//! subscriber has; with `--at` who had it, from the event log on disk. The control crate does the
+//! `natgate who`: which subscriber has an external endpoint, from the configuration alone, and what
+//! a subscriber has; with `--at` who had it, from the event log on disk. The control crate does the
 //! arithmetic, the logs crate searches; here are arguments, streams and exit codes.
 
 mod past;

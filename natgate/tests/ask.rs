@@ -1,5 +1,5 @@
-//! `natgate show`, `who` and `clear` in front of a gateway that is made up: what they ask, what they
-//! print, and how they fail.
+//! `natgate show`, `who` and `clear` in front of a gateway that is made up: what they ask, what
+//! they print, and how they fail.
 
 use axum::Router;
 use axum::extract::RawQuery;

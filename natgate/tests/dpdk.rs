@@ -207,7 +207,8 @@ fn kernels_meet_through_packet_sockets_of_dpdk() {
     let status = gateway.status().unwrap();
     let mappings = status["mappings"].as_array().unwrap();
     assert!(mappings.iter().any(|mapping| mapping["external"] == external.to_string()), "{status}");
-    // The body takes that many frames at least; how many acknowledge it is the subscriber's business.
+    // The body takes that many frames at least; how many acknowledge it is the subscriber's
+    // business.
     let frames = body.len() as u64 / 1500;
     assert!(status["devices"]["inside"]["transmitted"].as_u64() > Some(frames), "{status}");
     assert!(gateway.stop().unwrap().success());

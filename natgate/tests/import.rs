@@ -1,5 +1,5 @@
-//! `natgate import` as its user meets it, with files of four programs, and with what nftables and iptables
-//! really print. Needs root, util-linux, nftables and iptables, and fails without.
+//! `natgate import` as its user meets it, with files of four programs, and with what nftables and
+//! iptables really print. Needs root, util-linux, nftables and iptables, and fails without.
 
 use serde_json::Value;
 use std::fs;

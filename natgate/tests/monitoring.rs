@@ -1,8 +1,9 @@
-//! Those who watch a gateway, with the program itself and traffic through it: Prometheus' page, an SNMP
-//! agent, the export in YANG.
+//! Those who watch a gateway, with the program itself and traffic through it: Prometheus' page, an
+//! SNMP agent, the export in YANG.
 //!
-//! The network is that of the demonstration (`natgate-testnet`). Needs root, curl, promtool, yanglint, snmpd and
-//! snmpget, and fails without. What each of them is told in all is tested in the crate `metrics`.
+//! The network is that of the demonstration (`natgate-testnet`). Needs root, curl, promtool,
+//! yanglint, snmpd and snmpget, and fails without. What each of them is told in all is tested in
+//! the crate `metrics`.
 
 use natgate_control::socket::ask;
 use natgate_testnet::{

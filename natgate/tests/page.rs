@@ -1,8 +1,8 @@
 //! The page of a running gateway, in a browser: what it shows is what subscribers do.
 //!
 //! The network is that of the demonstration (`natgate-testnet`); the browser is in the gateway's
-//! namespace. How the page looks and is used is tested where it is made. Needs root and the programs
-//! that `make test` installs, and fails without them.
+//! namespace. How the page looks and is used is tested where it is made. Needs root and the
+//! programs that `make test` installs, and fails without them.
 
 use natgate_browser::Chromium;
 use natgate_control::socket::{ask, open};
@@ -60,7 +60,8 @@ fn a_browser_shows_what_subscribers_do() {
     browser.press("Enter");
     browser.wait_text("#answer-body", &format!("{external} is {subscriber}"));
 
-    // Who had it is in the log on disk, within a second or so, which the page's reader asks for again.
+    // Who had it is in the log on disk, within a second or so, which the page's reader asks for
+    // again.
     let now = "new Date().toISOString()";
     let then = browser.value(now);
     let question = format!("{external} icmp at {}", then.as_str().unwrap());

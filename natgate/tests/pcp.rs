@@ -1,7 +1,7 @@
 //! Hosts that ask for mappings, by PCP and with Debian's NAT-PMP client, of the whole program.
 //!
-//! Needs root and the programs that `make test` installs, and fails without. One test runs at a time:
-//! they share two cores with the gateway.
+//! Needs root and the programs that `make test` installs, and fails without. One test runs at a
+//! time: they share two cores with the gateway.
 
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::path::Path;

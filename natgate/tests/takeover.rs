@@ -1,9 +1,9 @@
-//! One natgate takes over from another between real kernels: whoever has a mapping keeps it, packets
-//! flow on, and if the new one dies on the way the old one stays.
+//! One natgate takes over from another between real kernels: whoever has a mapping keeps it,
+//! packets flow on, and if the new one dies on the way the old one stays.
 //!
-//! The network is that of the demonstration (`natgate-testnet`); a datagram socket of the test's stands for
-//! the service manager. Needs root and the programs that `make test` installs, and fails without them. One
-//! test runs at a time: they share two cores with the gateways.
+//! The network is that of the demonstration (`natgate-testnet`); a datagram socket of the test's
+//! stands for the service manager. Needs root and the programs that `make test` installs, and fails
+//! without them. One test runs at a time: they share two cores with the gateways.
 
 use natgate_testnet::{
     GATEWAY_INSIDE, Network, REFLECTOR_PORT, SERVER1, Servers, config, is_root, remove_leftovers,
@@ -207,7 +207,8 @@ fn packets(status: &Value) -> u64 {
     status["counters"]["packets"]["outbound"]["forwarded"].as_u64().unwrap()
 }
 
-/// Asks again and again under which endpoint a socket is seen; tells the longest time without an answer.
+/// Asks again and again under which endpoint a socket is seen; tells the longest time without an
+/// answer.
 fn keep_asking(socket: &UdpSocket, external: SocketAddrV4, stop: &AtomicBool) -> Duration {
     socket.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
     let (mut last, mut longest) = (Instant::now(), Duration::ZERO);

@@ -1,7 +1,7 @@
 //! Several workers, as users run them: threads, devices of several back ends, what is told of them.
 //!
-//! Needs root and the programs that `make test` installs, and fails without. One test runs at a time:
-//! they share two cores with the gateway.
+//! Needs root and the programs that `make test` installs, and fails without. One test runs at a
+//! time: they share two cores with the gateway.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::ops::Range;

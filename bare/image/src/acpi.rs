@@ -1,7 +1,7 @@
 //! Which processors there are, from the firmware's tables (ACPI 6.5, sections 5.2.5 to 5.2.12).
 //!
-//! Nothing that the tables say is believed further than their checksums: lengths are limited, and what
-//! cannot be read is as if it were not there.
+//! Nothing that the tables say is believed further than their checksums: lengths are limited, and
+//! what cannot be read is as if it were not there.
 
 use crate::boot::Addresses;
 
@@ -16,8 +16,8 @@ const HEADER: usize = 36;
 /// Most bytes of a table.
 const MOST: usize = 1 << 16;
 
-/// What the interrupt controllers of processors that can be used are called; none: the tables do not say.
-/// `root` is where the pointer is, if the boot loader has said it.
+/// What the interrupt controllers of processors that can be used are called; none: the tables do
+/// not say. `root` is where the pointer is, if the boot loader has said it.
 pub fn processors(memory: &impl Addresses, root: Option<u64>) -> Vec<u32> {
     let table = pointer_near(memory, root).and_then(|(list, width)| {
         let list = table(memory, list, if width == 8 { b"XSDT" } else { b"RSDT" })?;
@@ -127,7 +127,8 @@ mod tests {
         bytes
     }
 
-    /// The pointer at byte 64, the list at 256, another table at 512, that of the processors at 1024.
+    /// The pointer at byte 64, the list at 256, another table at 512, that of the processors at
+    /// 1024.
     fn memory(is_later: bool) -> Memory {
         let mut bytes = vec![0; 2048];
         let mut put = |at: usize, what: &[u8]| bytes[at..at + what.len()].copy_from_slice(what);

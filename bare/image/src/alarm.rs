@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// What the program and the drivers of its cards know of that; clones are the same.
 ///
 /// Who is going to sleep sets it, holds interrupts back, and has every driver look for frames once
-/// more: a driver that looks while it is set has its card interrupt first. So a frame has either been
-/// found or its interrupt waits, and ends the sleep as soon as it has begun.
+/// more: a driver that looks while it is set has its card interrupt first. So a frame has either
+/// been found or its interrupt waits, and ends the sleep as soon as it has begun.
 #[derive(Clone, Debug, Default)]
 pub struct Alarm(Arc<AtomicBool>);
 

@@ -1,4 +1,5 @@
-//! What a machine does besides its work: the console, keys, the clock, and sleep while there is nothing to do.
+//! What a machine does besides its work: the console, keys, the clock, and sleep while there is
+//! nothing to do.
 
 use crate::machine::{self, clock, console, restart, watchdog, wires};
 use natgate_bare::alarm::Alarm;
@@ -6,8 +7,8 @@ use natgate_bare::menu::{Failure, Wish};
 use natgate_engine::Timestamp;
 use std::time::Duration;
 
-/// How often everything but packets is looked after, and how often keys are asked for: to ask costs as
-/// much as some packets, in an emulated machine above all.
+/// How often everything but packets is looked after, and how often keys are asked for: to ask costs
+/// as much as some packets, in an emulated machine above all.
 const LOOK: Duration = Duration::from_millis(1);
 const KEYS: Duration = Duration::from_millis(10);
 
@@ -61,7 +62,8 @@ impl Attendant {
         self.all_interrupt &= interrupts;
     }
 
-    /// Looks after the machine, when it is time to. Without a clock there is the console and no more.
+    /// Looks after the machine, when it is time to. Without a clock there is the console and no
+    /// more.
     fn look(&mut self, now: Timestamp) -> Option<Look> {
         if now < self.next_look && clock::frequency() != 0 {
             return None;
@@ -81,8 +83,8 @@ impl Attendant {
         Some(look)
     }
 
-    /// Whether there has been nothing to do for a while and nothing waits, and whatever comes can end a
-    /// sleep.
+    /// Whether there has been nothing to do for a while and nothing waits, and whatever comes can
+    /// end a sleep.
     fn may_sleep(&self, now: Timestamp) -> bool {
         now.since(self.last_work) >= SPIN
             && self.all_interrupt
@@ -90,7 +92,8 @@ impl Attendant {
             && !self.is_printing
     }
 
-    /// Has cards interrupt from now on, and holds that back: whoever is going to sleep looks for work once more.
+    /// Has cards interrupt from now on, and holds that back: whoever is going to sleep looks for
+    /// work once more.
     fn prepare_sleep(&mut self) {
         self.alarm.set(true);
         watchdog::hold_interrupts();

@@ -3,8 +3,8 @@
 //! There is no kernel. The library's few questions (memory, the time, random numbers, where to
 //! print) are answered in place, as if by Linux: [`answer`] decides, and who called it does what
 //! needs an address to be believed. Whatever a machine without files and processes does not have is
-//! refused with the error for that. There are as many threads as processors have been started; each has
-//! its own, and none ends.
+//! refused with the error for that. There are as many threads as processors have been started; each
+//! has its own, and none ends.
 
 use crate::memory::Memory;
 
@@ -80,7 +80,8 @@ const FUTEX_OPERATION: u64 = 0x7f;
 const FUTEX_WAIT: u64 = 0;
 const FUTEX_WAKE: u64 = 1;
 const FUTEX_WAIT_BITSET: u64 = 9;
-/// What is new shares the caller's memory, is a thread of the same program, and has data of its own.
+/// What is new shares the caller's memory, is a thread of the same program, and has data of its
+/// own.
 const AS_THREAD: u64 = 0x100 | 0x1_0000 | 0x8_0000;
 const TELLS_NUMBER: u64 = 0x10_0000;
 /// Longest random answer at once, bytes.

@@ -1,8 +1,8 @@
-//! The workers: the first has the cards and looks after the machine, each of the others has a processor of its
-//! own and nothing to do but packets.
+//! The workers: the first has the cards and looks after the machine, each of the others has a
+//! processor of its own and nothing to do but packets.
 //!
-//! A worker tells the logs what happens while it works. So whoever has the logs asks no worker for anything: the
-//! worker first, then the logs.
+//! A worker tells the logs what happens while it works. So whoever has the logs asks no worker for
+//! anything: the worker first, then the logs.
 
 use crate::attendant::SPIN;
 use crate::machine::processors::Bell;
@@ -37,8 +37,9 @@ pub(crate) struct Other {
 }
 
 impl Crew {
-    /// As many as the settings say, for each of which a processor has been started. The cards are the first
-    /// one's, and what there is to share of them is the others'; `seed` is that of the worker of a number.
+    /// As many as the settings say, for each of which a processor has been started. The cards are
+    /// the first one's, and what there is to share of them is the others'; `seed` is that of the
+    /// worker of a number.
     ///
     /// # Errors
     /// When one cannot be made.
@@ -223,7 +224,8 @@ pub(crate) fn wake_up(worker: &mut Worker, slept: Option<Timestamp>) {
     }
 }
 
-/// What there is one of, once nobody else uses it. Who fails ends everything, so nobody has failed with it.
+/// What there is one of, once nobody else uses it. Who fails ends everything, so nobody has failed
+/// with it.
 pub(crate) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

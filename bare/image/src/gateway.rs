@@ -30,8 +30,8 @@ const SLOTS: usize = 2048;
 /// Where the status page can be had.
 const INSIDE: Link = Link::inside(0);
 
-/// The longest packet that is sent to a log's collector, and its headers, of IPv4 and UDP, bytes; how far it
-/// may travel.
+/// The longest packet that is sent to a log's collector, and its headers, of IPv4 and UDP, bytes;
+/// how far it may travel.
 const LONGEST: usize = 1500;
 const HEADERS: usize = 28;
 const TTL: u8 = 64;

@@ -4,11 +4,11 @@
 //! crates, which happens to run on the bare processor. What is here knows no particular machine and
 //! is tested on any: drivers for Ethernet cards ([`e1000`], [`virtio`]) on registers and memory
 //! that are given to them, the search for cards ([`pci`]), what a boot loader tells ([`boot`]) and
-//! the firmware ([`acpi`]), when cards interrupt ([`alarm`]), what the standard library asks of a kernel and gets from us ([`calls`],
-//! [`memory`]), the clock's arithmetic ([`time`]), event logs ([`log`]), the status page
-//! ([`status`]), and what a person sees ([`screen`], [`picture`], [`keys`], [`menu`], [`text`]). The
-//! program beside it (`main.rs`, `machine/`) has the instructions that only the bare processor
-//! permits.
+//! the firmware ([`acpi`]), when cards interrupt ([`alarm`]), what the standard library asks of a
+//! kernel and gets from us ([`calls`], [`memory`]), the clock's arithmetic ([`time`]), event logs
+//! ([`log`]), the status page ([`status`]), and what a person sees ([`screen`], [`picture`],
+//! [`keys`], [`menu`], [`text`]). The program beside it (`main.rs`, `machine/`) has the
+//! instructions that only the bare processor permits.
 
 #![deny(unsafe_code)]
 

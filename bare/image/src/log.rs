@@ -9,8 +9,8 @@ use natgate_gateway::{LogSettings, LogTo, Settings, SyslogSettings, Transport};
 use natgate_logs::{Messages, Names, Queue, Record};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// The port that messages come from, that of the syslog service: a receiver need not care (RFC 5426 section
-/// 3.3), and nobody answers.
+/// The port that messages come from, that of the syslog service: a receiver need not care (RFC 5426
+/// section 3.3), and nobody answers.
 pub const PORT: u16 = 514;
 
 /// Messages that one log sends in one go: packets wait for them.
@@ -29,8 +29,8 @@ pub enum Sent {
 
 /// The way to collectors.
 pub trait Way {
-    /// Whether what is sent to an address would leave at once; if it is not known how, that is being
-    /// found out.
+    /// Whether what is sent to an address would leave at once; if it is not known how, that is
+    /// being found out.
     fn is_open(&mut self, side: Side, to: Ipv4Addr) -> bool;
 
     /// Sends a datagram.
@@ -133,7 +133,8 @@ fn side_towards(settings: &Settings, address: Ipv4Addr) -> Option<Side> {
     sides.max_by_key(|(len, _)| *len).map(|(_, side)| side)
 }
 
-/// Bytes that a log's queue may take: while it grows the old one and one of twice its size are there.
+/// Bytes that a log's queue may take: while it grows the old one and one of twice its size are
+/// there.
 pub fn memory(settings: &Settings) -> u64 {
     let of_log = |log: &LogSettings| 3 * log.queue as u64 * size_of::<Record>() as u64;
     settings.logs.iter().map(of_log).sum()

@@ -11,7 +11,8 @@ pub struct Options {
     /// Draw ports by this seed, as `natgate replay --seed` does, so that everybody can tell which
     /// they will be: for tests.
     pub seed: Option<u64>,
-    /// Run this P4 program in the gateway's place; the file that comes with the image has its tables' entries.
+    /// Run this P4 program in the gateway's place; the file that comes with the image has its
+    /// tables' entries.
     pub p4: Option<&'static str>,
     /// Measure what the engine takes on this machine, and start the machine again.
     pub timings: Option<Size>,

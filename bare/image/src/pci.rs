@@ -98,8 +98,8 @@ pub fn enable(space: &mut dyn ConfigSpace, place: Place) {
     space.write(place, COMMAND, command | MEMORY_AND_MASTER | NO_INTERRUPTS);
 }
 
-/// The input of the interrupt controllers that a card's wire leads to, as the firmware has said; `None`:
-/// it has no wire, or nobody has said.
+/// The input of the interrupt controllers that a card's wire leads to, as the firmware has said;
+/// `None`: it has no wire, or nobody has said.
 pub fn wire(space: &mut dyn ConfigSpace, place: Place) -> Option<u8> {
     const INPUTS: u8 = 16;
     let [input, pin, ..] = space.read(place, WIRE).to_le_bytes();
@@ -170,8 +170,8 @@ pub fn capabilities(space: &mut dyn ConfigSpace, place: Place, kind: u8) -> Vec<
     found
 }
 
-/// A card's table of messages, by which it interrupts (MSI-X): each entry has an address, what is to be
-/// written there, and whether that is withheld.
+/// A card's table of messages, by which it interrupts (MSI-X): each entry has an address, what is
+/// to be written there, and whether that is withheld.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Messages {
     capability: u8,
@@ -194,8 +194,8 @@ impl Messages {
         Some(Self { capability, window: (table & WINDOW) as u8, at: table & !WINDOW })
     }
 
-    /// Has the card send the first of its messages whenever something of the card's that has number 0
-    /// happens; `table` begins with the table.
+    /// Has the card send the first of its messages whenever something of the card's that has number
+    /// 0 happens; `table` begins with the table.
     pub fn enable(
         self,
         space: &mut dyn ConfigSpace,

@@ -1,5 +1,5 @@
-//! A P4 program in the gateway's place: between the first two cards, with entries from the file that comes with the
-//! image.
+//! A P4 program in the gateway's place: between the first two cards, with entries from the file
+//! that comes with the image.
 
 use crate::attendant::{self, Attendant, Look, Work, grant};
 use crate::machine::cards::Card;
@@ -24,8 +24,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// The program of that name at work between cards, with these entries; with problems, which are told, there is
-    /// only the menu.
+    /// The program of that name at work between cards, with these entries; with problems, which are
+    /// told, there is only the menu.
     pub(crate) fn new(
         (name, seed): (&str, u64),
         (cards, mut attendant): (Vec<Card>, Attendant),

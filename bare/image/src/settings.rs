@@ -98,7 +98,8 @@ fn elsewhere(settings: &Settings) -> Option<String> {
     })
 }
 
-/// Bytes that the workers take: their engines, what they hand over, and the stacks of those beside the first.
+/// Bytes that the workers take: their engines, what they hand over, and the stacks of those beside
+/// the first.
 fn needed_by(settings: &Settings) -> u64 {
     const STACK: u64 = 2 << 20;
     let (config, workers) = (&settings.engine, settings.workers.count as u64);

@@ -1,5 +1,6 @@
-//! A card that several workers send by and one receives for: the rings of its queues are the card's own, and
-//! there is one of each. Frames of a burst go into the sending ring together, by one worker at a time.
+//! A card that several workers send by and one receives for: the rings of its queues are the card's
+//! own, and there is one of each. Frames of a burst go into the sending ring together, by one
+//! worker at a time.
 
 use natgate_io::{Batch, Change, Device, Frame, LinkInfo, Lost, Receive, Statistics, Transmit};
 use std::os::fd::BorrowedFd;

@@ -1,8 +1,8 @@
 //! The status page: what metrics say, by HTTP, for browsers and Prometheus inside.
 //!
-//! Packets come in and go out whole; TCP is smoltcp's. So many connections at once and no more, each
-//! for one question, and whoever is slow is not waited for. What the page says is made when it has been
-//! asked for.
+//! Packets come in and go out whole; TCP is smoltcp's. So many connections at once and no more,
+//! each for one question, and whoever is slow is not waited for. What the page says is made when it
+//! has been asked for.
 
 use natgate_engine::Timestamp;
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};

@@ -17,7 +17,8 @@ pub struct Figures {
     pub totals: TableTotals,
     /// Frames of each side, inside and outside.
     pub frames: [Statistics; 2],
-    /// How often processors have slept, and how many interrupts there were by cards, and by each other.
+    /// How often processors have slept, and how many interrupts there were by cards, and by each
+    /// other.
     pub sleeps: [u64; 2],
     /// Event logs, all together; `None`: there are none.
     pub logs: Option<log::Figures>,
@@ -87,7 +88,8 @@ pub fn mapping(info: &MappingInfo, now: Timestamp) -> String {
     )
 }
 
-/// That the gateway is running by so many workers, on a machine with so many processors, as far as it says.
+/// That the gateway is running by so many workers, on a machine with so many processors, as far as
+/// it says.
 pub fn running(workers: usize, processors: usize) -> String {
     match (workers, processors) {
         (1, 0..=1) => "natgate is running".to_owned(),

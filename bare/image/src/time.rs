@@ -22,8 +22,9 @@ const MILLION: u64 = 1_000_000;
 const DRIFT: u64 = 1000;
 
 impl Rate {
-    /// That of a counter that has counted so many cycles, at least and at most, in so many nanoseconds,
-    /// at least and at most. `None`: it does not count, or the numbers contradict each other.
+    /// That of a counter that has counted so many cycles, at least and at most, in so many
+    /// nanoseconds, at least and at most. `None`: it does not count, or the numbers contradict each
+    /// other.
     pub fn of((least, most): (u64, u64), (shortest, longest): (u64, u64)) -> Option<Self> {
         let a_second = |cycles: u64, ns: u64| {
             u64::try_from(u128::from(cycles) * SECOND / u128::from(ns)).unwrap_or(u64::MAX)
@@ -81,8 +82,8 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock whose counter stood at `begin` at `date`, seconds since 1970, and goes at this frequency,
-    /// Hz, which is not 0.
+    /// A clock whose counter stood at `begin` at `date`, seconds since 1970, and goes at this
+    /// frequency, Hz, which is not 0.
     pub fn new(begin: u64, date: u64, frequency: u64) -> Self {
         Self { begin, uptime: 0, frequency: frequency.max(1), date }
     }
@@ -133,8 +134,8 @@ pub fn frequency([part, multiple, crystal]: [u32; 3], megahertz: u32) -> Option<
     by_crystal.filter(|frequency| *frequency > 0).or(Some(by_name).filter(|name| *name > 0))
 }
 
-/// Compares the counter with a clock that counts seconds, for as long as the machine is up: what is known
-/// of the counter's rate becomes the better the longer that lasts.
+/// Compares the counter with a clock that counts seconds, for as long as the machine is up: what is
+/// known of the counter's rate becomes the better the longer that lasts.
 #[derive(Clone, Copy, Debug)]
 pub struct Comparison {
     /// What was measured first.
@@ -161,8 +162,8 @@ impl Comparison {
         Self { measured, told: measured.spread(), first: None, last: None }
     }
 
-    /// Takes a look: which second it was at some time between two values of the counter. Returns the
-    /// frequency that follows, Hz, when that is known twice as well as before.
+    /// Takes a look: which second it was at some time between two values of the counter. Returns
+    /// the frequency that follows, Hz, when that is known twice as well as before.
     pub fn look(&mut self, (begin, end): (u64, u64), second: u64) -> Option<u64> {
         let (after, before_it) = self.last.replace((begin, second))?;
         // Where seconds are left out, somebody has set the clock or nobody has looked.

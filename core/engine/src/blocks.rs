@@ -1,11 +1,11 @@
-//! Port blocks (RFC 6888 REQ-14): an address's ports in equal pieces, each of which one subscriber has
-//! at a time, so that one line of log tells of many mappings.
+//! Port blocks (RFC 6888 REQ-14): an address's ports in equal pieces, each of which one subscriber
+//! has at a time, so that one line of log tells of many mappings.
 //!
 //! A block's entry says whose it is, how many of its ports are free for each protocol, and how many
-//! are used or held; a subscriber's blocks are linked through their entries, and the first is found by
-//! hash. Blocks that nobody has are a bit each, and addresses that have such are kept in a list without
-//! gaps, so that finding one costs the same when few are left as when all are. Who asks for what, and
-//! which port of a block it is, is `external`'s business.
+//! are used or held; a subscriber's blocks are linked through their entries, and the first is found
+//! by hash. Blocks that nobody has are a bit each, and addresses that have such are kept in a list
+//! without gaps, so that finding one costs the same when few are left as when all are. Who asks for
+//! what, and which port of a block it is, is `external`'s business.
 
 use crate::calendar::{Calendar, Link, Links, NONE};
 use crate::host::Host;
@@ -188,8 +188,8 @@ struct Row {
     is_open: bool,
 }
 
-/// The blocks of all pools. An address of a pool with blocks has a row of them, of which there are as
-/// many as there may be addresses.
+/// The blocks of all pools. An address of a pool with blocks has a row of them, of which there are
+/// as many as there may be addresses.
 #[derive(Clone, Debug)]
 pub(crate) struct Blocks {
     pools: Vec<Option<BlockPool>>,
@@ -261,7 +261,8 @@ impl Blocks {
         self.stride
     }
 
-    /// Says what blocks a pool has. Another cut of the ports only a pool may get that has no address.
+    /// Says what blocks a pool has. Another cut of the ports only a pool may get that has no
+    /// address.
     pub(crate) fn set_pool(&mut self, pool: usize, cut: Option<(Blocking, u16, u32)>) {
         if self.pools.len() <= pool {
             self.pools.resize(pool + 1, None);
@@ -283,8 +284,8 @@ impl Blocks {
         });
     }
 
-    /// Gives an address of a pool its blocks: nobody's, without a free port. `busy` says how many of a
-    /// block's ports are held, over all protocols.
+    /// Gives an address of a pool its blocks: nobody's, without a free port. `busy` says how many
+    /// of a block's ports are held, over all protocols.
     pub(crate) fn attach(&mut self, index: u32, pool: usize, busy: impl Fn((u16, u16)) -> u32) {
         let row = Row { index, pool: pool as u32, owned: 0, is_open: false };
         let at = match self.free_rows.pop() {
@@ -334,8 +335,8 @@ impl Blocks {
         Some([row.owned, u32::from(low) + u32::from(high)])
     }
 
-    /// Says how many ports of each block of an address are free for a protocol, and whether any of them
-    /// may be given out. Blocks with free ports that nobody has may be assigned.
+    /// Says how many ports of each block of an address are free for a protocol, and whether any of
+    /// them may be given out. Blocks with free ports that nobody has may be assigned.
     pub(crate) fn renew(
         &mut self,
         index: u32,
@@ -527,8 +528,8 @@ impl Blocks {
         }
     }
 
-    /// A block of an address and side that nobody has and that has a free port for the protocol, each
-    /// as likely as another unless static mappings have taken whole ones.
+    /// A block of an address and side that nobody has and that has a free port for the protocol,
+    /// each as likely as another unless static mappings have taken whole ones.
     pub(crate) fn draw(
         &self,
         pool: usize,
@@ -568,8 +569,8 @@ impl Blocks {
             .or_else(|| others().map(|local| first + local).find(has_port))
     }
 
-    /// As [`Blocks::draw`], of the better of two addresses; should `has_port` rule out both, of the next
-    /// that will do.
+    /// As [`Blocks::draw`], of the better of two addresses; should `has_port` rule out both, of the
+    /// next that will do.
     pub(crate) fn draw_anywhere(
         &self,
         pool: usize,
@@ -673,16 +674,17 @@ impl Blocks {
         }
     }
 
-    /// Of the block at a place, if there are so many, whose it is, the index of its address, and its ports,
-    /// if it is anybody's.
+    /// Of the block at a place, if there are so many, whose it is, the index of its address, and
+    /// its ports, if it is anybody's.
     pub(crate) fn owned_at(&self, block: u32) -> Option<Option<OwnedBlock>> {
         let owner = self.entries.get(block as usize)?.owner;
         let place = || self.place_of(block);
         Some((owner != NOBODY).then(|| (owner, place().0, place().1)))
     }
 
-    /// Gives a block to a subscriber who had it in another engine at a tick; returns it, unless there is
-    /// no such block or another has it. Should it be empty, it stays the subscriber's for the usual time.
+    /// Gives a block to a subscriber who had it in another engine at a tick; returns it, unless
+    /// there is no such block or another has it. Should it be empty, it stays the subscriber's for
+    /// the usual time.
     pub(crate) fn restore(
         &mut self,
         (pool, index): (usize, u32),
@@ -704,8 +706,8 @@ impl Blocks {
         Some(block)
     }
 
-    /// Gives the block of a port of an address, should it be in one, to a subscriber for good; returns
-    /// it if it was nobody's.
+    /// Gives the block of a port of an address, should it be in one, to a subscriber for good;
+    /// returns it if it was nobody's.
     ///
     /// # Errors
     /// When it is another's, with whose it is.

@@ -1,5 +1,5 @@
-//! Lists of things to do at a tick, for the engine's timers: a ring of list heads, some a tick, with a
-//! bit for each tick that has any. The links are where the things are: in a [`Link`] of each
+//! Lists of things to do at a tick, for the engine's timers: a ring of list heads, some a tick,
+//! with a bit for each tick that has any. The links are where the things are: in a [`Link`] of each
 //! record for timers that may be taken out, or wherever the owner likes.
 //!
 //! A ring reaches `span` ticks ahead. Who has a later deadline enters at the end of the reach and,
@@ -42,8 +42,8 @@ pub(crate) trait Links {
     fn link(&mut self, element: u32) -> &mut Link;
 }
 
-/// Lists of a tick. Who goes through a list waits at each element for the memory that says which is next; so
-/// there are some, through which one goes in turns.
+/// Lists of a tick. Who goes through a list waits at each element for the memory that says which is
+/// next; so there are some, through which one goes in turns.
 pub(crate) const LANES: usize = 4;
 
 /// Which of a tick's lists an element stands in.
@@ -87,7 +87,8 @@ impl Calendar {
         self.inverted[self.place(tick)].map(|head| !head)
     }
 
-    /// An element of a tick, of the first list from this one on, in turn, that has any; or [`NONE`].
+    /// An element of a tick, of the first list from this one on, in turn, that has any; or
+    /// [`NONE`].
     #[inline(always)]
     pub(crate) fn head(&self, tick: u32, from: usize) -> u32 {
         let heads = self.heads(tick);

@@ -1,9 +1,10 @@
-//! Classes of subscribers: what each may have, what all of a class may have together, and what these
-//! have. Class 0 is everybody who is in no class; what the configuration names comes after it.
+//! Classes of subscribers: what each may have, what all of a class may have together, and what
+//! these have. Class 0 is everybody who is in no class; what the configuration names comes after
+//! it.
 //!
-//! A subscriber is asked for its own limits first and for those of its class then, and counts in the
-//! latter only with what it got: who is at a limit of its own takes nothing from its class, and a class
-//! at its limit nothing from others.
+//! A subscriber is asked for its own limits first and for those of its class then, and counts in
+//! the latter only with what it got: who is at a limit of its own takes nothing from its class, and
+//! a class at its limit nothing from others.
 
 use crate::DropReason;
 use crate::config::{Class, Config, Totals};
@@ -194,8 +195,8 @@ impl Classes {
         }
     }
 
-    /// Goes on from what others had told and let pass: `before` says for each class, number 0 first, which
-    /// of those it was. How much subscribers have is counted anew.
+    /// Goes on from what others had told and let pass: `before` says for each class, number 0
+    /// first, which of those it was. How much subscribers have is counted anew.
     pub(crate) fn go_on(&mut self, others: &Self, before: impl Iterator<Item = Option<usize>>) {
         for (state, before) in self.states.iter_mut().zip(before) {
             let Some(before) = before.map(|number| &others.states[number]) else { continue };
@@ -248,8 +249,8 @@ impl Classes {
         own.filter(|own| own.weight != 0 && own.weight >= common.weight).unwrap_or(common).class
     }
 
-    /// Whether a subscriber of a class may have one more mapping of a kind now, by its own limits and
-    /// by those of its class.
+    /// Whether a subscriber of a class may have one more mapping of a kind now, by its own limits
+    /// and by those of its class.
     #[inline(always)]
     pub(crate) fn check(
         &self,
@@ -263,8 +264,8 @@ impl Classes {
         if class == 0 { Ok(()) } else { state.all.check(&state.has, kind, now) }
     }
 
-    /// What a subscriber of a class has of what one more mapping of a kind takes, and may have, in the
-    /// order in which that is asked; then the same of its class.
+    /// What a subscriber of a class has of what one more mapping of a kind takes, and may have, in
+    /// the order in which that is asked; then the same of its class.
     pub(crate) fn standings(
         &self,
         class: u16,
@@ -283,8 +284,8 @@ impl Classes {
         state.each.check(own, kind, now).is_ok() && self.check(class, own, kind, now).is_err()
     }
 
-    /// Whether no refusal by a class was reported within an interval, nanoseconds; if so, takes note of
-    /// one.
+    /// Whether no refusal by a class was reported within an interval, nanoseconds; if so, takes
+    /// note of one.
     pub(crate) fn may_report(&mut self, class: u16, now: u64, interval: u64) -> bool {
         let reported = &mut self.states[usize::from(class)].reported;
         let may = reported.is_none_or(|at| now - at >= interval);
@@ -303,8 +304,8 @@ impl Classes {
         self.states[usize::from(class)].sessions_per_mapping
     }
 
-    /// Counts a mapping of a kind that is made, of a subscriber and of its class. What all have who are
-    /// in no class nobody asks.
+    /// Counts a mapping of a kind that is made, of a subscriber and of its class. What all have who
+    /// are in no class nobody asks.
     #[inline(always)]
     pub(crate) fn count(&mut self, class: u16, own: &mut Holding, kind: usize, now: u64) {
         let state = &mut self.states[usize::from(class)];
@@ -338,8 +339,8 @@ impl Classes {
         self.states[usize::from(class)].watched
     }
 
-    /// Takes note that a subscriber has one more of a thing: the percentages to be told of it and of
-    /// its class.
+    /// Takes note that a subscriber has one more of a thing: the percentages to be told of it and
+    /// of its class.
     pub(crate) fn rise(
         &mut self,
         class: u16,

@@ -1,5 +1,6 @@
 //! The translator's configuration as plain data. Reading it from text, and telling a person what is
-//! wrong with it, is the control crate's work; `Engine::new` refuses what the engine could not run with.
+//! wrong with it, is the control crate's work; `Engine::new` refuses what the engine could not run
+//! with.
 
 pub(crate) mod policy;
 mod statics;
@@ -127,8 +128,8 @@ pub struct RealmConfig {
     /// Whether there is no such realm any more, and only its number is not to be had (see
     /// [`Config::in_numbers_of`]).
     pub gone: bool,
-    /// When it is asked whether a packet from outside bypasses translation, among realms beside number 0;
-    /// of those with the same, the one with the lowest number is first.
+    /// When it is asked whether a packet from outside bypasses translation, among realms beside
+    /// number 0; of those with the same, the one with the lowest number is first.
     pub order: u16,
 }
 
@@ -285,7 +286,8 @@ pub struct DeterministicConfig {
     pub dynamic_ports: u16,
 }
 
-/// What a subscriber is told whose packet finds no room: no port, quota or rate exceeded, table full.
+/// What a subscriber is told whose packet finds no room: no port, quota or rate exceeded, table
+/// full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Refusal {
     /// ICMP 3/1, host unreachable (RFC 6888 REQ-11).
@@ -316,7 +318,8 @@ pub struct Limits {
     pub new_mappings_per_second: u32,
     /// ICMP errors a second that the translator makes; one second's worth may come at once.
     pub icmp_errors_per_second: u32,
-    /// Subscribers that have mappings at a time; `None`: a sixteenth of `mappings`, at least 65,536.
+    /// Subscribers that have mappings at a time; `None`: a sixteenth of `mappings`, at least
+    /// 65,536.
     pub subscribers: Option<u32>,
     /// Mappings in all; `None`: as many as the pools have ports, at most 2^20.
     pub mappings: Option<u32>,
@@ -331,9 +334,11 @@ pub struct Limits {
     pub fragment_memory: usize,
     /// External addresses in all; `None`: twice as many as are named, at least 64.
     pub external_addresses: Option<u32>,
-    /// Ports in hold-down at a time; beyond, the one that has been for longest is free. `None`: all.
+    /// Ports in hold-down at a time; beyond, the one that has been for longest is free. `None`:
+    /// all.
     pub held_ports: Option<u32>,
-    /// Mappings that hosts ask for, and sessions that they ask to be kept, in all; 0: nobody may ask.
+    /// Mappings that hosts ask for, and sessions that they ask to be kept, in all; 0: nobody may
+    /// ask.
     pub explicit_mappings: u32,
     /// The same of one subscriber.
     pub explicit_per_subscriber: u32,
@@ -440,8 +445,9 @@ pub enum RuleAction {
     SnatTo(usize, Ipv4Addr),
     /// Translate the destination of packets from inside to this address, and port if one is given.
     Dnat(Ipv4Addr, Option<u16>),
-    /// Translate the destination of packets from inside to the address that stands at the same place
-    /// in this prefix, which is as long as the one that the rule looks at; and back what comes from there.
+    /// Translate the destination of packets from inside to the address that stands at the same
+    /// place in this prefix, which is as long as the one that the rule looks at; and back what
+    /// comes from there.
     DnatPrefix(Prefix),
     /// Forward untranslated, in both directions.
     Bypass,
@@ -449,18 +455,19 @@ pub enum RuleAction {
     Drop,
 }
 
-/// One rule. Over all rules that translate destinations, and over all others, the highest priority wins,
-/// then the longest prefix, then the exact port.
+/// One rule. Over all rules that translate destinations, and over all others, the highest priority
+/// wins, then the longest prefix, then the exact port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// What it looks at.
     pub matches: Match,
-    /// Usually 0; at most [`RuleSet::MOST_PRIORITIES`](crate::RuleSet::MOST_PRIORITIES) different ones.
+    /// Usually 0; at most [`RuleSet::MOST_PRIORITIES`](crate::RuleSet::MOST_PRIORITIES) different
+    /// ones.
     pub priority: i16,
     /// What it does.
     pub action: RuleAction,
-    /// Of a rule that translates the source: the place in [`Config::timeout_sets`], counted from 1, of
-    /// what holds for mappings that it makes. 0: nothing of its own.
+    /// Of a rule that translates the source: the place in [`Config::timeout_sets`], counted from 1,
+    /// of what holds for mappings that it makes. 0: nothing of its own.
     pub timeouts: u8,
 }
 
@@ -509,7 +516,8 @@ pub struct Config {
     pub inbound_refresh: bool,
     /// Whether a TCP packet other than a SYN may make a mapping.
     pub tcp_pickup: bool,
-    /// Whether sessions that begin and end raise events (RFC 6888 REQ-12 has them only if asked for).
+    /// Whether sessions that begin and end raise events (RFC 6888 REQ-12 has them only if asked
+    /// for).
     pub session_events: bool,
     /// Most that a SYN may announce as its maximum segment size; `None`: it is left alone.
     pub tcp_mss: Option<u16>,

@@ -1,12 +1,12 @@
-//! Deterministic mapping (RFC 7422): which external address and which ports a subscriber has follows
-//! from its address, and back, by arithmetic on the configuration alone. The engine, `natgate who`
-//! and `natgate check` all ask a [`Plan`]; there is no state, so nothing need be logged or found again
-//! after a restart.
+//! Deterministic mapping (RFC 7422): which external address and which ports a subscriber has
+//! follows from its address, and back, by arithmetic on the configuration alone. The engine,
+//! `natgate who` and `natgate check` all ask a [`Plan`]; there is no state, so nothing need be
+//! logged or found again after a restart.
 //!
-//! Subscribers are numbered in the order configured, external addresses likewise. Each address serves
-//! the next so many subscribers, and each of them gets the next so many of its ports (sequential
-//! assignment, algorithm 0 of section 2). What is left at an address's end may be given out on
-//! demand.
+//! Subscribers are numbered in the order configured, external addresses likewise. Each address
+//! serves the next so many subscribers, and each of them gets the next so many of its ports
+//! (sequential assignment, algorithm 0 of section 2). What is left at an address's end may be given
+//! out on demand.
 
 use crate::config::{DeterministicConfig, PoolConfig, Prefix};
 use alloc::format;
@@ -61,8 +61,8 @@ impl Plan {
     /// The plan of a pool.
     ///
     /// # Errors
-    /// When it has no addresses, its ports are too few for its subscribers, or a subscriber is named
-    /// twice.
+    /// When it has no addresses, its ports are too few for its subscribers, or a subscriber is
+    /// named twice.
     pub fn new(config: &DeterministicConfig, pool: &PoolConfig) -> Result<Self, PlanError> {
         //= rfc7422#section-2-system
         let (first, last) = (pool.ports.0.max(1), pool.ports.1);
@@ -369,8 +369,8 @@ mod tests {
     proptest! {
         //= test rfc7422#section-2-equal
         //= test rfc7422#section-2-functions
-        /// Forward and reverse are each other's inverse, whatever the configuration; nobody shares a
-        /// port with another, and all have equally many.
+        /// Forward and reverse are each other's inverse, whatever the configuration; nobody shares
+        /// a port with another, and all have equally many.
         #[test]
         fn forward_and_reverse_are_inverse(
             subscribers in prefixes(),

@@ -1,6 +1,6 @@
-//! Several engines with one configuration that share its work: each has some of the subscribers, some of
-//! the external ports, and its share of what is limited in all. Who divides the work gives each packet
-//! to the engine that its subscriber, or the external endpoint it goes to, belongs to.
+//! Several engines with one configuration that share its work: each has some of the subscribers,
+//! some of the external ports, and its share of what is limited in all. Who divides the work gives
+//! each packet to the engine that its subscriber, or the external endpoint it goes to, belongs to.
 
 use crate::engine::Engine;
 use crate::host::Host;
@@ -12,8 +12,8 @@ use core::net::Ipv4Addr;
 use core::ops::Range;
 
 impl Config {
-    /// As [`Config::share`], to come into the place of such a share of `before`: of what only a restart
-    /// changes, and is not configured, there is as much as there was.
+    /// As [`Config::share`], to come into the place of such a share of `before`: of what only a
+    /// restart changes, and is not configured, there is as much as there was.
     #[must_use]
     pub fn share_after(&self, engines: u32, before: &Self) -> Self {
         let (mut config, before) = (self.share(engines), before.share(engines));
@@ -91,9 +91,9 @@ impl Config {
 }
 
 impl Engine {
-    /// From now on this is one, with a number from 0, of so many engines that share the work: it gives out
-    /// only ports that [`Engine::own`] names, and hands over what turns round. `has` says whose blocks,
-    /// assigned at the start, it tells of.
+    /// From now on this is one, with a number from 0, of so many engines that share the work: it
+    /// gives out only ports that [`Engine::own`] names, and hands over what turns round. `has` says
+    /// whose blocks, assigned at the start, it tells of.
     pub fn divide(&mut self, (number, engines): (u16, u16), has: impl Fn(u16, Ipv4Addr) -> bool) {
         self.is_divided = true;
         self.identifications.divide(number, engines);
@@ -125,16 +125,16 @@ impl Engine {
         }
     }
 
-    /// Gives out these ports of an external address from now on, by words of 64 ports, and no others of it,
-    /// whoever has them.
+    /// Gives out these ports of an external address from now on, by words of 64 ports, and no
+    /// others of it, whoever has them.
     pub fn own_only(&mut self, address: Ipv4Addr, words: &[Range<usize>]) {
         if let Some(index) = self.external.index(address.to_bits()) {
             self.external.own_only(index, |word| words.iter().any(|own| own.contains(&word)));
         }
     }
 
-    /// Gives up ports of a pool that nobody has, below 1024 or from there on, at most so many words of 64
-    /// in a row, if there are such: of one address, if it is named.
+    /// Gives up ports of a pool that nobody has, below 1024 or from there on, at most so many words
+    /// of 64 in a row, if there are such: of one address, if it is named.
     pub fn cede(
         &mut self,
         pool: usize,
@@ -150,8 +150,8 @@ impl Engine {
         Some((Ipv4Addr::from_bits(self.external.address(index)), words))
     }
 
-    /// Free ports of a pool that this engine may give out, below 1024 or from there on, of the protocol
-    /// that has the fewest (of TCP, UDP and ICMP).
+    /// Free ports of a pool that this engine may give out, below 1024 or from there on, of the
+    /// protocol that has the fewest (of TCP, UDP and ICMP).
     pub fn free_ports(&self, pool: usize, is_low: bool) -> u32 {
         self.external.fewest_free(pool, is_low)
     }
@@ -180,8 +180,8 @@ impl Engine {
         present > most / 2
     }
 
-    /// Whether a mapping here, or an address that is mapped as a whole, is for a packet from outside of a
-    /// protocol without ports.
+    /// Whether a mapping here, or an address that is mapped as a whole, is for a packet from
+    /// outside of a protocol without ports.
     pub fn expects(&mut self, packet: &[u8]) -> bool {
         let Ok(headers) = parse(packet) else { return true };
         let Some(index) = self.external.index(headers.destination.0) else { return true };
@@ -205,8 +205,8 @@ impl Engine {
         self.counters.count_drop(direction, reason, len);
     }
 
-    /// Whether the packet that [`Engine::poll_transmit`] gave last turns round: it is to be handed over,
-    /// as [`Verdict::HandOver`](crate::Verdict::HandOver) says. It has not been counted.
+    /// Whether the packet that [`Engine::poll_transmit`] gave last turns round: it is to be handed
+    /// over, as [`Verdict::HandOver`](crate::Verdict::HandOver) says. It has not been counted.
     pub fn transmit_turns(&self) -> bool {
         self.turns
     }

@@ -1,5 +1,5 @@
-//! The translator as a whole: its parts, the passage of time, what it tells about itself. What it does
-//! with a packet is in `translate.rs`.
+//! The translator as a whole: its parts, the passage of time, what it tells about itself. What it
+//! does with a packet is in `translate.rs`.
 
 mod due;
 
@@ -59,7 +59,8 @@ pub struct Engine {
     pub(crate) searches: RuleBatch,
     /// What the stages of a batch write down.
     pub(crate) glances: Glances,
-    /// Whether hosts that are no subscribers may have records: others were in force when they got them.
+    /// Whether hosts that are no subscribers may have records: others were in force when they got
+    /// them.
     pub(crate) strangers: bool,
     /// Mappings that have not been asked yet whether they may stay.
     pub(crate) sweep: Sweep,
@@ -159,8 +160,8 @@ impl WholeStatics {
         }
     }
 
-    /// The index of the external address by which what a host begins goes out, for a protocol, and who
-    /// begins sessions there.
+    /// The index of the external address by which what a host begins goes out, for a protocol, and
+    /// who begins sessions there.
     pub(crate) fn external(&self, internal: Host, protocol: u8) -> Option<(u32, Begun)> {
         let start = self.entries.partition_point(|whole| whole.internal < internal);
         let entries = self.entries[start..].iter().take_while(|whole| whole.internal == internal);
@@ -308,8 +309,8 @@ impl Engine {
     }
 
     /// Takes from the operating system now what memory the mappings with their first sessions will
-    /// take, that no packet has to wait for it later; what else is seldom used in full is taken as it
-    /// is used.
+    /// take, that no packet has to wait for it later; what else is seldom used in full is taken as
+    /// it is used.
     pub fn populate(&mut self) {
         self.table.populate();
     }
@@ -454,8 +455,8 @@ impl Engine {
         self.started
     }
 
-    /// Counts ticks as another engine does whose state this one, which is new, goes on with. A time that
-    /// cannot be is left out of account.
+    /// Counts ticks as another engine does whose state this one, which is new, goes on with. A time
+    /// that cannot be is left out of account.
     pub(crate) fn go_on_from(&mut self, base: u64, started: u64, now: u64) {
         let since = now.saturating_sub(base) / nanos(TICK);
         if base.is_multiple_of(nanos(TICK)) && since < u64::from(u32::MAX >> 2) {
@@ -630,7 +631,8 @@ impl Engine {
         self.id_of(mapping.protocol, mapping.internal(), (index, port), kind)
     }
 
-    /// The name of a mapping between these endpoints, the external one given by its address's index.
+    /// The name of a mapping between these endpoints, the external one given by its address's
+    /// index.
     #[inline(always)]
     pub(crate) fn id_of(
         &self,
@@ -682,16 +684,17 @@ impl Engine {
         }
     }
 
-    /// Recounts a packet of `len` bytes to the gateway itself, which [`Engine::process`] had dropped as
-    /// [`DropReason::LocalUnsupported`]: the gateway answers it, or drops it for another reason.
+    /// Recounts a packet of `len` bytes to the gateway itself, which [`Engine::process`] had
+    /// dropped as [`DropReason::LocalUnsupported`]: the gateway answers it, or drops it for another
+    /// reason.
     pub fn count_local(&mut self, other: Option<DropReason>, len: usize) {
         self.counters.recount_local(other, len);
     }
 
     // ---- restarts ----
 
-    /// Writes the ports of an external address that somebody has: used, held, or, in a pool, of static
-    /// mappings. `address` counts from 0; `None`: there are not so many. A bit a port, 1,024
+    /// Writes the ports of an external address that somebody has: used, held, or, in a pool, of
+    /// static mappings. `address` counts from 0; `None`: there are not so many. A bit a port, 1,024
     /// words. The protocol is TCP, UDP, ICMP or DCCP.
     ///
     /// # Panics
@@ -702,8 +705,8 @@ impl Engine {
     }
 
     /// Holds the ports of an external address that an earlier engine had taken, as
-    /// [`Engine::taken_ports`] told, for the hold-down from now: of every protocol, for nobody knows
-    /// their connections any more. Ports that somebody has, or in no pool, stay as they are.
+    /// [`Engine::taken_ports`] told, for the hold-down from now: of every protocol, for nobody
+    /// knows their connections any more. Ports that somebody has, or in no pool, stay as they are.
     ///
     /// # Panics
     /// As [`Engine::taken_ports`].
@@ -758,8 +761,9 @@ impl Engine {
         self.events.pop()
     }
 
-    /// The next packet of the engine's own making, or fragment that had waited, oldest first: written
-    /// to the front of `buffer`, with the time it was made, the side to send it by and its length.
+    /// The next packet of the engine's own making, or fragment that had waited, oldest first:
+    /// written to the front of `buffer`, with the time it was made, the side to send it by and its
+    /// length.
     ///
     /// # Panics
     /// When the buffer is shorter than the packet; 65,535 bytes hold any.
@@ -812,8 +816,8 @@ impl Engine {
         self.counters.count_drop(Direction::Outbound, DropReason::UnknownRealm, len);
     }
 
-    /// Gives up the fragments that wait for the first of their datagram, and counts them: at the end
-    /// of a capture, or of a gateway's life.
+    /// Gives up the fragments that wait for the first of their datagram, and counts them: at the
+    /// end of a capture, or of a gateway's life.
     pub fn drop_held(&mut self) {
         self.fragments.advance(Timestamp(u64::MAX), &mut self.counters);
     }
@@ -887,7 +891,8 @@ impl Engine {
         }
     }
 
-    /// What a pool holds for a protocol (TCP, UDP, ICMP or DCCP); it goes by the engine's numbering.
+    /// What a pool holds for a protocol (TCP, UDP, ICMP or DCCP); it goes by the engine's
+    /// numbering.
     ///
     /// # Panics
     /// When there is no such pool or the protocol is another.

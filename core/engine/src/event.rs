@@ -124,8 +124,8 @@ pub enum Change {
     MappingCreated(MappingId),
     /// A mapping went.
     MappingRemoved(MappingId),
-    /// A session began; told if [`Config::session_events`](crate::Config::session_events) asks for it, in
-    /// every mode of allocation.
+    /// A session began; told if [`Config::session_events`](crate::Config::session_events) asks for
+    /// it, in every mode of allocation.
     SessionCreated(SessionId),
     /// A session ended.
     SessionRemoved(SessionId),
@@ -144,16 +144,16 @@ pub enum Change {
         /// IP protocol number.
         protocol: u8,
     },
-    /// A subscriber was refused a mapping by what its class may have in all; at most one a second and
-    /// class.
+    /// A subscriber was refused a mapping by what its class may have in all; at most one a second
+    /// and class.
     ClassQuotaReached {
         /// Index of the class.
         class: usize,
         /// IP protocol number.
         protocol: u8,
     },
-    /// A subscriber has come to a threshold of a limit of its own; at most one a minute while it has
-    /// mappings.
+    /// A subscriber has come to a threshold of a limit of its own; at most one a minute while it
+    /// has mappings.
     ThresholdReached {
         /// The subscriber's realm.
         realm: u16,
@@ -164,8 +164,8 @@ pub enum Change {
         /// The threshold, percent of the limit.
         percent: u8,
     },
-    /// The subscribers of a class have come to a threshold of what they may have in all; at most one
-    /// a minute and class.
+    /// The subscribers of a class have come to a threshold of what they may have in all; at most
+    /// one a minute and class.
     ClassThresholdReached {
         /// Index of the class.
         class: usize,
@@ -201,8 +201,8 @@ pub struct Event {
     pub change: Change,
 }
 
-/// Events that wait to be polled; a ring. An event is written where it stays: one made elsewhere and
-/// copied would wait for every write before it that misses the cache.
+/// Events that wait to be polled; a ring. An event is written where it stays: one made elsewhere
+/// and copied would wait for every write before it that misses the cache.
 #[derive(Clone, Debug)]
 pub(crate) struct Events {
     ring: Vec<Event>,

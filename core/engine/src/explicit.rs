@@ -1,12 +1,12 @@
 //! Mappings that a subscriber's host has asked for, and that stay without traffic until a time that
 //! both know (section 16 of the specification): what PCP's MAP and PEER come to in the table.
 //!
-//! Such a mapping is an ordinary one with a hold on it: a record beside the table that says until when,
-//! by which nonce it can be asked for again, and from where packets may come. A hold for all remote
-//! endpoints keeps the mapping and lets in whoever its filters admit; one for a single remote endpoint
-//! keeps the session with that. When the last hold goes, the mapping is as any other, and stays as
-//! long as its sessions do. So packets never look at holds, but for one that comes from outside and
-//! is to begin a session.
+//! Such a mapping is an ordinary one with a hold on it: a record beside the table that says until
+//! when, by which nonce it can be asked for again, and from where packets may come. A hold for all
+//! remote endpoints keeps the mapping and lets in whoever its filters admit; one for a single
+//! remote endpoint keeps the session with that. When the last hold goes, the mapping is as any
+//! other, and stays as long as its sessions do. So packets never look at holds, but for one that
+//! comes from outside and is to begin a session.
 
 mod holds;
 mod making;
@@ -191,8 +191,8 @@ impl Engine {
         Ok(Explicit { external: self.endpoint_of(slot), lifetime: Some(self.time_to(until)) })
     }
 
-    /// Gives up a mapping that [`Engine::map`] made; returns how long it will be there still, for its
-    /// sessions keep it.
+    /// Gives up a mapping that [`Engine::map`] made; returns how long it will be there still, for
+    /// its sessions keep it.
     ///
     /// # Errors
     /// [`ExplicitError::Nonce`], or [`ExplicitError::NotExplicit`] when it was made otherwise.
@@ -284,14 +284,14 @@ impl Engine {
         Some(Ipv4Addr::from_bits(self.external.address(index)))
     }
 
-    /// How many mappings that hosts had asked for have been lost to other settings, or to the operator:
-    /// those hosts do not know.
+    /// How many mappings that hosts had asked for have been lost to other settings, or to the
+    /// operator: those hosts do not know.
     pub fn explicit_lost(&self) -> u64 {
         self.holds.lost
     }
 
-    /// Whether there may be mappings for all remote endpoints that others of their hosts are not: static
-    /// ones, or those that hosts ask for where the mapping behavior files others by remote.
+    /// Whether there may be mappings for all remote endpoints that others of their hosts are not:
+    /// static ones, or those that hosts ask for where the mapping behavior files others by remote.
     pub(crate) fn has_for_all(&self) -> bool {
         !self.config.statics.is_empty()
             || self.holds.has_room() && self.config.mapping != Behavior::EndpointIndependent
@@ -319,8 +319,8 @@ impl Engine {
         is_host.then(end).ok_or(ExplicitError::NotSubscriber)
     }
 
-    /// Where what a host begins goes out, if it is translated at all; towards all remote endpoints as
-    /// towards 0.0.0.0, port 0.
+    /// Where what a host begins goes out, if it is translated at all; towards all remote endpoints
+    /// as towards 0.0.0.0, port 0.
     fn source_for(
         &self,
         protocol: u8,
@@ -390,8 +390,8 @@ impl Engine {
 
     // ---- time ----
 
-    /// The tick until which a mapping is held that is asked for now: no sooner than its sessions would
-    /// let it go.
+    /// The tick until which a mapping is held that is asked for now: no sooner than its sessions
+    /// would let it go.
     //= rfc6887#section-15-sooner
     fn until(&self, slot: u32, lifetime: Duration) -> u32 {
         let until = self.deadline(self.now, nanos(lifetime));
@@ -468,8 +468,8 @@ impl Engine {
         }
     }
 
-    /// Whether a packet from a remote endpoint, as seen from inside, may begin a session of a mapping
-    /// that is held for all; `None`: it is not.
+    /// Whether a packet from a remote endpoint, as seen from inside, may begin a session of a
+    /// mapping that is held for all; `None`: it is not.
     //= rfc6887#section-11-independent
     //= rfc6887#section-13.3-filter
     pub(crate) fn admits_held(&self, slot: u32, seen: (u32, u16)) -> Option<bool> {

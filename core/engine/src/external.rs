@@ -2,9 +2,9 @@
 //! reserved, and which mapping a port belongs to.
 //!
 //! For each of the protocols with ports an address has a bitmap of its free ports and an array with
-//! an entry a port: nothing, the mapping's slot, or, in hold-down, the next port that is released at
-//! the same tick. So free, used, held and reserved ports are told apart at any time, and no port is
-//! ever in two states.
+//! an entry a port: nothing, the mapping's slot, or, in hold-down, the next port that is released
+//! at the same tick. So free, used, held and reserved ports are told apart at any time, and no port
+//! is ever in two states.
 
 mod change;
 mod handover;
@@ -66,8 +66,8 @@ pub(crate) struct Pool {
 /// What there is to say of an address, besides its ports.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// The pool that its ports are counted with, and the one that it is to be of as soon as it has no
-    /// mapping, if that is another.
+    /// The pool that its ports are counted with, and the one that it is to be of as soon as it has
+    /// no mapping, if that is another.
     pool: u16,
     target: u16,
     /// Whether none of its ports becomes free: it drains, leaves its pool, or is of none.
@@ -78,8 +78,8 @@ struct Slot {
     is_static: bool,
     /// Whether it is external: else the slot only waits for ports that are held.
     is_known: bool,
-    /// Protocols that a static mapping takes as a whole: a bit each by index, and one for all that have no
-    /// ports.
+    /// Protocols that a static mapping takes as a whole: a bit each by index, and one for all that
+    /// have no ports.
     kept: u8,
     /// Dynamic mappings by the place of their protocol; the last place is for all without ports.
     mappings: [u32; PROTOCOLS.len() + 1],
@@ -134,8 +134,8 @@ pub(crate) struct External {
     /// Ports in hold-down, and how many there may be.
     held: u32,
     most_held: u32,
-    /// Ports, by the place of their protocol and their own, that were held when a static mapping came for
-    /// them: the next one that is released with each.
+    /// Ports, by the place of their protocol and their own, that were held when a static mapping
+    /// came for them: the next one that is released with each.
     evicted: BTreeMap<(usize, u32), u32>,
     work: Work,
 }
@@ -212,8 +212,8 @@ impl External {
         }
     }
 
-    /// Bytes that this many addresses take, those of the configuration's pools among them; room for more
-    /// is not touched until they come.
+    /// Bytes that this many addresses take, those of the configuration's pools among them; room for
+    /// more is not touched until they come.
     pub(crate) fn memory(config: &Config, addresses: usize) -> u64 {
         (addresses * PROTOCOLS.len() * (WORDS * 8 + GROUPS * 4 + PORTS * 4)) as u64
             + Self::memory_of_shares(config)
@@ -329,9 +329,9 @@ impl External {
         Some((index, self.choose_port(index, wish, range, generator)?))
     }
 
-    /// The better of two random addresses; if neither has a free port, the next that has. While both
-    /// have plenty of ports, the one with fewer subscribers is better, for they will want more; else
-    /// the one with more free ports.
+    /// The better of two random addresses; if neither has a free port, the next that has. While
+    /// both have plenty of ports, the one with fewer subscribers is better, for they will want
+    /// more; else the one with more free ports.
     fn choose_address(
         &self,
         wish: Wish,
@@ -358,7 +358,8 @@ impl External {
     }
 
     /// Chooses an external address for a mapping that takes no port: the first from a random one on
-    /// that the pooling behavior permits and of which `is_free` holds, or the one that is wished for.
+    /// that the pooling behavior permits and of which `is_free` holds, or the one that is wished
+    /// for.
     pub(crate) fn choose_portless(
         &self,
         wish: &Wish,
@@ -464,9 +465,9 @@ impl External {
         }
     }
 
-    /// Draws for a TCP or UDP flow of a subscriber that has an address, or for which a rule chose one,
-    /// and fetches what says which ports are free there: for [`External::drawn`]. `None`: this is not
-    /// how ports are chosen.
+    /// Draws for a TCP or UDP flow of a subscriber that has an address, or for which a rule chose
+    /// one, and fetches what says which ports are free there: for [`External::drawn`]. `None`: this
+    /// is not how ports are chosen.
     #[inline(always)]
     pub(crate) fn draw(&self, wish: Wish, generator: &mut Generator) -> Option<Draw> {
         let paired = || wish.paired.filter(|_| self.pooling != Pooling::Arbitrary);
@@ -596,8 +597,8 @@ impl External {
         }
     }
 
-    /// Frees a port that was used or held, if its address still gives it out, at a tick; the protocol is
-    /// given by its place.
+    /// Frees a port that was used or held, if its address still gives it out, at a tick; the
+    /// protocol is given by its place.
     fn put_back(&mut self, protocol: usize, index: u32, port: u16, tick: u32) {
         let slot = &mut self.slots[index as usize];
         slot.busy -= 1;
@@ -613,8 +614,8 @@ impl External {
         }
     }
 
-    /// Whether a port of an address may be given out when nobody has it; the protocol is given by its
-    /// place.
+    /// Whether a port of an address may be given out when nobody has it; the protocol is given by
+    /// its place.
     #[inline]
     fn gives_out(&self, protocol: usize, index: u32, port: u16) -> bool {
         let slot = &self.slots[index as usize];
@@ -635,8 +636,8 @@ impl External {
         usable && pool.bits[usize::from(port) / 64] >> (port % 64) & 1 != 0
     }
 
-    /// The ports of an address that may be given out when nobody has them, by words; the protocol is
-    /// given by its place.
+    /// The ports of an address that may be given out when nobody has them, by words; the protocol
+    /// is given by its place.
     fn given_out(&self, index: u32, protocol: usize) -> impl Iterator<Item = u64> + '_ {
         let slot = &self.slots[index as usize];
         let shut = slot.is_closed || slot.kept >> protocol & 1 != 0;
@@ -652,8 +653,8 @@ impl External {
         })
     }
 
-    /// Makes the ports of an address free that it gives out and nobody has, and no others; the protocol is
-    /// given by its place.
+    /// Makes the ports of an address free that it gives out and nobody has, and no others; the
+    /// protocol is given by its place.
     fn renew(&mut self, index: u32, protocol: usize) {
         let mut bits = [0; WORDS];
         bits.iter_mut().zip(self.given_out(index, protocol)).for_each(|(bits, all)| *bits = all);
@@ -664,8 +665,8 @@ impl External {
         self.count_shares(index, protocol);
     }
 
-    /// Holds a port of a pool until tick `release`, if nobody has it, no static mapping keeps it, and room
-    /// is left for one that is held.
+    /// Holds a port of a pool until tick `release`, if nobody has it, no static mapping keeps it,
+    /// and room is left for one that is held.
     pub(crate) fn hold(&mut self, protocol: u8, index: u32, port: u16, release: u32) {
         let (place, slot) = (protocol_index(protocol), &mut self.slots[index as usize]);
         let number = usize::from(slot.pool);
@@ -725,15 +726,15 @@ impl External {
         first
     }
 
-    /// A port that is released at a tick, of the first of its lists from this one on: the place of its protocol, and
-    /// its own among that one's ports.
+    /// A port that is released at a tick, of the first of its lists from this one on: the place of
+    /// its protocol, and its own among that one's ports.
     pub(crate) fn due(&self, tick: u32, from: usize) -> Option<(usize, u32)> {
         let mut heads = self.ports.iter().map(|ports| ports.holds.head(tick, from)).enumerate();
         heads.find(|&(_, entry)| entry != NONE)
     }
 
-    /// Fetches what will be touched when a port is released that is due, if it still is; the one that is due after
-    /// it.
+    /// Fetches what will be touched when a port is released that is due, if it still is; the one
+    /// that is due after it.
     pub(crate) fn fetch_due(&self, (protocol, entry): (usize, u32)) -> Option<(usize, u32)> {
         let ports = &self.ports[protocol];
         let owner = ports.owner[entry as usize];
@@ -764,8 +765,8 @@ impl External {
         self.put_back(protocol, entry / PORTS as u32, entry as u16, at);
     }
 
-    /// Writes a bit for each port of an address that is used or held, of a pool's by static mappings too;
-    /// `None`: there are not so many addresses.
+    /// Writes a bit for each port of an address that is used or held, of a pool's by static
+    /// mappings too; `None`: there are not so many addresses.
     pub(crate) fn taken(&self, index: u32, protocol: u8, into: &mut [u64]) -> Option<u32> {
         let address = *self.addresses.get(index as usize)?;
         let slot = &self.slots[index as usize];
@@ -807,8 +808,9 @@ impl External {
         self.spans.from(address)
     }
 
-    /// The mapping, by its slot, that has the first port of an address from this one on that any has; how
-    /// many ports were passed, and how many of them, no more than `most`, had to be looked at.
+    /// The mapping, by its slot, that has the first port of an address from this one on that any
+    /// has; how many ports were passed, and how many of them, no more than `most`, had to be looked
+    /// at.
     pub(crate) fn next_owned(
         &self,
         protocol: u8,
@@ -829,7 +831,8 @@ impl External {
         }
     }
 
-    /// What is used of an address, if it is counted with a pool; so many subscribers are paired with it.
+    /// What is used of an address, if it is counted with a pool; so many subscribers are paired
+    /// with it.
     pub(crate) fn address_usage(&self, index: u32, subscribers: u32) -> Option<AddressUsage> {
         let slot = &self.slots[index as usize];
         (usize::from(slot.pool) < self.pools.len()).then(|| AddressUsage {
@@ -891,7 +894,8 @@ fn owner_in(entry: u32) -> Option<u32> {
     }
 }
 
-/// All external addresses of a configuration: the pools', then those that only static mappings name.
+/// All external addresses of a configuration: the pools', then those that only static mappings
+/// name.
 pub(crate) fn external_addresses(config: &Config) -> Vec<u32> {
     let ranges = config.pools.iter().flat_map(|pool| &pool.addresses);
     let mut addresses: Vec<u32> =

@@ -8,10 +8,11 @@
 //! 5722); a packet that was held is handed out once or counted as dropped once; nothing is
 //! allocated after construction, and no call but `advance` looks at more than one datagram.
 //!
-//! One source, spoofed or not, gets an eighth of the memory, and a new place in the table only while
-//! it has less than an eighth of those that are free: so however many flood the table, some of it
-//! stays free for who has nothing there. Datagrams without a translated first fragment get half of
-//! the table: so who sends fragments in order, through a mapping, is not hurt by floods of others.
+//! One source, spoofed or not, gets an eighth of the memory, and a new place in the table only
+//! while it has less than an eighth of those that are free: so however many flood the table, some
+//! of it stays free for who has nothing there. Datagrams without a translated first fragment get
+//! half of the table: so who sends fragments in order, through a mapping, is not hurt by floods of
+//! others.
 
 mod coverage;
 mod datagrams;
@@ -236,8 +237,8 @@ impl Fragment {
 }
 
 impl Rewrite {
-    /// Whether who divided the work between several engines is to say who goes on: nothing else that
-    /// turns round leaves by the outside.
+    /// Whether who divided the work between several engines is to say who goes on: nothing else
+    /// that turns round leaves by the outside.
     pub(crate) fn hands_over(&self) -> bool {
         self.direction == Direction::Hairpin && self.out == Side::Outside
     }

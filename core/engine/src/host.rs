@@ -5,7 +5,8 @@
 
 use core::net::Ipv4Addr;
 
-/// Hosts inside are told apart by 256 buckets, of which each engine has some where several share the work.
+/// Hosts inside are told apart by 256 buckets, of which each engine has some where several share
+/// the work.
 pub const fn bucket(realm: u16, address: u32) -> usize {
     // Other realms' hosts are spread otherwise, for they often have the same addresses.
     ((address ^ (realm as u32) << 20).wrapping_mul(0x9e37_79b1) >> 24) as usize

@@ -54,8 +54,8 @@ pub(crate) struct Identifications {
     sequences: Vec<Sequence>,
     /// How fast internal hosts use them.
     hosts: Vec<Rate>,
-    /// Of addresses that several engines have ports of, which values are this one's: those that leave
-    /// this remainder.
+    /// Of addresses that several engines have ports of, which values are this one's: those that
+    /// leave this remainder.
     own: (u16, u16),
 }
 
@@ -130,9 +130,9 @@ impl Identifications {
         (addresses * size_of::<Sequence>() + HOSTS * size_of::<Rate>()) as u64
     }
 
-    /// The next identification of the address with this index, which several engines may share, for an
-    /// internal host; `None`: each value may still be in use, or the host has had its share. Time never
-    /// goes back from call to call.
+    /// The next identification of the address with this index, which several engines may share, for
+    /// an internal host; `None`: each value may still be in use, or the host has had its share.
+    /// Time never goes back from call to call.
     ///
     /// # Panics
     /// When there is no such address.

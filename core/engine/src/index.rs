@@ -136,8 +136,8 @@ impl Index {
         None
     }
 
-    /// Adds a slot. The caller keeps to the capacity, adds no slot twice, and few with one hash: they
-    /// would stand one after the other.
+    /// Adds a slot. The caller keeps to the capacity, adds no slot twice, and few with one hash:
+    /// they would stand one after the other.
     pub(crate) fn insert(&mut self, hash: u64, slot: u32) {
         let mut at = self.home(hash);
         loop {

@@ -1,8 +1,8 @@
 //! The translator: mappings, sessions, pools, filtering, timers.
 //!
 //! The engine is a state machine without a clock, a source of randomness or input and output: time,
-//! seed and packets come in by calls, verdicts, events and packets of its own go out. The same calls
-//! give the same bytes. After [`Engine::new`] nothing is allocated.
+//! seed and packets come in by calls, verdicts, events and packets of its own go out. The same
+//! calls give the same bytes. After [`Engine::new`] nothing is allocated.
 //!
 //! The order of calls, for each batch:
 //!

@@ -138,9 +138,10 @@ pub enum Verdict {
     Reply(Side),
     /// Forget it.
     Drop(DropReason),
-    /// It turns round, and whose its destination is only the one who divided the work between several
-    /// engines knows: give it to that one's [`Engine::process_turned`](crate::Engine::process_turned).
-    /// Only its sender's end has been translated.
+    /// It turns round, and whose its destination is only the one who divided the work between
+    /// several engines knows: give it to that one's
+    /// [`Engine::process_turned`](crate::Engine::process_turned). Only its sender's end has been
+    /// translated.
     HandOver,
     /// The engine keeps a copy (a fragment whose first is not here yet): forget it. The copy comes
     /// out of `poll_transmit` later, or is dropped and counted then.

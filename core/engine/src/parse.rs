@@ -54,8 +54,8 @@ pub(crate) struct Headers {
     pub(crate) segment: Segment,
 }
 
-/// Whether an address is one that no packet that is forwarded may come from or go to: this host, this
-/// network, this link (RFC 3927 section 7), multicast, reserved, broadcast.
+/// Whether an address is one that no packet that is forwarded may come from or go to: this host,
+/// this network, this link (RFC 3927 section 7), multicast, reserved, broadcast.
 #[inline(always)]
 pub(crate) fn is_martian(address: u32) -> bool {
     const LINK_LOCAL: u32 = 0xa9fe;
@@ -72,8 +72,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Headers, DropReason> {
     read(bytes, true)
 }
 
-/// The same of a packet whose sender's end has been translated: two subscribers may have one external
-/// address.
+/// The same of a packet whose sender's end has been translated: two subscribers may have one
+/// external address.
 pub(crate) fn parse_turned(bytes: &[u8]) -> Result<Headers, DropReason> {
     read(bytes, false)
 }
@@ -219,8 +219,9 @@ impl Headers {
         Ok(())
     }
 
-    /// An identifier stands where the sender's port would: the sender's of a packet from inside, the
-    /// receiver's of one from outside. Both are set; who looks a mapping up uses the one of its side.
+    /// An identifier stands where the sender's port would: the sender's of a packet from inside,
+    /// the receiver's of one from outside. Both are set; who looks a mapping up uses the one of its
+    /// side.
     fn read_icmp(&mut self, message: &Icmp<&[u8]>) {
         use icmp::kind::{ECHO_REPLY, ECHO_REQUEST, REDIRECT, TIMESTAMP_REPLY, TIMESTAMP_REQUEST};
         //= rfc5508#REQ-1
@@ -266,8 +267,8 @@ impl Headers {
 
 //= rfc5597#REQ-2
 /// What a DCCP packet of a type does to its connection, told by the flags of the TCP segment that
-/// does the same. A listening server's word opens a connection as a request does (RFC 5596); whatever
-/// ends one counts as a RST.
+/// does the same. A listening server's word opens a connection as a request does (RFC 5596);
+/// whatever ends one counts as a RST.
 fn dccp_flags(kind: u8) -> u8 {
     use dccp::kind::{CLOSE, CLOSE_REQUEST, LISTEN, REQUEST, RESET, RESPONSE};
     match kind {

@@ -18,8 +18,8 @@ impl Engine {
     /// [`Engine::switch_pools`] may be called.
     ///
     /// # Errors
-    /// [`ConfigError`] when there is no room for so many addresses or blocks, or another change is under
-    /// way; nothing has changed then.
+    /// [`ConfigError`] when there is no room for so many addresses or blocks, or another change is
+    /// under way; nothing has changed then.
     pub fn prepare_pools(&mut self, change: PoolChange) -> Result<(), ConfigError> {
         self.external.prepare(change)
     }
@@ -29,9 +29,9 @@ impl Engine {
         self.external.is_prepared()
     }
 
-    /// Puts prepared pools in force, between two batches of packets. [`Engine::advance`] then gives out
-    /// what is new. Mappings stay as they are; an address that has changed its pool or is of none does so
-    /// when it has no mapping any more.
+    /// Puts prepared pools in force, between two batches of packets. [`Engine::advance`] then gives
+    /// out what is new. Mappings stay as they are; an address that has changed its pool or is of
+    /// none does so when it has no mapping any more.
     ///
     /// # Panics
     /// When none are prepared.
@@ -64,20 +64,21 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether nothing is left to do of a change of the pools but to wait until addresses that leave have no
-    /// mapping any more.
+    /// Whether nothing is left to do of a change of the pools but to wait until addresses that
+    /// leave have no mapping any more.
     pub fn pools_settled(&self) -> bool {
         !self.external.has_work() && !self.external.is_changing()
     }
 
-    /// The external addresses that give out no ports any more and have not left their pools: those that the
-    /// operator has drained, and those of pools that have changed.
+    /// The external addresses that give out no ports any more and have not left their pools: those
+    /// that the operator has drained, and those of pools that have changed.
     pub fn draining(&self) -> impl Iterator<Item = Draining> + '_ {
         self.external.draining()
     }
 
-    /// Whether the pools in force let a mapping stay that a subscriber has made: its address stays in its
-    /// pool, which uses the port and does not say that it is another's. A static one they do not forbid.
+    /// Whether the pools in force let a mapping stay that a subscriber has made: its address stays
+    /// in its pool, which uses the port and does not say that it is another's. A static one they do
+    /// not forbid.
     pub fn pools_allow(&self, mapping: &MappingId) -> bool {
         let MappingId { protocol, realm, internal, external, kind } = *mapping;
         let subscriber = Host::new(realm, internal.address.to_bits());

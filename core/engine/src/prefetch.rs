@@ -25,8 +25,8 @@ pub(crate) fn prefetch<T>(slice: &[T], index: usize) {
 #[allow(unsafe_code)]
 pub(crate) fn equal(numbers: &[u16; 8], wanted: u16) -> u32 {
     #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-    // SAFETY: the code is made for processors that have SSE2; the load reads the sixteen bytes that the array
-    // has, aligned or not.
+    // SAFETY: the code is made for processors that have SSE2; the load reads the sixteen bytes that
+    // the array has, aligned or not.
     unsafe {
         use core::arch::x86_64::{
             _mm_cmpeq_epi16, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16, _mm_set1_epi16,
@@ -71,7 +71,8 @@ pub(crate) fn below_i16(numbers: &[i16; 8], wanted: i16) -> u32 {
 #[allow(unsafe_code)]
 pub(crate) fn below_i32(numbers: &[i32; 8], wanted: i32) -> u32 {
     #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-    // SAFETY: as in `equal`; the second load reads the second half of the 32 bytes that the array has.
+    // SAFETY: as in `equal`; the second load reads the second half of the 32 bytes that the array
+    // has.
     unsafe {
         use core::arch::x86_64::{
             _mm_castsi128_ps, _mm_cmpgt_epi32, _mm_loadu_si128, _mm_movemask_ps, _mm_set1_epi32,

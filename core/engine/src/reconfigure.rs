@@ -2,11 +2,11 @@
 //! specification).
 //!
 //! A [`Reconfiguration`] is made apart, in another thread if need be: everything that is large or
-//! has to be checked. [`Engine::reconfigure`] puts it in force between two batches, as a whole or not
-//! at all, in a time that does not depend on how many mappings there are. These have then not been
-//! asked yet whether they may stay: each is when a packet comes for it, and [`Engine::advance`] asks
-//! the others, some at a time (the sweep). A mapping knows by one bit, its epoch, whether it has been
-//! asked; so the next reconfiguration waits until all have been.
+//! has to be checked. [`Engine::reconfigure`] puts it in force between two batches, as a whole or
+//! not at all, in a time that does not depend on how many mappings there are. These have then not
+//! been asked yet whether they may stay: each is when a packet comes for it, and
+//! [`Engine::advance`] asks the others, some at a time (the sweep). A mapping knows by one bit, its
+//! epoch, whether it has been asked; so the next reconfiguration waits until all have been.
 //!
 //! Another bit says whether a mapping's first session answers for its packets, as far as rules are
 //! concerned: it is worked out when the mapping is asked, or gets another first session.
@@ -107,8 +107,8 @@ pub struct Reconfiguration {
 }
 
 impl Reconfiguration {
-    /// Makes everything that can be made without the engine, for one that has a configuration in force
-    /// whose pools and realms are those that [`Engine::config`] tells.
+    /// Makes everything that can be made without the engine, for one that has a configuration in
+    /// force whose pools and realms are those that [`Engine::config`] tells.
     ///
     /// # Errors
     /// [`ConfigError`] names what the new configuration contradicts.
@@ -139,7 +139,8 @@ impl Reconfiguration {
 }
 
 impl Reconfiguration {
-    /// The configuration with its pools and realms in the engine's numbering, and without its rules.
+    /// The configuration with its pools and realms in the engine's numbering, and without its
+    /// rules.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -200,8 +201,8 @@ impl Review {
 }
 
 impl Engine {
-    /// Begins to put another configuration in force: until [`Engine::is_prepared`], [`Engine::advance`]
-    /// gets ready what pools will need.
+    /// Begins to put another configuration in force: until [`Engine::is_prepared`],
+    /// [`Engine::advance`] gets ready what pools will need.
     ///
     /// # Errors
     /// [`ReconfigureError`]; then nothing has changed.
@@ -242,8 +243,8 @@ impl Engine {
         self.pools_prepared()
     }
 
-    /// Puts a prepared configuration in force, all of it at once. Mappings that it does not let stay are
-    /// none for any packet from now on, and are removed by calls of [`Engine::advance`].
+    /// Puts a prepared configuration in force, all of it at once. Mappings that it does not let
+    /// stay are none for any packet from now on, and are removed by calls of [`Engine::advance`].
     ///
     /// # Panics
     /// When it is not prepared.
@@ -285,13 +286,13 @@ impl Engine {
     }
 
     /// Puts other rules in the place of those in force, and hands back the latter, which are large
-    /// and best disposed of in another thread. What this takes does not depend on how many rules there
-    /// are, but on how many different addresses they translate to. Otherwise as
+    /// and best disposed of in another thread. What this takes does not depend on how many rules
+    /// there are, but on how many different addresses they translate to. Otherwise as
     /// [`Engine::reconfigure`].
     ///
     /// # Errors
-    /// [`ConfigError`] when the rules name a pool that there is not, or an address that its pool does
-    /// not have, or mappings are still being asked; those in force then stay.
+    /// [`ConfigError`] when the rules name a pool that there is not, or an address that its pool
+    /// does not have, or mappings are still being asked; those in force then stay.
     pub fn replace_rules(&mut self, rules: RuleSet) -> Result<RuleSet, ConfigError> {
         self.replace_rules_of(0, rules)
     }
@@ -456,8 +457,9 @@ impl Engine {
         self.remove_mapping(slot, self.now);
     }
 
-    /// Whether no packet between a mapping's internal endpoint and its first session's remote one would
-    /// be dropped, or forwarded untranslated, as the rules, the realm's network and its routes are.
+    /// Whether no packet between a mapping's internal endpoint and its first session's remote one
+    /// would be dropped, or forwarded untranslated, as the rules, the realm's network and its
+    /// routes are.
     pub(crate) fn first_answers(&self, slot: u32) -> bool {
         let mapping = self.table.mapping(slot);
         let (host, port) = mapping.internal();

@@ -118,8 +118,8 @@ impl Responder {
         self.len == QUEUE
     }
 
-    /// Makes errors at another rate from now on, and as long as realms take them; hands back how long
-    /// these were.
+    /// Makes errors at another rate from now on, and as long as realms take them; hands back how
+    /// long these were.
     pub(crate) fn renew(&mut self, per_second: u32, longest_inside: Vec<usize>) -> Vec<usize> {
         self.rates.per_second = per_second;
         core::mem::replace(&mut self.longest_inside, longest_inside)
@@ -204,11 +204,10 @@ pub(crate) fn longest_inside(config: &Config) -> Vec<usize> {
 /// How many classes of requesters there are.
 const REQUESTERS: usize = 4096;
 
-/// How fast errors are made: all together at a rate, and one requester's at a quarter of it, so that
-/// none uses up what is for all. Requesters are told apart by the last twelve bits of
-/// address and realm added up. Who has asked for nothing of late gets an answer even when the rate
-/// is used up, from a reserve of the same size: the first error always goes out (RFC 1812 section
-/// 4.3.2.8).
+/// How fast errors are made: all together at a rate, and one requester's at a quarter of it, so
+/// that none uses up what is for all. Requesters are told apart by the last twelve bits of address
+/// and realm added up. Who has asked for nothing of late gets an answer even when the rate is used
+/// up, from a reserve of the same size: the first error always goes out (RFC 1812 section 4.3.2.8).
 #[derive(Clone, Debug)]
 struct Rates {
     all: Rate,

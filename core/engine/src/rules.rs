@@ -3,13 +3,13 @@
 //!
 //! A [`RuleSet`] is made apart from the engine, in another thread if need be, and never changes.
 //! What it costs to ask it hardly grows with the rules: which is best is worked out for every
-//! address when it is made (`build`), and a search takes two or three steps through a trie (`trie`),
-//! each of which reads one cache line. There are four tries to ask, for the source and the
-//! destination each without and with the port; the best of their answers is the answer. A batch of
-//! searches takes its steps together and fetches what the next ones need (`search`).
+//! address when it is made (`build`), and a search takes two or three steps through a trie
+//! (`trie`), each of which reads one cache line. There are four tries to ask, for the source and
+//! the destination each without and with the port; the best of their answers is the answer. A batch
+//! of searches takes its steps together and fetches what the next ones need (`search`).
 //!
-//! Which rule is better is one number, its rank: priority, then length of the prefix, then whether the
-//! port is exact, then the source before the destination. Answers are numbered by rank, so the
+//! Which rule is better is one number, its rank: priority, then length of the prefix, then whether
+//! the port is exact, then the source before the destination. Answers are numbered by rank, so the
 //! greatest is the best rule's.
 //!
 //! Rules that translate destinations are a search of their own, through tries of the same kind
@@ -86,8 +86,8 @@ impl RuleSet {
     /// Works out what to do with every packet.
     ///
     /// # Errors
-    /// [`ConfigError`] when two rules match the same with the same priority, when there are too many
-    /// rules or priorities, and for rules that this version does not have.
+    /// [`ConfigError`] when two rules match the same with the same priority, when there are too
+    /// many rules or priorities, and for rules that this version does not have.
     pub fn new(rules: &[Rule]) -> Result<Self, ConfigError> {
         build::build(rules)
     }

@@ -1,11 +1,11 @@
 //! Services (RFC 2391): several servers behind one external endpoint, and which of them gets a new
 //! session.
 //!
-//! Each server has a mapping of its own, always there, with the same external endpoint; the port belongs
-//! to the first of them, and the table's index of shared ends tells whose a session is. So what is kept
-//! here is only who may get new ones. Where a remote address stays with one server nothing is
-//! remembered of it either: each server has a number for the address, the highest wins, and a server
-//! that goes leaves the others' numbers as they are (rendezvous hashing).
+//! Each server has a mapping of its own, always there, with the same external endpoint; the port
+//! belongs to the first of them, and the table's index of shared ends tells whose a session is. So
+//! what is kept here is only who may get new ones. Where a remote address stays with one server
+//! nothing is remembered of it either: each server has a number for the address, the highest wins,
+//! and a server that goes leaves the others' numbers as they are (rendezvous hashing).
 
 use crate::config::{Affinity, Config};
 use crate::random::{Generator, HashKey};
@@ -69,7 +69,8 @@ impl Services {
         config.services.iter().map(|service| of(service.servers.len()) as u64).sum()
     }
 
-    /// Begins a service of a protocol at an external endpoint, which is given by its address's index.
+    /// Begins a service of a protocol at an external endpoint, which is given by its address's
+    /// index.
     pub(crate) fn add(&mut self, protocol: u8, external: (u32, u16), affinity: Affinity) {
         let (key, first) = (key(protocol, external), self.members.len());
         self.entries.push(Entry { key, first, count: 0, affinity, shares: 0 });
@@ -109,8 +110,8 @@ impl Services {
         }
     }
 
-    /// The member whose number for a remote address is the highest. With a hash as a fraction u of 1, it
-    /// is -share / log u, so that each has the highest as often as its share says.
+    /// The member whose number for a remote address is the highest. With a hash as a fraction u of
+    /// 1, it is -share / log u, so that each has the highest as often as its share says.
     fn highest(&self, members: &[Member], remote: u32) -> Option<u32> {
         let mut best: Option<(u64, u64, u32)> = None;
         for member in members.iter().filter(|member| member.share > 0) {
@@ -167,8 +168,8 @@ const LOGS: [u64; PARTS + 1] = {
     logs
 };
 
-/// -log2 of a hash as a fraction of 2^64, in units of 2^-32; at least 1. Between the tabled values it
-/// is a straight line: off by less than a part in 300, for values near 0 too.
+/// -log2 of a hash as a fraction of 2^64, in units of 2^-32; at least 1. Between the tabled values
+/// it is a straight line: off by less than a part in 300, for values near 0 too.
 fn negative_log(hash: u64) -> u64 {
     let hash = hash | 1;
     let zeros = hash.leading_zeros();

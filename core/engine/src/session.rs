@@ -53,7 +53,8 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// Whether both sides have ended it, or somebody has reset it, or it has been silent for too long.
+    /// Whether both sides have ended it, or somebody has reset it, or it has been silent for too
+    /// long.
     pub(crate) const fn is_ending(self) -> bool {
         matches!(self, Self::Closed | Self::Transitory)
     }
@@ -367,7 +368,8 @@ impl Session {
         }
     }
 
-    /// As [`Session::learn`], while the connection opens: a SYN also says what the receiver expects.
+    /// As [`Session::learn`], while the connection opens: a SYN also says what the receiver
+    /// expects.
     fn learn_opening(&mut self, way: Way, segment: Segment) {
         let syn = segment.has(SYN) && !segment.has(FIN);
         if segment.has(RST) || !syn && !segment.has(ACK) {
@@ -397,9 +399,9 @@ impl Session {
         }
     }
 
-    /// Whether a FIN is not further from what its receiver expects than its largest window, whichever
-    /// way: the segment may repeat what has been received. Without known scales the largest there
-    /// is counts, for a connection that closes in good faith must not stay.
+    /// Whether a FIN is not further from what its receiver expects than its largest window,
+    /// whichever way: the segment may repeat what has been received. Without known scales the
+    /// largest there is counts, for a connection that closes in good faith must not stay.
     fn fin_is_plausible(&self, way: Way, segment: Segment) -> bool {
         const LARGEST_SCALE: u8 = 14;
         let receiver = 1 - way as usize;

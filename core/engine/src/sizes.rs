@@ -14,14 +14,15 @@ use alloc::format;
 use alloc::string::String;
 use core::time::Duration;
 
-/// Protocols that room is set aside for when the configuration does not say: TCP, UDP and ICMP. DCCP
-/// shares it.
+/// Protocols that room is set aside for when the configuration does not say: TCP, UDP and ICMP.
+/// DCCP shares it.
 const COMMON: usize = 3;
 
 /// Most mappings when the configuration does not say.
 const DEFAULT_MAPPINGS: usize = 1 << 20;
 
-/// Static mappings that there is room for besides those that there are at the start, or as many again.
+/// Static mappings that there is room for besides those that there are at the start, or as many
+/// again.
 const MORE_STATICS: usize = 8192;
 
 /// Subscribers that there is room for when the configuration does not say, as long as there is room
@@ -30,7 +31,8 @@ const LEAST_SUBSCRIBERS: usize = 1 << 16;
 
 /// External addresses that there is room for when the configuration does not say.
 const LEAST_ADDRESSES: usize = 64;
-/// Sessions with a translated destination that there is room for when the configuration does not say.
+/// Sessions with a translated destination that there is room for when the configuration does not
+/// say.
 const LEAST_TWICE: usize = 1024;
 
 /// Most mappings at a time for the ports of one address that is mapped as a whole.

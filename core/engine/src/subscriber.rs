@@ -2,8 +2,8 @@
 //! external address that they are paired with. A record goes with the subscriber's last mapping; by
 //! then its rate has long recovered, for no mapping lives less than a second.
 //!
-//! A subscriber whom rules send to several pools is paired with one address of each: further records
-//! of the kind [`Subscribers::paired`] asks for hold the pairs beyond the first.
+//! A subscriber whom rules send to several pools is paired with one address of each: further
+//! records of the kind [`Subscribers::paired`] asks for hold the pairs beyond the first.
 
 mod unanswered;
 
@@ -253,7 +253,8 @@ impl Subscribers {
         at
     }
 
-    /// The record of a subscriber, which most likely is the one that [`Subscribers::approach`] told.
+    /// The record of a subscriber, which most likely is the one that [`Subscribers::approach`]
+    /// told.
     #[inline(always)]
     pub(crate) fn find_from(&self, at: u32, host: Host) -> Option<u32> {
         match self.records.get(at as usize) {
@@ -294,8 +295,8 @@ impl Subscribers {
         Some(record.paired).filter(|&paired| paired != NONE)
     }
 
-    /// Parts a subscriber from the external address of a pool that it is paired with: its next mapping
-    /// there says which it is.
+    /// Parts a subscriber from the external address of a pool that it is paired with: its next
+    /// mapping there says which it is.
     pub(crate) fn part(&mut self, at: u32, pool: usize) {
         let Some(at) = self.record_of(at, pool) else { return };
         let paired = core::mem::replace(&mut self.records[at as usize].paired, NONE);
@@ -309,8 +310,8 @@ impl Subscribers {
         self.record_of(at, pool).is_some()
     }
 
-    /// Of the record at a place, if there are so many, whose it is and the index of the external address
-    /// that its subscriber is paired with, if it is with any.
+    /// Of the record at a place, if there are so many, whose it is and the index of the external
+    /// address that its subscriber is paired with, if it is with any.
     pub(crate) fn pair_at(&self, at: u32) -> Option<Option<(Host, u32)>> {
         let Subscriber { host, paired, has, .. } = self.records.get(at as usize)?;
         let is_used = has.mappings != [0; KINDS];
@@ -335,8 +336,8 @@ impl Subscribers {
         }
     }
 
-    /// Puts other classes in the place of those there are, which it returns. Each subscriber is of one of
-    /// them from when its record is [`Subscribers::settle`]d.
+    /// Puts other classes in the place of those there are, which it returns. Each subscriber is of
+    /// one of them from when its record is [`Subscribers::settle`]d.
     pub(crate) fn replace_classes(&mut self, classes: Classes) -> Classes {
         self.epoch ^= 1;
         core::mem::replace(&mut self.classes, classes)
@@ -361,8 +362,8 @@ impl Subscribers {
         }
     }
 
-    /// Whether a subscriber with this record may have one more mapping of a kind now, by its own limits
-    /// and those of its class.
+    /// Whether a subscriber with this record may have one more mapping of a kind now, by its own
+    /// limits and those of its class.
     #[inline(always)]
     pub(crate) fn check_record(&self, at: u32, kind: usize, now: u64) -> Result<(), DropReason> {
         let record = &self.records[at as usize];
@@ -394,14 +395,15 @@ impl Subscribers {
         }
     }
 
-    /// The class of a subscriber that is refused a mapping of a kind now, if it alone is at a limit.
+    /// The class of a subscriber that is refused a mapping of a kind now, if it alone is at a
+    /// limit.
     pub(crate) fn full_class(&self, host: Host, kind: usize, now: u64) -> Option<u16> {
         let (class, has) = self.class_and_holding(self.find(host), host);
         self.classes.is_full(class, &has, kind, now).then_some(class)
     }
 
-    /// Whether a subscriber may have one more session of a mapping that has so many, and further ones up
-    /// to `further_each`.
+    /// Whether a subscriber may have one more session of a mapping that has so many, and further
+    /// ones up to `further_each`.
     pub(crate) fn permits_session(&self, at: u32, of_mapping: u16, further_each: u32) -> bool {
         let Subscriber { has, class, .. } = &self.records[at as usize];
         of_mapping < self.classes.sessions_per_mapping(*class)
@@ -427,8 +429,8 @@ impl Subscribers {
         self.classes.is_watched(self.records[at as usize].class)
     }
 
-    /// Takes note that a subscriber has one more of a thing: the percentages to be told of it and of
-    /// its class.
+    /// Takes note that a subscriber has one more of a thing: the percentages to be told of it and
+    /// of its class.
     pub(crate) fn rise(&mut self, at: u32, thing: usize, now: u64) -> (Option<u8>, Option<u8>) {
         if self.watches.len() <= at as usize {
             self.watches.resize(at as usize + 1, Watch::default());
@@ -502,8 +504,8 @@ impl Subscribers {
         self.records.len() as u32
     }
 
-    /// The subscriber that a record is of, with what it has and the index of the external address that it
-    /// is paired with; none, if the record is free or a further one.
+    /// The subscriber that a record is of, with what it has and the index of the external address
+    /// that it is paired with; none, if the record is free or a further one.
     pub(crate) fn present(&self, at: u32) -> Option<(Host, Holding, Option<u32>)> {
         let Subscriber { host, further, has, paired, .. } = self.records[at as usize];
         let is_present = further == NONE && has.mappings != [0; KINDS];

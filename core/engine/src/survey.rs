@@ -1,10 +1,11 @@
-//! Looking through the tables while packets flow: a part a call, with a cursor that says where to go on.
+//! Looking through the tables while packets flow: a part a call, with a cursor that says where to
+//! go on.
 //!
-//! Whoever asks brings the list that is filled, and it is never made longer than there is room. What
-//! comes or goes while somebody looks may be missing; what stays is found once. An external endpoint is
-//! looked up by its port, and of a subscriber that has nothing, nothing is looked at; all other
-//! questions are answered by passing over the slots in their order, which memory is quick at. Mappings
-//! are also found in the order of their external endpoints, by passing over these.
+//! Whoever asks brings the list that is filled, and it is never made longer than there is room.
+//! What comes or goes while somebody looks may be missing; what stays is found once. An external
+//! endpoint is looked up by its port, and of a subscriber that has nothing, nothing is looked at;
+//! all other questions are answered by passing over the slots in their order, which memory is quick
+//! at. Mappings are also found in the order of their external endpoints, by passing over these.
 
 mod blocks;
 mod filter;
@@ -60,7 +61,8 @@ enum Stage {
     Done,
 }
 
-/// A protocol, by its place in [`IN_ORDER`], an address and a port, which may be one beyond the last.
+/// A protocol, by its place in [`IN_ORDER`], an address and a port, which may be one beyond the
+/// last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct AtEndpoint {
     place: usize,
@@ -195,8 +197,8 @@ impl Engine {
         }
     }
 
-    /// Looks at most at so many slots for mappings, until the list is full; `true`: all have been looked
-    /// at.
+    /// Looks at most at so many slots for mappings, until the list is full; `true`: all have been
+    /// looked at.
     pub fn scan_mappings(
         &self,
         cursor: &mut Cursor,
@@ -216,8 +218,8 @@ impl Engine {
     }
 
     /// Looks at most at so many external ports for mappings, in order of protocol number, external
-    /// address and port, until the list is full; `true`: all have been looked at. Of mappings that share
-    /// an external endpoint there is one; those of protocols without ports are not there.
+    /// address and port, until the list is full; `true`: all have been looked at. Of mappings that
+    /// share an external endpoint there is one; those of protocols without ports are not there.
     pub fn scan_endpoints(
         &self,
         cursor: &mut Cursor,
@@ -292,8 +294,8 @@ impl Engine {
         matches!((cursor.stage, cursor.session), (Stage::Done, None))
     }
 
-    /// Removes mappings that subscribers have made; says how many, and whether all slots have been looked
-    /// at. What is raised about them is to be polled before the next call.
+    /// Removes mappings that subscribers have made; says how many, and whether all slots have been
+    /// looked at. What is raised about them is to be polled before the next call.
     pub fn clear_mappings(
         &mut self,
         cursor: &mut Cursor,
@@ -356,7 +358,8 @@ impl Engine {
     }
 
     /// Looks at most at so many records for subscribers that have mappings; of a filter, realm,
-    /// subscriber and external address count, the latter as the one that the subscriber is paired with.
+    /// subscriber and external address count, the latter as the one that the subscriber is paired
+    /// with.
     pub fn scan_subscribers(
         &self,
         cursor: &mut Cursor,
@@ -387,8 +390,8 @@ impl Engine {
         next >= end
     }
 
-    /// Looks at most at so many external addresses for such as are counted with a pool; of a filter, the
-    /// external address counts.
+    /// Looks at most at so many external addresses for such as are counted with a pool; of a
+    /// filter, the external address counts.
     pub fn scan_addresses(
         &self,
         cursor: &mut Cursor,
@@ -426,8 +429,8 @@ impl Engine {
         self.used[pool]
     }
 
-    /// How many ports of a pool a new mapping may take, by protocol: TCP, UDP, ICMP and DCCP; and how
-    /// many blocks are nobody's, if it is cut into blocks.
+    /// How many ports of a pool a new mapping may take, by protocol: TCP, UDP, ICMP and DCCP; and
+    /// how many blocks are nobody's, if it is cut into blocks.
     pub fn pool_free(&self, pool: usize) -> ([u32; 4], Option<u32>) {
         let free = core::array::from_fn(|protocol| self.external.free_of(pool, protocol));
         let blocks = self.external.has_blocks(pool);
@@ -439,8 +442,8 @@ impl Engine {
         self.external.held_of(pool)
     }
 
-    /// How many ports of a pool, by protocol, and how many blocks there would be to give out if nobody had
-    /// any. This takes long for large pools, and it allocates.
+    /// How many ports of a pool, by protocol, and how many blocks there would be to give out if
+    /// nobody had any. This takes long for large pools, and it allocates.
     pub fn pool_all(&self, pool: usize) -> [u32; 5] {
         self.external.all_of(pool, &self.config)
     }
@@ -534,7 +537,8 @@ impl Engine {
         }
     }
 
-    /// How to look: by the external endpoint, if that tells; not at all, if the subscriber has nothing.
+    /// How to look: by the external endpoint, if that tells; not at all, if the subscriber has
+    /// nothing.
     fn first_stage(&self, sought: &Sought) -> Stage {
         let has_nothing = |host: Host| {
             self.subscribers.find(host).is_none() && self.static_hosts.binary_search(&host).is_err()

@@ -1,8 +1,8 @@
 //! Mappings and sessions: the slots they live in, the indexes that find them, their timers.
 //!
 //! A mapping is one cache line and carries its first session; further sessions have lines of their
-//! own and are linked to it. A mapping without sessions exists only if it is permanent. The external
-//! way to a mapping of a protocol with ports is a plain array and lives with the ports
+//! own and are linked to it. A mapping without sessions exists only if it is permanent. The
+//! external way to a mapping of a protocol with ports is a plain array and lives with the ports
 //! (`external.rs`). Where an endpoint alone does not tell the mapping, `shared` does.
 
 mod shared;
@@ -92,7 +92,8 @@ impl Mapping {
         self.flags & (EPOCH | DOUBTED | TWICE) == epoch.0
     }
 
-    /// Whether a session of it may have, or have had, a remote endpoint that is seen as another inside.
+    /// Whether a session of it may have, or have had, a remote endpoint that is seen as another
+    /// inside.
     #[inline(always)]
     pub(crate) fn is_twice(&self) -> bool {
         self.flags & TWICE != 0
@@ -199,13 +200,14 @@ fn words(protocol: u8, (host, port): (Host, u16), remote: (u32, u16)) -> (u64, u
     (internal << 32 | port << 16 | protocol, u64::from(host.realm()) << 48 | remote)
 }
 
-/// A store of slots. Room for all is set aside at the start; what has never been used has never been
-/// touched.
+/// A store of slots. Room for all is set aside at the start; what has never been used has never
+/// been touched.
 #[derive(Clone, Debug)]
 struct Slots<T> {
     slots: Vec<T>,
     capacity: usize,
-    /// Those that have been used and are free: apart, so that it is known ahead which ones are taken next.
+    /// Those that have been used and are free: apart, so that it is known ahead which ones are
+    /// taken next.
     free: Vec<u32>,
 }
 
@@ -428,7 +430,8 @@ impl Table {
         self.room.dynamic
     }
 
-    /// Sessions beyond the first of each mapping that there may be which a packet going this way begins.
+    /// Sessions beyond the first of each mapping that there may be which a packet going this way
+    /// begins.
     pub(crate) fn room_for_further(&self, way: Way) -> usize {
         match way {
             Way::In => self.room.further.div_ceil(2),
@@ -641,10 +644,10 @@ impl Table {
         }
     }
 
-    /// Adds a mapping, `hash` being that of its key; `open` makes its first session, which one that is
-    /// permanent does not get, in its place: a session made elsewhere and copied would wait for every
-    /// write before it that misses the cache. Its timer runs once [`Table::start`] is called. `None`:
-    /// the table is full.
+    /// Adds a mapping, `hash` being that of its key; `open` makes its first session, which one that
+    /// is permanent does not get, in its place: a session made elsewhere and copied would wait for
+    /// every write before it that misses the cache. Its timer runs once [`Table::start`] is called.
+    /// `None`: the table is full.
     #[inline(always)]
     pub(crate) fn add(
         &mut self,
@@ -710,8 +713,8 @@ impl Table {
         }
     }
 
-    /// Adds a session to a mapping. `None`: there is no room for further sessions; those that packets
-    /// from outside make get half of it, so that strangers leave subscribers the rest.
+    /// Adds a session to a mapping. `None`: there is no room for further sessions; those that
+    /// packets from outside make get half of it, so that strangers leave subscribers the rest.
     pub(crate) fn add_session(
         &mut self,
         slot: u32,
@@ -822,8 +825,8 @@ impl Table {
         }
     }
 
-    /// Fetches where a session, which may have gone since it was named, and its mapping are filed; the mapping,
-    /// which is waited for. `None`: it has gone, or its end is later than this tick.
+    /// Fetches where a session, which may have gone since it was named, and its mapping are filed;
+    /// the mapping, which is waited for. `None`: it has gone, or its end is later than this tick.
     #[inline]
     pub(crate) fn fetch_end(&self, session: SessionRef, tick: u32) -> Option<&Mapping> {
         if self.session(session).expires > tick {

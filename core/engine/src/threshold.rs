@@ -1,8 +1,8 @@
-//! Thresholds below limits, with damping: use that reaches one is told of once, and again only after
-//! it has fallen well below; and however much it changes, no more than one is told a minute.
+//! Thresholds below limits, with damping: use that reaches one is told of once, and again only
+//! after it has fallen well below; and however much it changes, no more than one is told a minute.
 //!
-//! Nothing is done when use falls. Each time that it rises, or may have, is looked at: how far it had
-//! fallen is then what it was just before. A threshold whose event the minute held back stays
+//! Nothing is done when use falls. Each time that it rises, or may have, is looked at: how far it
+//! had fallen is then what it was just before. A threshold whose event the minute held back stays
 //! untold, so that the next rise tells it if use is still as high.
 
 use crate::config::Thresholds;
@@ -63,14 +63,15 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// Thresholds, or what they are of, are others now: each may be told afresh, when a minute has gone
-    /// by.
+    /// Thresholds, or what they are of, are others now: each may be told afresh, when a minute has
+    /// gone by.
     pub(crate) fn forget(&mut self) {
         self.levels = [0; THINGS];
     }
 
     //= rfc7422#section-2.2-alarms
-    /// Takes note that a use, which was `before`, is `used` now: the percentage to be told, if one is.
+    /// Takes note that a use, which was `before`, is `used` now: the percentage to be told, if one
+    /// is.
     pub(crate) fn rise(
         &mut self,
         thing: usize,

@@ -1,9 +1,9 @@
-//! How long a session lives in silence. What the rule says that its mapping was made by comes first,
-//! then what is said of the remote port, then what is said of the protocol; TCP's states other than
-//! established know no ports.
+//! How long a session lives in silence. What the rule says that its mapping was made by comes
+//! first, then what is said of the remote port, then what is said of the protocol; TCP's states
+//! other than established know no ports.
 //!
-//! A rule's timeouts are a set with a number of four bits, which the mapping carries; number 0 is what
-//! holds without a rule. Where ports matter a table has a byte for each port of a protocol.
+//! A rule's timeouts are a set with a number of four bits, which the mapping carries; number 0 is
+//! what holds without a rule. Where ports matter a table has a byte for each port of a protocol.
 
 use crate::config::{Config, PortTimeout, TimeoutSet, Timeouts};
 use crate::session::Idle;
@@ -46,8 +46,8 @@ impl Set {
 /// The timeouts of remote ports.
 #[derive(Clone, Debug, Default)]
 struct Ports {
-    /// Of TCP, UDP and DCCP, for each port the place of its timeout, counted from 1; 0: it has none.
-    /// Empty: no port has.
+    /// Of TCP, UDP and DCCP, for each port the place of its timeout, counted from 1; 0: it has
+    /// none. Empty: no port has.
     places: [Vec<u8>; 3],
     times: Vec<u64>,
 }
@@ -122,7 +122,8 @@ impl Timers {
         !self.ports.times.is_empty()
     }
 
-    /// What a set has for UDP, and for established connections, of ports that have none of their own.
+    /// What a set has for UDP, and for established connections, of ports that have none of their
+    /// own.
     pub(crate) fn usual(&self, set: usize) -> (u64, u64) {
         (self.sets[set].udp, self.sets[set].established)
     }

@@ -4,8 +4,8 @@
 //! others get its rewrite.
 //!
 //! A batch goes through three stages: all headers are read and the index lines fetched, then the
-//! mappings' lines, then each packet is decided. The first two only warm caches; the third would come
-//! to the same without them.
+//! mappings' lines, then each packet is decided. The first two only warm caches; the third would
+//! come to the same without them.
 //!
 //! This file has the ways that packets take. What they find or make on the way is in `mappings.rs`,
 //! ICMP errors in `errors.rs`, what any router does in `transit.rs`.
@@ -49,8 +49,8 @@ const GROUP: usize = 16;
 /// Stages, each of which has another group.
 const STAGES: usize = 4;
 
-/// What the stages know of packets on their way, by groups. It is kept from batch to batch: making it
-/// anew takes longer than a packet does.
+/// What the stages know of packets on their way, by groups. It is kept from batch to batch: making
+/// it anew takes longer than a packet does.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Glances(Vec<[ParsedHeaders; GROUP]>);
 
@@ -64,8 +64,8 @@ impl Glances {
 type Fate = Result<Verdict, DropReason>;
 
 impl Engine {
-    /// Translates a batch that came in on one side, in order: rewrites each packet in place and says
-    /// what to do with it.
+    /// Translates a batch that came in on one side, in order: rewrites each packet in place and
+    /// says what to do with it.
     ///
     /// # Panics
     /// When the slices differ in length or hold more than [`Engine::MAX_BATCH`].
@@ -88,8 +88,8 @@ impl Engine {
         }
     }
 
-    /// Packets go through four stages in groups, each group a stage behind the next: what a stage needs
-    /// is fetched while others are looked at.
+    /// Packets go through four stages in groups, each group a stage behind the next: what a stage
+    /// needs is fetched while others are looked at.
     fn take_batch<F: quick::From>(&mut self, packets: &mut [Packet<'_>], verdicts: &mut [Verdict]) {
         let round = self.round::<F>();
         let mut tally = Tally::default();
@@ -235,7 +235,8 @@ impl Engine {
             }
             Some(Ruling::Snat(snat)) => snat,
             None if self.is_subscriber(headers.host()) => by_default,
-            // Whoever sends it, a router on the way perhaps: it is about somebody's session or dropped.
+            // Whoever sends it, a router on the way perhaps: it is about somebody's session or
+            // dropped.
             //= rfc5508#REQ-5
             None if headers.kind == Kind::IcmpError => by_default,
             //= rfc1812#section-4.3.2.7-silent
@@ -384,7 +385,8 @@ impl Engine {
         if is_plain(about) { about } else { ruling }
     }
 
-    /// Whether a rule drops what comes in, or turns round, to an internal endpoint from a remote one.
+    /// Whether a rule drops what comes in, or turns round, to an internal endpoint from a remote
+    /// one.
     #[inline]
     fn check_dropped(
         &self,
@@ -641,13 +643,14 @@ impl Engine {
         Ok((verdict, rewrite))
     }
 
-    /// Gives an identification of its external address's own to a whole datagram that the gateway is
-    /// about to cut into fragments after translation (RFC 6864 section 5.3.1). One that has another
-    /// source, must not be cut, or came in fragments and has its identification, stays as it is.
+    /// Gives an identification of its external address's own to a whole datagram that the gateway
+    /// is about to cut into fragments after translation (RFC 6864 section 5.3.1). One that has
+    /// another source, must not be cut, or came in fragments and has its identification, stays as
+    /// it is.
     ///
     /// # Errors
-    /// [`DropReason::FragmentLimit`] when each identification of the address may still be in use, or
-    /// the internal host has had its share.
+    /// [`DropReason::FragmentLimit`] when each identification of the address may still be in use,
+    /// or the internal host has had its share.
     pub fn identify(&mut self, packet: &mut [u8]) -> Result<(), DropReason> {
         let Ok(headers) = parse(packet) else { return Ok(()) };
         let Some(index) = self.external.index(headers.source.0) else { return Ok(()) };

@@ -1,10 +1,10 @@
-//! Remote endpoints that are others as seen from inside: what rules that translate destinations leave
-//! behind, for answers to come back as from whom was asked (twice NAT, RFC 2663 section 4.3).
+//! Remote endpoints that are others as seen from inside: what rules that translate destinations
+//! leave behind, for answers to come back as from whom was asked (twice NAT, RFC 2663 section 4.3).
 //!
-//! A session is filed by its remote endpoint as seen outside, like all others. Where those inside know
-//! that under another name, a record here holds both. It is found from either end, is made and goes with
-//! its session, and is all that differs: who has no such sessions pays for a flag of the mapping. Room is
-//! set aside at the start; what has never been used has never been touched.
+//! A session is filed by its remote endpoint as seen outside, like all others. Where those inside
+//! know that under another name, a record here holds both. It is found from either end, is made and
+//! goes with its session, and is all that differs: who has no such sessions pays for a flag of the
+//! mapping. Room is set aside at the start; what has never been used has never been touched.
 
 use crate::calendar::NONE;
 use crate::host::Host;

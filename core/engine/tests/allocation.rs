@@ -65,8 +65,8 @@ fn nothing_is_allocated_after_start_up() {
     }
 }
 
-/// Ports take memory when somebody has them, though there is room for more addresses: what is copied to a larger
-/// place takes it at once, of every protocol.
+/// Ports take memory when somebody has them, though there is room for more addresses: what is
+/// copied to a larger place takes it at once, of every protocol.
 fn what_is_set_aside_is_not_touched() {
     let mut config =
         Config { pools: vec![pool("203.0.113.1", "203.0.113.16", (1024, 1400))], ..config() };

@@ -216,7 +216,8 @@ proptest! {
         let now = Timestamp(1_700_000_000_000_000_000);
         let mut whole = Engine::new(&config, [1; 32], now).unwrap();
         let mut single = Engine::new(&config, [1; 32], now).unwrap();
-        // Where chance decides, by address, whether a packet turns round or two without ports agree.
+        // Where chance decides, by address, whether a packet turns round or two without ports
+        // agree.
         let is_other = |bytes: &[u8]| bytes[16..19] == [203, 0, 113] || bytes[9] == 47;
         let inside = packets.into_iter().filter(|(from, b)| *from == Side::Inside && !is_other(b));
         let batch: Vec<Vec<u8>> = inside.map(|(_, bytes)| bytes).collect();

@@ -1,5 +1,5 @@
-//! What holds for some and not for others: classes of subscribers, totals, thresholds, and timeouts by
-//! port and by rule.
+//! What holds for some and not for others: classes of subscribers, totals, thresholds, and timeouts
+//! by port and by rule.
 
 mod common;
 
@@ -228,8 +228,8 @@ fn thresholds_are_told_before_the_limit() {
     assert_eq!(told(&mut lab), [threshold("10.0.0.6", Resource::Udp, 80)]);
 }
 
-/// A subscriber whose use goes up and down round a threshold, a little or a lot, every few seconds for
-/// an hour.
+/// A subscriber whose use goes up and down round a threshold, a little or a lot, every few seconds
+/// for an hour.
 #[test]
 fn oscillation_round_a_threshold_is_damped() {
     // Mappings live for two seconds; there are 75 that stay, and so many that come and go.

@@ -1,4 +1,5 @@
-//! Mappings that a host asks for: made, kept, given back, towards all or one, with filters and limits.
+//! Mappings that a host asks for: made, kept, given back, towards all or one, with filters and
+//! limits.
 
 mod common;
 
@@ -519,7 +520,8 @@ fn blocks_and_pairs_are_respected() {
     let got = lab.map(&MapRequest { wanted: near, ..request(TCP, "10.0.0.5:3", HOUR) }).unwrap();
     assert_eq!(got.external.port, first.port ^ 1);
 
-    // The address that the subscriber's others have, and no other unless the pooling behavior lets it.
+    // The address that the subscriber's others have, and no other unless the pooling behavior lets
+    // it.
     for pooling in [Pooling::Paired, Pooling::Arbitrary] {
         let pools = vec![pool("203.0.113.0", "203.0.113.1", (1024, 65_535))];
         let mut lab = Lab::new(&Config { pools, pooling, ..asking() });

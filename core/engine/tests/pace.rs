@@ -1,4 +1,5 @@
-//! What is due happens in bounded calls, one between two batches; all the same it keeps pace with what packets begin.
+//! What is due happens in bounded calls, one between two batches; all the same it keeps pace with
+//! what packets begin.
 
 mod common;
 
@@ -22,8 +23,8 @@ fn batch(first: u64) -> Vec<Vec<u8>> {
     (first..first + BATCH).map(packet).collect()
 }
 
-/// Every packet begins a mapping, and they do not stop: old ones leave as fast as new ones come, and soon
-/// after their time.
+/// Every packet begins a mapping, and they do not stop: old ones leave as fast as new ones come,
+/// and soon after their time.
 #[test]
 fn old_mappings_leave_as_fast_as_new_ones_come() {
     let (idle, held) = (Duration::from_secs(2), Duration::from_secs(1));

@@ -1,5 +1,5 @@
-//! Pools that change while packets flow (sections 5.15 to 5.20 of the specification): addresses and ports
-//! that come, go, drain and are excluded.
+//! Pools that change while packets flow (sections 5.15 to 5.20 of the specification): addresses and
+//! ports that come, go, drain and are excluded.
 
 mod common;
 
@@ -321,7 +321,8 @@ fn a_change_without_room_is_refused_as_a_whole() {
     });
 }
 
-/// Packets between the steps of a change are translated, by what is the old pools' and the new ones'.
+/// Packets between the steps of a change are translated, by what is the old pools' and the new
+/// ones'.
 #[test]
 fn packets_flow_while_a_change_is_prepared() {
     let mut lab = Lab::new(&with(&[range("203.0.113.1", "203.0.113.4")]));
@@ -384,8 +385,8 @@ fn kinds() -> Vec<(&'static str, Config)> {
     allocations.into_iter().map(|(name, allocation)| (name, config(allocation))).collect()
 }
 
-/// Pools of all kinds are filled to 99 % and freed again, many times: free, used, held and reserved ports
-/// are all that there are at any time, and in the end all are free.
+/// Pools of all kinds are filled to 99 % and freed again, many times: free, used, held and reserved
+/// ports are all that there are at any time, and in the end all are free.
 #[test]
 fn a_pool_that_is_filled_and_freed_again_leaks_nothing() {
     const ALL: u64 = 4 * 1024;
@@ -442,7 +443,8 @@ fn a_pool_that_is_filled_and_freed_again_leaks_nothing() {
     }
 }
 
-/// Where a subscriber may have any address, none is foretold, not even one that it has mappings of: it is drawn anew.
+/// Where a subscriber may have any address, none is foretold, not even one that it has mappings of:
+/// it is drawn anew.
 #[test]
 fn what_will_be_drawn_is_not_foretold() {
     let mut config = with(&[range("203.0.113.1", "203.0.113.4")]);

@@ -1,5 +1,5 @@
-//! Another configuration at run time (section 14 of the specification): what stays, what goes and when,
-//! what is refused, and that nobody waits for it.
+//! Another configuration at run time (section 14 of the specification): what stays, what goes and
+//! when, what is refused, and that nobody waits for it.
 
 mod common;
 
@@ -289,8 +289,8 @@ fn many() -> u32 {
     mappings.and_then(|mappings| mappings.parse().ok()).unwrap_or(1_000_000)
 }
 
-/// Half of very many mappings go; those who send meanwhile wait for no more than a part of them. Times
-/// are printed, for they are the machine's.
+/// Half of very many mappings go; those who send meanwhile wait for no more than a part of them.
+/// Times are printed, for they are the machine's.
 #[test]
 fn no_batch_waits_for_a_million_mappings() {
     let addresses = vec![AddressRange {

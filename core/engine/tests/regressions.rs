@@ -1,5 +1,5 @@
-//! What once went wrong, so that it does not again. Each case says what a packet, or a configuration,
-//! could do.
+//! What once went wrong, so that it does not again. Each case says what a packet, or a
+//! configuration, could do.
 
 mod common;
 
@@ -317,7 +317,8 @@ fn a_forged_syn_after_a_reset_does_not_end_a_connection_that_goes_on() {
     }
 }
 
-/// A forged FIN counted as the other half of a close, and a long download after a short upload ended.
+/// A forged FIN counted as the other half of a close, and a long download after a short upload
+/// ended.
 #[test]
 fn a_forged_fin_does_not_end_a_half_closed_connection() {
     for forged in [501 + 0x10_0000, 501_u32.wrapping_sub(0x10_0000), 0x5555_5555, 0xaaaa_aaaa] {
@@ -416,8 +417,8 @@ fn a_static_server_has_as_many_clients_as_come() {
     }
 }
 
-/// Without refresh from outside, strangers kept a mapping all the same: each new session had a time of
-/// its own (RFC 4787 section 12).
+/// Without refresh from outside, strangers kept a mapping all the same: each new session had a time
+/// of its own (RFC 4787 section 12).
 //= test rfc4787#REQ-6a
 #[test]
 fn without_inbound_refresh_strangers_do_not_keep_a_mapping() {
@@ -447,8 +448,8 @@ fn link_local_addresses_are_not_forwarded() {
     assert_eq!(lab.refused(Side::Outside, &from), DropReason::MartianSource);
 }
 
-/// A SYN in `transitory`, forged or not, makes everything forgotten and teaches nothing: it had made
-/// the forger's RST valid and the genuine one not.
+/// A SYN in `transitory`, forged or not, makes everything forgotten and teaches nothing: it had
+/// made the forger's RST valid and the genuine one not.
 #[test]
 fn a_forged_syn_in_transitory_teaches_nothing() {
     let state = |lab: &Lab| lab.engine.sessions().next().map(|session| session.state);

@@ -1,6 +1,6 @@
-//! What each way of choosing ports costs: log lines, ports set aside, sessions refused, ports to guess
-//! among. Half a simulated hour of the same subscribers is given to each, and docs/allocation.md must say
-//! what comes out; NATGATE_WRITE_DOCS=1 writes it there.
+//! What each way of choosing ports costs: log lines, ports set aside, sessions refused, ports to
+//! guess among. Half a simulated hour of the same subscribers is given to each, and
+//! docs/allocation.md must say what comes out; NATGATE_WRITE_DOCS=1 writes it there.
 
 mod common;
 

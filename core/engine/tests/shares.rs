@@ -1,4 +1,5 @@
-//! Port blocks and deterministic mapping (sections 5.8 to 5.14 of the specification), scene by scene.
+//! Port blocks and deterministic mapping (sections 5.8 to 5.14 of the specification), scene by
+//! scene.
 
 mod common;
 
@@ -396,8 +397,8 @@ fn what_cannot_be_shared_out_is_refused() {
     assert!(refused(&blocks(1, (2000, 2015), 0)).contains("0 blocks a subscriber"));
 }
 
-/// A forwarded packet in either mode leaves by the complete way or the quick one to the same effect:
-/// the second packet of a flow goes the quick way.
+/// A forwarded packet in either mode leaves by the complete way or the quick one to the same
+/// effect: the second packet of a flow goes the quick way.
 #[test]
 fn answers_come_back_to_who_has_the_share() {
     for config in [blocks(2, (2048, 4095), 4), deterministic((2000, 5000), 24, 100)] {
@@ -413,8 +414,8 @@ fn answers_come_back_to_who_has_the_share() {
     }
 }
 
-/// Every block is found, up to the last; then there is none. What it takes when few are left is measured by
-/// `natgate bench engine`.
+/// Every block is found, up to the last; then there is none. What it takes when few are left is
+/// measured by `natgate bench engine`.
 #[test]
 fn every_block_is_found_when_few_are_left() {
     let mut config = blocks(16, (1024, 65_535), 1);

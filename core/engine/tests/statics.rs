@@ -1,5 +1,5 @@
-//! Static mappings that one side begins, services of several servers, forwarded ports in blocks, and
-//! hosts that reach themselves.
+//! Static mappings that one side begins, services of several servers, forwarded ports in blocks,
+//! and hosts that reach themselves.
 
 mod common;
 

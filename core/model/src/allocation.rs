@@ -235,8 +235,8 @@ impl Model {
         }
     }
 
-    /// 5.5, 5.9, 5.12, 5.18: the address that a subscriber's mappings have had, and the one that its next is
-    /// to have.
+    /// 5.5, 5.9, 5.12, 5.18: the address that a subscriber's mappings have had, and the one that
+    /// its next is to have.
     pub(crate) fn pair_of(&self, key: Key, pool: usize) -> (Option<Ipv4Addr>, Option<Ipv4Addr>) {
         // 5.5: the address that the subscriber got first of this pool, while it has any of it.
         let subscriber = key.host();
@@ -279,7 +279,8 @@ impl Model {
         self.keep_parity(key, free)
     }
 
-    /// 5.7: an address that a static mapping takes for one protocol without ports is kept from all such.
+    /// 5.7: an address that a static mapping takes for one protocol without ports is kept from all
+    /// such.
     pub(crate) fn is_kept(&self, protocol: u8, address: Ipv4Addr) -> bool {
         let mut statics = self.config.statics.iter();
         !has_ports(protocol)
@@ -320,7 +321,8 @@ impl Model {
             .collect()
     }
 
-    /// The pool that an external address is of, or was while it had mappings that there still are (5.19).
+    /// The pool that an external address is of, or was while it had mappings that there still are
+    /// (5.19).
     pub(crate) fn pool_of(&self, address: u32) -> Option<usize> {
         let left = self.left.get(&Ipv4Addr::from_bits(address)).copied();
         left.or_else(|| self.config.pools.iter().position(|pool| pool.has(address.into())))

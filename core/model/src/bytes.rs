@@ -140,8 +140,8 @@ fn put_near(bytes: &mut [u8], from: Side, near: Endpoint) {
     });
 }
 
-/// Replaces the far end of a packet, of which only the beginning need be there. An identifier is the
-/// near end's.
+/// Replaces the far end of a packet, of which only the beginning need be there. An identifier is
+/// the near end's.
 pub(crate) fn set_far(bytes: &mut [u8], from: Side, far: Endpoint) {
     let (protocol, header_len) = (ip(bytes).protocol(), ip(bytes).header_len());
     if protocol == ICMP {

@@ -1,5 +1,5 @@
-//! What a subscriber may have, by itself and with others of its class, and the thresholds that are told
-//! before (specification, sections 3.9 to 3.13 and 5.15).
+//! What a subscriber may have, by itself and with others of its class, and the thresholds that are
+//! told before (specification, sections 3.9 to 3.13 and 5.15).
 
 use crate::allocation::{conforms, spend};
 use crate::{Host, Key, Model, has_ports};
@@ -150,7 +150,8 @@ impl Model {
         own.map(|(_, mapping)| 1 + mapping.further() as u64).sum()
     }
 
-    /// 3.9: rate, quota and sessions, first one's own, then the class's. Says whose stood in the way.
+    /// 3.9: rate, quota and sessions, first one's own, then the class's. Says whose stood in the
+    /// way.
     pub(crate) fn permits_mapping(&self, key: Key) -> Result<(), (LimitOwner, DropReason)> {
         let subscriber = key.host();
         let class = self.class_of(subscriber).map(LimitOwner::Class);

@@ -79,8 +79,8 @@ impl Pair {
     /// Where they part.
     pub fn advance(&mut self, now: Timestamp) -> Result<Vec<Transmit>, Divergence> {
         let mut transmits = Vec::new();
-        // Where too many ports are held the engine says which are free, and the model can ask only what
-        // is so now; blocks make a difference of when that was.
+        // Where too many ports are held the engine says which are free, and the model can ask only
+        // what is so now; blocks make a difference of when that was.
         if self.config.limits.held_ports.is_some() && self.model.has_blocks() {
             while let Some(due) = self.model.next_tick().filter(|due| *due < now) {
                 transmits.extend(self.advance_to(due)?);
@@ -335,7 +335,8 @@ impl Pair {
             return Ok(());
         }
         same("mappings that stay and go", &self.engine.departed(), &(review.stay, review.go))?;
-        // Where an external port is shared, mappings may differ in the remote alone: ids are counted.
+        // Where an external port is shared, mappings may differ in the remote alone: ids are
+        // counted.
         for leaving in &review.named {
             *expected.entry(leaving.mapping).or_default() -= 1;
         }
@@ -548,9 +549,9 @@ fn legal(what: &str, made: &Effects) -> Result<(), Divergence> {
     }
 }
 
-/// Events as a multiset for each time (specification, 1.2 and 10): equal if these texts are. Which of
-/// several sessions goes first is open, and with it whether the others' mapping is still one that a host
-/// has asked for.
+/// Events as a multiset for each time (specification, 1.2 and 10): equal if these texts are. Which
+/// of several sessions goes first is open, and with it whether the others' mapping is still one
+/// that a host has asked for.
 fn by_time(events: &[Event]) -> Vec<String> {
     let text = |event: &Event| {
         let mut event = *event;

@@ -37,8 +37,8 @@ const UNSPECIFIED: Endpoint = Endpoint { address: Ipv4Addr::UNSPECIFIED, port: 0
 type Asked<T> = Result<T, ExplicitError>;
 
 impl Model {
-    /// 16.2: what comes of a request for a mapping for all. `choice` is the external endpoint of the
-    /// engine's, if it made one.
+    /// 16.2: what comes of a request for a mapping for all. `choice` is the external endpoint of
+    /// the engine's, if it made one.
     ///
     /// # Errors
     /// As the engine's.
@@ -364,8 +364,8 @@ impl Model {
         }
     }
 
-    /// What is open by section 5, but for the protocols' own ports: in the place of these what else is free
-    /// of their address, of the subscriber's own ports where it has such.
+    /// What is open by section 5, but for the protocols' own ports: in the place of these what else
+    /// is free of their address, of the subscriber's own ports where it has such.
     fn open_to_ask(
         &mut self,
         key: Key,

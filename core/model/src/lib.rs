@@ -70,7 +70,8 @@ pub struct Model {
     started: Timestamp,
     mappings: BTreeMap<Key, Mapping>,
     sessions_made: u64,
-    /// Whether one has been made that is seen as another than it is (13): else none need be looked for.
+    /// Whether one has been made that is seen as another than it is (13): else none need be looked
+    /// for.
     has_twice: bool,
     held: BTreeMap<(u8, Endpoint), Timestamp>,
     /// Ports that would be held had not a static mapping come for them (14.5).
@@ -79,7 +80,8 @@ pub struct Model {
     paired: BTreeMap<(Host, usize), Ipv4Addr>,
     /// Blocks of ports that subscribers have, by where they begin.
     blocks: BTreeMap<Endpoint, Block>,
-    /// Addresses that have left their pools but for their mappings and blocks, and those pools (5.19).
+    /// Addresses that have left their pools but for their mappings and blocks, and those pools
+    /// (5.19).
     left: BTreeMap<Ipv4Addr, usize>,
     /// Dynamic mappings that there is room for.
     room: usize,

@@ -60,9 +60,9 @@ impl Model {
         Key { protocol, realm, internal, remote, beside: None }
     }
 
-    /// 4.4, and for protocols without ports 5.7. Of several with one external endpoint the one that has
-    /// a session with the remote; there being none, of a static one any, else the one that had the
-    /// endpoint first.
+    /// 4.4, and for protocols without ports 5.7. Of several with one external endpoint the one that
+    /// has a session with the remote; there being none, of a static one any, else the one that had
+    /// the endpoint first.
     pub(crate) fn by_external(
         &mut self,
         protocol: u8,

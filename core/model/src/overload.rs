@@ -10,8 +10,8 @@ use std::net::Ipv4Addr;
 const LOOKS: usize = 32;
 
 impl Model {
-    /// The endpoints in use that a new mapping may share; none if it may not, or where the engine, which
-    /// need not look at all, has found none.
+    /// The endpoints in use that a new mapping may share; none if it may not, or where the engine,
+    /// which need not look at all, has found none.
     pub(crate) fn overloadable(
         &self,
         packet: &Packet,

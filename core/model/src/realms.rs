@@ -9,8 +9,8 @@ use std::net::Ipv4Addr;
 const USUAL_MTU: u16 = 1500;
 
 impl Model {
-    /// 15.4: lets a packet into the realm that it is for; `in_session`: its session is there; `as_is`: its
-    /// source is seen as what it is.
+    /// 15.4: lets a packet into the realm that it is for; `in_session`: its session is there;
+    /// `as_is`: its source is seen as what it is.
     pub(crate) fn enter_realm(
         &self,
         packet: &mut Packet,
@@ -31,7 +31,8 @@ impl Model {
         if permitted { Ok(()) } else { Err(DropReason::OtherRealm) }
     }
 
-    /// 15.2: whether a packet from outside that bypasses translation may have these ends in a realm.
+    /// 15.2: whether a packet from outside that bypasses translation may have these ends in a
+    /// realm.
     pub(crate) fn may_pass(
         &self,
         realm: u16,

@@ -11,8 +11,8 @@ use natgate_engine::{
 use std::collections::BTreeMap;
 
 impl Model {
-    /// Puts another configuration in force; mappings that it does not let stay go at once. `still_held` as
-    /// in [`Model::advance`].
+    /// Puts another configuration in force; mappings that it does not let stay go at once.
+    /// `still_held` as in [`Model::advance`].
     pub fn reconfigure(&mut self, config: &Config, still_held: Option<StillHeld<'_>>) -> Effects {
         self.go_on(config);
         self.fixed = services::fixed(config);

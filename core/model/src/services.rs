@@ -1,5 +1,5 @@
-//! What the operator maps for good: static mappings, one way or both, and services of several servers
-//! (specification, 3.8a, 4.4b, 4.5).
+//! What the operator maps for good: static mappings, one way or both, and services of several
+//! servers (specification, 3.8a, 4.4b, 4.5).
 
 use crate::{Key, Mapping, Model, has_ports};
 use natgate_engine::{
@@ -87,7 +87,8 @@ impl Model {
         };
     }
 
-    /// The static mapping by which what an internal endpoint begins goes out, and its external endpoint.
+    /// The static mapping by which what an internal endpoint begins goes out, and its external
+    /// endpoint.
     pub(crate) fn static_external(
         &self,
         protocol: u8,
@@ -156,7 +157,8 @@ impl Model {
         fixed.iter().any(|(fixed, _)| fixed.begun == Begun::Inside)
     }
 
-    /// 4.4b: the mapping that a new session from outside is for, `key` being what the endpoint names.
+    /// 4.4b: the mapping that a new session from outside is for, `key` being what the endpoint
+    /// names.
     pub(crate) fn server_for(
         &mut self,
         key: Key,
@@ -180,8 +182,8 @@ impl Model {
         }
         let key_of = |internal| Key { internal, ..key };
         let told = self.hint.servers.get(&(key.protocol, external, remote)).copied();
-        // If it was refused, then at a server where it is to be refused for that reason: a later packet
-        // may have got another.
+        // If it was refused, then at a server where it is to be refused for that reason: a later
+        // packet may have got another.
         let (mut refuser, mut willing) = (None, None);
         let drop = self.hint.drop;
         for internal in open.iter().filter(|_| drop.is_some()) {

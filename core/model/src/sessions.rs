@@ -89,9 +89,9 @@ impl Model {
         each.map_or((self.further_room / 16).max(64), |each| each as usize)
     }
 
-    /// A packet from a side belongs to the session with a remote endpoint, which is seen as it is or as
-    /// another if it is new (13): it is made if there is none yet, its time starts
-    /// afresh, and the packet is counted.
+    /// A packet from a side belongs to the session with a remote endpoint, which is seen as it is
+    /// or as another if it is new (13): it is made if there is none yet, its time starts afresh,
+    /// and the packet is counted.
     pub(crate) fn touch(
         &mut self,
         key: Key,

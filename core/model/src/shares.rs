@@ -1,5 +1,5 @@
-//! Ports that are not everybody's (specification, sections 5.8 to 5.14): blocks that subscribers are
-//! assigned, and ports that follow from their addresses.
+//! Ports that are not everybody's (specification, sections 5.8 to 5.14): blocks that subscribers
+//! are assigned, and ports that follow from their addresses.
 
 use crate::allocation::addresses;
 use crate::timers::tick;
@@ -161,8 +161,8 @@ impl Model {
         }
     }
 
-    /// The ports that a subscriber has of its own, if the pool gives out such; those of a computed share,
-    /// or of the blocks that it has.
+    /// The ports that a subscriber has of its own, if the pool gives out such; those of a computed
+    /// share, or of the blocks that it has.
     pub(crate) fn own_ports(&self, subscriber: Host, pool: usize) -> Option<Vec<Endpoint>> {
         match self.allocation(pool) {
             Allocation::Random | Allocation::Preserve => None,
@@ -180,8 +180,8 @@ impl Model {
         }
     }
 
-    /// Of free ports of an address those that are a subscriber's own, or else dynamic, where a pool is
-    /// shared out.
+    /// Of free ports of an address those that are a subscriber's own, or else dynamic, where a pool
+    /// is shared out.
     pub(crate) fn own_of(&self, key: Key, pool: usize, free: Vec<Endpoint>) -> Vec<Endpoint> {
         let Some(own) = self.own_ports(key.host(), pool) else { return free };
         let (own, others): (Vec<Endpoint>, Vec<Endpoint>) =

@@ -1,8 +1,8 @@
 //! Destinations that rules translate, and remote endpoints that are others as seen from inside
 //! (specification, section 13).
 //!
-//! A packet from inside is given its other destination before the rest of the model looks at it; what
-//! the remote endpoint of a session is seen as is written into the session.
+//! A packet from inside is given its other destination before the rest of the model looks at it;
+//! what the remote endpoint of a session is seen as is written into the session.
 
 use crate::bytes::{check_error, ends, icmp_kind, ip, is_martian, set_far, set_outer_far};
 use crate::{Key, Model, Packet};

@@ -60,7 +60,8 @@ impl Model {
         self.mappings.iter().flat_map(of).collect()
     }
 
-    /// Whether there is a session between the same endpoints, of a mapping with the same external one.
+    /// Whether there is a session between the same endpoints, of a mapping with the same external
+    /// one.
     pub(crate) fn has_session(&self, session: &SessionInfo) -> bool {
         self.alike(session).any(|mapping| mapping.sessions.contains_key(&session.remote))
     }

@@ -1,5 +1,5 @@
-//! Engine against model on mappings that hosts ask for: cases in which they once parted, made small and
-//! kept, and such as the random comparison seldom comes to.
+//! Engine against model on mappings that hosts ask for: cases in which they once parted, made small
+//! and kept, and such as the random comparison seldom comes to.
 
 mod common;
 
@@ -60,7 +60,8 @@ fn after(seconds: u64) -> Timestamp {
     START.plus(Duration::from_secs(seconds))
 }
 
-/// 5.5a, 16.6: where a rule says which address, a wish for that very address does not lead to another.
+/// 5.5a, 16.6: where a rule says which address, a wish for that very address does not lead to
+/// another.
 #[test]
 fn a_rules_address_is_the_only_one() -> Result<(), Divergence> {
     let all = Match::Source(Prefix::new(Ipv4Addr::UNSPECIFIED, 0), 0);
@@ -78,7 +79,8 @@ fn a_rules_address_is_the_only_one() -> Result<(), Divergence> {
     Ok(())
 }
 
-/// 16.6: a wish for an address that has no port fails nothing, unless it is strict, and tells of nothing.
+/// 16.6: a wish for an address that has no port fails nothing, unless it is strict, and tells of
+/// nothing.
 #[test]
 fn a_wish_for_a_full_address_harms_nobody() -> Result<(), Divergence> {
     for pooling in [Pooling::Paired, Pooling::SoftPaired, Pooling::Arbitrary] {
@@ -112,8 +114,8 @@ fn a_block_elsewhere_is_not_assigned_in_vain() -> Result<(), Divergence> {
     Ok(())
 }
 
-/// 16.6: the protocols' own ports are nobody's who asks, and where they alone have the right parity one
-/// of the other is given.
+/// 16.6: the protocols' own ports are nobody's who asks, and where they alone have the right parity
+/// one of the other is given.
 #[test]
 fn ports_of_the_protocols_themselves_are_left_out() -> Result<(), Divergence> {
     for allocation in [Allocation::Random, Allocation::Preserve] {
@@ -136,8 +138,8 @@ fn ports_of_the_protocols_themselves_are_left_out() -> Result<(), Divergence> {
     Ok(())
 }
 
-/// 16.4, and what is said beforehand of such packets: whom the filters of the host name is let in, where
-/// nobody else is.
+/// 16.4, and what is said beforehand of such packets: whom the filters of the host name is let in,
+/// where nobody else is.
 #[test]
 fn strangers_come_in_as_the_host_has_said() -> Result<(), Divergence> {
     for (mapping, inbound_refresh) in
@@ -173,8 +175,8 @@ fn strangers_come_in_as_the_host_has_said() -> Result<(), Divergence> {
     Ok(())
 }
 
-/// 16.1: of a mapping that goes with its sessions, one of which was asked for, all are told as of that
-/// mapping, in whatever order.
+/// 16.1: of a mapping that goes with its sessions, one of which was asked for, all are told as of
+/// that mapping, in whatever order.
 #[test]
 fn sessions_that_go_together_are_told_alike() -> Result<(), Divergence> {
     for (first, for_all) in [(0, false), (1, false), (2, false), (1, true)] {

@@ -177,8 +177,8 @@ fn mappings_of_another_pool_keep_no_pairing() -> Result<(), Divergence> {
     Ok(())
 }
 
-/// Who was paired with an address that has become another pool's is paired anew, though it gives out
-/// ports there.
+/// Who was paired with an address that has become another pool's is paired anew, though it gives
+/// out ports there.
 #[test]
 fn an_address_of_another_pool_is_no_pair() -> Result<(), Divergence> {
     let [one, other] = [1, 2].map(|last: u8| AddressRange {
@@ -194,7 +194,8 @@ fn an_address_of_another_pool_is_no_pair() -> Result<(), Divergence> {
     let mut pair = Pair::new(&Config { pools: pools(one, other), ..config() }, [0; 32], START)?;
     let lasting = Endpoint { port: A.port + 1, ..A };
     let out = |from| Spec::new(UDP, from, remote(80)).bytes();
-    // One mapping lasts, with the first address; the second gets another while the pools are exchanged.
+    // One mapping lasts, with the first address; the second gets another while the pools are
+    // exchanged.
     for (second, from, exchange) in [
         (0, lasting, None),
         (1, lasting, Some(pools(other, one))),

@@ -1,8 +1,8 @@
 //! ARP for IPv4 over Ethernet (RFC 826), and the hardware addresses that it finds.
 //!
 //! [`Arp`] reads the 28 bytes after an Ethernet header, [`Repr`] writes them. Other hardware or
-//! protocol types are not read: nothing here translates them. Whether a message is to be believed or
-//! answered is the router's decision.
+//! protocol types are not read: nothing here translates them. Whether a message is to be believed
+//! or answered is the router's decision.
 
 use crate::link::{ETHERNET_LEN, ethertype};
 use crate::{get_u16, get_u32, put_u16, put_u32};

@@ -1,10 +1,10 @@
 //! The Internet checksum: against worked examples, against its own laws, and the incremental update
 //! against full recomputation.
 //!
-//! In ones' complement there are two zeros, 0x0000 and 0xffff, and everything that can go wrong goes
-//! wrong there. Random words almost never hit them, so they are drawn on purpose. The one place
-//! where update and recomputation differ is a message of zeros alone (RFC 1624 section 3 overlooks
-//! it): no IP packet and no pseudo header is that, and the exception has its own test.
+//! In ones' complement there are two zeros, 0x0000 and 0xffff, and everything that can go wrong
+//! goes wrong there. Random words almost never hit them, so they are drawn on purpose. The one
+//! place where update and recomputation differ is a message of zeros alone (RFC 1624 section 3
+//! overlooks it): no IP packet and no pseudo header is that, and the exception has its own test.
 
 use natgate_wire::checksum::{checksum, fold, pseudo_header, sum};
 use natgate_wire::{Delta, Icmp, Ipv4};

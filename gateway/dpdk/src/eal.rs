@@ -17,8 +17,8 @@ use std::mem;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Buffers for packets of one worker: what two ports' queues hold, both ways, what lies in caches and
-/// in hands; and as many again for all workers together.
+/// Buffers for packets of one worker: what two ports' queues hold, both ways, what lies in caches
+/// and in hands; and as many again for all workers together.
 const BUFFERS: u32 = 8192;
 /// Most workers that more buffers are made for.
 const MOST_WORKERS: u16 = 127;
@@ -76,8 +76,8 @@ pub fn start(arguments: Option<&[String]>, mtu: u16) -> Result<Eal, Error> {
     start_for(arguments, mtu, 1)
 }
 
-/// As [`start`], with buffers for so many threads, each of which has a queue of two ports. Who starts
-/// it first says for how many.
+/// As [`start`], with buffers for so many threads, each of which has a queue of two ports. Who
+/// starts it first says for how many.
 ///
 /// # Errors
 /// As [`start`].
@@ -91,7 +91,8 @@ pub fn start_for(arguments: Option<&[String]>, mtu: u16, workers: u16) -> Result
     start_first(&mut started, arguments, (mtu, workers), USUAL_MEMORY)
 }
 
-/// Starts DPDK, unless it runs, with so much memory, MiB, where it does not have huge pages to take memory from.
+/// Starts DPDK, unless it runs, with so much memory, MiB, where it does not have huge pages to take
+/// memory from.
 ///
 /// # Errors
 /// As [`start`].

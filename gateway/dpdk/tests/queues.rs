@@ -100,8 +100,9 @@ fn through_shared_memory() {
     let _ = std::fs::remove_file(socket);
 }
 
-/// Both ends of shared memory go, one right after the other: a thread of DPDK's hears of the first while the second
-/// is closed. DPDK tells on standard error of memory that is freed twice, so all of it happens in a process of its own.
+/// Both ends of shared memory go, one right after the other: a thread of DPDK's hears of the first
+/// while the second is closed. DPDK tells on standard error of memory that is freed twice, so all
+/// of it happens in a process of its own.
 #[test]
 fn both_ends_go_at_once() {
     const OWN: &str = "NATGATE_BOTH_ENDS";

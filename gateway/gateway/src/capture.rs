@@ -1,12 +1,13 @@
-//! Copies of packets that match a filter, before and after translation, for who watches from outside the
-//! data plane.
+//! Copies of packets that match a filter, before and after translation, for who watches from
+//! outside the data plane.
 //!
-//! A batch asks one question, whether anybody watches at all. If so each packet is copied as it came, and
-//! after translation, when both its faces are known, each [`Tap`] decides whether it matches and writes
-//! both into its ring. What leaves without having come, or long after, is looked at by itself: packets
-//! of the gateway's own, and fragments that had waited for their first. The ring is bounded: what finds no room is counted, and who reads learns how many
-//! packets are missing before which. A worker never waits, takes no memory and gives none back: taps are
-//! made by who watches ([`Capture`]) and go back there.
+//! A batch asks one question, whether anybody watches at all. If so each packet is copied as it
+//! came, and after translation, when both its faces are known, each [`Tap`] decides whether it
+//! matches and writes both into its ring. What leaves without having come, or long after, is looked
+//! at by itself: packets of the gateway's own, and fragments that had waited for their first. The
+//! ring is bounded: what finds no room is counted, and who reads learns how many packets are
+//! missing before which. A worker never waits, takes no memory and gives none back: taps are made
+//! by who watches ([`Capture`]) and go back there.
 
 use crate::{CommandError, Commander};
 use arrayvec::ArrayVec;
@@ -135,8 +136,8 @@ impl Filter {
             && self.protocol.is_none_or(|protocol| before.protocol == protocol)
     }
 
-    /// Whether a packet matches that leaves by a side and looks like this; an ICMP error also matches as
-    /// the packet does that it is about, which whoever gets it has sent.
+    /// Whether a packet matches that leaves by a side and looks like this; an ICMP error also
+    /// matches as the packet does that it is about, which whoever gets it has sent.
     fn matches_leaving(&self, to: Side, face: &Face, about: Option<&Face>) -> bool {
         let (mut internal, mut remote, mut external) =
             (ArrayVec::<End, 2>::new(), ArrayVec::<End, 2>::new(), ArrayVec::<End, 1>::new());
@@ -373,8 +374,8 @@ impl Captures {
         }
     }
 
-    /// Hands on a packet, if it matches, that leaves though none has come in for it just now: one of
-    /// the gateway's own, or a fragment that had waited.
+    /// Hands on a packet, if it matches, that leaves though none has come in for it just now: one
+    /// of the gateway's own, or a fragment that had waited.
     #[cold]
     pub(crate) fn leaving(&mut self, now: Timestamp, side: Side, bytes: &[u8]) {
         let Some(face) = Face::of(bytes) else { return };
@@ -502,8 +503,8 @@ impl Capture {
         Box::new(Tap { number, filter, ring, missed: 0, scratch })
     }
 
-    /// Has workers that have joined since copy packets, too. Nobody waits for them: a worker that is
-    /// busy with a reload comes to it afterwards.
+    /// Has workers that have joined since copy packets, too. Nobody waits for them: a worker that
+    /// is busy with a reload comes to it afterwards.
     fn follow_workers(&mut self) {
         let (commander, known) = (self.commander.clone(), self.rings.len());
         let answers = commander.go_on_capturing(known, || self.tap());

@@ -1,9 +1,10 @@
 //! Commands to a running gateway, and what its thread does about them between batches.
 //!
-//! Whoever gives a command has a [`Commander`], prepares everything that is large in its own thread, and
-//! waits there for the answer. Each of the gateway's threads takes one command at a time, does a part of
-//! it each turn, and hands back what is to be disposed of: it makes and frees nothing large itself. Where
-//! there are several, all are asked first whether they can do it, and then all do.
+//! Whoever gives a command has a [`Commander`], prepares everything that is large in its own
+//! thread, and waits there for the answer. Each of the gateway's threads takes one command at a
+//! time, does a part of it each turn, and hands back what is to be disposed of: it makes and frees
+//! nothing large itself. Where there are several, all are asked first whether they can do it, and
+//! then all do.
 
 use crate::capture::{Captures, Tap};
 use crate::handover::{Exchange, Legacy, Writing, Written};
@@ -64,8 +65,8 @@ impl Numbered {
         self.partition.as_deref()
     }
 
-    /// Whether pools and realms at work are those of a configuration, in its order: nothing is left of
-    /// any that has gone.
+    /// Whether pools and realms at work are those of a configuration, in its order: nothing is left
+    /// of any that has gone.
     pub fn is_of(&self, config: &Config) -> bool {
         let pools = |config: &Config| -> Vec<_> {
             config.pools.iter().map(|pool| (pool.name.clone(), pool.count())).collect()
@@ -96,9 +97,9 @@ struct Part {
 }
 
 impl Prepared {
-    /// Makes everything that other settings take to come into the place of those in force, which are those
-    /// that [`Prepared::settings`] told; `numbered` is what [`Commander::numbered`] tells. Devices are
-    /// then to be opened.
+    /// Makes everything that other settings take to come into the place of those in force, which
+    /// are those that [`Prepared::settings`] told; `numbered` is what [`Commander::numbered`]
+    /// tells. Devices are then to be opened.
     ///
     /// # Errors
     /// [`ConfigError`] when the gateway could not run with them.
@@ -287,13 +288,14 @@ impl Commander {
         self.workers.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Lets another worker join, which wakes by a byte at the other end of `waker`, a gateway with these
-    /// settings; should there be one worker so far, `first` is what wakes that. `make` makes the worker
-    /// and has its thread run; then it gets its part of what is new. The settings name the workers that
-    /// there are then.
+    /// Lets another worker join, which wakes by a byte at the other end of `waker`, a gateway with
+    /// these settings; should there be one worker so far, `first` is what wakes that. `make` makes
+    /// the worker and has its thread run; then it gets its part of what is new. The settings name
+    /// the workers that there are then.
     ///
     /// # Errors
-    /// [`CommandError`], or what `make` says; then all is as it was, but for hand-overs that nobody uses.
+    /// [`CommandError`], or what `make` says; then all is as it was, but for hand-overs that nobody
+    /// uses.
     pub fn join<E: From<CommandError>>(
         &self,
         settings: &Settings,
@@ -381,8 +383,8 @@ impl Commander {
         Ok(all)
     }
 
-    /// Says what would happen to a packet, by the worker whose it is; if it turns round and what it would
-    /// become is known, then by the worker who would get it.
+    /// Says what would happen to a packet, by the worker whose it is; if it turns round and what it
+    /// would become is known, then by the worker who would get it.
     ///
     /// # Errors
     /// [`CommandError::Stopping`].
@@ -447,7 +449,8 @@ impl Commander {
         Ok(())
     }
 
-    /// Has the workers beyond the first so many copy packets, too; returns where their answers come.
+    /// Has the workers beyond the first so many copy packets, too; returns where their answers
+    /// come.
     pub(crate) fn go_on_capturing(
         &self,
         known: usize,

@@ -1,5 +1,5 @@
-//! A door in the gateway's own inside address: one TCP port whose packets the program around the gateway
-//! takes, which has a TCP of its own. Nothing from outside comes in by it.
+//! A door in the gateway's own inside address: one TCP port whose packets the program around the
+//! gateway takes, which has a TCP of its own. Nothing from outside comes in by it.
 
 use crate::pcp::Admission;
 use natgate_wire::{Ipv4, protocol};
@@ -32,7 +32,8 @@ impl LocalTcpPort {
         self.packets.pop_front()
     }
 
-    /// Takes a packet to the gateway itself from realm 0, whose own address is given, if it is for the door.
+    /// Takes a packet to the gateway itself from realm 0, whose own address is given, if it is for
+    /// the door.
     pub(crate) fn take(&mut self, packet: &[u8], own: Option<Ipv4Addr>) -> Admission {
         if !self.port.is_some_and(|port| is_for(port, own, packet)) {
             return Admission::NoRequest;

@@ -1,5 +1,5 @@
-//! A gateway's state, handed over to another process: what is asked of a worker that goes, and what one
-//! that comes takes. How the two processes speak is not known here.
+//! A gateway's state, handed over to another process: what is asked of a worker that goes, and what
+//! one that comes takes. How the two processes speak is not known here.
 
 use crate::command::{CommandError, Commander};
 use crate::router::Router;
@@ -42,8 +42,8 @@ impl Writing {
         Vec::with_capacity(Export::ROOM + ENOUGH)
     }
 
-    /// Does a turn's share; whether it is to go back, and if so whether the pass is over. A worker that
-    /// does nothing else fills the room.
+    /// Does a turn's share; whether it is to go back, and if so whether the pass is over. A worker
+    /// that does nothing else fills the room.
     pub(crate) fn turn(&mut self, engine: &Engine, is_halted: bool) -> Option<bool> {
         let budget = if is_halted { u32::MAX } else { A_TURN };
         match engine.export(&mut self.export, &mut self.out, budget) {
@@ -65,9 +65,9 @@ pub struct KnownNeighbor {
     pub mac: Mac,
 }
 
-/// Who has what among several workers: for each of the buckets of subscribers the worker that has it, and a
-/// bit for each that may still have some of them; for each external address whose its ports are, by runs of
-/// words of 64.
+/// Who has what among several workers: for each of the buckets of subscribers the worker that has
+/// it, and a bit for each that may still have some of them; for each external address whose its
+/// ports are, by runs of words of 64.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Division {
     /// By bucket.
@@ -134,8 +134,8 @@ impl Exchange {
 pub type Written = Receiver<(Box<Writing>, bool)>;
 
 impl Commander {
-    /// Says whether another process could go on as the workers divide their work: not if some have joined
-    /// since the start, and hosts that are mapped for good have stayed with others.
+    /// Says whether another process could go on as the workers divide their work: not if some have
+    /// joined since the start, and hosts that are mapped for good have stayed with others.
     ///
     /// # Errors
     /// [`CommandError::Stopping`].
@@ -151,8 +151,8 @@ impl Commander {
         self.begin_writing(worker, writing)
     }
 
-    /// Has a gateway take no packets any more; tells what else there is to go on with. What it has been
-    /// given has been sent, and what it had to tell has been told.
+    /// Has a gateway take no packets any more; tells what else there is to go on with. What it has
+    /// been given has been sent, and what it had to tell has been told.
     ///
     /// # Errors
     /// [`CommandError::Stopping`].
@@ -205,8 +205,8 @@ impl Worker {
         self.engine_mut().restore(restoration, records)
     }
 
-    /// Has what the other had, among several: to be done with each worker before the last records come.
-    /// `None`: that does not fit.
+    /// Has what the other had, among several: to be done with each worker before the last records
+    /// come. `None`: that does not fit.
     pub fn adopt(&mut self, division: Option<&Division>) -> Option<()> {
         self.adopt_division(division)
     }
@@ -267,8 +267,8 @@ impl Worker {
 }
 
 impl Clock {
-    /// What another process on this machine needs to have the same time: this clock's, and that of the
-    /// kernel's steady clock, nanoseconds.
+    /// What another process on this machine needs to have the same time: this clock's, and that of
+    /// the kernel's steady clock, nanoseconds.
     pub fn reading(&self) -> (Timestamp, u64) {
         (self.now(), steady())
     }

@@ -14,8 +14,8 @@ pub struct KernelSettings {
     pub announce: Option<AnnounceSettings>,
     /// Which of the kernel's tables routes are learnt from, if one is.
     pub learn: Option<LearnSettings>,
-    /// How long packets are translated after the announced routes have been withdrawn, when the gateway
-    /// is to end; `None`: see [`KernelSettings::drain`].
+    /// How long packets are translated after the announced routes have been withdrawn, when the
+    /// gateway is to end; `None`: see [`KernelSettings::drain`].
     pub drain: Option<Duration>,
 }
 

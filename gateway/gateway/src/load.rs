@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! load {
     ($($(#[doc = $text:literal])* $name:ident,)*) => {
-        /// What a worker has done so far. Only the worker itself writes, once a turn, so it shares no
-        /// cache line (nor the next, which comes along) with what others write.
+        /// What a worker has done so far. Only the worker itself writes, once a turn, so it shares
+        /// no cache line (nor the next, which comes along) with what others write.
         #[derive(Debug, Default)]
         #[repr(align(128))]
         pub struct Load {

@@ -1,4 +1,5 @@
-//! What a gateway is told of those who watch it: where metrics are served, and which SNMP agent has its tables.
+//! What a gateway is told of those who watch it: where metrics are served, and which SNMP agent has
+//! its tables.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -44,7 +45,8 @@ pub struct SnmpSettings {
     pub pools_low_threshold: Option<u8>,
     /// The shortest time between two notifications of one thing, seconds.
     pub interval: u16,
-    /// Whether subscribers and their mappings are shown, and told of when they have as many as they may.
+    /// Whether subscribers and their mappings are shown, and told of when they have as many as they
+    /// may.
     pub subscribers: bool,
 }
 

@@ -1,10 +1,11 @@
-//! Lists in order, read by pages: for those who ask what comes after something, as managers do by SNMP.
+//! Lists in order, read by pages: for those who ask what comes after something, as managers do by
+//! SNMP.
 //!
-//! A page has a bounded number of entries, whatever there is. Mappings are found in the order of their
-//! external endpoints, which is how workers keep them, so a page costs what lies between its ends.
-//! Subscribers are kept in no order: a page of them is the first of those behind its beginning, and each
-//! page looks at all. As with any list, who asks has the memory, and a worker looks at a few slots a
-//! turn.
+//! A page has a bounded number of entries, whatever there is. Mappings are found in the order of
+//! their external endpoints, which is how workers keep them, so a page costs what lies between its
+//! ends. Subscribers are kept in no order: a page of them is the first of those behind its
+//! beginning, and each page looks at all. As with any list, who asks has the memory, and a worker
+//! looks at a few slots a turn.
 
 use crate::Commander;
 use crate::command::CommandError;
@@ -35,9 +36,9 @@ fn place(info: &MappingInfo) -> MappingPlace {
 }
 
 impl Commander {
-    /// At most so many mappings in the order of protocol number, external address and port, from a place
-    /// on. Mappings of protocols without ports have no place; of those that share an external endpoint
-    /// there is one.
+    /// At most so many mappings in the order of protocol number, external address and port, from a
+    /// place on. Mappings of protocols without ports have no place; of those that share an external
+    /// endpoint there is one.
     ///
     /// # Errors
     /// [`CommandError::Stopping`].
@@ -66,8 +67,8 @@ impl Commander {
         Ok(Page { entries, is_last })
     }
 
-    /// At most so many subscribers in the order of a rank that each is given and of their addresses, from
-    /// a place on; those without a rank are left out.
+    /// At most so many subscribers in the order of a rank that each is given and of their
+    /// addresses, from a place on; those without a rank are left out.
     ///
     /// # Errors
     /// [`CommandError::Stopping`].

@@ -26,8 +26,8 @@ pub trait Observer {
     /// The translator's state changed. Called in order of time.
     fn event(&mut self, event: &Event);
 
-    /// So many changes, between these times, were not told, because they came faster than they could be
-    /// taken: after the event told last, before the next.
+    /// So many changes, between these times, were not told, because they came faster than they
+    /// could be taken: after the event told last, before the next.
     fn events_lost(&mut self, _count: u64, _from: Timestamp, _to: Timestamp) {}
 
     /// A device changed.

@@ -99,8 +99,8 @@ pub struct RealmSettings {
 pub struct WorkerSettings {
     /// How many workers there are, each with a thread of its own.
     pub count: usize,
-    /// The processors that they run on, one each; none: several workers take those that the process may
-    /// use, and one worker alone is not bound.
+    /// The processors that they run on, one each; none: several workers take those that the process
+    /// may use, and one worker alone is not bound.
     pub cores: Vec<usize>,
 }
 
@@ -151,7 +151,8 @@ pub struct Settings {
     pub inside: SideSettings,
     /// The Internet's side.
     pub outside: SideSettings,
-    /// Realms 1 and up, as many as the translator has; those that are gone there are not here either.
+    /// Realms 1 and up, as many as the translator has; those that are gone there are not here
+    /// either.
     pub realms: Vec<RealmSettings>,
     /// Static routes; the longest prefix wins, connected networks first among equals.
     pub routes: Vec<Route>,
@@ -208,7 +209,8 @@ impl PagePlace {
 }
 
 impl SideSettings {
-    /// A device with packet sockets that carries Ethernet's usual packets, of which nothing else is said.
+    /// A device with packet sockets that carries Ethernet's usual packets, of which nothing else is
+    /// said.
     pub fn new(device: impl Into<String>) -> Self {
         Self {
             device: device.into(),

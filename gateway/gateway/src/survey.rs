@@ -1,9 +1,9 @@
 //! What others read of a running gateway: figures, and lists that are looked through by parts.
 //!
-//! Who asks brings all memory that an answer takes, and gets it back with the answer; a worker fills it
-//! between batches, looking at [`SLOTS_A_TURN`] slots a turn at most. It keeps nothing between two
-//! parts of a list: where to go on comes with the next. So it never waits for who asks, however slow,
-//! and a list of millions costs packets no more than a list of one.
+//! Who asks brings all memory that an answer takes, and gets it back with the answer; a worker
+//! fills it between batches, looking at [`SLOTS_A_TURN`] slots a turn at most. It keeps nothing
+//! between two parts of a list: where to go on comes with the next. So it never waits for who asks,
+//! however slow, and a list of millions costs packets no more than a list of one.
 //!
 //! Each worker has its own subscribers, and lists are those of one worker after another.
 
@@ -26,8 +26,8 @@ const SLOTS_A_TURN: usize = 2048;
 /// Turns that a part of a list takes at most: then others get their answers.
 const MOST_TURNS: u32 = 32;
 
-/// Room for the names of links and pools, bytes, and for how many of each; longer ones and more of them
-/// are allocated by the worker.
+/// Room for the names of links and pools, bytes, and for how many of each; longer ones and more of
+/// them are allocated by the worker.
 const NAME: usize = 64;
 const MANY: usize = 64;
 
@@ -281,8 +281,9 @@ impl Commander {
         (0..self.workers()).map(figures).collect()
     }
 
-    /// The mappings, sessions (each with its mapping), subscribers or addresses of pools that a filter
-    /// means, in parts of at most so many. Each worker tells its own; of addresses all tell what they use.
+    /// The mappings, sessions (each with its mapping), subscribers or addresses of pools that a
+    /// filter means, in parts of at most so many. Each worker tells its own; of addresses all tell
+    /// what they use.
     pub fn list<T: Listed>(&self, filter: Filter, room: usize) -> List<T> {
         let (cursor, found) = (Cursor::default(), Vec::with_capacity(room.max(1)));
         let part = Some(Box::new(Part { cursor, filter, found, now: Timestamp(0), done: false }));

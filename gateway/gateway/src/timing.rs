@@ -1,16 +1,17 @@
-//! How long a worker's turns take: histograms of few buckets, filled once a turn from the two times that
-//! the loop takes anyway.
+//! How long a worker's turns take: histograms of few buckets, filled once a turn from the two times
+//! that the loop takes anyway.
 //!
-//! Nothing is timed for a packet or a mapping alone. A turn's time is what its last packet has waited;
-//! divided by its packets it is what one costs, and a turn in which mappings were made, divided by them, is
-//! the most that making one has cost. Buckets are powers of two, so that finding one takes one instruction.
+//! Nothing is timed for a packet or a mapping alone. A turn's time is what its last packet has
+//! waited; divided by its packets it is what one costs, and a turn in which mappings were made,
+//! divided by them, is the most that making one has cost. Buckets are powers of two, so that
+//! finding one takes one instruction.
 
 use crate::load::add;
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The first bucket holds what took 2^4 = 16 ns or less, the last but one 2^24 ns = 17 ms or less, the last
-/// the rest.
+/// The first bucket holds what took 2^4 = 16 ns or less, the last but one 2^24 ns = 17 ms or less,
+/// the last the rest.
 const FIRST: u32 = 4;
 const LAST: u32 = 24;
 const BUCKETS: usize = (LAST - FIRST) as usize + 2;

@@ -1,6 +1,6 @@
-//! What would happen to a packet: asked of a running gateway, answered by the worker whose packet it is.
-//! The translator explains (`natgate_engine::Explanation`), the router says where the packet would go
-//! next; nothing is sent and nothing changes. What takes memory is made by who asks.
+//! What would happen to a packet: asked of a running gateway, answered by the worker whose packet
+//! it is. The translator explains (`natgate_engine::Explanation`), the router says where the packet
+//! would go next; nothing is sent and nothing changes. What takes memory is made by who asks.
 
 use crate::links::Link;
 use crate::router::{Onward, Router};

@@ -192,8 +192,8 @@ impl Worker {
         })
     }
 
-    /// One of several workers that together are a gateway with these settings, which all of them get;
-    /// otherwise as [`Worker::new`]. The devices are its own.
+    /// One of several workers that together are a gateway with these settings, which all of them
+    /// get; otherwise as [`Worker::new`]. The devices are its own.
     ///
     /// # Errors
     /// As [`Worker::new`].
@@ -322,7 +322,8 @@ impl Worker {
         add(&self.stages.load.asleep_ns, ended.since(began).as_nanos() as u64);
     }
 
-    /// Says that the worker is going to sleep; `false`: it is not to, another has handed something over.
+    /// Says that the worker is going to sleep; `false`: it is not to, another has handed something
+    /// over.
     pub fn falls_asleep(&self) -> bool {
         self.stages.team.as_ref().is_none_or(Member::falls_asleep)
     }
@@ -444,8 +445,8 @@ impl Worker {
         received
     }
 
-    /// Takes what other workers have handed over to where it belongs, and answers what they ask; returns
-    /// how many packets came.
+    /// Takes what other workers have handed over to where it belongs, and answers what they ask;
+    /// returns how many packets came.
     fn cooperate(&mut self, now: Timestamp) -> usize {
         let Self { stages, devices, parcels, .. } = self;
         let Some(team) = &mut stages.team else { return 0 };

@@ -1,8 +1,8 @@
 //! How long packets wait while a gateway with many mappings is taken over.
 //!
-//! Two gateways between cables in memory, in one process: the one that goes gets so many UDP mappings, and
-//! then datagrams of all of them, over and over, while the other takes over. So whatever can have changed
-//! since the last pass has, which is the worst that can be.
+//! Two gateways between cables in memory, in one process: the one that goes gets so many UDP
+//! mappings, and then datagrams of all of them, over and over, while the other takes over. So
+//! whatever can have changed since the last pass has, which is the worst that can be.
 //!
 //! `cargo run --release -p natgate-handover --example interruption -- 1000000`
 
@@ -96,7 +96,8 @@ fn datagram(number: u32) -> [u8; 42] {
     frame
 }
 
-/// What all threads have computed so far: on a machine that others use, too, it says more than the clock.
+/// What all threads have computed so far: on a machine that others use, too, it says more than the
+/// clock.
 fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)

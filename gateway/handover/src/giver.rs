@@ -39,7 +39,8 @@ pub struct Asker {
 /// A worker's devices, of each of several.
 type Devices = Vec<Vec<Box<dyn Device>>>;
 
-/// How a gateway's devices are closed and opened again, for each worker those in the order of its settings.
+/// How a gateway's devices are closed and opened again, for each worker those in the order of its
+/// settings.
 pub struct Gates {
     /// Opens what stands in for devices that are closed; or says why that cannot be.
     pub stand_in: Box<dyn Fn() -> Result<Devices, String>>,
@@ -75,9 +76,9 @@ pub struct Giver {
 }
 
 impl Giver {
-    /// Begins to listen, in a thread of its own, at a path that only this user may use. `grant` is asked
-    /// whether the gateway is handed over, and may say in a sentence why not; `gone` is told when it has
-    /// been: it must end the process, whose workers never take a packet again.
+    /// Begins to listen, in a thread of its own, at a path that only this user may use. `grant` is
+    /// asked whether the gateway is handed over, and may say in a sentence why not; `gone` is told
+    /// when it has been: it must end the process, whose workers never take a packet again.
     ///
     /// # Errors
     /// What the system says; another process listens there.
@@ -241,7 +242,8 @@ impl Drop for HaltedGateway<'_> {
     }
 }
 
-/// A gateway whose devices are closed, and are opened again when this goes: before it takes packets again.
+/// A gateway whose devices are closed, and are opened again when this goes: before it takes packets
+/// again.
 struct ClosedDevices<'a> {
     commander: &'a Commander,
     gates: Option<Gates>,

@@ -46,8 +46,8 @@ pub struct Heir {
 }
 
 impl Heir {
-    /// Asks who listens at a path, for a gateway of so many workers; `closes`: whether its devices can be
-    /// opened only when no other process has them.
+    /// Asks who listens at a path, for a gateway of so many workers; `closes`: whether its devices
+    /// can be opened only when no other process has them.
     ///
     /// # Errors
     /// [`HandoverError`]; the other goes on.
@@ -77,8 +77,8 @@ impl Heir {
         self.closes
     }
 
-    /// Fills new workers with the other's state while that goes on working, until little changes any
-    /// more.
+    /// Fills new workers with the other's state while that goes on working, until little changes
+    /// any more.
     ///
     /// # Errors
     /// [`HandoverError`]; the other goes on, and the workers are not to be used.
@@ -97,8 +97,8 @@ impl Heir {
         Ok(())
     }
 
-    /// Has the other stop, and takes the rest; `open` opens the workers' devices if the other has closed its
-    /// own. When this returns, the gateway is this process's.
+    /// Has the other stop, and takes the rest; `open` opens the workers' devices if the other has
+    /// closed its own. When this returns, the gateway is this process's.
     ///
     /// # Errors
     /// [`HandoverError`]; the other goes on, and the workers are not to be used.
@@ -151,10 +151,11 @@ impl Heir {
         Ok(sum)
     }
 
-    /// Waits until the other has ended, or has had long enough for that: its sockets and files are free
-    /// then.
+    /// Waits until the other has ended, or has had long enough for that: its sockets and files are
+    /// free then.
     pub fn wait_until_gone(self) {
-        // Nothing comes any more: this returns when the connection has ended, or after the time-out.
+        // Nothing comes any more: this returns when the connection has ended, or after the
+        // time-out.
         let _ = self.stream.set_read_timeout(Some(LAST));
         let _ = (&self.stream).read(&mut [0]);
     }
@@ -163,8 +164,8 @@ impl Heir {
         message.send(&self.stream).map_err(HandoverError::Lost)
     }
 
-    /// Takes what one pass writes, each worker in a thread of its own, which does something from time to
-    /// time; returns how many mappings that were.
+    /// Takes what one pass writes, each worker in a thread of its own, which does something from
+    /// time to time; returns how many mappings that were.
     fn pass(
         &mut self,
         workers: &mut [Worker],

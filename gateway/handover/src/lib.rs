@@ -1,21 +1,22 @@
-//! An upgrade in place: a gateway's process hands its state over to another one, by a socket, and ends.
+//! An upgrade in place: a gateway's process hands its state over to another one, by a socket, and
+//! ends.
 //!
-//! The one that goes listens ([`Giver`]); the one that comes asks ([`Heir`]). Records of the state go by
-//! pass after pass while packets flow, until little has changed in the last; then the old one takes no
-//! more packets, sends the last changes, and waits. The new one says that it has everything, the old one
-//! says that it is its, and from then on never takes a packet again: that is the point of no return.
-//! Before it, whatever goes wrong (an end of the connection, silence, a refusal) leaves the old one at
-//! work; the new one goes on only if it has been told.
+//! The one that goes listens ([`Giver`]); the one that comes asks ([`Heir`]). Records of the state
+//! go by pass after pass while packets flow, until little has changed in the last; then the old one
+//! takes no more packets, sends the last changes, and waits. The new one says that it has
+//! everything, the old one says that it is its, and from then on never takes a packet again: that
+//! is the point of no return. Before it, whatever goes wrong (an end of the connection, silence, a
+//! refusal) leaves the old one at work; the new one goes on only if it has been told.
 //!
-//! Where two processes cannot have a device's queues at a time, the old one closes its devices when it has
-//! sent everything, and the new one opens them before it says so. If that fails the old one opens its own
-//! again.
+//! Where two processes cannot have a device's queues at a time, the old one closes its devices when
+//! it has sent everything, and the new one opens them before it says so. If that fails the old one
+//! opens its own again.
 //!
-//! Each worker writes its own state, all at the same time, and the new process' worker with its number reads
-//! it.
+//! Each worker writes its own state, all at the same time, and the new process' worker with its
+//! number reads it.
 //!
-//! Messages are framed, bounded and have a checksum. What the records mean is the translator's business;
-//! what a worker does for it, the gateway's.
+//! Messages are framed, bounded and have a checksum. What the records mean is the translator's
+//! business; what a worker does for it, the gateway's.
 
 #![forbid(unsafe_code)]
 

@@ -18,11 +18,11 @@ const HEAD: usize = 5;
 /// What is said.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// The new one: which form of records it reads, how many workers it has, the number of its process, and
-    /// whether it can open its devices only when the other has closed its own.
+    /// The new one: which form of records it reads, how many workers it has, the number of its
+    /// process, and whether it can open its devices only when the other has closed its own.
     Hello { version: u16, workers: u16, process: u32, closes: bool },
-    /// The old one: what its clock says, and the machine's steady one; whether it is to close its devices
-    /// before the other opens any.
+    /// The old one: what its clock says, and the machine's steady one; whether it is to close its
+    /// devices before the other opens any.
     Welcome { time: u64, steady: u64, closes: bool },
     /// The old one: why not.
     Refused(String),

@@ -359,7 +359,8 @@ fn devices_that_two_processes_cannot_have_are_closed_before_others_are_opened() 
 fn whoever_breaks_off_leaves_the_old_one_at_work() {
     let old = Old::start();
     old.send(4000);
-    // By going away at once, after having read everything, after the stop, and instead of the last word.
+    // By going away at once, after having read everything, after the stop, and instead of the last
+    // word.
     drop(Heir::ask(&old.path, 1, false).unwrap());
     let mut heir = Heir::ask(&old.path, 1, false).unwrap();
     let (mut new, ..) = workers(&settings(1), &heir.clock());

@@ -1,11 +1,12 @@
-//! Memory for large tables: an allocator that puts them on large pages, so that a random access to gigabytes does
-//! not pay for a walk through page tables as well, and lines of them fetched ahead of their use.
+//! Memory for large tables: an allocator that puts them on large pages, so that a random access to
+//! gigabytes does not pay for a walk through page tables as well, and lines of them fetched ahead
+//! of their use.
 //!
 //! Allocations of [`LARGE`] bytes and more come straight from the kernel: from reserved huge pages
-//! when there are enough, else as ordinary memory that begins at a huge page's boundary and for which
-//! transparent huge pages are asked. Everything else, and anything that the kernel refuses, is the
-//! system allocator's. Memory is taken when it is first touched, except for reserved huge pages,
-//! which the kernel sets aside at once.
+//! when there are enough, else as ordinary memory that begins at a huge page's boundary and for
+//! which transparent huge pages are asked. Everything else, and anything that the kernel refuses,
+//! is the system allocator's. Memory is taken when it is first touched, except for reserved huge
+//! pages, which the kernel sets aside at once.
 
 use libc::{
     MADV_HUGEPAGE, MAP_ANONYMOUS, MAP_FAILED, MAP_HUGE_2MB, MAP_HUGETLB, MAP_NORESERVE,
@@ -55,14 +56,14 @@ fn is_large(layout: Layout) -> bool {
     layout.size() >= LARGE && layout.align() <= HUGE_PAGE
 }
 
-/// Starts fetching the cache line of `slice[index]`; does nothing when there is no such element, or on processors
-/// for which nothing is known.
+/// Starts fetching the cache line of `slice[index]`; does nothing when there is no such element, or
+/// on processors for which nothing is known.
 #[inline(always)]
 pub fn prefetch<T>(slice: &[T], index: usize) {
     if let Some(element) = slice.get(index) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch has no effect but on caches and faults on no address; SSE is part of every x86-64
-        // processor.
+        // SAFETY: a prefetch has no effect but on caches and faults on no address; SSE is part of
+        // every x86-64 processor.
         unsafe {
             use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(element).cast());
@@ -91,9 +92,9 @@ fn rounded(size: usize) -> Option<usize> {
     size.checked_next_multiple_of(HUGE_PAGE)
 }
 
-// SAFETY: a block is either the system allocator's, or a private mapping of its own that is at least
-// as long as asked for, aligned to a huge page, zero, and unmapped exactly once, by `dealloc`. Which of
-// the two is a function of the layout.
+// SAFETY: a block is either the system allocator's, or a private mapping of its own that is at
+// least as long as asked for, aligned to a huge page, zero, and unmapped exactly once, by
+// `dealloc`. Which of the two is a function of the layout.
 unsafe impl GlobalAlloc for LargePages {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_large(layout) {

@@ -5,9 +5,9 @@
 //! For each back end, one after the other and round about several times, medians: frames a second
 //! that are only sent, and the processor's time for one; frames a second that are forwarded while a
 //! generator sends as fast as it can, and the forwarder's time for one; how long a single frame
-//! takes that is forwarded while nothing else goes on. The generator has one core, the forwarder the
-//! other. The times are those of the thread, with what the kernel does on its behalf: on a veth,
-//! sending includes the receiver's first steps. Needs root.
+//! takes that is forwarded while nothing else goes on. The generator has one core, the forwarder
+//! the other. The times are those of the thread, with what the kernel does on its behalf: on a
+//! veth, sending includes the receiver's first steps. Needs root.
 
 use natgate_io::packet::{self, PacketDevice};
 use natgate_io::xdp::{self, XdpDevice};

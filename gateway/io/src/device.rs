@@ -10,7 +10,8 @@ use std::mem;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// A link that sends and receives Ethernet frames. It may be opened in one thread and used in another.
+/// A link that sends and receives Ethernet frames. It may be opened in one thread and used in
+/// another.
 pub trait Device: Send + std::fmt::Debug {
     /// The two halves.
     fn split(&mut self) -> (&mut dyn Receive, &mut dyn Transmit);
@@ -106,8 +107,8 @@ pub struct LinkInfo {
 }
 
 impl LinkInfo {
-    /// Notes whether it is up, and counts it among `losses` if it was and no longer is; returns what
-    /// that changes.
+    /// Notes whether it is up, and counts it among `losses` if it was and no longer is; returns
+    /// what that changes.
     pub fn set_up(&mut self, up: bool, losses: &mut u64) -> Option<Change> {
         match (mem::replace(&mut self.up, up), up) {
             (true, false) => {
@@ -172,8 +173,8 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Those of one link, of the devices that share it: frames add up, and that the link was lost is
-    /// seen by all of them.
+    /// Those of one link, of the devices that share it: frames add up, and that the link was lost
+    /// is seen by all of them.
     pub fn of_group(each: impl IntoIterator<Item = Self>) -> Self {
         each.into_iter().fold(Self::default(), |sum, one| Self {
             received: sum.received + one.received,

@@ -1,10 +1,10 @@
 //! Leases: how the memory of a frame changes hands between two devices without being copied.
 //!
-//! Devices whose buffers come from one pool lend their frames on lease. Who is given such a frame to
-//! send, and draws from the same pool, takes its buffer over: the frame is empty from then on, so
-//! nobody sees the buffer any more, and the lender does not take it back. What a buffer is called
-//! (an address, a number) is the pool's business. Nobody but those who know a [`Pool`]'s value can
-//! lease or take over its buffers.
+//! Devices whose buffers come from one pool lend their frames on lease. Who is given such a frame
+//! to send, and draws from the same pool, takes its buffer over: the frame is empty from then on,
+//! so nobody sees the buffer any more, and the lender does not take it back. What a buffer is
+//! called (an address, a number) is the pool's business. Nobody but those who know a [`Pool`]'s
+//! value can lease or take over its buffers.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};

@@ -4,8 +4,8 @@
 //! Everything is switched on that a gateway has: validation, filtering, states, timers, counters,
 //! limits, checksums. Besides, apart from the figures that every run has ([`measure`]): several
 //! threads (`threads`), the longest pause while very many mappings expire (`pause`), new sessions
-//! when ports are scarce (`scarcity`), sessions that come as fast as others go (`churn`). `page` writes it down. `README.md` beside them says how and
-//! why.
+//! when ports are scarce (`scarcity`), sessions that come as fast as others go (`churn`). `page`
+//! writes it down. `README.md` beside them says how and why.
 
 mod bench;
 mod churn;

@@ -1,5 +1,5 @@
-//! The laboratory: what natgate's speed and memory are, measured in one run against what the machine
-//! itself can do.
+//! The laboratory: what natgate's speed and memory are, measured in one run against what the
+//! machine itself can do.
 
 pub mod bed;
 mod clock;

@@ -75,7 +75,8 @@ pub(crate) fn add(
     added.unwrap_or_else(|error| panic!("the laboratory's entries: {error}"));
 }
 
-/// What a box and those next to it are called, `[inside, outside]`; the inside is port 1, the outside port 2.
+/// What a box and those next to it are called, `[inside, outside]`; the inside is port 1, the
+/// outside port 2.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Links {
     /// Its own hardware addresses.

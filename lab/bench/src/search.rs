@@ -64,10 +64,10 @@ pub(crate) struct Capacity {
 }
 
 /// The highest rate that passes, to a thirtieth, whatever its magnitude; 0 when not even 1,000 a
-/// second does. Goes by factors until it has one rate that passes and one that does not, then halves
-/// what lies between; or until the tester sends no faster. The lowest rate that did not pass is tried
-/// once more at the end, because a pause of the machine may have been in its way: if it passes then,
-/// the search goes on above it.
+/// second does. Goes by factors until it has one rate that passes and one that does not, then
+/// halves what lies between; or until the tester sends no faster. The lowest rate that did not pass
+/// is tried once more at the end, because a pause of the machine may have been in its way: if it
+/// passes then, the search goes on above it.
 pub(crate) fn capacity<E>(
     first: f64,
     mut attempt: impl FnMut(f64) -> Result<Tried, E>,

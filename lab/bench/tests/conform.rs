@@ -1,8 +1,9 @@
 //! `natgate conform` as users run it: its arguments, its reports, its laboratories.
 //!
-//! What the suite finds in simulated time is tested in its own crate. Here are the two laboratories,
-//! live, without the tests that wait for timers: natgate between two cables, and the Linux kernel,
-//! of which much is known that a suite must find. They need root and `nft`, and fail without them.
+//! What the suite finds in simulated time is tested in its own crate. Here are the two
+//! laboratories, live, without the tests that wait for timers: natgate between two cables, and the
+//! Linux kernel, of which much is known that a suite must find. They need root and `nft`, and fail
+//! without them.
 
 use natgate_conform::Verdict::{self, Fail, NotTested, Pass};
 use natgate_conform::{Item, Report, comparison};
@@ -194,7 +195,8 @@ fn natgate_between_two_cables_fails_what_it_fails_in_simulated_time() {
     let is_known = |item: &Item| {
         item.verdict != Fail || simulated.item(&item.id).is_some_and(|then| then.verdict == Fail)
     };
-    // Where the machine stood still for longer than a packet may take, the translator gets another try.
+    // Where the machine stood still for longer than a packet may take, the translator gets another
+    // try.
     let lab = |backend| match once(backend) {
         all if all.items.iter().all(is_known) => all,
         _ => once(backend),

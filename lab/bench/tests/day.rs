@@ -1,5 +1,5 @@
-//! The simulated day in small: the same seed gives the same day, every scheme meets the same sessions,
-//! and what must hold of the schemes on any day holds.
+//! The simulated day in small: the same seed gives the same day, every scheme meets the same
+//! sessions, and what must hold of the schemes on any day holds.
 
 use natgate_lab::day::{Plan, measure};
 use serde_json::Value;

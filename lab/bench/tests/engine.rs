@@ -1,5 +1,5 @@
-//! The engine's benchmark in small: every figure is there and can be true. It is a process of its own,
-//! since memory that another run gives back is missing in what a run takes.
+//! The engine's benchmark in small: every figure is there and can be true. It is a process of its
+//! own, since memory that another run gives back is missing in what a run takes.
 
 use natgate_lab::engine::{Plan, run};
 use natgate_lab::report::Report;
@@ -35,7 +35,8 @@ fn every_figure_is_positive() {
             ],
         );
         if !tcp {
-            // Later runs are given pages that earlier ones had, so the first alone shows what it takes.
+            // Later runs are given pages that earlier ones had, so the first alone shows what it
+            // takes.
             positive(&json, &["bytes_per_session"]);
         }
         assert_eq!(json["sessions"], 4_000);

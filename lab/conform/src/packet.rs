@@ -195,8 +195,8 @@ impl Packet {
         self
     }
 
-    /// Whether a packet that came may be this one, translated: of the same protocol, and of the same
-    /// kind within it. What a translator or another host says to it is not.
+    /// Whether a packet that came may be this one, translated: of the same protocol, and of the
+    /// same kind within it. What a translator or another host says to it is not.
     pub(crate) fn may_be(&self, came: &Received) -> bool {
         let kind = |protocol: u8, payload: &[u8]| match protocol {
             ICMP if payload.first().is_some_and(|kind| is_error(*kind)) => Some(u8::MAX),

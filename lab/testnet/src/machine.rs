@@ -1,8 +1,9 @@
 //! A machine in an emulator, in its place between the subscribers and the router: the image that
 //! boots without an operating system, or whatever else a kernel file is.
 //!
-//! Its network cards are taps in the gateway's namespace, each bridged with the cable there. Several
-//! machines can take turns at it: one is at work, the others stand still with their taps down.
+//! Its network cards are taps in the gateway's namespace, each bridged with the cable there.
+//! Several machines can take turns at it: one is at work, the others stand still with their taps
+//! down.
 
 use std::fs;
 use std::io::{self, Write};
@@ -32,8 +33,8 @@ pub const VIRTIO: &str = "virtio-net-pci";
 /// Mebibytes of memory of machines that nobody wants with more.
 const MEMORY: u32 = 512;
 
-/// What a machine boots: the files that a boot loader would load, and what it would say; and what it
-/// consists of.
+/// What a machine boots: the files that a boot loader would load, and what it would say; and what
+/// it consists of.
 #[derive(Clone, Copy, Debug)]
 pub struct Guest<'a> {
     /// The kernel, or the image that stands for one.

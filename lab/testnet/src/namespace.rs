@@ -1,8 +1,8 @@
 //! One network namespace: made and removed by `ip netns`, entered by threads and by programs.
 //!
 //! A namespace is known by its name alone, `<tag><process number>-<node>`, so that what a killed
-//! process left behind can be found and removed by another: see [`sweep`]. What may start a
-//! process or make a namespace does so under [`GATE`], which [`abandon`] takes and never gives back.
+//! process left behind can be found and removed by another: see [`sweep`]. What may start a process
+//! or make a namespace does so under [`GATE`], which [`abandon`] takes and never gives back.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

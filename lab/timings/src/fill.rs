@@ -26,8 +26,8 @@ pub struct Fill {
 }
 
 impl Fill {
-    /// Makes the largest table that takes so many bytes at most, fills it and forwards packets through it.
-    /// `None`: not even a hundred thousand entries fit.
+    /// Makes the largest table that takes so many bytes at most, fills it and forwards packets
+    /// through it. `None`: not even a hundred thousand entries fit.
     ///
     /// # Panics
     /// When an entry finds no place, or the engine does not forward.

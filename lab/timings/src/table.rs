@@ -14,8 +14,8 @@ use std::net::Ipv4Addr;
 const FLOWS_EACH: u32 = 500;
 const INSIDE: u32 = 0x0a00_0001;
 const REMOTE: End = (0xc633_640a, 53);
-/// The pool's first address, its ports, and how many of an address are to be in use at most, so that
-/// drawing one is no search.
+/// The pool's first address, its ports, and how many of an address are to be in use at most, so
+/// that drawing one is no search.
 const FIRST: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 const PORTS: (u16, u16) = (1024, 65_535);
 const IN_USE: u32 = 32_000;

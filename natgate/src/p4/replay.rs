@@ -1,8 +1,9 @@
-//! `natgate p4 replay`: captures through a program, in the time that their packets are stamped with.
+//! `natgate p4 replay`: captures through a program, in the time that their packets are stamped
+//! with.
 //!
-//! The inside is the program's port 1, the outside port 2, as between devices. A frame goes in as it was captured,
-//! link header and all, and what leaves is written as it leaves. When a capture turns out damaged, everything that
-//! precedes the damage is there before the command fails.
+//! The inside is the program's port 1, the outside port 2, as between devices. A frame goes in as
+//! it was captured, link header and all, and what leaves is written as it leaves. When a capture
+//! turns out damaged, everything that precedes the damage is there before the command fails.
 
 use super::subject::{ENTRIES_HELP, Subject};
 use crate::Failure;
@@ -30,8 +31,8 @@ natgate p4 replay p4/nat.p4 --entries p4/nat.toml --in before.pcapng --out after
 
 /// Take captures through a program
 ///
-/// The program's time is that of the packets, nanoseconds since 1970. The same captures, program, entries and seed
-/// give the same bytes.
+/// The program's time is that of the packets, nanoseconds since 1970. The same captures, program,
+/// entries and seed give the same bytes.
 #[derive(clap::Args)]
 #[command(
     override_usage = "natgate p4 replay FILE --in FILE --out FILE [OPTIONS]\n       \

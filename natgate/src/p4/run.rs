@@ -1,7 +1,7 @@
 //! `natgate p4 run`: a program between two devices.
 //!
-//! The inside is the program's port 1, the outside port 2. What a program sends to another port goes nowhere and
-//! is counted.
+//! The inside is the program's port 1, the outside port 2. What a program sends to another port
+//! goes nowhere and is counted.
 
 use super::subject::{ENTRIES_HELP, Subject};
 use crate::Failure;
@@ -53,7 +53,8 @@ pub(super) struct Args {
     /// How frames come and go
     #[arg(long, value_enum, default_value = "af-packet")]
     backend: Backend,
-    /// Let P4Runtime's controllers fill and read tables; whoever reaches the address can [default: 127.0.0.1:9559]
+    /// Let P4Runtime's controllers fill and read tables; whoever reaches the address can [default:
+    /// 127.0.0.1:9559]
     #[arg(
         long,
         value_name = "ADDRESS",

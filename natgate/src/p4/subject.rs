@@ -17,7 +17,8 @@ pub(super) struct Subject {
     /// The program
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// What executes the program [default: Rust if this program was compiled with natgate, else the interpreter]
+    /// What executes the program [default: Rust if this program was compiled with natgate, else the
+    /// interpreter]
     #[arg(long, value_enum)]
     with: Option<With>,
     /// Put an entry into a table
@@ -58,7 +59,8 @@ impl Subject {
         Ok(Compiled { name, text, program })
     }
 
-    /// The program at work with its first entries, and by what; `seed` is that of its random numbers.
+    /// The program at work with its first entries, and by what; `seed` is that of its random
+    /// numbers.
     pub(super) fn machine<'p>(
         &self,
         compiled: &'p Compiled,

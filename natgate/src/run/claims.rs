@@ -1,9 +1,9 @@
 //! Files that only one gateway may write: the spool of an event log, the file of ports in use.
 //!
-//! Two that write there would spoil what either remembers, and nobody would notice before the abuse desk
-//! asks. So each is locked by a file beside it, which says by which control socket its owner is asked. That
-//! the same control socket is not had twice is seen to where it is made; an owner with our own is left to
-//! that, and its lock is ours when it has gone.
+//! Two that write there would spoil what either remembers, and nobody would notice before the abuse
+//! desk asks. So each is locked by a file beside it, which says by which control socket its owner
+//! is asked. That the same control socket is not had twice is seen to where it is made; an owner
+//! with our own is left to that, and its lock is ours when it has gone.
 
 use crate::Failure;
 use anyhow::{Context, anyhow};

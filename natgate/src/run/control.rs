@@ -35,8 +35,8 @@ pub(super) fn interface(
     changes::logged(all, &(Arc::new(say) as _))
 }
 
-/// Makes the control socket and what else the configuration asks for; the one at the usual place, which
-/// it does not ask for, may be missing.
+/// Makes the control socket and what else the configuration asks for; the one at the usual place,
+/// which it does not ask for, may be missing.
 pub(super) fn listen(
     settings: &ControlSettings,
     access: &RemoteAccess,
@@ -139,8 +139,8 @@ fn of_group(listen: Listen, key: &str, name: Option<&str>) -> Result<Listen, Fai
     }
 }
 
-/// Reloads the configuration whenever SIGHUP comes, in a thread of its own, and has logs begin the files
-/// anew that somebody has put aside.
+/// Reloads the configuration whenever SIGHUP comes, in a thread of its own, and has logs begin the
+/// files anew that somebody has put aside.
 pub(super) fn reload_on_signal(
     reloader: &Arc<Reloader>,
     reopen: impl Fn() + Send + 'static,

@@ -85,8 +85,8 @@ fn deal(all: &mut [Devices], group: Devices) {
     all.iter_mut().zip(group).for_each(|(devices, device)| devices.push(device));
 }
 
-/// Puts around the workers' devices, whose names are given, what was asked for: harm first, so that what
-/// is recorded is what the gateway gets and what it sends.
+/// Puts around the workers' devices, whose names are given, what was asked for: harm first, so that
+/// what is recorded is what the gateway gets and what it sends.
 pub(super) fn decorate(
     devices: Vec<Devices>,
     names: &[&str],

@@ -1,7 +1,8 @@
-//! What others come in by: the control socket, the page, metrics, and where the gateway is handed over.
+//! What others come in by: the control socket, the page, metrics, and where the gateway is handed
+//! over.
 //!
-//! Who takes over opens them when the process before has ended, in a thread of its own; what cannot be had
-//! then is said.
+//! Who takes over opens them when the process before has ended, in a thread of its own; what cannot
+//! be had then is said.
 
 use super::access::RemoteAccess;
 use super::handover::{Giving, unless_taken, wait_until_free};

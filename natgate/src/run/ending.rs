@@ -1,9 +1,9 @@
 //! How the gateway ends: SIGTERM or SIGINT has it leave, the same once more has it end at once.
 //!
-//! Leaving takes the announced routes away first, so that routers send packets elsewhere, and goes on
-//! translating all that still comes for as long as `shutdown.drain` says, new mappings too: whose packets
-//! come this way has no other yet. Then the workers stop. A thread of its own waits for the signals, so that
-//! neither workers nor commands ever do.
+//! Leaving takes the announced routes away first, so that routers send packets elsewhere, and goes
+//! on translating all that still comes for as long as `shutdown.drain` says, new mappings too:
+//! whose packets come this way has no other yet. Then the workers stop. A thread of its own waits
+//! for the signals, so that neither workers nor commands ever do.
 
 use super::{Signals, say};
 use anyhow::Context;

@@ -1,5 +1,5 @@
-//! An upgrade in place, as the daemon sees it: what it asks of the one that runs, what it permits who comes
-//! after it, and how it starts that one itself, so that a service stays in its place.
+//! An upgrade in place, as the daemon sees it: what it asks of the one that runs, what it permits
+//! who comes after it, and how it starts that one itself, so that a service stays in its place.
 
 use super::{Signals, devices, say};
 use crate::Failure;
@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Builder};
 use std::time::{Duration, Instant};
 
-/// How long devices are tried that another process has just closed, and how often: by the one that comes,
-/// whose failing costs packets so long, and by the one that has nothing else to do.
+/// How long devices are tried that another process has just closed, and how often: by the one that
+/// comes, whose failing costs packets so long, and by the one that has nothing else to do.
 const PATIENCE: Duration = Duration::from_secs(3);
 const LAST_PATIENCE: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(50);
@@ -28,8 +28,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The devices of each worker.
 type Devices = Vec<Vec<Box<dyn Device>>>;
 
-/// Whether one process must close its devices before another opens them; or why a gateway with these settings
-/// is not handed over at all.
+/// Whether one process must close its devices before another opens them; or why a gateway with
+/// these settings is not handed over at all.
 fn closes(settings: &Settings) -> Result<bool, String> {
     let mut closes = false;
     for side in [Side::Inside, Side::Outside] {
@@ -129,7 +129,8 @@ pub(super) fn tell(taken: &Taken) {
     say(format!("took over {mappings} mappings{left_out}; packets waited for {waited:.1} ms"));
 }
 
-/// What has failed ends the program, unless it is the only gateway already: then it is said, and packets flow.
+/// What has failed ends the program, unless it is the only gateway already: then it is said, and
+/// packets flow.
 pub(super) fn unless_taken<T: Default>(
     is_taken: bool,
     result: Result<T, Failure>,
@@ -259,16 +260,16 @@ fn gates(settings: Arc<Settings>) -> Gates {
     Gates { stand_in: Box::new(stand_in), open: Box::new(open) }
 }
 
-/// Whether a process is in the same control group as this one: only then the service manager takes it for
-/// the service's.
+/// Whether a process is in the same control group as this one: only then the service manager takes
+/// it for the service's.
 fn is_of_this_service(process: u32) -> bool {
     let group = |of: &str| std::fs::read_to_string(format!("/proc/{of}/cgroup")).ok();
     let own = group("self");
     own.is_some() && group(&process.to_string()) == own
 }
 
-/// Begins to start another natgate, of the program file that is there then, whenever SIGUSR2 comes: it
-/// takes over.
+/// Begins to start another natgate, of the program file that is there then, whenever SIGUSR2 comes:
+/// it takes over.
 pub(super) fn start_another_on_signal() -> anyhow::Result<()> {
     let program = env::current_exe().context("the system does not tell the program's file")?;
     let mut signals = iterator::Signals::new([SIGUSR2]).context("signals cannot be caught")?;
@@ -302,7 +303,8 @@ fn start_another(program: &Path) -> anyhow::Result<()> {
     Err(anyhow!("it has ended, {status}; its words are above"))
 }
 
-/// Waits until nobody listens at a path any more, a moment at most: what its process had is free then.
+/// Waits until nobody listens at a path any more, a moment at most: what its process had is free
+/// then.
 pub(super) fn wait_until_free(control: &Path) {
     let began = Instant::now();
     while began.elapsed() < PATIENCE && std::os::unix::net::UnixStream::connect(control).is_ok() {

@@ -1,5 +1,5 @@
-//! What the gateway takes from the kernel of the machine, what it leaves to it, and which routes they
-//! tell each other.
+//! What the gateway takes from the kernel of the machine, what it leaves to it, and which routes
+//! they tell each other.
 
 use super::{name, say};
 use natgate_control::routes::{Announcer, Learner, external_prefixes};
@@ -84,8 +84,8 @@ pub(super) fn announce(
     Ok(Some(Announcer::start(announce, prefixes, up, Box::new(say))?))
 }
 
-/// What of a side's frames is left to the kernel where natgate gets them first. Outside there are no
-/// VLANs of natgate's.
+/// What of a side's frames is left to the kernel where natgate gets them first. Outside there are
+/// no VLANs of natgate's.
 pub(super) fn share(settings: &Settings, side: Side) -> KernelShare {
     let addresses = settings.kernel.management(side).to_vec();
     KernelShare { addresses, tagged: side == Side::Outside }

@@ -1,5 +1,5 @@
-//! What the gateway tells: events to the logs, as they are; the state, put together from all workers', to
-//! a file; the rest to standard error.
+//! What the gateway tells: events to the logs, as they are; the state, put together from all
+//! workers', to a file; the rest to standard error.
 //!
 //! Each worker has a [`Log`]. Its events go into a bounded ring and no further here: `natgate-logs`
 //! puts them in order, formats and writes them in threads of its own.
@@ -58,8 +58,8 @@ struct Shared {
     rename: Box<dyn Fn(json::Names) + Send>,
 }
 
-/// The event logs that the settings name and the file that the command line does, and the logs of as
-/// many workers as the settings have. `continued`: mappings go on that another process had.
+/// The event logs that the settings name and the file that the command line does, and the logs of
+/// as many workers as the settings have. `continued`: mappings go on that another process had.
 pub(super) fn open(
     events: Option<&Path>,
     status_file: Option<&Path>,

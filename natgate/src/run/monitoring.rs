@@ -90,7 +90,8 @@ impl MonitoringState {
         Arc::clone(&self.refused[listener as usize])
     }
 
-    /// Connects to an SNMP agent, if there is to be one. Whoever drops it waits for the workers' answers.
+    /// Connects to an SNMP agent, if there is to be one. Whoever drops it waits for the workers'
+    /// answers.
     pub(super) fn connect(
         &self,
         settings: &MonitoringSettings,

@@ -9,9 +9,8 @@ use natgate_web::MOST_BROWSERS;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Serves the page, and the interface as far as the page may ask it; a place that the configuration does
-/// not name may be missing.
-/// `refused` counts the connections that are too many.
+/// Serves the page, and the interface as far as the page may ask it; a place that the configuration
+/// does not name may be missing. `refused` counts the connections that are too many.
 pub(super) fn serve(
     settings: &PageSettings,
     interface: Router,

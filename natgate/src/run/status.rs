@@ -1,4 +1,5 @@
-//! The gateway's state as scripts read it, and in a sentence: each worker's, and all workers' together.
+//! The gateway's state as scripts read it, and in a sentence: each worker's, and all workers'
+//! together.
 
 use natgate_control::json;
 use natgate_engine::{Counters, Direction, DropReason, MappingId, MappingInfo, Outcome};
@@ -58,7 +59,8 @@ fn join(all: &mut Value, one: Value, key: &str) {
         (Value::Array(all), Value::Array(one)) => {
             for one in one {
                 let address = one.get("address").filter(|_| key != "workers");
-                // Mappings and sessions are many, and each is one worker's: they are not looked for.
+                // Mappings and sessions are many, and each is one worker's: they are not looked
+                // for.
                 let known = address.and_then(|address| {
                     all.iter_mut().find(|known| known.get("address") == Some(address))
                 });

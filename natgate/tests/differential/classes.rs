@@ -3,7 +3,8 @@
 //!
 //! A class that is a matter of a field takes the field out of the comparison, and the rest is
 //! compared further. A class that is a matter of what is sent at all must say of both translators
-//! what they sent. Nothing here is lenient: what a rule does not describe exactly stays a difference.
+//! what they sent. Nothing here is lenient: what a rule does not describe exactly stays a
+//! difference.
 
 use natgate_engine::Side;
 use natgate_wire::protocol;

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! The ends have no addresses: this test answers ARP for every host, and sees every frame. A step's
-//! packets are followed by pings to the translator from either side, three in all: natgate sends what
-//! it has cut into pieces after what it has not, and both after what came in before the next round.
-//! What has not come before the last answer does not come.
+//! packets are followed by pings to the translator from either side, three in all: natgate sends
+//! what it has cut into pieces after what it has not, and both after what came in before the next
+//! round. What has not come before the last answer does not come.
 
 use std::net::Ipv4Addr;
 use std::path::Path;

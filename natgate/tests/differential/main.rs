@@ -2,10 +2,10 @@
 //! must be one that docs/differential.md explains.
 //!
 //! [`script`] makes the traffic from a seed: stories of a few packets each, of every kind that a
-//! translator meets, interleaved at random. [`lab`] sends them to both translators and collects what
-//! comes out on either side. [`seen`] writes down what came in a form that leaves out what may differ
-//! between any two translators, such as the number of a port. [`classes`] explains differences; what
-//! is left over fails the test, and so does a class that no longer occurs.
+//! translator meets, interleaved at random. [`lab`] sends them to both translators and collects
+//! what comes out on either side. [`seen`] writes down what came in a form that leaves out what may
+//! differ between any two translators, such as the number of a port. [`classes`] explains
+//! differences; what is left over fails the test, and so does a class that no longer occurs.
 //!
 //! Needs root, iproute2, ethtool and nft. `DIFFERENTIAL_SEED=N` repeats a run, and
 //! `DIFFERENTIAL_RUNS=N` does so many from there.

@@ -1,9 +1,9 @@
 //! The traffic: stories of a few packets each, written from a seed and interleaved at random.
 //!
 //! Every story has an internal port of its own, so that stories do not meet in the translator, but
-//! for those whose subject is that they do. What a step sends may depend on the external endpoint that
-//! the translator has given to the story, hence the closures. [`Kind`] says what is peculiar about a
-//! step: differences are explained by it.
+//! for those whose subject is that they do. What a step sends may depend on the external endpoint
+//! that the translator has given to the story, hence the closures. [`Kind`] says what is peculiar
+//! about a step: differences are explained by it.
 
 use std::fmt;
 use std::net::Ipv4Addr;

@@ -3,8 +3,8 @@
 //! A packet becomes a table of named fields. Left out is what is a translator's own choice: the
 //! number of an external port (whether it is the internal one, and whether it is the one that this
 //! endpoint had before, is noted instead), and so the value of a checksum (whether it is right is
-//! noted, or by how much it is wrong). An ICMP error has the fields of the packet that it embeds, too,
-//! under `about.`.
+//! noted, or by how much it is wrong). An ICMP error has the fields of the packet that it embeds,
+//! too, under `about.`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,8 +37,8 @@ struct Given {
 }
 
 impl Known {
-    /// The external endpoint by which a remote endpoint reaches an internal one; where none has been
-    /// given, the one with the internal port.
+    /// The external endpoint by which a remote endpoint reaches an internal one; where none has
+    /// been given, the one with the internal port.
     pub(crate) fn external(&self, protocol: u8, internal: Endpoint, remote: Endpoint) -> Endpoint {
         let mut given = self.of(protocol, internal).filter(|given| given.remote == remote);
         (EXTERNAL, given.next_back().map_or(internal.1, |given| given.port))
@@ -263,8 +263,8 @@ impl Writer<'_> {
     }
 }
 
-/// Whether the checksum is right, or by how much it is not. Of what is not all there, the value that
-/// it would have with both addresses and ports zero: all that is known.
+/// Whether the checksum is right, or by how much it is not. Of what is not all there, the value
+/// that it would have with both addresses and ports zero: all that is known.
 fn checksum_of(packet: &Ipv4<&[u8]>, bytes: &[u8], at: usize, complete: bool) -> String {
     let value = u16::from_be_bytes([bytes[at], bytes[at + 1]]);
     let number = packet.protocol();

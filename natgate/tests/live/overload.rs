@@ -105,8 +105,8 @@ fn sum(object: &Value) -> u64 {
     object.as_object().expect("an object").values().map(number).sum()
 }
 
-/// What the memory may grow by, bytes: the list of all mappings is written meanwhile, and tables are
-/// touched for the first time. A few bytes for each of the frames would be more.
+/// What the memory may grow by, bytes: the list of all mappings is written meanwhile, and tables
+/// are touched for the first time. A few bytes for each of the frames would be more.
 const GROWTH: u64 = 16 << 20;
 
 fn overload(backend: &str) {

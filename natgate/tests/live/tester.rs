@@ -1,5 +1,6 @@
 //! A sender that knows no mercy, and a receiver that counts: packet sockets on the far ends of the
-//! gateway's two cables. What the kernel loses between the ends of a cable is read from its counters.
+//! gateway's two cables. What the kernel loses between the ends of a cable is read from its
+//! counters.
 
 use natgate_io::packet::{Config, PacketDevice};
 use natgate_io::{BATCH, Batch, Device, Frame, HEADROOM};

@@ -1,4 +1,5 @@
-//! `natgate top` in a terminal: what it draws, what keys do, and that it leaves the terminal as it was.
+//! `natgate top` in a terminal: what it draws, what keys do, and that it leaves the terminal as it
+//! was.
 //!
 //! The terminal is a pseudo terminal; what is written to it is read by a terminal emulator, so that
 //! tests see the screen that a person would.

@@ -1,8 +1,9 @@
 //! Users' first steps: man pages, completions, the Debian package, the image, the examples, and the
 //! commands of the quick starts.
 //!
-//! The packages are made of the program that the tests run. Needs dpkg-dev, lintian, man-db, skopeo, systemd,
-//! bird2, iptables, openssl, python3 and root, and fails without; `make test` installs them.
+//! The packages are made of the program that the tests run. Needs dpkg-dev, lintian, man-db,
+//! skopeo, systemd, bird2, iptables, openssl, python3 and root, and fails without; `make test`
+//! installs them.
 
 mod document;
 #[path = "../machine/mod.rs"]

@@ -1,13 +1,14 @@
-//! A STUN client on a subscriber's machine finds the behaviors that were configured, as RFC 5780 and
-//! RFC 3489 tell to look for them: all nine combinations of mapping and filtering.
+//! A STUN client on a subscriber's machine finds the behaviors that were configured, as RFC 5780
+//! and RFC 3489 tell to look for them: all nine combinations of mapping and filtering.
 //!
 //! The server is coturn, with two addresses and two ports; the clients are coturn's
-//! `turnutils_natdiscovery` and the classic `stun`. What they find by UDP, sockets of this test's own
-//! find by TCP (RFC 5382 REQ-1 and REQ-3).
+//! `turnutils_natdiscovery` and the classic `stun`. What they find by UDP, sockets of this test's
+//! own find by TCP (RFC 5382 REQ-1 and REQ-3).
 //!
-//! The gateway preserves ports, and another subscriber has taken the client's ports before the client
-//! starts: who is seen with the port it has could not be told from who keeps the port it got. The
-//! combinations have a network each and run at once: they mostly wait for answers that must not come.
+//! The gateway preserves ports, and another subscriber has taken the client's ports before the
+//! client starts: who is seen with the port it has could not be told from who keeps the port it
+//! got. The combinations have a network each and run at once: they mostly wait for answers that
+//! must not come.
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
@@ -276,8 +277,8 @@ impl Drop for StunServer {
     }
 }
 
-/// Where filtering depends on addresses, two subscribers meet by calling each other at once, through
-/// their external endpoints (RFC 4787 REQ-9, RFC 5128).
+/// Where filtering depends on addresses, two subscribers meet by calling each other at once,
+/// through their external endpoints (RFC 4787 REQ-9, RFC 5128).
 //= test rfc4787#REQ-9
 //= test rfc4787#REQ-9a
 #[test]

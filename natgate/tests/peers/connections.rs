@@ -1,8 +1,8 @@
 //! Ten thousand short TCP connections leave nothing behind.
 //!
-//! Real kernels open and close them in every way that there is: either end may be first to close, in
-//! order or by a reset. When the closing timeout has passed, no mapping and no session may be left
-//! (RFC 7857 section 2, RFC 6888 REQ-4: what a subscriber no longer uses does not count).
+//! Real kernels open and close them in every way that there is: either end may be first to close,
+//! in order or by a reset. When the closing timeout has passed, no mapping and no session may be
+//! left (RFC 7857 section 2, RFC 6888 REQ-4: what a subscriber no longer uses does not count).
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddrV4, TcpListener, TcpStream};

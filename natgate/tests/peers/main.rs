@@ -51,7 +51,8 @@ fn network() -> Network {
 /// ```
 const HOME: &str = "10.1.0.10";
 
-/// What the gateway's configuration needs for the host: the way to it, and a whole external address.
+/// What the gateway's configuration needs for the host: the way to it, and a whole external
+/// address.
 const HOME_CONFIG: &str = "[[route]]\n\
      prefix = \"10.1.0.0/24\"\n\
      via = \"10.0.0.11\"\n\

@@ -1,9 +1,10 @@
 //! traceroute and mtr see every router on the way, from either side of the translator.
 //!
 //! They send packets that die on the way and show who says so. Errors from routers outside must be
-//! translated to reach the host inside that caused them (RFC 5508 REQ-4), errors from routers inside
-//! to reach a host outside (REQ-5): there they come from the external address, since the router's own
-//! means nothing outside. natgate shows itself by its own address on the side that asks.
+//! translated to reach the host inside that caused them (RFC 5508 REQ-4), errors from routers
+//! inside to reach a host outside (REQ-5): there they come from the external address, since the
+//! router's own means nothing outside. natgate shows itself by its own address on the side that
+//! asks.
 
 use natgate_testnet::{
     GATEWAY_INSIDE, GATEWAY_OUTSIDE, Network, ROUTER, SERVER1, SERVER2, SUBSCRIBER1, config,

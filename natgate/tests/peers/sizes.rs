@@ -1,5 +1,5 @@
-//! What is larger than a link arrives all the same: in fragments, or after its sender has learnt how
-//! large it may be.
+//! What is larger than a link arrives all the same: in fragments, or after its sender has learnt
+//! how large it may be.
 //!
 //! The kernels at the ends cut datagrams and put them together; routers on the way answer what may
 //! not be cut (RFC 1191). All of it must work from inside and from outside, and wherever the small
@@ -151,8 +151,8 @@ fn ping_in_pieces(network: &Network, gateway: &Gateway, node: &str, to: Ipv4Addr
     assert_eq!(drops(gateway, "too_big"), refused);
 }
 
-/// Sends megabytes over TCP and compares what arrives; returns the path MTU that the sender's kernel
-/// has found.
+/// Sends megabytes over TCP and compares what arrives; returns the path MTU that the sender's
+/// kernel has found.
 fn transfer(network: &Network, from: &str, to: &str, address: Ipv4Addr) -> u32 {
     let listener =
         network.node(to).enter(|| TcpListener::bind(("0.0.0.0", PORT))).unwrap().unwrap();

@@ -1,4 +1,5 @@
-//! `natgate replay` and `natgate p4 replay` from outside: what goes in, what comes out, when, and what is refused.
+//! `natgate replay` and `natgate p4 replay` from outside: what goes in, what comes out, when, and
+//! what is refused.
 
 mod bench;
 mod p4;

@@ -91,7 +91,8 @@ fn messages_to_controllers_are_lines() {
     assert_eq!(directory.events("digests"), [line]);
 }
 
-/// The NAT with its example of entries: the same bytes interpreted and as Rust, and an answer finds back.
+/// The NAT with its example of entries: the same bytes interpreted and as Rust, and an answer finds
+/// back.
 #[test]
 fn the_nat_translates_captures() {
     const EXTERNAL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);

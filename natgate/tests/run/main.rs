@@ -1,5 +1,5 @@
-//! `natgate run` as its operator meets it: how it starts and what it refuses, as a service, with another
-//! configuration while it runs, and what it says of every mistake.
+//! `natgate run` as its operator meets it: how it starts and what it refuses, as a service, with
+//! another configuration while it runs, and what it says of every mistake.
 //!
 //! Each test has a network namespace of its own, which goes with the process in it. Needs root,
 //! iproute2, util-linux and systemd, and fails without. What packets undergo is tested in

@@ -1,5 +1,6 @@
-//! What happens to an operator: files that cannot be read, two gateways where one should be, disks that
-//! run full, certificates that have lapsed. Each is told in a sentence, and packets go on if they can.
+//! What happens to an operator: files that cannot be read, two gateways where one should be, disks
+//! that run full, certificates that have lapsed. Each is told in a sentence, and packets go on if
+//! they can.
 
 use crate::scene::{Folder, GOOD, Gateway, PATIENCE, PROGRAM, command, natgate, refusal, refused};
 use serde_json::Value;

@@ -1,5 +1,5 @@
-//! `natgate reload`, SIGHUP and the control socket, as their users meet them. What becomes of mappings is
-//! tested in the engine and the gateway.
+//! `natgate reload`, SIGHUP and the control socket, as their users meet them. What becomes of
+//! mappings is tested in the engine and the gateway.
 
 use crate::scene::{Folder, Gateway, PROGRAM, command};
 use serde_json::{Value, json};

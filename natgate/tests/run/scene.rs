@@ -1,5 +1,5 @@
-//! What the tests here have in common: a folder with a configuration, two links in a namespace of their
-//! own, and the gateway between them.
+//! What the tests here have in common: a folder with a configuration, two links in a namespace of
+//! their own, and the gateway between them.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -71,8 +71,8 @@ impl Drop for Folder {
     }
 }
 
-/// `natgate run` in a new namespace with two links, in0 and out0, after `setup` has been done, which may
-/// end with what is to be put in front. What is mounted there goes with the namespace.
+/// `natgate run` in a new namespace with two links, in0 and out0, after `setup` has been done,
+/// which may end with what is to be put in front. What is mounted there goes with the namespace.
 pub(crate) fn command(setup: &str, config: &Path, arguments: &[&str]) -> Command {
     let script = format!(
         "set -e

@@ -1,5 +1,5 @@
-//! `natgate run` as a service: what the service manager is told, what the journal gets, how it ends, with
-//! which capabilities it works, and what it says of files that cannot be had.
+//! `natgate run` as a service: what the service manager is told, what the journal gets, how it
+//! ends, with which capabilities it works, and what it says of files that cannot be had.
 //!
 //! A datagram socket of the test's stands for the service manager.
 
@@ -85,7 +85,8 @@ struct Hanging(i32);
 
 impl Hanging {
     fn new(thread: i32) -> Self {
-        // SAFETY: no memory of ours is passed; the thread is of a process that the test has started.
+        // SAFETY: no memory of ours is passed; the thread is of a process that the test has
+        // started.
         let attached = unsafe { libc::ptrace(libc::PTRACE_SEIZE, thread, 0, 0) };
         assert_eq!(attached, 0, "a tracer needs root");
         // SAFETY: as above.

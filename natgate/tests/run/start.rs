@@ -1,4 +1,5 @@
-//! `natgate run` from its start to its end: refusals, readiness, signals, files, devices that go and come.
+//! `natgate run` from its start to its end: refusals, readiness, signals, files, devices that go
+//! and come.
 
 use crate::scene::{Folder, GOOD, Gateway, PATIENCE, PROGRAM, command, refusal};
 use serde_json::Value;

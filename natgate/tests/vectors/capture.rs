@@ -1,8 +1,8 @@
 //! Captures of both sides: made from lines of the vectors' notation, and shown as such.
 //!
-//! A line is the time in seconds since the capture's beginning, the side, and the packet. What stands
-//! in front of an IP packet is shown at the line's end; a datagram whose fragments have all been seen
-//! is put together, that its checksum can be looked at.
+//! A line is the time in seconds since the capture's beginning, the side, and the packet. What
+//! stands in front of an IP packet is shown at the line's end; a datagram whose fragments have all
+//! been seen is put together, that its checksum can be looked at.
 
 use crate::read::{self, hex};
 use crate::words::{Result, Words};

@@ -1,4 +1,5 @@
-//! The vectors: every folder of `vectors/` is a configuration, packets in, and what must come of it.
+//! The vectors: every folder of `vectors/` is a configuration, packets in, and what must come of
+//! it.
 //!
 //! Each is taken through the program itself, from file to file and again from stream to stream, and
 //! its output, events and counters are compared with those in the folder. With NATGATE_BLESS=1 they

@@ -1,5 +1,5 @@
-//! A line of the vectors' notation, taken apart: words, `name=value` pairs, quoted data, and a packet
-//! in braces. Whoever understands a word takes it; words that nobody took are errors.
+//! A line of the vectors' notation, taken apart: words, `name=value` pairs, quoted data, and a
+//! packet in braces. Whoever understands a word takes it; words that nobody took are errors.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Man pages and shell completions, made from the same description as `--help`.
 //!
-//! A page's head, options and subcommands are clap_mangen's. What stands after the options in `--help` is
-//! ours: examples and tables keep their lines, sentences are filled.
+//! A page's head, options and subcommands are clap_mangen's. What stands after the options in
+//! `--help` is ours: examples and tables keep their lines, sentences are filled.
 
 use crate::Failure;
 use anyhow::Context;

@@ -61,8 +61,8 @@ pub struct Pool {
     pub excluded_ports: Vec<(u16, u16)>,
     /// Mappings that it can hold.
     pub mappings: PerProtocol,
-    /// Subscribers that can have their full quota, or all that they may have of the pool, at the same
-    /// time.
+    /// Subscribers that can have their full quota, or all that they may have of the pool, at the
+    /// same time.
     pub subscribers_at_full_quota: u64,
     /// How its ports are chosen.
     pub allocation: Shares,

@@ -1,5 +1,5 @@
-//! A new configuration for a running gateway: the file is read anew, and what it says takes the place
-//! of what is in force, or is only tried.
+//! A new configuration for a running gateway: the file is read anew, and what it says takes the
+//! place of what is in force, or is only tried.
 //!
 //! Everything but the switch itself is done in the thread that asks. One reload is done at a time.
 
@@ -151,8 +151,8 @@ pub type Open = Box<dyn Fn(&str) -> Result<Vec<Box<dyn Device>>, String> + Send 
 /// Has another worker join a gateway that is to have these settings, or says why none can.
 pub type Join = Box<dyn Fn(&Commander, &Settings) -> Result<(), String> + Send + Sync>;
 
-/// Opens event logs that are to be written besides or instead of those there are, or says why one cannot
-/// be; what it gives puts that in force.
+/// Opens event logs that are to be written besides or instead of those there are, or says why one
+/// cannot be; what it gives puts that in force.
 pub type Logging =
     Box<dyn Fn(&[LogSettings]) -> Result<Box<dyn FnOnce() + Send>, String> + Send + Sync>;
 
@@ -177,7 +177,8 @@ pub struct Reloader {
     /// What is in force, for those who only look: nobody holds it for long.
     seen: Mutex<Arc<Settings>>,
     tally: Mutex<Tally>,
-    /// Milliseconds of draining in force; who ends the gateway does not wait for a reload to learn it.
+    /// Milliseconds of draining in force; who ends the gateway does not wait for a reload to learn
+    /// it.
     drain: AtomicU64,
     /// Is told when the configuration is being read and when that is done.
     tell: Option<ReloadObserver>,
@@ -222,8 +223,9 @@ pub struct Tally {
 }
 
 impl Reloader {
-    /// For a gateway that was started with a file: what the file said, and that with what the kernel
-    /// knew besides of the sides. `open` is asked for the devices of new realms, `join` for workers.
+    /// For a gateway that was started with a file: what the file said, and that with what the
+    /// kernel knew besides of the sides. `open` is asked for the devices of new realms, `join` for
+    /// workers.
     pub fn new(
         file: &Path,
         read: Settings,
@@ -393,8 +395,8 @@ impl Reloader {
         Ok(Reloaded { dry_run: false, changed, stay, go, named, names, warnings })
     }
 
-    /// Reads the file and finds out what would happen were it put in force; names at most so many of
-    /// the mappings that would go.
+    /// Reads the file and finds out what would happen were it put in force; names at most so many
+    /// of the mappings that would go.
     ///
     /// # Errors
     /// [`ReloadError`]: it would be refused.

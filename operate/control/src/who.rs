@@ -1,6 +1,6 @@
 //! Who has an external endpoint, by the configuration alone: the abuse desk's question, answered by
-//! the arithmetic of deterministic pools (RFC 7422) and by static mappings. No gateway need run, and
-//! none need have kept a log.
+//! the arithmetic of deterministic pools (RFC 7422) and by static mappings. No gateway need run,
+//! and none need have kept a log.
 //!
 //! Where the configuration cannot know it says why, and what would: the log.
 
@@ -83,8 +83,8 @@ pub fn reverse(
     }
 }
 
-/// What a subscriber has: in each deterministic pool that it has ports of, and by static mappings of
-/// whole addresses.
+/// What a subscriber has: in each deterministic pool that it has ports of, and by static mappings
+/// of whole addresses.
 ///
 /// # Errors
 /// When it has nothing that the configuration tells.
@@ -173,7 +173,8 @@ fn service_of(
     }
 }
 
-/// The static mapping of an endpoint, if it has one: for the protocol that is asked about, or for all.
+/// The static mapping of an endpoint, if it has one: for the protocol that is asked about, or for
+/// all.
 fn static_of(
     settings: &Settings,
     external: Ipv4Addr,

@@ -1,5 +1,5 @@
-//! Classes of subscribers, thresholds, timeouts by port and by rule: what is read, what is refused and
-//! warned of, at its place and with the arithmetic, and what `natgate check` says.
+//! Classes of subscribers, thresholds, timeouts by port and by rule: what is read, what is refused
+//! and warned of, at its place and with the arithmetic, and what `natgate check` says.
 
 use natgate_control::config::{Problem, parse, read_text};
 use natgate_control::meaning::Meaning;

@@ -44,8 +44,8 @@ impl IntoResponse for Response {
     }
 }
 
-/// Has a router say in a sentence that there is no such path, with a hint where to look, or that it does
-/// not take this method.
+/// Has a router say in a sentence that there is no such path, with a hint where to look, or that it
+/// does not take this method.
 pub fn fallbacks(router: Router, hint: &'static str) -> Router {
     let missing = move |request: Request| async move {
         Response::failure(404, format!("there is no {}; {hint}", request.uri().path()))

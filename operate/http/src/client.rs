@@ -88,8 +88,8 @@ pub fn owner(socket: &Path) -> io::Result<Owner> {
     Ok(Owner { user: peer.uid(), process: peer.pid().filter(|process| *process > 0) })
 }
 
-/// Sends a request, with further header lines, and waits for the head of the answer, whose body is then
-/// read as it comes. Each piece may take so long.
+/// Sends a request, with further header lines, and waits for the head of the answer, whose body is
+/// then read as it comes. Each piece may take so long.
 ///
 /// # Errors
 /// [`AskError`] when there is none.

@@ -1,4 +1,5 @@
-//! A connection: requests come in, by HTTP/1.1 whole and within a time and a size, and answers go out.
+//! A connection: requests come in, by HTTP/1.1 whole and within a time and a size, and answers go
+//! out.
 
 use crate::listener::{NewConnection, Protocol, Stream};
 use crate::tls::AuthenticatedClient;
@@ -28,8 +29,8 @@ pub const MOST_BODY: usize = 1 << 20;
 /// Requests of one connection at a time, where they are streams.
 const MOST_STREAMS: u32 = 64;
 
-/// How long a request's head may take to come in, and its body; also how long a connection that could
-/// carry another request is kept.
+/// How long a request's head may take to come in, and its body; also how long a connection that
+/// could carry another request is kept.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 });
 
 /// How long a client may read nothing of an answer.

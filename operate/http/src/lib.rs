@@ -1,5 +1,5 @@
-//! HTTP/1.1 as the gateway serves and asks it: on Unix sockets and TCP, by hyper and axum; and HTTP/2 where requests
-//! are streams ([`Listen::streams`]).
+//! HTTP/1.1 as the gateway serves and asks it: on Unix sockets and TCP, by hyper and axum; and
+//! HTTP/2 where requests are streams ([`Listen::streams`]).
 //!
 //! A [`Server`] serves an [`axum::Router`] at an address ([`Listen`]). Servers of one
 //! [`ClientGroup`] share one thread, that never blocks; what takes long goes to a few threads
@@ -7,10 +7,10 @@
 //! router of its own, and routers are merged. What a router answers is the affair of whoever makes
 //! it; [`Response`] is JSON with a status. [`ask`] and [`open`] are the client's end.
 //!
-//! Always true: what a client sends is bounded in size and in time, what it does not read is given up,
-//! so many are served at a time and the others wait, and nothing that a client sends ends a server. Who
-//! has the role [`Role::Read`] cannot change anything: requests by other methods than GET are refused
-//! before a router sees them.
+//! Always true: what a client sends is bounded in size and in time, what it does not read is given
+//! up, so many are served at a time and the others wait, and nothing that a client sends ends a
+//! server. Who has the role [`Role::Read`] cannot change anything: requests by other methods than
+//! GET are refused before a router sees them.
 
 #![forbid(unsafe_code)]
 

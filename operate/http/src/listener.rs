@@ -48,8 +48,8 @@ enum Place {
 }
 
 impl Listen {
-    /// At a Unix socket. Its file has mode 0660; one that nobody listens at is replaced, a missing last
-    /// folder made. Who may write to the file may do everything.
+    /// At a Unix socket. Its file has mode 0660; one that nobody listens at is replaced, a missing
+    /// last folder made. Who may write to the file may do everything.
     pub fn unix(path: impl Into<PathBuf>) -> Self {
         Self {
             place: Place::Unix { path: path.into(), group: None },
@@ -107,8 +107,8 @@ impl Listen {
         self.group.unwrap_or(usual)
     }
 
-    /// By HTTP/2 without upgrade, as gRPC wants it, and nothing else. Requests and answers may be streams that never
-    /// end, so what a request's body may come to is the router's affair.
+    /// By HTTP/2 without upgrade, as gRPC wants it, and nothing else. Requests and answers may be
+    /// streams that never end, so what a request's body may come to is the router's affair.
     #[must_use]
     pub fn streams(self) -> Self {
         Self { protocol: Protocol::Streams, ..self }

@@ -162,9 +162,9 @@ pub async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(failed)
 }
 
-/// A body that is made piece by piece, by work that is done beside the thread that serves, and only when
-/// the client has taken the piece before. `step` gives a piece and what the next is made from; nothing:
-/// that was all. Should it fail or panic, the answer breaks off, which the client sees.
+/// A body that is made piece by piece, by work that is done beside the thread that serves, and only
+/// when the client has taken the piece before. `step` gives a piece and what the next is made from;
+/// nothing: that was all. Should it fail or panic, the answer breaks off, which the client sees.
 pub fn pieces<S: Send + 'static>(
     state: S,
     step: impl Fn(S) -> io::Result<Option<(Bytes, S)>> + Clone + Send + 'static,

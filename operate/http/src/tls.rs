@@ -1,7 +1,7 @@
 //! TLS with client certificates: who comes from another machine, and what they may do.
 //!
-//! Nobody without a certificate that the configured authority has signed gets a word. The common names
-//! of those who may change something are listed; all others may read.
+//! Nobody without a certificate that the configured authority has signed gets a word. The common
+//! names of those who may change something are listed; all others may read.
 
 use crate::Role;
 use std::io;

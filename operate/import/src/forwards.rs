@@ -1,5 +1,5 @@
-//! Rules about destinations: what outside hosts reach inside becomes static mappings, where subscribers'
-//! packets go instead becomes rules of kind dnat.
+//! Rules about destinations: what outside hosts reach inside becomes static mappings, where
+//! subscribers' packets go instead becomes rules of kind dnat.
 
 use crate::address::{Ports, Range};
 use crate::netfilter::{Action, Condition, Device, Entry, add_rule, clamp, is_odd, single_ports};

@@ -1,4 +1,5 @@
-//! What `iptables-save` prints: tables (`*nat`), chains (`:POSTROUTING ACCEPT [0:0]`), rules (`-A ...`), COMMIT.
+//! What `iptables-save` prints: tables (`*nat`), chains (`:POSTROUTING ACCEPT [0:0]`), rules (`-A
+//! ...`), COMMIT.
 
 use crate::ImportError;
 use crate::address::{Ports, Range};

@@ -1,7 +1,7 @@
 //! Jool's JSON: the file of an atomic configuration (`jool file handle`), NAT64 or SIIT.
 //!
-//! natgate translates IPv4 to IPv4: of a NAT64 it can have the external addresses with their ports and the
-//! timeouts. Whoever had IPv6 behind the translator needs another way there.
+//! natgate translates IPv4 to IPv4: of a NAT64 it can have the external addresses with their ports
+//! and the timeouts. Whoever had IPv6 behind the translator needs another way there.
 
 use crate::ImportError;
 use crate::address::{Ports, Range};

@@ -1,13 +1,13 @@
 //! Reads configurations of other translators (iptables, nftables, VPP, Jool) and writes natgate's.
 //!
-//! Every line of theirs is taken, taken with a difference, or left out, and of the latter two each says why in
-//! a [`Remark`]. What comes of it is text for people to read and edit: comments name the lines that it is from,
-//! and what they did not say (such as the devices of VPP in the kernel) is filled in with names and addresses
-//! that reach nobody. Whether natgate accepts the text, its caller finds out with the reader of
-//! configurations; nothing here depends on that.
+//! Every line of theirs is taken, taken with a difference, or left out, and of the latter two each
+//! says why in a [`Remark`]. What comes of it is text for people to read and edit: comments name
+//! the lines that it is from, and what they did not say (such as the devices of VPP in the kernel)
+//! is filled in with names and addresses that reach nobody. Whether natgate accepts the text, its
+//! caller finds out with the reader of configurations; nothing here depends on that.
 //!
-//! Any text may come in: what is not understood is a remark, never a panic, and everything that multiplies
-//! (sets, chains that call chains) has a limit.
+//! Any text may come in: what is not understood is a remark, never a panic, and everything that
+//! multiplies (sets, chains that call chains) has a limit.
 
 mod address;
 mod filter;

@@ -1,5 +1,5 @@
-//! What iptables and nftables have in common: chains of rules, the first that matches decides. Made of
-//! them are natgate's pools, rules and static mappings.
+//! What iptables and nftables have in common: chains of rules, the first that matches decides. Made
+//! of them are natgate's pools, rules and static mappings.
 
 use crate::address::{Ports, Range};
 use crate::filter;
@@ -7,7 +7,8 @@ use crate::forwards::{netmap, prerouting};
 use crate::plan::{Kind, Origin, Plan, Rule, Way};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How deep chains may call chains, and how many rules are looked at, each as often as it is called.
+/// How deep chains may call chains, and how many rules are looked at, each as often as it is
+/// called.
 const MOST_DEPTH: usize = 8;
 const MOST_RULES: usize = 50_000;
 
@@ -253,8 +254,8 @@ fn both(outer: &Condition, inner: &Condition) -> Option<Condition> {
     })
 }
 
-/// The outside is where packets leave that are translated; what goes back where it came from, and what
-/// comes in elsewhere, tells the inside.
+/// The outside is where packets leave that are translated; what goes back where it came from, and
+/// what comes in elsewhere, tells the inside.
 fn find_devices(before: &[Entry], after: &[Entry], plan: &mut Plan) {
     let translates =
         |entry: &&Entry| matches!(entry.action, Action::Masquerade(_) | Action::Snat(..));

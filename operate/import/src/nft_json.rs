@@ -1,5 +1,6 @@
-//! What `nft -j list ruleset` prints (libnftables-json(5)): a list of objects, each a table, a chain, a set or a
-//! rule with its expressions. In remarks the number of the object stands where other formats have a line.
+//! What `nft -j list ruleset` prints (libnftables-json(5)): a list of objects, each a table, a
+//! chain, a set or a rule with its expressions. In remarks the number of the object stands where
+//! other formats have a line.
 
 use crate::ImportError;
 use crate::address::{Ports, Range};

@@ -1,5 +1,5 @@
-//! What nftables' rules mean, whichever way they are written. `nft` prints them as text and as JSON; who reads
-//! either only finds out what stands there, and what that comes to is decided here.
+//! What nftables' rules mean, whichever way they are written. `nft` prints them as text and as
+//! JSON; who reads either only finds out what stands there, and what that comes to is decided here.
 
 use crate::ImportError;
 use crate::address::{Ports, Range};

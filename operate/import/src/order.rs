@@ -1,8 +1,8 @@
-//! The order of rules: in other translators the first that matches wins, in natgate the highest priority and
-//! then the longest prefix.
+//! The order of rules: in other translators the first that matches wins, in natgate the highest
+//! priority and then the longest prefix.
 //!
-//! A rule that would lose to a later one by its prefix gets a higher priority than that; one behind a rule
-//! that matches all that it does is left out, for it never applied.
+//! A rule that would lose to a later one by its prefix gets a higher priority than that; one behind
+//! a rule that matches all that it does is left out, for it never applied.
 
 use crate::plan::{Kind, Plan, Rule};
 
@@ -100,7 +100,8 @@ impl Rule {
                 && (self.port == 0 || other.port == 0 || self.port == other.port)
     }
 
-    /// Whether it wins over another of the same priority: by the longer prefix, the exact port, the source.
+    /// Whether it wins over another of the same priority: by the longer prefix, the exact port, the
+    /// source.
     fn wins(&self, other: &Self) -> bool {
         let rank = |rule: &Self| (rule.prefix.len(), rule.port != 0, rule.is_source);
         rank(self) > rank(other)

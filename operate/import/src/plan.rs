@@ -1,8 +1,8 @@
 //! What is to become natgate's configuration, as the readers of other formats put it together.
 //!
 //! [`Plan::settle`] sees to what natgate insists on: pools that overlap neither each other nor the
-//! subscribers, static mappings that do not overlap, rules whose order matters by priority. What gives way
-//! is a remark.
+//! subscribers, static mappings that do not overlap, rules whose order matters by priority. What
+//! gives way is a remark.
 
 use crate::address::{Ports, Range};
 use crate::{Hints, ImportError, order};

@@ -1,5 +1,6 @@
-//! VPP's commands, as its startup configuration has them: `nat44`, `set interface nat44`, `det44`, `set nat
-//! timeout`, and of the rest what says where the gateway is (`set interface ip address`, `ip route add`).
+//! VPP's commands, as its startup configuration has them: `nat44`, `set interface nat44`, `det44`,
+//! `set nat timeout`, and of the rest what says where the gateway is (`set interface ip address`,
+//! `ip route add`).
 
 use crate::ImportError;
 use crate::address::{Ports, Range, address};

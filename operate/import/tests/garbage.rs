@@ -1,5 +1,5 @@
-//! Whatever comes in, nothing panics: any text, and files of other programs with pieces lost, doubled and
-//! exchanged.
+//! Whatever comes in, nothing panics: any text, and files of other programs with pieces lost,
+//! doubled and exchanged.
 
 use natgate_import::{Format, Hints, detect, import};
 use proptest::prelude::*;
@@ -28,8 +28,8 @@ fn every_file_is_recognised() {
     assert_eq!(detect("{\"nftables\": []}"), Some(Format::Nft));
 }
 
-/// Chains that call each other, and themselves, several times: what is looked at is bounded, not only what
-/// comes of it.
+/// Chains that call each other, and themselves, several times: what is looked at is bounded, not
+/// only what comes of it.
 #[test]
 fn chains_that_call_chains_come_to_an_end() {
     let calls = "-A a -j a\n-A a -j b\n-A b -j a\n-A b -j b\n".repeat(20);

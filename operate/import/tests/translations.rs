@@ -1,4 +1,5 @@
-//! What becomes of the lines of other programs: pools, mappings, rules, and the sentences about the rest.
+//! What becomes of the lines of other programs: pools, mappings, rules, and the sentences about the
+//! rest.
 
 use natgate_import::{Format, Grade, Hints, ImportError, Imported, Remark, import};
 

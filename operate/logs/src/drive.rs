@@ -1,8 +1,8 @@
 //! A sink's work at a time that is passed in: take from the queue, write, try again later, tell.
 //!
-//! Nothing here waits and nobody asks for the time, so that an hour without a collector is a test of
-//! milliseconds. Records are let go of when the sink has written them; those that it has not stay in
-//! the batch, the others in the queue, and what the queue cannot hold becomes a gap.
+//! Nothing here waits and nobody asks for the time, so that an hour without a collector is a test
+//! of milliseconds. Records are let go of when the sink has written them; those that it has not
+//! stay in the batch, the others in the queue, and what the queue cannot hold becomes a gap.
 
 use crate::json::Names;
 use crate::queue::Queue;
@@ -147,8 +147,8 @@ enum Health {
 }
 
 impl Drive {
-    /// A sink that takes from a queue; `name` is what the operator is told of it, the names are those
-    /// that the configuration gives. The sink is told the time by `wall`.
+    /// A sink that takes from a queue; `name` is what the operator is told of it, the names are
+    /// those that the configuration gives. The sink is told the time by `wall`.
     pub fn new(
         name: String,
         capacity: usize,

@@ -1,7 +1,7 @@
 //! A worker's end of the logs: a bounded ring for its events, and until when they are complete.
 //!
-//! The worker never waits here and allocates nothing: what does not fit is counted, and goes into the
-//! ring as a gap when there is room.
+//! The worker never waits here and allocates nothing: what does not fit is counted, and goes into
+//! the ring as a gap when there is room.
 
 use crate::record::{Gap, Record};
 use natgate_engine::{Event, Timestamp};

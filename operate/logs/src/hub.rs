@@ -1,5 +1,5 @@
-//! The threads: one that puts workers' events in order and deals them out, one for each sink. Sinks come
-//! and go while they run ([`Changer`]); those that stay do not notice.
+//! The threads: one that puts workers' events in order and deals them out, one for each sink. Sinks
+//! come and go while they run ([`Changer`]); those that stay do not notice.
 
 use crate::damping::Damping;
 use crate::drive::{Counts, Drive, Pause, SinkMetrics, Tell};
@@ -141,8 +141,8 @@ impl Logs {
     /// `continued`: whether there are mappings from before, `tell` is what the operator is told by.
     ///
     /// # Errors
-    /// [`OpenError`] when a file, folder or certificate cannot be used. A collector that is not there is
-    /// none: it may come.
+    /// [`OpenError`] when a file, folder or certificate cannot be used. A collector that is not
+    /// there is none: it may come.
     pub fn open(
         settings: &[LogSettings],
         names: Names,
@@ -216,8 +216,8 @@ impl Logs {
         Subscribers { queues, wanted }
     }
 
-    /// Writes what is left, once workers have let go of their feeds; returns the logs that could not be
-    /// written to their end, or have missed events.
+    /// Writes what is left, once workers have let go of their feeds; returns the logs that could
+    /// not be written to their end, or have missed events.
     pub fn finish(mut self) -> Vec<SinkMetrics> {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(dealer) = self.dealer.take() {
@@ -242,8 +242,8 @@ pub struct Changer {
 }
 
 impl Changer {
-    /// Opens the logs of these settings that are not written yet. Nothing is written to them, nor do
-    /// others end, before [`Exchange::apply`].
+    /// Opens the logs of these settings that are not written yet. Nothing is written to them, nor
+    /// do others end, before [`Exchange::apply`].
     ///
     /// # Errors
     /// [`OpenError`], as [`Logs::open`]; then nothing has changed.
@@ -273,8 +273,8 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Has the new logs written from the next event on, and ends those that are not wanted any more with
-    /// the last before it. What waits for these is written if that can be done within moments.
+    /// Has the new logs written from the next event on, and ends those that are not wanted any more
+    /// with the last before it. What waits for these is written if that can be done within moments.
     pub fn apply(self) {
         let Self { changer: Changer { kit, sinks, queues, wanted }, opened, settings } = self;
         let (mut gone, mut left) = (Vec::<Running>::new(), settings.clone());

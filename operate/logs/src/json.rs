@@ -281,7 +281,8 @@ pub fn shown(time: Timestamp) -> String {
         .map_or_else(|_| format!("{:.3}", seconds(time)), |time| format!("{time:.3}"))
 }
 
-/// A time that somebody has written: seconds since 1970, or a date and a time with its offset from UTC.
+/// A time that somebody has written: seconds since 1970, or a date and a time with its offset from
+/// UTC.
 ///
 /// # Errors
 /// What would be right.

@@ -1,10 +1,10 @@
 //! Event logs: what the translator's state was and when, written where operators keep such things.
 //!
-//! A worker hands its [`Event`](natgate_engine::Event)s over as they are by a [`Feed`], a bounded ring
-//! that never makes it wait. One thread puts all workers' events in order of time and deals them out to
-//! the sinks' queues; each sink is a thread of its own that takes from its queue, formats and writes.
-//! Every memory here has a bound. What does not fit one is counted, and told in the log itself, as a
-//! [`Gap`], where the events would have been: how many, from when, until when.
+//! A worker hands its [`Event`](natgate_engine::Event)s over as they are by a [`Feed`], a bounded
+//! ring that never makes it wait. One thread puts all workers' events in order of time and deals
+//! them out to the sinks' queues; each sink is a thread of its own that takes from its queue,
+//! formats and writes. Every memory here has a bound. What does not fit one is counted, and told in
+//! the log itself, as a [`Gap`], where the events would have been: how many, from when, until when.
 //!
 //! | module | does |
 //! |---|---|

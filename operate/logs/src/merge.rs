@@ -1,8 +1,8 @@
 //! All workers' events in order of time.
 //!
 //! An event goes on when every worker has told all that it had until then. Those that sleep say so
-//! about once a second; should too many events wait for one, they go on in the order of their times as
-//! far as it is known.
+//! about once a second; should too many events wait for one, they go on in the order of their times
+//! as far as it is known.
 
 use crate::feed::Outlet;
 use crate::record::Record;

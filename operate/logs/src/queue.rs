@@ -1,8 +1,8 @@
 //! A sink's queue: records that it has not taken yet, at most so many.
 //!
 //! When it is full, what comes is counted and not kept: the oldest records stay, because what is
-//! missing can then be told as one gap, in its place. As soon as there is room again, the gap goes in
-//! ahead of what comes next.
+//! missing can then be told as one gap, in its place. As soon as there is room again, the gap goes
+//! in ahead of what comes next.
 
 use crate::record::{Gap, Record};
 use natgate_engine::Timestamp;

@@ -76,8 +76,8 @@ impl Record {
     }
 }
 
-/// Whether a log of this kind has such a change in it. Blocks and limits are in every log: there are few
-/// of them, and without blocks nobody could be found in a pool that has them.
+/// Whether a log of this kind has such a change in it. Blocks and limits are in every log: there
+/// are few of them, and without blocks nobody could be found in a pool that has them.
 pub fn wants(what: LogWhat, change: &Change) -> bool {
     match change {
         //= rfc8158#section-4.6.1-both

@@ -28,8 +28,8 @@ pub(crate) fn name(settings: &LogSettings) -> String {
     }
 }
 
-/// Makes a log's sink; what has to be there at the start is looked at. `continued`: the gateway goes on
-/// with mappings that there were.
+/// Makes a log's sink; what has to be there at the start is looked at. `continued`: the gateway
+/// goes on with mappings that there were.
 pub(crate) fn open(settings: &LogSettings, continued: bool) -> io::Result<Box<dyn Sink>> {
     let remotes = settings.remotes;
     Ok(match &settings.to {

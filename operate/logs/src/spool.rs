@@ -1,4 +1,5 @@
-//! The spool: events in compressed files of a folder, to be searched for who had an external endpoint.
+//! The spool: events in compressed files of a folder, to be searched for who had an external
+//! endpoint.
 //!
 //! A file, a segment, is named after its place in the order of writing and the time of its first
 //! event. It has frames one after the other: a second's events or a few thousand, compressed, with

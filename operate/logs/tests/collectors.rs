@@ -1,5 +1,5 @@
-//! Logs against collectors that others have made: rsyslogd, tshark, nfcapd with nfdump; TLS against a
-//! server of rustls with certificates made here. Each is on a port of the loopback that was free.
+//! Logs against collectors that others have made: rsyslogd, tshark, nfcapd with nfdump; TLS against
+//! a server of rustls with certificates made here. Each is on a port of the loopback that was free.
 
 mod common;
 mod exchange;

@@ -1,5 +1,5 @@
-//! The page for Prometheus, and what is made to work with it: the rules for alerts and the dashboard in
-//! contrib/. Prometheus' own promtool judges all of it.
+//! The page for Prometheus, and what is made to work with it: the rules for alerts and the
+//! dashboard in contrib/. Prometheus' own promtool judges all of it.
 
 mod sample;
 

@@ -1,5 +1,5 @@
-//! NATV2-MIB as managers see it: net-snmp's snmpd is the master, snmpget and snmpwalk ask it, and a socket
-//! receives what it notifies.
+//! NATV2-MIB as managers see it: net-snmp's snmpd is the master, snmpget and snmpwalk ask it, and a
+//! socket receives what it notifies.
 
 mod sample;
 
@@ -343,7 +343,8 @@ fn a_master_that_comes_back_is_found_again() {
     snmpd.await_object(MAPPINGS, "Gauge32: 42");
 }
 
-/// The tables of subscribers, address maps and port maps, and what the names of port maps go on with.
+/// The tables of subscribers, address maps and port maps, and what the names of port maps go on
+/// with.
 const SUBSCRIBER: &str = ".1.3.6.1.2.1.234.1.1.1";
 const ADDRESS_MAP: &str = ".1.3.6.1.2.1.234.2.5.1";
 const PORT_MAP: &str = ".1.3.6.1.2.1.234.2.6.1";

@@ -1,5 +1,5 @@
-//! Result codes (RFC 6887 section 7.4), what they are in NAT-PMP (RFC 6886 section 3.5), and for how
-//! long a client is to believe an error.
+//! Result codes (RFC 6887 section 7.4), what they are in NAT-PMP (RFC 6886 section 3.5), and for
+//! how long a client is to believe an error.
 
 /// Seconds that errors of passing and of lasting causes are good for.
 const SHORT: u32 = 30;

@@ -2,10 +2,10 @@
 //! clients on the same port, NAT-PMP (RFC 6886); the server's side.
 //!
 //! A state machine without input, output, clock or memory of its own. [`Server::read`] takes a
-//! request's bytes and says what there is to do: nothing, send an answer that needs nobody, or carry
-//! out an [`Operation`] on the translator. What came of that becomes an answer by
-//! [`Request::grant`] or [`Request::refuse`], which read the request's bytes once more for what they
-//! have to repeat. Whose mapping is whose, how many there may be and when they go is the
+//! request's bytes and says what there is to do: nothing, send an answer that needs nobody, or
+//! carry out an [`Operation`] on the translator. What came of that becomes an answer by
+//! [`Request::grant`] or [`Request::refuse`], which read the request's bytes once more for what
+//! they have to repeat. Whose mapping is whose, how many there may be and when they go is the
 //! translator's affair; that a request comes from inside, its caller's.
 //!
 //! Nothing here allocates, and no bytes make it panic.

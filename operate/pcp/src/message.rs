@@ -36,8 +36,8 @@ pub(crate) fn unmapped(bytes: [u8; 16]) -> Option<Ipv4Addr> {
     Ipv6Addr::from(bytes).to_ipv4_mapped()
 }
 
-/// Fields at their places; all of them are zero where a message is too short. There is none for bits
-/// that are reserved.
+/// Fields at their places; all of them are zero where a message is too short. There is none for
+/// bits that are reserved.
 //= rfc6887#section-7.1-reserved
 #[derive(Clone, Copy)]
 pub(crate) struct Fields<'m>(pub(crate) &'m [u8]);

@@ -1,6 +1,6 @@
-//! Options: a list of lengths and contents that follows what an opcode has (RFC 6887 section 7.3), and
-//! those that are known here: THIRD_PARTY, PREFER_FAILURE, FILTER (section 13) and PORT_SET (RFC
-//! 7753).
+//! Options: a list of lengths and contents that follows what an opcode has (RFC 6887 section 7.3),
+//! and those that are known here: THIRD_PARTY, PREFER_FAILURE, FILTER (section 13) and PORT_SET
+//! (RFC 7753).
 
 use crate::message::{Fields, Nonce, unmapped};
 use crate::{Answer, ResultCode};
@@ -202,8 +202,8 @@ impl Options {
     }
 }
 
-/// Repeats in an answer those options of a request that were processed; of a set of ports as much as
-/// became of it, which is `ports` from `first` on inside.
+/// Repeats in an answer those options of a request that were processed; of a set of ports as much
+/// as became of it, which is `ports` from `first` on inside.
 //= rfc6887#section-7.3-answer
 pub(crate) fn write(
     answer: &mut Answer,

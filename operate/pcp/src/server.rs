@@ -1,4 +1,5 @@
-//! What a request asks for, and the answer to it (RFC 6887 sections 8.2, 9, 11.3, 12.3, 14.1 and 15).
+//! What a request asks for, and the answer to it (RFC 6887 sections 8.2, 9, 11.3, 12.3, 14.1 and
+//! 15).
 
 use crate::message::{
     ANNOUNCE, EXTERNAL_ADDRESS, EXTERNAL_PORT, Fields, HEADER_LEN, INTERNAL_PORT, MAP, MAP_LEN,
@@ -172,8 +173,8 @@ impl Server {
         Self { policy }
     }
 
-    /// What a request's bytes come to that came from `client`; `may_speak_for_others`: it is one whom
-    /// the operator trusts to. `epoch`: seconds since mappings were lost last.
+    /// What a request's bytes come to that came from `client`; `may_speak_for_others`: it is one
+    /// whom the operator trusts to. `epoch`: seconds since mappings were lost last.
     pub fn read(
         &self,
         bytes: &[u8],
@@ -293,7 +294,8 @@ impl Server {
         }))
     }
 
-    /// How many ports a request is about. Their parity is kept where the translator keeps it anyway.
+    /// How many ports a request is about. Their parity is kept where the translator keeps it
+    /// anyway.
     fn ports(&self, port: u16, options: &options::Options) -> u16 {
         let Some((size, first)) = options.port_set else { return 1 };
         // A set that says to begin elsewhere than the mapping is none.

@@ -46,8 +46,8 @@ const HEADERS: [(&str, &str); 5] = [
 
 /// The page and the interface it reads, on one origin.
 ///
-/// `api` answers the paths under `/v1/`, for clients with the role `read`.
-/// `names` are host names, besides addresses and `localhost`, under which the page may be asked for.
+/// `api` answers the paths under `/v1/`, for clients with the role `read`. `names` are host names,
+/// besides addresses and `localhost`, under which the page may be asked for.
 pub fn router(api: Router, names: &[String]) -> Router {
     let access = Arc::new(AccessCheck::new(names));
     let pass = move |request: Request, next: Next| {

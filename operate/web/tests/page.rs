@@ -1,5 +1,6 @@
-//! The page in a headless Chromium, as somebody uses it: with a mouse, with a keyboard, on a phone, in
-//! light and in dark, while the gateway goes and comes back. What the gateway says is made up here.
+//! The page in a headless Chromium, as somebody uses it: with a mouse, with a keyboard, on a phone,
+//! in light and in dark, while the gateway goes and comes back. What the gateway says is made up
+//! here.
 
 #[path = "browser/gateway.rs"]
 mod gateway;
@@ -578,8 +579,8 @@ mod plain {
         assert!(get(&gateway, "/%00").starts_with("HTTP/1.1 404 "));
     }
 
-    /// The page works where there is no network: no file names another origin, and none has a script
-    /// or a style in an attribute, which the policy would not let run.
+    /// The page works where there is no network: no file names another origin, and none has a
+    /// script or a style in an attribute, which the policy would not let run.
     #[test]
     fn files_ask_for_nothing_from_elsewhere() {
         let gateway = Gateway::start(0);

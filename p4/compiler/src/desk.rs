@@ -1,7 +1,8 @@
 //! Where a controller's requests wait for the thread that executes a program.
 //!
-//! That thread answers between batches of packets, one message at a time, so that a controller never stands in the
-//! way of packets for longer than [`MOST_REQUESTS`] requests take. Nothing is shared but messages.
+//! That thread answers between batches of packets, one message at a time, so that a controller
+//! never stands in the way of packets for longer than [`MOST_REQUESTS`] requests take. Nothing is
+//! shared but messages.
 
 use crate::machine::{Answer, Error, Request, Target};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -69,7 +70,8 @@ impl Controller {
 }
 
 impl Desk {
-    /// Answers the message that has waited longest; whether there was one. To be called between batches.
+    /// Answers the message that has waited longest; whether there was one. To be called between
+    /// batches.
     pub fn serve(&self, target: &mut impl Target) -> bool {
         let Ok(Message { requests, reply }) = self.receiver.try_recv() else { return false };
         let answers = requests.iter().map(|request| target.answer(request)).collect();

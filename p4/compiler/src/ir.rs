@@ -1,8 +1,9 @@
 //! The typed intermediate form: what a program is once its names, types and instances are resolved.
 //!
-//! Every variable, field and parameter of every instance is a slot of its own, at most 128 bits wide; a header
-//! has one more in front, which says whether it is valid. The language has no recursion, so slots need no stack.
-//! Expressions have no effects: calls stand before the statement that they are part of.
+//! Every variable, field and parameter of every instance is a slot of its own, at most 128 bits
+//! wide; a header has one more in front, which says whether it is valid. The language has no
+//! recursion, so slots need no stack. Expressions have no effects: calls stand before the statement
+//! that they are part of.
 
 use crate::ast::{Binary, Unary};
 use crate::source::{Sources, Span};
@@ -40,7 +41,8 @@ impl Ty {
 /// The number of a slot.
 pub(crate) type Slot = u32;
 
-/// An expression. Its value has no bits beyond its type's; negative numbers are in two's complement.
+/// An expression. Its value has no bits beyond its type's; negative numbers are in two's
+/// complement.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Expr {
     pub(crate) ty: Ty,
@@ -52,7 +54,8 @@ pub(crate) enum ExprKind {
     Const(u128),
     Slot(Slot),
     Unary(Unary, Box<Expr>),
-    /// A shift's right operand has a type of its own; concatenation has the left operand's bits on top.
+    /// A shift's right operand has a type of its own; concatenation has the left operand's bits on
+    /// top.
     Binary(Binary, Box<Expr>, Box<Expr>),
     Mux(Box<Expr>, Box<Expr>, Box<Expr>),
     /// To the expression's type: cut off, or extended by what the operand's type says.
@@ -110,8 +113,8 @@ pub(crate) enum Stmt {
     Call(usize, Vec<(Slot, Expr)>),
     /// Runs a parser within a parser.
     Parse(usize),
-    /// Looks up a table and runs an action; then says whether there was an entry, and which action of the
-    /// table's list it was.
+    /// Looks up a table and runs an action; then says whether there was an entry, and which action
+    /// of the table's list it was.
     Apply {
         table: usize,
         hit: Slot,
@@ -386,13 +389,14 @@ pub(crate) struct Metadata {
     pub(crate) input_ports: Vec<Slot>,
     pub(crate) timestamps: Vec<Slot>,
     pub(crate) parser_errors: Vec<Slot>,
-    /// Of main parser, pre control, main control and deparser: each parameter's first slot, and how many it takes.
+    /// Of main parser, pre control, main control and deparser: each parameter's first slot, and how
+    /// many it takes.
     pub(crate) params: [Vec<(Slot, usize)>; 4],
 }
 
 impl Metadata {
-    /// What a part (1: pre control, 2: main control, 3: deparser) gets of headers and metadata from the parts
-    /// before it: from which slots, to which, how many.
+    /// What a part (1: pre control, 2: main control, 3: deparser) gets of headers and metadata from
+    /// the parts before it: from which slots, to which, how many.
     pub(crate) fn handed_on(&self, part: usize) -> [(Slot, Slot, usize); 2] {
         [0, 1].map(|param| {
             // What pre control may not change of the headers, main control has from the parser.

@@ -1,6 +1,7 @@
 //! From text to tokens.
 //!
-//! Comments and blanks go. Of the preprocessor's directives `#include <...>` is a token; every other is refused.
+//! Comments and blanks go. Of the preprocessor's directives `#include <...>` is a token; every
+//! other is refused.
 
 use crate::source::{Checked, Span, problem};
 use num_bigint::BigInt;

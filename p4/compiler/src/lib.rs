@@ -1,15 +1,16 @@
-//! A compiler for P4-16 programs of the Portable NIC Architecture in the flavour of DPDK, and an interpreter of
-//! what comes of them.
+//! A compiler for P4-16 programs of the Portable NIC Architecture in the flavour of DPDK, and an
+//! interpreter of what comes of them.
 //!
-//! A program goes through these stages, each a module that knows only the one before: `lexer` (text to tokens),
-//! `parse` (tokens to the program as it is written, `ast`), `check` (names, types, constants and instances
-//! resolved: the typed intermediate form, `ir`). From there it is interpreted, the reference for whatever else
-//! executes programs, or becomes Rust source (`emit`), which stands on [`rt`]; [`programs`] are those that were
-//! compiled with this crate. [`Machine`] is a program at work, whoever executes it: packet by packet, with tables
-//! that a control plane fills; [`Switch`] puts it between two devices.
+//! A program goes through these stages, each a module that knows only the one before: `lexer` (text
+//! to tokens), `parse` (tokens to the program as it is written, `ast`), `check` (names, types,
+//! constants and instances resolved: the typed intermediate form, `ir`). From there it is
+//! interpreted, the reference for whatever else executes programs, or becomes Rust source (`emit`),
+//! which stands on [`rt`]; [`programs`] are those that were compiled with this crate. [`Machine`]
+//! is a program at work, whoever executes it: packet by packet, with tables that a control plane
+//! fills; [`Switch`] puts it between two devices.
 //!
-//! What the language has and this compiler has not is refused where it stands, with a sentence that names it.
-//! Any text may come in: sizes, depths and what instances come to are limited.
+//! What the language has and this compiler has not is refused where it stands, with a sentence that
+//! names it. Any text may come in: sizes, depths and what instances come to are limited.
 
 // What was made from programs names this crate, wherever it is compiled.
 extern crate self as natgate_p4;
@@ -81,8 +82,8 @@ impl Program {
         ]
     }
 
-    /// Bytes that compiled Rust takes at most: counters and registers from the start, and tables that packets fill.
-    /// What controllers put into other tables comes besides.
+    /// Bytes that compiled Rust takes at most: counters and registers from the start, and tables
+    /// that packets fill. What controllers put into other tables comes besides.
     pub fn memory(&self) -> u64 {
         let bytes = |width: u32| u64::from(width.div_ceil(8).next_power_of_two());
         let of = |kind: &ObjectKind| match kind {
@@ -135,8 +136,8 @@ pub fn tokens(name: &str, text: &str) -> Result<Vec<String>, Error> {
     Ok(dump::tokens(&tokens, text))
 }
 
-/// The syntax tree of a program: a line for each of its own declarations, statements and fields, which says where it
-/// stands, with what is in it on the lines below, further to the right.
+/// The syntax tree of a program: a line for each of its own declarations, statements and fields,
+/// which says where it stands, with what is in it on the lines below, further to the right.
 ///
 /// # Errors
 ///

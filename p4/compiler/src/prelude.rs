@@ -1,5 +1,5 @@
-//! What programs include: the core library and the Portable NIC Architecture in the flavour of DPDK, written
-//! from their specifications.
+//! What programs include: the core library and the Portable NIC Architecture in the flavour of
+//! DPDK, written from their specifications.
 //!
 //! What is not implemented is not declared either, so a program that needs it is refused by name.
 

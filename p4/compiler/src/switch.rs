@@ -56,7 +56,8 @@ impl<'p> Switch<'p> {
         self.pass(now, 0) + self.pass(now, 1)
     }
 
-    /// Answers a controller's message that waits, at this time; whether there was one. To be called between turns.
+    /// Answers a controller's message that waits, at this time; whether there was one. To be called
+    /// between turns.
     pub fn answer(&mut self, now: Duration, desk: &Desk) -> bool {
         self.machine.pass(now);
         desk.serve(&mut self.machine)

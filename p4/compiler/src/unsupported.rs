@@ -1,5 +1,5 @@
-//! What the language, its core library or its architecture has and this compiler has not, so that a program that
-//! uses it is told so by name, and not that it forgot a declaration.
+//! What the language, its core library or its architecture has and this compiler has not, so that a
+//! program that uses it is told so by name, and not that it forgot a declaration.
 
 /// Types, functions and match kinds that programs know from texts that they include.
 const NAMES: [&str; 19] = [
@@ -24,7 +24,8 @@ const NAMES: [&str; 19] = [
     "static_assert",
 ];
 
-/// Annotations that would change what a program does or what controllers are told, and what to do instead.
+/// Annotations that would change what a program does or what controllers are told, and what to do
+/// instead.
 const ANNOTATIONS: [(&str, &str); 7] = [
     ("controller_header", "packets do not go to controllers; send a digest"),
     ("hidden", "controllers are told of all that there is; delete it"),

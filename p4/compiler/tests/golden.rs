@@ -1,5 +1,5 @@
-//! What the stages make of programs, as it was looked at and found right, and the Rust that is compiled with the
-//! crate. NATGATE_BLESS=1 writes it all anew, to be read before it is believed.
+//! What the stages make of programs, as it was looked at and found right, and the Rust that is
+//! compiled with the crate. NATGATE_BLESS=1 writes it all anew, to be read before it is believed.
 
 use natgate_p4::{Program, compile, programs, tokens, tree};
 use std::path::Path;

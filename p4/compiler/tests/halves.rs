@@ -1,4 +1,5 @@
-//! Where programs are cut in two, so that what packets look up in large tables can be fetched before.
+//! Where programs are cut in two, so that what packets look up in large tables can be fetched
+//! before.
 
 mod common;
 
@@ -24,7 +25,8 @@ const LOCALS: &str = "
     }
 ";
 
-/// What the first half of main control does, and what is kept between the halves; nothing, if there are none.
+/// What the first half of main control does, and what is kept between the halves; nothing, if there
+/// are none.
 fn cut(body: &str) -> Option<(String, String)> {
     let text = program(Parts { locals: LOCALS, body, ..Parts::default() });
     let compiled = compile("cut.p4", &text).unwrap_or_else(|error| panic!("{}", error.rendered()));

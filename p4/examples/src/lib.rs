@@ -2,8 +2,8 @@
 //!
 //! `programs/` has a program for each construct of the language, NAME.p4, with a story beside it,
 //! NAME.txt: packets in, and the result that a person worked out (`tests/stories.rs` explains the
-//! form). Larger programs there have everything at once. The build compiles each to Rust; the module
-//! NAME has that Rust. Tests compare it with the interpreter and with DPDK's SWX.
+//! form). Larger programs there have everything at once. The build compiles each to Rust; the
+//! module NAME has that Rust. Tests compare it with the interpreter and with DPDK's SWX.
 //!
 //! ```
 //! use natgate_p4::{Machine, compile};

@@ -1,8 +1,8 @@
-//! Small programs, one for each construct of the language, against stories that a person worked out:
-//! interpreted, and as the Rust that the compiler makes of them.
+//! Small programs, one for each construct of the language, against stories that a person worked
+//! out: interpreted, and as the Rust that the compiler makes of them.
 //!
-//! The story of `programs/NAME.p4` is NAME.txt. It has one step a line, in order. Times are seconds,
-//! bytes of packets are hexadecimal.
+//! The story of `programs/NAME.p4` is NAME.txt. It has one step a line, in order. Times are
+//! seconds, bytes of packets are hexadecimal.
 //!
 //! | line | means |
 //! |---|---|

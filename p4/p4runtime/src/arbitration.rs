@@ -1,8 +1,9 @@
 //! Which of the connected controllers is the primary one: the only one that may change anything.
 //!
-//! Each controller has a stream, by which it says a number, its election id. Whoever says the highest that was ever
-//! said is the primary one; when its stream ends there is none, until somebody says as much or more. All are told of
-//! every change. There is one role, which may do everything.
+//! Each controller has a stream, by which it says a number, its election id. Whoever says the
+//! highest that was ever said is the primary one; when its stream ends there is none, until
+//! somebody says as much or more. All are told of every change. There is one role, which may do
+//! everything.
 
 use crate::proto::{Answered, Arbitration, RpcStatus, StreamResponse};
 use tokio::sync::mpsc::Sender;
@@ -97,7 +98,8 @@ impl Clients {
         }
     }
 
-    /// Tells one controller, or all, who is the primary one. Who does not read what it is told is given up.
+    /// Tells one controller, or all, who is the primary one. Who does not read what it is told is
+    /// given up.
     fn tell(&mut self, only: Option<u64>) {
         let (primary, device_id) = (self.primary, self.device);
         let election_id = self.highest.map(Into::into);

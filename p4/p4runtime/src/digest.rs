@@ -1,8 +1,8 @@
 //! Digests: the program's messages, as lists for the primary controller.
 //!
-//! A digest is told as far as a controller asks for it, by an entry that says how many messages a list has at most,
-//! how long the first may wait for others, and how long a list waits to be acknowledged: so long the same message is
-//! not told again.
+//! A digest is told as far as a controller asks for it, by an entry that says how many messages a
+//! list has at most, how long the first may wait for others, and how long a list waits to be
+//! acknowledged: so long the same message is not told again.
 
 use crate::proto::{
     DELETE, Data, DigestConfig, DigestEntry, DigestList, INSERT, MODIFY, P4Data, P4Members,

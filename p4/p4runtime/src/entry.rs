@@ -127,7 +127,8 @@ pub(crate) fn priority(table: &TableInfo, priority: i32) -> Result<u32, Status> 
     }
 }
 
-/// What is asked of the table's keys. Those that are not exact may be left out: then any value fits.
+/// What is asked of the table's keys. Those that are not exact may be left out: then any value
+/// fits.
 pub(crate) fn keys(table: &TableInfo, matches: &[FieldMatch]) -> Result<Vec<Key>, Status> {
     for (place, one) in matches.iter().enumerate() {
         let id = one.field_id;

@@ -1,7 +1,9 @@
-//! P4Runtime's messages, as far as they are understood: fields by the numbers that its specification gives them.
+//! P4Runtime's messages, as far as they are understood: fields by the numbers that its
+//! specification gives them.
 //!
-//! Fields that are not here are skipped when a message is read. Where one of them would change what is asked, it is
-//! here to be refused: as [`Unsupported`], whatever it says. Enums are numbers, so that unknown ones can be named.
+//! Fields that are not here are skipped when a message is read. Where one of them would change what
+//! is asked, it is here to be refused: as [`Unsupported`], whatever it says. Enums are numbers, so
+//! that unknown ones can be named.
 
 use prost::{Message, Oneof};
 

@@ -1,5 +1,6 @@
-//! A controller that is not ours: P4Runtime's own client library (Python, from PyPI) fills p4/nat.p4's tables, packets
-//! go through them, and it reads what came of them and hears what programs tell.
+//! A controller that is not ours: P4Runtime's own client library (Python, from PyPI) fills
+//! p4/nat.p4's tables, packets go through them, and it reads what came of them and hears what
+//! programs tell.
 
 use natgate_http::Server;
 use natgate_p4::{CONTROLLER_PORT, Desk, Machine, Outcome, Program, compile, desk};
@@ -9,7 +10,8 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What is installed from PyPI: the client, and the libraries of its time, without which it cannot be imported.
+/// What is installed from PyPI: the client, and the libraries of its time, without which it cannot
+/// be imported.
 const CLIENT: [&str; 3] =
     ["p4runtime==1.4.1", "protobuf==3.20.3", "googleapis-common-protos==1.56.4"];
 

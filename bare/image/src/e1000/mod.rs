@@ -1,8 +1,9 @@
 //! Intel's gigabit cards of the families e1000 (82540EM and its like) and e1000e (82574L).
 //!
-//! One ring of descriptors each way, legacy descriptors, nothing offloaded, and interrupts only while
-//! somebody sleeps. The card's own address comes from its memory. What the card writes into descriptors is not believed:
-//! lengths are checked, and what is not one whole frame is counted and forgotten.
+//! One ring of descriptors each way, legacy descriptors, nothing offloaded, and interrupts only
+//! while somebody sleeps. The card's own address comes from its memory. What the card writes into
+//! descriptors is not believed: lengths are checked, and what is not one whole frame is counted and
+//! forgotten.
 
 mod ring;
 #[cfg(test)]

@@ -29,8 +29,8 @@ const TOGETHER: usize = 64;
 /// Shorter frames are made up to this many bytes by the card.
 const PADDED: usize = 17;
 
-/// Interrupts of frames that have come: so many that descriptors are running out, one for which there was
-/// none, any.
+/// Interrupts of frames that have come: so many that descriptors are running out, one for which
+/// there was none, any.
 pub(super) const RECEIVED: u32 = 1 << 4 | 1 << 6 | 1 << 7;
 
 /// Where a descriptor's fields are.
@@ -126,8 +126,8 @@ impl<R: Registers> Incoming<R> {
         self.registers.write32(register::RECEIVE + register::TAIL, last as u32);
     }
 
-    /// Has the card interrupt when a frame comes, or not any more. What came before this can be found
-    /// after it.
+    /// Has the card interrupt when a frame comes, or not any more. What came before this can be
+    /// found after it.
     pub(super) fn interrupt(&mut self, is_wanted: bool) {
         if std::mem::replace(&mut self.interrupts, is_wanted) == is_wanted {
             return;

@@ -56,7 +56,8 @@ const HAS_AVX: u32 = 1 << 28;
 /// The registers that a program may use and a call keeps: x87's, SSE's and AVX's.
 pub(super) const STATES: u32 = 0b111;
 
-/// What is switched on: physical address extension, and SSE as every program of 64 bits may use it (CR4).
+/// What is switched on: physical address extension, and SSE as every program of 64 bits may use it
+/// (CR4).
 pub(super) const FEATURES: u32 = 0x620;
 /// Long mode, and the instruction by which programs call (EFER).
 pub(super) const LONG_MODE: u32 = 0x101;
@@ -186,8 +187,8 @@ global_asm!(
     "xor edx, edx",
     "xor ebp, ebp",
     "jmp _start",
-    // Segments; and AVX's registers, if there are such: what the C library copies and clears by is twice
-    // as wide.
+    // Segments; and AVX's registers, if there are such: what the C library copies and clears by is
+    // twice as wide.
     ".globl natgate_settle",
     "natgate_settle:",
     "mov eax, 0x10",

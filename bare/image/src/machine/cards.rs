@@ -52,7 +52,8 @@ pub(crate) struct Card {
 /// A card at work, what further workers have of it, and whether it interrupts.
 type Opened = (Box<dyn Device>, Sharing, bool);
 
-/// Looks for cards and starts those whose drivers are here; `alarm` says when they are to interrupt.
+/// Looks for cards and starts those whose drivers are here; `alarm` says when they are to
+/// interrupt.
 pub(crate) fn find(alarm: &Alarm) -> Vec<Card> {
     let mut space = Ports;
     let known = pci::functions(&mut space).into_iter().filter_map(|function| {

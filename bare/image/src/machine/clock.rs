@@ -10,7 +10,8 @@ use natgate_engine::Timestamp;
 use std::arch::x86_64::__cpuid;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// The clock, which all processors read and the first corrects: the one of two that the number says.
+/// The clock, which all processors read and the first corrects: the one of two that the number
+/// says.
 static CLOCKS: [Slot; 2] = [const { Slot([const { AtomicU64::new(0) }; Clock::PARTS]) }; 2];
 static CURRENT: AtomicUsize = AtomicUsize::new(NONE);
 const NONE: usize = 2;
@@ -34,8 +35,8 @@ struct Watch {
 const TIMER: u64 = 1_193_182;
 const TICKS: u64 = 23_863;
 
-/// The timer is watched until the counter's rate is known so well, parts of a million, but so often at
-/// most.
+/// The timer is watched until the counter's rate is known so well, parts of a million, but so often
+/// at most.
 const ENOUGH: u64 = 1000;
 const MOST_TRIES: usize = 50;
 
@@ -55,8 +56,8 @@ pub(crate) fn start() {
     WATCH.with(|place| *place = Some(watch));
 }
 
-/// Compares the counter with the real-time clock; to be called often, between other things. It looks
-/// at that clock shortly before a second begins, for a look costs as much as some packets.
+/// Compares the counter with the real-time clock; to be called often, between other things. It
+/// looks at that clock shortly before a second begins, for a look costs as much as some packets.
 pub(crate) fn compare() {
     let now = counter();
     if WATCH.with(|watch| watch.as_ref().is_none_or(|watch| now < watch.next)) || is_changing() {
@@ -79,8 +80,8 @@ pub(crate) fn compare() {
     }
 }
 
-/// Has everybody read this clock from now on. It is not set again for so long that nobody still reads the one
-/// before it.
+/// Has everybody read this clock from now on. It is not set again for so long that nobody still
+/// reads the one before it.
 fn set(clock: &Clock) {
     let other = (CURRENT.load(Ordering::Relaxed) + 1) % CLOCKS.len();
     for (place, part) in CLOCKS[other].0.iter().zip(clock.to_parts()) {
@@ -123,8 +124,8 @@ pub(crate) fn pause(nanoseconds: u64) {
     }
 }
 
-/// The counter's rate by the timer, watched until it is known well. Whatever interrupts that, the rate is
-/// within the bounds. `None`: the timer stands still.
+/// The counter's rate by the timer, watched until it is known well. Whatever interrupts that, the
+/// rate is within the bounds. `None`: the timer stands still.
 fn measure_well() -> Option<Rate> {
     let mut known: Option<Rate> = None;
     for _ in 0..MOST_TRIES {
@@ -137,8 +138,8 @@ fn measure_well() -> Option<Rate> {
     known
 }
 
-/// The counter's rate while the timer's third channel counts down once; `Some(None)`: the measurement
-/// was disturbed too much. `None`: the channel does not count down.
+/// The counter's rate while the timer's third channel counts down once; `Some(None)`: the
+/// measurement was disturbed too much. `None`: the channel does not count down.
 fn measure() -> Option<Option<Rate>> {
     const GATE: u16 = 0x61;
     const COMMAND: u16 = 0x43;

@@ -1,5 +1,5 @@
-//! The processor's own interrupt controller (local APIC): in memory or, where the firmware has had it so,
-//! by registers of the processor's. Each processor reaches its own.
+//! The processor's own interrupt controller (local APIC): in memory or, where the firmware has had
+//! it so, by registers of the processor's. Each processor reaches its own.
 
 use super::{ports, traps};
 

@@ -1,9 +1,9 @@
-//! The processors: what each has of its own, how those beside the first are started, and the threads that
-//! they are given, one each.
+//! The processors: what each has of its own, how those beside the first are started, and the
+//! threads that they are given, one each.
 //!
-//! A processor that begins knows 16 bits and the first MiB, so its first instructions are copied to a page
-//! there. They take it to where the first was before its program began; then it waits to be given a thread.
-//! It keeps that for as long as the machine is on.
+//! A processor that begins knows 16 bits and the first MiB, so its first instructions are copied to
+//! a page there. They take it to where the first was before its program began; then it waits to be
+//! given a thread. It keeps that for as long as the machine is on.
 
 use super::controller::{self, Signal};
 use super::ports::{counter, write_msr};
@@ -44,8 +44,8 @@ pub(crate) struct Processor {
     task: [u32; 26],
     /// What its counter of cycles says when this is 0, which it looks at while it waits.
     now: AtomicU64,
-    /// The thread that it was given: where its stack ends, where its own data is, and, written last, where
-    /// it begins.
+    /// The thread that it was given: where its stack ends, where its own data is, and, written
+    /// last, where it begins.
     thread: [AtomicU64; 3],
 }
 
@@ -66,19 +66,20 @@ pub(super) static mut FIRST: Processor = Processor::new(0, 0, 0);
 static OTHERS: Sole<(ArrayVec<&'static Processor, MOST>, usize)> =
     Sole::new((ArrayVec::new_const(), 0));
 
-/// What they are called, by number, once there are several; how many that is. Whoever ends everything reads
-/// it, whatever else goes on.
+/// What they are called, by number, once there are several; how many that is. Whoever ends
+/// everything reads it, whatever else goes on.
 static IDS: [AtomicU32; MOST] = [const { AtomicU32::new(0) }; MOST];
 static COUNT: AtomicUsize = AtomicUsize::new(1);
 
 /// Who begins next.
 static NEXT: AtomicPtr<Processor> = AtomicPtr::new(null_mut());
 
-/// Not zero: the machine is about to start again, and this processor, counted from 1, sees to that alone.
+/// Not zero: the machine is about to start again, and this processor, counted from 1, sees to that
+/// alone.
 pub(super) static ENDING: AtomicU32 = AtomicU32::new(0);
 
-// In 16 bits, in a page below 1 MiB, wherever that is: the same tables as the first has, and at once to
-// 64 bits.
+// In 16 bits, in a page below 1 MiB, wherever that is: the same tables as the first has, and at
+// once to 64 bits.
 global_asm!(
     ".pushsection .rodata.natgate_begin,\"a\",@progbits",
     ".code16",
@@ -174,8 +175,8 @@ pub(super) fn be_first() {
     }
 }
 
-/// Has the processor that runs this be that one. It has nothing else yet, so nothing is done here that would
-/// need copying memory by a function.
+/// Has the processor that runs this be that one. It has nothing else yet, so nothing is done here
+/// that would need copying memory by a function.
 ///
 /// # Safety
 /// Nobody else uses it yet, and it stays where it is.
@@ -221,8 +222,8 @@ extern "C" fn wait(processor: *mut Processor) -> ! {
     }
     watchdog::tick();
     let [stack, data, begin] = [stack, data, begin].map(|place| place.load(Ordering::Relaxed));
-    // SAFETY: who has made the thread says where it begins and what it has. To it this is the end of a call,
-    // whose result is 0.
+    // SAFETY: who has made the thread says where it begins and what it has. To it this is the end
+    // of a call, whose result is 0.
     unsafe {
         write_msr(FS_BASE, data);
         asm!(
@@ -322,7 +323,8 @@ fn start_one(number: u32, id: u32, page: u8) -> Result<(), String> {
     Ok(())
 }
 
-/// The number of a page below 640 KiB that holds the first instructions; `None`: there is none free.
+/// The number of a page below 640 KiB that holds the first instructions; `None`: there is none
+/// free.
 fn prepare_page() -> Option<u8> {
     const END: u64 = 640 << 10;
     let told = system::told()?;
@@ -342,8 +344,8 @@ fn prepare_page() -> Option<u8> {
     u8::try_from(page / PAGE).ok()
 }
 
-/// Gives a thread to a processor that has none; returns the thread's number. `None`: there is no such
-/// processor.
+/// Gives a thread to a processor that has none; returns the thread's number. `None`: there is no
+/// such processor.
 pub(super) fn give(thread: &Thread, begin: u64) -> Option<u32> {
     let processor = OTHERS.with(|(others, given)| {
         let processor = others.get(*given).copied()?;
@@ -392,7 +394,8 @@ pub(super) fn stop_others() {
     let own = here().number + 1;
     match ENDING.compare_exchange(0, own, Ordering::SeqCst, Ordering::Relaxed) {
         Ok(_) if COUNT.load(Ordering::Acquire) > 1 => {
-            // Others that the machine has are the firmware's, which may not know what to do with that.
+            // Others that the machine has are the firmware's, which may not know what to do with
+            // that.
             for (number, id) in IDS[..COUNT.load(Ordering::Acquire)].iter().enumerate() {
                 if number != here().number as usize {
                     controller::send(id.load(Ordering::Relaxed), Signal::End);

@@ -10,7 +10,8 @@ use natgate_bare::calls::{self, Answer, Call, Heap, TRY_AGAIN};
 use natgate_bare::memory::Memory;
 use std::arch::{asm, global_asm};
 
-/// Bytes that [`boot::STATES`] take: those of old, what tells which were saved, the upper halves of AVX's.
+/// Bytes that [`boot::STATES`] take: those of old, what tells which were saved, the upper halves of
+/// AVX's.
 const SAVED: usize = 512 + 64 + 256;
 
 global_asm!(

@@ -1,10 +1,10 @@
 //! Exceptions: caught, printed with the registers, and the machine starts again. None is expected.
 //!
-//! Handlers have a stack of their own, so a stack that has overflowed is told too. Interrupts are the
-//! timer's ticks, which the watchdog counts and which are handled like an exception when there were
-//! too many, and those by which cards end a sleep, for which nothing more has to be done: messages, and
-//! wires, which are closed. One that cannot be held back comes from another processor, that everything
-//! ends.
+//! Handlers have a stack of their own, so a stack that has overflowed is told too. Interrupts are
+//! the timer's ticks, which the watchdog counts and which are handled like an exception when there
+//! were too many, and those by which cards end a sleep, for which nothing more has to be done:
+//! messages, and wires, which are closed. One that cannot be held back comes from another
+//! processor, that everything ends.
 
 use super::console::LastWords;
 use super::{last_words, ports, processors, watchdog, wires};
@@ -158,8 +158,8 @@ struct Registers {
 
 static mut TABLE: [[u64; 2]; VECTORS] = [[0; 2]; VECTORS];
 
-/// Has exceptions handled, and calls answered, on the first processor. Runs before anything is there, the C
-/// library included, so it does nothing that would need copying memory by a function.
+/// Has exceptions handled, and calls answered, on the first processor. Runs before anything is
+/// there, the C library included, so it does nothing that would need copying memory by a function.
 pub(crate) extern "C" fn prepare() {
     const CODE: u64 = 8;
     /// Present, an interrupt gate; the first interrupt stack.

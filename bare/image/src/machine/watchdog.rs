@@ -87,7 +87,8 @@ pub(crate) fn alarm() -> Option<(u64, u32)> {
     is_ticking().then_some((MESSAGES | u64::from(processor) << 12, traps::ALARM.into()))
 }
 
-/// How many interrupts there were here by cards, or by other processors that had something for this one.
+/// How many interrupts there were here by cards, or by other processors that had something for this
+/// one.
 pub(crate) fn alarms() -> u64 {
     processors::here().alarms.load(Ordering::Relaxed)
 }
@@ -106,8 +107,8 @@ pub(super) fn wait_until(mut is_so: impl FnMut() -> bool) -> bool {
 
 /// Holds interrupts back.
 pub(crate) fn hold_interrupts() {
-    // SAFETY: what waits comes later. That memory may be touched is what the compiler is to believe,
-    // so that what is looked at afterwards is looked at afterwards.
+    // SAFETY: what waits comes later. That memory may be touched is what the compiler is to
+    // believe, so that what is looked at afterwards is looked at afterwards.
     unsafe { asm!("cli", options(nostack)) }
 }
 

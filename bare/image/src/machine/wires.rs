@@ -1,9 +1,9 @@
-//! Interrupts by wires, for cards that cannot send messages: through the two controllers that every PC
-//! has, of eight inputs each.
+//! Interrupts by wires, for cards that cannot send messages: through the two controllers that every
+//! PC has, of eight inputs each.
 //!
-//! The firmware has said which input a card's wire leads to; whether that is so is tried before anybody
-//! relies on it. A wire stays up until its card is asked why, so whoever is interrupted closes all
-//! inputs, and they are opened again with the next sleep.
+//! The firmware has said which input a card's wire leads to; whether that is so is tried before
+//! anybody relies on it. A wire stays up until its card is asked why, so whoever is interrupted
+//! closes all inputs, and they are opened again with the next sleep.
 
 use super::ports::out8;
 use super::watchdog;
@@ -32,7 +32,8 @@ pub(super) fn start() {
     for (number, (command, closed)) in (0..).zip(COMMANDS.into_iter().zip(CLOSED)) {
         out8(command, BEGIN);
         out8(closed, FIRST + 8 * number);
-        // The first is told by a bit where the second is, the second by a number where it is itself.
+        // The first is told by a bit where the second is, the second by a number where it is
+        // itself.
         out8(closed, if number == 0 { 1 << SECOND } else { SECOND });
         out8(closed, BY_PROCESSOR);
         out8(closed, u8::MAX);

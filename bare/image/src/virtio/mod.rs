@@ -74,8 +74,8 @@ pub struct Virtio<R> {
 }
 
 impl<R: Registers + 'static> Virtio<R> {
-    /// Starts a device, given its registers, what it is to be called, and by what it is told when it is
-    /// to interrupt, if its card has been told how.
+    /// Starts a device, given its registers, what it is to be called, and by what it is told when
+    /// it is to interrupt, if its card has been told how.
     ///
     /// # Errors
     /// [`Error`].

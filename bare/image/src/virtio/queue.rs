@@ -84,8 +84,8 @@ impl Queue {
         self.area.read::<u16>(used(self.size)) & NO_NOTICE == 0
     }
 
-    /// Has the device interrupt when it uses a buffer, or not any more. What it has used so far can be
-    /// taken after this.
+    /// Has the device interrupt when it uses a buffer, or not any more. What it has used so far can
+    /// be taken after this.
     pub(super) fn interrupt(&mut self, is_wanted: bool) {
         if std::mem::replace(&mut self.interrupts, is_wanted) == is_wanted {
             return;

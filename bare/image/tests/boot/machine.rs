@@ -198,9 +198,10 @@ impl Machine {
         self.send_frame(side, &frame);
     }
 
-    /// Waits until the gateway has done everything with what was sent, and answers its ARP requests: returns the
-    /// packets that came out, by side. What comes in by a card is dealt with in order, and so is what goes out: when
-    /// questions on both sides have been answered all has come in, and when others have been as well all has come out.
+    /// Waits until the gateway has done everything with what was sent, and answers its ARP
+    /// requests: returns the packets that came out, by side. What comes in by a card is dealt with
+    /// in order, and so is what goes out: when questions on both sides have been answered all has
+    /// come in, and when others have been as well all has come out.
     pub(crate) fn settle(&self) -> [Vec<Vec<u8>>; 2] {
         let mut packets = [Vec::new(), Vec::new()];
         let mut quiet = 0;

@@ -1,5 +1,6 @@
-//! The image in an emulator: the vectors through it, byte for byte, with each kind of card; garbage; a large
-//! table; the menu; failures; booting from a USB stick. Needs what `make test` installs, and fails without.
+//! The image in an emulator: the vectors through it, byte for byte, with each kind of card;
+//! garbage; a large table; the menu; failures; booting from a USB stick. Needs what `make test`
+//! installs, and fails without.
 
 #[path = "../../../../natgate/tests/vectors/capture.rs"]
 #[expect(dead_code, reason = "not all of it is needed here")]

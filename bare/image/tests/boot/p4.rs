@@ -44,7 +44,8 @@ fn expected(interpreter: &mut Interpreter<'_>, side: usize, packet: &[u8]) -> [V
     output
 }
 
-/// What comes out when a packet of so many bytes comes in; some emulated cards make short frames longer.
+/// What comes out when a packet of so many bytes comes in; some emulated cards make short frames
+/// longer.
 fn output(machine: &Machine, side: usize, packet: &[u8]) -> [Vec<Vec<u8>>; 2] {
     machine.send(side, packet);
     let mut output = machine.settle();

@@ -20,7 +20,8 @@ fn start(name: &str, card: &str, (processors, workers): (usize, usize), more: &s
     machine
 }
 
-/// What comes out by a side until that is so many packets: those that were handed over come when they come.
+/// What comes out by a side until that is so many packets: those that were handed over come when
+/// they come.
 fn come(machine: &Machine, side: usize, count: usize) -> Vec<Vec<u8>> {
     let begin = Instant::now();
     let mut packets = Vec::new();
@@ -38,7 +39,8 @@ fn ends(packet: &[u8]) -> [(u32, u16); 2] {
     [(ip.source(), port(0)), (ip.destination(), port(2))]
 }
 
-/// Has every host send a datagram, and each get its answer; returns their external ends, in their order.
+/// Has every host send a datagram, and each get its answer; returns their external ends, in their
+/// order.
 pub(crate) fn all_talk(machine: &Machine) -> Vec<(u32, u16)> {
     let hosts = (0..HOSTS).map(|number| (FIRST_HOST + number, 4000 + number as u16));
     // Its port tells the remote whose it is.

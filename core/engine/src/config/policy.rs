@@ -1,5 +1,6 @@
-//! What holds for some and not for others: classes of subscribers with limits of their own, thresholds
-//! below limits, idle timeouts by port and by rule. Plain data, and whether it can be run.
+//! What holds for some and not for others: classes of subscribers with limits of their own,
+//! thresholds below limits, idle timeouts by port and by rule. Plain data, and whether it can be
+//! run.
 
 #[cfg(doc)]
 use super::Limits;
@@ -85,7 +86,8 @@ impl PortTimeout {
     pub const MOST: usize = 255;
 }
 
-/// Idle timeouts of mappings that a rule makes; `None`: as the port, or [`super::Timeouts`], has it.
+/// Idle timeouts of mappings that a rule makes; `None`: as the port, or [`super::Timeouts`], has
+/// it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TimeoutSet {
     /// UDP.

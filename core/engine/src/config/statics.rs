@@ -26,8 +26,8 @@ pub struct StaticMapping {
     pub internal: (Ipv4Addr, Option<u16>),
     /// External address and, unless the whole address is mapped, port.
     pub external: (Ipv4Addr, Option<u16>),
-    /// Who may begin its sessions. Of the mappings of one internal endpoint at most one may be begun
-    /// from inside.
+    /// Who may begin its sessions. Of the mappings of one internal endpoint at most one may be
+    /// begun from inside.
     pub begun: Begun,
 }
 
@@ -44,8 +44,8 @@ impl Default for StaticMapping {
     }
 }
 
-/// Several servers behind one external endpoint (RFC 2391). What a server begins itself is translated
-/// as if there were no such service.
+/// Several servers behind one external endpoint (RFC 2391). What a server begins itself is
+/// translated as if there were no such service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
     /// Number of the realm that its servers are in.

@@ -1,7 +1,7 @@
 //! The passage of time: what is due happens, in order, in calls that are bounded.
 //!
-//! What is due at a tick stands in lists whose elements are wherever in memory. So a few of them are looked at
-//! ahead of their turn, and the lines that it will touch are fetched.
+//! What is due at a tick stands in lists whose elements are wherever in memory. So a few of them
+//! are looked at ahead of their turn, and the lines that it will touch are fetched.
 
 use super::Engine;
 use crate::calendar::{LANES, lane};
@@ -10,15 +10,16 @@ use crate::session::{Idle, State};
 use crate::table::{SessionRef, Table};
 use crate::time::{TICK, Timestamp, nanos};
 
-/// Most things that one call of [`Engine::advance`] does while it keeps pace: a batch that waits for it waits well
-/// below a tenth of a millisecond, though nothing of them is in the caches.
+/// Most things that one call of [`Engine::advance`] does while it keeps pace: a batch that waits
+/// for it waits well below a tenth of a millisecond, though nothing of them is in the caches.
 const BUDGET: u32 = 32;
 
-/// Ticks that it may fall behind before it does twice as much; so many more, and it does twice that.
+/// Ticks that it may fall behind before it does twice as much; so many more, and it does twice
+/// that.
 const BEHIND: u64 = 2;
 
-/// How often that is doubled, one call being made for each batch. It comes to what the largest batch can begin: a new
-/// mapping is due twice, when it ends and when its port is free again.
+/// How often that is doubled, one call being made for each batch. It comes to what the largest
+/// batch can begin: a new mapping is due twice, when it ends and when its port is free again.
 const MOST_DOUBLED: u64 = 4;
 
 const _: () = assert!(BUDGET << MOST_DOUBLED >= 2 * Engine::MAX_BATCH as u32);
@@ -27,7 +28,8 @@ const _: () = assert!(BUDGET << MOST_DOUBLED >= 2 * Engine::MAX_BATCH as u32);
 /// capture may jump by decades. (Should something be under way for 17 years, timers go wrong then.)
 const FAR: u64 = 1 << 28;
 
-/// How far ahead of its turn an element of a list is looked at; that is [`LANES`] times as many turns.
+/// How far ahead of its turn an element of a list is looked at; that is [`LANES`] times as many
+/// turns.
 const DISTANCE: u32 = 3;
 
 /// How many elements of a list, from the one on whose turn it is, have been looked at.
@@ -45,9 +47,9 @@ impl<T> Default for Lead<T> {
 }
 
 impl<T> Lead<T> {
-    /// It is the first one's turn. `look` fetches what an element's turn will touch, and tells the next one. The list
-    /// may have changed since: an element that `look` is given may be of another one or of none, and then something is
-    /// fetched in vain.
+    /// It is the first one's turn. `look` fetches what an element's turn will touch, and tells the
+    /// next one. The list may have changed since: an element that `look` is given may be of another
+    /// one or of none, and then something is fetched in vain.
     #[inline(always)]
     fn take(&mut self, first: T, look: impl Fn(T) -> Option<T>) {
         if self.len == 0 {
@@ -81,9 +83,9 @@ pub(super) struct Leads {
 impl Engine {
     /// Lets time pass: what is due until `now` happens, in order, each at its own time, but only so
     /// much that events and packets made fit their queues. Returns whether there is more to do:
-    /// drain the queues and call again. Packets may be processed in between: what is due then happens
-    /// later than it should, and whatever they refresh does not happen. A `now` before the latest seen
-    /// counts as the latest.
+    /// drain the queues and call again. Packets may be processed in between: what is due then
+    /// happens later than it should, and whatever they refresh does not happen. A `now` before the
+    /// latest seen counts as the latest.
     pub fn advance(&mut self, now: Timestamp) -> bool {
         let more = self.advance_some(now);
         self.free_realms();
@@ -209,8 +211,8 @@ impl Engine {
         self.fragments.next_deadline().map(|due| self.deadline(due.0, 0))
     }
 
-    /// Fetches what will be touched when a session ends whose timer is due, if it still is; the one that is due after
-    /// it.
+    /// Fetches what will be touched when a session ends whose timer is due, if it still is; the one
+    /// that is due after it.
     fn fetch_session(&self, session: SessionRef, tick: u32) -> Option<SessionRef> {
         if let Some(mapping) = self.table.fetch_end(session, tick) {
             self.subscribers.prefetch(mapping.host());

@@ -1,6 +1,6 @@
 //! The holds on mappings: records in slots, found by their mapping and by their subscriber, with a
-//! timer each. There is room for as many as the configuration says, and none is made where nobody may
-//! ask for mappings.
+//! timer each. There is room for as many as the configuration says, and none is made where nobody
+//! may ask for mappings.
 
 use super::{Nonce, RemoteFilter};
 use crate::calendar::{Calendar, Link, Links, NONE};

@@ -1,6 +1,7 @@
-//! Making a mapping for all remote endpoints that a host asks for, and which external endpoint it gets: the
-//! one that is wanted if it can be had, else one as for a packet of the host's, but never a port of the
-//! protocols' own. A wish does no harm: without strictness it fails nothing that would do without it.
+//! Making a mapping for all remote endpoints that a host asks for, and which external endpoint it
+//! gets: the one that is wanted if it can be had, else one as for a packet of the host's, but never
+//! a port of the protocols' own. A wish does no harm: without strictness it fails nothing that
+//! would do without it.
 
 use super::{ExplicitError, OWN_PORTS, WantedEndpoint, is_reserved, refusal};
 use crate::config::Pooling;
@@ -120,7 +121,8 @@ impl Engine {
         {
             return Err(ExplicitError::External);
         }
-        // Where a rule has chosen the address, or the subscriber's ports lie, nothing is to be wished.
+        // Where a rule has chosen the address, or the subscriber's ports lie, nothing is to be
+        // wished.
         let here = place.filter(|_| wish.fixed.is_none() && self.external.is_shared(wish.pool));
         let mut chosen = self.other_endpoint(Wish { fixed: wish.fixed.or(here), ..wish }, host);
         if chosen.is_err() && here.is_some() && !wanted.strict {
@@ -140,8 +142,8 @@ impl Engine {
         }
     }
 
-    /// Whether a subscriber with ports of its own would get one of another address: for that no block
-    /// is to be assigned.
+    /// Whether a subscriber with ports of its own would get one of another address: for that no
+    /// block is to be assigned.
     fn would_share_elsewhere(&self, wish: Wish, host: Host, place: u32) -> bool {
         let tried = || self.external.try_share(wish, host, &mut self.generator.clone());
         !self.external.is_shared(wish.pool) && tried().is_ok_and(|((index, _), _)| index != place)

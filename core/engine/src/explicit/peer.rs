@@ -1,5 +1,5 @@
-//! A mapping towards one remote endpoint that a host asks for: what its first packet would make, or has
-//! made, kept for longer than silence would.
+//! A mapping towards one remote endpoint that a host asks for: what its first packet would make, or
+//! has made, kept for longer than silence would.
 
 use super::{Explicit, ExplicitError, PeerRequest, WantedEndpoint, as_wanted, refusal};
 use crate::Timestamp;
@@ -122,8 +122,8 @@ impl Engine {
         Ok(slot)
     }
 
-    /// The deadline that a session's hold gives it, if it has one that has not come, and the session has
-    /// not ended.
+    /// The deadline that a session's hold gives it, if it has one that has not come, and the
+    /// session has not ended.
     pub(crate) fn held_until(&self, session: SessionRef, slot: u32, tick: u32) -> Option<u32> {
         let of = self.table.session(session);
         let remote = (of.remote_address, of.remote_port);

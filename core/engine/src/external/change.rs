@@ -1,12 +1,13 @@
-//! Pools that change while packets flow, in three parts, none of which keeps a packet waiting: first
-//! addresses that are new become external, and what the new pools do not have is given out no longer;
-//! then the new pools take the place of the old at once, between two packets; then what is new there is
-//! given out. The first and the last go on address by address, whenever the engine has time.
+//! Pools that change while packets flow, in three parts, none of which keeps a packet waiting:
+//! first addresses that are new become external, and what the new pools do not have is given out no
+//! longer; then the new pools take the place of the old at once, between two packets; then what is
+//! new there is given out. The first and the last go on address by address, whenever the engine has
+//! time.
 //!
-//! An address that changes its pool, or leaves, is counted with the old one while it has mappings. So a
-//! pool's number stays what it was for as long as anything of it is left: [`PoolChange::new`] arranges
-//! the new pools to the numbers that there are. A pool that shares out its ports otherwise than the one of
-//! its name did is another pool.
+//! An address that changes its pool, or leaves, is counted with the old one while it has mappings.
+//! So a pool's number stays what it was for as long as anything of it is left: [`PoolChange::new`]
+//! arranges the new pools to the numbers that there are. A pool that shares out its ports otherwise
+//! than the one of its name did is another pool.
 
 mod wanted;
 
@@ -283,8 +284,8 @@ impl External {
         config
     }
 
-    /// Sees to it that an address goes where it is to be, or gives out what it is to; pools of which the
-    /// ports have changed are marked.
+    /// Sees to it that an address goes where it is to be, or gives out what it is to; pools of
+    /// which the ports have changed are marked.
     fn begin_anew(&mut self, index: u32, changed: &[bool]) {
         let slot = &mut self.slots[index as usize];
         if slot.pool != slot.target || slot.pool == NO_POOL {
@@ -312,8 +313,8 @@ impl External {
         true
     }
 
-    /// Makes an address external, or, at first, room for it: for one protocol at a time, for this takes
-    /// longer than all else.
+    /// Makes an address external, or, at first, room for it: for one protocol at a time, for this
+    /// takes longer than all else.
     fn enter_when_there_is_room(&mut self, address: u32) {
         let needed = if self.unused.is_empty() { self.slots.len() + 1 } else { self.slots.len() };
         let mut ports = self.ports.iter_mut();
@@ -326,8 +327,9 @@ impl External {
         }
     }
 
-    /// Moves an address that has no mapping, and no block that somebody has, to the pool that it is to be
-    /// of; one that is to be of none, and that no static mapping names, is external no longer.
+    /// Moves an address that has no mapping, and no block that somebody has, to the pool that it is
+    /// to be of; one that is to be of none, and that no static mapping names, is external no
+    /// longer.
     fn go_over(&mut self, index: u32) {
         let slot = self.slots[index as usize];
         let is_there = slot.pool == slot.target && slot.pool != NO_POOL;
@@ -394,9 +396,9 @@ impl External {
         })
     }
 
-    /// Whether a subscriber's mapping may stay that has this external endpoint: its address stays in its
-    /// pool, which uses the port, no static mapping has the address for the protocol, and it is of the
-    /// subscriber's own blocks or ports where there are such.
+    /// Whether a subscriber's mapping may stay that has this external endpoint: its address stays
+    /// in its pool, which uses the port, no static mapping has the address for the protocol, and it
+    /// is of the subscriber's own blocks or ports where there are such.
     pub(crate) fn allows(&self, protocol: u8, index: u32, port: u16, subscriber: Host) -> bool {
         let slot = &self.slots[index as usize];
         let (number, address) = (usize::from(slot.pool), Ipv4Addr::from_bits(self.address(index)));
@@ -419,8 +421,8 @@ impl External {
         is_used && slot.kept >> protocol_index(protocol) & 1 == 0 && is_own()
     }
 
-    /// How many ports of a pool are given out, used ones among them, by the place of their protocol, and
-    /// at the end how many blocks.
+    /// How many ports of a pool are given out, used ones among them, by the place of their
+    /// protocol, and at the end how many blocks.
     pub(crate) fn all_of(&self, pool: usize, config: &Config) -> [u32; PROTOCOLS.len() + 1] {
         let mut all = [0; PROTOCOLS.len() + 1];
         let open = (0..self.slots.len() as u32).filter(|&index| self.is_open(index, pool));
@@ -484,8 +486,8 @@ impl External {
         self.work.renews(index);
     }
 
-    /// Takes a port out of hold-down, if it is held, for a static mapping: what follows it in the list of
-    /// those that are released with it is kept apart until then.
+    /// Takes a port out of hold-down, if it is held, for a static mapping: what follows it in the
+    /// list of those that are released with it is kept apart until then.
     pub(crate) fn evict(&mut self, protocol: u8, index: u32, port: u16, now: u32) {
         let (place, entry) = (protocol_index(protocol), Self::entry(index, port));
         let owner = &mut self.ports[place].owner[entry];
@@ -499,8 +501,8 @@ impl External {
         self.note_freed(place, index, port, false, now + 1);
     }
 
-    /// Holds a port that a static mapping has left for as long as it would have been held without; `false`:
-    /// it was not held.
+    /// Holds a port that a static mapping has left for as long as it would have been held without;
+    /// `false`: it was not held.
     fn hold_again(&mut self, protocol: u8, index: u32, port: u16, now: u32) -> bool {
         let (place, entry) = (protocol_index(protocol), Self::entry(index, port));
         let Some(next) = self.evicted.remove(&(place, entry as u32)) else { return false };

@@ -1,15 +1,16 @@
-//! What another engine is told of ports, and what it does with that: those that are held, each with the
-//! tick at which it is released, and blocks that subscribers have.
+//! What another engine is told of ports, and what it does with that: those that are held, each with
+//! the tick at which it is released, and blocks that subscribers have.
 //!
-//! Held ports are lists by tick. A pass writes the lists to come; the next one only those that a port
-//! may have joined since the last began. So a pass costs what has changed.
+//! Held ports are lists by tick. A pass writes the lists to come; the next one only those that a
+//! port may have joined since the last began. So a pass costs what has changed.
 
 use super::{EMPTY, External, HELD, LAST, Mode, PORTS, PROTOCOLS, protocol_index};
 use crate::blocks::OwnedBlock;
 use crate::calendar::{LANES, NONE, lane};
 use crate::host::Host;
 
-/// A held port: its protocol, the index of its address, itself, and the tick at which it is released.
+/// A held port: its protocol, the index of its address, itself, and the tick at which it is
+/// released.
 pub(crate) type HeldPort = (u8, u32, u16, u32);
 
 /// How far a pass over the held ports is.
@@ -17,13 +18,14 @@ pub(crate) type HeldPort = (u8, u32, u16, u32);
 pub(crate) struct HoldsCursor {
     /// Latest tick that was over when the pass began.
     now: u32,
-    /// Of each protocol how long ports were held then, and the first tick that the next pass looks at: that
-    /// after the last one that was not broken off, and that after this one.
+    /// Of each protocol how long ports were held then, and the first tick that the next pass looks
+    /// at: that after the last one that was not broken off, and that after this one.
     hold: [Option<u32>; PROTOCOLS.len()],
     next_from: [u32; PROTOCOLS.len()],
     after_this: [u32; PROTOCOLS.len()],
     from: [u32; PROTOCOLS.len()],
-    /// The place of the protocol, the tick, which of its lists, and the entry that is next there, if it was begun.
+    /// The place of the protocol, the tick, which of its lists, and the entry that is next there,
+    /// if it was begun.
     protocol: usize,
     tick: u32,
     lane: usize,
@@ -99,7 +101,8 @@ impl External {
         }
     }
 
-    /// Releases a port, should it be held, before its time; `after` is the latest tick that is over. The port is nobody's then, and not free.
+    /// Releases a port, should it be held, before its time; `after` is the latest tick that is
+    /// over. The port is nobody's then, and not free.
     pub(crate) fn unhold(&mut self, protocol: u8, index: u32, port: u16, after: u32) {
         let (place, entry) = (protocol_index(protocol), Self::entry(index, port));
         let ports = &mut self.ports[place];
@@ -137,8 +140,8 @@ impl External {
         self.put_back(place, index, port, after + 1);
     }
 
-    /// Gives a port that no mapping has to one that has it in another engine; `after` is the latest tick
-    /// that is over.
+    /// Gives a port that no mapping has to one that has it in another engine; `after` is the latest
+    /// tick that is over.
     pub(crate) fn restore_port(
         &mut self,
         protocol: u8,
@@ -148,7 +151,8 @@ impl External {
     ) {
         self.unhold(protocol, index, port, after);
         if !self.ports[protocol_index(protocol)].is_free(index, port) {
-            // Of an address that gives out nothing any more: its block has the port in use all the same.
+            // Of an address that gives out nothing any more: its block has the port in use all the
+            // same.
             self.blocks.held(self.pool_of(index), index, port);
         }
         self.take(protocol, index, port, slot);
@@ -171,14 +175,14 @@ impl External {
         self.pool_of(index) < self.pools.len()
     }
 
-    /// Of the block at a place, if there are so many, whose it is, the index of its address, and its ports,
-    /// if it is anybody's.
+    /// Of the block at a place, if there are so many, whose it is, the index of its address, and
+    /// its ports, if it is anybody's.
     pub(crate) fn owned_block(&self, at: u32) -> Option<Option<OwnedBlock>> {
         self.blocks.owned_at(at)
     }
 
-    /// Gives a block of an address to a subscriber who had it in another engine, at a tick; `None`: there
-    /// is no such block, or another has it.
+    /// Gives a block of an address to a subscriber who had it in another engine, at a tick; `None`:
+    /// there is no such block, or another has it.
     pub(crate) fn restore_block(
         &mut self,
         index: u32,

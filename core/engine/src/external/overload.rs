@@ -1,6 +1,7 @@
 //! Which ports a subscriber's flow may share with others when no free one is left (section 5.21 of
-//! the specification): those of the address that it is paired with, else of any; where subscribers have
-//! ports of their own, these. And, by the same pieces, which it gets in the place of one that is not to be.
+//! the specification): those of the address that it is paired with, else of any; where subscribers
+//! have ports of their own, these. And, by the same pieces, which it gets in the place of one that
+//! is not to be.
 
 use super::shares::Mode;
 use super::{External, Range, Wish, protocol_index};
@@ -41,8 +42,8 @@ impl External {
         whole.chain(blocks).chain(own)
     }
 
-    /// A free port but some, of an address where one of these was chosen: of the subscriber's own if it has
-    /// such, with the internal port's parity if there is one.
+    /// A free port but some, of an address where one of these was chosen: of the subscriber's own
+    /// if it has such, with the internal port's parity if there is one.
     #[cold]
     pub(crate) fn choose_but(
         &self,

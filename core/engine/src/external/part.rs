@@ -1,9 +1,9 @@
 //! The part of the external ports that is this engine's, where several engines work together.
 //!
 //! They have one configuration and know the same addresses and ports; each gives out only its own.
-//! Ports change hands by stretches of whole words of the bitmap, at any time, as long as nobody has one
-//! of them. Ports that follow from the subscriber's address are every engine's: whose a subscriber is
-//! says whose they are.
+//! Ports change hands by stretches of whole words of the bitmap, at any time, as long as nobody has
+//! one of them. Ports that follow from the subscriber's address are every engine's: whose a
+//! subscriber is says whose they are.
 
 use super::{EMPTY, External, Mode, PORTS, PROTOCOLS, Ports, WORDS};
 use alloc::vec;
@@ -108,8 +108,9 @@ impl External {
         }
     }
 
-    /// Looks for up to `most` words one after the other of which nobody has a port, on a side of port
-    /// 1024, and gives them up: of the one address, or of the pool's that has the most free ports there.
+    /// Looks for up to `most` words one after the other of which nobody has a port, on a side of
+    /// port 1024, and gives them up: of the one address, or of the pool's that has the most free
+    /// ports there.
     pub(crate) fn cede(
         &mut self,
         pool: usize,
@@ -129,8 +130,8 @@ impl External {
         Some((index, words))
     }
 
-    /// The first words one after the other on a side of port 1024, at most so many, all of whose ports
-    /// are this engine's and free.
+    /// The first words one after the other on a side of port 1024, at most so many, all of whose
+    /// ports are this engine's and free.
     fn idle_words(&self, index: u32, is_low: bool, most: usize) -> Option<Range<usize>> {
         let pool = self.pool_of(index);
         let is_idle = |word: usize| {
@@ -163,7 +164,8 @@ impl External {
         (index as usize, self.part.owned.is_some() && !is_whole)
     }
 
-    /// Free ports of a pool on a side of port 1024, for the protocol with the fewest (of TCP, UDP, ICMP).
+    /// Free ports of a pool on a side of port 1024, for the protocol with the fewest (of TCP, UDP,
+    /// ICMP).
     pub(crate) fn fewest_free(&self, pool: usize, is_low: bool) -> u32 {
         let side = usize::from(!is_low);
         let free = |ports: &Ports| ports.pool_count.get(pool).map_or(0, |count| count[side]);

@@ -1,9 +1,9 @@
 //! The ports of one protocol over all external addresses: which are free, whose the others are, and
 //! how a free one is found.
 //!
-//! A free port is drawn: a word of the address's bitmap at random, and in it the first free port from a
-//! random one on. Where free ports have become rare they are counted instead, by groups that are
-//! counted already, so that finding one of few costs no more than some hundred steps.
+//! A free port is drawn: a word of the address's bitmap at random, and in it the first free port
+//! from a random one on. Where free ports have become rare they are counted instead, by groups that
+//! are counted already, so that finding one of few costs no more than some hundred steps.
 
 use super::{GROUP_WORDS, GROUPS, PORTS, WORDS};
 use crate::calendar::{Calendar, NONE, lane};
@@ -25,7 +25,8 @@ const MOST_HOLD: u32 = (3600 * 1_000_000_000 / nanos(TICK)) as u32;
 
 /// Random draws before the free ports are counted.
 const DRAWS: u32 = 8;
-/// Ranges of at most so many words are counted at once: a draw would favour what lies at their ends.
+/// Ranges of at most so many words are counted at once: a draw would favour what lies at their
+/// ends.
 const FEW_WORDS: usize = 16;
 
 const EVEN: u64 = 0x5555_5555_5555_5555;
@@ -60,8 +61,8 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// So many addresses, none of which has a free port, and room for more, which is not touched until
-    /// they come. `hold` is how long ports are held that mappings give back, ticks.
+    /// So many addresses, none of which has a free port, and room for more, which is not touched
+    /// until they come. `hold` is how long ports are held that mappings give back, ticks.
     pub(super) fn new(addresses: usize, room: usize, hold: u32) -> Self {
         Self {
             free: begun(vec![0; room * WORDS], addresses * WORDS),
@@ -115,8 +116,8 @@ impl Ports {
         }
     }
 
-    /// Makes those ports of an address free that are `usable`, by words, and that nobody has; all others
-    /// are not. `pool` counts them. Where nobody has any, `owned` says so.
+    /// Makes those ports of an address free that are `usable`, by words, and that nobody has; all
+    /// others are not. `pool` counts them. Where nobody has any, `owned` says so.
     pub(super) fn renew(
         &mut self,
         address: u32,
@@ -152,8 +153,8 @@ impl Ports {
         }
     }
 
-    /// Makes those ports of some words of an address free that are `usable`, by all words, and that nobody
-    /// has; no others of them are. `pool` counts them.
+    /// Makes those ports of some words of an address free that are `usable`, by all words, and that
+    /// nobody has; no others of them are. `pool` counts them.
     pub(super) fn renew_words(
         &mut self,
         address: u32,
@@ -191,7 +192,8 @@ impl Ports {
         self.holds.set_head(release, lane, entry as u32);
     }
 
-    /// Counts a port of an address more, or less, that is held; `pool` is the address's, if it is of one.
+    /// Counts a port of an address more, or less, that is held; `pool` is the address's, if it is
+    /// of one.
     pub(super) fn count_held(&mut self, address: u32, pool: usize, is_more: bool) {
         let all = self.pool_held.get_mut(pool);
         for count in core::iter::once(&mut self.held[address as usize]).chain(all) {
@@ -242,8 +244,8 @@ impl Ports {
 
     // ---- the choice of one ----
 
-    /// A free port of an address, in a range and of a parity, at random: of a word of the bitmap that
-    /// is drawn; should words with such a port have become rare, each as likely as another.
+    /// A free port of an address, in a range and of a parity, at random: of a word of the bitmap
+    /// that is drawn; should words with such a port have become rare, each as likely as another.
     pub(super) fn choose(
         &self,
         address: u32,
@@ -352,8 +354,8 @@ impl Ports {
     }
 }
 
-/// The first of a list of zeros, with room for the others: memory that nobody has written to takes no pages. (A list that
-/// became longer would be copied, and take them all.)
+/// The first of a list of zeros, with room for the others: memory that nobody has written to takes
+/// no pages. (A list that became longer would be copied, and take them all.)
 fn begun<T>(mut list: Vec<T>, len: usize) -> Vec<T> {
     list.truncate(len);
     list

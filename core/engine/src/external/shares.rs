@@ -1,6 +1,7 @@
-//! Ports that are not everybody's: pools whose subscribers have blocks of ports, assigned as they are
-//! needed, or ports that follow from their address (sections 5.8 to 5.14 of the specification). Here is
-//! which of them a new mapping gets; `blocks` knows whose a block is, `deterministic` whose a port.
+//! Ports that are not everybody's: pools whose subscribers have blocks of ports, assigned as they
+//! are needed, or ports that follow from their address (sections 5.8 to 5.14 of the specification).
+//! Here is which of them a new mapping gets; `blocks` knows whose a block is, `deterministic` whose
+//! a port.
 
 use super::{Draw, External, NO_POOL, PROTOCOLS, Parity, Pool, Ports, Range, WORDS, Wish};
 use super::{prefetch, protocol_index};
@@ -50,7 +51,8 @@ pub(crate) enum OwnershipSource {
     Plan,
 }
 
-/// An external endpoint for a new mapping, and the ports of the block that would be assigned for it.
+/// An external endpoint for a new mapping, and the ports of the block that would be assigned for
+/// it.
 pub(crate) type Tried = ((u32, u16), Option<(u16, u16)>);
 
 /// An external endpoint for a new mapping, and the block that was assigned for it.
@@ -116,8 +118,8 @@ fn ticks(time: Duration) -> u32 {
     nanos(time).div_ceil(nanos(TICK)) as u32
 }
 
-/// Most blocks of an address that there is room for: as many as a pool has, or as blocks of the usual
-/// size are.
+/// Most blocks of an address that there is room for: as many as a pool has, or as blocks of the
+/// usual size are.
 fn stride(config: &Config) -> u32 {
     let usual = Blocking::new((1024, u16::MAX), BlockConfig::default().size).count();
     let cuts = config.pools.iter().filter_map(|pool| cut(config, pool));
@@ -135,8 +137,8 @@ impl External {
         self.blocks.has_any_of(realm)
     }
 
-    /// The ports of an address of a pool that may be given out, first to last, but for those that the pool
-    /// does not use.
+    /// The ports of an address of a pool that may be given out, first to last, but for those that
+    /// the pool does not use.
     pub(super) fn usable(&self, number: usize, index: u32) -> [Option<(u16, u16)>; 2] {
         let Some(Pool { ports, mode, .. }) = self.pools.get(number) else {
             return [None; 2];
@@ -204,7 +206,8 @@ impl External {
         (0..self.pools.len()).any(|pool| !self.is_shared(pool))
     }
 
-    // ---- for a TCP or UDP flow of a subscriber, step by step, each fetching what the next reads ----
+    // ---- for a TCP or UDP flow of a subscriber, step by step, each fetching what the next reads
+    // ----
 
     /// Fetches what tells which ports of a pool are the subscriber's.
     pub(crate) fn approach_share(&self, pool: usize, subscriber: Host, protocol: u8) {
@@ -271,8 +274,8 @@ impl External {
         }
     }
 
-    /// Notes that a port is nobody's again, at a tick, and whether it is free; the protocol is given by
-    /// its place.
+    /// Notes that a port is nobody's again, at a tick, and whether it is free; the protocol is
+    /// given by its place.
     #[inline]
     pub(super) fn note_freed(
         &mut self,
@@ -292,8 +295,8 @@ impl External {
         }
     }
 
-    /// Notes that a port that nobody has is kept from being chosen, or no longer so; the protocol is
-    /// given by its place.
+    /// Notes that a port that nobody has is kept from being chosen, or no longer so; the protocol
+    /// is given by its place.
     pub(super) fn note_kept(&mut self, protocol: usize, index: u32, port: u16, is_free: bool) {
         let pool = self.pool_of(index);
         match self.pools.get(pool).map(|pool| pool.mode) {
@@ -305,8 +308,8 @@ impl External {
         }
     }
 
-    /// Gives the block that a forwarded port is in, should it be in one, to its host for good; returns
-    /// it if it was nobody's.
+    /// Gives the block that a forwarded port is in, should it be in one, to its host for good;
+    /// returns it if it was nobody's.
     ///
     /// # Errors
     /// One sentence, when the host cannot have it.
@@ -427,8 +430,8 @@ impl External {
         Ok(Chosen { external, assigned: None })
     }
 
-    /// What [`External::choose_share`] would choose: an endpoint, and the ports of the block that would
-    /// be assigned for it.
+    /// What [`External::choose_share`] would choose: an endpoint, and the ports of the block that
+    /// would be assigned for it.
     pub(crate) fn try_share(
         &self,
         wish: Wish,
@@ -603,8 +606,8 @@ impl External {
         Ok((index, port.ok_or(DropReason::PoolExhausted)?))
     }
 
-    /// The address whose dynamic ports a mapping gets one of: as pairing has it, else the better of two
-    /// at random, or the next that has a free one.
+    /// The address whose dynamic ports a mapping gets one of: as pairing has it, else the better of
+    /// two at random, or the next that has a free one.
     fn choose_dynamic_address(&self, wish: Wish, generator: &mut Generator) -> Option<u32> {
         let protocol = protocol_index(wish.protocol);
         let free = |index: u32| self.plans.free[index as usize][protocol];

@@ -1,6 +1,6 @@
 //! Which index an external address has: runs of addresses that follow each other, and whose indexes
-//! do, in order. Most often there is one run only, or one that has most addresses, which is looked at
-//! first.
+//! do, in order. Most often there is one run only, or one that has most addresses, which is looked
+//! at first.
 
 use alloc::vec::Vec;
 

@@ -46,7 +46,8 @@ impl Fragments {
         }
         let source_key = key.sender();
         let source = self.sources.find(source_key);
-        // Datagrams are forgotten in the order in which they came, also when the timeout gets shorter.
+        // Datagrams are forgotten in the order in which they came, also when the timeout gets
+        // shorter.
         let due = tick_of(now.plus(self.timeout));
         let due = if self.newest == NONE { due } else { due.max(self.datagrams[self.newest].due) };
         let datagram = Datagram {

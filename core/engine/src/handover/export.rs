@@ -48,7 +48,8 @@ enum Stage {
 /// How far an export is, and what has been written already.
 #[derive(Debug)]
 pub struct Export {
-    /// Of each mapping's slot the fingerprint of what was written last; 0: nothing, or that it is gone.
+    /// Of each mapping's slot the fingerprint of what was written last; 0: nothing, or that it is
+    /// gone.
     marks: Vec<u64>,
     stage: Stage,
     is_last: bool,
@@ -65,8 +66,8 @@ impl Export {
     /// Bytes of room that every call must find, for at least one record.
     pub const ROOM: usize = LONGEST + SMALL;
 
-    /// The beginning of an export of an engine with a configuration. Takes eight bytes for each mapping
-    /// there may be.
+    /// The beginning of an export of an engine with a configuration. Takes eight bytes for each
+    /// mapping there may be.
     pub fn new(config: &Config) -> Self {
         let room = Sizes::new(config).room;
         Self {
@@ -80,7 +81,8 @@ impl Export {
         }
     }
 
-    /// Begins another pass over everything, in which the engine does nothing else if it is the last.
+    /// Begins another pass over everything, in which the engine does nothing else if it is the
+    /// last.
     pub fn begin_pass(&mut self, is_last: bool) {
         self.is_last = is_last;
         (self.written, self.live) = (0, 0);
@@ -101,8 +103,8 @@ impl Export {
 }
 
 impl Engine {
-    /// Writes what is next of a pass behind what `out` holds, without making room there: at most about
-    /// `budget` mappings looked at, each further session counted as one.
+    /// Writes what is next of a pass behind what `out` holds, without making room there: at most
+    /// about `budget` mappings looked at, each further session counted as one.
     ///
     /// # Panics
     /// When `out` is empty and has less room than [`Export::ROOM`].
@@ -181,8 +183,8 @@ impl Engine {
     }
 
     fn export_mapping(&self, export: &mut Export, slot: u32, out: &mut Vec<u8>) {
-        // There may be more slots than the configuration says, if pools have gone since the start: what is
-        // there is written in every pass.
+        // There may be more slots than the configuration says, if pools have gone since the start:
+        // what is there is written in every pass.
         let mut none = u64::MAX;
         let mark = export.marks.get_mut(slot as usize).unwrap_or(&mut none);
         if !self.table.is_live(slot) {

@@ -251,11 +251,11 @@ pub(super) struct SessionFields {
     pub(super) expects: [u32; 2],
     pub(super) window: [u16; 2],
     pub(super) scales: u8,
-    /// 1 open, 2 opening from inside, 3 from outside, 4 established, 5 FIN from inside, 6 from outside, 7
-    /// closed, 8 about to go.
+    /// 1 open, 2 opening from inside, 3 from outside, 4 established, 5 FIN from inside, 6 from
+    /// outside, 7 closed, 8 about to go.
     pub(super) state: u8,
-    /// A bit each: something is known of what inside, outside expects; the window of inside, outside is
-    /// not scaled.
+    /// A bit each: something is known of what inside, outside expects; the window of inside,
+    /// outside is not scaled.
     pub(super) known: u8,
     /// 1: a packet from outside made it.
     pub(super) inbound: u8,

@@ -1,5 +1,6 @@
-//! Reading the records into an engine that is new: what a restoration is, the order of records, times and
-//! names. Mappings are made in `mappings`, their sessions and holds in `sessions`, the rest in `rest`.
+//! Reading the records into an engine that is new: what a restoration is, the order of records,
+//! times and names. Mappings are made in `mappings`, their sessions and holds in `sessions`, the
+//! rest in `rest`.
 
 mod mappings;
 mod rest;
@@ -18,8 +19,8 @@ use crate::{Departure, Timestamp};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-/// Where a mapping of the other engine is: nowhere; or from here on, the configuration has no place for
-/// it, by [`Departure`].
+/// Where a mapping of the other engine is: nowhere; or from here on, the configuration has no place
+/// for it, by [`Departure`].
 const ABSENT: u32 = NONE;
 const LEFT_OUT: u32 = NONE - Departure::ALL.len() as u32;
 
@@ -39,8 +40,8 @@ pub enum RestoreError {
 pub struct Restored {
     /// Mappings that there are now, static ones left out.
     pub mappings: u64,
-    /// Mappings that the configuration has no place for, by [`Departure`]; whether the others may stay,
-    /// they are asked later, as after [`Engine::reconfigure`].
+    /// Mappings that the configuration has no place for, by [`Departure`]; whether the others may
+    /// stay, they are asked later, as after [`Engine::reconfigure`].
     pub left_out: [u64; Departure::ALL.len()],
 }
 
@@ -144,8 +145,8 @@ impl Restoration {
 type Wrong = &'static str;
 
 impl Engine {
-    /// Reads records, which begin and end with whole ones, into this engine, which is new and has the
-    /// configuration to come.
+    /// Reads records, which begin and end with whole ones, into this engine, which is new and has
+    /// the configuration to come.
     ///
     /// # Errors
     /// [`RestoreError`]; then the engine is not to be used.
@@ -167,8 +168,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Puts the engine in force when all records have been read. Mappings are then asked whether the
-    /// configuration lets them stay, each before its next packet.
+    /// Puts the engine in force when all records have been read. Mappings are then asked whether
+    /// the configuration lets them stay, each before its next packet.
     ///
     /// # Errors
     /// [`RestoreError`]; then the engine is not to be used.

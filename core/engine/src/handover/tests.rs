@@ -1,4 +1,5 @@
-//! An engine's state goes to another one, which then does with the same packets what the first does.
+//! An engine's state goes to another one, which then does with the same packets what the first
+//! does.
 
 use super::*;
 use crate::config::{AddressRange, Behavior, BlockConfig, PoolConfig, Prefix, Rule, RuleAction};
@@ -74,7 +75,8 @@ enum Step {
     /// Protocol, external address, which of the ports in use, remote, remote port, flags.
     In(u8, u32, u16, u32, u16, u8),
     Wait(u64),
-    /// Protocol, host, port, seconds, whether somebody has another nonce; of 0 seconds it is given back.
+    /// Protocol, host, port, seconds, whether somebody has another nonce; of 0 seconds it is given
+    /// back.
     Map(u8, u32, u16, u64, bool),
     /// Protocol, host, port, remote, remote port, seconds.
     Peer(u8, u32, u16, u32, u16, u64),
@@ -150,7 +152,8 @@ impl World {
         outcome.2.sort_unstable();
     }
 
-    /// Does a step with an engine; packets from outside go to a port that `guide` has in use, if any.
+    /// Does a step with an engine; packets from outside go to a port that `guide` has in use, if
+    /// any.
     fn take(&self, engine: &mut Engine, guide: &[(u8, u32, u16)], step: &Step) -> Outcome {
         let now = self.now;
         match *step {
@@ -366,8 +369,8 @@ fn config(kind: usize) -> Config {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// Written in passes that are broken off anywhere, while things happen, an engine comes out the same,
-    /// and goes on as the first does.
+    /// Written in passes that are broken off anywhere, while things happen, an engine comes out the
+    /// same, and goes on as the first does.
     #[test]
     fn another_engine_goes_on_as_the_first_would(
         kind in 0..8_usize,
@@ -582,7 +585,8 @@ fn a_shared_port_had_another_owner_before() {
         steps.extend(opened.clone());
         pass_all(&mut world, &mut first, &steps);
         records.push(written(&first, &mut export, u32::MAX));
-        // All go. Others get the ports, and what overloads one of them the place of the first mapping.
+        // All go. Others get the ports, and what overloads one of them the place of the first
+        // mapping.
         steps = vec![Step::Wait(200 * SECOND), Step::Wait(200 * SECOND)];
         steps.extend(opened);
         steps.push(Step::Out(protocol::TCP, 1, 0, 1, 0, 2));
@@ -618,7 +622,8 @@ fn mappings_of_a_host_as_a_whole_can_be_damaged_anywhere() {
     damage_everywhere(&[6], [protocol::UDP, protocol::TCP].map(|of| Step::Out(of, 0, 5, 1, 0, 2)));
 }
 
-/// Hands an engine over after two steps, with each byte in turn damaged; then takes the steps again.
+/// Hands an engine over after two steps, with each byte in turn damaged; then takes the steps
+/// again.
 fn damage_everywhere(kinds: &[usize], steps: [Step; 2]) {
     for &kind in kinds {
         let config = config(kind);

@@ -1,6 +1,7 @@
 //! Realms that come and go with a configuration. A realm is told by its name, and mappings by its
-//! number, which therefore stays the same: [`Config::in_numbers_of`] arranges new realms to the numbers
-//! that there are. One that goes leaves its number behind, in nobody's use, until nothing of it is left.
+//! number, which therefore stays the same: [`Config::in_numbers_of`] arranges new realms to the
+//! numbers that there are. One that goes leaves its number behind, in nobody's use, until nothing
+//! of it is left.
 
 use super::Realms;
 use crate::config::{Allocation, Config, RealmConfig, SideConfig};
@@ -29,9 +30,9 @@ impl RealmConfig {
 
 impl Config {
     /// The same with its realms in the numbering of a configuration in force
-    /// ([`Engine::config`](crate::Engine::config)): a realm has the number of the one of its name, and a
-    /// new one the first that nothing is left of. Numbers of which something is left are those of realms
-    /// that are gone.
+    /// ([`Engine::config`](crate::Engine::config)): a realm has the number of the one of its name,
+    /// and a new one the first that nothing is left of. Numbers of which something is left are
+    /// those of realms that are gone.
     #[must_use]
     pub fn in_numbers_of(&self, in_force: &Self) -> Self {
         let before = &in_force.realms;

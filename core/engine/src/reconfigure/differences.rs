@@ -1,5 +1,5 @@
-//! What one configuration has otherwise than another: what only a restart changes, and what is the same
-//! under another number.
+//! What one configuration has otherwise than another: what only a restart changes, and what is the
+//! same under another number.
 
 use super::statics::needs_restart;
 use crate::config::{Behavior, Class, Config, TimeoutSet};

@@ -1,6 +1,6 @@
-//! What a configuration lets stay: a mapping's host, its external endpoint and, if it is static, the
-//! mapping itself. Made apart from the engine, from the configuration alone, so that a configuration
-//! that is only tried says the same as one that comes into force.
+//! What a configuration lets stay: a mapping's host, its external endpoint and, if it is static,
+//! the mapping itself. Made apart from the engine, from the configuration alone, so that a
+//! configuration that is only tried says the same as one that comes into force.
 
 use super::Departure;
 use crate::config::{AddressRange, Allocation, Begun, Config, PoolConfig, Prefix, StaticMapping};
@@ -96,8 +96,8 @@ pub(crate) struct Permits {
 }
 
 impl Permits {
-    /// What a configuration lets stay of what was made under the one in force; their pools are numbered
-    /// alike.
+    /// What a configuration lets stay of what was made under the one in force; their pools are
+    /// numbered alike.
     pub(crate) fn new(in_force: &Config, config: &Config) -> Self {
         let (mut by_external, mut by_internal) = (Vec::new(), Vec::new());
         let mut whole = Vec::new();
@@ -109,7 +109,8 @@ impl Permits {
                 whole.push(Whole { internal, external, protocol: mapping.protocol, goes_out });
                 continue;
             };
-            // What begins at an internal endpoint that is only answered for goes out as if it were not.
+            // What begins at an internal endpoint that is only answered for goes out as if it were
+            // not.
             let goes_out = mapping.begun != Begun::Outside;
             for protocol in permanent(mapping) {
                 if goes_out {
@@ -242,8 +243,8 @@ impl Permits {
             || self.whole_of(address).next().is_some()
     }
 
-    /// Whether the pools leave a dynamic mapping its external endpoint, as far as can be told before they
-    /// are in force.
+    /// Whether the pools leave a dynamic mapping its external endpoint, as far as can be told
+    /// before they are in force.
     pub(crate) fn keeps_end(&self, asked: &Asked) -> bool {
         let (address, port) = asked.external;
         let Some(pool) = self.stretch(address).and_then(|stretch| stretch.pool) else {

@@ -1,5 +1,6 @@
-//! Static mappings that come and go with a configuration. Those that go are removed when they are asked,
-//! as all others are; those that come are there at once, so whoever has an end of theirs is asked first.
+//! Static mappings that come and go with a configuration. Those that go are removed when they are
+//! asked, as all others are; those that come are there at once, so whoever has an end of theirs is
+//! asked first.
 
 use crate::config::{Allocation, Begun, Config, PoolConfig, StaticMapping};
 use crate::engine::{Engine, WholeStatics, flags_of};
@@ -14,8 +15,8 @@ use core::net::Ipv4Addr;
 pub(super) struct StaticChange {
     /// Those with ports that come.
     new: Vec<StaticMapping>,
-    /// Whole addresses that are mapped otherwise than before, and those of their mappings that there are
-    /// now.
+    /// Whole addresses that are mapped otherwise than before, and those of their mappings that
+    /// there are now.
     addresses: Vec<Ipv4Addr>,
     whole: Vec<StaticMapping>,
     /// Mappings that there were and that come.
@@ -54,8 +55,8 @@ fn key(one: &StaticMapping) -> StaticKey {
     (one.external.0, one.external.1, one.protocol, one.realm, one.internal.0, one.internal.1)
 }
 
-/// Whether static mappings change that were built into tables at the start: one-way ones, services, and
-/// those that have pinned a block.
+/// Whether static mappings change that were built into tables at the start: one-way ones, services,
+/// and those that have pinned a block.
 pub(super) fn needs_restart(in_force: &Config, new: &Config) -> bool {
     let fixed = |config: &Config| {
         let is_fixed = |one: &&StaticMapping| {
@@ -121,8 +122,8 @@ impl Engine {
         }
     }
 
-    /// Has a static mapping find its external endpoint without an owner: one that may not stay goes, and
-    /// a port is held no longer.
+    /// Has a static mapping find its external endpoint without an owner: one that may not stay
+    /// goes, and a port is held no longer.
     pub(crate) fn clear_end(&mut self, protocol: u8, (index, port): (u32, u16)) {
         if let Some(slot) = self.external.owner(protocol, index, port)
             && !self.table.is_asked(slot)

@@ -3,8 +3,8 @@
 //! Rules that look at the same end and port are a group. In a group the better of two rules that
 //! hold an address is the one with the greater answer, so the group divides the addresses into
 //! stretches with one answer each: prefixes lie within each other or apart, and are gone through in
-//! order with those that are open on a stack. Each group has a trie; those with a port are reached by
-//! an array of ports.
+//! order with those that are open on a stack. Each group has a trie; those with a port are reached
+//! by an array of ports.
 
 use super::dnat;
 use super::trie::{Builder, Ref, Stretch};
@@ -166,9 +166,9 @@ fn describe(rule: &Rule) -> String {
     format!("{end} {first}/{len}{port} with priority {priority}")
 }
 
-/// Numbers the answers of entries, all that differ in rank or in what they stand for, from 1 on and by
-/// rank, so that the greater is the better one's. What each entry's stands for is a number as well;
-/// returns that of each answer.
+/// Numbers the answers of entries, all that differ in rank or in what they stand for, from 1 on and
+/// by rank, so that the greater is the better one's. What each entry's stands for is a number as
+/// well; returns that of each answer.
 pub(super) fn number_answers(entries: &mut [Entry], numbers: &[u32]) -> Vec<u32> {
     // Where those of each rank go.
     let mut places = vec![0_usize; RANKS + 1];

@@ -1,9 +1,9 @@
-//! Rules that translate destinations: a search by destination and port for where a packet goes, and one
-//! back for what comes from a prefix that a prefix is translated to.
+//! Rules that translate destinations: a search by destination and port for where a packet goes, and
+//! one back for what comes from a prefix that a prefix is translated to.
 //!
-//! Both have tries of the kind that all rules have. An answer stands for a target: an address, the low
-//! bits of what is translated that stay, and a port. Rules of one rank with the same target share it, so
-//! that a million of prefixes cost little more than their tries.
+//! Both have tries of the kind that all rules have. An answer stands for a target: an address, the
+//! low bits of what is translated that stay, and a port. Rules of one rank with the same target
+//! share it, so that a million of prefixes cost little more than their tries.
 
 use super::build::{Entry, looks_at, number_answers, write_end};
 use super::trie::Builder;
@@ -73,14 +73,15 @@ impl RuleSet {
         !self.dnat.forth.targets.is_empty()
     }
 
-    /// What a destination as packets from inside have it (host byte order) is translated to by the best
-    /// rule for it; `ports`: the protocol has ports, else the port is 0 and stays 0.
+    /// What a destination as packets from inside have it (host byte order) is translated to by the
+    /// best rule for it; `ports`: the protocol has ports, else the port is 0 and stays 0.
     pub fn destination(&self, end: (u32, u16), ports: bool) -> Option<(u32, u16)> {
         Some(self.target(&self.dnat.forth, end)?.of(end, ports))
     }
 
-    /// What the source of a packet from outside, which nobody inside has asked for, is translated to
-    /// for those inside: the other way through the best rule that translates a prefix to one with it.
+    /// What the source of a packet from outside, which nobody inside has asked for, is translated
+    /// to for those inside: the other way through the best rule that translates a prefix to one
+    /// with it.
     pub fn source(&self, end: (u32, u16)) -> Option<(u32, u16)> {
         Some(self.target(&self.dnat.back, end)?.of(end, false))
     }
@@ -155,8 +156,8 @@ impl Targets {
         self.back_numbers.of = number_answers(&mut self.back, &self.back_numbers.of);
     }
 
-    /// Writes the tries; the entries are in order. Of two rules that lead to one prefix, and of which
-    /// neither is better, the first leads back.
+    /// Writes the tries; the entries are in order. Of two rules that lead to one prefix, and of
+    /// which neither is better, the first leads back.
     pub(super) fn write(mut self, tries: &mut Builder) -> Dnats {
         self.back.sort_unstable_by_key(|entry| (entry.order, entry.rule));
         self.back.dedup_by_key(|entry| entry.order);

@@ -1,8 +1,8 @@
 //! Searches for the best rule: one alone, and many that wait for memory together.
 //!
-//! In a [`RuleBatch`] each step reads what the step before had fetched, so between steps a caller may
-//! do other work. Which tries there are and how deep they are is the same for all packets, so all
-//! branches here are predicted.
+//! In a [`RuleBatch`] each step reads what the step before had fetched, so between steps a caller
+//! may do other work. Which tries there are and how deep they are is the same for all packets, so
+//! all branches here are predicted.
 
 use super::trie::{Leaf, Leaves, Root, Start, Tries, Walk, WideLeaf};
 use super::{Roots, RuleSet, Ruling};
@@ -50,8 +50,8 @@ impl Roots {
     }
 }
 
-/// The greater of two answers, of which each may be it: worked out so that no compiler makes a branch
-/// of it.
+/// The greater of two answers, of which each may be it: worked out so that no compiler makes a
+/// branch of it.
 #[inline(always)]
 fn better(one: u32, other: u32) -> u32 {
     // Neither has more than three bytes.

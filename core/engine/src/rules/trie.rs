@@ -1,15 +1,15 @@
 //! Where every address has its answer: a trie of arrays, with leaves of one cache line.
 //!
-//! An array takes some of the address's next bits, more the more stretches of addresses with one answer
-//! there are below it: about four to an element. What is left in an element is an answer, another
-//! array, or a leaf, which has the last addresses of a few stretches and their answers; how many of
-//! the last addresses lie below the one that is looked for is counted without a branch. Neighboring
-//! elements share a leaf, so leaves are nearly full.
+//! An array takes some of the address's next bits, more the more stretches of addresses with one
+//! answer there are below it: about four to an element. What is left in an element is an answer,
+//! another array, or a leaf, which has the last addresses of a few stretches and their answers; how
+//! many of the last addresses lie below the one that is looked for is counted without a branch.
+//! Neighboring elements share a leaf, so leaves are nearly full.
 //!
-//! All searches of a trie take the same steps: its root, as many arrays as it is deep, a leaf. One that
-//! is there sooner waits, and none of it is branched on. So the processor goes on to the next search
-//! while this one waits for memory, and a few of them wait together: that is why a million rules take
-//! hardly longer than a hundred. `builder` writes tries.
+//! All searches of a trie take the same steps: its root, as many arrays as it is deep, a leaf. One
+//! that is there sooner waits, and none of it is branched on. So the processor goes on to the next
+//! search while this one waits for memory, and a few of them wait together: that is why a million
+//! rules take hardly longer than a hundred. `builder` writes tries.
 
 mod builder;
 
@@ -23,8 +23,9 @@ use core::hint::select_unpredictable;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Ref(u32);
 
-/// The upper six bits of a place: this for a leaf; for an array 64 less the bits that it takes, so that
-/// a shift by as much, of which a processor minds five bits, leaves those of a number. Below is an index.
+/// The upper six bits of a place: this for a leaf; for an array 64 less the bits that it takes, so
+/// that a shift by as much, of which a processor minds five bits, leaves those of a number. Below
+/// is an index.
 const LEAF: u32 = 32;
 const KIND_SHIFT: u32 = 26;
 /// Least and most bits that an array takes.
@@ -82,15 +83,16 @@ impl Ref {
     }
 }
 
-/// What a trie ends in: the last addresses of some stretches that follow each other, but for the last
-/// stretch's, and all their answers.
+/// What a trie ends in: the last addresses of some stretches that follow each other, but for the
+/// last stretch's, and all their answers.
 pub(super) trait Leaves: Copy + 'static {
     /// Most stretches of a leaf.
     const MOST: usize;
     /// The lower bits of an address that a leaf goes by.
     const BITS: u32;
 
-    /// A leaf of these stretches, as many as it takes, of which none that matters goes on after `end`.
+    /// A leaf of these stretches, as many as it takes, of which none that matters goes on after
+    /// `end`.
     fn of(stretches: &[Stretch], end: u32) -> Self;
 
     /// The answer for an address.
@@ -103,8 +105,8 @@ pub(super) trait Leaves: Copy + 'static {
     fn written(builder: &mut Builder) -> &mut alloc::vec::Vec<Self>;
 }
 
-/// Stretches whose last addresses differ in sixteen bits. Numbers are less by half of their range, for
-/// which processors have a comparison.
+/// Stretches whose last addresses differ in sixteen bits. Numbers are less by half of their range,
+/// for which processors have a comparison.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(super) struct Leaf {
@@ -291,8 +293,8 @@ impl Start {
     }
 }
 
-/// A search: where it is, the bits that it still goes by, the next one highest, and what it goes by in
-/// a leaf.
+/// A search: where it is, the bits that it still goes by, the next one highest, and what it goes by
+/// in a leaf.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Walk {
     at: Ref,
@@ -303,7 +305,8 @@ pub(super) struct Walk {
 impl Walk {
     pub(super) const NOWHERE: Self = Self { at: Ref::NONE, bits: 0, key: 0 };
 
-    /// Where the element of the array is that it is at; a place that is always there if it is at none.
+    /// Where the element of the array is that it is at; a place that is always there if it is at
+    /// none.
     #[inline(always)]
     fn element(&self) -> usize {
         let next_bits = self.bits.wrapping_shr(self.at.kind());

@@ -1,12 +1,12 @@
-//! Sessions of mappings whose endpoint does not tell which mapping it is: one index, by endpoint and
-//! remote, for both ends.
+//! Sessions of mappings whose endpoint does not tell which mapping it is: one index, by endpoint
+//! and remote, for both ends.
 //!
-//! The external endpoint is shared by mappings of protocols without ports, of a service's servers and
-//! of overloaded ports; the internal one by static mappings that only the outside begins, which stand
-//! beside what the host itself begins, and by mappings of overloaded ports. A mapping says by its flags
-//! at which ends it is such. What is filed at the internal end here is not filed in the table's own
-//! index: whoever looks there asks here if nothing was found. At no end do two mappings have a
-//! session with the same remote endpoint, so an answer is never in doubt.
+//! The external endpoint is shared by mappings of protocols without ports, of a service's servers
+//! and of overloaded ports; the internal one by static mappings that only the outside begins, which
+//! stand beside what the host itself begins, and by mappings of overloaded ports. A mapping says by
+//! its flags at which ends it is such. What is filed at the internal end here is not filed in the
+//! table's own index: whoever looks there asks here if nothing was found. At no end do two mappings
+//! have a session with the same remote endpoint, so an answer is never in doubt.
 
 use super::{Mapping, NewMapping, Table, words};
 use crate::host::Host;
@@ -102,8 +102,8 @@ impl Table {
         self.shared.external != 0
     }
 
-    /// The mapping that shares an external endpoint, given by its address's index, and has a session
-    /// with a remote one.
+    /// The mapping that shares an external endpoint, given by its address's index, and has a
+    /// session with a remote one.
     pub(crate) fn find_shared_external(
         &self,
         protocol: u8,

@@ -24,8 +24,8 @@ struct About {
 type Seen = ((Host, u16), (u32, u16));
 
 impl About {
-    /// What takes the place of the remote endpoint in the embedded packet, if it is another outside. An
-    /// identifier is translated with the near end.
+    /// What takes the place of the remote endpoint in the embedded packet, if it is another
+    /// outside. An identifier is translated with the near end.
     fn new_remote(&self) -> Option<(u32, u16)> {
         let query = self.protocol == protocol::ICMP;
         let port = if query { self.external.1 } else { self.remote.1 };
@@ -96,8 +96,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The internal endpoint of the session that an error from outside is about, and its remote one as
-    /// seen from there: the embedded packet came from its external endpoint.
+    /// The internal endpoint of the session that an error from outside is about, and its remote one
+    /// as seen from there: the embedded packet came from its external endpoint.
     pub(super) fn error_internal(
         &mut self,
         embedded: &Embedded,
@@ -123,8 +123,8 @@ impl Engine {
             .ok_or(DropReason::IcmpNoSession)
     }
 
-    /// Whether a rule drops an error from `sender` about the session between these endpoints, or what
-    /// the session sends.
+    /// Whether a rule drops an error from `sender` about the session between these endpoints, or
+    /// what the session sends.
     pub(super) fn check_dropped_error(
         &self,
         about: &Embedded,

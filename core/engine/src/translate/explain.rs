@@ -1,11 +1,12 @@
 //! What would happen to a packet, and why: the complete way walked without taking it. Nothing is
 //! changed, so the engine is borrowed for reading alone, and who asks may ask as often as he likes.
 //!
-//! The walk (`explain/walk.rs` and the files beside it) asks the same questions in the same order as the
-//! complete way, of the same functions wherever those only read, and notes each answer as a [`Step`]. A
-//! random test compares its verdict with what [`Engine::process`] says of the same packet right
-//! afterwards. Where the complete way draws at random, the walk draws with a copy of the generator: so it
-//! knows whether something is found. What would be drawn is not told, for by then it may be another.
+//! The walk (`explain/walk.rs` and the files beside it) asks the same questions in the same order
+//! as the complete way, of the same functions wherever those only read, and notes each answer as a
+//! [`Step`]. A random test compares its verdict with what [`Engine::process`] says of the same
+//! packet right afterwards. Where the complete way draws at random, the walk draws with a copy of
+//! the generator: so it knows whether something is found. What would be drawn is not told, for by
+//! then it may be another.
 //!
 //! An [`Explanation`] has its room before the walk begins; explaining allocates nothing.
 

@@ -1,5 +1,5 @@
-//! The mappings and sessions that packets go by: found, made within the subscriber's limits, entered,
-//! refreshed (sections 3.8 to 3.10, 4.4 to 4.6 and 9 of the specification).
+//! The mappings and sessions that packets go by: found, made within the subscriber's limits,
+//! entered, refreshed (sections 3.8 to 3.10, 4.4 to 4.6 and 9 of the specification).
 
 use super::Engine;
 use super::watch::BLOCKS;
@@ -19,8 +19,8 @@ use natgate_wire::tcp::flags::RST;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum InboundMatch {
     Mapping(u32, Option<SessionRef>),
-    /// A whole address is mapped; the mapping for this port is yet to be made: its host, and who begins
-    /// its sessions.
+    /// A whole address is mapped; the mapping for this port is yet to be made: its host, and who
+    /// begins its sessions.
     Whole(Host, Begun),
 }
 
@@ -305,8 +305,8 @@ impl Engine {
         }
     }
 
-    /// Whether a subscriber with this record, if it has one, may have one more mapping of a protocol
-    /// now; `known`: it has mappings of the pool already.
+    /// Whether a subscriber with this record, if it has one, may have one more mapping of a
+    /// protocol now; `known`: it has mappings of the pool already.
     pub(crate) fn check_limits(
         &self,
         record: Option<u32>,
@@ -410,8 +410,8 @@ impl Engine {
         Ok(external)
     }
 
-    /// Puts a new mapping with its first session into the table, which has room; `hash` is that of its
-    /// key.
+    /// Puts a new mapping with its first session into the table, which has room; `hash` is that of
+    /// its key.
     #[inline(always)]
     fn install(&mut self, new: NewMapping, hash: u64, open: impl FnOnce(&mut Session)) -> u32 {
         let created = self.present_tick();

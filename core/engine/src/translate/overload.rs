@@ -1,8 +1,8 @@
 //! Overloading of ports (RFC 7857 section 3): when a flow finds no free port, one that is used, but
 //! towards no session with its remote endpoint (section 5.21 of the specification).
 //!
-//! The mappings of one port are a ring, so that the port is free only when the last has gone, whichever
-//! that is. Where nothing is overloaded there are no rings.
+//! The mappings of one port are a ring, so that the port is free only when the last has gone,
+//! whichever that is. Where nothing is overloaded there are no rings.
 
 use super::Engine;
 use crate::calendar::NONE;
@@ -15,8 +15,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use natgate_wire::protocol;
 
-/// Ports that are looked at for one flow: what a full pool costs is bounded, and few ports have a session
-/// with any one remote endpoint.
+/// Ports that are looked at for one flow: what a full pool costs is bounded, and few ports have a
+/// session with any one remote endpoint.
 const LOOKS: u32 = 32;
 
 /// Of each mapping that is not alone at its port the next and the one before.
@@ -96,8 +96,8 @@ impl Engine {
     }
 }
 
-/// The external endpoint in use that a flow of a subscriber is to share, if its pool permits that and one
-/// is found.
+/// The external endpoint in use that a flow of a subscriber is to share, if its pool permits that
+/// and one is found.
 pub(super) fn find_shared(
     config: &Config,
     (table, external): (&Table, &External),

@@ -1,5 +1,5 @@
-//! The quick way: whole UDP datagrams and TCP segments, without IP options, of sessions that are there
-//! and stay in their state. Most packets are such.
+//! The quick way: whole UDP datagrams and TCP segments, without IP options, of sessions that are
+//! there and stay in their state. Most packets are such.
 //!
 //! What the first packet of a session was asked, its session answers for: source and destination
 //! have been looked at, the filter has let them pass. Left are the headers, TTL, MTU, and what may
@@ -44,7 +44,8 @@ pub(super) struct ParsedHeaders {
     slot: u32,
     /// What the rules say of a packet that seems to have no mapping; known from stage three on.
     pub(super) ruled: FlowRule,
-    /// The sender's record and the port drawn for a new mapping, if there is none and it may get one.
+    /// The sender's record and the port drawn for a new mapping, if there is none and it may get
+    /// one.
     pub(super) record: u32,
     pub(super) draw: Option<Draw>,
 }
@@ -54,7 +55,8 @@ pub(super) struct ParsedHeaders {
 pub(super) enum FlowRule {
     /// No rule says anything.
     Not,
-    /// It is translated: to a port of a pool, perhaps of this address alone, by this set of timeouts.
+    /// It is translated: to a port of a pool, perhaps of this address alone, by this set of
+    /// timeouts.
     Snat {
         pool: u16,
         fixed: Option<u16>,
@@ -105,7 +107,8 @@ impl ParsedHeaders {
         (self.host(), self.source.1)
     }
 
-    /// Reads the headers of a packet; one that is not of the usual kind is [`ParsedHeaders::OTHER`].
+    /// Reads the headers of a packet; one that is not of the usual kind is
+    /// [`ParsedHeaders::OTHER`].
     #[inline(always)]
     fn read(bytes: &[u8]) -> Self {
         /// Version, header length, and the flags and offset that only fragments have.
@@ -300,9 +303,9 @@ impl Engine {
         true
     }
 
-    /// Stage three, of packets from inside that seem to have no mapping: asks the rules, looks the sender
-    /// up, draws a port for it, and fetches what a new mapping will touch. A sender without a record is for
-    /// the complete way.
+    /// Stage three, of packets from inside that seem to have no mapping: asks the rules, looks the
+    /// sender up, draws a port for it, and fetches what a new mapping will touch. A sender without
+    /// a record is for the complete way.
     #[inline(never)]
     pub(super) fn prepare(&mut self, round: &Round, glances: &mut [ParsedHeaders]) {
         for glance in glances.iter_mut().filter(|glance| glance.is_new()) {
@@ -341,8 +344,8 @@ impl Engine {
         self.table.prefetch_free();
     }
 
-    /// Where the external endpoint of a new flow comes from: the pool, and the index of the one address
-    /// that it is to be; `None`: the flow is not translated, or not here.
+    /// Where the external endpoint of a new flow comes from: the pool, and the index of the one
+    /// address that it is to be; `None`: the flow is not translated, or not here.
     #[inline(always)]
     pub(super) fn source_of(&self, glance: &ParsedHeaders) -> Option<(usize, Option<u32>)> {
         match glance.ruled {
@@ -353,7 +356,8 @@ impl Engine {
     }
 
     /// Stage four, of what is no established session: makes the mapping of a subscriber's new flow
-    /// and translates its first packet, or does what a rule says; or leaves all to the complete way.
+    /// and translates its first packet, or does what a rule says; or leaves all to the complete
+    /// way.
     #[inline(never)]
     pub(super) fn quick_new(
         &mut self,
@@ -429,7 +433,8 @@ impl Engine {
         Some(Verdict::Forward(Side::Outside))
     }
 
-    /// Whether a packet from inside that goes there is for somebody outside, as far as realm 0 knows.
+    /// Whether a packet from inside that goes there is for somebody outside, as far as realm 0
+    /// knows.
     #[inline(always)]
     pub(super) fn may_be_remote(&self, destination: u32) -> bool {
         !is_martian(destination)
@@ -440,8 +445,8 @@ impl Engine {
             && !self.is_routed_inside(0, destination)
     }
 
-    /// Whether a realm says no more against the ends of a packet from there: somebody may send as its
-    /// source, and its destination is outside. Broadcast addresses of its network are inside.
+    /// Whether a realm says no more against the ends of a packet from there: somebody may send as
+    /// its source, and its destination is outside. Broadcast addresses of its network are inside.
     #[inline(never)]
     pub(super) fn may_leave(&self, realm: u16, source: u32, destination: u32) -> bool {
         !self.is_broadcast(Some(realm), source)
@@ -556,8 +561,8 @@ pub(super) fn forward_as_it_is(bytes: &mut [u8]) {
     head[8..16].copy_from_slice(&second.to_be_bytes());
 }
 
-/// The second word of a header, with one less of TTL and its checksum updated by that and by another
-/// change.
+/// The second word of a header, with one less of TTL and its checksum updated by that and by
+/// another change.
 #[inline(always)]
 fn aged(second: u64, change: u32) -> u64 {
     const TTL: u64 = 1 << 56;

@@ -1,5 +1,6 @@
 //! New flows that need more than a port of the default pool: what the rules say of a group of them,
-//! asked together, ports that are a subscriber's own, and packets that go untranslated or no further.
+//! asked together, ports that are a subscriber's own, and packets that go untranslated or no
+//! further.
 
 use super::Engine;
 use super::quick::{FlowRule, ParsedHeaders, Round, Tally, forward_as_it_is};
@@ -83,7 +84,8 @@ impl Engine {
         }
     }
 
-    /// An external endpoint for a new flow whose draw has come to nothing, if it is to be had as simply.
+    /// An external endpoint for a new flow whose draw has come to nothing, if it is to be had as
+    /// simply.
     #[cold]
     pub(super) fn draw_again(&mut self, glance: &ParsedHeaders, draw: &Draw) -> Option<(u32, u16)> {
         let (pool, fixed) = self.source_of(glance)?;
@@ -94,8 +96,8 @@ impl Engine {
         self.external.choose(wish, self.subscribers.tenants(), &mut self.generator)
     }
 
-    /// Stage four, of a packet that a rule drops or sends past the translator; `None`: there is more to
-    /// ask about it, by the complete way.
+    /// Stage four, of a packet that a rule drops or sends past the translator; `None`: there is
+    /// more to ask about it, by the complete way.
     pub(super) fn untranslated(
         &mut self,
         round: &Round,
@@ -124,8 +126,8 @@ impl Engine {
         Some(Verdict::Forward(Side::Outside))
     }
 
-    /// Whether a flow that seems to have no mapping has a static one, or may get one for its port of an
-    /// address that is mapped as a whole.
+    /// Whether a flow that seems to have no mapping has a static one, or may get one for its port
+    /// of an address that is mapped as a whole.
     #[inline]
     pub(super) fn is_static(
         &self,

@@ -1,7 +1,7 @@
-//! Packets that turn round where several engines share the work: one has the sender, another, or the
-//! same, whom it is for. The sender's engine translates the sender's end and says
-//! [`Verdict::HandOver`]; the receiver's translates the other here. Each such packet goes through both
-//! steps, whoever takes them, so that no engine need know what is another's.
+//! Packets that turn round where several engines share the work: one has the sender, another, or
+//! the same, whom it is for. The sender's engine translates the sender's end and says
+//! [`Verdict::HandOver`]; the receiver's translates the other here. Each such packet goes through
+//! both steps, whoever takes them, so that no engine need know what is another's.
 
 use super::mappings::Arrival;
 use super::transit::is_echo_request;
@@ -14,7 +14,8 @@ use natgate_wire::{Delta, Ipv4};
 
 impl Engine {
     /// Takes over packets that turned round in an engine of the same configuration, which said
-    /// [`Verdict::HandOver`]: sends them on to whom they are for. Their realm is that of their sender.
+    /// [`Verdict::HandOver`]: sends them on to whom they are for. Their realm is that of their
+    /// sender.
     ///
     /// # Panics
     /// When the slices differ in length or hold more than [`Engine::MAX_BATCH`].
@@ -108,8 +109,8 @@ impl Engine {
         Verdict::HandOver
     }
 
-    /// Whether a ping of the gateway's own address, which is external too, is for none of the mappings
-    /// here.
+    /// Whether a ping of the gateway's own address, which is external too, is for none of the
+    /// mappings here.
     pub(super) fn is_answered_here(&mut self, bytes: &[u8], headers: &Headers, index: u32) -> bool {
         is_echo_request(bytes, headers)
             && !headers.is_aimed()

@@ -1,10 +1,10 @@
-//! Destinations that rules translate, and remote endpoints that are others as seen from inside: twice
-//! NAT (section 13 of the specification).
+//! Destinations that rules translate, and remote endpoints that are others as seen from inside:
+//! twice NAT (section 13 of the specification).
 //!
-//! Everywhere else a remote endpoint is what it is outside. Here it gets and loses the name that those
-//! inside know it by: a packet from inside is aimed before anything but its source has been looked at,
-//! and one from outside is asked for the name of its source before it is looked at as from inside. A
-//! session keeps the name that it began with, whatever the rules say later.
+//! Everywhere else a remote endpoint is what it is outside. Here it gets and loses the name that
+//! those inside know it by: a packet from inside is aimed before anything but its source has been
+//! looked at, and one from outside is asked for the name of its source before it is looked at as
+//! from inside. A session keeps the name that it began with, whatever the rules say later.
 
 use super::mappings::Arrival;
 use super::{Engine, Fate, with_port};
@@ -21,8 +21,8 @@ impl Headers {
         self.outside != self.destination
     }
 
-    /// The destination that a packet from inside gets, if that is another; a query's identifier, which
-    /// both ends share, is translated with its source's to `identifier`.
+    /// The destination that a packet from inside gets, if that is another; a query's identifier,
+    /// which both ends share, is translated with its source's to `identifier`.
     #[inline]
     pub(super) fn new_destination(&self, identifier: u16) -> Option<(u32, u16)> {
         let port = match self.kind {
@@ -133,8 +133,8 @@ impl Engine {
         }
     }
 
-    /// The remote endpoint of the session that somebody inside has with whom is seen as this, if the
-    /// configuration in force lets its mapping stay.
+    /// The remote endpoint of the session that somebody inside has with whom is seen as this, if
+    /// the configuration in force lets its mapping stay.
     pub(super) fn remote_seen_as(
         &mut self,
         flow: (u8, (Host, u16)),
@@ -170,8 +170,8 @@ impl Engine {
 
     // ---- from the outside ----
 
-    /// What the source of a packet from outside is seen as inside. One that the inside network would
-    /// have must have another name there.
+    /// What the source of a packet from outside is seen as inside. One that the inside network
+    /// would have must have another name there.
     pub(super) fn source_inside(
         &mut self,
         bytes: &[u8],
@@ -216,7 +216,8 @@ impl Engine {
         }
     }
 
-    /// What the sender of an ICMP error is seen as, if it is whom the packet went to that it is about.
+    /// What the sender of an ICMP error is seen as, if it is whom the packet went to that it is
+    /// about.
     fn sender_inside(&mut self, bytes: &[u8], headers: &Headers) -> Option<(u32, u16)> {
         let about = Embedded::read(&bytes[usize::from(headers.header_len)..]).ok()?;
         let index = self.external.index(about.source.0)?;
@@ -261,8 +262,8 @@ impl Engine {
         }
     }
 
-    /// Whether a session's remote endpoint is seen as whom a packet from inside goes to: answers could
-    /// not be told apart if it had two names.
+    /// Whether a session's remote endpoint is seen as whom a packet from inside goes to: answers
+    /// could not be told apart if it had two names.
     #[inline]
     pub(super) fn check_seen(
         &self,
@@ -286,8 +287,8 @@ impl Engine {
         }
     }
 
-    /// Whether a session that a packet from outside begins may have its remote endpoint seen as this:
-    /// nobody else whom the internal endpoint has a session with is.
+    /// Whether a session that a packet from outside begins may have its remote endpoint seen as
+    /// this: nobody else whom the internal endpoint has a session with is.
     #[inline]
     pub(super) fn check_unseen(
         &mut self,

@@ -1,4 +1,5 @@
-//! Telling that limits are near or reached: thresholds of subscribers, classes and pools, and refusals.
+//! Telling that limits are near or reached: thresholds of subscribers, classes and pools, and
+//! refusals.
 
 use super::Engine;
 use crate::class::{KINDS, SESSIONS};
@@ -67,8 +68,8 @@ impl PoolWatches {
 }
 
 impl Engine {
-    /// Tells which thresholds a new mapping of a subscriber has reached; `index` is that of its external
-    /// address, of which it took a port or shares one.
+    /// Tells which thresholds a new mapping of a subscriber has reached; `index` is that of its
+    /// external address, of which it took a port or shares one.
     #[inline(never)]
     pub(super) fn watch_mapping(&mut self, record: u32, protocol: u8, index: u32, shares: bool) {
         if self.subscribers.is_watched(record) {
@@ -98,7 +99,8 @@ impl Engine {
         }
     }
 
-    /// Tells which threshold a pool has reached of which so many ports or blocks were taken just now.
+    /// Tells which threshold a pool has reached of which so many ports or blocks were taken just
+    /// now.
     pub(super) fn watch_pool(&mut self, pool: usize, thing: usize, taken: u32) {
         let Some(of_pool) = self.pool_watches.0.get_mut(pool) else { return };
         let used = of_pool.all[thing].saturating_sub(self.external.free_of(pool, thing));
@@ -110,8 +112,8 @@ impl Engine {
         }
     }
 
-    /// Tells that a mapping was refused, if it is something that is told, and was not within the last
-    /// second.
+    /// Tells that a mapping was refused, if it is something that is told, and was not within the
+    /// last second.
     pub(crate) fn report_refusal(
         &mut self,
         reason: DropReason,

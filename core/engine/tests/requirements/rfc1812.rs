@@ -1,5 +1,6 @@
 //! RFC 1812: what any router owes the packets that it forwards, and the ICMP messages that it makes
-//! itself (`rfc1812/own_icmp.rs`); as far as a box with two sides and no routing protocol is concerned.
+//! itself (`rfc1812/own_icmp.rs`); as far as a box with two sides and no routing protocol is
+//! concerned.
 
 mod own_icmp;
 

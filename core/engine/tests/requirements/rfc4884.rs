@@ -71,7 +71,8 @@ fn section_6_extensions_stay_as_they_are() {
 //= test rfc4884#section-6-length
 #[test]
 fn section_6_the_length_of_the_quotation_stays() {
-    // Beside the length: nothing, the next MTU, a pointer. Without it: extensions of before the RFC.
+    // Beside the length: nothing, the next MTU, a pointer. Without it: extensions of before the
+    // RFC.
     let cases = [
         ((11, 0), [0, 32, 0, 0]),
         ((3, 4), [0, 32, 5, 0]),

@@ -1,4 +1,5 @@
-//! RFC 6056 section 4, which RFC 7857 section 9 makes a NAT's: external ports that nobody can guess.
+//! RFC 6056 section 4, which RFC 7857 section 9 makes a NAT's: external ports that nobody can
+//! guess.
 //!
 //! Chance is told from order by counting: the seeds are fixed, so a count is the same at each run.
 

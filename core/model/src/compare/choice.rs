@@ -1,7 +1,8 @@
 //! The external endpoints that the engine chose for the mappings of a batch's packets: found by the
 //! sessions which it has now and the model has not yet.
 //!
-//! The engine's sessions are gone through once for all packets, and only those kept that may be theirs.
+//! The engine's sessions are gone through once for all packets, and only those kept that may be
+//! theirs.
 
 use crate::Model;
 use crate::bytes::{check, ends, ip};
@@ -33,8 +34,8 @@ impl Choices {
         Self(by_ends)
     }
 
-    /// The external endpoint that the engine gave to a packet's mapping, if it made one that the model
-    /// does not have: that of the session which the engine alone has.
+    /// The external endpoint that the engine gave to a packet's mapping, if it made one that the
+    /// model does not have: that of the session which the engine alone has.
     pub(super) fn choice(&self, model: &Model, packet: &(u16, Vec<u8>)) -> Option<Endpoint> {
         let between = self.0.get(&ends_of(packet)?)?;
         let mut made = between.iter().filter(|one| !model.has_session(one));

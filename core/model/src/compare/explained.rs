@@ -1,5 +1,6 @@
-//! What the engine says beforehand of a packet, compared with what it then does. Explaining borrows the
-//! engine for reading, and whatever it changed all the same would show in the comparison with the model.
+//! What the engine says beforehand of a packet, compared with what it then does. Explaining borrows
+//! the engine for reading, and whatever it changed all the same would show in the comparison with
+//! the model.
 
 use super::{Divergence, Done, Hex, same};
 use crate::bytes::ip;
@@ -23,8 +24,8 @@ pub(super) fn explain(
     Some(explanation)
 }
 
-/// Compares it with what became of the packet, which `before` and `after` are the counters around of if
-/// it came alone.
+/// Compares it with what became of the packet, which `before` and `after` are the counters around
+/// of if it came alone.
 pub(super) fn check(
     explanation: &Explanation,
     packet: &[u8],

@@ -24,8 +24,8 @@ pub struct First {
 
 impl Pair {
     /// Makes a mapping for each datagram, all of different internal endpoints and all at once, of
-    /// subscribers that have no other. The mapping behavior must be endpoint-independent, and nobody
-    /// may be near a limit.
+    /// subscribers that have no other. The mapping behavior must be endpoint-independent, and
+    /// nobody may be near a limit.
     ///
     /// # Errors
     /// When the engine does not make one, or gives two the same external endpoint.

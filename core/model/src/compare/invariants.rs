@@ -83,8 +83,8 @@ fn changeable(packet: &[u8]) -> Vec<usize> {
     (10..20).chain(transport).collect()
 }
 
-/// The ports of a pool, which are those of its own addresses, add up, and those in use are those of its
-/// mappings.
+/// The ports of a pool, which are those of its own addresses, add up, and those in use are those of
+/// its mappings.
 pub(super) fn pool(
     pool: usize,
     (first, last): (u16, u16),
@@ -121,8 +121,8 @@ pub(super) struct Changed {
     pub(super) pools: bool,
 }
 
-/// One to one, one external address a subscriber (unless a rule has chosen any), quotas; after a change
-/// of the pools mappings need not be of those that there are.
+/// One to one, one external address a subscriber (unless a rule has chosen any), quotas; after a
+/// change of the pools mappings need not be of those that there are.
 pub(super) fn state(
     config: &Config,
     changed: Changed,

@@ -162,8 +162,9 @@ proptest! {
             (wanted.flags, wanted.ttl) = (SYN | ACK, 63);
             prop_assert_eq!(&results[0].bytes, &wanted.bytes());
         } else {
-            // Only a pool that keeps ports on the other side of 1024, or all for others, refuses a first
-            // mapping; or one of which the subscriber has ports, if a static mapping takes these.
+            // Only a pool that keeps ports on the other side of 1024, or all for others, refuses a
+            // first mapping; or one of which the subscriber has ports, if a static mapping takes
+            // these.
             let counters = pair.engine.counters();
             let dropped = counters.packets[Direction::Outbound as usize][Outcome::Dropped as usize];
             prop_assert_eq!(dropped, 1);

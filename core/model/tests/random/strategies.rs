@@ -557,7 +557,8 @@ fn static_at(
     }
 }
 
-/// Static mappings that only one side begins; several of one internal endpoint that the outside does.
+/// Static mappings that only one side begins; several of one internal endpoint that the outside
+/// does.
 fn one_way() -> impl Strategy<Value = Vec<StaticMapping>> {
     let begun = || prop::sample::select(vec![Begun::Outside, Begun::Outside, Begun::Inside]);
     let host = prop::sample::select(vec![INSIDE[0], INSIDE[3]]);
@@ -646,7 +647,8 @@ fn rule() -> impl Strategy<Value = Rule> {
     )
 }
 
-/// A rule that translates destinations that are met, to whom one meets outside, or to whom one should not.
+/// A rule that translates destinations that are met, to whom one meets outside, or to whom one
+/// should not.
 fn dnat() -> impl Strategy<Value = Rule> {
     const ELSEWHERE: [u8; 4] = [172, 20, 0, 1];
     let from = [REMOTE[0], REMOTE[1], REMOTE[2], ELSEWHERE, POOL, FIXED[0], OWN[0], OWN[1]];

@@ -211,7 +211,8 @@ impl Other {
             config.subscribers.clone_from(&self.subscribers);
         }
         crate::realms::change(&mut config, new, self.parts);
-        // Ports of whole addresses that were held, one-way mappings and pinned blocks are not followed.
+        // Ports of whole addresses that were held, one-way mappings and pinned blocks are not
+        // followed.
         let plain = |config: &Config| {
             let is_plain = |one: &natgate_engine::StaticMapping| {
                 let pooled = in_force.pools.iter().any(|pool| pool.has(one.external.0));
@@ -454,7 +455,8 @@ impl World {
         match operation {
             Operation::Unnoticed(nanos) => {
                 self.now.0 += nanos;
-                // Which held ports are free first is asked of the engine at each tick (`Pair::advance`).
+                // Which held ports are free first is asked of the engine at each tick
+                // (`Pair::advance`).
                 let has_blocks = |pool: &PoolConfig| {
                     matches!(self.config.allocation_of(pool), Allocation::Block(_))
                 };

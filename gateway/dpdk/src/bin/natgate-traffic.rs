@@ -1,5 +1,5 @@
-//! The tester as a process of its own, on two DPDK ports: for tests and measurements of a translator
-//! in another process.
+//! The tester as a process of its own, on two DPDK ports: for tests and measurements of a
+//! translator in another process.
 
 use clap::{Parser, ValueEnum};
 use natgate_io::Device;

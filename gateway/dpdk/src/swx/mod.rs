@@ -258,7 +258,8 @@ impl Swx {
         }
     }
 
-    /// Takes packets that came in by a port through the pipeline, [`BATCH`] at most; the ports know what became of them.
+    /// Takes packets that came in by a port through the pipeline, [`BATCH`] at most; the ports know
+    /// what became of them.
     fn run<'p>(
         &mut self,
         world: &mut World,

@@ -1,4 +1,5 @@
-//! p4/nat.p4 by DPDK's SWX pipeline: the same cases as for the interpreter and Rust, compared with them.
+//! p4/nat.p4 by DPDK's SWX pipeline: the same cases as for the interpreter and Rust, compared with
+//! them.
 #![cfg(libdpdk)]
 
 #[path = "../../../../p4/compiler/tests/nat/cases.rs"]

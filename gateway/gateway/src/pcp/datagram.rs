@@ -58,7 +58,8 @@ impl Datagram {
         &self.bytes[..self.len]
     }
 
-    /// Writes the packet that it came in to the front of a buffer, for another worker; returns its length.
+    /// Writes the packet that it came in to the front of a buffer, for another worker; returns its
+    /// length.
     pub(crate) fn packet(&self, into: &mut [u8]) -> usize {
         let (client, port) = self.client;
         let len = write(((client, port), (self.asked, SERVER_PORT)), TTL, self.request(), into);
@@ -73,8 +74,8 @@ impl Datagram {
     }
 }
 
-/// Writes the packet with a UDP datagram from one endpoint to another to the front of a buffer; returns its
-/// length, 28 bytes more than the datagram carries.
+/// Writes the packet with a UDP datagram from one endpoint to another to the front of a buffer;
+/// returns its length, 28 bytes more than the datagram carries.
 ///
 /// # Panics
 /// When the packet does not fit the buffer or is longer than 65,535 bytes.

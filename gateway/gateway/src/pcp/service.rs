@@ -18,8 +18,8 @@ use std::time::Duration;
 /// Clients are told apart by so many counts.
 const COUNTS: usize = 4096;
 const SECOND: u64 = 1_000_000_000;
-/// What a mapping is asked for with that only serves to learn a host's external address, its port (that
-/// of the discard service), and for how long it is there.
+/// What a mapping is asked for with that only serves to learn a host's external address, its port
+/// (that of the discard service), and for how long it is there.
 const OF_ADDRESS: ([u8; 12], u16, Duration) = (*b"external add", 9, Duration::from_secs(120));
 
 /// Events that come evenly, a second's worth of which may come at once.
@@ -215,8 +215,8 @@ impl PcpService {
         }
     }
 
-    /// What is to be said now to all hosts of a realm, whose external address is this if all of them
-    /// have the same: by PCP, and by NAT-PMP.
+    /// What is to be said now to all hosts of a realm, whose external address is this if all of
+    /// them have the same: by PCP, and by NAT-PMP.
     pub(crate) fn announcement(&mut self, now: Timestamp) -> Option<Announcement> {
         if !self.is_open() || !self.announcer.is_due(now) {
             return None;
@@ -516,8 +516,8 @@ fn granted(external: Ipv4Addr, external_port: u16) -> Granted {
     Granted { external, external_port, lifetime: 0, port: 0, ports: 1 }
 }
 
-/// Whole seconds, begun ones left out: nobody counts on more than there is. Timers are at most a tick
-/// late, never early, so that what was asked for is told as it was.
+/// Whole seconds, begun ones left out: nobody counts on more than there is. Timers are at most a
+/// tick late, never early, so that what was asked for is told as it was.
 fn seconds(time: Duration) -> u32 {
     u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
 }

@@ -459,8 +459,8 @@ impl Router {
         self.ports[index(link.into())].neighbors.list()
     }
 
-    /// Everybody whose hardware address is known, outside and in the inside's own network: realms may
-    /// have other numbers where this is read.
+    /// Everybody whose hardware address is known, outside and in the inside's own network: realms
+    /// may have other numbers where this is read.
     pub(crate) fn acquaintances(&self) -> Vec<KnownNeighbor> {
         let links = [Link::OUTSIDE, Link::inside(0)].into_iter();
         let of = |link: Link| {

@@ -1,5 +1,5 @@
-//! Other links, routes and external addresses, and another rate of ICMP errors, while the router is at
-//! work.
+//! Other links, routes and external addresses, and another rate of ICMP errors, while the router is
+//! at work.
 
 use super::{
     Link, MOST_ANNOUNCED, OwnedAddresses, Port, Router, RouterError, index, least_mtu, link_at,
@@ -38,8 +38,8 @@ pub struct Retired {
 }
 
 impl Renewal {
-    /// What other settings, whose realms have the numbers that they have in those in force, make of a
-    /// router.
+    /// What other settings, whose realms have the numbers that they have in those in force, make of
+    /// a router.
     ///
     /// # Errors
     /// [`RouterError`] when they name no address or an unreachable next hop.

@@ -168,8 +168,8 @@ impl SavedPorts {
         Ok(Some(Self { settings: own.clone(), records, damage, origin }))
     }
 
-    /// The same for each of several workers, each of which writes a file of its own, but reads all that
-    /// there are: a second one's name ends in `.1`.
+    /// The same for each of several workers, each of which writes a file of its own, but reads all
+    /// that there are: a second one's name ends in `.1`.
     ///
     /// # Errors
     /// As [`SavedPorts::open`].

@@ -1,6 +1,6 @@
-//! How a worker that runs short of ports gets some from another: it asks one after the other, who gives
-//! a stretch of ports that nobody has, if it has plenty itself. So that no packet waits for it, a worker
-//! asks before it has run out.
+//! How a worker that runs short of ports gets some from another: it asks one after the other, who
+//! gives a stretch of ports that nobody has, if it has plenty itself. So that no packet waits for
+//! it, a worker asks before it has run out.
 
 use super::exchange::Waker;
 use super::partition::{MOST_WORKERS, Partition};
@@ -24,8 +24,9 @@ const MOST_WORDS: usize = 16;
 const LEAST_FREE: u32 = 256;
 const LEAST_PART: u32 = 16;
 
-/// Ports that may be short, on a side of port 1024: the sides do not make up for each other (RFC 4787
-/// REQ-3). Nor do addresses, where a pool's few are cut into slices and subscribers stay with theirs.
+/// Ports that may be short, on a side of port 1024: the sides do not make up for each other (RFC
+/// 4787 REQ-3). Nor do addresses, where a pool's few are cut into slices and subscribers stay with
+/// theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PortKind {
     pool: usize,

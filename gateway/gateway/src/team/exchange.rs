@@ -3,9 +3,10 @@
 //! receiver gives back by a second ring, so nothing is allocated while packets flow. A worker that
 //! sleeps is woken when something has come for it, by whatever its sleep is ended by.
 //!
-//! Processors wait for each other when one reads what another has just written. So a ring is written once
-//! a turn, with all that has come together; the buffer that has come back last is used first, so that few
-//! go to and fro; and whoever takes parcels has all of their packets fetched before it looks at the first.
+//! Processors wait for each other when one reads what another has just written. So a ring is
+//! written once a turn, with all that has come together; the buffer that has come back last is used
+//! first, so that few go to and fro; and whoever takes parcels has all of their packets fetched
+//! before it looks at the first.
 
 use crate::links::Link;
 use natgate_hugepages::prefetch_to_write;
@@ -17,8 +18,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// Packets that wait between two workers, at most, and for how many there is room in all; of many workers
-/// each pair has less, but some.
+/// Packets that wait between two workers, at most, and for how many there is room in all; of many
+/// workers each pair has less, but some.
 const DEPTH: usize = 1024;
 const LEAST_DEPTH: usize = 32;
 const ROOM: usize = 16 * DEPTH;
@@ -64,7 +65,8 @@ pub(crate) enum OwnerLookup {
     Guide,
     /// So many workers do not know it; it is of a protocol without ports.
     Portless(u8),
-    /// These workers, a bit each, may still know its host inside; if none does, it is its bucket's owner's.
+    /// These workers, a bit each, may still know its host inside; if none does, it is its bucket's
+    /// owner's.
     Former(u64),
 }
 
@@ -220,8 +222,8 @@ pub(super) struct Ways {
     incoming: Incoming,
 }
 
-/// The exchange of a worker that joins those that are woken so, and for each of them the ways between it
-/// and the newcomer.
+/// The exchange of a worker that joins those that are woken so, and for each of them the ways
+/// between it and the newcomer.
 pub(super) fn join(
     wakers: &[Arc<Waker>],
     own: &Arc<Waker>,
@@ -260,7 +262,8 @@ fn way(to: &Arc<Waker>, depth: usize, longest: usize) -> (Outgoing, Incoming) {
     (outgoing, Incoming { parcels: received, empty, returned })
 }
 
-/// Lets the other end of a ring see things, for which there is room: there are as many as it is long.
+/// Lets the other end of a ring see things, for which there is room: there are as many as it is
+/// long.
 fn publish<T>(ring: &mut Producer<T>, things: &mut Vec<T>) {
     if let Ok(room) = ring.write_chunk_uninit(things.len()) {
         room.fill_from_iter(things.drain(..));
@@ -300,7 +303,8 @@ impl Outgoing {
     }
 }
 
-/// Where bytes begin in a buffer: at a cache line's beginning, so that a packet's headers are in one.
+/// Where bytes begin in a buffer: at a cache line's beginning, so that a packet's headers are in
+/// one.
 fn start_in(buffer: &[u8]) -> usize {
     HEADROOM + (buffer.as_ptr().addr() + HEADROOM).wrapping_neg() % CACHE_LINE
 }
@@ -324,7 +328,8 @@ impl Exchange {
         }
     }
 
-    /// Has others see what was sent to them and given back, and wakes those whom something was sent.
+    /// Has others see what was sent to them and given back, and wakes those whom something was
+    /// sent.
     pub(super) fn flush(&mut self) {
         self.outgoing.iter_mut().flatten().for_each(Outgoing::flush);
         for Incoming { empty, returned, .. } in self.incoming.iter_mut().flatten() {

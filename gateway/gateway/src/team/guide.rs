@@ -1,6 +1,6 @@
-//! Where the fragments of a datagram go that say nothing of ports, if several workers share the address
-//! that they are for: to the worker to which the first fragment went. One worker an address knows; what
-//! comes before the first fragment waits here.
+//! Where the fragments of a datagram go that say nothing of ports, if several workers share the
+//! address that they are for: to the worker to which the first fragment went. One worker an address
+//! knows; what comes before the first fragment waits here.
 //!
 //! Everything is bounded: datagrams, fragments that wait, how long.
 
@@ -71,7 +71,8 @@ impl Guide {
         }
     }
 
-    /// Where a fragment goes; `owner` is whose it is if it is the first. `bytes` are a whole packet.
+    /// Where a fragment goes; `owner` is whose it is if it is the first. `bytes` are a whole
+    /// packet.
     pub(super) fn advise(
         &mut self,
         now: Timestamp,
@@ -125,8 +126,8 @@ impl Guide {
         self.lost.push(waiting);
     }
 
-    /// A fragment that has waited in vain: what it was, its length, and whether there was no room for it
-    /// where it belonged.
+    /// A fragment that has waited in vain: what it was, its length, and whether there was no room
+    /// for it where it belonged.
     pub(super) fn given_up(&mut self, now: Timestamp) -> Option<(Kind, usize, bool)> {
         if let Some(Waiting { kind, bytes }) = self.lost.pop() {
             return Some((kind, bytes.len(), true));

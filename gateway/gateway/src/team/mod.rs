@@ -1,8 +1,8 @@
 //! Several workers that are one gateway: who has what, and how packets come to whom they belong.
 //!
 //! Each worker is a thread with an engine, a router and devices of its own; on the way of a packet
-//! nothing is shared but the list of who has which external ports. Back ends deliver a packet to the
-//! worker whose it is where they can; a worker that gets another's hands it over.
+//! nothing is shared but the list of who has which external ports. Back ends deliver a packet to
+//! the worker whose it is where they can; a worker that gets another's hands it over.
 
 mod broker;
 mod exchange;
@@ -53,8 +53,8 @@ pub(crate) enum Way {
     Unguided,
 }
 
-/// The members of a team of so many workers that is to have these settings, each with what ends its sleep: a
-/// stream is the other end of what it waits for.
+/// The members of a team of so many workers that is to have these settings, each with what ends its
+/// sleep: a stream is the other end of what it waits for.
 pub fn team(settings: &Settings, wakers: Vec<impl Into<Box<dyn Wake>>>) -> Vec<Member> {
     let workers = wakers.len();
     let partition = Arc::new(Partition::new(&settings.engine, workers, None));
@@ -76,8 +76,8 @@ pub fn team_memory(settings: &Settings) -> u64 {
     exchange::memory(settings.workers.count.max(1), longest(settings)) as u64
 }
 
-/// What devices are told, so that packets of the inside, and of the outside, come to the worker that
-/// they belong to. Where that is not the whole truth, the workers see to the rest.
+/// What devices are told, so that packets of the inside, and of the outside, come to the worker
+/// that they belong to. Where that is not the whole truth, the workers see to the rest.
 pub fn steering(settings: &Settings) -> [Steering; 2] {
     let outside = partition::stretches(&settings.engine, settings.workers.count);
     [Steering::Source, Steering::Destination(outside)]
@@ -107,8 +107,8 @@ pub(crate) struct Invitation {
 }
 
 impl Invitation {
-    /// The member that joins a team with these settings, which wakes by its stream, and what each of the
-    /// others is to be told. Subscribers come once it begins.
+    /// The member that joins a team with these settings, which wakes by its stream, and what each
+    /// of the others is to be told. Subscribers come once it begins.
     pub(crate) fn accept(
         self,
         settings: &Settings,
@@ -303,8 +303,8 @@ impl Member {
         }
     }
 
-    /// Keeps a packet of a host inside if it has mappings here; else gives it to the next of those that may
-    /// have some, and in the end to whom the host is of now.
+    /// Keeps a packet of a host inside if it has mappings here; else gives it to the next of those
+    /// that may have some, and in the end to whom the host is of now.
     fn find_host(
         &mut self,
         engine: &Engine,
@@ -327,7 +327,8 @@ impl Member {
         self.give(owner, kind, OwnerLookup::Settled, bytes)
     }
 
-    /// Keeps a packet of a protocol without ports if a mapping here is for it, or nobody is left to ask.
+    /// Keeps a packet of a protocol without ports if a mapping here is for it, or nobody is left to
+    /// ask.
     fn ask_next(&mut self, engine: &mut Engine, kind: Kind, bytes: &[u8], asked: u8) -> Way {
         let workers = self.workers();
         if usize::from(asked) + 1 >= workers || engine.expects(bytes) {

@@ -1,10 +1,11 @@
 //! Whose a packet is: which worker has a subscriber, which an external endpoint.
 //!
-//! A subscriber's worker follows from its address, so a packet from inside is dispatched by arithmetic.
-//! Servers of one service are all of one worker. External ports have an owner each, by words of 64: at
-//! the start a pool's addresses are dealt out whole, or, if the pool has fewer than there are workers,
-//! cut into as many slices. Ports that were dealt out change hands when a worker runs short of them
-//! (`broker`); so the owners are shared by all workers, and read with each packet from outside.
+//! A subscriber's worker follows from its address, so a packet from inside is dispatched by
+//! arithmetic. Servers of one service are all of one worker. External ports have an owner each, by
+//! words of 64: at the start a pool's addresses are dealt out whole, or, if the pool has fewer than
+//! there are workers, cut into as many slices. Ports that were dealt out change hands when a worker
+//! runs short of them (`broker`); so the owners are shared by all workers, and read with each
+//! packet from outside.
 
 mod handed;
 mod whose;
@@ -66,8 +67,8 @@ impl Owners {
 /// Subscribers are told apart by so many buckets; a worker has some of them.
 const BUCKETS: usize = 256;
 
-/// Whose the buckets are, and were: a worker that joins gets some, but subscribers stay with the worker
-/// that has their mappings until these have gone.
+/// Whose the buckets are, and were: a worker that joins gets some, but subscribers stay with the
+/// worker that has their mappings until these have gone.
 pub(super) struct Buckets {
     owners: [AtomicU8; BUCKETS],
     /// The workers that may still have subscribers of a bucket, a bit each.
@@ -152,8 +153,8 @@ pub(super) enum PacketOwner {
     Of(usize),
     /// That of a host inside: its bucket's, or one that had the bucket before.
     Host(Host),
-    /// Nobody can say, for it is a fragment without ports, to an address that several workers share.
-    /// This one finds out.
+    /// Nobody can say, for it is a fragment without ports, to an address that several workers
+    /// share. This one finds out.
     Fragment(usize),
     /// Any may have it that shares the address: its protocol has no ports.
     Portless,
@@ -349,8 +350,8 @@ impl Partition {
         self.buckets.deal_to_last(self.workers);
     }
 
-    /// Notes that a worker has no subscribers any more of buckets that it had before: of those of which
-    /// `has_none` says so.
+    /// Notes that a worker has no subscribers any more of buckets that it had before: of those of
+    /// which `has_none` says so.
     pub(super) fn forget(&self, worker: usize, has_none: impl Fn(usize) -> bool) {
         for (bucket, former) in self.buckets.former.iter().enumerate() {
             if former.load(Ordering::Relaxed) >> worker & 1 != 0 && has_none(bucket) {
@@ -382,7 +383,8 @@ impl Partition {
     }
 }
 
-/// To whom a word of ports of a pool's address goes at the start; `place` is the address's in the pool.
+/// To whom a word of ports of a pool's address goes at the start; `place` is the address's in the
+/// pool.
 fn deal(config: &Config, pool: &PoolConfig, workers: usize, place: usize, word: usize) -> usize {
     if pool.count() >= workers {
         return place % workers;
@@ -417,8 +419,8 @@ fn high_ports(pool: &PoolConfig) -> (u16, u16) {
     if last < 1024 { pool.ports } else { (first.max(1024), last) }
 }
 
-/// How ports of an address, first to last, are cut into slices: the first port, and how many each has.
-/// Slices end where blocks do.
+/// How ports of an address, first to last, are cut into slices: the first port, and how many each
+/// has. Slices end where blocks do.
 fn slices(
     config: &Config,
     pool: &PoolConfig,

@@ -23,7 +23,8 @@ impl Worker {
         self.clerk.halting()
     }
 
-    /// What another goes on with, besides what the translator writes. The first of several says who has what.
+    /// What another goes on with, besides what the translator writes. The first of several says who
+    /// has what.
     pub(crate) fn legacy(&self) -> Legacy {
         let first = self.stages.team.as_ref().filter(|team| team.number() == 0);
         Legacy {

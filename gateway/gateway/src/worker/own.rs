@@ -1,4 +1,5 @@
-//! Packets of the gateway's own: what it answers, and what the program around it sends by its router.
+//! Packets of the gateway's own: what it answers, and what the program around it sends by its
+//! router.
 
 use super::stages::{Output, Stages, transmitters};
 use super::{LONGEST, Worker};
@@ -9,8 +10,8 @@ use natgate_io::{Frame, HEADROOM, Transmit};
 use std::net::Ipv4Addr;
 
 impl Worker {
-    /// Whether a packet to an address would be sent by a link at once. If only the neighbour's hardware
-    /// address is missing, it is asked for.
+    /// Whether a packet to an address would be sent by a link at once. If only the neighbour's
+    /// hardware address is missing, it is asked for.
     pub fn is_reachable(&mut self, now: Timestamp, link: Link, to: Ipv4Addr) -> bool {
         if !self.devices[self.stages.cables.device_of(link)].link().up {
             return false;
@@ -37,7 +38,8 @@ impl Worker {
         stages.send_own(now, link, (scratch, packet.len()), &mut transmitters(devices))
     }
 
-    /// Keeps packets to a TCP port of its own inside address for the program from now on, up to 64 at a time.
+    /// Keeps packets to a TCP port of its own inside address for the program from now on, up to 64
+    /// at a time.
     pub fn open_door(&mut self, port: u16) {
         self.stages.door.open(port);
     }

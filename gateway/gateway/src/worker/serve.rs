@@ -39,8 +39,8 @@ impl Worker {
 }
 
 impl Stages {
-    /// Deals with a request; writes the packet that answers it to the front of a buffer and returns its
-    /// length, 0 if there is none.
+    /// Deals with a request; writes the packet that answers it to the front of a buffer and returns
+    /// its length, 0 if there is none.
     fn answer(&mut self, now: Timestamp, datagram: &Datagram, into: &mut [u8]) -> usize {
         let answer = match self.pcp.read(datagram, now) {
             Next::Nothing => return 0,

@@ -40,8 +40,9 @@ pub(super) struct Stages {
 /// A packet, and the realm that it comes from if from inside.
 pub(super) type ReceivedPacket<'d> = (Frame<'d>, u16);
 
-/// Those of a batch. They stay where they are from one stage to the next: a batch is larger than what moving
-/// it would be worth. After translation a packet's realm is the one that it goes to if it leaves by the inside.
+/// Those of a batch. They stay where they are from one stage to the next: a batch is larger than
+/// what moving it would be worth. After translation a packet's realm is the one that it goes to if
+/// it leaves by the inside.
 pub(super) type Packets<'d> = ArrayVec<ReceivedPacket<'d>, BATCH>;
 
 /// What is to be done with each packet of a batch.
@@ -263,8 +264,8 @@ impl Stages {
         }
     }
 
-    /// Takes a packet to the gateway itself, which the translator does not understand, if it is a request
-    /// for a mapping or for the program.
+    /// Takes a packet to the gateway itself, which the translator does not understand, if it is a
+    /// request for a mapping or for the program.
     //= rfc6887#section-8.2-interface
     #[cold]
     fn take_own(&mut self, now: Timestamp, realm: u16, frame: &mut Frame<'_>) {

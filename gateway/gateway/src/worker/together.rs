@@ -1,5 +1,5 @@
-//! A worker among others: which packets are its own, and what it does with those that others have handed
-//! over.
+//! A worker among others: which packets are its own, and what it does with those that others have
+//! handed over.
 
 use super::stages::{
     NO_VERDICTS, Output, Packets, ReceivedPacket, Stages, TranslatedPacket, Verdicts, change, seen,
@@ -14,7 +14,8 @@ use natgate_engine::{Direction, DropReason, Side, Timestamp, Verdict};
 use natgate_io::{Frame, HEADROOM, Transmit};
 
 impl Stages {
-    /// Whether a packet that came in by a link is this worker's; if not, it has gone where it belongs.
+    /// Whether a packet that came in by a link is this worker's; if not, it has gone where it
+    /// belongs.
     pub(super) fn is_here(&mut self, now: Timestamp, link: Link, packet: &Frame<'_>) -> bool {
         let Some(team) = &mut self.team else { return true };
         let way = team.dispatch(now, &mut self.engine, Kind::Packet(link), packet.bytes());
@@ -41,8 +42,8 @@ impl Stages {
         false
     }
 
-    /// Takes a packet from a realm whose sender's end has been translated to whom it is for; returns what
-    /// is to be done with it here.
+    /// Takes a packet from a realm whose sender's end has been translated to whom it is for;
+    /// returns what is to be done with it here.
     pub(super) fn turn_over<'d>(
         &mut self,
         now: Timestamp,

@@ -8,7 +8,8 @@ use natgate_wire::Ipv4;
 use natgate_wire::protocol::ICMP;
 use std::thread;
 
-/// Watches the packets that match; who watches waits for the workers, who are to do something meanwhile.
+/// Watches the packets that match; who watches waits for the workers, who are to do something
+/// meanwhile.
 fn watch(team: &mut Team, filter: Filter) -> Capture {
     let commander = team.commander.clone();
     let begins = thread::spawn(move || Capture::begin(&commander, filter));

@@ -16,7 +16,8 @@ use std::time::Duration;
 const GUEST: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 5);
 const SECOND_POOL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 9);
 
-/// The settings of a turn of reloads: each has something else that does not concern the subscriber's flow.
+/// The settings of a turn of reloads: each has something else that does not concern the
+/// subscriber's flow.
 fn variant(number: usize) -> Settings {
     let mut settings = settings();
     let engine = &mut settings.engine;

@@ -1,5 +1,5 @@
-//! Several workers that are one gateway: whichever of them a frame comes to, what happens is what one
-//! would do.
+//! Several workers that are one gateway: whichever of them a frame comes to, what happens is what
+//! one would do.
 
 use crate::world::*;
 use natgate_engine::{AddressRange, Direction, DropReason, Outcome, StaticMapping, Timestamp};

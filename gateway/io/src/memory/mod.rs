@@ -1,8 +1,8 @@
 //! A back end without a network: two devices with queues between them, for tests and simulations.
 //!
-//! [`pair`] makes a [`MemoryDevice`], which a gateway uses, and the [`Wire`] that a test holds at the
-//! other end. Both queues are bounded, so that full queues can be tried too. [`group`] makes several
-//! devices at one end, for several workers.
+//! [`pair`] makes a [`MemoryDevice`], which a gateway uses, and the [`Wire`] that a test holds at
+//! the other end. Both queues are bounded, so that full queues can be tried too. [`group`] makes
+//! several devices at one end, for several workers.
 
 use crate::{BATCH, Batch, Change, Device, Frame, HEADROOM, LinkInfo, Lost};
 use crate::{Receive, Statistics, Transmit};

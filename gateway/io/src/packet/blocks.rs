@@ -1,8 +1,8 @@
 //! A receive ring of blocks (TPACKET_V3): the kernel packs frames into a block one behind the other
 //! and hands it over when it is full, or a millisecond after its first frame.
 //!
-//! A block belongs to the kernel or to us, as its status word says. Its frames are lent out in their
-//! order, and it is given back when all of them have come back.
+//! A block belongs to the kernel or to us, as its status word says. Its frames are lent out in
+//! their order, and it is given back when all of them have come back.
 #![allow(unsafe_code)]
 
 use super::slot::Slot;
@@ -73,8 +73,8 @@ impl Blocks {
     /// The next frame.
     ///
     /// # Safety
-    /// What was returned before the latest [`Self::give_back`] is gone; what is returned must be gone
-    /// before the next, and before the ring is.
+    /// What was returned before the latest [`Self::give_back`] is gone; what is returned must be
+    /// gone before the next, and before the ring is.
     pub(super) unsafe fn next<'d>(&mut self) -> Option<Slot<'d>> {
         while self.left == 0 {
             let ours = self.finished < self.count

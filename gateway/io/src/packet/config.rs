@@ -55,9 +55,9 @@ impl Config {
         slots.min((Self::MOST_RING_BYTES / slot_len).max(256))
     }
 
-    /// Blocks of a ring of the same size as one of slots for usual frames. When frames come slowly a
-    /// block is handed over after a millisecond with few in it, so there are enough blocks for the
-    /// time in which somebody else has the core.
+    /// Blocks of a ring of the same size as one of slots for usual frames. When frames come slowly
+    /// a block is handed over after a millisecond with few in it, so there are enough blocks for
+    /// the time in which somebody else has the core.
     pub(super) fn ring_blocks(&self, block_len: usize) -> usize {
         const USUAL_SLOT: usize = 2048;
         const LEAST: usize = 32;

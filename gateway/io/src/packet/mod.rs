@@ -1,12 +1,12 @@
 //! Linux packet sockets (AF_PACKET): works with every Ethernet device, needs no driver support.
 //!
-//! Receives from a ring that is shared with the kernel, in place (TPACKET_V2: a slot a frame, so that
-//! no frame waits for a block to fill; or TPACKET_V3, where the rate matters more); sends by another
-//! ring (TX_RING), or by `sendmmsg`. Two sockets, so that the halves
-//! know nothing of each other. What the kernel leaves undone on virtual devices is finished here:
-//! checksums that the sender meant for its hardware, VLAN tags that were taken off. A tag of VLAN
-//! 0, which carries only a priority, stays off; any other is put back, so that the frame is as it
-//! was on the wire. Frames that stand for several, merged or never cut, are taken apart.
+//! Receives from a ring that is shared with the kernel, in place (TPACKET_V2: a slot a frame, so
+//! that no frame waits for a block to fill; or TPACKET_V3, where the rate matters more); sends by
+//! another ring (TX_RING), or by `sendmmsg`. Two sockets, so that the halves know nothing of each
+//! other. What the kernel leaves undone on virtual devices is finished here: checksums that the
+//! sender meant for its hardware, VLAN tags that were taken off. A tag of VLAN 0, which carries
+//! only a priority, stays off; any other is put back, so that the frame is as it was on the wire.
+//! Frames that stand for several, merged or never cut, are taken apart.
 //!
 //! The kernel sees every frame, too: a device used here should have no address of the kernel's own,
 //! or both answer.
@@ -60,9 +60,9 @@ impl PacketDevice {
         Self::open_seat(name, None, config)
     }
 
-    /// Opens a device for `count` workers, each of which gets a device of its own. Every frame comes
-    /// to one of them: the steering says to which, and without one the kernel goes by flows. They
-    /// belong together: if one is closed, what was its is scattered over the others.
+    /// Opens a device for `count` workers, each of which gets a device of its own. Every frame
+    /// comes to one of them: the steering says to which, and without one the kernel goes by flows.
+    /// They belong together: if one is closed, what was its is scattered over the others.
     ///
     /// # Errors
     /// As [`Self::open`].

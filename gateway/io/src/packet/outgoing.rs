@@ -1,12 +1,12 @@
-//! The sending half by a ring that is shared with the kernel (TX_RING): frames are copied into slots
-//! and sent by one call without a word about each.
+//! The sending half by a ring that is shared with the kernel (TX_RING): frames are copied into
+//! slots and sent by one call without a word about each.
 //!
 //! The kernel looks at slots in order, and sends those that ask for it until it meets one that does
 //! not. A slot is free again when its frame has left: with hardware when it has been sent, on a
 //! virtual cable when the other end lets go of its sender. Usually the kernel lets a frame's bytes
 //! lie in the slot, but for the headers. Here each frame is preceded by a virtio header that calls
-//! all of it headers, so all of it is copied: that is faster, for frames of every length, and nobody
-//! who still looks at the frame depends on the slot.
+//! all of it headers, so all of it is copied: that is faster, for frames of every length, and
+//! nobody who still looks at the frame depends on the slot.
 #![allow(unsafe_code)]
 
 use super::finish::VIRTIO_LEN;

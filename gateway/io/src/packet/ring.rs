@@ -1,8 +1,8 @@
 //! The receiving half: a ring in memory that is shared with the kernel, of slots or of blocks.
 //!
-//! `receive` lends what is filled out as frames; the next `receive` gives it back. A frame that stands for several is
-//! taken apart into memory of our own; if it does not fit its slot, the kernel has put the whole of
-//! it into the socket's queue beside the ring.
+//! `receive` lends what is filled out as frames; the next `receive` gives it back. A frame that
+//! stands for several is taken apart into memory of our own; if it does not fit its slot, the
+//! kernel has put the whole of it into the socket's queue beside the ring.
 
 use super::blocks::Blocks;
 use super::config::{Config, Mode};
@@ -123,8 +123,8 @@ impl Ring {
                 batch.extend(next_segment(merged, &mut room));
                 continue;
             }
-            // SAFETY: what was lent before was given back above, when nobody could have it any more;
-            // `self` stays borrowed for as long as the frame lives.
+            // SAFETY: what was lent before was given back above, when nobody could have it any
+            // more; `self` stays borrowed for as long as the frame lives.
             #[allow(unsafe_code)]
             let slot = unsafe {
                 match store {

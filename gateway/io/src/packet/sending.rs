@@ -1,4 +1,5 @@
-//! A device that only sends: what a worker has that joins others on a link whose frames they receive.
+//! A device that only sends: what a worker has that joins others on a link whose frames they
+//! receive.
 
 use super::{Config, Transmitter, Way};
 use crate::monitor::{Look, Monitor};

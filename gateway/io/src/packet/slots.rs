@@ -1,5 +1,5 @@
-//! A receive ring of slots, a frame each (TPACKET_V2): a slot belongs to the kernel or to us, as its
-//! status word says.
+//! A receive ring of slots, a frame each (TPACKET_V2): a slot belongs to the kernel or to us, as
+//! its status word says.
 //!
 //! Slots are filled in order. The kernel does not touch a slot whose status is "ours", nor do we
 //! touch another.
@@ -30,8 +30,8 @@ pub(super) struct Slots {
     lent: usize,
 }
 
-// SAFETY: the ring's memory belongs to this value alone, whatever thread that is in; neither it nor the
-// system asks which.
+// SAFETY: the ring's memory belongs to this value alone, whatever thread that is in; neither it nor
+// the system asks which.
 unsafe impl Send for Slots {}
 
 impl Slots {
@@ -70,8 +70,8 @@ impl Slots {
     /// The next slot; of a batch's worth at most.
     ///
     /// # Safety
-    /// What was returned before the latest [`Self::give_back`] is gone; what is returned must be gone
-    /// before the next, and before the ring is.
+    /// What was returned before the latest [`Self::give_back`] is gone; what is returned must be
+    /// gone before the next, and before the ring is.
     pub(super) unsafe fn next<'d>(&mut self) -> Option<Slot<'d>> {
         let ours = self.status(self.head).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0;
         if self.lent == BATCH || !ours {

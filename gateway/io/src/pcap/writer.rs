@@ -74,7 +74,8 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes a packet with the way that it went and a comment; `len` is its length on the wire, of
-    /// which `packet` may be the beginning. `interface` comes with the time, nanoseconds since 1970.
+    /// which `packet` may be the beginning. `interface` comes with the time, nanoseconds since
+    /// 1970.
     ///
     /// # Errors
     /// Those of the output.
@@ -96,8 +97,8 @@ impl<W: Write> Writer<W> {
         write_block(&mut self.output, ENHANCED_PACKET, &[&header, packet, padding, &options])
     }
 
-    /// Writes how many packets an interface has had until a time, nanoseconds since 1970, and how many
-    /// of these are missing.
+    /// Writes how many packets an interface has had until a time, nanoseconds since 1970, and how
+    /// many of these are missing.
     ///
     /// # Errors
     /// Those of the output.

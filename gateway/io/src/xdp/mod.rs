@@ -1,10 +1,10 @@
 //! AF_XDP sockets: the kernel hands frames over before it makes anything of them.
 //!
 //! An XDP program sends the frames of the interface, ARP too, to sockets, one a queue; nothing is
-//! left to the kernel's own network stack there but what a [`KernelShare`] names. Tried are the driver's own mode, then the generic
-//! one; and zero copy, then copying: [`XdpDevice::mode`] tells what it has come to. Frames lie in
-//! an area of memory that both devices of a gateway can share ([`XdpDevice::open_pair`]): what came
-//! in by one is then sent by the other from where it lies.
+//! left to the kernel's own network stack there but what a [`KernelShare`] names. Tried are the
+//! driver's own mode, then the generic one; and zero copy, then copying: [`XdpDevice::mode`] tells
+//! what it has come to. Frames lie in an area of memory that both devices of a gateway can share
+//! ([`XdpDevice::open_pair`]): what came in by one is then sent by the other from where it lies.
 //!
 //! Beside the frame the kernel tells nothing. A checksum that the sender left to its hardware, as
 //! hosts at the other end of a veth do, stays unfinished, and a VLAN tag that the hardware took off
@@ -56,8 +56,8 @@ pub struct Description {
     pub zero_copy: bool,
     /// How many queues are served. Without any it receives nothing, and sends by a packet socket.
     pub queues: usize,
-    /// Whether the hardware takes VLAN tags off and cannot be told not to: frames of every VLAN look
-    /// alike then.
+    /// Whether the hardware takes VLAN tags off and cannot be told not to: frames of every VLAN
+    /// look alike then.
     pub loses_vlan_tags: bool,
 }
 

@@ -1,9 +1,9 @@
 //! The XDP program at its interface: loaded, attached, told of the sockets.
 //!
 //! [`assembly`] has its few instructions. Every frame that is not the [kernel's](KernelShare) goes
-//! to the socket of the queue that it came by. The program belongs to the interface and is shared by
-//! all devices that serve queues of it; the last of them detaches it, and the kernel does when the
-//! process ends otherwise. Frames of a queue without a socket go to the kernel.
+//! to the socket of the queue that it came by. The program belongs to the interface and is shared
+//! by all devices that serve queues of it; the last of them detaches it, and the kernel does when
+//! the process ends otherwise. Frames of a queue without a socket go to the kernel.
 #![allow(unsafe_code)]
 
 use super::assembly::{self, Instruction, KernelShare, assemble};

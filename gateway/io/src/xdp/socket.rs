@@ -63,8 +63,8 @@ pub(super) fn ring_offsets(
     }
 }
 
-/// Binds to a device's queue; waits a little for who had it before. The kernel takes zero copy where
-/// the driver has it, unless `copy` is asked for.
+/// Binds to a device's queue; waits a little for who had it before. The kernel takes zero copy
+/// where the driver has it, unless `copy` is asked for.
 pub(super) fn bind(socket: &OwnedFd, link: &LinkInfo, queue: u32, copy: bool) -> Result<(), Error> {
     let address = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,

@@ -1,5 +1,5 @@
-//! VLAN tags that senders at the other end of a cable hand over beside the frame, as kernels do that
-//! leave them to hardware: they are in the frame again where the back end is told of them.
+//! VLAN tags that senders at the other end of a cable hand over beside the frame, as kernels do
+//! that leave them to hardware: they are in the frame again where the back end is told of them.
 //!
 //! A VLAN device would do that, and not every kernel has those; so a program at the far end's way
 //! out adds the tag by the same means.

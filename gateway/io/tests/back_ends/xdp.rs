@@ -1,4 +1,5 @@
-//! What only AF_XDP has: its modes, memory that two devices share, queues that several devices serve.
+//! What only AF_XDP has: its modes, memory that two devices share, queues that several devices
+//! serve.
 
 use crate::stage::{BackEnd, enter_namespace, ip, maintain_until, open_xdp, receive, send};
 use natgate_io::packet::{self, PacketDevice};

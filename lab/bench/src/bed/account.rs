@@ -101,9 +101,9 @@ impl Drop for Session {
     }
 }
 
-/// Has this process and what it starts go before the rest of the machine. Where the scheduler groups
-/// tasks by session, niceness counts for nothing against those of other groups, such as the kernel's
-/// threads: these would keep the subject waiting for milliseconds.
+/// Has this process and what it starts go before the rest of the machine. Where the scheduler
+/// groups tasks by session, niceness counts for nothing against those of other groups, such as the
+/// kernel's threads: these would keep the subject waiting for milliseconds.
 pub(super) fn prefer_session() -> Session {
     let before = fs::read_to_string(SESSION).ok();
     let before = before.and_then(|text| Some(text.trim().rsplit_once(' ')?.1.to_owned()));

@@ -1,7 +1,8 @@
 //! A forwarder that does not translate: what packet I/O alone costs.
 //!
-//! A frame that comes in by one device leaves by the other with other hardware addresses, its packet
-//! untouched. It answers ARP for whatever is asked, and takes the asker for its next hop there.
+//! A frame that comes in by one device leaves by the other with other hardware addresses, its
+//! packet untouched. It answers ARP for whatever is asked, and takes the asker for its next hop
+//! there.
 
 use super::Devices;
 use super::thread::Turn;

@@ -1,5 +1,6 @@
-//! The bed that live measurements lie in: what is measured in a network namespace of its own between
-//! two cables (veth), a tester at their other ends in another, each on a processor of its own.
+//! The bed that live measurements lie in: what is measured in a network namespace of its own
+//! between two cables (veth), a tester at their other ends in another, each on a processor of its
+//! own.
 //!
 //! ```text
 //! tester  a ------ i  what is measured  o ------ b  tester
@@ -293,8 +294,8 @@ impl Running {
     }
 }
 
-/// The names of the cables' ends, which no other namespace of the machine uses: the kernel's threads
-/// are called after them.
+/// The names of the cables' ends, which no other namespace of the machine uses: the kernel's
+/// threads are called after them.
 struct Cables {
     /// `[inside, outside]` each.
     subject: [String; 2],

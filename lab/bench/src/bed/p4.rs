@@ -1,5 +1,5 @@
-//! The NAT in P4 as the subject. Each flow has its mapping before the first packet comes: a controller has put it into
-//! the tables, as the paper's does.
+//! The NAT in P4 as the subject. Each flow has its mapping before the first packet comes: a
+//! controller has put it into the tables, as the paper's does.
 
 use super::forwarder::answer;
 use super::thread::{Turn, run};
@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 /// The first external address.
 const POOL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 0);
-/// Mappings to an external address, from this port on; the one before is for those that packets make.
+/// Mappings to an external address, from this port on; the one before is for those that packets
+/// make.
 const MAPPINGS_PER_ADDRESS: u32 = 60_000;
 const FIRST_PORT: u32 = 1025;
 /// Subscribers are in a network of that length.
@@ -83,7 +84,8 @@ fn fill(machine: &mut Machine<'_>, macs: [Mac; 2], place: &Place) {
     }
 }
 
-/// Waits until the neighbours on both sides have asked for this box, and answers them; nobody, if it is told to stop.
+/// Waits until the neighbours on both sides have asked for this box, and answers them; nobody, if
+/// it is told to stop.
 fn meet(devices: &mut Devices, stop: &AtomicBool) -> Option<[Mac; 2]> {
     let mut neighbours = [Mac::default(); 2];
     while !neighbours.iter().all(|mac| mac.is_station()) {

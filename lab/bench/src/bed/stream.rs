@@ -37,8 +37,8 @@ pub struct Streamed {
     pub usual_loss: f64,
 }
 
-/// Machines like ours pause for milliseconds, some times a second. A slice is long beside what is under
-/// way, and short enough that most of them have no pause.
+/// Machines like ours pause for milliseconds, some times a second. A slice is long beside what is
+/// under way, and short enough that most of them have no pause.
 const SLICE: Duration = Duration::from_millis(20);
 /// Slices of a trial.
 const SLICES: u32 = 5;

@@ -1,5 +1,5 @@
-//! A subject that is a thread of this program: it forwards between two devices, and spins and sleeps as natgate's own
-//! loop does.
+//! A subject that is a thread of this program: it forwards between two devices, and spins and
+//! sleeps as natgate's own loop does.
 
 use super::{BackEnd, BedError, Devices, ports};
 use natgate_io::wait;
@@ -35,7 +35,8 @@ pub(super) struct Thread {
 }
 
 impl Thread {
-    /// Opens the subject's devices, and has `work` done with them, which ends when it is told to stop.
+    /// Opens the subject's devices, and has `work` done with them, which ends when it is told to
+    /// stop.
     pub(super) fn start(
         back_end: BackEnd,
         network: &Network,

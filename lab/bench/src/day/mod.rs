@@ -1,6 +1,6 @@
-//! A simulated day of an ISP's subscribers through the translator, in virtual time, for every way of
-//! choosing external ports: how full pools, blocks and addresses get, who is refused, how long the log
-//! becomes.
+//! A simulated day of an ISP's subscribers through the translator, in virtual time, for every way
+//! of choosing external ports: how full pools, blocks and addresses get, who is refused, how long
+//! the log becomes.
 //!
 //! `population` is the traffic model, `scheme` what is compared, `wheel` what is to happen later,
 //! `simulation` a day of one scheme, `page` the report. `README.md` beside them says what the model
@@ -68,8 +68,8 @@ struct Outcome {
     seconds: f64,
 }
 
-/// Simulates a day for every scheme, and reports as `day`. `line` tells how long an event is as a line
-/// of the log, bytes.
+/// Simulates a day for every scheme, and reports as `day`. `line` tells how long an event is as a
+/// line of the log, bytes.
 pub fn measure(plan: &Plan, line: &dyn Fn(&Event) -> usize, command: &str) -> Report {
     let schemes = scheme::all(plan);
     let bar = progress(schemes.len() as u64 * u64::from(HOURS_BEFORE + plan.hours));

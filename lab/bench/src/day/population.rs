@@ -1,8 +1,8 @@
 //! The traffic model: who is there, what they open, how long it lasts.
 //!
-//! Every figure here is an assumption; README.md beside this file says where each comes from. What is
-//! drawn does not depend on what the translator does with it, so every way of choosing ports meets
-//! the same day.
+//! Every figure here is an assumption; README.md beside this file says where each comes from. What
+//! is drawn does not depend on what the translator does with it, so every way of choosing ports
+//! meets the same day.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};

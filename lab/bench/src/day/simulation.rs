@@ -1,5 +1,5 @@
-//! A day of one scheme: the population's sessions through an engine, second by second, and what that
-//! comes to.
+//! A day of one scheme: the population's sessions through an engine, second by second, and what
+//! that comes to.
 
 use super::Plan;
 use super::population::{Opening, Population, Sort};
@@ -254,8 +254,8 @@ impl<'s> Simulation<'s> {
         }
     }
 
-    /// A subscriber's bursts of this second; the next one's time is drawn afresh, for the exponential
-    /// distribution has no memory.
+    /// A subscriber's bursts of this second; the next one's time is drawn afresh, for the
+    /// exponential distribution has no memory.
     fn bursts(&mut self, who: u32) {
         let mut passed = 0.0;
         loop {

@@ -1,9 +1,9 @@
 //! New sessions at the rate at which old ones end: what can go on for ever.
 //!
-//! All sessions are made and then used once more, in another order, over nearly the time that an idle one
-//! stays. From when the first of them have ended and their ports are free again, each is made anew, in
-//! that order and at that rate: with every new session another one ends, and a third one's port becomes
-//! free. So the slots that new ones get lie as far apart as after days of use.
+//! All sessions are made and then used once more, in another order, over nearly the time that an
+//! idle one stays. From when the first of them have ended and their ports are free again, each is
+//! made anew, in that order and at that rate: with every new session another one ends, and a third
+//! one's port becomes free. So the slots that new ones get lie as far apart as after days of use.
 
 use super::Plan;
 use super::bench::{Bench, ROUND, config};
@@ -27,8 +27,8 @@ pub struct Churn {
     pub sessions: u64,
     /// Those that were made, and as many ended.
     pub renewed: u64,
-    /// Nanoseconds for a new session, the end of another, and a port's release, in the mean: what is due at a tick is
-    /// done in some of the rounds.
+    /// Nanoseconds for a new session, the end of another, and a port's release, in the mean: what
+    /// is due at a tick is done in some of the rounds.
     pub each_ns: f64,
     /// Its spread over the rounds.
     pub spread: Spread,

@@ -82,8 +82,8 @@ struct Sink {
 }
 
 impl Feed {
-    /// A device of this hardware address from which packets of these subscribers come; none if there
-    /// are no subscribers. What it sends is counted.
+    /// A device of this hardware address from which packets of these subscribers come; none if
+    /// there are no subscribers. What it sends is counted.
     pub(super) fn new(name: &str, mac: Mac, subscribers: Vec<u32>, count: Count) -> Self {
         let mut packet = Packet([0; 64]);
         frame::udp(&mut packet, (0, FIRST_PORT), REMOTE);

@@ -1,6 +1,7 @@
-//! Packet I/O: how many packets a second natgate forwards by each back end, of wall and of processor
-//! time, beside the kernel's forwarding, the kernel's masquerade, forwarders that do not translate,
-//! and a prototype that translates in the driver (XDP), over the same cables in the same run.
+//! Packet I/O: how many packets a second natgate forwards by each back end, of wall and of
+//! processor time, beside the kernel's forwarding, the kernel's masquerade, forwarders that do not
+//! translate, and a prototype that translates in the driver (XDP), over the same cables in the same
+//! run.
 //!
 //! The bed and how processor time is counted are `bed`'s. `README.md` beside this file says what
 //! came out.

@@ -1,5 +1,5 @@
-//! The report: a table for each number of mappings and way, a plot of packets by processor time, and
-//! which targets are reached.
+//! The report: a table for each number of mappings and way, a plot of packets by processor time,
+//! and which targets are reached.
 
 use super::{Results, Row, workers};
 use crate::bed::Price;

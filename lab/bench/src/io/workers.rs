@@ -1,11 +1,11 @@
 //! Several workers beside one: the gateway's own loop, with everything but a network, over devices
 //! that make their packets themselves. So every processor is a worker's, and none the tester's.
 //!
-//! Turns alternate: one worker alone over all mappings, on each processor in its turn; then as many as
-//! are asked for, each on a processor of its own, over as many mappings together; then as many gateways
-//! of one worker that know nothing of each other: what the machine lets them have. In one half of the
-//! measurements every packet comes to the worker whose it is, in the other to any, so that most have to
-//! be handed over.
+//! Turns alternate: one worker alone over all mappings, on each processor in its turn; then as many
+//! as are asked for, each on a processor of its own, over as many mappings together; then as many
+//! gateways of one worker that know nothing of each other: what the machine lets them have. In one
+//! half of the measurements every packet comes to the worker whose it is, in the other to any, so
+//! that most have to be handed over.
 
 use super::feed::{Count, FLOWS_EACH, Feed};
 use crate::clock;
@@ -206,8 +206,8 @@ fn gateway(count: usize, flows: u32, steered: bool) -> Vec<Running> {
     team(&settings, wakers).into_iter().enumerate().map(worker).collect()
 }
 
-/// So many gateways of one worker, each on a processor of its own, with the packets of so many flows
-/// together.
+/// So many gateways of one worker, each on a processor of its own, with the packets of so many
+/// flows together.
 fn apart(count: usize, flows: u32) -> Vec<Running> {
     let one = |core| {
         let mut one = gateway(1, flows / count as u32, true);

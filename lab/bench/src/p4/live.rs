@@ -1,5 +1,5 @@
-//! By a driver: each between two cables, with packets from outside, at the highest rate of which at most a hundredth is
-//! lost. The bed is `bed`'s, and so is how processor time is counted.
+//! By a driver: each between two cables, with packets from outside, at the highest rate of which at
+//! most a hundredth is lost. The bed is `bed`'s, and so is how processor time is counted.
 
 use super::{DEVICES, Found, NATGATE, Place, Plan, Way, is_fit};
 use crate::bed::{self, BackEnd, BedError, Subject, Translation};

@@ -1,5 +1,6 @@
-//! In memory: the same frames through each, in rounds, one after the other; devices cost a copy of a few bytes. Several
-//! cores have each everything of its own, and as many flows together as one; they do the same at the same time.
+//! In memory: the same frames through each, in rounds, one after the other; devices cost a copy of
+//! a few bytes. Several cores have each everything of its own, and as many flows together as one;
+//! they do the same at the same time.
 
 use super::stock::{End, Head, head};
 use super::subject::Subject;
@@ -18,8 +19,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Packets of a round: as many as wait in the rings of a busy network card. As many come before without being counted,
-/// for what others have left in the caches.
+/// Packets of a round: as many as wait in the rings of a busy network card. As many come before
+/// without being counted, for what others have left in the caches.
 const ROUND: usize = 1 << 12;
 /// The same for the interpreter.
 const ROUND_INTERPRETED: usize = 1 << 8;
@@ -38,8 +39,8 @@ pub(super) const POOL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 0);
 pub(super) const FIRST_SUBSCRIBER: u32 = Ipv4Addr::new(10, 0, 4, 0).to_bits();
 /// Addresses of subscribers that share an external address, not all of them in use.
 pub(super) const SUBSCRIBERS_EACH: u32 = 1024;
-/// Flows of a subscriber, and of an external address: no two of its subscribers have the same port, as the
-/// program takes the subscriber's own or one of the next three.
+/// Flows of a subscriber, and of an external address: no two of its subscribers have the same port,
+/// as the program takes the subscriber's own or one of the next three.
 const FLOWS_EACH: u32 = 64;
 const FLOWS_OF_ADDRESS: u32 = 960 * FLOWS_EACH;
 const FIRST_PORT: u32 = 2048;

@@ -1,8 +1,9 @@
-//! The NAT in P4, as Rust, interpreted and by DPDK's SWX, beside natgate: the same Ethernet frames through each, in
-//! memory and by every driver for packet I/O.
+//! The NAT in P4, as Rust, interpreted and by DPDK's SWX, beside natgate: the same Ethernet frames
+//! through each, in memory and by every driver for packet I/O.
 //!
-//! Each is a whole forwarder between two devices: what comes in is parsed, looked up, translated, routed, and given
-//! its next hop's hardware address. `README.md` beside this file says how it is measured.
+//! Each is a whole forwarder between two devices: what comes in is parsed, looked up, translated,
+//! routed, and given its next hop's hardware address. `README.md` beside this file says how it is
+//! measured.
 
 mod live;
 mod memory;

@@ -1,5 +1,5 @@
-//! The report: a table for each driver, number of cores and of entries and way, what Rust takes of what natgate takes,
-//! and plots beside what the paper states.
+//! The report: a table for each driver, number of cores and of entries and way, what Rust takes of
+//! what natgate takes, and plots beside what the paper states.
 
 use super::{DEVICES, ENGINE, Failed, Found, MEMORY, NATGATE, Row, Way};
 use crate::engine::grouped;
@@ -21,7 +21,8 @@ const WANTED: f64 = 1.5;
 /// Packets a second of a core that DPDK's SWX should reach in memory, millions.
 const WANTED_SWX: f64 = 4.0;
 
-/// From so many bytes on the paper has DPDK reach the rate of its link of 10 Gbit/s: 4.52 million packets a second there.
+/// From so many bytes on the paper has DPDK reach the rate of its link of 10 Gbit/s: 4.52 million
+/// packets a second there.
 const PAPER_FRAME: u16 = 256;
 
 /// Everything that is measured, in the order of tables and plots.
@@ -197,8 +198,8 @@ fn cell(row: &Row) -> String {
     }
 }
 
-/// Packets a second by the frame's length, with the fewest entries and the most: one for each driver, number of cores
-/// and way.
+/// Packets a second by the frame's length, with the fewest entries and the most: one for each
+/// driver, number of cores and way.
 fn plots(rows: &[Row]) -> Vec<Plot> {
     let beds = groups(rows).into_iter().map(|group| (group.driver, group.cores, group.way));
     unique(beds).into_iter().map(|bed| plot(rows, bed)).collect()

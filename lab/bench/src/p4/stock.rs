@@ -1,7 +1,8 @@
-//! Devices without a network for the measurement: what comes in is written beforehand, what leaves is counted.
+//! Devices without a network for the measurement: what comes in is written beforehand, what leaves
+//! is counted.
 //!
-//! A frame that comes in is copied to a buffer that stays in the processor's first cache: what begins it, for the
-//! rest of it nobody looks at.
+//! A frame that comes in is copied to a buffer that stays in the processor's first cache: what
+//! begins it, for the rest of it nobody looks at.
 
 use crate::io::feed::{STATION, answer};
 use natgate_io::{
@@ -27,7 +28,8 @@ pub(super) type End = (u32, u16);
 /// What begins a frame.
 pub(super) type Head = [u8; HEAD];
 
-/// A frame's beginning: a UDP datagram with a number, in a frame of so many bytes with its checksum.
+/// A frame's beginning: a UDP datagram with a number, in a frame of so many bytes with its
+/// checksum.
 pub(super) fn head(to: Mac, length: u16, source: End, destination: End, number: u32) -> Head {
     let mut head = [0; HEAD];
     if let Some(header) = head.first_chunk_mut() {

@@ -1,4 +1,5 @@
-//! What is measured, each between two devices of the same kind and with the same addresses, routes and neighbours.
+//! What is measured, each between two devices of the same kind and with the same addresses, routes
+//! and neighbours.
 
 use super::memory::{FIRST_SUBSCRIBER, GATEWAYS, MACS, POOL, SUBSCRIBERS_EACH, addresses};
 use super::stock::{Stock, Wire};

@@ -202,7 +202,8 @@ fn commit() -> Option<String> {
 
 /// Now, in UTC.
 fn date() -> String {
-    // SAFETY: the kernel's calendar functions read the one value and write the other; both are there.
+    // SAFETY: the kernel's calendar functions read the one value and write the other; both are
+    // there.
     let time = unsafe {
         let seconds = libc::time(std::ptr::null_mut());
         let mut time = std::mem::zeroed::<libc::tm>();

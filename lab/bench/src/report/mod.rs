@@ -1,8 +1,8 @@
 //! What an experiment leaves behind: `<name>.json` for programs, `<name>.md` for people, one SVG
 //! picture a plot, all with the facts of the machine and the command that made them.
 //!
-//! An experiment adds text, tables and plots in the order in which a reader shall meet them, and hands
-//! over its figures once as data. Nothing is written before [`Report::write`].
+//! An experiment adds text, tables and plots in the order in which a reader shall meet them, and
+//! hands over its figures once as data. Nothing is written before [`Report::write`].
 
 mod machine;
 mod markdown;

@@ -91,8 +91,8 @@ struct LatencyRow {
     pps: f64,
     /// Of the slice whose 99th percentile is the median.
     delay: Delay,
-    /// The 99th percentile that a tenth of the slices stay below, microseconds: of such as the machine
-    /// disturbs little.
+    /// The 99th percentile that a tenth of the slices stay below, microseconds: of such as the
+    /// machine disturbs little.
     least_p99: f64,
     /// How much that of every other turn differs from that of those between, microseconds: what
     /// measuring the same twice makes.
@@ -294,9 +294,9 @@ fn throughput(
     found
 }
 
-/// Delays at shares of the highest rate without loss, with translation and without, which take turns:
-/// what else the machine does counts for more than what translation does. So that it does not count
-/// for all, a turn is measured in slices, of which some are not disturbed.
+/// Delays at shares of the highest rate without loss, with translation and without, which take
+/// turns: what else the machine does counts for more than what translation does. So that it does
+/// not count for all, a turn is measured in slices, of which some are not disturbed.
 fn latency(plan: &Plan, bar: &ProgressBar) -> Result<Vec<LatencyRow>, BedError> {
     /// For each trial of a search.
     const TURNS: u32 = 4;

@@ -1,5 +1,5 @@
-//! What Chugh measured: "Impact of NAT on router performance", master's thesis, Virginia Tech 2003, on
-//! a Cisco 7206VXR with NPE-300.
+//! What Chugh measured: "Impact of NAT on router performance", master's thesis, Virginia Tech 2003,
+//! on a Cisco 7206VXR with NPE-300.
 
 /// Delay, milliseconds, by frames: without NAT, and with 20,000 entries.
 pub(super) const DELAY_MS: [(&str, f64, f64); 3] =

@@ -1,5 +1,5 @@
-//! An ordered list, best rule first, which is gone through until one matches: as a firewall does, and as
-//! the paper measured Netfilter.
+//! An ordered list, best rule first, which is gone through until one matches: as a firewall does,
+//! and as the paper measured Netfilter.
 
 use super::workload::looks_at;
 use super::{Finder, Source};

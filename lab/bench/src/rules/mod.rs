@@ -1,9 +1,9 @@
-//! Finding the rule for a packet: Quick NAT's search (QNS) as its paper describes it, a walk through
-//! an ordered list, and natgate's, over numbers of rules from a hundred to a million.
+//! Finding the rule for a packet: Quick NAT's search (QNS) as its paper describes it, a walk
+//! through an ordered list, and natgate's, over numbers of rules from a hundred to a million.
 //!
-//! A way to search is a file and an implementation of [`Finder`]; `workload` has the rules and the packets,
-//! `experiment` the measurements, `paper` what the paper found, `page` the report. `README.md` beside
-//! them says how it is measured.
+//! A way to search is a file and an implementation of [`Finder`]; `workload` has the rules and the
+//! packets, `experiment` the measurements, `paper` what the paper found, `page` the report.
+//! `README.md` beside them says how it is measured.
 
 mod experiment;
 mod linear;

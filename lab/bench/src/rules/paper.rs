@@ -1,5 +1,5 @@
-//! What the paper states (S2: Li et al., LANMAN 2017, an i7-5930K at 3.5 GHz): nanoseconds a lookup, the
-//! mean of 100.
+//! What the paper states (S2: Li et al., LANMAN 2017, an i7-5930K at 3.5 GHz): nanoseconds a
+//! lookup, the mean of 100.
 
 /// Rules, then QNS, then the linear search.
 pub(super) const TABLE: [(u64, f64, f64); 5] = [

@@ -1,10 +1,10 @@
-//! Quick NAT's search (QNS) as its paper describes it: for each kind of rule 32 hash tables, one a prefix
-//! length, and a bit each that says whether the table holds anything. The search goes from /32 down to
-//! /1; in each table that is not empty it asks first for the masked address with the exact port,
-//! then with any port. The first hit wins.
+//! Quick NAT's search (QNS) as its paper describes it: for each kind of rule 32 hash tables, one a
+//! prefix length, and a bit each that says whether the table holds anything. The search goes from
+//! /32 down to /1; in each table that is not empty it asks first for the masked address with the
+//! exact port, then with any port. The first hit wins.
 //!
-//! All rules here translate sources, so the tables of the other kind are empty and cost nothing. The tables
-//! are the `hashbrown` crate's; the paper does not say which it had.
+//! All rules here translate sources, so the tables of the other kind are empty and cost nothing.
+//! The tables are the `hashbrown` crate's; the paper does not say which it had.
 //!
 //! The paper searches for one packet after the other. A batch here goes through the tables
 //! together, one prefix length at a time, so that look-ups of different packets wait for memory at

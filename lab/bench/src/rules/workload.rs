@@ -1,6 +1,6 @@
-//! Rules and packets. The paper does not say what its rules were, so there are two sorts: as a carrier
-//! would have them, most of them hosts, and scattered over all addresses and lengths, which leaves no
-//! table of QNS empty.
+//! Rules and packets. The paper does not say what its rules were, so there are two sorts: as a
+//! carrier would have them, most of them hosts, and scattered over all addresses and lengths, which
+//! leaves no table of QNS empty.
 
 use super::Source;
 use crate::random::Random;
@@ -18,7 +18,8 @@ const PORTS: u64 = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Sort {
-    /// In 10.0.0.0/8: seven tenths hosts, two tenths /24, the rest /16 to /23; a quarter with a port.
+    /// In 10.0.0.0/8: seven tenths hosts, two tenths /24, the rest /16 to /23; a quarter with a
+    /// port.
     Carrier,
     /// All lengths from /8 to /32 alike, over all addresses; half with a port.
     Scattered,

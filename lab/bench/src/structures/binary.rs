@@ -1,5 +1,5 @@
-//! The unbalanced binary tree: its shape is what the order of arrival makes it. Nodes come from a pool
-//! and point to each other by number. The table of trees (`trees`) plants the same nodes.
+//! The unbalanced binary tree: its shape is what the order of arrival makes it. Nodes come from a
+//! pool and point to each other by number. The table of trees (`trees`) plants the same nodes.
 
 use super::Structure;
 use super::record::{External, Key, Record};

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 /// Repetitions at most.
 const MOST_RUNS: usize = 64;
-/// What a run of the linear array takes with a thousand sessions, roughly: so that a first size at which
-/// it would take days is not begun.
+/// What a run of the linear array takes with a thousand sessions, roughly: so that a first size at
+/// which it would take days is not begun.
 const LINEAR: (u64, Duration, u64) = (1000, Duration::from_millis(2), 20_000);
 /// From here on the memory of a structure is more than noise, sessions.
 const WEIGHED: u64 = 64_000;

@@ -2,9 +2,9 @@
 //! same NAT around each, random sessions made and answered, cycles a packet against how many there
 //! are, and against threads.
 //!
-//! A structure is a file and an implementation of [`Structure`]; `nat` is the NAT around it, `traffic`
-//! the packets, `experiment` and `threads` the measurements, `paper` what the thesis found, `page` and
-//! `claims` the report. `README.md` beside them says what came out.
+//! A structure is a file and an implementation of [`Structure`]; `nat` is the NAT around it,
+//! `traffic` the packets, `experiment` and `threads` the measurements, `paper` what the thesis
+//! found, `page` and `claims` the report. `README.md` beside them says what came out.
 
 mod binary;
 mod btree;
@@ -44,8 +44,8 @@ const TARGET_SESSIONS: u64 = 65_536_000;
 
 /// Finds the record of a session, or makes one.
 trait Structure {
-    /// Into how many steps its memory accesses fall that [`Structure::prefetch`] can ask for ahead; 0:
-    /// it has none.
+    /// Into how many steps its memory accesses fall that [`Structure::prefetch`] can ask for ahead;
+    /// 0: it has none.
     const STAGES: usize = 0;
 
     /// A structure for so many sessions and no more.
@@ -54,7 +54,8 @@ trait Structure {
     /// Asks for the memory of one step; the steps before have arrived.
     fn prefetch(&self, _key: Key, _stage: usize) {}
 
-    /// The external endpoint of a session, which is `make`'s if the session is new; its time is now.
+    /// The external endpoint of a session, which is `make`'s if the session is new; its time is
+    /// now.
     fn translate(&mut self, key: Key, now: u32, make: impl FnOnce() -> External) -> External;
 }
 
@@ -78,8 +79,8 @@ pub struct Plan {
     pub runs: usize,
     /// A structure stops where one repetition would take longer than this.
     pub patience: Duration,
-    /// A structure stops where it would take more memory than this, bytes, or than four fifths of what
-    /// is available.
+    /// A structure stops where it would take more memory than this, bytes, or than four fifths of
+    /// what is available.
     pub memory: u64,
 }
 

@@ -1,8 +1,9 @@
-//! The NAT around a structure, as the paper has it: outbound packets are looked up in the structure,
-//! new sessions take the next external endpoint, inbound packets find theirs by index in an array.
+//! The NAT around a structure, as the paper has it: outbound packets are looked up in the
+//! structure, new sessions take the next external endpoint, inbound packets find theirs by index in
+//! an array.
 //!
-//! It has no timeouts, filtering, checks or policy of allocation, which the paper leaves out as well.
-//! The clock is read once for 32 packets.
+//! It has no timeouts, filtering, checks or policy of allocation, which the paper leaves out as
+//! well. The clock is read once for 32 packets.
 
 use super::record::{External, Key};
 use super::{BATCH, Structure, header};

@@ -1,5 +1,5 @@
-//! The report: tables and plots with the thesis's figures beside ours, and its statements against what
-//! came out here.
+//! The report: tables and plots with the thesis's figures beside ours, and its statements against
+//! what came out here.
 
 use super::claims::{Claim, reference};
 use super::experiment::{Size, Sizes};

@@ -1,5 +1,5 @@
-//! What the thesis states (S1: Plotnikov, Skoltech 2015, an i5-4210U at 2.4 GHz), and the figures that
-//! follow from its statements. Nothing here was read off its plots.
+//! What the thesis states (S1: Plotnikov, Skoltech 2015, an i5-4210U at 2.4 GHz), and the figures
+//! that follow from its statements. Nothing here was read off its plots.
 
 use super::kind::Kind;
 

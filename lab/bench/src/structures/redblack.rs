@@ -60,8 +60,9 @@ impl Structure for RedBlack {
         let link = RBTreeLink::new();
         let at = pool.len();
         pool.push(Node { link, key, external, time: Cell::new(now) });
-        // SAFETY: the node is in a pool that never grows beyond its capacity, so it stays where it is;
-        // it is not removed or written to but through its cells, and the tree is dropped before it.
+        // SAFETY: the node is in a pool that never grows beyond its capacity, so it stays where it
+        // is; it is not removed or written to but through its cells, and the tree is dropped before
+        // it.
         place.insert(unsafe { UnsafeRef::from_raw(pool.as_ptr().add(at)) });
         external
     }

@@ -1,5 +1,5 @@
-//! One lock-free table for all threads, Quick NAT's design, by the `papaya` crate's map. Every packet
-//! announces itself to the map's memory reclamation, as a thread that may be reading.
+//! One lock-free table for all threads, Quick NAT's design, by the `papaya` crate's map. Every
+//! packet announces itself to the map's memory reclamation, as a thread that may be reading.
 
 use super::Structure;
 use super::record::{External, Key};

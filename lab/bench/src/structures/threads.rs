@@ -1,9 +1,9 @@
-//! Several threads. Those that share nothing have a NAT each, with their part of the sessions and of
-//! the external endpoints, as in the paper; those of Quick NAT's design share one table, and there each
-//! thread answers and continues what another has begun.
+//! Several threads. Those that share nothing have a NAT each, with their part of the sessions and
+//! of the external endpoints, as in the paper; those of Quick NAT's design share one table, and
+//! there each thread answers and continues what another has begun.
 //!
-//! The phases begin together. Throughput is counted by processor time (a core for each thread) and by
-//! the clock on the wall (as much of a core as there was).
+//! The phases begin together. Throughput is counted by processor time (a core for each thread) and
+//! by the clock on the wall (as much of a core as there was).
 
 use super::Plan;
 use super::kind::{Kind, Variant};

@@ -1,6 +1,6 @@
-//! The packets. The paper's generator: random endpoints in 192.168.0.0/16, nearly all different; all
-//! of them go out, which makes the sessions, then all are answered. Beyond the paper: packets of
-//! sessions that are there, drawn uniformly and by Zipf's law.
+//! The packets. The paper's generator: random endpoints in 192.168.0.0/16, nearly all different;
+//! all of them go out, which makes the sessions, then all are answered. Beyond the paper: packets
+//! of sessions that are there, drawn uniformly and by Zipf's law.
 //!
 //! Packets are written before their time is taken and checked after it, some thousand at a time, so
 //! that they lie in the cache as packets lie that a network card has just delivered.

@@ -1,5 +1,5 @@
-//! Both guests in turns: both are booted, and then one stands still while the other is measured at one
-//! thing, so that what else the host does is shared by both.
+//! Both guests in turns: both are booted, and then one stands still while the other is measured at
+//! one thing, so that what else the host does is shared by both.
 
 use super::figures::{Figure, Samples, What};
 use super::linux::Linux;
@@ -134,7 +134,8 @@ struct Turns<'a> {
 }
 
 impl Turns<'_> {
-    /// Boots the image and the Linux guest, and measures them in turns; `done` is called after each.
+    /// Boots the image and the Linux guest, and measures them in turns; `done` is called after
+    /// each.
     fn take(
         &mut self,
         guests: &[Guest<'_>; 2],

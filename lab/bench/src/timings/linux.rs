@@ -1,6 +1,6 @@
-//! The Linux guest: Debian's kernel, the one for virtual machines if that knows the cards, and an initial
-//! file system that has busybox, nft, the modules they need, and a script that makes a masquerading
-//! router of it.
+//! The Linux guest: Debian's kernel, the one for virtual machines if that knows the cards, and an
+//! initial file system that has busybox, nft, the modules they need, and a script that makes a
+//! masquerading router of it.
 //!
 //! Kernel and busybox come out of Debian's packages, which are unpacked beside the run and not
 //! installed; nft is the machine's own, with the libraries that it is linked to. For the engine's
@@ -26,8 +26,8 @@ const OPTIONS: &str = "console=ttyS0 quiet panic=-1 mitigations=off";
 const MODULES: [&str; 5] = ["nf_conntrack", "nf_nat", "nf_tables", "nft_chain_nat", "nft_masq"];
 
 impl Card {
-    /// Which of Debian's kernels: the one for virtual machines is smaller and has no drivers for others'
-    /// cards.
+    /// Which of Debian's kernels: the one for virtual machines is smaller and has no drivers for
+    /// others' cards.
     fn flavour(self) -> &'static str {
         match self {
             Self::VirtioNet => "cloud-amd64",
@@ -57,8 +57,8 @@ pub(super) struct Linux {
 }
 
 impl Linux {
-    /// Fetches what is missing, and makes the guest for such cards in the network's directory; `word`
-    /// is the image's for timings.
+    /// Fetches what is missing, and makes the guest for such cards in the network's directory;
+    /// `word` is the image's for timings.
     pub(super) fn prepare(
         network: &Network,
         plan: &Plan,
@@ -114,7 +114,8 @@ fn kernel_package(packages: &Path, card: Card) -> io::Result<PathBuf> {
     fetch(packages, package)
 }
 
-/// Whether a package's file is a kernel of this flavour: `linux-image-6.1.0-56-cloud-amd64_6.1...deb`.
+/// Whether a package's file is a kernel of this flavour:
+/// `linux-image-6.1.0-56-cloud-amd64_6.1...deb`.
 fn is_kernel(file: &str, flavour: &str) -> bool {
     let package = file.split('_').next().and_then(|package| package.strip_prefix(KERNEL));
     let release = package.and_then(|rest| rest.strip_suffix(flavour));
@@ -222,8 +223,8 @@ while :; do $busybox sleep 3600; done
     )
 }
 
-/// Copies a program to a place, and the libraries that it is linked to where it looks for them. What is
-/// for debuggers stays out: the guest's memory may not hold it.
+/// Copies a program to a place, and the libraries that it is linked to where it looks for them.
+/// What is for debuggers stays out: the guest's memory may not hold it.
 fn add_program(root: &Path, program: &Path, place: &str) -> io::Result<()> {
     run(Command::new("strip").arg("-o").arg(root.join(place)).arg(program))?;
     let libraries = run(Command::new("ldd").arg(program))?;

@@ -2,10 +2,10 @@
 //! an operating system and in a Linux guest; and the image as a gateway beside a Linux guest that
 //! masquerades, in emulators of the same kind, with the same cards and the same traffic.
 //!
-//! The engine's calls, and the largest table, are measured by `natgate-timings`. Here are the guests
-//! (`guests`, `linux`), what is sent through them (`traffic`), what both come to (`figures`) and what
-//! is told of it (`page`). `README.md` beside this
-//! file says what the paper found and where ours differs.
+//! The engine's calls, and the largest table, are measured by `natgate-timings`. Here are the
+//! guests (`guests`, `linux`), what is sent through them (`traffic`), what both come to (`figures`)
+//! and what is told of it (`page`). `README.md` beside this file says what the paper found and
+//! where ours differs.
 
 mod figures;
 mod guests;

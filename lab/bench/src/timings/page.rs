@@ -273,8 +273,8 @@ mod tests {
     use crate::timings::figures::Samples;
     use natgate_timings::Fill;
 
-    /// Both guests with one kind of card, the image's rates this many times Linux' and its round trips the
-    /// reverse.
+    /// Both guests with one kind of card, the image's rates this many times Linux' and its round
+    /// trips the reverse.
     fn pair(card: Card, times: f64) -> Pair {
         let mut samples = Samples::default();
         samples.add(What::FirstPacket, &[1.0 / times], &[1.0]);

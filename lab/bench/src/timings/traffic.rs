@@ -61,8 +61,8 @@ pub(super) fn first_packet(network: &Network, guest: &Guest<'_>) -> io::Result<(
     Err(io::Error::new(ErrorKind::TimedOut, message))
 }
 
-/// Waits until what is sent arrives, and the answers: who forwards may first have to ask for hardware
-/// addresses.
+/// Waits until what is sent arrives, and the answers: who forwards may first have to ask for
+/// hardware addresses.
 pub(super) fn awaken(network: &Network) -> io::Result<()> {
     let server = SERVER1.to_string();
     network.node("sub1").run(20, "ping", &["-c", "3", "-i", "0.05", "-w", "15", &server]).map(drop)

@@ -442,8 +442,8 @@ fn exchange(
     author.tell(story);
 }
 
-/// An SCTP packet with an INIT chunk from the well-known side of nothing, and with an INIT ACK back:
-/// what begins an association (RFC 9260 section 3.3.2).
+/// An SCTP packet with an INIT chunk from the well-known side of nothing, and with an INIT ACK
+/// back: what begins an association (RFC 9260 section 3.3.2).
 fn sctp(from: u16, to: u16) -> Vec<u8> {
     const INIT: u8 = 1;
     const INIT_ACK: u8 = 2;

@@ -13,8 +13,8 @@ const CABLES: [(&str, &str, &str); 2] = [("inside", "switch", "nat"), ("outside"
 /// What the kernel has counted.
 #[derive(Clone, Debug)]
 pub(super) struct Wires {
-    /// Frames that came to the gateway's devices, and frames that left them, those included that the
-    /// other end did not take: `[inside, outside]`.
+    /// Frames that came to the gateway's devices, and frames that left them, those included that
+    /// the other end did not take: `[inside, outside]`.
     came: [u64; 2],
     left: [u64; 2],
     /// IP packets that the gateway's kernel got.
@@ -64,7 +64,8 @@ fn workers(status: &Value, key: &str) -> u64 {
     workers.iter().map(|worker| number(&worker[key])).sum()
 }
 
-/// What does not add up of a gateway that has nothing under way: sums that should be the same, by name.
+/// What does not add up of a gateway that has nothing under way: sums that should be the same, by
+/// name.
 pub(super) fn differences(
     backend: &str,
     [wires, wires_then]: [&Wires; 2],

@@ -1,10 +1,10 @@
-//! Traffic of all kinds at once, for as long as one likes: flows that come and go, connections, pings,
-//! tunnels, fragments, calls between subscribers, forgeries, floods; meanwhile the gateway is asked, and
-//! given other configurations. Nothing grows, every byte of every connection arrives, every packet
-//! is accounted for, and answers come within a second.
+//! Traffic of all kinds at once, for as long as one likes: flows that come and go, connections,
+//! pings, tunnels, fragments, calls between subscribers, forgeries, floods; meanwhile the gateway
+//! is asked, and given other configurations. Nothing grows, every byte of every connection arrives,
+//! every packet is accounted for, and answers come within a second.
 //!
-//! It goes by rounds: traffic, then silence until the last mapping has gone, when the accounts have to add
-//! up to the packet. `NATGATE_SOAK_SECONDS` says how long all four tests take together;
+//! It goes by rounds: traffic, then silence until the last mapping has gone, when the accounts have
+//! to add up to the packet. `NATGATE_SOAK_SECONDS` says how long all four tests take together;
 //! `NATGATE_SOAK_SEED` repeats the choices of one.
 
 mod accounts;
@@ -46,8 +46,8 @@ const LONGEST: u64 = 5;
 /// Addresses that send from inside.
 const SENDERS: u64 = 250;
 
-/// What the memory may grow by, bytes: while it was warming up, and after that. The lists of all mappings,
-/// which are made to be told, take some by their size.
+/// What the memory may grow by, bytes: while it was warming up, and after that. The lists of all
+/// mappings, which are made to be told, take some by their size.
 const EARLY_GROWTH: u64 = 48 << 20;
 const GROWTH: u64 = 8 << 20;
 
@@ -245,8 +245,9 @@ fn populate(scene: &Scene) {
     scene.ip("sub1", &format!("neighbor add {KERNEL} lladdr {mac} dev eth0"));
 }
 
-/// The program, told to give back what it has freed, and without huge pages: else the C library keeps, and
-/// the kernel clears, tens of megabytes at once now and then, and what is resident says little.
+/// The program, told to give back what it has freed, and without huge pages: else the C library
+/// keeps, and the kernel clears, tens of megabytes at once now and then, and what is resident says
+/// little.
 fn frugal(network: &Network) -> PathBuf {
     // Programs that this one starts inherit it.
     rustix::thread::disable_transparent_huge_pages(true).unwrap();
@@ -298,8 +299,8 @@ fn soak(backend: &'static str, workers: u64, addresses: u8) {
 }
 
 impl Soak<'_> {
-    /// Rounds for that long in all, at least one. It is warm after the most that can come, by which tables
-    /// and lists have had their largest size, and after a tenth of the time.
+    /// Rounds for that long in all, at least one. It is warm after the most that can come, by which
+    /// tables and lists have had their largest size, and after a tenth of the time.
     fn goes_on(&mut self, time: Duration, round: Duration) {
         let begin = Instant::now();
         self.traffic(WARM_UP, Duration::ZERO);

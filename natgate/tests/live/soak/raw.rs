@@ -1,5 +1,5 @@
-//! Packets that no socket of the kernel's would send, written by hand and sent by raw sockets: whole
-//! ones, pieces in any order, forgeries. Nobody expects an answer.
+//! Packets that no socket of the kernel's would send, written by hand and sent by raw sockets:
+//! whole ones, pieces in any order, forgeries. Nobody expects an answer.
 
 use natgate_wire::{Ipv4, checksum, ipv4, udp};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};

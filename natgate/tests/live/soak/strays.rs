@@ -1,5 +1,5 @@
-//! Those who want no answer: packets that lead nowhere, pieces of datagrams, forgeries and floods, from
-//! inside and from outside.
+//! Those who want no answer: packets that lead nowhere, pieces of datagrams, forgeries and floods,
+//! from inside and from outside.
 
 use super::clients::host;
 use super::raw::{Header, Raw, datagram, icmp, syn};

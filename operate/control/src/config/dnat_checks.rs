@@ -1,8 +1,8 @@
 //! Whether rules that translate destinations can do what they say: where they send packets to, and
 //! whether other rules leave them any.
 //!
-//! What is translated to itself is left as it is: an exception from a wider rule, of which nothing is
-//! asked. There may be a million rules, so what each is compared with is sorted before.
+//! What is translated to itself is left as it is: an exception from a wider rule, of which nothing
+//! is asked. There may be a million rules, so what each is compared with is sorted before.
 
 use super::draft::{ActionDraft, Draft, RuleDraft, SideDraft, StaticDraft, Targets};
 use super::problem::{Located, Place, Report};
@@ -213,8 +213,8 @@ fn rank(rule: &RuleDraft) -> (i16, u8, bool, bool) {
     (rule.priority.value, prefix.len(), port != 0, by_source)
 }
 
-/// Warns of rules all of whose packets are bypassed or dropped, and so not translated: by a rule for
-/// their destinations that no snat rule comes before.
+/// Warns of rules all of whose packets are bypassed or dropped, and so not translated: by a rule
+/// for their destinations that no snat rule comes before.
 fn some_are_left(rules: &[&RuleDraft], dnats: &[Dnat<'_>], report: &Report<'_>) {
     let snats = rules.iter().copied().filter(|rule| rule.action.is_snat());
     let best_snat = snats.map(rank).max();

@@ -1,5 +1,5 @@
-//! What is said of the kernel of the machine: `management` of a side, `[announce]`, `[learn]`, and how
-//! the gateway leaves, `[shutdown]`.
+//! What is said of the kernel of the machine: `management` of a side, `[announce]`, `[learn]`, and
+//! how the gateway leaves, `[shutdown]`.
 
 use super::draft::{Draft, SideDraft};
 use super::problem::{Located, Place, Report};

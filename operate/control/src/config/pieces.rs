@@ -1,9 +1,9 @@
 //! Long lists of rules, cut into pieces that are read one after the other.
 //!
-//! A tree of TOML takes kilobytes for each rule, which with a million rules are gigabytes that nobody
-//! needs at the same time. Rules that stand at the end of a file can be read a few thousand at a time
-//! instead: a line `[[rule]]` begins a table whatever comes before it, except within a string of
-//! several lines, so a file with such strings is not cut.
+//! A tree of TOML takes kilobytes for each rule, which with a million rules are gigabytes that
+//! nobody needs at the same time. Rules that stand at the end of a file can be read a few thousand
+//! at a time instead: a line `[[rule]]` begins a table whatever comes before it, except within a
+//! string of several lines, so a file with such strings is not cut.
 
 use std::ops::Range;
 
@@ -19,8 +19,8 @@ pub(super) struct Piece {
     pub(super) rules: usize,
 }
 
-/// Where the first part of a file ends, and the pieces after it, of at most so many rules each; with
-/// no more rules than that there are none.
+/// Where the first part of a file ends, and the pieces after it, of at most so many rules each;
+/// with no more rules than that there are none.
 pub(super) fn cut(text: &str, rules: usize) -> (usize, Vec<Piece>) {
     let starts =
         if text.contains("\"\"\"") || text.contains("'''") { Vec::new() } else { last_rules(text) };

@@ -1,6 +1,6 @@
-//! What holds for some and not for others: classes of subscribers, thresholds, timeouts by port and by
-//! rule. Reading them, and whether they agree with each other, with the limits of all and with the
-//! pools.
+//! What holds for some and not for others: classes of subscribers, thresholds, timeouts by port and
+//! by rule. Reading them, and whether they agree with each other, with the limits of all and with
+//! the pools.
 
 use super::draft::{Draft, RuleDraft};
 use super::problem::{Located, Place, Report};
@@ -384,8 +384,8 @@ fn ports_have_one_timeout(draft: &Draft, report: &Report<'_>) {
     }
 }
 
-/// Blames the first rule with which there are too many different sets; of each set the first rule is
-/// told what is unwise in it.
+/// Blames the first rule with which there are too many different sets; of each set the first rule
+/// is told what is unwise in it.
 fn sets_are_few(draft: &Draft, report: &Report<'_>) {
     let mut sets: Vec<&TimeoutSet> = Vec::new();
     for set in draft.rules.iter().filter_map(|rule| rule.timeouts.as_deref()) {

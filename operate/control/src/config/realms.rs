@@ -1,5 +1,5 @@
-//! `[[realm]]`: internal networks beside that of `[inside]`, which may use the same addresses; and `realm`
-//! in other tables, which says whose they are.
+//! `[[realm]]`: internal networks beside that of `[inside]`, which may use the same addresses; and
+//! `realm` in other tables, which says whose they are.
 //!
 //! The network of `[inside]` is realm 0 and is called `default`. A realm is told by its VLAN, its
 //! device, or both: a VLAN on a device of its own.

@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The problems of a configuration that is to take the place of the one in force; `in_force` is what
-/// the file said of that.
+/// The problems of a configuration that is to take the place of the one in force; `in_force` is
+/// what the file said of that.
 pub(super) fn problems(
     text: &str,
     name: &str,
@@ -84,8 +84,8 @@ fn listens(control: &ControlSettings) -> Option<SocketAddr> {
     control.remote.as_ref().map(|remote| remote.listen)
 }
 
-/// Whether workers may join until there are as many as the new settings say; none leaves. Ports of DPDK
-/// and TUN devices have as many queues as they began with.
+/// Whether workers may join until there are as many as the new settings say; none leaves. Ports of
+/// DPDK and TUN devices have as many queues as they began with.
 fn may_have_workers(in_force: &Settings, new: &Settings) -> bool {
     let fixed = |side: &SideSettings| matches!(side.backend, Backend::Dpdk | Backend::Tun);
     let (before, after) = (in_force.workers.count, new.workers.count);

@@ -174,9 +174,9 @@ fn every_rule_applies(mut all: Vec<&RuleDraft>, report: &Report<'_>) {
     }
 }
 
-/// The places of those rules that are the best of their end and port for some address. Of one such group
-/// prefixes lie within each other or apart, and are gone through in order with those that are open on
-/// a stack.
+/// The places of those rules that are the best of their end and port for some address. Of one such
+/// group prefixes lie within each other or apart, and are gone through in order with those that are
+/// open on a stack.
 fn winners(all: &[&RuleDraft]) -> HashSet<usize> {
     let mut groups: HashMap<(bool, u16), Vec<&RuleDraft>> = HashMap::new();
     for rule in all {

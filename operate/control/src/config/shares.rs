@@ -1,8 +1,8 @@
-//! How a pool's ports are chosen: reading `allocation`, port blocks and the shares of a deterministic
-//! pool, and whether a pool has enough for them.
+//! How a pool's ports are chosen: reading `allocation`, port blocks and the shares of a
+//! deterministic pool, and whether a pool has enough for them.
 //!
-//! What `[nat]` says holds for every pool that does not say otherwise, key by key. The arithmetic is the
-//! engine's own, so that what is refused here is what it would refuse.
+//! What `[nat]` says holds for every pool that does not say otherwise, key by key. The arithmetic
+//! is the engine's own, so that what is refused here is what it would refuse.
 
 use super::draft::{Draft, PoolDraft};
 use super::problem::{Located, Place, Report};

@@ -1,6 +1,6 @@
-//! Whether static mappings and services agree with each other and with the pools that their external
-//! endpoints lie in: overlaps, hosts that are none, servers that repeat, blocks that two hosts would
-//! share, ports that arithmetic gives to another.
+//! Whether static mappings and services agree with each other and with the pools that their
+//! external endpoints lie in: overlaps, hosts that are none, servers that repeat, blocks that two
+//! hosts would share, ports that arithmetic gives to another.
 //!
 //! There may be a million ports, so ranges are compared as ranges.
 

@@ -1,8 +1,8 @@
-//! Reading `[[static]]`: mappings of whole addresses, ports and ranges of ports, one way or both, and
-//! services of several servers.
+//! Reading `[[static]]`: mappings of whole addresses, ports and ranges of ports, one way or both,
+//! and services of several servers.
 //!
-//! A table that has a fault is left out of the draft, so that the checks which compare tables with each
-//! other look at whole ones only.
+//! A table that has a fault is left out of the draft, so that the checks which compare tables with
+//! each other look at whole ones only.
 
 use super::draft::{ServerDraft, StaticDraft, Targeted};
 use super::problem::Located;

@@ -1,4 +1,5 @@
-//! Lists of any length: one JSON object with a list and whether there is more, or one object a line.
+//! Lists of any length: one JSON object with a list and whether there is more, or one object a
+//! line.
 //!
 //! A part is asked of a worker when the client has taken the one before.
 

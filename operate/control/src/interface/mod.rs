@@ -1,9 +1,9 @@
 //! What the control socket offers: which path does what, and the form of requests and answers
-//! (docs/control.md, and `schema.json` here, which is served). A further command is a further line of
-//! the list in [`Interface::router`].
+//! (docs/control.md, and `schema.json` here, which is served). A further command is a further line
+//! of the list in [`Interface::router`].
 //!
-//! Tables are read from the workers by parts as the client takes them ([`lists`]), so an answer of any
-//! length takes little memory, and a slow client costs nobody anything.
+//! Tables are read from the workers by parts as the client takes them ([`lists`]), so an answer of
+//! any length takes little memory, and a slow client costs nobody anything.
 
 pub mod changes;
 mod figures;

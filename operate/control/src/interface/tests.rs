@@ -1,4 +1,5 @@
-//! The interface in front of a gateway between two cables in memory, which runs in threads of its own.
+//! The interface in front of a gateway between two cables in memory, which runs in threads of its
+//! own.
 
 use super::*;
 use crate::config;

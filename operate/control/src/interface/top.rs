@@ -1,6 +1,6 @@
-//! Those subscribers that have the most mappings. All must be looked at to find them, so whoever asks the
-//! same within a moment shares one answer, and however many pages are open, the workers' tables are
-//! looked through for one at a time.
+//! Those subscribers that have the most mappings. All must be looked at to find them, so whoever
+//! asks the same within a moment shares one answer, and however many pages are open, the workers'
+//! tables are looked through for one at a time.
 
 use super::lists;
 use super::query::{MOST_TOP, TableQuery};

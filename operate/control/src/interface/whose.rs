@@ -1,5 +1,5 @@
-//! Who has an external endpoint now: what the workers' tables say, then what the configuration does;
-//! and who had it, by the event log on disk.
+//! Who has an external endpoint now: what the workers' tables say, then what the configuration
+//! does; and who had it, by the event log on disk.
 
 use super::query::TableQuery;
 use super::{Answer, Interface, Of, lists, stopping};

@@ -99,8 +99,8 @@ impl Shares {
         }
     }
 
-    /// Subscribers that can have as much as they may have at a time, if that does not depend on ports
-    /// alone.
+    /// Subscribers that can have as much as they may have at a time, if that does not depend on
+    /// ports alone.
     pub(super) fn served(&self, limits: &Limits, pooling: Pooling, addresses: u64) -> Option<u64> {
         match self {
             Self::Random | Self::Preserve => None,

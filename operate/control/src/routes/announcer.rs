@@ -62,8 +62,8 @@ pub struct Announcer {
 }
 
 impl Announcer {
-    /// Goes on with what is left of an earlier gateway, and announces these prefixes if both links are
-    /// `up`, inside and outside. Trouble with single routes is told.
+    /// Goes on with what is left of an earlier gateway, and announces these prefixes if both links
+    /// are `up`, inside and outside. Trouble with single routes is told.
     ///
     /// # Errors
     /// [`RoutesError`] when the kernel's table cannot be read or changed.
@@ -146,7 +146,8 @@ impl Withdrawal {
     /// Takes them away, and waits at most so long until they are gone.
     pub fn withdraw(&self, patience: Duration) {
         let (done, is_done) = sync_channel(1);
-        // Where nobody takes the message or answers, the announcer has ended, and its routes with it.
+        // Where nobody takes the message or answers, the announcer has ended, and its routes with
+        // it.
         if self.0.try_send(Message::Withdraw(done)).is_ok() {
             let _ = is_done.recv_timeout(patience);
         }
@@ -251,8 +252,8 @@ impl Work {
         }
     }
 
-    /// Takes those routes that have our number for its own if they are wanted, so that routers do not lose
-    /// them for a moment, and removes the others.
+    /// Takes those routes that have our number for its own if they are wanted, so that routers do
+    /// not lose them for a moment, and removes the others.
     fn begin(&mut self) -> io::Result<()> {
         let AnnounceSettings { table, protocol } = self.settings;
         for route in self.netlink.routes(table)? {

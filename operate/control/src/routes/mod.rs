@@ -1,9 +1,9 @@
 //! Routes exchanged with the kernel of the machine, by netlink, and so with a routing daemon there.
 //!
 //! [`Announcer`] puts routes to the external addresses into one of the kernel's tables while the
-//! gateway works; a daemon that redistributes the kernel's routes passes them on. [`Learner`] follows
-//! one of the kernel's tables and has the router go by what is there. Each has a thread of its own
-//! and no part in the way of packets.
+//! gateway works; a daemon that redistributes the kernel's routes passes them on. [`Learner`]
+//! follows one of the kernel's tables and has the router go by what is there. Each has a thread of
+//! its own and no part in the way of packets.
 //!
 //! What a daemon does with the routes is its own business: natgate speaks no routing protocol.
 

@@ -1,9 +1,9 @@
 //! The way to a collector: datagrams, a connection, or one that is encrypted.
 //!
-//! Who writes waits here, in the sink's own thread: a slow collector is one that takes its time, a dead
-//! one has not taken a byte for [`STALL`], or has said that it is gone. What the kernel has taken over
-//! and the collector has not read when a connection breaks is lost without a word; that much is TCP's
-//! nature. So whether the other end is still there is looked at before each write.
+//! Who writes waits here, in the sink's own thread: a slow collector is one that takes its time, a
+//! dead one has not taken a byte for [`STALL`], or has said that it is gone. What the kernel has
+//! taken over and the collector has not read when a connection breaks is lost without a word; that
+//! much is TCP's nature. So whether the other end is still there is looked at before each write.
 
 use natgate_gateway::{Collector, TlsSettings, Transport};
 use rustls::pki_types::pem::PemObject;

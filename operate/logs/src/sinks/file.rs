@@ -1,7 +1,8 @@
 //! A file of JSON lines.
 //!
-//! Lines are written whole or not at all: what a full disk has cut off is taken back before it is tried
-//! again. When another file has come to the path, or none, or somebody says so, the file is opened anew.
+//! Lines are written whole or not at all: what a full disk has cut off is taken back before it is
+//! tried again. When another file has come to the path, or none, or somebody says so, the file is
+//! opened anew.
 
 use crate::drive::Sink;
 use crate::json::{self, Names};

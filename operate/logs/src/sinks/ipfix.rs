@@ -1,9 +1,9 @@
 //! IPFIX (RFC 7011) with the events of RFC 8158.
 //!
 //! Templates go ahead of data: once a connection, and by UDP again after a time and a number of
-//! messages. Sequence numbers count data records of the connection, or of the UDP session. A gap is told
-//! as the reliability of the exporting process (RFC 7011 section 4.3). What has no place in RFC 8158,
-//! such as a class' limits, is told by the nearest event there.
+//! messages. Sequence numbers count data records of the connection, or of the UDP session. A gap is
+//! told as the reliability of the exporting process (RFC 7011 section 4.3). What has no place in
+//! RFC 8158, such as a class' limits, is told by the nearest event there.
 
 mod encode;
 #[cfg(test)]

@@ -40,8 +40,8 @@ enum Beginning {
 }
 
 impl SpoolSink {
-    /// Makes the folder if need be. Unless the gateway goes on with mappings that there were, what is in
-    /// the spool ends here.
+    /// Makes the folder if need be. Unless the gateway goes on with mappings that there were, what
+    /// is in the spool ends here.
     ///
     /// # Errors
     /// As the system says.

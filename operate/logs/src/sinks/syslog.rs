@@ -143,8 +143,8 @@ impl Messages {
         format!("{}{NIL} {text}", self.begin(severity, time, kind))
     }
 
-    /// The message about a record, without what a connection needs around it; with the remote endpoints of
-    /// sessions, if they are wanted.
+    /// The message about a record, without what a connection needs around it; with the remote
+    /// endpoints of sessions, if they are wanted.
     pub fn message(&self, record: &Record, names: &Names, remotes: bool) -> String {
         let object = json::record(record, names, remotes);
         let severity = if is_ordinary(record) { INFORMATIONAL } else { WARNING };

@@ -54,8 +54,8 @@ pub struct Holder {
     pub since: Option<f64>,
     /// Until when; `None`: as far as the log goes.
     pub until: Option<f64>,
-    /// Events that are missing in the log between then and the time in question: if there are any, the
-    /// answer may be wrong.
+    /// Events that are missing in the log between then and the time in question: if there are any,
+    /// the answer may be wrong.
     #[serde(skip_serializing_if = "is_zero")]
     pub missing: u64,
 }

@@ -1,5 +1,5 @@
-//! Logs that come and go while events are told: no event is lost where a log stays, and each event is in
-//! those before an exchange or in those after it.
+//! Logs that come and go while events are told: no event is lost where a log stays, and each event
+//! is in those before an exchange or in those after it.
 
 use crate::common::{World, events, log_file as file, mapping, wait_for};
 use natgate_engine::Change;

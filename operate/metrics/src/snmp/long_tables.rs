@@ -231,8 +231,8 @@ fn realm_name(config: &Config, number: u16) -> Option<String> {
     Some(name)
 }
 
-/// The index of a subscriber: its address as a number, if it is of the first realm. Addresses of other
-/// realms may be the same.
+/// The index of a subscriber: its address as a number, if it is of the first realm. Addresses of
+/// other realms may be the same.
 //= rfc7659#section-4-subscriber-index
 pub(super) fn number_of(realm: u16, address: Ipv4Addr) -> u32 {
     if realm == 0 { address.to_bits() } else { 0 }

@@ -1,5 +1,5 @@
-//! The MIB's objects of a gateway at one time, but for tables that are as long as the traffic makes them:
-//! names and values, in order.
+//! The MIB's objects of a gateway at one time, but for tables that are as long as the traffic makes
+//! them: names and values, in order.
 
 use super::pools::PoolNumbers;
 use super::{SnmpSettings, View};
@@ -56,8 +56,8 @@ pub enum Value {
     EndOfView,
 }
 
-/// All objects. `began` is the agent's uptime when the gateway began, with the packets translated since, and `since` that when a pool became
-/// what it is.
+/// All objects. `began` is the agent's uptime when the gateway began, with the packets translated
+/// since, and `since` that when a pool became what it is.
 pub(super) fn tables(
     settings: &SnmpSettings,
     View { config, figures }: &View,

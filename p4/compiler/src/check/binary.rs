@@ -281,7 +281,8 @@ fn operation(operator: Binary, left: ir::Expr, right: ir::Expr) -> ir::Expr {
     fold(Ty::Bool, ir::ExprKind::Binary(operator, Box::new(left), Box::new(right)))
 }
 
-/// Whether two values are equal: slot by slot, but two invalid headers are equal whatever their fields are.
+/// Whether two values are equal: slot by slot, but two invalid headers are equal whatever their
+/// fields are.
 fn equal(ty: &Type, left: &[ir::Expr], right: &[ir::Expr]) -> ir::Expr {
     let truth = ir::Expr::constant(Ty::Bool, 1);
     let all = |pairs: Vec<ir::Expr>| {

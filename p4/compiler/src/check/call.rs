@@ -1,4 +1,5 @@
-//! Calls: of functions and actions, of parsers and controls, of what headers, packets and externs can do.
+//! Calls: of functions and actions, of parsers and controls, of what headers, packets and externs
+//! can do.
 
 use super::scope::{Entity, Instance, Param, Place, Value};
 use super::types::Type;

@@ -1,5 +1,5 @@
-//! Expressions. Calls in them are emitted as statements before the one that they are part of; what was taken
-//! before a call then goes to a slot, so that the call does not change it.
+//! Expressions. Calls in them are emitted as statements before the one that they are part of; what
+//! was taken before a call then goes to a slot, so that the call does not change it.
 
 use super::place::sliceable;
 use super::scope::{Entity, Value};

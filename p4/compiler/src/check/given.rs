@@ -1,4 +1,5 @@
-//! What controllers know things by: names and numbers that annotations give, and what they are told besides.
+//! What controllers know things by: names and numbers that annotations give, and what they are told
+//! besides.
 
 use super::Checker;
 use super::scope::Entity;
@@ -46,7 +47,8 @@ impl Checker {
         }
     }
 
-    /// `@name("x")` stands in place of the name, and `@name(".x")` in place of all that is in front, too.
+    /// `@name("x")` stands in place of the name, and `@name(".x")` in place of all that is in
+    /// front, too.
     fn rename(&mut self, decl: &Decl, annotation: &Annotation) -> Checked<()> {
         let known = self.annotated(decl, annotation)?;
         let span = annotation.name.span;
@@ -77,7 +79,8 @@ impl Checker {
         Ok(())
     }
 
-    /// `@id(5)`: the lower three bytes of a number, or all four, of which the highest says what it is a number of.
+    /// `@id(5)`: the lower three bytes of a number, or all four, of which the highest says what it
+    /// is a number of.
     fn numbered(&mut self, decl: &Decl, annotation: &Annotation) -> Checked<()> {
         let known = self.annotated(decl, annotation)?;
         let span = annotation.name.span;

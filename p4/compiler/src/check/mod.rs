@@ -1,9 +1,9 @@
-//! From a program as it is written to the typed intermediate form: names looked up, types checked, constants
-//! folded, instances given their slots.
+//! From a program as it is written to the typed intermediate form: names looked up, types checked,
+//! constants folded, instances given their slots.
 //!
-//! A parser or control is checked where it is declared, and once more for each of its instances, whose
-//! statements and slots are its own; what the first comes to is thrown away. All that is made counts against
-//! one limit, so that instances of instances cannot take all memory.
+//! A parser or control is checked where it is declared, and once more for each of its instances,
+//! whose statements and slots are its own; what the first comes to is thrown away. All that is made
+//! counts against one limit, so that instances of instances cannot take all memory.
 
 mod action;
 mod binary;
@@ -30,7 +30,8 @@ use scope::{Entity, Param, Place, Scopes, Value};
 use std::rc::Rc;
 use types::Type;
 
-/// Most expressions and statements that a program may come to, instances and what is checked only included.
+/// Most expressions and statements that a program may come to, instances and what is checked only
+/// included.
 const MOST_NODES: usize = 1 << 18;
 
 /// Most slots of a program.

@@ -198,7 +198,8 @@ impl Checker {
         Ok(self.known(expr, &Type::BOOL)? == 1)
     }
 
-    /// Entries are added by default actions, for actions of the same table; only what expires has timers.
+    /// Entries are added by default actions, for actions of the same table; only what expires has
+    /// timers.
     fn check_adding(&self, table: &ir::Table, span: Span) -> Checked<()> {
         if table.add_on_miss && table.keys.iter().any(|key| key.kind != MatchKind::Exact) {
             return problem(span, "a table that adds on a miss has exact keys only");

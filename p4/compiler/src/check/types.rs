@@ -142,7 +142,8 @@ impl Type {
         }
     }
 
-    /// What represents values: the same, but for types of their own and enums with a representation.
+    /// What represents values: the same, but for types of their own and enums with a
+    /// representation.
     pub(crate) fn representation(&self) -> Self {
         match self {
             Self::New(_, inner) => inner.representation(),

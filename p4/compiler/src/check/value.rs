@@ -8,8 +8,8 @@ use crate::source::{Checked, Span, problem};
 use num_bigint::BigInt;
 
 impl Checker {
-    /// A value where one of a type is wanted: numbers get its width, lists its fields. Nothing else changes on its
-    /// own, but an enum's member for what represents it.
+    /// A value where one of a type is wanted: numbers get its width, lists its fields. Nothing else
+    /// changes on its own, but an enum's member for what represents it.
     pub(super) fn coerce(&mut self, value: Value, ty: &Type, span: Span) -> Checked<Vec<ir::Expr>> {
         self.count(span)?;
         match value {

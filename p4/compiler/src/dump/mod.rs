@@ -1,4 +1,5 @@
-//! What the stages of the compiler make of a program, as text: for people to read and tests to compare.
+//! What the stages of the compiler make of a program, as text: for people to read and tests to
+//! compare.
 
 mod ir;
 mod tree;

@@ -1,8 +1,8 @@
-//! The program as it is written, as a tree: one line for each declaration, statement and field, with where it
-//! stands, and what is in it below, further to the right.
+//! The program as it is written, as a tree: one line for each declaration, statement and field,
+//! with where it stands, and what is in it below, further to the right.
 //!
-//! Expressions stand in a line as they do in a program, but each operator with what it takes is in brackets, so
-//! that one sees what binds to what.
+//! Expressions stand in a line as they do in a program, but each operator with what it takes is in
+//! brackets, so that one sees what binds to what.
 
 use crate::ast::{
     Annotation, Arg, Control, Decl, DeclKind, Direction, Expr, ExprKind, Method, Name, Param,

@@ -1,5 +1,6 @@
-//! What is worth fetching ahead of packets: lines of large tables, registers and counters; and what of it may come
-//! behind each place where a table is applied, so that the way ahead ends behind the last of it.
+//! What is worth fetching ahead of packets: lines of large tables, registers and counters; and what
+//! of it may come behind each place where a table is applied, so that the way ahead ends behind the
+//! last of it.
 
 use super::names::Names;
 use crate::ir::{ExternCall, ObjectKind, Op, Program, Stmt};
@@ -56,9 +57,9 @@ impl Reach {
         self.behind.get(&std::ptr::from_ref(stmt)).cloned().unwrap_or_default()
     }
 
-    /// Takes away, from what may come behind each of main control's own statements, the tables that were applied before
-    /// it; returns all that were applied by the end. Who asks a table again has found out something unusual, and mostly
-    /// nobody does.
+    /// Takes away, from what may come behind each of main control's own statements, the tables that
+    /// were applied before it; returns all that were applied by the end. Who asks a table again has
+    /// found out something unusual, and mostly nobody does.
     fn settle(&mut self, block: &[Stmt], before: &BTreeSet<usize>) -> BTreeSet<usize> {
         let mut before = before.clone();
         for stmt in block {
@@ -160,7 +161,8 @@ impl Names<'_> {
         if large.is_empty() { "false".to_owned() } else { large.join(" || ") }
     }
 
-    /// The statements of main control from one on, with the end of the way ahead behind the last that is worth it.
+    /// The statements of main control from one on, with the end of the way ahead behind the last
+    /// that is worth it.
     pub(super) fn marked(&self, block: &[Stmt], can_stop: bool) -> String {
         let (mut text, mut before) = (String::new(), Worth::default());
         for stmt in block {

@@ -1,7 +1,7 @@
 //! Expressions.
 //!
-//! A value has the unsigned type that its bits fit in, and no bits beyond its own. What Rust does with whole types
-//! is cut off to those; what it does not do at all goes by 128 bits.
+//! A value has the unsigned type that its bits fit in, and no bits beyond its own. What Rust does
+//! with whole types is cut off to those; what it does not do at all goes by 128 bits.
 
 use super::names::{Names, carrier, rust};
 use crate::ast::{Binary, Unary};

@@ -227,7 +227,8 @@ impl Names<'_> {
     }
 }
 
-/// So many bits of an argument, above those that are left, as part of a word, moved so far to the left.
+/// So many bits of an argument, above those that are left, as part of a word, moved so far to the
+/// left.
 fn piece(number: usize, ty: Ty, left: u32, taken: u32, shift: u32) -> String {
     let part = format!("part_{number}");
     let shifted = if left == 0 { part } else { format!("({part} >> {left})") };

@@ -1,6 +1,7 @@
-//! Where a program is cut in two. Packets that came together go through the first half one after the other, then what
-//! the second half of each will read can be fetched, then they go through the second half one after the other. That
-//! is the same as one packet after the other, if neither half touches what the other one changes.
+//! Where a program is cut in two. Packets that came together go through the first half one after
+//! the other, then what the second half of each will read can be fetched, then they go through the
+//! second half one after the other. That is the same as one packet after the other, if neither half
+//! touches what the other one changes.
 
 use super::names::Names;
 use crate::ir::{Expr, ExternCall, ObjectKind, Op, Program, Slot, Stmt, Table};
@@ -41,8 +42,8 @@ pub(super) struct Live {
 }
 
 impl Halves {
-    /// The cut that leaves as little as possible behind it; nothing, if nothing in the second half were worth fetching.
-    /// The names know already which routines end more than themselves.
+    /// The cut that leaves as little as possible behind it; nothing, if nothing in the second half
+    /// were worth fetching. The names know already which routines end more than themselves.
     pub(super) fn of(names: &Names<'_>) -> Option<Self> {
         let program = names.program;
         if program.slots.len() > MOST_SLOTS || !program.tables.iter().any(Table::is_fetched) {

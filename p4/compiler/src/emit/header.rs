@@ -1,6 +1,7 @@
 //! Headers: bytes to fields and back.
 //!
-//! Fields that begin and end together with bytes are a run: one number, which its fields are cut out of.
+//! Fields that begin and end together with bytes are a run: one number, which its fields are cut
+//! out of.
 
 use super::names::{HeaderType, carrier, rust};
 use crate::ir::Ty;
@@ -40,7 +41,8 @@ pub(super) fn length(fields: impl Iterator<Item = Ty>) -> usize {
     fields.map(|ty| ty.width() as usize).sum::<usize>().div_ceil(8)
 }
 
-/// Statements that put what `bytes` has into places, and text of each field's value if it is no statement.
+/// Statements that put what `bytes` has into places, and text of each field's value if it is no
+/// statement.
 pub(super) fn read(fields: &[Ty]) -> (String, Vec<String>) {
     let (mut before, mut values) =
         (String::new(), vec!["Default::default()".to_owned(); fields.len()]);

@@ -1,8 +1,8 @@
 //! Programs as Rust: the second way out of the compiler.
 //!
-//! What comes out is one file that stands on [`crate::rt`]: a type for each kind of header, one for what the
-//! entries of each table do, one with the tables and objects, and one for a packet on its way, whose functions
-//! are the program's parsers, controls and actions.
+//! What comes out is one file that stands on [`crate::rt`]: a type for each kind of header, one for
+//! what the entries of each table do, one with the tables and objects, and one for a packet on its
+//! way, whose functions are the program's parsers, controls and actions.
 
 mod ahead;
 mod expr;
@@ -18,12 +18,13 @@ use crate::ir::{ObjectKind, Program, Slot, Stmt};
 use names::{Names, TableNames, rust, snake, type_of};
 use std::collections::BTreeMap;
 
-/// Statements of a whole program, calls followed, up to which everything becomes one function of the machine's.
+/// Statements of a whole program, calls followed, up to which everything becomes one function of
+/// the machine's.
 const MOST_INLINED: u64 = 20_000;
 
 impl Program {
-    /// The program as Rust source: a file with a public type that executes it. `name` is the program's, such as
-    /// `nat`; the type is called after it.
+    /// The program as Rust source: a file with a public type that executes it. `name` is the
+    /// program's, such as `nat`; the type is called after it.
     pub fn rust(&self, name: &str) -> String {
         let ty = type_of(name);
         let text = Names::new(self, &ty).file(&snake(name), &ty);

@@ -1,7 +1,7 @@
 //! What slots, routines, tables and objects of a program are called in Rust.
 //!
-//! A header's slots become one struct, and headers with the same fields have one type. Everything else is a field
-//! of its own.
+//! A header's slots become one struct, and headers with the same fields have one type. Everything
+//! else is a field of its own.
 
 use super::ahead::Reach;
 use super::halves::Halves;

@@ -1,7 +1,8 @@
 //! Parsers.
 //!
-//! Most go from state to state as a tree does: each state is a function, so that the compiler knows at each how far
-//! the packet has been read. Where states come again, a loop goes from one to the next.
+//! Most go from state to state as a tree does: each state is a function, so that the compiler knows
+//! at each how far the packet has been read. Where states come again, a loop goes from one to the
+//! next.
 
 use super::names::{Names, Unique, camel, snake};
 use crate::ir::{Expr, Match, Next, Parser, State, Target};
@@ -110,7 +111,8 @@ impl Names<'_> {
         )
     }
 
-    /// What comes behind a state; `leaves` stands before a result of the parser's, `go` is how it goes to a state.
+    /// What comes behind a state; `leaves` stands before a result of the parser's, `go` is how it
+    /// goes to a state.
     fn next(&self, next: &Next, leaves: &str, go: &dyn Fn(usize) -> String) -> String {
         let target = |target: &Target| match target {
             Target::State(state) => go(*state),

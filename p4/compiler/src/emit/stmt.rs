@@ -1,7 +1,7 @@
 //! Statements and routines.
 //!
-//! A routine that may end the whole control, or fail as part of a parser, returns a `Result`; the others return
-//! nothing.
+//! A routine that may end the whole control, or fail as part of a parser, returns a `Result`; the
+//! others return nothing.
 
 use super::header::{length, read};
 use super::names::{Names, carrier, rust};

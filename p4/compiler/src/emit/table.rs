@@ -190,8 +190,8 @@ impl Names<'_> {
         }
     }
 
-    /// The function that applies a table: says whether there was an entry, and the action's number. One that
-    /// may be large is told whether more that is worth fetching may follow.
+    /// The function that applies a table: says whether there was an entry, and the action's number.
+    /// One that may be large is told whether more that is worth fetching may follow.
     pub(super) fn apply(&self, number: usize, attribute: &str) -> String {
         let (table, names) = (&self.program.tables[number], &self.tables[number]);
         let (name, ty) = (&names.field, &names.ty);

@@ -9,12 +9,14 @@ const SHAPE: &str = "an entry is a table, its keys, an action and its arguments,
                      via 192.0.2.1,2\"; keys and arguments have commas between them and no blanks";
 
 impl Row {
-    /// Reads `TABLE KEYS ACTION [ARGUMENTS]`: keys and arguments in the program's order with commas between them,
-    /// written as in files of entries; `_` stands for any value where a key is not exact. The priority is 0.
+    /// Reads `TABLE KEYS ACTION [ARGUMENTS]`: keys and arguments in the program's order with commas
+    /// between them, written as in files of entries; `_` stands for any value where a key is not
+    /// exact. The priority is 0.
     ///
     /// # Errors
     ///
-    /// Names, numbers or widths are not the program's; the sentence says which, and what would be right.
+    /// Names, numbers or widths are not the program's; the sentence says which, and what would be
+    /// right.
     pub fn read(info: &Info, text: &str) -> Result<Self, Error> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let (table, keys, action, args) = match words[..] {

@@ -1,8 +1,9 @@
 //! Files of entries: what a controller would put into tables, as TOML.
 //!
-//! A file is read against its program, and every mistake is said with its line and column: names that the program
-//! does not have, values too wide, keys that are missing. What comes of it are requests like any controller's,
-//! which a [`Target`] answers in the order of the file, section by section: profiles, defaults, entries, meters.
+//! A file is read against its program, and every mistake is said with its line and column: names
+//! that the program does not have, values too wide, keys that are missing. What comes of it are
+//! requests like any controller's, which a [`Target`] answers in the order of the file, section by
+//! section: profiles, defaults, entries, meters.
 
 mod line;
 mod section;
@@ -50,7 +51,8 @@ impl Entries {
     ///
     /// # Errors
     ///
-    /// What the target refuses, and where it stands in the file: the same keys twice, or a table that is full.
+    /// What the target refuses, and where it stands in the file: the same keys twice, or a table
+    /// that is full.
     pub fn load(&self, target: &mut impl Target) -> Result<(), Error> {
         for (span, request) in &self.requests {
             if let Err(error) = target.answer(request) {
@@ -175,7 +177,8 @@ fn action<'i>(
     Ok((action, args?))
 }
 
-/// What a section asks of the table's keys. Those that are not exact may be left out: then any value fits.
+/// What a section asks of the table's keys. Those that are not exact may be left out: then any
+/// value fits.
 fn keys(table: &TableInfo, section: &Section<'_>) -> Checked<Vec<Key>> {
     let names: Vec<&str> = table.fields.iter().map(|field| &*field.name).collect();
     let keys = section.table("keys")?;

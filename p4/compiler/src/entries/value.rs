@@ -5,8 +5,8 @@ use crate::machine::Key;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use toml::de::DeValue;
 
-/// A number that has so many bits at most: `5`, `true`, `"0x1f"`, and by its width `"192.0.2.1"` (32 bits),
-/// `"02:00:00:00:00:01"` (48) or `"2001:db8::1"` (128).
+/// A number that has so many bits at most: `5`, `true`, `"0x1f"`, and by its width `"192.0.2.1"`
+/// (32 bits), `"02:00:00:00:00:01"` (48) or `"2001:db8::1"` (128).
 pub(super) fn number(value: &DeValue<'_>, bits: u32) -> Result<u128, String> {
     match value {
         DeValue::Boolean(value) if bits == 1 => Ok((*value).into()),

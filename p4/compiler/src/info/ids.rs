@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-/// Numbers with a prefix for names, of which some are given. The others come from their names (by Jenkins's
-/// one-at-a-time hash, as p4c has it, so that both compilers give a program the same), and where two would have
-/// the same the next one is taken, in the order of the names.
+/// Numbers with a prefix for names, of which some are given. The others come from their names (by
+/// Jenkins's one-at-a-time hash, as p4c has it, so that both compilers give a program the same),
+/// and where two would have the same the next one is taken, in the order of the names.
 pub(super) fn numbers(prefix: u32, names: &[(&str, Option<u32>)]) -> Vec<u32> {
     let mut taken: BTreeSet<u32> = names.iter().filter_map(|(_, given)| *given).collect();
     let mut numbers: Vec<u32> = names.iter().map(|(_, given)| given.unwrap_or(0)).collect();

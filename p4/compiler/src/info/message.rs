@@ -1,4 +1,5 @@
-//! Protocol-buffer messages to be written: fields by number and name, as text and as bytes from one tree.
+//! Protocol-buffer messages to be written: fields by number and name, as text and as bytes from one
+//! tree.
 //!
 //! As proto3 has it, what is zero or empty is not written.
 
@@ -117,8 +118,8 @@ impl Message {
         bytes
     }
 
-    /// Where another message of the same type, as bytes, says something else; fields that `ignored` has are not
-    /// looked at. Fields with different numbers may come in any order.
+    /// Where another message of the same type, as bytes, says something else; fields that `ignored`
+    /// has are not looked at. Fields with different numbers may come in any order.
     pub(super) fn difference(&self, bytes: &[u8], path: &str, ignored: &[u32]) -> Option<String> {
         let Some(mut theirs) = fields(bytes) else {
             return Some(format!("`{path}` is no protocol-buffer message"));

@@ -1,7 +1,8 @@
 //! What controllers know a program by: its tables, actions and arrays, with numbers and names.
 //!
-//! This is P4Runtime's P4Info, version 1. Numbers come from names or from the program's annotations, so that they
-//! stay when other things are added. Only actions that some table lists are there: no other can be asked for.
+//! This is P4Runtime's P4Info, version 1. Numbers come from names or from the program's
+//! annotations, so that they stay when other things are added. Only actions that some table lists
+//! are there: no other can be asked for.
 
 mod ids;
 mod message;
@@ -151,8 +152,9 @@ impl Info {
         proto::message(self).to_bytes()
     }
 
-    /// Where a P4Info in the binary format says something else, in words; nothing, if it says the same. The
-    /// package's description and that of types are not looked at: they change nothing of what can be asked.
+    /// Where a P4Info in the binary format says something else, in words; nothing, if it says the
+    /// same. The package's description and that of types are not looked at: they change nothing of
+    /// what can be asked.
     pub fn difference(&self, bytes: &[u8]) -> Option<String> {
         proto::message(self).difference(bytes, "p4info", &[proto::PKG_INFO, proto::TYPE_INFO])
     }

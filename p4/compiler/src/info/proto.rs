@@ -121,7 +121,8 @@ fn bits((_, width, is_signed): &(String, u32, bool)) -> Message {
     Message::default().message(1, "bitstring", bits)
 }
 
-/// The structs that registers and digests are of; structs within have become fields with a dot in their names.
+/// The structs that registers and digests are of; structs within have become fields with a dot in
+/// their names.
 fn type_info<'i>(data: impl Iterator<Item = &'i DataInfo>) -> Option<Message> {
     let mut structs: Vec<(&str, &DataInfo)> =
         data.filter_map(|one| Some((one.struct_name.as_deref()?, one))).collect();

@@ -1,7 +1,8 @@
 //! What a controller asks of a program at work, and what it is answered.
 //!
-//! Requests and answers own what they say and name things by their names in the program, so that they can come from
-//! another thread ([`crate::desk`]). Whatever executes a program answers them as a [`Target`].
+//! Requests and answers own what they say and name things by their names in the program, so that
+//! they can come from another thread ([`crate::desk`]). Whatever executes a program answers them as
+//! a [`Target`].
 
 use super::{Error, Key, Listed, Machine, Rates, Told, matches};
 use crate::ir::{MatchKind, ObjectKind, Table};
@@ -43,7 +44,8 @@ pub struct Found {
 pub enum Request {
     /// Adds an entry whose keys the table does not have.
     Insert(Row),
-    /// Replaces action and arguments of an entry that is there; one that a packet added stays from then on.
+    /// Replaces action and arguments of an entry that is there; one that a packet added stays from
+    /// then on.
     Modify(Row),
     /// Removes an entry that is there.
     Delete {
@@ -125,7 +127,8 @@ pub enum Request {
         /// The silence after which they go.
         timeout: Duration,
     },
-    /// What the program has told controllers: [`Answer::Told`]. Who has asked is taken to listen for a second.
+    /// What the program has told controllers: [`Answer::Told`]. Who has asked is taken to listen
+    /// for a second.
     Told {
         /// How many things.
         most: usize,
@@ -164,7 +167,8 @@ pub trait Target {
     ///
     /// # Errors
     ///
-    /// Names, keys or arguments are not the program's, or it cannot be done; then nothing has changed.
+    /// Names, keys or arguments are not the program's, or it cannot be done; then nothing has
+    /// changed.
     fn answer(&mut self, request: &Request) -> Result<Answer, Error>;
 }
 
@@ -218,7 +222,8 @@ impl Target for Machine<'_> {
 }
 
 impl Machine<'_> {
-    /// The whole name of a table that can be written, and the priority of the entry with these keys if there is one.
+    /// The whole name of a table that can be written, and the priority of the entry with these keys
+    /// if there is one.
     fn asked(
         &self,
         table: &str,

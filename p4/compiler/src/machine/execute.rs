@@ -1,7 +1,7 @@
 //! The seam between a program's control plane and what executes the program.
 //!
-//! [`super::Machine`] knows names; behind it, everything goes by the program's numbers. The interpreter is one
-//! that executes, code that was made from the program another.
+//! [`super::Machine`] knows names; behind it, everything goes by the program's numbers. The
+//! interpreter is one that executes, code that was made from the program another.
 
 use super::Fate;
 use super::externs::{Meter, Rates};
@@ -29,8 +29,8 @@ const USUAL_TIMEOUT: u32 = 120_000;
 
 /// Executes a program, and keeps its tables and what its objects remember.
 pub trait Execute: Debug {
-    /// Takes a packet that came in by a port. What it begins with when it leaves is put into `head`, which is
-    /// empty.
+    /// Takes a packet that came in by a port. What it begins with when it leaves is put into
+    /// `head`, which is empty.
     fn process(
         &mut self,
         world: &mut World,
@@ -39,7 +39,8 @@ pub trait Execute: Debug {
         head: &mut Vec<u8>,
     ) -> Verdict;
 
-    /// Takes frames that came in by a port where they lie; what becomes of each. It is the same as one after the other.
+    /// Takes frames that came in by a port where they lie; what becomes of each. It is the same as
+    /// one after the other.
     fn forward_all(
         &mut self,
         world: &mut World,
@@ -67,14 +68,15 @@ pub trait Execute: Debug {
     /// Packets and bytes of a counter; none, if the object with that number is no counter.
     fn counter(&self, object: usize, index: u32) -> (u64, u64);
 
-    /// Sets a counter's packets and bytes, if the object with that number is an array of counters that large.
+    /// Sets a counter's packets and bytes, if the object with that number is an array of counters
+    /// that large.
     fn set_counter(&mut self, object: usize, index: u32, value: (u64, u64)) -> bool;
 
     /// The rates at a place of the object with that number; nothing, if there are none.
     fn meter(&self, object: usize, index: u32) -> Option<Rates>;
 
-    /// Puts a meter at a place of the object with that number, or takes it away, if that is an array of meters that
-    /// large.
+    /// Puts a meter at a place of the object with that number, or takes it away, if that is an
+    /// array of meters that large.
     fn set_meter(&mut self, object: usize, index: u32, meter: Option<Meter>) -> bool;
 
     /// Makes counters, meters and registers as they were at the start.
@@ -121,8 +123,8 @@ pub trait Store: Debug {
     /// The entry with these keys, if there is one at that time.
     fn get(&self, now: u64, keys: &[Match]) -> Option<Listed>;
 
-    /// The first so many of those that there are at that time behind some keys, or of all, in the order of their
-    /// keys.
+    /// The first so many of those that there are at that time behind some keys, or of all, in the
+    /// order of their keys.
     fn page(&self, now: u64, after: Option<&[Match]>, most: usize) -> Vec<Listed> {
         let is_behind = |one: &Listed| after.is_none_or(|after| &*one.keys > after);
         self.list(now).into_iter().filter(is_behind).take(most).collect()

@@ -1,5 +1,5 @@
-//! The interpreter: made to be right and to be read. Every bit is a loop's turn, tables that are not exact are
-//! searched from end to end.
+//! The interpreter: made to be right and to be read. Every bit is a loop's turn, tables that are
+//! not exact are searched from end to end.
 
 use super::bits::{Cursor, Writer};
 use super::execute::{Execute, Store, Verdict, World};

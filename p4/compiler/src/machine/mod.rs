@@ -1,7 +1,7 @@
 //! Programs at work: packets one after the other, and tables that a control plane fills, by names.
 //!
-//! Who executes is another matter: the interpreter unless something else is given. Time comes with the packets;
-//! nothing else is asked of the world, so the same calls give the same bytes.
+//! Who executes is another matter: the interpreter unless something else is given. Time comes with
+//! the packets; nothing else is asked of the world, so the same calls give the same bytes.
 
 pub(crate) mod bits;
 mod control;
@@ -163,7 +163,8 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// Takes a packet that came in by a port; `now` is the time since some beginning, and does not go back.
+    /// Takes a packet that came in by a port; `now` is the time since some beginning, and does not
+    /// go back.
     pub fn process(&mut self, now: Duration, port: u32, packet: &[u8]) -> Outcome {
         self.pass(now);
         let Verdict { port, taken } = self.take(port, packet);
@@ -173,8 +174,8 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// As [`Self::process`], of frames that came in by a port together, without copying them: one that leaves stays in
-    /// its buffer, and may begin earlier.
+    /// As [`Self::process`], of frames that came in by a port together, without copying them: one
+    /// that leaves stays in its buffer, and may begin earlier.
     ///
     /// # Panics
     ///
@@ -201,8 +202,8 @@ impl<'p> Machine<'p> {
         self.world.pass(now);
     }
 
-    /// Adds an entry, or replaces the one with the same keys. Of several ternary entries that match the one with
-    /// the highest priority wins.
+    /// Adds an entry, or replaces the one with the same keys. Of several ternary entries that match
+    /// the one with the highest priority wins.
     ///
     /// # Errors
     ///
@@ -305,8 +306,8 @@ impl<'p> Machine<'p> {
         self.put_meter(name, object, index, Some(meter))
     }
 
-    /// How long entries of a profile stay without being restarted, in whole milliseconds and for 24 days at most; two
-    /// minutes, if nothing is said.
+    /// How long entries of a profile stay without being restarted, in whole milliseconds and for 24
+    /// days at most; two minutes, if nothing is said.
     pub fn set_profile(&mut self, profile: u8, timeout: Duration) {
         self.world.set_timeout(profile, timeout);
     }

@@ -8,7 +8,8 @@ use std::ops::Bound;
 /// Entries expire on ticks of so many nanoseconds.
 pub(crate) const TICK: u64 = 125_000_000;
 
-/// When a timer is over that starts now and is to end after so many milliseconds; but it ends on a tick, never early.
+/// When a timer is over that starts now and is to end after so many milliseconds; but it ends on a
+/// tick, never early.
 #[inline]
 pub(crate) fn until(now: u64, timeout: u32) -> u64 {
     now.saturating_add(u64::from(timeout) * MILLISECOND)

@@ -1,7 +1,7 @@
 //! What a program tells controllers: digests, and frames that it sends to [`CONTROLLER_PORT`].
 //!
-//! Frames are kept for a controller that has asked a moment ago, and for no other. What was told while nobody
-//! listened is gone when somebody does.
+//! Frames are kept for a controller that has asked a moment ago, and for no other. What was told
+//! while nobody listened is gone when somebody does.
 
 use super::{Answer, Machine};
 

@@ -72,7 +72,8 @@ impl Parser {
         Ok(Decl { name, kind, annotations })
     }
 
-    /// Annotations of what controllers know by its place, so that nothing is to give it a number or name.
+    /// Annotations of what controllers know by its place, so that nothing is to give it a number or
+    /// name.
     pub(super) fn annotations_but(&mut self, refused: &[&str]) -> Checked<Vec<Annotation>> {
         let annotations = self.annotations()?;
         match annotations.iter().find(|one| refused.contains(&&*one.name.text)) {

@@ -1,8 +1,9 @@
-//! From tokens to a program as it is written, by recursive descent; operators by precedence climbing.
+//! From tokens to a program as it is written, by recursive descent; operators by precedence
+//! climbing.
 //!
-//! `(a) - b` is a cast if `a` is a type, so the parser keeps the names of types. Depth is limited: what nests
-//! deeper than [`MOST_DEPTH`], chains of operators included, is refused, so nothing that walks the tree later
-//! runs out of stack.
+//! `(a) - b` is a cast if `a` is a type, so the parser keeps the names of types. Depth is limited:
+//! what nests deeper than [`MOST_DEPTH`], chains of operators included, is refused, so nothing that
+//! walks the tree later runs out of stack.
 
 mod decl;
 mod expr;
@@ -229,8 +230,8 @@ impl Parser {
         }
     }
 
-    /// Any name but a keyword; `apply`, `key`, `actions`, `state`, `entries` and `type` are names where the language
-    /// has them so.
+    /// Any name but a keyword; `apply`, `key`, `actions`, `state`, `entries` and `type` are names
+    /// where the language has them so.
     fn name(&mut self) -> Checked<Name> {
         let text = match self.peek() {
             Kind::Name(text) => text.clone(),

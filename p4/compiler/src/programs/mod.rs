@@ -1,6 +1,7 @@
 //! Programs that were compiled with this crate: Rust that the compiler has made from them.
 //!
-//! `natgate p4 compile --emit rust` makes such a file; a test says when one is not what its program comes to.
+//! `natgate p4 compile --emit rust` makes such a file; a test says when one is not what its program
+//! comes to.
 
 #[allow(dead_code, unused, unreachable_pub, clippy::all, reason = "made by a program")]
 #[rustfmt::skip]
@@ -48,8 +49,8 @@ pub fn made(name: &str, seed: u64) -> Option<Box<dyn Execute>> {
     known(name).map(|known| (known.make)(seed))
 }
 
-/// What executes a program as compiled Rust, if exactly this program was compiled; `seed` is that of its random
-/// numbers.
+/// What executes a program as compiled Rust, if exactly this program was compiled; `seed` is that
+/// of its random numbers.
 pub fn compiled(program: &Program, seed: u64) -> Option<Box<dyn Execute>> {
     let known = KNOWN.iter().find(|known| program.rust(known.name) == known.source)?;
     Some((known.make)(seed))

@@ -11,7 +11,8 @@ use std::fmt::Debug;
 /// No time.
 const NEVER: u64 = u64::MAX;
 
-/// What an entry does, and for how long. With the key it takes half a cache line, if it is as small as most are.
+/// What an entry does, and for how long. With the key it takes half a cache line, if it is as small
+/// as most are.
 #[derive(Clone, Copy, Debug)]
 struct Entry<A> {
     action: A,
@@ -28,8 +29,8 @@ impl<A> Entry<A> {
     }
 }
 
-/// Whether a packet has added the entry, in the highest bit; in the others, if it has a timer, its silence until it
-/// goes, milliseconds, as timeouts are.
+/// Whether a packet has added the entry, in the highest bit; in the others, if it has a timer, its
+/// silence until it goes, milliseconds, as timeouts are.
 #[derive(Clone, Copy, Debug)]
 struct Timer(u32);
 
@@ -65,8 +66,8 @@ pub struct Exact<K, A> {
     /// Whether entries that packets add have timers.
     expires: bool,
     default: A,
-    /// The tick in which there was no room, even without those that were over: nothing more is over before
-    /// the next.
+    /// The tick in which there was no room, even without those that were over: nothing more is over
+    /// before the next.
     full: Option<Tick>,
 }
 

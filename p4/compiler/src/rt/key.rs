@@ -5,7 +5,8 @@ use std::fmt::Debug;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::ops::BitAnd;
 
-/// Keys in one number, or a number each if they have more than 128 bits together; their order is that of the keys.
+/// Keys in one number, or a number each if they have more than 128 bits together; their order is
+/// that of the keys.
 pub trait Packed: Copy + Ord + Hash + Debug {
     /// Puts keys together, of so many bits each.
     fn pack(widths: &[u32], values: impl Iterator<Item = u128>) -> Self;

@@ -1,9 +1,9 @@
-//! A hash table whose entries lie where their keys lead: a look-up reads one line of memory, and which one is
-//! known before, so that it can be fetched ahead.
+//! A hash table whose entries lie where their keys lead: a look-up reads one line of memory, and
+//! which one is known before, so that it can be fetched ahead.
 //!
-//! Lines have two entries each. Whoever finds its line full goes to the next one with room; between an entry and
-//! the line that its key leads to all places are taken, so a search ends at the first free one. Removal keeps it
-//! so: it moves who stands behind into the gap.
+//! Lines have two entries each. Whoever finds its line full goes to the next one with room; between
+//! an entry and the line that its key leads to all places are taken, so a search ends at the first
+//! free one. Removal keeps it so: it moves who stands behind into the gap.
 
 use super::key::{Packed, Secret};
 use natgate_hugepages::prefetch;
@@ -14,11 +14,12 @@ const WAYS: usize = 2;
 /// Entries in eight places at most: longer searches would cost more than the memory.
 const MOST_OF_EIGHT: usize = 5;
 
-/// So few lines are looked through from the first one: that takes less than finding out where to begin.
+/// So few lines are looked through from the first one: that takes less than finding out where to
+/// begin.
 const FEW: usize = 4;
 
-/// A table that takes more bytes does not stay in a processor's own caches. Below, going ahead costs more than waiting
-/// for the cache that all processors share.
+/// A table that takes more bytes does not stay in a processor's own caches. Below, going ahead
+/// costs more than waiting for the cache that all processors share.
 const LARGE: usize = 1 << 20;
 
 /// Bytes that a table for entries of so many bytes takes, key included, when it is full.
@@ -42,8 +43,8 @@ pub(super) struct Lines<K, V> {
 }
 
 impl<K: Packed, V: Copy> Lines<K, V> {
-    /// Without entries. It grows with what is in it: few entries lie close together, which is worth more than that
-    /// none of them ever waits for a larger table.
+    /// Without entries. It grows with what is in it: few entries lie close together, which is worth
+    /// more than that none of them ever waits for a larger table.
     pub(super) fn new() -> Self {
         Self { lines: free(1), len: 0, secret: Secret::draw() }
     }

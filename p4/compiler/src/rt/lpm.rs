@@ -1,5 +1,5 @@
-//! Tables with one key that goes by its longest prefix, and others that are exact: a hash table for each length
-//! that there is.
+//! Tables with one key that goes by its longest prefix, and others that are exact: a hash table for
+//! each length that there is.
 
 use super::key::{Packed, masks, matches, values};
 use super::lines::Lines;

@@ -1,7 +1,8 @@
-//! What code that was made from programs stands on: packets read and written, tables, counters, meters, registers.
+//! What code that was made from programs stands on: packets read and written, tables, counters,
+//! meters, registers.
 //!
-//! Everything here is what the interpreter has as well, made for speed: keys are packed into one number, exact
-//! tables are hash tables, arrays are arrays.
+//! Everything here is what the interpreter has as well, made for speed: keys are packed into one
+//! number, exact tables are hash tables, arrays are arrays.
 
 mod exact;
 mod key;

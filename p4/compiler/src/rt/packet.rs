@@ -32,8 +32,8 @@ pub struct Taken(usize);
 
 /// A packet that is read.
 ///
-/// All that is done with it becomes part of the program's one function: then neither it nor what is beside it
-/// needs memory.
+/// All that is done with it becomes part of the program's one function: then neither it nor what is
+/// beside it needs memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'p> {
     packet: &'p [u8],
@@ -100,7 +100,8 @@ impl<'p> Input<'p> {
         Ok(bytes)
     }
 
-    /// The next so many bits, at most those of `N` bytes, in front; those after them may be anything.
+    /// The next so many bits, at most those of `N` bytes, in front; those after them may be
+    /// anything.
     ///
     /// # Errors
     ///
@@ -180,8 +181,8 @@ pub fn put_bits(bytes: &mut [u8], at: usize, width: u32, value: u128) {
 #[inline]
 pub fn checksum<const N: usize>(sum: u16, words: [u16; N]) -> u16 {
     let total = words.iter().fold(u64::from(sum), |total, word| total + u64::from(*word));
-    // How often the carry comes round is as random as the words, so nothing is branched on: twice is enough for so
-    // few words, and once more changes nothing.
+    // How often the carry comes round is as random as the words, so nothing is branched on: twice
+    // is enough for so few words, and once more changes nothing.
     let mut total = carried(carried(total));
     while N >= 0x8000 && total > 0xffff {
         total = carried(total);

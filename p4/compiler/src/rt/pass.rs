@@ -1,12 +1,14 @@
-//! Two ways through a program: one does what it says, the other only fetches what doing it will read.
+//! Two ways through a program: one does what it says, the other only fetches what doing it will
+//! read.
 //!
-//! A program takes packets strictly one after the other, and what it looks up lies in memory that is not in the
-//! caches when there are many entries: each packet would wait for it, several times. So programs are cut in two where
-//! the first large table may be looked up, or earlier, so that neither half touches what the other one changes, and a
-//! group of packets goes through the first half. Then, before its turn comes, each goes through the second half
-//! without any effect: to the first look-up in a large table, whose line is fetched; when all packets of the group
-//! have got that far, through this look-up to the next one; and so on. What is found on the way may have changed when
-//! the packet's turn comes. Then something was fetched in vain.
+//! A program takes packets strictly one after the other, and what it looks up lies in memory that
+//! is not in the caches when there are many entries: each packet would wait for it, several times.
+//! So programs are cut in two where the first large table may be looked up, or earlier, so that
+//! neither half touches what the other one changes, and a group of packets goes through the first
+//! half. Then, before its turn comes, each goes through the second half without any effect: to the
+//! first look-up in a large table, whose line is fetched; when all packets of the group have got
+//! that far, through this look-up to the next one; and so on. What is found on the way may have
+//! changed when the packet's turn comes. Then something was fetched in vain.
 
 use super::{
     Action, Counters, Exact, Fate, Found, Frame, Meters, Packed, Place, Random, Registers, Stop,
@@ -27,7 +29,8 @@ pub trait Pass {
     /// Whether this is the way without effects.
     const IS_AHEAD: bool;
 
-    /// Looks a key up; `more` says whether the program may go on to something else that is worth fetching.
+    /// Looks a key up; `more` says whether the program may go on to something else that is worth
+    /// fetching.
     ///
     /// # Errors
     ///
@@ -274,11 +277,12 @@ pub trait Halves {
     /// Takes a packet that came in by a port through the first half.
     fn begin(&mut self, world: &mut World, port: u32, packet: &[u8], kept: &mut Self::Kept);
 
-    /// Fetches what the second half will look up next, if so many look-ups' lines were fetched before; whether there
-    /// may be more.
+    /// Fetches what the second half will look up next, if so many look-ups' lines were fetched
+    /// before; whether there may be more.
     fn fetch(&mut self, world: &mut World, packet: &[u8], kept: &Self::Kept, found: u32) -> bool;
 
-    /// Takes it through the second half. What it begins with when it leaves is put into `head`, which is empty.
+    /// Takes it through the second half. What it begins with when it leaves is put into `head`,
+    /// which is empty.
     fn finish(
         &mut self,
         world: &mut World,
@@ -288,7 +292,8 @@ pub trait Halves {
     ) -> Verdict;
 }
 
-/// Takes frames that came in by a port through a program, a group after the other; what becomes of each.
+/// Takes frames that came in by a port through a program, a group after the other; what becomes of
+/// each.
 #[inline(always)]
 pub fn in_halves<H: Halves>(
     halves: &mut H,

@@ -1,4 +1,5 @@
-//! Tables whose keys have masks of their own: entries in the order of who wins, searched from the first.
+//! Tables whose keys have masks of their own: entries in the order of who wins, searched from the
+//! first.
 
 use super::{Action, Found, Listed, Match, Store};
 use std::cmp::Reverse;
@@ -35,7 +36,8 @@ pub struct Scan<A> {
 }
 
 impl<A: Action> Scan<A> {
-    /// An empty table for so many entries; `prefix` is the number of the key that goes by its longest prefix.
+    /// An empty table for so many entries; `prefix` is the number of the key that goes by its
+    /// longest prefix.
     pub fn new(prefix: Option<usize>, size: usize, default: A) -> Self {
         Self { entries: Vec::new(), prefix, size, default }
     }

@@ -5,11 +5,11 @@
 //! specification (`.spec`). Nothing of DPDK's is needed for that; the crate natgate-dpdk executes
 //! it.
 //!
-//! The pipeline knows neither how long a packet is, nor by which port it came beyond its own few, nor
-//! when. So its ports put a header of natgate's own in front of each packet, `arrival`, and take
-//! another one off those that leave, `departure`. Tables are of natgate's own type: the pipeline's
-//! take their time from the processor's clock, and nobody can read those that packets add entries to.
-//! What depends on time or tables otherwise is asked of extern objects.
+//! The pipeline knows neither how long a packet is, nor by which port it came beyond its own few,
+//! nor when. So its ports put a header of natgate's own in front of each packet, `arrival`, and
+//! take another one off those that leave, `departure`. Tables are of natgate's own type: the
+//! pipeline's take their time from the processor's clock, and nobody can read those that packets
+//! add entries to. What depends on time or tables otherwise is asked of extern objects.
 
 mod checksum;
 mod code;

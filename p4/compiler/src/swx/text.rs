@@ -17,7 +17,8 @@ use std::fmt::{self, Display, Formatter};
 /// there. No name of a program's ends so.
 const PAD: (&str, u32) = ("pad_", 64);
 
-/// So many bytes they read, and write back changed in part: who does the same close by has to wait for it.
+/// So many bytes they read, and write back changed in part: who does the same close by has to wait
+/// for it.
 const APART: u32 = 8;
 
 /// Most of each kind that the pipeline's instructions can name.
@@ -137,8 +138,8 @@ impl Text<'_, '_> {
         used
     }
 
-    /// The metadata's struct, and where each piece is: what is used most comes first, at a distance as far as
-    /// there is room.
+    /// The metadata's struct, and where each piece is: what is used most comes first, at a distance
+    /// as far as there is room.
     fn metadata(&self, used: &BTreeMap<usize, usize>) -> Checked<(Struct, Vec<(usize, u32)>)> {
         let mut order: Vec<usize> = used.keys().copied().collect();
         order.sort_by_key(|number| Reverse(used[number]));

@@ -1,7 +1,8 @@
-//! p4/nat.p4, by everything that executes it: the vectors that it covers, and what it does around the translation.
+//! p4/nat.p4, by everything that executes it: the vectors that it covers, and what it does around
+//! the translation.
 //!
-//! The vectors' packets get an Ethernet header, and the tables what a controller would put into them for the
-//! vectors' configuration.
+//! The vectors' packets get an Ethernet header, and the tables what a controller would put into
+//! them for the vectors' configuration.
 
 mod control;
 mod same;

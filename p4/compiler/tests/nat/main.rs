@@ -1,4 +1,5 @@
-//! p4/nat.p4, interpreted and as Rust. The crate of DPDK's back end has the same cases for DPDK's SWX pipeline, too.
+//! p4/nat.p4, interpreted and as Rust. The crate of DPDK's back end has the same cases for DPDK's
+//! SWX pipeline, too.
 
 #[path = "cases.rs"]
 mod cases;

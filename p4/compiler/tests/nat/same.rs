@@ -103,7 +103,8 @@ fn seen(machine: &mut Machine<'_>) -> String {
     text
 }
 
-/// That no two internal endpoints have one external endpoint, and that whoever has one gets its answers.
+/// That no two internal endpoints have one external endpoint, and that whoever has one gets its
+/// answers.
 fn check_ports(machine: &Machine<'_>) {
     let [upload, download] =
         ["upload", "download"].map(|table| machine.read(table).expect("it is there"));

@@ -31,8 +31,8 @@ pub struct PoolChange {
 }
 
 impl PoolChange {
-    /// The pools, and the addresses of static mappings, of a new configuration, for an engine that has
-    /// another in force ([`Engine::config`](crate::Engine::config)).
+    /// The pools, and the addresses of static mappings, of a new configuration, for an engine that
+    /// has another in force ([`Engine::config`](crate::Engine::config)).
     ///
     /// # Errors
     /// [`ConfigError`] names what the new configuration contradicts.
@@ -69,8 +69,8 @@ impl PoolChange {
         Ok(Self { config, definitions, wanted })
     }
 
-    /// The new configuration with its pools in the engine's numbering, which its rules go by. Pools that
-    /// are gone, but of which something may be left, are there without addresses.
+    /// The new configuration with its pools in the engine's numbering, which its rules go by. Pools
+    /// that are gone, but of which something may be left, are there without addresses.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -133,8 +133,9 @@ fn arrange(in_force: &Config, new: &Config) -> Result<Config, ConfigError> {
     Ok(config)
 }
 
-/// The number that a new pool gets, of those that are open: that of the pool of its name, or, if it has
-/// but another name now, of one whose addresses it has; else one that nothing is left of, or the next.
+/// The number that a new pool gets, of those that are open: that of the pool of its name, or, if it
+/// has but another name now, of one whose addresses it has; else one that nothing is left of, or
+/// the next.
 fn number_of(
     in_force: &Config,
     new: &Config,

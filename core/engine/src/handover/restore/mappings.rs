@@ -160,9 +160,9 @@ impl Engine {
         self.table.add(new, |session| *session = first, created, hash)
     }
 
-    /// Has a port that a mapping is to get found without an owner, should that be one which has gone
-    /// there, or with owners beside which it `may_be`; returns whether it is so. `Err`: a static mapping
-    /// has it.
+    /// Has a port that a mapping is to get found without an owner, should that be one which has
+    /// gone there, or with owners beside which it `may_be`; returns whether it is so. `Err`: a
+    /// static mapping has it.
     fn clear_restored(
         &mut self,
         restoration: &mut Restoration,
@@ -227,7 +227,8 @@ impl Engine {
         if !self.external.is_of_pool(index) || overloads && !self.rings.are_kept() {
             return Place::Left(Departure::Pool);
         }
-        // Those of one port come in any order: whichever of two overloads it, they are there together.
+        // Those of one port come in any order: whichever of two overloads it, they are there
+        // together.
         let shares = self.rings.are_kept();
         let may_be = |owner: &Mapping| {
             shares && !owner.is_static() && (overloads || owner.shares_internal())
@@ -270,8 +271,8 @@ impl Engine {
         Place::At(slot)
     }
 
-    /// Removes a mapping that has gone there, if it is here; nobody is told, and its port is not held:
-    /// others' records say which are.
+    /// Removes a mapping that has gone there, if it is here; nobody is told, and its port is not
+    /// held: others' records say which are.
     pub(super) fn drop_restored(&mut self, restoration: &mut Restoration, number: u32) {
         restoration.deferred.remove(&number);
         restoration.lost.remove(&number);

@@ -1,4 +1,5 @@
-//! What is no mapping: ports that are held down, pairs, blocks, sequences of identifications, counters.
+//! What is no mapping: ports that are held down, pairs, blocks, sequences of identifications,
+//! counters.
 
 use super::{KINDS, Restoration};
 use crate::engine::Engine;

@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 const LOAD: usize = 3;
 /// Elements to a stretch, at most, where an array has an answer for each address.
 const DENSE: usize = 2;
-/// Bits that an array for few stretches may always take: those that crowd together are parted soon, so
-/// that no trie is deep.
+/// Bits that an array for few stretches may always take: those that crowd together are parted soon,
+/// so that no trie is deep.
 const FEW_BITS: u32 = 6;
 
 /// The last address of a stretch, and its answer.
@@ -50,7 +50,8 @@ impl Region {
     }
 }
 
-/// Where stretches are written: theirs is a region, `around` it are those that may share its leaves.
+/// Where stretches are written: theirs is a region, `around` it are those that may share its
+/// leaves.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     region: Region,
@@ -77,13 +78,14 @@ impl Builder {
         first & !mask(Leaf::BITS)
     }
 
-    /// The same of one that is asked by port and address; no rule looks at what is below or above these.
+    /// The same of one that is asked by port and address; no rule looks at what is below or above
+    /// these.
     pub(in super::super) fn base_of_ports(first: u32, last: u32) -> u32 {
         first & !mask(bits_between(first, last))
     }
 
-    /// Writes a trie that is asked by address alone. Here and below, the stretches cover all addresses, which are
-    /// counted from a base; no rule looks at one beyond `last`.
+    /// Writes a trie that is asked by address alone. Here and below, the stretches cover all
+    /// addresses, which are counted from a base; no rule looks at one beyond `last`.
     pub(in super::super) fn write_addresses(
         &mut self,
         stretches: &[Stretch],
@@ -127,9 +129,9 @@ impl Builder {
         Some(Root { first: base, start, last: most, steps, skip })
     }
 
-    /// Writes what is in a region, whose stretches are `here`; `on` has what follows them around it as
-    /// well, with which a leaf is filled up. `leaf` is the one that was begun last there, and the
-    /// stretches from its first on.
+    /// Writes what is in a region, whose stretches are `here`; `on` has what follows them around it
+    /// as well, with which a leaf is filled up. `leaf` is the one that was begun last there, and
+    /// the stretches from its first on.
     fn write<'a, L: Leaves>(
         &mut self,
         here: &'a [Stretch],
@@ -208,8 +210,8 @@ fn bits_between(first: u32, last: u32) -> u32 {
     32 - ((first ^ last) | 1).leading_zeros()
 }
 
-/// Bits that an array for these stretches takes: as few as leave few of them to further arrays; where
-/// that would take too many, as if they were spread evenly.
+/// Bits that an array for these stretches takes: as few as leave few of them to further arrays;
+/// where that would take too many, as if they were spread evenly.
 fn wanted_bits<L: Leaves>(stretches: &[Stretch], region: Region) -> u32 {
     let many = stretches.len();
     let most = MOST_BITS.min(region.bits);

@@ -1,5 +1,5 @@
-//! ICMP errors: whom they are about and what they would become. `errors.rs` of the complete way, for
-//! reading alone.
+//! ICMP errors: whom they are about and what they would become. `errors.rs` of the complete way,
+//! for reading alone.
 
 use super::walk::Walk;
 use super::{Step, endpoint};

@@ -1,4 +1,5 @@
-//! ICMP messages of the gateway's own: their form, when there is none, how often, answers to queries.
+//! ICMP messages of the gateway's own: their form, when there is none, how often, answers to
+//! queries.
 
 use super::*;
 
@@ -54,7 +55,8 @@ fn section_4_3_2_4_own_errors_come_from_the_side_that_they_leave_by() {
         let (_, by, told) = exchange.lab.sent.pop().unwrap();
         assert_eq!((by, ends(&told)), (side, (own.to_string(), source(packet))));
     }
-    // A side without an address has one that stands for all such (RFC 7600); outside it is external.
+    // A side without an address has one that stands for all such (RFC 7600); outside it is
+    // external.
     let nameless = SideConfig::default();
     let bare = Config { inside: nameless.clone(), outside: nameless, ..config() };
     let mut exchange = Exchange::shaped(&bare, protocol::UDP, <[u8]>::to_vec);

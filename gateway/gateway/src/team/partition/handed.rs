@@ -1,5 +1,5 @@
-//! Who has what, told another process, and taken from one: by arithmetic both come to the same at the start,
-//! but ports change hands, and workers that join get some of the subscribers.
+//! Who has what, told another process, and taken from one: by arithmetic both come to the same at
+//! the start, but ports change hands, and workers that join get some of the subscribers.
 
 use super::{BUCKETS, Partition, Row, WORDS};
 use crate::handover::Division;
@@ -17,8 +17,8 @@ impl Partition {
         self.rows.iter().map(of)
     }
 
-    /// Who has what, for the same number of workers in another process; `None`: a worker has joined since the
-    /// start, and hosts that are mapped for good are elsewhere than arithmetic says.
+    /// Who has what, for the same number of workers in another process; `None`: a worker has joined
+    /// since the start, and hosts that are mapped for good are elsewhere than arithmetic says.
     pub(crate) fn division(&self) -> Option<Division> {
         if self.has_grown && !self.hosts.is_empty() {
             return None;
@@ -39,8 +39,8 @@ impl Partition {
         Some(Division { buckets, addresses: self.rows.iter().map(row).collect() })
     }
 
-    /// Has everybody have what they have in another process; what is not known there stays as it is. `None`:
-    /// there are not so many workers, or that cannot be.
+    /// Has everybody have what they have in another process; what is not known there stays as it
+    /// is. `None`: there are not so many workers, or that cannot be.
     pub(crate) fn adopt(&self, division: &Division) -> Option<()> {
         let is_one = |owner: u8| usize::from(owner) < self.workers;
         let of_buckets = &division.buckets;

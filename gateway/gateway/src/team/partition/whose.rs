@@ -6,14 +6,14 @@ use natgate_wire::icmp::{self, kind};
 use natgate_wire::{Ipv4, protocol};
 
 impl Partition {
-    /// Whose an IP packet is that came in by a side, from a realm if from inside. What cannot be read is
-    /// everybody's: whoever has it drops it.
+    /// Whose an IP packet is that came in by a side, from a realm if from inside. What cannot be
+    /// read is everybody's: whoever has it drops it.
     pub(in crate::team) fn whose(&self, from: Side, realm: u16, bytes: &[u8]) -> PacketOwner {
         self.whose_whole(from, realm, bytes).unwrap_or_else(|| self.whose_any(from, realm, bytes))
     }
 
-    /// The same of the commonest, TCP and UDP in one piece without options, for as little as can be; what is
-    /// wrong with one is for its owner to find. `None`: it is none of these.
+    /// The same of the commonest, TCP and UDP in one piece without options, for as little as can
+    /// be; what is wrong with one is for its owner to find. `None`: it is none of these.
     fn whose_whole(&self, from: Side, realm: u16, bytes: &[u8]) -> Option<PacketOwner> {
         let header = bytes.first_chunk::<24>()?;
         let own = header[9];
@@ -83,8 +83,8 @@ impl Partition {
         }
     }
 
-    /// Who is asked first about fragments that say nothing of ports, to the address that this one, the
-    /// first of its datagram, goes to; `None`: fragments to there need no guide.
+    /// Who is asked first about fragments that say nothing of ports, to the address that this one,
+    /// the first of its datagram, goes to; `None`: fragments to there need no guide.
     pub(in crate::team) fn guide_of(&self, bytes: &[u8]) -> Option<usize> {
         // Nearly none is a fragment, which is seen at once.
         bytes.get(6).filter(|&&flags| flags & 0x20 != 0)?;
@@ -120,8 +120,8 @@ enum End {
     Destination,
 }
 
-/// The port at an end of a packet, or its query identifier; `None`: its protocol has none, or it is cut
-/// off.
+/// The port at an end of a packet, or its query identifier; `None`: its protocol has none, or it is
+/// cut off.
 fn port_of(own: u8, payload: &[u8], end: End) -> Option<u16> {
     let at = match (own, end) {
         (protocol::TCP | protocol::UDP | protocol::DCCP, End::Source) => 0,

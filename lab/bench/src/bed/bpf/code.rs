@@ -1,7 +1,7 @@
 //! BPF programs as they are written, instruction by instruction.
 //!
-//! What every program here needs and no more: operations on 64 bits, loads and stores, jumps forward,
-//! calls of the kernel's functions. Register 9 is for what a step needs for itself.
+//! What every program here needs and no more: operations on 64 bits, loads and stores, jumps
+//! forward, calls of the kernel's functions. Register 9 is for what a step needs for itself.
 
 /// Operations on 64 bits; with `REGISTER`, the operand is one.
 pub(crate) const ADD: u8 = 0x07;

@@ -99,8 +99,8 @@ impl<V: Plain> Map<u32, V> {
 }
 
 impl<K: Plain, V: Plain> Map<K, V> {
-    /// A hash table. Entries get memory as they come: that lies in large pages of the kernel's, what
-    /// is taken at once does not, and finding cold entries there takes longer.
+    /// A hash table. Entries get memory as they come: that lies in large pages of the kernel's,
+    /// what is taken at once does not, and finding cold entries there takes longer.
     pub(crate) fn table(entries: u32) -> io::Result<Self> {
         const HASH: u32 = 1;
         const NOT_AT_ONCE: u32 = 1;
@@ -254,10 +254,10 @@ fn own(descriptor: libc::c_int) -> OwnedFd {
 /// Makes a request of the kernel's BPF; `T` is the beginning of the command's structure.
 fn bpf<T>(command: libc::c_int, request: &mut T) -> io::Result<libc::c_int> {
     // SAFETY: the request outlives the call, and its length is passed; what it points to outlives
-    // it at every caller. The kernel writes into the request of a run, all of whose fields are plain
-    // integers; into a load's log and the frame that a run leaves, which are as long as the request
-    // says and borrowed mutably until then; and into the value that is looked up, which is of the
-    // map's type, any bytes of which are a value.
+    // it at every caller. The kernel writes into the request of a run, all of whose fields are
+    // plain integers; into a load's log and the frame that a run leaves, which are as long as the
+    // request says and borrowed mutably until then; and into the value that is looked up, which is
+    // of the map's type, any bytes of which are a value.
     let result =
         unsafe { libc::syscall(libc::SYS_bpf, command, request as *mut T, mem::size_of::<T>()) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as libc::c_int) }

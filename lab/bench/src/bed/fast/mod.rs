@@ -1,10 +1,12 @@
-//! A NAT's data path in the driver: a prototype, to see what it would gain. It is no part of natgate.
+//! A NAT's data path in the driver: a prototype, to see what it would gain. It is no part of
+//! natgate.
 //!
-//! An XDP program at both of the subject's interfaces looks each UDP packet's endpoints up in a hash
-//! table of the kernel's, which has everything that is to be written, and sends the frame by the
-//! other interface. All else is the kernel's, which answers ARP. The table is filled beforehand: here
-//! nobody makes mappings, filters, follows TCP, or lets anything expire. Each entry's latest use is
-//! kept, as a NAT would need it. [`Path::Forward`] is the same without table and translation.
+//! An XDP program at both of the subject's interfaces looks each UDP packet's endpoints up in a
+//! hash table of the kernel's, which has everything that is to be written, and sends the frame by
+//! the other interface. All else is the kernel's, which answers ARP. The table is filled
+//! beforehand: here nobody makes mappings, filters, follows TCP, or lets anything expire. Each
+//! entry's latest use is kept, as a NAT would need it. [`Path::Forward`] is the same without table
+//! and translation.
 
 mod program;
 

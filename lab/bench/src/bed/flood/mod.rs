@@ -1,14 +1,14 @@
 //! A generator in the kernel: an XDP program that the kernel runs over frames of its own and that
-//! makes each a packet of a flow drawn at random, then sends it by a cable (`BPF_PROG_RUN` with live
-//! frames).
+//! makes each a packet of a flow drawn at random, then sends it by a cable (`BPF_PROG_RUN` with
+//! live frames).
 //!
 //! It costs a fifth of what sending by a socket does, so that one processor can send more than any
-//! subject can take, and receive what comes of it. The packets are the tester's. What a cable does not
-//! take is lost, and is missed among what arrives.
+//! subject can take, and receive what comes of it. The packets are the tester's. What a cable does
+//! not take is lost, and is missed among what arrives.
 //!
-//! The program itself keeps the rate: it is run over and over and drops the frame unless a packet is
-//! due. For the kernel makes a pool of pages for each call, and takes a time for ending it that grows
-//! with how many others it has yet to end: calls have to be few.
+//! The program itself keeps the rate: it is run over and over and drops the frame unless a packet
+//! is due. For the kernel makes a pool of pages for each call, and takes a time for ending it that
+//! grows with how many others it has yet to end: calls have to be few.
 
 mod program;
 mod sink;
@@ -55,8 +55,8 @@ pub(super) struct Flood {
     order: Map<u32, Order>,
     /// A frame of the greatest length.
     frame: Vec<u8>,
-    /// The program is in use as long as this is: what is not the kernel prepares anew for each call,
-    /// which takes it a hundredth of a second.
+    /// The program is in use as long as this is: what is not the kernel prepares anew for each
+    /// call, which takes it a hundredth of a second.
     _in_use: OwnedFd,
     /// What takes in what comes of it.
     _sinks: Vec<OwnedFd>,

@@ -1,9 +1,10 @@
 //! The generator's program, instruction by instruction.
 //!
-//! Drops the frame unless a packet is due. Then cuts the frame to a length, draws a flow, finds its endpoints (from outside, the external one in a map), writes the headers
-//! and the flow's number, sums, and sends the frame by the side's interface. Frames come back from
-//! where they went with whatever was done to them, so all that a translator changes is written anew.
-//! Registers: 6 the frame's length, 7 the frame, 8 the flow; 2 and 3 source and its port, 4 and 5 destination.
+//! Drops the frame unless a packet is due. Then cuts the frame to a length, draws a flow, finds its
+//! endpoints (from outside, the external one in a map), writes the headers and the flow's number,
+//! sums, and sends the frame by the side's interface. Frames come back from where they went with
+//! whatever was done to them, so all that a translator changes is written anew. Registers: 6 the
+//! frame's length, 7 the frame, 8 the flow; 2 and 3 source and its port, 4 and 5 destination.
 
 use super::{Order, RATE_BITS, constants};
 use crate::bed::bpf::code::*;

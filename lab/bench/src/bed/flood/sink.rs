@@ -1,4 +1,5 @@
-//! The tester's end of a cable, where packets come out: so cheap that the tester is not what limits.
+//! The tester's end of a cable, where packets come out: so cheap that the tester is not what
+//! limits.
 //!
 //! An XDP program takes in what comes, a frame in 64, drawn at random, excepted, which the tester
 //! looks at; and everything that is not IPv4, such as ARP. The interface counts them all.
@@ -17,7 +18,8 @@ const FRAME: u8 = 6;
 const TYPE: i16 = 12;
 const ETHERNET: i32 = 14;
 
-/// Has an interface of this thread's namespace take frames in so, until what is returned is dropped.
+/// Has an interface of this thread's namespace take frames in so, until what is returned is
+/// dropped.
 pub(super) fn attach(interface: u32) -> io::Result<OwnedFd> {
     sys::attach(&sys::load("the sink's program", &code().0)?, interface, Mode::Native)
 }

@@ -1,6 +1,6 @@
-//! `natgate bench`: the laboratory's experiments. Here are the choice of one and what they share: how
-//! the results leave. Each experiment's arguments are in a file of its own, the experiments themselves
-//! in the lab crate.
+//! `natgate bench`: the laboratory's experiments. Here are the choice of one and what they share:
+//! how the results leave. Each experiment's arguments are in a file of its own, the experiments
+//! themselves in the lab crate.
 
 mod day;
 mod engine;

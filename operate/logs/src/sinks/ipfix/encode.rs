@@ -1,7 +1,8 @@
 //! Templates, and records by them.
 //!
-//! A template is a list of fields, and a record's fields are written by the same list, so that the two
-//! cannot part. Template numbers are fixed; those of records that name a realm are [`NAMED`] higher.
+//! A template is a list of fields, and a record's fields are written by the same list, so that the
+//! two cannot part. Template numbers are fixed; those of records that name a realm are [`NAMED`]
+//! higher.
 
 use crate::json::Names;
 use crate::record::{Gap, Record};
@@ -53,7 +54,8 @@ const ADDRESSES_HIGH: Element = Element(476, 4);
 const MAPPINGS_HIGH: Element = Element(478, 4);
 const OF_SUBSCRIBER_HIGH: Element = Element(480, 4);
 
-/// A template: its number, whether it is one of options (whose first field is the scope), its fields.
+/// A template: its number, whether it is one of options (whose first field is the scope), its
+/// fields.
 #[derive(Debug)]
 struct Template(u16, bool, &'static [Element]);
 
@@ -98,8 +100,8 @@ const QUOTA_REACHED: Template = Template(
     false,
     &[TIME, NAT_EVENT, QUOTA, MOST_OF_SUBSCRIBER, SOURCE, PROTOCOL, NAT_INSTANCE],
 );
-/// What a class may have in all; the nearest is the most of all mappings (section 4.6.7.2). How much
-/// that is stays 0: it is not the NAT's limit.
+/// What a class may have in all; the nearest is the most of all mappings (section 4.6.7.2). How
+/// much that is stays 0: it is not the NAT's limit.
 const CLASS_QUOTA: Template =
     Template(261, false, &[TIME, NAT_EVENT, QUOTA, MOST_MAPPINGS, PROTOCOL, NAT_INSTANCE]);
 /// Blocks of a pool (section 4.6.8.1).

@@ -1,4 +1,5 @@
-//! Spools that are written and searched, with mappings, blocks, sessions, gaps, restarts and damage.
+//! Spools that are written and searched, with mappings, blocks, sessions, gaps, restarts and
+//! damage.
 
 use super::*;
 use crate::drive::Sink;

@@ -1,4 +1,5 @@
-//! `natgate bench p4`: the NAT in P4, as Rust, interpreted and by DPDK's SWX, beside natgate itself.
+//! `natgate bench p4`: the NAT in P4, as Rust, interpreted and by DPDK's SWX, beside natgate
+//! itself.
 
 use super::io::{back_end, fill};
 use super::{Output, command, live, mappings, seconds};
