@@ -215,6 +215,7 @@ impl Gateway {
     }
 
     fn every_second(&mut self, now: Timestamp) {
+        lock(&self.logs).summarize(now);
         let Some(crew) = &mut self.crew else {
             if self.shows_counters {
                 println!("it is not running");

@@ -4,9 +4,9 @@
 //! configuration gives it; what does not fit is told as a gap in its place. They wait while the
 //! collector's hardware address is not known, or the card takes nothing.
 
-use natgate_engine::{Prefix, Side};
+use natgate_engine::{Prefix, Side, Timestamp};
 use natgate_gateway::{LogSettings, LogTo, Settings, SyslogSettings, Transport};
-use natgate_logs::{Messages, Names, Queue, Record};
+use natgate_logs::{Damping, Messages, Names, Queue, Record};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// The port that messages come from, that of the syslog service: a receiver need not care (RFC 5426
@@ -56,6 +56,13 @@ pub struct Figures {
 #[derive(Debug, Default)]
 pub struct Logs {
     names: Names,
+    damping: Damping,
+    /// The record that is being damped.
+    record: Vec<Record>,
+    /// Records that the logs get.
+    damped: Vec<Record>,
+    /// Events that only a summary counts.
+    counted: Vec<Record>,
     logs: Vec<Log>,
 }
 
@@ -144,12 +151,27 @@ impl Logs {
     /// Those of the settings, as far as they can be kept here.
     pub fn new(settings: &Settings) -> Self {
         let logs = settings.logs.iter().filter_map(|log| Log::new(settings, log)).collect();
-        Self { names: Names::of(&settings.engine), logs }
+        Self { names: Names::of(&settings.engine), logs, ..Self::default() }
     }
 
-    /// Takes what has happened, in order of time.
+    /// Takes a record. Records come in order of time.
     pub fn take(&mut self, record: Record) {
-        self.logs.iter().for_each(|log| log.queue.offer(&[record]));
+        self.record.push(record);
+        self.deal(None);
+    }
+
+    /// Writes the summaries that are due at a time.
+    pub fn summarize(&mut self, now: Timestamp) {
+        self.deal(Some(now));
+    }
+
+    /// Gives the logs the records of a limit that is reached again and again as the damping lets
+    /// them pass. `until`: no record of an earlier time follows.
+    fn deal(&mut self, until: Option<Timestamp>) {
+        self.damping.apply(&mut self.record, until, &mut self.damped, &mut self.counted);
+        self.logs.iter().for_each(|log| log.queue.offer(&self.damped));
+        self.damped.clear();
+        self.counted.clear();
     }
 
     /// Sends some of what waits; whether there was anything that could be sent.
@@ -227,7 +249,7 @@ impl Log {
 mod tests {
     use super::*;
     use crate::settings;
-    use natgate_engine::{Change, Event, Timestamp};
+    use natgate_engine::{BlockId, Change, Event};
 
     const BASE: &str = "[inside]\ndevice = \"eth0\"\naddress = \"10.0.0.1/24\"\n\
         [outside]\ndevice = \"eth1\"\naddress = \"192.0.2.254/24\"\ngateway = \"192.0.2.1\"\n\
@@ -261,10 +283,21 @@ mod tests {
         }
     }
 
+    fn at(second: u64, change: Change) -> Record {
+        Record::Event(Event { time: Timestamp(second * 1_000_000_000), change })
+    }
+
+    /// A block of ports that a subscriber gets, which every log tells.
+    fn block(second: u64) -> Record {
+        let subscriber = Ipv4Addr::new(10, 0, 0, 7);
+        let external = Ipv4Addr::new(203, 0, 113, 1);
+        let block = BlockId { realm: 0, subscriber, external, ports: (1024, 1535) };
+        at(second, Change::BlockAssigned(block))
+    }
+
     /// A limit that is reached, which every log tells.
     fn event(second: u64) -> Record {
-        let change = Change::PoolExhausted { pool: 0, protocol: 17 };
-        Record::Event(Event { time: Timestamp(second * 1_000_000_000), change })
+        at(second, Change::PoolExhausted { pool: 0, protocol: 17 })
     }
 
     #[test]
@@ -321,7 +354,7 @@ mod tests {
         let settings = with("collector = \"192.0.2.7:514\"\nqueue = 1024\n").expect("it is good");
         let mut logs = Logs::new(&settings);
         assert_eq!(logs.total(), Some(Figures { up: true, ..Figures::default() }));
-        (0..1100).for_each(|second| logs.take(event(second)));
+        (0..1100).for_each(|second| logs.take(block(second)));
         let mut road = Road::default();
         assert!(!logs.turn(&mut road));
         // One has left the queue and waits to go.
@@ -341,5 +374,18 @@ mod tests {
         let done = Figures { sent: 1024, waiting: 0, up: true, ..waits };
         assert_eq!(logs.total(), Some(done));
         assert_eq!(logs.figures().next(), Some(("syslog udp 192.0.2.7:514".to_owned(), done)));
+    }
+
+    #[test]
+    fn a_limit_that_is_reached_each_second_is_damped_and_summed_up() {
+        let settings = with("collector = \"192.0.2.7:514\"\n").expect("it is good");
+        let mut logs = Logs::new(&settings);
+        (0..600).for_each(|second| logs.take(event(second)));
+        logs.summarize(Timestamp(10_000 * 1_000_000_000));
+        let mut road = Road { open: true, room: usize::MAX, ..Road::default() };
+        while logs.turn(&mut road) {}
+        assert!((3..10).contains(&road.came.len()), "{:?}", road.came);
+        let (_, _, last) = road.came.last().expect("the summary");
+        assert!(last.contains("600"), "{last}");
     }
 }

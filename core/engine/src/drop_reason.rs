@@ -50,7 +50,7 @@ drop_reasons! {
     IcmpBadChecksum "icmp_bad_checksum" "An ICMP error's checksum, or its embedded packet's header checksum, is wrong.";
     IcmpBadEmbedded "icmp_bad_embedded" "An ICMP error's embedded packet cannot be read.";
     IcmpUnsupported "icmp_unsupported" "The ICMP type is not one that is translated.";
-    IcmpNoSession "icmp_no_session" "An ICMP error is about a packet that no mapping explains.";
+    IcmpNoSession "icmp_no_session" "An ICMP error quotes a packet of no session.";
     NoMapping "no_mapping" "No mapping has this external endpoint.";
     Filtered "filtered" "The filtering behavior does not admit this remote endpoint.";
     TcpNotSyn "tcp_not_syn" "A TCP packet other than a SYN belongs to no session.";

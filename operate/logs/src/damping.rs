@@ -224,9 +224,9 @@ impl Episode {
     }
 }
 
-/// All episodes at a time.
+/// Damping of the records of one gateway: all its episodes.
 #[derive(Debug)]
-pub(crate) struct Damping {
+pub struct Damping {
     most: usize,
     episodes: HashMap<Subject, Episode>,
     /// One entry for each episode: a time when it may have ended.
@@ -249,7 +249,7 @@ impl Damping {
 
     /// Moves records, all that there are until a time (`None`: more may follow), into `into`,
     /// with the summaries that are due. Events that are only counted go into `counted` instead.
-    pub(crate) fn apply(
+    pub fn apply(
         &mut self,
         records: &mut Vec<Record>,
         until: Option<Timestamp>,

@@ -29,7 +29,7 @@ mod sinks;
 mod spool;
 mod wall;
 
-pub use damping::Summary;
+pub use damping::{Damping, Summary};
 pub use drive::{Drive, Pause, Sink, SinkMetrics, Tell};
 pub use feed::Feed;
 pub use hub::{Changer, Exchange, Joining, Logs, OpenError, Subscribers, Subscription};

@@ -241,7 +241,12 @@ impl Meaning {
             (LogWhat::Sessions, false) => "sessions without their remote endpoints, ",
             (LogWhat::Sessions, true) => "sessions with their remote endpoints, ",
         };
-        format!("{more}blocks of ports, limits that are reached")
+        // A spool answers which subscriber had a port, and nothing else.
+        let limits = match log.to {
+            LogTo::Spool(_) => "",
+            _ => ", limits that are reached",
+        };
+        format!("{more}blocks of ports{limits}")
     }
 
     /// Requests for mappings.
