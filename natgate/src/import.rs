@@ -123,9 +123,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         )));
     }
     if lost > 0 {
+        let lines = if lost == 1 { "line is lost" } else { "lines are lost" };
         return Err(Failure::Runtime(anyhow!(
-            "{lost} lines are lost that decide which hosts are translated or pass; edit what came \
-             of it"
+            "{lost} {lines} on which it depends which hosts are translated or pass; edit what \
+             came of it"
         )));
     }
     if args.strict && without > 0 {

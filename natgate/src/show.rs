@@ -170,7 +170,7 @@ fn list(args: &Args, path: &str, out: &mut impl Write) -> Result<(), Failure> {
         let one = args.filters.subscriber.as_ref().filter(|address| !address.contains('/'));
         let hint = one.map(|address| {
             format!(
-                "; if it should have some, `natgate trace \"udp {address}:1024 > 192.0.2.1:53\"` says \
+                "; if it should have some, `natgate trace \"udp {address}:1024 > 198.51.100.10:53\"` says \
                  what becomes of its packets"
             )
         });

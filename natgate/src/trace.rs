@@ -22,9 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const AFTER_HELP: &str = "\
 A packet is a protocol, its ends and, behind them, what else is to be said:
 
-  udp 10.0.0.5:4000 > 192.0.2.1:53
-  tcp 10.0.0.5:4000 > 192.0.2.1:80 syn       flags: syn, ack, fin, rst, psh, urg; syn if none is named
-  icmp 10.0.0.5 > 192.0.2.1 id 7             an echo request; with `reply` an echo reply
+  udp 10.0.0.5:4000 > 198.51.100.10:53
+  tcp 10.0.0.5:4000 > 198.51.100.10:80 syn       flags: syn, ack, fin, rst, psh, urg; syn if none is named
+  icmp 10.0.0.5 > 198.51.100.10 id 7             an echo request; with `reply` an echo reply
   ttl N, length N, df                        time to live 64, the shortest length, may be fragmented
   from inside|outside, realm NAME            the side is told from the source if it is not said
 
@@ -37,9 +37,9 @@ With --json, standard output has one object: {\"verdict\": \"forward|reply|drop|
 \"worker\", \"steps\": [{\"step\", \"text\", ...}]}. Names of steps and fields stay; texts may change.
 
 Examples:
-natgate trace udp 10.0.0.5:4000 '>' 192.0.2.1:53
-natgate trace 'tcp 192.0.2.1:80 > 203.0.113.1:2000 syn+ack' --json
-natgate trace -c natgate.toml 'icmp 10.0.0.5 > 192.0.2.1 id 7 ttl 1'
+natgate trace udp 10.0.0.5:4000 '>' 198.51.100.10:53
+natgate trace 'tcp 198.51.100.10:80 > 203.0.113.1:2000 syn+ack' --json
+natgate trace -c natgate.toml 'icmp 10.0.0.5 > 198.51.100.10 id 7 ttl 1'
 natgate trace --reason port_quota";
 
 /// Explain what would happen to a packet, without sending it

@@ -121,8 +121,8 @@ impl Args {
     /// Asks the gateway's table.
     fn ask_the_gateway(&self) -> Result<(), Failure> {
         let (address, Some(port)) = self.whom else {
-            let message = "say which port, as 203.0.113.1:2300; or give --config for what a \
-                subscriber has by the configuration";
+            let message = "say which port, as 203.0.113.1:2300; --config tells what a subscriber has \
+                by the configuration, `natgate show blocks --subscriber` what it has now";
             return Err(Failure::Input(vec![message.into()]));
         };
         let external = Some(format!("{address}:{port}"));

@@ -87,7 +87,10 @@ fn exit_codes_and_sentences() {
     let (done, said) = code(&["-"], &lossy);
     assert_eq!(done, 1);
     assert!(said.starts_with("-:3: lost: `-A POSTROUTING -m mark"), "{said}");
-    assert!(said.contains("1 lines are lost that decide which hosts are translated"), "{said}");
+    assert!(
+        said.contains("1 line is lost on which it depends which hosts are translated"),
+        "{said}"
+    );
     let losses = object(&["-"], &lossy);
     assert_eq!(
         (&losses["accepted"], &losses["remarks"][0]["grade"]),

@@ -13,8 +13,8 @@ mod queue;
 mod service;
 
 pub(crate) use announce::Announcer;
-pub(crate) use datagram::Datagram;
 pub use datagram::write as write_datagram;
+pub(crate) use datagram::{Datagram, RequestClass};
 pub(crate) use service::{Admission, Next, PcpService, Sender};
 
 use natgate_engine::Prefix;

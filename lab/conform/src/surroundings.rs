@@ -126,12 +126,15 @@ fn taken(config: &Config, host: Ipv4Addr) -> bool {
         || statics.into_iter().any(|external| external == host)
 }
 
-/// An address to which the rules let everything bypass translation.
+/// An address to which the rules let everything bypass translation. The gateway's own addresses are
+/// no such, because the gateway takes their packets itself.
 fn untranslated(config: &Config) -> Option<Ipv4Addr> {
+    let own = [config.inside.address, config.outside.address];
     config.rules.iter().find_map(|rule| match (&rule.matches, &rule.action) {
         (Match::Destination(prefix, 0), RuleAction::Bypass) => {
             let inner = u32::from(prefix.len() < 31);
-            Some(Ipv4Addr::from_bits(prefix.first() + inner))
+            let hosts = prefix.first() + inner..=prefix.last() - inner;
+            hosts.take(3).map(Ipv4Addr::from_bits).find(|host| !own.contains(&Some(*host)))
         }
         _ => None,
     })

@@ -43,7 +43,14 @@ impl Args {
         let at = ("at", (at.0 as f64 / 1e9).to_string());
         let filters = Filters { external, protocol: self.protocol, ..Filters::default() };
         let query = filters.query(&[at]);
-        let Response { status, body } = self.gateway.ask(&format!("/v1/who?{query}"))?;
+        let answer =
+            self.gateway.ask(&format!("/v1/who?{query}")).map_err(|failure| match failure {
+                Failure::Runtime(error) => Failure::Runtime(anyhow!(
+                    "{error}; with --config FILE the log is searched without a gateway"
+                )),
+                other => other,
+            });
+        let Response { status, body } = answer?;
         if status == 200 {
             let answers = body["answers"].as_array().map_or(&[][..], Vec::as_slice);
             return self.tell(answers, &body);

@@ -122,6 +122,12 @@ fn each_change_leaves_a_line_with_its_author() {
     assert!(line.starts_with(&by_socket), "{line}");
     parts(&line, &["POST /v1/clear?subscriber=10.0.0.9&what=mappings: 0 mappings cleared"]);
 
+    // An explanation of a packet changes nothing, and leaves no line before the next change's.
+    let traced = natgate(&folder, &["trace", "udp 10.0.0.5:4000 > 198.51.100.10:53"]);
+    assert!(traced.status.success(), "{}", String::from_utf8_lossy(&traced.stderr));
+    assert!(natgate(&folder, &["clear", "mappings", "--subscriber", "10.0.0.8"]).status.success());
+    parts(&gateway.hears("change by"), &["subscriber=10.0.0.8"]);
+
     // A request that is refused leaves a line, one that reads leaves none.
     let ask = |method: &str, path: &str| {
         gateway.asks(&format!(

@@ -67,7 +67,8 @@ pub fn reverse(
     let name = &pool.name;
     let Allocation::Deterministic(shares) = config.allocation_of(pool) else {
         return nobody(format!(
-            "pool \"{name}\" is not deterministic; look into the log of events"
+            "the configuration does not tell who has a port of pool \"{name}\"; \
+             `natgate who {end} --at TIME` searches the log"
         ));
     };
     let plan = Plan::new(shares, pool).map_err(|error| Unanswered::Nobody(error.message))?;
@@ -77,7 +78,8 @@ pub fn reverse(
     }
     match plan.dynamic() {
         Some((first, last)) if (first..=last).contains(&port) => nobody(format!(
-            "ports {first}-{last} are given out on demand; look into the log of events"
+            "ports {first}-{last} are given out on demand; `natgate who {end} --at TIME` searches the \
+             log"
         )),
         _ => nobody(format!("nobody has that port of pool \"{name}\"")),
     }
@@ -102,7 +104,8 @@ pub fn forward(settings: &Settings, subscriber: Ipv4Addr) -> Result<Vec<Answer>,
     match answers.is_empty() {
         false => Ok(answers),
         true => Err(Unanswered::Nobody(format!(
-            "{subscriber}: has no ports that the configuration tells; look into the log of events"
+            "{subscriber}: has no ports that the configuration tells; \
+             `natgate show blocks --subscriber {subscriber}` asks a running gateway"
         ))),
     }
 }
@@ -247,7 +250,7 @@ mod tests {
         for (external, port, why) in [
             ("203.0.113.1", 64_512, "are given out on demand"),
             ("203.0.113.1", 1023, "nobody has that port"),
-            ("203.0.113.2", 5000, "pool \"rest\" is not deterministic"),
+            ("203.0.113.2", 5000, "a port of pool \"rest\""),
             ("203.0.113.3", 5000, "is in no pool"),
             ("198.51.100.2", 80, "is served by 10.9.0.3, 10.9.0.4"),
         ] {

@@ -58,6 +58,9 @@ pub struct Hints {
 /// Why nothing comes of a file.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
+    /// There is nothing to import.
+    #[error("the input is empty: there are no rules to import")]
+    Empty,
     /// Nobody knows what it is.
     #[error("the file is not recognised; say with --from whether it is iptables, nft, vpp or jool")]
     Unknown,
@@ -119,6 +122,9 @@ pub fn detect(text: &str) -> Option<Format> {
 /// # Errors
 /// [`ImportError`].
 pub fn import(text: &str, format: Option<Format>, hints: &Hints) -> Result<Imported, ImportError> {
+    if text.trim().is_empty() {
+        return Err(ImportError::Empty);
+    }
     let format = format.or_else(|| detect(text)).ok_or(ImportError::Unknown)?;
     let mut plan = Plan::new(hints)?;
     match format {

@@ -7,6 +7,14 @@ fn imported(text: &str, format: Format) -> Imported {
     import(text, Some(format), &Hints::default()).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
+#[test]
+fn nothing_to_import_is_said_to_be_nothing() {
+    for text in ["", " \n\n"] {
+        let error = natgate_import::import(text, None, &natgate_import::Hints::default());
+        assert!(matches!(error, Err(natgate_import::ImportError::Empty)));
+    }
+}
+
 /// A configuration without comments and empty lines, tables apart.
 fn tables(config: &str) -> Vec<String> {
     let lines = config.lines().filter(|line| !line.starts_with('#') && !line.is_empty());

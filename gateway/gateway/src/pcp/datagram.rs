@@ -12,6 +12,16 @@ const DONT_FRAGMENT: u16 = 0x4000;
 /// How far an answer may travel.
 const TTL: u8 = 64;
 
+/// The class of a request that was admitted. Another worker that the request is handed over to
+/// keeps it in the same class, so that a forger gains nothing by a hand-over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RequestClass {
+    /// True if the sender is known ([`Sender::is_known`](super::Sender)).
+    pub(crate) is_known: bool,
+    /// The group of senders that takes turns with other groups.
+    pub(crate) group: u8,
+}
+
 /// A request, and where its answer goes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Datagram {
@@ -23,6 +33,8 @@ pub(crate) struct Datagram {
     pub(crate) asked: Ipv4Addr,
     /// Whether the host that it is about is known to be this worker's.
     pub(crate) is_here: bool,
+    /// The class that the worker that received it admitted it to.
+    pub(crate) class: RequestClass,
     len: usize,
     bytes: [u8; KEPT],
 }
@@ -50,7 +62,15 @@ impl Datagram {
         bytes[..len].copy_from_slice(&payload[..len]);
         let client = (Ipv4Addr::from_bits(source), udp.source_port());
         let asked = Ipv4Addr::from_bits(destination);
-        Some(Self { realm, client, asked, is_here: false, len, bytes })
+        Some(Self {
+            realm,
+            client,
+            asked,
+            is_here: false,
+            class: RequestClass::default(),
+            len,
+            bytes,
+        })
     }
 
     /// The request itself.

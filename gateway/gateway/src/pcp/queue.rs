@@ -90,6 +90,12 @@ impl Default for FairQueue {
 }
 
 impl FairQueue {
+    /// True if no request of the class waits.
+    #[cfg(test)]
+    pub(super) fn has_none(&self) -> bool {
+        self.order.is_empty()
+    }
+
     /// True if a request of a group finds a place.
     pub(super) fn has_room(&self, group: u8) -> bool {
         self.order.len() < ROOM || self.longest().is_some_and(|longest| self.yields(longest, group))

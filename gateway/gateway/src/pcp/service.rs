@@ -1,7 +1,7 @@
 //! The service: admits requests, reads them and carries them out.
 
 use super::queue::{Pushed, Waiting};
-use super::{Announcer, Datagram, PcpCounters, PcpSettings};
+use super::{Announcer, Datagram, PcpCounters, PcpSettings, RequestClass};
 use natgate_engine::{
     AddressRange, Config, Endpoint, Engine, Explicit, ExplicitError, MapRequest, PeerRequest,
     RemoteFilter, Timestamp, WantedEndpoint,
@@ -236,7 +236,7 @@ impl PcpService {
         own: Option<Ipv4Addr>,
         sender: impl FnOnce(Ipv4Addr) -> Sender,
     ) -> Admission {
-        let Some(datagram) = Datagram::read(realm, packet, own) else {
+        let Some(mut datagram) = Datagram::read(realm, packet, own) else {
             return Admission::NoRequest;
         };
         let client = datagram.client.0;
@@ -252,24 +252,26 @@ impl PcpService {
             self.counters.dropped += 1;
             return Admission::Refused;
         }
-        self.wait(is_known, group, &datagram);
+        datagram.class = RequestClass { is_known, group };
+        self.wait(&datagram);
         Admission::Waiting
     }
 
-    /// Takes a request that another worker has handed over, for it is about a host of this one.
-    pub(crate) fn take_over(&mut self, realm: u16, packet: &[u8]) {
+    /// Takes a request about a host of this worker from another worker, which has admitted it to a
+    /// class.
+    pub(crate) fn take_over(&mut self, realm: u16, class: RequestClass, packet: &[u8]) {
         let own = natgate_wire::Ipv4::new_checked(packet).ok().map(|ip| ip.destination());
         let Some(mut datagram) = Datagram::read(realm, packet, own.map(Ipv4Addr::from_bits)) else {
             self.counters.dropped += 1;
             return;
         };
         datagram.is_here = true;
-        // That worker has admitted it.
-        let group = self.hasher.hash_one((realm, datagram.client.0)) as u8;
-        self.wait(true, group, &datagram);
+        datagram.class = class;
+        self.wait(&datagram);
     }
 
-    fn wait(&mut self, is_known: bool, group: u8, datagram: &Datagram) {
+    fn wait(&mut self, datagram: &Datagram) {
+        let RequestClass { is_known, group } = datagram.class;
         let pushed = self.waiting.of(is_known).push(group, datagram);
         self.counters.dropped += u64::from(pushed != Pushed::Waits);
     }
@@ -581,6 +583,21 @@ mod tests {
         let mut service = PcpService::new(&settings, &config(2), at(500));
         service.go_on(at(10), &addresses(&config(1)), at(500));
         assert_eq!((service.seconds(at(510)), service.announcer.next()), (10, Some(at(500))));
+    }
+
+    #[test]
+    fn a_request_keeps_its_class_when_another_worker_takes_it_over() {
+        let settings = PcpSettings { enabled: true, ..PcpSettings::default() };
+        let mut service = PcpService::new(&settings, &config(1), at(10));
+        let (client, own) = (Ipv4Addr::new(10, 0, 0, 5), Ipv4Addr::new(10, 0, 0, 1));
+        let mut packet = [0; 64];
+        let ends = ((client, 4000), (own, natgate_pcp::SERVER_PORT));
+        let len = crate::pcp::write_datagram(ends, 64, &[2; 24], &mut packet);
+        let forged = RequestClass { is_known: false, group: 7 };
+        service.take_over(0, forged, &packet[..len]);
+        assert!(service.waiting.of(true).has_none());
+        let datagram = service.next(at(11)).expect("the request waits");
+        assert_eq!((datagram.class, datagram.is_here), (forged, true));
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! before it looks at the first.
 
 use crate::links::Link;
+use crate::pcp::RequestClass;
 use natgate_hugepages::prefetch_to_write;
 use natgate_io::HEADROOM;
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -39,8 +40,15 @@ pub(crate) enum Kind {
     Turned(u16),
     /// The same of an ICMP error of the router's own, which has not come in.
     Error(u16),
-    /// A request from a realm for a mapping of a host there, whose address this is.
-    Request(u16, u32),
+    /// A request from a realm for a mapping of a host there.
+    Request {
+        /// The realm's number.
+        realm: u16,
+        /// The host's address.
+        host: u32,
+        /// The class that the request was admitted to.
+        class: RequestClass,
+    },
     /// An Ethernet frame with ARP, without a tag, for everybody to learn from.
     Arp(Link),
 }
@@ -50,7 +58,7 @@ impl Kind {
     pub(super) fn link(self) -> Link {
         match self {
             Self::Packet(link) | Self::Arp(link) => link,
-            Self::Request(realm, _) => Link::inside(realm),
+            Self::Request { realm, .. } => Link::inside(realm),
             Self::Turned(_) | Self::Error(_) => Link::OUTSIDE,
         }
     }

@@ -11,6 +11,7 @@ mod partition;
 
 use crate::Settings;
 use crate::links::Link;
+use crate::pcp::RequestClass;
 use broker::{Mailbox, PortLender, Trade};
 pub use exchange::Wake;
 use exchange::{Exchange, Waker, Ways};
@@ -257,10 +258,11 @@ impl Member {
         &mut self,
         engine: &Engine,
         (realm, host): (u16, Ipv4Addr),
+        class: RequestClass,
         bytes: &[u8],
     ) -> Way {
         let host = (realm, host.to_bits());
-        let kind = Kind::Request(host.0, host.1);
+        let kind = Kind::Request { realm, host: host.1, class };
         match self.partition.whose_host(host) {
             PacketOwner::Of(owner) => self.give(owner, kind, OwnerLookup::Settled, bytes),
             _ => {
@@ -280,7 +282,7 @@ impl Member {
     ) -> Way {
         let link = kind.link();
         let whose = || match kind {
-            Kind::Request(realm, host) => self.partition.whose_host((realm, host)),
+            Kind::Request { realm, host, .. } => self.partition.whose_host((realm, host)),
             _ => self.partition.whose(link.side, link.realm, bytes),
         };
         match asked {

@@ -52,7 +52,8 @@ impl Stages {
                 {
                     let len = datagram.packet(into);
                     let host = (datagram.realm, request.host);
-                    if team.dispatch_request(&self.engine, host, &into[..len]) != Way::Here {
+                    let (class, packet) = (datagram.class, &into[..len]);
+                    if team.dispatch_request(&self.engine, host, class, packet) != Way::Here {
                         return 0;
                     }
                 }

@@ -172,7 +172,9 @@ impl Stages {
                     Kind::Packet(Link { side: Side::Outside, .. }) => outside.push((frame, 0)),
                     Kind::Turned(realm) => turned.push((frame, realm)),
                     Kind::Error(realm) => self.unpack_error(now, (frame, realm), transmitters),
-                    Kind::Request(realm, _) => self.pcp.take_over(realm, frame.bytes()),
+                    Kind::Request { realm, class, .. } => {
+                        self.pcp.take_over(realm, class, frame.bytes());
+                    }
                     Kind::Arp(_) => {}
                 }
             }
@@ -200,7 +202,7 @@ impl Stages {
         let way = team.dispatch_again(now, &mut self.engine, (kind, asked), bytes);
         match kind {
             // It has been counted where it came in; its client asks again.
-            Kind::Request(..) => way == Way::Here,
+            Kind::Request { .. } => way == Way::Here,
             Kind::Error(_) => self.error_has_come(way),
             kind => self.has_come(way, direction_of(kind), bytes.len()),
         }
@@ -228,7 +230,7 @@ impl Stages {
 fn direction_of(kind: Kind) -> Direction {
     match kind {
         Kind::Packet(Link { side: Side::Inside, .. }) => Direction::Outbound,
-        Kind::Request(..) => Direction::Local,
+        Kind::Request { .. } => Direction::Local,
         Kind::Packet(_) | Kind::Arp(_) => Direction::Inbound,
         Kind::Turned(_) | Kind::Error(_) => Direction::Hairpin,
     }

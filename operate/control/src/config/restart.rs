@@ -26,7 +26,13 @@ pub(super) fn problems(
     let tree = parse_piece(text, 0..head, &report);
     for key in keys {
         let place = Place { offset: offset(tree.get_ref(), &key), key };
-        report.wrong(&place, "changes only at a restart; write what was there, or restart natgate");
+        let message = match place.key.as_str() {
+            "workers.count" => {
+                "a reload can add workers, not remove them; write what was there, or restart natgate"
+            }
+            _ => "changes only at a restart; write what was there, or restart natgate",
+        };
+        report.wrong(&place, message);
     }
     report.finish().0
 }

@@ -16,6 +16,9 @@ use std::sync::Arc;
 /// Characters of a request's path and query that are told.
 const LONGEST: usize = 200;
 
+/// Requests with a body that only ask.
+const QUESTIONS: [&str; 1] = ["/v1/trace"];
+
 /// Tells the operator something.
 pub type Tell = Arc<dyn Fn(String) + Send + Sync>;
 
@@ -43,7 +46,9 @@ pub fn line(who: &str, request: &str, result: &str) -> String {
 }
 
 async fn log(tell: &Tell, request: Request, next: Next) -> HttpResponse {
-    if matches!(*request.method(), Method::GET | Method::HEAD) {
+    if matches!(*request.method(), Method::GET | Method::HEAD)
+        || QUESTIONS.contains(&request.uri().path())
+    {
         return next.run(request).await;
     }
     let who = request.extensions().get::<Peer>().cloned().unwrap_or(Peer::Unknown).to_string();

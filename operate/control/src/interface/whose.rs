@@ -11,6 +11,7 @@ use axum::extract::{RawQuery, State};
 use natgate_engine::{BlockInfo, BlockKind, Filter, HeldPort, MappingInfo, Timestamp};
 use natgate_gateway::List;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -92,7 +93,7 @@ fn by_configuration(
         }
         Err(Unanswered::Ambiguous(sentence)) => Err(Response::failure(400, sentence)),
         Err(Unanswered::Nobody(sentence)) => {
-            Ok(nobody(format!("{sentence}; no mapping has it now")))
+            Ok(nobody(format!("no mapping has it now; {sentence}")))
         }
     }
 }
@@ -143,21 +144,25 @@ fn owners(interface: &Interface, filter: Filter) -> Result<Vec<Value>, Response>
     Ok(owners)
 }
 
-/// The protocols for which a port is in hold-down, each with the time of its release if it is
-/// known.
+/// The protocols for which a port is in hold-down, each once, with the time of its release if it
+/// is known. Several workers may hold a port back after a restart; the latest release counts.
 fn resting(interface: &Interface, filter: Filter) -> Result<Vec<Value>, Response> {
     let mut list: List<HeldPort> = interface.commander().list(filter, MOST);
-    let mut resting = Vec::new();
+    let mut latest: BTreeMap<u8, (Option<Timestamp>, Timestamp)> = BTreeMap::new();
     while let Some((part, now)) = list.next_part().map_err(stopping)? {
-        resting.extend(part.iter().map(|port| {
-            json!({
-                "protocol": json::protocol(port.protocol),
-                "until": port.until.map(|until| until.0 as f64 / 1e9),
-                "for_s": port.until.map(|until| until.since(now).as_secs_f64()),
-            })
-        }));
+        for port in part {
+            let release = latest.entry(port.protocol).or_insert((port.until, now));
+            *release = (release.0.max(port.until), now);
+        }
     }
-    Ok(resting)
+    let object = |(protocol, (until, now)): (u8, (Option<Timestamp>, Timestamp))| {
+        json!({
+            "protocol": json::protocol(protocol),
+            "until": until.map(|until| until.0 as f64 / 1e9),
+            "for_s": until.map(|until| until.since(now).as_secs_f64()),
+        })
+    };
+    Ok(latest.into_iter().map(object).collect())
 }
 
 /// An answer about a port in hold-down; one that names nobody says that the port rests.

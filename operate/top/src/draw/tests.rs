@@ -10,6 +10,13 @@ use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 use serde_json::{Value, json};
 
+#[test]
+fn a_pool_of_blocks_is_as_full_as_its_blocks_are() {
+    let pool = |taken: Value| json!({ "taken_blocks": taken, "free_blocks": taken, "in_use": { "tcp": 0.01 } });
+    assert!((crate::views::fullness(&pool(json!(5))) - 0.5).abs() < 1e-9);
+    assert!((crate::views::fullness(&pool(Value::Null)) - 0.01).abs() < 1e-9);
+}
+
 fn snapshot(time: f64, packets: u64) -> Snapshot {
     let pool = |name: &str, taken: u64| {
         json!({ "name": name, "addresses": 1, "ports": 1000, "free_blocks": null,
