@@ -6,6 +6,10 @@
 //! name to one socket only, and frees it when the process ends, however the process ends. `ss -xlp`
 //! shows the locks as `@natgate/...`.
 //!
+//! A gateway that takes over from another waits for the locks of its predecessor. Meanwhile it has
+//! the *reservation* of each, a second name: a third gateway that finds a lock free looks at the
+//! reservation and yields.
+//!
 //! Always true: a process of another user cannot keep the gateway from its start, although every
 //! process may take every name; the operator is told of such a process.
 
@@ -45,6 +49,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const DEVICE: &str = "natgate/device/";
 const ADDRESSES: &str = "natgate/addresses/";
 
+/// Before the name of a lock: its reservation.
+const RESERVATION: &str = "natgate/next/";
+
 /// The subject of a lock.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Subject {
@@ -72,8 +79,9 @@ pub(super) struct Locks(Arc<Mutex<State>>);
 #[derive(Debug, Default)]
 struct State {
     held: BTreeMap<Subject, UnixListener>,
-    /// Locks that the process before still has.
-    awaited: BTreeSet<Subject>,
+    /// Locks that the process before still has, with this process's reservations; `None`: a process
+    /// of another user has the name.
+    awaited: BTreeMap<Subject, Option<UnixListener>>,
     /// The process that this one takes over from.
     predecessor: Option<i32>,
 }
@@ -83,7 +91,7 @@ struct Change {
     locks: Locks,
     wanted: BTreeSet<Subject>,
     held: BTreeMap<Subject, UnixListener>,
-    awaited: BTreeSet<Subject>,
+    awaited: BTreeMap<Subject, Option<UnixListener>>,
 }
 
 impl Locks {
@@ -117,18 +125,29 @@ impl Locks {
 
     /// Takes the locks that are wanted and not there yet.
     fn prepare(&self, wanted: BTreeSet<Subject>) -> Result<Change, String> {
-        let (mut held, mut awaited) = (BTreeMap::new(), BTreeSet::new());
+        let (mut held, mut awaited) = (BTreeMap::new(), BTreeMap::new());
         let deadline = Instant::now() + CLOSING;
         let state = self.state();
-        let is_there = |one: &Subject| state.held.contains_key(one) || state.awaited.contains(one);
+        let is_there =
+            |one: &Subject| state.held.contains_key(one) || state.awaited.contains_key(one);
         for subject in wanted.iter().filter(|subject| !is_there(subject)) {
             match subject.lock(deadline) {
                 Ok(lock) => {
+                    if let Some(Holder::Gateway(process)) = Name::Reservation(subject).holder() {
+                        return Err(refusal(subject, process));
+                    }
                     held.insert(subject.clone(), lock);
                 }
                 Err(Holder::Gateway(process)) => match process {
                     Some(_) if process == state.predecessor => {
-                        awaited.insert(subject.clone());
+                        let reservation = Name::Reservation(subject).bind().ok();
+                        if reservation.is_none()
+                            && let Some(Holder::Gateway(process)) =
+                                Name::Reservation(subject).holder()
+                        {
+                            return Err(refusal(subject, process));
+                        }
+                        awaited.insert(subject.clone(), reservation);
                     }
                     _ => return Err(refusal(subject, process)),
                 },
@@ -178,13 +197,15 @@ impl Locks {
 impl State {
     /// Takes what has come free; returns true if nothing is awaited any more.
     fn take_awaited(&mut self) -> bool {
-        for subject in std::mem::take(&mut self.awaited) {
+        for (subject, reservation) in std::mem::take(&mut self.awaited) {
             match subject.bind() {
                 Ok(lock) => {
+                    // The reservation ends after the lock has begun.
                     self.held.insert(subject, lock);
+                    drop(reservation);
                 }
                 Err(_) => {
-                    self.awaited.insert(subject);
+                    self.awaited.insert(subject, reservation);
                 }
             }
         }
@@ -200,7 +221,7 @@ impl Change {
     fn apply(self) {
         let mut state = self.locks.state();
         state.held.retain(|subject, _| self.wanted.contains(subject));
-        state.awaited.retain(|subject| self.wanted.contains(subject));
+        state.awaited.retain(|subject, _| self.wanted.contains(subject));
         state.held.extend(self.held);
         state.awaited.extend(self.awaited);
     }
@@ -236,7 +257,7 @@ impl Subject {
     }
 
     fn bind(&self) -> io::Result<UnixListener> {
-        UnixListener::bind_addr(&SocketAddr::from_abstract_name(self.name())?)
+        Name::Lock(self).bind()
     }
 
     /// Takes the lock, or tells which process has it. A lock that seems to come free is tried until
@@ -261,7 +282,34 @@ impl Subject {
 
     /// The process that has the lock, if a process listens.
     fn holder(&self) -> Option<Holder> {
-        let path = [b"\0", self.name().as_bytes()].concat();
+        Name::Lock(self).holder()
+    }
+}
+
+/// A name in the kernel.
+#[derive(Clone, Copy, Debug)]
+enum Name<'s> {
+    /// A lock.
+    Lock(&'s Subject),
+    /// The reservation of a lock.
+    Reservation(&'s Subject),
+}
+
+impl Name<'_> {
+    fn text(self) -> String {
+        match self {
+            Self::Lock(subject) => subject.name(),
+            Self::Reservation(subject) => subject.name().replacen("natgate/", RESERVATION, 1),
+        }
+    }
+
+    fn bind(self) -> io::Result<UnixListener> {
+        UnixListener::bind_addr(&SocketAddr::from_abstract_name(self.text())?)
+    }
+
+    /// The process that has the name, if a process listens.
+    fn holder(self) -> Option<Holder> {
+        let path = [b"\0", self.text().as_bytes()].concat();
         let owner = match socket::owner(Path::new(OsStr::from_bytes(&path))) {
             Ok(owner) => owner,
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => return None,
@@ -410,10 +458,13 @@ mod tests {
     fn locks_of_the_process_before_are_taken_when_they_come_free() {
         let (subject, locks) = (device("before"), Locks::default());
         let before = subject.bind().unwrap();
-        locks.state().awaited.insert(subject.clone());
+        let reservation = Name::Reservation(&subject).bind().unwrap();
+        locks.state().awaited.insert(subject.clone(), Some(reservation));
         assert!(!locks.state().take_awaited());
+        assert!(Name::Reservation(&subject).bind().is_err(), "reserved");
         drop(before);
         assert!(locks.state().take_awaited());
         assert_eq!(subject.holder(), Some(Holder::Own));
+        assert!(Name::Reservation(&subject).bind().is_ok(), "reserved no more");
     }
 }

@@ -151,3 +151,21 @@ time.sleep(60)' >/dev/null 2>&1 &
     gateway.signal("TERM");
     assert_eq!(gateway.ends(), 0);
 }
+
+/// A gateway that waits for the locks of its predecessor has reserved them: a third gateway that
+/// finds the locks free in that moment yields.
+#[test]
+fn a_lock_that_another_gateway_has_reserved_is_not_free() {
+    let folder = Folder::new("locks-reserved");
+    let setup = "/usr/bin/python3 -c '
+import socket, time
+taken = socket.socket(socket.AF_UNIX)
+taken.bind(\"\\0natgate/next/device/in0\")
+taken.listen()
+time.sleep(60)' >/dev/null 2>&1 &
+        until grep -q @natgate/next/device/in0 /proc/net/unix; do sleep 0.01; done";
+    let mut gateway = Gateway::spawn(command(setup, &folder.config(""), &[]));
+    let said = gateway.hears("another natgate (process ");
+    assert!(said.contains("has device in0 in this network already"), "{said}");
+    assert_eq!(gateway.ends(), 1);
+}
