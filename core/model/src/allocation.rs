@@ -29,7 +29,7 @@ pub(crate) fn spend(due: u64, now: Timestamp, per_second: u32) -> u64 {
 }
 
 /// The addresses of a pool.
-pub(crate) fn addresses(pool: &PoolConfig) -> impl Iterator<Item = Ipv4Addr> + '_ {
+pub fn addresses(pool: &PoolConfig) -> impl Iterator<Item = Ipv4Addr> + '_ {
     let ranges = pool.addresses.iter();
     ranges.flat_map(|range| range.first.to_bits()..=range.last.to_bits()).map(Ipv4Addr::from_bits)
 }

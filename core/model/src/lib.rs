@@ -11,17 +11,15 @@
 //! Choices that the specification leaves to the engine (external address and port, which held port
 //! is free first) are given to the model, which checks that they were open; alone it takes the
 //! first. Fragments are not modelled.
-//!
-//! [`compare`] drives the two side by side.
 
 #![forbid(unsafe_code)]
 
 mod allocation;
 mod bytes;
 mod classes;
-pub mod compare;
 mod errors;
 mod explicit;
+mod harness;
 mod lookup;
 mod overload;
 mod pools;
@@ -36,6 +34,7 @@ mod timers;
 mod twice;
 mod view;
 
+pub use allocation::addresses;
 use allocation::most_mappings;
 use bytes::{
     Segment, check, check_error, ends, icmp_kind, ip, is_ping, keep_full, lower_mss, lower_ttl,
@@ -43,6 +42,7 @@ use bytes::{
 };
 use classes::{LimitOwner, ThresholdState};
 use errors::ErrorRates;
+pub use harness::ends_from_inside;
 use natgate_engine::{
     Behavior, Change, Config, Counters, Direction, DropReason, Endpoint, Event, MappingId,
     MappingKind, Outcome, RuleAction, Side, TimeoutSet, Timestamp, Verdict,
@@ -54,7 +54,7 @@ use shares::Block;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use tcp::Connection;
-pub use timers::StillHeld;
+pub use timers::{StillHeld, tick};
 
 /// The reference translator.
 #[derive(Clone, Debug)]
@@ -108,7 +108,7 @@ pub struct Model {
 }
 
 /// A subscriber: its realm and its address there (15.1).
-type Host = (u16, Ipv4Addr);
+pub type Host = (u16, Ipv4Addr);
 
 /// What a mapping is looked up by from the inside (3.8); of `remote` as much as the mapping
 /// behavior looks at counts.
@@ -243,7 +243,7 @@ impl Packet {
 type Fate = Result<Verdict, DropReason>;
 
 /// Whether a protocol has ports, or identifiers that serve as such.
-fn has_ports(protocol: u8) -> bool {
+pub fn has_ports(protocol: u8) -> bool {
     matches!(protocol, TCP | UDP | ICMP | DCCP)
 }
 
@@ -730,11 +730,6 @@ impl Model {
         Segment::of(&packet.received).is_some_and(|segment| {
             if self.config.tcp_pickup { segment.rst() } else { !segment.syn() }
         })
-    }
-
-    /// What the last call has brought about.
-    pub(crate) fn take_made(&mut self) -> Effects {
-        std::mem::take(&mut self.made)
     }
 
     /// Time never goes back (1.1).

@@ -53,7 +53,7 @@ impl Model {
     }
 
     /// The addresses that are counted with a pool.
-    pub(crate) fn addresses_of(&self, pool: usize) -> impl Iterator<Item = Ipv4Addr> + '_ {
+    pub fn addresses_of(&self, pool: usize) -> impl Iterator<Item = Ipv4Addr> + '_ {
         let own = addresses(&self.config.pools[pool]);
         let own = own.filter(move |address| self.pool_of(address.to_bits()) == Some(pool));
         let left = self.left.iter().filter(move |(_, of)| **of == pool);

@@ -54,7 +54,10 @@ impl Model {
     }
 
     /// 15.8: whether the realms of a configuration may have the numbers that they have there.
-    pub(crate) fn check_numbers(&self, new: &Config) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// A sentence that names the realm.
+    pub fn check_numbers(&self, new: &Config) -> Result<(), String> {
         let name = |config: &Config, number: u16| {
             config.has_realm(number).then(|| config.realms[usize::from(number) - 1].name.clone())
         };

@@ -123,7 +123,7 @@ impl Model {
                 self.relieve(Queue::All, &|model| model.pool_is_scarce(pool));
             }
         }
-        self.take_made()
+        self.take_effects()
     }
 
     /// 18.4, 18.5: takes mappings until something is not scarce.

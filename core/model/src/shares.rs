@@ -120,7 +120,7 @@ impl Model {
     }
 
     /// Whether a pool has blocks.
-    pub(crate) fn has_blocks(&self) -> bool {
+    pub fn has_blocks(&self) -> bool {
         (0..self.config.pools.len())
             .any(|pool| matches!(self.allocation(pool), Allocation::Block(_)))
     }

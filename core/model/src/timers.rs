@@ -23,7 +23,7 @@ const MOST_SYNS: usize = 1024;
 pub type StillHeld<'f> = &'f dyn Fn(u8, Endpoint) -> bool;
 
 /// The first tick that is not before a time (1.2).
-pub(crate) fn tick(time: Timestamp) -> Timestamp {
+pub fn tick(time: Timestamp) -> Timestamp {
     Timestamp(time.0.div_ceil(TICK.as_nanos() as u64).saturating_mul(TICK.as_nanos() as u64))
 }
 
@@ -186,7 +186,7 @@ impl Model {
 
     /// 5.6: of the ports that are due first as many are free as are held too many. It is enough to
     /// see to it when time has passed: none is taken before.
-    pub(crate) fn limit_held(&mut self, still_held: Option<StillHeld<'_>>) {
+    pub fn limit_held(&mut self, still_held: Option<StillHeld<'_>>) {
         let most = self.config.limits.held_ports.map_or(usize::MAX, |most| most as usize);
         while self.held.len() > most {
             let first = self.held.values().map(|until| tick(*until)).min().expect("some are held");

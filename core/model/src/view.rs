@@ -60,26 +60,6 @@ impl Model {
         self.mappings.iter().flat_map(of).collect()
     }
 
-    /// Whether there is a session between the same endpoints, of a mapping with the same external
-    /// one.
-    pub(crate) fn has_session(&self, session: &SessionInfo) -> bool {
-        self.alike(session).any(|mapping| mapping.sessions.contains_key(&session.remote))
-    }
-
-    /// Whether there is a mapping between the endpoints of a session's.
-    pub(crate) fn has_mapping(&self, session: &SessionInfo) -> bool {
-        self.alike(session).next().is_some()
-    }
-
-    fn alike(&self, session: &SessionInfo) -> impl Iterator<Item = &Mapping> {
-        let id = session.mapping;
-        let internal = (id.protocol, id.realm, id.internal);
-        let keys = self.mappings.iter().filter(move |(key, mapping)| {
-            (key.protocol, key.realm, key.internal) == internal && mapping.external == id.external
-        });
-        keys.map(|(_, mapping)| mapping)
-    }
-
     /// What a pool holds for a protocol.
     pub fn pool_usage(&self, pool: usize, protocol: u8) -> PoolUsage {
         let (first, last) = self.config.pools[pool].ports;

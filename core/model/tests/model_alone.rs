@@ -1,6 +1,7 @@
 //! The model by itself, on what the specification says in numbers. It takes the first choice that
 //! is open, so its external endpoints are known.
 
+#[path = "../../compare/tests/common/mod.rs"]
 mod common;
 
 use common::{A, EXTERNAL, REMOTE, START, Spec, Sum, config, end, error_about};

@@ -2,15 +2,16 @@
 //! the engine for reading, and whatever it changed all the same would show in the comparison with
 //! the model.
 
-use super::{Divergence, Done, Hex, same};
-use crate::bytes::ip;
+use crate::same::{Hex, same};
+use crate::{Divergence, Done};
 use natgate_engine::{
     Becomes, Direction, End, Engine, Explanation, Outcome, Packet, Side, Timestamp, Verdict,
 };
+use natgate_wire::Ipv4;
 use std::net::Ipv4Addr;
 
 /// Has the engine explain the first of some packets, given with their realms.
-pub(super) fn explain(
+pub(crate) fn explain(
     engine: &Engine,
     now: Timestamp,
     from: Side,
@@ -26,7 +27,7 @@ pub(super) fn explain(
 
 /// Compares it with what became of the packet, which `before` and `after` are the counters around
 /// of if it came alone.
-pub(super) fn check(
+pub(crate) fn check(
     explanation: &Explanation,
     packet: &[u8],
     done: &Done,
@@ -67,7 +68,7 @@ pub(super) fn check(
 }
 
 fn same_ends(becomes: &Becomes, done: &Done) -> Result<(), Divergence> {
-    let packet = ip(&done.bytes);
+    let packet = Ipv4::new_checked(&done.bytes[..]).expect("the engine sent it on");
     let payload = packet.payload();
     let port = |at: usize| {
         let bytes = payload.get(at..at + 2)?;

@@ -1,15 +1,9 @@
 //! A large table to begin with. Making it packet by packet in the model, which searches all that it
 //! has for every packet, would take days: the engine makes it, and the model takes it over.
 
-use super::{Divergence, Pair};
-use crate::tcp::Connection;
-use crate::{Key, Mapping, Model, Session};
-use natgate_engine::{
-    Change, Direction, Endpoint, MappingKind, Outcome, Packet, SessionId, Side, TimeoutSet,
-    Timestamp, Verdict,
-};
-use natgate_wire::protocol::UDP;
-use std::collections::BTreeMap;
+use crate::{Divergence, Pair};
+use natgate_engine::{Change, Endpoint, Packet, SessionId, Side, Timestamp, Verdict};
+use std::collections::BTreeSet;
 
 /// A UDP datagram that begins a session, and its ends.
 #[derive(Clone, Debug)]
@@ -35,7 +29,7 @@ impl Pair {
         firsts: impl Iterator<Item = First>,
     ) -> Result<(), Divergence> {
         self.advance(now)?;
-        let mut taken = std::collections::BTreeSet::new();
+        let mut taken = BTreeSet::new();
         for mut first in firsts {
             let len = first.bytes.len();
             let mut packet = [Packet::new(&mut first.bytes, 0)];
@@ -57,44 +51,8 @@ impl Pair {
             if !taken.insert(external) {
                 return Err(format!("{external:?} was given out twice"));
             }
-            self.model.adopt(now, &first, external, len);
+            self.model.adopt(now, (first.internal, first.remote), external, len);
         }
         Ok(())
-    }
-}
-
-impl Model {
-    /// Takes over a mapping that the engine has made for a datagram.
-    fn adopt(&mut self, now: Timestamp, first: &First, external: Endpoint, len: usize) {
-        self.now = now;
-        self.sessions_made += 1;
-        let session = Session {
-            seen: first.remote,
-            number: self.sessions_made,
-            made_from: Side::Inside,
-            expires: now.plus(self.config.timeouts.udp),
-            connection: Connection::default(),
-            is_unanswered: true,
-            packets_out: 1,
-            packets_in: 0,
-        };
-        let internal = first.internal;
-        let key = Key { protocol: UDP, realm: 0, internal, remote: None, beside: None };
-        self.note_newcomer(key);
-        let mapping = Mapping {
-            number: self.next_number(),
-            external,
-            kind: MappingKind::Dynamic,
-            permanent: false,
-            created: now,
-            timeouts: TimeoutSet::default(),
-            sessions: BTreeMap::from([(first.remote, session)]),
-            first: Some(first.remote),
-            holds: Default::default(),
-        };
-        let host = (0, first.internal.address);
-        self.paired.entry((host, self.config.default_pool)).or_insert(external.address);
-        self.mappings.insert(key, mapping);
-        self.counters.count(Direction::Outbound, Outcome::Forwarded, len);
     }
 }

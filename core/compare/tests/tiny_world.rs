@@ -9,11 +9,11 @@
 mod common;
 
 use common::{A, EXTERNAL, REMOTE, Spec, end};
+use natgate_compare::{Divergence, Pair};
 use natgate_engine::{
     AddressRange, Allocation, Behavior, Config, Endpoint, Limits, MappingInfo, PoolConfig, Pooling,
     Refusal, Side, TICK, Timeouts, Timestamp,
 };
-use natgate_model::compare::{Divergence, Pair};
 use natgate_wire::dccp::kind::{DATA, LISTEN, REQUEST, RESET, RESPONSE};
 use natgate_wire::protocol::{DCCP, TCP, UDP};
 use natgate_wire::tcp::flags::{ACK, FIN, RST, SYN};

@@ -4,12 +4,12 @@
 mod common;
 
 use common::{A, EXTERNAL, REMOTE, START, Spec, end};
+use natgate_compare::{Divergence, Pair};
 use natgate_engine::{
     AddressRange, Allocation, Behavior, BlockConfig, Config, Endpoint, Limits, MapRequest, Match,
     PeerRequest, PoolConfig, Pooling, Prefix, RemoteFilter, Rule, RuleAction, Side, Timestamp,
     WantedEndpoint,
 };
-use natgate_model::compare::{Divergence, Pair};
 use natgate_wire::protocol::{TCP, UDP};
 use std::net::Ipv4Addr;
 use std::time::Duration;

@@ -3,11 +3,11 @@
 mod common;
 
 use common::{A, EXTERNAL, START, Spec, Sum, end, error_about};
+use natgate_compare::{Divergence, Pair};
 use natgate_engine::{
     AddressRange, Behavior, Config, DropReason, Endpoint, Limits, Match, PoolConfig, Prefix, Rule,
     RuleAction, Side, Timeouts, Verdict,
 };
-use natgate_model::compare::{Divergence, Pair};
 use natgate_wire::Ipv4;
 use natgate_wire::protocol::{ICMP, UDP};
 use std::time::Duration;

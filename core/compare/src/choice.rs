@@ -4,20 +4,19 @@
 //! The engine's sessions are gone through once for all packets, and only those kept that may be
 //! theirs.
 
-use crate::Model;
-use crate::bytes::{check, ends, ip};
 use natgate_engine::{Endpoint, Engine, MappingId, SessionInfo, Side};
+use natgate_model::{Model, ends_from_inside};
 use std::collections::HashMap;
 
 /// Protocol, realm, internal endpoint, and the remote one as seen from inside.
 type Ends = (u8, u16, Endpoint, Endpoint);
 
 /// The engine's sessions between the ends of some packets from inside, by these.
-pub(super) struct Choices(HashMap<Ends, Vec<SessionInfo>>);
+pub(crate) struct Choices(HashMap<Ends, Vec<SessionInfo>>);
 
 impl Choices {
     /// Those of packets, given with their realms, that the engine has just been given.
-    pub(super) fn of(engine: &Engine, from: Side, packets: &[(u16, Vec<u8>)]) -> Self {
+    pub(crate) fn of(engine: &Engine, from: Side, packets: &[(u16, Vec<u8>)]) -> Self {
         let inside = packets.iter().filter(|_| from == Side::Inside);
         let mut by_ends: HashMap<Ends, Vec<SessionInfo>> =
             inside.filter_map(ends_of).map(|ends| (ends, Vec::new())).collect();
@@ -36,7 +35,7 @@ impl Choices {
 
     /// The external endpoint that the engine gave to a packet's mapping, if it made one that the
     /// model does not have: that of the session which the engine alone has.
-    pub(super) fn choice(&self, model: &Model, packet: &(u16, Vec<u8>)) -> Option<Endpoint> {
+    pub(crate) fn choice(&self, model: &Model, packet: &(u16, Vec<u8>)) -> Option<Endpoint> {
         let between = self.0.get(&ends_of(packet)?)?;
         let mut made = between.iter().filter(|one| !model.has_session(one));
         let is_new = |one: &&SessionInfo| !model.has_mapping(one);
@@ -47,7 +46,6 @@ impl Choices {
 
 /// The ends of a packet from inside, if it has such.
 fn ends_of((realm, bytes): &(u16, Vec<u8>)) -> Option<Ends> {
-    check(&mut bytes.clone()).ok()?;
-    let (internal, remote) = ends(bytes, Side::Inside);
-    Some((ip(bytes).protocol(), *realm, internal, remote))
+    let (protocol, internal, remote) = ends_from_inside(bytes)?;
+    Some((protocol, *realm, internal, remote))
 }

@@ -5,11 +5,11 @@
 mod common;
 
 use common::{EXTERNAL, REMOTE, START, Spec};
+use natgate_compare::{Divergence, Done, Pair};
 use natgate_engine::{
     AddressRange, Allocation, BlockConfig, Config, Endpoint, Limits, MapRequest, PeerRequest,
     PoolConfig, Pooling, Side, Timestamp, Verdict, WantedEndpoint,
 };
-use natgate_model::compare::{Divergence, Done, Pair};
 use natgate_wire::protocol::{TCP, UDP};
 use natgate_wire::tcp::flags::{ACK, SYN};
 use proptest::prelude::*;

@@ -4,11 +4,11 @@
 use crate::common::{Spec, Sum, end, error_about, set_icmp_sum, side};
 use crate::policy::give_timeouts;
 use crate::strategies::fit;
+use natgate_compare::{Divergence, Pair};
 use natgate_engine::{
     AddressRange, Allocation, Begun, Behavior, Config, Endpoint, Limits, MapRequest, PeerRequest,
     PoolConfig, Prefix, RemoteFilter, Rule, Side, Timestamp, Verdict, WantedEndpoint,
 };
-use natgate_model::compare::{Divergence, Pair};
 use natgate_wire::protocol::{DCCP, ESP, GRE, ICMP, TCP, UDP, UDP_LITE};
 use natgate_wire::tcp::flags::{ACK, SYN};
 use natgate_wire::{Ipv4, dccp};

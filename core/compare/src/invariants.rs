@@ -1,13 +1,12 @@
 //! What must hold of the engine whatever the model says: which bytes of a packet may change, and
 //! what its mappings, sessions and pools never do.
 
-use super::Divergence;
-use crate::allocation::addresses;
-use crate::{Host, has_ports};
+use crate::Divergence;
 use natgate_engine::{
     Allocation, Class, Config, Endpoint, Limits, MappingId, MappingInfo, MappingKind, Plan,
     PoolUsage, Pooling, SessionInfo, Timestamp, Verdict,
 };
+use natgate_model::{Host, addresses, has_ports};
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP, UDP_LITE};
 use natgate_wire::{Ipv4, Tcp, icmp, tcp::flags::SYN};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +15,7 @@ use std::net::Ipv4Addr;
 /// Of a packet that is sent on only addresses, ports and identifiers, the time to live and
 /// checksums may change; in an ICMP error the embedded packet's likewise, except its time to live;
 /// and a SYN's maximum segment size, down to what the configuration says.
-pub(super) fn permitted_change(
+pub(crate) fn permitted_change(
     before: &[u8],
     after: &[u8],
     verdict: Verdict,
@@ -85,7 +84,7 @@ fn changeable(packet: &[u8]) -> Vec<usize> {
 
 /// The ports of a pool, which are those of its own addresses, add up, and those in use are those of
 /// its mappings.
-pub(super) fn pool(
+pub(crate) fn pool(
     pool: usize,
     (first, last): (u16, u16),
     own: &BTreeSet<Ipv4Addr>,
@@ -112,18 +111,18 @@ pub(super) fn pool(
 
 /// What does not hold any more of what there is, since it was made under another configuration.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Changed {
+pub(crate) struct Changed {
     /// That pairs have one address: a rule has chosen some, or the pooling behavior was another.
-    pub(super) addresses: bool,
+    pub(crate) addresses: bool,
     /// That nobody has more than it may.
-    pub(super) limits: bool,
+    pub(crate) limits: bool,
     /// That mappings are of the pools that there are.
-    pub(super) pools: bool,
+    pub(crate) pools: bool,
 }
 
 /// One to one, one external address a subscriber (unless a rule has chosen any), quotas; after a
 /// change of the pools mappings need not be of those that there are.
-pub(super) fn state(
+pub(crate) fn state(
     config: &Config,
     changed: Changed,
     mappings: &[MappingInfo],
@@ -347,7 +346,7 @@ fn session_limits(config: &Config, mappings: &[MappingInfo]) -> Result<(), Diver
 /// Where packets from outside refresh nothing, no mapping has more time after a batch of them than
 /// before, made by a subscriber and of a protocol without connections. (Those of TCP and DCCP may
 /// end, for which they have time of their own.)
-pub(super) fn not_refreshed(
+pub(crate) fn not_refreshed(
     before: &[MappingInfo],
     after: &[MappingInfo],
 ) -> Result<(), Divergence> {

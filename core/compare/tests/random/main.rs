@@ -13,11 +13,11 @@ mod strategies;
 mod world;
 
 use common::{Spec, end};
+use natgate_compare::{Divergence, First, Pair};
 use natgate_engine::{
     AddressRange, Allocation, Behavior, Config, Direction, DropReason, Endpoint, Limits, Outcome,
     PoolConfig, Service, Side, StaticMapping, Verdict,
 };
-use natgate_model::compare::{Divergence, First, Pair};
 use natgate_wire::protocol::UDP;
 use natgate_wire::tcp::flags::{ACK, SYN};
 use proptest::prelude::*;

@@ -3,8 +3,8 @@
 mod common;
 
 use common::{A, EXTERNAL, REMOTE, START, Spec, end};
+use natgate_compare::{Divergence, Pair};
 use natgate_engine::{Config, DropReason, Endpoint, Engine, Limits, Side, StaticMapping, Verdict};
-use natgate_model::compare::{Divergence, Pair};
 use natgate_wire::protocol::{TCP, UDP};
 use std::time::Duration;
 
