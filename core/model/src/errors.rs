@@ -1,7 +1,7 @@
 //! The ICMP errors that the translator makes (specification, section 8): about which packets, what
 //! they say, and how many. Those of SYNs that nobody explained (4.7) are due in `timers`.
 
-use crate::allocation::{addresses, conforms, spend};
+use crate::allocation::addresses;
 use crate::bytes::{icmp_kind, ip};
 use crate::{Model, Packet, Transmit};
 use natgate_engine::{Refusal, Side, SideConfig, Timestamp};
@@ -10,6 +10,19 @@ use natgate_wire::ipv4::{self, Ipv4};
 use natgate_wire::protocol::ICMP;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// GCRA: whether one more is within the rate. `due` is when the next would come if they came
+/// evenly.
+pub(crate) fn conforms(due: u64, now: Timestamp, per_second: u32) -> bool {
+    per_second > 0 && due <= now.0.saturating_add(SECOND - SECOND / u64::from(per_second))
+}
+
+/// GCRA: `due` after one more.
+pub(crate) fn spend(due: u64, now: Timestamp, per_second: u32) -> u64 {
+    due.max(now.0).saturating_add(SECOND / u64::from(per_second))
+}
 
 /// Longest ICMP error (8.1), bytes.
 const MOST_ERROR: u16 = 576;
@@ -20,10 +33,10 @@ pub(crate) type Message = (u8, u8, u16);
 /// 8.3: when, by each limit, the next error would come if they came evenly.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ErrorRates {
-    all: u64,
-    reserve: u64,
+    pub(crate) all: u64,
+    pub(crate) reserve: u64,
     /// By the last 12 bits of the address that errors go to.
-    requesters: BTreeMap<u32, u64>,
+    pub(crate) requesters: BTreeMap<u32, u64>,
 }
 
 impl ErrorRates {
@@ -43,14 +56,6 @@ impl ErrorRates {
         *own = spend(*own, now, share);
         *common = spend(*common, now, rate);
         true
-    }
-
-    /// How far the limits are ahead of now, those at rest left out.
-    pub(crate) fn ahead(&self, now: Timestamp) -> (u64, u64, Vec<(u32, u64)>) {
-        let ahead = |due: u64| due.saturating_sub(now.0);
-        let requesters = self.requesters.iter().map(|(requester, due)| (*requester, ahead(*due)));
-        let busy = requesters.filter(|(_, ahead)| *ahead > 0).collect();
-        (ahead(self.all), ahead(self.reserve), busy)
     }
 }
 

@@ -2,7 +2,7 @@
 //! are assigned, and ports that follow from their addresses.
 
 use crate::allocation::addresses;
-use crate::timers::tick;
+use crate::tick;
 use crate::{Host, Key, Mapping, Model, has_ports};
 use natgate_engine::{
     Allocation, BlockConfig, BlockId, Change, Config, DeterministicConfig, DropReason, Endpoint,
@@ -116,7 +116,7 @@ impl Model {
 
     /// Whether somebody in a realm has a block.
     pub(crate) fn blocks_of_realm(&self, realm: u16) -> bool {
-        self.blocks.values().any(|block| block.subscriber.0 == realm)
+        self.chapters.blocks.values().any(|block| block.subscriber.0 == realm)
     }
 
     /// Whether a pool has blocks.
@@ -127,14 +127,14 @@ impl Model {
 
     /// Where blocks of a pool begin that a subscriber has.
     fn blocks_of(&self, subscriber: Host, pool: usize) -> Vec<Endpoint> {
-        let of = self.blocks.iter().filter(|(start, block)| {
-            block.subscriber == subscriber && self.is_open(start.address, pool)
+        let of = self.chapters.blocks.iter().filter(|(start, block)| {
+            block.subscriber == subscriber && self.gives_out_ports(start.address, pool)
         });
         of.map(|(start, _)| *start).collect()
     }
 
     /// The address that a subscriber has of a pool before any mapping (5.9, 5.12).
-    pub(crate) fn address_of_shares(&self, subscriber: Host, pool: usize) -> Option<Ipv4Addr> {
+    fn address_of_shares(&self, subscriber: Host, pool: usize) -> Option<Ipv4Addr> {
         match self.allocation(pool) {
             Allocation::Block(_) if self.config.pooling == Pooling::Paired => {
                 self.blocks_of(subscriber, pool).first().map(|start| start.address)
@@ -147,8 +147,22 @@ impl Model {
         }
     }
 
+    /// 5.9, 5.12: the address that a subscriber is paired with, `paired` by its mappings alone.
+    pub(crate) fn pair_of_shares(
+        &self,
+        host: Host,
+        pool: usize,
+        paired: Option<Ipv4Addr>,
+    ) -> Option<Ipv4Addr> {
+        let own = self.address_of_shares(host, pool);
+        match self.allocation(pool) {
+            Allocation::Deterministic(_) => own.or(paired),
+            _ => paired.or(own),
+        }
+    }
+
     /// Every external endpoint that a mapping of a pool of shares may get; never empty.
-    pub(crate) fn open_shares(
+    pub(crate) fn shares_open(
         &self,
         key: Key,
         pool: usize,
@@ -221,21 +235,19 @@ impl Model {
             return Err(DropReason::PortQuota);
         }
         let nobodys = |start: &Endpoint| {
-            !self.blocks.contains_key(start)
+            !self.chapters.blocks.contains_key(start)
                 && !self.held.keys().any(|(_, end)| is_in(*end, *start, block))
         };
-        let firsts = first_ports(&self.config.pools[pool], block);
         let mut open = Vec::new();
         for address in self.open_addresses(pool) {
             let free = self.free_ports(key, pool, address);
-            let first = |end: &Endpoint| {
-                let at = firsts.partition_point(|first| *first <= end.port).checked_sub(1)?;
-                let start = Endpoint { address, port: firsts[at] };
-                is_in(*end, start, block).then_some(start)
-            };
-            for of_block in free.chunk_by(|one, next| first(one) == first(next)) {
-                if first(&of_block[0]).is_some_and(|start| nobodys(&start)) {
-                    open.extend(self.keep_parity(key, of_block.to_vec()));
+            for port in first_ports(&self.config.pools[pool], block) {
+                let start = Endpoint { address, port };
+                let from = free.partition_point(|end| end.port < port);
+                let of_block = free[from..].iter().take_while(|end| is_in(**end, start, block));
+                let of_block: Vec<Endpoint> = of_block.copied().collect();
+                if !of_block.is_empty() && nobodys(&start) {
+                    open.extend(self.keep_parity(key, of_block));
                 }
             }
         }
@@ -262,7 +274,7 @@ impl Model {
         let own = own_ports(pool, plan, key.host());
         if let Some(own) = &own {
             let address = own.first().map(|end| end.address);
-            let address = address.filter(|address| self.is_open(*address, number));
+            let address = address.filter(|address| self.gives_out_ports(*address, number));
             let free = address.map(|address| self.free_ports(key, number, address));
             let mut free = free.unwrap_or_default();
             free.retain(|end| own.contains(end));
@@ -309,7 +321,7 @@ impl Model {
     }
 
     /// 5.14: whether a mapping raises events.
-    pub(crate) fn is_told(&self, key: Key, mapping: &Mapping) -> bool {
+    pub(crate) fn raises_events(&self, key: Key, mapping: &Mapping) -> bool {
         let pool = self.pool_of(mapping.external.address.to_bits());
         let in_block = pool
             .is_some_and(|pool| matches!(self.allocation(pool), Allocation::Block(_)))
@@ -335,11 +347,11 @@ impl Model {
     /// Says whether it was.
     pub(crate) fn use_block(&mut self, subscriber: Host, end: Endpoint) -> bool {
         let Some((start, _)) = self.block_of(end) else { return false };
-        if let Some(block) = self.blocks.get_mut(&start) {
+        if let Some(block) = self.chapters.blocks.get_mut(&start) {
             block.empty_since = None;
             return false;
         }
-        self.blocks.insert(start, Block { subscriber, pinned: false, empty_since: None });
+        self.chapters.blocks.insert(start, Block { subscriber, pinned: false, empty_since: None });
         self.raise(self.now, Change::BlockAssigned(self.block_id(start, subscriber)));
         true
     }
@@ -363,7 +375,7 @@ impl Model {
         };
         let starts: Vec<Endpoint> = starts.filter(to_be_had).collect();
         let is_used = |start: &&Endpoint| {
-            self.blocks.contains_key(start)
+            self.chapters.blocks.contains_key(start)
                 || self.held.keys().any(|(_, end)| is_in(*end, **start, block))
         };
         Some((starts.iter().filter(is_used).count() as u64, starts.len() as u64))
@@ -384,7 +396,7 @@ impl Model {
         for (end, subscriber) in statics.chain(services).collect::<Vec<_>>() {
             let Some((start, _)) = self.block_of(end) else { continue };
             let block = Block { subscriber, pinned: true, empty_since: None };
-            let known = self.blocks.insert(start, block).is_some();
+            let known = self.chapters.blocks.insert(start, block).is_some();
             if !known {
                 self.raise(self.now, Change::BlockAssigned(self.block_id(start, subscriber)));
             }
@@ -399,16 +411,20 @@ impl Model {
 
     /// When the next block is released.
     pub(crate) fn next_block(&self) -> Option<Timestamp> {
-        self.blocks.iter().filter_map(|(start, block)| self.release_of(*start, block)).min()
+        self.chapters
+            .blocks
+            .iter()
+            .filter_map(|(start, block)| self.release_of(*start, block))
+            .min()
     }
 
     /// 5.10: notes which blocks are empty, and releases those that have been for long enough.
     pub(crate) fn release_blocks(&mut self, time: Timestamp) {
         self.note_empty(time);
-        for start in self.blocks.keys().copied().collect::<Vec<_>>() {
-            let block = self.blocks[&start].clone();
+        for start in self.chapters.blocks.keys().copied().collect::<Vec<_>>() {
+            let block = self.chapters.blocks[&start].clone();
             if self.release_of(start, &block).is_some_and(|due| due <= time) {
-                self.blocks.remove(&start);
+                self.chapters.blocks.remove(&start);
                 self.raise(time, Change::BlockReleased(self.block_id(start, block.subscriber)));
             }
         }
@@ -417,27 +433,29 @@ impl Model {
     /// 18.5: releases the block of a port, if it is in one and that is empty.
     pub(crate) fn release_empty(&mut self, end: Endpoint) {
         let Some((start, config)) = self.block_of(end) else { return };
-        let Some(block) = self.blocks.get(&start).filter(|block| !block.pinned) else { return };
+        let Some(block) = self.chapters.blocks.get(&start).filter(|block| !block.pinned) else {
+            return;
+        };
         let used = self.dynamic().any(|(key, mapping)| {
             has_ports(key.protocol) && is_in(mapping.external, start, config)
         });
         let held = self.held.keys().any(|(_, end)| is_in(*end, start, config));
         if !used && !held {
             let id = self.block_id(start, block.subscriber);
-            self.blocks.remove(&start);
+            self.chapters.blocks.remove(&start);
             self.raise(self.now, Change::BlockReleased(id));
         }
     }
 
     /// Notes which blocks are empty; those that were not have been since then.
     pub(crate) fn note_empty(&mut self, since: Timestamp) {
-        for start in self.blocks.keys().copied().collect::<Vec<_>>() {
+        for start in self.chapters.blocks.keys().copied().collect::<Vec<_>>() {
             let (_, config) = self.block_of(start).expect("a block begins here");
             let used = self.dynamic().any(|(key, mapping)| {
                 has_ports(key.protocol) && is_in(mapping.external, start, config)
             });
             let held = self.held.keys().any(|(_, end)| is_in(*end, start, config));
-            let block = self.blocks.get_mut(&start).expect("just seen");
+            let block = self.chapters.blocks.get_mut(&start).expect("just seen");
             block.empty_since = match used || held || block.pinned {
                 true => None,
                 false => block.empty_since.or(Some(since)),
@@ -453,6 +471,6 @@ impl Model {
         let of = |(start, block): (&Endpoint, &Block)| {
             (*start, block.subscriber, self.release_of(*start, block).map(&ahead))
         };
-        self.blocks.iter().map(of).collect()
+        self.chapters.blocks.iter().map(of).collect()
     }
 }

@@ -1,12 +1,8 @@
 //! Realms (specification, section 15): what a packet's, or a mapping's, means for it.
 
-use crate::bytes::{check_error, icmp_kind, ip};
+use crate::bytes::ip;
 use crate::{Model, Packet};
-use natgate_engine::{Config, Direction, DropReason, Rule, Side, SideConfig};
-use std::net::Ipv4Addr;
-
-/// Packets up to this size are carried where nothing is said, bytes.
-const USUAL_MTU: u16 = 1500;
+use natgate_engine::{Config, Direction, DropReason, Rule, Side};
 
 impl Model {
     /// 15.4: lets a packet into the realm that it is for; `in_session`: its session is there;
@@ -93,74 +89,14 @@ impl Model {
         }
     }
 
-    /// Whether an address is the gateway's own, seen from a realm.
-    pub(crate) fn is_own(&self, realm: u16, address: u32) -> bool {
-        let sides = [self.config.inside_of(realm), &self.config.outside];
-        sides.iter().any(|side| side.address.is_some_and(|own| own.to_bits() == address))
-    }
-
-    /// Whether an address is of a realm's own network.
-    pub(crate) fn is_inside(&self, realm: u16, address: u32) -> bool {
-        self.config.inside_of(realm).network.is_some_and(|network| network.contains(address))
-    }
-
-    /// 2.3: whether an address means all hosts of a connected network.
-    pub(crate) fn is_broadcast(&self, packet: &Packet, address: u32) -> bool {
-        let known = packet.from == Side::Inside || !self.config.has_realms();
-        let inside = known.then(|| self.config.inside_of(packet.realm));
-        let sides = inside.into_iter().chain([&self.config.outside]);
-        let mut networks = sides.filter_map(|side| side.network);
-        networks.any(|net| net.len() <= 30 && [net.first(), net.last()].contains(&address))
-            && !self.is_external(address)
-    }
-
-    /// What is said of a side, or of a realm of the inside.
-    pub(crate) fn side(&self, side: Side, realm: u16) -> &SideConfig {
-        match side {
-            Side::Inside => self.config.inside_of(realm),
-            Side::Outside => &self.config.outside,
-        }
-    }
-
-    pub(crate) fn outside_mtu(&self) -> u16 {
-        self.config.outside.mtu.unwrap_or(USUAL_MTU)
-    }
-
-    pub(crate) fn inside_mtu(&self, realm: u16) -> u16 {
-        self.config.inside_of(realm).mtu.unwrap_or(USUAL_MTU)
-    }
-
-    /// Whether a router inside leads to an address (3.3b).
-    pub(crate) fn is_routed_inside(&self, realm: u16, address: u32) -> bool {
-        let routes = self.config.inside_routes_of(realm);
-        routes.iter().any(|range| range.contains(Ipv4Addr::from_bits(address)))
-    }
-
-    /// Whether a packet is an ICMP error to a host of the connected network about a packet that
-    /// stayed inside (3.3b).
-    pub(crate) fn is_error_that_stays(&self, packet: &Packet, realm: u16) -> bool {
-        let bytes = &packet.bytes;
-        if packet.aimed
-            || !matches!(icmp_kind(bytes), Some(3 | 4 | 11 | 12))
-            || check_error(bytes).is_err()
-        {
-            return false;
-        }
-        let (outer, about) = (ip(bytes), ip(&bytes[ip(bytes).header_len() + 8..]));
-        let network = self.config.inside_of(realm).network;
-        network.is_some_and(|network| network.contains(outer.destination()))
-            && about.source() == outer.destination()
-            && self.is_routed_inside(realm, about.destination())
-            && !self.is_external(about.destination())
-    }
-
     /// 15.4: the least MTU of the realms that may reach a realm, or that it may reach.
     pub(crate) fn hairpin_mtu(&self, realm: u16) -> u16 {
         let near = |other: &u16| {
             self.config.may_hairpin(realm, *other) || self.config.may_hairpin(*other, realm)
         };
-        let mtus = self.config.realm_numbers().filter(near).map(|other| self.inside_mtu(other));
-        mtus.min().unwrap_or(USUAL_MTU)
+        let mtus = self.config.realm_numbers().filter(near);
+        let mtus = mtus.map(|other| self.mtu(Side::Inside, other));
+        mtus.min().unwrap_or_else(|| self.mtu(Side::Inside, realm))
     }
 }
 

@@ -1,10 +1,10 @@
 //! Another configuration takes the place of the one in force (specification, section 14): what
 //! stays, and what goes.
 
-use crate::classes::{LimitOwner, ThresholdState};
-use crate::realms::replace_rules;
-use crate::timers::StillHeld;
-use crate::{Effects, Key, Mapping, Model, has_ports, services};
+use crate::chapters::classes::{LimitOwner, ThresholdState};
+use crate::chapters::realms::replace_rules;
+use crate::chapters::services;
+use crate::{Effects, Key, Mapping, Model, StillHeld, has_ports};
 use natgate_engine::{
     Config, Endpoint, MappingKind, Rule, RuleAction, TICK, TimeoutSet, Timestamp,
 };
@@ -15,7 +15,7 @@ impl Model {
     /// `still_held` as in [`Model::advance`].
     pub fn reconfigure(&mut self, config: &Config, still_held: Option<StillHeld<'_>>) -> Effects {
         self.go_on(config);
-        self.fixed = services::fixed(config);
+        self.chapters.fixed = services::fixed(config);
         self.change_pools(config.clone());
         self.ask_all(still_held)
     }
@@ -34,15 +34,14 @@ impl Model {
     /// 14.3: asks every mapping whether it may stay.
     fn ask_all(&mut self, still_held: Option<StillHeld<'_>>) -> Effects {
         let gone = self.mappings.iter().filter(|(key, mapping)| !self.may_stay(key, mapping));
-        for key in gone.map(|(key, _)| *key).collect::<Vec<_>>() {
-            self.remove(key, self.now);
-        }
+        self.remove_all(gone.map(|(key, _)| *key).collect(), self.now);
         self.make_statics();
         let mut held = std::mem::take(&mut self.held);
-        held.append(&mut self.evicted);
+        held.append(&mut self.chapters.evicted);
         let is_static =
             |(protocol, end): &(u8, Endpoint)| !self.static_internals(*protocol, *end).is_empty();
-        (self.evicted, self.held) = held.into_iter().partition(|(port, _)| is_static(port));
+        (self.chapters.evicted, self.held) =
+            held.into_iter().partition(|(port, _)| is_static(port));
         self.limit_held(still_held);
         self.settle_pools();
         let tick = TICK.as_nanos() as u64;
@@ -68,10 +67,10 @@ impl Model {
             let old = std::mem::take(map);
             map.extend(old.into_iter().filter_map(|(whose, of)| Some((now(&whose)?, of))));
         }
-        renamed(&mut self.mapping_rate, now);
-        renamed(&mut self.quota_reported, now);
-        renamed(&mut self.told_of, now);
-        self.told_of.values_mut().for_each(ThresholdState::forget);
+        renamed(&mut self.chapters.mapping_rate, now);
+        renamed(&mut self.chapters.quota_reported, now);
+        renamed(&mut self.chapters.told_of, now);
+        self.chapters.told_of.values_mut().for_each(ThresholdState::forget);
         for mapping in self.mappings.values_mut() {
             if !config.timeout_sets.contains(&mapping.timeouts) {
                 mapping.timeouts = TimeoutSet::default();
@@ -92,8 +91,8 @@ impl Model {
         let host = internal.address.to_bits();
         let mut subscribers = self.config.subscribers_of(realm).iter();
         let is_subscriber = subscribers.any(|prefix| prefix.contains(host))
-            || self.fixed.iter().any(|one| (one.realm, one.internal.0) == key.host());
-        let any = (!mapping.holds.is_empty()).then_some(Endpoint::new(0, 0)); // 16.8
+            || self.chapters.fixed.iter().any(|one| (one.realm, one.internal.0) == key.host());
+        let any = (!mapping.marks.holds.is_empty()).then_some(Endpoint::new(0, 0)); // 16.8
         let is_translated =
             mapping.sessions.values().map(|session| session.seen).chain(any).any(|seen| {
                 let rule = self.rule_between(realm, protocol, internal, seen);
@@ -101,7 +100,7 @@ impl Model {
             });
         let is_ours = self.is_own(realm, host) || self.is_external(host);
         let end = mapping.external;
-        let is_pooled = !self.left.contains_key(&end.address)
+        let is_pooled = !self.chapters.left.contains_key(&end.address)
             && self.pool_of(end.address.to_bits()).is_some_and(|pool| {
                 let pool = &self.config.pools[pool];
                 pool.has(end.address) && (!has_ports(protocol) || pool.uses_port(end.port))

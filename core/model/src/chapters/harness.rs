@@ -2,6 +2,7 @@
 //! that the specification leaves open, a large table taken over, and looks at single sessions.
 
 use crate::bytes::{check, ends, ip};
+use crate::chapters::{MappingMarks, SessionMarks};
 use crate::tcp::Connection;
 use crate::{Effects, Key, Mapping, Model, Session};
 use natgate_engine::{
@@ -70,22 +71,23 @@ impl Model {
             made_from: Side::Inside,
             expires: now.plus(self.config.timeouts.udp),
             connection: Connection::default(),
-            is_unanswered: true,
             packets_out: 1,
             packets_in: 0,
+            marks: SessionMarks { is_unanswered: true },
         };
         let key = Key { protocol: UDP, realm: 0, internal, remote: None, beside: None };
         self.note_newcomer(key);
         let mapping = Mapping {
-            number: self.next_number(),
             external,
             kind: MappingKind::Dynamic,
-            permanent: false,
             created: now,
             timeouts: TimeoutSet::default(),
             sessions: BTreeMap::from([(remote, session)]),
-            first: Some(remote),
-            holds: Default::default(),
+            marks: MappingMarks {
+                number: self.next_number(),
+                first: Some(remote),
+                ..MappingMarks::default()
+            },
         };
         let host = (0, internal.address);
         self.paired.entry((host, self.config.default_pool)).or_insert(external.address);

@@ -1,11 +1,14 @@
 //! What the operator maps for good: static mappings, one way or both, and services of several
 //! servers (specification, 3.8a, 4.4b, 4.5).
 
+use crate::chapters::MappingMarks;
+use crate::points::DecisionPoints as _;
 use crate::{Key, Mapping, Model, has_ports};
 use natgate_engine::{
     Affinity, Begun, Config, DropReason, Endpoint, MappingKind, SessionInfo, Side, TimeoutSet,
     Verdict,
 };
+use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
@@ -60,28 +63,53 @@ pub(crate) fn fixed(config: &Config) -> Vec<Fixed> {
 }
 
 impl Model {
+    /// Makes the static mappings with ports that there are not yet.
+    pub(crate) fn make_statics(&mut self) {
+        for fixed in self.chapters.fixed.clone() {
+            let (Some(inside), Some(outside)) = (fixed.internal.1, fixed.external.1) else {
+                continue;
+            };
+            let internal = Endpoint { address: fixed.internal.0, port: inside };
+            let external = Endpoint { address: fixed.external.0, port: outside };
+            for protocol in [TCP, UDP, ICMP, DCCP] {
+                if fixed.is_for(protocol) {
+                    let key = self.fixed(&fixed, protocol, internal, external, None);
+                    self.mappings.get_mut(&key).expect("just made").marks.permanent = true;
+                }
+            }
+        }
+    }
+
+    /// 5.7: whether an address is kept from all protocols without ports, since a static mapping
+    /// takes it for one.
+    pub(crate) fn is_kept(&self, protocol: u8, address: Ipv4Addr) -> bool {
+        let mut statics = self.config.statics.iter();
+        !has_ports(protocol)
+            && statics.any(|fixed| {
+                fixed.external == (address, None)
+                    && fixed.protocol.is_none_or(|one| !has_ports(one))
+            })
+    }
+
     /// Tells which servers the engine gave the sessions to that it has.
     pub fn hint_servers(&mut self, sessions: impl Iterator<Item = SessionInfo>) {
-        let served = self.fixed.iter().filter(|fixed| fixed.server.is_some());
+        let served = self.chapters.fixed.iter().filter(|fixed| fixed.server.is_some());
         let served: BTreeSet<Endpoint> = served
             .filter_map(|fixed| {
                 let (address, port) = fixed.external;
                 Some(Endpoint { address, port: port? })
             })
             .collect();
-        self.hint.servers.clear();
-        if served.is_empty() {
-            return;
-        }
+        self.chapters.hint.servers.clear();
         let servers = sessions.filter(|one| served.contains(&one.mapping.external)).map(|one| {
             ((one.mapping.protocol, one.mapping.external, one.remote), one.mapping.internal)
         });
-        self.hint.servers.extend(servers);
+        self.chapters.hint.servers.extend(servers);
     }
 
     /// Tells what became of the packet that comes next.
     pub fn hint_verdict(&mut self, verdict: Verdict) {
-        self.hint.drop = match verdict {
+        self.chapters.hint.drop = match verdict {
             Verdict::Drop(reason) => Some(reason),
             _ => None,
         };
@@ -95,7 +123,7 @@ impl Model {
         realm: u16,
         internal: Endpoint,
     ) -> Option<(Fixed, Endpoint)> {
-        let statics = self.fixed.iter().filter(|fixed| fixed.begun != Begun::Outside);
+        let statics = self.chapters.fixed.iter().filter(|fixed| fixed.begun != Begun::Outside);
         let statics = statics.filter(|fixed| fixed.realm == realm);
         statics.filter(|fixed| fixed.is_for(protocol)).find_map(|fixed| {
             let (address, port) = fixed.internal;
@@ -112,7 +140,7 @@ impl Model {
         protocol: u8,
         external: Endpoint,
     ) -> Vec<(Fixed, Endpoint)> {
-        let statics = self.fixed.iter().filter(|fixed| fixed.is_for(protocol));
+        let statics = self.chapters.fixed.iter().filter(|fixed| fixed.is_for(protocol));
         let meant = statics.filter(|fixed| {
             let (address, port) = fixed.external;
             address == external.address
@@ -138,15 +166,12 @@ impl Model {
         let beside = (fixed.begun == Begun::Outside).then_some(external); // 3.8a
         let key = Key { protocol, realm: fixed.realm, internal, remote, beside };
         self.mappings.entry(key).or_insert(Mapping {
-            number: 0,
             external,
             kind: MappingKind::Static,
-            permanent: false,
-            created: self.started,
+            created: self.chapters.started,
             timeouts: TimeoutSet::default(),
             sessions: BTreeMap::new(),
-            first: None,
-            holds: Default::default(),
+            marks: MappingMarks::default(),
         });
         key
     }
@@ -170,7 +195,8 @@ impl Model {
             return Some(key);
         };
         let service = (key.protocol, external, remote.address);
-        let bound = self.bound.get(&service).filter(|_| affinity == Affinity::Address).copied();
+        let bound =
+            self.chapters.bound.get(&service).filter(|_| affinity == Affinity::Address).copied();
         let mut open: Vec<Endpoint> = servers
             .iter()
             .filter(|(fixed, _)| fixed.server.is_some_and(|(open, _)| open))
@@ -181,15 +207,15 @@ impl Model {
             return None;
         }
         let key_of = |internal| Key { internal, ..key };
-        let told = self.hint.servers.get(&(key.protocol, external, remote)).copied();
+        let told = self.chapters.hint.servers.get(&(key.protocol, external, remote)).copied();
         // If it was refused, then at a server where it is to be refused for that reason: a later
         // packet may have got another.
         let (mut refuser, mut willing) = (None, None);
-        let drop = self.hint.drop;
+        let drop = self.chapters.hint.drop;
         for internal in open.iter().filter(|_| drop.is_some()) {
             let key = key_of(*internal);
-            let dropped = self.is_dropped(key, seen).then_some(DropReason::Rule);
-            let unseen = self.may_be_seen(key, remote, seen).err();
+            let dropped = self.drops_session(key, seen).then_some(DropReason::Rule);
+            let unseen = self.check_seen(key, remote, seen).err();
             let room = || self.room_for_session(key, remote, Side::Outside).err();
             let refused = dropped.or(unseen);
             // Or for one that has nothing to do with the server, where that would not refuse it.
@@ -209,7 +235,7 @@ impl Model {
         }
         let chosen = open[0];
         if told.is_some() && refuser.is_none() {
-            self.bound.insert(service, chosen);
+            self.chapters.bound.insert(service, chosen);
         }
         Some(key_of(chosen))
     }

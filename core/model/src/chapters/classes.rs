@@ -1,7 +1,7 @@
 //! What a subscriber may have, by itself and with others of its class, and the thresholds that are
 //! told before (specification, sections 3.9 to 3.13 and 5.15).
 
-use crate::allocation::{conforms, spend};
+use crate::errors::{conforms, spend};
 use crate::{Host, Key, Model, has_ports};
 use natgate_engine::{
     Allocation, Change, Class, DropReason, Endpoint, Resource, Thresholds, Timestamp,
@@ -157,7 +157,7 @@ impl Model {
         let class = self.class_of(subscriber).map(LimitOwner::Class);
         for whose in [Some(LimitOwner::Subscriber(subscriber)), class].into_iter().flatten() {
             let allowance = self.allowance(whose);
-            let due = self.mapping_rate.get(&whose).copied().unwrap_or(0);
+            let due = self.chapters.mapping_rate.get(&whose).copied().unwrap_or(0);
             if allowance.rate.is_some_and(|rate| !conforms(due, self.now, rate)) {
                 return Err((whose, DropReason::MappingRate));
             }
@@ -187,7 +187,7 @@ impl Model {
         let class = self.class_of(subscriber).map(LimitOwner::Class);
         for whose in [Some(LimitOwner::Subscriber(subscriber)), class].into_iter().flatten() {
             if let Some(rate) = self.allowance(whose).rate {
-                let due = self.mapping_rate.entry(whose).or_default();
+                let due = self.chapters.mapping_rate.entry(whose).or_default();
                 *due = spend(*due, self.now, rate);
             }
         }
@@ -238,7 +238,7 @@ impl Model {
         let Some((used, most)) = self.use_of(whose, resource) else { return };
         let is_at = |percent: &u8| used * 100 >= most * u64::from(*percent);
         let Some(percent) = thresholds.iter().copied().filter(is_at).max() else { return };
-        let told = self.told_of.entry(whose).or_default();
+        let told = self.chapters.told_of.entry(whose).or_default();
         let recently = told.last.is_some_and(|last| self.now.since(last) < INTERVAL);
         if recently || told.thresholds.contains(&(resource, percent)) {
             return;
@@ -284,7 +284,7 @@ impl Model {
     /// 3.12: thresholds that use has fallen far enough below may be told again; and of whom has no
     /// mapping nothing is remembered.
     pub(crate) fn forget_thresholds(&mut self) {
-        let mut told_of = std::mem::take(&mut self.told_of);
+        let mut told_of = std::mem::take(&mut self.chapters.told_of);
         told_of.retain(|whose, told| {
             told.thresholds.retain(|(resource, percent)| {
                 let used = self.use_of(*whose, *resource);
@@ -297,6 +297,6 @@ impl Model {
                 _ => true,
             }
         });
-        self.told_of = told_of;
+        self.chapters.told_of = told_of;
     }
 }

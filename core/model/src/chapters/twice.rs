@@ -4,7 +4,8 @@
 //! A packet from inside is given its other destination before the rest of the model looks at it;
 //! what the remote endpoint of a session is seen as is written into the session.
 
-use crate::bytes::{check_error, ends, icmp_kind, ip, is_martian, set_far, set_outer_far};
+use crate::bytes::{check_error, ends, icmp_kind, ip, is_martian};
+use crate::chapters::far::{set_far, set_outer_far};
 use crate::{Key, Model, Packet};
 use natgate_engine::{DropReason, Endpoint, Match, Prefix, RuleAction, Side};
 use natgate_wire::protocol::{DCCP, TCP, UDP};
@@ -74,9 +75,6 @@ impl Model {
         internal: Endpoint,
         seen: Endpoint,
     ) -> Option<Endpoint> {
-        if !self.has_twice {
-            return None;
-        }
         let own =
             |key: &Key| (key.protocol, key.realm, key.internal) == (protocol, realm, internal);
         let own = self.mappings.iter().filter(|(key, _)| own(key));
@@ -92,7 +90,7 @@ impl Model {
         internal: Endpoint,
         remote: Endpoint,
     ) -> bool {
-        let key = self.key_of_internal(protocol, realm, internal, remote);
+        let key = self.key_of(protocol, realm, internal, remote);
         let session = self.mappings.get(&key).and_then(|mapping| mapping.sessions.get(&remote));
         session.is_some_and(|session| session.seen == remote)
     }
@@ -146,7 +144,7 @@ impl Model {
     }
 
     /// 13.4 and 13.6: what the source of a packet from outside is seen as.
-    pub(crate) fn source_seen(&mut self, packet: &Packet) -> Endpoint {
+    pub(crate) fn seen_from_inside(&mut self, packet: &Packet) -> Endpoint {
         let bytes = &packet.bytes;
         let source = Endpoint::new(ip(bytes).source(), 0);
         let mut realm = 0; // 15.2
@@ -211,7 +209,7 @@ impl Model {
         let sessions = self.mappings.values().flat_map(|mapping| &mapping.sessions);
         let twice = sessions.filter(|(remote, session)| session.seen != **remote).count();
         let most = self.config.limits.twice_sessions;
-        let most = most.map_or((self.room / 4).max(LEAST_TWICE), |most| most as usize);
+        let most = most.map_or((self.chapters.room / 4).max(LEAST_TWICE), |most| most as usize);
         if twice >= most { Err(DropReason::SessionTableFull) } else { Ok(()) }
     }
 }

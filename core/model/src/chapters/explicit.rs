@@ -1,12 +1,14 @@
 //! Mappings that a host asks for (specification, section 16).
 
-use crate::bytes::Segment;
-use crate::classes::LimitOwner;
-use crate::timers::tick;
-use crate::{Key, Mapping, Model, has_ports};
+use crate::allocation::Source;
+use crate::bytes::is_martian;
+use crate::chapters::MappingMarks;
+use crate::points::DecisionPoints as _;
+use crate::tcp::{Segment, State};
+use crate::{Key, Model, tick};
 use natgate_engine::{
-    Allocation, Behavior, Change, DropReason, Endpoint, Explicit, ExplicitError, MapRequest, Nonce,
-    PeerRequest, Pooling, RemoteFilter, RuleAction, Side, Timestamp, WantedEndpoint,
+    Allocation, Behavior, DropReason, Endpoint, Explicit, ExplicitError, MapRequest, MappingKind,
+    Nonce, PeerRequest, Pooling, RemoteFilter, RuleAction, Side, Timestamp, WantedEndpoint,
 };
 use natgate_wire::protocol::{DCCP, TCP, UDP};
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,9 +56,10 @@ impl Model {
         if let Some((_, external)) = self.static_external(protocol, realm, internal) {
             return as_wanted(wanted, Explicit { external, lifetime: None });
         }
-        let (pool, fixed) = self.source_for(protocol, realm, internal, UNSPECIFIED)?;
+        let source = self.source_for(protocol, realm, internal, UNSPECIFIED)?;
         let key = Key { protocol, realm, internal, remote: None, beside: None };
-        let hold = self.mappings.get(&key).and_then(|mapping| mapping.holds.get(&None)).cloned();
+        let hold =
+            self.mappings.get(&key).and_then(|mapping| mapping.marks.holds.get(&None)).cloned();
         self.check_nonce(hold.as_ref(), request.nonce)?;
         let had = hold.as_ref().filter(|_| !request.replaces_filters);
         let mut filters = had.map_or_else(Vec::new, |hold| hold.filters.clone());
@@ -71,22 +74,26 @@ impl Model {
         if hold.is_none() {
             self.check_room(key)?;
         }
+        let present = self.now;
         if let Some(mapping) = self.mappings.get(&key) {
             let external = mapping.external;
             as_wanted(wanted, Explicit { external, lifetime: None })?;
-            if self.is_overloaded(key) || is_reserved(protocol, external.port) {
+            if self.is_overloaded(key) || is_own_port(protocol, external.port) {
                 return Err(ExplicitError::Full);
             }
         } else {
-            let external = self.allot(key, (pool, fixed), wanted, choice)?;
-            self.make(key, pool, external, UNSPECIFIED, true);
+            let external = self.allot(key, source, wanted, choice)?;
+            let until = present.plus(request.lifetime);
+            let hold = Hold { nonce: request.nonce, until, filters: filters.clone() };
+            let holds = Holds::from([(None, hold)]);
+            let marks = MappingMarks { holds, ..MappingMarks::default() };
+            self.make(key, source, external, UNSPECIFIED, marks);
         }
-        let present = self.now;
         self.note_asking(key.host());
         let mapping = self.mappings.get_mut(&key).expect("there, or just made");
         let latest = mapping.sessions.values().map(|session| session.expires).max();
         let until = present.plus(request.lifetime).max(latest.unwrap_or(Timestamp(0)));
-        mapping.holds.insert(None, Hold { nonce: request.nonce, until, filters });
+        mapping.marks.holds.insert(None, Hold { nonce: request.nonce, until, filters });
         let external = mapping.external;
         Ok(Explicit { external, lifetime: Some(self.time_to(until)) })
     }
@@ -112,7 +119,7 @@ impl Model {
         }
         let key = Key { protocol, realm, internal, remote: None, beside: None };
         let Some(mapping) = self.mappings.get(&key) else { return Ok(Duration::ZERO) };
-        let hold = mapping.holds.get(&None).ok_or(ExplicitError::NotExplicit)?;
+        let hold = mapping.marks.holds.get(&None).ok_or(ExplicitError::NotExplicit)?;
         self.check_nonce(Some(hold), nonce)?;
         let latest = mapping.sessions.values().map(|session| session.expires).max();
         let left = latest.map_or(Duration::ZERO, |latest| self.time_to(latest));
@@ -144,8 +151,9 @@ impl Model {
         if other.is_some_and(|other| other != remote) {
             return Err(ExplicitError::Full);
         }
-        let key = self.key_of_internal(protocol, realm, internal, remote);
-        let hold = self.mappings.get(&key).and_then(|mapping| mapping.holds.get(&Some(remote)));
+        let key = self.key_of(protocol, realm, internal, remote);
+        let hold =
+            self.mappings.get(&key).and_then(|mapping| mapping.marks.holds.get(&Some(remote)));
         self.check_nonce(hold, nonce)?;
         if hold.is_none() && !lifetime.is_zero() {
             self.check_room(key)?;
@@ -163,7 +171,7 @@ impl Model {
         let mapping = &self.mappings[&key];
         let (external, natural) = (mapping.external, mapping.sessions[&remote].expires);
         if lifetime.is_zero() {
-            if mapping.holds.contains_key(&Some(remote)) {
+            if mapping.marks.holds.contains_key(&Some(remote)) {
                 self.end_hold(key, Some(remote));
             }
             return Ok(Explicit { external, lifetime: Some(self.time_to(natural)) });
@@ -171,7 +179,7 @@ impl Model {
         self.note_asking(key.host());
         let until = present.plus(lifetime).max(natural);
         let mapping = self.mappings.get_mut(&key).expect("there, or just made");
-        mapping.holds.insert(Some(remote), Hold { nonce, until, filters: Vec::new() });
+        mapping.marks.holds.insert(Some(remote), Hold { nonce, until, filters: Vec::new() });
         Ok(Explicit { external, lifetime: Some(self.time_to(until)) })
     }
 
@@ -181,7 +189,7 @@ impl Model {
         key: Key,
         remote: Endpoint,
         request: &PeerRequest,
-        ((pool, fixed), wanted): ((usize, Option<Ipv4Addr>), WantedEndpoint),
+        (source, wanted): (Source, WantedEndpoint),
         choice: Option<Endpoint>,
     ) -> Asked<()> {
         if request.lifetime.is_zero() {
@@ -191,8 +199,8 @@ impl Model {
             as_wanted(wanted, Explicit { external: mapping.external, lifetime: None })?;
             self.room_for_session(key, remote, Side::Inside).map_err(refusal)?;
         } else {
-            let external = self.allot(key, (pool, fixed), wanted, choice)?;
-            self.make(key, pool, external, remote, false);
+            let external = self.allot(key, source, wanted, choice)?;
+            self.make(key, source, external, remote, MappingMarks::default());
         }
         let is_connected = matches!(key.protocol, TCP | DCCP);
         let first = is_connected.then(Segment::opening);
@@ -241,7 +249,7 @@ impl Model {
         realm: u16,
         internal: Endpoint,
         remote: Endpoint,
-    ) -> Asked<(usize, Option<Ipv4Addr>)> {
+    ) -> Asked<Source> {
         match self.rule_between(realm, protocol, internal, remote) {
             Some(RuleAction::Snat(pool)) => Ok((*pool, None)),
             Some(RuleAction::SnatTo(pool, address)) => Ok((*pool, Some(*address))),
@@ -251,7 +259,11 @@ impl Model {
                 let host = (realm, internal.address);
                 let is_subscriber = subscribers
                     .any(|prefix| prefix.contains(internal.address.to_bits()))
-                    || self.fixed.iter().any(|fixed| (fixed.realm, fixed.internal.0) == host);
+                    || self
+                        .chapters
+                        .fixed
+                        .iter()
+                        .any(|fixed| (fixed.realm, fixed.internal.0) == host);
                 let pool = self.config.default_pool_of(realm);
                 is_subscriber.then_some((pool, None)).ok_or(ExplicitError::NotSubscriber)
             }
@@ -270,12 +282,12 @@ impl Model {
     fn check_room(&self, key: Key) -> Asked<()> {
         let limits = &self.config.limits;
         let own = self.mappings.iter().filter(|(other, _)| other.host() == key.host());
-        let own: usize = own.map(|(_, mapping)| mapping.holds.len()).sum();
+        let own: usize = own.map(|(_, mapping)| mapping.marks.holds.len()).sum();
         if own >= limits.explicit_per_subscriber as usize {
             return Err(ExplicitError::Quota);
         }
-        let all: usize = self.mappings.values().map(|mapping| mapping.holds.len()).sum();
-        if all >= self.holds_room { Err(ExplicitError::Full) } else { Ok(()) }
+        let all: usize = self.mappings.values().map(|mapping| mapping.marks.holds.len()).sum();
+        if all >= self.chapters.holds_room { Err(ExplicitError::Full) } else { Ok(()) }
     }
 
     /// Whether another mapping has the same external port.
@@ -290,30 +302,19 @@ impl Model {
     fn allot(
         &mut self,
         key: Key,
-        (pool, fixed): (usize, Option<Ipv4Addr>),
+        source: Source,
         wanted: WantedEndpoint,
         choice: Option<Endpoint>,
     ) -> Asked<Endpoint> {
-        let permitted = self.permits_mapping(key);
-        let whose = permitted.err().map_or(LimitOwner::Subscriber(key.host()), |(of, _)| of);
-        let room = permitted.map_err(|(_, reason)| reason);
-        if let Err(reason) = room.and_then(|()| self.room_for_mapping(key)) {
-            self.report(key, whose, pool, reason);
+        let (pool, fixed) = source;
+        if let Err(reason) = self.limits_permit(key) {
+            self.report(key, pool, reason);
             return Err(refusal(reason));
         }
         if fixed.is_some_and(|fixed| self.pool_of(fixed.to_bits()) != Some(pool)) {
             return Err(ExplicitError::Full);
         }
-        // It forgets who has no mapping any more.
-        let any = self.open_to_ask(key, pool, fixed);
-        let (_, paired) = self.pair_of(key, pool);
-        let bound = match self.config.pooling {
-            Pooling::Paired => fixed.or(paired),
-            _ => fixed,
-        };
-        let place = wanted.address.filter(|address| {
-            bound.is_none_or(|bound| bound == *address) && self.is_open(*address, pool)
-        });
+        let place = self.wanted_place(key, source, wanted);
         if wanted.address.is_some() && place.is_none() && wanted.strict {
             return Err(ExplicitError::External);
         }
@@ -321,7 +322,7 @@ impl Model {
             let mut open = self.open_addresses(pool);
             open.next().filter(|_| open.next().is_none())
         };
-        let likely = fixed.or(paired).or_else(only);
+        let likely = fixed.or(self.pair_of(key.host(), pool)).or_else(only);
         if wanted.port != 0
             && let Some(address) = place.or(likely)
             && self.may_take(key, pool, Endpoint { address, port: wanted.port })
@@ -331,28 +332,16 @@ impl Model {
         if wanted.port != 0 && wanted.strict {
             return Err(ExplicitError::External);
         }
-        let here = place.filter(|_| !self.is_shared_out(pool));
-        let open = match here {
-            Some(here) if fixed.is_none() => match self.open_to_ask(key, pool, Some(here)) {
-                Err(_) if !wanted.strict => any,
-                open => open,
-            },
-            _ => any,
-        };
-        let open = open.map_err(|reason| {
+        let open = self.open_beside(key, source, place, wanted).map_err(|reason| {
             if reason == DropReason::PoolExhausted && place.is_some() && wanted.strict {
                 return ExplicitError::External;
             }
-            self.report(key, whose, pool, reason);
+            self.report(key, pool, reason);
             refusal(reason)
         })?;
         let chosen = match choice {
-            Some(choice) if open.contains(&choice) => choice,
-            Some(choice) => {
-                self.made.illegal = Some(format!("{choice:?} was chosen, open were {open:?}"));
-                open[0]
-            }
-            // Refused, it would have been elsewhere.
+            Some(_) => self.choose(choice, &open),
+            // A refused request would have been given an endpoint elsewhere.
             None => {
                 let elsewhere = open.iter().find(|end| Some(end.address) != place);
                 *elsewhere.filter(|_| wanted.strict).unwrap_or(&open[0])
@@ -364,24 +353,53 @@ impl Model {
         }
     }
 
+    /// The address that is wanted, if the mapping may have it.
+    fn wanted_place(
+        &self,
+        key: Key,
+        (pool, fixed): Source,
+        wanted: WantedEndpoint,
+    ) -> Option<Ipv4Addr> {
+        let bound = match self.config.pooling {
+            Pooling::Paired => fixed.or(self.pair_of(key.host(), pool)),
+            _ => fixed,
+        };
+        wanted.address.filter(|address| {
+            bound.is_none_or(|bound| bound == *address) && self.is_open(*address, pool)
+        })
+    }
+
+    /// What is open at the wanted address, or wherever.
+    fn open_beside(
+        &self,
+        key: Key,
+        (pool, fixed): Source,
+        place: Option<Ipv4Addr>,
+        wanted: WantedEndpoint,
+    ) -> Result<Vec<Endpoint>, DropReason> {
+        let here = place.filter(|_| fixed.is_none() && !self.is_shared_out(pool));
+        let anywhere = || self.open_to_ask(key, (pool, fixed));
+        match here.map(|here| self.open_to_ask(key, (pool, Some(here)))) {
+            Some(Err(_)) if !wanted.strict => anywhere(),
+            Some(open) => open,
+            None => anywhere(),
+        }
+    }
+
     /// What is open by section 5, but for the protocols' own ports: in the place of these what else
     /// is free of their address, of the subscriber's own ports where it has such.
-    fn open_to_ask(
-        &mut self,
-        key: Key,
-        pool: usize,
-        fixed: Option<Ipv4Addr>,
-    ) -> Result<Vec<Endpoint>, DropReason> {
-        let all = self.open_choices(key, pool, fixed)?;
+    fn open_to_ask(&self, key: Key, source: Source) -> Result<Vec<Endpoint>, DropReason> {
+        let all = self.open_choices(key, source)?;
+        let (pool, _) = source;
         let (reserved, mut open): (Vec<Endpoint>, Vec<Endpoint>) =
-            all.into_iter().partition(|end| is_reserved(key.protocol, end.port));
+            all.into_iter().partition(|end| is_own_port(key.protocol, end.port));
         let addresses: BTreeSet<Ipv4Addr> = reserved.iter().map(|end| end.address).collect();
         for address in addresses {
             if open.iter().any(|end| end.address == address) {
                 continue; // Of these.
             }
             let mut free = self.free_ports(key, pool, address);
-            free.retain(|end| !is_reserved(key.protocol, end.port));
+            free.retain(|end| !is_own_port(key.protocol, end.port));
             open.extend(self.keep_parity(key, self.own_of(key, pool, free)));
         }
         if open.is_empty() { Err(DropReason::PoolExhausted) } else { Ok(open) }
@@ -396,7 +414,7 @@ impl Model {
             }
             Allocation::Deterministic(_) => {
                 self.own_ports(key.host(), pool).is_some_and(|own| own.contains(&end))
-                    || self.kind_of(key, pool, end) == natgate_engine::MappingKind::Dynamic
+                    || self.kind_of(key, pool, end) == MappingKind::Dynamic
             }
         };
         let used = self
@@ -404,7 +422,7 @@ impl Model {
             .iter()
             .any(|(other, one)| other.protocol == key.protocol && one.external == end);
         let (first, last) = self.config.pools[pool].ports;
-        !is_reserved(key.protocol, end.port)
+        !is_own_port(key.protocol, end.port)
             && (first..=last).contains(&end.port)
             && self.gives_out(pool, key.protocol, end)
             && !used
@@ -412,51 +430,43 @@ impl Model {
             && own
     }
 
-    fn make(&mut self, key: Key, pool: usize, external: Endpoint, remote: Endpoint, held: bool) {
-        let fixed = matches!(
-            self.rule_between(key.realm, key.protocol, key.internal, remote),
-            Some(RuleAction::SnatTo(..))
-        );
-        if !fixed {
-            let paired = *self.paired.entry((key.host(), pool)).or_insert(external.address);
-            if !self.is_open(paired, pool) {
-                self.paired.insert((key.host(), pool), external.address);
-            }
-        }
-        self.take_tokens(key.host());
-        if has_ports(key.protocol) && self.use_block(key.host(), external) {
-            self.tell_block(pool);
-        }
-        self.note_newcomer(key);
-        let mapping = Mapping {
-            number: self.next_number(),
-            external,
-            kind: self.kind_of(key, pool, external),
-            permanent: false,
-            created: self.now,
-            timeouts: self.timeouts_of_rule(key, remote).unwrap_or_default(),
-            sessions: BTreeMap::new(),
-            first: None,
-            holds: Holds::new(),
-        };
-        if self.is_told(key, &mapping) {
-            let mut id = mapping.id(key);
-            if held {
-                id.kind = natgate_engine::MappingKind::Pcp;
-            }
-            self.raise(self.now, Change::MappingCreated(id));
-        }
-        self.mappings.insert(key, mapping);
-        self.tell_mapping(key, pool);
-    }
-
     /// Takes a hold away; the mapping goes if nothing else keeps it.
     fn end_hold(&mut self, key: Key, of: Option<Endpoint>) {
         let mapping = self.mappings.get_mut(&key).expect("it is held");
-        if mapping.sessions.is_empty() && mapping.holds.len() == 1 {
-            self.remove(key, self.now);
+        if mapping.sessions.is_empty() && mapping.marks.holds.len() == 1 {
+            self.remove_all(vec![key], self.now);
         } else {
-            mapping.holds.remove(&of);
+            mapping.marks.holds.remove(&of);
+        }
+    }
+
+    /// 16.5: sessions with a hold go on as long as the hold, unless they are ending.
+    pub(crate) fn extend_held_sessions(&mut self, time: Timestamp) {
+        for mapping in self.mappings.values_mut() {
+            for (remote, session) in &mut mapping.sessions {
+                let held = mapping.marks.holds.get(&Some(*remote)).map(|hold| hold.until);
+                let is_ending =
+                    matches!(session.connection.state, Some(State::Closed | State::Transitory));
+                if let Some(until) = held.filter(|until| tick(*until) > time)
+                    && tick(session.expires) <= time
+                    && !is_ending
+                {
+                    session.expires = until;
+                }
+            }
+        }
+    }
+
+    /// 16.1: holds end with their session, or with their time. A mapping without sessions keeps the
+    /// hold that it goes with.
+    pub(crate) fn end_holds(&mut self, time: Timestamp) {
+        for mapping in self.mappings.values_mut() {
+            let sessions = &mapping.sessions;
+            let holds = &mut mapping.marks.holds;
+            holds.retain(|of, _| of.is_none_or(|remote| sessions.contains_key(&remote)));
+            if !sessions.is_empty() {
+                holds.retain(|_, hold| tick(hold.until) > time);
+            }
         }
     }
 
@@ -471,23 +481,12 @@ impl Model {
     }
 }
 
-impl Mapping {
-    /// When the last of what keeps it ends.
-    pub(crate) fn held_until(&self) -> Option<Timestamp> {
-        self.holds.values().map(|hold| hold.until).max()
-    }
-}
-
 fn is_mapped(protocol: u8) -> bool {
     matches!(protocol, TCP | UDP | DCCP)
 }
 
-fn is_reserved(protocol: u8, port: u16) -> bool {
+fn is_own_port(protocol: u8, port: u16) -> bool {
     protocol == UDP && matches!(port, 5350 | 5351)
-}
-
-fn is_martian(address: u32) -> bool {
-    matches!(address >> 24, 0 | 127 | 224..=255) || address >> 16 == 0xa9fe
 }
 
 fn as_wanted(wanted: WantedEndpoint, explicit: Explicit) -> Asked<Explicit> {

@@ -1,10 +1,9 @@
 //! Ports that are overloaded (specification, 5.21): which may be shared.
 
-use crate::allocation::addresses;
+use crate::allocation::{Source, addresses};
 use crate::{Key, Model, Packet};
 use natgate_engine::Endpoint;
 use natgate_wire::protocol::{TCP, UDP};
-use std::net::Ipv4Addr;
 
 /// How many ports are looked at.
 const LOOKS: usize = 32;
@@ -16,8 +15,7 @@ impl Model {
         &self,
         packet: &Packet,
         key: Key,
-        pool: usize,
-        fixed: Option<Ipv4Addr>,
+        (pool, fixed): Source,
         remote: Endpoint,
     ) -> Vec<Endpoint> {
         let config = &self.config.pools[pool];
@@ -29,7 +27,7 @@ impl Model {
         let mut all: Vec<Endpoint> = match self.own_ports(key.host(), pool) {
             Some(own) => own,
             None => {
-                let only = fixed.or(self.pair_of(key, pool).1);
+                let only = fixed.or(self.pair_of(key.host(), pool));
                 let wanted = addresses(config).filter(|one| only.is_none_or(|only| only == *one));
                 let ports = |address| (first..=last).map(move |port| Endpoint { address, port });
                 wanted.flat_map(ports).collect()
@@ -47,7 +45,9 @@ impl Model {
                 .filter(|(other, one)| other.protocol == key.protocol && one.external == *end);
             self.dynamic()
                 .any(|(other, one)| other.protocol == key.protocol && one.external == *end)
-                && there.all(|(_, one)| !one.sessions.contains_key(&remote) && one.holds.is_empty())
+                && there.all(|(_, one)| {
+                    !one.sessions.contains_key(&remote) && one.marks.holds.is_empty()
+                })
         });
         all
     }

@@ -44,30 +44,30 @@ enum Queue {
 
 impl Model {
     pub(crate) fn next_number(&mut self) -> u64 {
-        self.numbers += 1;
-        self.numbers
+        self.chapters.numbers += 1;
+        self.chapters.numbers
     }
 
     /// 18.1: a host is about to have a mapping, perhaps its first.
     pub(crate) fn note_newcomer(&mut self, key: Key) {
         if !self.dynamic().any(|(other, _)| other.host() == key.host()) {
             let (number, made) = (self.next_number(), self.now);
-            self.unanswered.insert(key.host(), Waiting { number, made, asking: None });
+            self.chapters.unanswered.insert(key.host(), Waiting { number, made, asking: None });
         }
     }
 
     /// 18.2: a packet from a side has gone through a session.
     pub(crate) fn note_answer(&mut self, key: Key, remote: Endpoint, from: Side) {
         let session = self.session_of(key, remote);
-        if !session.is_unanswered {
+        if !session.marks.is_unanswered {
             return;
         }
         let state = session.connection.state;
         let is_answer = from == Side::Outside && state != Some(State::OpeningOut);
-        session.is_unanswered =
+        session.marks.is_unanswered =
             !is_answer && matches!(state, None | Some(State::OpeningOut | State::Established));
         if is_answer {
-            self.unanswered.remove(&key.host());
+            self.chapters.unanswered.remove(&key.host());
         }
     }
 
@@ -76,17 +76,26 @@ impl Model {
         mapping.sessions.get_mut(&remote).expect("just used")
     }
 
-    /// 18.2: whether a session that a packet from a side begins waits for an answer.
-    pub(crate) fn begins_unanswered(&self, key: Key, from: Side) -> bool {
-        from == Side::Inside
+    /// 18.2: whether a session that a packet from a side has begun waits for an answer.
+    pub(crate) fn mark_unanswered(&mut self, key: Key, remote: Endpoint, from: Side) {
+        let waits = from == Side::Inside
             && self.mappings[&key].kind != MappingKind::Static
-            && self.unanswered.contains_key(&key.host())
+            && self.chapters.unanswered.contains_key(&key.host());
+        self.session_of(key, remote).marks.is_unanswered = waits;
+    }
+
+    /// 18.2: sessions that have become transitory no longer wait.
+    pub(crate) fn end_waiting(&mut self) {
+        let sessions = self.mappings.values_mut().flat_map(|one| one.sessions.values_mut());
+        for session in sessions.filter(|one| one.connection.state == Some(State::Transitory)) {
+            session.marks.is_unanswered = false;
+        }
     }
 
     /// The state of the unanswered subscribers that makes a difference from now on, the oldest
     /// subscriber first.
     pub(crate) fn unanswered_ahead(&self) -> Vec<Ahead> {
-        let mut all: Vec<(&Host, &Waiting)> = self.unanswered.iter().collect();
+        let mut all: Vec<(&Host, &Waiting)> = self.chapters.unanswered.iter().collect();
         all.sort_by_key(|(_, waiting)| waiting.number);
         let of = |(host, waiting): &(&Host, &Waiting)| {
             let age = self.now.since(waiting.made).min(GRACE);
@@ -96,7 +105,7 @@ impl Model {
             };
             let mut own: Vec<Key> =
                 self.dynamic().map(|(key, _)| *key).filter(|key| key.host() == **host).collect();
-            own.sort_by_key(|key| self.mappings[key].number);
+            own.sort_by_key(|key| self.mappings[key].marks.number);
             Ahead { host: **host, age, asked_before: waiting.asking.map(before), mappings: own }
         };
         all.iter().map(of).collect()
@@ -105,7 +114,7 @@ impl Model {
     /// 18.6: a host has got what it asked for.
     pub(crate) fn note_asking(&mut self, host: Host) {
         let number = self.next_number();
-        if let Some(waiting) = self.unanswered.get_mut(&host) {
+        if let Some(waiting) = self.chapters.unanswered.get_mut(&host) {
             waiting.asking.get_or_insert(number);
         }
     }
@@ -131,12 +140,12 @@ impl Model {
         while is_scarce(self) {
             let Some(victim) = self.victim(queue) else { return };
             let own = self.dynamic().map(|(key, _)| *key).filter(|key| key.host() == victim);
-            let latest = own.max_by_key(|key| self.mappings[key].number);
+            let latest = own.max_by_key(|key| self.mappings[key].marks.number);
             let latest = latest.expect("who has no mapping is forgotten");
             self.give_back(latest);
             self.counters.mappings_reclaimed += 1;
             self.counters.subscribers_reclaimed +=
-                u64::from(!self.unanswered.contains_key(&victim));
+                u64::from(!self.chapters.unanswered.contains_key(&victim));
             self.forget_thresholds();
         }
     }
@@ -147,9 +156,10 @@ impl Model {
             Queue::All => Some(waiting.number),
             Queue::Asking => waiting.asking,
         };
-        let standing = self.unanswered.iter().filter_map(|(host, one)| Some((order(one)?, host)));
+        let standing =
+            self.chapters.unanswered.iter().filter_map(|(host, one)| Some((order(one)?, host)));
         let (_, oldest) = standing.min()?;
-        let age = self.now.since(self.unanswered[oldest].made);
+        let age = self.now.since(self.chapters.unanswered[oldest].made);
         (age >= GRACE).then_some(*oldest)
     }
 
@@ -161,19 +171,20 @@ impl Model {
     fn tables_are_scarce(&self) -> bool {
         let hosts: BTreeSet<Host> = self.dynamic().map(|(key, _)| key.host()).collect();
         let free = self.room_for_subscribers().saturating_sub(hosts.len());
-        let mappings = self.room.saturating_sub(self.dynamic().count());
-        self.is_scarce(free, self.unanswered.len())
+        let mappings = self.chapters.room.saturating_sub(self.dynamic().count());
+        self.is_scarce(free, self.chapters.unanswered.len())
             || self.is_scarce(mappings, self.unanswered_mappings())
     }
 
     /// 18.6.
     fn askers_are_too_many(&self) -> bool {
-        let asking = self.unanswered.values().filter(|waiting| waiting.asking.is_some()).count();
+        let asking =
+            self.chapters.unanswered.values().filter(|waiting| waiting.asking.is_some()).count();
         let percent = usize::from(self.config.limits.asking_share);
         let share = (self.room_for_subscribers() * percent / 100).max(1);
         let share = share.max(self.config.limits.unanswered_kept as usize);
-        let held: usize = self.mappings.values().map(|mapping| mapping.holds.len()).sum();
-        asking > share || self.is_scarce(self.holds_room - held, asking)
+        let held: usize = self.mappings.values().map(|mapping| mapping.marks.holds.len()).sum();
+        asking > share || self.is_scarce(self.chapters.holds_room - held, asking)
     }
 
     fn pool_is_scarce(&self, pool: usize) -> bool {
@@ -194,7 +205,7 @@ impl Model {
             let (taken, all) = self.use_of_blocks(pool).unwrap_or_default();
             return self.is_scarce(
                 (all - taken) as usize,
-                self.unanswered.len().min(used.saturating_sub(answered)),
+                self.chapters.unanswered.len().min(used.saturating_sub(answered)),
             );
         }
         protocols.into_iter().any(|protocol| {
@@ -205,26 +216,26 @@ impl Model {
 
     /// How many mappings unanswered subscribers have.
     fn unanswered_mappings(&self) -> usize {
-        self.dynamic().filter(|(key, _)| self.unanswered.contains_key(&key.host())).count()
+        self.dynamic().filter(|(key, _)| self.chapters.unanswered.contains_key(&key.host())).count()
     }
 
     fn room_for_subscribers(&self) -> usize {
         let subscribers = self.config.limits.subscribers;
-        let all = subscribers.map_or((self.room / 16).max(1 << 16), |most| most as usize);
-        all.min(self.room)
+        let all = subscribers.map_or((self.chapters.room / 16).max(1 << 16), |most| most as usize);
+        all.min(self.chapters.room)
     }
 
     /// 18.5: removes a mapping whose port does not rest.
     fn give_back(&mut self, key: Key) {
         let mapping = self.mappings.get_mut(&key).expect("it is there");
-        let (id, external, first) = (mapping.id(key), mapping.external, mapping.first);
+        let (id, external, first) = (mapping.id(key), mapping.external, mapping.marks.first);
         let mut sessions: Vec<(Endpoint, Session)> =
             std::mem::take(&mut mapping.sessions).into_iter().collect();
         // The latest first, and last the one that is no further one.
         sessions.sort_by_key(|(remote, one)| (first == Some(*remote), Reverse(one.number)));
         let ended = sessions.iter().map(|(remote, session)| session.id(id, *remote)).collect();
-        self.tell_ended(ended, self.now);
-        self.remove(key, self.now);
+        self.raise_ended(ended, self.now);
+        self.remove_all(vec![key], self.now);
         self.held.remove(&(key.protocol, external));
         if has_ports(key.protocol) {
             self.release_empty(external);
