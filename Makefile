@@ -114,6 +114,8 @@ lint: toolchain ## Check formatting and lints
 	@cargo fmt --all --check
 	@cargo clippy --workspace --all-targets --locked -- -D warnings
 	@cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
+	@# The model's core without its chapters.
+	@cargo clippy -p natgate-model --no-default-features --all-targets --locked -- -D warnings
 	@# As on a machine without libdpdk: what stands in for the back end then.
 	@PKG_CONFIG=false cargo clippy -p natgate-dpdk --locked -- -D warnings
 
@@ -122,6 +124,7 @@ lint: toolchain ## Check formatting and lints
 quick: toolchain ## Check the engine after a change: format, lints, its tests, the model, the vectors
 	@cargo fmt --all --check
 	@cargo clippy --locked -p natgate-wire -p natgate-engine -p natgate-model -p natgate-compare --all-targets -- -D warnings
+	@cargo clippy --locked -p natgate-model --no-default-features --all-targets -- -D warnings
 	@cargo test --quiet --locked -p natgate-engine -p natgate-model -p natgate-compare -- --skip tiny_world
 	@cargo test --quiet --locked -p natgate --test vectors
 

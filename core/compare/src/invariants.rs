@@ -200,7 +200,7 @@ fn one_to_one(
     Ok(())
 }
 
-/// No two sessions have one external endpoint and one remote (3.10a).
+/// No two sessions have one external endpoint and one remote (3.36).
 fn told_apart(sessions: &[SessionInfo]) -> Result<(), Divergence> {
     let mut seen = BTreeSet::new();
     for session in sessions.iter().filter(|session| has_ports(session.mapping.protocol)) {
@@ -239,7 +239,7 @@ fn limits_of(config: &Config, subscriber: Host) -> Limits {
     }
 }
 
-/// No class, and no subscriber, has more than it may have in all (3.9, 3.10).
+/// No class, and no subscriber, has more than it may have in all (3.27, 3.33).
 fn totals(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
     let mut of_subscriber: BTreeMap<Host, u32> = BTreeMap::new();
     let mut of_class: BTreeMap<&str, (u32, [u32; 3])> = BTreeMap::new();
@@ -277,7 +277,7 @@ fn totals(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
     Ok(())
 }
 
-/// Nobody has a port of another's block, nor one that arithmetic gives to another (5.8, 5.11).
+/// Nobody has a port of another's block, nor one that arithmetic gives to another (5.18, 5.30).
 fn shares(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
     let mut owner_of: BTreeMap<(Ipv4Addr, u16), Host> = BTreeMap::new();
     for pool in &config.pools {
@@ -318,7 +318,7 @@ fn shares(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
     Ok(())
 }
 
-/// No more sessions of a mapping, of a subscriber and in all than there may be (3.10). At most one
+/// No more sessions of a mapping, of a subscriber and in all than there may be (3.33). At most one
 /// of a mapping is no further one.
 fn session_limits(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
     let limits = &config.limits;
@@ -366,7 +366,7 @@ pub(crate) fn not_refreshed(
     }
 }
 
-/// No two subscribers share an external address towards one remote address (5.7).
+/// No two subscribers share an external address towards one remote address (5.13).
 fn portless(sessions: &[SessionInfo]) -> Result<(), Divergence> {
     let mut seen: BTreeMap<(u8, Endpoint, Endpoint), (u16, Endpoint)> = BTreeMap::new();
     for session in sessions {

@@ -10,9 +10,15 @@
 //!
 //! ```
 //! use natgate_compare::Pair;
-//! use natgate_engine::{Config, DropReason, Side, Timestamp, Verdict};
+//! use natgate_engine::{
+//!     AddressRange, Config, DropReason, PoolConfig, Side, Timestamp, Verdict,
+//! };
 //!
-//! let mut pair = Pair::new(&Config::default(), [0; 32], Timestamp(0))?;
+//! let address = [203, 0, 113, 1].into();
+//! let addresses = vec![AddressRange { first: address, last: address }];
+//! let pool = PoolConfig { addresses, ports: (1024, 65535), ..PoolConfig::default() };
+//! let config = Config { pools: vec![pool], ..Config::default() };
+//! let mut pair = Pair::new(&config, [0; 32], Timestamp(0))?;
 //! let (results, _) = pair.process(Timestamp(1), Side::Inside, &[vec![0x60; 40]])?;
 //! assert_eq!(results[0].verdict, Verdict::Drop(DropReason::NotIpv4));
 //! pair.advance(Timestamp(1_000_000_000))?;

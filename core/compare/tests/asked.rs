@@ -60,7 +60,7 @@ fn after(seconds: u64) -> Timestamp {
     START.plus(Duration::from_secs(seconds))
 }
 
-/// 5.5a, 16.6: where a rule says which address, a wish for that very address does not lead to
+/// 5.8, 16.20: where a rule says which address, a wish for that very address does not lead to
 /// another.
 #[test]
 fn a_rules_address_is_the_only_one() -> Result<(), Divergence> {
@@ -79,7 +79,7 @@ fn a_rules_address_is_the_only_one() -> Result<(), Divergence> {
     Ok(())
 }
 
-/// 16.6: a wish for an address that has no port fails nothing, unless it is strict, and tells of
+/// 16.24: a wish for an address that has no port fails nothing, unless it is strict, and tells of
 /// nothing.
 #[test]
 fn a_wish_for_a_full_address_harms_nobody() -> Result<(), Divergence> {
@@ -114,7 +114,7 @@ fn a_block_elsewhere_is_not_assigned_in_vain() -> Result<(), Divergence> {
     Ok(())
 }
 
-/// 16.6: the protocols' own ports are nobody's who asks, and where they alone have the right parity
+/// 16.23: the protocols' own ports are nobody's who asks, and where they alone have the right parity
 /// one of the other is given.
 #[test]
 fn ports_of_the_protocols_themselves_are_left_out() -> Result<(), Divergence> {
@@ -138,7 +138,7 @@ fn ports_of_the_protocols_themselves_are_left_out() -> Result<(), Divergence> {
     Ok(())
 }
 
-/// 16.4, and what is said beforehand of such packets: whom the filters of the host name is let in,
+/// 16.13, and what is said beforehand of such packets: whom the filters of the host name is let in,
 /// where nobody else is.
 #[test]
 fn strangers_come_in_as_the_host_has_said() -> Result<(), Divergence> {
@@ -175,7 +175,7 @@ fn strangers_come_in_as_the_host_has_said() -> Result<(), Divergence> {
     Ok(())
 }
 
-/// 16.1: of a mapping that goes with its sessions, one of which was asked for, all are told as of
+/// 16.4: of a mapping that goes with its sessions, one of which was asked for, all are told as of
 /// that mapping, in whatever order.
 #[test]
 fn sessions_that_go_together_are_told_alike() -> Result<(), Divergence> {

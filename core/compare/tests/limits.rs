@@ -36,7 +36,7 @@ fn send(
     Ok((dropped, answered))
 }
 
-/// 3.9: an address that is mapped as a whole has 4,096 mappings at a time. Who wants one more from
+/// 3.25: an address that is mapped as a whole has 4,096 mappings at a time. Who wants one more from
 /// inside is told so.
 #[test]
 fn an_address_mapped_as_a_whole_is_full_some_time() -> Result<(), Divergence> {
@@ -56,7 +56,7 @@ fn an_address_mapped_as_a_whole_is_full_some_time() -> Result<(), Divergence> {
     pair.check_state()
 }
 
-/// 3.10: a static mapping has 65,535 sessions.
+/// 3.33: a static mapping has 65,535 sessions.
 #[test]
 fn a_static_mapping_is_full_some_time() -> Result<(), Divergence> {
     let web = StaticMapping {
@@ -80,7 +80,7 @@ fn a_static_mapping_is_full_some_time() -> Result<(), Divergence> {
     pair.check_state()
 }
 
-/// 3.10, 4.6: when the first session of a mapping goes, the one made last of the others takes its
+/// 3.35, 4.20: when the first session of a mapping goes, the one made last of the others takes its
 /// place, and if a stranger made that one, strangers may make one more.
 #[test]
 fn the_session_made_last_takes_the_place_of_the_first() -> Result<(), Divergence> {
@@ -111,7 +111,7 @@ fn the_session_made_last_takes_the_place_of_the_first() -> Result<(), Divergence
     Ok(())
 }
 
-/// 4.7: of unsolicited SYNs 1,024 are remembered.
+/// 4.23: of unsolicited SYNs 1,024 are remembered.
 #[test]
 fn so_many_unsolicited_syns_are_answered_and_no_more() -> Result<(), Divergence> {
     let mut pair = Pair::new(&config(), [0; 32], START)?;

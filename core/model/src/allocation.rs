@@ -12,7 +12,7 @@ use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-/// A pool, and the address of it that a rule names, if it names one (5.5a).
+/// A pool, and the address of it that a rule names, if it names one (5.8).
 pub(crate) type Source = (usize, Option<Ipv4Addr>);
 
 /// Whether a protocol has ports, or identifiers that serve as such.
@@ -27,7 +27,7 @@ pub fn addresses(pool: &PoolConfig) -> impl Iterator<Item = Ipv4Addr> + '_ {
 }
 
 impl Model {
-    /// 3.9: makes the mapping of a packet, or answers the packet and says why not.
+    /// 3.24: makes the mapping of a packet, or answers the packet and says why not.
     pub(crate) fn create(
         &mut self,
         packet: &Packet,
@@ -70,7 +70,7 @@ impl Model {
         remote: Endpoint,
     ) -> Result<(Vec<Endpoint>, bool), DropReason> {
         self.open_choices(key, source).map(|open| (open, false)).or_else(|reason| {
-            let shared = self.overload(packet, key, source, remote); // 5.21
+            let shared = self.overload(packet, key, source, remote); // 5.53
             if shared.is_empty() { Err(reason) } else { Ok((shared, true)) }
         })
     }
@@ -89,9 +89,9 @@ impl Model {
             self.paired.remove(&pair);
         }
         if fixed.is_none() {
-            let paired = *self.paired.entry(pair).or_insert(external.address); // 5.5, 5.5a
+            let paired = *self.paired.entry(pair).or_insert(external.address); // 5.5, 5.8
             if !self.is_open(paired, pool) {
-                self.paired.insert(pair, external.address); // 5.18
+                self.paired.insert(pair, external.address); // 5.43
             }
         }
         self.before_mapping(key, pool, external, &mut marks);
@@ -140,7 +140,7 @@ impl Model {
             let all = all.filter(|address| wanted.is_none_or(|wanted| *address == wanted));
             all.flat_map(|address| self.open_ports(key, pool, address)).collect()
         };
-        let mut open = open_at(fixed.or(paired)); // 5.5, 5.5a
+        let mut open = open_at(fixed.or(paired)); // 5.5, 5.8
         if open.is_empty() && self.config.pooling == Pooling::SoftPaired && fixed.is_none() {
             open = open_at(None);
         }
@@ -170,12 +170,12 @@ impl Model {
         }
         let paired = self.paired.get(&(host, pool)).copied();
         let paired = paired.filter(|address| {
-            self.has_any_of(host, pool) && self.is_open(*address, pool) // 5.18
+            self.has_any_of(host, pool) && self.is_open(*address, pool) // 5.43
         });
         self.pair_with_shares(host, pool, paired)
     }
 
-    /// 5.1 to 5.4 and 5.7: the endpoints of one external address that the mapping may get.
+    /// 5.1 to 5.4 and 5.13: the endpoints of one external address that the mapping may get.
     fn open_ports(&self, key: Key, pool: usize, address: Ipv4Addr) -> Vec<Endpoint> {
         if !has_ports(key.protocol) {
             let ambiguous = self.dynamic().any(|(other, mapping)| {
@@ -210,7 +210,7 @@ impl Model {
         let used: BTreeSet<Endpoint> = of_protocol.map(|(_, mapping)| mapping.external).collect();
         let split = first < 1024 && last >= 1024 && key.protocol != ICMP; // 5.2
         (first..=last)
-            .filter(|&port| self.config.pools[pool].uses_port(port)) // 5.16
+            .filter(|&port| self.config.pools[pool].uses_port(port)) // 5.40
             .filter(|&port| !split || (port < 1024) == (key.internal.port < 1024))
             .map(|port| Endpoint { address, port })
             .filter(|end| !used.contains(end) && !self.held.contains_key(&(key.protocol, *end)))

@@ -21,7 +21,7 @@ pub(crate) fn icmp_kind(bytes: &[u8]) -> Option<u8> {
     if ip.protocol() == ICMP { Some(Icmp::new_checked(ip.payload())?.kind()) } else { None }
 }
 
-/// Whether a packet is an ICMP error (3.7).
+/// Whether a packet is an ICMP error (3.18).
 pub(crate) fn is_icmp_error(bytes: &[u8]) -> bool {
     matches!(icmp_kind(bytes), Some(3 | 4 | 11 | 12))
 }
@@ -40,7 +40,7 @@ pub(crate) fn check(bytes: &mut Vec<u8>) -> Result<(), DropReason> {
         Err(Ipv4Error::Length) => return Err(DropReason::BadLength),
     };
     if !ip.checksum_valid() {
-        return Err(DropReason::BadHeaderChecksum); // 2.2
+        return Err(DropReason::BadHeaderChecksum); // 2.4
     }
     match scan_options(ip.options()) {
         Options::Plain => {}
@@ -48,7 +48,7 @@ pub(crate) fn check(bytes: &mut Vec<u8>) -> Result<(), DropReason> {
         Options::Malformed => return Err(DropReason::BadOptions),
     }
     if is_martian(ip.source()) {
-        return Err(DropReason::MartianSource); // 2.3
+        return Err(DropReason::MartianSource); // 2.6
     }
     if is_martian(ip.destination()) {
         return Err(DropReason::MartianDestination);
@@ -59,7 +59,7 @@ pub(crate) fn check(bytes: &mut Vec<u8>) -> Result<(), DropReason> {
     assert!(!ip.more_fragments() && ip.fragment_offset() == 0, "the model knows no fragments");
     let payload = ip.payload();
     let whole = match ip.protocol() {
-        TCP => Tcp::new_checked(payload).is_some(), // 2.4
+        TCP => Tcp::new_checked(payload).is_some(), // 2.9
         UDP => Udp::new_checked(payload)
             .is_some_and(|udp| (8..=payload.len()).contains(&usize::from(udp.length()))),
         ICMP => payload.len() >= 8,
@@ -74,14 +74,14 @@ pub(crate) fn check(bytes: &mut Vec<u8>) -> Result<(), DropReason> {
     Ok(())
 }
 
-/// 2.3: addresses that no packet has.
+/// 2.6: addresses that no packet has.
 pub(crate) fn is_martian(address: u32) -> bool {
     matches!(address >> 24, 0 | 127 | 224..=255) || address >> 16 == 169 << 8 | 254
 }
 
 /// The ends of a packet that came from a side: the near one, which is translated, and the remote
-/// one. An ICMP query's identifier is its near port; its remote port is 0 (3.8), and so are both
-/// ports of protocols that have none (5.7).
+/// one. An ICMP query's identifier is its near port; its remote port is 0 (3.21), and so are both
+/// ports of protocols that have none (5.15).
 pub(crate) fn ends(bytes: &[u8], from: Side) -> (Endpoint, Endpoint) {
     let ip = ip(bytes);
     let word = |at| u16::from_be_bytes([ip.payload()[at], ip.payload()[at + 1]]);
@@ -151,7 +151,7 @@ pub(crate) fn set_address(bytes: &mut [u8], from: Side, address: u32) {
 }
 
 /// In an ICMP error that came from a side: replaces the near end of the packet that it embeds,
-/// which had gone the other way, and the error's own near address (6.3).
+/// which had gone the other way, and the error's own near address (6.7).
 pub(crate) fn set_embedded(bytes: &mut [u8], from: Side, near: Endpoint) {
     let body = ip(bytes).header_len() + 8;
     rewrite(bytes, |bytes| {

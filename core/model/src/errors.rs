@@ -1,5 +1,5 @@
 //! The ICMP errors that the translator makes (specification, section 8): about which packets, what
-//! they say, and how many. Those of SYNs that nobody explained (4.7) are due in `timers`.
+//! they say, and how many. Those of SYNs that nobody explained (4.21) are due in `timers`.
 
 use crate::allocation::addresses;
 use crate::bytes::{icmp_kind, ip};
@@ -30,7 +30,7 @@ const MOST_ERROR: u16 = 576;
 /// Type, code, and the MTU that "fragmentation needed" tells (else 0).
 pub(crate) type Message = (u8, u8, u16);
 
-/// 8.3: when, by each limit, the next error would come if they came evenly.
+/// 8.6: when, by each limit, the next error would come if they came evenly.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ErrorRates {
     pub(crate) all: u64,
@@ -60,7 +60,7 @@ impl ErrorRates {
 }
 
 impl Model {
-    /// 3.9: tells a subscriber that its packet found no room.
+    /// 3.28: tells a subscriber that its packet found no room.
     pub(crate) fn refuse(&mut self, packet: &Packet) {
         match self.config.refusal {
             Refusal::HostUnreachable => self.answer(packet, (UNREACHABLE, 1, 0)),
@@ -72,7 +72,7 @@ impl Model {
     /// Answers a packet with an ICMP error from this gateway's address on its side.
     pub(crate) fn answer(&mut self, packet: &Packet, message: Message) {
         if !matches!(icmp_kind(&packet.received), None | Some(0 | 8 | 13 | 14)) {
-            return; // 8.2
+            return; // 8.5
         }
         let source = match packet.from {
             Side::Inside => {
@@ -99,7 +99,7 @@ impl Model {
     ) {
         let to = ip(about).source();
         let rate = self.config.limits.icmp_errors_per_second;
-        let requester = to.wrapping_add(realm.into()); // 15.6
+        let requester = to.wrapping_add(realm.into()); // 15.17
         let SideConfig { silent, mtu, .. } = *self.side(side, realm);
         if silent || !self.errors.take(time, requester, rate) {
             self.counters.errors_suppressed += 1;

@@ -14,17 +14,17 @@ impl Model {
             Side::Outside => self.error_inbound(packet)?,
         }
         if packet.direction == Direction::Hairpin {
-            self.error_inbound(packet)?; // 6.5
+            self.error_inbound(packet)?; // 6.12
         }
         Ok(())
     }
 
-    /// 6.2 and 6.3, from inside.
+    /// 6.4 and 6.8, from inside.
     fn error_outbound(&mut self, packet: &mut Packet) -> Result<(), DropReason> {
         let embedded = &packet.bytes[ip(&packet.bytes).header_len() + 8..];
         let protocol = ip(embedded).protocol();
         let (internal, far) = ends(embedded, Side::Outside);
-        let remote = self.original_of(protocol, packet.realm, internal, far).unwrap_or(far); // 13.6
+        let remote = self.original_of(protocol, packet.realm, internal, far).unwrap_or(far); // 13.14
         let key = self.key_of(protocol, packet.realm, internal, remote);
         let mapping = self.mappings.get(&key).ok_or(DropReason::IcmpNoSession)?;
         let session = mapping.sessions.get(&remote).ok_or(DropReason::IcmpNoSession)?;
@@ -36,7 +36,7 @@ impl Model {
         Ok(())
     }
 
-    /// 6.2 and 6.3, from outside.
+    /// 6.4 and 6.7, from outside.
     fn error_inbound(&mut self, packet: &mut Packet) -> Result<(), DropReason> {
         let embedded = &packet.bytes[ip(&packet.bytes).header_len() + 8..];
         let (external, remote) = ends(embedded, Side::Inside);

@@ -26,11 +26,11 @@ impl Model {
         let remote = packet.seen;
         packet.seen = self.source_seen(packet);
         if knows_realm && packet.seen == remote && self.is_inside(0, source) {
-            return Err(DropReason::SpoofedSource); // 4.2a
+            return Err(DropReason::SpoofedSource); // 4.6
         }
         match icmp_kind(&packet.bytes) {
             Some(3 | 4 | 11 | 12) => {
-                self.error(packet)?; // 4.3
+                self.error(packet)?; // 4.7
                 self.hop(packet, self.mtu(Side::Inside, packet.exit))?;
             }
             None | Some(0 | 8 | 13 | 14) => {
@@ -45,11 +45,11 @@ impl Model {
         Ok(Verdict::Forward(Side::Inside))
     }
 
-    /// 4.4 to 4.8.
+    /// 4.8 to 4.24.
     pub(crate) fn inbound(&mut self, packet: &mut Packet) -> Fate {
         let (external, remote) = ends(&packet.bytes, Side::Outside);
         let seen_anew = match packet.direction {
-            Direction::Hairpin => remote, // 13.5
+            Direction::Hairpin => remote, // 13.13
             _ => packet.seen,
         };
         let Some(key) = self.mapping_behind(packet.protocol(), external, remote) else {
@@ -62,7 +62,7 @@ impl Model {
                 Some(key) => key,
                 None => {
                     self.note_refused(packet, external, remote);
-                    return Err(DropReason::Filtered); // 4.4b, 5.21
+                    return Err(DropReason::Filtered); // 4.12, 5.53
                 }
             },
         };
@@ -70,12 +70,12 @@ impl Model {
         let seen = session.map_or(seen_anew, |session| session.seen);
         self.enter(packet, key.realm, known, seen == remote)?;
         if self.drops_session(key, seen) {
-            return Err(DropReason::Rule); // 4.4a
+            return Err(DropReason::Rule); // 4.9
         }
         if !known {
             if !self.admits_new(key, external, (remote, seen)) {
                 self.note_refused(packet, external, remote);
-                return Err(DropReason::Filtered); // 4.5
+                return Err(DropReason::Filtered); // 4.15
             }
             if self.is_midstream(packet) {
                 return Err(DropReason::TcpNotSyn);
@@ -83,22 +83,22 @@ impl Model {
             self.check_seen(key, remote, seen)?;
         }
         if packet.direction != Direction::Hairpin {
-            self.hop(packet, self.mtu(Side::Inside, key.realm))?; // 4.6
+            self.hop(packet, self.mtu(Side::Inside, key.realm))?; // 4.19
         }
         if !known {
             self.room_for_session(key, remote, Side::Outside)?;
         }
         self.touch(key, (remote, seen), Side::Outside, Segment::of(&packet.bytes));
-        set_near(&mut packet.bytes, Side::Outside, key.internal); // 4.8
+        set_near(&mut packet.bytes, Side::Outside, key.internal); // 4.24
         self.edit(packet, remote, seen);
         Ok(Verdict::Forward(Side::Inside))
     }
 
-    /// 4.4: no mapping has the external endpoint.
+    /// 4.8: no mapping has the external endpoint.
     fn without_mapping(&mut self, packet: &mut Packet, end: Endpoint, remote: Endpoint) -> Fate {
         let address = end.address.to_bits();
         let own = match packet.direction {
-            Direction::Hairpin => self.is_own(packet.realm, address) && !packet.aimed, // 7.1
+            Direction::Hairpin => self.is_own(packet.realm, address) && !packet.aimed, // 7.3
             _ => self.is_outside_own(address),
         };
         if own && is_ping(&packet.received) {
@@ -108,7 +108,7 @@ impl Model {
         Err(DropReason::NoMapping)
     }
 
-    /// 4.5: whether the filtering behavior admits a new session.
+    /// 4.15: whether the filtering behavior admits a new session.
     fn admits_new(
         &self,
         key: Key,

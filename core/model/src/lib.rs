@@ -27,6 +27,10 @@
 //! the first that is open. Fragments are not modelled.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(feature = "chapters"),
+    allow(dead_code, reason = "some of the core's state and functions are there for chapters")
+)]
 
 mod allocation;
 mod bytes;
@@ -68,7 +72,7 @@ pub struct Model {
     now: Timestamp,
     mappings: BTreeMap<Key, Mapping>,
     sessions_made: u64,
-    /// Ports that rest, by protocol, and until when (5.6).
+    /// Ports that rest, by protocol, and until when (5.9).
     held: BTreeMap<(u8, Endpoint), Timestamp>,
     /// The external address that a subscriber has of a pool (5.5).
     paired: BTreeMap<(Host, usize), Ipv4Addr>,
@@ -79,10 +83,10 @@ pub struct Model {
     chapters: chapters::State,
 }
 
-/// A subscriber: its realm and its address there (15.1).
+/// A subscriber: its realm and its address there (15.2).
 pub type Host = (u16, Ipv4Addr);
 
-/// What a mapping is looked up by from the inside (3.8).
+/// What a mapping is looked up by from the inside (3.21).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Key {
     protocol: u8,
@@ -90,7 +94,7 @@ struct Key {
     internal: Endpoint,
     /// As much of the remote endpoint as the mapping behavior looks at.
     remote: Option<Endpoint>,
-    /// The external endpoint of a mapping that is found from inside by its sessions alone (3.8a).
+    /// The external endpoint of a mapping that is found from inside by its sessions alone (3.23).
     beside: Option<Endpoint>,
 }
 
@@ -99,7 +103,7 @@ struct Mapping {
     external: Endpoint,
     kind: MappingKind,
     created: Timestamp,
-    /// Timeouts of the rule that the mapping was made by (9.6).
+    /// Timeouts of the rule that the mapping was made by (9.11).
     timeouts: TimeoutSet,
     sessions: BTreeMap<Endpoint, Session>,
     marks: MappingMarks,
@@ -174,7 +178,7 @@ struct Packet {
     seen: Endpoint,
     /// Whether its destination is another outside (13.1).
     aimed: bool,
-    /// The rule that holds for it (3.3).
+    /// The rule that holds for it (3.5).
     rule: Option<RuleAction>,
 }
 
@@ -189,7 +193,7 @@ impl Packet {
         ip(&self.received).protocol()
     }
 
-    /// A SYN without ACK, RST and FIN, or what counts as such of DCCP (9.5).
+    /// A SYN without ACK, RST and FIN, or what counts as such of DCCP (9.10).
     fn is_syn(&self) -> bool {
         Segment::of(&self.received).is_some_and(Segment::syn)
     }
@@ -286,7 +290,7 @@ impl Model {
         self.check_realm(packet)?;
         let (source, destination) = packet.addresses();
         if self.is_broadcast(packet, source) {
-            return Err(DropReason::MartianSource); // 2.3
+            return Err(DropReason::MartianSource); // 2.6
         }
         if self.is_broadcast(packet, destination) {
             return Err(DropReason::MartianDestination);
@@ -336,7 +340,7 @@ impl Model {
         self.config.inside_of(realm).network.is_some_and(|network| network.contains(address))
     }
 
-    /// 2.3: whether an address means all hosts of a connected network.
+    /// 2.8: whether an address means all hosts of a connected network.
     fn is_broadcast(&self, packet: &Packet, address: u32) -> bool {
         let inside = self.knows_realm(packet).then(|| self.config.inside_of(packet.realm));
         let sides = inside.into_iter().chain([&self.config.outside]);

@@ -63,7 +63,7 @@ impl DecisionPoints for Model {
 }
 
 impl Model {
-    /// 4.4, without features: the only mapping with an external endpoint, of a protocol without
+    /// 4.8, without features: the only mapping with an external endpoint, of a protocol without
     /// ports also with the remote one.
     fn only_mapping(&self, protocol: u8, end: Endpoint, remote: Endpoint) -> Option<Key> {
         let mut all = self.mappings.iter();

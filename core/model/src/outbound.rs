@@ -31,13 +31,13 @@ impl Model {
             && packet.rule.is_none()
             && !is_icmp_error(&packet.bytes)
         {
-            return Err(DropReason::NotSubscriber); // 3.4
+            return Err(DropReason::NotSubscriber); // 3.12
         }
         self.check_redirect(packet)?;
         let (_, destination) = packet.addresses();
         let mut mtu = self.mtu(Side::Outside, 0);
         if self.is_external(destination) {
-            packet.direction = Direction::Hairpin; // 3.5
+            packet.direction = Direction::Hairpin; // 3.14
             mtu = self.mtu_of_hairpin(realm);
             if !self.config.hairpinning {
                 return Err(DropReason::HairpinDisabled);
@@ -45,15 +45,15 @@ impl Model {
         } else if !packet.aimed && self.is_inside(realm, destination) {
             return Err(DropReason::SameSide);
         }
-        self.hop(packet, mtu)?; // 3.6
+        self.hop(packet, mtu)?; // 3.15
         match icmp_kind(&packet.bytes) {
-            Some(3 | 4 | 11 | 12) => self.error(packet)?, // 3.7
+            Some(3 | 4 | 11 | 12) => self.error(packet)?, // 3.18
             None | Some(0 | 8 | 13 | 14) => {
                 self.outbound(packet)?;
                 if packet.direction == Direction::Hairpin
                     && let reply @ Verdict::Reply(_) = self.inbound(packet)?
                 {
-                    return Ok(reply); // 7.1
+                    return Ok(reply); // 7.3
                 }
                 self.counters.portless += u64::from(!has_ports(packet.protocol()));
             }
@@ -66,13 +66,13 @@ impl Model {
         }
     }
 
-    /// 3.8 to 3.11.
+    /// 3.21 to 3.37.
     fn outbound(&mut self, packet: &mut Packet) -> Result<(), DropReason> {
         let (internal, remote) = ends(&packet.bytes, Side::Inside);
         let mut key = self.key_of(packet.protocol(), packet.realm, internal, remote);
         if !self.mappings.contains_key(&key) {
             if self.is_midstream(packet) {
-                return Err(DropReason::TcpNotSyn); // 3.9
+                return Err(DropReason::TcpNotSyn); // 3.26
             }
             self.check_place(remote, packet.seen)?;
             if matches!(icmp_kind(&packet.bytes), Some(0 | 14)) {
@@ -81,27 +81,27 @@ impl Model {
             key = self.create(packet, key, remote)?;
         } else if let Some(session) = self.mappings[&key].sessions.get(&remote) {
             if session.seen != packet.seen {
-                return Err(DropReason::Ambiguous); // 13.3
+                return Err(DropReason::Ambiguous); // 13.7
             }
         } else {
             if self.is_midstream(packet) {
-                return Err(DropReason::TcpNotSyn); // 3.10
+                return Err(DropReason::TcpNotSyn); // 3.32
             }
             self.check_place(remote, packet.seen)?;
             if let Err(reason) = self.room_for_session(key, remote, Side::Inside) {
                 if reason == DropReason::MappingTableFull {
-                    self.refuse(packet); // 3.9
+                    self.refuse(packet); // 3.28
                 }
                 return Err(reason);
             }
         }
         self.touch(key, (remote, packet.seen), Side::Inside, Segment::of(&packet.bytes));
-        set_near(&mut packet.bytes, Side::Inside, self.mappings[&key].external); // 3.11
+        set_near(&mut packet.bytes, Side::Inside, self.mappings[&key].external); // 3.37
         self.edit(packet, remote, remote);
         Ok(())
     }
 
-    /// 3.8: what the mapping between an internal and a remote endpoint is looked up by.
+    /// 3.21: what the mapping between an internal and a remote endpoint is looked up by.
     pub(crate) fn key_of(
         &mut self,
         protocol: u8,
@@ -110,7 +110,7 @@ impl Model {
         remote: Endpoint,
     ) -> Key {
         let of_remote = match self.config.mapping {
-            _ if !has_ports(protocol) => Some(remote), // 5.7
+            _ if !has_ports(protocol) => Some(remote), // 5.13
             Behavior::EndpointIndependent => None,
             Behavior::AddressDependent => Some(Endpoint { port: 0, ..remote }),
             Behavior::AddressAndPortDependent => Some(remote),
@@ -138,7 +138,7 @@ impl Model {
         Ok(Verdict::Reply(packet.from))
     }
 
-    /// 3.6: whether a packet can go one hop further, over a link of this MTU.
+    /// 3.15: whether a packet can go one hop further, over a link of this MTU.
     pub(crate) fn hop(&mut self, packet: &Packet, mtu: u16) -> Result<(), DropReason> {
         let ip = ip(&packet.received);
         if ip.ttl() <= 1 {
@@ -164,7 +164,7 @@ impl Model {
         self.side(side, realm).mtu.unwrap_or(USUAL_MTU)
     }
 
-    /// Whether a packet is of TCP or DCCP and cannot begin a session (3.9, 3.10, 4.5).
+    /// Whether a packet is of TCP or DCCP and cannot begin a session (3.26, 3.32, 4.17).
     pub(crate) fn is_midstream(&self, packet: &Packet) -> bool {
         Segment::of(&packet.received).is_some_and(|segment| {
             if self.config.tcp_pickup { segment.rst() } else { !segment.syn() }

@@ -14,7 +14,7 @@ type Permit = Result<(), DropReason>;
 #[rustfmt::skip]
 #[allow(unused_variables, reason = "the defaults use few of their arguments")]
 pub(crate) trait DecisionPoints {
-    // ---- addresses (2.3, 3.1, 15) ----
+    // ---- addresses (2.6, 3.1, 15) ----
 
     /// The translator has been made, empty.
     fn begin(&mut self) {}

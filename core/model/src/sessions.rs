@@ -59,10 +59,14 @@ impl Model {
     /// 9.3: when the time of a new session ends at the latest, if the session is a stranger's.
     fn latest_end(&self, key: Key, from: Side) -> Option<Timestamp> {
         let mapping = &self.mappings[&key];
-        let by_stranger = from == Side::Outside && mapping.kind != MappingKind::Static;
+        if from == Side::Inside
+            || mapping.kind == MappingKind::Static
+            || self.config.inbound_refresh
+        {
+            return None;
+        }
         let sessions = mapping.sessions.values().map(|session| session.expires);
-        let latest = sessions.chain(mapping.marks.held_until()).max();
-        latest.filter(|_| by_stranger && !self.config.inbound_refresh)
+        sessions.chain(mapping.marks.held_until()).max()
     }
 
     fn add_session(&mut self, key: Key, (remote, seen): (Endpoint, Endpoint), from: Side) {
@@ -95,7 +99,7 @@ impl Session {
     }
 }
 
-/// 9.6: what holds for a session: the mapping's rule says, then the remote port, then the protocol.
+/// 9.11: what holds for a session: the mapping's rule says, then the remote port, then the protocol.
 pub(crate) fn timeouts_of(
     config: &Config,
     own: &TimeoutSet,

@@ -1,6 +1,6 @@
 //! What a TCP connection does to its session: the table of section 9.3 and the window of 9.4 of the
 //! specification (RFC 6146 section 3.5.2.2, RFC 7857 section 2, RFC 5961 section 3). DCCP goes by
-//! the same table, without the window (9.5).
+//! the same table, without the window (9.10).
 
 use crate::bytes::ip;
 use natgate_engine::Side;
@@ -89,11 +89,11 @@ impl Connection {
             _ if segment.rst() => false,
             None | Some(State::OpeningOut | State::OpeningIn) => true,
             Some(State::Closed) => segment.syn() || !segment.has_syn(),
-            // 9.4: a SYN at another time may be anybody's, whatever else it carries.
+            // 9.8: a SYN at another time may be anybody's, whatever else it carries.
             _ => !segment.has_syn(),
         };
         if afresh && segment.syn() {
-            *self = Self::default(); // 9.4, last sentence
+            *self = Self::default(); // 9.9, last sentence
         }
         if let Some(numbers) = segment.numbers.filter(|_| teaches) {
             self.learn(from, segment, numbers);
@@ -145,7 +145,7 @@ impl Connection {
     /// 9.4: whether a RST from a side is in its receiver's window.
     fn rst_valid(&self, from: Side, segment: Segment) -> bool {
         let (sender, receiver) = self.halves(from);
-        let Some(Numbers { sequence, .. }) = segment.numbers else { return true }; // 9.5
+        let Some(Numbers { sequence, .. }) = segment.numbers else { return true }; // 9.10
         let Some(expected) = receiver.expected else { return false };
         let (window, in_syn) = receiver.window.unwrap_or((0, false));
         let shift = match (receiver.scale, sender.scale) {
@@ -155,7 +155,7 @@ impl Connection {
         sequence.wrapping_sub(expected) < (u32::from(window) << shift).max(1)
     }
 
-    /// 9.4: whether a FIN from a side is about where its receiver is; nothing known, it may be.
+    /// 9.7: whether a FIN from a side is about where its receiver is; nothing known, it may be.
     fn fin_plausible(&self, from: Side, segment: Segment) -> bool {
         let (sender, receiver) = self.halves(from);
         let (Some(numbers), Some(expected)) = (segment.numbers, receiver.expected) else {
@@ -178,7 +178,7 @@ impl Connection {
         }
     }
 
-    /// 9.4: what a segment from a side tells of both ends.
+    /// 9.5: what a segment from a side tells of both ends.
     fn learn(&mut self, from: Side, segment: Segment, numbers: Numbers) {
         let (sender, receiver) = match from {
             Side::Inside => (&mut self.internal, &mut self.remote),
@@ -201,7 +201,7 @@ impl Connection {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment {
     flags: u8,
-    /// `None`: of DCCP, whose numbers are not followed (9.5).
+    /// `None`: of DCCP, whose numbers are not followed (9.10).
     pub(crate) numbers: Option<Numbers>,
 }
 
@@ -215,7 +215,7 @@ pub(crate) struct Numbers {
 }
 
 impl Segment {
-    /// A first packet of which nothing else is known (16.5).
+    /// A first packet of which nothing else is known (16.17).
     #[cfg(feature = "chapters")]
     pub(crate) fn opening() -> Self {
         Self { flags: flags::SYN, numbers: None }
@@ -241,7 +241,7 @@ impl Segment {
         Self { flags: tcp.flags(), numbers: Some(numbers) }
     }
 
-    /// 9.5.
+    /// 9.10.
     fn of_dccp(kind: u8) -> Self {
         use dccp::kind::{CLOSE, CLOSE_REQUEST, LISTEN, REQUEST, RESET, RESPONSE};
         let flags = match kind {

@@ -1,4 +1,4 @@
-//! What happens by itself (specification, sections 1, 5.6 and 9.1): sessions run out, mappings go
+//! What happens by itself (specification, sections 1, 5.9 and 9.1): sessions run out, mappings go
 //! with their last session, and ports rest before somebody else gets them.
 
 use crate::points::DecisionPoints as _;
@@ -9,7 +9,7 @@ use natgate_engine::{Change, Endpoint, MappingKind, SessionId, TICK, Timestamp};
 use natgate_wire::protocol::TCP;
 use std::collections::BTreeSet;
 
-/// Which of several ports that are due at the same time are still held when only some may be (5.6):
+/// Which of several ports that are due at the same time are still held when only some may be (5.11):
 /// the engine's choice.
 pub type StillHeld<'f> = &'f dyn Fn(u8, Endpoint) -> bool;
 
@@ -99,7 +99,7 @@ impl Model {
             let hold_down = self.config.timeouts.hold_down;
             let rests = has_ports(key.protocol) && key.protocol != TCP && !hold_down.is_zero();
             if rests && !used.contains(&end) {
-                self.held.insert(end, time.plus(hold_down)); // 5.6
+                self.held.insert(end, time.plus(hold_down)); // 5.9
             }
             if self.is_told(key, &mapping) {
                 self.raise(time, Change::MappingRemoved(mapping.id(key)));

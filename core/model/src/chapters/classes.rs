@@ -1,5 +1,5 @@
 //! What a subscriber may have, by itself and with others of its class, and the thresholds that are
-//! told before (specification, sections 3.9 to 3.13 and 5.15).
+//! told before (specification, sections 3.27 to 3.48 and 5.39).
 
 use crate::errors::{conforms, spend};
 use crate::{Host, Key, Model, has_ports};
@@ -10,7 +10,7 @@ use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// How often one is told of at most (3.12).
+/// How often one is told of at most (3.44).
 const INTERVAL: Duration = Duration::from_secs(60);
 
 /// Whose limit it is.
@@ -39,7 +39,7 @@ pub(crate) struct ThresholdState {
 }
 
 impl ThresholdState {
-    /// Thresholds may be told afresh (13.2).
+    /// Thresholds may be told afresh (14.6).
     pub(crate) fn forget(&mut self) {
         self.thresholds.clear();
     }
@@ -51,7 +51,7 @@ impl ThresholdState {
     }
 }
 
-/// The protocol whose quota a protocol's mappings count against (5.7).
+/// The protocol whose quota a protocol's mappings count against (5.16).
 pub(crate) fn counts_as(protocol: u8) -> u8 {
     if matches!(protocol, TCP | UDP) { protocol } else { ICMP }
 }
@@ -67,7 +67,7 @@ fn resource(protocol: u8) -> Resource {
 
 impl Model {
     /// The class that a subscriber is of: the longest prefix says, its realm's own before one of
-    /// all (15.2a).
+    /// all (15.9).
     pub(crate) fn class_of(&self, (realm, address): Host) -> Option<usize> {
         let there = |class: &Class| class.realm.is_none_or(|own| own == realm);
         let classes = self.config.classes.iter().enumerate().filter(|(_, class)| there(class));
@@ -150,7 +150,7 @@ impl Model {
         own.map(|(_, mapping)| 1 + mapping.further() as u64).sum()
     }
 
-    /// 3.9: rate, quota and sessions, first one's own, then the class's. Says whose stood in the
+    /// 3.27: rate, quota and sessions, first one's own, then the class's. Says whose stood in the
     /// way.
     pub(crate) fn permits_mapping(&self, key: Key) -> Result<(), (LimitOwner, DropReason)> {
         let subscriber = key.host();
@@ -173,7 +173,7 @@ impl Model {
         Ok(())
     }
 
-    /// 3.10: whether a subscriber may have one more session, by its own limit and its class's.
+    /// 3.33: whether a subscriber may have one more session, by its own limit and its class's.
     pub(crate) fn permits_session(&self, subscriber: Host) -> bool {
         let class = self.class_of(subscriber).map(LimitOwner::Class);
         [Some(LimitOwner::Subscriber(subscriber)), class].into_iter().flatten().all(|whose| {
@@ -182,7 +182,7 @@ impl Model {
         })
     }
 
-    /// 3.9: a mapping that is made takes a token of its subscriber, and of the class.
+    /// 3.30: a mapping that is made takes a token of its subscriber, and of the class.
     pub(crate) fn take_tokens(&mut self, subscriber: Host) {
         let class = self.class_of(subscriber).map(LimitOwner::Class);
         for whose in [Some(LimitOwner::Subscriber(subscriber)), class].into_iter().flatten() {
@@ -195,7 +195,7 @@ impl Model {
 
     // ---- thresholds ----
 
-    /// 3.12: how much of something one has, and may have.
+    /// 3.44: how much of something one has, and may have.
     fn use_of(&self, whose: LimitOwner, resource: Resource) -> Option<(u64, u64)> {
         if let LimitOwner::Pool(pool) = whose {
             return self.use_of_pool(pool, resource);
@@ -210,7 +210,7 @@ impl Model {
         Some((self.mappings_of(whose, quota), u64::from(*allowance.mappings.get(&quota)?)))
     }
 
-    /// 5.15: of a pool.
+    /// 5.39: of a pool.
     fn use_of_pool(&self, pool: usize, resource: Resource) -> Option<(u64, u64)> {
         let protocol = match resource {
             Resource::Blocks => return self.use_of_blocks(pool),
@@ -229,7 +229,7 @@ impl Model {
         (used + usage.free > 0).then_some((used, used + usage.free))
     }
 
-    /// Tells the highest threshold that use has come to, unless it was told (3.12).
+    /// Tells the highest threshold that use has come to, unless it was told (3.44).
     fn tell(&mut self, whose: LimitOwner, resource: Resource) {
         let thresholds = self.allowance(whose).thresholds;
         if thresholds.is_empty() {
@@ -257,7 +257,7 @@ impl Model {
         self.raise(self.now, change);
     }
 
-    /// 3.12, of a subscriber and its class: it has one more of something.
+    /// 3.44, of a subscriber and its class: it has one more of something.
     pub(crate) fn tell_subscriber(&mut self, subscriber: Host, resource: Resource) {
         self.tell(LimitOwner::Subscriber(subscriber), resource);
         if let Some(class) = self.class_of(subscriber) {
@@ -265,7 +265,7 @@ impl Model {
         }
     }
 
-    /// 3.12 and 5.15: a mapping was made.
+    /// 3.44 and 5.39: a mapping was made.
     pub(crate) fn tell_mapping(&mut self, key: Key, pool: usize) {
         let subscriber = key.host();
         self.tell_subscriber(subscriber, resource(counts_as(key.protocol)));
@@ -276,12 +276,12 @@ impl Model {
         }
     }
 
-    /// 5.15: a block was assigned.
+    /// 5.39: a block was assigned.
     pub(crate) fn tell_block(&mut self, pool: usize) {
         self.tell(LimitOwner::Pool(pool), Resource::Blocks);
     }
 
-    /// 3.12: thresholds that use has fallen far enough below may be told again; and of whom has no
+    /// 3.44: thresholds that use has fallen far enough below may be told again; and of whom has no
     /// mapping nothing is remembered.
     pub(crate) fn forget_thresholds(&mut self) {
         let mut told_of = std::mem::take(&mut self.chapters.told_of);

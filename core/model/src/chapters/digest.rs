@@ -18,7 +18,7 @@ impl Model {
             (key, mapping.external).hash(&mut hash);
             Vec::from_iter(mapping.timeouts.times()).hash(&mut hash);
             let mut sessions: Vec<_> = mapping.sessions.iter().collect();
-            sessions.sort_by_key(|(_, session)| session.number); // who is first next (3.10)
+            sessions.sort_by_key(|(_, session)| session.number); // who is first next (3.35)
             mapping.marks.first.hash(&mut hash);
             for (remote, hold) in &mapping.marks.holds {
                 (remote, ahead(hold.until)).hash(&mut hash);
@@ -56,7 +56,7 @@ impl Model {
         hash.finish()
     }
 
-    /// 8.3: how far the limits of ICMP errors are ahead of now, those at rest left out.
+    /// 8.6: how far the limits of ICMP errors are ahead of now, those at rest left out.
     fn errors_ahead(&self) -> (u64, u64, Vec<(u32, u64)>) {
         let ahead = |due: u64| due.saturating_sub(self.now.0);
         let requesters = self.errors.requesters.iter();

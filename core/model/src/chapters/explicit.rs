@@ -24,7 +24,7 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// 16.4.
+    /// 16.13.
     pub(crate) fn admits(&self, remote: Endpoint) -> bool {
         let end = (remote.address.to_bits(), remote.port);
         self.filters.is_empty() || self.filters.iter().any(|filter| filter.admits(end))
@@ -39,7 +39,7 @@ const UNSPECIFIED: Endpoint = Endpoint { address: Ipv4Addr::UNSPECIFIED, port: 0
 type Asked<T> = Result<T, ExplicitError>;
 
 impl Model {
-    /// 16.2: what comes of a request for a mapping for all. `choice` is the external endpoint of
+    /// 16.7: what comes of a request for a mapping for all. `choice` is the external endpoint of
     /// the engine's, if it made one.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ impl Model {
         Ok(Explicit { external, lifetime: Some(self.time_to(until)) })
     }
 
-    /// 16.3.
+    /// 16.11.
     ///
     /// # Errors
     /// As the engine's.
@@ -127,7 +127,7 @@ impl Model {
         Ok(left)
     }
 
-    /// 16.5: what comes of a request for a session. `choice` as above.
+    /// 16.15: what comes of a request for a session. `choice` as above.
     ///
     /// # Errors
     /// As the engine's.
@@ -298,7 +298,7 @@ impl Model {
         })
     }
 
-    /// 16.6: an external endpoint within the subscriber's limits.
+    /// 16.20: an external endpoint within the subscriber's limits.
     fn allot(
         &mut self,
         key: Key,
@@ -440,7 +440,7 @@ impl Model {
         }
     }
 
-    /// 16.5: sessions with a hold go on as long as the hold, unless they are ending.
+    /// 16.18: sessions with a hold go on as long as the hold, unless they are ending.
     pub(crate) fn extend_held_sessions(&mut self, time: Timestamp) {
         for mapping in self.mappings.values_mut() {
             for (remote, session) in &mut mapping.sessions {
@@ -457,7 +457,7 @@ impl Model {
         }
     }
 
-    /// 16.1: holds end with their session, or with their time. A mapping without sessions keeps the
+    /// 16.6: holds end with their session, or with their time. A mapping without sessions keeps the
     /// hold that it goes with.
     pub(crate) fn end_holds(&mut self, time: Timestamp) {
         for mapping in self.mappings.values_mut() {
@@ -475,7 +475,7 @@ impl Model {
         tick(time).since(self.now)
     }
 
-    /// Whether mappings for all are filed apart from those that packets make (16.7).
+    /// Whether mappings for all are filed apart from those that packets make (16.25).
     pub(crate) fn files_apart(&self) -> bool {
         self.config.mapping != Behavior::EndpointIndependent
     }

@@ -1,5 +1,5 @@
 //! The far end of a packet, which only some features replace (specification, section 13), and the
-//! maximum segment size (4.9).
+//! maximum segment size (4.25).
 
 use crate::bytes::{ends, fill_header_checksum, ip, rewrite, set_address};
 use natgate_engine::{Endpoint, Side};
@@ -36,7 +36,7 @@ pub(crate) fn set_embedded_far(bytes: &mut [u8], from: Side, far: Endpoint) {
     rewrite(bytes, |bytes| set_far(&mut bytes[body..], from.other(), far));
 }
 
-/// 4.9: lowers the maximum segment size that a segment with SYN announces.
+/// 4.25: lowers the maximum segment size that a segment with SYN announces.
 pub(crate) fn lower_mss(bytes: &mut [u8], limit: u16) {
     let ip = ip(bytes);
     let tcp = if ip.protocol() == TCP { Tcp::new_checked(ip.payload()) } else { None };

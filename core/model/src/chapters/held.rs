@@ -1,10 +1,10 @@
-//! Ports that rest (specification, section 5.6): how many may, and what a restart leaves of them.
+//! Ports that rest (specification, section 5.9): how many may, and what a restart leaves of them.
 
 use crate::{Model, StillHeld, has_ports, tick};
 use natgate_engine::Endpoint;
 
 impl Model {
-    /// 5.6: of the ports that are due first as many are free as are held too many. It is enough to
+    /// 5.11: of the ports that are due first as many are free as are held too many. It is enough to
     /// see to it when time has passed: none is taken before.
     pub fn limit_held(&mut self, still_held: Option<StillHeld<'_>>) {
         let most = self.config.limits.held_ports.map_or(usize::MAX, |most| most as usize);
@@ -33,7 +33,7 @@ impl Model {
     }
 
     /// A translator that takes the place of this one: it knows of no mapping, but holds the ports
-    /// that were taken (5.6).
+    /// that were taken (5.12).
     #[must_use]
     pub fn restarted(&self, still_held: Option<StillHeld<'_>>) -> Self {
         let mut after = Self::new(&self.config, self.now);

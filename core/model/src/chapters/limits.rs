@@ -1,4 +1,4 @@
-//! Limits of mappings and sessions (specification, sections 3.9, 3.10 and 4.6): of the tables, of a
+//! Limits of mappings and sessions (specification, sections 3.27, 3.33 and 4.20): of the tables, of a
 //! mapping, of a subscriber. Limits of a class are in `classes`.
 //!
 //! A session that is not its mapping's first is a further one; further ones are limited in all, by
@@ -13,9 +13,9 @@ use natgate_engine::{
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Most mappings at a time for the ports of one address that is mapped as a whole (3.9).
+/// Most mappings at a time for the ports of one address that is mapped as a whole (3.25).
 const MOST_OF_WHOLE: usize = 4096;
-/// Most sessions of a static mapping (3.10).
+/// Most sessions of a static mapping (3.33).
 const MOST_OF_STATIC: usize = 65_535;
 
 /// Most dynamic mappings: unless the configuration says how many, as many as ports.
@@ -30,13 +30,13 @@ pub(crate) fn most_mappings(config: &Config) -> usize {
 }
 
 impl Model {
-    /// 3.9: whether limits permit a mapping.
+    /// 3.27: whether limits permit a mapping.
     pub(crate) fn limits_permit(&self, key: Key) -> Result<(), DropReason> {
         self.permits_mapping(key).map_err(|(_, reason)| reason)?;
         self.room_for_mapping(key)
     }
 
-    /// 3.9: whether the tables have room.
+    /// 3.27: whether the tables have room.
     pub(crate) fn room_for_mapping(&self, key: Key) -> Result<(), DropReason> {
         let limits = &self.config.limits;
         let own = key.host();
@@ -50,7 +50,7 @@ impl Model {
         Ok(())
     }
 
-    /// 3.9: whether one port more of an address that is mapped as a whole may have a mapping.
+    /// 3.25: whether one port more of an address that is mapped as a whole may have a mapping.
     pub(crate) fn room_for_whole(&self, key: Key) -> Result<(), DropReason> {
         let external = self.mappings[&key].external.address;
         let alike = |(other, mapping): &(&Key, &Mapping)| {
@@ -63,7 +63,7 @@ impl Model {
         if there_are.count() < MOST_OF_WHOLE { Ok(()) } else { Err(DropReason::MappingTableFull) }
     }
 
-    /// Raises what 3.9 says about a refused mapping, at most once a second.
+    /// Raises what 3.29 says about a refused mapping, at most once a second.
     pub(crate) fn report(&mut self, key: Key, pool: usize, reason: DropReason) {
         let permitted = self.permits_mapping(key);
         let owner = permitted.err().map_or(LimitOwner::Subscriber(key.host()), |(of, _)| of);
@@ -92,7 +92,7 @@ impl Model {
         }
     }
 
-    /// 3.10 and 4.6: whether a mapping may have one session more, which a packet from a side makes.
+    /// 3.33 and 4.20: whether a mapping may have one session more, which a packet from a side makes.
     pub(crate) fn limits_permit_session(
         &self,
         key: Key,
@@ -100,7 +100,7 @@ impl Model {
         from: Side,
     ) -> Result<(), DropReason> {
         if self.is_ambiguous(key, remote) {
-            return Err(DropReason::Ambiguous); // 3.10a
+            return Err(DropReason::Ambiguous); // 3.36
         }
         let mapping = &self.mappings[&key];
         if !mapping.is_listed() {
@@ -134,11 +134,11 @@ impl Model {
         Ok(())
     }
 
-    /// 3.10: whether a new session of a mapping is its first one.
+    /// 3.35: whether a new session of a mapping is its first one.
     pub(crate) fn takes_first(&self, key: Key, remote: Endpoint) -> bool {
         let is_apart = self.files_apart()
             && key.remote.is_none()
-            && self.mappings[&key].kind != MappingKind::Static; // 16.7
+            && self.mappings[&key].kind != MappingKind::Static; // 16.27
         !is_apart
             && self.mappings[&key].marks.first.is_none()
             && key.remote.is_none_or(|of| match self.config.mapping {
@@ -161,7 +161,7 @@ impl Model {
         each.map_or((self.chapters.further_room / 16).max(64), |each| each as usize)
     }
 
-    /// 3.10: a session has been made: it is its mapping's first, or a further one.
+    /// 3.35: a session has been made: it is its mapping's first, or a further one.
     pub(crate) fn count_session(&mut self, key: Key, remote: Endpoint) {
         if self.takes_first(key, remote) {
             self.mappings.get_mut(&key).expect("it is there").marks.first = Some(remote);
@@ -170,7 +170,7 @@ impl Model {
         }
     }
 
-    /// 3.10: where a first session has gone, the one made last takes its place.
+    /// 3.35: where a first session has gone, the one made last takes its place.
     pub(crate) fn replace_firsts(&mut self) {
         for (key, mapping) in &mut self.mappings {
             if mapping.marks.first.is_some_and(|first| !mapping.sessions.contains_key(&first)) {

@@ -41,17 +41,19 @@ pub(crate) struct State {
     bound: BTreeMap<(u8, Endpoint, Ipv4Addr), Endpoint>,
     /// The engine's choices between servers (see [`Model::hint_servers`]).
     hint: services::Hint,
-    /// Ports that would be held had not a static mapping come for them (14.5).
+    /// Ports that would be held had not a static mapping come for them (14.17).
     evicted: BTreeMap<(u8, Endpoint), Timestamp>,
     syns: Vec<unsolicited::Syn>,
+    /// Whether a session has been made whose remote endpoint is seen as another (13).
+    has_twice: bool,
     /// Blocks of ports that subscribers have, by where they begin.
     blocks: BTreeMap<Endpoint, shares::Block>,
     /// Of each pool the ports that somebody may get, if they are not all.
     given: Vec<Option<BTreeSet<Endpoint>>>,
     /// Addresses that have left their pools but for their mappings and blocks, and those pools
-    /// (5.19).
+    /// (5.45).
     left: BTreeMap<Ipv4Addr, usize>,
-    /// Most dynamic mappings, further sessions and holds, settled at the start (14.7).
+    /// Most dynamic mappings, further sessions and holds, settled at the start (14.21).
     room: usize,
     further_room: usize,
     holds_room: usize,
@@ -75,6 +77,7 @@ impl State {
             hint: services::Hint::default(),
             evicted: BTreeMap::new(),
             syns: Vec::new(),
+            has_twice: false,
             blocks: BTreeMap::new(),
             given: config.pools.iter().map(|pool| shares::given(config, pool)).collect(),
             left: BTreeMap::new(),
@@ -98,7 +101,7 @@ pub(crate) struct MappingMarks {
     number: u64,
     /// Of a static mapping with ports: it needs no sessions.
     permanent: bool,
-    /// The remote endpoint of the session that is no further one (3.10), while there is such.
+    /// The remote endpoint of the session that is no further one (3.35), while there is such.
     first: Option<Endpoint>,
     /// What hosts have asked to be kept of it (16).
     holds: explicit::Holds,
@@ -112,7 +115,7 @@ pub(crate) struct SessionMarks {
 }
 
 impl MappingMarks {
-    /// 16.1: a mapping that a host has asked for has a kind of its own.
+    /// 16.4: a mapping that a host has asked for has a kind of its own.
     pub(crate) fn kind_of(&self, kind: MappingKind) -> MappingKind {
         if self.holds.is_empty() { kind } else { MappingKind::Pcp }
     }
@@ -159,19 +162,19 @@ impl DecisionPoints for Model {
 
     fn check_realm(&self, packet: &Packet) -> Result<(), DropReason> {
         let there = self.config.has_realm(packet.realm);
-        if there { Ok(()) } else { Err(DropReason::UnknownRealm) } // 15.1
+        if there { Ok(()) } else { Err(DropReason::UnknownRealm) } // 15.3
     }
 
     fn knows_realm(&self, packet: &Packet) -> bool {
-        packet.from == Side::Inside || !self.config.has_realms() // 15.2
+        packet.from == Side::Inside || !self.config.has_realms() // 15.7
     }
 
     // ---- from the inside ----
 
     fn redirect(&mut self, packet: &mut Packet) {
-        packet.rule = self.rule(packet, packet.realm).cloned(); // 3.3
+        packet.rule = self.rule(packet, packet.realm).cloned(); // 3.5
         if !matches!(packet.rule, Some(RuleAction::Bypass | RuleAction::Drop)) {
-            self.aim(packet); // 13.1
+            self.aim(packet); // 13.3
         }
     }
 
@@ -180,11 +183,11 @@ impl DecisionPoints for Model {
     }
 
     fn check_redirect(&self, packet: &Packet) -> Result<(), DropReason> {
-        self.check_aim(packet) // 13.2
+        self.check_aim(packet) // 13.5
     }
 
     fn mtu_of_hairpin(&self, realm: u16) -> u16 {
-        self.hairpin_mtu(realm) // 15.4
+        self.hairpin_mtu(realm) // 15.15
     }
 
     fn key_instead(&mut self, ordinary: Key, remote: Endpoint) -> Key {
@@ -192,7 +195,7 @@ impl DecisionPoints for Model {
     }
 
     fn check_place(&self, remote: Endpoint, seen: Endpoint) -> Result<(), DropReason> {
-        self.room_to_see(remote, seen) // 13.3
+        self.room_to_see(remote, seen) // 13.8
     }
 
     fn permits(&self, key: Key) -> Result<(), DropReason> {
@@ -214,7 +217,7 @@ impl DecisionPoints for Model {
     }
 
     fn source_seen(&mut self, packet: &Packet) -> Endpoint {
-        self.seen_from_inside(packet) // 13.4
+        self.seen_from_inside(packet) // 13.9
     }
 
     fn mapping_behind(
@@ -232,9 +235,9 @@ impl DecisionPoints for Model {
         external: Endpoint,
         ends: (Endpoint, Endpoint),
     ) -> Option<Key> {
-        let key = self.server_for(key, external, ends)?; // 4.4b
+        let key = self.server_for(key, external, ends)?; // 4.12
         let is_static = self.mappings[&key].kind == MappingKind::Static;
-        (is_static || key.beside.is_none()).then_some(key) // 5.21
+        (is_static || key.beside.is_none()).then_some(key) // 5.53
     }
 
     fn enter(
@@ -244,7 +247,7 @@ impl DecisionPoints for Model {
         in_session: bool,
         as_is: bool,
     ) -> Result<(), DropReason> {
-        self.enter_realm(packet, to, in_session, as_is) // 15.4
+        self.enter_realm(packet, to, in_session, as_is) // 15.12
     }
 
     fn drops_session(&self, key: Key, seen: Endpoint) -> bool {
@@ -254,25 +257,25 @@ impl DecisionPoints for Model {
     fn admits(&self, key: Key, external: Endpoint, seen: Endpoint) -> Option<bool> {
         let mapping = &self.mappings[&key];
         match mapping.kind {
-            MappingKind::Static => Some(!self.is_outbound_only(key, external)), // 4.5
-            _ => mapping.marks.holds.get(&None).map(|hold| hold.admits(seen)),  // 16.4
+            MappingKind::Static => Some(!self.is_outbound_only(key, external)), // 4.18
+            _ => mapping.marks.holds.get(&None).map(|hold| hold.admits(seen)),  // 16.13
         }
     }
 
     fn check_seen(&mut self, key: Key, remote: Endpoint, seen: Endpoint) -> Result<(), DropReason> {
-        self.may_be_seen(key, remote, seen) // 13.4
+        self.may_be_seen(key, remote, seen) // 13.11
     }
 
     fn note_refused(&mut self, packet: &Packet, external: Endpoint, remote: Endpoint) {
-        self.remember(packet, external, remote); // 4.7
+        self.remember(packet, external, remote); // 4.21
     }
 
     fn edit(&self, packet: &mut Packet, remote: Endpoint, seen: Endpoint) {
         if seen != remote {
-            far::set_far(&mut packet.bytes, Side::Outside, seen); // 13.4
+            far::set_far(&mut packet.bytes, Side::Outside, seen); // 13.12
         }
         if let Some(limit) = self.config.tcp_mss {
-            far::lower_mss(&mut packet.bytes, limit); // 4.9
+            far::lower_mss(&mut packet.bytes, limit); // 4.25
         }
     }
 
@@ -285,7 +288,7 @@ impl DecisionPoints for Model {
         paired: Option<Ipv4Addr>,
     ) -> Option<Result<Vec<Endpoint>, DropReason>> {
         let is_shared_out = has_ports(key.protocol) && self.is_shared_out(pool);
-        is_shared_out.then(|| self.shares_open(key, pool, paired)) // 5.8, 5.12
+        is_shared_out.then(|| self.shares_open(key, pool, paired)) // 5.18, 5.35
     }
 
     fn pair_with_shares(
@@ -294,7 +297,7 @@ impl DecisionPoints for Model {
         pool: usize,
         paired: Option<Ipv4Addr>,
     ) -> Option<Ipv4Addr> {
-        self.pair_of_shares(host, pool, paired) // 5.9, 5.12
+        self.pair_of_shares(host, pool, paired) // 5.25, 5.35
     }
 
     fn overload(
@@ -304,39 +307,39 @@ impl DecisionPoints for Model {
         source: Source,
         remote: Endpoint,
     ) -> Vec<Endpoint> {
-        self.overloadable(packet, key, source, remote) // 5.21
+        self.overloadable(packet, key, source, remote) // 5.53
     }
 
     fn is_reserved(&self, protocol: u8, end: Endpoint) -> bool {
         match has_ports(protocol) {
             true => !self.static_internals(protocol, end).is_empty(),
-            false => self.is_kept(protocol, end.address), // 5.7
+            false => self.is_kept(protocol, end.address), // 5.17
         }
     }
 
     fn before_mapping(&mut self, key: Key, pool: usize, end: Endpoint, marks: &mut MappingMarks) {
-        self.take_tokens(key.host()); // 3.9
+        self.take_tokens(key.host()); // 3.30
         if has_ports(key.protocol) && self.use_block(key.host(), end) {
-            self.tell_block(pool); // 5.15
+            self.tell_block(pool); // 5.39
         }
         self.note_newcomer(key); // 18.1
         marks.number = self.next_number();
     }
 
     fn kind_for(&self, key: Key, pool: usize, external: Endpoint) -> MappingKind {
-        self.kind_of(key, pool, external) // 5.11
+        self.kind_of(key, pool, external) // 5.30
     }
 
     fn timeouts_for(&self, key: Key, destination: Endpoint) -> TimeoutSet {
-        self.timeouts_of_rule(key, destination).unwrap_or_default() // 9.6
+        self.timeouts_of_rule(key, destination).unwrap_or_default() // 9.11
     }
 
     fn is_told(&self, key: Key, mapping: &Mapping) -> bool {
-        self.raises_events(key, mapping) // 5.14
+        self.raises_events(key, mapping) // 5.37
     }
 
     fn after_mapping(&mut self, key: Key, pool: usize) {
-        self.tell_mapping(key, pool); // 3.13
+        self.tell_mapping(key, pool); // 3.43
     }
 
     // ---- ICMP errors ----
@@ -348,21 +351,22 @@ impl DecisionPoints for Model {
         internal: Endpoint,
         seen: Endpoint,
     ) -> Option<Endpoint> {
-        self.seen_as_another(protocol, realm, internal, seen) // 13.6
+        self.seen_as_another(protocol, realm, internal, seen) // 13.14
     }
 
     fn drops_error(&self, sender: Ipv4Addr, key: Key, seen: Endpoint) -> bool {
-        self.is_error_dropped(sender, key, seen) // 6.2
+        self.is_error_dropped(sender, key, seen) // 6.6
     }
 
     fn edit_error(&self, packet: &mut Packet, from: Side, far: Endpoint, source: Option<Ipv4Addr>) {
-        far::set_error_far(&mut packet.bytes, from, far, source); // 13.6
+        far::set_error_far(&mut packet.bytes, from, far, source); // 13.14
     }
 
     // ---- sessions and time ----
 
     fn note_session(&mut self, key: Key, remote: Endpoint, from: Side) {
-        self.count_session(key, remote); // 3.10
+        self.chapters.has_twice |= self.mappings[&key].sessions[&remote].seen != remote; // 13.6
+        self.count_session(key, remote); // 3.35
         self.mark_unanswered(key, remote, from); // 18.2
     }
 
@@ -390,28 +394,28 @@ impl DecisionPoints for Model {
     }
 
     fn before_expiry(&mut self, time: Timestamp) {
-        self.extend_held_sessions(time); // 16.5
+        self.extend_held_sessions(time); // 16.18
     }
 
     fn after_expiry(&mut self, time: Timestamp) {
-        self.end_holds(time); // 16.1
-        self.replace_firsts(); // 3.10
+        self.end_holds(time); // 16.6
+        self.replace_firsts(); // 3.35
         self.end_waiting(); // 18.2
     }
 
     fn at_tick(&mut self, time: Timestamp, still_held: Option<StillHeld<'_>>) {
-        self.answer_syns(time); // 4.7
+        self.answer_syns(time); // 4.21
         self.chapters.evicted.retain(|_, until| tick(*until) > time);
         if self.has_blocks() {
             self.limit_held(still_held); // It may be what makes a block empty.
-            self.release_blocks(time); // 5.10
+            self.release_blocks(time); // 5.28
         }
-        self.settle_pools(); // 5.19
-        self.forget_thresholds(); // 3.13
+        self.settle_pools(); // 5.47
+        self.forget_thresholds(); // 3.43
     }
 
     fn after_time(&mut self, still_held: Option<StillHeld<'_>>) {
-        self.limit_held(still_held); // 5.6
-        self.forget_thresholds(); // 3.13
+        self.limit_held(still_held); // 5.11
+        self.forget_thresholds(); // 3.43
     }
 }

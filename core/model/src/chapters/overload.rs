@@ -1,4 +1,4 @@
-//! Ports that are overloaded (specification, 5.21): which may be shared.
+//! Ports that are overloaded (specification, 5.53): which may be shared.
 
 use crate::allocation::{Source, addresses};
 use crate::{Key, Model, Packet};

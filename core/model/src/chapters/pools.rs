@@ -1,4 +1,4 @@
-//! Pools that change while the translator runs (specification, 5.16 to 5.20).
+//! Pools that change while the translator runs (specification, 5.40 to 5.52).
 
 use crate::Model;
 use crate::allocation::addresses;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 impl Model {
-    /// 5.19: puts other pools in the place of those in force; their order is that of the old.
+    /// 5.45: puts other pools in the place of those in force; their order is that of the old.
     pub fn change_pools(&mut self, config: Config) {
         let old = self.config.pools.iter().flat_map(addresses).collect::<Vec<_>>();
         let known = old.into_iter().chain(self.chapters.left.keys().copied());
@@ -30,7 +30,7 @@ impl Model {
         self.settle_pools();
     }
 
-    /// 5.19: an address that has left its pool is counted with it while anything of it is there.
+    /// 5.47: an address that has left its pool is counted with it while anything of it is there.
     pub(crate) fn settle_pools(&mut self) {
         let used: Vec<Ipv4Addr> = self
             .dynamic()
@@ -41,13 +41,13 @@ impl Model {
     }
 
     /// The pool that an external address is of, or was while it had mappings that there still are
-    /// (5.19).
+    /// (5.45).
     pub(crate) fn pool_of(&self, address: u32) -> Option<usize> {
         let left = self.chapters.left.get(&Ipv4Addr::from_bits(address)).copied();
         left.or_else(|| self.config.pools.iter().position(|pool| pool.has(address.into())))
     }
 
-    /// 5.17, 5.19: whether an address of a pool gives out ports.
+    /// 5.41, 5.45: whether an address of a pool gives out ports.
     pub(crate) fn gives_out_ports(&self, address: Ipv4Addr, pool: usize) -> bool {
         let of_pool = &self.config.pools[pool];
         self.pool_of(address.to_bits()) == Some(pool)

@@ -5,7 +5,7 @@ use crate::{Model, Packet};
 use natgate_engine::{Config, Direction, DropReason, Rule, Side};
 
 impl Model {
-    /// 15.4: lets a packet into the realm that it is for; `in_session`: its session is there;
+    /// 15.12: lets a packet into the realm that it is for; `in_session`: its session is there;
     /// `as_is`: its source is seen as what it is.
     pub(crate) fn enter_realm(
         &self,
@@ -19,7 +19,7 @@ impl Model {
         if packet.direction != Direction::Hairpin {
             let source = ip(&packet.bytes).source();
             let inside = self.is_inside(to, source) || self.is_own(to, source);
-            let spoofed = as_is && inside && self.config.has_realms(); // 15.2
+            let spoofed = as_is && inside && self.config.has_realms(); // 15.7
             return if spoofed { Err(DropReason::SpoofedSource) } else { Ok(()) };
         }
         let permitted =
@@ -27,7 +27,7 @@ impl Model {
         if permitted { Ok(()) } else { Err(DropReason::OtherRealm) }
     }
 
-    /// 15.2: whether a packet from outside that bypasses translation may have these ends in a
+    /// 15.7: whether a packet from outside that bypasses translation may have these ends in a
     /// realm.
     pub(crate) fn may_pass(
         &self,
@@ -49,7 +49,7 @@ impl Model {
         if self.is_own(realm, source) { Err(DropReason::SpoofedSource) } else { Ok(()) }
     }
 
-    /// 15.8: whether the realms of a configuration may have the numbers that they have there.
+    /// 15.25: whether the realms of a configuration may have the numbers that they have there.
     ///
     /// # Errors
     /// A sentence that names the realm.
@@ -89,7 +89,7 @@ impl Model {
         }
     }
 
-    /// 15.4: the least MTU of the realms that may reach a realm, or that it may reach.
+    /// 15.15: the least MTU of the realms that may reach a realm, or that it may reach.
     pub(crate) fn hairpin_mtu(&self, realm: u16) -> u16 {
         let near = |other: &u16| {
             self.config.may_hairpin(realm, *other) || self.config.may_hairpin(*other, realm)

@@ -2,7 +2,7 @@
 //! which of them give way when something is scarce.
 
 use crate::tcp::State;
-use crate::{Effects, Host, Key, Model, Session, has_ports};
+use crate::{Effects, Host, Key, Mapping, Model, Session, has_ports};
 use natgate_engine::{Allocation, Endpoint, MappingKind, Side, Timestamp};
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use std::cmp::Reverse;
@@ -50,7 +50,11 @@ impl Model {
 
     /// 18.1: a host is about to have a mapping, perhaps its first.
     pub(crate) fn note_newcomer(&mut self, key: Key) {
-        if !self.dynamic().any(|(other, _)| other.host() == key.host()) {
+        let mut all = self.mappings.iter();
+        let is_own = |(other, mapping): (&Key, &Mapping)| {
+            other.host() == key.host() && mapping.kind != MappingKind::Static
+        };
+        if !all.any(is_own) {
             let (number, made) = (self.next_number(), self.now);
             self.chapters.unanswered.insert(key.host(), Waiting { number, made, asking: None });
         }

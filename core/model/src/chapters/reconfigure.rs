@@ -31,7 +31,7 @@ impl Model {
         self.ask_all(still_held)
     }
 
-    /// 14.3: asks every mapping whether it may stay.
+    /// 14.7: asks every mapping whether it may stay.
     fn ask_all(&mut self, still_held: Option<StillHeld<'_>>) -> Effects {
         let gone = self.mappings.iter().filter(|(key, mapping)| !self.may_stay(key, mapping));
         self.remove_all(gone.map(|(key, _)| *key).collect(), self.now);
@@ -45,12 +45,12 @@ impl Model {
         self.limit_held(still_held);
         self.settle_pools();
         let tick = TICK.as_nanos() as u64;
-        self.note_empty(Timestamp((self.now.0 / tick + 1) * tick)); // 14.3
+        self.note_empty(Timestamp((self.now.0 / tick + 1) * tick)); // 14.10
         self.forget_thresholds();
         std::mem::take(&mut self.made)
     }
 
-    /// 14.2: what is remembered of rates, refusals and thresholds.
+    /// 14.6: what is remembered of rates, refusals and thresholds.
     fn go_on(&mut self, config: &Config) {
         let old = &self.config.classes;
         let now = |whose: &LimitOwner| match *whose {
@@ -78,7 +78,7 @@ impl Model {
         }
     }
 
-    /// 14.4 and 14.5.
+    /// 14.11 and 14.17.
     fn may_stay(&self, key: &Key, mapping: &Mapping) -> bool {
         let Key { protocol, internal, realm, .. } = *key;
         let fixed = self.static_internals(protocol, mapping.external);
@@ -92,7 +92,7 @@ impl Model {
         let mut subscribers = self.config.subscribers_of(realm).iter();
         let is_subscriber = subscribers.any(|prefix| prefix.contains(host))
             || self.chapters.fixed.iter().any(|one| (one.realm, one.internal.0) == key.host());
-        let any = (!mapping.marks.holds.is_empty()).then_some(Endpoint::new(0, 0)); // 16.8
+        let any = (!mapping.marks.holds.is_empty()).then_some(Endpoint::new(0, 0)); // 16.28
         let is_translated =
             mapping.sessions.values().map(|session| session.seen).chain(any).any(|seen| {
                 let rule = self.rule_between(realm, protocol, internal, seen);

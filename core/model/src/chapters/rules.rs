@@ -1,4 +1,4 @@
-//! Rules (specification, section 3.3): which rule holds for a packet, an error or a mapping, and
+//! Rules (specification, section 3.5): which rule holds for a packet, an error or a mapping, and
 //! packets that pass without translation.
 
 use crate::bytes::{check_error, ends, icmp_kind, ip, lower_ttl};
@@ -10,7 +10,7 @@ use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use std::net::Ipv4Addr;
 
 impl Model {
-    /// 3.3, 3.3b: the fate of a packet from inside that is not translated.
+    /// 3.5, 3.9: the fate of a packet from inside that is not translated.
     pub(crate) fn pass_from_inside(&mut self, packet: &mut Packet) -> Option<Fate> {
         let exit = match packet.rule {
             Some(RuleAction::Drop) => return Some(Err(DropReason::Rule)),
@@ -29,7 +29,7 @@ impl Model {
         let decides = |one: &&RuleAction| matches!(one, RuleAction::Bypass | RuleAction::Drop);
         let rule = |realm| Some((realm, self.rule(packet, realm).filter(decides)?));
         match self.config.realms_in_order().find_map(rule) {
-            Some((realm, RuleAction::Bypass)) => packet.exit = realm, // 15.3
+            Some((realm, RuleAction::Bypass)) => packet.exit = realm, // 15.10
             Some(_) => return Err(DropReason::Rule),
             None => return Err(DropReason::NotForUs),
         }
@@ -44,8 +44,8 @@ impl Model {
         Ok(Verdict::Forward(exit))
     }
 
-    /// A realm's rule for a packet (3.3). What bypasses translation, or is dropped, takes the
-    /// errors about it along (3.4a).
+    /// A realm's rule for a packet (3.5). What bypasses translation, or is dropped, takes the
+    /// errors about it along (3.13).
     pub(crate) fn rule(&self, packet: &Packet, realm: u16) -> Option<&RuleAction> {
         let rule = self.rule_of(realm, &packet.bytes, packet.from);
         if matches!(icmp_kind(&packet.bytes), Some(3 | 4 | 11 | 12))
@@ -62,13 +62,13 @@ impl Model {
         self.rule_between(realm, ip(bytes).protocol(), near, far)
     }
 
-    /// 4.4a: whether what comes in by a mapping is dropped.
+    /// 4.9: whether what comes in by a mapping is dropped.
     pub(crate) fn is_dropped(&self, key: Key, remote: Endpoint) -> bool {
         let rule = self.rule_between(key.realm, key.protocol, key.internal, remote);
         rule == Some(&RuleAction::Drop)
     }
 
-    /// 6.2: whether an ICMP error from outside about a session is dropped.
+    /// 6.6: whether an ICMP error from outside about a session is dropped.
     pub(crate) fn is_error_dropped(&self, sender: Ipv4Addr, key: Key, remote: Endpoint) -> bool {
         let sender = Endpoint { address: sender, port: 0 };
         let host = Endpoint { port: 0, ..key.internal };
@@ -77,7 +77,7 @@ impl Model {
         with_errors(rule, about) == Some(&RuleAction::Drop)
     }
 
-    /// 3.3: the highest priority, then the longest prefix, then the exact port, then that of the
+    /// 3.5: the highest priority, then the longest prefix, then the exact port, then that of the
     /// source; seen from the inside.
     pub(crate) fn rule_between(
         &self,
@@ -89,7 +89,7 @@ impl Model {
         self.best_rule(realm, protocol, near, far).map(|rule| &rule.action)
     }
 
-    /// 9.6: the set of timeouts that the rule has which a new mapping's first packet meets.
+    /// 9.11: the set of timeouts that the rule has which a new mapping's first packet meets.
     pub(crate) fn timeouts_of_rule(&self, key: Key, far: Endpoint) -> Option<TimeoutSet> {
         let number = self.best_rule(key.realm, key.protocol, key.internal, far)?.timeouts;
         let place = usize::from(number).checked_sub(1)?;
@@ -116,7 +116,7 @@ impl Model {
     }
 }
 
-/// 3.4a: which rule holds for an ICMP error, of those that apply to it and to what it embeds.
+/// 3.13: which rule holds for an ICMP error, of those that apply to it and to what it embeds.
 fn with_errors<'a>(
     rule: Option<&'a RuleAction>,
     about: Option<&'a RuleAction>,

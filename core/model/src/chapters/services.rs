@@ -1,5 +1,5 @@
 //! What the operator maps for good: static mappings, one way or both, and services of several
-//! servers (specification, 3.8a, 4.4b, 4.5).
+//! servers (specification, 3.23, 4.12, 4.18).
 
 use crate::chapters::MappingMarks;
 use crate::points::DecisionPoints as _;
@@ -80,7 +80,7 @@ impl Model {
         }
     }
 
-    /// 5.7: whether an address is kept from all protocols without ports, since a static mapping
+    /// 5.17: whether an address is kept from all protocols without ports, since a static mapping
     /// takes it for one.
     pub(crate) fn is_kept(&self, protocol: u8, address: Ipv4Addr) -> bool {
         let mut statics = self.config.statics.iter();
@@ -163,7 +163,7 @@ impl Model {
         external: Endpoint,
         remote: Option<Endpoint>,
     ) -> Key {
-        let beside = (fixed.begun == Begun::Outside).then_some(external); // 3.8a
+        let beside = (fixed.begun == Begun::Outside).then_some(external); // 3.23
         let key = Key { protocol, realm: fixed.realm, internal, remote, beside };
         self.mappings.entry(key).or_insert(Mapping {
             external,
@@ -176,13 +176,13 @@ impl Model {
         key
     }
 
-    /// 4.5: whether only the inside begins sessions of a static mapping.
+    /// 4.18: whether only the inside begins sessions of a static mapping.
     pub(crate) fn is_outbound_only(&self, key: Key, external: Endpoint) -> bool {
         let fixed = self.static_internals(key.protocol, external);
         fixed.iter().any(|(fixed, _)| fixed.begun == Begun::Inside)
     }
 
-    /// 4.4b: the mapping that a new session from outside is for, `key` being what the endpoint
+    /// 4.12: the mapping that a new session from outside is for, `key` being what the endpoint
     /// names.
     pub(crate) fn server_for(
         &mut self,
@@ -240,7 +240,7 @@ impl Model {
         Some(key_of(chosen))
     }
 
-    /// 3.10a: whether another mapping has a session with the remote endpoint at one of the ends, so
+    /// 3.36: whether another mapping has a session with the remote endpoint at one of the ends, so
     /// that answers could not be told apart.
     pub(crate) fn is_ambiguous(&self, key: Key, remote: Endpoint) -> bool {
         let external = self.mappings.get(&key).map(|mapping| mapping.external);

@@ -1,5 +1,5 @@
 //! Several mappings of one endpoint: static ones, those that hosts ask for, servers and overloaded
-//! ports (specification, sections 3.8a, 4.4b, 5.21 and 16.7).
+//! ports (specification, sections 3.23, 4.10, 5.53 and 16.25).
 
 use crate::{Key, Model, has_ports};
 use natgate_engine::Endpoint;
@@ -8,7 +8,7 @@ impl Model {
     /// The mapping that an internal and a remote endpoint belong to, `ordinary` without features.
     pub(crate) fn key_among_several(&mut self, ordinary: Key, remote: Endpoint) -> Key {
         let Key { protocol, realm, internal, .. } = ordinary;
-        let by_remote = (!has_ports(protocol)).then_some(remote); // 5.7
+        let by_remote = (!has_ports(protocol)).then_some(remote); // 5.13
         let mut key = match self.static_external(protocol, realm, internal) {
             Some((fixed, external)) => self.fixed(&fixed, protocol, internal, external, by_remote),
             None => ordinary,
@@ -21,7 +21,7 @@ impl Model {
                 !mapping.marks.holds.is_empty() || mapping.sessions.contains_key(&remote)
             })
         {
-            key = for_all; // 16.7
+            key = for_all; // 16.26
         }
         let known = |key: &Key| {
             self.mappings.get(key).is_some_and(|mapping| mapping.sessions.contains_key(&remote))
@@ -36,7 +36,7 @@ impl Model {
         beside.find(|other| known(other)).copied().unwrap_or(key)
     }
 
-    /// 4.4, and for protocols without ports 5.7. Of several with one external endpoint the one that
+    /// 4.8, and for protocols without ports 5.13. Of several with one external endpoint the one that
     /// has a session with the remote; there being none, of a static one any, else the one that had
     /// the endpoint first.
     pub(crate) fn by_external(
@@ -45,7 +45,7 @@ impl Model {
         external: Endpoint,
         remote: Endpoint,
     ) -> Option<Key> {
-        let by_remote = (!has_ports(protocol)).then_some(remote); // 5.7
+        let by_remote = (!has_ports(protocol)).then_some(remote); // 5.13
         let fixed = self.static_internals(protocol, external);
         let first = fixed
             .first()

@@ -1,4 +1,4 @@
-//! Ports that are not everybody's (specification, sections 5.8 to 5.14): blocks that subscribers
+//! Ports that are not everybody's (specification, sections 5.18 to 5.38): blocks that subscribers
 //! are assigned, and ports that follow from their addresses.
 
 use crate::allocation::addresses;
@@ -16,13 +16,13 @@ use std::net::Ipv4Addr;
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
     subscriber: Host,
-    /// It has a forwarded port (5.9a).
+    /// It has a forwarded port (5.27).
     pinned: bool,
     /// Since when no port of it has been used or held.
     empty_since: Option<Timestamp>,
 }
 
-/// The first ports of an address's blocks (5.8).
+/// The first ports of an address's blocks (5.18).
 fn first_ports(pool: &PoolConfig, block: &BlockConfig) -> Vec<u16> {
     let (first, last) = (u32::from(pool.ports.0), u32::from(pool.ports.1));
     let size = u32::from(block.size);
@@ -37,7 +37,7 @@ fn is_in(end: Endpoint, start: Endpoint, block: &BlockConfig) -> bool {
     end.address == start.address && ports.contains(&u32::from(end.port))
 }
 
-/// What 5.11 makes of a configuration: ports of each subscriber, subscribers of each address.
+/// What 5.31 makes of a configuration: ports of each subscriber, subscribers of each address.
 struct Division {
     ports: u64,
     subscribers: u64,
@@ -55,14 +55,14 @@ fn division(pool: &PoolConfig, plan: &DeterministicConfig) -> Division {
     }
 }
 
-/// The ports that a subscriber has of its own (5.11).
+/// The ports that a subscriber has of its own (5.32).
 fn own_ports(
     pool: &PoolConfig,
     plan: &DeterministicConfig,
     (realm, subscriber): Host,
 ) -> Option<Vec<Endpoint>> {
     if realm != plan.realm {
-        return None; // 15.5
+        return None; // 15.16
     }
     let all = plan.subscribers.iter().flat_map(|prefix| prefix.first()..=prefix.last());
     let number = all.into_iter().position(|address| address == subscriber.to_bits())? as u64;
@@ -72,16 +72,16 @@ fn own_ports(
     Some((first..first + ports).map(|port| Endpoint { address, port: port as u16 }).collect())
 }
 
-/// Whether a port is one of those that its address gives to whoever needs one (5.11).
+/// Whether a port is one of those that its address gives to whoever needs one (5.33).
 fn is_dynamic(pool: &PoolConfig, plan: &DeterministicConfig, port: u16) -> bool {
     let Division { ports, subscribers } = division(pool, plan);
     plan.dynamic_ports > 0 && u64::from(port) >= u64::from(pool.ports.0) + ports * subscribers
 }
 
-/// The ports of a pool that somebody may get, if they are not all (5.8, 5.11).
+/// The ports of a pool that somebody may get, if they are not all (5.18, 5.30).
 pub(crate) fn given(config: &Config, pool: &PoolConfig) -> Option<BTreeSet<Endpoint>> {
     if pool.addresses.is_empty() {
-        return None; // It is gone (5.19).
+        return None; // It is gone (5.47).
     }
     let all = |address| (pool.ports.0..=pool.ports.1).map(move |port| Endpoint { address, port });
     match config.allocation_of(pool) {
@@ -133,7 +133,7 @@ impl Model {
         of.map(|(start, _)| *start).collect()
     }
 
-    /// The address that a subscriber has of a pool before any mapping (5.9, 5.12).
+    /// The address that a subscriber has of a pool before any mapping (5.25, 5.35).
     fn address_of_shares(&self, subscriber: Host, pool: usize) -> Option<Ipv4Addr> {
         match self.allocation(pool) {
             Allocation::Block(_) if self.config.pooling == Pooling::Paired => {
@@ -147,7 +147,7 @@ impl Model {
         }
     }
 
-    /// 5.9, 5.12: the address that a subscriber is paired with, `paired` by its mappings alone.
+    /// 5.25, 5.35: the address that a subscriber is paired with, `paired` by its mappings alone.
     pub(crate) fn pair_of_shares(
         &self,
         host: Host,
@@ -209,7 +209,7 @@ impl Model {
         }
     }
 
-    /// 5.8 and 5.9.
+    /// 5.18 and 5.23.
     fn open_in_blocks(
         &self,
         key: Key,
@@ -262,7 +262,7 @@ impl Model {
         if open.is_empty() { Err(DropReason::PoolExhausted) } else { Ok(open) }
     }
 
-    /// 5.12 and 5.13.
+    /// 5.35 and 5.36.
     fn open_by_plan(
         &self,
         key: Key,
@@ -307,7 +307,7 @@ impl Model {
         if open.is_empty() { Err(DropReason::PoolExhausted) } else { Ok(open) }
     }
 
-    /// 5.11: how a mapping with this external endpoint came to be.
+    /// 5.30: how a mapping with this external endpoint came to be.
     pub(crate) fn kind_of(&self, key: Key, pool: usize, external: Endpoint) -> MappingKind {
         match self.allocation(pool) {
             Allocation::Deterministic(plan)
@@ -320,7 +320,7 @@ impl Model {
         }
     }
 
-    /// 5.14: whether a mapping raises events.
+    /// 5.37: whether a mapping raises events.
     pub(crate) fn raises_events(&self, key: Key, mapping: &Mapping) -> bool {
         let pool = self.pool_of(mapping.external.address.to_bits());
         let in_block = pool
@@ -343,7 +343,7 @@ impl Model {
         BlockId { realm, subscriber, external: start.address, ports: (start.port, last) }
     }
 
-    /// 5.9: a mapping of a subscriber has got a port; its block is assigned if it was nobody's.
+    /// 5.24: a mapping of a subscriber has got a port; its block is assigned if it was nobody's.
     /// Says whether it was.
     pub(crate) fn use_block(&mut self, subscriber: Host, end: Endpoint) -> bool {
         let Some((start, _)) = self.block_of(end) else { return false };
@@ -356,7 +356,7 @@ impl Model {
         true
     }
 
-    /// 5.15: how many blocks of a pool are somebody's or held, and how many there are to be had.
+    /// 5.39: how many blocks of a pool are somebody's or held, and how many there are to be had.
     pub(crate) fn use_of_blocks(&self, number: usize) -> Option<(u64, u64)> {
         let Allocation::Block(block) = self.allocation(number) else { return None };
         let pool = &self.config.pools[number];
@@ -381,7 +381,7 @@ impl Model {
         Some((starts.iter().filter(is_used).count() as u64, starts.len() as u64))
     }
 
-    /// 5.9a: the blocks of forwarded ports are their hosts'.
+    /// 5.27: the blocks of forwarded ports are their hosts'.
     pub(crate) fn pin_blocks(&mut self) {
         let statics = self.config.statics.iter().filter_map(|one| {
             let end = Endpoint { address: one.external.0, port: one.external.1? };
@@ -403,7 +403,7 @@ impl Model {
         }
     }
 
-    /// 5.10: when a block that is empty now is released.
+    /// 5.28: when a block that is empty now is released.
     fn release_of(&self, start: Endpoint, block: &Block) -> Option<Timestamp> {
         let (_, config) = self.block_of(start).expect("a block begins here");
         block.empty_since.map(|since| tick(since.plus(config.release_after)))
@@ -418,7 +418,7 @@ impl Model {
             .min()
     }
 
-    /// 5.10: notes which blocks are empty, and releases those that have been for long enough.
+    /// 5.28: notes which blocks are empty, and releases those that have been for long enough.
     pub(crate) fn release_blocks(&mut self, time: Timestamp) {
         self.note_empty(time);
         for start in self.chapters.blocks.keys().copied().collect::<Vec<_>>() {

@@ -11,11 +11,11 @@ use natgate_engine::{DropReason, Endpoint, Match, Prefix, RuleAction, Side};
 use natgate_wire::protocol::{DCCP, TCP, UDP};
 use std::net::Ipv4Addr;
 
-/// Sessions that are seen as others, at the least, unless it is said (13.7).
+/// Sessions that are seen as others, at the least, unless it is said (13.18).
 const LEAST_TWICE: usize = 1024;
 
 impl Model {
-    /// 13.1, of a packet that no bypass or drop rule is for: gives it the destination that it has
+    /// 13.3, of a packet that no bypass or drop rule is for: gives it the destination that it has
     /// outside.
     pub(crate) fn aim(&mut self, packet: &mut Packet) {
         match icmp_kind(&packet.bytes) {
@@ -33,7 +33,7 @@ impl Model {
         }
     }
 
-    /// 13.6: an error goes to whom the packet came from that it is about.
+    /// 13.14: an error goes to whom the packet came from that it is about.
     fn aim_error(&self, packet: &mut Packet) {
         if check_error(&packet.bytes).is_err() {
             return;
@@ -75,6 +75,9 @@ impl Model {
         internal: Endpoint,
         seen: Endpoint,
     ) -> Option<Endpoint> {
+        if !self.chapters.has_twice {
+            return None;
+        }
         let own =
             |key: &Key| (key.protocol, key.realm, key.internal) == (protocol, realm, internal);
         let own = self.mappings.iter().filter(|(key, _)| own(key));
@@ -95,7 +98,7 @@ impl Model {
         session.is_some_and(|session| session.seen == remote)
     }
 
-    /// 13.2: where the best rule sends packets to a destination.
+    /// 13.4: where the best rule sends packets to a destination.
     pub(crate) fn dnat(&self, protocol: u8, realm: u16, seen: Endpoint) -> Option<Endpoint> {
         let ports = matches!(protocol, TCP | UDP | DCCP);
         let rules = self.rules_of(realm).iter().filter_map(|rule| {
@@ -114,7 +117,7 @@ impl Model {
         rules.max_by_key(|(rank, _)| *rank).map(|(_, to)| to)
     }
 
-    /// 13.4: what the source of a packet from outside is seen as, that belongs to no session.
+    /// 13.9: what the source of a packet from outside is seen as, that belongs to no session.
     fn dnat_back(&self, realm: u16, source: Endpoint) -> Option<Endpoint> {
         let rules = self.rules_of(realm).iter().rev().filter_map(|rule| {
             let (Match::Destination(prefix, port), RuleAction::DnatPrefix(to)) =
@@ -129,7 +132,7 @@ impl Model {
         rules.max_by_key(|(rank, _)| *rank).map(|(_, seen)| seen)
     }
 
-    /// 13.2: whether a translated packet may go where it is to go.
+    /// 13.5: whether a translated packet may go where it is to go.
     pub(crate) fn check_aim(&self, packet: &Packet) -> Result<(), DropReason> {
         let destination = ip(&packet.bytes).destination();
         if !packet.aimed {
@@ -143,11 +146,11 @@ impl Model {
         }
     }
 
-    /// 13.4 and 13.6: what the source of a packet from outside is seen as.
+    /// 13.9 and 13.14: what the source of a packet from outside is seen as.
     pub(crate) fn seen_from_inside(&mut self, packet: &Packet) -> Endpoint {
         let bytes = &packet.bytes;
         let source = Endpoint::new(ip(bytes).source(), 0);
-        let mut realm = 0; // 15.2
+        let mut realm = 0; // 15.7
         let (remote, seen) = match icmp_kind(bytes) {
             Some(3 | 4 | 11 | 12) => {
                 let about = check_error(bytes).ok().and_then(|()| {
@@ -185,7 +188,7 @@ impl Model {
         self.mappings[&key].sessions.get(&remote).map(|session| session.seen)
     }
 
-    /// 13.4: whether a session that a packet from outside begins may be seen as this.
+    /// 13.11: whether a session that a packet from outside begins may be seen as this.
     pub(crate) fn may_be_seen(
         &mut self,
         key: Key,
@@ -201,7 +204,7 @@ impl Model {
         self.room_to_see(remote, seen)
     }
 
-    /// 13.3: whether there is a place for a session that is seen as this.
+    /// 13.8: whether there is a place for a session that is seen as this.
     pub(crate) fn room_to_see(&self, remote: Endpoint, seen: Endpoint) -> Result<(), DropReason> {
         if remote == seen {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Answers to unsolicited SYNs (specification, section 4.7).
+//! Answers to unsolicited SYNs (specification, section 4.21).
 
 use crate::bytes::ip;
 use crate::{Model, Packet};
@@ -24,7 +24,7 @@ pub(crate) struct Syn {
 }
 
 impl Model {
-    /// 4.7: remembers a SYN that was refused; `external` is what it was sent to.
+    /// 4.21: remembers a SYN that was refused; `external` is what it was sent to.
     pub(crate) fn remember(&mut self, packet: &Packet, external: Endpoint, remote: Endpoint) {
         if !self.config.answer_unsolicited_syn || !packet.is_syn() {
             return;
@@ -38,7 +38,7 @@ impl Model {
         self.chapters.syns.push(Syn { due, protocol, external, remote, back_to, quote });
     }
 
-    /// 4.7, to the nanosecond: answers the SYNs that nothing has explained by now.
+    /// 4.21, to the nanosecond: answers the SYNs that nothing has explained by now.
     pub(crate) fn answer_syns(&mut self, time: Timestamp) {
         let (due, later) = self.chapters.syns.drain(..).partition(|syn: &Syn| syn.due <= time);
         self.chapters.syns = later;
