@@ -114,6 +114,8 @@ lint: toolchain ## Check formatting and lints
 	@cargo fmt --all --check
 	@cargo clippy --workspace --all-targets --locked -- -D warnings
 	@cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
+	@# The model's core without its chapters.
+	@cargo clippy -p natgate-model --no-default-features --all-targets --locked -- -D warnings
 	@# As on a machine without libdpdk: what stands in for the back end then.
 	@PKG_CONFIG=false cargo clippy -p natgate-dpdk --locked -- -D warnings
 
@@ -121,8 +123,9 @@ lint: toolchain ## Check formatting and lints
 .PHONY: quick
 quick: toolchain ## Check the engine after a change: format, lints, its tests, the model, the vectors
 	@cargo fmt --all --check
-	@cargo clippy --locked -p natgate-wire -p natgate-engine -p natgate-model --all-targets -- -D warnings
-	@cargo test --quiet --locked -p natgate-engine -p natgate-model -- --skip tiny_world
+	@cargo clippy --locked -p natgate-wire -p natgate-engine -p natgate-model -p natgate-compare --all-targets -- -D warnings
+	@cargo clippy --locked -p natgate-model --no-default-features --all-targets -- -D warnings
+	@cargo test --quiet --locked -p natgate-engine -p natgate-model -p natgate-compare -- --skip tiny_world
 	@cargo test --quiet --locked -p natgate --test vectors
 
 .PHONY: engine-alone
@@ -194,7 +197,7 @@ GARBAGE_SECONDS ?= 60
 .PHONY: soak
 soak: root demo-tools build ## Check what always holds over a table as big as memory permits, against the model, and for two hours of mixed traffic; garbage to the image's cards
 	@"$(TARGET)/release/natgate" bench soak
-	@NATGATE_MAPPINGS=1000000 PROPTEST_CASES=1 cargo test --quiet --locked --release -p natgate-model \
+	@NATGATE_MAPPINGS=1000000 PROPTEST_CASES=1 cargo test --quiet --locked --release -p natgate-compare \
 		--test random large
 	@NATGATE_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --quiet --locked --release -p natgate --test live \
 		soak -- --nocapture

@@ -67,7 +67,7 @@ pub(crate) fn is_martian(address: u32) -> bool {
     matches!(address >> 24, 0 | 127 | 224..=255) || address >> 16 == LINK_LOCAL
 }
 
-/// Reads a packet's headers (sections 2.1 to 2.4 of the specification).
+/// Reads a packet's headers (sections 2.1 to 2.13 of the specification).
 pub(crate) fn parse(bytes: &[u8]) -> Result<Headers, DropReason> {
     read(bytes, true)
 }

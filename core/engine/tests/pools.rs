@@ -1,4 +1,4 @@
-//! Pools that change while packets flow (sections 5.15 to 5.20 of the specification): addresses and
+//! Pools that change while packets flow (sections 5.39 to 5.52 of the specification): addresses and
 //! ports that come, go, drain and are excluded.
 
 mod common;

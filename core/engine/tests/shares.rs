@@ -1,4 +1,4 @@
-//! Port blocks and deterministic mapping (sections 5.8 to 5.14 of the specification), scene by
+//! Port blocks and deterministic mapping (sections 5.18 to 5.38 of the specification), scene by
 //! scene.
 
 mod common;

@@ -8,8 +8,7 @@
 use natgate_engine::{DropReason, Endpoint, Side};
 use natgate_wire::ipv4::{Ipv4Error, Options, scan_options};
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP, UDP_LITE};
-use natgate_wire::{Dccp, Icmp, Ipv4, Tcp, Udp, checksum, dccp, icmp, tcp::flags};
-use std::net::Ipv4Addr;
+use natgate_wire::{Dccp, Icmp, Ipv4, Tcp, Udp, checksum, icmp};
 
 /// The IPv4 header of bytes that have been found to have one.
 pub(crate) fn ip(bytes: &[u8]) -> Ipv4<&[u8]> {
@@ -20,6 +19,11 @@ pub(crate) fn ip(bytes: &[u8]) -> Ipv4<&[u8]> {
 pub(crate) fn icmp_kind(bytes: &[u8]) -> Option<u8> {
     let ip = ip(bytes);
     if ip.protocol() == ICMP { Some(Icmp::new_checked(ip.payload())?.kind()) } else { None }
+}
+
+/// Whether a packet is an ICMP error (3.18).
+pub(crate) fn is_icmp_error(bytes: &[u8]) -> bool {
+    matches!(icmp_kind(bytes), Some(3 | 4 | 11 | 12))
 }
 
 /// Whether a packet is an echo request with the right checksum.
@@ -36,7 +40,7 @@ pub(crate) fn check(bytes: &mut Vec<u8>) -> Result<(), DropReason> {
         Err(Ipv4Error::Length) => return Err(DropReason::BadLength),
     };
     if !ip.checksum_valid() {
-        return Err(DropReason::BadHeaderChecksum); // 2.2
+        return Err(DropReason::BadHeaderChecksum); // 2.4
     }
     match scan_options(ip.options()) {
         Options::Plain => {}
@@ -44,7 +48,7 @@ pub(crate) fn check(bytes: &mut Vec<u8>) -> Result<(), DropReason> {
         Options::Malformed => return Err(DropReason::BadOptions),
     }
     if is_martian(ip.source()) {
-        return Err(DropReason::MartianSource); // 2.3
+        return Err(DropReason::MartianSource); // 2.6
     }
     if is_martian(ip.destination()) {
         return Err(DropReason::MartianDestination);
@@ -55,7 +59,7 @@ pub(crate) fn check(bytes: &mut Vec<u8>) -> Result<(), DropReason> {
     assert!(!ip.more_fragments() && ip.fragment_offset() == 0, "the model knows no fragments");
     let payload = ip.payload();
     let whole = match ip.protocol() {
-        TCP => Tcp::new_checked(payload).is_some(), // 2.4
+        TCP => Tcp::new_checked(payload).is_some(), // 2.9
         UDP => Udp::new_checked(payload)
             .is_some_and(|udp| (8..=payload.len()).contains(&usize::from(udp.length()))),
         ICMP => payload.len() >= 8,
@@ -70,14 +74,14 @@ pub(crate) fn check(bytes: &mut Vec<u8>) -> Result<(), DropReason> {
     Ok(())
 }
 
-/// 2.3: addresses that no packet has.
+/// 2.6: addresses that no packet has.
 pub(crate) fn is_martian(address: u32) -> bool {
     matches!(address >> 24, 0 | 127 | 224..=255) || address >> 16 == 169 << 8 | 254
 }
 
 /// The ends of a packet that came from a side: the near one, which is translated, and the remote
-/// one. An ICMP query's identifier is its near port; its remote port is 0 (3.8), and so are both
-/// ports of protocols that have none (5.7).
+/// one. An ICMP query's identifier is its near port; its remote port is 0 (3.21), and so are both
+/// ports of protocols that have none (5.15).
 pub(crate) fn ends(bytes: &[u8], from: Side) -> (Endpoint, Endpoint) {
     let ip = ip(bytes);
     let word = |at| u16::from_be_bytes([ip.payload()[at], ip.payload()[at + 1]]);
@@ -140,61 +144,20 @@ fn put_near(bytes: &mut [u8], from: Side, near: Endpoint) {
     });
 }
 
-/// Replaces the far end of a packet, of which only the beginning need be there. An identifier is
-/// the near end's.
-pub(crate) fn set_far(bytes: &mut [u8], from: Side, far: Endpoint) {
-    let (protocol, header_len) = (ip(bytes).protocol(), ip(bytes).header_len());
-    if protocol == ICMP {
-        // Its checksum covers no address, and stays to the bit.
-        set_address(bytes, from.other(), far.address.to_bits());
-        return fill_header_checksum(bytes);
-    }
-    rewrite(bytes, |bytes| {
-        if matches!(protocol, TCP | UDP | DCCP) {
-            let at = header_len + if from == Side::Inside { 2 } else { 0 };
-            bytes[at..at + 2].copy_from_slice(&far.port.to_be_bytes());
-        }
-        set_address(bytes, from.other(), far.address.to_bits());
-    });
-}
-
-/// Replaces the far address of an ICMP error.
-pub(crate) fn set_outer_far(bytes: &mut [u8], from: Side, far: Ipv4Addr) {
-    rewrite(bytes, |bytes| set_address(bytes, from.other(), far.to_bits()));
-}
-
-/// In an ICMP error that came from a side: replaces the far end of the packet that it embeds.
-pub(crate) fn set_embedded_far(bytes: &mut [u8], from: Side, far: Endpoint) {
-    let body = ip(bytes).header_len() + 8;
-    rewrite(bytes, |bytes| set_far(&mut bytes[body..], from.other(), far));
-}
-
 /// Replaces the near address alone; checksums are the caller's.
-fn set_address(bytes: &mut [u8], from: Side, address: u32) {
+pub(crate) fn set_address(bytes: &mut [u8], from: Side, address: u32) {
     let at = if from == Side::Inside { 12 } else { 16 };
     bytes[at..at + 4].copy_from_slice(&address.to_be_bytes());
 }
 
 /// In an ICMP error that came from a side: replaces the near end of the packet that it embeds,
-/// which had gone the other way, and the error's own near address (6.3).
+/// which had gone the other way, and the error's own near address (6.7).
 pub(crate) fn set_embedded(bytes: &mut [u8], from: Side, near: Endpoint) {
     let body = ip(bytes).header_len() + 8;
     rewrite(bytes, |bytes| {
         put_near(&mut bytes[body..], from.other(), near);
         set_address(bytes, from, near.address.to_bits());
     });
-}
-
-/// 4.9: lowers the maximum segment size that a segment with SYN announces.
-pub(crate) fn lower_mss(bytes: &mut [u8], limit: u16) {
-    let ip = ip(bytes);
-    let tcp = if ip.protocol() == TCP { Tcp::new_checked(ip.payload()) } else { None };
-    let announced = tcp.filter(|tcp| tcp.flags() & flags::SYN != 0);
-    let announced = announced.and_then(|tcp| tcp.max_segment_size());
-    if let Some((at, _)) = announced.filter(|(_, size)| *size > limit) {
-        let at = ip.header_len() + at;
-        rewrite(bytes, |bytes| bytes[at..at + 2].copy_from_slice(&limit.to_be_bytes()));
-    }
 }
 
 /// Takes one off the time to live.
@@ -204,7 +167,7 @@ pub(crate) fn lower_ttl(bytes: &mut [u8]) {
 }
 
 /// Changes a packet and sets its checksums right again, or as wrong as they were.
-fn rewrite(bytes: &mut [u8], change: impl FnOnce(&mut [u8])) {
+pub(crate) fn rewrite(bytes: &mut [u8], change: impl FnOnce(&mut [u8])) {
     let field = checksum_field(bytes);
     let before = covered_sum(bytes);
     change(bytes);
@@ -219,7 +182,7 @@ fn rewrite(bytes: &mut [u8], change: impl FnOnce(&mut [u8])) {
     fill_header_checksum(bytes);
 }
 
-fn fill_header_checksum(bytes: &mut [u8]) {
+pub(crate) fn fill_header_checksum(bytes: &mut [u8]) {
     Ipv4::new_header_checked(bytes).expect("checked when it came in").fill_checksum();
 }
 
@@ -272,90 +235,4 @@ pub(crate) fn check_error(bytes: &[u8]) -> Result<(), DropReason> {
         _ => true,
     };
     if readable { Ok(()) } else { Err(DropReason::IcmpBadEmbedded) }
-}
-
-/// What a TCP segment or a DCCP packet says that the session's state depends on.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Segment {
-    flags: u8,
-    /// `None`: of DCCP, whose numbers are not followed (9.5).
-    pub(crate) numbers: Option<Numbers>,
-}
-
-/// What a TCP segment says about sequence numbers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Numbers {
-    pub(crate) sequence: u32,
-    pub(crate) acknowledgment: u32,
-    pub(crate) window: u16,
-    pub(crate) scale: Option<u8>,
-}
-
-impl Segment {
-    /// What begins a connection of which nothing else is known.
-    pub(crate) fn opening() -> Self {
-        Self { flags: flags::SYN, numbers: None }
-    }
-
-    /// The segment of a TCP packet, or what is like one of DCCP.
-    pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
-        let ip = ip(bytes);
-        match ip.protocol() {
-            TCP => Tcp::new_checked(ip.payload()).map(|tcp| Self::of_tcp(&tcp)),
-            DCCP => Dccp::new_checked(ip.payload()).map(|dccp| Self::of_dccp(dccp.kind())),
-            _ => None,
-        }
-    }
-
-    fn of_tcp(tcp: &Tcp<&[u8]>) -> Self {
-        let numbers = Numbers {
-            sequence: tcp.sequence(),
-            acknowledgment: tcp.acknowledgment(),
-            window: tcp.window(),
-            scale: tcp.window_scale(),
-        };
-        Self { flags: tcp.flags(), numbers: Some(numbers) }
-    }
-
-    /// 9.5.
-    fn of_dccp(kind: u8) -> Self {
-        use dccp::kind::{CLOSE, CLOSE_REQUEST, LISTEN, REQUEST, RESET, RESPONSE};
-        let flags = match kind {
-            REQUEST | LISTEN => flags::SYN,
-            RESPONSE => flags::SYN | flags::ACK,
-            CLOSE_REQUEST | CLOSE | RESET => flags::RST,
-            _ => flags::ACK,
-        };
-        Self { flags, numbers: None }
-    }
-
-    /// RST, whatever else is set.
-    pub(crate) fn rst(self) -> bool {
-        self.flags & flags::RST != 0
-    }
-
-    /// FIN; together with RST it counts as RST (9.3).
-    pub(crate) fn fin(self) -> bool {
-        self.flags & flags::FIN != 0 && !self.rst()
-    }
-
-    /// ACK.
-    pub(crate) fn ack(self) -> bool {
-        self.flags & flags::ACK != 0
-    }
-
-    /// SYN, whatever else is set.
-    pub(crate) fn has_syn(self) -> bool {
-        self.flags & flags::SYN != 0
-    }
-
-    /// SYN without RST and FIN, with or without ACK.
-    pub(crate) fn any_syn(self) -> bool {
-        self.has_syn() && self.flags & (flags::RST | flags::FIN) == 0
-    }
-
-    /// SYN without ACK, RST and FIN.
-    pub(crate) fn syn(self) -> bool {
-        self.any_syn() && !self.ack()
-    }
 }

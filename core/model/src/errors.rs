@@ -1,7 +1,7 @@
 //! The ICMP errors that the translator makes (specification, section 8): about which packets, what
-//! they say, and how many. Those of SYNs that nobody explained (4.7) are due in `timers`.
+//! they say, and how many. Those of SYNs that nobody explained (4.21) are due in `timers`.
 
-use crate::allocation::{addresses, conforms, spend};
+use crate::allocation::addresses;
 use crate::bytes::{icmp_kind, ip};
 use crate::{Model, Packet, Transmit};
 use natgate_engine::{Refusal, Side, SideConfig, Timestamp};
@@ -11,19 +11,32 @@ use natgate_wire::protocol::ICMP;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
+const SECOND: u64 = 1_000_000_000;
+
+/// GCRA: whether one more is within the rate. `due` is when the next would come if they came
+/// evenly.
+pub(crate) fn conforms(due: u64, now: Timestamp, per_second: u32) -> bool {
+    per_second > 0 && due <= now.0.saturating_add(SECOND - SECOND / u64::from(per_second))
+}
+
+/// GCRA: `due` after one more.
+pub(crate) fn spend(due: u64, now: Timestamp, per_second: u32) -> u64 {
+    due.max(now.0).saturating_add(SECOND / u64::from(per_second))
+}
+
 /// Longest ICMP error (8.1), bytes.
 const MOST_ERROR: u16 = 576;
 
 /// Type, code, and the MTU that "fragmentation needed" tells (else 0).
 pub(crate) type Message = (u8, u8, u16);
 
-/// 8.3: when, by each limit, the next error would come if they came evenly.
+/// 8.6: when, by each limit, the next error would come if they came evenly.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ErrorRates {
-    all: u64,
-    reserve: u64,
+    pub(crate) all: u64,
+    pub(crate) reserve: u64,
     /// By the last 12 bits of the address that errors go to.
-    requesters: BTreeMap<u32, u64>,
+    pub(crate) requesters: BTreeMap<u32, u64>,
 }
 
 impl ErrorRates {
@@ -44,18 +57,10 @@ impl ErrorRates {
         *common = spend(*common, now, rate);
         true
     }
-
-    /// How far the limits are ahead of now, those at rest left out.
-    pub(crate) fn ahead(&self, now: Timestamp) -> (u64, u64, Vec<(u32, u64)>) {
-        let ahead = |due: u64| due.saturating_sub(now.0);
-        let requesters = self.requesters.iter().map(|(requester, due)| (*requester, ahead(*due)));
-        let busy = requesters.filter(|(_, ahead)| *ahead > 0).collect();
-        (ahead(self.all), ahead(self.reserve), busy)
-    }
 }
 
 impl Model {
-    /// 3.9: tells a subscriber that its packet found no room.
+    /// 3.28: tells a subscriber that its packet found no room.
     pub(crate) fn refuse(&mut self, packet: &Packet) {
         match self.config.refusal {
             Refusal::HostUnreachable => self.answer(packet, (UNREACHABLE, 1, 0)),
@@ -67,7 +72,7 @@ impl Model {
     /// Answers a packet with an ICMP error from this gateway's address on its side.
     pub(crate) fn answer(&mut self, packet: &Packet, message: Message) {
         if !matches!(icmp_kind(&packet.received), None | Some(0 | 8 | 13 | 14)) {
-            return; // 8.2
+            return; // 8.5
         }
         let source = match packet.from {
             Side::Inside => {
@@ -94,7 +99,7 @@ impl Model {
     ) {
         let to = ip(about).source();
         let rate = self.config.limits.icmp_errors_per_second;
-        let requester = to.wrapping_add(realm.into()); // 15.6
+        let requester = to.wrapping_add(realm.into()); // 15.17
         let SideConfig { silent, mtu, .. } = *self.side(side, realm);
         if silent || !self.errors.take(time, requester, rate) {
             self.counters.errors_suppressed += 1;

@@ -1,9 +1,11 @@
 //! What a TCP connection does to its session: the table of section 9.3 and the window of 9.4 of the
 //! specification (RFC 6146 section 3.5.2.2, RFC 7857 section 2, RFC 5961 section 3). DCCP goes by
-//! the same table, without the window (9.5).
+//! the same table, without the window (9.10).
 
-use crate::bytes::{Numbers, Segment};
+use crate::bytes::ip;
 use natgate_engine::Side;
+use natgate_wire::protocol::{DCCP, TCP};
+use natgate_wire::{Dccp, Tcp, dccp, tcp::flags};
 
 /// A row of the table in 9.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -87,11 +89,11 @@ impl Connection {
             _ if segment.rst() => false,
             None | Some(State::OpeningOut | State::OpeningIn) => true,
             Some(State::Closed) => segment.syn() || !segment.has_syn(),
-            // 9.4: a SYN at another time may be anybody's, whatever else it carries.
+            // 9.8: a SYN at another time may be anybody's, whatever else it carries.
             _ => !segment.has_syn(),
         };
         if afresh && segment.syn() {
-            *self = Self::default(); // 9.4, last sentence
+            *self = Self::default(); // 9.9, last sentence
         }
         if let Some(numbers) = segment.numbers.filter(|_| teaches) {
             self.learn(from, segment, numbers);
@@ -143,7 +145,7 @@ impl Connection {
     /// 9.4: whether a RST from a side is in its receiver's window.
     fn rst_valid(&self, from: Side, segment: Segment) -> bool {
         let (sender, receiver) = self.halves(from);
-        let Some(Numbers { sequence, .. }) = segment.numbers else { return true }; // 9.5
+        let Some(Numbers { sequence, .. }) = segment.numbers else { return true }; // 9.10
         let Some(expected) = receiver.expected else { return false };
         let (window, in_syn) = receiver.window.unwrap_or((0, false));
         let shift = match (receiver.scale, sender.scale) {
@@ -153,7 +155,7 @@ impl Connection {
         sequence.wrapping_sub(expected) < (u32::from(window) << shift).max(1)
     }
 
-    /// 9.4: whether a FIN from a side is about where its receiver is; nothing known, it may be.
+    /// 9.7: whether a FIN from a side is about where its receiver is; nothing known, it may be.
     fn fin_plausible(&self, from: Side, segment: Segment) -> bool {
         let (sender, receiver) = self.halves(from);
         let (Some(numbers), Some(expected)) = (segment.numbers, receiver.expected) else {
@@ -176,7 +178,7 @@ impl Connection {
         }
     }
 
-    /// 9.4: what a segment from a side tells of both ends.
+    /// 9.5: what a segment from a side tells of both ends.
     fn learn(&mut self, from: Side, segment: Segment, numbers: Numbers) {
         let (sender, receiver) = match from {
             Side::Inside => (&mut self.internal, &mut self.remote),
@@ -192,5 +194,92 @@ impl Connection {
         if segment.ack() || segment.any_syn() {
             sender.window = Some((numbers.window, segment.any_syn()));
         }
+    }
+}
+
+/// What a TCP segment or a DCCP packet says that the session's state depends on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment {
+    flags: u8,
+    /// `None`: of DCCP, whose numbers are not followed (9.10).
+    pub(crate) numbers: Option<Numbers>,
+}
+
+/// What a TCP segment says about sequence numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Numbers {
+    pub(crate) sequence: u32,
+    pub(crate) acknowledgment: u32,
+    pub(crate) window: u16,
+    pub(crate) scale: Option<u8>,
+}
+
+impl Segment {
+    /// A first packet of which nothing else is known (16.17).
+    #[cfg(feature = "chapters")]
+    pub(crate) fn opening() -> Self {
+        Self { flags: flags::SYN, numbers: None }
+    }
+
+    /// The segment of a TCP packet, or what is like one of DCCP.
+    pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
+        let ip = ip(bytes);
+        match ip.protocol() {
+            TCP => Tcp::new_checked(ip.payload()).map(|tcp| Self::of_tcp(&tcp)),
+            DCCP => Dccp::new_checked(ip.payload()).map(|dccp| Self::of_dccp(dccp.kind())),
+            _ => None,
+        }
+    }
+
+    fn of_tcp(tcp: &Tcp<&[u8]>) -> Self {
+        let numbers = Numbers {
+            sequence: tcp.sequence(),
+            acknowledgment: tcp.acknowledgment(),
+            window: tcp.window(),
+            scale: tcp.window_scale(),
+        };
+        Self { flags: tcp.flags(), numbers: Some(numbers) }
+    }
+
+    /// 9.10.
+    fn of_dccp(kind: u8) -> Self {
+        use dccp::kind::{CLOSE, CLOSE_REQUEST, LISTEN, REQUEST, RESET, RESPONSE};
+        let flags = match kind {
+            REQUEST | LISTEN => flags::SYN,
+            RESPONSE => flags::SYN | flags::ACK,
+            CLOSE_REQUEST | CLOSE | RESET => flags::RST,
+            _ => flags::ACK,
+        };
+        Self { flags, numbers: None }
+    }
+
+    /// RST, whatever else is set.
+    pub(crate) fn rst(self) -> bool {
+        self.flags & flags::RST != 0
+    }
+
+    /// FIN; together with RST it counts as RST (9.3).
+    pub(crate) fn fin(self) -> bool {
+        self.flags & flags::FIN != 0 && !self.rst()
+    }
+
+    /// ACK.
+    pub(crate) fn ack(self) -> bool {
+        self.flags & flags::ACK != 0
+    }
+
+    /// SYN, whatever else is set.
+    pub(crate) fn has_syn(self) -> bool {
+        self.flags & flags::SYN != 0
+    }
+
+    /// SYN without RST and FIN, with or without ACK.
+    pub(crate) fn any_syn(self) -> bool {
+        self.has_syn() && self.flags & (flags::RST | flags::FIN) == 0
+    }
+
+    /// SYN without ACK, RST and FIN.
+    pub(crate) fn syn(self) -> bool {
+        self.any_syn() && !self.ack()
     }
 }

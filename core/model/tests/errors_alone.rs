@@ -1,6 +1,9 @@
 //! The model by itself, on the ICMP errors that the gateway makes (specification, section 8): what
 //! they say, and how many there are.
 
+#![cfg(feature = "chapters")]
+
+#[path = "../../compare/tests/common/mod.rs"]
 mod common;
 
 use common::{A, REMOTE, START, Spec, config};

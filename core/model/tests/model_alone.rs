@@ -1,6 +1,9 @@
 //! The model by itself, on what the specification says in numbers. It takes the first choice that
 //! is open, so its external endpoints are known.
 
+#![cfg(feature = "chapters")]
+
+#[path = "../../compare/tests/common/mod.rs"]
 mod common;
 
 use common::{A, EXTERNAL, REMOTE, START, Spec, Sum, config, end, error_about};

@@ -1,5 +1,5 @@
 //! Ports that are not everybody's: pools whose subscribers have blocks of ports, assigned as they
-//! are needed, or ports that follow from their address (sections 5.8 to 5.14 of the specification).
+//! are needed, or ports that follow from their address (sections 5.18 to 5.38 of the specification).
 //! Here is which of them a new mapping gets; `blocks` knows whose a block is, `deterministic` whose
 //! a port.
 

@@ -1,5 +1,5 @@
 //! The mappings and sessions that packets go by: found, made within the subscriber's limits,
-//! entered, refreshed (sections 3.8 to 3.10, 4.4 to 4.6 and 9 of the specification).
+//! entered, refreshed (sections 3.21 to 3.35, 4.8 to 4.20 and 9 of the specification).
 
 use super::Engine;
 use super::watch::BLOCKS;

@@ -1,5 +1,5 @@
 //! Overloading of ports (RFC 7857 section 3): when a flow finds no free port, one that is used, but
-//! towards no session with its remote endpoint (section 5.21 of the specification).
+//! towards no session with its remote endpoint (section 5.53 of the specification).
 //!
 //! The mappings of one port are a ring, so that the port is free only when the last has gone,
 //! whichever that is. Where nothing is overloaded there are no rings.

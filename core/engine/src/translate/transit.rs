@@ -1,5 +1,5 @@
 //! What any router does: its own addresses, TTL, MTU, ICMP errors about packets that cannot travel
-//! on, and packets that pass untranslated (sections 3.2, 3.3, 3.6 and 8 of the specification).
+//! on, and packets that pass untranslated (sections 3.2, 3.5, 3.15 and 8 of the specification).
 
 use super::{Engine, Fate};
 use crate::DropReason;

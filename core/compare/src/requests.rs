@@ -1,0 +1,77 @@
+//! Requests of hosts for mappings and sessions, and unanswered subscribers that give way: given to
+//! engine and model alike.
+
+use crate::changes::is_taken;
+use crate::same::{legal, same};
+use crate::{Divergence, Pair};
+use natgate_engine::{ExplicitError, MapRequest, PeerRequest, Timestamp};
+use natgate_model::Effects;
+
+impl Pair {
+    /// Asks both for a mapping for all; both must say the same.
+    ///
+    /// # Errors
+    /// Where they part.
+    pub fn map(&mut self, now: Timestamp, request: &MapRequest<'_>) -> Result<(), Divergence> {
+        self.reclaim(now)?;
+        let got = self.engine.map(now, request);
+        let choice = got.ok().map(|explicit| explicit.external);
+        let expected = self.model.map(now, request, choice);
+        same("what was asked for", &got, &expected)?;
+        if got == Err(ExplicitError::External) && !request.wanted.strict {
+            return Err("a mere wish was refused".into());
+        }
+        self.asked()
+    }
+
+    /// Gives back to both what was asked for.
+    ///
+    /// # Errors
+    /// Where they part.
+    pub fn unmap(&mut self, now: Timestamp, of: &MapRequest<'_>) -> Result<(), Divergence> {
+        let MapRequest { protocol, realm, internal, nonce, .. } = *of;
+        let got = self.engine.unmap(now, protocol, realm, internal, nonce);
+        let expected = self.model.unmap(now, protocol, realm, internal, nonce);
+        same("what was given back", &got, &expected)?;
+        self.asked()
+    }
+
+    /// Asks both for a session.
+    ///
+    /// # Errors
+    /// Where they part.
+    pub fn peer(&mut self, now: Timestamp, request: &PeerRequest) -> Result<(), Divergence> {
+        self.reclaim(now)?;
+        let got = self.engine.peer(now, request);
+        let choice = got.ok().map(|explicit| explicit.external);
+        let expected = self.model.peer(now, request, choice);
+        same("the session that was asked for", &got, &expected)?;
+        self.asked()
+    }
+
+    /// Has unanswered subscribers of both give way, as a batch and a request do first, and all that
+    /// have to. What the engine explains of a packet is then what becomes of the packet.
+    pub(crate) fn reclaim(&mut self, now: Timestamp) -> Result<(), Divergence> {
+        let mut made = Effects::default();
+        while self.engine.reclaim(now) {
+            self.drain(&mut made)?;
+        }
+        self.drain(&mut made)?;
+        let expected = self.model.reclaim(now);
+        same("events of what gives way", &made.events, &expected.events)?;
+        same("counters", self.engine.counters(), self.model.counters())
+    }
+
+    /// What else a request has brought about.
+    fn asked(&mut self) -> Result<(), Divergence> {
+        let mut made = Effects::default();
+        self.drain(&mut made)?;
+        // What is given back may be held.
+        let engine = &self.engine;
+        self.model.limit_held(Some(&|protocol, end| is_taken(engine, protocol, end)));
+        let expected = self.model.take_effects();
+        legal("what the engine chose", &expected)?;
+        same("events of a request", &made.events, &expected.events)?;
+        same("packets of a request", &made.transmits, &expected.transmits)
+    }
+}

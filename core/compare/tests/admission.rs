@@ -1,0 +1,215 @@
+//! Engine against model where more hosts want something than there is room for (specification,
+//! section 18): many hosts, few of them answered, small tables, little time between packets. A
+//! failing case is shrunk, and its seed is printed and kept by proptest.
+
+mod common;
+
+use common::{EXTERNAL, REMOTE, START, Spec};
+use natgate_compare::{Divergence, Done, Pair};
+use natgate_engine::{
+    AddressRange, Allocation, BlockConfig, Config, Endpoint, Limits, MapRequest, PeerRequest,
+    PoolConfig, Pooling, Side, Timestamp, Verdict, WantedEndpoint,
+};
+use natgate_wire::protocol::{TCP, UDP};
+use natgate_wire::tcp::flags::{ACK, SYN};
+use proptest::prelude::*;
+use std::time::Duration;
+
+const HOSTS: u32 = 24;
+
+#[derive(Clone, Debug)]
+enum Operation {
+    /// Hosts each begin a flow, in one batch: the protocol, the host and its port.
+    Begin(Vec<(bool, u32, u16)>),
+    /// The remote answers flows that were let out, in one batch.
+    Answer(Vec<prop::sample::Index>),
+    /// A host asks for a mapping for all.
+    Ask(u32, u16),
+    /// A host asks for a session.
+    AskPeer(u32, u16),
+    /// Time goes by, milliseconds.
+    Wait(u64),
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let flow = || (prop::bool::weighted(0.2), 0..HOSTS, 5000_u16..5003);
+    prop_oneof![
+        6 => prop::collection::vec(flow(), 1..12).prop_map(Operation::Begin),
+        2 => prop::collection::vec(any::<prop::sample::Index>(), 1..4).prop_map(Operation::Answer),
+        2 => (0..HOSTS, 5000_u16..5006).prop_map(|(host, port)| Operation::Ask(host, port)),
+        1 => (0..HOSTS, 5000_u16..5006).prop_map(|(host, port)| Operation::AskPeer(host, port)),
+        6 => prop::sample::select(vec![1, 50, 125, 249, 250, 300, 5000]).prop_map(Operation::Wait),
+    ]
+}
+
+fn config() -> impl Strategy<Value = Config> {
+    let limits = (
+        prop_oneof![Just(None), (2_u32..20).prop_map(Some)],
+        prop_oneof![Just(1000), 4_u32..40],
+        1_u32..20,
+        prop::sample::select(vec![1_u8, 25, 100]),
+        prop_oneof![Just(None), (0_u32..4).prop_map(Some)],
+    );
+    let ports = prop::sample::select(vec![(4096, 4127), (4096, 4103), (4096, 5119)]);
+    let pooling = prop::sample::select(vec![Pooling::Paired, Pooling::Arbitrary]);
+    (limits, ports, 0_u32..3, any::<bool>(), pooling, any::<[bool; 2]>()).prop_map(
+        |(limits, ports, more, in_blocks, pooling, [session_events, overloading])| {
+            let (subscribers, mappings, explicit_mappings, asking_share, held_ports) = limits;
+            let last = (EXTERNAL.address.to_bits() + more).into();
+            let addresses = vec![AddressRange { first: EXTERNAL.address, last }];
+            let base = common::config();
+            let in_blocks = in_blocks && ports != (4096, 4103);
+            let block = BlockConfig {
+                size: 16,
+                max_per_subscriber: 2,
+                release_after: Duration::from_secs(2),
+            };
+            Config {
+                pools: vec![PoolConfig {
+                    addresses,
+                    ports,
+                    overloading: overloading && more == 2 && !in_blocks,
+                    ..base.pools[0].clone()
+                }],
+                allocation: if in_blocks { Allocation::Block(block) } else { Allocation::Random },
+                limits: Limits {
+                    subscribers,
+                    mappings: Some(mappings),
+                    explicit_mappings,
+                    asking_share,
+                    held_ports,
+                    unanswered_kept: more,
+                    ..base.limits.clone()
+                },
+                pooling,
+                session_events,
+                ..base
+            }
+        },
+    )
+}
+
+struct World {
+    pair: Pair,
+    now: Timestamp,
+    /// Flows that were let out, by protocol and external endpoint.
+    out: Vec<(u8, Endpoint)>,
+}
+
+impl World {
+    fn apply(&mut self, operation: &Operation) -> Result<(), Divergence> {
+        match operation {
+            Operation::Begin(flows) => {
+                let specs = flows.iter().map(|&(is_tcp, host, port)| {
+                    let protocol = if is_tcp { TCP } else { UDP };
+                    Spec { flags: SYN, ..Spec::new(protocol, internal(host, port), REMOTE) }
+                });
+                let packets: Vec<Vec<u8>> = specs.map(|spec| spec.bytes()).collect();
+                let (done, _) = self.pair.process(self.now, Side::Inside, &packets)?;
+                let is_out = |one: &&Done| one.verdict == Verdict::Forward(Side::Outside);
+                let went = done.iter().filter(is_out);
+                self.out.extend(went.map(|one| (one.bytes[9], source(&one.bytes))));
+            }
+            Operation::Answer(which) if !self.out.is_empty() => {
+                let packets: Vec<Vec<u8>> = which
+                    .iter()
+                    .map(|index| {
+                        let (protocol, external) = *index.get(&self.out);
+                        let spec = Spec::new(protocol, REMOTE, external);
+                        Spec { flags: SYN | ACK, ..spec }.bytes()
+                    })
+                    .collect();
+                self.pair.process(self.now, Side::Outside, &packets)?;
+            }
+            Operation::Answer(_) => {}
+            Operation::Ask(host, port) => {
+                self.pair.map(
+                    self.now,
+                    &MapRequest {
+                        protocol: UDP,
+                        realm: 0,
+                        internal: internal(*host, *port),
+                        wanted: WantedEndpoint::default(),
+                        lifetime: Duration::from_secs(86_400),
+                        nonce: [1; 12],
+                        replaces_filters: false,
+                        filters: &[],
+                    },
+                )?;
+            }
+            Operation::AskPeer(host, port) => {
+                self.pair.peer(
+                    self.now,
+                    &PeerRequest {
+                        protocol: UDP,
+                        realm: 0,
+                        internal: internal(*host, *port),
+                        remote: REMOTE,
+                        wanted: WantedEndpoint::default(),
+                        lifetime: Duration::from_secs(3600),
+                        nonce: [1; 12],
+                    },
+                )?;
+            }
+            Operation::Wait(millis) => {
+                self.now = self.now.plus(Duration::from_millis(*millis));
+                self.pair.advance(self.now)?;
+            }
+        }
+        self.pair.check_state()
+    }
+}
+
+fn internal(host: u32, port: u16) -> Endpoint {
+    Endpoint::new(u32::from_be_bytes([10, 0, 1, 1]) + host, port)
+}
+
+/// The source of a packet without options.
+fn source(bytes: &[u8]) -> Endpoint {
+    let address = u32::from_be_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]);
+    Endpoint::new(address, u16::from_be_bytes([bytes[20], bytes[21]]))
+}
+
+/// How many subscribers gave way.
+fn run(config: &Config, seed: [u8; 32], operations: &[Operation]) -> Result<u64, Divergence> {
+    let mut world = World { pair: Pair::new(config, seed, START)?, now: START, out: Vec::new() };
+    for (number, operation) in operations.iter().enumerate() {
+        let result = world.apply(operation);
+        result.map_err(|divergence| format!("operation {number}: {divergence}"))?;
+    }
+    Ok(world.pair.engine.counters().subscribers_reclaimed)
+}
+
+/// Cases that take some seconds, unless PROPTEST_CASES says otherwise.
+fn cases() -> ProptestConfig {
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    ProptestConfig { cases: cases.unwrap_or(300), ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(cases())]
+
+    /// Engine and model agree on which subscribers give way, and when.
+    #[test]
+    fn engine_agrees_with_model_on_what_gives_way(
+        config in config(),
+        seed in any::<[u8; 32]>(),
+        operations in prop::collection::vec(operation(), 1..60),
+    ) {
+        run(&config, seed, &operations).map_err(TestCaseError::fail)?;
+    }
+}
+
+/// The random operations have subscribers give way: of hosts that begin one after another and are
+/// not answered, those before the last few do.
+#[test]
+fn subscribers_give_way_in_both() -> Result<(), Divergence> {
+    let base = common::config();
+    let limits = Limits { subscribers: Some(4), unanswered_kept: 0, ..base.limits.clone() };
+    let operations: Vec<Operation> = (0..HOSTS)
+        .flat_map(|host| [Operation::Begin(vec![(false, host, 5000)]), Operation::Wait(250)])
+        .collect();
+    let gave_way = run(&Config { limits, ..base }, [0; 32], &operations)?;
+    assert!(gave_way >= u64::from(HOSTS) - 4, "{gave_way}");
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! Ports that rest (specification, section 5.9): how many may, and what a restart leaves of them.
+
+use crate::{Model, StillHeld, has_ports, tick};
+use natgate_engine::Endpoint;
+
+impl Model {
+    /// 5.11: of the ports that are due first as many are free as are held too many. It is enough to
+    /// see to it when time has passed: none is taken before.
+    pub fn limit_held(&mut self, still_held: Option<StillHeld<'_>>) {
+        let most = self.config.limits.held_ports.map_or(usize::MAX, |most| most as usize);
+        while self.held.len() > most {
+            let first = self.held.values().map(|until| tick(*until)).min().expect("some are held");
+            let due: Vec<(u8, Endpoint)> = self
+                .held
+                .iter()
+                .filter(|(_, until)| tick(**until) == first)
+                .map(|(held, _)| *held)
+                .collect();
+            let excess = self.held.len() - most;
+            let free: Vec<(u8, Endpoint)> = match still_held {
+                Some(still_held) if excess < due.len() => {
+                    due.iter().filter(|(of, end)| !still_held(*of, *end)).copied().collect()
+                }
+                _ => due.iter().take(excess).copied().collect(),
+            };
+            if free.len() != excess.min(due.len()) {
+                self.made.illegal =
+                    Some(format!("of {due:?}, {excess} should be free, but {free:?} are"));
+                return;
+            }
+            self.held.retain(|held, _| !free.contains(held));
+        }
+    }
+
+    /// A translator that takes the place of this one: it knows of no mapping, but holds the ports
+    /// that were taken (5.12).
+    #[must_use]
+    pub fn restarted(&self, still_held: Option<StillHeld<'_>>) -> Self {
+        let mut after = Self::new(&self.config, self.now);
+        let until = self.now.plus(self.config.timeouts.hold_down);
+        let used = self.dynamic().map(|(key, mapping)| (key.protocol, mapping.external));
+        let used = used.filter(|(protocol, _)| has_ports(*protocol));
+        let taken = used.chain(self.held.keys().copied());
+        let is_of_pool = |(_, end): &(u8, Endpoint)| {
+            let pool = after.pool_of(end.address.to_bits()).map(|pool| &after.config.pools[pool]);
+            pool.is_some_and(|pool| (pool.ports.0..=pool.ports.1).contains(&end.port))
+        };
+        let taken: Vec<(u8, Endpoint)> = taken.filter(is_of_pool).collect();
+        if tick(until) > self.now {
+            after.held = taken.into_iter().map(|taken| (taken, until)).collect();
+        }
+        after.limit_held(still_held);
+        after
+    }
+}

@@ -1,0 +1,256 @@
+//! What the operator maps for good: static mappings, one way or both, and services of several
+//! servers (specification, 3.23, 4.12, 4.18).
+
+use crate::chapters::MappingMarks;
+use crate::points::DecisionPoints as _;
+use crate::{Key, Mapping, Model, has_ports};
+use natgate_engine::{
+    Affinity, Begun, Config, DropReason, Endpoint, MappingKind, SessionInfo, Side, TimeoutSet,
+    Verdict,
+};
+use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+
+/// A static mapping, or one server of a service.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Fixed {
+    pub(crate) realm: u16,
+    protocol: Option<u8>,
+    pub(crate) internal: (Ipv4Addr, Option<u16>),
+    pub(crate) external: (Ipv4Addr, Option<u16>),
+    begun: Begun,
+    /// Of a server: whether it gets new sessions, and whether a remote address stays with one.
+    server: Option<(bool, Affinity)>,
+}
+
+impl Fixed {
+    pub(crate) fn is_for(&self, protocol: u8) -> bool {
+        self.protocol.is_none_or(|only| only == protocol)
+    }
+}
+
+/// What the engine chose, which the specification leaves to it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Hint {
+    /// By protocol, external and remote endpoint, the server that it gave a session to.
+    servers: BTreeMap<(u8, Endpoint, Endpoint), Endpoint>,
+    /// Why it dropped the packet, if it did.
+    drop: Option<DropReason>,
+}
+
+/// All static mappings and servers.
+pub(crate) fn fixed(config: &Config) -> Vec<Fixed> {
+    let statics = config.statics.iter().map(|one| Fixed {
+        realm: one.realm,
+        protocol: one.protocol,
+        internal: one.internal,
+        external: one.external,
+        begun: one.begun,
+        server: None,
+    });
+    let services = config.services.iter().flat_map(|service| {
+        service.servers.iter().map(move |server| Fixed {
+            realm: service.realm,
+            protocol: service.protocol,
+            internal: (server.internal.0, Some(server.internal.1)),
+            external: (service.external.0, Some(service.external.1)),
+            begun: Begun::Outside,
+            server: Some((server.weight > 0 && !server.draining, service.affinity)),
+        })
+    });
+    statics.chain(services).collect()
+}
+
+impl Model {
+    /// Makes the static mappings with ports that there are not yet.
+    pub(crate) fn make_statics(&mut self) {
+        for fixed in self.chapters.fixed.clone() {
+            let (Some(inside), Some(outside)) = (fixed.internal.1, fixed.external.1) else {
+                continue;
+            };
+            let internal = Endpoint { address: fixed.internal.0, port: inside };
+            let external = Endpoint { address: fixed.external.0, port: outside };
+            for protocol in [TCP, UDP, ICMP, DCCP] {
+                if fixed.is_for(protocol) {
+                    let key = self.fixed(&fixed, protocol, internal, external, None);
+                    self.mappings.get_mut(&key).expect("just made").marks.permanent = true;
+                }
+            }
+        }
+    }
+
+    /// 5.17: whether an address is kept from all protocols without ports, since a static mapping
+    /// takes it for one.
+    pub(crate) fn is_kept(&self, protocol: u8, address: Ipv4Addr) -> bool {
+        let mut statics = self.config.statics.iter();
+        !has_ports(protocol)
+            && statics.any(|fixed| {
+                fixed.external == (address, None)
+                    && fixed.protocol.is_none_or(|one| !has_ports(one))
+            })
+    }
+
+    /// Tells which servers the engine gave the sessions to that it has.
+    pub fn hint_servers(&mut self, sessions: impl Iterator<Item = SessionInfo>) {
+        let served = self.chapters.fixed.iter().filter(|fixed| fixed.server.is_some());
+        let served: BTreeSet<Endpoint> = served
+            .filter_map(|fixed| {
+                let (address, port) = fixed.external;
+                Some(Endpoint { address, port: port? })
+            })
+            .collect();
+        self.chapters.hint.servers.clear();
+        let servers = sessions.filter(|one| served.contains(&one.mapping.external)).map(|one| {
+            ((one.mapping.protocol, one.mapping.external, one.remote), one.mapping.internal)
+        });
+        self.chapters.hint.servers.extend(servers);
+    }
+
+    /// Tells what became of the packet that comes next.
+    pub fn hint_verdict(&mut self, verdict: Verdict) {
+        self.chapters.hint.drop = match verdict {
+            Verdict::Drop(reason) => Some(reason),
+            _ => None,
+        };
+    }
+
+    /// The static mapping by which what an internal endpoint begins goes out, and its external
+    /// endpoint.
+    pub(crate) fn static_external(
+        &self,
+        protocol: u8,
+        realm: u16,
+        internal: Endpoint,
+    ) -> Option<(Fixed, Endpoint)> {
+        let statics = self.chapters.fixed.iter().filter(|fixed| fixed.begun != Begun::Outside);
+        let statics = statics.filter(|fixed| fixed.realm == realm);
+        statics.filter(|fixed| fixed.is_for(protocol)).find_map(|fixed| {
+            let (address, port) = fixed.internal;
+            let meant = address == internal.address
+                && port.is_none_or(|port| has_ports(protocol) && port == internal.port);
+            let port = fixed.external.1.unwrap_or(internal.port);
+            meant.then_some((*fixed, Endpoint { address: fixed.external.0, port }))
+        })
+    }
+
+    /// The static mappings of an external endpoint, with their internal ones: several are servers.
+    pub(crate) fn static_internals(
+        &self,
+        protocol: u8,
+        external: Endpoint,
+    ) -> Vec<(Fixed, Endpoint)> {
+        let statics = self.chapters.fixed.iter().filter(|fixed| fixed.is_for(protocol));
+        let meant = statics.filter(|fixed| {
+            let (address, port) = fixed.external;
+            address == external.address
+                && port.is_none_or(|port| has_ports(protocol) && port == external.port)
+        });
+        let internal = |fixed: &Fixed| {
+            let port = fixed.internal.1.unwrap_or(external.port);
+            (*fixed, Endpoint { address: fixed.internal.0, port })
+        };
+        meant.map(internal).collect()
+    }
+
+    /// The static mapping between two endpoints. Those of whole addresses are as many as there are
+    /// ports, and written down only when looked at.
+    pub(crate) fn fixed(
+        &mut self,
+        fixed: &Fixed,
+        protocol: u8,
+        internal: Endpoint,
+        external: Endpoint,
+        remote: Option<Endpoint>,
+    ) -> Key {
+        let beside = (fixed.begun == Begun::Outside).then_some(external); // 3.23
+        let key = Key { protocol, realm: fixed.realm, internal, remote, beside };
+        self.mappings.entry(key).or_insert(Mapping {
+            external,
+            kind: MappingKind::Static,
+            created: self.chapters.started,
+            timeouts: TimeoutSet::default(),
+            sessions: BTreeMap::new(),
+            marks: MappingMarks::default(),
+        });
+        key
+    }
+
+    /// 4.18: whether only the inside begins sessions of a static mapping.
+    pub(crate) fn is_outbound_only(&self, key: Key, external: Endpoint) -> bool {
+        let fixed = self.static_internals(key.protocol, external);
+        fixed.iter().any(|(fixed, _)| fixed.begun == Begun::Inside)
+    }
+
+    /// 4.12: the mapping that a new session from outside is for, `key` being what the endpoint
+    /// names.
+    pub(crate) fn server_for(
+        &mut self,
+        key: Key,
+        external: Endpoint,
+        (remote, seen): (Endpoint, Endpoint),
+    ) -> Option<Key> {
+        let servers = self.static_internals(key.protocol, external);
+        let Some((_, affinity)) = servers.first().and_then(|(fixed, _)| fixed.server) else {
+            return Some(key);
+        };
+        let service = (key.protocol, external, remote.address);
+        let bound =
+            self.chapters.bound.get(&service).filter(|_| affinity == Affinity::Address).copied();
+        let mut open: Vec<Endpoint> = servers
+            .iter()
+            .filter(|(fixed, _)| fixed.server.is_some_and(|(open, _)| open))
+            .map(|(_, internal)| *internal)
+            .filter(|internal| bound.is_none_or(|bound| bound == *internal))
+            .collect();
+        if open.is_empty() {
+            return None;
+        }
+        let key_of = |internal| Key { internal, ..key };
+        let told = self.chapters.hint.servers.get(&(key.protocol, external, remote)).copied();
+        // If it was refused, then at a server where it is to be refused for that reason: a later
+        // packet may have got another.
+        let (mut refuser, mut willing) = (None, None);
+        let drop = self.chapters.hint.drop;
+        for internal in open.iter().filter(|_| drop.is_some()) {
+            let key = key_of(*internal);
+            let dropped = self.drops_session(key, seen).then_some(DropReason::Rule);
+            let unseen = self.check_seen(key, remote, seen).err();
+            let room = || self.room_for_session(key, remote, Side::Outside).err();
+            let refused = dropped.or(unseen);
+            // Or for one that has nothing to do with the server, where that would not refuse it.
+            willing = willing.or((refused.is_none() && told.is_none()).then_some(*internal));
+            if refused.or_else(room) == drop {
+                refuser = Some(*internal);
+                break;
+            }
+        }
+        let refuser = refuser.or(willing);
+        if let Some(chosen) = refuser.or(told) {
+            if !open.contains(&chosen) {
+                let illegal = format!("{chosen:?} got a session, open were {open:?}");
+                self.made.illegal = Some(illegal);
+            }
+            open = vec![chosen];
+        }
+        let chosen = open[0];
+        if told.is_some() && refuser.is_none() {
+            self.chapters.bound.insert(service, chosen);
+        }
+        Some(key_of(chosen))
+    }
+
+    /// 3.36: whether another mapping has a session with the remote endpoint at one of the ends, so
+    /// that answers could not be told apart.
+    pub(crate) fn is_ambiguous(&self, key: Key, remote: Endpoint) -> bool {
+        let external = self.mappings.get(&key).map(|mapping| mapping.external);
+        self.mappings.iter().any(|(other, mapping)| {
+            *other != key
+                && other.protocol == key.protocol
+                && mapping.sessions.contains_key(&remote)
+                && ((other.beside.is_some() || key.beside.is_some())
+                    && (other.realm, other.internal) == (key.realm, key.internal)
+                    || has_ports(key.protocol) && Some(mapping.external) == external)
+        })
+    }
+}

@@ -1,0 +1,476 @@
+//! Ports that are not everybody's (specification, sections 5.18 to 5.38): blocks that subscribers
+//! are assigned, and ports that follow from their addresses.
+
+use crate::allocation::addresses;
+use crate::tick;
+use crate::{Host, Key, Mapping, Model, has_ports};
+use natgate_engine::{
+    Allocation, BlockConfig, BlockId, Change, Config, DeterministicConfig, DropReason, Endpoint,
+    MappingKind, PoolConfig, Pooling, Timestamp,
+};
+use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+/// A block that somebody has; where it begins is said elsewhere.
+#[derive(Clone, Debug)]
+pub(crate) struct Block {
+    subscriber: Host,
+    /// It has a forwarded port (5.27).
+    pinned: bool,
+    /// Since when no port of it has been used or held.
+    empty_since: Option<Timestamp>,
+}
+
+/// The first ports of an address's blocks (5.18).
+fn first_ports(pool: &PoolConfig, block: &BlockConfig) -> Vec<u16> {
+    let (first, last) = (u32::from(pool.ports.0), u32::from(pool.ports.1));
+    let size = u32::from(block.size);
+    let side = |from: u32, to: u32| {
+        (from..=to).step_by(size as usize).filter(move |start| start + size - 1 <= to)
+    };
+    side(first, last.min(1023)).chain(side(first.max(1024), last)).map(|port| port as u16).collect()
+}
+
+fn is_in(end: Endpoint, start: Endpoint, block: &BlockConfig) -> bool {
+    let ports = u32::from(start.port)..u32::from(start.port) + u32::from(block.size);
+    end.address == start.address && ports.contains(&u32::from(end.port))
+}
+
+/// What 5.31 makes of a configuration: ports of each subscriber, subscribers of each address.
+struct Division {
+    ports: u64,
+    subscribers: u64,
+}
+
+fn division(pool: &PoolConfig, plan: &DeterministicConfig) -> Division {
+    let u = u64::from(pool.ports.1 - pool.ports.0) + 1 - u64::from(plan.dynamic_ports);
+    let n: u64 = plan.subscribers.iter().map(|p| u64::from(p.last() - p.first()) + 1).sum();
+    match plan.ports_per_subscriber {
+        Some(r) => Division { ports: r.into(), subscribers: u / u64::from(r) },
+        None => {
+            let k = n.div_ceil(addresses(pool).count() as u64);
+            Division { ports: u / k, subscribers: k }
+        }
+    }
+}
+
+/// The ports that a subscriber has of its own (5.32).
+fn own_ports(
+    pool: &PoolConfig,
+    plan: &DeterministicConfig,
+    (realm, subscriber): Host,
+) -> Option<Vec<Endpoint>> {
+    if realm != plan.realm {
+        return None; // 15.16
+    }
+    let all = plan.subscribers.iter().flat_map(|prefix| prefix.first()..=prefix.last());
+    let number = all.into_iter().position(|address| address == subscriber.to_bits())? as u64;
+    let Division { ports, subscribers } = division(pool, plan);
+    let address = addresses(pool).nth((number / subscribers) as usize)?;
+    let first = u64::from(pool.ports.0) + number % subscribers * ports;
+    Some((first..first + ports).map(|port| Endpoint { address, port: port as u16 }).collect())
+}
+
+/// Whether a port is one of those that its address gives to whoever needs one (5.33).
+fn is_dynamic(pool: &PoolConfig, plan: &DeterministicConfig, port: u16) -> bool {
+    let Division { ports, subscribers } = division(pool, plan);
+    plan.dynamic_ports > 0 && u64::from(port) >= u64::from(pool.ports.0) + ports * subscribers
+}
+
+/// The ports of a pool that somebody may get, if they are not all (5.18, 5.30).
+pub(crate) fn given(config: &Config, pool: &PoolConfig) -> Option<BTreeSet<Endpoint>> {
+    if pool.addresses.is_empty() {
+        return None; // It is gone (5.47).
+    }
+    let all = |address| (pool.ports.0..=pool.ports.1).map(move |port| Endpoint { address, port });
+    match config.allocation_of(pool) {
+        Allocation::Random | Allocation::Preserve => None,
+        Allocation::Block(block) => {
+            let firsts = first_ports(pool, block);
+            let in_block = |end: &Endpoint| {
+                firsts.iter().any(|port| is_in(*end, Endpoint { port: *port, ..*end }, block))
+            };
+            Some(addresses(pool).flat_map(all).filter(in_block).collect())
+        }
+        Allocation::Deterministic(plan) => {
+            let own = plan.subscribers.iter().flat_map(|prefix| prefix.first()..=prefix.last());
+            let own =
+                own.filter_map(|one| own_ports(pool, plan, (plan.realm, Ipv4Addr::from_bits(one))));
+            let dynamic = addresses(pool).flat_map(all);
+            let dynamic = dynamic.filter(|end| is_dynamic(pool, plan, end.port));
+            Some(own.flatten().chain(dynamic).collect())
+        }
+    }
+}
+
+impl Model {
+    fn allocation(&self, pool: usize) -> &Allocation {
+        self.config.allocation_of(&self.config.pools[pool])
+    }
+
+    /// Whether a pool gives its ports to single subscribers.
+    pub(crate) fn is_shared_out(&self, pool: usize) -> bool {
+        matches!(self.allocation(pool), Allocation::Block(_) | Allocation::Deterministic(_))
+    }
+
+    /// Whether somebody in a realm has a block.
+    pub(crate) fn blocks_of_realm(&self, realm: u16) -> bool {
+        self.chapters.blocks.values().any(|block| block.subscriber.0 == realm)
+    }
+
+    /// Whether a pool has blocks.
+    pub fn has_blocks(&self) -> bool {
+        (0..self.config.pools.len())
+            .any(|pool| matches!(self.allocation(pool), Allocation::Block(_)))
+    }
+
+    /// Where blocks of a pool begin that a subscriber has.
+    fn blocks_of(&self, subscriber: Host, pool: usize) -> Vec<Endpoint> {
+        let of = self.chapters.blocks.iter().filter(|(start, block)| {
+            block.subscriber == subscriber && self.gives_out_ports(start.address, pool)
+        });
+        of.map(|(start, _)| *start).collect()
+    }
+
+    /// The address that a subscriber has of a pool before any mapping (5.25, 5.35).
+    fn address_of_shares(&self, subscriber: Host, pool: usize) -> Option<Ipv4Addr> {
+        match self.allocation(pool) {
+            Allocation::Block(_) if self.config.pooling == Pooling::Paired => {
+                self.blocks_of(subscriber, pool).first().map(|start| start.address)
+            }
+            Allocation::Deterministic(plan) => {
+                let own = own_ports(&self.config.pools[pool], plan, subscriber)?;
+                own.first().map(|end| end.address)
+            }
+            _ => None,
+        }
+    }
+
+    /// 5.25, 5.35: the address that a subscriber is paired with, `paired` by its mappings alone.
+    pub(crate) fn pair_of_shares(
+        &self,
+        host: Host,
+        pool: usize,
+        paired: Option<Ipv4Addr>,
+    ) -> Option<Ipv4Addr> {
+        let own = self.address_of_shares(host, pool);
+        match self.allocation(pool) {
+            Allocation::Deterministic(_) => own.or(paired),
+            _ => paired.or(own),
+        }
+    }
+
+    /// Every external endpoint that a mapping of a pool of shares may get; never empty.
+    pub(crate) fn shares_open(
+        &self,
+        key: Key,
+        pool: usize,
+        paired: Option<Ipv4Addr>,
+    ) -> Result<Vec<Endpoint>, DropReason> {
+        match self.allocation(pool) {
+            Allocation::Block(block) => self.open_in_blocks(key, pool, paired, block),
+            Allocation::Deterministic(plan) => self.open_by_plan(key, pool, paired, plan),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// The ports that a subscriber has of its own, if the pool gives out such; those of a computed
+    /// share, or of the blocks that it has.
+    pub(crate) fn own_ports(&self, subscriber: Host, pool: usize) -> Option<Vec<Endpoint>> {
+        match self.allocation(pool) {
+            Allocation::Random | Allocation::Preserve => None,
+            Allocation::Deterministic(plan) => {
+                Some(own_ports(&self.config.pools[pool], plan, subscriber).unwrap_or_default())
+            }
+            Allocation::Block(block) => {
+                let starts = self.blocks_of(subscriber, pool).into_iter();
+                let ports = |start: Endpoint| {
+                    (start.port..=start.port + (block.size - 1))
+                        .map(move |port| Endpoint { port, ..start })
+                };
+                Some(starts.flat_map(ports).collect())
+            }
+        }
+    }
+
+    /// Of free ports of an address those that are a subscriber's own, or else dynamic, where a pool
+    /// is shared out.
+    pub(crate) fn own_of(&self, key: Key, pool: usize, free: Vec<Endpoint>) -> Vec<Endpoint> {
+        let Some(own) = self.own_ports(key.host(), pool) else { return free };
+        let (own, others): (Vec<Endpoint>, Vec<Endpoint>) =
+            free.into_iter().partition(|end| own.contains(end));
+        match self.allocation(pool) {
+            Allocation::Deterministic(plan) if own.is_empty() => {
+                let dynamic = |end: &Endpoint| is_dynamic(&self.config.pools[pool], plan, end.port);
+                others.into_iter().filter(dynamic).collect()
+            }
+            _ => own,
+        }
+    }
+
+    /// 5.18 and 5.23.
+    fn open_in_blocks(
+        &self,
+        key: Key,
+        pool: usize,
+        paired: Option<Ipv4Addr>,
+        block: &BlockConfig,
+    ) -> Result<Vec<Endpoint>, DropReason> {
+        let free_in = |start: Endpoint| {
+            let free = self.free_ports(key, pool, start.address).into_iter();
+            free.filter(move |end| is_in(*end, start, block))
+        };
+        let own = self.blocks_of(key.host(), pool);
+        let mut free: Vec<Endpoint> = own.iter().flat_map(|start| free_in(*start)).collect();
+        let near = |end: &Endpoint| Some(end.address) == paired;
+        let soft = self.config.pooling == Pooling::SoftPaired;
+        if soft && free.iter().any(near) {
+            free.retain(near);
+        }
+        if !free.is_empty() {
+            return Ok(self.keep_parity(key, free));
+        }
+        if own.len() >= usize::from(block.max_per_subscriber) {
+            return Err(DropReason::PortQuota);
+        }
+        let nobodys = |start: &Endpoint| {
+            !self.chapters.blocks.contains_key(start)
+                && !self.held.keys().any(|(_, end)| is_in(*end, *start, block))
+        };
+        let mut open = Vec::new();
+        for address in self.open_addresses(pool) {
+            let free = self.free_ports(key, pool, address);
+            for port in first_ports(&self.config.pools[pool], block) {
+                let start = Endpoint { address, port };
+                let from = free.partition_point(|end| end.port < port);
+                let of_block = free[from..].iter().take_while(|end| is_in(**end, start, block));
+                let of_block: Vec<Endpoint> = of_block.copied().collect();
+                if !of_block.is_empty() && nobodys(&start) {
+                    open.extend(self.keep_parity(key, of_block));
+                }
+            }
+        }
+        let binding = match self.config.pooling {
+            Pooling::Paired => paired.is_some(),
+            Pooling::SoftPaired => open.iter().any(near),
+            Pooling::Arbitrary => false,
+        };
+        if binding {
+            open.retain(near);
+        }
+        if open.is_empty() { Err(DropReason::PoolExhausted) } else { Ok(open) }
+    }
+
+    /// 5.35 and 5.36.
+    fn open_by_plan(
+        &self,
+        key: Key,
+        number: usize,
+        paired: Option<Ipv4Addr>,
+        plan: &DeterministicConfig,
+    ) -> Result<Vec<Endpoint>, DropReason> {
+        let pool = &self.config.pools[number];
+        let own = own_ports(pool, plan, key.host());
+        if let Some(own) = &own {
+            let address = own.first().map(|end| end.address);
+            let address = address.filter(|address| self.gives_out_ports(*address, number));
+            let free = address.map(|address| self.free_ports(key, number, address));
+            let mut free = free.unwrap_or_default();
+            free.retain(|end| own.contains(end));
+            if !free.is_empty() {
+                return Ok(self.keep_parity(key, free));
+            }
+        }
+        if plan.dynamic_ports == 0 {
+            let reason =
+                if own.is_some() { DropReason::PortQuota } else { DropReason::PoolExhausted };
+            return Err(reason);
+        }
+        let mut open: Vec<Endpoint> = self
+            .open_addresses(number)
+            .flat_map(|address| {
+                let mut free = self.free_ports(key, number, address);
+                free.retain(|end| is_dynamic(pool, plan, end.port));
+                self.keep_parity(key, free)
+            })
+            .collect();
+        let near = |end: &Endpoint| Some(end.address) == paired;
+        let binding = match self.config.pooling {
+            Pooling::Paired => paired.is_some(),
+            Pooling::SoftPaired => open.iter().any(near),
+            Pooling::Arbitrary => false,
+        };
+        if binding {
+            open.retain(near);
+        }
+        if open.is_empty() { Err(DropReason::PoolExhausted) } else { Ok(open) }
+    }
+
+    /// 5.30: how a mapping with this external endpoint came to be.
+    pub(crate) fn kind_of(&self, key: Key, pool: usize, external: Endpoint) -> MappingKind {
+        match self.allocation(pool) {
+            Allocation::Deterministic(plan)
+                if has_ports(key.protocol)
+                    && !is_dynamic(&self.config.pools[pool], plan, external.port) =>
+            {
+                MappingKind::Deterministic
+            }
+            _ => MappingKind::Dynamic,
+        }
+    }
+
+    /// 5.37: whether a mapping raises events.
+    pub(crate) fn raises_events(&self, key: Key, mapping: &Mapping) -> bool {
+        let pool = self.pool_of(mapping.external.address.to_bits());
+        let in_block = pool
+            .is_some_and(|pool| matches!(self.allocation(pool), Allocation::Block(_)))
+            && has_ports(key.protocol);
+        !in_block && mapping.kind == MappingKind::Dynamic
+    }
+
+    fn block_of(&self, end: Endpoint) -> Option<(Endpoint, &BlockConfig)> {
+        let pool = self.pool_of(end.address.to_bits())?;
+        let Allocation::Block(block) = self.allocation(pool) else { return None };
+        let firsts = first_ports(&self.config.pools[pool], block);
+        let mut starts = firsts.into_iter().map(|port| Endpoint { port, ..end });
+        starts.find(|start| is_in(end, *start, block)).map(|start| (start, block))
+    }
+
+    fn block_id(&self, start: Endpoint, (realm, subscriber): Host) -> BlockId {
+        let (_, block) = self.block_of(start).expect("a block begins here");
+        let last = start.port + (block.size - 1);
+        BlockId { realm, subscriber, external: start.address, ports: (start.port, last) }
+    }
+
+    /// 5.24: a mapping of a subscriber has got a port; its block is assigned if it was nobody's.
+    /// Says whether it was.
+    pub(crate) fn use_block(&mut self, subscriber: Host, end: Endpoint) -> bool {
+        let Some((start, _)) = self.block_of(end) else { return false };
+        if let Some(block) = self.chapters.blocks.get_mut(&start) {
+            block.empty_since = None;
+            return false;
+        }
+        self.chapters.blocks.insert(start, Block { subscriber, pinned: false, empty_since: None });
+        self.raise(self.now, Change::BlockAssigned(self.block_id(start, subscriber)));
+        true
+    }
+
+    /// 5.39: how many blocks of a pool are somebody's or held, and how many there are to be had.
+    pub(crate) fn use_of_blocks(&self, number: usize) -> Option<(u64, u64)> {
+        let Allocation::Block(block) = self.allocation(number) else { return None };
+        let pool = &self.config.pools[number];
+        let firsts = first_ports(pool, block);
+        let starts = self
+            .open_addresses(number)
+            .flat_map(|address| firsts.iter().map(move |&port| Endpoint { address, port }));
+        let to_be_had = |start: &Endpoint| {
+            let mut ends = (start.port..=start.port + (block.size - 1))
+                .map(|port| Endpoint { port, ..*start });
+            ends.any(|end| {
+                let all = [TCP, UDP, ICMP, DCCP];
+                let is_free = |protocol| self.static_internals(protocol, end).is_empty();
+                pool.uses_port(end.port) && all.into_iter().any(is_free)
+            })
+        };
+        let starts: Vec<Endpoint> = starts.filter(to_be_had).collect();
+        let is_used = |start: &&Endpoint| {
+            self.chapters.blocks.contains_key(start)
+                || self.held.keys().any(|(_, end)| is_in(*end, **start, block))
+        };
+        Some((starts.iter().filter(is_used).count() as u64, starts.len() as u64))
+    }
+
+    /// 5.27: the blocks of forwarded ports are their hosts'.
+    pub(crate) fn pin_blocks(&mut self) {
+        let statics = self.config.statics.iter().filter_map(|one| {
+            let end = Endpoint { address: one.external.0, port: one.external.1? };
+            Some((end, (one.realm, one.internal.0)))
+        });
+        let services = self.config.services.iter().filter_map(|service| {
+            let (host, _) = service.servers.first()?.internal;
+            let alone = service.servers.iter().all(|server| server.internal.0 == host);
+            let (address, port) = service.external;
+            alone.then_some((Endpoint { address, port }, (service.realm, host)))
+        });
+        for (end, subscriber) in statics.chain(services).collect::<Vec<_>>() {
+            let Some((start, _)) = self.block_of(end) else { continue };
+            let block = Block { subscriber, pinned: true, empty_since: None };
+            let known = self.chapters.blocks.insert(start, block).is_some();
+            if !known {
+                self.raise(self.now, Change::BlockAssigned(self.block_id(start, subscriber)));
+            }
+        }
+    }
+
+    /// 5.28: when a block that is empty now is released.
+    fn release_of(&self, start: Endpoint, block: &Block) -> Option<Timestamp> {
+        let (_, config) = self.block_of(start).expect("a block begins here");
+        block.empty_since.map(|since| tick(since.plus(config.release_after)))
+    }
+
+    /// When the next block is released.
+    pub(crate) fn next_block(&self) -> Option<Timestamp> {
+        self.chapters
+            .blocks
+            .iter()
+            .filter_map(|(start, block)| self.release_of(*start, block))
+            .min()
+    }
+
+    /// 5.28: notes which blocks are empty, and releases those that have been for long enough.
+    pub(crate) fn release_blocks(&mut self, time: Timestamp) {
+        self.note_empty(time);
+        for start in self.chapters.blocks.keys().copied().collect::<Vec<_>>() {
+            let block = self.chapters.blocks[&start].clone();
+            if self.release_of(start, &block).is_some_and(|due| due <= time) {
+                self.chapters.blocks.remove(&start);
+                self.raise(time, Change::BlockReleased(self.block_id(start, block.subscriber)));
+            }
+        }
+    }
+
+    /// 18.5: releases the block of a port, if it is in one and that is empty.
+    pub(crate) fn release_empty(&mut self, end: Endpoint) {
+        let Some((start, config)) = self.block_of(end) else { return };
+        let Some(block) = self.chapters.blocks.get(&start).filter(|block| !block.pinned) else {
+            return;
+        };
+        let used = self.dynamic().any(|(key, mapping)| {
+            has_ports(key.protocol) && is_in(mapping.external, start, config)
+        });
+        let held = self.held.keys().any(|(_, end)| is_in(*end, start, config));
+        if !used && !held {
+            let id = self.block_id(start, block.subscriber);
+            self.chapters.blocks.remove(&start);
+            self.raise(self.now, Change::BlockReleased(id));
+        }
+    }
+
+    /// Notes which blocks are empty; those that were not have been since then.
+    pub(crate) fn note_empty(&mut self, since: Timestamp) {
+        for start in self.chapters.blocks.keys().copied().collect::<Vec<_>>() {
+            let (_, config) = self.block_of(start).expect("a block begins here");
+            let used = self.dynamic().any(|(key, mapping)| {
+                has_ports(key.protocol) && is_in(mapping.external, start, config)
+            });
+            let held = self.held.keys().any(|(_, end)| is_in(*end, start, config));
+            let block = self.chapters.blocks.get_mut(&start).expect("just seen");
+            block.empty_since = match used || held || block.pinned {
+                true => None,
+                false => block.empty_since.or(Some(since)),
+            };
+        }
+    }
+
+    /// Of each block what makes a difference from now on.
+    pub(crate) fn blocks_ahead(
+        &self,
+        ahead: impl Fn(Timestamp) -> u64,
+    ) -> Vec<(Endpoint, Host, Option<u64>)> {
+        let of = |(start, block): (&Endpoint, &Block)| {
+            (*start, block.subscriber, self.release_of(*start, block).map(&ahead))
+        };
+        self.chapters.blocks.iter().map(of).collect()
+    }
+}

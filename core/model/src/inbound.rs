@@ -1,0 +1,133 @@
+//! From the outside (specification, section 4), and the second half of a hairpin (section 7).
+
+use crate::bytes::{ends, icmp_kind, is_ping, lower_ttl, set_near};
+use crate::points::DecisionPoints as _;
+use crate::tcp::Segment;
+use crate::{Fate, Key, Model, Packet, has_ports};
+use natgate_engine::{Behavior, Direction, DropReason, Endpoint, Side, Verdict};
+use natgate_wire::protocol::{DCCP, TCP};
+
+impl Model {
+    pub(crate) fn way_in(&mut self, packet: &mut Packet) -> Fate {
+        let (source, destination) = packet.addresses();
+        let knows_realm = self.knows_realm(packet);
+        if self.is_external(source)
+            || self.is_outside_own(source)
+            || knows_realm && self.is_own(0, source)
+        {
+            return Err(DropReason::SpoofedSource); // 4.1
+        }
+        if !self.is_external(destination) {
+            return match self.is_outside_own(destination) {
+                true => self.local(packet), // 4.2
+                false => self.not_for_us(packet),
+            };
+        }
+        let remote = packet.seen;
+        packet.seen = self.source_seen(packet);
+        if knows_realm && packet.seen == remote && self.is_inside(0, source) {
+            return Err(DropReason::SpoofedSource); // 4.6
+        }
+        match icmp_kind(&packet.bytes) {
+            Some(3 | 4 | 11 | 12) => {
+                self.error(packet)?; // 4.7
+                self.hop(packet, self.mtu(Side::Inside, packet.exit))?;
+            }
+            None | Some(0 | 8 | 13 | 14) => {
+                if let reply @ Verdict::Reply(_) = self.inbound(packet)? {
+                    return Ok(reply);
+                }
+                self.counters.portless += u64::from(!has_ports(packet.protocol()));
+            }
+            _ => return Err(DropReason::IcmpUnsupported),
+        }
+        lower_ttl(&mut packet.bytes);
+        Ok(Verdict::Forward(Side::Inside))
+    }
+
+    /// 4.8 to 4.24.
+    pub(crate) fn inbound(&mut self, packet: &mut Packet) -> Fate {
+        let (external, remote) = ends(&packet.bytes, Side::Outside);
+        let seen_anew = match packet.direction {
+            Direction::Hairpin => remote, // 13.13
+            _ => packet.seen,
+        };
+        let Some(key) = self.mapping_behind(packet.protocol(), external, remote) else {
+            return self.without_mapping(packet, external, remote);
+        };
+        let known = self.mappings[&key].sessions.contains_key(&remote);
+        let key = match known {
+            true => key,
+            false => match self.mapping_for_new(key, external, (remote, seen_anew)) {
+                Some(key) => key,
+                None => {
+                    self.note_refused(packet, external, remote);
+                    return Err(DropReason::Filtered); // 4.12, 5.53
+                }
+            },
+        };
+        let session = self.mappings[&key].sessions.get(&remote);
+        let seen = session.map_or(seen_anew, |session| session.seen);
+        self.enter(packet, key.realm, known, seen == remote)?;
+        if self.drops_session(key, seen) {
+            return Err(DropReason::Rule); // 4.9
+        }
+        if !known {
+            if !self.admits_new(key, external, (remote, seen)) {
+                self.note_refused(packet, external, remote);
+                return Err(DropReason::Filtered); // 4.15
+            }
+            if self.is_midstream(packet) {
+                return Err(DropReason::TcpNotSyn);
+            }
+            self.check_seen(key, remote, seen)?;
+        }
+        if packet.direction != Direction::Hairpin {
+            self.hop(packet, self.mtu(Side::Inside, key.realm))?; // 4.19
+        }
+        if !known {
+            self.room_for_session(key, remote, Side::Outside)?;
+        }
+        self.touch(key, (remote, seen), Side::Outside, Segment::of(&packet.bytes));
+        set_near(&mut packet.bytes, Side::Outside, key.internal); // 4.24
+        self.edit(packet, remote, seen);
+        Ok(Verdict::Forward(Side::Inside))
+    }
+
+    /// 4.8: no mapping has the external endpoint.
+    fn without_mapping(&mut self, packet: &mut Packet, end: Endpoint, remote: Endpoint) -> Fate {
+        let address = end.address.to_bits();
+        let own = match packet.direction {
+            Direction::Hairpin => self.is_own(packet.realm, address) && !packet.aimed, // 7.3
+            _ => self.is_outside_own(address),
+        };
+        if own && is_ping(&packet.received) {
+            return self.local(packet);
+        }
+        self.note_refused(packet, end, remote);
+        Err(DropReason::NoMapping)
+    }
+
+    /// 4.15: whether the filtering behavior admits a new session.
+    fn admits_new(
+        &self,
+        key: Key,
+        external: Endpoint,
+        (remote, seen): (Endpoint, Endpoint),
+    ) -> bool {
+        let own_filter = match key.protocol {
+            TCP | DCCP => self.config.filtering_tcp,
+            _ => None,
+        };
+        let sessions = &self.mappings[&key].sessions;
+        self.admits(key, external, seen).unwrap_or_else(|| {
+            match own_filter.unwrap_or(self.config.filtering) {
+                Behavior::EndpointIndependent => true,
+                Behavior::AddressDependent => {
+                    sessions.keys().any(|end| end.address == remote.address)
+                }
+                Behavior::AddressAndPortDependent => false,
+            }
+        })
+    }
+}
