@@ -7,8 +7,8 @@ mod common;
 use common::{EXTERNAL, REMOTE, START, Spec};
 use natgate_compare::{Divergence, Done, Pair};
 use natgate_engine::{
-    AddressRange, Allocation, BlockConfig, Config, Endpoint, Limits, MapRequest, PeerRequest,
-    PoolConfig, Pooling, Side, Timestamp, Verdict, WantedEndpoint,
+    AddressRange, Allocation, BlockConfig, Config, Endpoint, Limits, MapRequest, MappingInfo,
+    PeerRequest, PoolConfig, Pooling, Side, Timestamp, Verdict, WantedEndpoint,
 };
 use natgate_wire::protocol::{TCP, UDP};
 use natgate_wire::tcp::flags::{ACK, SYN};
@@ -25,6 +25,9 @@ enum Operation {
     Answer(Vec<prop::sample::Index>),
     /// A host asks for a mapping for all.
     Ask(u32, u16),
+    /// A host asks for a TCP mapping for all; a stranger opens a connection to it: so many of SYN,
+    /// the host's SYN and ACK, and the stranger's ACK.
+    Serve(u32, u16, usize),
     /// A host asks for a session.
     AskPeer(u32, u16),
     /// Time goes by, milliseconds.
@@ -38,6 +41,8 @@ fn operation() -> impl Strategy<Value = Operation> {
         2 => prop::collection::vec(any::<prop::sample::Index>(), 1..4).prop_map(Operation::Answer),
         2 => (0..HOSTS, 5000_u16..5006).prop_map(|(host, port)| Operation::Ask(host, port)),
         1 => (0..HOSTS, 5000_u16..5006).prop_map(|(host, port)| Operation::AskPeer(host, port)),
+        1 => (0..HOSTS, 5000_u16..5006, 1_usize..4)
+            .prop_map(|(host, port, packets)| Operation::Serve(host, port, packets)),
         6 => prop::sample::select(vec![1, 50, 125, 249, 250, 300, 5000]).prop_map(Operation::Wait),
     ]
 }
@@ -97,6 +102,23 @@ struct World {
 }
 
 impl World {
+    /// A host asks for a mapping for a day.
+    fn ask(&mut self, protocol: u8, internal: Endpoint) -> Result<(), Divergence> {
+        self.pair.map(
+            self.now,
+            &MapRequest {
+                protocol,
+                realm: 0,
+                internal,
+                wanted: WantedEndpoint::default(),
+                lifetime: Duration::from_secs(86_400),
+                nonce: [1; 12],
+                replaces_filters: false,
+                filters: &[],
+            },
+        )
+    }
+
     fn apply(&mut self, operation: &Operation) -> Result<(), Divergence> {
         match operation {
             Operation::Begin(flows) => {
@@ -122,20 +144,21 @@ impl World {
                 self.pair.process(self.now, Side::Outside, &packets)?;
             }
             Operation::Answer(_) => {}
-            Operation::Ask(host, port) => {
-                self.pair.map(
-                    self.now,
-                    &MapRequest {
-                        protocol: UDP,
-                        realm: 0,
-                        internal: internal(*host, *port),
-                        wanted: WantedEndpoint::default(),
-                        lifetime: Duration::from_secs(86_400),
-                        nonce: [1; 12],
-                        replaces_filters: false,
-                        filters: &[],
-                    },
-                )?;
+            Operation::Ask(host, port) => self.ask(UDP, internal(*host, *port))?,
+            Operation::Serve(host, port, packets) => {
+                let server = internal(*host, *port);
+                self.ask(TCP, server)?;
+                let own = |info: &MappingInfo| info.id.internal == server;
+                let own = self.pair.engine.mappings().find(own);
+                if let Some(external) = own.map(|info| info.id.external) {
+                    let inside = (Side::Inside, server, REMOTE);
+                    let outside = (Side::Outside, REMOTE, external);
+                    let opening = [(outside, SYN), (inside, SYN | ACK), (outside, ACK)];
+                    for ((side, from, to), flags) in opening.into_iter().take(*packets) {
+                        let packet = Spec { flags, ..Spec::new(TCP, from, to) }.bytes();
+                        self.pair.process(self.now, side, &[packet])?;
+                    }
+                }
             }
             Operation::AskPeer(host, port) => {
                 self.pair.peer(

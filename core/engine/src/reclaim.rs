@@ -187,6 +187,24 @@ impl Engine {
         }
     }
 
+    /// Looks at a session that a packet from outside began and that a packet from inside has just
+    /// gone through. If the host has opened the connection and nobody has answered the host yet, the
+    /// next packet from outside is the answer.
+    #[cold]
+    pub(crate) fn note_service(&mut self, at: SessionRef) {
+        if self.table.session(at).state() != State::Established {
+            return;
+        }
+        let mapping = self.table.mapping(self.table.mapping_of(at));
+        if mapping.is_static() {
+            return;
+        }
+        let record = self.subscribers.find(mapping.host());
+        if record.is_some_and(|record| self.subscribers.is_unanswered(record)) {
+            self.table.session_mut(at).mark_unanswered();
+        }
+    }
+
     /// Looks at an unanswered session that a packet has just gone through: one from outside answers
     /// it, unless it did not open the connection.
     #[cold]

@@ -3,6 +3,7 @@
 
 use crate::allocation::Source;
 use crate::chapters::MappingMarks;
+use crate::tcp::State as TcpState;
 use crate::timers::StillHeld;
 use crate::{Fate, Host, Key, Mapping, Packet};
 use natgate_engine::{DropReason, Endpoint, MappingKind, Side, TimeoutSet, Timestamp};
@@ -124,8 +125,8 @@ pub(crate) trait DecisionPoints {
 
     /// A session has been made by a packet from a side.
     fn note_session(&mut self, key: Key, remote: Endpoint, from: Side) {}
-    /// A packet from a side has gone through a session.
-    fn note_packet(&mut self, key: Key, remote: Endpoint, from: Side) {}
+    /// A packet from a side has gone through a session, whose connection was in a state before.
+    fn note_packet(&mut self, key: Key, remote: Endpoint, from: Side, before: Option<TcpState>) {}
     /// The last mapping of a subscriber has gone.
     fn forget_host(&mut self, host: Host) {}
     /// When something is due that the core does not know.

@@ -31,6 +31,7 @@ impl Model {
         let mapping = self.mappings.get_mut(&key).expect("looked up");
         let timeouts = timeouts_of(&self.config, &mapping.timeouts, key.protocol, remote.port);
         let session = mapping.sessions.get_mut(&remote).expect("there, or just made");
+        let before = session.connection.state;
         let may_refresh = is_new || from == Side::Inside || self.config.inbound_refresh;
         let revives = may_refresh && latest.is_none(); // 9.3
         let time: Option<Duration> = match (key.protocol, segment) {
@@ -53,7 +54,7 @@ impl Model {
             Side::Inside => session.packets_out += 1,
             Side::Outside => session.packets_in += 1,
         }
-        self.note_packet(key, remote, from);
+        self.note_packet(key, remote, from, before);
     }
 
     /// 9.3: when the time of a new session ends at the latest, if the session is a stranger's.

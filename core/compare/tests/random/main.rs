@@ -80,7 +80,7 @@ fn run_large(config: &Config, seed: [u8; 32], operations: &[Operation]) -> Resul
         hairpin_to: vec![],
         statics: config.statics.iter().map(|fixed| StaticMapping { realm: 0, ..*fixed }).collect(),
         services: config.services.iter().map(|one| Service { realm: 0, ..one.clone() }).collect(),
-        // A few more, and mappings are scarce beside those that nobody has answered (18.3).
+        // A few more, and mappings are scarce beside those that nobody has answered (18.4).
         limits: Limits { mappings: Some(count + count / 15 + 5), ..Limits::default() },
         classes: vec![],
         ..config.clone()

@@ -716,6 +716,8 @@ impl Engine {
         };
         if was_unanswered {
             self.note_answer(at, way);
+        } else if before == State::OpeningIn && way == Way::Out {
+            self.note_service(at);
         }
         //= rfc4787#REQ-6
         //= rfc4787#REQ-6a

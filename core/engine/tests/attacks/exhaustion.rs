@@ -270,6 +270,59 @@ fn the_oldest_unanswered_subscriber_gives_way_first() {
     lab.inward(&udp(REMOTE, &answered));
 }
 
+/// A host asks for a mapping for a day; returns whether it got one.
+fn ask(lab: &mut Lab, protocol: u8, internal: Endpoint) -> bool {
+    let request = MapRequest {
+        protocol,
+        realm: 0,
+        internal,
+        wanted: WantedEndpoint::default(),
+        lifetime: Duration::from_secs(86_400),
+        nonce: [1; 12],
+        replaces_filters: false,
+        filters: &[],
+    };
+    let now = lab.now;
+    lab.engine.map(now, &request).is_ok()
+}
+
+/// Requests of forged hosts, 960 a second for 75 seconds.
+fn flood_of_requests(lab: &mut Lab) {
+    let mut host = 0;
+    for _ in 0..750 {
+        for _ in 0..96 {
+            ask(lab, protocol::UDP, Endpoint::new(0x0a80_0000 + host * 7, 4000));
+            host += 1;
+        }
+        lab.wait(Duration::from_millis(100));
+    }
+}
+
+/// A server that asked for its mapping keeps it under forged requests once it has accepted a
+/// connection that a remote acknowledged. A server whose connections only half open loses it.
+#[test]
+fn a_server_that_accepts_connections_keeps_the_mapping_that_it_asked_for() {
+    for accepts in [true, false] {
+        let mut config = hasty();
+        config.limits.explicit_mappings = 10_000;
+        config.limits.subscribers = Some(1000);
+        config.limits.unanswered_kept = 100;
+        let mut lab = Lab::new(&config);
+        let server = Endpoint::new(0x0a00_0109, 80);
+        assert!(ask(&mut lab, protocol::TCP, server));
+        let external = lab.engine.mappings().next().expect("it was made").id.external;
+        let (inner, outer) = ("10.0.1.9:80", format!("{}:{}", external.address, external.port));
+        lab.pass(Side::Outside, &tcp(REMOTE, &outer, "S", 1, 0));
+        if accepts {
+            lab.pass(Side::Inside, &tcp(inner, REMOTE, "SA", 1, 2));
+            lab.pass(Side::Outside, &tcp(REMOTE, &outer, "A", 2, 2));
+        }
+        flood_of_requests(&mut lab);
+        let is_there = lab.engine.mappings().any(|info| info.id.internal == server);
+        assert_eq!(is_there, accepts);
+    }
+}
+
 /// Requests for mappings from forged hosts, with the longest lifetimes, end where their share does,
 /// and are the first to go: newcomers that send packets and newcomers that ask are served.
 #[test]
@@ -279,29 +332,9 @@ fn forged_requests_for_mappings_leave_newcomers_room() {
     config.limits.subscribers = Some(1000);
     config.limits.unanswered_kept = 100;
     let mut lab = Lab::new(&config);
-    let ask = |lab: &mut Lab, host: u32| {
-        let request = MapRequest {
-            protocol: protocol::UDP,
-            realm: 0,
-            internal: Endpoint::new(0x0a80_0000 + host, 4000),
-            wanted: WantedEndpoint::default(),
-            lifetime: Duration::from_secs(86_400),
-            nonce: [1; 12],
-            replaces_filters: false,
-            filters: &[],
-        };
-        let now = lab.now;
-        lab.engine.map(now, &request).is_ok()
-    };
-    // 960 a second for 75 seconds.
-    let mut host = 0;
-    for _ in 0..750 {
-        for _ in 0..96 {
-            ask(&mut lab, host * 7);
-            host += 1;
-        }
-        lab.wait(Duration::from_millis(100));
-    }
+    let ask =
+        |lab: &mut Lab, host: u32| ask(lab, protocol::UDP, Endpoint::new(0x0a80_0000 + host, 4000));
+    flood_of_requests(&mut lab);
     // A quarter, and what came within the last 250 ms.
     let asking = lab.engine.mappings().count();
     assert!(asking <= 250 + 4 * 96, "{asking} of 1000 subscribers are forged ones that asked");

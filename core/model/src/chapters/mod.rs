@@ -23,6 +23,7 @@ mod unsolicited;
 
 use crate::allocation::Source;
 use crate::points::DecisionPoints;
+use crate::tcp::State as TcpState;
 use crate::{Fate, Host, Key, Mapping, Model, Packet, StillHeld, has_ports, tick};
 use classes::{LimitOwner, ThresholdState};
 use natgate_engine::{
@@ -370,7 +371,8 @@ impl DecisionPoints for Model {
         self.mark_unanswered(key, remote, from); // 18.2
     }
 
-    fn note_packet(&mut self, key: Key, remote: Endpoint, from: Side) {
+    fn note_packet(&mut self, key: Key, remote: Endpoint, from: Side, before: Option<TcpState>) {
+        self.note_service(key, remote, from, before); // 18.3
         self.note_answer(key, remote, from); // 18.2
     }
 

@@ -9,9 +9,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How old a record is at least that gives way (18.4).
+/// How old a record is at least that gives way (18.5).
 const GRACE: Duration = Duration::from_millis(250);
-/// A thing is scarce if unanswered subscribers have more than this many times what is free (18.3).
+/// A thing is scarce if unanswered subscribers have more than this many times what is free (18.4).
 const SCARCE: usize = 15;
 
 /// The record of an unanswered subscriber (18.1).
@@ -35,7 +35,7 @@ pub(crate) struct Ahead {
     mappings: Vec<Key>,
 }
 
-/// Which unanswered subscribers are looked at (18.4).
+/// Which unanswered subscribers are looked at (18.5).
 #[derive(Clone, Copy, Debug)]
 enum Queue {
     All,
@@ -57,6 +57,26 @@ impl Model {
         if !all.any(is_own) {
             let (number, made) = (self.next_number(), self.now);
             self.chapters.unanswered.insert(key.host(), Waiting { number, made, asking: None });
+        }
+    }
+
+    /// 18.3: a host has opened a connection that a packet from outside began.
+    pub(crate) fn note_service(
+        &mut self,
+        key: Key,
+        remote: Endpoint,
+        from: Side,
+        before: Option<State>,
+    ) {
+        let state = self.session_of(key, remote).connection.state;
+        let is_opened = from == Side::Inside
+            && before == Some(State::OpeningIn)
+            && state == Some(State::Established);
+        if is_opened
+            && self.mappings[&key].kind != MappingKind::Static
+            && self.chapters.unanswered.contains_key(&key.host())
+        {
+            self.session_of(key, remote).marks.is_unanswered = true;
         }
     }
 
@@ -115,7 +135,7 @@ impl Model {
         all.iter().map(of).collect()
     }
 
-    /// 18.6: a host has got what it asked for.
+    /// 18.7: a host has got what it asked for.
     pub(crate) fn note_asking(&mut self, host: Host) {
         let number = self.next_number();
         if let Some(waiting) = self.chapters.unanswered.get_mut(&host) {
@@ -125,7 +145,7 @@ impl Model {
 
     // ---- what is scarce ----
 
-    /// 18.3: has unanswered subscribers give way, before a batch or a request. The bound of 18.5 is
+    /// 18.4: has unanswered subscribers give way, before a batch or a request. The bound of 18.6 is
     /// left out: all give way in one call.
     pub fn reclaim(&mut self, now: Timestamp) -> Effects {
         self.see(now);
@@ -139,7 +159,7 @@ impl Model {
         self.take_effects()
     }
 
-    /// 18.4, 18.5: takes mappings until something is not scarce.
+    /// 18.5, 18.6: takes mappings until something is not scarce.
     fn relieve(&mut self, queue: Queue, is_scarce: &dyn Fn(&Self) -> bool) {
         while is_scarce(self) {
             let Some(victim) = self.victim(queue) else { return };
@@ -154,7 +174,7 @@ impl Model {
         }
     }
 
-    /// 18.4: the oldest, if it is old enough.
+    /// 18.5: the oldest, if it is old enough.
     fn victim(&self, queue: Queue) -> Option<Host> {
         let order = |waiting: &Waiting| match queue {
             Queue::All => Some(waiting.number),
@@ -167,7 +187,7 @@ impl Model {
         (age >= GRACE).then_some(*oldest)
     }
 
-    /// 18.3: whether too little is free beside what unanswered subscribers have.
+    /// 18.4: whether too little is free beside what unanswered subscribers have.
     fn is_scarce(&self, free: usize, unanswered: usize) -> bool {
         unanswered > self.config.limits.unanswered_kept as usize && free * SCARCE < unanswered
     }
@@ -180,7 +200,7 @@ impl Model {
             || self.is_scarce(mappings, self.unanswered_mappings())
     }
 
-    /// 18.6.
+    /// 18.7.
     fn askers_are_too_many(&self) -> bool {
         let asking =
             self.chapters.unanswered.values().filter(|waiting| waiting.asking.is_some()).count();
@@ -229,7 +249,7 @@ impl Model {
         all.min(self.chapters.room)
     }
 
-    /// 18.5: removes a mapping whose port does not rest.
+    /// 18.6: removes a mapping whose port does not rest.
     fn give_back(&mut self, key: Key) {
         let mapping = self.mappings.get_mut(&key).expect("it is there");
         let (id, external, first) = (mapping.id(key), mapping.external, mapping.marks.first);

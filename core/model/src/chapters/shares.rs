@@ -430,7 +430,7 @@ impl Model {
         }
     }
 
-    /// 18.5: releases the block of a port, if it is in one and that is empty.
+    /// 18.6: releases the block of a port, if it is in one and that is empty.
     pub(crate) fn release_empty(&mut self, end: Endpoint) {
         let Some((start, config)) = self.block_of(end) else { return };
         let Some(block) = self.chapters.blocks.get(&start).filter(|block| !block.pinned) else {
