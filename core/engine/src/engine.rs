@@ -6,9 +6,10 @@ mod due;
 use crate::calendar::NONE;
 use crate::class::Classes;
 use crate::config::{Begun, Config, Rule, StaticMapping};
+use crate::endpoint::Internal;
 use crate::event::Events;
 use crate::explicit::Holds;
-use crate::external::{External, OwnershipSource};
+use crate::external::{ExternalPorts, OwnershipSource};
 use crate::fragments::Fragments;
 use crate::host::Host;
 use crate::identification::Identifications;
@@ -50,7 +51,7 @@ pub struct Engine {
     pub(crate) config: Config,
     pub(crate) timeouts: Timers,
     pub(crate) table: Table,
-    pub(crate) external: External,
+    pub(crate) external: ExternalPorts,
     pub(crate) subscribers: Subscribers,
     pub(crate) pool_watches: PoolWatches,
     pub(crate) rules: RuleSet,
@@ -133,7 +134,7 @@ pub(crate) struct WholeStatics {
 }
 
 impl WholeStatics {
-    pub(crate) fn new(config: &Config, external: &External) -> Self {
+    pub(crate) fn new(config: &Config, external: &ExternalPorts) -> Self {
         let whole = config.statics.iter().filter(|mapping| mapping.external.1.is_none());
         let mut entries: Vec<Whole> = whole
             .filter_map(|mapping| {
@@ -244,7 +245,7 @@ impl Engine {
         let timeouts = Timers::new(config);
         let mut generator = Generator::new(seed);
         let key = HashKey::new(&mut generator);
-        let external = External::new(config, sizes.address_room, timeouts.hold_ticks(), key);
+        let external = ExternalPorts::new(config, sizes.address_room, timeouts.hold_ticks(), key);
         let rules = RuleSet::new(&config.rules)?;
         let realms = Realms::new(config, &rules)?;
         for rules in core::iter::once(&rules).chain(realms.further_rules()) {
@@ -320,7 +321,7 @@ impl Engine {
         let sizes = Sizes::new(config);
         Table::memory(sizes.room)
             + Twice::memory(sizes.twice)
-            + External::memory(config, sizes.addresses)
+            + ExternalPorts::memory(config, sizes.addresses)
             + Subscribers::memory(sizes.subscribers)
             + Classes::memory(config)
             + Timers::memory(config)
@@ -348,7 +349,7 @@ impl Engine {
             for protocol in permanent(&mapping) {
                 let new = NewMapping {
                     protocol,
-                    internal: (Host::new(mapping.realm, internal), internal_port),
+                    internal: Internal::new(Host::new(mapping.realm, internal), internal_port),
                     external: (index, external_port),
                     timeouts: 0,
                     is_static: true,
@@ -375,7 +376,10 @@ impl Engine {
                     let (address, internal_port) = server.internal;
                     let new = NewMapping {
                         protocol,
-                        internal: (Host::new(service.realm, address.to_bits()), internal_port),
+                        internal: Internal::new(
+                            Host::new(service.realm, address.to_bits()),
+                            internal_port,
+                        ),
                         external: (index, port),
                         timeouts: 0,
                         is_static: true,
@@ -637,7 +641,7 @@ impl Engine {
     pub(crate) fn id_of(
         &self,
         protocol: u8,
-        (host, port): (Host, u16),
+        Internal { host, port }: Internal,
         external: (u32, u16),
         kind: MappingKind,
     ) -> MappingId {
@@ -923,7 +927,7 @@ fn memory_of_rules(rules: &[Rule]) -> u64 {
 
 /// The addresses that mean every host of a connected network (the last; the first of old), unless
 /// the operator has made them external.
-pub(crate) fn broadcasts(config: &Config, external: &External) -> [u32; 4] {
+pub(crate) fn broadcasts(config: &Config, external: &ExternalPorts) -> [u32; 4] {
     let ends = [&config.inside, &config.outside]
         .map(|side| side.network.and_then(broadcasts_of).unwrap_or_default());
     let [[a, b], [c, d]] = ends;

@@ -13,6 +13,7 @@ mod making;
 mod peer;
 
 use crate::config::Behavior;
+use crate::endpoint::Internal;
 use crate::engine::Engine;
 use crate::event::Endpoint;
 use crate::host::Host;
@@ -149,14 +150,14 @@ impl Engine {
     ) -> Result<Explicit, ExplicitError> {
         self.reclaim(now);
         let MapRequest { protocol, realm, wanted, .. } = *request;
-        let (host, port) = self.check_host(protocol, realm, request.internal)?;
-        let found = self.find_for_all(protocol, (host, port));
+        let Internal { host, port } = self.check_host(protocol, realm, request.internal)?;
+        let found = self.find_for_all(protocol, Internal::new(host, port));
         //= rfc6887#section-11.3-static
         //= rfc6887#section-11.3-existing-static
-        if let Some(external) = self.static_end(protocol, (host, port), found) {
+        if let Some(external) = self.static_end(protocol, Internal::new(host, port), found) {
             return as_wanted(wanted, Explicit { external, lifetime: None });
         }
-        let snat = self.source_for(protocol, (host, port), (0, 0))?;
+        let snat = self.source_for(protocol, Internal::new(host, port), (0, 0))?;
         let hold = found.and_then(|slot| self.holds.find(slot, None));
         //= rfc6887#section-11.3-nonce
         self.check_nonce(hold, request.nonce)?;
@@ -178,7 +179,7 @@ impl Engine {
                 }
                 slot
             }
-            None => self.make_for_all(protocol, (host, port), snat, wanted)?,
+            None => self.make_for_all(protocol, Internal::new(host, port), snat, wanted)?,
         };
         self.note_asking(host);
         let until = self.until(slot, request.lifetime);
@@ -208,7 +209,7 @@ impl Engine {
         if !is_mapped(protocol) || !self.has_realm(realm) {
             return Ok(Duration::ZERO);
         }
-        let end = (Host::new(realm, internal.address.to_bits()), internal.port);
+        let end = Internal::new(Host::new(realm, internal.address.to_bits()), internal.port);
         let found = self.find_for_all(protocol, end);
         //= rfc6887#section-15.1-not-explicit
         //= rfc6886#section-3.4-manual
@@ -304,7 +305,7 @@ impl Engine {
         protocol: u8,
         realm: u16,
         internal: Endpoint,
-    ) -> Result<(Host, u16), ExplicitError> {
+    ) -> Result<Internal, ExplicitError> {
         //= rfc6887#section-11.3-protocol
         if !is_mapped(protocol) {
             return Err(ExplicitError::Protocol);
@@ -315,7 +316,7 @@ impl Engine {
             && !crate::parse::is_martian(address)
             && !self.is_ours(Some(realm), address)
             && !self.is_broadcast(Some(realm), address);
-        let end = || (Host::new(realm, address), internal.port);
+        let end = || Internal::new(Host::new(realm, address), internal.port);
         is_host.then(end).ok_or(ExplicitError::NotSubscriber)
     }
 
@@ -324,7 +325,7 @@ impl Engine {
     fn source_for(
         &self,
         protocol: u8,
-        (host, port): (Host, u16),
+        Internal { host, port }: Internal,
         remote: (u32, u16),
     ) -> Result<Snat, ExplicitError> {
         debug_assert!(is_mapped(protocol));
@@ -340,7 +341,7 @@ impl Engine {
     }
 
     /// The mapping of an internal endpoint that is for all remote endpoints.
-    fn find_for_all(&mut self, protocol: u8, internal: (Host, u16)) -> Option<u32> {
+    fn find_for_all(&mut self, protocol: u8, internal: Internal) -> Option<u32> {
         loop {
             let slot = self.table.find(Key { protocol, internal, remote: (0, 0) })?;
             if self.table.is_asked(slot) || self.ask(slot) {
@@ -353,7 +354,7 @@ impl Engine {
     fn static_end(
         &self,
         protocol: u8,
-        (host, port): (Host, u16),
+        Internal { host, port }: Internal,
         found: Option<u32>,
     ) -> Option<Endpoint> {
         if let Some((index, _)) = self.statics.external(host, protocol) {

@@ -111,7 +111,7 @@ pub(crate) struct Wish {
 
 /// All external addresses and ports.
 #[derive(Clone, Debug)]
-pub(crate) struct External {
+pub(crate) struct ExternalPorts {
     spans: Spans,
     /// By index.
     addresses: Vec<u32>,
@@ -155,7 +155,7 @@ pub(crate) fn protocol_index(protocol: u8) -> usize {
     }
 }
 
-impl External {
+impl ExternalPorts {
     /// All pools' ports free, with room for so many addresses; `hold` is the hold-down in ticks.
     pub(crate) fn new(config: &Config, room: usize, hold: u32, key: HashKey) -> Self {
         let addresses = config.count_addresses();

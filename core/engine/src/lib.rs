@@ -22,6 +22,7 @@ mod config;
 mod deterministic;
 mod division;
 mod drop_reason;
+mod endpoint;
 mod engine;
 mod event;
 mod explicit;

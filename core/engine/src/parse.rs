@@ -2,6 +2,7 @@
 //! depends on state.
 
 use crate::DropReason;
+use crate::endpoint::Internal;
 use crate::host::Host;
 use crate::session::Segment;
 use natgate_wire::ipv4::{Ipv4Error, Options, scan_options};
@@ -148,8 +149,8 @@ impl Headers {
     }
 
     /// The internal endpoint that sent it.
-    pub(crate) fn internal(&self) -> (Host, u16) {
-        (self.host(), self.source.1)
+    pub(crate) fn internal(&self) -> Internal {
+        Internal::new(self.host(), self.source.1)
     }
 
     fn read_transport(&mut self, payload: &[u8]) -> Result<(), DropReason> {

@@ -17,6 +17,7 @@ mod statics;
 
 use crate::class::Classes;
 use crate::config::Config;
+use crate::endpoint::Internal;
 use crate::engine::{Engine, without_rules};
 use crate::external::PoolChange;
 use crate::host::Host;
@@ -381,7 +382,7 @@ impl Engine {
         let permits = self.sweep.permits.as_ref().expect("mappings are asked of a configuration");
         let realm = self.table.mapping(slot).host().realm();
         let why = self.judge(permits, self.rules_of(realm), slot, |asked, index| {
-            let (host, (_, port)) = (asked.internal.0, asked.external);
+            let (host, (_, port)) = (asked.internal.host, asked.external);
             self.external.allows(asked.protocol, index, port, host)
         });
         match why {
@@ -462,7 +463,7 @@ impl Engine {
     /// routes are.
     pub(crate) fn first_answers(&self, slot: u32) -> bool {
         let mapping = self.table.mapping(slot);
-        let (host, port) = mapping.internal();
+        let Internal { host, port } = mapping.internal();
         let remote = (mapping.first.remote_address, mapping.first.remote_port);
         let realm = host.realm();
         let is_barred = |end| self.is_broadcast(Some(realm), end) || self.is_ours(Some(realm), end);

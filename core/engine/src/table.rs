@@ -9,6 +9,7 @@ mod shared;
 
 use crate::calendar::{Calendar, Link, Links, NONE, lane};
 use crate::config::{Behavior, Config, Limits};
+use crate::endpoint::Internal;
 use crate::host::Host;
 use crate::index::{Index, PAGE};
 use crate::prefetch::prefetch;
@@ -111,8 +112,8 @@ impl Mapping {
 
     /// Internal endpoint.
     #[inline(always)]
-    pub(crate) fn internal(&self) -> (Host, u16) {
-        (self.host(), self.internal_port)
+    pub(crate) fn internal(&self) -> Internal {
+        Internal::new(self.host(), self.internal_port)
     }
 
     /// External endpoint: the index of its address, and its port.
@@ -171,7 +172,7 @@ pub(crate) struct Epoch(u8);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewMapping {
     pub(crate) protocol: u8,
-    pub(crate) internal: (Host, u16),
+    pub(crate) internal: Internal,
     /// Index of the address, and port.
     pub(crate) external: (u32, u16),
     /// Number of its set of timeouts, below 16.
@@ -187,13 +188,13 @@ pub(crate) struct NewMapping {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) protocol: u8,
-    pub(crate) internal: (Host, u16),
+    pub(crate) internal: Internal,
     pub(crate) remote: (u32, u16),
 }
 
 /// The words by which a protocol, an internal endpoint and a remote one are hashed.
 #[inline(always)]
-fn words(protocol: u8, (host, port): (Host, u16), remote: (u32, u16)) -> (u64, u64) {
+fn words(protocol: u8, Internal { host, port }: Internal, remote: (u32, u16)) -> (u64, u64) {
     let [internal, port, protocol] =
         [u64::from(host.address()), u64::from(port), u64::from(protocol)];
     let remote = u64::from(remote.0) << 16 | u64::from(remote.1);
@@ -459,7 +460,7 @@ impl Table {
 
     /// The key under which the mapping behavior files an outbound packet.
     #[inline]
-    pub(crate) fn key(&self, protocol: u8, internal: (Host, u16), remote: (u32, u16)) -> Key {
+    pub(crate) fn key(&self, protocol: u8, internal: Internal, remote: (u32, u16)) -> Key {
         let remote = match self.mapping_behavior {
             _ if !crate::parse::has_ports(protocol) => (remote.0, 0),
             //= rfc4787#REQ-1
@@ -477,12 +478,7 @@ impl Table {
 
     /// The key under which a static mapping is filed: whatever the mapping behavior, it serves all
     /// remotes.
-    pub(crate) fn static_key(
-        &self,
-        protocol: u8,
-        internal: (Host, u16),
-        remote: (u32, u16),
-    ) -> Key {
+    pub(crate) fn static_key(&self, protocol: u8, internal: Internal, remote: (u32, u16)) -> Key {
         if crate::parse::has_ports(protocol) {
             return Key { protocol, internal, remote: (0, 0) };
         }
@@ -509,7 +505,7 @@ impl Table {
     pub(crate) fn prefetch_index(
         &self,
         protocol: u8,
-        internal: (Host, u16),
+        internal: Internal,
         remote: (u32, u16),
     ) -> u64 {
         let (internal, remote) = words(protocol, internal, remote);
@@ -569,7 +565,7 @@ impl Table {
         &self,
         hash: u64,
         protocol: u8,
-        internal: (Host, u16),
+        internal: Internal,
         remote: (u32, u16),
     ) -> Option<u32> {
         self.find_hashed(hash, self.key(protocol, internal, remote))
@@ -664,9 +660,9 @@ impl Table {
             | new.flags;
         let mapping = &mut self.mappings.slots[slot as usize];
         *mapping = Mapping {
-            internal_address: new.internal.0.address(),
-            realm_and_timeouts: u16::from(new.timeouts) * Host::REALMS + new.internal.0.realm(),
-            internal_port: new.internal.1,
+            internal_address: new.internal.host.address(),
+            realm_and_timeouts: u16::from(new.timeouts) * Host::REALMS + new.internal.host.realm(),
+            internal_port: new.internal.port,
             external: new.external.0 as u16,
             external_port: new.external.1,
             protocol: new.protocol,

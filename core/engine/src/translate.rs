@@ -21,6 +21,7 @@ mod turned;
 mod twice;
 mod watch;
 
+use crate::endpoint::Internal;
 use crate::engine::{Engine, direction_from};
 use crate::fragments::{Fragment, Later, Rewrite as FragmentRewrite};
 use crate::host::Host;
@@ -391,7 +392,7 @@ impl Engine {
     fn check_dropped(
         &self,
         headers: &Headers,
-        (host, port): (Host, u16),
+        Internal { host, port }: Internal,
         remote: (u32, u16),
     ) -> Result<(), DropReason> {
         let rules = self.rules_of(host.realm());

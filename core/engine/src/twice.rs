@@ -7,6 +7,7 @@
 //! mapping. Room is set aside at the start; what has never been used has never been touched.
 
 use crate::calendar::NONE;
+use crate::endpoint::Internal;
 use crate::host::Host;
 use crate::index::Index;
 use crate::random::HashKey;
@@ -16,7 +17,7 @@ use alloc::vec::Vec;
 type End = (u32, u16);
 
 /// Who inside a session belongs to: protocol and internal endpoint.
-pub(crate) type Flow = (u8, (Host, u16));
+pub(crate) type Flow = (u8, Internal);
 
 /// A session whose remote endpoint has another name inside.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +45,7 @@ impl Record {
     }
 
     fn flow(&self) -> Flow {
-        (self.protocol, (self.host, self.port))
+        (self.protocol, Internal::new(self.host, self.port))
     }
 }
 
@@ -90,7 +91,7 @@ impl Twice {
         self.key.hash(u64::from(mapping) | 1 << 61, word(remote))
     }
 
-    fn hash_inside(&self, (protocol, (host, port)): Flow, seen: End) -> u64 {
+    fn hash_inside(&self, (protocol, Internal { host, port }): Flow, seen: End) -> u64 {
         let internal = host.bits() | u64::from(port) << 44 | 1 << 62;
         self.key.hash(internal, word(seen) | u64::from(protocol) << 48)
     }
@@ -122,7 +123,7 @@ impl Twice {
     /// When there is no room; the caller has asked.
     pub(crate) fn add(&mut self, mapping: u32, flow: Flow, remote: End, seen: End) {
         assert!(!self.is_full(), "there is room for one more");
-        let (protocol, (host, port)) = flow;
+        let (protocol, Internal { host, port }) = flow;
         let record = Record {
             host,
             mapping,

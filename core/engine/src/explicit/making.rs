@@ -5,6 +5,7 @@
 
 use super::{ExplicitError, OWN_PORTS, WantedEndpoint, is_reserved, refusal};
 use crate::config::Pooling;
+use crate::endpoint::Internal;
 use crate::engine::{Engine, place_of, quota_class};
 use crate::event::MappingKind;
 use crate::external::{OwnershipSource, Wish};
@@ -18,18 +19,18 @@ impl Engine {
     pub(super) fn make_for_all(
         &mut self,
         protocol: u8,
-        internal: (Host, u16),
+        internal: Internal,
         snat: Snat,
         wanted: WantedEndpoint,
     ) -> Result<u32, ExplicitError> {
         let external = self.allot(protocol, internal, snat, wanted)?;
         let (index, port) = external;
-        let record = self.subscribers.find(internal.0);
+        let record = self.subscribers.find(internal.host);
         self.external.count(index, place_of(protocol));
         let pair = (snat.pool, snat.address.is_none().then_some(index));
         let kind = quota_class(protocol);
         self.note_made(protocol, index);
-        let record = self.count_mapping(record, internal.0, pair, kind);
+        let record = self.count_mapping(record, internal.host, pair, kind);
         let new = NewMapping {
             protocol,
             internal,
@@ -58,11 +59,11 @@ impl Engine {
     pub(super) fn allot(
         &mut self,
         protocol: u8,
-        internal: (Host, u16),
+        internal: Internal,
         snat: Snat,
         wanted: WantedEndpoint,
     ) -> Result<(u32, u16), ExplicitError> {
-        let (host, pool) = (internal.0, snat.pool);
+        let (host, pool) = (internal.host, snat.pool);
         let record = self.subscribers.find(host);
         if let Some(at) = record {
             self.subscribers.settle(at);
@@ -83,7 +84,7 @@ impl Engine {
             None => None,
         };
         let paired_now = self.external.pairing(pool, host, paired);
-        let wish = Wish { pool, protocol, internal_port: internal.1, paired: paired_now, fixed };
+        let wish = Wish { pool, protocol, internal_port: internal.port, paired: paired_now, fixed };
         let external = self.endpoint_for(wish, host, wanted)?;
         if let Some(at) = record.filter(|_| paired != last && fixed.is_none()) {
             // Paired anew, with the address of this mapping.

@@ -3,6 +3,7 @@
 
 use super::{Explicit, ExplicitError, PeerRequest, WantedEndpoint, as_wanted, refusal};
 use crate::Timestamp;
+use crate::endpoint::Internal;
 use crate::engine::Engine;
 use crate::event::Endpoint;
 use crate::explicit::{Filters, New};
@@ -47,7 +48,7 @@ impl Engine {
         //= rfc6887#section-12.3-nonce
         self.check_nonce(hold, request.nonce)?;
         if hold.is_none() && !request.lifetime.is_zero() {
-            self.check_room(internal.0)?;
+            self.check_room(internal.host)?;
         }
         let is_shared = found.is_some_and(|slot| self.rings.has(slot));
         if is_shared && !request.lifetime.is_zero() {
@@ -64,10 +65,10 @@ impl Engine {
             return Ok(Explicit { external, lifetime: Some(self.time_to(natural)) });
         }
         //= rfc6887#section-15-sooner
-        self.note_asking(internal.0);
+        self.note_asking(internal.host);
         let until = self.until_at_least(natural, request.lifetime);
         self.table.set_permanent(slot, true);
-        let (host, nonce, filters) = (internal.0, request.nonce, Filters::default());
+        let (host, nonce, filters) = (internal.host, request.nonce, Filters::default());
         self.holds.put(New { slot, remote: Some(remote), host, nonce, until, filters }, self.tick);
         Ok(Explicit { external, lifetime: Some(self.time_to(until)) })
     }
@@ -92,7 +93,7 @@ impl Engine {
     fn slot_for(
         &mut self,
         found: Option<u32>,
-        (internal, remote): ((Host, u16), (u32, u16)),
+        (internal, remote): (Internal, (u32, u16)),
         request: &PeerRequest,
         (snat, wanted): (Snat, WantedEndpoint),
     ) -> Result<u32, ExplicitError> {
@@ -137,7 +138,7 @@ impl Engine {
 }
 
 /// The headers of what a host would send first.
-fn first_packet(protocol: u8, (host, port): (Host, u16), remote: (u32, u16)) -> Headers {
+fn first_packet(protocol: u8, Internal { host, port }: Internal, remote: (u32, u16)) -> Headers {
     Headers {
         source: (host.address(), port),
         destination: remote,

@@ -13,7 +13,7 @@ mod wanted;
 
 use super::protocol_index;
 use super::shares::{self, Mode};
-use super::{EMPTY, External, HELD, NO_POOL, PORTLESS, PROTOCOLS, Pool, Range, Slot, WORDS};
+use super::{EMPTY, ExternalPorts, HELD, NO_POOL, PORTLESS, PROTOCOLS, Pool, Range, Slot, WORDS};
 use crate::ConfigError;
 use crate::blocks::Blocking;
 use crate::config::{Allocation, Config, PoolConfig, StaticMapping};
@@ -121,7 +121,7 @@ impl Work {
     }
 }
 
-impl External {
+impl ExternalPorts {
     /// Puts a pool's definition in force.
     pub(super) fn define(&mut self, number: usize, definition: Definition) {
         let Definition { ports, bits, mode, cut, plan } = definition;

@@ -4,7 +4,7 @@
 //! Held ports are lists by tick. A pass writes the lists to come; the next one only those that a
 //! port may have joined since the last began. So a pass costs what has changed.
 
-use super::{EMPTY, External, HELD, LAST, Mode, PORTS, PROTOCOLS, protocol_index};
+use super::{EMPTY, ExternalPorts, HELD, LAST, Mode, PORTS, PROTOCOLS, protocol_index};
 use crate::blocks::OwnedBlock;
 use crate::calendar::{LANES, NONE, lane};
 use crate::host::Host;
@@ -32,7 +32,7 @@ pub(crate) struct HoldsCursor {
     entry: Option<u32>,
 }
 
-impl External {
+impl ExternalPorts {
     /// Begins a pass, at a time when all that is due until tick `now` has been done.
     pub(crate) fn begin_holds(&self, cursor: &mut HoldsCursor, now: u32) {
         for (place, ports) in self.ports.iter().enumerate() {

@@ -3,7 +3,7 @@
 //!
 //! Nothing here changes anything, and nothing here is asked by packets.
 
-use super::{EMPTY, External, HELD, LAST, NONE, PROTOCOLS, Ports, Range, lane};
+use super::{EMPTY, ExternalPorts, HELD, LAST, NONE, PROTOCOLS, Ports, Range, lane};
 use crate::blocks::Tenure;
 use crate::deterministic::Plan;
 
@@ -42,7 +42,7 @@ pub(crate) enum Release {
     Unfinished,
 }
 
-impl External {
+impl ExternalPorts {
     /// Notes since when a subscriber has a block.
     pub(crate) fn note_assigned(&mut self, block: u32, tick: u32) {
         self.blocks.note_since(block, tick);

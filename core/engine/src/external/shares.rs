@@ -3,7 +3,7 @@
 //! Here is which of them a new mapping gets; `blocks` knows whose a block is, `deterministic` whose
 //! a port.
 
-use super::{Draw, External, NO_POOL, PROTOCOLS, Parity, Pool, Ports, Range, WORDS, Wish};
+use super::{Draw, ExternalPorts, NO_POOL, PROTOCOLS, Parity, Pool, Ports, Range, WORDS, Wish};
 use super::{prefetch, protocol_index};
 use crate::blocks::{Blocking, Blocks, HIGH, LOW};
 use crate::config::{Allocation, BlockConfig, Config, PoolConfig, Pooling};
@@ -131,7 +131,7 @@ pub(super) fn blocks(config: &Config, addresses: usize, key: HashKey) -> Blocks 
     Blocks::new(addresses, stride(config), ticks(BlockConfig::LONGEST), key)
 }
 
-impl External {
+impl ExternalPorts {
     /// Whether a subscriber of a realm has a block.
     pub(crate) fn has_blocks_of(&self, realm: u16) -> bool {
         self.blocks.has_any_of(realm)

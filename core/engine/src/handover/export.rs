@@ -7,6 +7,7 @@ use super::record::{
 };
 use crate::DropReason;
 use crate::config::{Behavior, Config};
+use crate::endpoint::Internal;
 use crate::engine::Engine;
 use crate::external::HoldsCursor;
 use crate::packet::{Direction, Outcome};
@@ -213,7 +214,7 @@ impl Engine {
 
     fn mapping_fields(&self, slot: u32) -> MappingFields {
         let mapping = self.table.mapping(slot);
-        let (host, port) = mapping.internal();
+        let Internal { host, port } = mapping.internal();
         let (index, external_port) = mapping.external();
         let overloads = !mapping.is_static() && mapping.shares_internal();
         MappingFields {

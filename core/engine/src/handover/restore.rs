@@ -10,6 +10,7 @@ use super::record::{HoldFields, Kind, MappingFields, OVERLOADS, Reader, SessionF
 use super::{KINDS, MOST_NUMBERS};
 use crate::calendar::NONE;
 use crate::config::Behavior;
+use crate::endpoint::Internal;
 use crate::engine::Engine;
 use crate::explicit::is_mapped;
 use crate::host::Host;
@@ -71,7 +72,7 @@ pub struct Restoration {
 }
 
 /// Protocol, index of the external address and port, internal host and port.
-type Ends = (u8, (u32, u16), (Host, u16));
+type Ends = (u8, (u32, u16), Internal);
 
 /// What a mapping has besides its own fields.
 #[derive(Debug, Default)]

@@ -5,6 +5,7 @@
 use super::Departure;
 use crate::config::{AddressRange, Allocation, Begun, Config, PoolConfig, Prefix, StaticMapping};
 use crate::deterministic::Plan;
+use crate::endpoint::Internal;
 use crate::external::protocol_index;
 use crate::host::Host;
 use crate::parse::has_ports;
@@ -17,7 +18,7 @@ use core::net::Ipv4Addr;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) protocol: u8,
-    pub(crate) internal: (Host, u16),
+    pub(crate) internal: Internal,
     /// Address, host byte order, and port.
     pub(crate) external: (u32, u16),
     pub(crate) is_static: bool,
@@ -88,7 +89,7 @@ pub(crate) struct Permits {
     pools: Vec<Ports>,
     /// External ends of static mappings with the internal ones that they belong to, sorted; and the
     /// latter, sorted.
-    by_external: Vec<(End, (Host, u16))>,
+    by_external: Vec<(End, Internal)>,
     by_internal: Vec<End>,
     /// Sorted by the external address, and by the internal one.
     whole: Vec<Whole>,
@@ -116,7 +117,10 @@ impl Permits {
                 if goes_out {
                     by_internal.push(end(protocol, internal.bits(), inside));
                 }
-                by_external.push((end(protocol, external.into(), outside), (internal, inside)));
+                by_external.push((
+                    end(protocol, external.into(), outside),
+                    Internal::new(internal, inside),
+                ));
             }
         }
         by_external.sort_unstable();
@@ -173,7 +177,7 @@ impl Permits {
         if self.is_displaced(asked) {
             return Some(Departure::Displaced);
         }
-        let (host, port) = asked.internal;
+        let Internal { host, port } = asked.internal;
         let is_ours = self.own[usize::from(host.realm())].contains(&host.address())
             || self.is_external(host.address());
         let mut translated = remotes.map(|remote| {
@@ -201,7 +205,7 @@ impl Permits {
             return found.is_ok_and(|at| self.by_external[at].1 == asked.internal);
         }
         self.whole_of(address)
-            .any(|whole| whole.internal == asked.internal.0 && whole.is_for(asked.protocol))
+            .any(|whole| whole.internal == asked.internal.host && whole.is_for(asked.protocol))
     }
 
     /// The static mappings of a whole external address.
@@ -212,7 +216,12 @@ impl Permits {
 
     /// Whether a static mapping has an end of a dynamic one.
     fn is_displaced(&self, asked: &Asked) -> bool {
-        let Asked { protocol, internal: (host, inside), external: (address, outside), .. } = *asked;
+        let Asked {
+            protocol,
+            internal: Internal { host, port: inside },
+            external: (address, outside),
+            ..
+        } = *asked;
         let start = self.whole_by_internal.partition_point(|whole| whole.internal < host);
         let mut whole_inside = self.whole_by_internal[start..]
             .iter()
@@ -254,8 +263,9 @@ impl Permits {
         let is_in = |&(first, last): &(u16, u16)| (first..=last).contains(&port);
         let is_own = |plan: &Plan| {
             let owner = plan.reverse(Ipv4Addr::from_bits(address), port);
-            owner.is_some_and(|owner| Host::new(plan.realm(), owner.to_bits()) == asked.internal.0)
-                || plan.dynamic().is_some_and(|(first, _)| port >= first)
+            owner.is_some_and(|owner| {
+                Host::new(plan.realm(), owner.to_bits()) == asked.internal.host
+            }) || plan.dynamic().is_some_and(|(first, _)| port >= first)
         };
         !has_ports(asked.protocol)
             || is_in(used) && !excluded.iter().any(is_in) && plan.as_ref().is_none_or(is_own)

@@ -3,6 +3,7 @@
 //! asked first.
 
 use crate::config::{Allocation, Begun, Config, PoolConfig, StaticMapping};
+use crate::endpoint::Internal;
 use crate::engine::{Engine, WholeStatics, flags_of};
 use crate::host::Host;
 use crate::sizes::{count_statics, permanent};
@@ -99,7 +100,7 @@ impl Engine {
     fn make_static(&mut self, one: &StaticMapping) {
         let (Some(inside), Some(outside)) = (one.internal.1, one.external.1) else { return };
         let index = self.external.index(one.external.0.to_bits()).expect("its address is external");
-        let internal = (Host::new(one.realm, one.internal.0.to_bits()), inside);
+        let internal = Internal::new(Host::new(one.realm, one.internal.0.to_bits()), inside);
         for protocol in permanent(one) {
             let key = self.table.static_key(protocol, internal, (0, 0));
             if let Some(slot) = self.table.find(key)

@@ -9,6 +9,7 @@
 //! have a session with the same remote endpoint, so an answer is never in doubt.
 
 use super::{Mapping, NewMapping, Table, words};
+use crate::endpoint::Internal;
 use crate::host::Host;
 use crate::index::Index;
 use crate::parse::has_ports;
@@ -34,7 +35,7 @@ struct At {
     end: End,
     protocol: u8,
     /// Of the external end the host is the index of the address.
-    endpoint: (Host, u16),
+    endpoint: Internal,
     remote: (u32, u16),
 }
 
@@ -82,7 +83,7 @@ impl Mapping {
     fn places(&self, remote: (u32, u16)) -> [Option<At>; 2] {
         let protocol = self.protocol;
         let (index, port) = self.external();
-        let endpoint = (Host::new(0, index), port);
+        let endpoint = Internal::new(Host::new(0, index), port);
         let external = At { end: End::External, protocol, endpoint, remote };
         let internal = At { end: End::Internal, protocol, endpoint: self.internal(), remote };
         [self.shares_external().then_some(external), self.shares_internal().then_some(internal)]
@@ -110,7 +111,7 @@ impl Table {
         (index, port): (u32, u16),
         remote: (u32, u16),
     ) -> Option<u32> {
-        let endpoint = (Host::new(0, index), port);
+        let endpoint = Internal::new(Host::new(0, index), port);
         self.find_shared(At { end: End::External, protocol, endpoint, remote })
     }
 
@@ -118,7 +119,7 @@ impl Table {
     pub(crate) fn find_shared_internal(
         &self,
         protocol: u8,
-        endpoint: (Host, u16),
+        endpoint: Internal,
         remote: (u32, u16),
     ) -> Option<u32> {
         self.find_shared(At { end: End::Internal, protocol, endpoint, remote })
@@ -130,7 +131,8 @@ impl Table {
             let is_there = match at.end {
                 End::External => {
                     let (index, port) = mapping.external();
-                    mapping.shares_external() && (Host::new(0, index), port) == at.endpoint
+                    mapping.shares_external()
+                        && Internal::new(Host::new(0, index), port) == at.endpoint
                 }
                 End::Internal => mapping.shares_internal() && mapping.internal() == at.endpoint,
             };

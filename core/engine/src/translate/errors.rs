@@ -3,6 +3,7 @@
 
 use super::Engine;
 use crate::DropReason;
+use crate::endpoint::Internal;
 use crate::host::Host;
 use crate::packet::Side;
 use crate::parse::{Embedded, Headers};
@@ -21,7 +22,7 @@ struct About {
 }
 
 /// An internal endpoint, and a remote one as seen from there.
-type Seen = ((Host, u16), (u32, u16));
+type Seen = (Internal, (u32, u16));
 
 impl About {
     /// What takes the place of the remote endpoint in the embedded packet, if it is another
@@ -55,7 +56,8 @@ impl Engine {
     /// endpoint.
     fn error_external(&mut self, realm: u16, embedded: &Embedded) -> Result<About, DropReason> {
         let (address, port) = embedded.destination;
-        let (protocol, internal) = (embedded.protocol, (Host::new(realm, address), port));
+        let (protocol, internal) =
+            (embedded.protocol, Internal::new(Host::new(realm, address), port));
         let seen = embedded.remote_of_destination();
         let remote = self.remote_seen_as((protocol, internal), seen).unwrap_or(seen);
         let found = self.find_internal(protocol, internal, remote);
@@ -80,14 +82,14 @@ impl Engine {
         let remote = embedded.remote_of_source();
         let (internal, seen) = self.error_internal(&embedded, remote)?;
         if sender.0 == headers.source.0 {
-            self.check_entry(internal.0.realm(), sender.0)?;
+            self.check_entry(internal.host.realm(), sender.0)?;
         }
         self.check_dropped_error(&embedded, internal, sender.0, seen)?;
-        let mtu = self.inside_mtu(internal.0.realm());
+        let mtu = self.inside_mtu(internal.host.realm());
         self.check_transit(bytes, headers, from, mtu)?;
-        self.realms.leaving = internal.0.realm();
+        self.realms.leaving = internal.host.realm();
         let message = &mut bytes[usize::from(headers.header_len)..];
-        let internal = (internal.0.address(), internal.1);
+        let internal = (internal.host.address(), internal.port);
         let destination = (seen != remote).then_some(seen);
         apply_embedded(message, &embedded, Rewrite { source: Some(internal), destination });
         //= rfc5508#REQ-4c
@@ -128,7 +130,7 @@ impl Engine {
     pub(super) fn check_dropped_error(
         &self,
         about: &Embedded,
-        (host, port): (Host, u16),
+        Internal { host, port }: Internal,
         sender: u32,
         remote: (u32, u16),
     ) -> Result<(), DropReason> {
@@ -161,10 +163,10 @@ impl Engine {
             seen_outside.source.1 = external.1;
         }
         let (internal, seen) = self.error_internal(&seen_outside, remote)?;
-        self.check_realms(headers.realm, internal.0.realm(), true)?;
-        self.realms.leaving = internal.0.realm();
+        self.check_realms(headers.realm, internal.host.realm(), true)?;
+        self.realms.leaving = internal.host.realm();
         self.check_dropped_error(&embedded, internal, seen.0, seen)?;
-        let internal = (internal.0.address(), internal.1);
+        let internal = (internal.host.address(), internal.port);
         let destination = if seen == remote { external } else { seen };
         let rewrite = Rewrite { source: Some(internal), destination: Some(destination) };
         apply_embedded(message, &embedded, rewrite);

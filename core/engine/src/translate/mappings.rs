@@ -5,6 +5,7 @@ use super::Engine;
 use super::watch::BLOCKS;
 use crate::class::SESSIONS;
 use crate::config::{Begun, Behavior, Config};
+use crate::endpoint::Internal;
 use crate::engine::{flags_of, place_of, quota_class};
 use crate::external::{Chosen, OwnershipSource, Wish};
 use crate::host::Host;
@@ -28,7 +29,7 @@ pub(super) enum InboundMatch {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flow {
     pub(super) protocol: u8,
-    pub(super) internal: (Host, u16),
+    pub(super) internal: Internal,
     /// The pool that its external endpoint comes from.
     pub(super) pool: usize,
     /// Whether a rule chose its external address.
@@ -46,7 +47,7 @@ pub(super) struct Flow {
 /// A mapping with a session, as a host asks for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opening {
-    pub(crate) internal: (Host, u16),
+    pub(crate) internal: Internal,
     pub(crate) remote: (u32, u16),
     /// Index of the address, and port.
     pub(crate) external: (u32, u16),
@@ -97,7 +98,7 @@ impl Engine {
     /// The internal endpoint of a mapping, as packets have it.
     #[inline(always)]
     pub(super) fn internal_of(&self, slot: u32) -> (u32, u16) {
-        let (host, port) = self.table.mapping(slot).internal();
+        let Internal { host, port } = self.table.mapping(slot).internal();
         (host.address(), port)
     }
 
@@ -114,7 +115,7 @@ impl Engine {
     pub(crate) fn find_internal(
         &mut self,
         protocol: u8,
-        internal: (Host, u16),
+        internal: Internal,
         remote: (u32, u16),
     ) -> Option<u32> {
         loop {
@@ -131,7 +132,7 @@ impl Engine {
     pub(super) fn look_up_internal(
         &self,
         protocol: u8,
-        internal: (Host, u16),
+        internal: Internal,
         remote: (u32, u16),
     ) -> Option<u32> {
         //= rfc4787#REQ-11
@@ -241,19 +242,19 @@ impl Engine {
         remote: (u32, u16),
     ) -> Result<u32, DropReason> {
         let (protocol, internal, pool) = (headers.protocol, headers.internal(), snat.pool);
-        let record = self.subscribers.find(internal.0);
+        let record = self.subscribers.find(internal.host);
         if let Some(at) = record {
             self.subscribers.settle(at);
         }
         let known = record.is_some_and(|at| self.subscribers.has(at, pool));
-        self.check_limits(record, internal.0, known, protocol)?;
+        self.check_limits(record, internal.host, known, protocol)?;
         let last = record.and_then(|at| self.subscribers.paired(at, pool));
         let paired = last.filter(|&index| self.external.is_open(index, pool));
         let wish = Wish {
             pool,
             protocol,
-            internal_port: internal.1,
-            paired: self.external.pairing(pool, internal.0, paired),
+            internal_port: internal.port,
+            paired: self.external.pairing(pool, internal.host, paired),
             fixed: match snat.address {
                 // An address that is not of its pool, or not yet, has no port.
                 Some(address) => {
@@ -264,9 +265,9 @@ impl Engine {
                 None => None,
             },
         };
-        let (external, overloads) = match self.choose_external(wish, internal.0, remote) {
+        let (external, overloads) = match self.choose_external(wish, internal.host, remote) {
             Ok(external) => (external, false),
-            Err(reason) => (self.overload(wish, internal.0, remote).ok_or(reason)?, true),
+            Err(reason) => (self.overload(wish, internal.host, remote).ok_or(reason)?, true),
         };
         let hash = self.table.hash(self.table.key(protocol, internal, remote));
         let session = self.new_session(remote, Way::Out, headers, snat.timeouts);
@@ -288,7 +289,7 @@ impl Engine {
         let protocol = headers.protocol;
         let hash = self.table.hash(self.table.key(protocol, internal, remote));
         let session = self.new_session(remote, Way::Out, headers, timeouts);
-        let record = self.subscribers.find(internal.0);
+        let record = self.subscribers.find(internal.host);
         let (fixed, overloads) = (address.is_some(), false);
         let flow = Flow { protocol, internal, pool, fixed, timeouts, record, hash, overloads };
         let slot = self.add_dynamic(&flow, external, |first| *first = session);
@@ -336,7 +337,7 @@ impl Engine {
         let pair = (pool, (!fixed).then_some(index));
         let kind = quota_class(protocol);
         self.note_made(protocol, index);
-        let record = self.count_mapping(record, internal.0, pair, kind);
+        let record = self.count_mapping(record, internal.host, pair, kind);
         let new = NewMapping {
             protocol,
             internal,
@@ -428,7 +429,7 @@ impl Engine {
     /// Makes the mapping for one port of an address that is mapped as a whole.
     fn add_whole(
         &mut self,
-        (internal, external, begun): ((Host, u16), (u32, u16), Begun),
+        (internal, external, begun): (Internal, (u32, u16), Begun),
         remote: (u32, u16),
         way: Way,
         headers: &Headers,
@@ -476,12 +477,12 @@ impl Engine {
             let (internal, begun) =
                 self.statics.internal(index, protocol).ok_or(DropReason::NoMapping)?;
             self.check_entrance(arrival, internal.realm(), false)?;
-            self.check_dropped(headers, (internal, port), seen)?;
+            self.check_dropped(headers, Internal::new(internal, port), seen)?;
             if begun == Begun::Inside {
                 return Err(DropReason::Filtered);
             }
             self.may_open(headers)?;
-            self.check_unseen(protocol, (internal, port), remote, seen)?;
+            self.check_unseen(protocol, Internal::new(internal, port), remote, seen)?;
             return Ok(InboundMatch::Whole(internal, begun));
         };
         let session = self.table.find_session(slot, remote);
@@ -496,7 +497,7 @@ impl Engine {
         if session.is_none() && !mapping.is_static() && mapping.shares_external() {
             return Err(DropReason::Filtered);
         }
-        self.check_entrance(arrival, internal.0.realm(), session.is_some())?;
+        self.check_entrance(arrival, internal.host.realm(), session.is_some())?;
         self.check_dropped(headers, internal, seen)?;
         if session.is_none() {
             //= rfc4787#REQ-8
@@ -588,7 +589,7 @@ impl Engine {
             }
             InboundMatch::Whole(internal, begun) => {
                 let external = (arrival.index, arrival.port);
-                let ends = ((internal, arrival.port), external, begun);
+                let ends = (Internal::new(internal, arrival.port), external, begun);
                 let slot = self.add_whole(ends, arrival.remote, Way::In, headers)?;
                 self.begun(slot, arrival.remote, arrival.seen);
                 Ok(slot)

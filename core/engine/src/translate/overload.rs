@@ -7,7 +7,7 @@
 use super::Engine;
 use crate::calendar::NONE;
 use crate::config::Config;
-use crate::external::{External, Wish};
+use crate::external::{ExternalPorts, Wish};
 use crate::host::Host;
 use crate::random::Generator;
 use crate::table::Table;
@@ -100,7 +100,7 @@ impl Engine {
 /// and one is found.
 pub(super) fn find_shared(
     config: &Config,
-    (table, external): (&Table, &External),
+    (table, external): (&Table, &ExternalPorts),
     (wish, subscriber): (Wish, Host),
     remote: (u32, u16),
     generator: &mut Generator,

@@ -10,8 +10,9 @@
 use super::Engine;
 use super::mappings::Flow;
 use crate::calendar::NONE;
+use crate::endpoint::Internal;
 use crate::engine::quota_class;
-use crate::external::{Draw, External, Wish};
+use crate::external::{Draw, ExternalPorts, Wish};
 use crate::host::Host;
 use crate::packet::{Direction, Packet, Side, Verdict};
 use crate::parse::is_martian;
@@ -103,8 +104,8 @@ impl ParsedHeaders {
 
     /// The internal endpoint that sent it.
     #[inline(always)]
-    fn internal(&self) -> (Host, u16) {
-        (self.host(), self.source.1)
+    fn internal(&self) -> Internal {
+        Internal::new(self.host(), self.source.1)
     }
 
     /// Reads the headers of a packet; one that is not of the usual kind is
@@ -268,7 +269,7 @@ impl Engine {
             }
             Side::Outside => match self.external.index(glance.destination.0) {
                 Some(index) => {
-                    glance.place = External::entry(index, glance.destination.1) as u64;
+                    glance.place = ExternalPorts::entry(index, glance.destination.1) as u64;
                     self.external.prefetch(glance.protocol, glance.place as usize);
                 }
                 None => glance.protocol = 0,
@@ -515,8 +516,8 @@ impl Engine {
                 rewrite::<F>(packet.bytes_mut(), glance.protocol, glance.source, new);
             }
             Way::In => {
-                packet.set_realm(internal.0.realm());
-                let (old, new) = (glance.destination, (internal.0.address(), internal.1));
+                packet.set_realm(internal.host.realm());
+                let (old, new) = (glance.destination, (internal.host.address(), internal.port));
                 rewrite::<F>(packet.bytes_mut(), glance.protocol, old, new);
             }
         }

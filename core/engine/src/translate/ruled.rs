@@ -6,6 +6,7 @@ use super::Engine;
 use super::quick::{FlowRule, ParsedHeaders, Round, Tally, forward_as_it_is};
 use crate::DropReason;
 use crate::calendar::NONE;
+use crate::endpoint::Internal;
 use crate::external::Draw;
 use crate::host::Host;
 use crate::packet::{Direction, Packet, Side, Verdict};
@@ -129,13 +130,8 @@ impl Engine {
     /// Whether a flow that seems to have no mapping has a static one, or may get one for its port
     /// of an address that is mapped as a whole.
     #[inline]
-    pub(super) fn is_static(
-        &self,
-        protocol: u8,
-        internal: (Host, u16),
-        remote: (u32, u16),
-    ) -> bool {
-        self.statics.external(internal.0, protocol).is_some()
+    pub(super) fn is_static(&self, protocol: u8, internal: Internal, remote: (u32, u16)) -> bool {
+        self.statics.external(internal.host, protocol).is_some()
             || self.look_up_internal(protocol, internal, remote).is_some()
     }
 }

@@ -81,11 +81,11 @@ impl Engine {
         let embedded = Embedded::read(message)?;
         let remote = embedded.remote_of_source();
         let (internal, seen) = self.error_internal(&embedded, remote)?;
-        let realm = internal.0.realm();
+        let realm = internal.host.realm();
         self.check_realms(headers.realm, realm, true)?;
         self.realms.leaving = realm;
         self.check_dropped_error(&embedded, internal, seen.0, seen)?;
-        let internal = (internal.0.address(), internal.1);
+        let internal = (internal.host.address(), internal.port);
         let destination = (seen != remote).then_some(seen);
         apply_embedded(message, &embedded, Rewrite { source: Some(internal), destination });
         //= rfc5508#REQ-7

@@ -9,6 +9,7 @@
 use super::mappings::Arrival;
 use super::{Engine, Fate, with_port};
 use crate::DropReason;
+use crate::endpoint::Internal;
 use crate::host::Host;
 use crate::packet::{Direction, Side};
 use crate::parse::{Embedded, Headers, Kind, is_martian};
@@ -126,7 +127,7 @@ impl Engine {
     /// Where an ICMP error from inside goes: to whom the packet came from that it is about.
     fn error_outside(&mut self, headers: &Headers, about: &Embedded) -> (u32, u16) {
         let (address, port) = about.destination;
-        let flow = (about.protocol, (Host::new(headers.realm, address), port));
+        let flow = (about.protocol, Internal::new(Host::new(headers.realm, address), port));
         match self.remote_seen_as(flow, about.remote_of_destination()) {
             Some((remote, _)) if about.source.0 == headers.destination.0 => (remote, 0),
             _ => headers.destination,
@@ -137,7 +138,7 @@ impl Engine {
     /// the configuration in force lets its mapping stay.
     pub(super) fn remote_seen_as(
         &mut self,
-        flow: (u8, (Host, u16)),
+        flow: (u8, Internal),
         seen: (u32, u16),
     ) -> Option<(u32, u16)> {
         let remote = self.twice.remote(flow, seen)?;
@@ -146,7 +147,7 @@ impl Engine {
     }
 
     /// Whether an internal endpoint has a session with a remote one that is seen as what it is.
-    fn sees_as_is(&mut self, protocol: u8, internal: (Host, u16), remote: (u32, u16)) -> bool {
+    fn sees_as_is(&mut self, protocol: u8, internal: Internal, remote: (u32, u16)) -> bool {
         self.find_internal(protocol, internal, remote).is_some_and(|slot| {
             self.table.find_session(slot, remote).is_some() && self.seen(slot, remote) == remote
         })
@@ -293,7 +294,7 @@ impl Engine {
     pub(super) fn check_unseen(
         &mut self,
         protocol: u8,
-        internal: (Host, u16),
+        internal: Internal,
         remote: (u32, u16),
         seen: (u32, u16),
     ) -> Result<(), DropReason> {

@@ -2,6 +2,7 @@
 
 use super::{ABSENT, LEFT_OUT, MappingParts, Restoration, RestoreError};
 use crate::Departure;
+use crate::endpoint::Internal;
 use crate::engine::{Engine, flags_of, place_of, quota_class};
 use crate::handover::record::{MappingFields, OVERLOADS, Reader, STATIC};
 use crate::host::Host;
@@ -86,7 +87,7 @@ impl Engine {
             self.drop_restored(restoration, fields.number);
             return Place::Left(Departure::NotSubscriber);
         };
-        let internal = (Host::new(realm, fields.internal.0), fields.internal.1);
+        let internal = Internal::new(Host::new(realm, fields.internal.0), fields.internal.1);
         let Some(index) = self.external.index(fields.external.0) else {
             self.drop_restored(restoration, fields.number);
             return Place::Left(Departure::Pool);
@@ -111,7 +112,7 @@ impl Engine {
         &self,
         slot: u32,
         fields: &MappingFields,
-        internal: (Host, u16),
+        internal: Internal,
         external: (u32, u16),
     ) -> bool {
         let mapping = self.table.mapping(slot);
@@ -133,7 +134,7 @@ impl Engine {
         &self,
         restoration: &Restoration,
         fields: &MappingFields,
-        internal: (Host, u16),
+        internal: Internal,
         external: (u32, u16),
         flags: u8,
     ) -> NewMapping {
@@ -188,12 +189,12 @@ impl Engine {
         &mut self,
         restoration: &mut Restoration,
         fields: &MappingFields,
-        internal: (Host, u16),
+        internal: Internal,
         external: (u32, u16),
     ) -> Place {
         let protocol = fields.protocol;
         let begun = match self.statics.internal(external.0, protocol) {
-            Some((host, begun)) if host == internal.0 && internal.1 == external.1 => begun,
+            Some((host, begun)) if host == internal.host && internal.port == external.1 => begun,
             _ => return Place::Left(Departure::Static),
         };
         if has_ports(protocol)
@@ -219,7 +220,7 @@ impl Engine {
         &mut self,
         restoration: &mut Restoration,
         fields: &MappingFields,
-        internal: (Host, u16),
+        internal: Internal,
         external: (u32, u16),
     ) -> Place {
         let (protocol, overloads) = (fields.protocol, fields.flags & OVERLOADS != 0);
@@ -242,7 +243,7 @@ impl Engine {
             Err(why) => return Place::Left(why),
         };
         let (pool, kind) = (self.external.pool_of(index), quota_class(protocol));
-        let record = self.subscribers.find(internal.0);
+        let record = self.subscribers.find(internal.host);
         let is_known = record.is_some_and(|at| self.subscribers.has(at, pool));
         if self.table.is_full(protocol) || !is_known && self.subscribers.is_full(record.is_none()) {
             return Place::NoRoom;
@@ -255,7 +256,7 @@ impl Engine {
             used[place_of(protocol)] += 1;
         }
         // At a time long past: the rate of new mappings is not touched. Pairs come by themselves.
-        let record = self.subscribers.count(record, internal.0, (pool, None), kind, 0);
+        let record = self.subscribers.count(record, internal.host, (pool, None), kind, 0);
         // It was answered elsewhere, or nobody can tell.
         self.subscribers.answer(record);
         self.may_be_short = true;

@@ -4,6 +4,7 @@
 use super::walk::Walk;
 use super::{Step, endpoint};
 use crate::DropReason;
+use crate::endpoint::Internal;
 use crate::host::Host;
 use crate::packet::{Side, Verdict};
 use crate::parse::Embedded;
@@ -11,7 +12,7 @@ use crate::translate::Fate;
 use natgate_wire::protocol;
 
 /// Somebody inside, and a remote endpoint as seen from there.
-type Seen = ((Host, u16), (u32, u16));
+type Seen = (Internal, (u32, u16));
 
 impl Walk<'_> {
     fn embedded(&mut self) -> Result<Embedded, DropReason> {
@@ -36,7 +37,7 @@ impl Walk<'_> {
     fn error_external(&mut self, embedded: &Embedded) -> Result<[(u32, u16); 2], DropReason> {
         let (address, port) = embedded.destination;
         let (protocol, internal) =
-            (embedded.protocol, (Host::new(self.headers.realm, address), port));
+            (embedded.protocol, Internal::new(Host::new(self.headers.realm, address), port));
         let seen = embedded.remote_of_destination();
         let remote = self.engine.twice.remote((protocol, internal), seen).unwrap_or(seen);
         let found = self.engine.look_up_internal(protocol, internal, remote);
@@ -51,7 +52,7 @@ impl Walk<'_> {
         let embedded = self.embedded()?;
         let remote = embedded.remote_of_source();
         let (internal, seen) = self.error_internal(&embedded, remote)?;
-        let (engine, realm) = (self.engine, internal.0.realm());
+        let (engine, realm) = (self.engine, internal.host.realm());
         if sender.0 == self.headers.source.0 {
             engine.check_entry(realm, sender.0)?;
         }
@@ -59,7 +60,7 @@ impl Walk<'_> {
         self.check_transit(engine.inside_mtu(realm))?;
         self.leaving = realm;
         self.source.0 = sender.0;
-        self.destination = (internal.0.address(), 0);
+        self.destination = (internal.host.address(), 0);
         Ok(())
     }
 
@@ -116,14 +117,14 @@ impl Walk<'_> {
         remote: (u32, u16),
     ) -> Result<(), DropReason> {
         let (internal, seen) = self.error_internal(seen_outside, remote)?;
-        let realm = internal.0.realm();
+        let realm = internal.host.realm();
         self.engine.check_realms(self.headers.realm, realm, true)?;
         self.leaving = realm;
         self.engine.check_dropped_error(embedded, internal, seen.0, seen)?;
         if !self.headers.turned || seen != remote {
             self.source = (seen.0, 0);
         }
-        self.destination = (internal.0.address(), 0);
+        self.destination = (internal.host.address(), 0);
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 use super::walk::Walk;
 use super::{AddressChoice, Limit, LimitOwner, Standing, Step, endpoint};
 use crate::config::{Behavior, Config, Refusal};
+use crate::endpoint::Internal;
 use crate::engine::{flags_of, quota_class};
 use crate::external::Wish;
 use crate::host::Host;
@@ -109,9 +110,9 @@ impl Walk<'_> {
     fn make_mapping(&mut self, snat: Snat, remote: (u32, u16)) -> Result<(u32, u16), DropReason> {
         let (engine, headers) = (self.engine, self.headers);
         let (protocol, internal, pool) = (headers.protocol, headers.internal(), snat.pool);
-        let record = engine.subscribers.find(internal.0);
+        let record = engine.subscribers.find(internal.host);
         let known = record.is_some_and(|at| engine.subscribers.has(at, pool));
-        self.check_limits(record, internal.0, known)?;
+        self.check_limits(record, internal.host, known)?;
         let has_ports = has_ports(protocol);
         let place = || crate::external::protocol_index(protocol);
         let free = has_ports.then(|| engine.external.free_of(pool, place()));
@@ -126,11 +127,11 @@ impl Walk<'_> {
             }
             None => None,
         };
-        let paired = engine.external.pairing(pool, internal.0, paired);
-        let wish = Wish { pool, protocol, internal_port: internal.1, paired, fixed };
-        let chosen = match self.choose_external(wish, internal.0, remote) {
+        let paired = engine.external.pairing(pool, internal.host, paired);
+        let wish = Wish { pool, protocol, internal_port: internal.port, paired, fixed };
+        let chosen = match self.choose_external(wish, internal.host, remote) {
             Ok(chosen) => chosen,
-            Err(reason) => self.overload(wish, internal.0, remote).ok_or(reason)?,
+            Err(reason) => self.overload(wish, internal.host, remote).ok_or(reason)?,
         };
         let address = engine.external.address(chosen.external.0);
         let is_drawn = chosen.why == AddressChoice::Drawn;
@@ -251,7 +252,7 @@ impl Walk<'_> {
 
     fn add_whole(
         &mut self,
-        (internal, external, begun): ((Host, u16), (u32, u16), Begun),
+        (internal, external, begun): (Internal, (u32, u16), Begun),
         remote: (u32, u16),
         way: Way,
     ) -> Result<(), DropReason> {
@@ -291,13 +292,13 @@ impl Walk<'_> {
             };
             self.note(Step::Whole(Ipv4Addr::from_bits(engine.external.address(index))));
             engine.check_entrance(arrival, internal.realm(), false)?;
-            self.check_dropped((internal, port), seen)?;
+            self.check_dropped(Internal::new(internal, port), seen)?;
             self.note_filter((true, false), begun != Begun::Inside);
             if begun == Begun::Inside {
                 return Err(DropReason::Filtered);
             }
             self.may_open()?;
-            self.check_unseen((internal, port), remote, seen)?;
+            self.check_unseen(Internal::new(internal, port), remote, seen)?;
             return Ok(InboundMatch::Whole(internal, begun));
         };
         let session = engine.table.find_session(slot, remote);
@@ -315,7 +316,7 @@ impl Walk<'_> {
                 return Err(DropReason::Filtered);
             }
         }
-        engine.check_entrance(arrival, internal.0.realm(), session.is_some())?;
+        engine.check_entrance(arrival, internal.host.realm(), session.is_some())?;
         self.check_dropped(internal, seen)?;
         if session.is_none() {
             let asked = mapping.is_explicit().then(|| engine.admits_held(slot, seen)).flatten();
@@ -368,11 +369,11 @@ impl Walk<'_> {
     /// Whether a rule drops what comes in to an internal endpoint.
     fn check_dropped(
         &mut self,
-        (host, port): (Host, u16),
+        Internal { host, port }: Internal,
         remote: (u32, u16),
     ) -> Result<(), DropReason> {
         let (engine, headers) = (self.engine, self.headers);
-        let fate = engine.check_dropped(&headers, (host, port), remote);
+        let fate = engine.check_dropped(&headers, Internal::new(host, port), remote);
         if fate.is_err() {
             let realm = host.realm();
             let inner = with_port(&headers, (host.address(), port));
@@ -389,7 +390,7 @@ impl Walk<'_> {
         &mut self,
         arrival: Arrival,
         found: InboundMatch,
-    ) -> Result<(Host, u16), DropReason> {
+    ) -> Result<Internal, DropReason> {
         match found {
             InboundMatch::Mapping(slot, Some(session)) => {
                 self.refresh(session, Way::In);
@@ -401,9 +402,9 @@ impl Walk<'_> {
             }
             InboundMatch::Whole(internal, begun) => {
                 let external = (arrival.index, arrival.port);
-                let ends = ((internal, arrival.port), external, begun);
+                let ends = (Internal::new(internal, arrival.port), external, begun);
                 self.add_whole(ends, arrival.remote, Way::In)?;
-                Ok((internal, arrival.port))
+                Ok(Internal::new(internal, arrival.port))
             }
         }
     }

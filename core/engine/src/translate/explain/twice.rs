@@ -2,6 +2,7 @@
 
 use super::walk::Walk;
 use crate::DropReason;
+use crate::endpoint::Internal;
 use crate::host::Host;
 use crate::parse::{Embedded, Kind};
 use crate::translate::mappings::Arrival;
@@ -16,7 +17,7 @@ impl Walk<'_> {
                 let message = &self.bytes[usize::from(headers.header_len)..];
                 let Ok(about) = Embedded::read(message) else { return destination };
                 let (address, port) = about.destination;
-                let flow = (about.protocol, (Host::new(headers.realm, address), port));
+                let flow = (about.protocol, Internal::new(Host::new(headers.realm, address), port));
                 return match engine.twice.remote(flow, about.remote_of_destination()) {
                     Some((remote, _)) if about.source.0 == destination.0 => (remote, 0),
                     _ => destination,
@@ -45,7 +46,7 @@ impl Walk<'_> {
         }
     }
 
-    fn sees_as_is(&self, internal: (Host, u16), remote: (u32, u16)) -> bool {
+    fn sees_as_is(&self, internal: Internal, remote: (u32, u16)) -> bool {
         let engine = self.engine;
         engine.look_up_internal(self.headers.protocol, internal, remote).is_some_and(|slot| {
             engine.table.find_session(slot, remote).is_some() && engine.seen(slot, remote) == remote
@@ -127,7 +128,7 @@ impl Walk<'_> {
 
     pub(super) fn check_unseen(
         &self,
-        internal: (Host, u16),
+        internal: Internal,
         remote: (u32, u16),
         seen: (u32, u16),
     ) -> Result<(), DropReason> {

@@ -2,6 +2,7 @@
 //! function here is named as its twin there and decides as that does.
 
 use super::{End, Explanation, Step, end, endpoint, what};
+use crate::endpoint::Internal;
 use crate::fragments::{Fragment, Later};
 use crate::packet::{Direction, Side, Verdict};
 use crate::parse::{Headers, Kind};
@@ -286,7 +287,7 @@ impl<'e> Walk<'e> {
 
     /// Lets an admitted packet in, and says what it becomes.
     fn let_in(&mut self, arrival: Arrival, found: InboundMatch) -> Result<(), DropReason> {
-        let (host, port) = self.enter(arrival, found)?;
+        let Internal { host, port } = self.enter(arrival, found)?;
         self.leaving = host.realm();
         self.destination = (host.address(), port);
         if let Some(source) = arrival.new_source() {
