@@ -8,6 +8,7 @@
 //! what, and which port of a block it is, is `external`'s business.
 
 use crate::calendar::{Calendar, Link, Links, NONE};
+use crate::endpoint::External;
 use crate::host::Host;
 use crate::index::Index;
 use crate::prefetch::prefetch;
@@ -714,7 +715,7 @@ impl Blocks {
     pub(crate) fn pin(
         &mut self,
         pool: usize,
-        (index, port): (u32, u16),
+        External { index, port }: External,
         subscriber: Host,
     ) -> Result<Option<u32>, Host> {
         let Some(block) = self.find(pool, index, port) else { return Ok(None) };

@@ -38,3 +38,22 @@ impl External {
         Self { index, port }
     }
 }
+
+/// An IPv4 address and a port as the headers of a packet have them, both in host byte order.
+///
+/// The port is 0 where a protocol has none, and the identifier of an ICMP query.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AddressPort {
+    /// Address, host byte order.
+    pub address: u32,
+    /// Port, host byte order.
+    pub port: u16,
+}
+
+impl AddressPort {
+    /// An address, host byte order, with a port.
+    #[inline(always)]
+    pub const fn new(address: u32, port: u16) -> Self {
+        Self { address, port }
+    }
+}

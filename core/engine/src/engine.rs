@@ -6,7 +6,7 @@ mod due;
 use crate::calendar::NONE;
 use crate::class::Classes;
 use crate::config::{Begun, Config, Rule, StaticMapping};
-use crate::endpoint::Internal;
+use crate::endpoint::{AddressPort, External, Internal};
 use crate::event::Events;
 use crate::explicit::Holds;
 use crate::external::{ExternalPorts, OwnershipSource};
@@ -350,13 +350,13 @@ impl Engine {
                 let new = NewMapping {
                     protocol,
                     internal: Internal::new(Host::new(mapping.realm, internal), internal_port),
-                    external: (index, external_port),
+                    external: External::new(index, external_port),
                     timeouts: 0,
                     is_static: true,
                     permanent: true,
                     flags: flags_of(mapping.begun),
                 };
-                self.take_fixed(protocol, (index, external_port))?;
+                self.take_fixed(protocol, External::new(index, external_port))?;
                 let slot = self.add_fixed(new);
                 self.external.take(protocol, index, external_port, slot);
             }
@@ -370,8 +370,8 @@ impl Engine {
             let (address, port) = service.external;
             let index = self.external.index(address.to_bits()).unwrap_or(NONE);
             for protocol in served(&service) {
-                self.take_fixed(protocol, (index, port))?;
-                self.services.add(protocol, (index, port), service.affinity);
+                self.take_fixed(protocol, External::new(index, port))?;
+                self.services.add(protocol, External::new(index, port), service.affinity);
                 for (number, server) in service.servers.iter().enumerate() {
                     let (address, internal_port) = server.internal;
                     let new = NewMapping {
@@ -380,7 +380,7 @@ impl Engine {
                             Host::new(service.realm, address.to_bits()),
                             internal_port,
                         ),
-                        external: (index, port),
+                        external: External::new(index, port),
                         timeouts: 0,
                         is_static: true,
                         permanent: true,
@@ -390,7 +390,7 @@ impl Engine {
                     if number == 0 {
                         self.external.take(protocol, index, port, slot);
                     }
-                    let endpoint = (address.to_bits(), internal_port);
+                    let endpoint = AddressPort::new(address.to_bits(), internal_port);
                     self.services.add_server(slot, endpoint, server.share());
                 }
             }
@@ -414,7 +414,7 @@ impl Engine {
         for ((address, port), realm, host) in statics.chain(services) {
             let Some(index) = self.external.index(address.to_bits()) else { continue };
             let host = Host::new(realm, host.to_bits());
-            let pinned = self.external.pin((index, port), host);
+            let pinned = self.external.pin(External::new(index, port), host);
             self.pinned.extend(pinned.map_err(|message| ConfigError { message })?);
         }
         self.pinned.reverse();
@@ -425,7 +425,7 @@ impl Engine {
     pub(crate) fn take_fixed(
         &mut self,
         protocol: u8,
-        (index, port): (u32, u16),
+        External { index, port }: External,
     ) -> Result<(), ConfigError> {
         if self.external.owner(protocol, index, port).is_some() {
             let address = Ipv4Addr::from_bits(self.external.address(index));
@@ -438,7 +438,11 @@ impl Engine {
 
     /// Makes a mapping that is always there.
     pub(crate) fn add_fixed(&mut self, new: NewMapping) -> u32 {
-        let hash = self.table.hash(self.table.static_key(new.protocol, new.internal, (0, 0)));
+        let hash = self.table.hash(self.table.static_key(
+            new.protocol,
+            new.internal,
+            AddressPort::new(0, 0),
+        ));
         self.table.add(new, |_| (), 0, hash).expect("statics have room")
     }
 
@@ -513,7 +517,7 @@ impl Engine {
             return;
         }
         let session = self.table.session(session);
-        let remote = (session.remote_address, session.remote_port);
+        let remote = session.remote();
         let id = self.name_of_session(slot, remote, self.seen(slot, remote));
         self.raise(time, Change::SessionRemoved(id));
     }
@@ -522,13 +526,13 @@ impl Engine {
     pub(crate) fn name_of_session(
         &self,
         slot: u32,
-        remote: (u32, u16),
-        seen: (u32, u16),
+        remote: AddressPort,
+        seen: AddressPort,
     ) -> SessionId {
         SessionId {
             mapping: self.name_of(self.table.mapping(slot)),
-            remote: Endpoint::new(remote.0, remote.1),
-            remote_inside: Endpoint::new(seen.0, seen.1),
+            remote: Endpoint::new(remote.address, remote.port),
+            remote_inside: Endpoint::new(seen.address, seen.port),
         }
     }
 
@@ -536,7 +540,7 @@ impl Engine {
     pub(crate) fn end_session(&mut self, session: SessionRef, slot: u32, tick: u32) {
         if self.table.mapping(slot).is_explicit() {
             let session = self.table.session(session);
-            self.end_session_hold(slot, (session.remote_address, session.remote_port));
+            self.end_session_hold(slot, session.remote());
         }
         self.drop_session(session, slot, tick);
     }
@@ -545,7 +549,7 @@ impl Engine {
     pub(crate) fn drop_session(&mut self, session: SessionRef, slot: u32, tick: u32) {
         if self.table.mapping(slot).is_twice() {
             let session = self.table.session(session);
-            self.twice.remove(slot, (session.remote_address, session.remote_port));
+            self.twice.remove(slot, session.remote());
         }
         let one_further_less = self.table.remove_session(session, tick);
         let mapping = self.table.mapping(slot);
@@ -578,7 +582,7 @@ impl Engine {
         if mapping.is_explicit() {
             self.holds.remove_all(mapping.host(), slot);
         }
-        let (protocol, (index, port)) = (mapping.protocol, mapping.external());
+        let (protocol, External { index, port }) = (mapping.protocol, mapping.external());
         if mapping.is_static() {
             if has_ports(protocol) {
                 self.external.disown(protocol, index, port);
@@ -617,14 +621,14 @@ impl Engine {
         if self.external.told(protocol, index, port) == OwnershipSource::Mapping {
             let is_explicit = mapping.is_explicit();
             let kind = if is_explicit { MappingKind::Pcp } else { MappingKind::Dynamic };
-            let id = self.id_of(protocol, mapping.internal(), (index, port), kind);
+            let id = self.id_of(protocol, mapping.internal(), External::new(index, port), kind);
             self.raise(time, Change::MappingRemoved(id));
         }
     }
 
     /// A mapping as events name it.
     pub(crate) fn name_of(&self, mapping: &Mapping) -> MappingId {
-        let (index, port) = mapping.external();
+        let External { index, port } = mapping.external();
         let told = || self.external.told(mapping.protocol, index, port);
         let kind = match mapping.is_static() {
             true => MappingKind::Static,
@@ -632,7 +636,7 @@ impl Engine {
             false if told() == OwnershipSource::Plan => MappingKind::Deterministic,
             false => MappingKind::Dynamic,
         };
-        self.id_of(mapping.protocol, mapping.internal(), (index, port), kind)
+        self.id_of(mapping.protocol, mapping.internal(), External::new(index, port), kind)
     }
 
     /// The name of a mapping between these endpoints, the external one given by its address's
@@ -642,14 +646,14 @@ impl Engine {
         &self,
         protocol: u8,
         Internal { host, port }: Internal,
-        external: (u32, u16),
+        external: External,
         kind: MappingKind,
     ) -> MappingId {
         MappingId {
             protocol,
             realm: host.realm(),
             internal: Endpoint::new(host.address(), port),
-            external: Endpoint::new(self.external.address(external.0), external.1),
+            external: Endpoint::new(self.external.address(external.index), external.port),
             kind,
         }
     }
@@ -672,9 +676,10 @@ impl Engine {
 
     fn answer_syn(&mut self) {
         let Some(syn) = self.pending.pop() else { return };
-        let (protocol, (address, port), remote) = syn.connection;
+        let (protocol, AddressPort { address, port }, remote) = syn.connection;
         let index = self.external.index(address);
-        let owner = index.and_then(|index| self.find_external(protocol, (index, port), remote));
+        let owner = index
+            .and_then(|index| self.find_external(protocol, External::new(index, port), remote));
         //= rfc5382#REQ-4-outbound
         //= rfc5597#REQ-4-outbound
         if owner.is_some_and(|slot| self.table.find_session(slot, remote).is_some()) {
@@ -882,12 +887,12 @@ impl Engine {
         session: SessionRef,
     ) -> SessionInfo {
         let session = self.table.session(session);
-        let remote = (session.remote_address, session.remote_port);
+        let remote = session.remote();
         let seen = self.seen(slot, remote);
         SessionInfo {
             mapping,
-            remote: Endpoint::new(remote.0, remote.1),
-            remote_inside: Endpoint::new(seen.0, seen.1),
+            remote: Endpoint::new(remote.address, remote.port),
+            remote_inside: Endpoint::new(seen.address, seen.port),
             state: session.state().name(),
             expires: Timestamp(self.time_of(session.expires)),
             packets_out: u64::from(session.packets_out),

@@ -18,6 +18,7 @@ mod spans;
 use crate::blocks::Blocks;
 use crate::calendar::{NONE, lane};
 use crate::config::{Config, PoolConfig, Pooling};
+use crate::endpoint::External;
 use crate::parse::has_ports;
 use crate::prefetch::prefetch;
 use crate::random::{Generator, HashKey};
@@ -273,7 +274,7 @@ impl ExternalPorts {
 
     /// Fetches the entry of an external port, if its protocol has ports.
     #[inline]
-    pub(crate) fn fetch_owner(&self, protocol: u8, (index, port): (u32, u16)) {
+    pub(crate) fn fetch_owner(&self, protocol: u8, External { index, port }: External) {
         if has_ports(protocol) {
             prefetch(&self.ports[protocol_index(protocol)].owner, Self::entry(index, port));
         }
@@ -312,7 +313,7 @@ impl ExternalPorts {
         wish: Wish,
         tenants: &[u32],
         generator: &mut Generator,
-    ) -> Option<(u32, u16)> {
+    ) -> Option<External> {
         let range = self.range(wish.pool, wish.protocol, wish.internal_port);
         let ports = &self.ports[protocol_index(wish.protocol)];
         let index = match (self.pooling, wish.fixed.or(wish.paired)) {
@@ -326,7 +327,7 @@ impl ExternalPorts {
             (Pooling::SoftPaired, Some(index)) if ports.free_in(index, range) > 0 => index,
             _ => self.choose_address(wish, range, tenants, generator)?,
         };
-        Some((index, self.choose_port(index, wish, range, generator)?))
+        Some(External::new(index, self.choose_port(index, wish, range, generator)?))
     }
 
     /// The better of two random addresses; if neither has a free port, the next that has. While
@@ -494,9 +495,9 @@ impl ExternalPorts {
 
     /// The external endpoint that a draw comes to, if there is one: (index, port).
     #[inline(always)]
-    pub(crate) fn drawn(&self, protocol: u8, draw: &Draw) -> Option<(u32, u16)> {
+    pub(crate) fn drawn(&self, protocol: u8, draw: &Draw) -> Option<External> {
         let port = self.tcp_or_udp(protocol).pick(draw)?;
-        Some((draw.address, port))
+        Some(External::new(draw.address, port))
     }
 
     /// Whether a new mapping keeps its internal port where that is free.

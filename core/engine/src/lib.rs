@@ -64,6 +64,7 @@ pub use config::{
 };
 pub use deterministic::{Plan, PlanError};
 pub use drop_reason::DropReason;
+pub use endpoint::AddressPort;
 pub use engine::Engine;
 pub use event::{BlockId, Change, Endpoint, Event, MappingId, MappingKind, Resource, SessionId};
 pub use explicit::{

@@ -6,6 +6,7 @@
 //! batch look ahead at records, mappings and ports, and none of these may go under them. The queues
 //! are in `subscriber/unanswered.rs`.
 
+use crate::endpoint::External;
 use crate::engine::{Engine, Rest, place_of};
 use crate::external::PROTOCOLS;
 use crate::host::Host;
@@ -161,7 +162,7 @@ impl Engine {
         let mapping = *self.table.mapping(slot);
         self.remove_mapping_to(slot, self.now, Rest::Free);
         self.counters.mappings_reclaimed += 1;
-        let (index, port) = mapping.external();
+        let External { index, port } = mapping.external();
         if has_ports(mapping.protocol)
             && let Some(block) = self.external.release_empty(index, port)
         {

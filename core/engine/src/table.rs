@@ -9,7 +9,7 @@ mod shared;
 
 use crate::calendar::{Calendar, Link, Links, NONE, lane};
 use crate::config::{Behavior, Config, Limits};
-use crate::endpoint::Internal;
+use crate::endpoint::{AddressPort, External, Internal};
 use crate::host::Host;
 use crate::index::{Index, PAGE};
 use crate::prefetch::prefetch;
@@ -118,8 +118,8 @@ impl Mapping {
 
     /// External endpoint: the index of its address, and its port.
     #[inline(always)]
-    pub(crate) fn external(&self) -> (u32, u16) {
-        (u32::from(self.external), self.external_port)
+    pub(crate) fn external(&self) -> External {
+        External::new(u32::from(self.external), self.external_port)
     }
 }
 
@@ -174,7 +174,7 @@ pub(crate) struct NewMapping {
     pub(crate) protocol: u8,
     pub(crate) internal: Internal,
     /// Index of the address, and port.
-    pub(crate) external: (u32, u16),
+    pub(crate) external: External,
     /// Number of its set of timeouts, below 16.
     pub(crate) timeouts: u8,
     pub(crate) is_static: bool,
@@ -189,15 +189,15 @@ pub(crate) struct NewMapping {
 pub(crate) struct Key {
     pub(crate) protocol: u8,
     pub(crate) internal: Internal,
-    pub(crate) remote: (u32, u16),
+    pub(crate) remote: AddressPort,
 }
 
 /// The words by which a protocol, an internal endpoint and a remote one are hashed.
 #[inline(always)]
-fn words(protocol: u8, Internal { host, port }: Internal, remote: (u32, u16)) -> (u64, u64) {
+fn words(protocol: u8, Internal { host, port }: Internal, remote: AddressPort) -> (u64, u64) {
     let [internal, port, protocol] =
         [u64::from(host.address()), u64::from(port), u64::from(protocol)];
-    let remote = u64::from(remote.0) << 16 | u64::from(remote.1);
+    let remote = u64::from(remote.address) << 16 | u64::from(remote.port);
     (internal << 32 | port << 16 | protocol, u64::from(host.realm()) << 48 | remote)
 }
 
@@ -441,9 +441,9 @@ impl Table {
     }
 
     /// Whether there is room for a session of a mapping with a remote endpoint.
-    pub(crate) fn has_room_for_session(&self, slot: u32, remote: (u32, u16), way: Way) -> bool {
+    pub(crate) fn has_room_for_session(&self, slot: u32, remote: AddressPort, way: Way) -> bool {
         let mapping = *self.mapping(slot);
-        let kept = Mapping { first: Session::new(remote.0, remote.1), ..mapping };
+        let kept = Mapping { first: Session::new(remote.address, remote.port), ..mapping };
         let fits =
             !self.is_keyed_by_remote(&mapping) || self.key_of(&kept) == self.key_of(&mapping);
         if mapping.first.state() == State::None && fits {
@@ -460,15 +460,15 @@ impl Table {
 
     /// The key under which the mapping behavior files an outbound packet.
     #[inline]
-    pub(crate) fn key(&self, protocol: u8, internal: Internal, remote: (u32, u16)) -> Key {
+    pub(crate) fn key(&self, protocol: u8, internal: Internal, remote: AddressPort) -> Key {
         let remote = match self.mapping_behavior {
-            _ if !crate::parse::has_ports(protocol) => (remote.0, 0),
+            _ if !crate::parse::has_ports(protocol) => AddressPort::new(remote.address, 0),
             //= rfc4787#REQ-1
             //= rfc5382#REQ-1
             //= rfc5597#REQ-1
             //= rfc5508#REQ-1a
-            Behavior::EndpointIndependent => (0, 0),
-            Behavior::AddressDependent => (remote.0, 0),
+            Behavior::EndpointIndependent => AddressPort::default(),
+            Behavior::AddressDependent => AddressPort::new(remote.address, 0),
             Behavior::AddressAndPortDependent => remote,
         };
         //= rfc7857#section-5
@@ -478,9 +478,9 @@ impl Table {
 
     /// The key under which a static mapping is filed: whatever the mapping behavior, it serves all
     /// remotes.
-    pub(crate) fn static_key(&self, protocol: u8, internal: Internal, remote: (u32, u16)) -> Key {
+    pub(crate) fn static_key(&self, protocol: u8, internal: Internal, remote: AddressPort) -> Key {
         if crate::parse::has_ports(protocol) {
-            return Key { protocol, internal, remote: (0, 0) };
+            return Key { protocol, internal, remote: AddressPort::new(0, 0) };
         }
         self.key(protocol, internal, remote)
     }
@@ -491,8 +491,11 @@ impl Table {
         self.key.hash(internal, remote)
     }
 
-    fn hash_remote(&self, mapping: u32, remote: (u32, u16)) -> u64 {
-        self.key.hash(u64::from(mapping) | 1 << 63, u64::from(remote.0) << 16 | u64::from(remote.1))
+    fn hash_remote(&self, mapping: u32, remote: AddressPort) -> u64 {
+        self.key.hash(
+            u64::from(mapping) | 1 << 63,
+            u64::from(remote.address) << 16 | u64::from(remote.port),
+        )
     }
 
     fn hash_address(&self, mapping: u32, remote: u32) -> u64 {
@@ -506,7 +509,7 @@ impl Table {
         &self,
         protocol: u8,
         internal: Internal,
-        remote: (u32, u16),
+        remote: AddressPort,
     ) -> u64 {
         let (internal, remote) = words(protocol, internal, remote);
         let hash = self.key.hash(internal, remote & self.remote_mask);
@@ -534,7 +537,7 @@ impl Table {
     /// The key of a mapping that is in the table.
     fn key_of(&self, mapping: &Mapping) -> Key {
         let internal = mapping.internal();
-        let remote = (mapping.first.remote_address, mapping.first.remote_port);
+        let remote = mapping.first.remote();
         match mapping.is_static() {
             true => self.static_key(mapping.protocol, internal, remote),
             false => self.key(mapping.protocol, internal, remote),
@@ -566,17 +569,17 @@ impl Table {
         hash: u64,
         protocol: u8,
         internal: Internal,
-        remote: (u32, u16),
+        remote: AddressPort,
     ) -> Option<u32> {
         self.find_hashed(hash, self.key(protocol, internal, remote))
     }
 
     /// A mapping's session with this remote endpoint.
     #[inline]
-    pub(crate) fn find_session(&self, slot: u32, remote: (u32, u16)) -> Option<SessionRef> {
+    pub(crate) fn find_session(&self, slot: u32, remote: AddressPort) -> Option<SessionRef> {
         let mapping = self.mapping(slot);
         let first = &mapping.first;
-        if first.state() != State::None && (first.remote_address, first.remote_port) == remote {
+        if first.state() != State::None && first.remote() == remote {
             return Some(SessionRef::First(slot));
         }
         if mapping.more == NONE {
@@ -586,7 +589,7 @@ impl Table {
             .find(self.hash_remote(slot, remote), |further| {
                 let further = &self.further.slots[further as usize];
                 let session = &further.session;
-                further.mapping == slot && (session.remote_address, session.remote_port) == remote
+                further.mapping == slot && session.remote() == remote
             })
             .map(SessionRef::Further)
     }
@@ -663,8 +666,8 @@ impl Table {
             internal_address: new.internal.host.address(),
             realm_and_timeouts: u16::from(new.timeouts) * Host::REALMS + new.internal.host.realm(),
             internal_port: new.internal.port,
-            external: new.external.0 as u16,
-            external_port: new.external.1,
+            external: new.external.index as u16,
+            external_port: new.external.port,
             protocol: new.protocol,
             flags,
             sessions: 0,
@@ -675,7 +678,7 @@ impl Table {
         };
         open(&mut mapping.first);
         mapping.sessions = u16::from(mapping.first.state() != State::None);
-        let remote = (mapping.first.remote_address, mapping.first.remote_port);
+        let remote = mapping.first.remote();
         let shares = flags & (SHARED_EXTERNAL | SHARED_INTERNAL) != 0 && mapping.sessions != 0;
         if flags & SHARED_INTERNAL == 0 {
             debug_assert_eq!(hash, self.hash(self.key_of(self.mapping(slot))));
@@ -719,7 +722,7 @@ impl Table {
     ) -> Option<SessionRef> {
         let added = self.place_session(slot, session, way)?;
         if self.mapping(slot).flags & (SHARED_EXTERNAL | SHARED_INTERNAL) != 0 {
-            self.share(slot, (session.remote_address, session.remote_port));
+            self.share(slot, session.remote());
         }
         Some(added)
     }
@@ -750,7 +753,7 @@ impl Table {
         if next != NONE {
             self.further.slots[next as usize].prev = further;
         }
-        let hash = self.hash_remote(slot, (session.remote_address, session.remote_port));
+        let hash = self.hash_remote(slot, session.remote());
         self.by_remote.insert(hash, further);
         self.link_alike(further);
         Some(SessionRef::Further(further))
@@ -833,7 +836,7 @@ impl Table {
             SessionRef::First(_) => self.by_internal.prefetch(self.hash(self.key_of(mapping))),
             SessionRef::Further(slot) => {
                 let Further { session, mapping, .. } = &self.further.slots[slot as usize];
-                let remote = (session.remote_address, session.remote_port);
+                let remote = session.remote();
                 self.by_remote.prefetch(self.hash_remote(*mapping, remote));
             }
         }
@@ -853,7 +856,7 @@ impl Table {
         let slot = self.mapping_of(session);
         if self.mapping(slot).flags & (SHARED_EXTERNAL | SHARED_INTERNAL) != 0 {
             let Session { remote_address, remote_port, .. } = *self.session(session);
-            self.unshare(slot, (remote_address, remote_port));
+            self.unshare(slot, AddressPort::new(remote_address, remote_port));
         }
         match session {
             SessionRef::First(slot) => self.remove_first(slot, now),
@@ -886,7 +889,7 @@ impl Table {
             self.further.slots[further as usize];
         self.inbound -= usize::from(inbound);
         self.further_used -= 1;
-        let hash = self.hash_remote(slot, (session.remote_address, session.remote_port));
+        let hash = self.hash_remote(slot, session.remote());
         self.by_remote.remove(hash, further);
         self.unlink_alike(further);
         self.further_timers.take(&mut self.further, further);

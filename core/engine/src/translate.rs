@@ -21,10 +21,9 @@ mod turned;
 mod twice;
 mod watch;
 
-use crate::endpoint::Internal;
+use crate::endpoint::{AddressPort, External, Internal};
 use crate::engine::{Engine, direction_from};
 use crate::fragments::{Fragment, Later, Rewrite as FragmentRewrite};
-use crate::host::Host;
 use crate::identification;
 use crate::packet::{Direction, Outcome, Packet, Side, Verdict};
 use crate::parse::{Embedded, Headers, Kind, has_ports, parse};
@@ -63,6 +62,15 @@ impl Glances {
 
 /// What was decided of a packet.
 type Fate = Result<Verdict, DropReason>;
+
+/// Endpoints of a packet as rules match them.
+#[derive(Clone, Copy, Debug)]
+struct RuleEnds {
+    /// Endpoint on the inside.
+    inner: AddressPort,
+    /// Endpoint on the outside.
+    outer: AddressPort,
+}
 
 impl Engine {
     /// Translates a batch that came in on one side, in order: rewrites each packet in place and
@@ -198,7 +206,7 @@ impl Engine {
         headers: &Headers,
         direction: &mut Direction,
     ) -> Fate {
-        let (realm, destination) = (headers.realm, headers.destination.0);
+        let (realm, destination) = (headers.realm, headers.destination.address);
         if !self.has_realm(realm) {
             return Err(DropReason::UnknownRealm);
         }
@@ -223,7 +231,7 @@ impl Engine {
     }
 
     fn inside(&mut self, bytes: &mut [u8], headers: &Headers, direction: &mut Direction) -> Fate {
-        let (realm, destination) = (headers.realm, headers.outside.0);
+        let (realm, destination) = (headers.realm, headers.outside.address);
         let pool = self.config.default_pool_of(realm);
         let by_default = Snat { pool, address: None, timeouts: 0 };
         let snat = match self.ruling(bytes, headers, Side::Inside, realm) {
@@ -268,7 +276,7 @@ impl Engine {
         }
         let slot = self.outbound(bytes, headers, snat)?;
         let source = self.external_of(slot);
-        let destination = headers.new_destination(source.1);
+        let destination = headers.new_destination(source.port);
         apply(bytes, headers, Rewrite { source: Some(source), destination });
         self.clamp_mss(bytes, headers);
         self.count_portless(headers);
@@ -283,7 +291,7 @@ impl Engine {
         headers: &Headers,
         direction: &mut Direction,
     ) -> Fate {
-        let destination = headers.destination.0;
+        let destination = headers.destination.address;
         self.check_ends(headers, Side::Outside)?;
         let own = self.config.outside.address.is_some_and(|own| own.to_bits() == destination);
         let Some(index) = self.external.index(destination) else {
@@ -293,7 +301,7 @@ impl Engine {
             }
             return self.pass_in(bytes, headers, direction);
         };
-        if self.is_plain() && self.is_inside(0, headers.source.0) && !self.has_twice() {
+        if self.is_plain() && self.is_inside(0, headers.source.address) && !self.has_twice() {
             return Err(DropReason::SpoofedSource);
         }
         self.check_later(bytes, headers, Side::Outside)?;
@@ -334,7 +342,10 @@ impl Engine {
         while let Some(realm) = self.realms.plain(place) {
             match self.ruling(bytes, headers, Side::Outside, realm) {
                 Some(Ruling::Bypass) => {
-                    self.check_bypass(realm, (headers.source.0, headers.destination.0))?;
+                    self.check_bypass(
+                        realm,
+                        (headers.source.address, headers.destination.address),
+                    )?;
                     self.realms.leaving = realm;
                     return self.bypass(bytes, headers, Side::Outside);
                 }
@@ -350,29 +361,30 @@ impl Engine {
     fn ruling(&self, bytes: &[u8], headers: &Headers, from: Side, realm: u16) -> Option<Ruling> {
         let rules = self.rules_of(realm);
         let ends = |source, destination, from| match from {
-            Side::Inside => (source, destination),
-            Side::Outside => (destination, source),
+            Side::Inside => RuleEnds { inner: source, outer: destination },
+            Side::Outside => RuleEnds { inner: destination, outer: source },
         };
         let (source, destination) = (headers.source, headers.destination);
-        let (inner, outer) =
-            ends(with_port(headers, source), with_port(headers, destination), from);
+        let sent = ends(with_port(headers, source), with_port(headers, destination), from);
         if headers.kind != Kind::IcmpError {
-            return rules.find(inner, outer);
+            return rules.find(sent.inner, sent.outer);
         }
         let message = &bytes[usize::from(headers.header_len)..];
-        let Ok(about) = Embedded::read(message) else { return rules.find(inner, outer) };
+        let Ok(about) = Embedded::read(message) else {
+            return rules.find(sent.inner, sent.outer);
+        };
         // The packet that it is about went the other way.
         let about_ends = ends(about.source, about.destination, from.other());
-        self.error_ruling(realm, (inner, outer), &about, about_ends)
+        self.error_ruling(realm, sent, &about, about_ends)
     }
 
     /// What the rules of a realm say of an ICMP error with these ends, about a packet with those.
     fn error_ruling(
         &self,
         realm: u16,
-        (inner, outer): ((u32, u16), (u32, u16)),
+        RuleEnds { inner, outer }: RuleEnds,
         about: &Embedded,
-        about_ends: ((u32, u16), (u32, u16)),
+        about_ends: RuleEnds,
     ) -> Option<Ruling> {
         let is_plain = |ruling| matches!(ruling, Some(Ruling::Bypass | Ruling::Drop));
         let rules = self.rules_of(realm);
@@ -381,8 +393,8 @@ impl Engine {
             return ruling;
         }
         let ports = has_ports(about.protocol) && about.protocol != protocol::ICMP;
-        let end = |(address, port)| (address, if ports { port } else { 0 });
-        let about = rules.find(end(about_ends.0), end(about_ends.1));
+        let end = |end: AddressPort| if ports { end } else { AddressPort::new(end.address, 0) };
+        let about = rules.find(end(about_ends.inner), end(about_ends.outer));
         if is_plain(about) { about } else { ruling }
     }
 
@@ -393,13 +405,13 @@ impl Engine {
         &self,
         headers: &Headers,
         Internal { host, port }: Internal,
-        remote: (u32, u16),
+        remote: AddressPort,
     ) -> Result<(), DropReason> {
         let rules = self.rules_of(host.realm());
         if !rules.drops() {
             return Ok(());
         }
-        let internal = (host.address(), port);
+        let internal = AddressPort::new(host.address(), port);
         match rules.find(with_port(headers, internal), with_port(headers, remote)) {
             Some(Ruling::Drop) => Err(DropReason::Rule),
             _ => Ok(()),
@@ -414,7 +426,7 @@ impl Engine {
         headers: &Headers,
         reason: DropReason,
         from: Side,
-        remote: (u32, u16),
+        remote: AddressPort,
     ) {
         //= rfc5382#REQ-4a
         if self.config.answer_unsolicited_syn
@@ -425,8 +437,8 @@ impl Engine {
             let envelope = Envelope {
                 side: from,
                 realm: headers.realm,
-                source: headers.destination.0,
-                destination: headers.source.0,
+                source: headers.destination.address,
+                destination: headers.source.address,
             };
             let connection = (headers.protocol, headers.outside, remote);
             self.remember_syn(envelope, connection, bytes);
@@ -434,7 +446,7 @@ impl Engine {
     }
 
     fn inbound(&mut self, bytes: &mut [u8], headers: &Headers, index: u32) -> Fate {
-        let (remote, port) = (headers.remote_inbound(), headers.destination.1);
+        let (remote, port) = (headers.remote_inbound(), headers.destination.port);
         let mut arrival = Arrival { index, port, remote, seen: remote, from: None };
         if self.has_twice() {
             arrival.seen = self.source_inside(bytes, headers, arrival)?;
@@ -483,7 +495,7 @@ impl Engine {
             false => self.by_first(bytes, headers, Side::Inside, direction, way),
         };
         if fate == Err(DropReason::NoMapping)
-            && self.is_own(headers.realm, headers.outside.0)
+            && self.is_own(headers.realm, headers.outside.address)
             && !headers.is_aimed()
             && is_echo_request(bytes, headers)
         {
@@ -518,9 +530,9 @@ impl Engine {
         // A query's identifier is all it has of ports: outside, it would be the sender's.
         //= rfc5508#REQ-7
         let query = matches!(headers.kind, Kind::IcmpQuery { .. });
-        let port = if query { source.1 } else { headers.outside.1 };
-        let remote = if query { (source.0, 0) } else { source };
-        let seen = self.seen_by_receiver(headers.protocol, (index, port), remote);
+        let port = if query { source.port } else { headers.outside.port };
+        let remote = if query { AddressPort::new(source.address, 0) } else { source };
+        let seen = self.seen_by_receiver(headers.protocol, External::new(index, port), remote);
         let arrival = Arrival { index, port, remote, seen, from: Some(headers.realm) };
         let entered =
             self.admit(headers, arrival).and_then(|found| self.enter(headers, arrival, found));
@@ -633,7 +645,7 @@ impl Engine {
                 .next_for(
                     Timestamp(self.now),
                     self.external.place_of_address(index),
-                    headers.source.0,
+                    headers.source.address,
                 )
                 .ok_or(DropReason::FragmentLimit)?;
             identification::write(bytes, identification);
@@ -654,15 +666,15 @@ impl Engine {
     /// or the internal host has had its share.
     pub fn identify(&mut self, packet: &mut [u8]) -> Result<(), DropReason> {
         let Ok(headers) = parse(packet) else { return Ok(()) };
-        let Some(index) = self.external.index(headers.source.0) else { return Ok(()) };
+        let Some(index) = self.external.index(headers.source.address) else { return Ok(()) };
         if headers.fragment || headers.dont_fragment {
             return Ok(());
         }
-        let external = (index, headers.source.1);
+        let external = External::new(index, headers.source.port);
         let slot = self.look_up_external(headers.protocol, external, headers.remote_outbound());
         // An answer of the gateway's own counts as that of whom it goes to.
-        let internal = slot.map(|slot| self.internal_of(slot).0);
-        let host = internal.unwrap_or(headers.destination.0);
+        let internal = slot.map(|slot| self.internal_of(slot).address);
+        let host = internal.unwrap_or(headers.destination.address);
         //= rfc6864#section-5.3.1
         let address = self.external.place_of_address(index);
         let next = self.identifications.next_for(Timestamp(self.now), address, host);
@@ -672,9 +684,9 @@ impl Engine {
 }
 
 /// An endpoint as rules see it: ICMP identifiers are no ports.
-fn with_port(headers: &Headers, endpoint: (u32, u16)) -> (u32, u16) {
+fn with_port(headers: &Headers, endpoint: AddressPort) -> AddressPort {
     match headers.kind {
         Kind::Tcp | Kind::Udp | Kind::Dccp => endpoint,
-        _ => (endpoint.0, 0),
+        _ => AddressPort::new(endpoint.address, 0),
     }
 }

@@ -7,14 +7,14 @@
 //! mapping. Room is set aside at the start; what has never been used has never been touched.
 
 use crate::calendar::NONE;
-use crate::endpoint::Internal;
+use crate::endpoint::{AddressPort, Internal};
 use crate::host::Host;
 use crate::index::Index;
 use crate::random::HashKey;
 use alloc::vec::Vec;
 
 /// An address, host byte order, and a port.
-type End = (u32, u16);
+type End = AddressPort;
 
 /// Who inside a session belongs to: protocol and internal endpoint.
 pub(crate) type Flow = (u8, Internal);
@@ -37,11 +37,11 @@ const _: () = assert!(size_of::<Record>() == 32);
 
 impl Record {
     fn remote(&self) -> End {
-        (self.remote_address, self.remote_port)
+        AddressPort::new(self.remote_address, self.remote_port)
     }
 
     fn seen(&self) -> End {
-        (self.seen_address, self.seen_port)
+        AddressPort::new(self.seen_address, self.seen_port)
     }
 
     fn flow(&self) -> Flow {
@@ -127,11 +127,11 @@ impl Twice {
         let record = Record {
             host,
             mapping,
-            remote_address: remote.0,
-            seen_address: seen.0,
+            remote_address: remote.address,
+            seen_address: seen.address,
             port,
-            remote_port: remote.1,
-            seen_port: seen.1,
+            remote_port: remote.port,
+            seen_port: seen.port,
             protocol,
         };
         let at = if self.free != NONE {
@@ -159,6 +159,6 @@ impl Twice {
     }
 }
 
-fn word((address, port): End) -> u64 {
+fn word(AddressPort { address, port }: End) -> u64 {
     u64::from(address) << 16 | u64::from(port)
 }

@@ -3,11 +3,10 @@
 
 use super::{Explicit, ExplicitError, PeerRequest, WantedEndpoint, as_wanted, refusal};
 use crate::Timestamp;
-use crate::endpoint::Internal;
+use crate::endpoint::{AddressPort, Internal};
 use crate::engine::Engine;
 use crate::event::Endpoint;
 use crate::explicit::{Filters, New};
-use crate::host::Host;
 use crate::parse::{Headers, Kind, is_martian};
 use crate::rules::Snat;
 use crate::session::{Segment, Way};
@@ -31,7 +30,7 @@ impl Engine {
         let PeerRequest { protocol, realm, wanted, .. } = *request;
         let wanted = WantedEndpoint { strict: true, ..wanted };
         let internal = self.check_host(protocol, realm, request.internal)?;
-        let remote = (request.remote.address.to_bits(), request.remote.port);
+        let remote = AddressPort::new(request.remote.address.to_bits(), request.remote.port);
         self.check_remote(realm, remote)?;
         let found = self.find_internal(protocol, internal, remote);
         if let Some(external) = self.static_end(protocol, internal, found) {
@@ -79,7 +78,11 @@ impl Engine {
 
     /// Whether somebody may be at a remote endpoint.
     //= rfc6887#section-12.3-validate
-    fn check_remote(&self, realm: u16, (address, port): (u32, u16)) -> Result<(), ExplicitError> {
+    fn check_remote(
+        &self,
+        realm: u16,
+        AddressPort { address, port }: AddressPort,
+    ) -> Result<(), ExplicitError> {
         let nobody = port == 0
             || is_martian(address)
             || self.is_ours(Some(realm), address)
@@ -93,7 +96,7 @@ impl Engine {
     fn slot_for(
         &mut self,
         found: Option<u32>,
-        (internal, remote): (Internal, (u32, u16)),
+        (internal, remote): (Internal, AddressPort),
         request: &PeerRequest,
         (snat, wanted): (Snat, WantedEndpoint),
     ) -> Result<u32, ExplicitError> {
@@ -127,7 +130,7 @@ impl Engine {
     /// session has not ended.
     pub(crate) fn held_until(&self, session: SessionRef, slot: u32, tick: u32) -> Option<u32> {
         let of = self.table.session(session);
-        let remote = (of.remote_address, of.remote_port);
+        let remote = of.remote();
         //= rfc6887#section-12.3-ended
         if of.state().is_ending() {
             return None;
@@ -138,9 +141,9 @@ impl Engine {
 }
 
 /// The headers of what a host would send first.
-fn first_packet(protocol: u8, Internal { host, port }: Internal, remote: (u32, u16)) -> Headers {
+fn first_packet(protocol: u8, Internal { host, port }: Internal, remote: AddressPort) -> Headers {
     Headers {
-        source: (host.address(), port),
+        source: AddressPort::new(host.address(), port),
         destination: remote,
         outside: remote,
         realm: host.realm(),

@@ -7,6 +7,7 @@
 use super::{EMPTY, ExternalPorts, HELD, LAST, Mode, PORTS, PROTOCOLS, protocol_index};
 use crate::blocks::OwnedBlock;
 use crate::calendar::{LANES, NONE, lane};
+use crate::endpoint::External;
 use crate::host::Host;
 
 /// A held port: its protocol, the index of its address, itself, and the tick at which it is
@@ -145,7 +146,7 @@ impl ExternalPorts {
     pub(crate) fn restore_port(
         &mut self,
         protocol: u8,
-        (index, port): (u32, u16),
+        External { index, port }: External,
         slot: u32,
         after: u32,
     ) {

@@ -6,6 +6,7 @@
 use super::{EMPTY, ExternalPorts, HELD, LAST, NONE, PROTOCOLS, Ports, Range, lane};
 use crate::blocks::Tenure;
 use crate::deterministic::Plan;
+use crate::endpoint::External;
 
 /// Ports of a range by protocol, in the order of [`PROTOCOLS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,7 +95,7 @@ impl ExternalPorts {
     pub(crate) fn find_release(
         &self,
         protocol: usize,
-        (index, port): (u32, u16),
+        External { index, port }: External,
         search: &mut ReleaseSearch,
         budget: &mut usize,
     ) -> Release {

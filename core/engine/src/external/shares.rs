@@ -8,6 +8,7 @@ use super::{prefetch, protocol_index};
 use crate::blocks::{Blocking, Blocks, HIGH, LOW};
 use crate::config::{Allocation, BlockConfig, Config, PoolConfig, Pooling};
 use crate::deterministic::Plan;
+use crate::endpoint::External;
 use crate::host::Host;
 use crate::parse::has_ports;
 use crate::random::{Generator, HashKey};
@@ -53,12 +54,12 @@ pub(crate) enum OwnershipSource {
 
 /// An external endpoint for a new mapping, and the ports of the block that would be assigned for
 /// it.
-pub(crate) type Tried = ((u32, u16), Option<(u16, u16)>);
+pub(crate) type Tried = (External, Option<(u16, u16)>);
 
 /// An external endpoint for a new mapping, and the block that was assigned for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chosen {
-    pub(crate) external: (u32, u16),
+    pub(crate) external: External,
     pub(crate) assigned: Option<u32>,
 }
 
@@ -247,14 +248,14 @@ impl ExternalPorts {
         subscriber: Host,
         generator: &mut Generator,
     ) -> Option<Draw> {
-        let (index, port) = match self.pools[wish.pool].mode {
+        let External { index, port } = match self.pools[wish.pool].mode {
             Mode::Block => {
                 let range = self.range(wish.pool, wish.protocol, wish.internal_port);
                 self.choose_in_own(wish, range, subscriber, generator)?
             }
             Mode::Deterministic => {
                 let (index, range) = self.share_of(wish.pool, subscriber)?;
-                (index, self.choose_within(index, range, wish, generator)?)
+                External::new(index, self.choose_within(index, range, wish, generator)?)
             }
             Mode::Random | Mode::Preserve => return None,
         };
@@ -315,7 +316,7 @@ impl ExternalPorts {
     /// One sentence, when the host cannot have it.
     pub(crate) fn pin(
         &mut self,
-        (index, port): (u32, u16),
+        External { index, port }: External,
         host: Host,
     ) -> Result<Option<u32>, String> {
         let pool = self.pool_of(index);
@@ -323,7 +324,7 @@ impl ExternalPorts {
             return Ok(None);
         }
         let external = Ipv4Addr::from_bits(self.address(index));
-        let pinned = self.blocks.pin(pool, (index, port), host).map_err(|owner| {
+        let pinned = self.blocks.pin(pool, External::new(index, port), host).map_err(|owner| {
             format!("{external}:{port} is in a block of {}, not of {}", owner.ip(), host.ip())
         })?;
         let Some(block) = pinned else { return Ok(None) };
@@ -452,7 +453,7 @@ impl ExternalPorts {
         let block = self.draw_block(wish, range, generator).ok_or(DropReason::PoolExhausted)?;
         let (index, (first, last)) = self.blocks.place_of(block);
         let port = self.choose_within(index, Range { first, last }, wish, generator);
-        Ok(((index, port.unwrap_or(first)), Some((first, last))))
+        Ok((External::new(index, port.unwrap_or(first)), Some((first, last))))
     }
 
     /// Whether all ports that a subscriber has of a pool as its own are of one address, this one.
@@ -496,7 +497,7 @@ impl ExternalPorts {
         let (index, (first, last)) = self.blocks.place_of(block);
         let port = self.choose_within(index, Range { first, last }, wish, generator);
         let port = port.expect("a block with a free port was drawn");
-        Ok(Chosen { external: (index, port), assigned: Some(block) })
+        Ok(Chosen { external: External::new(index, port), assigned: Some(block) })
     }
 
     /// A port of the blocks that the subscriber has: of each as likely as it has free ones.
@@ -506,7 +507,7 @@ impl ExternalPorts {
         range: Range,
         subscriber: Host,
         generator: &mut Generator,
-    ) -> Option<(u32, u16)> {
+    ) -> Option<External> {
         let protocol = protocol_index(wish.protocol);
         let fits = move |&(_, (first, last)): &(u32, (u16, u16))| {
             range.first <= last && first <= range.last
@@ -536,13 +537,13 @@ impl ExternalPorts {
         let ports = &self.ports[protocol];
         let parity = self.parity(&wish);
         let kept = turned.find_map(|(index, range)| {
-            Some((index, ports.choose_within(index, range, parity, generator)?))
+            Some(External::new(index, ports.choose_within(index, range, parity, generator)?))
         });
         if kept.is_some() || parity == Parity::Any {
             return kept;
         }
         let (index, range) = first;
-        Some((index, ports.choose_within(index, range, Parity::Any, generator)?))
+        Some(External::new(index, ports.choose_within(index, range, Parity::Any, generator)?))
     }
 
     /// A block that nobody has, for a subscriber whose own are full.
@@ -586,14 +587,14 @@ impl ExternalPorts {
         wish: Wish,
         subscriber: Host,
         generator: &mut Generator,
-    ) -> Result<(u32, u16), DropReason> {
+    ) -> Result<External, DropReason> {
         let own = self.share_of(wish.pool, subscriber);
         //= rfc7422#section-2-own
         //= rfc7422#section-2-icmp
         if let Some((index, range)) = own
             && let Some(port) = self.choose_within(index, range, wish, generator)
         {
-            return Ok((index, port));
+            return Ok(External::new(index, port));
         }
         let Some((first, last)) = self.plans.get(wish.pool).and_then(Plan::dynamic) else {
             let used_up = own.is_some();
@@ -603,7 +604,7 @@ impl ExternalPorts {
         let index =
             self.choose_dynamic_address(wish, generator).ok_or(DropReason::PoolExhausted)?;
         let port = self.choose_within(index, Range { first, last }, wish, generator);
-        Ok((index, port.ok_or(DropReason::PoolExhausted)?))
+        Ok(External::new(index, port.ok_or(DropReason::PoolExhausted)?))
     }
 
     /// The address whose dynamic ports a mapping gets one of: as pairing has it, else the better of

@@ -5,7 +5,7 @@
 use super::Departure;
 use crate::config::{AddressRange, Allocation, Begun, Config, PoolConfig, Prefix, StaticMapping};
 use crate::deterministic::Plan;
-use crate::endpoint::Internal;
+use crate::endpoint::{AddressPort, Internal};
 use crate::external::protocol_index;
 use crate::host::Host;
 use crate::parse::has_ports;
@@ -20,7 +20,7 @@ pub(crate) struct Asked {
     pub(crate) protocol: u8,
     pub(crate) internal: Internal,
     /// Address, host byte order, and port.
-    pub(crate) external: (u32, u16),
+    pub(crate) external: AddressPort,
     pub(crate) is_static: bool,
     /// Whether it is one port's static mapping.
     pub(crate) is_permanent: bool,
@@ -166,7 +166,7 @@ impl Permits {
         &self,
         rules: &RuleSet,
         asked: &Asked,
-        remotes: impl Iterator<Item = (u32, u16)>,
+        remotes: impl Iterator<Item = AddressPort>,
     ) -> Option<Departure> {
         if asked.is_server {
             return None;
@@ -182,7 +182,7 @@ impl Permits {
             || self.is_external(host.address());
         let mut translated = remotes.map(|remote| {
             rules.find(
-                with_port(asked.protocol, (host.address(), port)),
+                with_port(asked.protocol, AddressPort::new(host.address(), port)),
                 with_port(asked.protocol, remote),
             )
         });
@@ -198,7 +198,7 @@ impl Permits {
     }
 
     fn has_static(&self, asked: &Asked) -> bool {
-        let (address, port) = asked.external;
+        let AddressPort { address, port } = asked.external;
         if asked.is_permanent {
             let end = end(asked.protocol, address.into(), port);
             let found = self.by_external.binary_search_by_key(&end, |(end, _)| *end);
@@ -219,7 +219,7 @@ impl Permits {
         let Asked {
             protocol,
             internal: Internal { host, port: inside },
-            external: (address, outside),
+            external: AddressPort { address, port: outside },
             ..
         } = *asked;
         let start = self.whole_by_internal.partition_point(|whole| whole.internal < host);
@@ -255,7 +255,7 @@ impl Permits {
     /// Whether the pools leave a dynamic mapping its external endpoint, as far as can be told
     /// before they are in force.
     pub(crate) fn keeps_end(&self, asked: &Asked) -> bool {
-        let (address, port) = asked.external;
+        let AddressPort { address, port } = asked.external;
         let Some(pool) = self.stretch(address).and_then(|stretch| stretch.pool) else {
             return false;
         };
@@ -299,9 +299,9 @@ fn cut(range: &AddressRange, number: usize, before: Option<&PoolConfig>) -> Vec<
 }
 
 /// An endpoint as rules see it: identifiers of queries are no ports.
-fn with_port(protocol: u8, (address, port): (u32, u16)) -> (u32, u16) {
+fn with_port(protocol: u8, AddressPort { address, port }: AddressPort) -> AddressPort {
     use natgate_wire::protocol::{DCCP, TCP, UDP};
-    (address, if matches!(protocol, TCP | UDP | DCCP) { port } else { 0 })
+    AddressPort::new(address, if matches!(protocol, TCP | UDP | DCCP) { port } else { 0 })
 }
 
 /// Hosts that static mappings and services name, sorted.

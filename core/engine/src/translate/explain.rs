@@ -16,6 +16,7 @@ mod twice;
 mod walk;
 
 use super::Engine;
+use crate::endpoint::AddressPort;
 use crate::packet::{Direction, Packet, Side, Verdict};
 use crate::parse::{Headers, Kind, parse};
 use crate::rules::Ruling;
@@ -374,7 +375,7 @@ impl Engine {
 }
 
 /// An endpoint in host byte order, known.
-fn endpoint((address, port): (u32, u16)) -> Endpoint {
+fn endpoint(AddressPort { address, port }: AddressPort) -> Endpoint {
     Endpoint::new(address, port)
 }
 
@@ -394,7 +395,7 @@ const fn what(kind: Kind) -> &'static str {
 }
 
 /// An endpoint of a packet of a kind, as far as it has a port.
-fn end(kind: Kind, (address, port): (u32, u16)) -> End {
+fn end(kind: Kind, AddressPort { address, port }: AddressPort) -> End {
     let has_port = matches!(kind, Kind::Tcp | Kind::Udp | Kind::Dccp | Kind::IcmpQuery { .. });
     End { address: Some(Ipv4Addr::from_bits(address)), port: has_port.then_some(port) }
 }

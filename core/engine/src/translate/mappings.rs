@@ -5,7 +5,7 @@ use super::Engine;
 use super::watch::BLOCKS;
 use crate::class::SESSIONS;
 use crate::config::{Begun, Behavior, Config};
-use crate::endpoint::Internal;
+use crate::endpoint::{AddressPort, External, Internal};
 use crate::engine::{flags_of, place_of, quota_class};
 use crate::external::{Chosen, OwnershipSource, Wish};
 use crate::host::Host;
@@ -48,9 +48,9 @@ pub(super) struct Flow {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opening {
     pub(crate) internal: Internal,
-    pub(crate) remote: (u32, u16),
+    pub(crate) remote: AddressPort,
     /// Index of the address, and port.
-    pub(crate) external: (u32, u16),
+    pub(crate) external: External,
     pub(crate) snat: Snat,
 }
 
@@ -59,9 +59,9 @@ pub(crate) struct Opening {
 pub(super) struct Arrival {
     pub(super) index: u32,
     pub(super) port: u16,
-    pub(super) remote: (u32, u16),
+    pub(super) remote: AddressPort,
     /// The same as seen from inside.
-    pub(super) seen: (u32, u16),
+    pub(super) seen: AddressPort,
     /// The realm that it comes from, if it turns round.
     pub(super) from: Option<u16>,
 }
@@ -97,16 +97,16 @@ impl Engine {
 
     /// The internal endpoint of a mapping, as packets have it.
     #[inline(always)]
-    pub(super) fn internal_of(&self, slot: u32) -> (u32, u16) {
+    pub(super) fn internal_of(&self, slot: u32) -> AddressPort {
         let Internal { host, port } = self.table.mapping(slot).internal();
-        (host.address(), port)
+        AddressPort::new(host.address(), port)
     }
 
     /// The external endpoint of a mapping, as packets have it.
     #[inline(always)]
-    pub(super) fn external_of(&self, slot: u32) -> (u32, u16) {
-        let (index, port) = self.table.mapping(slot).external();
-        (self.external.address(index), port)
+    pub(super) fn external_of(&self, slot: u32) -> AddressPort {
+        let External { index, port } = self.table.mapping(slot).external();
+        AddressPort::new(self.external.address(index), port)
     }
 
     /// The mapping of an internal endpoint towards a remote, if the configuration in force lets it
@@ -116,7 +116,7 @@ impl Engine {
         &mut self,
         protocol: u8,
         internal: Internal,
-        remote: (u32, u16),
+        remote: AddressPort,
     ) -> Option<u32> {
         loop {
             let slot = self.look_up_internal(protocol, internal, remote)?;
@@ -133,7 +133,7 @@ impl Engine {
         &self,
         protocol: u8,
         internal: Internal,
-        remote: (u32, u16),
+        remote: AddressPort,
     ) -> Option<u32> {
         //= rfc4787#REQ-11
         let mut found = self.table.find(self.table.key(protocol, internal, remote));
@@ -142,7 +142,7 @@ impl Engine {
             && (!self.config.statics.is_empty() || self.holds.has_room())
             && has_ports(protocol)
         {
-            let key = Key { protocol, internal, remote: (0, 0) };
+            let key = Key { protocol, internal, remote: AddressPort::new(0, 0) };
             found = self.table.find(key).filter(|&slot| {
                 let mapping = self.table.mapping(slot);
                 mapping.is_static()
@@ -164,7 +164,7 @@ impl Engine {
     fn or_shared(
         &self,
         named: Option<u32>,
-        remote: (u32, u16),
+        remote: AddressPort,
         shared: impl FnOnce() -> Option<u32>,
     ) -> Option<u32> {
         let known = |slot: &u32| self.table.find_session(*slot, remote).is_some();
@@ -177,8 +177,8 @@ impl Engine {
     pub(crate) fn find_external(
         &mut self,
         protocol: u8,
-        external: (u32, u16),
-        remote: (u32, u16),
+        external: External,
+        remote: AddressPort,
     ) -> Option<u32> {
         let slot = self.look_up_external(protocol, external, remote)?;
         (self.table.is_asked(slot) || self.ask(slot)).then_some(slot)
@@ -189,10 +189,11 @@ impl Engine {
     pub(crate) fn look_up_external(
         &self,
         protocol: u8,
-        (index, port): (u32, u16),
-        remote: (u32, u16),
+        External { index, port }: External,
+        remote: AddressPort,
     ) -> Option<u32> {
-        let shared = || self.table.find_shared_external(protocol, (index, port), remote);
+        let shared =
+            || self.table.find_shared_external(protocol, External::new(index, port), remote);
         if !has_ports(protocol) {
             return shared();
         }
@@ -206,12 +207,12 @@ impl Engine {
         bytes: &[u8],
         headers: &Headers,
         snat: Snat,
-        remote: (u32, u16),
+        remote: AddressPort,
     ) -> Result<u32, DropReason> {
         self.may_open(headers)?;
         self.check_room_to_see(remote, headers.remote_seen())?;
         if let Some((index, begun)) = self.statics.external(headers.host(), headers.protocol) {
-            let external = (index, headers.source.1);
+            let external = External::new(index, headers.source.port);
             let ends = (headers.internal(), external, begun);
             let added = self.add_whole(ends, remote, Way::Out, headers);
             if added == Err(DropReason::MappingTableFull) {
@@ -239,7 +240,7 @@ impl Engine {
         &mut self,
         headers: &Headers,
         snat: Snat,
-        remote: (u32, u16),
+        remote: AddressPort,
     ) -> Result<u32, DropReason> {
         let (protocol, internal, pool) = (headers.protocol, headers.internal(), snat.pool);
         let record = self.subscribers.find(internal.host);
@@ -329,7 +330,7 @@ impl Engine {
     pub(super) fn add_dynamic(
         &mut self,
         flow: &Flow,
-        (index, port): (u32, u16),
+        External { index, port }: External,
         open: impl FnOnce(&mut Session),
     ) -> u32 {
         let Flow { protocol, internal, pool, fixed, timeouts, record, hash, overloads } = *flow;
@@ -341,7 +342,7 @@ impl Engine {
         let new = NewMapping {
             protocol,
             internal,
-            external: (index, port),
+            external: External::new(index, port),
             timeouts,
             is_static: false,
             permanent: false,
@@ -352,7 +353,8 @@ impl Engine {
             self.note_unanswered(record, slot);
         }
         if self.external.told(protocol, index, port) == OwnershipSource::Mapping {
-            let id = self.id_of(protocol, internal, (index, port), MappingKind::Dynamic);
+            let id =
+                self.id_of(protocol, internal, External::new(index, port), MappingKind::Dynamic);
             self.raise(self.now, Change::MappingCreated(id));
         }
         if self.subscribers.is_watched(record) || !self.pool_watches.is_empty() {
@@ -381,8 +383,8 @@ impl Engine {
         &mut self,
         wish: Wish,
         subscriber: Host,
-        remote: (u32, u16),
-    ) -> Result<(u32, u16), DropReason> {
+        remote: AddressPort,
+    ) -> Result<External, DropReason> {
         let protocol = wish.protocol;
         if has_ports(protocol) {
             if !self.external.is_shared(wish.pool) {
@@ -393,14 +395,21 @@ impl Engine {
             return chosen.ok_or(DropReason::PoolExhausted);
         }
         let (table, external) = (&self.table, &self.external);
-        let is_free =
-            |index| table.find_shared_external(protocol, (index, 0), (remote.0, 0)).is_none();
+        let is_free = |index| {
+            table
+                .find_shared_external(
+                    protocol,
+                    External::new(index, 0),
+                    AddressPort::new(remote.address, 0),
+                )
+                .is_none()
+        };
         let index = external.choose_portless(&wish, &mut self.generator, is_free);
-        Ok((index.ok_or(DropReason::Ambiguous)?, 0))
+        Ok(External::new(index.ok_or(DropReason::Ambiguous)?, 0))
     }
 
     /// An external endpoint of those that a subscriber alone may have.
-    fn choose_share(&mut self, wish: Wish, subscriber: Host) -> Result<(u32, u16), DropReason> {
+    fn choose_share(&mut self, wish: Wish, subscriber: Host) -> Result<External, DropReason> {
         let Chosen { external, assigned } =
             self.external.choose_share(wish, subscriber, &mut self.generator)?;
         if let Some(block) = assigned {
@@ -421,7 +430,7 @@ impl Engine {
         if new.flags & SHARED_EXTERNAL != 0 {
             self.join_port(new.protocol, new.external, slot);
         } else if has_ports(new.protocol) {
-            self.external.take(new.protocol, new.external.0, new.external.1, slot);
+            self.external.take(new.protocol, new.external.index, new.external.port, slot);
         }
         slot
     }
@@ -429,8 +438,8 @@ impl Engine {
     /// Makes the mapping for one port of an address that is mapped as a whole.
     fn add_whole(
         &mut self,
-        (internal, external, begun): (Internal, (u32, u16), Begun),
-        remote: (u32, u16),
+        (internal, external, begun): (Internal, External, Begun),
+        remote: AddressPort,
         way: Way,
         headers: &Headers,
     ) -> Result<u32, DropReason> {
@@ -450,7 +459,7 @@ impl Engine {
         if self.table.clashes(&new, remote) {
             return Err(DropReason::Ambiguous);
         }
-        if !self.statics.count(external.0, protocol) {
+        if !self.statics.count(external.index, protocol) {
             return Err(DropReason::MappingTableFull);
         }
         let session = self.new_session(remote, way, headers, 0);
@@ -472,7 +481,7 @@ impl Engine {
         let protocol = headers.protocol;
         //= rfc7857#section-6
         //= rfc7857#section-6-default
-        let owner = self.find_external(protocol, (index, port), remote);
+        let owner = self.find_external(protocol, External::new(index, port), remote);
         let Some(slot) = owner else {
             let (internal, begun) =
                 self.statics.internal(index, protocol).ok_or(DropReason::NoMapping)?;
@@ -511,7 +520,7 @@ impl Engine {
                     admitted
                 }
                 Behavior::EndpointIndependent => true,
-                Behavior::AddressDependent => self.table.knows_address(slot, remote.0),
+                Behavior::AddressDependent => self.table.knows_address(slot, remote.address),
                 Behavior::AddressAndPortDependent => false,
             };
             if !admitted {
@@ -531,8 +540,8 @@ impl Engine {
         if !is_server {
             return Ok(named);
         }
-        let (protocol, remote) = (mapping.protocol, arrival.remote.0);
-        let external = (arrival.index, arrival.port);
+        let (protocol, remote) = (mapping.protocol, arrival.remote.address);
+        let external = External::new(arrival.index, arrival.port);
         let chosen = self.services.choose(protocol, external, remote, &mut self.generator);
         chosen.ok_or(DropReason::Filtered)
     }
@@ -546,7 +555,9 @@ impl Engine {
     ) -> Result<(), DropReason> {
         match arrival.from {
             Some(from) => self.check_realms(from, realm, in_session),
-            None if arrival.seen == arrival.remote => self.check_entry(realm, arrival.remote.0),
+            None if arrival.seen == arrival.remote => {
+                self.check_entry(realm, arrival.remote.address)
+            }
             None => Ok(()),
         }
     }
@@ -588,7 +599,7 @@ impl Engine {
                 Ok(slot)
             }
             InboundMatch::Whole(internal, begun) => {
-                let external = (arrival.index, arrival.port);
+                let external = External::new(arrival.index, arrival.port);
                 let ends = (Internal::new(internal, arrival.port), external, begun);
                 let slot = self.add_whole(ends, arrival.remote, Way::In, headers)?;
                 self.begun(slot, arrival.remote, arrival.seen);
@@ -608,12 +619,12 @@ impl Engine {
     /// A session as its first packet makes it, of a mapping with this set of timeouts.
     fn new_session(
         &self,
-        remote: (u32, u16),
+        remote: AddressPort,
         way: Way,
         headers: &Headers,
         timeouts: u8,
     ) -> Session {
-        let mut session = Session::new(remote.0, remote.1);
+        let mut session = Session::new(remote.address, remote.port);
         let idle = match headers.kind {
             Kind::Tcp => session.take_segment(way, headers.segment),
             Kind::Dccp => session.take_dccp(way, headers.segment),
@@ -623,7 +634,7 @@ impl Engine {
             }
         };
         session.count(way);
-        let timeout = self.timeouts.of(timeouts, idle, headers.protocol, remote.1);
+        let timeout = self.timeouts.of(timeouts, idle, headers.protocol, remote.port);
         session.expires = self.deadline(self.now, timeout);
         session
     }
@@ -631,7 +642,7 @@ impl Engine {
     pub(crate) fn add_session(
         &mut self,
         slot: u32,
-        remote: (u32, u16),
+        remote: AddressPort,
         way: Way,
         headers: &Headers,
     ) -> Result<(), DropReason> {
@@ -690,7 +701,7 @@ impl Engine {
 
     /// A session is there now whose remote endpoint is seen as this.
     #[inline]
-    pub(crate) fn begun(&mut self, slot: u32, remote: (u32, u16), seen: (u32, u16)) {
+    pub(crate) fn begun(&mut self, slot: u32, remote: AddressPort, seen: AddressPort) {
         self.note_seen(slot, remote, seen);
         if self.config.session_events {
             self.tell_begun(slot, remote, seen);
@@ -698,7 +709,7 @@ impl Engine {
     }
 
     #[cold]
-    pub(super) fn tell_begun(&mut self, slot: u32, remote: (u32, u16), seen: (u32, u16)) {
+    pub(super) fn tell_begun(&mut self, slot: u32, remote: AddressPort, seen: AddressPort) {
         let id = self.name_of_session(slot, remote, seen);
         self.raise(self.now, Change::SessionCreated(id));
     }

@@ -10,7 +10,7 @@
 use super::Engine;
 use super::mappings::Flow;
 use crate::calendar::NONE;
-use crate::endpoint::Internal;
+use crate::endpoint::{AddressPort, External, Internal};
 use crate::engine::quota_class;
 use crate::external::{Draw, ExternalPorts, Wish};
 use crate::host::Host;
@@ -33,8 +33,8 @@ pub(super) struct ParsedHeaders {
     /// From inside: the hash that the mapping is filed by. From outside: the place of the external
     /// port among all of its protocol.
     place: u64,
-    pub(super) source: (u32, u16),
-    pub(super) destination: (u32, u16),
+    pub(super) source: AddressPort,
+    pub(super) destination: AddressPort,
     pub(super) total_len: u16,
     /// The realm that it came from, if from inside.
     pub(super) realm: u16,
@@ -72,8 +72,8 @@ pub(super) enum FlowRule {
 impl ParsedHeaders {
     pub(super) const OTHER: Self = Self {
         place: 0,
-        source: (0, 0),
-        destination: (0, 0),
+        source: AddressPort::new(0, 0),
+        destination: AddressPort::new(0, 0),
         total_len: 0,
         realm: 0,
         protocol: 0,
@@ -93,19 +93,19 @@ impl ParsedHeaders {
     /// What a new mapping for it asks for.
     #[inline(always)]
     pub(super) fn wish(&self, pool: usize, paired: Option<u32>, fixed: Option<u32>) -> Wish {
-        Wish { pool, protocol: self.protocol, internal_port: self.source.1, paired, fixed }
+        Wish { pool, protocol: self.protocol, internal_port: self.source.port, paired, fixed }
     }
 
     /// The host inside that sent it.
     #[inline(always)]
     pub(super) fn host(&self) -> Host {
-        Host::new(self.realm, self.source.0)
+        Host::new(self.realm, self.source.address)
     }
 
     /// The internal endpoint that sent it.
     #[inline(always)]
     fn internal(&self) -> Internal {
-        Internal::new(self.host(), self.source.1)
+        Internal::new(self.host(), self.source.port)
     }
 
     /// Reads the headers of a packet; one that is not of the usual kind is
@@ -143,8 +143,8 @@ impl ParsedHeaders {
             return Self::OTHER;
         }
         Self {
-            source: (second as u32, (third >> 16) as u16),
-            destination: ((third >> 32) as u32, third as u16),
+            source: AddressPort::new(second as u32, (third >> 16) as u16),
+            destination: AddressPort::new((third >> 32) as u32, third as u16),
             total_len,
             protocol,
             flags,
@@ -267,9 +267,9 @@ impl Engine {
                 let (internal, remote) = (glance.internal(), glance.destination);
                 glance.place = self.table.prefetch_index(glance.protocol, internal, remote);
             }
-            Side::Outside => match self.external.index(glance.destination.0) {
+            Side::Outside => match self.external.index(glance.destination.address) {
                 Some(index) => {
-                    glance.place = ExternalPorts::entry(index, glance.destination.1) as u64;
+                    glance.place = ExternalPorts::entry(index, glance.destination.port) as u64;
                     self.external.prefetch(glance.protocol, glance.place as usize);
                 }
                 None => glance.protocol = 0,
@@ -381,12 +381,12 @@ impl Engine {
         };
         if !opens
             || glance.total_len > round.mtu
-            || source.0 == remote.0
+            || source.address == remote.address
             || (round.strangers || round.rules)
                 && glance.ruled == FlowRule::Not
                 && !self.is_subscriber(glance.host())
-            || !self.may_be_remote(remote.0)
-            || glance.realm != 0 && !self.may_leave(glance.realm, source.0, remote.0)
+            || !self.may_be_remote(remote.address)
+            || glance.realm != 0 && !self.may_leave(glance.realm, source.address, remote.address)
         {
             return None;
         }
@@ -401,7 +401,7 @@ impl Engine {
         {
             return None;
         }
-        let (index, port) = match self.external.drawn(protocol, &draw) {
+        let External { index, port } = match self.external.drawn(protocol, &draw) {
             Some(external) => external,
             None => self.draw_again(glance, &draw)?,
         };
@@ -412,9 +412,9 @@ impl Engine {
         let (record, hash) = (Some(record), glance.place);
         let overloads = false;
         let flow = Flow { protocol, internal, pool, fixed, timeouts, record, hash, overloads };
-        let expires = round.first_deadline(&self.timeouts, timeouts, protocol, remote.1);
-        let slot = self.add_dynamic(&flow, (index, port), |session| {
-            (session.remote_address, session.remote_port) = remote;
+        let expires = round.first_deadline(&self.timeouts, timeouts, protocol, remote.port);
+        let slot = self.add_dynamic(&flow, External::new(index, port), |session| {
+            AddressPort { address: session.remote_address, port: session.remote_port } = remote;
             if protocol == protocol::TCP {
                 session.take_segment(Way::Out, opening_segment(packet.bytes(), glance));
             } else {
@@ -429,7 +429,7 @@ impl Engine {
         packet.truncate(usize::from(glance.total_len));
         tally.packets += 1;
         tally.bytes += u64::from(glance.total_len);
-        let external = (self.external.address(index), port);
+        let external = AddressPort::new(self.external.address(index), port);
         rewrite::<Inside>(packet.bytes_mut(), protocol, source, external);
         Some(Verdict::Forward(Side::Outside))
     }
@@ -471,7 +471,10 @@ impl Engine {
             Way::In => glance.source,
         };
         // A hairpinned packet's remote is an external address.
-        if glance.slot == NONE || glance.total_len > round.mtu || self.external.may_have(remote.0) {
+        if glance.slot == NONE
+            || glance.total_len > round.mtu
+            || self.external.may_have(remote.address)
+        {
             return false;
         }
         let mapping = self.table.mapping_mut(glance.slot);
@@ -480,7 +483,7 @@ impl Engine {
         let set = mapping.timeouts();
         let session = &mut mapping.first;
         let is_its_own = answers
-            && (session.remote_address, session.remote_port) == remote
+            && session.remote() == remote
             && (F::WAY == Way::In
                 || internal == glance.internal() && mapping.protocol == glance.protocol);
         // The first answer to an unanswered session takes the complete way.
@@ -489,7 +492,7 @@ impl Engine {
         let stays = open || connected && glance.flags & (SYN | RST | FIN) == 0;
         let expires = match round.by_port {
             true => {
-                let time = self.timeouts.of_open(set, glance.protocol, remote.1);
+                let time = self.timeouts.of_open(set, glance.protocol, remote.port);
                 deadline(round.since_base, time)
             }
             false if connected => round.established[usize::from(set)],
@@ -512,12 +515,13 @@ impl Engine {
         tally.bytes += u64::from(glance.total_len);
         match F::WAY {
             Way::Out => {
-                let new = (self.external.address(external.0), external.1);
+                let new = AddressPort::new(self.external.address(external.index), external.port);
                 rewrite::<F>(packet.bytes_mut(), glance.protocol, glance.source, new);
             }
             Way::In => {
                 packet.set_realm(internal.host.realm());
-                let (old, new) = (glance.destination, (internal.host.address(), internal.port));
+                let (old, new) =
+                    (glance.destination, AddressPort::new(internal.host.address(), internal.port));
                 rewrite::<F>(packet.bytes_mut(), glance.protocol, old, new);
             }
         }
@@ -578,14 +582,14 @@ fn aged(second: u64, change: u32) -> u64 {
 /// destination's of others, takes one from the TTL, and updates both checksums by what changed
 /// (RFC 1624).
 #[inline(always)]
-fn rewrite<F: From>(bytes: &mut [u8], protocol: u8, old: (u32, u16), new: (u32, u16)) {
-    let change = u64::from(!old.0) + u64::from(new.0);
+fn rewrite<F: From>(bytes: &mut [u8], protocol: u8, old: AddressPort, new: AddressPort) {
+    let change = u64::from(!old.address) + u64::from(new.address);
     let change = (change >> 16) as u32 + (change & 0xffff) as u32;
-    let transport = change + u32::from(!old.1) + u32::from(new.1);
+    let transport = change + u32::from(!old.port) + u32::from(new.port);
     let Some(head) = bytes.first_chunk_mut::<UDP_END>() else { return };
     let (second, third) = (u64_at(head, 8), u64_at(head, 16));
     let second = aged(second, change);
-    let (address, port) = (u64::from(new.0), u64::from(new.1));
+    let (address, port) = (u64::from(new.address), u64::from(new.port));
     let (second, third) = match F::SIDE {
         Side::Inside => (second >> 32 << 32 | address, third & !(0xffff << 16) | port << 16),
         Side::Outside => (second, address << 32 | third & (0xffff << 16) | port),

@@ -2,7 +2,7 @@
 
 use super::{ABSENT, LEFT_OUT, MappingParts, Restoration, RestoreError};
 use crate::Departure;
-use crate::endpoint::Internal;
+use crate::endpoint::{AddressPort, External, Internal};
 use crate::engine::{Engine, flags_of, place_of, quota_class};
 use crate::handover::record::{MappingFields, OVERLOADS, Reader, STATIC};
 use crate::host::Host;
@@ -87,12 +87,13 @@ impl Engine {
             self.drop_restored(restoration, fields.number);
             return Place::Left(Departure::NotSubscriber);
         };
-        let internal = Internal::new(Host::new(realm, fields.internal.0), fields.internal.1);
-        let Some(index) = self.external.index(fields.external.0) else {
+        let internal =
+            Internal::new(Host::new(realm, fields.internal.address), fields.internal.port);
+        let Some(index) = self.external.index(fields.external.address) else {
             self.drop_restored(restoration, fields.number);
             return Place::Left(Departure::Pool);
         };
-        let external = (index, fields.external.1);
+        let external = External::new(index, fields.external.port);
         if known < LEFT_OUT && self.is_restored(known, fields, internal, external) {
             return Place::At(known);
         }
@@ -113,11 +114,11 @@ impl Engine {
         slot: u32,
         fields: &MappingFields,
         internal: Internal,
-        external: (u32, u16),
+        external: External,
     ) -> bool {
         let mapping = self.table.mapping(slot);
-        let remote = (mapping.first.remote_address, mapping.first.remote_port);
-        let filed = |remote| self.table.key(fields.protocol, internal, remote);
+        let remote = mapping.first.remote();
+        let filed = |remote: AddressPort| self.table.key(fields.protocol, internal, remote);
         let overloads = !mapping.is_static() && mapping.shares_internal();
         mapping.protocol == fields.protocol
             && mapping.internal() == internal
@@ -135,7 +136,7 @@ impl Engine {
         restoration: &Restoration,
         fields: &MappingFields,
         internal: Internal,
-        external: (u32, u16),
+        external: External,
         flags: u8,
     ) -> NewMapping {
         NewMapping {
@@ -157,7 +158,7 @@ impl Engine {
         };
         let hash = self.table.hash(key);
         let created = self.restored_tick(fields.created);
-        let first = Session::new(fields.remote.0, fields.remote.1);
+        let first = Session::new(fields.remote.address, fields.remote.port);
         self.table.add(new, |session| *session = first, created, hash)
     }
 
@@ -168,7 +169,7 @@ impl Engine {
         &mut self,
         restoration: &mut Restoration,
         protocol: u8,
-        (index, port): (u32, u16),
+        External { index, port }: External,
         may_be: impl Fn(&Mapping) -> bool,
     ) -> Result<bool, Departure> {
         while let Some(owner) = self.external.owner(protocol, index, port) {
@@ -190,11 +191,11 @@ impl Engine {
         restoration: &mut Restoration,
         fields: &MappingFields,
         internal: Internal,
-        external: (u32, u16),
+        external: External,
     ) -> Place {
         let protocol = fields.protocol;
-        let begun = match self.statics.internal(external.0, protocol) {
-            Some((host, begun)) if host == internal.host && internal.port == external.1 => begun,
+        let begun = match self.statics.internal(external.index, protocol) {
+            Some((host, begun)) if host == internal.host && internal.port == external.port => begun,
             _ => return Place::Left(Departure::Static),
         };
         if has_ports(protocol)
@@ -202,12 +203,12 @@ impl Engine {
         {
             return Place::Left(why);
         }
-        if !self.statics.count(external.0, protocol) {
+        if !self.statics.count(external.index, protocol) {
             return Place::NoRoom;
         }
         let new = self.new_restored(restoration, fields, internal, external, flags_of(begun));
         let Some(slot) = self.add_restored(new, fields) else {
-            self.statics.release(external.0, protocol);
+            self.statics.release(external.index, protocol);
             return Place::NoRoom;
         };
         if has_ports(protocol) {
@@ -221,10 +222,10 @@ impl Engine {
         restoration: &mut Restoration,
         fields: &MappingFields,
         internal: Internal,
-        external: (u32, u16),
+        external: External,
     ) -> Place {
         let (protocol, overloads) = (fields.protocol, fields.flags & OVERLOADS != 0);
-        let (index, port) = external;
+        let External { index, port } = external;
         if !self.external.is_of_pool(index) || overloads && !self.rings.are_kept() {
             return Place::Left(Departure::Pool);
         }
@@ -299,7 +300,7 @@ impl Engine {
         if mapping.is_explicit() {
             self.holds.remove_all(mapping.host(), slot);
         }
-        let (protocol, (index, port)) = (mapping.protocol, mapping.external());
+        let (protocol, External { index, port }) = (mapping.protocol, mapping.external());
         if let Some(heir) = self.rings.leave(slot) {
             if self.external.owner(protocol, index, port) == Some(slot) {
                 self.external.hand_over(protocol, index, port, heir);

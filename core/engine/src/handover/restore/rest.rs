@@ -2,6 +2,7 @@
 //! counters.
 
 use super::{KINDS, Restoration};
+use crate::endpoint::AddressPort;
 use crate::engine::Engine;
 use crate::handover::record::Reader;
 use crate::host::Host;
@@ -15,7 +16,8 @@ impl Engine {
         restoration: &Restoration,
         from: &mut Reader<'_>,
     ) -> Option<()> {
-        let (protocol, (address, port), release) = (from.u8()?, from.endpoint()?, from.u64()?);
+        let (protocol, AddressPort { address, port }, release) =
+            (from.u8()?, from.endpoint()?, from.u64()?);
         let index = self.external.index(address);
         let release = self.restored_tick(release);
         has_ports(protocol).then_some(())?;

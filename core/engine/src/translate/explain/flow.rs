@@ -3,7 +3,7 @@
 use super::walk::Walk;
 use super::{AddressChoice, Limit, LimitOwner, Standing, Step, endpoint};
 use crate::config::{Behavior, Config, Refusal};
-use crate::endpoint::Internal;
+use crate::endpoint::{AddressPort, External, Internal};
 use crate::engine::{flags_of, quota_class};
 use crate::external::Wish;
 use crate::host::Host;
@@ -22,14 +22,14 @@ use core::net::Ipv4Addr;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sent {
     /// The external endpoint that it would have, drawn with a copy of the generator if it is new.
-    pub(super) source: (u32, u16),
+    pub(super) source: AddressPort,
     /// Whether a mapping or a session would be made.
     pub(super) is_new: bool,
 }
 
 /// A new mapping that was found possible.
 struct Chosen {
-    external: (u32, u16),
+    external: External,
     why: AddressChoice,
     /// Its port, if that is known.
     port: Option<u16>,
@@ -75,19 +75,19 @@ impl Walk<'_> {
         }
     }
 
-    fn outbound_new(&mut self, snat: Snat, remote: (u32, u16)) -> Result<(u32, u16), DropReason> {
+    fn outbound_new(&mut self, snat: Snat, remote: AddressPort) -> Result<AddressPort, DropReason> {
         let (engine, headers) = (self.engine, self.headers);
         self.may_open()?;
         engine.check_room_to_see(remote, headers.remote_seen())?;
         if let Some((index, begun)) = engine.statics.external(headers.host(), headers.protocol) {
             let address = engine.external.address(index);
             self.note(Step::Whole(Ipv4Addr::from_bits(address)));
-            let external = (index, headers.source.1);
+            let external = External::new(index, headers.source.port);
             let added = self.add_whole((headers.internal(), external, begun), remote, Way::Out);
             if added == Err(DropReason::MappingTableFull) {
                 self.refuse();
             }
-            return added.map(|()| (address, headers.source.1));
+            return added.map(|()| AddressPort::new(address, headers.source.port));
         }
         if headers.kind == (Kind::IcmpQuery { request: false }) {
             return Err(DropReason::NoMapping);
@@ -107,7 +107,7 @@ impl Walk<'_> {
         }
     }
 
-    fn make_mapping(&mut self, snat: Snat, remote: (u32, u16)) -> Result<(u32, u16), DropReason> {
+    fn make_mapping(&mut self, snat: Snat, remote: AddressPort) -> Result<AddressPort, DropReason> {
         let (engine, headers) = (self.engine, self.headers);
         let (protocol, internal, pool) = (headers.protocol, headers.internal(), snat.pool);
         let record = engine.subscribers.find(internal.host);
@@ -133,7 +133,7 @@ impl Walk<'_> {
             Ok(chosen) => chosen,
             Err(reason) => self.overload(wish, internal.host, remote).ok_or(reason)?,
         };
-        let address = engine.external.address(chosen.external.0);
+        let address = engine.external.address(chosen.external.index);
         let is_drawn = chosen.why == AddressChoice::Drawn;
         let told = (!is_drawn).then_some(Ipv4Addr::from_bits(address));
         self.note(Step::Address { why: chosen.why, address: told });
@@ -142,7 +142,7 @@ impl Walk<'_> {
         }
         self.drawn = (is_drawn, has_ports && chosen.port.is_none());
         self.new_session(remote, Way::Out, snat.timeouts);
-        Ok((address, chosen.external.1))
+        Ok(AddressPort::new(address, chosen.external.port))
     }
 
     fn check_limits(
@@ -188,7 +188,7 @@ impl Walk<'_> {
         &mut self,
         wish: Wish,
         subscriber: Host,
-        remote: (u32, u16),
+        remote: AddressPort,
     ) -> Result<Chosen, DropReason> {
         let (engine, generator) = (self.engine, &mut self.generator);
         let protocol = wish.protocol;
@@ -204,20 +204,31 @@ impl Walk<'_> {
         };
         if !has_ports(protocol) {
             let is_free = |index| {
-                engine.table.find_shared_external(protocol, (index, 0), (remote.0, 0)).is_none()
+                engine
+                    .table
+                    .find_shared_external(
+                        protocol,
+                        External::new(index, 0),
+                        AddressPort::new(remote.address, 0),
+                    )
+                    .is_none()
             };
             let index = engine.external.choose_portless(&wish, generator, is_free);
             let index = index.ok_or(DropReason::Ambiguous)?;
-            return Ok(Chosen { external: (index, 0), why: why(index, false), port: None });
+            return Ok(Chosen {
+                external: External::new(index, 0),
+                why: why(index, false),
+                port: None,
+            });
         }
         if engine.external.is_shared(wish.pool) {
             let tenants = engine.subscribers.tenants();
             let external = engine.external.choose(wish, tenants, generator);
             let external = external.ok_or(DropReason::PoolExhausted)?;
-            let (why, kept) = (why(external.0, false), engine.external.keeps(&wish));
+            let (why, kept) = (why(external.index, false), engine.external.keeps(&wish));
             // Where the port is kept if it is free, it was if it is the same.
-            let port = (kept && why != AddressChoice::Drawn && external.1 == wish.internal_port)
-                .then_some(external.1);
+            let port = (kept && why != AddressChoice::Drawn && external.port == wish.internal_port)
+                .then_some(external.port);
             return Ok(Chosen { external, why, port });
         }
         if engine.external.has_blocks(wish.pool) {
@@ -225,7 +236,7 @@ impl Walk<'_> {
             self.note_standing(LimitOwner::Subscriber, Limit::Blocks, used.into(), most.into());
         }
         let chosen = engine.external.try_share(wish, subscriber, &mut self.generator)?;
-        let ((index, port), block) = chosen;
+        let (External { index, port }, block) = chosen;
         if block.is_some() {
             self.note(Step::Block);
         }
@@ -234,10 +245,10 @@ impl Walk<'_> {
             Some(_) => why(index, false),
             None => why(index, is_own),
         };
-        Ok(Chosen { external: (index, port), why, port: None })
+        Ok(Chosen { external: External::new(index, port), why, port: None })
     }
 
-    fn overload(&mut self, wish: Wish, subscriber: Host, remote: (u32, u16)) -> Option<Chosen> {
+    fn overload(&mut self, wish: Wish, subscriber: Host, remote: AddressPort) -> Option<Chosen> {
         let engine = self.engine;
         let parts = (&engine.table, &engine.external);
         let generator = &mut self.generator;
@@ -252,8 +263,8 @@ impl Walk<'_> {
 
     fn add_whole(
         &mut self,
-        (internal, external, begun): (Internal, (u32, u16), Begun),
-        remote: (u32, u16),
+        (internal, external, begun): (Internal, External, Begun),
+        remote: AddressPort,
         way: Way,
     ) -> Result<(), DropReason> {
         let (engine, protocol) = (self.engine, self.headers.protocol);
@@ -269,7 +280,7 @@ impl Walk<'_> {
         if engine.table.clashes(&new, remote) {
             return Err(DropReason::Ambiguous);
         }
-        let (used, most) = engine.statics.standing(external.0, protocol);
+        let (used, most) = engine.statics.standing(external.index, protocol);
         self.note_standing(LimitOwner::Static, Limit::Mappings, used.into(), most.into());
         if used >= most {
             return Err(DropReason::MappingTableFull);
@@ -284,7 +295,8 @@ impl Walk<'_> {
         let Arrival { index, port, remote, seen, .. } = arrival;
         let (engine, headers) = (self.engine, self.headers);
         let protocol = headers.protocol;
-        let Some(slot) = engine.look_up_external(protocol, (index, port), remote) else {
+        let Some(slot) = engine.look_up_external(protocol, External::new(index, port), remote)
+        else {
             let whole = engine.statics.internal(index, protocol);
             let Some((internal, begun)) = whole else {
                 self.note(Step::NoMapping);
@@ -324,7 +336,7 @@ impl Walk<'_> {
                 _ if mapping.is_static() => !mapping.is_outbound_only(),
                 _ if let Some(admitted) = asked => admitted,
                 Behavior::EndpointIndependent => true,
-                Behavior::AddressDependent => engine.table.knows_address(slot, remote.0),
+                Behavior::AddressDependent => engine.table.knows_address(slot, remote.address),
                 Behavior::AddressAndPortDependent => false,
             };
             self.note_filter((mapping.is_static(), asked.is_some()), admitted);
@@ -359,8 +371,8 @@ impl Walk<'_> {
         self.note(Step::Service);
         // Which of the servers, a draw may tell.
         self.told.is_certain = false;
-        let (protocol, remote) = (mapping.protocol, arrival.remote.0);
-        let external = (arrival.index, arrival.port);
+        let (protocol, remote) = (mapping.protocol, arrival.remote.address);
+        let external = External::new(arrival.index, arrival.port);
         let services = &self.engine.services;
         let chosen = services.choose(protocol, external, remote, &mut self.generator);
         chosen.ok_or(DropReason::Filtered)
@@ -370,13 +382,13 @@ impl Walk<'_> {
     fn check_dropped(
         &mut self,
         Internal { host, port }: Internal,
-        remote: (u32, u16),
+        remote: AddressPort,
     ) -> Result<(), DropReason> {
         let (engine, headers) = (self.engine, self.headers);
         let fate = engine.check_dropped(&headers, Internal::new(host, port), remote);
         if fate.is_err() {
             let realm = host.realm();
-            let inner = with_port(&headers, (host.address(), port));
+            let inner = with_port(&headers, AddressPort::new(host.address(), port));
             let outer = with_port(&headers, remote);
             let ruling = engine.rules_of(realm).find(inner, outer);
             let (inner, outer) = (endpoint(inner), endpoint(outer));
@@ -401,7 +413,7 @@ impl Walk<'_> {
                 Ok(self.engine.table.mapping(slot).internal())
             }
             InboundMatch::Whole(internal, begun) => {
-                let external = (arrival.index, arrival.port);
+                let external = External::new(arrival.index, arrival.port);
                 let ends = (Internal::new(internal, arrival.port), external, begun);
                 self.add_whole(ends, arrival.remote, Way::In)?;
                 Ok(Internal::new(internal, arrival.port))
@@ -433,16 +445,16 @@ impl Walk<'_> {
         }
     }
 
-    fn new_session(&mut self, remote: (u32, u16), way: Way, timeouts: u8) {
-        let mut session = Session::new(remote.0, remote.1);
+    fn new_session(&mut self, remote: AddressPort, way: Way, timeouts: u8) {
+        let mut session = Session::new(remote.address, remote.port);
         let idle = self.moved(&mut session, way);
         let protocol = self.headers.protocol;
-        let timeout = self.engine.timeouts.of(timeouts, idle, protocol, remote.1);
+        let timeout = self.engine.timeouts.of(timeouts, idle, protocol, remote.port);
         self.note(Step::NewSession { remote: endpoint(remote), state: session.state().name() });
         self.note(Step::Timer(timeout));
     }
 
-    fn add_session(&mut self, slot: u32, remote: (u32, u16), way: Way) -> Result<(), DropReason> {
+    fn add_session(&mut self, slot: u32, remote: AddressPort, way: Way) -> Result<(), DropReason> {
         let engine = self.engine;
         if engine.table.is_ambiguous(slot, remote) {
             return Err(DropReason::Ambiguous);
@@ -502,7 +514,7 @@ impl Walk<'_> {
             session.set_state(State::Transitory);
         }
         self.note(Step::Session {
-            remote: endpoint((before.remote_address, before.remote_port)),
+            remote: endpoint(before.remote()),
             state: before.state().name(),
             next: session.state().name(),
             expires: Timestamp(engine.time_of(before.expires)),
