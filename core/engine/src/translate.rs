@@ -10,10 +10,15 @@
 //! This file has the ways that packets take. What they find or make on the way is in `mappings.rs`,
 //! ICMP errors in `errors.rs`, what any router does in `transit.rs`.
 
+mod admission;
 mod errors;
 mod explain;
+mod fragmented;
+mod hairpin;
+mod lookup;
 mod mappings;
 mod overload;
+mod patch;
 mod quick;
 mod ruled;
 mod transit;
@@ -21,10 +26,8 @@ mod turned;
 mod twice;
 mod watch;
 
-use crate::endpoint::{AddressPort, External, Internal};
+use crate::endpoint::{AddressPort, Internal};
 use crate::engine::{Engine, direction_from};
-use crate::fragments::{Fragment, Later, Rewrite as FragmentRewrite};
-use crate::identification;
 use crate::packet::{Direction, Outcome, Packet, Side, Verdict};
 use crate::parse::{Embedded, Headers, Kind, has_ports, parse};
 use crate::respond::Envelope;
@@ -36,7 +39,7 @@ use alloc::vec::Vec;
 pub use explain::{AddressChoice, Becomes, End, Explanation, Limit, LimitOwner, Standing, Step};
 use mappings::Arrival;
 pub(crate) use mappings::Opening;
-use natgate_wire::{Ipv4, protocol};
+use natgate_wire::protocol;
 pub(crate) use overload::Rings;
 use quick::{ParsedHeaders, Tally};
 use transit::is_echo_request;
@@ -469,217 +472,6 @@ impl Engine {
         self.clamp_mss(bytes, headers);
         self.count_portless(headers);
         Ok(Verdict::Forward(Side::Inside))
-    }
-
-    // ---- hairpin ----
-
-    fn turn_round(
-        &mut self,
-        bytes: &mut [u8],
-        headers: &Headers,
-        direction: &mut Direction,
-        snat: Snat,
-        index: u32,
-    ) -> Fate {
-        //= rfc4787#REQ-9
-        //= rfc5382#REQ-8
-        if !self.config.hairpinning {
-            return Err(DropReason::HairpinDisabled);
-        }
-        self.check_transit(bytes, headers, Side::Inside, self.hairpin_mtu(headers.realm))?;
-        let way = |engine: &mut Self, bytes: &mut [u8], _: &mut Direction| {
-            engine.hairpin(bytes, headers, snat, index)
-        };
-        let fate = match self.is_divided && self.is_answered_here(bytes, headers, index) {
-            true => Err(DropReason::NoMapping),
-            false => self.by_first(bytes, headers, Side::Inside, direction, way),
-        };
-        if fate == Err(DropReason::NoMapping)
-            && self.is_own(headers.realm, headers.outside.address)
-            && !headers.is_aimed()
-            && is_echo_request(bytes, headers)
-        {
-            *direction = Direction::Local;
-            return self.local(bytes, headers, Side::Inside);
-        }
-        fate
-    }
-
-    fn hairpin(&mut self, bytes: &mut [u8], headers: &Headers, snat: Snat, index: u32) -> Fate {
-        match headers.kind {
-            Kind::IcmpOther => return Err(DropReason::IcmpUnsupported),
-            Kind::IcmpError if self.is_divided => {
-                self.translate_error_outbound(bytes, headers)?;
-                return Ok(Verdict::HandOver);
-            }
-            Kind::IcmpError => {
-                self.hairpin_error(bytes, headers)?;
-                return Ok(Verdict::Forward(Side::Inside));
-            }
-            _ => {}
-        }
-        let sender = self.outbound(bytes, headers, snat)?;
-        if self.is_divided {
-            return Ok(self.turn_over(bytes, headers, sender));
-        }
-        //= rfc4787#REQ-9a
-        //= rfc5382#REQ-8a
-        //= rfc5597#REQ-8
-        let source = self.external_of(sender);
-        //= rfc7857#section-12
-        // A query's identifier is all it has of ports: outside, it would be the sender's.
-        //= rfc5508#REQ-7
-        let query = matches!(headers.kind, Kind::IcmpQuery { .. });
-        let port = if query { source.port } else { headers.outside.port };
-        let remote = if query { AddressPort::new(source.address, 0) } else { source };
-        let seen = self.seen_by_receiver(headers.protocol, External::new(index, port), remote);
-        let arrival = Arrival { index, port, remote, seen, from: Some(headers.realm) };
-        let entered =
-            self.admit(headers, arrival).and_then(|found| self.enter(headers, arrival, found));
-        let receiver = match entered {
-            Ok(slot) => slot,
-            Err(reason) => {
-                self.remember_refused(bytes, headers, reason, Side::Inside, arrival.remote);
-                return Err(reason);
-            }
-        };
-        self.realms.leaving = self.table.mapping(receiver).host().realm();
-        let destination = Some(self.internal_of(receiver));
-        let source = Some(arrival.new_source().unwrap_or(source));
-        apply(bytes, headers, Rewrite { source, destination });
-        self.clamp_mss(bytes, headers);
-        self.count_portless(headers);
-        Ok(Verdict::Forward(Side::Inside))
-    }
-
-    // ---- fragments ----
-
-    /// As [`Engine::by_fragment`], unless the packet came through that already, on its way to the
-    /// rules.
-    #[inline]
-    fn by_first(
-        &mut self,
-        bytes: &mut [u8],
-        headers: &Headers,
-        from: Side,
-        direction: &mut Direction,
-        translate: impl FnOnce(&mut Self, &mut [u8], &mut Direction) -> Fate,
-    ) -> Fate {
-        let by_port = self.rules_of(headers.realm).by_port();
-        if headers.fragment && (by_port || self.has_twice()) {
-            return translate(self, bytes, direction);
-        }
-        self.by_fragment(bytes, headers, from, direction, translate)
-    }
-
-    /// Translates a packet that is no fragment, or a first one; others get the first's rewrite.
-    #[inline]
-    fn by_fragment(
-        &mut self,
-        bytes: &mut [u8],
-        headers: &Headers,
-        from: Side,
-        direction: &mut Direction,
-        translate: impl FnOnce(&mut Self, &mut [u8], &mut Direction) -> Fate,
-    ) -> Fate {
-        if !headers.fragment {
-            return translate(self, bytes, direction);
-        }
-        let now = Timestamp(self.now);
-        let packet = Ipv4::new_checked(&bytes[..]).expect("a parsed packet stays one");
-        let fragment = Fragment::of(from, &packet).expect("it is a fragment");
-        let fragment = fragment.in_realm(headers.realm);
-        if headers.kind == Kind::LaterFragment {
-            //= rfc1812#section-5.2.6-reassembly
-            return match self.fragments.later(now, &fragment, bytes, &mut self.counters) {
-                Later::Apply(rewrite)
-                    if rewrite.out == Side::Inside && !self.has_realm(rewrite.realm) =>
-                {
-                    Err(DropReason::UnknownRealm)
-                }
-                Later::Apply(rewrite) => {
-                    rewrite.apply(bytes);
-                    *direction = rewrite.direction;
-                    self.realms.leaving = rewrite.realm;
-                    Ok(if rewrite.hands_over() {
-                        Verdict::HandOver
-                    } else {
-                        Verdict::Forward(rewrite.out)
-                    })
-                }
-                Later::Held => Ok(Verdict::Held),
-                Later::Drop(reason) => Err(reason),
-            };
-        }
-        self.fragments.first(now, &fragment, &mut self.counters)?;
-        let fate = translate(self, bytes, direction)
-            .and_then(|verdict| self.identify_fragment(bytes, headers, verdict, *direction));
-        let rewrite = fate.ok().map(|(_, rewrite)| rewrite);
-        self.fragments.decided(now, &fragment, rewrite, &mut self.counters);
-        fate.map(|(verdict, _)| verdict)
-    }
-
-    /// Gives a translated first fragment an identification of its external address's own, and says
-    /// what the rest of its datagram gets.
-    fn identify_fragment(
-        &mut self,
-        bytes: &mut [u8],
-        headers: &Headers,
-        verdict: Verdict,
-        direction: Direction,
-    ) -> Result<(Verdict, FragmentRewrite), DropReason> {
-        let out = match verdict {
-            Verdict::Forward(out) => out,
-            Verdict::HandOver => Side::Outside,
-            _ => return Err(DropReason::LocalUnsupported),
-        };
-        let packet = Ipv4::new_checked(&bytes[..]).expect("a translated packet stays one");
-        let (source, destination) = (packet.source(), packet.destination());
-        let mut identification = packet.identification();
-        //= rfc7857#section-10
-        //= rfc6864#section-5.3.1
-        // What has turned round has one already.
-        if let Some(index) = self.external.index(source).filter(|_| !headers.turned) {
-            identification = self
-                .identifications
-                .next_for(
-                    Timestamp(self.now),
-                    self.external.place_of_address(index),
-                    headers.source.address,
-                )
-                .ok_or(DropReason::FragmentLimit)?;
-            identification::write(bytes, identification);
-        }
-        let realm = self.realms.leaving;
-        let rewrite =
-            FragmentRewrite { source, destination, identification, out, realm, direction };
-        Ok((verdict, rewrite))
-    }
-
-    /// Gives an identification of its external address's own to a whole datagram that the gateway
-    /// is about to cut into fragments after translation (RFC 6864 section 5.3.1). One that has
-    /// another source, must not be cut, or came in fragments and has its identification, stays as
-    /// it is.
-    ///
-    /// # Errors
-    /// [`DropReason::FragmentLimit`] when each identification of the address may still be in use,
-    /// or the internal host has had its share.
-    pub fn identify(&mut self, packet: &mut [u8]) -> Result<(), DropReason> {
-        let Ok(headers) = parse(packet) else { return Ok(()) };
-        let Some(index) = self.external.index(headers.source.address) else { return Ok(()) };
-        if headers.fragment || headers.dont_fragment {
-            return Ok(());
-        }
-        let external = External::new(index, headers.source.port);
-        let slot = self.look_up_external(headers.protocol, external, headers.remote_outbound());
-        // An answer of the gateway's own counts as that of whom it goes to.
-        let internal = slot.map(|slot| self.internal_of(slot).address);
-        let host = internal.unwrap_or(headers.destination.address);
-        //= rfc6864#section-5.3.1
-        let address = self.external.place_of_address(index);
-        let next = self.identifications.next_for(Timestamp(self.now), address, host);
-        identification::write(packet, next.ok_or(DropReason::FragmentLimit)?);
-        Ok(())
     }
 }
 

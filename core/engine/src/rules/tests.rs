@@ -193,7 +193,8 @@ proptest! {
         for port in ports.into_iter().chain([0, 1, 2, count, u16::MAX]) {
             for address in [0x0a01_0203, 0x0a01_0202, 0x0b00_0000] {
                 let inner = End::new(address, port);
-                prop_assert_eq!(set.find(inner, End::default()), linear(&rules, inner, End::default()));
+                let found = set.find(inner, End::default());
+                prop_assert_eq!(found, linear(&rules, inner, End::default()));
             }
         }
     }

@@ -4,7 +4,7 @@
 use super::Engine;
 use super::watch::BLOCKS;
 use crate::class::SESSIONS;
-use crate::config::{Begun, Behavior, Config};
+use crate::config::Begun;
 use crate::endpoint::{AddressPort, External, Internal};
 use crate::engine::{flags_of, place_of, quota_class};
 use crate::external::{Chosen, OwnershipSource, Wish};
@@ -12,7 +12,7 @@ use crate::host::Host;
 use crate::parse::{Headers, Kind, has_ports};
 use crate::rules::Snat;
 use crate::session::{Idle, Session, State, Way};
-use crate::table::{Key, NewMapping, SHARED_EXTERNAL, SHARED_INTERNAL, SessionRef};
+use crate::table::{NewMapping, SHARED_EXTERNAL, SHARED_INTERNAL, SessionRef};
 use crate::{Change, DropReason, MappingKind};
 use natgate_wire::tcp::flags::RST;
 
@@ -52,6 +52,15 @@ pub(crate) struct Opening {
     /// Index of the address, and port.
     pub(crate) external: External,
     pub(crate) snat: Snat,
+}
+
+/// A mapping of an address that is mapped as a whole, as a packet needs it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WholeMapping {
+    pub(super) internal: Internal,
+    pub(super) external: External,
+    /// Side that begins its sessions.
+    pub(super) begun: Begun,
 }
 
 /// The inbound view of a packet: by which mapping it comes in and from whom.
@@ -95,112 +104,6 @@ impl Engine {
         Ok(slot)
     }
 
-    /// The internal endpoint of a mapping, as packets have it.
-    #[inline(always)]
-    pub(super) fn internal_of(&self, slot: u32) -> AddressPort {
-        let Internal { host, port } = self.table.mapping(slot).internal();
-        AddressPort::new(host.address(), port)
-    }
-
-    /// The external endpoint of a mapping, as packets have it.
-    #[inline(always)]
-    pub(super) fn external_of(&self, slot: u32) -> AddressPort {
-        let External { index, port } = self.table.mapping(slot).external();
-        AddressPort::new(self.external.address(index), port)
-    }
-
-    /// The mapping of an internal endpoint towards a remote, if the configuration in force lets it
-    /// stay.
-    #[inline]
-    pub(crate) fn find_internal(
-        &mut self,
-        protocol: u8,
-        internal: Internal,
-        remote: AddressPort,
-    ) -> Option<u32> {
-        loop {
-            let slot = self.look_up_internal(protocol, internal, remote)?;
-            if self.table.is_asked(slot) || self.ask(slot) {
-                return Some(slot);
-            }
-        }
-    }
-
-    /// The mapping of an internal endpoint towards a remote. A static one serves all remotes, also
-    /// when the mapping behavior files others by remote.
-    #[inline]
-    pub(super) fn look_up_internal(
-        &self,
-        protocol: u8,
-        internal: Internal,
-        remote: AddressPort,
-    ) -> Option<u32> {
-        //= rfc4787#REQ-11
-        let mut found = self.table.find(self.table.key(protocol, internal, remote));
-        if found.is_none()
-            && self.config.mapping != Behavior::EndpointIndependent
-            && (!self.config.statics.is_empty() || self.holds.has_room())
-            && has_ports(protocol)
-        {
-            let key = Key { protocol, internal, remote: AddressPort::new(0, 0) };
-            found = self.table.find(key).filter(|&slot| {
-                let mapping = self.table.mapping(slot);
-                mapping.is_static()
-                    || mapping.is_explicit()
-                    || self.table.find_session(slot, remote).is_some()
-            });
-        }
-        if self.table.has_shared_internal() {
-            return self.or_shared(found, remote, || {
-                self.table.find_shared_internal(protocol, internal, remote)
-            });
-        }
-        found
-    }
-
-    /// The mapping that an endpoint names, unless that has no session with a remote and one that
-    /// shares the endpoint has.
-    #[cold]
-    fn or_shared(
-        &self,
-        named: Option<u32>,
-        remote: AddressPort,
-        shared: impl FnOnce() -> Option<u32>,
-    ) -> Option<u32> {
-        let known = |slot: &u32| self.table.find_session(*slot, remote).is_some();
-        if named.as_ref().is_some_and(known) { named } else { shared().or(named) }
-    }
-
-    /// The mapping of an external endpoint, for protocols without ports towards a remote, if the
-    /// configuration in force lets it stay.
-    #[inline]
-    pub(crate) fn find_external(
-        &mut self,
-        protocol: u8,
-        external: External,
-        remote: AddressPort,
-    ) -> Option<u32> {
-        let slot = self.look_up_external(protocol, external, remote)?;
-        (self.table.is_asked(slot) || self.ask(slot)).then_some(slot)
-    }
-
-    /// The mapping of an external endpoint, for protocols without ports towards a remote.
-    #[inline]
-    pub(crate) fn look_up_external(
-        &self,
-        protocol: u8,
-        External { index, port }: External,
-        remote: AddressPort,
-    ) -> Option<u32> {
-        let shared =
-            || self.table.find_shared_external(protocol, External::new(index, port), remote);
-        if !has_ports(protocol) {
-            return shared();
-        }
-        let owner = self.external.owner(protocol, index, port);
-        if self.table.has_shared_external() { self.or_shared(owner, remote, shared) } else { owner }
-    }
-
     #[cold]
     fn outbound_new(
         &mut self,
@@ -213,8 +116,8 @@ impl Engine {
         self.check_room_to_see(remote, headers.remote_seen())?;
         if let Some((index, begun)) = self.statics.external(headers.host(), headers.protocol) {
             let external = External::new(index, headers.source.port);
-            let ends = (headers.internal(), external, begun);
-            let added = self.add_whole(ends, remote, Way::Out, headers);
+            let whole = WholeMapping { internal: headers.internal(), external, begun };
+            let added = self.add_whole(whole, remote, Way::Out, headers);
             if added == Err(DropReason::MappingTableFull) {
                 self.refuse(bytes, headers);
             }
@@ -436,9 +339,9 @@ impl Engine {
     }
 
     /// Makes the mapping for one port of an address that is mapped as a whole.
-    fn add_whole(
+    pub(super) fn add_whole(
         &mut self,
-        (internal, external, begun): (Internal, External, Begun),
+        WholeMapping { internal, external, begun }: WholeMapping,
         remote: AddressPort,
         way: Way,
         headers: &Headers,
@@ -468,144 +371,6 @@ impl Engine {
         let answers = way == Way::Out || self.first_answers(slot);
         self.table.set_answers(slot, answers);
         Ok(slot)
-    }
-
-    /// Finds the mapping that a packet comes in by and asks the filter; changes nothing, unless the
-    /// configuration in force does not let the mapping stay.
-    pub(super) fn admit(
-        &mut self,
-        headers: &Headers,
-        arrival: Arrival,
-    ) -> Result<InboundMatch, DropReason> {
-        let Arrival { index, port, remote, seen, .. } = arrival;
-        let protocol = headers.protocol;
-        //= rfc7857#section-6
-        //= rfc7857#section-6-default
-        let owner = self.find_external(protocol, External::new(index, port), remote);
-        let Some(slot) = owner else {
-            let (internal, begun) =
-                self.statics.internal(index, protocol).ok_or(DropReason::NoMapping)?;
-            self.check_entrance(arrival, internal.realm(), false)?;
-            self.check_dropped(headers, Internal::new(internal, port), seen)?;
-            if begun == Begun::Inside {
-                return Err(DropReason::Filtered);
-            }
-            self.may_open(headers)?;
-            self.check_unseen(protocol, Internal::new(internal, port), remote, seen)?;
-            return Ok(InboundMatch::Whole(internal, begun));
-        };
-        let session = self.table.find_session(slot, remote);
-        let slot = match session {
-            Some(_) => slot,
-            None => self.server_for(slot, arrival)?,
-        };
-        let mapping = self.table.mapping(slot);
-        let internal = mapping.internal();
-        // What overloads a port is for one remote endpoint only; whose port it is for others nobody
-        // can say any more.
-        if session.is_none() && !mapping.is_static() && mapping.shares_external() {
-            return Err(DropReason::Filtered);
-        }
-        self.check_entrance(arrival, internal.host.realm(), session.is_some())?;
-        self.check_dropped(headers, internal, seen)?;
-        if session.is_none() {
-            //= rfc4787#REQ-8
-            //= rfc5382#REQ-3
-            //= rfc5597#REQ-3
-            let admitted = match self.filtering(headers.kind) {
-                _ if mapping.is_static() => !mapping.is_outbound_only(),
-                _ if mapping.is_explicit()
-                    && let Some(admitted) = self.admits_held(slot, arrival.seen) =>
-                {
-                    admitted
-                }
-                Behavior::EndpointIndependent => true,
-                Behavior::AddressDependent => self.table.knows_address(slot, remote.address),
-                Behavior::AddressAndPortDependent => false,
-            };
-            if !admitted {
-                return Err(DropReason::Filtered);
-            }
-            self.may_open(headers)?;
-            self.check_unseen(headers.protocol, internal, remote, seen)?;
-        }
-        Ok(InboundMatch::Mapping(slot, session))
-    }
-
-    /// The mapping that a new session from outside is for: of a service the server's that gets it,
-    /// else the one that the endpoint named.
-    fn server_for(&mut self, named: u32, arrival: Arrival) -> Result<u32, DropReason> {
-        let mapping = self.table.mapping(named);
-        let is_server = mapping.is_static() && mapping.is_permanent() && mapping.shares_external();
-        if !is_server {
-            return Ok(named);
-        }
-        let (protocol, remote) = (mapping.protocol, arrival.remote.address);
-        let external = External::new(arrival.index, arrival.port);
-        let chosen = self.services.choose(protocol, external, remote, &mut self.generator);
-        chosen.ok_or(DropReason::Filtered)
-    }
-
-    /// Whether a packet may enter the realm that it is for.
-    pub(super) fn check_entrance(
-        &self,
-        arrival: Arrival,
-        realm: u16,
-        in_session: bool,
-    ) -> Result<(), DropReason> {
-        match arrival.from {
-            Some(from) => self.check_realms(from, realm, in_session),
-            None if arrival.seen == arrival.remote => {
-                self.check_entry(realm, arrival.remote.address)
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// The realm that an inbound packet goes to.
-    pub(super) fn realm_of(&self, found: InboundMatch) -> u16 {
-        match found {
-            InboundMatch::Mapping(slot, _) => self.table.mapping(slot).host().realm(),
-            InboundMatch::Whole(host, _) => host.realm(),
-        }
-    }
-
-    /// The filtering behavior for packets of a kind.
-    fn filtering(&self, kind: Kind) -> Behavior {
-        let Config { filtering, filtering_tcp, .. } = self.config;
-        match kind {
-            //= rfc5382#REQ-3b
-            //= rfc5597#REQ-3-independent
-            Kind::Tcp | Kind::Dccp => filtering_tcp.unwrap_or(filtering),
-            _ => filtering,
-        }
-    }
-
-    /// Lets an admitted packet in: refreshes its session or makes it.
-    pub(super) fn enter(
-        &mut self,
-        headers: &Headers,
-        arrival: Arrival,
-        found: InboundMatch,
-    ) -> Result<u32, DropReason> {
-        match found {
-            InboundMatch::Mapping(slot, Some(session)) => {
-                self.refresh(session, Way::In, headers);
-                Ok(slot)
-            }
-            InboundMatch::Mapping(slot, None) => {
-                self.add_session(slot, arrival.remote, Way::In, headers)?;
-                self.begun(slot, arrival.remote, arrival.seen);
-                Ok(slot)
-            }
-            InboundMatch::Whole(internal, begun) => {
-                let external = External::new(arrival.index, arrival.port);
-                let ends = (Internal::new(internal, arrival.port), external, begun);
-                let slot = self.add_whole(ends, arrival.remote, Way::In, headers)?;
-                self.begun(slot, arrival.remote, arrival.seen);
-                Ok(slot)
-            }
-        }
     }
 
     /// Whether a packet may start a session: of TCP only a SYN, unless flows are picked up.
@@ -716,7 +481,7 @@ impl Engine {
 
     /// Counts a packet of a session, moves its state and restarts its timer as it is due.
     #[inline]
-    fn refresh(&mut self, at: SessionRef, way: Way, headers: &Headers) {
+    pub(super) fn refresh(&mut self, at: SessionRef, way: Way, headers: &Headers) {
         let session = self.table.session_mut(at);
         session.count(way);
         let before = session.state();

@@ -3,7 +3,8 @@
 //! further.
 
 use super::Engine;
-use super::quick::{FlowRule, ParsedHeaders, Round, Tally, forward_as_it_is};
+use super::patch::forward_as_it_is;
+use super::quick::{FlowRule, ParsedHeaders, Round, Tally};
 use crate::DropReason;
 use crate::calendar::NONE;
 use crate::endpoint::{AddressPort, External, Internal};

@@ -12,7 +12,7 @@ use crate::respond::Message;
 use crate::rules::Snat;
 use crate::session::{Idle, Session, State, Way};
 use crate::table::{NewMapping, SessionRef};
-use crate::translate::mappings::{Arrival, InboundMatch};
+use crate::translate::mappings::{Arrival, InboundMatch, WholeMapping};
 use crate::translate::overload::find_shared;
 use crate::translate::with_port;
 use crate::{Begun, DropReason, Pooling, Timestamp};
@@ -83,7 +83,8 @@ impl Walk<'_> {
             let address = engine.external.address(index);
             self.note(Step::Whole(Ipv4Addr::from_bits(address)));
             let external = External::new(index, headers.source.port);
-            let added = self.add_whole((headers.internal(), external, begun), remote, Way::Out);
+            let whole = WholeMapping { internal: headers.internal(), external, begun };
+            let added = self.add_whole(whole, remote, Way::Out);
             if added == Err(DropReason::MappingTableFull) {
                 self.refuse();
             }
@@ -263,7 +264,7 @@ impl Walk<'_> {
 
     fn add_whole(
         &mut self,
-        (internal, external, begun): (Internal, External, Begun),
+        WholeMapping { internal, external, begun }: WholeMapping,
         remote: AddressPort,
         way: Way,
     ) -> Result<(), DropReason> {
@@ -414,8 +415,9 @@ impl Walk<'_> {
             }
             InboundMatch::Whole(internal, begun) => {
                 let external = External::new(arrival.index, arrival.port);
-                let ends = (Internal::new(internal, arrival.port), external, begun);
-                self.add_whole(ends, arrival.remote, Way::In)?;
+                let end = Internal::new(internal, arrival.port);
+                let whole = WholeMapping { internal: end, external, begun };
+                self.add_whole(whole, arrival.remote, Way::In)?;
                 Ok(Internal::new(internal, arrival.port))
             }
         }
