@@ -2,10 +2,12 @@
 //! wrong with it, is the control crate's work; `Engine::new` refuses what the engine could not run
 //! with.
 
+mod addresses;
 pub(crate) mod policy;
+pub(crate) mod realms;
 mod statics;
 
-use crate::external::external_addresses;
+pub(crate) use addresses::external_addresses;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;

@@ -6,7 +6,7 @@ mod removal;
 mod report;
 mod start;
 
-use crate::config::{Begun, Config, StaticMapping};
+use crate::config::Config;
 use crate::endpoint::{AddressPort, External};
 use crate::event::Events;
 use crate::explicit::Holds;
@@ -14,31 +14,28 @@ use crate::external::ExternalPorts;
 use crate::fragments::Fragments;
 use crate::host::Host;
 use crate::identification::Identifications;
-use crate::packet::{Counters, Direction, Outcome, Side};
+use crate::packet::{Counters, Outcome, Side};
 use crate::random::Generator;
+use crate::rate::REPORT_INTERVAL;
 use crate::realms::Realms;
 use crate::reconfigure::Sweep;
 use crate::respond::{Connection, Envelope, Message, PENDING_SYN_NANOS, PendingSyns, Responder};
 use crate::rules::{RuleBatch, RuleSet};
 use crate::services::Services;
-use crate::sizes::WHOLE_MAPPINGS;
 use crate::subscriber::Subscribers;
-use crate::table::{OUTBOUND_ONLY, SHARED_INTERNAL, Table};
+use crate::table::Table;
 use crate::time::{TICK, nanos};
 use crate::timeouts::{self, Timers};
 use crate::translate::{Glances, PoolWatches, Rings};
 use crate::twice::Twice;
+use crate::whole::WholeStatics;
 use crate::{Change, DropReason, Event, Timestamp};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-use natgate_wire::protocol;
 pub(crate) use removal::Rest;
-pub(crate) use start::{broadcasts, without_rules};
 
 /// The latest time there is, nanoseconds.
 const LATEST: u64 = i64::MAX as u64;
-/// How often a subscriber's refusals, and a pool's exhaustion, are reported at most, nanoseconds.
-pub(crate) const REPORT_INTERVAL: u64 = 1_000_000_000;
 
 /// The translator. A clone goes on as the original would, but may allocate while it grows.
 #[derive(Clone, Debug)]
@@ -104,115 +101,6 @@ pub struct Engine {
     /// Latest tick whose things are done.
     pub(crate) tick: u32,
     leads: due::Leads,
-}
-
-/// A static mapping of a whole address: mappings for its ports are made when packets come.
-#[derive(Clone, Debug)]
-struct Whole {
-    internal: Host,
-    /// Index of the external address.
-    index: u32,
-    /// The one protocol that it is for; `None`: all.
-    protocol: Option<u8>,
-    begun: Begun,
-    /// Mappings that there are.
-    mappings: u32,
-}
-
-/// The static mappings of whole addresses.
-#[derive(Clone, Debug)]
-pub(crate) struct WholeStatics {
-    /// Sorted by internal address.
-    entries: Vec<Whole>,
-    /// Places in `entries`, sorted by the external address.
-    by_index: Vec<usize>,
-}
-
-impl WholeStatics {
-    pub(crate) fn new(config: &Config, external: &ExternalPorts) -> Self {
-        let whole = config.statics.iter().filter(|mapping| mapping.external.1.is_none());
-        let mut entries: Vec<Whole> = whole
-            .filter_map(|mapping| {
-                let index = external.index(mapping.external.0.to_bits())?;
-                let internal = Host::new(mapping.realm, mapping.internal.0.to_bits());
-                let StaticMapping { protocol, begun, .. } = *mapping;
-                Some(Whole { internal, index, protocol, begun, mappings: 0 })
-            })
-            .collect();
-        entries.sort_by_key(|whole| whole.internal);
-        let mut by_index: Vec<usize> = (0..entries.len()).collect();
-        by_index.sort_by_key(|&at| entries[at].index);
-        Self { entries, by_index }
-    }
-
-    /// Takes over how many mappings those have that stay the same.
-    pub(crate) fn go_on(&mut self, others: &Self) {
-        for one in &mut self.entries {
-            let same = others.entries.iter().find(|other| {
-                (other.internal, other.index, other.protocol)
-                    == (one.internal, one.index, one.protocol)
-            });
-            one.mappings = same.map_or(0, |same| same.mappings);
-        }
-    }
-
-    /// The index of the external address by which what a host begins goes out, for a protocol, and
-    /// who begins sessions there.
-    pub(crate) fn external(&self, internal: Host, protocol: u8) -> Option<(u32, Begun)> {
-        let start = self.entries.partition_point(|whole| whole.internal < internal);
-        let entries = self.entries[start..].iter().take_while(|whole| whole.internal == internal);
-        let mut entries = entries.filter(|whole| whole.begun != Begun::Outside);
-        entries
-            .find(|whole| whole.protocol.is_none_or(|only| only == protocol))
-            .map(|whole| (whole.index, whole.begun))
-    }
-
-    /// The place of the mapping of an external address, for a protocol.
-    fn place(&self, index: u32, protocol: u8) -> Option<usize> {
-        let start = self.by_index.partition_point(|&at| self.entries[at].index < index);
-        let entries = self.by_index[start..].iter().copied();
-        entries
-            .take_while(|&at| self.entries[at].index == index)
-            .find(|&at| self.entries[at].protocol.is_none_or(|only| only == protocol))
-    }
-
-    /// The host behind an external address, and who begins sessions there.
-    pub(crate) fn internal(&self, index: u32, protocol: u8) -> Option<(Host, Begun)> {
-        let whole = &self.entries[self.place(index, protocol)?];
-        Some((whole.internal, whole.begun))
-    }
-
-    /// Counts a mapping more of an external address; `false`: it has too many.
-    pub(crate) fn count(&mut self, index: u32, protocol: u8) -> bool {
-        let place = self.place(index, protocol).expect("the address is mapped as a whole");
-        let mappings = &mut self.entries[place].mappings;
-        let room = *mappings < WHOLE_MAPPINGS;
-        *mappings += u32::from(room);
-        room
-    }
-
-    /// How many mappings there are of an external address that is mapped as a whole, and may be.
-    pub(crate) fn standing(&self, index: u32, protocol: u8) -> (u32, u32) {
-        let place = self.place(index, protocol);
-        (place.map_or(0, |place| self.entries[place].mappings), WHOLE_MAPPINGS)
-    }
-
-    /// Counts one less; a mapping may be left from when the address was mapped otherwise.
-    pub(crate) fn release(&mut self, index: u32, protocol: u8) {
-        if let Some(place) = self.place(index, protocol) {
-            let mappings = &mut self.entries[place].mappings;
-            *mappings = mappings.saturating_sub(1);
-        }
-    }
-}
-
-/// The flags of a static mapping whose sessions are begun there.
-pub(crate) fn flags_of(begun: Begun) -> u8 {
-    match begun {
-        Begun::Anywhere => 0,
-        Begun::Outside => SHARED_INTERNAL,
-        Begun::Inside => OUTBOUND_ONLY,
-    }
 }
 
 impl Engine {
@@ -417,33 +305,5 @@ impl Engine {
         buffer[..bytes.len()].copy_from_slice(bytes);
         self.counters.generated += 1;
         Some((Timestamp(time), side, bytes.len()))
-    }
-}
-
-/// The direction of a packet of which only the side it came from is known.
-pub(crate) fn direction_from(side: Side) -> Direction {
-    match side {
-        Side::Inside => Direction::Outbound,
-        Side::Outside => Direction::Inbound,
-    }
-}
-
-/// Where mappings of a protocol are counted: TCP, UDP, ICMP, DCCP, all others.
-pub(crate) fn place_of(protocol: u8) -> usize {
-    match protocol {
-        protocol::TCP => 0,
-        protocol::UDP => 1,
-        protocol::ICMP => 2,
-        protocol::DCCP => 3,
-        _ => 4,
-    }
-}
-
-/// The quota that a protocol's mappings count against.
-pub(crate) fn quota_class(protocol: u8) -> usize {
-    match protocol {
-        protocol::TCP => 0,
-        protocol::UDP => 1,
-        _ => 2,
     }
 }

@@ -23,10 +23,12 @@ use crate::blocks::Blocks;
 use crate::calendar::{NONE, lane};
 use crate::config::{Config, PoolConfig, Pooling};
 use crate::endpoint::External;
-use crate::parse::has_ports;
 use crate::prefetch::prefetch;
+use crate::protocols::PROTOCOLS;
+use crate::protocols::has_ports;
+use crate::protocols::protocol_index;
 use crate::random::HashKey;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use change::{Definition, Work};
 pub use change::{Draining, PoolChange};
@@ -47,10 +49,6 @@ const WORDS: usize = PORTS / 64;
 /// Groups of an address's ports whose free ones are counted, even and odd.
 const GROUPS: usize = 16;
 const GROUP_WORDS: usize = WORDS / GROUPS;
-
-/// Most external addresses: an address's index and a port share 31 bits, all ones of which mean
-/// something else.
-pub(crate) const MAX_ADDRESSES: usize = (1 << 15) - 1;
 
 /// The pool of an address that is of none, and most pools.
 const NO_POOL: u16 = u16::MAX;
@@ -142,21 +140,6 @@ pub(crate) struct ExternalPorts {
     /// came for them: the next one that is released with each.
     evicted: BTreeMap<(usize, u32), u32>,
     work: Work,
-}
-
-/// The protocols that have ports, by their index.
-pub(crate) const PROTOCOLS: [u8; 4] =
-    [protocol::TCP, protocol::UDP, protocol::ICMP, protocol::DCCP];
-
-/// Index of a protocol that has ports.
-pub(crate) fn protocol_index(protocol: u8) -> usize {
-    match protocol {
-        protocol::TCP => 0,
-        protocol::UDP => 1,
-        protocol::ICMP => 2,
-        protocol::DCCP => 3,
-        _ => unreachable!("protocol {protocol} has no ports"),
-    }
 }
 
 impl ExternalPorts {
@@ -406,16 +389,4 @@ fn owner_in(entry: u32) -> Option<u32> {
         entry if entry & HELD != 0 => None,
         entry => Some(entry - 1),
     }
-}
-
-/// All external addresses of a configuration: the pools', then those that only static mappings
-/// name.
-pub(crate) fn external_addresses(config: &Config) -> Vec<u32> {
-    let ranges = config.pools.iter().flat_map(|pool| &pool.addresses);
-    let mut addresses: Vec<u32> =
-        ranges.flat_map(|range| range.first.to_bits()..=range.last.to_bits()).collect();
-    let mut known: BTreeSet<u32> = addresses.iter().copied().collect();
-    let others = config.fixed_addresses().map(Ipv4Addr::to_bits);
-    addresses.extend(others.filter(|&address| known.insert(address)));
-    addresses
 }

@@ -9,12 +9,6 @@ use natgate_wire::ipv4::{Ipv4Error, Options, scan_options};
 use natgate_wire::tcp::flags::{ACK, RST, SYN};
 use natgate_wire::{Dccp, Icmp, Ipv4, Tcp, Udp, dccp, icmp, ipv4, protocol, tcp, udp};
 
-/// Whether a protocol has ports, or identifiers that serve as such.
-#[inline(always)]
-pub(crate) fn has_ports(protocol: u8) -> bool {
-    matches!(protocol, protocol::TCP | protocol::UDP | protocol::ICMP | protocol::DCCP)
-}
-
 /// What kind of payload a packet carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {

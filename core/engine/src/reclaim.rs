@@ -7,10 +7,9 @@
 //! are in `subscriber/unanswered.rs`.
 
 use crate::endpoint::External;
-use crate::engine::{Engine, Rest, place_of};
-use crate::external::PROTOCOLS;
+use crate::engine::{Engine, Rest};
 use crate::host::Host;
-use crate::parse::has_ports;
+use crate::protocols::{PROTOCOLS, has_ports, place_of};
 use crate::session::{State, Way};
 use crate::subscriber::Queue;
 use crate::table::SessionRef;

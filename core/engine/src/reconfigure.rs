@@ -17,13 +17,15 @@ mod statics;
 
 use crate::class::Classes;
 use crate::config::Config;
+use crate::config::realms::without_rules;
 use crate::endpoint::{AddressPort, External, Internal};
-use crate::engine::{Engine, without_rules};
+use crate::engine::Engine;
 use crate::external::PoolChange;
 use crate::host::Host;
 use crate::realms::Realms;
 use crate::respond::longest_inside;
 use crate::rules::{RuleSet, Ruling};
+use crate::statics::static_hosts;
 use crate::timeouts::{SETS, Timers};
 use crate::{ConfigError, MappingId};
 use alloc::format;
@@ -31,7 +33,7 @@ use alloc::vec::Vec;
 pub use differences::restart_keys;
 use differences::{before, different_keys, same_sets};
 use permits::Asked;
-pub(crate) use permits::{Permits, static_hosts};
+pub(crate) use permits::Permits;
 use statics::StaticChange;
 
 /// Slots of the table that one call of [`Engine::advance`] looks at.

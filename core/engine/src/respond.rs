@@ -4,7 +4,7 @@
 use crate::config::{Config, SideConfig};
 use crate::endpoint::AddressPort;
 use crate::packet::Side;
-use crate::subscriber::Rate;
+use crate::rate::Rate;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;

@@ -2,17 +2,23 @@
 
 use crate::ConfigError;
 use crate::blocks::Blocking;
+use crate::config::external_addresses;
 use crate::config::{
     AddressRange, Allocation, Begun, BlockConfig, Config, PoolConfig, Server, Service,
     StaticMapping,
 };
 use crate::deterministic::Plan;
-use crate::external::{MAX_ADDRESSES, PROTOCOLS, external_addresses};
+use crate::statics::count_statics;
+use crate::statics::served;
 use crate::subscriber::SubscriberRoom;
 use crate::table::{Room, further_each};
 use alloc::format;
 use alloc::string::String;
 use core::time::Duration;
+
+/// Most external addresses: an address's index and a port share 31 bits, all ones of which mean
+/// something else.
+pub(crate) const MAX_ADDRESSES: usize = (1 << 15) - 1;
 
 /// Protocols that room is set aside for when the configuration does not say: TCP, UDP and ICMP.
 /// DCCP shares it.
@@ -34,9 +40,6 @@ const LEAST_ADDRESSES: usize = 64;
 /// Sessions with a translated destination that there is room for when the configuration does not
 /// say.
 const LEAST_TWICE: usize = 1024;
-
-/// Most mappings at a time for the ports of one address that is mapped as a whole.
-pub(crate) const WHOLE_MAPPINGS: u32 = 4096;
 
 /// How large the tables are.
 pub(crate) struct Sizes {
@@ -94,27 +97,6 @@ impl Sizes {
     }
 }
 
-/// How many mappings static ones come to at most.
-pub(crate) fn count_statics(statics: &[StaticMapping]) -> usize {
-    let count = |one: &StaticMapping| match one.external.1 {
-        Some(_) => permanent(one).count(),
-        None => WHOLE_MAPPINGS as usize,
-    };
-    statics.iter().map(count).sum()
-}
-
-/// The protocols for which a static mapping is always there: those of one with ports.
-pub(crate) fn permanent(mapping: &StaticMapping) -> impl Iterator<Item = u8> {
-    let StaticMapping { protocol, external: (_, port), .. } = *mapping;
-    PROTOCOLS.into_iter().filter(move |&p| port.is_some() && protocol.is_none_or(|only| p == only))
-}
-
-/// The protocols that a service serves.
-pub(crate) fn served(service: &Service) -> impl Iterator<Item = u8> {
-    let only = service.protocol;
-    PROTOCOLS.into_iter().filter(move |&p| only.is_none_or(|only| p == only))
-}
-
 /// What the engine relies on; the control crate says the same with line and column.
 pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
     let fail = |message: String| Err(ConfigError { message });
@@ -134,7 +116,7 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
         validate_exceptions(config, pool)?;
         validate_allocation(config, pool)?;
     }
-    crate::realms::validate(config)?;
+    crate::config::realms::validate(config)?;
     let ranges = config.pools.iter().flat_map(|pool| &pool.addresses);
     if ranges.map(AddressRange::count).sum::<usize>() > MAX_ADDRESSES {
         return fail(format!("more than {MAX_ADDRESSES} external addresses are not possible"));

@@ -373,14 +373,15 @@ impl Table {
     /// Whether there is no room for one more dynamic mapping of a protocol.
     pub(crate) fn is_full(&self, protocol: u8) -> bool {
         self.dynamic >= self.room.dynamic
-            || !crate::parse::has_ports(protocol) && self.dynamic_portless >= self.room.portless()
+            || !crate::protocols::has_ports(protocol)
+                && self.dynamic_portless >= self.room.portless()
     }
 
     /// The key under which the mapping behavior files an outbound packet.
     #[inline]
     pub(crate) fn key(&self, protocol: u8, internal: Internal, remote: AddressPort) -> Key {
         let remote = match self.mapping_behavior {
-            _ if !crate::parse::has_ports(protocol) => AddressPort::new(remote.address, 0),
+            _ if !crate::protocols::has_ports(protocol) => AddressPort::new(remote.address, 0),
             //= rfc4787#REQ-1
             //= rfc5382#REQ-1
             //= rfc5597#REQ-1
@@ -397,7 +398,7 @@ impl Table {
     /// The key under which a static mapping is filed: whatever the mapping behavior, it serves all
     /// remotes.
     pub(crate) fn static_key(&self, protocol: u8, internal: Internal, remote: AddressPort) -> Key {
-        if crate::parse::has_ports(protocol) {
+        if crate::protocols::has_ports(protocol) {
             return Key { protocol, internal, remote: AddressPort::new(0, 0) };
         }
         self.key(protocol, internal, remote)
@@ -497,7 +498,7 @@ impl Table {
         let flags = self.epoch.0
             | if new.is_static { STATIC } else { 0 }
             | if new.permanent { PERMANENT } else { 0 }
-            | if crate::parse::has_ports(new.protocol) { 0 } else { SHARED_EXTERNAL }
+            | if crate::protocols::has_ports(new.protocol) { 0 } else { SHARED_EXTERNAL }
             | new.flags;
         let mapping = &mut self.mappings.slots[slot as usize];
         *mapping = Mapping {
@@ -532,7 +533,7 @@ impl Table {
     fn count_dynamic(&mut self, protocol: u8, dynamic: bool, change: isize) {
         if dynamic {
             self.dynamic = self.dynamic.strict_add_signed(change);
-            if !crate::parse::has_ports(protocol) {
+            if !crate::protocols::has_ports(protocol) {
                 self.dynamic_portless = self.dynamic_portless.strict_add_signed(change);
             }
         }

@@ -1,6 +1,7 @@
 //! Blocks that no subscriber has: a bit for each, and draws that cost the same at any fill level.
 
-use super::{Blocks, LOW, NOBODY, PROTOCOLS, Row};
+use super::PROTOCOLS;
+use super::{Blocks, LOW, NOBODY, Row};
 use crate::calendar::NONE;
 use crate::random::Generator;
 

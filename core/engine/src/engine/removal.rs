@@ -1,9 +1,9 @@
 //! The end of sessions and mappings: tables, counts and ports follow, and events tell of it.
 
-use super::{Engine, place_of, quota_class};
+use super::Engine;
 use crate::endpoint::{AddressPort, External, Internal};
 use crate::external::OwnershipSource;
-use crate::parse::has_ports;
+use crate::protocols::{has_ports, place_of, quota_class};
 use crate::table::{Mapping, SessionRef};
 use crate::{Change, Endpoint, MappingId, MappingKind, SessionId};
 

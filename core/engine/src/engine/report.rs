@@ -1,6 +1,7 @@
 //! What the engine tells of itself: counters, mappings, sessions and the use of pools.
 
-use super::{Engine, direction_from};
+use super::Engine;
+use crate::packet::direction_from;
 use crate::packet::{Counters, Direction, Side};
 use crate::table::SessionRef;
 use crate::{DropReason, Endpoint, MappingId, MappingInfo, PoolUsage, SessionInfo, Timestamp};

@@ -3,9 +3,10 @@
 //! Static mappings, services and pinned blocks are placed here once; later changes of them belong to
 //! `reconfigure`.
 
-use super::{Engine, LATEST, WholeStatics, due, flags_of};
+use super::{Engine, LATEST, due};
 use crate::calendar::NONE;
 use crate::class::Classes;
+use crate::config::realms::without_rules;
 use crate::config::{Config, Rule};
 use crate::endpoint::{AddressPort, External, Internal};
 use crate::event::Events;
@@ -16,18 +17,21 @@ use crate::host::Host;
 use crate::identification::Identifications;
 use crate::packet::Counters;
 use crate::random::{Generator, HashKey};
-use crate::realms::{Realms, broadcasts_of};
-use crate::reconfigure::{Sweep, static_hosts};
+use crate::realms::Realms;
+use crate::realms::broadcasts;
+use crate::reconfigure::Sweep;
 use crate::respond::{PendingSyns, Responder};
 use crate::rules::{RuleBatch, RuleSet};
 use crate::services::Services;
-use crate::sizes::{Sizes, permanent, served, validate};
+use crate::sizes::{Sizes, validate};
+use crate::statics::{permanent, served, static_hosts};
 use crate::subscriber::Subscribers;
 use crate::table::{NewMapping, SHARED_EXTERNAL, SHARED_INTERNAL, Table};
 use crate::time::{TICK, nanos};
 use crate::timeouts::Timers;
 use crate::translate::{Glances, PoolWatches, Rings};
 use crate::twice::Twice;
+use crate::whole::{WholeStatics, flags_of};
 use crate::{ConfigError, Event, Timestamp};
 use alloc::format;
 use alloc::vec;
@@ -249,16 +253,6 @@ impl Engine {
     }
 }
 
-/// A configuration without what the engine has in another form.
-pub(crate) fn without_rules(config: &Config) -> Config {
-    let mut config = config.clone();
-    config.rules = Vec::new();
-    for realm in &mut config.realms {
-        realm.rules = Vec::new();
-    }
-    config
-}
-
 /// The rules of every realm.
 pub(super) fn rules_of(config: &Config) -> impl Iterator<Item = &[Rule]> {
     let further = config.realms.iter().map(|realm| &realm.rules[..]);
@@ -267,13 +261,4 @@ pub(super) fn rules_of(config: &Config) -> impl Iterator<Item = &[Rule]> {
 
 pub(super) fn memory_of_rules(rules: &[Rule]) -> u64 {
     RuleSet::new(rules).map_or(0, |rules| rules.memory())
-}
-
-/// The addresses that mean every host of a connected network (the last; the first of old), unless
-/// the operator has made them external.
-pub(crate) fn broadcasts(config: &Config, external: &ExternalPorts) -> [u32; 4] {
-    let ends = [&config.inside, &config.outside]
-        .map(|side| side.network.and_then(broadcasts_of).unwrap_or_default());
-    let [[a, b], [c, d]] = ends;
-    [a, b, c, d].map(|address| if external.index(address).is_some() { 0 } else { address })
 }

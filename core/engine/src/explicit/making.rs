@@ -6,10 +6,11 @@
 use super::{ExplicitError, OWN_PORTS, WantedEndpoint, is_reserved, refusal};
 use crate::config::Pooling;
 use crate::endpoint::{AddressPort, External, Internal};
-use crate::engine::{Engine, place_of, quota_class};
+use crate::engine::Engine;
 use crate::event::MappingKind;
 use crate::external::{OwnershipSource, Wish};
 use crate::host::Host;
+use crate::protocols::{place_of, quota_class};
 use crate::rules::Snat;
 use crate::table::{Key, NewMapping};
 use crate::{Change, DropReason};

@@ -2,10 +2,11 @@
 //!
 //! A choice changes nothing; the caller takes the port.
 
-use super::{Draw, ExternalPorts, Mode, PORTLESS, Parity, Ports, Range, Wish, protocol_index};
+use super::{Draw, ExternalPorts, Mode, PORTLESS, Parity, Ports, Range, Wish};
 use crate::config::Pooling;
 use crate::endpoint::External;
 use crate::prefetch::prefetch;
+use crate::protocols::protocol_index;
 use crate::random::Generator;
 use natgate_wire::protocol;
 

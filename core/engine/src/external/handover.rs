@@ -4,11 +4,12 @@
 //! Held ports are lists by tick. A pass writes the lists to come; the next one only those that a
 //! port may have joined since the last began. So a pass costs what has changed.
 
-use super::{EMPTY, ExternalPorts, HELD, LAST, Mode, PORTS, PROTOCOLS, protocol_index};
+use super::{EMPTY, ExternalPorts, HELD, LAST, Mode, PORTS};
 use crate::blocks::OwnedBlock;
 use crate::calendar::{LANES, NONE, lane};
 use crate::endpoint::External;
 use crate::host::Host;
+use crate::protocols::{PROTOCOLS, protocol_index};
 
 /// A held port: its protocol, the index of its address, itself, and the tick at which it is
 /// released.

@@ -1,10 +1,9 @@
 //! Ports that mappings give back: hold-down (RFC 6888 REQ-8), release, and the free ports after it.
 
-use super::{
-    EMPTY, ExternalPorts, HELD, LAST, Mode, PORTS, PROTOCOLS, Range, WORDS, protocol_index,
-};
+use super::{EMPTY, ExternalPorts, HELD, LAST, Mode, PORTS, Range, WORDS};
 use crate::calendar::{NONE, lane};
 use crate::prefetch::prefetch;
+use crate::protocols::{PROTOCOLS, protocol_index};
 use natgate_wire::protocol;
 
 impl ExternalPorts {

@@ -4,10 +4,11 @@
 //! is not to be.
 
 use super::shares::Mode;
-use super::{ExternalPorts, Range, Wish, protocol_index};
+use super::{ExternalPorts, Range, Wish};
 use crate::config::Pooling;
 use crate::deterministic::Plan;
 use crate::host::Host;
+use crate::protocols::protocol_index;
 use crate::random::Generator;
 
 impl ExternalPorts {

@@ -3,10 +3,11 @@
 //!
 //! Nothing here changes anything, and nothing here is asked by packets.
 
-use super::{EMPTY, ExternalPorts, HELD, LAST, NONE, PROTOCOLS, Ports, Range, lane};
+use super::{EMPTY, ExternalPorts, HELD, LAST, NONE, Ports, Range, lane};
 use crate::blocks::Tenure;
 use crate::deterministic::Plan;
 use crate::endpoint::External;
+use crate::protocols::PROTOCOLS;
 
 /// Ports of a range by protocol, in the order of [`PROTOCOLS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

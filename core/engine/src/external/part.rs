@@ -5,7 +5,8 @@
 //! one of them. Ports that follow from the subscriber's address are every engine's: whose a
 //! subscriber is says whose they are.
 
-use super::{EMPTY, ExternalPorts, Mode, PORTS, PROTOCOLS, Ports, WORDS};
+use super::{EMPTY, ExternalPorts, Mode, PORTS, Ports, WORDS};
+use crate::protocols::PROTOCOLS;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;

@@ -1,6 +1,5 @@
 //! The choice of a port in what a subscriber has of its own: blocks or a deterministic range.
 
-use super::protocol_index;
 use super::shares::{Chosen, Tried};
 use super::{ExternalPorts, Mode, Parity, Range, Wish};
 use crate::DropReason;
@@ -9,6 +8,7 @@ use crate::config::Pooling;
 use crate::deterministic::Plan;
 use crate::endpoint::External;
 use crate::host::Host;
+use crate::protocols::protocol_index;
 use crate::random::Generator;
 
 impl ExternalPorts {

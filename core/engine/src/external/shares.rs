@@ -3,15 +3,15 @@
 //! Here is which of them a new mapping gets; `blocks` knows whose a block is, `deterministic` whose
 //! a port.
 
-use super::{Draw, ExternalPorts, NO_POOL, PROTOCOLS, Pool, Ports, Range, WORDS, Wish};
-use super::{prefetch, protocol_index};
+use super::prefetch;
+use super::{Draw, ExternalPorts, NO_POOL, Pool, Ports, Range, WORDS, Wish};
 use crate::BlockId;
 use crate::blocks::{Blocking, Blocks, HIGH, LOW};
 use crate::config::{Allocation, BlockConfig, Config, PoolConfig, Pooling};
 use crate::deterministic::Plan;
 use crate::endpoint::External;
 use crate::host::Host;
-use crate::parse::has_ports;
+use crate::protocols::{PROTOCOLS, has_ports, protocol_index};
 use crate::random::{Generator, HashKey};
 use crate::time::{TICK, nanos};
 use alloc::format;

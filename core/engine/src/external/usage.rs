@@ -1,6 +1,7 @@
 //! The use of external addresses and pools, counted for surveys and reports.
 
-use super::{EMPTY, ExternalPorts, HELD, PORTS, PROTOCOLS, WORDS, owner_in, protocol_index};
+use super::{EMPTY, ExternalPorts, HELD, PORTS, WORDS, owner_in};
+use crate::protocols::{PROTOCOLS, protocol_index};
 use crate::{AddressUsage, PoolUsage};
 use core::net::Ipv4Addr;
 

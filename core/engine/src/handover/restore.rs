@@ -13,7 +13,7 @@ use crate::config::Behavior;
 use crate::endpoint::{External, Internal};
 use crate::engine::Engine;
 use crate::explicit::is_mapped;
-use crate::parse::has_ports;
+use crate::protocols::has_ports;
 use crate::timeouts::SETS;
 use crate::{Departure, Timestamp};
 use alloc::collections::{BTreeMap, BTreeSet};

@@ -3,14 +3,14 @@
 //! configuration that is only tried says the same as one that comes into force.
 
 use super::Departure;
-use crate::config::{AddressRange, Allocation, Begun, Config, PoolConfig, Prefix, StaticMapping};
+use crate::config::{AddressRange, Allocation, Begun, Config, PoolConfig, Prefix};
 use crate::deterministic::Plan;
 use crate::endpoint::{AddressPort, Internal};
-use crate::external::protocol_index;
 use crate::host::Host;
-use crate::parse::has_ports;
+use crate::protocols::{has_ports, protocol_index};
 use crate::rules::{RuleSet, Ruling};
-use crate::sizes::permanent;
+use crate::statics::permanent;
+use crate::statics::static_hosts;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
@@ -302,17 +302,4 @@ fn cut(range: &AddressRange, number: usize, before: Option<&PoolConfig>) -> Vec<
 fn with_port(protocol: u8, AddressPort { address, port }: AddressPort) -> AddressPort {
     use natgate_wire::protocol::{DCCP, TCP, UDP};
     AddressPort::new(address, if matches!(protocol, TCP | UDP | DCCP) { port } else { 0 })
-}
-
-/// Hosts that static mappings and services name, sorted.
-pub(crate) fn static_hosts(config: &Config) -> Vec<Host> {
-    let host = |mapping: &StaticMapping| Host::new(mapping.realm, mapping.internal.0.to_bits());
-    let servers = config.services.iter().flat_map(|service| {
-        let host = |address: Ipv4Addr| Host::new(service.realm, address.to_bits());
-        service.servers.iter().map(move |server| host(server.internal.0))
-    });
-    let mut hosts: Vec<Host> = config.statics.iter().map(host).chain(servers).collect();
-    hosts.sort_unstable();
-    hosts.dedup();
-    hosts
 }

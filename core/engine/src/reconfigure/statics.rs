@@ -4,10 +4,11 @@
 
 use crate::config::{Allocation, Begun, Config, PoolConfig, StaticMapping};
 use crate::endpoint::{AddressPort, External, Internal};
-use crate::engine::{Engine, WholeStatics, flags_of};
+use crate::engine::Engine;
 use crate::host::Host;
-use crate::sizes::{count_statics, permanent};
+use crate::statics::{count_statics, permanent};
 use crate::table::NewMapping;
+use crate::whole::{WholeStatics, flags_of};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 

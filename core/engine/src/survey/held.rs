@@ -6,7 +6,8 @@
 
 use super::{Cursor, Filter, Stage};
 use crate::endpoint::External;
-use crate::external::{PROTOCOLS, Release, ReleaseSearch};
+use crate::external::{Release, ReleaseSearch};
+use crate::protocols::PROTOCOLS;
 use crate::time::Timestamp;
 use crate::{Endpoint, Engine};
 use alloc::vec::Vec;

@@ -12,7 +12,7 @@ use super::{Mapping, NewMapping, Table, words};
 use crate::endpoint::{AddressPort, External, Internal};
 use crate::host::Host;
 use crate::index::Index;
-use crate::parse::has_ports;
+use crate::protocols::has_ports;
 use crate::random::HashKey;
 
 /// Flag of a mapping: others have its external endpoint, too.

@@ -6,7 +6,7 @@
 use super::Engine;
 use crate::config::Behavior;
 use crate::endpoint::{AddressPort, External, Internal};
-use crate::parse::has_ports;
+use crate::protocols::has_ports;
 use crate::table::Key;
 
 impl Engine {

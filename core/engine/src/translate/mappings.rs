@@ -6,13 +6,14 @@ use super::watch::BLOCKS;
 use crate::class::SESSIONS;
 use crate::config::Begun;
 use crate::endpoint::{AddressPort, External, Internal};
-use crate::engine::{flags_of, place_of, quota_class};
 use crate::external::{Chosen, OwnershipSource, Wish};
 use crate::host::Host;
-use crate::parse::{Headers, Kind, has_ports};
+use crate::parse::{Headers, Kind};
+use crate::protocols::{has_ports, place_of, quota_class};
 use crate::rules::Snat;
 use crate::session::{Idle, Session, State, Way};
 use crate::table::{NewMapping, SHARED_EXTERNAL, SHARED_INTERNAL, SessionRef};
+use crate::whole::flags_of;
 use crate::{Change, DropReason, MappingKind};
 use natgate_wire::tcp::flags::RST;
 

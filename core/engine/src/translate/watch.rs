@@ -4,10 +4,10 @@
 use super::Engine;
 use crate::class::{KINDS, SESSIONS};
 use crate::config::Config;
-use crate::engine::{REPORT_INTERVAL, quota_class};
-use crate::external::{ExternalPorts, PROTOCOLS, protocol_index};
+use crate::external::ExternalPorts;
 use crate::host::Host;
-use crate::parse::has_ports;
+use crate::protocols::{PROTOCOLS, has_ports, protocol_index, quota_class};
+use crate::rate::REPORT_INTERVAL;
 use crate::threshold::{Marks, Watch};
 use crate::{Change, DropReason, Resource};
 use alloc::vec::Vec;

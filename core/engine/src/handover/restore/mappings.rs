@@ -3,13 +3,14 @@
 use super::{ABSENT, LEFT_OUT, MappingParts, Restoration, RestoreError};
 use crate::Departure;
 use crate::endpoint::{AddressPort, External, Internal};
-use crate::engine::{Engine, flags_of, place_of, quota_class};
+use crate::engine::Engine;
 use crate::handover::record::{MappingFields, OVERLOADS, Reader, STATIC};
 use crate::host::Host;
-use crate::parse::has_ports;
+use crate::protocols::{has_ports, place_of, quota_class};
 use crate::session::Session;
 use crate::table::{Mapping, NewMapping, SHARED_EXTERNAL, SHARED_INTERNAL};
 use crate::timeouts::SETS;
+use crate::whole::flags_of;
 
 /// What becomes of a mapping.
 enum Place {

@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::handover::record::Reader;
 use crate::host::Host;
 use crate::packet::{Direction, Outcome};
-use crate::parse::has_ports;
+use crate::protocols::has_ports;
 use crate::{DropReason, Timestamp};
 
 impl Engine {

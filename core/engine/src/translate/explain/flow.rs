@@ -1,13 +1,14 @@
 //! The mappings and sessions that a packet would go by: `mappings.rs` for reading alone.
 
 use super::walk::Walk;
-use super::{AddressChoice, Limit, LimitOwner, Standing, Step, endpoint};
+use super::{AddressChoice, Step, endpoint};
 use crate::config::{Behavior, Config, Refusal};
 use crate::endpoint::{AddressPort, External, Internal};
-use crate::engine::{flags_of, quota_class};
 use crate::external::Wish;
 use crate::host::Host;
-use crate::parse::{Kind, has_ports};
+use crate::limits::{Limit, LimitOwner, Standing};
+use crate::parse::Kind;
+use crate::protocols::{has_ports, quota_class};
 use crate::respond::Message;
 use crate::rules::Snat;
 use crate::session::{Idle, Session, State, Way};
@@ -15,6 +16,7 @@ use crate::table::{NewMapping, SessionRef};
 use crate::translate::mappings::{Arrival, InboundMatch, WholeMapping};
 use crate::translate::overload::find_shared;
 use crate::translate::with_port;
+use crate::whole::flags_of;
 use crate::{Begun, DropReason, Pooling, Timestamp};
 use core::net::Ipv4Addr;
 
@@ -115,7 +117,7 @@ impl Walk<'_> {
         let known = record.is_some_and(|at| engine.subscribers.has(at, pool));
         self.check_limits(record, internal.host, known)?;
         let has_ports = has_ports(protocol);
-        let place = || crate::external::protocol_index(protocol);
+        let place = || crate::protocols::protocol_index(protocol);
         let free = has_ports.then(|| engine.external.free_of(pool, place()));
         self.note(Step::Pool { pool, free });
         let last = record.and_then(|at| engine.subscribers.paired(at, pool));
