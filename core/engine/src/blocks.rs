@@ -4,8 +4,8 @@
 //! A block's entry says whose it is, how many of its ports are free for each protocol, and how many
 //! are used or held; a subscriber's blocks are linked through their entries, and the first is found
 //! by hash. Blocks that nobody has are a bit each, and addresses that have such are kept in a list
-//! without gaps, so that finding one costs the same when few are left as when all are. Who asks for
-//! what, and which port of a block it is, is `external`'s business.
+//! without gaps, so that a search costs the same whether few or many are left. `external` chooses
+//! the pool and the port in a block.
 
 mod owned;
 mod unowned;
@@ -24,7 +24,7 @@ const NOBODY: Host = Host::new(0, 0);
 /// Ports below are one side, the others another; blocks do not span the two.
 const BORDER: u16 = 1024;
 
-/// A block that somebody has: whose it is, the index of its address, its ports.
+/// A subscriber's block: the subscriber, the index of the address, first and last port.
 pub(crate) type OwnedBlock = (Host, u32, (u16, u16));
 
 /// How the ports of an address are cut into blocks.
@@ -217,7 +217,7 @@ pub(crate) struct Blocks {
     by_realm: Vec<u32>,
 }
 
-/// What blocks a subscriber has of a pool, those of addresses that give out nothing left out.
+/// A subscriber's blocks of a pool, without blocks of addresses that give out no ports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Owned {
     pub(crate) blocks: u16,

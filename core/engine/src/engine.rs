@@ -1,5 +1,7 @@
-//! The translator as a whole: its parts, the passage of time, what it tells about itself. What it
-//! does with a packet is in `translate.rs`.
+//! The translator's state, its clock, its events and its own packets.
+//!
+//! `start` builds the state, `removal` ends sessions and mappings, `report` describes the state,
+//! and `due` handles timers. `translate` decides about packets.
 
 mod due;
 mod removal;
@@ -37,7 +39,7 @@ pub(crate) use removal::Rest;
 /// The latest time there is, nanoseconds.
 const LATEST: u64 = i64::MAX as u64;
 
-/// The translator. A clone goes on as the original would, but may allocate while it grows.
+/// The translator. A clone continues as the original would, but may allocate while it grows.
 #[derive(Clone, Debug)]
 pub struct Engine {
     pub(crate) config: Config,
@@ -48,25 +50,24 @@ pub struct Engine {
     pub(crate) pool_watches: PoolWatches,
     pub(crate) rules: RuleSet,
     pub(crate) realms: Realms,
-    /// What is asked of them for packets together.
+    /// Searches in `rules` for a batch of packets.
     pub(crate) searches: RuleBatch,
-    /// What the stages of a batch write down.
+    /// Headers of a batch, parsed by one stage for the next ones.
     pub(crate) glances: Glances,
-    /// Whether hosts that are no subscribers may have records: others were in force when they got
-    /// them.
+    /// True if a reload shrank the subscriber prefixes: records of former subscribers may remain.
     pub(crate) strangers: bool,
-    /// Mappings that have not been asked yet whether they may stay.
+    /// Mappings that the present configuration has not judged yet.
     pub(crate) sweep: Sweep,
-    /// Remote endpoints that are others as seen from inside.
+    /// Remote endpoints that the inside knows by another endpoint.
     pub(crate) twice: Twice,
     pub(crate) statics: WholeStatics,
     pub(crate) services: Services,
     pub(crate) rings: Rings,
-    /// Mappings that hosts have asked for.
+    /// Mappings that hosts requested by PCP or NAT-PMP.
     pub(crate) holds: Holds,
     /// Hosts that static mappings name, sorted.
     pub(crate) static_hosts: Vec<Host>,
-    /// First and last addresses of the connected networks, but for external ones; else 0.
+    /// First and last address of each connected network; 0 if it is an external address.
     pub(crate) broadcasts: [u32; 4],
     pub(crate) generator: Generator,
     /// Sessions that a subscriber may have beyond the first of each mapping.
@@ -76,20 +77,20 @@ pub struct Engine {
     pub(crate) fragments: Fragments,
     pub(crate) identifications: Identifications,
     pub(crate) counters: Counters,
-    /// Dynamic mappings made and gone, by [`quota_class`].
+    /// Dynamic mappings made and gone, by [`quota_class`](crate::protocols::quota_class).
     pub(crate) made: [u64; 3],
     pub(crate) gone: [u64; 3],
-    /// Of each pool, dynamic mappings by [`place_of`].
+    /// Of each pool, dynamic mappings by [`place_of`](crate::protocols::place_of).
     pub(crate) used: Vec<[u64; 5]>,
     events: Events,
-    /// Blocks assigned at the start, last first, of which nobody has been told yet.
+    /// Blocks assigned at the start whose events are still to be raised, last first.
     pub(crate) pinned: Vec<u32>,
     /// True if something was taken since unanswered subscribers last made room, so that it may be
     /// scarce.
     pub(crate) may_be_short: bool,
-    /// Whether several engines share the work.
+    /// True if several engines divide the work.
     pub(crate) is_divided: bool,
-    /// Whether the packet that was handed out last turns round.
+    /// True if the packet that left last is hairpinned.
     pub(crate) turns: bool,
     /// When each pool's exhaustion was last reported, nanoseconds.
     pub(crate) pool_reported: Vec<Option<u64>>,
@@ -98,7 +99,7 @@ pub struct Engine {
     base: u64,
     /// Latest time seen, nanoseconds.
     pub(crate) now: u64,
-    /// Latest tick whose things are done.
+    /// Latest tick whose timers have been handled.
     pub(crate) tick: u32,
     leads: due::Leads,
 }

@@ -31,7 +31,7 @@ impl Limit {
     }
 }
 
-/// How much of something there is, and may be.
+/// The present count of a limited thing, and its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Of what.
@@ -42,7 +42,7 @@ pub struct Standing {
     pub most: Option<u64>,
 }
 
-/// Whose a limit is.
+/// The owner of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitOwner {
     /// The subscriber's.

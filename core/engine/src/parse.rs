@@ -1,4 +1,4 @@
-//! The first stage: what a packet is, or why it is none that could be translated. Nothing here
+//! The first stage: headers of a packet, or the reason why it cannot be translated. Nothing here
 //! depends on state.
 
 use crate::DropReason;

@@ -34,7 +34,7 @@ pub(crate) fn place_of(protocol: u8) -> usize {
     }
 }
 
-/// The quota that a protocol's mappings count against.
+/// Place of the quota that a protocol's mappings count against.
 pub(crate) fn quota_class(protocol: u8) -> usize {
     match protocol {
         protocol::TCP => 0,

@@ -1,5 +1,5 @@
-//! The last stage: putting new endpoints into a packet, with every checksum that covers them
-//! updated by what changed (RFC 1624), so that a wrong checksum stays wrong by as much as it was.
+//! The last stage: new endpoints in a packet, and every checksum that covers them updated by the
+//! change (RFC 1624). A wrong checksum stays wrong by the same amount.
 
 use crate::endpoint::AddressPort;
 use crate::parse::{Embedded, Headers, Kind, checksum_offset};

@@ -23,14 +23,14 @@ use shared::Shared;
 pub(crate) use shared::{OUTBOUND_ONLY, SHARED_EXTERNAL, SHARED_INTERNAL};
 use slots::Slots;
 
-/// Reach of the session timers, ticks: who has longer to live is looked at again after it.
+/// Reach of session timers, ticks. The timer of a session with a later deadline is entered again.
 pub(crate) const REACH: u32 = 4095;
 
 const PERMANENT: u8 = 1;
 const STATIC: u8 = 2;
-/// Its first session does not answer for its packets: they are looked at one by one.
+/// The first session is not enough to judge packets: each takes the complete way.
 const DOUBTED: u8 = 4;
-/// The same as the table's if the configuration in force has been asked whether it may stay.
+/// Equal to the table's bit if the present configuration has judged the mapping.
 const EPOCH: u8 = 8;
 const TWICE: u8 = 128;
 
@@ -90,15 +90,13 @@ impl Mapping {
         self.sessions > 0 || self.is_permanent()
     }
 
-    /// Whether packets of its first session need no more looking at than they get the quick way, in
-    /// this epoch, and are seen inside as they are.
+    /// True if packets of the first session may take the quick way in this epoch.
     #[inline(always)]
     pub(crate) fn answers(&self, epoch: Epoch) -> bool {
         self.flags & (EPOCH | DOUBTED | TWICE) == epoch.0
     }
 
-    /// Whether a session of it may have, or have had, a remote endpoint that is seen as another
-    /// inside.
+    /// True if a session's remote endpoint is or was known inside by another endpoint.
     #[inline(always)]
     pub(crate) fn is_twice(&self) -> bool {
         self.flags & TWICE != 0
@@ -108,7 +106,7 @@ impl Mapping {
         self.flags |= TWICE;
     }
 
-    /// Whose it is.
+    /// Internal host.
     #[inline(always)]
     pub(crate) fn host(&self) -> Host {
         Host::new(self.realm_and_timeouts % Host::REALMS, self.internal_address)
@@ -159,7 +157,7 @@ impl Further {
     };
 }
 
-/// Names a session.
+/// Reference to a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SessionRef {
     /// The first of this mapping.
@@ -168,11 +166,11 @@ pub(crate) enum SessionRef {
     Further(u32),
 }
 
-/// The time between two reconfigurations; the next one looks as the one before.
+/// The period between two reconfigurations, by a bit that alternates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Epoch(u8);
 
-/// What a new mapping is.
+/// Fields of a new mapping.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewMapping {
     pub(crate) protocol: u8,
@@ -187,8 +185,8 @@ pub(crate) struct NewMapping {
     pub(crate) flags: u8,
 }
 
-/// What outbound packets are looked up by; the remote part is zero as far as the mapping behavior
-/// does not depend on it.
+/// Key of the search for outbound packets. Parts of `remote` that the mapping behavior ignores are
+/// 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) protocol: u8,
@@ -196,7 +194,7 @@ pub(crate) struct Key {
     pub(crate) remote: AddressPort,
 }
 
-/// The words by which a protocol, an internal endpoint and a remote one are hashed.
+/// The two words that are hashed for a protocol, an internal endpoint and a remote endpoint.
 #[inline(always)]
 fn words(protocol: u8, Internal { host, port }: Internal, remote: AddressPort) -> (u64, u64) {
     let [internal, port, protocol] =
@@ -217,7 +215,7 @@ impl Links for Slots<Further> {
     }
 }
 
-/// How many a table holds.
+/// Capacity of a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     /// Mappings that subscribers make.

@@ -1,10 +1,11 @@
-//! Remote endpoints that are others as seen from inside: what rules that translate destinations
-//! leave behind, for answers to come back as from whom was asked (twice NAT, RFC 2663 section 4.3).
+//! Remote endpoints that the inside knows by another endpoint, because a rule translated the
+//! destination (twice NAT, RFC 2663 section 4.3). Answers come back from the endpoint that was
+//! asked.
 //!
-//! A session is filed by its remote endpoint as seen outside, like all others. Where those inside
-//! know that under another name, a record here holds both. It is found from either end, is made and
-//! goes with its session, and is all that differs: who has no such sessions pays for a flag of the
-//! mapping. Room is set aside at the start; what has never been used has never been touched.
+//! A session is filed by its remote endpoint as seen outside. If the inside knows that endpoint by
+//! another one, a record here holds both. The record is found from either end and lives as long as
+//! its session. A mapping without such sessions pays for one flag. Room is set aside at the start;
+//! memory that was never used was never touched.
 
 use crate::calendar::NONE;
 use crate::endpoint::{AddressPort, Internal};
@@ -16,7 +17,7 @@ use alloc::vec::Vec;
 /// An address, host byte order, and a port.
 type End = AddressPort;
 
-/// Who inside a session belongs to: protocol and internal endpoint.
+/// Internal end of a session: protocol and endpoint.
 pub(crate) type Flow = (u8, Internal);
 
 /// A session whose remote endpoint has another name inside.
@@ -108,7 +109,7 @@ impl Twice {
         self.find(mapping, remote).map(|at| self.records[at as usize].seen())
     }
 
-    /// The remote endpoint of the session that somebody inside has with whom is seen as this.
+    /// The remote endpoint of the session of `flow` whose remote endpoint is seen inside as `seen`.
     pub(crate) fn remote(&self, flow: Flow, seen: End) -> Option<End> {
         let found = self.index.find(self.hash_inside(flow, seen), |at| {
             let record = &self.records[at as usize];

@@ -46,7 +46,7 @@ impl WholeStatics {
         Self { entries, by_index }
     }
 
-    /// Takes over how many mappings those have that stay the same.
+    /// Takes over the mapping counts of static mappings that stay the same.
     pub(crate) fn go_on(&mut self, others: &Self) {
         for one in &mut self.entries {
             let same = others.entries.iter().find(|other| {
@@ -57,8 +57,8 @@ impl WholeStatics {
         }
     }
 
-    /// The index of the external address by which what a host begins goes out, for a protocol, and
-    /// who begins sessions there.
+    /// The index of the external address for sessions that a host begins, and which side begins
+    /// sessions of that static mapping.
     pub(crate) fn external(&self, internal: Host, protocol: u8) -> Option<(u32, Begun)> {
         let start = self.entries.partition_point(|whole| whole.internal < internal);
         let entries = self.entries[start..].iter().take_while(|whole| whole.internal == internal);
@@ -77,13 +77,13 @@ impl WholeStatics {
             .find(|&at| self.entries[at].protocol.is_none_or(|only| only == protocol))
     }
 
-    /// The host behind an external address, and who begins sessions there.
+    /// The host behind an external address, and which side begins its sessions.
     pub(crate) fn internal(&self, index: u32, protocol: u8) -> Option<(Host, Begun)> {
         let whole = &self.entries[self.place(index, protocol)?];
         Some((whole.internal, whole.begun))
     }
 
-    /// Counts a mapping more of an external address; `false`: it has too many.
+    /// Counts one mapping more of an external address; `false`: the limit is reached.
     pub(crate) fn count(&mut self, index: u32, protocol: u8) -> bool {
         let place = self.place(index, protocol).expect("the address is mapped as a whole");
         let mappings = &mut self.entries[place].mappings;
@@ -98,7 +98,7 @@ impl WholeStatics {
         (place.map_or(0, |place| self.entries[place].mappings), WHOLE_MAPPINGS)
     }
 
-    /// Counts one less; a mapping may be left from when the address was mapped otherwise.
+    /// Counts one mapping less. A mapping may remain from an earlier configuration of the address.
     pub(crate) fn release(&mut self, index: u32, protocol: u8) {
         if let Some(place) = self.place(index, protocol) {
             let mappings = &mut self.entries[place].mappings;

@@ -1,5 +1,5 @@
-//! ICMP errors: whom they are about, and the packet they embed put right (section 6 of the
-//! specification).
+//! ICMP errors: the session that an error is about, and the translation of the embedded packet
+//! (section 6 of the specification).
 
 use super::{Engine, RuleEnds};
 use crate::DropReason;
@@ -16,7 +16,7 @@ struct About {
     external: AddressPort,
     /// Remote endpoint as seen outside.
     remote: AddressPort,
-    /// The same as seen inside.
+    /// Remote endpoint as seen inside.
     seen: AddressPort,
     protocol: u8,
 }

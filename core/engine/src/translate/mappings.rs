@@ -64,13 +64,13 @@ pub(super) struct WholeMapping {
     pub(super) begun: Begun,
 }
 
-/// The inbound view of a packet: by which mapping it comes in and from whom.
+/// External and remote endpoint of an inbound packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
     pub(super) index: u32,
     pub(super) port: u16,
     pub(super) remote: AddressPort,
-    /// The same as seen from inside.
+    /// Remote endpoint as seen from inside.
     pub(super) seen: AddressPort,
     /// The realm that it comes from, if it turns round.
     pub(super) from: Option<u16>,

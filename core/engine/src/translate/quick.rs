@@ -356,6 +356,25 @@ impl Engine {
         }
     }
 
+    /// True if a packet from inside may begin a session the quick way.
+    #[inline(always)]
+    fn may_begin(&self, round: &Round, glance: &ParsedHeaders) -> bool {
+        let ParsedHeaders { source, destination: remote, protocol, .. } = *glance;
+        let opens = protocol == protocol::UDP
+            || glance.flags & (SYN | ACK | RST | FIN) == SYN && self.config.tcp_mss.is_none();
+        let is_stranger = || {
+            (round.strangers || round.rules)
+                && glance.ruled == FlowRule::Not
+                && !self.is_subscriber(glance.host())
+        };
+        opens
+            && glance.total_len <= round.mtu
+            && source.address != remote.address
+            && !is_stranger()
+            && self.may_be_remote(remote.address)
+            && (glance.realm == 0 || self.may_leave(glance.realm, source.address, remote.address))
+    }
+
     /// Stage four, of what is no established session: makes the mapping of a subscriber's new flow
     /// and translates its first packet, or does what a rule says; or leaves all to the complete
     /// way.
@@ -368,9 +387,7 @@ impl Engine {
         tally: &mut Tally,
     ) -> Option<Verdict> {
         let ParsedHeaders { source, destination: remote, protocol, record, .. } = *glance;
-        let opens = protocol == protocol::UDP
-            || glance.flags & (SYN | ACK | RST | FIN) == SYN && self.config.tcp_mss.is_none();
-        // Who has a record has had a mapping made, and was asked then what a source is asked.
+        // A subscriber with a record has made a mapping before: its address was checked then.
         let Some(draw) = glance.draw else {
             return match glance.ruled {
                 FlowRule::Bypass | FlowRule::Drop => {
@@ -379,19 +396,11 @@ impl Engine {
                 _ => None,
             };
         };
-        if !opens
-            || glance.total_len > round.mtu
-            || source.address == remote.address
-            || (round.strangers || round.rules)
-                && glance.ruled == FlowRule::Not
-                && !self.is_subscriber(glance.host())
-            || !self.may_be_remote(remote.address)
-            || glance.realm != 0 && !self.may_leave(glance.realm, source.address, remote.address)
-        {
+        if !self.may_begin(round, glance) {
             return None;
         }
         let internal = glance.internal();
-        // An earlier packet of the batch may have made it.
+        // An earlier packet of the batch may have made the mapping.
         if self.table.find_flow(glance.place, protocol, internal, remote).is_some()
             || round.statics && self.is_static(protocol, internal, remote)
             || self.table.has_shared_internal()
