@@ -4,14 +4,16 @@
 //! A block's entry says whose it is, how many of its ports are free for each protocol, and how many
 //! are used or held; a subscriber's blocks are linked through their entries, and the first is found
 //! by hash. Blocks that nobody has are a bit each, and addresses that have such are kept in a list
-//! without gaps, so that finding one costs the same when few are left as when all are. Who asks for
-//! what, and which port of a block it is, is `external`'s business.
+//! without gaps, so that a search costs the same whether few or many are left. `external` chooses
+//! the pool and the port in a block.
+
+mod owned;
+mod unowned;
 
 use crate::calendar::{Calendar, Link, Links, NONE};
 use crate::host::Host;
 use crate::index::Index;
-use crate::prefetch::prefetch;
-use crate::random::{Generator, HashKey};
+use crate::random::HashKey;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -22,7 +24,7 @@ const NOBODY: Host = Host::new(0, 0);
 /// Ports below are one side, the others another; blocks do not span the two.
 const BORDER: u16 = 1024;
 
-/// A block that somebody has: whose it is, the index of its address, its ports.
+/// A subscriber's block: the subscriber, the index of the address, first and last port.
 pub(crate) type OwnedBlock = (Host, u32, (u16, u16));
 
 /// How the ports of an address are cut into blocks.
@@ -215,7 +217,7 @@ pub(crate) struct Blocks {
     by_realm: Vec<u32>,
 }
 
-/// What blocks a subscriber has of a pool, those of addresses that give out nothing left out.
+/// A subscriber's blocks of a pool, without blocks of addresses that give out no ports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Owned {
     pub(crate) blocks: u16,
@@ -474,331 +476,18 @@ impl Blocks {
         self.mark(block);
     }
 
-    // ---- blocks that nobody has ----
-
-    /// How many blocks of a pool nobody has; of one without blocks none.
-    pub(crate) fn nobodys(&self, pool: usize) -> u32 {
-        self.pools[pool].as_ref().map_or(0, |pool| pool.nobodys)
-    }
-
-    /// The ports of each block of an address.
-    pub(crate) fn ports_of(&self, index: u32) -> impl Iterator<Item = (u16, u16)> + '_ {
-        let row = self.row_of[index as usize];
-        let blocks = (row != NONE).then(|| self.blocks_of(row));
-        blocks.into_iter().flatten().map(|block| self.place_of(block).1)
-    }
-
-    /// Of a block: its pool, the index of its address, its side, its word and bit.
-    fn bit(&self, block: u32) -> (usize, u32, usize, usize, u64) {
-        let (row, local) = (block / self.stride, block % self.stride);
-        let Row { index, pool, .. } = self.rows[row as usize];
-        let low = self.pool(pool as usize).blocking.of_side(LOW).1;
-        let word = row as usize * self.words + local as usize / 64;
-        (pool as usize, index, usize::from(local >= low), word, 1 << (local % 64))
-    }
-
-    /// Enters a block among those that may be assigned, or takes it out, as it is now.
-    fn mark(&mut self, block: u32) {
-        let entry = &self.entries[block as usize];
-        let may_be_assigned =
-            entry.owner == NOBODY && entry.busy == 0 && entry.free != [0; PROTOCOLS];
-        let (pool, index, side, word, bit) = self.bit(block);
-        if may_be_assigned == (self.unowned[word] & bit != 0) {
-            return;
-        }
-        self.unowned[word] ^= bit;
-        let of_pool = self.pools[pool].as_mut().expect("a pool with blocks");
-        of_pool.nobodys = if may_be_assigned { of_pool.nobodys + 1 } else { of_pool.nobodys - 1 };
-        let count = &mut self.count[index as usize][side];
-        *count = if may_be_assigned { *count + 1 } else { *count - 1 };
-        let open = &mut of_pool.open[side];
-        match (may_be_assigned, *count) {
-            (true, 1) => {
-                self.place[index as usize][side] = open.len() as u32;
-                open.push(index);
-            }
-            (false, 0) => {
-                let place = core::mem::replace(&mut self.place[index as usize][side], NONE);
-                open.swap_remove(place as usize);
-                if let Some(&moved) = open.get(place as usize) {
-                    self.place[moved as usize][side] = place;
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// A block of an address and side that nobody has and that has a free port for the protocol,
-    /// each as likely as another unless static mappings have taken whole ones.
-    pub(crate) fn draw(
-        &self,
-        pool: usize,
-        index: u32,
-        side: usize,
-        protocol: usize,
-        generator: &mut Generator,
-    ) -> Option<u32> {
-        let count = u32::from(self.count[index as usize][side]);
-        if count == 0 {
-            return None;
-        }
-        let row = self.row_of[index as usize];
-        let words = &self.unowned[row as usize * self.words..][..self.words];
-        let (from, to) = self.pool(pool).blocking.of_side(side);
-        let unowned = |word: usize| {
-            let below = |block: u32| match (block as usize).saturating_sub(word * 64) {
-                bits @ 0..64 => (1_u64 << bits) - 1,
-                _ => u64::MAX,
-            };
-            words[word] & below(to) & !below(from)
-        };
-        let first = row * self.stride;
-        let has_port = |block: &u32| self.entries[*block as usize].free[protocol] > 0;
-        let mut which = generator.below(count);
-        let mut word = from as usize / 64;
-        while which >= unowned(word).count_ones() {
-            which -= unowned(word).count_ones();
-            word += 1;
-        }
-        let rest = (0..which).fold(unowned(word), |rest, _| rest & (rest - 1));
-        let drawn = (word * 64) as u32 + rest.trailing_zeros();
-        let is_unowned = |local: &u32| unowned(*local as usize / 64) >> (local % 64) & 1 != 0;
-        let others = || (drawn + 1..to).chain(from..drawn).filter(is_unowned);
-        Some(first + drawn)
-            .filter(has_port)
-            .or_else(|| others().map(|local| first + local).find(has_port))
-    }
-
-    /// As [`Blocks::draw`], of the better of two addresses; should `has_port` rule out both, of the
-    /// next that will do.
-    pub(crate) fn draw_anywhere(
-        &self,
-        pool: usize,
-        side: usize,
-        protocol: usize,
-        generator: &mut Generator,
-        has_port: impl Fn(u32) -> bool,
-    ) -> Option<u32> {
-        let open = &self.pool(pool).open[side];
-        if open.is_empty() {
-            return None;
-        }
-        let unowned = |place: u32| self.count[open[place as usize] as usize][side];
-        let better = generator.better_of_two(open.len() as u32, |a, b| unowned(a) >= unowned(b));
-        better.map(|place| open[place as usize]).find_map(|index| {
-            let will_do = has_port(index);
-            will_do.then(|| self.draw(pool, index, side, protocol, generator)).flatten()
-        })
-    }
-
     // ---- blocks that somebody has ----
-
-    fn hash(&self, subscriber: Host, pool: usize) -> u64 {
-        self.key.hash(subscriber.bits(), 1 << 62 | pool as u64)
-    }
-
-    fn head(&self, subscriber: Host, pool: usize) -> Option<u32> {
-        self.index.find(self.hash(subscriber, pool), |at| {
-            let entry = &self.entries[at as usize];
-            (entry.owner, entry.pool as usize) == (subscriber, pool)
-        })
-    }
-
-    /// Fetches the line by which a subscriber's blocks of a pool will be found.
-    pub(crate) fn prefetch(&self, subscriber: Host, pool: usize) {
-        self.index.prefetch(self.hash(subscriber, pool));
-    }
-
-    /// Fetches the block of a pool that a subscriber most likely has; returns the index of its
-    /// address, and its ports.
-    pub(crate) fn approach(&self, subscriber: Host, pool: usize) -> Option<(u32, (u16, u16))> {
-        let block = self.index.candidate(self.hash(subscriber, pool))?;
-        prefetch(&self.entries, block as usize);
-        Some(self.place_of(block))
-    }
-
-    /// A subscriber's blocks of a pool.
-    pub(crate) fn of(&self, subscriber: Host, pool: usize) -> impl Iterator<Item = u32> + Clone {
-        core::iter::successors(self.head(subscriber, pool), |&block| {
-            Some(self.entries[block as usize].next).filter(|&next| next != NONE)
-        })
-    }
-
-    /// How many blocks of a pool a subscriber has of which it may get ports, if any.
-    pub(crate) fn owned(&self, subscriber: Host, pool: usize) -> Option<Owned> {
-        let is_open = |block: &u32| self.rows[(block / self.stride) as usize].is_open;
-        let mut blocks = self.of(subscriber, pool).filter(is_open);
-        let first = blocks.next()?;
-        Some(Owned { blocks: 1 + blocks.count() as u16, address: self.place_of(first).0 })
-    }
-
-    /// How many ports of a block are free for a protocol.
-    pub(crate) fn free(&self, block: u32, protocol: usize) -> u32 {
-        u32::from(self.entries[block as usize].free[protocol])
-    }
-
-    /// How many blocks of a pool one subscriber may have.
-    pub(crate) fn max(&self, pool: usize) -> u16 {
-        self.pool(pool).max
-    }
 
     /// The ports of all blocks of an address of a pool on a side, first to last.
     pub(crate) fn ports_of_side(&self, pool: usize, side: usize) -> Option<(u16, u16)> {
         self.pool(pool).blocking.ports_of_side(side)
-    }
-
-    /// Whether addresses of a pool have blocks on a side.
-    pub(crate) fn has_side(&self, pool: usize, side: usize) -> bool {
-        self.pool(pool).blocking.sides[side].1 > 0
-    }
-
-    /// Gives a block that nobody has to a subscriber.
-    pub(crate) fn assign(&mut self, block: u32, subscriber: Host) {
-        debug_assert_eq!(self.entries[block as usize].owner, NOBODY);
-        self.own(block, subscriber);
-    }
-
-    /// Notes since when a subscriber has a block.
-    pub(crate) fn note_since(&mut self, block: u32, tick: u32) {
-        self.times[block as usize].since = tick;
-    }
-
-    /// How long the owner of a block has it.
-    pub(crate) fn tenure(&self, block: u32) -> Tenure {
-        let Times { since, due } = self.times[block as usize];
-        let is_empty = self.entries[block as usize].busy == 0;
-        Tenure {
-            since: Some(since).filter(|&since| since != NONE && since != PINNED),
-            due: Some(due).filter(|_| is_empty),
-            is_pinned: since == PINNED,
-        }
-    }
-
-    /// Of the block at a place, if there are so many, whose it is, the index of its address, and
-    /// its ports, if it is anybody's.
-    pub(crate) fn owned_at(&self, block: u32) -> Option<Option<OwnedBlock>> {
-        let owner = self.entries.get(block as usize)?.owner;
-        let place = || self.place_of(block);
-        Some((owner != NOBODY).then(|| (owner, place().0, place().1)))
-    }
-
-    /// Gives a block to a subscriber who had it in another engine at a tick; returns it, unless
-    /// there is no such block or another has it. Should it be empty, it stays the subscriber's for
-    /// the usual time.
-    pub(crate) fn restore(
-        &mut self,
-        (pool, index): (usize, u32),
-        ports: (u16, u16),
-        subscriber: Host,
-        tick: u32,
-    ) -> Option<u32> {
-        let block = self.find(pool, index, ports.0)?;
-        let owner = self.entries[block as usize].owner;
-        if self.place_of(block).1 != ports || owner != NOBODY && owner != subscriber {
-            return None;
-        }
-        if owner == NOBODY {
-            self.own(block, subscriber);
-            if self.entries[block as usize].busy == 0 {
-                self.release_later(block, pool, tick);
-            }
-        }
-        Some(block)
-    }
-
-    /// Gives the block of a port of an address, should it be in one, to a subscriber for good;
-    /// returns it if it was nobody's.
-    ///
-    /// # Errors
-    /// When it is another's, with whose it is.
-    pub(crate) fn pin(
-        &mut self,
-        pool: usize,
-        (index, port): (u32, u16),
-        subscriber: Host,
-    ) -> Result<Option<u32>, Host> {
-        let Some(block) = self.find(pool, index, port) else { return Ok(None) };
-        match self.entries[block as usize].owner {
-            owner if owner == subscriber => return Ok(None),
-            owner if owner != NOBODY => return Err(owner),
-            _ => {}
-        }
-        // As if it always had a port in use.
-        self.entries[block as usize].busy += 1;
-        self.own(block, subscriber);
-        self.note_since(block, PINNED);
-        Ok(Some(block))
-    }
-
-    fn own(&mut self, block: u32, subscriber: Host) {
-        self.rows[(block / self.stride) as usize].owned += 1;
-        self.by_realm[usize::from(subscriber.realm())] += 1;
-        let pool = self.entries[block as usize].pool as usize;
-        let next = match self.head(subscriber, pool) {
-            Some(head) => core::mem::replace(&mut self.entries[head as usize].next, block),
-            None => {
-                self.index.insert(self.hash(subscriber, pool), block);
-                NONE
-            }
-        };
-        let entry = &mut self.entries[block as usize];
-        (entry.owner, entry.next) = (subscriber, next);
-        self.times[block as usize] = Times::UNKNOWN;
-        self.mark(block);
-    }
-
-    /// The first tick after `now` at which a block is to be released.
-    pub(crate) fn next_tick(&self, now: u32) -> Option<u32> {
-        self.calendar.next(now + 1)
-    }
-
-    /// Takes from its subscriber one block that is due at a tick; returns both.
-    pub(crate) fn release(&mut self, tick: u32) -> Option<(u32, Host)> {
-        let block = self.calendar.head(tick, 0);
-        (block != NONE).then(|| self.take_back(block))
-    }
-
-    /// Takes the block of a port from its subscriber, if somebody has it and it is empty; returns
-    /// both.
-    pub(crate) fn release_empty(
-        &mut self,
-        pool: usize,
-        index: u32,
-        port: u16,
-    ) -> Option<(u32, Host)> {
-        let block = self.find(pool, index, port)?;
-        let entry = &self.entries[block as usize];
-        (entry.owner != NOBODY && entry.busy == 0).then(|| self.take_back(block))
-    }
-
-    /// Takes an empty block from its subscriber; returns both.
-    fn take_back(&mut self, block: u32) -> (u32, Host) {
-        self.calendar.take(&mut Timers(&mut self.entries), block);
-        let Entry { owner, pool, next, .. } = self.entries[block as usize];
-        let head = self.head(owner, pool as usize).expect("the owner of a block has blocks");
-        if head == block {
-            let hash = self.hash(owner, pool as usize);
-            self.index.remove(hash, block);
-            if next != NONE {
-                self.index.insert(hash, next);
-            }
-        } else {
-            let before = |at: &u32| self.entries[*at as usize].next == block;
-            let before = self.of(owner, pool as usize).find(before).expect("it is in the list");
-            self.entries[before as usize].next = next;
-        }
-        let entry = &mut self.entries[block as usize];
-        (entry.owner, entry.next) = (NOBODY, NONE);
-        self.rows[(block / self.stride) as usize].owned -= 1;
-        self.by_realm[usize::from(owner.realm())] -= 1;
-        self.mark(block);
-        (block, owner)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Generator;
     use alloc::collections::BTreeMap;
     use proptest::prelude::*;
 

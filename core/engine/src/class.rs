@@ -9,9 +9,9 @@
 use crate::DropReason;
 use crate::config::{Class, Config, Totals};
 use crate::host::Host;
-use crate::subscriber::Rate;
+use crate::limits::{Limit, Standing};
+use crate::rate::Rate;
 use crate::threshold::{Marks, Watch};
-use crate::translate::{Limit, Standing};
 use alloc::vec;
 use alloc::vec::Vec;
 

@@ -2,10 +2,12 @@
 //! wrong with it, is the control crate's work; `Engine::new` refuses what the engine could not run
 //! with.
 
+mod addresses;
 pub(crate) mod policy;
+pub(crate) mod realms;
 mod statics;
 
-use crate::external::external_addresses;
+pub(crate) use addresses::external_addresses;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
@@ -544,17 +546,6 @@ pub struct Config {
 }
 
 impl Config {
-    /// The external addresses of static mappings and services, as often as they are named.
-    pub fn fixed_addresses(&self) -> impl Iterator<Item = Ipv4Addr> + '_ {
-        let statics = self.statics.iter().map(|mapping| mapping.external.0);
-        statics.chain(self.services.iter().map(|service| service.external.0))
-    }
-
-    /// How many external addresses there are: those of pools, static mappings and services.
-    pub fn count_addresses(&self) -> usize {
-        external_addresses(self).len()
-    }
-
     /// How ports of a pool are chosen.
     pub fn allocation_of<'c>(&'c self, pool: &'c PoolConfig) -> &'c Allocation {
         pool.allocation.as_ref().unwrap_or(&self.allocation)

@@ -2,6 +2,7 @@
 //! some of the external ports, and its share of what is limited in all. Who divides the work gives
 //! each packet to the engine that its subscriber, or the external endpoint it goes to, belongs to.
 
+use crate::endpoint::External;
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::packet::Direction;
@@ -184,8 +185,8 @@ impl Engine {
     /// outside of a protocol without ports.
     pub fn expects(&mut self, packet: &[u8]) -> bool {
         let Ok(headers) = parse(packet) else { return true };
-        let Some(index) = self.external.index(headers.destination.0) else { return true };
-        let external = (index, headers.destination.1);
+        let Some(index) = self.external.index(headers.destination.address) else { return true };
+        let external = External::new(index, headers.destination.port);
         let flow = self.find_external(headers.protocol, external, headers.remote_inbound());
         flow.is_some() || self.statics.internal(index, headers.protocol).is_some()
     }

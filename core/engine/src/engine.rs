@@ -1,79 +1,73 @@
-//! The translator as a whole: its parts, the passage of time, what it tells about itself. What it
-//! does with a packet is in `translate.rs`.
+//! The translator's state, its clock, its events and its own packets.
+//!
+//! `start` builds the state, `removal` ends sessions and mappings, `report` describes the state,
+//! and `due` handles timers. `translate` decides about packets.
 
 mod due;
+mod removal;
+mod report;
+mod start;
 
-use crate::calendar::NONE;
-use crate::class::Classes;
-use crate::config::{Begun, Config, Rule, StaticMapping};
+use crate::config::Config;
+use crate::endpoint::{AddressPort, External};
 use crate::event::Events;
 use crate::explicit::Holds;
-use crate::external::{External, OwnershipSource};
+use crate::external::ExternalPorts;
 use crate::fragments::Fragments;
 use crate::host::Host;
 use crate::identification::Identifications;
-use crate::packet::{Counters, Direction, Outcome, Side};
-use crate::parse::has_ports;
-use crate::random::{Generator, HashKey};
-use crate::realms::{Realms, broadcasts_of};
-use crate::reconfigure::{Sweep, static_hosts};
+use crate::packet::{Counters, Outcome, Side};
+use crate::random::Generator;
+use crate::rate::REPORT_INTERVAL;
+use crate::realms::Realms;
+use crate::reconfigure::Sweep;
 use crate::respond::{Connection, Envelope, Message, PENDING_SYN_NANOS, PendingSyns, Responder};
 use crate::rules::{RuleBatch, RuleSet};
 use crate::services::Services;
-use crate::sizes::{Sizes, WHOLE_MAPPINGS, permanent, served, validate};
 use crate::subscriber::Subscribers;
-use crate::table::{
-    Mapping, NewMapping, OUTBOUND_ONLY, SHARED_EXTERNAL, SHARED_INTERNAL, SessionRef, Table,
-};
+use crate::table::Table;
 use crate::time::{TICK, nanos};
 use crate::timeouts::{self, Timers};
 use crate::translate::{Glances, PoolWatches, Rings};
 use crate::twice::Twice;
-use crate::{
-    Change, ConfigError, DropReason, Endpoint, Event, MappingId, MappingInfo, MappingKind,
-    PoolUsage, SessionId, SessionInfo, Timestamp,
-};
-use alloc::format;
-use alloc::vec;
+use crate::whole::WholeStatics;
+use crate::{Change, DropReason, Event, Timestamp};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-use natgate_wire::protocol;
+pub(crate) use removal::Rest;
 
 /// The latest time there is, nanoseconds.
 const LATEST: u64 = i64::MAX as u64;
-/// How often a subscriber's refusals, and a pool's exhaustion, are reported at most, nanoseconds.
-pub(crate) const REPORT_INTERVAL: u64 = 1_000_000_000;
 
-/// The translator. A clone goes on as the original would, but may allocate while it grows.
+/// The translator. A clone continues as the original would, but may allocate while it grows.
 #[derive(Clone, Debug)]
 pub struct Engine {
     pub(crate) config: Config,
     pub(crate) timeouts: Timers,
     pub(crate) table: Table,
-    pub(crate) external: External,
+    pub(crate) external: ExternalPorts,
     pub(crate) subscribers: Subscribers,
     pub(crate) pool_watches: PoolWatches,
     pub(crate) rules: RuleSet,
     pub(crate) realms: Realms,
-    /// What is asked of them for packets together.
+    /// Searches in `rules` for a batch of packets.
     pub(crate) searches: RuleBatch,
-    /// What the stages of a batch write down.
+    /// Headers of a batch, parsed by one stage for the next ones.
     pub(crate) glances: Glances,
-    /// Whether hosts that are no subscribers may have records: others were in force when they got
-    /// them.
+    /// True if a reload shrank the subscriber prefixes: records of former subscribers may remain.
     pub(crate) strangers: bool,
-    /// Mappings that have not been asked yet whether they may stay.
+    /// Mappings that the present configuration has not judged yet.
     pub(crate) sweep: Sweep,
-    /// Remote endpoints that are others as seen from inside.
+    /// Remote endpoints that the inside knows by another endpoint.
     pub(crate) twice: Twice,
     pub(crate) statics: WholeStatics,
     pub(crate) services: Services,
     pub(crate) rings: Rings,
-    /// Mappings that hosts have asked for.
+    /// Mappings that hosts requested by PCP or NAT-PMP.
     pub(crate) holds: Holds,
     /// Hosts that static mappings name, sorted.
     pub(crate) static_hosts: Vec<Host>,
-    /// First and last addresses of the connected networks, but for external ones; else 0.
+    /// First and last address of each connected network; 0 if it is an external address.
     pub(crate) broadcasts: [u32; 4],
     pub(crate) generator: Generator,
     /// Sessions that a subscriber may have beyond the first of each mapping.
@@ -83,20 +77,20 @@ pub struct Engine {
     pub(crate) fragments: Fragments,
     pub(crate) identifications: Identifications,
     pub(crate) counters: Counters,
-    /// Dynamic mappings made and gone, by [`quota_class`].
+    /// Dynamic mappings made and gone, by [`quota_class`](crate::protocols::quota_class).
     pub(crate) made: [u64; 3],
     pub(crate) gone: [u64; 3],
-    /// Of each pool, dynamic mappings by [`place_of`].
+    /// Of each pool, dynamic mappings by [`place_of`](crate::protocols::place_of).
     pub(crate) used: Vec<[u64; 5]>,
     events: Events,
-    /// Blocks assigned at the start, last first, of which nobody has been told yet.
+    /// Blocks assigned at the start whose events are still to be raised, last first.
     pub(crate) pinned: Vec<u32>,
     /// True if something was taken since unanswered subscribers last made room, so that it may be
     /// scarce.
     pub(crate) may_be_short: bool,
-    /// Whether several engines share the work.
+    /// True if several engines divide the work.
     pub(crate) is_divided: bool,
-    /// Whether the packet that was handed out last turns round.
+    /// True if the packet that left last is hairpinned.
     pub(crate) turns: bool,
     /// When each pool's exhaustion was last reported, nanoseconds.
     pub(crate) pool_reported: Vec<Option<u64>>,
@@ -105,338 +99,14 @@ pub struct Engine {
     base: u64,
     /// Latest time seen, nanoseconds.
     pub(crate) now: u64,
-    /// Latest tick whose things are done.
+    /// Latest tick whose timers have been handled.
     pub(crate) tick: u32,
     leads: due::Leads,
-}
-
-/// A static mapping of a whole address: mappings for its ports are made when packets come.
-#[derive(Clone, Debug)]
-struct Whole {
-    internal: Host,
-    /// Index of the external address.
-    index: u32,
-    /// The one protocol that it is for; `None`: all.
-    protocol: Option<u8>,
-    begun: Begun,
-    /// Mappings that there are.
-    mappings: u32,
-}
-
-/// The static mappings of whole addresses.
-#[derive(Clone, Debug)]
-pub(crate) struct WholeStatics {
-    /// Sorted by internal address.
-    entries: Vec<Whole>,
-    /// Places in `entries`, sorted by the external address.
-    by_index: Vec<usize>,
-}
-
-impl WholeStatics {
-    pub(crate) fn new(config: &Config, external: &External) -> Self {
-        let whole = config.statics.iter().filter(|mapping| mapping.external.1.is_none());
-        let mut entries: Vec<Whole> = whole
-            .filter_map(|mapping| {
-                let index = external.index(mapping.external.0.to_bits())?;
-                let internal = Host::new(mapping.realm, mapping.internal.0.to_bits());
-                let StaticMapping { protocol, begun, .. } = *mapping;
-                Some(Whole { internal, index, protocol, begun, mappings: 0 })
-            })
-            .collect();
-        entries.sort_by_key(|whole| whole.internal);
-        let mut by_index: Vec<usize> = (0..entries.len()).collect();
-        by_index.sort_by_key(|&at| entries[at].index);
-        Self { entries, by_index }
-    }
-
-    /// Takes over how many mappings those have that stay the same.
-    pub(crate) fn go_on(&mut self, others: &Self) {
-        for one in &mut self.entries {
-            let same = others.entries.iter().find(|other| {
-                (other.internal, other.index, other.protocol)
-                    == (one.internal, one.index, one.protocol)
-            });
-            one.mappings = same.map_or(0, |same| same.mappings);
-        }
-    }
-
-    /// The index of the external address by which what a host begins goes out, for a protocol, and
-    /// who begins sessions there.
-    pub(crate) fn external(&self, internal: Host, protocol: u8) -> Option<(u32, Begun)> {
-        let start = self.entries.partition_point(|whole| whole.internal < internal);
-        let entries = self.entries[start..].iter().take_while(|whole| whole.internal == internal);
-        let mut entries = entries.filter(|whole| whole.begun != Begun::Outside);
-        entries
-            .find(|whole| whole.protocol.is_none_or(|only| only == protocol))
-            .map(|whole| (whole.index, whole.begun))
-    }
-
-    /// The place of the mapping of an external address, for a protocol.
-    fn place(&self, index: u32, protocol: u8) -> Option<usize> {
-        let start = self.by_index.partition_point(|&at| self.entries[at].index < index);
-        let entries = self.by_index[start..].iter().copied();
-        entries
-            .take_while(|&at| self.entries[at].index == index)
-            .find(|&at| self.entries[at].protocol.is_none_or(|only| only == protocol))
-    }
-
-    /// The host behind an external address, and who begins sessions there.
-    pub(crate) fn internal(&self, index: u32, protocol: u8) -> Option<(Host, Begun)> {
-        let whole = &self.entries[self.place(index, protocol)?];
-        Some((whole.internal, whole.begun))
-    }
-
-    /// Counts a mapping more of an external address; `false`: it has too many.
-    pub(crate) fn count(&mut self, index: u32, protocol: u8) -> bool {
-        let place = self.place(index, protocol).expect("the address is mapped as a whole");
-        let mappings = &mut self.entries[place].mappings;
-        let room = *mappings < WHOLE_MAPPINGS;
-        *mappings += u32::from(room);
-        room
-    }
-
-    /// How many mappings there are of an external address that is mapped as a whole, and may be.
-    pub(crate) fn standing(&self, index: u32, protocol: u8) -> (u32, u32) {
-        let place = self.place(index, protocol);
-        (place.map_or(0, |place| self.entries[place].mappings), WHOLE_MAPPINGS)
-    }
-
-    /// Counts one less; a mapping may be left from when the address was mapped otherwise.
-    pub(crate) fn release(&mut self, index: u32, protocol: u8) {
-        if let Some(place) = self.place(index, protocol) {
-            let mappings = &mut self.entries[place].mappings;
-            *mappings = mappings.saturating_sub(1);
-        }
-    }
-}
-
-/// What becomes of the port of a mapping that goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rest {
-    /// It is held, if its protocol's ports are.
-    HoldDown,
-    /// It is free at once.
-    Free,
-}
-
-/// The flags of a static mapping whose sessions are begun there.
-pub(crate) fn flags_of(begun: Begun) -> u8 {
-    match begun {
-        Begun::Anywhere => 0,
-        Begun::Outside => SHARED_INTERNAL,
-        Begun::Inside => OUTBOUND_ONLY,
-    }
 }
 
 impl Engine {
     /// Most packets that one call of [`Engine::process`] takes.
     pub const MAX_BATCH: usize = 256;
-
-    /// An engine that starts empty at time `now`. The seed decides every choice that must not be
-    /// guessed: take it from the operating system, or from the user to repeat a run.
-    ///
-    /// # Errors
-    /// [`ConfigError`] names what the configuration contradicts.
-    pub fn new(config: &Config, seed: [u8; 32], now: Timestamp) -> Result<Self, ConfigError> {
-        validate(config)?;
-        let now = Timestamp(now.0.min(LATEST));
-        let sizes = Sizes::new(config);
-        let timeouts = Timers::new(config);
-        let mut generator = Generator::new(seed);
-        let key = HashKey::new(&mut generator);
-        let external = External::new(config, sizes.address_room, timeouts.hold_ticks(), key);
-        let rules = RuleSet::new(&config.rules)?;
-        let realms = Realms::new(config, &rules)?;
-        for rules in core::iter::once(&rules).chain(realms.further_rules()) {
-            rules.check(config, |pool, address| external.has(pool, address))?;
-        }
-        let mut engine = Self {
-            table: Table::new(sizes.room, config, key),
-            subscribers: Subscribers::new(
-                sizes.subscribers,
-                sizes.address_room,
-                Classes::new(config),
-                key,
-            ),
-            pool_watches: PoolWatches::default(),
-            rules,
-            realms,
-            searches: RuleBatch::new(),
-            glances: Glances::new(),
-            strangers: false,
-            sweep: Sweep::default(),
-            twice: Twice::new(sizes.twice, key),
-            statics: WholeStatics::new(config, &external),
-            services: Services::new(key),
-            rings: Rings::new(config, sizes.room.dynamic + sizes.room.fixed),
-            holds: Holds::new(config.limits.explicit_mappings as usize, key),
-            static_hosts: static_hosts(config),
-            broadcasts: broadcasts(config, &external),
-            external,
-            responder: Responder::new(config),
-            pending: PendingSyns::new(),
-            fragments: Fragments::new(config.limits.fragment_memory, config.timeouts.fragment, key),
-            identifications: Identifications::new(
-                sizes.addresses,
-                sizes.address_room,
-                &mut generator,
-            ),
-            counters: Counters::default(),
-            events: Events::new(),
-            pinned: Vec::new(),
-            is_divided: false,
-            turns: false,
-            pool_reported: vec![None; config.pools.len()],
-            made: [0; 3],
-            gone: [0; 3],
-            used: vec![[0; 5]; config.pools.len()],
-            may_be_short: true,
-            started: now,
-            base: now.0 - now.0 % nanos(TICK),
-            now: now.0,
-            tick: 0,
-            leads: due::Leads::default(),
-            generator,
-            further_each: sizes.further_each,
-            timeouts,
-            config: without_rules(config),
-        };
-        engine.make_statics()?;
-        engine.make_services()?;
-        engine.pin_blocks()?;
-        engine.pool_watches = PoolWatches::new(config, &engine.external);
-        Ok(engine)
-    }
-
-    /// Takes from the operating system now what memory the mappings with their first sessions will
-    /// take, that no packet has to wait for it later; what else is seldom used in full is taken as
-    /// it is used.
-    pub fn populate(&mut self) {
-        self.table.populate();
-    }
-
-    /// Bytes that an engine of this configuration takes.
-    pub fn memory(config: &Config) -> u64 {
-        let sizes = Sizes::new(config);
-        Table::memory(sizes.room)
-            + Twice::memory(sizes.twice)
-            + External::memory(config, sizes.addresses)
-            + Subscribers::memory(sizes.subscribers)
-            + Classes::memory(config)
-            + Timers::memory(config)
-            + Responder::memory()
-            + Fragments::memory(config.limits.fragment_memory)
-            + Identifications::memory(sizes.addresses)
-            + Services::memory(config)
-            + Rings::memory(config, sizes.room.dynamic + sizes.room.fixed)
-            + Holds::memory(config.limits.explicit_mappings as usize)
-            + (Events::ROOM * size_of::<Event>()) as u64
-            + rules_of(config).map(memory_of_rules).sum::<u64>()
-    }
-
-    /// Reserves what static mappings take and makes those with ports, which are always there.
-    fn make_statics(&mut self) -> Result<(), ConfigError> {
-        for mapping in self.config.statics.clone() {
-            let index = self.external.index(mapping.external.0.to_bits()).unwrap_or(NONE);
-            let (Some(internal_port), Some(external_port)) =
-                (mapping.internal.1, mapping.external.1)
-            else {
-                self.external.reserve_address(index, mapping.protocol);
-                continue;
-            };
-            let internal = mapping.internal.0.to_bits();
-            for protocol in permanent(&mapping) {
-                let new = NewMapping {
-                    protocol,
-                    internal: (Host::new(mapping.realm, internal), internal_port),
-                    external: (index, external_port),
-                    timeouts: 0,
-                    is_static: true,
-                    permanent: true,
-                    flags: flags_of(mapping.begun),
-                };
-                self.take_fixed(protocol, (index, external_port))?;
-                let slot = self.add_fixed(new);
-                self.external.take(protocol, index, external_port, slot);
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes the mappings of services, one for each server.
-    fn make_services(&mut self) -> Result<(), ConfigError> {
-        for service in self.config.services.clone() {
-            let (address, port) = service.external;
-            let index = self.external.index(address.to_bits()).unwrap_or(NONE);
-            for protocol in served(&service) {
-                self.take_fixed(protocol, (index, port))?;
-                self.services.add(protocol, (index, port), service.affinity);
-                for (number, server) in service.servers.iter().enumerate() {
-                    let (address, internal_port) = server.internal;
-                    let new = NewMapping {
-                        protocol,
-                        internal: (Host::new(service.realm, address.to_bits()), internal_port),
-                        external: (index, port),
-                        timeouts: 0,
-                        is_static: true,
-                        permanent: true,
-                        flags: SHARED_EXTERNAL | SHARED_INTERNAL,
-                    };
-                    let slot = self.add_fixed(new);
-                    if number == 0 {
-                        self.external.take(protocol, index, port, slot);
-                    }
-                    let endpoint = (address.to_bits(), internal_port);
-                    self.services.add_server(slot, endpoint, server.share());
-                }
-            }
-        }
-        self.services.settle();
-        Ok(())
-    }
-
-    /// Gives blocks that forwarded ports are in to the hosts behind these.
-    fn pin_blocks(&mut self) -> Result<(), ConfigError> {
-        let statics = self.config.statics.iter().filter_map(|mapping| {
-            let (address, port) = mapping.external;
-            Some(((address, port?), mapping.realm, mapping.internal.0))
-        });
-        // One that several hosts serve has no owner; then its block is as others are.
-        let services = self.config.services.iter().filter_map(|service| {
-            let (host, _) = service.servers.first()?.internal;
-            let alone = service.servers.iter().all(|server| server.internal.0 == host);
-            alone.then_some((service.external, service.realm, host))
-        });
-        for ((address, port), realm, host) in statics.chain(services) {
-            let Some(index) = self.external.index(address.to_bits()) else { continue };
-            let host = Host::new(realm, host.to_bits());
-            let pinned = self.external.pin((index, port), host);
-            self.pinned.extend(pinned.map_err(|message| ConfigError { message })?);
-        }
-        self.pinned.reverse();
-        Ok(())
-    }
-
-    /// Keeps an external endpoint from dynamic use, which no static mapping has yet.
-    pub(crate) fn take_fixed(
-        &mut self,
-        protocol: u8,
-        (index, port): (u32, u16),
-    ) -> Result<(), ConfigError> {
-        if self.external.owner(protocol, index, port).is_some() {
-            let address = Ipv4Addr::from_bits(self.external.address(index));
-            let message = format!("{address}:{port} has two static mappings");
-            return Err(ConfigError { message });
-        }
-        self.external.reserve(protocol, index, port);
-        Ok(())
-    }
-
-    /// Makes a mapping that is always there.
-    pub(crate) fn add_fixed(&mut self, new: NewMapping) -> u32 {
-        let hash = self.table.hash(self.table.static_key(new.protocol, new.internal, (0, 0)));
-        self.table.add(new, |_| (), 0, hash).expect("statics have room")
-    }
 
     // ---- time ----
 
@@ -490,166 +160,6 @@ impl Engine {
         self.now = self.now.max(now.0.min(LATEST));
     }
 
-    pub(crate) fn remove_session(&mut self, session: SessionRef, tick: u32) {
-        let slot = self.table.mapping_of(session);
-        self.tell_ended(session, slot, self.time_of(tick));
-        self.end_session(session, slot, tick);
-        let mapping = self.table.mapping(slot);
-        if mapping.sessions == 0 && !mapping.is_permanent() {
-            self.remove_mapping(slot, self.time_of(tick));
-        } else if session == SessionRef::First(slot) {
-            let answers = self.first_answers(slot);
-            self.table.set_answers(slot, answers);
-        }
-    }
-
-    /// Tells that a session ends, if that is asked for.
-    pub(crate) fn tell_ended(&mut self, session: SessionRef, slot: u32, time: u64) {
-        if !self.config.session_events {
-            return;
-        }
-        let session = self.table.session(session);
-        let remote = (session.remote_address, session.remote_port);
-        let id = self.name_of_session(slot, remote, self.seen(slot, remote));
-        self.raise(time, Change::SessionRemoved(id));
-    }
-
-    /// A session as events name it.
-    pub(crate) fn name_of_session(
-        &self,
-        slot: u32,
-        remote: (u32, u16),
-        seen: (u32, u16),
-    ) -> SessionId {
-        SessionId {
-            mapping: self.name_of(self.table.mapping(slot)),
-            remote: Endpoint::new(remote.0, remote.1),
-            remote_inside: Endpoint::new(seen.0, seen.1),
-        }
-    }
-
-    /// Removes a session from its mapping.
-    pub(crate) fn end_session(&mut self, session: SessionRef, slot: u32, tick: u32) {
-        if self.table.mapping(slot).is_explicit() {
-            let session = self.table.session(session);
-            self.end_session_hold(slot, (session.remote_address, session.remote_port));
-        }
-        self.drop_session(session, slot, tick);
-    }
-
-    /// The same, but that a hold on the session stays.
-    pub(crate) fn drop_session(&mut self, session: SessionRef, slot: u32, tick: u32) {
-        if self.table.mapping(slot).is_twice() {
-            let session = self.table.session(session);
-            self.twice.remove(slot, (session.remote_address, session.remote_port));
-        }
-        let one_further_less = self.table.remove_session(session, tick);
-        let mapping = self.table.mapping(slot);
-        if one_further_less && !mapping.is_static() {
-            let record = self.subscribers.find(mapping.host());
-            let record = record.expect("a mapping's subscriber has a record");
-            self.subscribers.count_further(record, -1);
-        }
-    }
-
-    /// Counts a dynamic mapping that is made.
-    #[inline(always)]
-    pub(crate) fn note_made(&mut self, protocol: u8, index: u32) {
-        self.made[quota_class(protocol)] += 1;
-        self.may_be_short = true;
-        if let Some(used) = self.used.get_mut(self.external.pool_of(index)) {
-            used[place_of(protocol)] += 1;
-        }
-    }
-
-    /// Removes a mapping that has no session left.
-    pub(crate) fn remove_mapping(&mut self, slot: u32, time: u64) {
-        self.remove_mapping_to(slot, time, Rest::HoldDown);
-    }
-
-    //= rfc7857#section-11
-    /// Removes a mapping that has no session left, and says what becomes of its port.
-    pub(crate) fn remove_mapping_to(&mut self, slot: u32, time: u64, rest: Rest) {
-        let mapping = self.table.remove(slot);
-        if mapping.is_explicit() {
-            self.holds.remove_all(mapping.host(), slot);
-        }
-        let (protocol, (index, port)) = (mapping.protocol, mapping.external());
-        if mapping.is_static() {
-            if has_ports(protocol) {
-                self.external.disown(protocol, index, port);
-                self.external.unreserve(protocol, index, port, self.tick);
-            }
-            if !mapping.is_permanent() {
-                self.statics.release(index, protocol);
-            }
-            return;
-        }
-        // With fewer mappings of answered subscribers, more of a pool's are surely of unanswered
-        // ones.
-        self.may_be_short = true;
-        if let Some(heir) = self.rings.leave(slot) {
-            // The port is free when the last that has it goes.
-            if self.external.owner(protocol, index, port) == Some(slot) {
-                self.external.hand_over(protocol, index, port, heir);
-            }
-        } else if has_ports(protocol) {
-            match rest {
-                Rest::HoldDown => {
-                    let release = self.deadline(time, self.timeouts.hold_down);
-                    self.external.give(protocol, index, port, release, self.tick);
-                }
-                Rest::Free => self.external.give_at_once(protocol, index, port, self.tick),
-            }
-        }
-        self.external.uncount(index, place_of(protocol));
-        let pool = self.external.pool_of(index);
-        let kind = quota_class(protocol);
-        self.gone[kind] += 1;
-        if let Some(used) = self.used.get_mut(pool) {
-            used[place_of(protocol)] -= 1;
-        }
-        self.subscribers.release(mapping.host(), slot, pool, kind);
-        if self.external.told(protocol, index, port) == OwnershipSource::Mapping {
-            let is_explicit = mapping.is_explicit();
-            let kind = if is_explicit { MappingKind::Pcp } else { MappingKind::Dynamic };
-            let id = self.id_of(protocol, mapping.internal(), (index, port), kind);
-            self.raise(time, Change::MappingRemoved(id));
-        }
-    }
-
-    /// A mapping as events name it.
-    pub(crate) fn name_of(&self, mapping: &Mapping) -> MappingId {
-        let (index, port) = mapping.external();
-        let told = || self.external.told(mapping.protocol, index, port);
-        let kind = match mapping.is_static() {
-            true => MappingKind::Static,
-            false if mapping.is_explicit() => MappingKind::Pcp,
-            false if told() == OwnershipSource::Plan => MappingKind::Deterministic,
-            false => MappingKind::Dynamic,
-        };
-        self.id_of(mapping.protocol, mapping.internal(), (index, port), kind)
-    }
-
-    /// The name of a mapping between these endpoints, the external one given by its address's
-    /// index.
-    #[inline(always)]
-    pub(crate) fn id_of(
-        &self,
-        protocol: u8,
-        (host, port): (Host, u16),
-        external: (u32, u16),
-        kind: MappingKind,
-    ) -> MappingId {
-        MappingId {
-            protocol,
-            realm: host.realm(),
-            internal: Endpoint::new(host.address(), port),
-            external: Endpoint::new(self.external.address(external.0), external.1),
-            kind,
-        }
-    }
-
     /// Remembers a SYN that nobody takes, to answer it six seconds later unless its connection has
     /// come about by then.
     pub(crate) fn remember_syn(
@@ -668,9 +178,10 @@ impl Engine {
 
     fn answer_syn(&mut self) {
         let Some(syn) = self.pending.pop() else { return };
-        let (protocol, (address, port), remote) = syn.connection;
+        let (protocol, AddressPort { address, port }, remote) = syn.connection;
         let index = self.external.index(address);
-        let owner = index.and_then(|index| self.find_external(protocol, (index, port), remote));
+        let owner = index
+            .and_then(|index| self.find_external(protocol, External::new(index, port), remote));
         //= rfc5382#REQ-4-outbound
         //= rfc5597#REQ-4-outbound
         if owner.is_some_and(|slot| self.table.find_session(slot, remote).is_some()) {
@@ -795,165 +306,5 @@ impl Engine {
         buffer[..bytes.len()].copy_from_slice(bytes);
         self.counters.generated += 1;
         Some((Timestamp(time), side, bytes.len()))
-    }
-
-    // ---- what it tells ----
-
-    /// The counters so far.
-    pub fn counters(&self) -> &Counters {
-        &self.counters
-    }
-
-    /// Counts a frame that came in on `from` and cannot be given to [`Engine::process`] because it
-    /// does not carry IPv4.
-    pub fn count_foreign(&mut self, from: Side, len: usize) {
-        self.counters.count_drop(direction_from(from), DropReason::NotIpv4, len);
-    }
-
-    /// Counts a frame from inside that cannot be given to [`Engine::process`] because it is of no
-    /// realm.
-    pub fn count_unknown_realm(&mut self, len: usize) {
-        self.counters.count_drop(Direction::Outbound, DropReason::UnknownRealm, len);
-    }
-
-    /// Gives up the fragments that wait for the first of their datagram, and counts them: at the
-    /// end of a capture, or of a gateway's life.
-    pub fn drop_held(&mut self) {
-        self.fragments.advance(Timestamp(u64::MAX), &mut self.counters);
-    }
-
-    /// Recounts as dropped a packet of `len` bytes that [`Engine::process`] had forwarded, and that
-    /// the gateway could not deliver.
-    pub fn count_undelivered(&mut self, direction: Direction, reason: DropReason, len: usize) {
-        self.counters.recount_drop(direction, reason, len);
-    }
-
-    /// Every mapping, in no order that means anything.
-    pub fn mappings(&self) -> impl Iterator<Item = MappingInfo> + '_ {
-        self.table.slots().map(|slot| self.describe(slot))
-    }
-
-    pub(crate) fn describe(&self, slot: u32) -> MappingInfo {
-        let mapping = self.table.mapping(slot);
-        let mut info = MappingInfo {
-            id: self.name_of(mapping),
-            sessions: u32::from(mapping.sessions),
-            created: match mapping.is_permanent() && mapping.is_static() {
-                true => self.started,
-                false => Timestamp(self.time_of(mapping.created)),
-            },
-            expires: None,
-            packets_out: 0,
-            packets_in: 0,
-        };
-        for session in self.table.sessions(slot) {
-            let session = self.table.session(session);
-            info.packets_out += u64::from(session.packets_out);
-            info.packets_in += u64::from(session.packets_in);
-            if !(mapping.is_permanent() && mapping.is_static()) {
-                info.expires = info.expires.max(Some(Timestamp(self.time_of(session.expires))));
-            }
-        }
-        if mapping.is_explicit() {
-            let held = self.holds.latest(mapping.host(), slot);
-            info.expires = info.expires.max(held.map(|tick| Timestamp(self.time_of(tick))));
-        }
-        info
-    }
-
-    /// Every session, in no order that means anything.
-    pub fn sessions(&self) -> impl Iterator<Item = SessionInfo> + '_ {
-        self.table.slots().flat_map(move |slot| {
-            let mapping = self.name_of(self.table.mapping(slot));
-            self.table
-                .sessions(slot)
-                .map(move |session| self.describe_session(slot, mapping, session))
-        })
-    }
-
-    pub(crate) fn describe_session(
-        &self,
-        slot: u32,
-        mapping: MappingId,
-        session: SessionRef,
-    ) -> SessionInfo {
-        let session = self.table.session(session);
-        let remote = (session.remote_address, session.remote_port);
-        let seen = self.seen(slot, remote);
-        SessionInfo {
-            mapping,
-            remote: Endpoint::new(remote.0, remote.1),
-            remote_inside: Endpoint::new(seen.0, seen.1),
-            state: session.state().name(),
-            expires: Timestamp(self.time_of(session.expires)),
-            packets_out: u64::from(session.packets_out),
-            packets_in: u64::from(session.packets_in),
-        }
-    }
-
-    /// What a pool holds for a protocol (TCP, UDP, ICMP or DCCP); it goes by the engine's
-    /// numbering.
-    ///
-    /// # Panics
-    /// When there is no such pool or the protocol is another.
-    pub fn pool_usage(&self, pool: usize, protocol: u8) -> PoolUsage {
-        self.external.usage(pool, protocol, |slot| self.table.mapping(slot).is_static())
-    }
-}
-
-/// A configuration without what the engine has in another form.
-pub(crate) fn without_rules(config: &Config) -> Config {
-    let mut config = config.clone();
-    config.rules = Vec::new();
-    for realm in &mut config.realms {
-        realm.rules = Vec::new();
-    }
-    config
-}
-
-/// The rules of every realm.
-fn rules_of(config: &Config) -> impl Iterator<Item = &[Rule]> {
-    let further = config.realms.iter().map(|realm| &realm.rules[..]);
-    core::iter::once(&config.rules[..]).chain(further)
-}
-
-fn memory_of_rules(rules: &[Rule]) -> u64 {
-    RuleSet::new(rules).map_or(0, |rules| rules.memory())
-}
-
-/// The addresses that mean every host of a connected network (the last; the first of old), unless
-/// the operator has made them external.
-pub(crate) fn broadcasts(config: &Config, external: &External) -> [u32; 4] {
-    let ends = [&config.inside, &config.outside]
-        .map(|side| side.network.and_then(broadcasts_of).unwrap_or_default());
-    let [[a, b], [c, d]] = ends;
-    [a, b, c, d].map(|address| if external.index(address).is_some() { 0 } else { address })
-}
-
-/// The direction of a packet of which only the side it came from is known.
-pub(crate) fn direction_from(side: Side) -> Direction {
-    match side {
-        Side::Inside => Direction::Outbound,
-        Side::Outside => Direction::Inbound,
-    }
-}
-
-/// Where mappings of a protocol are counted: TCP, UDP, ICMP, DCCP, all others.
-pub(crate) fn place_of(protocol: u8) -> usize {
-    match protocol {
-        protocol::TCP => 0,
-        protocol::UDP => 1,
-        protocol::ICMP => 2,
-        protocol::DCCP => 3,
-        _ => 4,
-    }
-}
-
-/// The quota that a protocol's mappings count against.
-pub(crate) fn quota_class(protocol: u8) -> usize {
-    match protocol {
-        protocol::TCP => 0,
-        protocol::UDP => 1,
-        _ => 2,
     }
 }

@@ -13,6 +13,7 @@ mod making;
 mod peer;
 
 use crate::config::Behavior;
+use crate::endpoint::{AddressPort, External, Internal};
 use crate::engine::Engine;
 use crate::event::Endpoint;
 use crate::host::Host;
@@ -47,7 +48,7 @@ impl RemoteFilter {
     pub const MOST: usize = 8;
 
     /// Whether a remote endpoint is admitted.
-    pub fn admits(self, (address, port): (u32, u16)) -> bool {
+    pub fn admits(self, AddressPort { address, port }: AddressPort) -> bool {
         let ignored = 32 - u32::from(self.prefix_len.min(32));
         let differs = u64::from(address ^ self.address) >> ignored != 0;
         !differs && (self.port == 0 || self.port == port)
@@ -149,14 +150,14 @@ impl Engine {
     ) -> Result<Explicit, ExplicitError> {
         self.reclaim(now);
         let MapRequest { protocol, realm, wanted, .. } = *request;
-        let (host, port) = self.check_host(protocol, realm, request.internal)?;
-        let found = self.find_for_all(protocol, (host, port));
+        let Internal { host, port } = self.check_host(protocol, realm, request.internal)?;
+        let found = self.find_for_all(protocol, Internal::new(host, port));
         //= rfc6887#section-11.3-static
         //= rfc6887#section-11.3-existing-static
-        if let Some(external) = self.static_end(protocol, (host, port), found) {
+        if let Some(external) = self.static_end(protocol, Internal::new(host, port), found) {
             return as_wanted(wanted, Explicit { external, lifetime: None });
         }
-        let snat = self.source_for(protocol, (host, port), (0, 0))?;
+        let snat = self.source_for(protocol, Internal::new(host, port), AddressPort::new(0, 0))?;
         let hold = found.and_then(|slot| self.holds.find(slot, None));
         //= rfc6887#section-11.3-nonce
         self.check_nonce(hold, request.nonce)?;
@@ -178,7 +179,7 @@ impl Engine {
                 }
                 slot
             }
-            None => self.make_for_all(protocol, (host, port), snat, wanted)?,
+            None => self.make_for_all(protocol, Internal::new(host, port), snat, wanted)?,
         };
         self.note_asking(host);
         let until = self.until(slot, request.lifetime);
@@ -208,7 +209,7 @@ impl Engine {
         if !is_mapped(protocol) || !self.has_realm(realm) {
             return Ok(Duration::ZERO);
         }
-        let end = (Host::new(realm, internal.address.to_bits()), internal.port);
+        let end = Internal::new(Host::new(realm, internal.address.to_bits()), internal.port);
         let found = self.find_for_all(protocol, end);
         //= rfc6887#section-15.1-not-explicit
         //= rfc6886#section-3.4-manual
@@ -304,7 +305,7 @@ impl Engine {
         protocol: u8,
         realm: u16,
         internal: Endpoint,
-    ) -> Result<(Host, u16), ExplicitError> {
+    ) -> Result<Internal, ExplicitError> {
         //= rfc6887#section-11.3-protocol
         if !is_mapped(protocol) {
             return Err(ExplicitError::Protocol);
@@ -315,7 +316,7 @@ impl Engine {
             && !crate::parse::is_martian(address)
             && !self.is_ours(Some(realm), address)
             && !self.is_broadcast(Some(realm), address);
-        let end = || (Host::new(realm, address), internal.port);
+        let end = || Internal::new(Host::new(realm, address), internal.port);
         is_host.then(end).ok_or(ExplicitError::NotSubscriber)
     }
 
@@ -324,11 +325,11 @@ impl Engine {
     fn source_for(
         &self,
         protocol: u8,
-        (host, port): (Host, u16),
-        remote: (u32, u16),
+        Internal { host, port }: Internal,
+        remote: AddressPort,
     ) -> Result<Snat, ExplicitError> {
         debug_assert!(is_mapped(protocol));
-        match self.rules_of(host.realm()).find((host.address(), port), remote) {
+        match self.rules_of(host.realm()).find(AddressPort::new(host.address(), port), remote) {
             Some(Ruling::Snat(snat)) => Ok(snat),
             Some(Ruling::Bypass | Ruling::Drop) => Err(ExplicitError::NotSubscriber),
             None if self.is_subscriber(host) => {
@@ -340,9 +341,10 @@ impl Engine {
     }
 
     /// The mapping of an internal endpoint that is for all remote endpoints.
-    fn find_for_all(&mut self, protocol: u8, internal: (Host, u16)) -> Option<u32> {
+    fn find_for_all(&mut self, protocol: u8, internal: Internal) -> Option<u32> {
         loop {
-            let slot = self.table.find(Key { protocol, internal, remote: (0, 0) })?;
+            let slot =
+                self.table.find(Key { protocol, internal, remote: AddressPort::new(0, 0) })?;
             if self.table.is_asked(slot) || self.ask(slot) {
                 return Some(slot);
             }
@@ -353,7 +355,7 @@ impl Engine {
     fn static_end(
         &self,
         protocol: u8,
-        (host, port): (Host, u16),
+        Internal { host, port }: Internal,
         found: Option<u32>,
     ) -> Option<Endpoint> {
         if let Some((index, _)) = self.statics.external(host, protocol) {
@@ -364,7 +366,7 @@ impl Engine {
     }
 
     fn endpoint_of(&self, slot: u32) -> Endpoint {
-        let (index, port) = self.table.mapping(slot).external();
+        let External { index, port } = self.table.mapping(slot).external();
         Endpoint::new(self.external.address(index), port)
     }
 
@@ -445,12 +447,12 @@ impl Engine {
     /// Notes that a session is to go other than by its time, which a host may have asked for.
     pub(crate) fn note_lost_session(&mut self, slot: u32, session: SessionRef) {
         let of = self.table.session(session);
-        let hold = self.holds.find(slot, Some((of.remote_address, of.remote_port)));
+        let hold = self.holds.find(slot, Some(of.remote()));
         self.holds.lost += u64::from(hold.is_some());
     }
 
     /// Takes the hold that a session had, which goes, from its mapping.
-    pub(crate) fn end_session_hold(&mut self, slot: u32, remote: (u32, u16)) {
+    pub(crate) fn end_session_hold(&mut self, slot: u32, remote: AddressPort) {
         if let Some(hold) = self.holds.find(slot, Some(remote)) {
             let (slot, is_last) = self.holds.remove(hold);
             if is_last {
@@ -472,7 +474,7 @@ impl Engine {
     /// mapping that is held for all; `None`: it is not.
     //= rfc6887#section-11-independent
     //= rfc6887#section-13.3-filter
-    pub(crate) fn admits_held(&self, slot: u32, seen: (u32, u16)) -> Option<bool> {
+    pub(crate) fn admits_held(&self, slot: u32, seen: AddressPort) -> Option<bool> {
         self.holds.find(slot, None).map(|hold| self.holds.get(hold).admits(seen))
     }
 }

@@ -26,7 +26,7 @@ pub use export::{Export, Exported};
 pub use record::VERSION;
 pub use restore::{Restoration, RestoreError, Restored};
 
-/// What mappings made and gone are counted by ([`quota_class`](crate::engine::quota_class)), in
+/// What mappings made and gone are counted by ([`quota_class`](crate::protocols::quota_class)), in
 /// order.
 const KINDS: [&str; 3] = ["tcp", "udp", "icmp"];
 

@@ -1,4 +1,4 @@
-//! Who sends and receives inside: a subscriber, as mappings, quotas and blocks know it.
+//! Hosts inside: subscribers as mappings, quotas and blocks know them.
 //!
 //! Today that is a realm and an IPv4 address in it. Realms (RFC 2663 section 2.1) may use the same
 //! addresses; number 0 is the one that is always there.

@@ -12,7 +12,7 @@
 
 use crate::Timestamp;
 use crate::random::Generator;
-use crate::subscriber::Rate;
+use crate::rate::Rate;
 use crate::time::nanos;
 use alloc::vec;
 use alloc::vec::Vec;

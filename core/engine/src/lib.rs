@@ -22,6 +22,7 @@ mod config;
 mod deterministic;
 mod division;
 mod drop_reason;
+mod endpoint;
 mod engine;
 mod event;
 mod explicit;
@@ -31,11 +32,14 @@ mod handover;
 mod host;
 mod identification;
 mod index;
+mod limits;
 mod packet;
 mod parse;
 mod pools;
 mod prefetch;
+mod protocols;
 mod random;
+mod rate;
 mod realms;
 mod reclaim;
 mod reconfigure;
@@ -45,6 +49,7 @@ mod rules;
 mod services;
 mod session;
 mod sizes;
+mod statics;
 mod subscriber;
 mod survey;
 mod table;
@@ -53,6 +58,7 @@ mod time;
 mod timeouts;
 mod translate;
 mod twice;
+mod whole;
 
 pub use blocks::Blocking;
 pub use config::{
@@ -63,6 +69,7 @@ pub use config::{
 };
 pub use deterministic::{Plan, PlanError};
 pub use drop_reason::DropReason;
+pub use endpoint::AddressPort;
 pub use engine::Engine;
 pub use event::{BlockId, Change, Endpoint, Event, MappingId, MappingKind, Resource, SessionId};
 pub use explicit::{
@@ -73,6 +80,7 @@ pub use handover::{
     Export, Exported, Restoration, RestoreError, Restored, VERSION as HANDOVER_VERSION,
 };
 pub use host::bucket;
+pub use limits::{Limit, LimitOwner, Standing};
 pub use packet::{Counters, Direction, Outcome, Packet, Side, Verdict};
 pub use reconfigure::{
     Departure, Leaving, Reconfiguration, ReconfigureError, Review, Superseded, restart_keys,
@@ -83,7 +91,7 @@ pub use survey::{
     Totals as TableTotals,
 };
 pub use time::{TICK, Timestamp};
-pub use translate::{AddressChoice, Becomes, End, Explanation, Limit, LimitOwner, Standing, Step};
+pub use translate::{AddressChoice, Becomes, End, Explanation, Step};
 
 /// Why a configuration cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]

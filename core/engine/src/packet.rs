@@ -270,3 +270,11 @@ impl Counters {
         self.drops[reason as usize] += 1;
     }
 }
+
+/// The direction of a packet of which only the side it came from is known.
+pub(crate) fn direction_from(side: Side) -> Direction {
+    match side {
+        Side::Inside => Direction::Outbound,
+        Side::Outside => Direction::Inbound,
+    }
+}

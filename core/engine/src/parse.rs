@@ -1,18 +1,13 @@
-//! The first stage: what a packet is, or why it is none that could be translated. Nothing here
+//! The first stage: headers of a packet, or the reason why it cannot be translated. Nothing here
 //! depends on state.
 
 use crate::DropReason;
+use crate::endpoint::{AddressPort, Internal};
 use crate::host::Host;
 use crate::session::Segment;
 use natgate_wire::ipv4::{Ipv4Error, Options, scan_options};
 use natgate_wire::tcp::flags::{ACK, RST, SYN};
 use natgate_wire::{Dccp, Icmp, Ipv4, Tcp, Udp, dccp, icmp, ipv4, protocol, tcp, udp};
-
-/// Whether a protocol has ports, or identifiers that serve as such.
-#[inline(always)]
-pub(crate) fn has_ports(protocol: u8) -> bool {
-    matches!(protocol, protocol::TCP | protocol::UDP | protocol::ICMP | protocol::DCCP)
-}
 
 /// What kind of payload a packet carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,10 +30,10 @@ pub(crate) enum Kind {
 /// A packet's headers, read once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Headers {
-    pub(crate) source: (u32, u16),
-    pub(crate) destination: (u32, u16),
+    pub(crate) source: AddressPort,
+    pub(crate) destination: AddressPort,
     /// The destination as seen outside: another, if a rule translates it (`translate/twice.rs`).
-    pub(crate) outside: (u32, u16),
+    pub(crate) outside: AddressPort,
     /// The realm that it came from, if from inside.
     pub(crate) realm: u16,
     pub(crate) protocol: u8,
@@ -116,9 +111,9 @@ fn read(bytes: &[u8], ends_differ: bool) -> Result<Headers, DropReason> {
     //= rfc1812#section-4.2.2.3-received
     //= rfc1812#section-5.3.3.3-accept
     let mut headers = Headers {
-        source: (source, 0),
-        destination: (destination, 0),
-        outside: (destination, 0),
+        source: AddressPort::new(source, 0),
+        destination: AddressPort::new(destination, 0),
+        outside: AddressPort::new(destination, 0),
         realm: 0,
         protocol: packet.protocol(),
         ttl: packet.ttl(),
@@ -144,12 +139,12 @@ fn read(bytes: &[u8], ends_differ: bool) -> Result<Headers, DropReason> {
 impl Headers {
     /// The host inside that sent it.
     pub(crate) fn host(&self) -> Host {
-        Host::new(self.realm, self.source.0)
+        Host::new(self.realm, self.source.address)
     }
 
     /// The internal endpoint that sent it.
-    pub(crate) fn internal(&self) -> (Host, u16) {
-        (self.host(), self.source.1)
+    pub(crate) fn internal(&self) -> Internal {
+        Internal::new(self.host(), self.source.port)
     }
 
     fn read_transport(&mut self, payload: &[u8]) -> Result<(), DropReason> {
@@ -166,8 +161,8 @@ impl Headers {
                     return Err(DropReason::BadLength);
                 }
                 self.kind = Kind::Udp;
-                self.source.1 = datagram.source_port();
-                self.destination.1 = datagram.destination_port();
+                self.source.port = datagram.source_port();
+                self.destination.port = datagram.destination_port();
             }
             //= rfc6888#REQ-1c
             protocol::ICMP => self.read_icmp(&Icmp::new_checked(payload).ok_or(bad)?),
@@ -189,8 +184,8 @@ impl Headers {
             return Err(DropReason::BadLength);
         }
         self.kind = Kind::Tcp;
-        self.source.1 = header.source_port();
-        self.destination.1 = header.destination_port();
+        self.source.port = header.source_port();
+        self.destination.port = header.destination_port();
         let flags = header.flags();
         self.segment = Segment {
             flags,
@@ -213,8 +208,8 @@ impl Headers {
             return Err(DropReason::BadLength);
         }
         self.kind = Kind::Dccp;
-        self.source.1 = header.source_port();
-        self.destination.1 = header.destination_port();
+        self.source.port = header.source_port();
+        self.destination.port = header.destination_port();
         self.segment.flags = dccp_flags(header.kind());
         Ok(())
     }
@@ -235,31 +230,31 @@ impl Headers {
             _ => Kind::IcmpOther,
         };
         if matches!(self.kind, Kind::IcmpQuery { .. }) {
-            self.source.1 = message.identifier();
-            self.destination.1 = message.identifier();
+            self.source.port = message.identifier();
+            self.destination.port = message.identifier();
         }
     }
 
     /// The remote endpoint of a packet from inside.
-    pub(crate) fn remote_outbound(&self) -> (u32, u16) {
+    pub(crate) fn remote_outbound(&self) -> AddressPort {
         match self.kind {
-            Kind::IcmpQuery { .. } => (self.outside.0, 0),
+            Kind::IcmpQuery { .. } => AddressPort::new(self.outside.address, 0),
             _ => self.outside,
         }
     }
 
     /// The same as its sender sees it.
-    pub(crate) fn remote_seen(&self) -> (u32, u16) {
+    pub(crate) fn remote_seen(&self) -> AddressPort {
         match self.kind {
-            Kind::IcmpQuery { .. } => (self.destination.0, 0),
+            Kind::IcmpQuery { .. } => AddressPort::new(self.destination.address, 0),
             _ => self.destination,
         }
     }
 
     /// The remote endpoint of a packet from outside.
-    pub(crate) fn remote_inbound(&self) -> (u32, u16) {
+    pub(crate) fn remote_inbound(&self) -> AddressPort {
         match self.kind {
-            Kind::IcmpQuery { .. } => (self.source.0, 0),
+            Kind::IcmpQuery { .. } => AddressPort::new(self.source.address, 0),
             _ => self.source,
         }
     }
@@ -290,8 +285,8 @@ pub(crate) struct Embedded {
     /// Where what is there of it ends; extensions may follow (RFC 4884).
     pub(crate) end: usize,
     pub(crate) protocol: u8,
-    pub(crate) source: (u32, u16),
-    pub(crate) destination: (u32, u16),
+    pub(crate) source: AddressPort,
+    pub(crate) destination: AddressPort,
 }
 
 impl Embedded {
@@ -325,24 +320,24 @@ impl Embedded {
             //= rfc5508#REQ-3d
             end: icmp::HEADER_LEN + packet.header_len() + packet.payload().len(),
             protocol: packet.protocol(),
-            source: (packet.source(), 0),
-            destination: (packet.destination(), 0),
+            source: AddressPort::new(packet.source(), 0),
+            destination: AddressPort::new(packet.destination(), 0),
         };
         match packet.protocol() {
             //= rfc5597#REQ-9
             protocol::TCP | protocol::UDP | protocol::DCCP => {
                 // The ports stand at the same place in all.
                 let header = Udp::new_checked(packet.payload()).ok_or(bad)?;
-                embedded.source.1 = header.source_port();
-                embedded.destination.1 = header.destination_port();
+                embedded.source.port = header.source_port();
+                embedded.destination.port = header.destination_port();
             }
             protocol::ICMP => {
                 let query = Icmp::new_checked(packet.payload()).ok_or(bad)?;
                 if !is_query(query.kind()) {
                     return Err(bad);
                 }
-                embedded.source.1 = query.identifier();
-                embedded.destination.1 = query.identifier();
+                embedded.source.port = query.identifier();
+                embedded.destination.port = query.identifier();
             }
             _ => {}
         }
@@ -350,13 +345,21 @@ impl Embedded {
     }
 
     /// The remote endpoint, as seen from the embedded packet's sender.
-    pub(crate) fn remote_of_source(&self) -> (u32, u16) {
-        if self.protocol == protocol::ICMP { (self.destination.0, 0) } else { self.destination }
+    pub(crate) fn remote_of_source(&self) -> AddressPort {
+        if self.protocol == protocol::ICMP {
+            AddressPort::new(self.destination.address, 0)
+        } else {
+            self.destination
+        }
     }
 
     /// The remote endpoint, as seen from the embedded packet's receiver.
-    pub(crate) fn remote_of_destination(&self) -> (u32, u16) {
-        if self.protocol == protocol::ICMP { (self.source.0, 0) } else { self.source }
+    pub(crate) fn remote_of_destination(&self) -> AddressPort {
+        if self.protocol == protocol::ICMP {
+            AddressPort::new(self.source.address, 0)
+        } else {
+            self.source
+        }
     }
 }
 

@@ -2,8 +2,8 @@
 //! packets. A change has three parts: prepared, put in force, and carried through.
 
 use crate::config::Config;
-use crate::engine::broadcasts;
 use crate::host::Host;
+use crate::realms::broadcasts;
 use crate::translate::PoolWatches;
 use crate::{ConfigError, Draining, Engine, MappingId, MappingKind, PoolChange};
 

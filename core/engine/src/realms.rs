@@ -10,12 +10,12 @@ mod change;
 
 use crate::config::{AddressRange, Config, Prefix, RealmConfig, SideConfig};
 use crate::engine::Engine;
+use crate::external::ExternalPorts;
 use crate::host::Host;
 use crate::respond::DEFAULT_MTU;
 use crate::rules::RuleSet;
 use crate::{ConfigError, DropReason, Side};
 use alloc::format;
-use alloc::string::String;
 use alloc::vec::Vec;
 use change::Closing;
 use core::ops::RangeInclusive;
@@ -390,42 +390,16 @@ impl Engine {
     }
 }
 
-/// What is wrong with the realms of a configuration.
-pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
-    let fail = |message: String| Err(ConfigError { message });
-    let (count, most) = (config.realms.len() + 1, Config::MOST_REALMS);
-    if count > most {
-        let late = if config.realms.iter().any(|realm| realm.gone) {
-            ", those of late among them"
-        } else {
-            ""
-        };
-        return fail(format!("{count} realms{late}: at most {most} are possible"));
-    }
-    for RealmConfig { name, default_pool, .. } in &config.realms {
-        if *default_pool >= config.pools.len() {
-            return fail(format!("realm {name} uses a pool that does not exist"));
-        }
-    }
-    for realm in config.all_numbers() {
-        let ranges = config.inside_routes_of(realm);
-        let apart = |pair: &[AddressRange]| pair[0].last < pair[1].first;
-        if ranges.iter().any(|range| range.last < range.first) || !ranges.windows(2).all(apart) {
-            return fail(format!("the inside routes of realm {realm} are not in order"));
-        }
-    }
-    let reached = config.realms.iter().flat_map(|realm| &realm.hairpin_to);
-    let of_statics = config.statics.iter().map(|fixed| &fixed.realm);
-    let of_statics = of_statics.chain(config.services.iter().map(|service| &service.realm));
-    let of_classes = config.classes.iter().filter_map(|class| class.realm.as_ref());
-    let mut named = reached.chain(&config.hairpin_to).chain(of_statics).chain(of_classes);
-    match named.find(|realm| !config.has_realm(**realm)) {
-        Some(realm) => fail(format!("realm {realm} is named, but there are only {count}")),
-        None => Ok(()),
-    }
-}
-
 /// The addresses of a network that mean all of its hosts.
 pub(crate) fn broadcasts_of(network: Prefix) -> Option<[u32; 2]> {
     (network.len() <= 30).then(|| [network.first(), network.last()])
+}
+
+/// The addresses that mean every host of a connected network (the last; the first of old), unless
+/// the operator has made them external.
+pub(crate) fn broadcasts(config: &Config, external: &ExternalPorts) -> [u32; 4] {
+    let ends = [&config.inside, &config.outside]
+        .map(|side| side.network.and_then(broadcasts_of).unwrap_or_default());
+    let [[a, b], [c, d]] = ends;
+    [a, b, c, d].map(|address| if external.index(address).is_some() { 0 } else { address })
 }

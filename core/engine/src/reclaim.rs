@@ -6,10 +6,10 @@
 //! batch look ahead at records, mappings and ports, and none of these may go under them. The queues
 //! are in `subscriber/unanswered.rs`.
 
-use crate::engine::{Engine, Rest, place_of};
-use crate::external::PROTOCOLS;
+use crate::endpoint::External;
+use crate::engine::{Engine, Rest};
 use crate::host::Host;
-use crate::parse::has_ports;
+use crate::protocols::{PROTOCOLS, has_ports, place_of};
 use crate::session::{State, Way};
 use crate::subscriber::Queue;
 use crate::table::SessionRef;
@@ -161,7 +161,7 @@ impl Engine {
         let mapping = *self.table.mapping(slot);
         self.remove_mapping_to(slot, self.now, Rest::Free);
         self.counters.mappings_reclaimed += 1;
-        let (index, port) = mapping.external();
+        let External { index, port } = mapping.external();
         if has_ports(mapping.protocol)
             && let Some(block) = self.external.release_empty(index, port)
         {

@@ -17,12 +17,15 @@ mod statics;
 
 use crate::class::Classes;
 use crate::config::Config;
-use crate::engine::{Engine, without_rules};
+use crate::config::realms::without_rules;
+use crate::endpoint::{AddressPort, External, Internal};
+use crate::engine::Engine;
 use crate::external::PoolChange;
 use crate::host::Host;
 use crate::realms::Realms;
 use crate::respond::longest_inside;
 use crate::rules::{RuleSet, Ruling};
+use crate::statics::static_hosts;
 use crate::timeouts::{SETS, Timers};
 use crate::{ConfigError, MappingId};
 use alloc::format;
@@ -30,7 +33,7 @@ use alloc::vec::Vec;
 pub use differences::restart_keys;
 use differences::{before, different_keys, same_sets};
 use permits::Asked;
-pub(crate) use permits::{Permits, static_hosts};
+pub(crate) use permits::Permits;
 use statics::StaticChange;
 
 /// Slots of the table that one call of [`Engine::advance`] looks at.
@@ -381,7 +384,7 @@ impl Engine {
         let permits = self.sweep.permits.as_ref().expect("mappings are asked of a configuration");
         let realm = self.table.mapping(slot).host().realm();
         let why = self.judge(permits, self.rules_of(realm), slot, |asked, index| {
-            let (host, (_, port)) = (asked.internal.0, asked.external);
+            let (host, AddressPort { port, .. }) = (asked.internal.host, asked.external);
             self.external.allows(asked.protocol, index, port, host)
         });
         match why {
@@ -417,18 +420,18 @@ impl Engine {
         pools_allow: impl FnOnce(&Asked, u32) -> bool,
     ) -> Option<Departure> {
         let mapping = self.table.mapping(slot);
-        let (index, port) = mapping.external();
+        let External { index, port } = mapping.external();
         let asked = Asked {
             protocol: mapping.protocol,
             internal: mapping.internal(),
-            external: (self.external.address(index), port),
+            external: AddressPort::new(self.external.address(index), port),
             is_static: mapping.is_static(),
             is_permanent: mapping.is_permanent(),
             is_server: mapping.is_permanent() && mapping.is_static() && mapping.shares_external(),
         };
         let remotes = self.table.sessions(slot).map(|session| {
             let session = self.table.session(session);
-            let remote = (session.remote_address, session.remote_port);
+            let remote = session.remote();
             // As it is seen from inside.
             if mapping.is_twice() {
                 self.twice.seen(slot, remote).unwrap_or(remote)
@@ -437,7 +440,7 @@ impl Engine {
             }
         });
         // One that is held for all is for whoever there is, as when it was asked for.
-        let remotes = remotes.chain(mapping.is_explicit().then_some((0, 0)));
+        let remotes = remotes.chain(mapping.is_explicit().then_some(AddressPort::default()));
         let why = permits.judge(rules, &asked, remotes);
         why.or_else(|| {
             let stays = asked.is_static || pools_allow(&asked, index);
@@ -462,14 +465,14 @@ impl Engine {
     /// routes are.
     pub(crate) fn first_answers(&self, slot: u32) -> bool {
         let mapping = self.table.mapping(slot);
-        let (host, port) = mapping.internal();
-        let remote = (mapping.first.remote_address, mapping.first.remote_port);
+        let Internal { host, port } = mapping.internal();
+        let remote = mapping.first.remote();
         let realm = host.realm();
         let is_barred = |end| self.is_broadcast(Some(realm), end) || self.is_ours(Some(realm), end);
         if is_barred(host.address())
-            || is_barred(remote.0)
-            || self.is_inside(realm, remote.0)
-            || self.is_routed_inside(realm, remote.0)
+            || is_barred(remote.address)
+            || self.is_inside(realm, remote.address)
+            || self.is_routed_inside(realm, remote.address)
         {
             return false;
         }
@@ -477,7 +480,7 @@ impl Engine {
         if rules.is_empty() {
             return true;
         }
-        match rules.find((host.address(), port), remote) {
+        match rules.find(AddressPort::new(host.address(), port), remote) {
             Some(Ruling::Snat(_)) => true,
             Some(Ruling::Bypass | Ruling::Drop) => false,
             None => self.is_subscriber(host),

@@ -2,8 +2,9 @@
 //! TCP SYNs that are answered late (RFC 5382 REQ-4).
 
 use crate::config::{Config, SideConfig};
+use crate::endpoint::AddressPort;
 use crate::packet::Side;
-use crate::subscriber::Rate;
+use crate::rate::Rate;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -287,7 +288,7 @@ pub(crate) fn echo_reply(bytes: &mut [u8]) {
 }
 
 /// A connection as seen outside: protocol, external endpoint and remote.
-pub(crate) type Connection = (u8, (u32, u16), (u32, u16));
+pub(crate) type Connection = (u8, AddressPort, AddressPort);
 
 /// A SYN that found no mapping, or was refused.
 #[derive(Clone, Debug)]

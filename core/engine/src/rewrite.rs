@@ -1,6 +1,7 @@
-//! The last stage: putting new endpoints into a packet, with every checksum that covers them
-//! updated by what changed (RFC 1624), so that a wrong checksum stays wrong by as much as it was.
+//! The last stage: new endpoints in a packet, and every checksum that covers them updated by the
+//! change (RFC 1624). A wrong checksum stays wrong by the same amount.
 
+use crate::endpoint::AddressPort;
 use crate::parse::{Embedded, Headers, Kind, checksum_offset};
 use natgate_wire::checksum::{fold, sum};
 use natgate_wire::{Delta, Ipv4, Tcp, protocol};
@@ -8,8 +9,8 @@ use natgate_wire::{Delta, Ipv4, Tcp, protocol};
 /// New endpoints for a packet; `None` leaves an end as it is.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rewrite {
-    pub(crate) source: Option<(u32, u16)>,
-    pub(crate) destination: Option<(u32, u16)>,
+    pub(crate) source: Option<AddressPort>,
+    pub(crate) destination: Option<AddressPort>,
 }
 
 //= rfc4787#REQ-10
@@ -24,17 +25,19 @@ pub(crate) fn apply(bytes: &mut [u8], headers: &Headers, rewrite: Rewrite) {
     match headers.kind {
         Kind::Tcp | Kind::Udp | Kind::Dccp => {
             let mut delta = addresses;
-            if let Some((_, port)) = rewrite.source {
+            if let Some(AddressPort { port, .. }) = rewrite.source {
                 delta = replace_u16(transport, 0, port, delta);
             }
-            if let Some((_, port)) = rewrite.destination {
+            if let Some(AddressPort { port, .. }) = rewrite.destination {
                 delta = replace_u16(transport, 2, port, delta);
             }
             let _ = update_checksum(transport, headers.protocol, delta);
         }
         Kind::IcmpQuery { .. } => {
             // A hairpinned query has its identifier translated twice; the second counts.
-            if let Some((_, identifier)) = rewrite.destination.or(rewrite.source) {
+            if let Some(AddressPort { port: identifier, .. }) =
+                rewrite.destination.or(rewrite.source)
+            {
                 let delta = replace_u16(transport, 4, identifier, Delta::NONE);
                 let _ = update_u16(transport, 2, delta);
                 if transport.iter().all(|&byte| byte == 0) {
@@ -54,12 +57,12 @@ pub(crate) fn apply(bytes: &mut [u8], headers: &Headers, rewrite: Rewrite) {
 fn apply_addresses(bytes: &mut [u8], headers: &Headers, rewrite: Rewrite) -> Delta {
     let mut packet = Ipv4::new_checked(bytes).expect("a parsed packet stays one");
     let mut delta = Delta::NONE;
-    if let Some((address, _)) = rewrite.source {
-        delta = delta.replace_u32(headers.source.0, address);
+    if let Some(AddressPort { address, .. }) = rewrite.source {
+        delta = delta.replace_u32(headers.source.address, address);
         packet.set_source(address);
     }
-    if let Some((address, _)) = rewrite.destination {
-        delta = delta.replace_u32(headers.destination.0, address);
+    if let Some(AddressPort { address, .. }) = rewrite.destination {
+        delta = delta.replace_u32(headers.destination.address, address);
         packet.set_destination(address);
     }
     //= rfc1812#section-5.3.1-decrement
@@ -100,10 +103,10 @@ pub(crate) fn apply_embedded(message: &mut [u8], embedded: &Embedded, rewrite: R
     //= rfc4884#section-6-original
     let header = &mut message[embedded.at..embedded.transport];
     let mut addresses = Delta::NONE;
-    if let Some((address, _)) = rewrite.source {
+    if let Some(AddressPort { address, .. }) = rewrite.source {
         addresses = replace_u32(header, 12, address, addresses);
     }
-    if let Some((address, _)) = rewrite.destination {
+    if let Some(AddressPort { address, .. }) = rewrite.destination {
         addresses = replace_u32(header, 16, address, addresses);
     }
     let mut outer = addresses.and(update_u16(header, 10, addresses));
@@ -111,17 +114,19 @@ pub(crate) fn apply_embedded(message: &mut [u8], embedded: &Embedded, rewrite: R
     let mut ports = Delta::NONE;
     let covered = match embedded.protocol {
         protocol::ICMP => {
-            if let Some((_, identifier)) = rewrite.source.or(rewrite.destination) {
+            if let Some(AddressPort { port: identifier, .. }) =
+                rewrite.source.or(rewrite.destination)
+            {
                 ports = replace_u16(transport, 4, identifier, ports);
             }
             outer = outer.and(ports).and(update_u16(transport, 2, ports));
             None
         }
         protocol::TCP | protocol::UDP | protocol::DCCP => {
-            if let Some((_, port)) = rewrite.source {
+            if let Some(AddressPort { port, .. }) = rewrite.source {
                 ports = replace_u16(transport, 0, port, ports);
             }
-            if let Some((_, port)) = rewrite.destination {
+            if let Some(AddressPort { port, .. }) = rewrite.destination {
                 ports = replace_u16(transport, 2, port, ports);
             }
             outer = outer.and(ports);

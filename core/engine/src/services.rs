@@ -8,6 +8,7 @@
 //! and a server that goes leaves the others' numbers as they are (rendezvous hashing).
 
 use crate::config::{Affinity, Config};
+use crate::endpoint::{AddressPort, External};
 use crate::random::{Generator, HashKey};
 use alloc::vec::Vec;
 
@@ -35,7 +36,7 @@ struct Entry {
 }
 
 /// Protocol, index of the external address, port.
-fn key(protocol: u8, (index, port): (u32, u16)) -> u64 {
+fn key(protocol: u8, External { index, port }: External) -> u64 {
     u64::from(index) << 24 | u64::from(port) << 8 | u64::from(protocol)
 }
 
@@ -71,13 +72,18 @@ impl Services {
 
     /// Begins a service of a protocol at an external endpoint, which is given by its address's
     /// index.
-    pub(crate) fn add(&mut self, protocol: u8, external: (u32, u16), affinity: Affinity) {
+    pub(crate) fn add(&mut self, protocol: u8, external: External, affinity: Affinity) {
         let (key, first) = (key(protocol, external), self.members.len());
         self.entries.push(Entry { key, first, count: 0, affinity, shares: 0 });
     }
 
     /// Adds a server to the service that was begun last.
-    pub(crate) fn add_server(&mut self, slot: u32, (address, port): (u32, u16), share: u16) {
+    pub(crate) fn add_server(
+        &mut self,
+        slot: u32,
+        AddressPort { address, port }: AddressPort,
+        share: u16,
+    ) {
         let endpoint = u64::from(address) << 16 | u64::from(port);
         self.members.push(Member { slot, endpoint, share });
         let entry = self.entries.last_mut().expect("a service was begun");
@@ -95,7 +101,7 @@ impl Services {
     pub(crate) fn choose(
         &self,
         protocol: u8,
-        external: (u32, u16),
+        external: External,
         remote: u32,
         generator: &mut Generator,
     ) -> Option<u32> {
@@ -191,9 +197,13 @@ mod tests {
     fn services(shares: &[u16], affinity: Affinity) -> (Services, Generator) {
         let mut generator = Generator::new([3; 32]);
         let mut services = Services::new(HashKey::new(&mut generator));
-        services.add(6, (2, 80), affinity);
+        services.add(6, External::new(2, 80), affinity);
         for (number, &share) in shares.iter().enumerate() {
-            services.add_server(number as u32, (10 << 24 | number as u32, 8080), share);
+            services.add_server(
+                number as u32,
+                AddressPort::new(10 << 24 | number as u32, 8080),
+                share,
+            );
         }
         services.settle();
         (services, generator)
@@ -204,7 +214,9 @@ mod tests {
         let (services, mut generator) = services(shares, affinity);
         let mut got = vec![0; shares.len()];
         for remote in 0..100_000 {
-            let slot = services.choose(6, (2, 80), 0xc633_0000 + remote, &mut generator).unwrap();
+            let slot = services
+                .choose(6, External::new(2, 80), 0xc633_0000 + remote, &mut generator)
+                .unwrap();
             got[slot as usize] += 1;
         }
         got
@@ -239,8 +251,8 @@ mod tests {
         let (all, mut generator) = services(&[1, 2, 3, 4], Affinity::Address);
         let (without, _) = services(&[1, 2, 0, 4], Affinity::Address);
         for remote in 0..20_000 {
-            let before = all.choose(6, (2, 80), remote, &mut generator).unwrap();
-            let after = without.choose(6, (2, 80), remote, &mut generator).unwrap();
+            let before = all.choose(6, External::new(2, 80), remote, &mut generator).unwrap();
+            let after = without.choose(6, External::new(2, 80), remote, &mut generator).unwrap();
             assert!(after != 2 && (before == 2 || before == after));
         }
     }
@@ -248,9 +260,9 @@ mod tests {
     #[test]
     fn nobody_is_chosen_where_nobody_is() {
         let (nobody, mut generator) = services(&[0, 0], Affinity::Address);
-        assert_eq!(nobody.choose(6, (2, 80), 1, &mut generator), None);
+        assert_eq!(nobody.choose(6, External::new(2, 80), 1, &mut generator), None);
         let (some, mut generator) = services(&[1], Affinity::None);
-        assert_eq!(some.choose(17, (2, 80), 1, &mut generator), None);
-        assert_eq!(some.choose(6, (2, 81), 1, &mut generator), None);
+        assert_eq!(some.choose(17, External::new(2, 80), 1, &mut generator), None);
+        assert_eq!(some.choose(6, External::new(2, 81), 1, &mut generator), None);
     }
 }

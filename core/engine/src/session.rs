@@ -5,6 +5,7 @@
 //! The timers' durations are not known here: a packet's effect is an [`Idle`] that says which one
 //! starts, if any.
 
+use crate::endpoint::AddressPort;
 use natgate_wire::tcp::flags::{ACK, FIN, RST, SYN};
 
 /// The timer that a packet starts afresh.
@@ -156,6 +157,12 @@ impl Default for Session {
 }
 
 impl Session {
+    /// Remote endpoint.
+    #[inline(always)]
+    pub(crate) fn remote(&self) -> AddressPort {
+        AddressPort::new(self.remote_address, self.remote_port)
+    }
+
     /// No session.
     pub(crate) const NONE: Self = Self {
         remote_address: 0,

@@ -1,18 +1,22 @@
-//! What a configuration comes to: whether it can be run, and how large the tables will be.
+//! Checks of a configuration, and the sizes of the tables that it needs.
 
 use crate::ConfigError;
 use crate::blocks::Blocking;
 use crate::config::{
     AddressRange, Allocation, Begun, BlockConfig, Config, PoolConfig, Server, Service,
-    StaticMapping,
+    StaticMapping, external_addresses,
 };
 use crate::deterministic::Plan;
-use crate::external::{MAX_ADDRESSES, PROTOCOLS, external_addresses};
+use crate::statics::{count_statics, served};
 use crate::subscriber::SubscriberRoom;
 use crate::table::{Room, further_each};
 use alloc::format;
 use alloc::string::String;
 use core::time::Duration;
+
+/// Most external addresses: an address's index and a port share 31 bits, all ones of which mean
+/// something else.
+pub(crate) const MAX_ADDRESSES: usize = (1 << 15) - 1;
 
 /// Protocols that room is set aside for when the configuration does not say: TCP, UDP and ICMP.
 /// DCCP shares it.
@@ -34,9 +38,6 @@ const LEAST_ADDRESSES: usize = 64;
 /// Sessions with a translated destination that there is room for when the configuration does not
 /// say.
 const LEAST_TWICE: usize = 1024;
-
-/// Most mappings at a time for the ports of one address that is mapped as a whole.
-pub(crate) const WHOLE_MAPPINGS: u32 = 4096;
 
 /// How large the tables are.
 pub(crate) struct Sizes {
@@ -94,28 +95,8 @@ impl Sizes {
     }
 }
 
-/// How many mappings static ones come to at most.
-pub(crate) fn count_statics(statics: &[StaticMapping]) -> usize {
-    let count = |one: &StaticMapping| match one.external.1 {
-        Some(_) => permanent(one).count(),
-        None => WHOLE_MAPPINGS as usize,
-    };
-    statics.iter().map(count).sum()
-}
-
-/// The protocols for which a static mapping is always there: those of one with ports.
-pub(crate) fn permanent(mapping: &StaticMapping) -> impl Iterator<Item = u8> {
-    let StaticMapping { protocol, external: (_, port), .. } = *mapping;
-    PROTOCOLS.into_iter().filter(move |&p| port.is_some() && protocol.is_none_or(|only| p == only))
-}
-
-/// The protocols that a service serves.
-pub(crate) fn served(service: &Service) -> impl Iterator<Item = u8> {
-    let only = service.protocol;
-    PROTOCOLS.into_iter().filter(move |&p| only.is_none_or(|only| p == only))
-}
-
-/// What the engine relies on; the control crate says the same with line and column.
+/// Checks all that the engine relies on. The control crate makes the same checks earlier and names
+/// line and column.
 pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
     let fail = |message: String| Err(ConfigError { message });
     if config.pools.is_empty() || config.default_pool >= config.pools.len() {
@@ -134,7 +115,7 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
         validate_exceptions(config, pool)?;
         validate_allocation(config, pool)?;
     }
-    crate::realms::validate(config)?;
+    crate::config::realms::validate(config)?;
     let ranges = config.pools.iter().flat_map(|pool| &pool.addresses);
     if ranges.map(AddressRange::count).sum::<usize>() > MAX_ADDRESSES {
         return fail(format!("more than {MAX_ADDRESSES} external addresses are not possible"));
@@ -146,6 +127,21 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
             "{addresses} external addresses: at most {MAX_ADDRESSES} are possible"
         ));
     }
+    validate_room(config)?;
+    validate_times_and_rates(config)?;
+    crate::config::policy::validate(config)?;
+    let mut addresses = external_addresses(config);
+    addresses.sort_unstable();
+    if let Some(twice) = addresses.windows(2).find(|pair| pair[0] == pair[1]) {
+        let address = core::net::Ipv4Addr::from_bits(twice[0]);
+        return fail(format!("{address} is in two pools, or twice in one"));
+    }
+    Ok(())
+}
+
+/// Checks that the tables can be as large as the limits say.
+fn validate_room(config: &Config) -> Result<(), ConfigError> {
+    let fail = |message: String| Err(ConfigError { message });
     let sizes = Sizes::new(config);
     if !(sizes.addresses..=MAX_ADDRESSES).contains(&sizes.address_room) {
         let (room, named) = (sizes.address_room, sizes.addresses);
@@ -160,6 +156,12 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
     if sizes.twice >= 1 << 31 {
         return fail("limits.twice_sessions must be below 2^31".into());
     }
+    Ok(())
+}
+
+/// Checks timeouts, rates and shares.
+fn validate_times_and_rates(config: &Config) -> Result<(), ConfigError> {
+    let fail = |message: String| Err(ConfigError { message });
     let timeouts = &config.timeouts;
     let short = [
         timeouts.udp,
@@ -188,17 +190,10 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
     if timeouts.fragment.is_zero() || timeouts.fragment > Duration::from_secs(3600) {
         return fail("timeouts.fragment must be above zero and at most one hour".into());
     }
-    crate::config::policy::validate(config)?;
-    let mut addresses = external_addresses(config);
-    addresses.sort_unstable();
-    if let Some(twice) = addresses.windows(2).find(|pair| pair[0] == pair[1]) {
-        let address = core::net::Ipv4Addr::from_bits(twice[0]);
-        return fail(format!("{address} is in two pools, or twice in one"));
-    }
     Ok(())
 }
 
-/// Whether static mappings and services are what they claim to be.
+/// Checks that both ends of static mappings and services fit together.
 fn validate_statics(config: &Config) -> Result<(), ConfigError> {
     let fail = |message: String| Err(ConfigError { message });
     let one_port = |one: &StaticMapping| one.internal.1.is_some() != one.external.1.is_some();
@@ -217,7 +212,7 @@ fn validate_statics(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Whether something is left of a pool without what is excluded, and what drains is its own.
+/// Checks that excluded ports leave a pool some, and that draining addresses belong to it.
 fn validate_exceptions(config: &Config, pool: &PoolConfig) -> Result<(), ConfigError> {
     let fail =
         |message: String| Err(ConfigError { message: format!("pool {}: {message}", pool.name) });
@@ -240,7 +235,7 @@ fn validate_exceptions(config: &Config, pool: &PoolConfig) -> Result<(), ConfigE
     Ok(())
 }
 
-/// Whether a pool's ports can be shared out as its allocation says.
+/// Checks that a pool's ports can be divided as its allocation says.
 fn validate_allocation(config: &Config, pool: &PoolConfig) -> Result<(), ConfigError> {
     let fail =
         |message: String| Err(ConfigError { message: format!("pool {}: {message}", pool.name) });

@@ -12,9 +12,8 @@ mod filter;
 mod held;
 
 use crate::Engine;
-use crate::external::{PROTOCOLS, protocol_index};
 use crate::host::Host;
-use crate::parse::has_ports;
+use crate::protocols::{PROTOCOLS, has_ports, protocol_index};
 use crate::subscriber::Queue;
 use crate::table::SessionRef;
 use crate::{Endpoint, MappingInfo, Prefix, SessionInfo};

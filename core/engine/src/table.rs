@@ -5,27 +5,32 @@
 //! external way to a mapping of a protocol with ports is a plain array and lives with the ports
 //! (`external.rs`). Where an endpoint alone does not tell the mapping, `shared` does.
 
+mod epoch;
+mod sessions;
 mod shared;
+mod slots;
+mod timers;
 
-use crate::calendar::{Calendar, Link, Links, NONE, lane};
+use crate::calendar::{Calendar, Link, Links, NONE};
 use crate::config::{Behavior, Config, Limits};
+use crate::endpoint::{AddressPort, External, Internal};
 use crate::host::Host;
-use crate::index::{Index, PAGE};
+use crate::index::Index;
 use crate::prefetch::prefetch;
 use crate::random::HashKey;
 use crate::session::{Session, State, Way};
-use alloc::vec::Vec;
 use shared::Shared;
 pub(crate) use shared::{OUTBOUND_ONLY, SHARED_EXTERNAL, SHARED_INTERNAL};
+use slots::Slots;
 
-/// Reach of the session timers, ticks: who has longer to live is looked at again after it.
+/// Reach of session timers, ticks. The timer of a session with a later deadline is entered again.
 pub(crate) const REACH: u32 = 4095;
 
 const PERMANENT: u8 = 1;
 const STATIC: u8 = 2;
-/// Its first session does not answer for its packets: they are looked at one by one.
+/// The first session is not enough to judge packets: each takes the complete way.
 const DOUBTED: u8 = 4;
-/// The same as the table's if the configuration in force has been asked whether it may stay.
+/// Equal to the table's bit if the present configuration has judged the mapping.
 const EPOCH: u8 = 8;
 const TWICE: u8 = 128;
 
@@ -85,15 +90,13 @@ impl Mapping {
         self.sessions > 0 || self.is_permanent()
     }
 
-    /// Whether packets of its first session need no more looking at than they get the quick way, in
-    /// this epoch, and are seen inside as they are.
+    /// True if packets of the first session may take the quick way in this epoch.
     #[inline(always)]
     pub(crate) fn answers(&self, epoch: Epoch) -> bool {
         self.flags & (EPOCH | DOUBTED | TWICE) == epoch.0
     }
 
-    /// Whether a session of it may have, or have had, a remote endpoint that is seen as another
-    /// inside.
+    /// True if a session's remote endpoint is or was known inside by another endpoint.
     #[inline(always)]
     pub(crate) fn is_twice(&self) -> bool {
         self.flags & TWICE != 0
@@ -103,7 +106,7 @@ impl Mapping {
         self.flags |= TWICE;
     }
 
-    /// Whose it is.
+    /// Internal host.
     #[inline(always)]
     pub(crate) fn host(&self) -> Host {
         Host::new(self.realm_and_timeouts % Host::REALMS, self.internal_address)
@@ -111,14 +114,14 @@ impl Mapping {
 
     /// Internal endpoint.
     #[inline(always)]
-    pub(crate) fn internal(&self) -> (Host, u16) {
-        (self.host(), self.internal_port)
+    pub(crate) fn internal(&self) -> Internal {
+        Internal::new(self.host(), self.internal_port)
     }
 
     /// External endpoint: the index of its address, and its port.
     #[inline(always)]
-    pub(crate) fn external(&self) -> (u32, u16) {
-        (u32::from(self.external), self.external_port)
+    pub(crate) fn external(&self) -> External {
+        External::new(u32::from(self.external), self.external_port)
     }
 }
 
@@ -154,7 +157,7 @@ impl Further {
     };
 }
 
-/// Names a session.
+/// Reference to a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SessionRef {
     /// The first of this mapping.
@@ -163,17 +166,17 @@ pub(crate) enum SessionRef {
     Further(u32),
 }
 
-/// The time between two reconfigurations; the next one looks as the one before.
+/// The period between two reconfigurations, by a bit that alternates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Epoch(u8);
 
-/// What a new mapping is.
+/// Fields of a new mapping.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewMapping {
     pub(crate) protocol: u8,
-    pub(crate) internal: (Host, u16),
+    pub(crate) internal: Internal,
     /// Index of the address, and port.
-    pub(crate) external: (u32, u16),
+    pub(crate) external: External,
     /// Number of its set of timeouts, below 16.
     pub(crate) timeouts: u8,
     pub(crate) is_static: bool,
@@ -182,96 +185,22 @@ pub(crate) struct NewMapping {
     pub(crate) flags: u8,
 }
 
-/// What outbound packets are looked up by; the remote part is zero as far as the mapping behavior
-/// does not depend on it.
+/// Key of the search for outbound packets. Parts of `remote` that the mapping behavior ignores are
+/// 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) protocol: u8,
-    pub(crate) internal: (Host, u16),
-    pub(crate) remote: (u32, u16),
+    pub(crate) internal: Internal,
+    pub(crate) remote: AddressPort,
 }
 
-/// The words by which a protocol, an internal endpoint and a remote one are hashed.
+/// The two words that are hashed for a protocol, an internal endpoint and a remote endpoint.
 #[inline(always)]
-fn words(protocol: u8, (host, port): (Host, u16), remote: (u32, u16)) -> (u64, u64) {
+fn words(protocol: u8, Internal { host, port }: Internal, remote: AddressPort) -> (u64, u64) {
     let [internal, port, protocol] =
         [u64::from(host.address()), u64::from(port), u64::from(protocol)];
-    let remote = u64::from(remote.0) << 16 | u64::from(remote.1);
+    let remote = u64::from(remote.address) << 16 | u64::from(remote.port);
     (internal << 32 | port << 16 | protocol, u64::from(host.realm()) << 48 | remote)
-}
-
-/// A store of slots. Room for all is set aside at the start; what has never been used has never
-/// been touched.
-#[derive(Clone, Debug)]
-struct Slots<T> {
-    slots: Vec<T>,
-    capacity: usize,
-    /// Those that have been used and are free: apart, so that it is known ahead which ones are
-    /// taken next.
-    free: Vec<u32>,
-}
-
-impl<T: Default> Slots<T> {
-    /// Free slots that are fetched before they are taken.
-    const AHEAD: usize = 8;
-
-    fn new(capacity: usize) -> Self {
-        let (slots, free) = (Vec::with_capacity(capacity), Vec::with_capacity(capacity));
-        Self { slots, capacity, free }
-    }
-
-    /// Bytes that so many slots take.
-    fn memory(capacity: usize) -> usize {
-        capacity * (size_of::<T>() + size_of::<u32>())
-    }
-
-    /// Touches every page of what has not been used yet.
-    fn populate(&mut self) {
-        let unused = self.slots.spare_capacity_mut();
-        for slot in unused.iter_mut().step_by(PAGE / size_of::<T>()) {
-            slot.write(T::default());
-        }
-        let unused = self.free.spare_capacity_mut();
-        for free in unused.iter_mut().step_by(PAGE / size_of::<u32>()) {
-            free.write(0);
-        }
-    }
-
-    /// Fetches the slots that are taken next.
-    #[inline]
-    fn prefetch_free(&self) {
-        for &slot in self.free.iter().rev().take(Self::AHEAD) {
-            prefetch(&self.slots, slot as usize);
-        }
-    }
-
-    /// Whether a slot is free.
-    fn has_room(&self) -> bool {
-        !self.free.is_empty() || self.slots.len() < self.capacity
-    }
-
-    /// Takes a slot.
-    #[inline]
-    fn take(&mut self) -> Option<u32> {
-        if let Some(slot) = self.free.pop() {
-            let later = self.free.len().checked_sub(Self::AHEAD);
-            if let Some(&later) = later.and_then(|at| self.free.get(at)) {
-                prefetch(&self.slots, later as usize);
-            }
-            return Some(slot);
-        }
-        let slot = self.slots.len();
-        (slot < self.capacity).then(|| {
-            self.slots.push(T::default());
-            slot as u32
-        })
-    }
-
-    /// Gives a slot back; `freed` is what it holds from now on.
-    fn give(&mut self, slot: u32, freed: T) {
-        self.slots[slot as usize] = freed;
-        self.free.push(slot);
-    }
 }
 
 impl Links for Slots<Mapping> {
@@ -286,7 +215,7 @@ impl Links for Slots<Further> {
     }
 }
 
-/// How many a table holds.
+/// Capacity of a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     /// Mappings that subscribers make.
@@ -439,35 +368,24 @@ impl Table {
         }
     }
 
-    /// Whether there is room for a session of a mapping with a remote endpoint.
-    pub(crate) fn has_room_for_session(&self, slot: u32, remote: (u32, u16), way: Way) -> bool {
-        let mapping = *self.mapping(slot);
-        let kept = Mapping { first: Session::new(remote.0, remote.1), ..mapping };
-        let fits =
-            !self.is_keyed_by_remote(&mapping) || self.key_of(&kept) == self.key_of(&mapping);
-        if mapping.first.state() == State::None && fits {
-            return true;
-        }
-        (way == Way::Out || self.inbound < self.room_for_further(way)) && self.further.has_room()
-    }
-
     /// Whether there is no room for one more dynamic mapping of a protocol.
     pub(crate) fn is_full(&self, protocol: u8) -> bool {
         self.dynamic >= self.room.dynamic
-            || !crate::parse::has_ports(protocol) && self.dynamic_portless >= self.room.portless()
+            || !crate::protocols::has_ports(protocol)
+                && self.dynamic_portless >= self.room.portless()
     }
 
     /// The key under which the mapping behavior files an outbound packet.
     #[inline]
-    pub(crate) fn key(&self, protocol: u8, internal: (Host, u16), remote: (u32, u16)) -> Key {
+    pub(crate) fn key(&self, protocol: u8, internal: Internal, remote: AddressPort) -> Key {
         let remote = match self.mapping_behavior {
-            _ if !crate::parse::has_ports(protocol) => (remote.0, 0),
+            _ if !crate::protocols::has_ports(protocol) => AddressPort::new(remote.address, 0),
             //= rfc4787#REQ-1
             //= rfc5382#REQ-1
             //= rfc5597#REQ-1
             //= rfc5508#REQ-1a
-            Behavior::EndpointIndependent => (0, 0),
-            Behavior::AddressDependent => (remote.0, 0),
+            Behavior::EndpointIndependent => AddressPort::default(),
+            Behavior::AddressDependent => AddressPort::new(remote.address, 0),
             Behavior::AddressAndPortDependent => remote,
         };
         //= rfc7857#section-5
@@ -477,14 +395,9 @@ impl Table {
 
     /// The key under which a static mapping is filed: whatever the mapping behavior, it serves all
     /// remotes.
-    pub(crate) fn static_key(
-        &self,
-        protocol: u8,
-        internal: (Host, u16),
-        remote: (u32, u16),
-    ) -> Key {
-        if crate::parse::has_ports(protocol) {
-            return Key { protocol, internal, remote: (0, 0) };
+    pub(crate) fn static_key(&self, protocol: u8, internal: Internal, remote: AddressPort) -> Key {
+        if crate::protocols::has_ports(protocol) {
+            return Key { protocol, internal, remote: AddressPort::new(0, 0) };
         }
         self.key(protocol, internal, remote)
     }
@@ -495,22 +408,14 @@ impl Table {
         self.key.hash(internal, remote)
     }
 
-    fn hash_remote(&self, mapping: u32, remote: (u32, u16)) -> u64 {
-        self.key.hash(u64::from(mapping) | 1 << 63, u64::from(remote.0) << 16 | u64::from(remote.1))
-    }
-
-    fn hash_address(&self, mapping: u32, remote: u32) -> u64 {
-        self.key.hash(u64::from(mapping) | 1 << 60, u64::from(remote))
-    }
-
     /// First stage of an outbound lookup, of a protocol with ports: fetches the index line. Returns
     /// the hash for the second.
     #[inline(always)]
     pub(crate) fn prefetch_index(
         &self,
         protocol: u8,
-        internal: (Host, u16),
-        remote: (u32, u16),
+        internal: Internal,
+        remote: AddressPort,
     ) -> u64 {
         let (internal, remote) = words(protocol, internal, remote);
         let hash = self.key.hash(internal, remote & self.remote_mask);
@@ -538,7 +443,7 @@ impl Table {
     /// The key of a mapping that is in the table.
     fn key_of(&self, mapping: &Mapping) -> Key {
         let internal = mapping.internal();
-        let remote = (mapping.first.remote_address, mapping.first.remote_port);
+        let remote = mapping.first.remote();
         match mapping.is_static() {
             true => self.static_key(mapping.protocol, internal, remote),
             false => self.key(mapping.protocol, internal, remote),
@@ -569,79 +474,10 @@ impl Table {
         &self,
         hash: u64,
         protocol: u8,
-        internal: (Host, u16),
-        remote: (u32, u16),
+        internal: Internal,
+        remote: AddressPort,
     ) -> Option<u32> {
         self.find_hashed(hash, self.key(protocol, internal, remote))
-    }
-
-    /// A mapping's session with this remote endpoint.
-    #[inline]
-    pub(crate) fn find_session(&self, slot: u32, remote: (u32, u16)) -> Option<SessionRef> {
-        let mapping = self.mapping(slot);
-        let first = &mapping.first;
-        if first.state() != State::None && (first.remote_address, first.remote_port) == remote {
-            return Some(SessionRef::First(slot));
-        }
-        if mapping.more == NONE {
-            return None;
-        }
-        self.by_remote
-            .find(self.hash_remote(slot, remote), |further| {
-                let further = &self.further.slots[further as usize];
-                let session = &further.session;
-                further.mapping == slot && (session.remote_address, session.remote_port) == remote
-            })
-            .map(SessionRef::Further)
-    }
-
-    /// Whether a mapping has a session with this remote address; for the address-dependent filter
-    /// only.
-    pub(crate) fn knows_address(&self, slot: u32, remote: u32) -> bool {
-        let first = &self.mapping(slot).first;
-        first.state() != State::None && first.remote_address == remote
-            || self.first_alike(slot, remote).is_some()
-    }
-
-    /// The first further session of a mapping with this remote address.
-    fn first_alike(&self, slot: u32, remote: u32) -> Option<u32> {
-        self.by_address.as_ref()?.find(self.hash_address(slot, remote), |further| {
-            let further = &self.further.slots[further as usize];
-            further.mapping == slot && further.session.remote_address == remote
-        })
-    }
-
-    /// Puts a further session at the head of those with its remote address.
-    fn link_alike(&mut self, further: u32) {
-        let Further { session, mapping, .. } = self.further.slots[further as usize];
-        let head = self.first_alike(mapping, session.remote_address);
-        let hash = self.hash_address(mapping, session.remote_address);
-        let Some(by_address) = &mut self.by_address else { return };
-        if let Some(head) = head {
-            by_address.remove(hash, head);
-            self.further.slots[head as usize].prev_alike = further;
-            self.further.slots[further as usize].next_alike = head;
-        }
-        by_address.insert(hash, further);
-    }
-
-    /// Takes a further session out of those with its remote address.
-    fn unlink_alike(&mut self, further: u32) {
-        let Further { session, mapping, next_alike, prev_alike, .. } =
-            self.further.slots[further as usize];
-        let hash = self.hash_address(mapping, session.remote_address);
-        let Some(by_address) = &mut self.by_address else { return };
-        if next_alike != NONE {
-            self.further.slots[next_alike as usize].prev_alike = prev_alike;
-        }
-        if prev_alike != NONE {
-            self.further.slots[prev_alike as usize].next_alike = next_alike;
-            return;
-        }
-        by_address.remove(hash, further);
-        if next_alike != NONE {
-            by_address.insert(hash, next_alike);
-        }
     }
 
     /// Adds a mapping, `hash` being that of its key; `open` makes its first session, which one that
@@ -660,15 +496,15 @@ impl Table {
         let flags = self.epoch.0
             | if new.is_static { STATIC } else { 0 }
             | if new.permanent { PERMANENT } else { 0 }
-            | if crate::parse::has_ports(new.protocol) { 0 } else { SHARED_EXTERNAL }
+            | if crate::protocols::has_ports(new.protocol) { 0 } else { SHARED_EXTERNAL }
             | new.flags;
         let mapping = &mut self.mappings.slots[slot as usize];
         *mapping = Mapping {
-            internal_address: new.internal.0.address(),
-            realm_and_timeouts: u16::from(new.timeouts) * Host::REALMS + new.internal.0.realm(),
-            internal_port: new.internal.1,
-            external: new.external.0 as u16,
-            external_port: new.external.1,
+            internal_address: new.internal.host.address(),
+            realm_and_timeouts: u16::from(new.timeouts) * Host::REALMS + new.internal.host.realm(),
+            internal_port: new.internal.port,
+            external: new.external.index as u16,
+            external_port: new.external.port,
             protocol: new.protocol,
             flags,
             sessions: 0,
@@ -679,7 +515,7 @@ impl Table {
         };
         open(&mut mapping.first);
         mapping.sessions = u16::from(mapping.first.state() != State::None);
-        let remote = (mapping.first.remote_address, mapping.first.remote_port);
+        let remote = mapping.first.remote();
         let shares = flags & (SHARED_EXTERNAL | SHARED_INTERNAL) != 0 && mapping.sessions != 0;
         if flags & SHARED_INTERNAL == 0 {
             debug_assert_eq!(hash, self.hash(self.key_of(self.mapping(slot))));
@@ -692,218 +528,13 @@ impl Table {
         Some(slot)
     }
 
-    /// Starts the timer of a new mapping's first session.
-    #[inline]
-    pub(crate) fn start(&mut self, slot: u32, now: u32) {
-        let tick = self.timer_tick(self.mapping(slot).first.expires, now);
-        self.timers.enter(&mut self.mappings, slot, tick);
-    }
-
-    /// When a timer is to be looked at next that runs out then.
-    fn timer_tick(&self, expires: u32, now: u32) -> u32 {
-        expires.min(now + self.timers.span()).max(now + 1)
-    }
-
     fn count_dynamic(&mut self, protocol: u8, dynamic: bool, change: isize) {
         if dynamic {
             self.dynamic = self.dynamic.strict_add_signed(change);
-            if !crate::parse::has_ports(protocol) {
+            if !crate::protocols::has_ports(protocol) {
                 self.dynamic_portless = self.dynamic_portless.strict_add_signed(change);
             }
         }
-    }
-
-    /// Adds a session to a mapping. `None`: there is no room for further sessions; those that
-    /// packets from outside make get half of it, so that strangers leave subscribers the rest.
-    pub(crate) fn add_session(
-        &mut self,
-        slot: u32,
-        session: Session,
-        way: Way,
-    ) -> Option<SessionRef> {
-        let added = self.place_session(slot, session, way)?;
-        if self.mapping(slot).flags & (SHARED_EXTERNAL | SHARED_INTERNAL) != 0 {
-            self.share(slot, (session.remote_address, session.remote_port));
-        }
-        Some(added)
-    }
-
-    fn place_session(&mut self, slot: u32, session: Session, way: Way) -> Option<SessionRef> {
-        let mapping = *self.mapping(slot);
-        let kept = Mapping { first: session, ..mapping };
-        let fits =
-            !self.is_keyed_by_remote(&mapping) || self.key_of(&kept) == self.key_of(&mapping);
-        let mapping = &mut self.mappings.slots[slot as usize];
-        if mapping.first.state() == State::None && fits {
-            mapping.first = session;
-            mapping.sessions += 1;
-            return Some(SessionRef::First(slot));
-        }
-        let inbound = way == Way::In;
-        if inbound && self.inbound >= self.room_for_further(way) {
-            return None;
-        }
-        let further = self.further.take()?;
-        self.inbound += usize::from(inbound);
-        self.further_used += 1;
-        let mapping = &mut self.mappings.slots[slot as usize];
-        let next = core::mem::replace(&mut mapping.more, further);
-        mapping.sessions += 1;
-        self.further.slots[further as usize] =
-            Further { session, mapping: slot, inbound, next, ..Further::UNLINKED };
-        if next != NONE {
-            self.further.slots[next as usize].prev = further;
-        }
-        let hash = self.hash_remote(slot, (session.remote_address, session.remote_port));
-        self.by_remote.insert(hash, further);
-        self.link_alike(further);
-        Some(SessionRef::Further(further))
-    }
-
-    /// Enters a session's timer for its deadline, wherever it was before.
-    pub(crate) fn schedule(&mut self, session: SessionRef, now: u32) {
-        let tick = self.timer_tick(self.session(session).expires, now);
-        match session {
-            SessionRef::First(slot) => {
-                self.timers.take(&mut self.mappings, slot);
-                self.timers.enter(&mut self.mappings, slot, tick);
-            }
-            SessionRef::Further(slot) => {
-                self.further_timers.take(&mut self.further, slot);
-                self.further_timers.enter(&mut self.further, slot, tick);
-            }
-        }
-    }
-
-    /// The first tick after `now` at which a session's timer is to be looked at.
-    pub(crate) fn next_tick(&self, now: u32) -> Option<u32> {
-        match self.timers.next(now + 1) {
-            Some(tick) if tick == now + 1 => Some(tick),
-            tick => tick.into_iter().chain(self.further_timers.next(now + 1)).min(),
-        }
-    }
-
-    /// A session whose timer is entered for this tick, of the first of its lists from this one on.
-    pub(crate) fn due(&self, tick: u32, from: usize) -> Option<SessionRef> {
-        let first = self.timers.head(tick, from);
-        let further = self.further_timers.head(tick, from);
-        if further != NONE {
-            Some(SessionRef::Further(further))
-        } else if first != NONE {
-            Some(SessionRef::First(first))
-        } else {
-            None
-        }
-    }
-
-    /// The session whose timer is entered after that of another one for the same tick.
-    #[inline]
-    pub(crate) fn due_after(&self, session: SessionRef) -> Option<SessionRef> {
-        let some = |next| Some(next).filter(|&next| next != NONE);
-        match session {
-            SessionRef::First(slot) => some(self.mapping(slot).timer.next()).map(SessionRef::First),
-            SessionRef::Further(slot) => {
-                some(self.further.slots[slot as usize].timer.next()).map(SessionRef::Further)
-            }
-        }
-    }
-
-    /// In which of the lists of a tick it is.
-    #[inline]
-    pub(crate) fn lane(session: SessionRef) -> usize {
-        match session {
-            SessionRef::First(slot) | SessionRef::Further(slot) => lane(slot),
-        }
-    }
-
-    /// Fetches a session.
-    #[inline]
-    pub(crate) fn fetch(&self, session: SessionRef) {
-        match session {
-            SessionRef::First(slot) => self.prefetch_mapping(slot),
-            SessionRef::Further(slot) => prefetch(&self.further.slots, slot as usize),
-        }
-    }
-
-    /// Fetches where a session, which may have gone since it was named, and its mapping are filed;
-    /// the mapping, which is waited for. `None`: it has gone, or its end is later than this tick.
-    #[inline]
-    pub(crate) fn fetch_end(&self, session: SessionRef, tick: u32) -> Option<&Mapping> {
-        if self.session(session).expires > tick {
-            return None;
-        }
-        let mapping = self.mappings.slots.get(self.mapping_of(session) as usize)?;
-        match session {
-            SessionRef::First(_) => self.by_internal.prefetch(self.hash(self.key_of(mapping))),
-            SessionRef::Further(slot) => {
-                let Further { session, mapping, .. } = &self.further.slots[slot as usize];
-                let remote = (session.remote_address, session.remote_port);
-                self.by_remote.prefetch(self.hash_remote(*mapping, remote));
-            }
-        }
-        Some(mapping)
-    }
-
-    /// The mapping that a session belongs to.
-    pub(crate) fn mapping_of(&self, session: SessionRef) -> u32 {
-        match session {
-            SessionRef::First(slot) => slot,
-            SessionRef::Further(slot) => self.further.slots[slot as usize].mapping,
-        }
-    }
-
-    /// Removes a session of a mapping; says whether one of the further ones is less.
-    pub(crate) fn remove_session(&mut self, session: SessionRef, now: u32) -> bool {
-        let slot = self.mapping_of(session);
-        if self.mapping(slot).flags & (SHARED_EXTERNAL | SHARED_INTERNAL) != 0 {
-            let Session { remote_address, remote_port, .. } = *self.session(session);
-            self.unshare(slot, (remote_address, remote_port));
-        }
-        match session {
-            SessionRef::First(slot) => self.remove_first(slot, now),
-            SessionRef::Further(further) => {
-                self.unlink(further);
-                true
-            }
-        }
-    }
-
-    fn remove_first(&mut self, slot: u32, now: u32) -> bool {
-        self.timers.take(&mut self.mappings, slot);
-        let keyed = self.is_keyed_by_remote(self.mapping(slot));
-        let mapping = &mut self.mappings.slots[slot as usize];
-        mapping.first.set_state(State::None);
-        if mapping.more == NONE || keyed {
-            mapping.sessions -= 1;
-            return false;
-        }
-        let heir = mapping.more;
-        mapping.first = self.further.slots[heir as usize].session;
-        self.unlink(heir);
-        self.schedule(SessionRef::First(slot), now);
-        true
-    }
-
-    /// Takes a further session out of its mapping and frees its slot.
-    fn unlink(&mut self, further: u32) {
-        let Further { session, mapping: slot, inbound, next, prev, .. } =
-            self.further.slots[further as usize];
-        self.inbound -= usize::from(inbound);
-        self.further_used -= 1;
-        let hash = self.hash_remote(slot, (session.remote_address, session.remote_port));
-        self.by_remote.remove(hash, further);
-        self.unlink_alike(further);
-        self.further_timers.take(&mut self.further, further);
-        if next != NONE {
-            self.further.slots[next as usize].prev = prev;
-        }
-        if prev != NONE {
-            self.further.slots[prev as usize].next = next;
-        } else {
-            self.mappings.slots[slot as usize].more = next;
-        }
-        self.mappings.slots[slot as usize].sessions -= 1;
-        self.further.give(further, Further::UNLINKED);
     }
 
     /// Removes a mapping without sessions; its external port is the caller's to free.
@@ -917,31 +548,6 @@ impl Table {
         self.timers.take(&mut self.mappings, slot);
         self.mappings.give(slot, Mapping::default());
         mapping
-    }
-
-    // ---- epochs ----
-
-    /// The present epoch.
-    #[inline(always)]
-    pub(crate) fn epoch(&self) -> Epoch {
-        self.epoch
-    }
-
-    /// Begins another epoch, in which no mapping has been asked: all must have been in this one.
-    pub(crate) fn begin_epoch(&mut self) {
-        self.epoch.0 ^= EPOCH;
-    }
-
-    /// Whether a mapping has been asked in the present epoch.
-    #[inline(always)]
-    pub(crate) fn is_asked(&self, slot: u32) -> bool {
-        self.mapping(slot).flags & EPOCH == self.epoch.0
-    }
-
-    /// Notes that a mapping has been asked.
-    pub(crate) fn set_asked(&mut self, slot: u32) {
-        let mapping = self.mapping_mut(slot);
-        mapping.flags ^= EPOCH;
     }
 
     /// Has a mapping stay without sessions, or not.
@@ -964,14 +570,6 @@ impl Table {
         mapping.flags = mapping.flags & !DOUBTED | if answers { 0 } else { DOUBTED };
     }
 
-    /// Whether it is a further session that a packet from outside made.
-    pub(crate) fn is_inbound(&self, session: SessionRef) -> bool {
-        match session {
-            SessionRef::First(_) => false,
-            SessionRef::Further(slot) => self.further.slots[slot as usize].inbound,
-        }
-    }
-
     /// How many slots have ever been used.
     pub(crate) fn extent(&self) -> u32 {
         self.mappings.slots.len() as u32
@@ -982,65 +580,8 @@ impl Table {
         self.mapping(slot).is_live()
     }
 
-    /// Whether a slot has a mapping that has not been asked in the present epoch.
-    pub(crate) fn is_unasked(&self, slot: u32) -> bool {
-        self.mapping(slot).is_live() && !self.is_asked(slot)
-    }
-
-    /// A session of a mapping, the first if there is no other.
-    pub(crate) fn last_session(&self, slot: u32) -> Option<SessionRef> {
-        let mapping = self.mapping(slot);
-        match mapping.more {
-            NONE => (mapping.first.state() != State::None).then_some(SessionRef::First(slot)),
-            further => Some(SessionRef::Further(further)),
-        }
-    }
-
-    /// The session of a mapping that is looked at after another where [`Table::last_session`] is
-    /// the first: further ones in their order, then the one in the mapping's own line.
-    pub(crate) fn session_before(&self, slot: u32, session: SessionRef) -> Option<SessionRef> {
-        let SessionRef::Further(further) = session else { return None };
-        match self.further.slots[further as usize].next {
-            NONE => {
-                let first = &self.mapping(slot).first;
-                (first.state() != State::None).then_some(SessionRef::First(slot))
-            }
-            next => Some(SessionRef::Further(next)),
-        }
-    }
-
     /// Every mapping's slot.
     pub(crate) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.mappings.slots.len() as u32).filter(|&slot| self.mapping(slot).is_live())
-    }
-
-    /// Every session of a mapping.
-    pub(crate) fn sessions(&self, slot: u32) -> impl Iterator<Item = SessionRef> + '_ {
-        let mapping = self.mapping(slot);
-        let first = (mapping.first.state() != State::None).then_some(SessionRef::First(slot));
-        let start = Some(mapping.more).filter(|&more| more != NONE);
-        let further = core::iter::successors(start, |&at| {
-            Some(self.further.slots[at as usize].next).filter(|&next| next != NONE)
-        });
-        first.into_iter().chain(further.map(SessionRef::Further))
-    }
-
-    /// Whether a session is there, and of this mapping.
-    pub(crate) fn is_of(&self, session: SessionRef, slot: u32) -> bool {
-        match session {
-            SessionRef::First(first) => {
-                first == slot && self.mapping(slot).first.state() != State::None
-            }
-            SessionRef::Further(further) => self.further.slots[further as usize].mapping == slot,
-        }
-    }
-
-    /// The session of a mapping that [`Table::sessions`] tells after another.
-    pub(crate) fn session_after(&self, slot: u32, session: SessionRef) -> Option<SessionRef> {
-        let next = match session {
-            SessionRef::First(_) => self.mapping(slot).more,
-            SessionRef::Further(further) => self.further.slots[further as usize].next,
-        };
-        (next != NONE).then_some(SessionRef::Further(next))
     }
 }

@@ -10,10 +10,15 @@
 //! This file has the ways that packets take. What they find or make on the way is in `mappings.rs`,
 //! ICMP errors in `errors.rs`, what any router does in `transit.rs`.
 
+mod admission;
 mod errors;
 mod explain;
+mod fragmented;
+mod hairpin;
+mod lookup;
 mod mappings;
 mod overload;
+mod patch;
 mod quick;
 mod ruled;
 mod transit;
@@ -21,22 +26,22 @@ mod turned;
 mod twice;
 mod watch;
 
-use crate::engine::{Engine, direction_from};
-use crate::fragments::{Fragment, Later, Rewrite as FragmentRewrite};
-use crate::host::Host;
-use crate::identification;
+use crate::endpoint::{AddressPort, Internal};
+use crate::engine::Engine;
+use crate::packet::direction_from;
 use crate::packet::{Direction, Outcome, Packet, Side, Verdict};
-use crate::parse::{Embedded, Headers, Kind, has_ports, parse};
+use crate::parse::{Embedded, Headers, Kind, parse};
+use crate::protocols::has_ports;
 use crate::respond::Envelope;
 use crate::rewrite::{Rewrite, apply};
 use crate::rules::{Ruling, Snat};
 use crate::{DropReason, Timestamp};
 use alloc::vec;
 use alloc::vec::Vec;
-pub use explain::{AddressChoice, Becomes, End, Explanation, Limit, LimitOwner, Standing, Step};
+pub use explain::{AddressChoice, Becomes, End, Explanation, Step};
 use mappings::Arrival;
 pub(crate) use mappings::Opening;
-use natgate_wire::{Ipv4, protocol};
+use natgate_wire::protocol;
 pub(crate) use overload::Rings;
 use quick::{ParsedHeaders, Tally};
 use transit::is_echo_request;
@@ -62,6 +67,15 @@ impl Glances {
 
 /// What was decided of a packet.
 type Fate = Result<Verdict, DropReason>;
+
+/// Endpoints of a packet as rules match them.
+#[derive(Clone, Copy, Debug)]
+struct RuleEnds {
+    /// Endpoint on the inside.
+    inner: AddressPort,
+    /// Endpoint on the outside.
+    outer: AddressPort,
+}
 
 impl Engine {
     /// Translates a batch that came in on one side, in order: rewrites each packet in place and
@@ -197,7 +211,7 @@ impl Engine {
         headers: &Headers,
         direction: &mut Direction,
     ) -> Fate {
-        let (realm, destination) = (headers.realm, headers.destination.0);
+        let (realm, destination) = (headers.realm, headers.destination.address);
         if !self.has_realm(realm) {
             return Err(DropReason::UnknownRealm);
         }
@@ -222,7 +236,7 @@ impl Engine {
     }
 
     fn inside(&mut self, bytes: &mut [u8], headers: &Headers, direction: &mut Direction) -> Fate {
-        let (realm, destination) = (headers.realm, headers.outside.0);
+        let (realm, destination) = (headers.realm, headers.outside.address);
         let pool = self.config.default_pool_of(realm);
         let by_default = Snat { pool, address: None, timeouts: 0 };
         let snat = match self.ruling(bytes, headers, Side::Inside, realm) {
@@ -267,7 +281,7 @@ impl Engine {
         }
         let slot = self.outbound(bytes, headers, snat)?;
         let source = self.external_of(slot);
-        let destination = headers.new_destination(source.1);
+        let destination = headers.new_destination(source.port);
         apply(bytes, headers, Rewrite { source: Some(source), destination });
         self.clamp_mss(bytes, headers);
         self.count_portless(headers);
@@ -282,7 +296,7 @@ impl Engine {
         headers: &Headers,
         direction: &mut Direction,
     ) -> Fate {
-        let destination = headers.destination.0;
+        let destination = headers.destination.address;
         self.check_ends(headers, Side::Outside)?;
         let own = self.config.outside.address.is_some_and(|own| own.to_bits() == destination);
         let Some(index) = self.external.index(destination) else {
@@ -292,7 +306,7 @@ impl Engine {
             }
             return self.pass_in(bytes, headers, direction);
         };
-        if self.is_plain() && self.is_inside(0, headers.source.0) && !self.has_twice() {
+        if self.is_plain() && self.is_inside(0, headers.source.address) && !self.has_twice() {
             return Err(DropReason::SpoofedSource);
         }
         self.check_later(bytes, headers, Side::Outside)?;
@@ -333,7 +347,10 @@ impl Engine {
         while let Some(realm) = self.realms.plain(place) {
             match self.ruling(bytes, headers, Side::Outside, realm) {
                 Some(Ruling::Bypass) => {
-                    self.check_bypass(realm, (headers.source.0, headers.destination.0))?;
+                    self.check_bypass(
+                        realm,
+                        (headers.source.address, headers.destination.address),
+                    )?;
                     self.realms.leaving = realm;
                     return self.bypass(bytes, headers, Side::Outside);
                 }
@@ -349,29 +366,30 @@ impl Engine {
     fn ruling(&self, bytes: &[u8], headers: &Headers, from: Side, realm: u16) -> Option<Ruling> {
         let rules = self.rules_of(realm);
         let ends = |source, destination, from| match from {
-            Side::Inside => (source, destination),
-            Side::Outside => (destination, source),
+            Side::Inside => RuleEnds { inner: source, outer: destination },
+            Side::Outside => RuleEnds { inner: destination, outer: source },
         };
         let (source, destination) = (headers.source, headers.destination);
-        let (inner, outer) =
-            ends(with_port(headers, source), with_port(headers, destination), from);
+        let sent = ends(with_port(headers, source), with_port(headers, destination), from);
         if headers.kind != Kind::IcmpError {
-            return rules.find(inner, outer);
+            return rules.find(sent.inner, sent.outer);
         }
         let message = &bytes[usize::from(headers.header_len)..];
-        let Ok(about) = Embedded::read(message) else { return rules.find(inner, outer) };
+        let Ok(about) = Embedded::read(message) else {
+            return rules.find(sent.inner, sent.outer);
+        };
         // The packet that it is about went the other way.
         let about_ends = ends(about.source, about.destination, from.other());
-        self.error_ruling(realm, (inner, outer), &about, about_ends)
+        self.error_ruling(realm, sent, &about, about_ends)
     }
 
     /// What the rules of a realm say of an ICMP error with these ends, about a packet with those.
     fn error_ruling(
         &self,
         realm: u16,
-        (inner, outer): ((u32, u16), (u32, u16)),
+        RuleEnds { inner, outer }: RuleEnds,
         about: &Embedded,
-        about_ends: ((u32, u16), (u32, u16)),
+        about_ends: RuleEnds,
     ) -> Option<Ruling> {
         let is_plain = |ruling| matches!(ruling, Some(Ruling::Bypass | Ruling::Drop));
         let rules = self.rules_of(realm);
@@ -380,8 +398,8 @@ impl Engine {
             return ruling;
         }
         let ports = has_ports(about.protocol) && about.protocol != protocol::ICMP;
-        let end = |(address, port)| (address, if ports { port } else { 0 });
-        let about = rules.find(end(about_ends.0), end(about_ends.1));
+        let end = |end: AddressPort| if ports { end } else { AddressPort::new(end.address, 0) };
+        let about = rules.find(end(about_ends.inner), end(about_ends.outer));
         if is_plain(about) { about } else { ruling }
     }
 
@@ -391,14 +409,14 @@ impl Engine {
     fn check_dropped(
         &self,
         headers: &Headers,
-        (host, port): (Host, u16),
-        remote: (u32, u16),
+        Internal { host, port }: Internal,
+        remote: AddressPort,
     ) -> Result<(), DropReason> {
         let rules = self.rules_of(host.realm());
         if !rules.drops() {
             return Ok(());
         }
-        let internal = (host.address(), port);
+        let internal = AddressPort::new(host.address(), port);
         match rules.find(with_port(headers, internal), with_port(headers, remote)) {
             Some(Ruling::Drop) => Err(DropReason::Rule),
             _ => Ok(()),
@@ -413,7 +431,7 @@ impl Engine {
         headers: &Headers,
         reason: DropReason,
         from: Side,
-        remote: (u32, u16),
+        remote: AddressPort,
     ) {
         //= rfc5382#REQ-4a
         if self.config.answer_unsolicited_syn
@@ -424,8 +442,8 @@ impl Engine {
             let envelope = Envelope {
                 side: from,
                 realm: headers.realm,
-                source: headers.destination.0,
-                destination: headers.source.0,
+                source: headers.destination.address,
+                destination: headers.source.address,
             };
             let connection = (headers.protocol, headers.outside, remote);
             self.remember_syn(envelope, connection, bytes);
@@ -433,7 +451,7 @@ impl Engine {
     }
 
     fn inbound(&mut self, bytes: &mut [u8], headers: &Headers, index: u32) -> Fate {
-        let (remote, port) = (headers.remote_inbound(), headers.destination.1);
+        let (remote, port) = (headers.remote_inbound(), headers.destination.port);
         let mut arrival = Arrival { index, port, remote, seen: remote, from: None };
         if self.has_twice() {
             arrival.seen = self.source_inside(bytes, headers, arrival)?;
@@ -457,223 +475,12 @@ impl Engine {
         self.count_portless(headers);
         Ok(Verdict::Forward(Side::Inside))
     }
-
-    // ---- hairpin ----
-
-    fn turn_round(
-        &mut self,
-        bytes: &mut [u8],
-        headers: &Headers,
-        direction: &mut Direction,
-        snat: Snat,
-        index: u32,
-    ) -> Fate {
-        //= rfc4787#REQ-9
-        //= rfc5382#REQ-8
-        if !self.config.hairpinning {
-            return Err(DropReason::HairpinDisabled);
-        }
-        self.check_transit(bytes, headers, Side::Inside, self.hairpin_mtu(headers.realm))?;
-        let way = |engine: &mut Self, bytes: &mut [u8], _: &mut Direction| {
-            engine.hairpin(bytes, headers, snat, index)
-        };
-        let fate = match self.is_divided && self.is_answered_here(bytes, headers, index) {
-            true => Err(DropReason::NoMapping),
-            false => self.by_first(bytes, headers, Side::Inside, direction, way),
-        };
-        if fate == Err(DropReason::NoMapping)
-            && self.is_own(headers.realm, headers.outside.0)
-            && !headers.is_aimed()
-            && is_echo_request(bytes, headers)
-        {
-            *direction = Direction::Local;
-            return self.local(bytes, headers, Side::Inside);
-        }
-        fate
-    }
-
-    fn hairpin(&mut self, bytes: &mut [u8], headers: &Headers, snat: Snat, index: u32) -> Fate {
-        match headers.kind {
-            Kind::IcmpOther => return Err(DropReason::IcmpUnsupported),
-            Kind::IcmpError if self.is_divided => {
-                self.translate_error_outbound(bytes, headers)?;
-                return Ok(Verdict::HandOver);
-            }
-            Kind::IcmpError => {
-                self.hairpin_error(bytes, headers)?;
-                return Ok(Verdict::Forward(Side::Inside));
-            }
-            _ => {}
-        }
-        let sender = self.outbound(bytes, headers, snat)?;
-        if self.is_divided {
-            return Ok(self.turn_over(bytes, headers, sender));
-        }
-        //= rfc4787#REQ-9a
-        //= rfc5382#REQ-8a
-        //= rfc5597#REQ-8
-        let source = self.external_of(sender);
-        //= rfc7857#section-12
-        // A query's identifier is all it has of ports: outside, it would be the sender's.
-        //= rfc5508#REQ-7
-        let query = matches!(headers.kind, Kind::IcmpQuery { .. });
-        let port = if query { source.1 } else { headers.outside.1 };
-        let remote = if query { (source.0, 0) } else { source };
-        let seen = self.seen_by_receiver(headers.protocol, (index, port), remote);
-        let arrival = Arrival { index, port, remote, seen, from: Some(headers.realm) };
-        let entered =
-            self.admit(headers, arrival).and_then(|found| self.enter(headers, arrival, found));
-        let receiver = match entered {
-            Ok(slot) => slot,
-            Err(reason) => {
-                self.remember_refused(bytes, headers, reason, Side::Inside, arrival.remote);
-                return Err(reason);
-            }
-        };
-        self.realms.leaving = self.table.mapping(receiver).host().realm();
-        let destination = Some(self.internal_of(receiver));
-        let source = Some(arrival.new_source().unwrap_or(source));
-        apply(bytes, headers, Rewrite { source, destination });
-        self.clamp_mss(bytes, headers);
-        self.count_portless(headers);
-        Ok(Verdict::Forward(Side::Inside))
-    }
-
-    // ---- fragments ----
-
-    /// As [`Engine::by_fragment`], unless the packet came through that already, on its way to the
-    /// rules.
-    #[inline]
-    fn by_first(
-        &mut self,
-        bytes: &mut [u8],
-        headers: &Headers,
-        from: Side,
-        direction: &mut Direction,
-        translate: impl FnOnce(&mut Self, &mut [u8], &mut Direction) -> Fate,
-    ) -> Fate {
-        let by_port = self.rules_of(headers.realm).by_port();
-        if headers.fragment && (by_port || self.has_twice()) {
-            return translate(self, bytes, direction);
-        }
-        self.by_fragment(bytes, headers, from, direction, translate)
-    }
-
-    /// Translates a packet that is no fragment, or a first one; others get the first's rewrite.
-    #[inline]
-    fn by_fragment(
-        &mut self,
-        bytes: &mut [u8],
-        headers: &Headers,
-        from: Side,
-        direction: &mut Direction,
-        translate: impl FnOnce(&mut Self, &mut [u8], &mut Direction) -> Fate,
-    ) -> Fate {
-        if !headers.fragment {
-            return translate(self, bytes, direction);
-        }
-        let now = Timestamp(self.now);
-        let packet = Ipv4::new_checked(&bytes[..]).expect("a parsed packet stays one");
-        let fragment = Fragment::of(from, &packet).expect("it is a fragment");
-        let fragment = fragment.in_realm(headers.realm);
-        if headers.kind == Kind::LaterFragment {
-            //= rfc1812#section-5.2.6-reassembly
-            return match self.fragments.later(now, &fragment, bytes, &mut self.counters) {
-                Later::Apply(rewrite)
-                    if rewrite.out == Side::Inside && !self.has_realm(rewrite.realm) =>
-                {
-                    Err(DropReason::UnknownRealm)
-                }
-                Later::Apply(rewrite) => {
-                    rewrite.apply(bytes);
-                    *direction = rewrite.direction;
-                    self.realms.leaving = rewrite.realm;
-                    Ok(if rewrite.hands_over() {
-                        Verdict::HandOver
-                    } else {
-                        Verdict::Forward(rewrite.out)
-                    })
-                }
-                Later::Held => Ok(Verdict::Held),
-                Later::Drop(reason) => Err(reason),
-            };
-        }
-        self.fragments.first(now, &fragment, &mut self.counters)?;
-        let fate = translate(self, bytes, direction)
-            .and_then(|verdict| self.identify_fragment(bytes, headers, verdict, *direction));
-        let rewrite = fate.ok().map(|(_, rewrite)| rewrite);
-        self.fragments.decided(now, &fragment, rewrite, &mut self.counters);
-        fate.map(|(verdict, _)| verdict)
-    }
-
-    /// Gives a translated first fragment an identification of its external address's own, and says
-    /// what the rest of its datagram gets.
-    fn identify_fragment(
-        &mut self,
-        bytes: &mut [u8],
-        headers: &Headers,
-        verdict: Verdict,
-        direction: Direction,
-    ) -> Result<(Verdict, FragmentRewrite), DropReason> {
-        let out = match verdict {
-            Verdict::Forward(out) => out,
-            Verdict::HandOver => Side::Outside,
-            _ => return Err(DropReason::LocalUnsupported),
-        };
-        let packet = Ipv4::new_checked(&bytes[..]).expect("a translated packet stays one");
-        let (source, destination) = (packet.source(), packet.destination());
-        let mut identification = packet.identification();
-        //= rfc7857#section-10
-        //= rfc6864#section-5.3.1
-        // What has turned round has one already.
-        if let Some(index) = self.external.index(source).filter(|_| !headers.turned) {
-            identification = self
-                .identifications
-                .next_for(
-                    Timestamp(self.now),
-                    self.external.place_of_address(index),
-                    headers.source.0,
-                )
-                .ok_or(DropReason::FragmentLimit)?;
-            identification::write(bytes, identification);
-        }
-        let realm = self.realms.leaving;
-        let rewrite =
-            FragmentRewrite { source, destination, identification, out, realm, direction };
-        Ok((verdict, rewrite))
-    }
-
-    /// Gives an identification of its external address's own to a whole datagram that the gateway
-    /// is about to cut into fragments after translation (RFC 6864 section 5.3.1). One that has
-    /// another source, must not be cut, or came in fragments and has its identification, stays as
-    /// it is.
-    ///
-    /// # Errors
-    /// [`DropReason::FragmentLimit`] when each identification of the address may still be in use,
-    /// or the internal host has had its share.
-    pub fn identify(&mut self, packet: &mut [u8]) -> Result<(), DropReason> {
-        let Ok(headers) = parse(packet) else { return Ok(()) };
-        let Some(index) = self.external.index(headers.source.0) else { return Ok(()) };
-        if headers.fragment || headers.dont_fragment {
-            return Ok(());
-        }
-        let external = (index, headers.source.1);
-        let slot = self.look_up_external(headers.protocol, external, headers.remote_outbound());
-        // An answer of the gateway's own counts as that of whom it goes to.
-        let internal = slot.map(|slot| self.internal_of(slot).0);
-        let host = internal.unwrap_or(headers.destination.0);
-        //= rfc6864#section-5.3.1
-        let address = self.external.place_of_address(index);
-        let next = self.identifications.next_for(Timestamp(self.now), address, host);
-        identification::write(packet, next.ok_or(DropReason::FragmentLimit)?);
-        Ok(())
-    }
 }
 
 /// An endpoint as rules see it: ICMP identifiers are no ports.
-fn with_port(headers: &Headers, endpoint: (u32, u16)) -> (u32, u16) {
+fn with_port(headers: &Headers, endpoint: AddressPort) -> AddressPort {
     match headers.kind {
         Kind::Tcp | Kind::Udp | Kind::Dccp => endpoint,
-        _ => (endpoint.0, 0),
+        _ => AddressPort::new(endpoint.address, 0),
     }
 }

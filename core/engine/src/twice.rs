@@ -1,22 +1,24 @@
-//! Remote endpoints that are others as seen from inside: what rules that translate destinations
-//! leave behind, for answers to come back as from whom was asked (twice NAT, RFC 2663 section 4.3).
+//! Remote endpoints that the inside knows by another endpoint, because a rule translated the
+//! destination (twice NAT, RFC 2663 section 4.3). Answers come back from the endpoint that was
+//! asked.
 //!
-//! A session is filed by its remote endpoint as seen outside, like all others. Where those inside
-//! know that under another name, a record here holds both. It is found from either end, is made and
-//! goes with its session, and is all that differs: who has no such sessions pays for a flag of the
-//! mapping. Room is set aside at the start; what has never been used has never been touched.
+//! A session is filed by its remote endpoint as seen outside. If the inside knows that endpoint by
+//! another one, a record here holds both. The record is found from either end and lives as long as
+//! its session. A mapping without such sessions pays for one flag. Room is set aside at the start;
+//! memory that was never used was never touched.
 
 use crate::calendar::NONE;
+use crate::endpoint::{AddressPort, Internal};
 use crate::host::Host;
 use crate::index::Index;
 use crate::random::HashKey;
 use alloc::vec::Vec;
 
 /// An address, host byte order, and a port.
-type End = (u32, u16);
+type End = AddressPort;
 
-/// Who inside a session belongs to: protocol and internal endpoint.
-pub(crate) type Flow = (u8, (Host, u16));
+/// Internal end of a session: protocol and endpoint.
+pub(crate) type Flow = (u8, Internal);
 
 /// A session whose remote endpoint has another name inside.
 #[derive(Clone, Copy, Debug)]
@@ -36,15 +38,15 @@ const _: () = assert!(size_of::<Record>() == 32);
 
 impl Record {
     fn remote(&self) -> End {
-        (self.remote_address, self.remote_port)
+        AddressPort::new(self.remote_address, self.remote_port)
     }
 
     fn seen(&self) -> End {
-        (self.seen_address, self.seen_port)
+        AddressPort::new(self.seen_address, self.seen_port)
     }
 
     fn flow(&self) -> Flow {
-        (self.protocol, (self.host, self.port))
+        (self.protocol, Internal::new(self.host, self.port))
     }
 }
 
@@ -90,7 +92,7 @@ impl Twice {
         self.key.hash(u64::from(mapping) | 1 << 61, word(remote))
     }
 
-    fn hash_inside(&self, (protocol, (host, port)): Flow, seen: End) -> u64 {
+    fn hash_inside(&self, (protocol, Internal { host, port }): Flow, seen: End) -> u64 {
         let internal = host.bits() | u64::from(port) << 44 | 1 << 62;
         self.key.hash(internal, word(seen) | u64::from(protocol) << 48)
     }
@@ -107,7 +109,7 @@ impl Twice {
         self.find(mapping, remote).map(|at| self.records[at as usize].seen())
     }
 
-    /// The remote endpoint of the session that somebody inside has with whom is seen as this.
+    /// The remote endpoint of the session of `flow` whose remote endpoint is seen inside as `seen`.
     pub(crate) fn remote(&self, flow: Flow, seen: End) -> Option<End> {
         let found = self.index.find(self.hash_inside(flow, seen), |at| {
             let record = &self.records[at as usize];
@@ -122,15 +124,15 @@ impl Twice {
     /// When there is no room; the caller has asked.
     pub(crate) fn add(&mut self, mapping: u32, flow: Flow, remote: End, seen: End) {
         assert!(!self.is_full(), "there is room for one more");
-        let (protocol, (host, port)) = flow;
+        let (protocol, Internal { host, port }) = flow;
         let record = Record {
             host,
             mapping,
-            remote_address: remote.0,
-            seen_address: seen.0,
+            remote_address: remote.address,
+            seen_address: seen.address,
             port,
-            remote_port: remote.1,
-            seen_port: seen.1,
+            remote_port: remote.port,
+            seen_port: seen.port,
             protocol,
         };
         let at = if self.free != NONE {
@@ -158,6 +160,6 @@ impl Twice {
     }
 }
 
-fn word((address, port): End) -> u64 {
+fn word(AddressPort { address, port }: End) -> u64 {
     u64::from(address) << 16 | u64::from(port)
 }

@@ -295,7 +295,7 @@ mod tests {
         let made = engine.mappings().next().map(|mapping| mapping.id.external);
         let made = made.expect("the packet begins a mapping");
         let index = engine.external.index(made.address.to_bits()).expect("it is external");
-        let entry = crate::external::External::entry(index, made.port) as u32;
+        let entry = crate::external::ExternalPorts::entry(index, made.port) as u32;
         for port in [entry, entry ^ 1] {
             assert_eq!(engine.external.fetch_due((1, port)), None);
         }

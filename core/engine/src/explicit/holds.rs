@@ -4,6 +4,7 @@
 
 use super::{Nonce, RemoteFilter};
 use crate::calendar::{Calendar, Link, Links, NONE};
+use crate::endpoint::AddressPort;
 use crate::host::Host;
 use crate::index::Index;
 use crate::random::HashKey;
@@ -39,7 +40,7 @@ pub(crate) struct Hold {
     /// The mapping.
     pub(crate) slot: u32,
     /// The session that it keeps; `None`: the mapping, for all.
-    pub(crate) remote: Option<(u32, u16)>,
+    pub(crate) remote: Option<AddressPort>,
     pub(crate) nonce: Nonce,
     /// Tick at which it ends.
     pub(crate) until: u32,
@@ -53,7 +54,7 @@ pub(crate) struct Hold {
 
 impl Hold {
     /// Whether a remote endpoint may begin a session.
-    pub(crate) fn admits(&self, remote: (u32, u16)) -> bool {
+    pub(crate) fn admits(&self, remote: AddressPort) -> bool {
         let filters = self.filters.as_slice();
         filters.is_empty() || filters.iter().any(|filter| filter.admits(remote))
     }
@@ -63,7 +64,7 @@ impl Hold {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct New {
     pub(crate) slot: u32,
-    pub(crate) remote: Option<(u32, u16)>,
+    pub(crate) remote: Option<AddressPort>,
     pub(crate) host: Host,
     pub(crate) nonce: Nonce,
     pub(crate) until: u32,
@@ -137,9 +138,10 @@ impl Holds {
         &mut self.slots.0[hold as usize]
     }
 
-    fn hash_mapping(&self, slot: u32, remote: Option<(u32, u16)>) -> u64 {
-        let remote =
-            remote.map_or(1 << 48, |(address, port)| u64::from(address) << 16 | u64::from(port));
+    fn hash_mapping(&self, slot: u32, remote: Option<AddressPort>) -> u64 {
+        let remote = remote.map_or(1 << 48, |AddressPort { address, port }| {
+            u64::from(address) << 16 | u64::from(port)
+        });
         self.key.hash(u64::from(slot) | 1 << 59, remote)
     }
 
@@ -148,7 +150,7 @@ impl Holds {
     }
 
     /// The hold on a mapping for all, or towards a remote endpoint.
-    pub(crate) fn find(&self, slot: u32, remote: Option<(u32, u16)>) -> Option<u32> {
+    pub(crate) fn find(&self, slot: u32, remote: Option<AddressPort>) -> Option<u32> {
         if self.used == 0 {
             return None;
         }

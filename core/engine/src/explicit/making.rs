@@ -5,10 +5,12 @@
 
 use super::{ExplicitError, OWN_PORTS, WantedEndpoint, is_reserved, refusal};
 use crate::config::Pooling;
-use crate::engine::{Engine, place_of, quota_class};
+use crate::endpoint::{AddressPort, External, Internal};
+use crate::engine::Engine;
 use crate::event::MappingKind;
 use crate::external::{OwnershipSource, Wish};
 use crate::host::Host;
+use crate::protocols::{place_of, quota_class};
 use crate::rules::Snat;
 use crate::table::{Key, NewMapping};
 use crate::{Change, DropReason};
@@ -18,18 +20,18 @@ impl Engine {
     pub(super) fn make_for_all(
         &mut self,
         protocol: u8,
-        internal: (Host, u16),
+        internal: Internal,
         snat: Snat,
         wanted: WantedEndpoint,
     ) -> Result<u32, ExplicitError> {
         let external = self.allot(protocol, internal, snat, wanted)?;
-        let (index, port) = external;
-        let record = self.subscribers.find(internal.0);
+        let External { index, port } = external;
+        let record = self.subscribers.find(internal.host);
         self.external.count(index, place_of(protocol));
         let pair = (snat.pool, snat.address.is_none().then_some(index));
         let kind = quota_class(protocol);
         self.note_made(protocol, index);
-        let record = self.count_mapping(record, internal.0, pair, kind);
+        let record = self.count_mapping(record, internal.host, pair, kind);
         let new = NewMapping {
             protocol,
             internal,
@@ -39,7 +41,7 @@ impl Engine {
             permanent: true,
             flags: 0,
         };
-        let hash = self.table.hash(Key { protocol, internal, remote: (0, 0) });
+        let hash = self.table.hash(Key { protocol, internal, remote: AddressPort::new(0, 0) });
         let created = self.present_tick();
         let slot = self.table.add(new, |_| (), created, hash).expect("the table has room");
         self.external.take(protocol, index, port, slot);
@@ -58,11 +60,11 @@ impl Engine {
     pub(super) fn allot(
         &mut self,
         protocol: u8,
-        internal: (Host, u16),
+        internal: Internal,
         snat: Snat,
         wanted: WantedEndpoint,
-    ) -> Result<(u32, u16), ExplicitError> {
-        let (host, pool) = (internal.0, snat.pool);
+    ) -> Result<External, ExplicitError> {
+        let (host, pool) = (internal.host, snat.pool);
         let record = self.subscribers.find(host);
         if let Some(at) = record {
             self.subscribers.settle(at);
@@ -83,7 +85,7 @@ impl Engine {
             None => None,
         };
         let paired_now = self.external.pairing(pool, host, paired);
-        let wish = Wish { pool, protocol, internal_port: internal.1, paired: paired_now, fixed };
+        let wish = Wish { pool, protocol, internal_port: internal.port, paired: paired_now, fixed };
         let external = self.endpoint_for(wish, host, wanted)?;
         if let Some(at) = record.filter(|_| paired != last && fixed.is_none()) {
             // Paired anew, with the address of this mapping.
@@ -98,7 +100,7 @@ impl Engine {
         wish: Wish,
         host: Host,
         wanted: WantedEndpoint,
-    ) -> Result<(u32, u16), ExplicitError> {
+    ) -> Result<External, ExplicitError> {
         //= rfc7422#section-2-pcp
         let place = self.wanted_address(&wish, wanted);
         let is_elsewhere = wanted.address.is_some() && place.is_none();
@@ -108,9 +110,9 @@ impl Engine {
         //= rfc6887#section-11.3-suggested
         if wanted.port != 0
             && let Some(index) = place.or_else(|| self.likely_address(&wish))
-            && self.may_take(&wish, host, (index, wanted.port))
+            && self.may_take(&wish, host, External::new(index, wanted.port))
         {
-            return Ok((index, wanted.port));
+            return Ok(External::new(index, wanted.port));
         }
         //= rfc6887#section-11.3-prefer-failure
         if wanted.port != 0 && wanted.strict {
@@ -132,7 +134,9 @@ impl Engine {
             chosen = self.other_endpoint(wish, host);
         }
         match (chosen, place.filter(|_| wanted.strict)) {
-            (Ok((index, _)), Some(place)) if index != place => Err(ExplicitError::External),
+            (Ok(External { index, .. }), Some(place)) if index != place => {
+                Err(ExplicitError::External)
+            }
             (Ok(chosen), _) => Ok(chosen),
             (Err(DropReason::PoolExhausted), Some(_)) => Err(ExplicitError::External),
             (Err(reason), _) => {
@@ -146,7 +150,8 @@ impl Engine {
     /// block is to be assigned.
     fn would_share_elsewhere(&self, wish: Wish, host: Host, place: u32) -> bool {
         let tried = || self.external.try_share(wish, host, &mut self.generator.clone());
-        !self.external.is_shared(wish.pool) && tried().is_ok_and(|((index, _), _)| index != place)
+        !self.external.is_shared(wish.pool)
+            && tried().is_ok_and(|(External { index, .. }, _)| index != place)
     }
 
     /// The index of the address that is wanted, if the subscriber may have it.
@@ -167,7 +172,7 @@ impl Engine {
     }
 
     /// Whether a subscriber may have an external endpoint, which then nobody has.
-    fn may_take(&self, wish: &Wish, host: Host, (index, port): (u32, u16)) -> bool {
+    fn may_take(&self, wish: &Wish, host: Host, External { index, port }: External) -> bool {
         //= rfc6887#section-11.3-own-ports
         !is_reserved(wish.protocol, port)
             && self.external.is_open(index, wish.pool)
@@ -176,13 +181,13 @@ impl Engine {
     }
 
     /// Any external endpoint, as for a packet of the host's, but none of the protocols' own.
-    fn other_endpoint(&mut self, wish: Wish, host: Host) -> Result<(u32, u16), DropReason> {
-        let chosen = self.choose_external(wish, host, (0, 0))?;
-        if !is_reserved(wish.protocol, chosen.1) {
+    fn other_endpoint(&mut self, wish: Wish, host: Host) -> Result<External, DropReason> {
+        let chosen = self.choose_external(wish, host, AddressPort::new(0, 0))?;
+        if !is_reserved(wish.protocol, chosen.port) {
             return Ok(chosen);
         }
-        let (index, generator) = (chosen.0, &mut self.generator);
+        let (index, generator) = (chosen.index, &mut self.generator);
         let other = self.external.choose_but((wish, index), host, &OWN_PORTS, generator);
-        other.map(|port| (index, port)).ok_or(DropReason::PoolExhausted)
+        other.map(|port| External::new(index, port)).ok_or(DropReason::PoolExhausted)
     }
 }

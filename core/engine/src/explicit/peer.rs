@@ -3,10 +3,10 @@
 
 use super::{Explicit, ExplicitError, PeerRequest, WantedEndpoint, as_wanted, refusal};
 use crate::Timestamp;
+use crate::endpoint::{AddressPort, Internal};
 use crate::engine::Engine;
 use crate::event::Endpoint;
 use crate::explicit::{Filters, New};
-use crate::host::Host;
 use crate::parse::{Headers, Kind, is_martian};
 use crate::rules::Snat;
 use crate::session::{Segment, Way};
@@ -30,7 +30,7 @@ impl Engine {
         let PeerRequest { protocol, realm, wanted, .. } = *request;
         let wanted = WantedEndpoint { strict: true, ..wanted };
         let internal = self.check_host(protocol, realm, request.internal)?;
-        let remote = (request.remote.address.to_bits(), request.remote.port);
+        let remote = AddressPort::new(request.remote.address.to_bits(), request.remote.port);
         self.check_remote(realm, remote)?;
         let found = self.find_internal(protocol, internal, remote);
         if let Some(external) = self.static_end(protocol, internal, found) {
@@ -47,7 +47,7 @@ impl Engine {
         //= rfc6887#section-12.3-nonce
         self.check_nonce(hold, request.nonce)?;
         if hold.is_none() && !request.lifetime.is_zero() {
-            self.check_room(internal.0)?;
+            self.check_room(internal.host)?;
         }
         let is_shared = found.is_some_and(|slot| self.rings.has(slot));
         if is_shared && !request.lifetime.is_zero() {
@@ -64,10 +64,10 @@ impl Engine {
             return Ok(Explicit { external, lifetime: Some(self.time_to(natural)) });
         }
         //= rfc6887#section-15-sooner
-        self.note_asking(internal.0);
+        self.note_asking(internal.host);
         let until = self.until_at_least(natural, request.lifetime);
         self.table.set_permanent(slot, true);
-        let (host, nonce, filters) = (internal.0, request.nonce, Filters::default());
+        let (host, nonce, filters) = (internal.host, request.nonce, Filters::default());
         self.holds.put(New { slot, remote: Some(remote), host, nonce, until, filters }, self.tick);
         Ok(Explicit { external, lifetime: Some(self.time_to(until)) })
     }
@@ -78,7 +78,11 @@ impl Engine {
 
     /// Whether somebody may be at a remote endpoint.
     //= rfc6887#section-12.3-validate
-    fn check_remote(&self, realm: u16, (address, port): (u32, u16)) -> Result<(), ExplicitError> {
+    fn check_remote(
+        &self,
+        realm: u16,
+        AddressPort { address, port }: AddressPort,
+    ) -> Result<(), ExplicitError> {
         let nobody = port == 0
             || is_martian(address)
             || self.is_ours(Some(realm), address)
@@ -92,7 +96,7 @@ impl Engine {
     fn slot_for(
         &mut self,
         found: Option<u32>,
-        (internal, remote): ((Host, u16), (u32, u16)),
+        (internal, remote): (Internal, AddressPort),
         request: &PeerRequest,
         (snat, wanted): (Snat, WantedEndpoint),
     ) -> Result<u32, ExplicitError> {
@@ -126,7 +130,7 @@ impl Engine {
     /// session has not ended.
     pub(crate) fn held_until(&self, session: SessionRef, slot: u32, tick: u32) -> Option<u32> {
         let of = self.table.session(session);
-        let remote = (of.remote_address, of.remote_port);
+        let remote = of.remote();
         //= rfc6887#section-12.3-ended
         if of.state().is_ending() {
             return None;
@@ -137,9 +141,9 @@ impl Engine {
 }
 
 /// The headers of what a host would send first.
-fn first_packet(protocol: u8, (host, port): (Host, u16), remote: (u32, u16)) -> Headers {
+fn first_packet(protocol: u8, Internal { host, port }: Internal, remote: AddressPort) -> Headers {
     Headers {
-        source: (host.address(), port),
+        source: AddressPort::new(host.address(), port),
         destination: remote,
         outside: remote,
         realm: host.realm(),

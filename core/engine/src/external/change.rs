@@ -11,16 +11,15 @@
 
 mod wanted;
 
-use super::protocol_index;
 use super::shares::{self, Mode};
-use super::{EMPTY, External, HELD, NO_POOL, PORTLESS, PROTOCOLS, Pool, Range, Slot, WORDS};
+use super::{EMPTY, ExternalPorts, HELD, NO_POOL, PORTLESS, Pool, Range, Slot, WORDS};
 use crate::ConfigError;
 use crate::blocks::Blocking;
 use crate::config::{Allocation, Config, PoolConfig, StaticMapping};
 use crate::deterministic::Plan;
 use crate::host::Host;
-use crate::parse::has_ports;
-use crate::sizes::{permanent, served};
+use crate::protocols::{PROTOCOLS, has_ports, protocol_index};
+use crate::statics::{permanent, served};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -121,7 +120,7 @@ impl Work {
     }
 }
 
-impl External {
+impl ExternalPorts {
     /// Puts a pool's definition in force.
     pub(super) fn define(&mut self, number: usize, definition: Definition) {
         let Definition { ports, bits, mode, cut, plan } = definition;

@@ -4,10 +4,12 @@
 //! Held ports are lists by tick. A pass writes the lists to come; the next one only those that a
 //! port may have joined since the last began. So a pass costs what has changed.
 
-use super::{EMPTY, External, HELD, LAST, Mode, PORTS, PROTOCOLS, protocol_index};
+use super::{EMPTY, ExternalPorts, HELD, LAST, Mode, PORTS};
 use crate::blocks::OwnedBlock;
 use crate::calendar::{LANES, NONE, lane};
+use crate::endpoint::External;
 use crate::host::Host;
+use crate::protocols::{PROTOCOLS, protocol_index};
 
 /// A held port: its protocol, the index of its address, itself, and the tick at which it is
 /// released.
@@ -32,7 +34,7 @@ pub(crate) struct HoldsCursor {
     entry: Option<u32>,
 }
 
-impl External {
+impl ExternalPorts {
     /// Begins a pass, at a time when all that is due until tick `now` has been done.
     pub(crate) fn begin_holds(&self, cursor: &mut HoldsCursor, now: u32) {
         for (place, ports) in self.ports.iter().enumerate() {
@@ -145,7 +147,7 @@ impl External {
     pub(crate) fn restore_port(
         &mut self,
         protocol: u8,
-        (index, port): (u32, u16),
+        External { index, port }: External,
         slot: u32,
         after: u32,
     ) {

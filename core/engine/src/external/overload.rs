@@ -4,13 +4,14 @@
 //! is not to be.
 
 use super::shares::Mode;
-use super::{External, Range, Wish, protocol_index};
+use super::{ExternalPorts, Range, Wish};
 use crate::config::Pooling;
 use crate::deterministic::Plan;
 use crate::host::Host;
+use crate::protocols::protocol_index;
 use crate::random::Generator;
 
-impl External {
+impl ExternalPorts {
     /// Whether a port that somebody has is one that may be given out, were it free.
     pub(crate) fn may_share(&self, protocol: u8, index: u32, port: u16) -> bool {
         self.gives_out(protocol_index(protocol), index, port)

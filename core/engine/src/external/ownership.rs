@@ -3,9 +3,11 @@
 //!
 //! Nothing here changes anything, and nothing here is asked by packets.
 
-use super::{EMPTY, External, HELD, LAST, NONE, PROTOCOLS, Ports, Range, lane};
+use super::{EMPTY, ExternalPorts, HELD, LAST, NONE, Ports, Range, lane};
 use crate::blocks::Tenure;
 use crate::deterministic::Plan;
+use crate::endpoint::External;
+use crate::protocols::PROTOCOLS;
 
 /// Ports of a range by protocol, in the order of [`PROTOCOLS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,7 +44,7 @@ pub(crate) enum Release {
     Unfinished,
 }
 
-impl External {
+impl ExternalPorts {
     /// Notes since when a subscriber has a block.
     pub(crate) fn note_assigned(&mut self, block: u32, tick: u32) {
         self.blocks.note_since(block, tick);
@@ -94,7 +96,7 @@ impl External {
     pub(crate) fn find_release(
         &self,
         protocol: usize,
-        (index, port): (u32, u16),
+        External { index, port }: External,
         search: &mut ReleaseSearch,
         budget: &mut usize,
     ) -> Release {

@@ -5,7 +5,8 @@
 //! one of them. Ports that follow from the subscriber's address are every engine's: whose a
 //! subscriber is says whose they are.
 
-use super::{EMPTY, External, Mode, PORTS, PROTOCOLS, Ports, WORDS};
+use super::{EMPTY, ExternalPorts, Mode, PORTS, Ports, WORDS};
+use crate::protocols::PROTOCOLS;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -61,7 +62,7 @@ impl Part {
     }
 }
 
-impl External {
+impl ExternalPorts {
     /// From now on gives out only what is its own: nothing, to begin with.
     pub(crate) fn divide(&mut self) {
         self.part.owned = Some(vec![[0; WORDS / 64]; self.room]);

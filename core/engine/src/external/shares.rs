@@ -3,16 +3,17 @@
 //! Here is which of them a new mapping gets; `blocks` knows whose a block is, `deterministic` whose
 //! a port.
 
-use super::{Draw, External, NO_POOL, PROTOCOLS, Parity, Pool, Ports, Range, WORDS, Wish};
-use super::{prefetch, protocol_index};
+use super::prefetch;
+use super::{Draw, ExternalPorts, NO_POOL, Pool, Ports, Range, WORDS, Wish};
+use crate::BlockId;
 use crate::blocks::{Blocking, Blocks, HIGH, LOW};
 use crate::config::{Allocation, BlockConfig, Config, PoolConfig, Pooling};
 use crate::deterministic::Plan;
+use crate::endpoint::External;
 use crate::host::Host;
-use crate::parse::has_ports;
+use crate::protocols::{PROTOCOLS, has_ports, protocol_index};
 use crate::random::{Generator, HashKey};
 use crate::time::{TICK, nanos};
-use crate::{BlockId, DropReason};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -53,12 +54,12 @@ pub(crate) enum OwnershipSource {
 
 /// An external endpoint for a new mapping, and the ports of the block that would be assigned for
 /// it.
-pub(crate) type Tried = ((u32, u16), Option<(u16, u16)>);
+pub(crate) type Tried = (External, Option<(u16, u16)>);
 
 /// An external endpoint for a new mapping, and the block that was assigned for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chosen {
-    pub(crate) external: (u32, u16),
+    pub(crate) external: External,
     pub(crate) assigned: Option<u32>,
 }
 
@@ -67,8 +68,8 @@ pub(crate) struct Chosen {
 pub(super) struct Plans {
     plans: Vec<Option<Plan>>,
     /// Dynamic ports that are free, by protocol: of an address, and of a pool.
-    free: Vec<[u32; PROTOCOLS.len()]>,
-    pool_free: Vec<[u32; PROTOCOLS.len()]>,
+    pub(super) free: Vec<[u32; PROTOCOLS.len()]>,
+    pub(super) pool_free: Vec<[u32; PROTOCOLS.len()]>,
 }
 
 impl Plans {
@@ -131,7 +132,7 @@ pub(super) fn blocks(config: &Config, addresses: usize, key: HashKey) -> Blocks 
     Blocks::new(addresses, stride(config), ticks(BlockConfig::LONGEST), key)
 }
 
-impl External {
+impl ExternalPorts {
     /// Whether a subscriber of a realm has a block.
     pub(crate) fn has_blocks_of(&self, realm: u16) -> bool {
         self.blocks.has_any_of(realm)
@@ -206,7 +207,6 @@ impl External {
         (0..self.pools.len()).any(|pool| !self.is_shared(pool))
     }
 
-    // ---- for a TCP or UDP flow of a subscriber, step by step, each fetching what the next reads
     // ----
 
     /// Fetches what tells which ports of a pool are the subscriber's.
@@ -239,22 +239,23 @@ impl External {
         prefetch(free, place(range.last));
     }
 
-    /// Draws a port that is the subscriber's own, if one of these is free: for [`External::drawn`].
-    /// `wish.paired` is as [`External::pairing`] says.
+    /// Draws a port that is the subscriber's own, if one of these is free; [`ExternalPorts::drawn`]
+    /// reads the draw.
+    /// `wish.paired` is as [`ExternalPorts::pairing`] says.
     pub(crate) fn draw_share(
         &self,
         wish: Wish,
         subscriber: Host,
         generator: &mut Generator,
     ) -> Option<Draw> {
-        let (index, port) = match self.pools[wish.pool].mode {
+        let External { index, port } = match self.pools[wish.pool].mode {
             Mode::Block => {
                 let range = self.range(wish.pool, wish.protocol, wish.internal_port);
                 self.choose_in_own(wish, range, subscriber, generator)?
             }
             Mode::Deterministic => {
                 let (index, range) = self.share_of(wish.pool, subscriber)?;
-                (index, self.choose_within(index, range, wish, generator)?)
+                External::new(index, self.choose_within(index, range, wish, generator)?)
             }
             Mode::Random | Mode::Preserve => return None,
         };
@@ -315,7 +316,7 @@ impl External {
     /// One sentence, when the host cannot have it.
     pub(crate) fn pin(
         &mut self,
-        (index, port): (u32, u16),
+        External { index, port }: External,
         host: Host,
     ) -> Result<Option<u32>, String> {
         let pool = self.pool_of(index);
@@ -323,7 +324,7 @@ impl External {
             return Ok(None);
         }
         let external = Ipv4Addr::from_bits(self.address(index));
-        let pinned = self.blocks.pin(pool, (index, port), host).map_err(|owner| {
+        let pinned = self.blocks.pin(pool, External::new(index, port), host).map_err(|owner| {
             format!("{external}:{port} is in a block of {}, not of {}", owner.ip(), host.ip())
         })?;
         let Some(block) = pinned else { return Ok(None) };
@@ -415,160 +416,10 @@ impl External {
         }
     }
 
-    /// Chooses a free external endpoint of those that a subscriber may have; `wish.paired` as
-    /// [`External::pairing`] says.
-    pub(crate) fn choose_share(
-        &mut self,
-        wish: Wish,
-        subscriber: Host,
-        generator: &mut Generator,
-    ) -> Result<Chosen, DropReason> {
-        if self.pools[wish.pool].mode == Mode::Block {
-            return self.choose_in_blocks(wish, subscriber, generator);
-        }
-        let external = self.choose_by_plan(wish, subscriber, generator)?;
-        Ok(Chosen { external, assigned: None })
-    }
-
-    /// What [`External::choose_share`] would choose: an endpoint, and the ports of the block that
-    /// would be assigned for it.
-    pub(crate) fn try_share(
-        &self,
-        wish: Wish,
-        subscriber: Host,
-        generator: &mut Generator,
-    ) -> Result<Tried, DropReason> {
-        if self.pools[wish.pool].mode != Mode::Block {
-            return Ok((self.choose_by_plan(wish, subscriber, generator)?, None));
-        }
-        let range = self.range(wish.pool, wish.protocol, wish.internal_port);
-        if let Some(external) = self.choose_in_own(wish, range, subscriber, generator) {
-            return Ok((external, None));
-        }
-        let (owned, most) = self.blocks_of(wish.pool, subscriber);
-        if owned >= most {
-            return Err(DropReason::PortQuota);
-        }
-        let block = self.draw_block(wish, range, generator).ok_or(DropReason::PoolExhausted)?;
-        let (index, (first, last)) = self.blocks.place_of(block);
-        let port = self.choose_within(index, Range { first, last }, wish, generator);
-        Ok(((index, port.unwrap_or(first)), Some((first, last))))
-    }
-
-    /// Whether all ports that a subscriber has of a pool as its own are of one address, this one.
-    pub(crate) fn is_alone(&self, wish: Wish, subscriber: Host, index: u32) -> bool {
-        match self.pools[wish.pool].mode {
-            Mode::Deterministic => {
-                self.share_of(wish.pool, subscriber).is_some_and(|(own, _)| own == index)
-            }
-            _ => {
-                let mut own = self.blocks.of(subscriber, wish.pool);
-                own.all(|block| self.blocks.place_of(block).0 == index)
-            }
-        }
-    }
-
     /// How many blocks of a pool of blocks a subscriber has, and may have.
     pub(crate) fn blocks_of(&self, pool: usize, subscriber: Host) -> (u16, u16) {
         let owned = self.blocks.owned(subscriber, pool).map_or(0, |owned| owned.blocks);
         (owned, self.blocks.max(pool))
-    }
-
-    // ---- blocks ----
-
-    fn choose_in_blocks(
-        &mut self,
-        wish: Wish,
-        subscriber: Host,
-        generator: &mut Generator,
-    ) -> Result<Chosen, DropReason> {
-        let range = self.range(wish.pool, wish.protocol, wish.internal_port);
-        if let Some(external) = self.choose_in_own(wish, range, subscriber, generator) {
-            return Ok(Chosen { external, assigned: None });
-        }
-        let owned = self.blocks.owned(subscriber, wish.pool);
-        if owned.is_some_and(|owned| owned.blocks >= self.blocks.max(wish.pool)) {
-            return Err(DropReason::PortQuota);
-        }
-        let block = self.draw_block(wish, range, generator).ok_or(DropReason::PoolExhausted)?;
-        //= rfc6888#REQ-14
-        self.blocks.assign(block, subscriber);
-        let (index, (first, last)) = self.blocks.place_of(block);
-        let port = self.choose_within(index, Range { first, last }, wish, generator);
-        let port = port.expect("a block with a free port was drawn");
-        Ok(Chosen { external: (index, port), assigned: Some(block) })
-    }
-
-    /// A port of the blocks that the subscriber has: of each as likely as it has free ones.
-    fn choose_in_own(
-        &self,
-        wish: Wish,
-        range: Range,
-        subscriber: Host,
-        generator: &mut Generator,
-    ) -> Option<(u32, u16)> {
-        let protocol = protocol_index(wish.protocol);
-        let fits = move |&(_, (first, last)): &(u32, (u16, u16))| {
-            range.first <= last && first <= range.last
-        };
-        let free = |block: u32| self.blocks.free(block, protocol);
-        let own = self.blocks.of(subscriber, wish.pool).filter(|&block| free(block) > 0);
-        let own = own.filter(|&block| fits(&self.blocks.place_of(block)));
-        let near = |block: &u32| Some(self.blocks.place_of(*block).0) == wish.paired;
-        let preferred =
-            self.pooling == Pooling::SoftPaired && own.clone().any(|block| near(&block));
-        let own = own.filter(|block| !preferred || near(block));
-        let all: u32 = own.clone().map(free).sum();
-        if all == 0 {
-            return None;
-        }
-        let mut which = generator.below(all);
-        let place = own.clone().position(|block| {
-            let here = which < free(block);
-            which -= if here { 0 } else { free(block) };
-            here
-        })?;
-        let mut turned = own.clone().skip(place).chain(own.take(place)).map(|block| {
-            let (index, (first, last)) = self.blocks.place_of(block);
-            (index, Range { first, last })
-        });
-        let first = turned.clone().next()?;
-        let ports = &self.ports[protocol];
-        let parity = self.parity(&wish);
-        let kept = turned.find_map(|(index, range)| {
-            Some((index, ports.choose_within(index, range, parity, generator)?))
-        });
-        if kept.is_some() || parity == Parity::Any {
-            return kept;
-        }
-        let (index, range) = first;
-        Some((index, ports.choose_within(index, range, Parity::Any, generator)?))
-    }
-
-    /// A block that nobody has, for a subscriber whose own are full.
-    fn draw_block(&self, wish: Wish, range: Range, generator: &mut Generator) -> Option<u32> {
-        let protocol = protocol_index(wish.protocol);
-        let ports = &self.ports[protocol];
-        let permitted = |&side: &usize| {
-            let (first, last) = if side == LOW { (0, 1023) } else { (1024, u16::MAX) };
-            range.first <= last && first <= range.last && self.blocks.has_side(wish.pool, side)
-        };
-        // Who may have either has more use for a block of the upper side.
-        let sides = [HIGH, LOW];
-        if self.pooling != Pooling::Arbitrary
-            && let Some(index) = wish.paired
-        {
-            let mut sides = sides.iter().filter(|side| permitted(side));
-            let block = sides
-                .find_map(|&side| self.blocks.draw(wish.pool, index, side, protocol, generator));
-            if block.is_some() || self.pooling == Pooling::Paired {
-                return block;
-            }
-        }
-        sides.iter().filter(|side| permitted(side)).find_map(|&side| {
-            let has_port = |index| ports.free_in(index, range) > 0;
-            self.blocks.draw_anywhere(wish.pool, side, protocol, generator, has_port)
-        })
     }
 
     // ---- arithmetic ----
@@ -579,62 +430,5 @@ impl External {
         let (number, (first, last)) = plan.share_of(subscriber.address())?;
         let index = *self.pools[pool].slots.get(number as usize)?;
         Some((index, Range { first, last }))
-    }
-
-    fn choose_by_plan(
-        &self,
-        wish: Wish,
-        subscriber: Host,
-        generator: &mut Generator,
-    ) -> Result<(u32, u16), DropReason> {
-        let own = self.share_of(wish.pool, subscriber);
-        //= rfc7422#section-2-own
-        //= rfc7422#section-2-icmp
-        if let Some((index, range)) = own
-            && let Some(port) = self.choose_within(index, range, wish, generator)
-        {
-            return Ok((index, port));
-        }
-        let Some((first, last)) = self.plans.get(wish.pool).and_then(Plan::dynamic) else {
-            let used_up = own.is_some();
-            return Err(if used_up { DropReason::PortQuota } else { DropReason::PoolExhausted });
-        };
-        //= rfc7422#section-2-dynamic
-        let index =
-            self.choose_dynamic_address(wish, generator).ok_or(DropReason::PoolExhausted)?;
-        let port = self.choose_within(index, Range { first, last }, wish, generator);
-        Ok((index, port.ok_or(DropReason::PoolExhausted)?))
-    }
-
-    /// The address whose dynamic ports a mapping gets one of: as pairing has it, else the better of
-    /// two at random, or the next that has a free one.
-    fn choose_dynamic_address(&self, wish: Wish, generator: &mut Generator) -> Option<u32> {
-        let protocol = protocol_index(wish.protocol);
-        let free = |index: u32| self.plans.free[index as usize][protocol];
-        match (self.pooling, wish.paired) {
-            (Pooling::Paired, Some(index)) => return Some(index),
-            (Pooling::SoftPaired, Some(index)) if free(index) > 0 => return Some(index),
-            _ => {}
-        }
-        if self.plans.pool_free[wish.pool][protocol] == 0 {
-            return None;
-        }
-        let slots = &self.pools[wish.pool].slots;
-        let free = |place: u32| free(slots[place as usize]);
-        let mut places = generator.better_of_two(slots.len() as u32, |a, b| free(a) >= free(b));
-        places.find(|&place| free(place) > 0).map(|place| slots[place as usize])
-    }
-
-    // ---- a port of a range ----
-
-    fn choose_within(
-        &self,
-        index: u32,
-        range: Range,
-        wish: Wish,
-        generator: &mut Generator,
-    ) -> Option<u16> {
-        let ports = &self.ports[protocol_index(wish.protocol)];
-        self.parity(&wish).or_any(|parity| ports.choose_within(index, range, parity, generator))
     }
 }

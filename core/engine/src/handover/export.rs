@@ -7,6 +7,7 @@ use super::record::{
 };
 use crate::DropReason;
 use crate::config::{Behavior, Config};
+use crate::endpoint::{AddressPort, External, Internal};
 use crate::engine::Engine;
 use crate::external::HoldsCursor;
 use crate::packet::{Direction, Outcome};
@@ -213,8 +214,8 @@ impl Engine {
 
     fn mapping_fields(&self, slot: u32) -> MappingFields {
         let mapping = self.table.mapping(slot);
-        let (host, port) = mapping.internal();
-        let (index, external_port) = mapping.external();
+        let Internal { host, port } = mapping.internal();
+        let External { index, port: external_port } = mapping.external();
         let overloads = !mapping.is_static() && mapping.shares_internal();
         MappingFields {
             number: slot,
@@ -227,11 +228,11 @@ impl Engine {
             .into_iter()
             .fold(0, |all, (is_so, flag)| if is_so { all | flag } else { all }),
             realm: host.realm(),
-            internal: (host.address(), port),
-            external: (self.external.address(index), external_port),
+            internal: AddressPort::new(host.address(), port),
+            external: AddressPort::new(self.external.address(index), external_port),
             timeouts: mapping.timeouts(),
             created: self.time_of(mapping.created),
-            remote: (mapping.first.remote_address, mapping.first.remote_port),
+            remote: mapping.first.remote(),
             sessions: mapping.sessions,
             holds: self.holds_of(slot).count() as u16,
         }
@@ -253,7 +254,7 @@ impl Engine {
 
     fn session_fields(&self, slot: u32, at: SessionRef) -> SessionFields {
         let session = self.table.session(at);
-        let remote = (session.remote_address, session.remote_port);
+        let remote = session.remote();
         let Parts { expects, window, scales, state, known } = session.parts();
         SessionFields {
             remote,
@@ -275,7 +276,7 @@ impl Engine {
         let Some(held) = self.external.next_held(&mut export.holds) else { return false };
         if let Some((protocol, index, port, tick)) = held {
             let mut record = Writer::begin(out, Kind::Held);
-            record.u8(protocol).endpoint((self.external.address(index), port));
+            record.u8(protocol).endpoint(AddressPort::new(self.external.address(index), port));
             record.u64(self.time_of(tick)).end();
         }
         true

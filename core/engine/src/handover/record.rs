@@ -1,5 +1,6 @@
 //! The form of the records: a kind, a length, and fields one after the other.
 
+use crate::endpoint::AddressPort;
 use crate::explicit::{Filters, Nonce};
 use crate::host::Host;
 use crate::time::nanos;
@@ -106,7 +107,7 @@ impl<'a> Writer<'a> {
         self.u16(host.realm()).u32(host.address())
     }
 
-    pub(super) fn endpoint(&mut self, (address, port): (u32, u16)) -> &mut Self {
+    pub(super) fn endpoint(&mut self, AddressPort { address, port }: AddressPort) -> &mut Self {
         self.u32(address).u16(port)
     }
 
@@ -167,8 +168,8 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    pub(super) fn endpoint(&mut self) -> Option<(u32, u16)> {
-        Some((self.u32()?, self.u16()?))
+    pub(super) fn endpoint(&mut self) -> Option<AddressPort> {
+        Some(AddressPort::new(self.u32()?, self.u16()?))
     }
 }
 
@@ -182,13 +183,13 @@ pub(super) struct MappingFields {
     pub(super) flags: u8,
     /// The number of its realm in the order of the first record's names.
     pub(super) realm: u16,
-    pub(super) internal: (u32, u16),
-    pub(super) external: (u32, u16),
+    pub(super) internal: AddressPort,
+    pub(super) external: AddressPort,
     /// The number of its set of timeouts in the order of the first record.
     pub(super) timeouts: u8,
     pub(super) created: u64,
     /// The remote endpoint that it is filed by, as far as it is by any.
-    pub(super) remote: (u32, u16),
+    pub(super) remote: AddressPort,
     pub(super) sessions: u16,
     pub(super) holds: u16,
 }
@@ -240,9 +241,9 @@ impl MappingFields {
 /// A session's fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SessionFields {
-    pub(super) remote: (u32, u16),
+    pub(super) remote: AddressPort,
     /// The same as seen from inside.
-    pub(super) seen: (u32, u16),
+    pub(super) seen: AddressPort,
     pub(super) expires: u64,
     pub(super) packets_out: u32,
     pub(super) packets_in: u32,
@@ -298,7 +299,7 @@ impl SessionFields {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HoldFields {
     /// The session that it keeps; `None`: the mapping, for all.
-    pub(super) remote: Option<(u32, u16)>,
+    pub(super) remote: Option<AddressPort>,
     pub(super) nonce: Nonce,
     pub(super) until: u64,
     pub(super) filters: Filters,
@@ -337,7 +338,7 @@ impl Fields<'_> {
         self.0 = rest;
     }
 
-    fn endpoint(&mut self, (address, port): (u32, u16)) {
+    fn endpoint(&mut self, AddressPort { address, port }: AddressPort) {
         self.put(address.to_le_bytes());
         self.put(port.to_le_bytes());
     }

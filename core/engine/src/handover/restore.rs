@@ -10,10 +10,10 @@ use super::record::{HoldFields, Kind, MappingFields, OVERLOADS, Reader, SessionF
 use super::{KINDS, MOST_NUMBERS};
 use crate::calendar::NONE;
 use crate::config::Behavior;
+use crate::endpoint::{External, Internal};
 use crate::engine::Engine;
 use crate::explicit::is_mapped;
-use crate::host::Host;
-use crate::parse::has_ports;
+use crate::protocols::has_ports;
 use crate::timeouts::SETS;
 use crate::{Departure, Timestamp};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -71,7 +71,7 @@ pub struct Restoration {
 }
 
 /// Protocol, index of the external address and port, internal host and port.
-type Ends = (u8, (u32, u16), (Host, u16));
+type Ends = (u8, External, Internal);
 
 /// What a mapping has besides its own fields.
 #[derive(Debug, Default)]
@@ -294,7 +294,7 @@ impl MappingParts {
     /// Reads the fields of a mapping, and its parts into the place of those before.
     fn read(&mut self, from: &mut Reader<'_>) -> Result<MappingFields, Wrong> {
         let fields = MappingFields::read(from).ok_or("a mapping's fields end too early")?;
-        if fields.number >= MOST_NUMBERS || fields.internal.0 == 0 {
+        if fields.number >= MOST_NUMBERS || fields.internal.address == 0 {
             return Err("a mapping with a number or an address that cannot be");
         }
         let cannot_be_held = Err("a mapping held that cannot be");
@@ -310,7 +310,7 @@ impl MappingParts {
             sessions.push(SessionFields::read(from).ok_or("a mapping's sessions end too early")?);
         }
         // Without ports a mapping is filed by whom its sessions are with.
-        let is_stray = |session: &SessionFields| session.remote.0 != fields.remote.0;
+        let is_stray = |session: &SessionFields| session.remote.address != fields.remote.address;
         if !has_ports(fields.protocol) && !fields.is_fixed() && sessions.iter().any(is_stray) {
             return Err("a session that cannot be its mapping's");
         }

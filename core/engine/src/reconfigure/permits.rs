@@ -3,13 +3,14 @@
 //! configuration that is only tried says the same as one that comes into force.
 
 use super::Departure;
-use crate::config::{AddressRange, Allocation, Begun, Config, PoolConfig, Prefix, StaticMapping};
+use crate::config::{AddressRange, Allocation, Begun, Config, PoolConfig, Prefix};
 use crate::deterministic::Plan;
-use crate::external::protocol_index;
+use crate::endpoint::{AddressPort, Internal};
 use crate::host::Host;
-use crate::parse::has_ports;
+use crate::protocols::{has_ports, protocol_index};
 use crate::rules::{RuleSet, Ruling};
-use crate::sizes::permanent;
+use crate::statics::permanent;
+use crate::statics::static_hosts;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
@@ -17,9 +18,9 @@ use core::net::Ipv4Addr;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) protocol: u8,
-    pub(crate) internal: (Host, u16),
+    pub(crate) internal: Internal,
     /// Address, host byte order, and port.
-    pub(crate) external: (u32, u16),
+    pub(crate) external: AddressPort,
     pub(crate) is_static: bool,
     /// Whether it is one port's static mapping.
     pub(crate) is_permanent: bool,
@@ -88,7 +89,7 @@ pub(crate) struct Permits {
     pools: Vec<Ports>,
     /// External ends of static mappings with the internal ones that they belong to, sorted; and the
     /// latter, sorted.
-    by_external: Vec<(End, (Host, u16))>,
+    by_external: Vec<(End, Internal)>,
     by_internal: Vec<End>,
     /// Sorted by the external address, and by the internal one.
     whole: Vec<Whole>,
@@ -116,7 +117,10 @@ impl Permits {
                 if goes_out {
                     by_internal.push(end(protocol, internal.bits(), inside));
                 }
-                by_external.push((end(protocol, external.into(), outside), (internal, inside)));
+                by_external.push((
+                    end(protocol, external.into(), outside),
+                    Internal::new(internal, inside),
+                ));
             }
         }
         by_external.sort_unstable();
@@ -162,7 +166,7 @@ impl Permits {
         &self,
         rules: &RuleSet,
         asked: &Asked,
-        remotes: impl Iterator<Item = (u32, u16)>,
+        remotes: impl Iterator<Item = AddressPort>,
     ) -> Option<Departure> {
         if asked.is_server {
             return None;
@@ -173,12 +177,12 @@ impl Permits {
         if self.is_displaced(asked) {
             return Some(Departure::Displaced);
         }
-        let (host, port) = asked.internal;
+        let Internal { host, port } = asked.internal;
         let is_ours = self.own[usize::from(host.realm())].contains(&host.address())
             || self.is_external(host.address());
         let mut translated = remotes.map(|remote| {
             rules.find(
-                with_port(asked.protocol, (host.address(), port)),
+                with_port(asked.protocol, AddressPort::new(host.address(), port)),
                 with_port(asked.protocol, remote),
             )
         });
@@ -194,14 +198,14 @@ impl Permits {
     }
 
     fn has_static(&self, asked: &Asked) -> bool {
-        let (address, port) = asked.external;
+        let AddressPort { address, port } = asked.external;
         if asked.is_permanent {
             let end = end(asked.protocol, address.into(), port);
             let found = self.by_external.binary_search_by_key(&end, |(end, _)| *end);
             return found.is_ok_and(|at| self.by_external[at].1 == asked.internal);
         }
         self.whole_of(address)
-            .any(|whole| whole.internal == asked.internal.0 && whole.is_for(asked.protocol))
+            .any(|whole| whole.internal == asked.internal.host && whole.is_for(asked.protocol))
     }
 
     /// The static mappings of a whole external address.
@@ -212,7 +216,12 @@ impl Permits {
 
     /// Whether a static mapping has an end of a dynamic one.
     fn is_displaced(&self, asked: &Asked) -> bool {
-        let Asked { protocol, internal: (host, inside), external: (address, outside), .. } = *asked;
+        let Asked {
+            protocol,
+            internal: Internal { host, port: inside },
+            external: AddressPort { address, port: outside },
+            ..
+        } = *asked;
         let start = self.whole_by_internal.partition_point(|whole| whole.internal < host);
         let mut whole_inside = self.whole_by_internal[start..]
             .iter()
@@ -246,7 +255,7 @@ impl Permits {
     /// Whether the pools leave a dynamic mapping its external endpoint, as far as can be told
     /// before they are in force.
     pub(crate) fn keeps_end(&self, asked: &Asked) -> bool {
-        let (address, port) = asked.external;
+        let AddressPort { address, port } = asked.external;
         let Some(pool) = self.stretch(address).and_then(|stretch| stretch.pool) else {
             return false;
         };
@@ -254,8 +263,9 @@ impl Permits {
         let is_in = |&(first, last): &(u16, u16)| (first..=last).contains(&port);
         let is_own = |plan: &Plan| {
             let owner = plan.reverse(Ipv4Addr::from_bits(address), port);
-            owner.is_some_and(|owner| Host::new(plan.realm(), owner.to_bits()) == asked.internal.0)
-                || plan.dynamic().is_some_and(|(first, _)| port >= first)
+            owner.is_some_and(|owner| {
+                Host::new(plan.realm(), owner.to_bits()) == asked.internal.host
+            }) || plan.dynamic().is_some_and(|(first, _)| port >= first)
         };
         !has_ports(asked.protocol)
             || is_in(used) && !excluded.iter().any(is_in) && plan.as_ref().is_none_or(is_own)
@@ -289,20 +299,7 @@ fn cut(range: &AddressRange, number: usize, before: Option<&PoolConfig>) -> Vec<
 }
 
 /// An endpoint as rules see it: identifiers of queries are no ports.
-fn with_port(protocol: u8, (address, port): (u32, u16)) -> (u32, u16) {
+fn with_port(protocol: u8, AddressPort { address, port }: AddressPort) -> AddressPort {
     use natgate_wire::protocol::{DCCP, TCP, UDP};
-    (address, if matches!(protocol, TCP | UDP | DCCP) { port } else { 0 })
-}
-
-/// Hosts that static mappings and services name, sorted.
-pub(crate) fn static_hosts(config: &Config) -> Vec<Host> {
-    let host = |mapping: &StaticMapping| Host::new(mapping.realm, mapping.internal.0.to_bits());
-    let servers = config.services.iter().flat_map(|service| {
-        let host = |address: Ipv4Addr| Host::new(service.realm, address.to_bits());
-        service.servers.iter().map(move |server| host(server.internal.0))
-    });
-    let mut hosts: Vec<Host> = config.statics.iter().map(host).chain(servers).collect();
-    hosts.sort_unstable();
-    hosts.dedup();
-    hosts
+    AddressPort::new(address, if matches!(protocol, TCP | UDP | DCCP) { port } else { 0 })
 }

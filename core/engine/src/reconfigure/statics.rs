@@ -3,10 +3,12 @@
 //! asked first.
 
 use crate::config::{Allocation, Begun, Config, PoolConfig, StaticMapping};
-use crate::engine::{Engine, WholeStatics, flags_of};
+use crate::endpoint::{AddressPort, External, Internal};
+use crate::engine::Engine;
 use crate::host::Host;
-use crate::sizes::{count_statics, permanent};
+use crate::statics::{count_statics, permanent};
 use crate::table::NewMapping;
+use crate::whole::{WholeStatics, flags_of};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
@@ -99,19 +101,19 @@ impl Engine {
     fn make_static(&mut self, one: &StaticMapping) {
         let (Some(inside), Some(outside)) = (one.internal.1, one.external.1) else { return };
         let index = self.external.index(one.external.0.to_bits()).expect("its address is external");
-        let internal = (Host::new(one.realm, one.internal.0.to_bits()), inside);
+        let internal = Internal::new(Host::new(one.realm, one.internal.0.to_bits()), inside);
         for protocol in permanent(one) {
-            let key = self.table.static_key(protocol, internal, (0, 0));
+            let key = self.table.static_key(protocol, internal, AddressPort::new(0, 0));
             if let Some(slot) = self.table.find(key)
                 && !self.table.is_asked(slot)
             {
                 self.ask(slot);
             }
-            self.clear_end(protocol, (index, outside));
+            self.clear_end(protocol, External::new(index, outside));
             let slot = self.add_fixed(NewMapping {
                 protocol,
                 internal,
-                external: (index, outside),
+                external: External::new(index, outside),
                 timeouts: 0,
                 is_static: true,
                 permanent: true,
@@ -124,7 +126,7 @@ impl Engine {
 
     /// Has a static mapping find its external endpoint without an owner: one that may not stay
     /// goes, and a port is held no longer.
-    pub(crate) fn clear_end(&mut self, protocol: u8, (index, port): (u32, u16)) {
+    pub(crate) fn clear_end(&mut self, protocol: u8, External { index, port }: External) {
         if let Some(slot) = self.external.owner(protocol, index, port)
             && !self.table.is_asked(slot)
         {

@@ -10,6 +10,7 @@ use super::trie::Builder;
 use super::{Roots, RuleSet};
 use crate::ConfigError;
 use crate::config::{Prefix, Rule, RuleAction};
+use crate::endpoint::AddressPort;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -37,9 +38,9 @@ impl Target {
         Self { base: prefix.first(), kept: prefix.last() - prefix.first(), port: 0 }
     }
 
-    fn of(self, (address, port): (u32, u16), ports: bool) -> (u32, u16) {
+    fn of(self, AddressPort { address, port }: AddressPort, ports: bool) -> AddressPort {
         let port = if self.port == 0 || !ports { port } else { self.port };
-        (self.base | address & self.kept, port)
+        AddressPort::new(self.base | address & self.kept, port)
     }
 }
 
@@ -75,18 +76,18 @@ impl RuleSet {
 
     /// What a destination as packets from inside have it (host byte order) is translated to by the
     /// best rule for it; `ports`: the protocol has ports, else the port is 0 and stays 0.
-    pub fn destination(&self, end: (u32, u16), ports: bool) -> Option<(u32, u16)> {
+    pub fn destination(&self, end: AddressPort, ports: bool) -> Option<AddressPort> {
         Some(self.target(&self.dnat.forth, end)?.of(end, ports))
     }
 
     /// What the source of a packet from outside, which nobody inside has asked for, is translated
     /// to for those inside: the other way through the best rule that translates a prefix to one
     /// with it.
-    pub fn source(&self, end: (u32, u16)) -> Option<(u32, u16)> {
+    pub fn source(&self, end: AddressPort) -> Option<AddressPort> {
         Some(self.target(&self.dnat.back, end)?.of(end, false))
     }
 
-    fn target(&self, way: &Way, end: (u32, u16)) -> Option<Target> {
+    fn target(&self, way: &Way, end: AddressPort) -> Option<Target> {
         // 0 is none.
         let answer = way.roots.best(&self.tries, end) as usize;
         way.targets.get(answer.wrapping_sub(1)).copied()
@@ -200,7 +201,7 @@ mod tests {
     }
 
     /// The simple twin: what a rule does to a destination, or back, if it matches.
-    fn plainly(rule: &Rule, back: bool, end: (u32, u16), ports: bool) -> Option<(u32, u16)> {
+    fn plainly(rule: &Rule, back: bool, end: AddressPort, ports: bool) -> Option<AddressPort> {
         let (prefix, port, _) = looks_at(rule.matches);
         let (from, to, to_port) = match rule.action {
             RuleAction::DnatPrefix(to) if back => (to, prefix.first(), None),
@@ -209,14 +210,16 @@ mod tests {
             _ => return None,
         };
         let place = match rule.action {
-            RuleAction::DnatPrefix(_) => end.0.wrapping_sub(from.first()),
+            RuleAction::DnatPrefix(_) => end.address.wrapping_sub(from.first()),
             _ => 0,
         };
-        let matches = from.contains(end.0) && (port == 0 || port == end.1);
-        matches.then(|| (to.wrapping_add(place), to_port.filter(|_| ports).unwrap_or(end.1)))
+        let matches = from.contains(end.address) && (port == 0 || port == end.port);
+        matches.then(|| {
+            AddressPort::new(to.wrapping_add(place), to_port.filter(|_| ports).unwrap_or(end.port))
+        })
     }
 
-    fn linear(rules: &[Rule], back: bool, end: (u32, u16), ports: bool) -> Option<(u32, u16)> {
+    fn linear(rules: &[Rule], back: bool, end: AddressPort, ports: bool) -> Option<AddressPort> {
         let mut best = None;
         for rule in rules {
             let (prefix, port, _) = looks_at(rule.matches);
@@ -276,7 +279,7 @@ mod tests {
                     .map(|address| (address, port, true))
             });
             for (address, port, ports) in edges.chain(ends) {
-                let end = (address, port);
+                let end = AddressPort::new(address, port);
                 prop_assert_eq!(set.destination(end, ports), linear(&rules, false, end, ports));
                 prop_assert_eq!(set.source(end), linear(&rules, true, end, ports));
             }
@@ -304,7 +307,10 @@ mod tests {
         let dnat = Rule::new(matches, RuleAction::Dnat(Ipv4Addr::new(192, 0, 2, 53), None));
         let drop = Rule::new(matches, RuleAction::Drop);
         let set = RuleSet::new(&[dnat.clone(), drop]).unwrap();
-        assert_eq!(set.destination((0x0a01_0203, 53), true), Some((0xc000_0235, 53)));
+        assert_eq!(
+            set.destination(AddressPort::new(0x0a01_0203, 53), true),
+            Some(AddressPort::new(0xc000_0235, 53))
+        );
         assert!(set.drops() && set.by_port());
         let error = RuleSet::new(&[dnat.clone(), dnat]).unwrap_err();
         assert!(error.message.starts_with("rules 0 and 1, counted from 0, both match destination"));
@@ -319,9 +325,9 @@ mod tests {
         };
         let set = RuleSet::new(&(0..100_000).map(rule).collect::<Vec<_>>()).unwrap();
         for number in [0, 1, 77_777, 99_999] {
-            let found = set.destination((number << 4, 53), true);
-            assert_eq!(found, Some((!number, 5353)));
-            assert_eq!(set.destination((number << 4, 54), true), None);
+            let found = set.destination(AddressPort::new(number << 4, 53), true);
+            assert_eq!(found, Some(AddressPort::new(!number, 5353)));
+            assert_eq!(set.destination(AddressPort::new(number << 4, 54), true), None);
         }
         assert!(set.memory() < (1 << 20) + 100_000 * 60, "{}", set.memory());
     }

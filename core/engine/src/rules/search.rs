@@ -6,15 +6,16 @@
 
 use super::trie::{Leaf, Leaves, Root, Start, Tries, Walk, WideLeaf};
 use super::{Roots, RuleSet, Ruling};
+use crate::endpoint::AddressPort;
 
 /// An endpoint: address and port.
-type End = (u32, u16);
+type End = AddressPort;
 
 impl RuleSet {
     /// What the best rule says of a packet with these endpoints (address and port, which is 0 where
     /// there is none; host byte order), `inner` being the one on the inside.
     #[inline]
-    pub fn find(&self, inner: (u32, u16), outer: (u32, u16)) -> Option<Ruling> {
+    pub fn find(&self, inner: AddressPort, outer: AddressPort) -> Option<Ruling> {
         let best = |roots: &Roots, end: End| match roots.is_empty() {
             true => 0,
             false => roots.best(&self.tries, end),
@@ -84,7 +85,7 @@ impl Asked for AnyPort {
 
     #[inline(always)]
     fn start(root: &Root, end: End) -> Start {
-        root.by_address(end.0)
+        root.by_address(end.address)
     }
 }
 
@@ -127,8 +128,8 @@ impl RuleBatch {
     /// An empty one.
     pub const fn new() -> Self {
         Self {
-            inner: [(0, 0); Self::MOST],
-            outer: [(0, 0); Self::MOST],
+            inner: [AddressPort::new(0, 0); Self::MOST],
+            outer: [AddressPort::new(0, 0); Self::MOST],
             walks: [[Walk::NOWHERE; Self::MOST]; 4],
             best: [0; Self::MOST],
             packets: 0,
@@ -142,7 +143,7 @@ impl RuleBatch {
     /// # Panics
     /// When there are [`RuleBatch::MOST`] already.
     #[inline(always)]
-    pub fn add(&mut self, rules: &RuleSet, inner: (u32, u16), outer: (u32, u16)) -> usize {
+    pub fn add(&mut self, rules: &RuleSet, inner: AddressPort, outer: AddressPort) -> usize {
         let packet = self.packets;
         (self.inner[packet], self.outer[packet]) = (inner, outer);
         self.best[packet] = 0;

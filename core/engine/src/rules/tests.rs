@@ -2,12 +2,13 @@
 
 use super::*;
 use crate::config::{Match, Prefix, RuleAction};
+use crate::endpoint::AddressPort;
 use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
-type End = (u32, u16);
+type End = AddressPort;
 
 fn prefix(address: u32, len: u8) -> Prefix {
     Prefix::new(Ipv4Addr::from_bits(address), len)
@@ -20,7 +21,7 @@ fn pool(pool: usize) -> Option<Ruling> {
 /// The simple twin: every rule is looked at.
 fn linear(rules: &[Rule], inner: End, outer: End) -> Option<Ruling> {
     let fits = rules.iter().filter_map(|rule| {
-        let (prefix, port, (address, its), by_source) = match rule.matches {
+        let (prefix, port, AddressPort { address, port: its }, by_source) = match rule.matches {
             Match::Source(prefix, port) => (prefix, port, inner, true),
             Match::Destination(prefix, port) => (prefix, port, outer, false),
         };
@@ -65,6 +66,10 @@ fn port() -> impl Strategy<Value = u16> {
     prop_oneof![4 => Just(0_u16), 4 => 1_u16..4, 1 => Just(u16::MAX), 1 => any::<u16>()]
 }
 
+fn end() -> impl Strategy<Value = End> {
+    (address(), port()).prop_map(|(address, port)| End::new(address, port))
+}
+
 fn rule() -> impl Strategy<Value = Rule> {
     let len = prop_oneof![3 => 0_u8..=32, 2 => Just(32_u8), 1 => 14_u8..18];
     let priority = prop_oneof![3 => Just(0_i16), 1 => -2_i16..3];
@@ -102,8 +107,8 @@ fn compare(rules: &[Rule], ends: &[(End, End)]) -> Result<(), TestCaseError> {
             prefix.last().wrapping_add(1),
         ] {
             for port in [port, port.wrapping_add(1)] {
-                check((address, port), other)?;
-                check(other, (address, port))?;
+                check(AddressPort::new(address, port), other)?;
+                check(other, AddressPort::new(address, port))?;
             }
         }
     }
@@ -116,7 +121,7 @@ proptest! {
     #[test]
     fn the_best_rule_is_found(
         rules in prop::collection::vec(rule(), 0..60),
-        ends in prop::collection::vec(((address(), port()), (address(), port())), 1..40),
+        ends in prop::collection::vec((end(), end()), 1..40),
     ) {
         compare(&distinct(rules), &ends)?;
     }
@@ -124,7 +129,7 @@ proptest! {
     #[test]
     fn a_batch_of_searches_finds_what_single_ones_find(
         rules in prop::collection::vec(rule(), 0..60),
-        ends in prop::collection::vec(((address(), port()), (address(), port())), 1..80),
+        ends in prop::collection::vec((end(), end()), 1..80),
     ) {
         let rules = distinct(rules);
         let set = RuleSet::new(&rules).map_err(|error| TestCaseError::fail(error.message))?;
@@ -153,7 +158,7 @@ proptest! {
         spacing in prop::sample::select(vec![2_u32, 5, 0x1_0000, 0x1_0001]),
         port in prop::sample::select(vec![0_u16, 7]),
         more in prop::collection::vec(rule(), 0..20),
-        ends in prop::collection::vec(((address(), port()), (address(), port())), 1..20),
+        ends in prop::collection::vec((end(), end()), 1..20),
         places in prop::collection::vec(any::<u32>(), 1..40),
     ) {
         let host = |number: u32| 0x0a00_0000_u32.wrapping_add(number.wrapping_mul(spacing));
@@ -165,7 +170,7 @@ proptest! {
         let mut ends = ends;
         for place in places {
             let address = host(place % (count + 1)).wrapping_add(place >> 31);
-            ends.push(((1, 1), (address, port)));
+            ends.push((AddressPort::new(1, 1), AddressPort::new(address, port)));
         }
         compare(&distinct(rules), &ends)?;
     }
@@ -186,8 +191,10 @@ proptest! {
         let rules: Vec<Rule> = (0..count).map(one).collect();
         let set = RuleSet::new(&rules).map_err(|error| TestCaseError::fail(error.message))?;
         for port in ports.into_iter().chain([0, 1, 2, count, u16::MAX]) {
-            for inner in [(0x0a01_0203, port), (0x0a01_0202, port), (0x0b00_0000, port)] {
-                prop_assert_eq!(set.find(inner, (0, 0)), linear(&rules, inner, (0, 0)));
+            for address in [0x0a01_0203, 0x0a01_0202, 0x0b00_0000] {
+                let inner = End::new(address, port);
+                let found = set.find(inner, End::default());
+                prop_assert_eq!(found, linear(&rules, inner, End::default()));
             }
         }
     }
@@ -207,12 +214,12 @@ fn longest_prefix_wins_then_exact_port_then_source() {
     ];
     let set = RuleSet::new(&rules).unwrap();
     let (a, b) = (0x0a01_0001, 0x0a02_0001);
-    assert_eq!(set.find((b, 5), (1, 1)), pool(1));
-    assert_eq!(set.find((a, 5), (1, 1)), pool(2));
-    assert_eq!(set.find((a, 80), (1, 1)), Some(Ruling::Bypass));
-    assert_eq!(set.find((a, 80), (a, 80)), Some(Ruling::Bypass));
-    assert_eq!(set.find((a, 80), (0x0a01_0203, 53)), pool(3));
-    assert_eq!(set.find((1, 80), (2, 53)), None);
+    assert_eq!(set.find(End::new(b, 5), End::new(1, 1)), pool(1));
+    assert_eq!(set.find(End::new(a, 5), End::new(1, 1)), pool(2));
+    assert_eq!(set.find(End::new(a, 80), End::new(1, 1)), Some(Ruling::Bypass));
+    assert_eq!(set.find(End::new(a, 80), End::new(a, 80)), Some(Ruling::Bypass));
+    assert_eq!(set.find(End::new(a, 80), End::new(0x0a01_0203, 53)), pool(3));
+    assert_eq!(set.find(End::new(1, 80), End::new(2, 53)), None);
     assert!(set.by_port() && !set.drops() && !set.is_empty());
 }
 
@@ -224,11 +231,11 @@ fn priority_wins_over_everything() {
         let first = Rule { priority, ..Rule::new(all, RuleAction::Drop) };
         RuleSet::new(&[first, Rule::new(host, RuleAction::Snat(1))]).unwrap()
     };
-    let packet = ((0x0a01_0203, 80), (1, 1));
+    let packet = (End::new(0x0a01_0203, 80), End::new(1, 1));
     assert_eq!(with(1).find(packet.0, packet.1), Some(Ruling::Drop));
     assert_eq!(with(0).find(packet.0, packet.1), pool(1));
     assert_eq!(with(-1).find(packet.0, packet.1), pool(1));
-    assert_eq!(with(-1).find((1, 1), (2, 2)), Some(Ruling::Drop));
+    assert_eq!(with(-1).find(End::new(1, 1), End::new(2, 2)), Some(Ruling::Drop));
     assert!(with(0).drops());
 }
 
@@ -251,7 +258,7 @@ fn what_cannot_be_is_refused() {
 #[test]
 fn memory_is_bounded_by_the_rules() {
     let empty = RuleSet::new(&[]).unwrap();
-    assert_eq!(empty.find((1, 1), (2, 2)), None);
+    assert_eq!(empty.find(End::new(1, 1), End::new(2, 2)), None);
     assert!(empty.is_empty() && empty.memory() < 256);
     // Each in a slice, and with a port, of its own: nothing is shared.
     let apart = |number: u32| {

@@ -15,6 +15,7 @@ mod builder;
 
 pub(super) use builder::{Builder, Stretch};
 
+use crate::endpoint::AddressPort;
 use crate::prefetch::{below_i16, below_i32, prefetch};
 use alloc::sync::Arc;
 use core::hint::select_unpredictable;
@@ -258,7 +259,7 @@ impl Root {
 
     /// Begins a search by port and address.
     #[inline(always)]
-    pub(super) fn by_port(&self, (address, port): (u32, u16)) -> Start {
+    pub(super) fn by_port(&self, AddressPort { address, port }: AddressPort) -> Start {
         let key = address.wrapping_sub(self.first);
         let bits = key << self.skip;
         let beyond = bits >> self.skip != key;

@@ -221,5 +221,5 @@ fn has_port(sought: &Sought, (first, last): (u16, u16)) -> bool {
 /// What it costs to count the ports of a block, in slots looked at.
 fn cost((first, last): (u16, u16)) -> usize {
     let ports = usize::from(last - first) + 1;
-    (ports * crate::external::PROTOCOLS.len()).div_ceil(PORTS_A_SLOT)
+    (ports * crate::protocols::PROTOCOLS.len()).div_ceil(PORTS_A_SLOT)
 }

@@ -7,6 +7,7 @@
 
 use crate::Engine;
 use crate::config::Prefix;
+use crate::endpoint::{AddressPort, External};
 use crate::host::Host;
 use crate::table::SessionRef;
 
@@ -119,7 +120,7 @@ impl Engine {
     /// Whether the mapping of a slot is meant, whatever its sessions.
     pub(super) fn is_sought(&self, slot: u32, sought: &Sought) -> bool {
         let mapping = self.table.mapping(slot);
-        let (index, port) = mapping.external();
+        let External { index, port } = mapping.external();
         self.table.is_live(slot)
             && sought.has_host(mapping.host())
             && self.has_external(index, sought)
@@ -141,7 +142,7 @@ impl Engine {
             (None, None) => true,
             (Some(prefix), Some(port)) if prefix.len() == 32 => {
                 *budget = budget.saturating_sub(1);
-                self.table.find_session(slot, (prefix.first(), port)).is_some()
+                self.table.find_session(slot, AddressPort::new(prefix.first(), port)).is_some()
             }
             _ => self.table.sessions(slot).any(|session| {
                 *budget = budget.saturating_sub(1);

@@ -5,7 +5,9 @@
 //! long as it is held; its time is not known if its list changed meanwhile.
 
 use super::{Cursor, Filter, Stage};
-use crate::external::{PROTOCOLS, Release, ReleaseSearch};
+use crate::endpoint::External;
+use crate::external::{Release, ReleaseSearch};
+use crate::protocols::PROTOCOLS;
 use crate::time::Timestamp;
 use crate::{Endpoint, Engine};
 use alloc::vec::Vec;
@@ -59,7 +61,7 @@ impl Engine {
             let protocol = PROTOCOLS[search.place];
             let is_sought = filter.protocol.is_none_or(|one| one == protocol);
             if is_sought && self.external.is_held(search.place, index, port) {
-                let (place, at) = (search.place, (index, port));
+                let (place, at) = (search.place, External::new(index, port));
                 let until =
                     match self.external.find_release(place, at, &mut search.release, &mut budget) {
                         Release::At(tick) => Some(Timestamp(self.time_of(tick))),

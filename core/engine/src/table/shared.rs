@@ -9,9 +9,10 @@
 //! have a session with the same remote endpoint, so an answer is never in doubt.
 
 use super::{Mapping, NewMapping, Table, words};
+use crate::endpoint::{AddressPort, External, Internal};
 use crate::host::Host;
 use crate::index::Index;
-use crate::parse::has_ports;
+use crate::protocols::has_ports;
 use crate::random::HashKey;
 
 /// Flag of a mapping: others have its external endpoint, too.
@@ -34,8 +35,8 @@ struct At {
     end: End,
     protocol: u8,
     /// Of the external end the host is the index of the address.
-    endpoint: (Host, u16),
-    remote: (u32, u16),
+    endpoint: Internal,
+    remote: AddressPort,
 }
 
 /// The index of such sessions, to their mappings' slots.
@@ -79,10 +80,10 @@ impl Mapping {
     }
 
     /// Where its session with a remote endpoint is filed, if anywhere.
-    fn places(&self, remote: (u32, u16)) -> [Option<At>; 2] {
+    fn places(&self, remote: AddressPort) -> [Option<At>; 2] {
         let protocol = self.protocol;
-        let (index, port) = self.external();
-        let endpoint = (Host::new(0, index), port);
+        let External { index, port } = self.external();
+        let endpoint = Internal::new(Host::new(0, index), port);
         let external = At { end: End::External, protocol, endpoint, remote };
         let internal = At { end: End::Internal, protocol, endpoint: self.internal(), remote };
         [self.shares_external().then_some(external), self.shares_internal().then_some(internal)]
@@ -107,10 +108,10 @@ impl Table {
     pub(crate) fn find_shared_external(
         &self,
         protocol: u8,
-        (index, port): (u32, u16),
-        remote: (u32, u16),
+        External { index, port }: External,
+        remote: AddressPort,
     ) -> Option<u32> {
-        let endpoint = (Host::new(0, index), port);
+        let endpoint = Internal::new(Host::new(0, index), port);
         self.find_shared(At { end: End::External, protocol, endpoint, remote })
     }
 
@@ -118,8 +119,8 @@ impl Table {
     pub(crate) fn find_shared_internal(
         &self,
         protocol: u8,
-        endpoint: (Host, u16),
-        remote: (u32, u16),
+        endpoint: Internal,
+        remote: AddressPort,
     ) -> Option<u32> {
         self.find_shared(At { end: End::Internal, protocol, endpoint, remote })
     }
@@ -129,8 +130,9 @@ impl Table {
             let mapping = self.mapping(slot);
             let is_there = match at.end {
                 End::External => {
-                    let (index, port) = mapping.external();
-                    mapping.shares_external() && (Host::new(0, index), port) == at.endpoint
+                    let External { index, port } = mapping.external();
+                    mapping.shares_external()
+                        && Internal::new(Host::new(0, index), port) == at.endpoint
                 }
                 End::Internal => mapping.shares_internal() && mapping.internal() == at.endpoint,
             };
@@ -141,19 +143,19 @@ impl Table {
     }
 
     /// Files a session that a mapping has got wherever the mapping shares an end.
-    pub(super) fn share(&mut self, slot: u32, remote: (u32, u16)) {
+    pub(super) fn share(&mut self, slot: u32, remote: AddressPort) {
         self.change_shares(slot, remote, 1, |index, hash| index.insert(hash, slot));
     }
 
     /// Takes a session, which the mapping still has, out of where it is filed.
-    pub(super) fn unshare(&mut self, slot: u32, remote: (u32, u16)) {
+    pub(super) fn unshare(&mut self, slot: u32, remote: AddressPort) {
         self.change_shares(slot, remote, -1, |index, hash| index.remove(hash, slot));
     }
 
     fn change_shares(
         &mut self,
         slot: u32,
-        remote: (u32, u16),
+        remote: AddressPort,
         change: i32,
         file: impl Fn(&mut Index, u64),
     ) {
@@ -175,7 +177,7 @@ impl Table {
 
     /// Whether an answer could not be told from another mapping's, were there a session with this
     /// remote endpoint of a mapping like `new`, which has none.
-    pub(crate) fn clashes(&self, new: &NewMapping, remote: (u32, u16)) -> bool {
+    pub(crate) fn clashes(&self, new: &NewMapping, remote: AddressPort) -> bool {
         let NewMapping { protocol, internal, external, .. } = *new;
         if self.has_shared_external()
             && has_ports(protocol)
@@ -195,7 +197,7 @@ impl Table {
     }
 
     /// [`Table::clashes`] for a mapping that there is.
-    pub(crate) fn is_ambiguous(&self, slot: u32, remote: (u32, u16)) -> bool {
+    pub(crate) fn is_ambiguous(&self, slot: u32, remote: AddressPort) -> bool {
         let mapping = self.mapping(slot);
         if !self.has_shared_internal() && !self.has_shared_external() && !mapping.shares_internal()
         {

@@ -1,8 +1,9 @@
-//! ICMP errors: whom they are about, and the packet they embed put right (section 6 of the
-//! specification).
+//! ICMP errors: the session that an error is about, and the translation of the embedded packet
+//! (section 6 of the specification).
 
-use super::Engine;
+use super::{Engine, RuleEnds};
 use crate::DropReason;
+use crate::endpoint::{AddressPort, External, Internal};
 use crate::host::Host;
 use crate::packet::Side;
 use crate::parse::{Embedded, Headers};
@@ -12,24 +13,24 @@ use natgate_wire::protocol;
 
 /// The session that an ICMP error from inside is about.
 struct About {
-    external: (u32, u16),
+    external: AddressPort,
     /// Remote endpoint as seen outside.
-    remote: (u32, u16),
-    /// The same as seen inside.
-    seen: (u32, u16),
+    remote: AddressPort,
+    /// Remote endpoint as seen inside.
+    seen: AddressPort,
     protocol: u8,
 }
 
 /// An internal endpoint, and a remote one as seen from there.
-type Seen = ((Host, u16), (u32, u16));
+type Seen = (Internal, AddressPort);
 
 impl About {
     /// What takes the place of the remote endpoint in the embedded packet, if it is another
     /// outside. An identifier is translated with the near end.
-    fn new_remote(&self) -> Option<(u32, u16)> {
+    fn new_remote(&self) -> Option<AddressPort> {
         let query = self.protocol == protocol::ICMP;
-        let port = if query { self.external.1 } else { self.remote.1 };
-        (self.remote != self.seen).then_some((self.remote.0, port))
+        let port = if query { self.external.port } else { self.remote.port };
+        (self.remote != self.seen).then_some(AddressPort::new(self.remote.address, port))
     }
 }
 
@@ -46,7 +47,7 @@ impl Engine {
         let rewrite = Rewrite { source: about.new_remote(), destination: Some(external) };
         apply_embedded(message, &embedded, rewrite);
         //= rfc5508#REQ-5c
-        let source = Some((external.0, 0));
+        let source = Some(AddressPort::new(external.address, 0));
         apply(bytes, headers, Rewrite { source, destination: headers.new_destination(0) });
         Ok(())
     }
@@ -54,8 +55,9 @@ impl Engine {
     /// The session that an error from inside is about: the embedded packet went to its internal
     /// endpoint.
     fn error_external(&mut self, realm: u16, embedded: &Embedded) -> Result<About, DropReason> {
-        let (address, port) = embedded.destination;
-        let (protocol, internal) = (embedded.protocol, (Host::new(realm, address), port));
+        let AddressPort { address, port } = embedded.destination;
+        let (protocol, internal) =
+            (embedded.protocol, Internal::new(Host::new(realm, address), port));
         let seen = embedded.remote_of_destination();
         let remote = self.remote_seen_as((protocol, internal), seen).unwrap_or(seen);
         let found = self.find_internal(protocol, internal, remote);
@@ -71,7 +73,7 @@ impl Engine {
         &mut self,
         bytes: &mut [u8],
         headers: &Headers,
-        sender: (u32, u16),
+        sender: AddressPort,
         from: Side,
     ) -> Result<(), DropReason> {
         let message = &mut bytes[usize::from(headers.header_len)..];
@@ -79,20 +81,24 @@ impl Engine {
         //= rfc4787#REQ-12a
         let remote = embedded.remote_of_source();
         let (internal, seen) = self.error_internal(&embedded, remote)?;
-        if sender.0 == headers.source.0 {
-            self.check_entry(internal.0.realm(), sender.0)?;
+        if sender.address == headers.source.address {
+            self.check_entry(internal.host.realm(), sender.address)?;
         }
-        self.check_dropped_error(&embedded, internal, sender.0, seen)?;
-        let mtu = self.inside_mtu(internal.0.realm());
+        self.check_dropped_error(&embedded, internal, sender.address, seen)?;
+        let mtu = self.inside_mtu(internal.host.realm());
         self.check_transit(bytes, headers, from, mtu)?;
-        self.realms.leaving = internal.0.realm();
+        self.realms.leaving = internal.host.realm();
         let message = &mut bytes[usize::from(headers.header_len)..];
-        let internal = (internal.0.address(), internal.1);
+        let internal = AddressPort::new(internal.host.address(), internal.port);
         let destination = (seen != remote).then_some(seen);
         apply_embedded(message, &embedded, Rewrite { source: Some(internal), destination });
         //= rfc5508#REQ-4c
-        let source = (sender.0 != headers.source.0).then_some(sender);
-        apply(bytes, headers, Rewrite { source, destination: Some((internal.0, 0)) });
+        let source = (sender.address != headers.source.address).then_some(sender);
+        apply(
+            bytes,
+            headers,
+            Rewrite { source, destination: Some(AddressPort::new(internal.address, 0)) },
+        );
         Ok(())
     }
 
@@ -101,11 +107,11 @@ impl Engine {
     pub(super) fn error_internal(
         &mut self,
         embedded: &Embedded,
-        remote: (u32, u16),
+        remote: AddressPort,
     ) -> Result<Seen, DropReason> {
-        let (address, port) = embedded.source;
+        let AddressPort { address, port } = embedded.source;
         let index = self.external.index(address).ok_or(DropReason::IcmpNoSession)?;
-        let slot = self.find_external(embedded.protocol, (index, port), remote);
+        let slot = self.find_external(embedded.protocol, External::new(index, port), remote);
         let slot = self.with_session(slot, remote)?;
         Ok((self.table.mapping(slot).internal(), self.seen(slot, remote)))
     }
@@ -115,7 +121,7 @@ impl Engine {
     //= rfc7857#section-7.1
     //= rfc5597#REQ-10
     /// A mapping that was found, if it has a session with this remote endpoint.
-    fn with_session(&self, slot: Option<u32>, remote: (u32, u16)) -> Result<u32, DropReason> {
+    fn with_session(&self, slot: Option<u32>, remote: AddressPort) -> Result<u32, DropReason> {
         //= rfc5508#REQ-4
         //= rfc5508#REQ-5
         //= rfc5508#REQ-6
@@ -128,15 +134,19 @@ impl Engine {
     pub(super) fn check_dropped_error(
         &self,
         about: &Embedded,
-        (host, port): (Host, u16),
+        Internal { host, port }: Internal,
         sender: u32,
-        remote: (u32, u16),
+        remote: AddressPort,
     ) -> Result<(), DropReason> {
         if !self.rules_of(host.realm()).drops() {
             return Ok(());
         }
-        let ends = ((host.address(), 0), (sender, 0));
-        match self.error_ruling(host.realm(), ends, about, ((host.address(), port), remote)) {
+        let ends = RuleEnds {
+            inner: AddressPort::new(host.address(), 0),
+            outer: AddressPort::new(sender, 0),
+        };
+        let about_ends = RuleEnds { inner: AddressPort::new(host.address(), port), outer: remote };
+        match self.error_ruling(host.realm(), ends, about, about_ends) {
             Some(Ruling::Drop) => Err(DropReason::Rule),
             _ => Ok(()),
         }
@@ -154,23 +164,26 @@ impl Engine {
         let about = self.error_external(headers.realm, &embedded)?;
         let external = about.external;
         let query = embedded.protocol == protocol::ICMP;
-        let remote = if query { (external.0, 0) } else { external };
+        let remote = if query { AddressPort::new(external.address, 0) } else { external };
         let mut seen_outside = embedded;
         seen_outside.source = about.remote;
         if query {
-            seen_outside.source.1 = external.1;
+            seen_outside.source.port = external.port;
         }
         let (internal, seen) = self.error_internal(&seen_outside, remote)?;
-        self.check_realms(headers.realm, internal.0.realm(), true)?;
-        self.realms.leaving = internal.0.realm();
-        self.check_dropped_error(&embedded, internal, seen.0, seen)?;
-        let internal = (internal.0.address(), internal.1);
+        self.check_realms(headers.realm, internal.host.realm(), true)?;
+        self.realms.leaving = internal.host.realm();
+        self.check_dropped_error(&embedded, internal, seen.address, seen)?;
+        let internal = AddressPort::new(internal.host.address(), internal.port);
         let destination = if seen == remote { external } else { seen };
         let rewrite = Rewrite { source: Some(internal), destination: Some(destination) };
         apply_embedded(message, &embedded, rewrite);
         //= rfc5508#REQ-7
         //= rfc5508#REQ-7a
-        let outer = Rewrite { source: Some((seen.0, 0)), destination: Some((internal.0, 0)) };
+        let outer = Rewrite {
+            source: Some(AddressPort::new(seen.address, 0)),
+            destination: Some(AddressPort::new(internal.address, 0)),
+        };
         apply(bytes, headers, outer);
         Ok(())
     }

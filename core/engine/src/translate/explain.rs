@@ -16,6 +16,9 @@ mod twice;
 mod walk;
 
 use super::Engine;
+use crate::endpoint::AddressPort;
+use crate::limits::LimitOwner;
+use crate::limits::Standing;
 use crate::packet::{Direction, Packet, Side, Verdict};
 use crate::parse::{Headers, Kind, parse};
 use crate::rules::Ruling;
@@ -23,63 +26,6 @@ use crate::{Behavior, Endpoint, MappingId, Timestamp};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use walk::Walk;
-
-/// What is counted and limited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
-    /// New mappings within a second.
-    NewMappings,
-    /// Mappings of the protocol.
-    Mappings,
-    /// Sessions.
-    Sessions,
-    /// Sessions beyond the first of each mapping.
-    FurtherSessions,
-    /// Blocks of the pool.
-    Blocks,
-    /// Subscribers.
-    Subscribers,
-}
-
-impl Limit {
-    /// Its name in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::NewMappings => "new_mappings_per_second",
-            Self::Mappings => "mappings",
-            Self::Sessions => "sessions",
-            Self::FurtherSessions => "further_sessions",
-            Self::Blocks => "blocks",
-            Self::Subscribers => "subscribers",
-        }
-    }
-}
-
-/// How much of something there is, and may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// Of what.
-    pub limit: Limit,
-    /// How much there is.
-    pub used: u64,
-    /// How much there may be; `None`: there is no limit.
-    pub most: Option<u64>,
-}
-
-/// Whose a limit is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LimitOwner {
-    /// The subscriber's.
-    Subscriber,
-    /// That of all subscribers of a class together, by its place in the configuration.
-    Class(usize),
-    /// The mapping's.
-    Mapping,
-    /// The static mapping's of a whole address.
-    Static,
-    /// Everybody's.
-    Gateway,
-}
 
 /// Why an external address is the one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -349,7 +295,7 @@ impl Engine {
             into.steps.push(Step::Reclaim);
             into.is_certain = false;
         }
-        into.direction = crate::engine::direction_from(from);
+        into.direction = crate::packet::direction_from(from);
         let realm = if from == Side::Inside { packet.realm() } else { 0 };
         let fate = parse(packet.bytes()).and_then(|headers| {
             let bytes = &packet.bytes()[..usize::from(headers.total_len)];
@@ -374,7 +320,7 @@ impl Engine {
 }
 
 /// An endpoint in host byte order, known.
-fn endpoint((address, port): (u32, u16)) -> Endpoint {
+fn endpoint(AddressPort { address, port }: AddressPort) -> Endpoint {
     Endpoint::new(address, port)
 }
 
@@ -394,7 +340,7 @@ const fn what(kind: Kind) -> &'static str {
 }
 
 /// An endpoint of a packet of a kind, as far as it has a port.
-fn end(kind: Kind, (address, port): (u32, u16)) -> End {
+fn end(kind: Kind, AddressPort { address, port }: AddressPort) -> End {
     let has_port = matches!(kind, Kind::Tcp | Kind::Udp | Kind::Dccp | Kind::IcmpQuery { .. });
     End { address: Some(Ipv4Addr::from_bits(address)), port: has_port.then_some(port) }
 }

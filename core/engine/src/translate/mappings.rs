@@ -4,14 +4,16 @@
 use super::Engine;
 use super::watch::BLOCKS;
 use crate::class::SESSIONS;
-use crate::config::{Begun, Behavior, Config};
-use crate::engine::{flags_of, place_of, quota_class};
+use crate::config::Begun;
+use crate::endpoint::{AddressPort, External, Internal};
 use crate::external::{Chosen, OwnershipSource, Wish};
 use crate::host::Host;
-use crate::parse::{Headers, Kind, has_ports};
+use crate::parse::{Headers, Kind};
+use crate::protocols::{has_ports, place_of, quota_class};
 use crate::rules::Snat;
 use crate::session::{Idle, Session, State, Way};
-use crate::table::{Key, NewMapping, SHARED_EXTERNAL, SHARED_INTERNAL, SessionRef};
+use crate::table::{NewMapping, SHARED_EXTERNAL, SHARED_INTERNAL, SessionRef};
+use crate::whole::flags_of;
 use crate::{Change, DropReason, MappingKind};
 use natgate_wire::tcp::flags::RST;
 
@@ -28,7 +30,7 @@ pub(super) enum InboundMatch {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flow {
     pub(super) protocol: u8,
-    pub(super) internal: (Host, u16),
+    pub(super) internal: Internal,
     /// The pool that its external endpoint comes from.
     pub(super) pool: usize,
     /// Whether a rule chose its external address.
@@ -46,21 +48,30 @@ pub(super) struct Flow {
 /// A mapping with a session, as a host asks for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opening {
-    pub(crate) internal: (Host, u16),
-    pub(crate) remote: (u32, u16),
+    pub(crate) internal: Internal,
+    pub(crate) remote: AddressPort,
     /// Index of the address, and port.
-    pub(crate) external: (u32, u16),
+    pub(crate) external: External,
     pub(crate) snat: Snat,
 }
 
-/// The inbound view of a packet: by which mapping it comes in and from whom.
+/// A mapping of an address that is mapped as a whole, as a packet needs it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WholeMapping {
+    pub(super) internal: Internal,
+    pub(super) external: External,
+    /// Side that begins its sessions.
+    pub(super) begun: Begun,
+}
+
+/// External and remote endpoint of an inbound packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
     pub(super) index: u32,
     pub(super) port: u16,
-    pub(super) remote: (u32, u16),
-    /// The same as seen from inside.
-    pub(super) seen: (u32, u16),
+    pub(super) remote: AddressPort,
+    /// Remote endpoint as seen from inside.
+    pub(super) seen: AddressPort,
     /// The realm that it comes from, if it turns round.
     pub(super) from: Option<u16>,
 }
@@ -94,125 +105,20 @@ impl Engine {
         Ok(slot)
     }
 
-    /// The internal endpoint of a mapping, as packets have it.
-    #[inline(always)]
-    pub(super) fn internal_of(&self, slot: u32) -> (u32, u16) {
-        let (host, port) = self.table.mapping(slot).internal();
-        (host.address(), port)
-    }
-
-    /// The external endpoint of a mapping, as packets have it.
-    #[inline(always)]
-    pub(super) fn external_of(&self, slot: u32) -> (u32, u16) {
-        let (index, port) = self.table.mapping(slot).external();
-        (self.external.address(index), port)
-    }
-
-    /// The mapping of an internal endpoint towards a remote, if the configuration in force lets it
-    /// stay.
-    #[inline]
-    pub(crate) fn find_internal(
-        &mut self,
-        protocol: u8,
-        internal: (Host, u16),
-        remote: (u32, u16),
-    ) -> Option<u32> {
-        loop {
-            let slot = self.look_up_internal(protocol, internal, remote)?;
-            if self.table.is_asked(slot) || self.ask(slot) {
-                return Some(slot);
-            }
-        }
-    }
-
-    /// The mapping of an internal endpoint towards a remote. A static one serves all remotes, also
-    /// when the mapping behavior files others by remote.
-    #[inline]
-    pub(super) fn look_up_internal(
-        &self,
-        protocol: u8,
-        internal: (Host, u16),
-        remote: (u32, u16),
-    ) -> Option<u32> {
-        //= rfc4787#REQ-11
-        let mut found = self.table.find(self.table.key(protocol, internal, remote));
-        if found.is_none()
-            && self.config.mapping != Behavior::EndpointIndependent
-            && (!self.config.statics.is_empty() || self.holds.has_room())
-            && has_ports(protocol)
-        {
-            let key = Key { protocol, internal, remote: (0, 0) };
-            found = self.table.find(key).filter(|&slot| {
-                let mapping = self.table.mapping(slot);
-                mapping.is_static()
-                    || mapping.is_explicit()
-                    || self.table.find_session(slot, remote).is_some()
-            });
-        }
-        if self.table.has_shared_internal() {
-            return self.or_shared(found, remote, || {
-                self.table.find_shared_internal(protocol, internal, remote)
-            });
-        }
-        found
-    }
-
-    /// The mapping that an endpoint names, unless that has no session with a remote and one that
-    /// shares the endpoint has.
-    #[cold]
-    fn or_shared(
-        &self,
-        named: Option<u32>,
-        remote: (u32, u16),
-        shared: impl FnOnce() -> Option<u32>,
-    ) -> Option<u32> {
-        let known = |slot: &u32| self.table.find_session(*slot, remote).is_some();
-        if named.as_ref().is_some_and(known) { named } else { shared().or(named) }
-    }
-
-    /// The mapping of an external endpoint, for protocols without ports towards a remote, if the
-    /// configuration in force lets it stay.
-    #[inline]
-    pub(crate) fn find_external(
-        &mut self,
-        protocol: u8,
-        external: (u32, u16),
-        remote: (u32, u16),
-    ) -> Option<u32> {
-        let slot = self.look_up_external(protocol, external, remote)?;
-        (self.table.is_asked(slot) || self.ask(slot)).then_some(slot)
-    }
-
-    /// The mapping of an external endpoint, for protocols without ports towards a remote.
-    #[inline]
-    pub(crate) fn look_up_external(
-        &self,
-        protocol: u8,
-        (index, port): (u32, u16),
-        remote: (u32, u16),
-    ) -> Option<u32> {
-        let shared = || self.table.find_shared_external(protocol, (index, port), remote);
-        if !has_ports(protocol) {
-            return shared();
-        }
-        let owner = self.external.owner(protocol, index, port);
-        if self.table.has_shared_external() { self.or_shared(owner, remote, shared) } else { owner }
-    }
-
     #[cold]
     fn outbound_new(
         &mut self,
         bytes: &[u8],
         headers: &Headers,
         snat: Snat,
-        remote: (u32, u16),
+        remote: AddressPort,
     ) -> Result<u32, DropReason> {
         self.may_open(headers)?;
         self.check_room_to_see(remote, headers.remote_seen())?;
         if let Some((index, begun)) = self.statics.external(headers.host(), headers.protocol) {
-            let external = (index, headers.source.1);
-            let ends = (headers.internal(), external, begun);
-            let added = self.add_whole(ends, remote, Way::Out, headers);
+            let external = External::new(index, headers.source.port);
+            let whole = WholeMapping { internal: headers.internal(), external, begun };
+            let added = self.add_whole(whole, remote, Way::Out, headers);
             if added == Err(DropReason::MappingTableFull) {
                 self.refuse(bytes, headers);
             }
@@ -238,22 +144,22 @@ impl Engine {
         &mut self,
         headers: &Headers,
         snat: Snat,
-        remote: (u32, u16),
+        remote: AddressPort,
     ) -> Result<u32, DropReason> {
         let (protocol, internal, pool) = (headers.protocol, headers.internal(), snat.pool);
-        let record = self.subscribers.find(internal.0);
+        let record = self.subscribers.find(internal.host);
         if let Some(at) = record {
             self.subscribers.settle(at);
         }
         let known = record.is_some_and(|at| self.subscribers.has(at, pool));
-        self.check_limits(record, internal.0, known, protocol)?;
+        self.check_limits(record, internal.host, known, protocol)?;
         let last = record.and_then(|at| self.subscribers.paired(at, pool));
         let paired = last.filter(|&index| self.external.is_open(index, pool));
         let wish = Wish {
             pool,
             protocol,
-            internal_port: internal.1,
-            paired: self.external.pairing(pool, internal.0, paired),
+            internal_port: internal.port,
+            paired: self.external.pairing(pool, internal.host, paired),
             fixed: match snat.address {
                 // An address that is not of its pool, or not yet, has no port.
                 Some(address) => {
@@ -264,9 +170,9 @@ impl Engine {
                 None => None,
             },
         };
-        let (external, overloads) = match self.choose_external(wish, internal.0, remote) {
+        let (external, overloads) = match self.choose_external(wish, internal.host, remote) {
             Ok(external) => (external, false),
-            Err(reason) => (self.overload(wish, internal.0, remote).ok_or(reason)?, true),
+            Err(reason) => (self.overload(wish, internal.host, remote).ok_or(reason)?, true),
         };
         let hash = self.table.hash(self.table.key(protocol, internal, remote));
         let session = self.new_session(remote, Way::Out, headers, snat.timeouts);
@@ -288,7 +194,7 @@ impl Engine {
         let protocol = headers.protocol;
         let hash = self.table.hash(self.table.key(protocol, internal, remote));
         let session = self.new_session(remote, Way::Out, headers, timeouts);
-        let record = self.subscribers.find(internal.0);
+        let record = self.subscribers.find(internal.host);
         let (fixed, overloads) = (address.is_some(), false);
         let flow = Flow { protocol, internal, pool, fixed, timeouts, record, hash, overloads };
         let slot = self.add_dynamic(&flow, external, |first| *first = session);
@@ -328,7 +234,7 @@ impl Engine {
     pub(super) fn add_dynamic(
         &mut self,
         flow: &Flow,
-        (index, port): (u32, u16),
+        External { index, port }: External,
         open: impl FnOnce(&mut Session),
     ) -> u32 {
         let Flow { protocol, internal, pool, fixed, timeouts, record, hash, overloads } = *flow;
@@ -336,11 +242,11 @@ impl Engine {
         let pair = (pool, (!fixed).then_some(index));
         let kind = quota_class(protocol);
         self.note_made(protocol, index);
-        let record = self.count_mapping(record, internal.0, pair, kind);
+        let record = self.count_mapping(record, internal.host, pair, kind);
         let new = NewMapping {
             protocol,
             internal,
-            external: (index, port),
+            external: External::new(index, port),
             timeouts,
             is_static: false,
             permanent: false,
@@ -351,7 +257,8 @@ impl Engine {
             self.note_unanswered(record, slot);
         }
         if self.external.told(protocol, index, port) == OwnershipSource::Mapping {
-            let id = self.id_of(protocol, internal, (index, port), MappingKind::Dynamic);
+            let id =
+                self.id_of(protocol, internal, External::new(index, port), MappingKind::Dynamic);
             self.raise(self.now, Change::MappingCreated(id));
         }
         if self.subscribers.is_watched(record) || !self.pool_watches.is_empty() {
@@ -380,8 +287,8 @@ impl Engine {
         &mut self,
         wish: Wish,
         subscriber: Host,
-        remote: (u32, u16),
-    ) -> Result<(u32, u16), DropReason> {
+        remote: AddressPort,
+    ) -> Result<External, DropReason> {
         let protocol = wish.protocol;
         if has_ports(protocol) {
             if !self.external.is_shared(wish.pool) {
@@ -392,14 +299,21 @@ impl Engine {
             return chosen.ok_or(DropReason::PoolExhausted);
         }
         let (table, external) = (&self.table, &self.external);
-        let is_free =
-            |index| table.find_shared_external(protocol, (index, 0), (remote.0, 0)).is_none();
+        let is_free = |index| {
+            table
+                .find_shared_external(
+                    protocol,
+                    External::new(index, 0),
+                    AddressPort::new(remote.address, 0),
+                )
+                .is_none()
+        };
         let index = external.choose_portless(&wish, &mut self.generator, is_free);
-        Ok((index.ok_or(DropReason::Ambiguous)?, 0))
+        Ok(External::new(index.ok_or(DropReason::Ambiguous)?, 0))
     }
 
     /// An external endpoint of those that a subscriber alone may have.
-    fn choose_share(&mut self, wish: Wish, subscriber: Host) -> Result<(u32, u16), DropReason> {
+    fn choose_share(&mut self, wish: Wish, subscriber: Host) -> Result<External, DropReason> {
         let Chosen { external, assigned } =
             self.external.choose_share(wish, subscriber, &mut self.generator)?;
         if let Some(block) = assigned {
@@ -420,16 +334,16 @@ impl Engine {
         if new.flags & SHARED_EXTERNAL != 0 {
             self.join_port(new.protocol, new.external, slot);
         } else if has_ports(new.protocol) {
-            self.external.take(new.protocol, new.external.0, new.external.1, slot);
+            self.external.take(new.protocol, new.external.index, new.external.port, slot);
         }
         slot
     }
 
     /// Makes the mapping for one port of an address that is mapped as a whole.
-    fn add_whole(
+    pub(super) fn add_whole(
         &mut self,
-        (internal, external, begun): ((Host, u16), (u32, u16), Begun),
-        remote: (u32, u16),
+        WholeMapping { internal, external, begun }: WholeMapping,
+        remote: AddressPort,
         way: Way,
         headers: &Headers,
     ) -> Result<u32, DropReason> {
@@ -449,7 +363,7 @@ impl Engine {
         if self.table.clashes(&new, remote) {
             return Err(DropReason::Ambiguous);
         }
-        if !self.statics.count(external.0, protocol) {
+        if !self.statics.count(external.index, protocol) {
             return Err(DropReason::MappingTableFull);
         }
         let session = self.new_session(remote, way, headers, 0);
@@ -458,142 +372,6 @@ impl Engine {
         let answers = way == Way::Out || self.first_answers(slot);
         self.table.set_answers(slot, answers);
         Ok(slot)
-    }
-
-    /// Finds the mapping that a packet comes in by and asks the filter; changes nothing, unless the
-    /// configuration in force does not let the mapping stay.
-    pub(super) fn admit(
-        &mut self,
-        headers: &Headers,
-        arrival: Arrival,
-    ) -> Result<InboundMatch, DropReason> {
-        let Arrival { index, port, remote, seen, .. } = arrival;
-        let protocol = headers.protocol;
-        //= rfc7857#section-6
-        //= rfc7857#section-6-default
-        let owner = self.find_external(protocol, (index, port), remote);
-        let Some(slot) = owner else {
-            let (internal, begun) =
-                self.statics.internal(index, protocol).ok_or(DropReason::NoMapping)?;
-            self.check_entrance(arrival, internal.realm(), false)?;
-            self.check_dropped(headers, (internal, port), seen)?;
-            if begun == Begun::Inside {
-                return Err(DropReason::Filtered);
-            }
-            self.may_open(headers)?;
-            self.check_unseen(protocol, (internal, port), remote, seen)?;
-            return Ok(InboundMatch::Whole(internal, begun));
-        };
-        let session = self.table.find_session(slot, remote);
-        let slot = match session {
-            Some(_) => slot,
-            None => self.server_for(slot, arrival)?,
-        };
-        let mapping = self.table.mapping(slot);
-        let internal = mapping.internal();
-        // What overloads a port is for one remote endpoint only; whose port it is for others nobody
-        // can say any more.
-        if session.is_none() && !mapping.is_static() && mapping.shares_external() {
-            return Err(DropReason::Filtered);
-        }
-        self.check_entrance(arrival, internal.0.realm(), session.is_some())?;
-        self.check_dropped(headers, internal, seen)?;
-        if session.is_none() {
-            //= rfc4787#REQ-8
-            //= rfc5382#REQ-3
-            //= rfc5597#REQ-3
-            let admitted = match self.filtering(headers.kind) {
-                _ if mapping.is_static() => !mapping.is_outbound_only(),
-                _ if mapping.is_explicit()
-                    && let Some(admitted) = self.admits_held(slot, arrival.seen) =>
-                {
-                    admitted
-                }
-                Behavior::EndpointIndependent => true,
-                Behavior::AddressDependent => self.table.knows_address(slot, remote.0),
-                Behavior::AddressAndPortDependent => false,
-            };
-            if !admitted {
-                return Err(DropReason::Filtered);
-            }
-            self.may_open(headers)?;
-            self.check_unseen(headers.protocol, internal, remote, seen)?;
-        }
-        Ok(InboundMatch::Mapping(slot, session))
-    }
-
-    /// The mapping that a new session from outside is for: of a service the server's that gets it,
-    /// else the one that the endpoint named.
-    fn server_for(&mut self, named: u32, arrival: Arrival) -> Result<u32, DropReason> {
-        let mapping = self.table.mapping(named);
-        let is_server = mapping.is_static() && mapping.is_permanent() && mapping.shares_external();
-        if !is_server {
-            return Ok(named);
-        }
-        let (protocol, remote) = (mapping.protocol, arrival.remote.0);
-        let external = (arrival.index, arrival.port);
-        let chosen = self.services.choose(protocol, external, remote, &mut self.generator);
-        chosen.ok_or(DropReason::Filtered)
-    }
-
-    /// Whether a packet may enter the realm that it is for.
-    pub(super) fn check_entrance(
-        &self,
-        arrival: Arrival,
-        realm: u16,
-        in_session: bool,
-    ) -> Result<(), DropReason> {
-        match arrival.from {
-            Some(from) => self.check_realms(from, realm, in_session),
-            None if arrival.seen == arrival.remote => self.check_entry(realm, arrival.remote.0),
-            None => Ok(()),
-        }
-    }
-
-    /// The realm that an inbound packet goes to.
-    pub(super) fn realm_of(&self, found: InboundMatch) -> u16 {
-        match found {
-            InboundMatch::Mapping(slot, _) => self.table.mapping(slot).host().realm(),
-            InboundMatch::Whole(host, _) => host.realm(),
-        }
-    }
-
-    /// The filtering behavior for packets of a kind.
-    fn filtering(&self, kind: Kind) -> Behavior {
-        let Config { filtering, filtering_tcp, .. } = self.config;
-        match kind {
-            //= rfc5382#REQ-3b
-            //= rfc5597#REQ-3-independent
-            Kind::Tcp | Kind::Dccp => filtering_tcp.unwrap_or(filtering),
-            _ => filtering,
-        }
-    }
-
-    /// Lets an admitted packet in: refreshes its session or makes it.
-    pub(super) fn enter(
-        &mut self,
-        headers: &Headers,
-        arrival: Arrival,
-        found: InboundMatch,
-    ) -> Result<u32, DropReason> {
-        match found {
-            InboundMatch::Mapping(slot, Some(session)) => {
-                self.refresh(session, Way::In, headers);
-                Ok(slot)
-            }
-            InboundMatch::Mapping(slot, None) => {
-                self.add_session(slot, arrival.remote, Way::In, headers)?;
-                self.begun(slot, arrival.remote, arrival.seen);
-                Ok(slot)
-            }
-            InboundMatch::Whole(internal, begun) => {
-                let external = (arrival.index, arrival.port);
-                let ends = ((internal, arrival.port), external, begun);
-                let slot = self.add_whole(ends, arrival.remote, Way::In, headers)?;
-                self.begun(slot, arrival.remote, arrival.seen);
-                Ok(slot)
-            }
-        }
     }
 
     /// Whether a packet may start a session: of TCP only a SYN, unless flows are picked up.
@@ -607,12 +385,12 @@ impl Engine {
     /// A session as its first packet makes it, of a mapping with this set of timeouts.
     fn new_session(
         &self,
-        remote: (u32, u16),
+        remote: AddressPort,
         way: Way,
         headers: &Headers,
         timeouts: u8,
     ) -> Session {
-        let mut session = Session::new(remote.0, remote.1);
+        let mut session = Session::new(remote.address, remote.port);
         let idle = match headers.kind {
             Kind::Tcp => session.take_segment(way, headers.segment),
             Kind::Dccp => session.take_dccp(way, headers.segment),
@@ -622,7 +400,7 @@ impl Engine {
             }
         };
         session.count(way);
-        let timeout = self.timeouts.of(timeouts, idle, headers.protocol, remote.1);
+        let timeout = self.timeouts.of(timeouts, idle, headers.protocol, remote.port);
         session.expires = self.deadline(self.now, timeout);
         session
     }
@@ -630,7 +408,7 @@ impl Engine {
     pub(crate) fn add_session(
         &mut self,
         slot: u32,
-        remote: (u32, u16),
+        remote: AddressPort,
         way: Way,
         headers: &Headers,
     ) -> Result<(), DropReason> {
@@ -689,7 +467,7 @@ impl Engine {
 
     /// A session is there now whose remote endpoint is seen as this.
     #[inline]
-    pub(crate) fn begun(&mut self, slot: u32, remote: (u32, u16), seen: (u32, u16)) {
+    pub(crate) fn begun(&mut self, slot: u32, remote: AddressPort, seen: AddressPort) {
         self.note_seen(slot, remote, seen);
         if self.config.session_events {
             self.tell_begun(slot, remote, seen);
@@ -697,14 +475,14 @@ impl Engine {
     }
 
     #[cold]
-    pub(super) fn tell_begun(&mut self, slot: u32, remote: (u32, u16), seen: (u32, u16)) {
+    pub(super) fn tell_begun(&mut self, slot: u32, remote: AddressPort, seen: AddressPort) {
         let id = self.name_of_session(slot, remote, seen);
         self.raise(self.now, Change::SessionCreated(id));
     }
 
     /// Counts a packet of a session, moves its state and restarts its timer as it is due.
     #[inline]
-    fn refresh(&mut self, at: SessionRef, way: Way, headers: &Headers) {
+    pub(super) fn refresh(&mut self, at: SessionRef, way: Way, headers: &Headers) {
         let session = self.table.session_mut(at);
         session.count(way);
         let before = session.state();

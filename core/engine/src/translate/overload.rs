@@ -7,7 +7,8 @@
 use super::Engine;
 use crate::calendar::NONE;
 use crate::config::Config;
-use crate::external::{External, Wish};
+use crate::endpoint::{AddressPort, External};
+use crate::external::{ExternalPorts, Wish};
 use crate::host::Host;
 use crate::random::Generator;
 use crate::table::Table;
@@ -83,14 +84,19 @@ impl Engine {
         &mut self,
         wish: Wish,
         subscriber: Host,
-        remote: (u32, u16),
-    ) -> Option<(u32, u16)> {
+        remote: AddressPort,
+    ) -> Option<External> {
         let Self { config, table, external, generator, .. } = self;
         find_shared(config, (table, external), (wish, subscriber), remote, generator)
     }
 
     /// Puts a mapping that overloads a port beside the one that has it.
-    pub(crate) fn join_port(&mut self, protocol: u8, (index, port): (u32, u16), slot: u32) {
+    pub(crate) fn join_port(
+        &mut self,
+        protocol: u8,
+        External { index, port }: External,
+        slot: u32,
+    ) {
         let owner = self.external.owner(protocol, index, port).expect("a port in use");
         self.rings.join(owner, slot);
     }
@@ -100,11 +106,11 @@ impl Engine {
 /// and one is found.
 pub(super) fn find_shared(
     config: &Config,
-    (table, external): (&Table, &External),
+    (table, external): (&Table, &ExternalPorts),
     (wish, subscriber): (Wish, Host),
-    remote: (u32, u16),
+    remote: AddressPort,
     generator: &mut Generator,
-) -> Option<(u32, u16)> {
+) -> Option<External> {
     //= rfc7857#section-3
     if !config.pools[wish.pool].overloading
         || !matches!(wish.protocol, protocol::TCP | protocol::UDP)
@@ -118,7 +124,9 @@ pub(super) fn find_shared(
                 && !table.mapping(slot).is_explicit()
                 && external.may_share(wish.protocol, index, port)
                 && table.find_session(slot, remote).is_none()
-                && table.find_shared_external(wish.protocol, (index, port), remote).is_none()
+                && table
+                    .find_shared_external(wish.protocol, External::new(index, port), remote)
+                    .is_none()
         })
     };
     let mut looks = LOOKS;
@@ -134,7 +142,7 @@ pub(super) fn find_shared(
             }
             looks -= 1;
             if may_share(index, port) {
-                return Some((index, port));
+                return Some(External::new(index, port));
             }
         }
     }

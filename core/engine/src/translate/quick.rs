@@ -9,22 +9,23 @@
 
 use super::Engine;
 use super::mappings::Flow;
+use super::patch::{rewrite, u16_at, u32_at, u64_at};
 use crate::calendar::NONE;
-use crate::engine::quota_class;
-use crate::external::{Draw, External, Wish};
+use crate::endpoint::{AddressPort, External, Internal};
+use crate::external::{Draw, ExternalPorts, Wish};
 use crate::host::Host;
 use crate::packet::{Direction, Packet, Side, Verdict};
 use crate::parse::is_martian;
+use crate::protocols::quota_class;
 use crate::session::{Idle, Segment, State, Way};
 use crate::table::Epoch;
 use crate::timeouts::{SETS, Timers, deadline};
-use natgate_wire::checksum::fold;
 use natgate_wire::tcp::flags::{ACK, FIN, RST, SYN};
 use natgate_wire::{Tcp, protocol, tcp, udp};
 
-const IPV4_LEN: usize = 20;
-const UDP_END: usize = IPV4_LEN + 8;
-const TCP_END: usize = IPV4_LEN + 20;
+pub(super) const IPV4_LEN: usize = 20;
+pub(super) const UDP_END: usize = IPV4_LEN + 8;
+pub(super) const TCP_END: usize = IPV4_LEN + 20;
 
 /// What of a packet matters here; read once.
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +33,8 @@ pub(super) struct ParsedHeaders {
     /// From inside: the hash that the mapping is filed by. From outside: the place of the external
     /// port among all of its protocol.
     place: u64,
-    pub(super) source: (u32, u16),
-    pub(super) destination: (u32, u16),
+    pub(super) source: AddressPort,
+    pub(super) destination: AddressPort,
     pub(super) total_len: u16,
     /// The realm that it came from, if from inside.
     pub(super) realm: u16,
@@ -71,8 +72,8 @@ pub(super) enum FlowRule {
 impl ParsedHeaders {
     pub(super) const OTHER: Self = Self {
         place: 0,
-        source: (0, 0),
-        destination: (0, 0),
+        source: AddressPort::new(0, 0),
+        destination: AddressPort::new(0, 0),
         total_len: 0,
         realm: 0,
         protocol: 0,
@@ -92,19 +93,19 @@ impl ParsedHeaders {
     /// What a new mapping for it asks for.
     #[inline(always)]
     pub(super) fn wish(&self, pool: usize, paired: Option<u32>, fixed: Option<u32>) -> Wish {
-        Wish { pool, protocol: self.protocol, internal_port: self.source.1, paired, fixed }
+        Wish { pool, protocol: self.protocol, internal_port: self.source.port, paired, fixed }
     }
 
     /// The host inside that sent it.
     #[inline(always)]
     pub(super) fn host(&self) -> Host {
-        Host::new(self.realm, self.source.0)
+        Host::new(self.realm, self.source.address)
     }
 
     /// The internal endpoint that sent it.
     #[inline(always)]
-    fn internal(&self) -> (Host, u16) {
-        (self.host(), self.source.1)
+    fn internal(&self) -> Internal {
+        Internal::new(self.host(), self.source.port)
     }
 
     /// Reads the headers of a packet; one that is not of the usual kind is
@@ -142,8 +143,8 @@ impl ParsedHeaders {
             return Self::OTHER;
         }
         Self {
-            source: (second as u32, (third >> 16) as u16),
-            destination: ((third >> 32) as u32, third as u16),
+            source: AddressPort::new(second as u32, (third >> 16) as u16),
+            destination: AddressPort::new((third >> 32) as u32, third as u16),
             total_len,
             protocol,
             flags,
@@ -266,9 +267,9 @@ impl Engine {
                 let (internal, remote) = (glance.internal(), glance.destination);
                 glance.place = self.table.prefetch_index(glance.protocol, internal, remote);
             }
-            Side::Outside => match self.external.index(glance.destination.0) {
+            Side::Outside => match self.external.index(glance.destination.address) {
                 Some(index) => {
-                    glance.place = External::entry(index, glance.destination.1) as u64;
+                    glance.place = ExternalPorts::entry(index, glance.destination.port) as u64;
                     self.external.prefetch(glance.protocol, glance.place as usize);
                 }
                 None => glance.protocol = 0,
@@ -355,6 +356,25 @@ impl Engine {
         }
     }
 
+    /// True if a packet from inside may begin a session the quick way.
+    #[inline(always)]
+    fn may_begin(&self, round: &Round, glance: &ParsedHeaders) -> bool {
+        let ParsedHeaders { source, destination: remote, protocol, .. } = *glance;
+        let opens = protocol == protocol::UDP
+            || glance.flags & (SYN | ACK | RST | FIN) == SYN && self.config.tcp_mss.is_none();
+        let is_stranger = || {
+            (round.strangers || round.rules)
+                && glance.ruled == FlowRule::Not
+                && !self.is_subscriber(glance.host())
+        };
+        opens
+            && glance.total_len <= round.mtu
+            && source.address != remote.address
+            && !is_stranger()
+            && self.may_be_remote(remote.address)
+            && (glance.realm == 0 || self.may_leave(glance.realm, source.address, remote.address))
+    }
+
     /// Stage four, of what is no established session: makes the mapping of a subscriber's new flow
     /// and translates its first packet, or does what a rule says; or leaves all to the complete
     /// way.
@@ -367,9 +387,7 @@ impl Engine {
         tally: &mut Tally,
     ) -> Option<Verdict> {
         let ParsedHeaders { source, destination: remote, protocol, record, .. } = *glance;
-        let opens = protocol == protocol::UDP
-            || glance.flags & (SYN | ACK | RST | FIN) == SYN && self.config.tcp_mss.is_none();
-        // Who has a record has had a mapping made, and was asked then what a source is asked.
+        // A subscriber with a record has made a mapping before: its address was checked then.
         let Some(draw) = glance.draw else {
             return match glance.ruled {
                 FlowRule::Bypass | FlowRule::Drop => {
@@ -378,19 +396,11 @@ impl Engine {
                 _ => None,
             };
         };
-        if !opens
-            || glance.total_len > round.mtu
-            || source.0 == remote.0
-            || (round.strangers || round.rules)
-                && glance.ruled == FlowRule::Not
-                && !self.is_subscriber(glance.host())
-            || !self.may_be_remote(remote.0)
-            || glance.realm != 0 && !self.may_leave(glance.realm, source.0, remote.0)
-        {
+        if !self.may_begin(round, glance) {
             return None;
         }
         let internal = glance.internal();
-        // An earlier packet of the batch may have made it.
+        // An earlier packet of the batch may have made the mapping.
         if self.table.find_flow(glance.place, protocol, internal, remote).is_some()
             || round.statics && self.is_static(protocol, internal, remote)
             || self.table.has_shared_internal()
@@ -400,7 +410,7 @@ impl Engine {
         {
             return None;
         }
-        let (index, port) = match self.external.drawn(protocol, &draw) {
+        let External { index, port } = match self.external.drawn(protocol, &draw) {
             Some(external) => external,
             None => self.draw_again(glance, &draw)?,
         };
@@ -411,9 +421,9 @@ impl Engine {
         let (record, hash) = (Some(record), glance.place);
         let overloads = false;
         let flow = Flow { protocol, internal, pool, fixed, timeouts, record, hash, overloads };
-        let expires = round.first_deadline(&self.timeouts, timeouts, protocol, remote.1);
-        let slot = self.add_dynamic(&flow, (index, port), |session| {
-            (session.remote_address, session.remote_port) = remote;
+        let expires = round.first_deadline(&self.timeouts, timeouts, protocol, remote.port);
+        let slot = self.add_dynamic(&flow, External::new(index, port), |session| {
+            AddressPort { address: session.remote_address, port: session.remote_port } = remote;
             if protocol == protocol::TCP {
                 session.take_segment(Way::Out, opening_segment(packet.bytes(), glance));
             } else {
@@ -428,7 +438,7 @@ impl Engine {
         packet.truncate(usize::from(glance.total_len));
         tally.packets += 1;
         tally.bytes += u64::from(glance.total_len);
-        let external = (self.external.address(index), port);
+        let external = AddressPort::new(self.external.address(index), port);
         rewrite::<Inside>(packet.bytes_mut(), protocol, source, external);
         Some(Verdict::Forward(Side::Outside))
     }
@@ -470,7 +480,10 @@ impl Engine {
             Way::In => glance.source,
         };
         // A hairpinned packet's remote is an external address.
-        if glance.slot == NONE || glance.total_len > round.mtu || self.external.may_have(remote.0) {
+        if glance.slot == NONE
+            || glance.total_len > round.mtu
+            || self.external.may_have(remote.address)
+        {
             return false;
         }
         let mapping = self.table.mapping_mut(glance.slot);
@@ -479,7 +492,7 @@ impl Engine {
         let set = mapping.timeouts();
         let session = &mut mapping.first;
         let is_its_own = answers
-            && (session.remote_address, session.remote_port) == remote
+            && session.remote() == remote
             && (F::WAY == Way::In
                 || internal == glance.internal() && mapping.protocol == glance.protocol);
         // The first answer to an unanswered session takes the complete way.
@@ -488,7 +501,7 @@ impl Engine {
         let stays = open || connected && glance.flags & (SYN | RST | FIN) == 0;
         let expires = match round.by_port {
             true => {
-                let time = self.timeouts.of_open(set, glance.protocol, remote.1);
+                let time = self.timeouts.of_open(set, glance.protocol, remote.port);
                 deadline(round.since_base, time)
             }
             false if connected => round.established[usize::from(set)],
@@ -511,12 +524,13 @@ impl Engine {
         tally.bytes += u64::from(glance.total_len);
         match F::WAY {
             Way::Out => {
-                let new = (self.external.address(external.0), external.1);
+                let new = AddressPort::new(self.external.address(external.index), external.port);
                 rewrite::<F>(packet.bytes_mut(), glance.protocol, glance.source, new);
             }
             Way::In => {
-                packet.set_realm(internal.0.realm());
-                let (old, new) = (glance.destination, (internal.0.address(), internal.1));
+                packet.set_realm(internal.host.realm());
+                let (old, new) =
+                    (glance.destination, AddressPort::new(internal.host.address(), internal.port));
                 rewrite::<F>(packet.bytes_mut(), glance.protocol, old, new);
             }
         }
@@ -552,77 +566,4 @@ fn segment(bytes: &[u8], flags: u8) -> Segment {
         },
         None => Segment::default(),
     }
-}
-
-/// Takes one from the TTL and updates the header's checksum by that.
-pub(super) fn forward_as_it_is(bytes: &mut [u8]) {
-    let Some(head) = bytes.first_chunk_mut::<UDP_END>() else { return };
-    let second = aged(u64_at(head, 8), 0);
-    head[8..16].copy_from_slice(&second.to_be_bytes());
-}
-
-/// The second word of a header, with one less of TTL and its checksum updated by that and by
-/// another change.
-#[inline(always)]
-fn aged(second: u64, change: u32) -> u64 {
-    const TTL: u64 = 1 << 56;
-    /// What one less in the upper byte of a word does.
-    const TTL_CHANGE: u32 = 0xfeff;
-    const CHECKSUM: u64 = 0xffff << 32;
-    let checksum = updated((second >> 32) as u16, change + TTL_CHANGE);
-    (second - TTL) & !CHECKSUM | u64::from(checksum) << 32
-}
-
-/// Puts a new endpoint in the place of an old one, the source's of packets from inside and the
-/// destination's of others, takes one from the TTL, and updates both checksums by what changed
-/// (RFC 1624).
-#[inline(always)]
-fn rewrite<F: From>(bytes: &mut [u8], protocol: u8, old: (u32, u16), new: (u32, u16)) {
-    let change = u64::from(!old.0) + u64::from(new.0);
-    let change = (change >> 16) as u32 + (change & 0xffff) as u32;
-    let transport = change + u32::from(!old.1) + u32::from(new.1);
-    let Some(head) = bytes.first_chunk_mut::<UDP_END>() else { return };
-    let (second, third) = (u64_at(head, 8), u64_at(head, 16));
-    let second = aged(second, change);
-    let (address, port) = (u64::from(new.0), u64::from(new.1));
-    let (second, third) = match F::SIDE {
-        Side::Inside => (second >> 32 << 32 | address, third & !(0xffff << 16) | port << 16),
-        Side::Outside => (second, address << 32 | third & (0xffff << 16) | port),
-    };
-    head[8..16].copy_from_slice(&second.to_be_bytes());
-    head[16..24].copy_from_slice(&third.to_be_bytes());
-    if protocol == protocol::UDP {
-        let checksum = u16_at(head, IPV4_LEN + udp::CHECKSUM);
-        if checksum != 0 {
-            let updated = match updated(checksum, transport) {
-                0 => 0xffff,
-                updated => updated,
-            };
-            head[IPV4_LEN + udp::CHECKSUM..].copy_from_slice(&updated.to_be_bytes());
-        }
-    } else if let Some(head) = bytes.first_chunk_mut::<TCP_END>() {
-        let at = IPV4_LEN + tcp::CHECKSUM;
-        let updated = updated(u16_at(head, at), transport);
-        head[at..at + 2].copy_from_slice(&updated.to_be_bytes());
-    }
-}
-
-#[inline(always)]
-fn updated(checksum: u16, change: u32) -> u16 {
-    !fold(u32::from(!checksum) + change)
-}
-
-#[inline(always)]
-fn u16_at<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
-    u16::from_be_bytes([bytes[at], bytes[at + 1]])
-}
-
-#[inline(always)]
-fn u32_at<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
-    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
-#[inline(always)]
-fn u64_at<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
-    u64::from(u32_at(bytes, at)) << 32 | u64::from(u32_at(bytes, at + 4))
 }

@@ -3,11 +3,12 @@
 //! further.
 
 use super::Engine;
-use super::quick::{FlowRule, ParsedHeaders, Round, Tally, forward_as_it_is};
+use super::patch::forward_as_it_is;
+use super::quick::{FlowRule, ParsedHeaders, Round, Tally};
 use crate::DropReason;
 use crate::calendar::NONE;
+use crate::endpoint::{AddressPort, External, Internal};
 use crate::external::Draw;
-use crate::host::Host;
 use crate::packet::{Direction, Packet, Side, Verdict};
 use crate::parse::is_martian;
 use crate::rules::Ruling;
@@ -87,7 +88,7 @@ impl Engine {
     /// An external endpoint for a new flow whose draw has come to nothing, if it is to be had as
     /// simply.
     #[cold]
-    pub(super) fn draw_again(&mut self, glance: &ParsedHeaders, draw: &Draw) -> Option<(u32, u16)> {
+    pub(super) fn draw_again(&mut self, glance: &ParsedHeaders, draw: &Draw) -> Option<External> {
         let (pool, fixed) = self.source_of(glance)?;
         if !self.external.is_shared(pool) {
             return None;
@@ -105,7 +106,7 @@ impl Engine {
         packet: &mut Packet<'_>,
         tally: &mut Tally,
     ) -> Option<Verdict> {
-        let (source, destination) = (glance.source.0, glance.destination.0);
+        let (source, destination) = (glance.source.address, glance.destination.address);
         if is_martian(source)
             || source == destination
             || !self.may_leave(glance.realm, source, destination)
@@ -129,13 +130,8 @@ impl Engine {
     /// Whether a flow that seems to have no mapping has a static one, or may get one for its port
     /// of an address that is mapped as a whole.
     #[inline]
-    pub(super) fn is_static(
-        &self,
-        protocol: u8,
-        internal: (Host, u16),
-        remote: (u32, u16),
-    ) -> bool {
-        self.statics.external(internal.0, protocol).is_some()
+    pub(super) fn is_static(&self, protocol: u8, internal: Internal, remote: AddressPort) -> bool {
+        self.statics.external(internal.host, protocol).is_some()
             || self.look_up_internal(protocol, internal, remote).is_some()
     }
 }

@@ -46,7 +46,7 @@ impl Engine {
     /// Whether a packet from inside goes to a router of its own realm: nothing is translated there.
     #[inline]
     pub(super) fn stays_inside(&self, headers: &Headers) -> bool {
-        let (realm, destination) = (headers.realm, headers.destination.0);
+        let (realm, destination) = (headers.realm, headers.destination.address);
         self.is_routed_inside(realm, destination)
             && !headers.is_aimed()
             && self.external.index(destination).is_none()
@@ -56,16 +56,16 @@ impl Engine {
     /// forwarded to a router of the realm: nothing was translated in that packet, and nothing is in
     /// the error.
     pub(super) fn is_error_that_stays(&self, bytes: &[u8], headers: &Headers) -> bool {
-        let (realm, destination) = (headers.realm, headers.destination.0);
+        let (realm, destination) = (headers.realm, headers.destination.address);
         let is_candidate = headers.kind == Kind::IcmpError && !headers.is_aimed();
         if !is_candidate || !self.is_inside(realm, destination) {
             return false;
         }
         let message = &bytes[usize::from(headers.header_len)..];
         Embedded::read(message).is_ok_and(|about| {
-            about.source.0 == destination
-                && self.is_routed_inside(realm, about.destination.0)
-                && self.external.index(about.destination.0).is_none()
+            about.source.address == destination
+                && self.is_routed_inside(realm, about.destination.address)
+                && self.external.index(about.destination.address).is_none()
         })
     }
 
@@ -119,7 +119,7 @@ impl Engine {
             return Ok(());
         }
         let mtu = match from {
-            Side::Inside if self.external.index(headers.destination.0).is_some() => {
+            Side::Inside if self.external.index(headers.destination.address).is_some() => {
                 self.hairpin_mtu(headers.realm)
             }
             Side::Inside if self.stays_inside(headers) => self.inside_mtu(headers.realm),
@@ -143,7 +143,7 @@ impl Engine {
             side: from,
             realm: headers.realm,
             source: self.own_address(from, headers.realm),
-            destination: headers.source.0,
+            destination: headers.source.address,
         };
         if !self.responder.send(self.now, message, envelope, bytes) {
             self.counters.errors_suppressed += 1;
@@ -193,7 +193,7 @@ impl Engine {
     #[inline]
     pub(super) fn check_ends(&self, headers: &Headers, from: Side) -> Result<(), DropReason> {
         let realm = (from == Side::Inside).then_some(headers.realm);
-        let (source, destination) = (headers.source.0, headers.destination.0);
+        let (source, destination) = (headers.source.address, headers.destination.address);
         //= rfc1812#section-4.2.2.11-directed
         if self.is_broadcast(realm, source) {
             return Err(DropReason::MartianSource);

@@ -6,6 +6,7 @@
 use super::mappings::Arrival;
 use super::transit::is_echo_request;
 use super::{Engine, Fate};
+use crate::endpoint::{AddressPort, External};
 use crate::packet::{Direction, Packet, Side, Verdict};
 use crate::parse::{Embedded, Headers, Kind, parse_turned};
 use crate::rewrite::{Rewrite, apply, apply_embedded};
@@ -48,7 +49,8 @@ impl Engine {
         headers: &Headers,
         direction: &mut Direction,
     ) -> Fate {
-        let index = self.external.index(headers.destination.0).ok_or(DropReason::NoMapping)?;
+        let index =
+            self.external.index(headers.destination.address).ok_or(DropReason::NoMapping)?;
         let way = |engine: &mut Self, bytes: &mut [u8], _: &mut Direction| {
             engine.receive_turned(bytes, headers, index)
         };
@@ -62,8 +64,8 @@ impl Engine {
             Kind::IcmpError => return self.receive_turned_error(bytes, headers),
             _ => {}
         }
-        let (remote, port) = (headers.remote_inbound(), headers.destination.1);
-        let seen = self.seen_by_receiver(headers.protocol, (index, port), remote);
+        let (remote, port) = (headers.remote_inbound(), headers.destination.port);
+        let seen = self.seen_by_receiver(headers.protocol, External::new(index, port), remote);
         let arrival = Arrival { index, port, remote, seen, from: Some(headers.realm) };
         let found = self.admit(headers, arrival)?;
         let receiver = self.enter(headers, arrival, found)?;
@@ -81,17 +83,21 @@ impl Engine {
         let embedded = Embedded::read(message)?;
         let remote = embedded.remote_of_source();
         let (internal, seen) = self.error_internal(&embedded, remote)?;
-        let realm = internal.0.realm();
+        let realm = internal.host.realm();
         self.check_realms(headers.realm, realm, true)?;
         self.realms.leaving = realm;
-        self.check_dropped_error(&embedded, internal, seen.0, seen)?;
-        let internal = (internal.0.address(), internal.1);
+        self.check_dropped_error(&embedded, internal, seen.address, seen)?;
+        let internal = AddressPort::new(internal.host.address(), internal.port);
         let destination = (seen != remote).then_some(seen);
         apply_embedded(message, &embedded, Rewrite { source: Some(internal), destination });
         //= rfc5508#REQ-7
         //= rfc5508#REQ-7a
-        let source = (seen != remote).then_some((seen.0, 0));
-        apply(bytes, headers, Rewrite { source, destination: Some((internal.0, 0)) });
+        let source = (seen != remote).then_some(AddressPort::new(seen.address, 0));
+        apply(
+            bytes,
+            headers,
+            Rewrite { source, destination: Some(AddressPort::new(internal.address, 0)) },
+        );
         Ok(Verdict::Forward(Side::Inside))
     }
 
@@ -103,7 +109,7 @@ impl Engine {
         sender: u32,
     ) -> Verdict {
         let source = self.external_of(sender);
-        let destination = headers.new_destination(source.1);
+        let destination = headers.new_destination(source.port);
         apply(bytes, headers, Rewrite { source: Some(source), destination });
         self.clamp_mss(bytes, headers);
         Verdict::HandOver
@@ -114,8 +120,8 @@ impl Engine {
     pub(super) fn is_answered_here(&mut self, bytes: &[u8], headers: &Headers, index: u32) -> bool {
         is_echo_request(bytes, headers)
             && !headers.is_aimed()
-            && self.is_own(headers.realm, headers.outside.0)
-            && self.external.owner(headers.protocol, index, headers.destination.1).is_none()
+            && self.is_own(headers.realm, headers.outside.address)
+            && self.external.owner(headers.protocol, index, headers.destination.port).is_none()
     }
 }
 

@@ -9,6 +9,7 @@
 use super::mappings::Arrival;
 use super::{Engine, Fate, with_port};
 use crate::DropReason;
+use crate::endpoint::{AddressPort, External, Internal};
 use crate::host::Host;
 use crate::packet::{Direction, Side};
 use crate::parse::{Embedded, Headers, Kind, is_martian};
@@ -24,19 +25,19 @@ impl Headers {
     /// The destination that a packet from inside gets, if that is another; a query's identifier,
     /// which both ends share, is translated with its source's to `identifier`.
     #[inline]
-    pub(super) fn new_destination(&self, identifier: u16) -> Option<(u32, u16)> {
+    pub(super) fn new_destination(&self, identifier: u16) -> Option<AddressPort> {
         let port = match self.kind {
             Kind::IcmpQuery { .. } => identifier,
-            _ => self.outside.1,
+            _ => self.outside.port,
         };
-        self.is_aimed().then_some((self.outside.0, port))
+        self.is_aimed().then_some(AddressPort::new(self.outside.address, port))
     }
 }
 
 impl Arrival {
     /// The source that the packet gets, if it is another as seen from inside.
     #[inline]
-    pub(super) fn new_source(&self) -> Option<(u32, u16)> {
+    pub(super) fn new_source(&self) -> Option<AddressPort> {
         (self.seen != self.remote).then_some(self.seen)
     }
 }
@@ -75,7 +76,7 @@ impl Engine {
         direction: &mut Direction,
     ) -> Fate {
         let headers = &Headers { outside: self.destination_outside(bytes, headers), ..*headers };
-        let destination = headers.destination.0;
+        let destination = headers.destination.address;
         if self.is_own(headers.realm, destination) && self.external.index(destination).is_none() {
             let untranslated = || {
                 let ruling = self.ruling(bytes, headers, Side::Inside, headers.realm);
@@ -90,7 +91,7 @@ impl Engine {
     }
 
     /// Where a packet from inside goes, as seen outside.
-    fn destination_outside(&mut self, bytes: &[u8], headers: &Headers) -> (u32, u16) {
+    fn destination_outside(&mut self, bytes: &[u8], headers: &Headers) -> AddressPort {
         let destination = headers.destination;
         let seen = headers.remote_seen();
         let remote = match headers.kind {
@@ -105,13 +106,13 @@ impl Engine {
             _ => self.remote_outside(headers, seen),
         };
         match headers.kind {
-            Kind::IcmpQuery { .. } => (remote.0, destination.1),
+            Kind::IcmpQuery { .. } => AddressPort::new(remote.address, destination.port),
             _ => remote,
         }
     }
 
     /// Who an endpoint is outside that a packet from inside goes to.
-    fn remote_outside(&mut self, headers: &Headers, seen: (u32, u16)) -> (u32, u16) {
+    fn remote_outside(&mut self, headers: &Headers, seen: AddressPort) -> AddressPort {
         let (protocol, internal) = (headers.protocol, headers.internal());
         if let Some(remote) = self.remote_seen_as((protocol, internal), seen) {
             return remote;
@@ -124,11 +125,15 @@ impl Engine {
     }
 
     /// Where an ICMP error from inside goes: to whom the packet came from that it is about.
-    fn error_outside(&mut self, headers: &Headers, about: &Embedded) -> (u32, u16) {
-        let (address, port) = about.destination;
-        let flow = (about.protocol, (Host::new(headers.realm, address), port));
+    fn error_outside(&mut self, headers: &Headers, about: &Embedded) -> AddressPort {
+        let AddressPort { address, port } = about.destination;
+        let flow = (about.protocol, Internal::new(Host::new(headers.realm, address), port));
         match self.remote_seen_as(flow, about.remote_of_destination()) {
-            Some((remote, _)) if about.source.0 == headers.destination.0 => (remote, 0),
+            Some(AddressPort { address: remote, .. })
+                if about.source.address == headers.destination.address =>
+            {
+                AddressPort::new(remote, 0)
+            }
             _ => headers.destination,
         }
     }
@@ -137,16 +142,16 @@ impl Engine {
     /// the configuration in force lets its mapping stay.
     pub(super) fn remote_seen_as(
         &mut self,
-        flow: (u8, (Host, u16)),
-        seen: (u32, u16),
-    ) -> Option<(u32, u16)> {
+        flow: (u8, Internal),
+        seen: AddressPort,
+    ) -> Option<AddressPort> {
         let remote = self.twice.remote(flow, seen)?;
         let stays = self.sweep.is_done() || self.find_internal(flow.0, flow.1, remote).is_some();
         stays.then_some(remote)
     }
 
     /// Whether an internal endpoint has a session with a remote one that is seen as what it is.
-    fn sees_as_is(&mut self, protocol: u8, internal: (Host, u16), remote: (u32, u16)) -> bool {
+    fn sees_as_is(&mut self, protocol: u8, internal: Internal, remote: AddressPort) -> bool {
         self.find_internal(protocol, internal, remote).is_some_and(|slot| {
             self.table.find_session(slot, remote).is_some() && self.seen(slot, remote) == remote
         })
@@ -154,7 +159,7 @@ impl Engine {
 
     /// Whether a packet may go where a rule sends it.
     pub(super) fn check_outside(&self, headers: &Headers) -> Result<(), DropReason> {
-        let (destination, _) = headers.outside;
+        let AddressPort { address: destination, .. } = headers.outside;
         if !headers.is_aimed() {
             Ok(())
         } else if is_martian(destination) || self.is_broadcast(Some(headers.realm), destination) {
@@ -177,18 +182,18 @@ impl Engine {
         bytes: &[u8],
         headers: &Headers,
         arrival: Arrival,
-    ) -> Result<(u32, u16), DropReason> {
+    ) -> Result<AddressPort, DropReason> {
         let Arrival { index, port, remote, .. } = arrival;
         let seen = match headers.kind {
             Kind::IcmpError => self.sender_inside(bytes, headers),
             Kind::IcmpOther => None,
-            _ => self.session_seen(headers.protocol, (index, port), remote),
+            _ => self.session_seen(headers.protocol, External::new(index, port), remote),
         };
         let realm = self.realm_met(bytes, headers, arrival);
         let rules = self.rules_of(realm);
         let by_rule = || rules.source(with_port(headers, remote));
         let seen = seen.or_else(by_rule).unwrap_or(remote);
-        if self.is_plain() && seen == remote && self.is_inside(0, remote.0) {
+        if self.is_plain() && seen == remote && self.is_inside(0, remote.address) {
             return Err(DropReason::SpoofedSource);
         }
         Ok(seen)
@@ -203,36 +208,45 @@ impl Engine {
             Kind::IcmpError => {
                 let about = Embedded::read(&bytes[usize::from(headers.header_len)..]).ok();
                 about.and_then(|about| {
-                    let index = self.external.index(about.source.0)?;
-                    Some((about.protocol, (index, about.source.1), about.remote_of_source()))
+                    let index = self.external.index(about.source.address)?;
+                    Some((
+                        about.protocol,
+                        External::new(index, about.source.port),
+                        about.remote_of_source(),
+                    ))
                 })
             }
-            _ => Some((headers.protocol, (arrival.index, arrival.port), arrival.remote)),
+            _ => {
+                Some((headers.protocol, External::new(arrival.index, arrival.port), arrival.remote))
+            }
         };
         let Some((protocol, external, remote)) = end else { return 0 };
         match self.find_external(protocol, external, remote) {
             Some(slot) => self.table.mapping(slot).host().realm(),
-            None => self.statics.internal(external.0, protocol).map_or(0, |(host, _)| host.realm()),
+            None => {
+                self.statics.internal(external.index, protocol).map_or(0, |(host, _)| host.realm())
+            }
         }
     }
 
     /// What the sender of an ICMP error is seen as, if it is whom the packet went to that it is
     /// about.
-    fn sender_inside(&mut self, bytes: &[u8], headers: &Headers) -> Option<(u32, u16)> {
+    fn sender_inside(&mut self, bytes: &[u8], headers: &Headers) -> Option<AddressPort> {
         let about = Embedded::read(&bytes[usize::from(headers.header_len)..]).ok()?;
-        let index = self.external.index(about.source.0)?;
+        let index = self.external.index(about.source.address)?;
         let remote = about.remote_of_source();
-        let seen = self.session_seen(about.protocol, (index, about.source.1), remote)?;
-        (remote.0 == headers.source.0).then_some((seen.0, 0))
+        let seen =
+            self.session_seen(about.protocol, External::new(index, about.source.port), remote)?;
+        (remote.address == headers.source.address).then_some(AddressPort::new(seen.address, 0))
     }
 
     /// What a hairpinned packet's sender is seen as by its receiver.
     pub(super) fn seen_by_receiver(
         &mut self,
         protocol: u8,
-        external: (u32, u16),
-        remote: (u32, u16),
-    ) -> (u32, u16) {
+        external: External,
+        remote: AddressPort,
+    ) -> AddressPort {
         match self.twice.is_empty() {
             true => remote,
             false => self.session_seen(protocol, external, remote).unwrap_or(remote),
@@ -243,9 +257,9 @@ impl Engine {
     fn session_seen(
         &mut self,
         protocol: u8,
-        external: (u32, u16),
-        remote: (u32, u16),
-    ) -> Option<(u32, u16)> {
+        external: External,
+        remote: AddressPort,
+    ) -> Option<AddressPort> {
         let slot = self.find_external(protocol, external, remote)?;
         self.table.find_session(slot, remote)?;
         Some(self.seen(slot, remote))
@@ -255,7 +269,7 @@ impl Engine {
 
     /// What a remote endpoint that a mapping has a session with is seen as inside.
     #[inline]
-    pub(crate) fn seen(&self, slot: u32, remote: (u32, u16)) -> (u32, u16) {
+    pub(crate) fn seen(&self, slot: u32, remote: AddressPort) -> AddressPort {
         match self.table.mapping(slot).is_twice() {
             true => self.twice.seen(slot, remote).unwrap_or(remote),
             false => remote,
@@ -268,8 +282,8 @@ impl Engine {
     pub(super) fn check_seen(
         &self,
         slot: u32,
-        remote: (u32, u16),
-        seen: (u32, u16),
+        remote: AddressPort,
+        seen: AddressPort,
     ) -> Result<(), DropReason> {
         if self.seen(slot, remote) == seen { Ok(()) } else { Err(DropReason::Ambiguous) }
     }
@@ -278,8 +292,8 @@ impl Engine {
     #[inline]
     pub(super) fn check_room_to_see(
         &self,
-        remote: (u32, u16),
-        seen: (u32, u16),
+        remote: AddressPort,
+        seen: AddressPort,
     ) -> Result<(), DropReason> {
         match remote != seen && self.twice.is_full() {
             true => Err(DropReason::SessionTableFull),
@@ -293,9 +307,9 @@ impl Engine {
     pub(super) fn check_unseen(
         &mut self,
         protocol: u8,
-        internal: (Host, u16),
-        remote: (u32, u16),
-        seen: (u32, u16),
+        internal: Internal,
+        remote: AddressPort,
+        seen: AddressPort,
     ) -> Result<(), DropReason> {
         if !self.has_twice() {
             return Ok(());
@@ -310,7 +324,7 @@ impl Engine {
 
     /// Notes what the remote endpoint of a new session is seen as.
     #[inline]
-    pub(super) fn note_seen(&mut self, slot: u32, remote: (u32, u16), seen: (u32, u16)) {
+    pub(super) fn note_seen(&mut self, slot: u32, remote: AddressPort, seen: AddressPort) {
         if remote != seen {
             let mapping = self.table.mapping_mut(slot);
             mapping.set_twice();

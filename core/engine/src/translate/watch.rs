@@ -4,10 +4,10 @@
 use super::Engine;
 use crate::class::{KINDS, SESSIONS};
 use crate::config::Config;
-use crate::engine::{REPORT_INTERVAL, quota_class};
-use crate::external::{External, PROTOCOLS, protocol_index};
+use crate::external::ExternalPorts;
 use crate::host::Host;
-use crate::parse::has_ports;
+use crate::protocols::{PROTOCOLS, has_ports, protocol_index, quota_class};
+use crate::rate::REPORT_INTERVAL;
 use crate::threshold::{Marks, Watch};
 use crate::{Change, DropReason, Resource};
 use alloc::vec::Vec;
@@ -36,7 +36,7 @@ pub(crate) struct PoolWatches(Vec<PoolWatch>);
 
 impl PoolWatches {
     /// Of pools of which nothing was told yet.
-    pub(crate) fn new(config: &Config, external: &External) -> Self {
+    pub(crate) fn new(config: &Config, external: &ExternalPorts) -> Self {
         let mut watches = Self::default();
         if config.pools.iter().any(|pool| !pool.thresholds.is_empty()) {
             let nothing = PoolWatch {
@@ -51,7 +51,7 @@ impl PoolWatches {
     }
 
     /// Finds out anew how much the pools have to give out.
-    pub(crate) fn renew(&mut self, config: &Config, external: &External) {
+    pub(crate) fn renew(&mut self, config: &Config, external: &ExternalPorts) {
         for (number, (pool, watch)) in config.pools.iter().zip(&mut self.0).enumerate() {
             watch.all = external.all_of(number, config);
             watch.marks = watch.all.map(|all| match all {

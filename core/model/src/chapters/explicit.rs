@@ -26,7 +26,7 @@ pub(crate) struct Hold {
 impl Hold {
     /// 16.13.
     pub(crate) fn admits(&self, remote: Endpoint) -> bool {
-        let end = (remote.address.to_bits(), remote.port);
+        let end = natgate_engine::AddressPort::new(remote.address.to_bits(), remote.port);
         self.filters.is_empty() || self.filters.iter().any(|filter| filter.admits(end))
     }
 }

@@ -2,17 +2,22 @@
 //! searches take their steps together.
 
 use super::{BATCH, Finder, Source};
-use natgate_engine::{Rule, RuleBatch, RuleSet, Ruling};
+use natgate_engine::{AddressPort, Rule, RuleBatch, RuleSet, Ruling};
 use std::cell::RefCell;
 
 const _: () = assert!(BATCH <= RuleBatch::MOST);
 
 /// Where the packets go; no rule looks at it.
-const DESTINATION: (u32, u16) = (0xc633_6407, 443);
+const DESTINATION: AddressPort = AddressPort::new(0xc633_6407, 443);
 
 pub(super) struct Natgate {
     rules: RuleSet,
     batch: RefCell<RuleBatch>,
+}
+
+/// The source as the engine's rules take it.
+fn end((address, port): Source) -> AddressPort {
+    AddressPort::new(address, port)
 }
 
 impl Finder for Natgate {
@@ -24,7 +29,7 @@ impl Finder for Natgate {
     }
 
     fn find(&self, source: Source) -> Option<u32> {
-        self.rules.find(source, DESTINATION).map(pool)
+        self.rules.find(end(source), DESTINATION).map(pool)
     }
 
     fn find_batch(&self, sources: &[Source], pools: &mut [Option<u32>]) {
@@ -32,7 +37,7 @@ impl Finder for Natgate {
         let mut batch = self.batch.borrow_mut();
         batch.clear();
         for &source in sources {
-            batch.add(rules, source, DESTINATION);
+            batch.add(rules, end(source), DESTINATION);
         }
         while batch.step(rules) {}
         for (packet, found) in pools[..sources.len()].iter_mut().enumerate() {

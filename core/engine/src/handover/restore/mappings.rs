@@ -2,13 +2,15 @@
 
 use super::{ABSENT, LEFT_OUT, MappingParts, Restoration, RestoreError};
 use crate::Departure;
-use crate::engine::{Engine, flags_of, place_of, quota_class};
+use crate::endpoint::{AddressPort, External, Internal};
+use crate::engine::Engine;
 use crate::handover::record::{MappingFields, OVERLOADS, Reader, STATIC};
 use crate::host::Host;
-use crate::parse::has_ports;
+use crate::protocols::{has_ports, place_of, quota_class};
 use crate::session::Session;
 use crate::table::{Mapping, NewMapping, SHARED_EXTERNAL, SHARED_INTERNAL};
 use crate::timeouts::SETS;
+use crate::whole::flags_of;
 
 /// What becomes of a mapping.
 enum Place {
@@ -86,12 +88,13 @@ impl Engine {
             self.drop_restored(restoration, fields.number);
             return Place::Left(Departure::NotSubscriber);
         };
-        let internal = (Host::new(realm, fields.internal.0), fields.internal.1);
-        let Some(index) = self.external.index(fields.external.0) else {
+        let internal =
+            Internal::new(Host::new(realm, fields.internal.address), fields.internal.port);
+        let Some(index) = self.external.index(fields.external.address) else {
             self.drop_restored(restoration, fields.number);
             return Place::Left(Departure::Pool);
         };
-        let external = (index, fields.external.1);
+        let external = External::new(index, fields.external.port);
         if known < LEFT_OUT && self.is_restored(known, fields, internal, external) {
             return Place::At(known);
         }
@@ -111,12 +114,12 @@ impl Engine {
         &self,
         slot: u32,
         fields: &MappingFields,
-        internal: (Host, u16),
-        external: (u32, u16),
+        internal: Internal,
+        external: External,
     ) -> bool {
         let mapping = self.table.mapping(slot);
-        let remote = (mapping.first.remote_address, mapping.first.remote_port);
-        let filed = |remote| self.table.key(fields.protocol, internal, remote);
+        let remote = mapping.first.remote();
+        let filed = |remote: AddressPort| self.table.key(fields.protocol, internal, remote);
         let overloads = !mapping.is_static() && mapping.shares_internal();
         mapping.protocol == fields.protocol
             && mapping.internal() == internal
@@ -133,8 +136,8 @@ impl Engine {
         &self,
         restoration: &Restoration,
         fields: &MappingFields,
-        internal: (Host, u16),
-        external: (u32, u16),
+        internal: Internal,
+        external: External,
         flags: u8,
     ) -> NewMapping {
         NewMapping {
@@ -156,7 +159,7 @@ impl Engine {
         };
         let hash = self.table.hash(key);
         let created = self.restored_tick(fields.created);
-        let first = Session::new(fields.remote.0, fields.remote.1);
+        let first = Session::new(fields.remote.address, fields.remote.port);
         self.table.add(new, |session| *session = first, created, hash)
     }
 
@@ -167,7 +170,7 @@ impl Engine {
         &mut self,
         restoration: &mut Restoration,
         protocol: u8,
-        (index, port): (u32, u16),
+        External { index, port }: External,
         may_be: impl Fn(&Mapping) -> bool,
     ) -> Result<bool, Departure> {
         while let Some(owner) = self.external.owner(protocol, index, port) {
@@ -188,12 +191,12 @@ impl Engine {
         &mut self,
         restoration: &mut Restoration,
         fields: &MappingFields,
-        internal: (Host, u16),
-        external: (u32, u16),
+        internal: Internal,
+        external: External,
     ) -> Place {
         let protocol = fields.protocol;
-        let begun = match self.statics.internal(external.0, protocol) {
-            Some((host, begun)) if host == internal.0 && internal.1 == external.1 => begun,
+        let begun = match self.statics.internal(external.index, protocol) {
+            Some((host, begun)) if host == internal.host && internal.port == external.port => begun,
             _ => return Place::Left(Departure::Static),
         };
         if has_ports(protocol)
@@ -201,12 +204,12 @@ impl Engine {
         {
             return Place::Left(why);
         }
-        if !self.statics.count(external.0, protocol) {
+        if !self.statics.count(external.index, protocol) {
             return Place::NoRoom;
         }
         let new = self.new_restored(restoration, fields, internal, external, flags_of(begun));
         let Some(slot) = self.add_restored(new, fields) else {
-            self.statics.release(external.0, protocol);
+            self.statics.release(external.index, protocol);
             return Place::NoRoom;
         };
         if has_ports(protocol) {
@@ -219,11 +222,11 @@ impl Engine {
         &mut self,
         restoration: &mut Restoration,
         fields: &MappingFields,
-        internal: (Host, u16),
-        external: (u32, u16),
+        internal: Internal,
+        external: External,
     ) -> Place {
         let (protocol, overloads) = (fields.protocol, fields.flags & OVERLOADS != 0);
-        let (index, port) = external;
+        let External { index, port } = external;
         if !self.external.is_of_pool(index) || overloads && !self.rings.are_kept() {
             return Place::Left(Departure::Pool);
         }
@@ -242,7 +245,7 @@ impl Engine {
             Err(why) => return Place::Left(why),
         };
         let (pool, kind) = (self.external.pool_of(index), quota_class(protocol));
-        let record = self.subscribers.find(internal.0);
+        let record = self.subscribers.find(internal.host);
         let is_known = record.is_some_and(|at| self.subscribers.has(at, pool));
         if self.table.is_full(protocol) || !is_known && self.subscribers.is_full(record.is_none()) {
             return Place::NoRoom;
@@ -255,7 +258,7 @@ impl Engine {
             used[place_of(protocol)] += 1;
         }
         // At a time long past: the rate of new mappings is not touched. Pairs come by themselves.
-        let record = self.subscribers.count(record, internal.0, (pool, None), kind, 0);
+        let record = self.subscribers.count(record, internal.host, (pool, None), kind, 0);
         // It was answered elsewhere, or nobody can tell.
         self.subscribers.answer(record);
         self.may_be_short = true;
@@ -298,7 +301,7 @@ impl Engine {
         if mapping.is_explicit() {
             self.holds.remove_all(mapping.host(), slot);
         }
-        let (protocol, (index, port)) = (mapping.protocol, mapping.external());
+        let (protocol, External { index, port }) = (mapping.protocol, mapping.external());
         if let Some(heir) = self.rings.leave(slot) {
             if self.external.owner(protocol, index, port) == Some(slot) {
                 self.external.hand_over(protocol, index, port, heir);

@@ -2,11 +2,12 @@
 //! counters.
 
 use super::{KINDS, Restoration};
+use crate::endpoint::AddressPort;
 use crate::engine::Engine;
 use crate::handover::record::Reader;
 use crate::host::Host;
 use crate::packet::{Direction, Outcome};
-use crate::parse::has_ports;
+use crate::protocols::has_ports;
 use crate::{DropReason, Timestamp};
 
 impl Engine {
@@ -15,7 +16,8 @@ impl Engine {
         restoration: &Restoration,
         from: &mut Reader<'_>,
     ) -> Option<()> {
-        let (protocol, (address, port), release) = (from.u8()?, from.endpoint()?, from.u64()?);
+        let (protocol, AddressPort { address, port }, release) =
+            (from.u8()?, from.endpoint()?, from.u64()?);
         let index = self.external.index(address);
         let release = self.restored_tick(release);
         has_ports(protocol).then_some(())?;

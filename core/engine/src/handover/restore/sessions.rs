@@ -1,6 +1,7 @@
 //! What a mapping has: its sessions, what their remote endpoints are seen as, and holds.
 
 use super::RestoreError;
+use crate::endpoint::AddressPort;
 use crate::engine::Engine;
 use crate::explicit::New;
 use crate::handover::record::{HoldFields, SessionFields};
@@ -39,14 +40,14 @@ impl Engine {
         {
             return;
         }
-        let mut stay: Vec<(u32, u16)> = sessions.iter().map(|fields| fields.remote).collect();
+        let mut stay: Vec<AddressPort> = sessions.iter().map(|fields| fields.remote).collect();
         stay.sort_unstable();
         let remote_of = |session| {
             let session = self.table.session(session);
-            (session.remote_address, session.remote_port)
+            session.remote()
         };
         let present = self.table.sessions(slot).map(remote_of);
-        let others: Vec<(u32, u16)> =
+        let others: Vec<AddressPort> =
             present.filter(|remote| stay.binary_search(remote).is_err()).collect();
         for remote in others {
             if let Some(session) = self.table.find_session(slot, remote) {
@@ -75,7 +76,7 @@ impl Engine {
         slot: u32,
         fields: &SessionFields,
     ) -> Result<bool, RestoreError> {
-        let mut session = Session::new(fields.remote.0, fields.remote.1);
+        let mut session = Session::new(fields.remote.address, fields.remote.port);
         fill(&mut session, fields, self.restored_tick(fields.expires))?;
         let way = if fields.inbound == 0 { Way::Out } else { Way::In };
         let Some(added) = self.table.add_session(slot, session, way) else { return Ok(false) };

@@ -4,6 +4,7 @@
 use super::walk::Walk;
 use super::{Step, endpoint};
 use crate::DropReason;
+use crate::endpoint::{AddressPort, External, Internal};
 use crate::host::Host;
 use crate::packet::{Side, Verdict};
 use crate::parse::Embedded;
@@ -11,7 +12,7 @@ use crate::translate::Fate;
 use natgate_wire::protocol;
 
 /// Somebody inside, and a remote endpoint as seen from there.
-type Seen = ((Host, u16), (u32, u16));
+type Seen = (Internal, AddressPort);
 
 impl Walk<'_> {
     fn embedded(&mut self) -> Result<Embedded, DropReason> {
@@ -25,7 +26,7 @@ impl Walk<'_> {
     pub(super) fn translate_error_outbound(&mut self) -> Result<(), DropReason> {
         let embedded = self.embedded()?;
         let [external, _] = self.error_external(&embedded)?;
-        self.source = (external.0, 0);
+        self.source = AddressPort::new(external.address, 0);
         if let Some(destination) = self.headers.new_destination(0) {
             self.destination = destination;
         }
@@ -33,10 +34,10 @@ impl Walk<'_> {
     }
 
     /// The external endpoint of the session that an error from inside is about, and the remote one.
-    fn error_external(&mut self, embedded: &Embedded) -> Result<[(u32, u16); 2], DropReason> {
-        let (address, port) = embedded.destination;
+    fn error_external(&mut self, embedded: &Embedded) -> Result<[AddressPort; 2], DropReason> {
+        let AddressPort { address, port } = embedded.destination;
         let (protocol, internal) =
-            (embedded.protocol, (Host::new(self.headers.realm, address), port));
+            (embedded.protocol, Internal::new(Host::new(self.headers.realm, address), port));
         let seen = embedded.remote_of_destination();
         let remote = self.engine.twice.remote((protocol, internal), seen).unwrap_or(seen);
         let found = self.engine.look_up_internal(protocol, internal, remote);
@@ -47,35 +48,39 @@ impl Walk<'_> {
         Ok([self.engine.external_of(slot), remote])
     }
 
-    pub(super) fn translate_error_inbound(&mut self, sender: (u32, u16)) -> Result<(), DropReason> {
+    pub(super) fn translate_error_inbound(
+        &mut self,
+        sender: AddressPort,
+    ) -> Result<(), DropReason> {
         let embedded = self.embedded()?;
         let remote = embedded.remote_of_source();
         let (internal, seen) = self.error_internal(&embedded, remote)?;
-        let (engine, realm) = (self.engine, internal.0.realm());
-        if sender.0 == self.headers.source.0 {
-            engine.check_entry(realm, sender.0)?;
+        let (engine, realm) = (self.engine, internal.host.realm());
+        if sender.address == self.headers.source.address {
+            engine.check_entry(realm, sender.address)?;
         }
-        engine.check_dropped_error(&embedded, internal, sender.0, seen)?;
+        engine.check_dropped_error(&embedded, internal, sender.address, seen)?;
         self.check_transit(engine.inside_mtu(realm))?;
         self.leaving = realm;
-        self.source.0 = sender.0;
-        self.destination = (internal.0.address(), 0);
+        self.source.address = sender.address;
+        self.destination = AddressPort::new(internal.host.address(), 0);
         Ok(())
     }
 
     fn error_internal(
         &mut self,
         embedded: &Embedded,
-        remote: (u32, u16),
+        remote: AddressPort,
     ) -> Result<Seen, DropReason> {
-        let (address, port) = embedded.source;
+        let AddressPort { address, port } = embedded.source;
         let index = self.engine.external.index(address).ok_or(DropReason::IcmpNoSession)?;
-        let slot = self.engine.look_up_external(embedded.protocol, (index, port), remote);
+        let slot =
+            self.engine.look_up_external(embedded.protocol, External::new(index, port), remote);
         let slot = self.with_session(slot, remote)?;
         Ok((self.engine.table.mapping(slot).internal(), self.engine.seen(slot, remote)))
     }
 
-    fn with_session(&mut self, slot: Option<u32>, remote: (u32, u16)) -> Result<u32, DropReason> {
+    fn with_session(&mut self, slot: Option<u32>, remote: AddressPort) -> Result<u32, DropReason> {
         let Some(slot) = slot else {
             self.note(Step::NoMapping);
             return Err(DropReason::IcmpNoSession);
@@ -92,11 +97,11 @@ impl Walk<'_> {
         let embedded = self.embedded()?;
         let [external, about_remote] = self.error_external(&embedded)?;
         let query = embedded.protocol == protocol::ICMP;
-        let remote = if query { (external.0, 0) } else { external };
+        let remote = if query { AddressPort::new(external.address, 0) } else { external };
         let mut seen_outside = embedded;
         seen_outside.source = about_remote;
         if query {
-            seen_outside.source.1 = external.1;
+            seen_outside.source.port = external.port;
         }
         self.receive_error(&embedded, &seen_outside, remote)
     }
@@ -113,17 +118,17 @@ impl Walk<'_> {
         &mut self,
         embedded: &Embedded,
         seen_outside: &Embedded,
-        remote: (u32, u16),
+        remote: AddressPort,
     ) -> Result<(), DropReason> {
         let (internal, seen) = self.error_internal(seen_outside, remote)?;
-        let realm = internal.0.realm();
+        let realm = internal.host.realm();
         self.engine.check_realms(self.headers.realm, realm, true)?;
         self.leaving = realm;
-        self.engine.check_dropped_error(embedded, internal, seen.0, seen)?;
+        self.engine.check_dropped_error(embedded, internal, seen.address, seen)?;
         if !self.headers.turned || seen != remote {
-            self.source = (seen.0, 0);
+            self.source = AddressPort::new(seen.address, 0);
         }
-        self.destination = (internal.0.address(), 0);
+        self.destination = AddressPort::new(internal.host.address(), 0);
         Ok(())
     }
 }

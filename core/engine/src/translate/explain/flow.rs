@@ -1,19 +1,22 @@
 //! The mappings and sessions that a packet would go by: `mappings.rs` for reading alone.
 
 use super::walk::Walk;
-use super::{AddressChoice, Limit, LimitOwner, Standing, Step, endpoint};
+use super::{AddressChoice, Step, endpoint};
 use crate::config::{Behavior, Config, Refusal};
-use crate::engine::{flags_of, quota_class};
+use crate::endpoint::{AddressPort, External, Internal};
 use crate::external::Wish;
 use crate::host::Host;
-use crate::parse::{Kind, has_ports};
+use crate::limits::{Limit, LimitOwner, Standing};
+use crate::parse::Kind;
+use crate::protocols::{has_ports, quota_class};
 use crate::respond::Message;
 use crate::rules::Snat;
 use crate::session::{Idle, Session, State, Way};
 use crate::table::{NewMapping, SessionRef};
-use crate::translate::mappings::{Arrival, InboundMatch};
+use crate::translate::mappings::{Arrival, InboundMatch, WholeMapping};
 use crate::translate::overload::find_shared;
 use crate::translate::with_port;
+use crate::whole::flags_of;
 use crate::{Begun, DropReason, Pooling, Timestamp};
 use core::net::Ipv4Addr;
 
@@ -21,14 +24,14 @@ use core::net::Ipv4Addr;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sent {
     /// The external endpoint that it would have, drawn with a copy of the generator if it is new.
-    pub(super) source: (u32, u16),
+    pub(super) source: AddressPort,
     /// Whether a mapping or a session would be made.
     pub(super) is_new: bool,
 }
 
 /// A new mapping that was found possible.
 struct Chosen {
-    external: (u32, u16),
+    external: External,
     why: AddressChoice,
     /// Its port, if that is known.
     port: Option<u16>,
@@ -74,19 +77,20 @@ impl Walk<'_> {
         }
     }
 
-    fn outbound_new(&mut self, snat: Snat, remote: (u32, u16)) -> Result<(u32, u16), DropReason> {
+    fn outbound_new(&mut self, snat: Snat, remote: AddressPort) -> Result<AddressPort, DropReason> {
         let (engine, headers) = (self.engine, self.headers);
         self.may_open()?;
         engine.check_room_to_see(remote, headers.remote_seen())?;
         if let Some((index, begun)) = engine.statics.external(headers.host(), headers.protocol) {
             let address = engine.external.address(index);
             self.note(Step::Whole(Ipv4Addr::from_bits(address)));
-            let external = (index, headers.source.1);
-            let added = self.add_whole((headers.internal(), external, begun), remote, Way::Out);
+            let external = External::new(index, headers.source.port);
+            let whole = WholeMapping { internal: headers.internal(), external, begun };
+            let added = self.add_whole(whole, remote, Way::Out);
             if added == Err(DropReason::MappingTableFull) {
                 self.refuse();
             }
-            return added.map(|()| (address, headers.source.1));
+            return added.map(|()| AddressPort::new(address, headers.source.port));
         }
         if headers.kind == (Kind::IcmpQuery { request: false }) {
             return Err(DropReason::NoMapping);
@@ -106,14 +110,14 @@ impl Walk<'_> {
         }
     }
 
-    fn make_mapping(&mut self, snat: Snat, remote: (u32, u16)) -> Result<(u32, u16), DropReason> {
+    fn make_mapping(&mut self, snat: Snat, remote: AddressPort) -> Result<AddressPort, DropReason> {
         let (engine, headers) = (self.engine, self.headers);
         let (protocol, internal, pool) = (headers.protocol, headers.internal(), snat.pool);
-        let record = engine.subscribers.find(internal.0);
+        let record = engine.subscribers.find(internal.host);
         let known = record.is_some_and(|at| engine.subscribers.has(at, pool));
-        self.check_limits(record, internal.0, known)?;
+        self.check_limits(record, internal.host, known)?;
         let has_ports = has_ports(protocol);
-        let place = || crate::external::protocol_index(protocol);
+        let place = || crate::protocols::protocol_index(protocol);
         let free = has_ports.then(|| engine.external.free_of(pool, place()));
         self.note(Step::Pool { pool, free });
         let last = record.and_then(|at| engine.subscribers.paired(at, pool));
@@ -126,13 +130,13 @@ impl Walk<'_> {
             }
             None => None,
         };
-        let paired = engine.external.pairing(pool, internal.0, paired);
-        let wish = Wish { pool, protocol, internal_port: internal.1, paired, fixed };
-        let chosen = match self.choose_external(wish, internal.0, remote) {
+        let paired = engine.external.pairing(pool, internal.host, paired);
+        let wish = Wish { pool, protocol, internal_port: internal.port, paired, fixed };
+        let chosen = match self.choose_external(wish, internal.host, remote) {
             Ok(chosen) => chosen,
-            Err(reason) => self.overload(wish, internal.0, remote).ok_or(reason)?,
+            Err(reason) => self.overload(wish, internal.host, remote).ok_or(reason)?,
         };
-        let address = engine.external.address(chosen.external.0);
+        let address = engine.external.address(chosen.external.index);
         let is_drawn = chosen.why == AddressChoice::Drawn;
         let told = (!is_drawn).then_some(Ipv4Addr::from_bits(address));
         self.note(Step::Address { why: chosen.why, address: told });
@@ -141,7 +145,7 @@ impl Walk<'_> {
         }
         self.drawn = (is_drawn, has_ports && chosen.port.is_none());
         self.new_session(remote, Way::Out, snat.timeouts);
-        Ok((address, chosen.external.1))
+        Ok(AddressPort::new(address, chosen.external.port))
     }
 
     fn check_limits(
@@ -187,7 +191,7 @@ impl Walk<'_> {
         &mut self,
         wish: Wish,
         subscriber: Host,
-        remote: (u32, u16),
+        remote: AddressPort,
     ) -> Result<Chosen, DropReason> {
         let (engine, generator) = (self.engine, &mut self.generator);
         let protocol = wish.protocol;
@@ -203,20 +207,31 @@ impl Walk<'_> {
         };
         if !has_ports(protocol) {
             let is_free = |index| {
-                engine.table.find_shared_external(protocol, (index, 0), (remote.0, 0)).is_none()
+                engine
+                    .table
+                    .find_shared_external(
+                        protocol,
+                        External::new(index, 0),
+                        AddressPort::new(remote.address, 0),
+                    )
+                    .is_none()
             };
             let index = engine.external.choose_portless(&wish, generator, is_free);
             let index = index.ok_or(DropReason::Ambiguous)?;
-            return Ok(Chosen { external: (index, 0), why: why(index, false), port: None });
+            return Ok(Chosen {
+                external: External::new(index, 0),
+                why: why(index, false),
+                port: None,
+            });
         }
         if engine.external.is_shared(wish.pool) {
             let tenants = engine.subscribers.tenants();
             let external = engine.external.choose(wish, tenants, generator);
             let external = external.ok_or(DropReason::PoolExhausted)?;
-            let (why, kept) = (why(external.0, false), engine.external.keeps(&wish));
+            let (why, kept) = (why(external.index, false), engine.external.keeps(&wish));
             // Where the port is kept if it is free, it was if it is the same.
-            let port = (kept && why != AddressChoice::Drawn && external.1 == wish.internal_port)
-                .then_some(external.1);
+            let port = (kept && why != AddressChoice::Drawn && external.port == wish.internal_port)
+                .then_some(external.port);
             return Ok(Chosen { external, why, port });
         }
         if engine.external.has_blocks(wish.pool) {
@@ -224,7 +239,7 @@ impl Walk<'_> {
             self.note_standing(LimitOwner::Subscriber, Limit::Blocks, used.into(), most.into());
         }
         let chosen = engine.external.try_share(wish, subscriber, &mut self.generator)?;
-        let ((index, port), block) = chosen;
+        let (External { index, port }, block) = chosen;
         if block.is_some() {
             self.note(Step::Block);
         }
@@ -233,10 +248,10 @@ impl Walk<'_> {
             Some(_) => why(index, false),
             None => why(index, is_own),
         };
-        Ok(Chosen { external: (index, port), why, port: None })
+        Ok(Chosen { external: External::new(index, port), why, port: None })
     }
 
-    fn overload(&mut self, wish: Wish, subscriber: Host, remote: (u32, u16)) -> Option<Chosen> {
+    fn overload(&mut self, wish: Wish, subscriber: Host, remote: AddressPort) -> Option<Chosen> {
         let engine = self.engine;
         let parts = (&engine.table, &engine.external);
         let generator = &mut self.generator;
@@ -251,8 +266,8 @@ impl Walk<'_> {
 
     fn add_whole(
         &mut self,
-        (internal, external, begun): ((Host, u16), (u32, u16), Begun),
-        remote: (u32, u16),
+        WholeMapping { internal, external, begun }: WholeMapping,
+        remote: AddressPort,
         way: Way,
     ) -> Result<(), DropReason> {
         let (engine, protocol) = (self.engine, self.headers.protocol);
@@ -268,7 +283,7 @@ impl Walk<'_> {
         if engine.table.clashes(&new, remote) {
             return Err(DropReason::Ambiguous);
         }
-        let (used, most) = engine.statics.standing(external.0, protocol);
+        let (used, most) = engine.statics.standing(external.index, protocol);
         self.note_standing(LimitOwner::Static, Limit::Mappings, used.into(), most.into());
         if used >= most {
             return Err(DropReason::MappingTableFull);
@@ -283,7 +298,8 @@ impl Walk<'_> {
         let Arrival { index, port, remote, seen, .. } = arrival;
         let (engine, headers) = (self.engine, self.headers);
         let protocol = headers.protocol;
-        let Some(slot) = engine.look_up_external(protocol, (index, port), remote) else {
+        let Some(slot) = engine.look_up_external(protocol, External::new(index, port), remote)
+        else {
             let whole = engine.statics.internal(index, protocol);
             let Some((internal, begun)) = whole else {
                 self.note(Step::NoMapping);
@@ -291,13 +307,13 @@ impl Walk<'_> {
             };
             self.note(Step::Whole(Ipv4Addr::from_bits(engine.external.address(index))));
             engine.check_entrance(arrival, internal.realm(), false)?;
-            self.check_dropped((internal, port), seen)?;
+            self.check_dropped(Internal::new(internal, port), seen)?;
             self.note_filter((true, false), begun != Begun::Inside);
             if begun == Begun::Inside {
                 return Err(DropReason::Filtered);
             }
             self.may_open()?;
-            self.check_unseen((internal, port), remote, seen)?;
+            self.check_unseen(Internal::new(internal, port), remote, seen)?;
             return Ok(InboundMatch::Whole(internal, begun));
         };
         let session = engine.table.find_session(slot, remote);
@@ -315,7 +331,7 @@ impl Walk<'_> {
                 return Err(DropReason::Filtered);
             }
         }
-        engine.check_entrance(arrival, internal.0.realm(), session.is_some())?;
+        engine.check_entrance(arrival, internal.host.realm(), session.is_some())?;
         self.check_dropped(internal, seen)?;
         if session.is_none() {
             let asked = mapping.is_explicit().then(|| engine.admits_held(slot, seen)).flatten();
@@ -323,7 +339,7 @@ impl Walk<'_> {
                 _ if mapping.is_static() => !mapping.is_outbound_only(),
                 _ if let Some(admitted) = asked => admitted,
                 Behavior::EndpointIndependent => true,
-                Behavior::AddressDependent => engine.table.knows_address(slot, remote.0),
+                Behavior::AddressDependent => engine.table.knows_address(slot, remote.address),
                 Behavior::AddressAndPortDependent => false,
             };
             self.note_filter((mapping.is_static(), asked.is_some()), admitted);
@@ -358,8 +374,8 @@ impl Walk<'_> {
         self.note(Step::Service);
         // Which of the servers, a draw may tell.
         self.told.is_certain = false;
-        let (protocol, remote) = (mapping.protocol, arrival.remote.0);
-        let external = (arrival.index, arrival.port);
+        let (protocol, remote) = (mapping.protocol, arrival.remote.address);
+        let external = External::new(arrival.index, arrival.port);
         let services = &self.engine.services;
         let chosen = services.choose(protocol, external, remote, &mut self.generator);
         chosen.ok_or(DropReason::Filtered)
@@ -368,14 +384,14 @@ impl Walk<'_> {
     /// Whether a rule drops what comes in to an internal endpoint.
     fn check_dropped(
         &mut self,
-        (host, port): (Host, u16),
-        remote: (u32, u16),
+        Internal { host, port }: Internal,
+        remote: AddressPort,
     ) -> Result<(), DropReason> {
         let (engine, headers) = (self.engine, self.headers);
-        let fate = engine.check_dropped(&headers, (host, port), remote);
+        let fate = engine.check_dropped(&headers, Internal::new(host, port), remote);
         if fate.is_err() {
             let realm = host.realm();
-            let inner = with_port(&headers, (host.address(), port));
+            let inner = with_port(&headers, AddressPort::new(host.address(), port));
             let outer = with_port(&headers, remote);
             let ruling = engine.rules_of(realm).find(inner, outer);
             let (inner, outer) = (endpoint(inner), endpoint(outer));
@@ -389,7 +405,7 @@ impl Walk<'_> {
         &mut self,
         arrival: Arrival,
         found: InboundMatch,
-    ) -> Result<(Host, u16), DropReason> {
+    ) -> Result<Internal, DropReason> {
         match found {
             InboundMatch::Mapping(slot, Some(session)) => {
                 self.refresh(session, Way::In);
@@ -400,10 +416,11 @@ impl Walk<'_> {
                 Ok(self.engine.table.mapping(slot).internal())
             }
             InboundMatch::Whole(internal, begun) => {
-                let external = (arrival.index, arrival.port);
-                let ends = ((internal, arrival.port), external, begun);
-                self.add_whole(ends, arrival.remote, Way::In)?;
-                Ok((internal, arrival.port))
+                let external = External::new(arrival.index, arrival.port);
+                let end = Internal::new(internal, arrival.port);
+                let whole = WholeMapping { internal: end, external, begun };
+                self.add_whole(whole, arrival.remote, Way::In)?;
+                Ok(Internal::new(internal, arrival.port))
             }
         }
     }
@@ -432,16 +449,16 @@ impl Walk<'_> {
         }
     }
 
-    fn new_session(&mut self, remote: (u32, u16), way: Way, timeouts: u8) {
-        let mut session = Session::new(remote.0, remote.1);
+    fn new_session(&mut self, remote: AddressPort, way: Way, timeouts: u8) {
+        let mut session = Session::new(remote.address, remote.port);
         let idle = self.moved(&mut session, way);
         let protocol = self.headers.protocol;
-        let timeout = self.engine.timeouts.of(timeouts, idle, protocol, remote.1);
+        let timeout = self.engine.timeouts.of(timeouts, idle, protocol, remote.port);
         self.note(Step::NewSession { remote: endpoint(remote), state: session.state().name() });
         self.note(Step::Timer(timeout));
     }
 
-    fn add_session(&mut self, slot: u32, remote: (u32, u16), way: Way) -> Result<(), DropReason> {
+    fn add_session(&mut self, slot: u32, remote: AddressPort, way: Way) -> Result<(), DropReason> {
         let engine = self.engine;
         if engine.table.is_ambiguous(slot, remote) {
             return Err(DropReason::Ambiguous);
@@ -501,7 +518,7 @@ impl Walk<'_> {
             session.set_state(State::Transitory);
         }
         self.note(Step::Session {
-            remote: endpoint((before.remote_address, before.remote_port)),
+            remote: endpoint(before.remote()),
             state: before.state().name(),
             next: session.state().name(),
             expires: Timestamp(engine.time_of(before.expires)),

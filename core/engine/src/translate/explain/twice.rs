@@ -2,23 +2,28 @@
 
 use super::walk::Walk;
 use crate::DropReason;
+use crate::endpoint::{AddressPort, External, Internal};
 use crate::host::Host;
 use crate::parse::{Embedded, Kind};
 use crate::translate::mappings::Arrival;
 use crate::translate::with_port;
 
 impl Walk<'_> {
-    pub(super) fn destination_outside(&self) -> (u32, u16) {
+    pub(super) fn destination_outside(&self) -> AddressPort {
         let (engine, headers) = (self.engine, &self.headers);
         let destination = headers.destination;
         let remote = match headers.kind {
             Kind::IcmpError => {
                 let message = &self.bytes[usize::from(headers.header_len)..];
                 let Ok(about) = Embedded::read(message) else { return destination };
-                let (address, port) = about.destination;
-                let flow = (about.protocol, (Host::new(headers.realm, address), port));
+                let AddressPort { address, port } = about.destination;
+                let flow = (about.protocol, Internal::new(Host::new(headers.realm, address), port));
                 return match engine.twice.remote(flow, about.remote_of_destination()) {
-                    Some((remote, _)) if about.source.0 == destination.0 => (remote, 0),
+                    Some(AddressPort { address: remote, .. })
+                        if about.source.address == destination.address =>
+                    {
+                        AddressPort::new(remote, 0)
+                    }
                     _ => destination,
                 };
             }
@@ -26,12 +31,12 @@ impl Walk<'_> {
             _ => self.remote_outside(headers.remote_seen()),
         };
         match headers.kind {
-            Kind::IcmpQuery { .. } => (remote.0, destination.1),
+            Kind::IcmpQuery { .. } => AddressPort::new(remote.address, destination.port),
             _ => remote,
         }
     }
 
-    fn remote_outside(&self, seen: (u32, u16)) -> (u32, u16) {
+    fn remote_outside(&self, seen: AddressPort) -> AddressPort {
         let (engine, headers) = (self.engine, &self.headers);
         let flow = (headers.protocol, headers.internal());
         if let Some(remote) = engine.twice.remote(flow, seen) {
@@ -45,25 +50,25 @@ impl Walk<'_> {
         }
     }
 
-    fn sees_as_is(&self, internal: (Host, u16), remote: (u32, u16)) -> bool {
+    fn sees_as_is(&self, internal: Internal, remote: AddressPort) -> bool {
         let engine = self.engine;
         engine.look_up_internal(self.headers.protocol, internal, remote).is_some_and(|slot| {
             engine.table.find_session(slot, remote).is_some() && engine.seen(slot, remote) == remote
         })
     }
 
-    pub(super) fn source_inside(&self, arrival: Arrival) -> Result<(u32, u16), DropReason> {
+    pub(super) fn source_inside(&self, arrival: Arrival) -> Result<AddressPort, DropReason> {
         let Arrival { index, port, remote, .. } = arrival;
         let (engine, headers) = (self.engine, &self.headers);
         let seen = match headers.kind {
             Kind::IcmpError => self.sender_inside(),
             Kind::IcmpOther => None,
-            _ => self.session_seen(headers.protocol, (index, port), remote),
+            _ => self.session_seen(headers.protocol, External::new(index, port), remote),
         };
         let rules = engine.rules_of(self.realm_met(arrival));
         let by_rule = || rules.source(with_port(headers, remote));
         let seen = seen.or_else(by_rule).unwrap_or(remote);
-        if engine.is_plain() && seen == remote && engine.is_inside(0, remote.0) {
+        if engine.is_plain() && seen == remote && engine.is_inside(0, remote.address) {
             return Err(DropReason::SpoofedSource);
         }
         Ok(seen)
@@ -76,17 +81,24 @@ impl Walk<'_> {
         }
         let end = match headers.kind {
             Kind::IcmpError => self.about().and_then(|about| {
-                let index = engine.external.index(about.source.0)?;
-                Some((about.protocol, (index, about.source.1), about.remote_of_source()))
+                let index = engine.external.index(about.source.address)?;
+                Some((
+                    about.protocol,
+                    External::new(index, about.source.port),
+                    about.remote_of_source(),
+                ))
             }),
-            _ => Some((headers.protocol, (arrival.index, arrival.port), arrival.remote)),
+            _ => {
+                Some((headers.protocol, External::new(arrival.index, arrival.port), arrival.remote))
+            }
         };
         let Some((protocol, external, remote)) = end else { return 0 };
         match engine.look_up_external(protocol, external, remote) {
             Some(slot) => engine.table.mapping(slot).host().realm(),
-            None => {
-                engine.statics.internal(external.0, protocol).map_or(0, |(host, _)| host.realm())
-            }
+            None => engine
+                .statics
+                .internal(external.index, protocol)
+                .map_or(0, |(host, _)| host.realm()),
         }
     }
 
@@ -94,20 +106,21 @@ impl Walk<'_> {
         Embedded::read(&self.bytes[usize::from(self.headers.header_len)..]).ok()
     }
 
-    fn sender_inside(&self) -> Option<(u32, u16)> {
+    fn sender_inside(&self) -> Option<AddressPort> {
         let about = self.about()?;
-        let index = self.engine.external.index(about.source.0)?;
+        let index = self.engine.external.index(about.source.address)?;
         let remote = about.remote_of_source();
-        let seen = self.session_seen(about.protocol, (index, about.source.1), remote)?;
-        (remote.0 == self.headers.source.0).then_some((seen.0, 0))
+        let seen =
+            self.session_seen(about.protocol, External::new(index, about.source.port), remote)?;
+        (remote.address == self.headers.source.address).then_some(AddressPort::new(seen.address, 0))
     }
 
     pub(super) fn seen_by_receiver(
         &self,
         protocol: u8,
-        external: (u32, u16),
-        remote: (u32, u16),
-    ) -> (u32, u16) {
+        external: External,
+        remote: AddressPort,
+    ) -> AddressPort {
         match self.engine.twice.is_empty() {
             true => remote,
             false => self.session_seen(protocol, external, remote).unwrap_or(remote),
@@ -117,9 +130,9 @@ impl Walk<'_> {
     fn session_seen(
         &self,
         protocol: u8,
-        external: (u32, u16),
-        remote: (u32, u16),
-    ) -> Option<(u32, u16)> {
+        external: External,
+        remote: AddressPort,
+    ) -> Option<AddressPort> {
         let slot = self.engine.look_up_external(protocol, external, remote)?;
         self.engine.table.find_session(slot, remote)?;
         Some(self.engine.seen(slot, remote))
@@ -127,9 +140,9 @@ impl Walk<'_> {
 
     pub(super) fn check_unseen(
         &self,
-        internal: (Host, u16),
-        remote: (u32, u16),
-        seen: (u32, u16),
+        internal: Internal,
+        remote: AddressPort,
+        seen: AddressPort,
     ) -> Result<(), DropReason> {
         let engine = self.engine;
         if !engine.has_twice() {

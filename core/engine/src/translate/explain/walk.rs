@@ -2,6 +2,7 @@
 //! function here is named as its twin there and decides as that does.
 
 use super::{End, Explanation, Step, end, endpoint, what};
+use crate::endpoint::{AddressPort, External, Internal};
 use crate::fragments::{Fragment, Later};
 use crate::packet::{Direction, Side, Verdict};
 use crate::parse::{Headers, Kind};
@@ -26,8 +27,8 @@ pub(super) struct Walk<'e> {
     pub(super) generator: Generator,
     pub(super) told: &'e mut Explanation,
     /// What the packet would become: addresses and ports, and which of them are only drawn.
-    pub(super) source: (u32, u16),
-    pub(super) destination: (u32, u16),
+    pub(super) source: AddressPort,
+    pub(super) destination: AddressPort,
     /// Whether the source's address, its port, would be drawn.
     pub(super) drawn: (bool, bool),
     pub(super) leaving: u16,
@@ -120,7 +121,7 @@ impl<'e> Walk<'e> {
 
     /// Whether it is addressed to the gateway, and not to an external address.
     fn is_local(&self) -> bool {
-        let (realm, destination) = (self.headers.realm, self.headers.destination.0);
+        let (realm, destination) = (self.headers.realm, self.headers.destination.address);
         let engine = self.engine;
         engine.is_own(realm, destination) && engine.external.index(destination).is_none()
     }
@@ -153,7 +154,7 @@ impl<'e> Walk<'e> {
 
     fn inside(&mut self) -> Fate {
         let engine = self.engine;
-        let (realm, destination) = (self.headers.realm, self.headers.outside.0);
+        let (realm, destination) = (self.headers.realm, self.headers.outside.address);
         let pool = engine.config.default_pool_of(realm);
         let by_default = Snat { pool, address: None, timeouts: 0 };
         let ruling = self.ruling(Side::Inside, realm);
@@ -198,11 +199,11 @@ impl<'e> Walk<'e> {
             _ => {}
         }
         self.source = self.outbound(snat)?.source;
-        if let Some(destination) = self.headers.new_destination(self.source.1) {
+        if let Some(destination) = self.headers.new_destination(self.source.port) {
             self.destination = destination;
         }
         if matches!(self.headers.kind, Kind::IcmpQuery { .. }) {
-            self.destination.1 = self.source.1;
+            self.destination.port = self.source.port;
         }
         Ok(Verdict::Forward(Side::Outside))
     }
@@ -210,7 +211,7 @@ impl<'e> Walk<'e> {
     // ---- from the outside ----
 
     fn take_outside(&mut self) -> Fate {
-        let (engine, destination) = (self.engine, self.headers.destination.0);
+        let (engine, destination) = (self.engine, self.headers.destination.address);
         engine.check_ends(&self.headers, Side::Outside)?;
         let own = engine.config.outside.address.is_some_and(|own| own.to_bits() == destination);
         let Some(index) = engine.external.index(destination) else {
@@ -220,7 +221,10 @@ impl<'e> Walk<'e> {
             return self.pass_in();
         };
         self.note(Step::External(Ipv4Addr::from_bits(destination)));
-        if engine.is_plain() && engine.is_inside(0, self.headers.source.0) && !engine.has_twice() {
+        if engine.is_plain()
+            && engine.is_inside(0, self.headers.source.address)
+            && !engine.has_twice()
+        {
             return Err(DropReason::SpoofedSource);
         }
         self.check_later(Side::Outside)?;
@@ -251,7 +255,7 @@ impl<'e> Walk<'e> {
         while let Some(realm) = self.engine.realms.plain(place) {
             match self.ruling(Side::Outside, realm) {
                 Some(Ruling::Bypass) => {
-                    let ends = (self.headers.source.0, self.headers.destination.0);
+                    let ends = (self.headers.source.address, self.headers.destination.address);
                     self.engine.check_bypass(realm, ends)?;
                     self.leaving = realm;
                     return self.bypass(Side::Outside);
@@ -264,7 +268,7 @@ impl<'e> Walk<'e> {
     }
 
     fn inbound(&mut self, index: u32) -> Fate {
-        let (remote, port) = (self.headers.remote_inbound(), self.headers.destination.1);
+        let (remote, port) = (self.headers.remote_inbound(), self.headers.destination.port);
         let mut arrival = Arrival { index, port, remote, seen: remote, from: None };
         if self.engine.has_twice() {
             arrival.seen = self.source_inside(arrival)?;
@@ -286,15 +290,15 @@ impl<'e> Walk<'e> {
 
     /// Lets an admitted packet in, and says what it becomes.
     fn let_in(&mut self, arrival: Arrival, found: InboundMatch) -> Result<(), DropReason> {
-        let (host, port) = self.enter(arrival, found)?;
+        let Internal { host, port } = self.enter(arrival, found)?;
         self.leaving = host.realm();
-        self.destination = (host.address(), port);
+        self.destination = AddressPort::new(host.address(), port);
         if let Some(source) = arrival.new_source() {
             (self.source, self.drawn) = (source, (false, false));
         }
         if matches!(self.headers.kind, Kind::IcmpQuery { .. }) {
             // Both ends have the identifier; the receiver's counts.
-            (self.source.1, self.drawn.1) = (port, false);
+            (self.source.port, self.drawn.1) = (port, false);
         }
         Ok(())
     }
@@ -312,7 +316,7 @@ impl<'e> Walk<'e> {
             false => self.by_first(Side::Inside, |walk| walk.hairpin(snat, index)),
         };
         if fate == Err(DropReason::NoMapping)
-            && engine.is_own(self.headers.realm, self.headers.outside.0)
+            && engine.is_own(self.headers.realm, self.headers.outside.address)
             && !self.headers.is_aimed()
             && is_echo_request(self.bytes, &self.headers)
         {
@@ -325,8 +329,8 @@ impl<'e> Walk<'e> {
         let (engine, headers) = (self.engine, &self.headers);
         is_echo_request(self.bytes, headers)
             && !headers.is_aimed()
-            && engine.is_own(headers.realm, headers.outside.0)
-            && engine.external.owner(headers.protocol, index, headers.destination.1).is_none()
+            && engine.is_own(headers.realm, headers.outside.address)
+            && engine.external.owner(headers.protocol, index, headers.destination.port).is_none()
     }
 
     fn hairpin(&mut self, snat: Snat, index: u32) -> Fate {
@@ -345,7 +349,7 @@ impl<'e> Walk<'e> {
         let sent = self.outbound(snat)?;
         self.source = sent.source;
         if self.engine.is_divided {
-            if let Some(destination) = self.headers.new_destination(sent.source.1) {
+            if let Some(destination) = self.headers.new_destination(sent.source.port) {
                 self.destination = destination;
             }
             return Ok(Verdict::HandOver);
@@ -353,9 +357,9 @@ impl<'e> Walk<'e> {
         // What is made for the sender may be what the receiver is asked about.
         self.told.is_certain &= !sent.is_new;
         let query = matches!(self.headers.kind, Kind::IcmpQuery { .. });
-        let port = if query { sent.source.1 } else { self.headers.outside.1 };
-        let remote = if query { (sent.source.0, 0) } else { sent.source };
-        let seen = self.seen_by_receiver(self.headers.protocol, (index, port), remote);
+        let port = if query { sent.source.port } else { self.headers.outside.port };
+        let remote = if query { AddressPort::new(sent.source.address, 0) } else { sent.source };
+        let seen = self.seen_by_receiver(self.headers.protocol, External::new(index, port), remote);
         let from = Some(self.headers.realm);
         let arrival = Arrival { index, port, remote, seen, from };
         let entered = self.admit(arrival).and_then(|found| self.let_in(arrival, found));
@@ -369,7 +373,7 @@ impl<'e> Walk<'e> {
     /// Decides as `Engine::decide_turned`.
     pub(super) fn take_turned(mut self) -> Fate {
         self.begin();
-        let fate = match self.engine.external.index(self.headers.destination.0) {
+        let fate = match self.engine.external.index(self.headers.destination.address) {
             Some(index) => self.by_fragment(Side::Inside, |walk| walk.receive_turned(index)),
             None => Err(DropReason::NoMapping),
         };
@@ -382,8 +386,8 @@ impl<'e> Walk<'e> {
             Kind::IcmpError => return self.receive_turned_error(),
             _ => {}
         }
-        let (remote, port) = (self.headers.remote_inbound(), self.headers.destination.1);
-        let seen = self.seen_by_receiver(self.headers.protocol, (index, port), remote);
+        let (remote, port) = (self.headers.remote_inbound(), self.headers.destination.port);
+        let seen = self.seen_by_receiver(self.headers.protocol, External::new(index, port), remote);
         let from = Some(self.headers.realm);
         let arrival = Arrival { index, port, remote, seen, from };
         let found = self.admit(arrival)?;
@@ -416,7 +420,7 @@ impl<'e> Walk<'e> {
     fn route_inside(&mut self) -> Fate {
         let Headers { realm, destination, .. } = self.headers;
         self.told.direction = Direction::Hairpin;
-        self.note(Step::Inside(Ipv4Addr::from_bits(destination.0)));
+        self.note(Step::Inside(Ipv4Addr::from_bits(destination.address)));
         self.check_transit(self.engine.inside_mtu(realm))?;
         self.leaving = realm;
         Ok(Verdict::Forward(Side::Inside))
@@ -442,7 +446,7 @@ impl<'e> Walk<'e> {
         }
         let engine = self.engine;
         let mtu = match from {
-            Side::Inside if engine.external.index(self.headers.destination.0).is_some() => {
+            Side::Inside if engine.external.index(self.headers.destination.address).is_some() => {
                 engine.hairpin_mtu(self.headers.realm)
             }
             Side::Inside if engine.stays_inside(&self.headers) => {
@@ -517,11 +521,11 @@ impl<'e> Walk<'e> {
         if !matches!(verdict, Verdict::Forward(_) | Verdict::HandOver) {
             return Err(DropReason::LocalUnsupported);
         }
-        let index = self.engine.external.index(self.source.0);
+        let index = self.engine.external.index(self.source.address);
         if let Some(index) = index.filter(|_| !self.headers.turned) {
             self.told.is_certain &= !self.drawn.0;
             let address = self.engine.external.place_of_address(index);
-            let (now, host) = (Timestamp(self.now), self.headers.source.0);
+            let (now, host) = (Timestamp(self.now), self.headers.source.address);
             if !self.engine.identifications.has_next_for(now, address, host) {
                 return Err(DropReason::FragmentLimit);
             }
@@ -538,7 +542,8 @@ impl<'e> Walk<'e> {
             }
             Later::Apply(rewrite) => {
                 self.note(Step::AsFirst);
-                (self.source.0, self.destination.0) = (rewrite.source, rewrite.destination);
+                (self.source.address, self.destination.address) =
+                    (rewrite.source, rewrite.destination);
                 self.told.direction = rewrite.direction;
                 self.leaving = rewrite.realm;
                 Ok(match rewrite.hands_over() {

@@ -1,0 +1,206 @@
+//! Blocks of subscribers: assigned, found by subscriber, pinned, restored and released.
+
+use super::{Blocks, Entry, NOBODY, Owned, OwnedBlock, PINNED, Tenure, Timers, Times};
+use crate::calendar::NONE;
+use crate::endpoint::External;
+use crate::host::Host;
+use crate::prefetch::prefetch;
+
+impl Blocks {
+    pub(super) fn hash(&self, subscriber: Host, pool: usize) -> u64 {
+        self.key.hash(subscriber.bits(), 1 << 62 | pool as u64)
+    }
+
+    pub(super) fn head(&self, subscriber: Host, pool: usize) -> Option<u32> {
+        self.index.find(self.hash(subscriber, pool), |at| {
+            let entry = &self.entries[at as usize];
+            (entry.owner, entry.pool as usize) == (subscriber, pool)
+        })
+    }
+
+    /// Fetches the line by which a subscriber's blocks of a pool will be found.
+    pub(crate) fn prefetch(&self, subscriber: Host, pool: usize) {
+        self.index.prefetch(self.hash(subscriber, pool));
+    }
+
+    /// Fetches the block of a pool that a subscriber most likely has; returns the index of its
+    /// address, and its ports.
+    pub(crate) fn approach(&self, subscriber: Host, pool: usize) -> Option<(u32, (u16, u16))> {
+        let block = self.index.candidate(self.hash(subscriber, pool))?;
+        prefetch(&self.entries, block as usize);
+        Some(self.place_of(block))
+    }
+
+    /// A subscriber's blocks of a pool.
+    pub(crate) fn of(&self, subscriber: Host, pool: usize) -> impl Iterator<Item = u32> + Clone {
+        core::iter::successors(self.head(subscriber, pool), |&block| {
+            Some(self.entries[block as usize].next).filter(|&next| next != NONE)
+        })
+    }
+
+    /// How many blocks of a pool a subscriber has of which it may get ports, if any.
+    pub(crate) fn owned(&self, subscriber: Host, pool: usize) -> Option<Owned> {
+        let is_open = |block: &u32| self.rows[(block / self.stride) as usize].is_open;
+        let mut blocks = self.of(subscriber, pool).filter(is_open);
+        let first = blocks.next()?;
+        Some(Owned { blocks: 1 + blocks.count() as u16, address: self.place_of(first).0 })
+    }
+
+    /// How many ports of a block are free for a protocol.
+    pub(crate) fn free(&self, block: u32, protocol: usize) -> u32 {
+        u32::from(self.entries[block as usize].free[protocol])
+    }
+
+    /// How many blocks of a pool one subscriber may have.
+    pub(crate) fn max(&self, pool: usize) -> u16 {
+        self.pool(pool).max
+    }
+
+    /// Whether addresses of a pool have blocks on a side.
+    pub(crate) fn has_side(&self, pool: usize, side: usize) -> bool {
+        self.pool(pool).blocking.sides[side].1 > 0
+    }
+
+    /// Gives a block that nobody has to a subscriber.
+    pub(crate) fn assign(&mut self, block: u32, subscriber: Host) {
+        debug_assert_eq!(self.entries[block as usize].owner, NOBODY);
+        self.own(block, subscriber);
+    }
+
+    /// Notes since when a subscriber has a block.
+    pub(crate) fn note_since(&mut self, block: u32, tick: u32) {
+        self.times[block as usize].since = tick;
+    }
+
+    /// How long the owner of a block has it.
+    pub(crate) fn tenure(&self, block: u32) -> Tenure {
+        let Times { since, due } = self.times[block as usize];
+        let is_empty = self.entries[block as usize].busy == 0;
+        Tenure {
+            since: Some(since).filter(|&since| since != NONE && since != PINNED),
+            due: Some(due).filter(|_| is_empty),
+            is_pinned: since == PINNED,
+        }
+    }
+
+    /// Of the block at a place, if there are so many, whose it is, the index of its address, and
+    /// its ports, if it is anybody's.
+    pub(crate) fn owned_at(&self, block: u32) -> Option<Option<OwnedBlock>> {
+        let owner = self.entries.get(block as usize)?.owner;
+        let place = || self.place_of(block);
+        Some((owner != NOBODY).then(|| (owner, place().0, place().1)))
+    }
+
+    /// Gives a block to a subscriber who had it in another engine at a tick; returns it, unless
+    /// there is no such block or another has it. Should it be empty, it stays the subscriber's for
+    /// the usual time.
+    pub(crate) fn restore(
+        &mut self,
+        (pool, index): (usize, u32),
+        ports: (u16, u16),
+        subscriber: Host,
+        tick: u32,
+    ) -> Option<u32> {
+        let block = self.find(pool, index, ports.0)?;
+        let owner = self.entries[block as usize].owner;
+        if self.place_of(block).1 != ports || owner != NOBODY && owner != subscriber {
+            return None;
+        }
+        if owner == NOBODY {
+            self.own(block, subscriber);
+            if self.entries[block as usize].busy == 0 {
+                self.release_later(block, pool, tick);
+            }
+        }
+        Some(block)
+    }
+
+    /// Gives the block of a port of an address, should it be in one, to a subscriber for good;
+    /// returns it if it was nobody's.
+    ///
+    /// # Errors
+    /// When it is another's, with whose it is.
+    pub(crate) fn pin(
+        &mut self,
+        pool: usize,
+        External { index, port }: External,
+        subscriber: Host,
+    ) -> Result<Option<u32>, Host> {
+        let Some(block) = self.find(pool, index, port) else { return Ok(None) };
+        match self.entries[block as usize].owner {
+            owner if owner == subscriber => return Ok(None),
+            owner if owner != NOBODY => return Err(owner),
+            _ => {}
+        }
+        // As if it always had a port in use.
+        self.entries[block as usize].busy += 1;
+        self.own(block, subscriber);
+        self.note_since(block, PINNED);
+        Ok(Some(block))
+    }
+
+    pub(super) fn own(&mut self, block: u32, subscriber: Host) {
+        self.rows[(block / self.stride) as usize].owned += 1;
+        self.by_realm[usize::from(subscriber.realm())] += 1;
+        let pool = self.entries[block as usize].pool as usize;
+        let next = match self.head(subscriber, pool) {
+            Some(head) => core::mem::replace(&mut self.entries[head as usize].next, block),
+            None => {
+                self.index.insert(self.hash(subscriber, pool), block);
+                NONE
+            }
+        };
+        let entry = &mut self.entries[block as usize];
+        (entry.owner, entry.next) = (subscriber, next);
+        self.times[block as usize] = Times::UNKNOWN;
+        self.mark(block);
+    }
+
+    /// The first tick after `now` at which a block is to be released.
+    pub(crate) fn next_tick(&self, now: u32) -> Option<u32> {
+        self.calendar.next(now + 1)
+    }
+
+    /// Takes from its subscriber one block that is due at a tick; returns both.
+    pub(crate) fn release(&mut self, tick: u32) -> Option<(u32, Host)> {
+        let block = self.calendar.head(tick, 0);
+        (block != NONE).then(|| self.take_back(block))
+    }
+
+    /// Takes the block of a port from its subscriber, if somebody has it and it is empty; returns
+    /// both.
+    pub(crate) fn release_empty(
+        &mut self,
+        pool: usize,
+        index: u32,
+        port: u16,
+    ) -> Option<(u32, Host)> {
+        let block = self.find(pool, index, port)?;
+        let entry = &self.entries[block as usize];
+        (entry.owner != NOBODY && entry.busy == 0).then(|| self.take_back(block))
+    }
+
+    /// Takes an empty block from its subscriber; returns both.
+    pub(super) fn take_back(&mut self, block: u32) -> (u32, Host) {
+        self.calendar.take(&mut Timers(&mut self.entries), block);
+        let Entry { owner, pool, next, .. } = self.entries[block as usize];
+        let head = self.head(owner, pool as usize).expect("the owner of a block has blocks");
+        if head == block {
+            let hash = self.hash(owner, pool as usize);
+            self.index.remove(hash, block);
+            if next != NONE {
+                self.index.insert(hash, next);
+            }
+        } else {
+            let before = |at: &u32| self.entries[*at as usize].next == block;
+            let before = self.of(owner, pool as usize).find(before).expect("it is in the list");
+            self.entries[before as usize].next = next;
+        }
+        let entry = &mut self.entries[block as usize];
+        (entry.owner, entry.next) = (NOBODY, NONE);
+        self.rows[(block / self.stride) as usize].owned -= 1;
+        self.by_realm[usize::from(owner.realm())] -= 1;
+        self.mark(block);
+        (block, owner)
+    }
+}

@@ -1,0 +1,123 @@
+//! Blocks that no subscriber has: a bit for each, and draws that cost the same at any fill level.
+
+use super::PROTOCOLS;
+use super::{Blocks, LOW, NOBODY, Row};
+use crate::calendar::NONE;
+use crate::random::Generator;
+
+impl Blocks {
+    /// How many blocks of a pool nobody has; of one without blocks none.
+    pub(crate) fn nobodys(&self, pool: usize) -> u32 {
+        self.pools[pool].as_ref().map_or(0, |pool| pool.nobodys)
+    }
+
+    /// The ports of each block of an address.
+    pub(crate) fn ports_of(&self, index: u32) -> impl Iterator<Item = (u16, u16)> + '_ {
+        let row = self.row_of[index as usize];
+        let blocks = (row != NONE).then(|| self.blocks_of(row));
+        blocks.into_iter().flatten().map(|block| self.place_of(block).1)
+    }
+
+    /// Of a block: its pool, the index of its address, its side, its word and bit.
+    pub(super) fn bit(&self, block: u32) -> (usize, u32, usize, usize, u64) {
+        let (row, local) = (block / self.stride, block % self.stride);
+        let Row { index, pool, .. } = self.rows[row as usize];
+        let low = self.pool(pool as usize).blocking.of_side(LOW).1;
+        let word = row as usize * self.words + local as usize / 64;
+        (pool as usize, index, usize::from(local >= low), word, 1 << (local % 64))
+    }
+
+    /// Enters a block among those that may be assigned, or takes it out, as it is now.
+    pub(super) fn mark(&mut self, block: u32) {
+        let entry = &self.entries[block as usize];
+        let may_be_assigned =
+            entry.owner == NOBODY && entry.busy == 0 && entry.free != [0; PROTOCOLS];
+        let (pool, index, side, word, bit) = self.bit(block);
+        if may_be_assigned == (self.unowned[word] & bit != 0) {
+            return;
+        }
+        self.unowned[word] ^= bit;
+        let of_pool = self.pools[pool].as_mut().expect("a pool with blocks");
+        of_pool.nobodys = if may_be_assigned { of_pool.nobodys + 1 } else { of_pool.nobodys - 1 };
+        let count = &mut self.count[index as usize][side];
+        *count = if may_be_assigned { *count + 1 } else { *count - 1 };
+        let open = &mut of_pool.open[side];
+        match (may_be_assigned, *count) {
+            (true, 1) => {
+                self.place[index as usize][side] = open.len() as u32;
+                open.push(index);
+            }
+            (false, 0) => {
+                let place = core::mem::replace(&mut self.place[index as usize][side], NONE);
+                open.swap_remove(place as usize);
+                if let Some(&moved) = open.get(place as usize) {
+                    self.place[moved as usize][side] = place;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A block of an address and side that nobody has and that has a free port for the protocol,
+    /// each as likely as another unless static mappings have taken whole ones.
+    pub(crate) fn draw(
+        &self,
+        pool: usize,
+        index: u32,
+        side: usize,
+        protocol: usize,
+        generator: &mut Generator,
+    ) -> Option<u32> {
+        let count = u32::from(self.count[index as usize][side]);
+        if count == 0 {
+            return None;
+        }
+        let row = self.row_of[index as usize];
+        let words = &self.unowned[row as usize * self.words..][..self.words];
+        let (from, to) = self.pool(pool).blocking.of_side(side);
+        let unowned = |word: usize| {
+            let below = |block: u32| match (block as usize).saturating_sub(word * 64) {
+                bits @ 0..64 => (1_u64 << bits) - 1,
+                _ => u64::MAX,
+            };
+            words[word] & below(to) & !below(from)
+        };
+        let first = row * self.stride;
+        let has_port = |block: &u32| self.entries[*block as usize].free[protocol] > 0;
+        let mut which = generator.below(count);
+        let mut word = from as usize / 64;
+        while which >= unowned(word).count_ones() {
+            which -= unowned(word).count_ones();
+            word += 1;
+        }
+        let rest = (0..which).fold(unowned(word), |rest, _| rest & (rest - 1));
+        let drawn = (word * 64) as u32 + rest.trailing_zeros();
+        let is_unowned = |local: &u32| unowned(*local as usize / 64) >> (local % 64) & 1 != 0;
+        let others = || (drawn + 1..to).chain(from..drawn).filter(is_unowned);
+        Some(first + drawn)
+            .filter(has_port)
+            .or_else(|| others().map(|local| first + local).find(has_port))
+    }
+
+    /// As [`Blocks::draw`], of the better of two addresses; should `has_port` rule out both, of the
+    /// next that will do.
+    pub(crate) fn draw_anywhere(
+        &self,
+        pool: usize,
+        side: usize,
+        protocol: usize,
+        generator: &mut Generator,
+        has_port: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
+        let open = &self.pool(pool).open[side];
+        if open.is_empty() {
+            return None;
+        }
+        let unowned = |place: u32| self.count[open[place as usize] as usize][side];
+        let better = generator.better_of_two(open.len() as u32, |a, b| unowned(a) >= unowned(b));
+        better.map(|place| open[place as usize]).find_map(|index| {
+            let will_do = has_port(index);
+            will_do.then(|| self.draw(pool, index, side, protocol, generator)).flatten()
+        })
+    }
+}

@@ -1,0 +1,31 @@
+//! The external addresses of a configuration, in the order of their indexes.
+
+use super::Config;
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+
+impl Config {
+    /// The external addresses of static mappings and services, as often as they are named.
+    pub fn fixed_addresses(&self) -> impl Iterator<Item = Ipv4Addr> + '_ {
+        let statics = self.statics.iter().map(|mapping| mapping.external.0);
+        statics.chain(self.services.iter().map(|service| service.external.0))
+    }
+
+    /// How many external addresses there are: those of pools, static mappings and services.
+    pub fn count_addresses(&self) -> usize {
+        external_addresses(self).len()
+    }
+}
+
+/// All external addresses of a configuration: first the addresses of pools, then addresses that
+/// only static mappings and services name.
+pub(crate) fn external_addresses(config: &Config) -> Vec<u32> {
+    let ranges = config.pools.iter().flat_map(|pool| &pool.addresses);
+    let mut addresses: Vec<u32> =
+        ranges.flat_map(|range| range.first.to_bits()..=range.last.to_bits()).collect();
+    let mut known: BTreeSet<u32> = addresses.iter().copied().collect();
+    let others = config.fixed_addresses().map(Ipv4Addr::to_bits);
+    addresses.extend(others.filter(|&address| known.insert(address)));
+    addresses
+}

@@ -1,0 +1,59 @@
+//! Endpoints as tables and stages name them. Each kind is a type of its own, so that a function
+//! cannot be given one kind for another.
+//!
+//! All are small values that are passed in registers; none has a layout of its own in a table.
+
+use crate::host::Host;
+
+/// An internal endpoint: a host and its port, or ICMP query identifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Internal {
+    /// Realm and address.
+    pub(crate) host: Host,
+    /// Port; 0 for a protocol without ports.
+    pub(crate) port: u16,
+}
+
+impl Internal {
+    /// The endpoint of a host at a port.
+    #[inline(always)]
+    pub(crate) const fn new(host: Host, port: u16) -> Self {
+        Self { host, port }
+    }
+}
+
+/// An external endpoint: the index of an external address, and a port of that address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct External {
+    /// Index of the address among all external addresses.
+    pub(crate) index: u32,
+    /// Port, or ICMP query identifier; 0 for a protocol without ports.
+    pub(crate) port: u16,
+}
+
+impl External {
+    /// The endpoint of an external address, given by index, at a port.
+    #[inline(always)]
+    pub(crate) const fn new(index: u32, port: u16) -> Self {
+        Self { index, port }
+    }
+}
+
+/// An IPv4 address and a port as the headers of a packet have them, both in host byte order.
+///
+/// The port is 0 where a protocol has none, and the identifier of an ICMP query.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AddressPort {
+    /// Address, host byte order.
+    pub address: u32,
+    /// Port, host byte order.
+    pub port: u16,
+}
+
+impl AddressPort {
+    /// An address, host byte order, with a port.
+    #[inline(always)]
+    pub const fn new(address: u32, port: u16) -> Self {
+        Self { address, port }
+    }
+}

@@ -1,0 +1,179 @@
+//! The end of sessions and mappings: tables, counts and ports follow, and events tell of it.
+
+use super::Engine;
+use crate::endpoint::{AddressPort, External, Internal};
+use crate::external::OwnershipSource;
+use crate::protocols::{has_ports, place_of, quota_class};
+use crate::table::{Mapping, SessionRef};
+use crate::{Change, Endpoint, MappingId, MappingKind, SessionId};
+
+impl Engine {
+    pub(crate) fn remove_session(&mut self, session: SessionRef, tick: u32) {
+        let slot = self.table.mapping_of(session);
+        self.tell_ended(session, slot, self.time_of(tick));
+        self.end_session(session, slot, tick);
+        let mapping = self.table.mapping(slot);
+        if mapping.sessions == 0 && !mapping.is_permanent() {
+            self.remove_mapping(slot, self.time_of(tick));
+        } else if session == SessionRef::First(slot) {
+            let answers = self.first_answers(slot);
+            self.table.set_answers(slot, answers);
+        }
+    }
+
+    /// Tells that a session ends, if that is asked for.
+    pub(crate) fn tell_ended(&mut self, session: SessionRef, slot: u32, time: u64) {
+        if !self.config.session_events {
+            return;
+        }
+        let session = self.table.session(session);
+        let remote = session.remote();
+        let id = self.name_of_session(slot, remote, self.seen(slot, remote));
+        self.raise(time, Change::SessionRemoved(id));
+    }
+
+    /// A session as events name it.
+    pub(crate) fn name_of_session(
+        &self,
+        slot: u32,
+        remote: AddressPort,
+        seen: AddressPort,
+    ) -> SessionId {
+        SessionId {
+            mapping: self.name_of(self.table.mapping(slot)),
+            remote: Endpoint::new(remote.address, remote.port),
+            remote_inside: Endpoint::new(seen.address, seen.port),
+        }
+    }
+
+    /// Removes a session from its mapping.
+    pub(crate) fn end_session(&mut self, session: SessionRef, slot: u32, tick: u32) {
+        if self.table.mapping(slot).is_explicit() {
+            let session = self.table.session(session);
+            self.end_session_hold(slot, session.remote());
+        }
+        self.drop_session(session, slot, tick);
+    }
+
+    /// The same, but that a hold on the session stays.
+    pub(crate) fn drop_session(&mut self, session: SessionRef, slot: u32, tick: u32) {
+        if self.table.mapping(slot).is_twice() {
+            let session = self.table.session(session);
+            self.twice.remove(slot, session.remote());
+        }
+        let one_further_less = self.table.remove_session(session, tick);
+        let mapping = self.table.mapping(slot);
+        if one_further_less && !mapping.is_static() {
+            let record = self.subscribers.find(mapping.host());
+            let record = record.expect("a mapping's subscriber has a record");
+            self.subscribers.count_further(record, -1);
+        }
+    }
+
+    /// Counts a dynamic mapping that is made.
+    #[inline(always)]
+    pub(crate) fn note_made(&mut self, protocol: u8, index: u32) {
+        self.made[quota_class(protocol)] += 1;
+        self.may_be_short = true;
+        if let Some(used) = self.used.get_mut(self.external.pool_of(index)) {
+            used[place_of(protocol)] += 1;
+        }
+    }
+
+    /// Removes a mapping that has no session left.
+    pub(crate) fn remove_mapping(&mut self, slot: u32, time: u64) {
+        self.remove_mapping_to(slot, time, Rest::HoldDown);
+    }
+
+    //= rfc7857#section-11
+    /// Removes a mapping that has no session left, and says what becomes of its port.
+    pub(crate) fn remove_mapping_to(&mut self, slot: u32, time: u64, rest: Rest) {
+        let mapping = self.table.remove(slot);
+        if mapping.is_explicit() {
+            self.holds.remove_all(mapping.host(), slot);
+        }
+        let (protocol, External { index, port }) = (mapping.protocol, mapping.external());
+        if mapping.is_static() {
+            if has_ports(protocol) {
+                self.external.disown(protocol, index, port);
+                self.external.unreserve(protocol, index, port, self.tick);
+            }
+            if !mapping.is_permanent() {
+                self.statics.release(index, protocol);
+            }
+            return;
+        }
+        // With fewer mappings of answered subscribers, more of a pool's are surely of unanswered
+        // ones.
+        self.may_be_short = true;
+        if let Some(heir) = self.rings.leave(slot) {
+            // The port is free when the last that has it goes.
+            if self.external.owner(protocol, index, port) == Some(slot) {
+                self.external.hand_over(protocol, index, port, heir);
+            }
+        } else if has_ports(protocol) {
+            match rest {
+                Rest::HoldDown => {
+                    let release = self.deadline(time, self.timeouts.hold_down);
+                    self.external.give(protocol, index, port, release, self.tick);
+                }
+                Rest::Free => self.external.give_at_once(protocol, index, port, self.tick),
+            }
+        }
+        self.external.uncount(index, place_of(protocol));
+        let pool = self.external.pool_of(index);
+        let kind = quota_class(protocol);
+        self.gone[kind] += 1;
+        if let Some(used) = self.used.get_mut(pool) {
+            used[place_of(protocol)] -= 1;
+        }
+        self.subscribers.release(mapping.host(), slot, pool, kind);
+        if self.external.told(protocol, index, port) == OwnershipSource::Mapping {
+            let is_explicit = mapping.is_explicit();
+            let kind = if is_explicit { MappingKind::Pcp } else { MappingKind::Dynamic };
+            let id = self.id_of(protocol, mapping.internal(), External::new(index, port), kind);
+            self.raise(time, Change::MappingRemoved(id));
+        }
+    }
+
+    /// A mapping as events name it.
+    pub(crate) fn name_of(&self, mapping: &Mapping) -> MappingId {
+        let External { index, port } = mapping.external();
+        let told = || self.external.told(mapping.protocol, index, port);
+        let kind = match mapping.is_static() {
+            true => MappingKind::Static,
+            false if mapping.is_explicit() => MappingKind::Pcp,
+            false if told() == OwnershipSource::Plan => MappingKind::Deterministic,
+            false => MappingKind::Dynamic,
+        };
+        self.id_of(mapping.protocol, mapping.internal(), External::new(index, port), kind)
+    }
+
+    /// The name of a mapping between these endpoints, the external one given by its address's
+    /// index.
+    #[inline(always)]
+    pub(crate) fn id_of(
+        &self,
+        protocol: u8,
+        Internal { host, port }: Internal,
+        external: External,
+        kind: MappingKind,
+    ) -> MappingId {
+        MappingId {
+            protocol,
+            realm: host.realm(),
+            internal: Endpoint::new(host.address(), port),
+            external: Endpoint::new(self.external.address(external.index), external.port),
+            kind,
+        }
+    }
+}
+
+/// What becomes of the port of a mapping that goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// It is held, if its protocol's ports are.
+    HoldDown,
+    /// It is free at once.
+    Free,
+}

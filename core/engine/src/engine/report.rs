@@ -1,0 +1,110 @@
+//! What the engine tells of itself: counters, mappings, sessions and the use of pools.
+
+use super::Engine;
+use crate::packet::direction_from;
+use crate::packet::{Counters, Direction, Side};
+use crate::table::SessionRef;
+use crate::{DropReason, Endpoint, MappingId, MappingInfo, PoolUsage, SessionInfo, Timestamp};
+
+impl Engine {
+    /// The counters so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Counts a frame that came in on `from` and cannot be given to [`Engine::process`] because it
+    /// does not carry IPv4.
+    pub fn count_foreign(&mut self, from: Side, len: usize) {
+        self.counters.count_drop(direction_from(from), DropReason::NotIpv4, len);
+    }
+
+    /// Counts a frame from inside that cannot be given to [`Engine::process`] because it is of no
+    /// realm.
+    pub fn count_unknown_realm(&mut self, len: usize) {
+        self.counters.count_drop(Direction::Outbound, DropReason::UnknownRealm, len);
+    }
+
+    /// Gives up the fragments that wait for the first of their datagram, and counts them: at the
+    /// end of a capture, or of a gateway's life.
+    pub fn drop_held(&mut self) {
+        self.fragments.advance(Timestamp(u64::MAX), &mut self.counters);
+    }
+
+    /// Recounts as dropped a packet of `len` bytes that [`Engine::process`] had forwarded, and that
+    /// the gateway could not deliver.
+    pub fn count_undelivered(&mut self, direction: Direction, reason: DropReason, len: usize) {
+        self.counters.recount_drop(direction, reason, len);
+    }
+
+    /// Every mapping, in no order that means anything.
+    pub fn mappings(&self) -> impl Iterator<Item = MappingInfo> + '_ {
+        self.table.slots().map(|slot| self.describe(slot))
+    }
+
+    pub(crate) fn describe(&self, slot: u32) -> MappingInfo {
+        let mapping = self.table.mapping(slot);
+        let mut info = MappingInfo {
+            id: self.name_of(mapping),
+            sessions: u32::from(mapping.sessions),
+            created: match mapping.is_permanent() && mapping.is_static() {
+                true => self.started,
+                false => Timestamp(self.time_of(mapping.created)),
+            },
+            expires: None,
+            packets_out: 0,
+            packets_in: 0,
+        };
+        for session in self.table.sessions(slot) {
+            let session = self.table.session(session);
+            info.packets_out += u64::from(session.packets_out);
+            info.packets_in += u64::from(session.packets_in);
+            if !(mapping.is_permanent() && mapping.is_static()) {
+                info.expires = info.expires.max(Some(Timestamp(self.time_of(session.expires))));
+            }
+        }
+        if mapping.is_explicit() {
+            let held = self.holds.latest(mapping.host(), slot);
+            info.expires = info.expires.max(held.map(|tick| Timestamp(self.time_of(tick))));
+        }
+        info
+    }
+
+    /// Every session, in no order that means anything.
+    pub fn sessions(&self) -> impl Iterator<Item = SessionInfo> + '_ {
+        self.table.slots().flat_map(move |slot| {
+            let mapping = self.name_of(self.table.mapping(slot));
+            self.table
+                .sessions(slot)
+                .map(move |session| self.describe_session(slot, mapping, session))
+        })
+    }
+
+    pub(crate) fn describe_session(
+        &self,
+        slot: u32,
+        mapping: MappingId,
+        session: SessionRef,
+    ) -> SessionInfo {
+        let session = self.table.session(session);
+        let remote = session.remote();
+        let seen = self.seen(slot, remote);
+        SessionInfo {
+            mapping,
+            remote: Endpoint::new(remote.address, remote.port),
+            remote_inside: Endpoint::new(seen.address, seen.port),
+            state: session.state().name(),
+            expires: Timestamp(self.time_of(session.expires)),
+            packets_out: u64::from(session.packets_out),
+            packets_in: u64::from(session.packets_in),
+        }
+    }
+
+    /// What a pool holds for a protocol (TCP, UDP, ICMP or DCCP); it goes by the engine's
+    /// numbering.
+    ///
+    /// # Panics
+    /// When there is no such pool or the protocol is another.
+    pub fn pool_usage(&self, pool: usize, protocol: u8) -> PoolUsage {
+        self.external.usage(pool, protocol, |slot| self.table.mapping(slot).is_static())
+    }
+}

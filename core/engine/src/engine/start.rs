@@ -1,0 +1,264 @@
+//! The start of an engine: tables of the configured size, and what the configuration puts in them.
+//!
+//! Static mappings, services and pinned blocks are placed here once; later changes of them belong to
+//! `reconfigure`.
+
+use super::{Engine, LATEST, due};
+use crate::calendar::NONE;
+use crate::class::Classes;
+use crate::config::realms::without_rules;
+use crate::config::{Config, Rule};
+use crate::endpoint::{AddressPort, External, Internal};
+use crate::event::Events;
+use crate::explicit::Holds;
+use crate::external::ExternalPorts;
+use crate::fragments::Fragments;
+use crate::host::Host;
+use crate::identification::Identifications;
+use crate::packet::Counters;
+use crate::random::{Generator, HashKey};
+use crate::realms::Realms;
+use crate::realms::broadcasts;
+use crate::reconfigure::Sweep;
+use crate::respond::{PendingSyns, Responder};
+use crate::rules::{RuleBatch, RuleSet};
+use crate::services::Services;
+use crate::sizes::{Sizes, validate};
+use crate::statics::{permanent, served, static_hosts};
+use crate::subscriber::Subscribers;
+use crate::table::{NewMapping, SHARED_EXTERNAL, SHARED_INTERNAL, Table};
+use crate::time::{TICK, nanos};
+use crate::timeouts::Timers;
+use crate::translate::{Glances, PoolWatches, Rings};
+use crate::twice::Twice;
+use crate::whole::{WholeStatics, flags_of};
+use crate::{ConfigError, Event, Timestamp};
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+
+impl Engine {
+    /// An engine that starts empty at time `now`. The seed decides every choice that must not be
+    /// guessed: take it from the operating system, or from the user to repeat a run.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names what the configuration contradicts.
+    pub fn new(config: &Config, seed: [u8; 32], now: Timestamp) -> Result<Self, ConfigError> {
+        validate(config)?;
+        let now = Timestamp(now.0.min(LATEST));
+        let sizes = Sizes::new(config);
+        let timeouts = Timers::new(config);
+        let mut generator = Generator::new(seed);
+        let key = HashKey::new(&mut generator);
+        let external = ExternalPorts::new(config, sizes.address_room, timeouts.hold_ticks(), key);
+        let rules = RuleSet::new(&config.rules)?;
+        let realms = Realms::new(config, &rules)?;
+        for rules in core::iter::once(&rules).chain(realms.further_rules()) {
+            rules.check(config, |pool, address| external.has(pool, address))?;
+        }
+        let mut engine = Self {
+            table: Table::new(sizes.room, config, key),
+            subscribers: Subscribers::new(
+                sizes.subscribers,
+                sizes.address_room,
+                Classes::new(config),
+                key,
+            ),
+            pool_watches: PoolWatches::default(),
+            rules,
+            realms,
+            searches: RuleBatch::new(),
+            glances: Glances::new(),
+            strangers: false,
+            sweep: Sweep::default(),
+            twice: Twice::new(sizes.twice, key),
+            statics: WholeStatics::new(config, &external),
+            services: Services::new(key),
+            rings: Rings::new(config, sizes.room.dynamic + sizes.room.fixed),
+            holds: Holds::new(config.limits.explicit_mappings as usize, key),
+            static_hosts: static_hosts(config),
+            broadcasts: broadcasts(config, &external),
+            external,
+            responder: Responder::new(config),
+            pending: PendingSyns::new(),
+            fragments: Fragments::new(config.limits.fragment_memory, config.timeouts.fragment, key),
+            identifications: Identifications::new(
+                sizes.addresses,
+                sizes.address_room,
+                &mut generator,
+            ),
+            counters: Counters::default(),
+            events: Events::new(),
+            pinned: Vec::new(),
+            is_divided: false,
+            turns: false,
+            pool_reported: vec![None; config.pools.len()],
+            made: [0; 3],
+            gone: [0; 3],
+            used: vec![[0; 5]; config.pools.len()],
+            may_be_short: true,
+            started: now,
+            base: now.0 - now.0 % nanos(TICK),
+            now: now.0,
+            tick: 0,
+            leads: due::Leads::default(),
+            generator,
+            further_each: sizes.further_each,
+            timeouts,
+            config: without_rules(config),
+        };
+        engine.make_statics()?;
+        engine.make_services()?;
+        engine.pin_blocks()?;
+        engine.pool_watches = PoolWatches::new(config, &engine.external);
+        Ok(engine)
+    }
+
+    /// Takes from the operating system now what memory the mappings with their first sessions will
+    /// take, that no packet has to wait for it later; what else is seldom used in full is taken as
+    /// it is used.
+    pub fn populate(&mut self) {
+        self.table.populate();
+    }
+
+    /// Bytes that an engine of this configuration takes.
+    pub fn memory(config: &Config) -> u64 {
+        let sizes = Sizes::new(config);
+        Table::memory(sizes.room)
+            + Twice::memory(sizes.twice)
+            + ExternalPorts::memory(config, sizes.addresses)
+            + Subscribers::memory(sizes.subscribers)
+            + Classes::memory(config)
+            + Timers::memory(config)
+            + Responder::memory()
+            + Fragments::memory(config.limits.fragment_memory)
+            + Identifications::memory(sizes.addresses)
+            + Services::memory(config)
+            + Rings::memory(config, sizes.room.dynamic + sizes.room.fixed)
+            + Holds::memory(config.limits.explicit_mappings as usize)
+            + (Events::ROOM * size_of::<Event>()) as u64
+            + rules_of(config).map(memory_of_rules).sum::<u64>()
+    }
+
+    /// Reserves what static mappings take and makes those with ports, which are always there.
+    pub(super) fn make_statics(&mut self) -> Result<(), ConfigError> {
+        for mapping in self.config.statics.clone() {
+            let index = self.external.index(mapping.external.0.to_bits()).unwrap_or(NONE);
+            let (Some(internal_port), Some(external_port)) =
+                (mapping.internal.1, mapping.external.1)
+            else {
+                self.external.reserve_address(index, mapping.protocol);
+                continue;
+            };
+            let internal = mapping.internal.0.to_bits();
+            for protocol in permanent(&mapping) {
+                let new = NewMapping {
+                    protocol,
+                    internal: Internal::new(Host::new(mapping.realm, internal), internal_port),
+                    external: External::new(index, external_port),
+                    timeouts: 0,
+                    is_static: true,
+                    permanent: true,
+                    flags: flags_of(mapping.begun),
+                };
+                self.take_fixed(protocol, External::new(index, external_port))?;
+                let slot = self.add_fixed(new);
+                self.external.take(protocol, index, external_port, slot);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the mappings of services, one for each server.
+    pub(super) fn make_services(&mut self) -> Result<(), ConfigError> {
+        for service in self.config.services.clone() {
+            let (address, port) = service.external;
+            let index = self.external.index(address.to_bits()).unwrap_or(NONE);
+            for protocol in served(&service) {
+                self.take_fixed(protocol, External::new(index, port))?;
+                self.services.add(protocol, External::new(index, port), service.affinity);
+                for (number, server) in service.servers.iter().enumerate() {
+                    let (address, internal_port) = server.internal;
+                    let new = NewMapping {
+                        protocol,
+                        internal: Internal::new(
+                            Host::new(service.realm, address.to_bits()),
+                            internal_port,
+                        ),
+                        external: External::new(index, port),
+                        timeouts: 0,
+                        is_static: true,
+                        permanent: true,
+                        flags: SHARED_EXTERNAL | SHARED_INTERNAL,
+                    };
+                    let slot = self.add_fixed(new);
+                    if number == 0 {
+                        self.external.take(protocol, index, port, slot);
+                    }
+                    let endpoint = AddressPort::new(address.to_bits(), internal_port);
+                    self.services.add_server(slot, endpoint, server.share());
+                }
+            }
+        }
+        self.services.settle();
+        Ok(())
+    }
+
+    /// Gives blocks that forwarded ports are in to the hosts behind these.
+    pub(super) fn pin_blocks(&mut self) -> Result<(), ConfigError> {
+        let statics = self.config.statics.iter().filter_map(|mapping| {
+            let (address, port) = mapping.external;
+            Some(((address, port?), mapping.realm, mapping.internal.0))
+        });
+        // One that several hosts serve has no owner; then its block is as others are.
+        let services = self.config.services.iter().filter_map(|service| {
+            let (host, _) = service.servers.first()?.internal;
+            let alone = service.servers.iter().all(|server| server.internal.0 == host);
+            alone.then_some((service.external, service.realm, host))
+        });
+        for ((address, port), realm, host) in statics.chain(services) {
+            let Some(index) = self.external.index(address.to_bits()) else { continue };
+            let host = Host::new(realm, host.to_bits());
+            let pinned = self.external.pin(External::new(index, port), host);
+            self.pinned.extend(pinned.map_err(|message| ConfigError { message })?);
+        }
+        self.pinned.reverse();
+        Ok(())
+    }
+
+    /// Keeps an external endpoint from dynamic use, which no static mapping has yet.
+    pub(crate) fn take_fixed(
+        &mut self,
+        protocol: u8,
+        External { index, port }: External,
+    ) -> Result<(), ConfigError> {
+        if self.external.owner(protocol, index, port).is_some() {
+            let address = Ipv4Addr::from_bits(self.external.address(index));
+            let message = format!("{address}:{port} has two static mappings");
+            return Err(ConfigError { message });
+        }
+        self.external.reserve(protocol, index, port);
+        Ok(())
+    }
+
+    /// Makes a mapping that is always there.
+    pub(crate) fn add_fixed(&mut self, new: NewMapping) -> u32 {
+        let hash = self.table.hash(self.table.static_key(
+            new.protocol,
+            new.internal,
+            AddressPort::new(0, 0),
+        ));
+        self.table.add(new, |_| (), 0, hash).expect("statics have room")
+    }
+}
+
+/// The rules of every realm.
+pub(super) fn rules_of(config: &Config) -> impl Iterator<Item = &[Rule]> {
+    let further = config.realms.iter().map(|realm| &realm.rules[..]);
+    core::iter::once(&config.rules[..]).chain(further)
+}
+
+pub(super) fn memory_of_rules(rules: &[Rule]) -> u64 {
+    RuleSet::new(rules).map_or(0, |rules| rules.memory())
+}

@@ -1,0 +1,191 @@
+//! The choice of an external endpoint for a new mapping: address first, then port.
+//!
+//! A choice changes nothing; the caller takes the port.
+
+use super::{Draw, ExternalPorts, Mode, PORTLESS, Parity, Ports, Range, Wish};
+use crate::config::Pooling;
+use crate::endpoint::External;
+use crate::prefetch::prefetch;
+use crate::protocols::protocol_index;
+use crate::random::Generator;
+use natgate_wire::protocol;
+
+impl ExternalPorts {
+    /// The ports of a pool that an internal port may have: on its side of 1024 if the pool has both
+    /// and the protocol is not ICMP, whose identifiers mean nothing.
+    pub(super) fn range(&self, pool: usize, protocol: u8, internal_port: u16) -> Range {
+        let (first, last) = self.pools[pool].ports;
+        //= rfc4787#REQ-3a
+        if protocol == protocol::ICMP || first >= 1024 || last < 1024 {
+            Range { first, last }
+        } else if internal_port < 1024 {
+            Range { first, last: 1023 }
+        } else {
+            Range { first: 1024, last }
+        }
+    }
+
+    /// Chooses a free external address and port for a new mapping: (index, port).
+    /// `tenants` says how many subscribers are paired with each address.
+    pub(crate) fn choose(
+        &self,
+        wish: Wish,
+        tenants: &[u32],
+        generator: &mut Generator,
+    ) -> Option<External> {
+        let range = self.range(wish.pool, wish.protocol, wish.internal_port);
+        let ports = &self.ports[protocol_index(wish.protocol)];
+        let index = match (self.pooling, wish.fixed.or(wish.paired)) {
+            // A rule has chosen.
+            (_, Some(index)) if wish.fixed.is_some() => index,
+            //= rfc4787#REQ-2
+            //= rfc7857#section-4
+            //= rfc7857#section-4-tcp
+            (Pooling::Paired, Some(index)) => index,
+            //= rfc7857#section-4-soft
+            (Pooling::SoftPaired, Some(index)) if ports.free_in(index, range) > 0 => index,
+            _ => self.choose_address(wish, range, tenants, generator)?,
+        };
+        Some(External::new(index, self.choose_port(index, wish, range, generator)?))
+    }
+
+    /// The better of two random addresses; if neither has a free port, the next that has. While
+    /// both have plenty of ports, the one with fewer subscribers is better, for they will want
+    /// more; else the one with more free ports.
+    pub(super) fn choose_address(
+        &self,
+        wish: Wish,
+        range: Range,
+        tenants: &[u32],
+        generator: &mut Generator,
+    ) -> Option<u32> {
+        let slots = &self.pools[wish.pool].slots;
+        let ports = &self.ports[protocol_index(wish.protocol)];
+        if Ports::in_range(ports.pool_count[wish.pool], range) == 0 {
+            return None;
+        }
+        let free = |place: u32| ports.free_in(slots[place as usize], range);
+        let tenants = |place: u32| tenants[slots[place as usize] as usize];
+        let plenty = (u32::from(range.last) - u32::from(range.first)) / 4;
+        let is_better = |a: u32, b: u32| {
+            let by_tenants = self.pooling != Pooling::Arbitrary
+                && free(a).min(free(b)) > plenty
+                && tenants(a) != tenants(b);
+            if by_tenants { tenants(a) < tenants(b) } else { free(a) >= free(b) }
+        };
+        let mut places = generator.better_of_two(slots.len() as u32, is_better);
+        places.find(|&place| free(place) > 0).map(|place| slots[place as usize])
+    }
+
+    /// Chooses an external address for a mapping that takes no port: the first from a random one on
+    /// that the pooling behavior permits and of which `is_free` holds, or the one that is wished
+    /// for.
+    pub(crate) fn choose_portless(
+        &self,
+        wish: &Wish,
+        generator: &mut Generator,
+        is_free: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
+        let &Wish { pool, paired, fixed, .. } = wish;
+        let fits = |index: &u32| {
+            let slot = &self.slots[*index as usize];
+            let is_open = !slot.is_closed && usize::from(slot.pool) == pool;
+            is_open && slot.kept & PORTLESS == 0 && is_free(*index)
+        };
+        if fixed.is_some() {
+            return fixed.filter(fits);
+        }
+        if self.pooling != Pooling::Arbitrary && paired.is_some() {
+            let index = paired.filter(fits);
+            if index.is_some() || self.pooling == Pooling::Paired {
+                return index;
+            }
+        }
+        // Answers come to the engine that gives out the address's ports.
+        let is_deterministic = self.pools[pool].mode == Mode::Deterministic;
+        let answers_come = |index: &u32| is_deterministic || self.part.has_any(*index);
+        let slots = &self.pools[pool].slots;
+        let start = generator.below(slots.len() as u32) as usize;
+        let (before, after) = slots.split_at_checked(start)?;
+        after.iter().chain(before).copied().find(|index| answers_come(index) && fits(index))
+    }
+
+    /// The one address of a pool that gives out ports, if there are no others.
+    pub(crate) fn only_address(&self, pool: usize) -> Option<u32> {
+        match self.pools[pool].slots[..] {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+
+    pub(super) fn choose_port(
+        &self,
+        index: u32,
+        wish: Wish,
+        range: Range,
+        generator: &mut Generator,
+    ) -> Option<u16> {
+        let ports = &self.ports[protocol_index(wish.protocol)];
+        //= rfc7857#section-9-preserve
+        //= rfc6056#section-4-preserve
+        if self.pools[wish.pool].mode == Mode::Preserve
+            && (range.first..=range.last).contains(&wish.internal_port)
+            && ports.is_free(index, wish.internal_port)
+        {
+            return Some(wish.internal_port);
+        }
+        if ports.free_in(index, range) == 0 {
+            return None;
+        }
+        self.parity(&wish).or_any(|parity| ports.choose(index, range, parity, generator))
+    }
+
+    /// Draws for a TCP or UDP flow of a subscriber that has an address, or for which a rule chose
+    /// one, and fetches what says which ports are free there: for [`ExternalPorts::drawn`]. `None`: this
+    /// is not how ports are chosen.
+    #[inline(always)]
+    pub(crate) fn draw(&self, wish: Wish, generator: &mut Generator) -> Option<Draw> {
+        let paired = || wish.paired.filter(|_| self.pooling != Pooling::Arbitrary);
+        let index = wish.fixed.or_else(paired)?;
+        let range = self.range(wish.pool, wish.protocol, wish.internal_port);
+        let kept = (range.first..=range.last).contains(&wish.internal_port);
+        let draw = match self.pools[wish.pool].mode {
+            Mode::Preserve if kept => Draw::exactly(index, wish.internal_port),
+            Mode::Random | Mode::Preserve => range.draw(index, self.parity(&wish), generator),
+            Mode::Block | Mode::Deterministic => return None,
+        };
+        prefetch(&self.tcp_or_udp(wish.protocol).free, draw.place());
+        Some(draw)
+    }
+
+    /// Fetches the entry of the port that a draw comes to.
+    #[inline(always)]
+    pub(crate) fn prefetch_drawn(&self, protocol: u8, draw: &Draw) {
+        let ports = self.tcp_or_udp(protocol);
+        if let Some(port) = ports.pick(draw) {
+            prefetch(&ports.owner, Self::entry(draw.address, port));
+        }
+    }
+
+    /// The external endpoint that a draw comes to, if there is one: (index, port).
+    #[inline(always)]
+    pub(crate) fn drawn(&self, protocol: u8, draw: &Draw) -> Option<External> {
+        let port = self.tcp_or_udp(protocol).pick(draw)?;
+        Some(External::new(draw.address, port))
+    }
+
+    /// Whether a new mapping keeps its internal port where that is free.
+    pub(crate) fn keeps(&self, wish: &Wish) -> bool {
+        self.pools[wish.pool].mode == Mode::Preserve
+    }
+
+    pub(super) fn parity(&self, wish: &Wish) -> Parity {
+        //= rfc4787#REQ-4
+        //= rfc7857#section-8
+        match (self.parity && wish.protocol == protocol::UDP, wish.internal_port & 1) {
+            (false, _) => Parity::Any,
+            (true, 0) => Parity::Even,
+            (true, _) => Parity::Odd,
+        }
+    }
+}

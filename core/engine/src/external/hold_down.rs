@@ -1,0 +1,213 @@
+//! Ports that mappings give back: hold-down (RFC 6888 REQ-8), release, and the free ports after it.
+
+use super::{EMPTY, ExternalPorts, HELD, LAST, Mode, PORTS, Range, WORDS};
+use crate::calendar::{NONE, lane};
+use crate::prefetch::prefetch;
+use crate::protocols::{PROTOCOLS, protocol_index};
+use natgate_wire::protocol;
+
+impl ExternalPorts {
+    /// Takes a port from its mapping: it is free at once, or at tick `release` if the protocol's
+    /// ports are held down. Should too many be held, the one that has been for longest is free.
+    pub(crate) fn give(&mut self, protocol: u8, index: u32, port: u16, release: u32, now: u32) {
+        let place = protocol_index(protocol);
+        let ports = &mut self.ports[place];
+        //= rfc6888#REQ-8a
+        if ports.hold == 0 || self.most_held == 0 {
+            self.give_at_once(protocol, index, port, now);
+            return;
+        }
+        //= rfc6888#REQ-8
+        ports.hold_until(index, port, release);
+        self.count_held(place, index, true);
+        //= rfc6888#REQ-8-configurable
+        self.limit_held(now);
+    }
+
+    /// Takes a port from its mapping: it is free at once.
+    pub(crate) fn give_at_once(&mut self, protocol: u8, index: u32, port: u16, now: u32) {
+        let place = protocol_index(protocol);
+        self.ports[place].owner[Self::entry(index, port)] = EMPTY;
+        self.put_back(place, index, port, now + 1);
+    }
+
+    /// Counts a port more, or less, that is held; the protocol is given by its place.
+    #[inline]
+    pub(super) fn count_held(&mut self, protocol: usize, index: u32, is_more: bool) {
+        self.held = if is_more { self.held + 1 } else { self.held - 1 };
+        let pool = self.pool_of(index);
+        self.ports[protocol].count_held(index, pool, is_more);
+    }
+
+    /// Frees those of the held ports that are due first while there are too many.
+    pub(super) fn limit_held(&mut self, now: u32) {
+        while self.held > self.most_held
+            && let Some(tick) = self.next_release(now)
+            && let Some(port) = self.due(tick, 0)
+        {
+            self.release(port, tick, now + 1);
+        }
+    }
+
+    /// Frees a port that was used or held, if its address still gives it out, at a tick; the
+    /// protocol is given by its place.
+    pub(super) fn put_back(&mut self, protocol: usize, index: u32, port: u16, tick: u32) {
+        let slot = &mut self.slots[index as usize];
+        slot.busy -= 1;
+        let (pool, is_gone) = (usize::from(slot.pool), slot.busy == 0 && !slot.is_known);
+        let is_free = self.gives_out(protocol, index, port);
+        if is_free {
+            self.ports[protocol].set_free(index, pool, port, true);
+        }
+        self.note_freed(protocol, index, port, is_free, tick);
+        if is_gone {
+            self.waiting -= 1;
+            self.unused.push(index);
+        }
+    }
+
+    /// Whether a port of an address may be given out when nobody has it; the protocol is given by
+    /// its place.
+    #[inline]
+    pub(super) fn gives_out(&self, protocol: usize, index: u32, port: u16) -> bool {
+        let slot = &self.slots[index as usize];
+        if slot.is_closed || slot.kept >> protocol & 1 != 0 {
+            return false;
+        }
+        let pool = &self.pools[usize::from(slot.pool)];
+        let is_in = |range: Option<(u16, u16)>| {
+            range.is_some_and(|(first, last)| (first..=last).contains(&port))
+        };
+        let [mut usable, further] = self.usable(usize::from(slot.pool), index).map(is_in);
+        if pool.mode != Mode::Deterministic {
+            usable |= further;
+            usable &= self.part.has(index, port);
+        } else {
+            usable |= further && self.part.has(index, port);
+        }
+        usable && pool.bits[usize::from(port) / 64] >> (port % 64) & 1 != 0
+    }
+
+    /// The ports of an address that may be given out when nobody has them, by words; the protocol
+    /// is given by its place.
+    pub(super) fn given_out(&self, index: u32, protocol: usize) -> impl Iterator<Item = u64> + '_ {
+        let slot = &self.slots[index as usize];
+        let shut = slot.is_closed || slot.kept >> protocol & 1 != 0;
+        let pool = self.pools.get(usize::from(slot.pool)).filter(|_| !shut);
+        let usable = self.usable(usize::from(slot.pool), index);
+        let usable = usable.map(|range| range.map(|(first, last)| Range { first, last }));
+        (0..WORDS).map(move |word| {
+            let Some(pool) = pool else { return 0 };
+            let own = self.part.mask(index, word);
+            let [first, further] = usable.map(|range| range.map_or(0, |range| range.bits(word)));
+            let first = if pool.mode == Mode::Deterministic { first } else { first & own };
+            pool.bits[word] & (first | further & own)
+        })
+    }
+
+    /// Makes the ports of an address free that it gives out and nobody has, and no others; the
+    /// protocol is given by its place.
+    pub(super) fn renew(&mut self, index: u32, protocol: usize) {
+        let mut bits = [0; WORDS];
+        bits.iter_mut().zip(self.given_out(index, protocol)).for_each(|(bits, all)| *bits = all);
+        let slot = &self.slots[index as usize];
+        let pool = usize::from(slot.pool);
+        let pool = (pool < self.pools.len()).then_some(pool);
+        self.ports[protocol].renew(index, pool, slot.busy > 0, &bits);
+        self.count_shares(index, protocol);
+    }
+
+    /// Holds a port of a pool until tick `release`, if nobody has it, no static mapping keeps it,
+    /// and room is left for one that is held.
+    pub(crate) fn hold(&mut self, protocol: u8, index: u32, port: u16, release: u32) {
+        let (place, slot) = (protocol_index(protocol), &mut self.slots[index as usize]);
+        let number = usize::from(slot.pool);
+        let Some(pool) = self.pools.get(number).filter(|_| self.held < self.most_held) else {
+            return;
+        };
+        let ports = &mut self.ports[place];
+        if slot.kept >> place & 1 != 0
+            || !(pool.ports.0..=pool.ports.1).contains(&port)
+            || ports.owner[Self::entry(index, port)] != EMPTY
+        {
+            return;
+        }
+        slot.busy += 1;
+        ports.hold_until(index, port, release);
+        self.count_held(place, index, true);
+        let ports = &mut self.ports[place];
+        if ports.is_free(index, port) {
+            ports.set_free(index, number, port, false);
+            self.note_taken(protocol, index, number, port);
+        } else {
+            self.blocks.held(number, index, port);
+        }
+    }
+
+    /// Holds ports for so many ticks from now on that mappings give back.
+    pub(crate) fn set_hold(&mut self, hold: u32) {
+        for (ports, protocol) in self.ports.iter_mut().zip(PROTOCOLS) {
+            ports.hold = if protocol == protocol::TCP { 0 } else { hold };
+        }
+    }
+
+    /// The first tick after `now` at which a port or a block is released.
+    pub(crate) fn next_tick(&self, now: u32) -> Option<u32> {
+        match self.next_release(now) {
+            Some(tick) if tick == now + 1 => Some(tick),
+            tick => tick.into_iter().chain(self.blocks.next_tick(now)).min(),
+        }
+    }
+
+    /// The first tick after `now` at which a port is released.
+    pub(super) fn next_release(&self, now: u32) -> Option<u32> {
+        let mut first = None;
+        for ports in &self.ports {
+            match ports.holds.next(now + 1) {
+                Some(tick) if tick == now + 1 => return Some(tick),
+                Some(tick) => first = Some(first.map_or(tick, |first: u32| first.min(tick))),
+                None => {}
+            }
+        }
+        first
+    }
+
+    /// A port that is released at a tick, of the first of its lists from this one on: the place of
+    /// its protocol, and its own among that one's ports.
+    pub(crate) fn due(&self, tick: u32, from: usize) -> Option<(usize, u32)> {
+        let mut heads = self.ports.iter().map(|ports| ports.holds.head(tick, from)).enumerate();
+        heads.find(|&(_, entry)| entry != NONE)
+    }
+
+    /// Fetches what will be touched when a port is released that is due, if it still is; the one
+    /// that is due after it.
+    pub(crate) fn fetch_due(&self, (protocol, entry): (usize, u32)) -> Option<(usize, u32)> {
+        let ports = &self.ports[protocol];
+        let owner = ports.owner[entry as usize];
+        if owner & HELD == 0 {
+            return None;
+        }
+        prefetch(&ports.free, entry as usize / 64);
+        let next = Some(owner & !HELD).filter(|&next| next != LAST)?;
+        prefetch(&ports.owner, next as usize);
+        Some((protocol, next))
+    }
+
+    /// Frees the first of the ports that are due at a tick, at another one, which may be before it.
+    pub(crate) fn release(&mut self, port: (usize, u32), tick: u32, at: u32) {
+        let (protocol, entry) = port;
+        let ports = &mut self.ports[protocol];
+        let owner = &mut ports.owner[entry as usize];
+        let is_held = *owner & HELD != 0;
+        // A static mapping may have it since.
+        let evicted = if is_held { None } else { self.evicted.remove(&port) };
+        let next = evicted.unwrap_or(*owner & !HELD);
+        ports.holds.set_head(tick, lane(entry), if next == LAST { NONE } else { next });
+        if !is_held {
+            return;
+        }
+        *owner = EMPTY;
+        self.count_held(protocol, entry / PORTS as u32, false);
+        self.put_back(protocol, entry / PORTS as u32, entry as u16, at);
+    }
+}

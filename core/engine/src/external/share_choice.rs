@@ -1,0 +1,226 @@
+//! The choice of a port in what a subscriber has of its own: blocks or a deterministic range.
+
+use super::shares::{Chosen, Tried};
+use super::{ExternalPorts, Mode, Parity, Range, Wish};
+use crate::DropReason;
+use crate::blocks::{HIGH, LOW};
+use crate::config::Pooling;
+use crate::deterministic::Plan;
+use crate::endpoint::External;
+use crate::host::Host;
+use crate::protocols::protocol_index;
+use crate::random::Generator;
+
+impl ExternalPorts {
+    /// Chooses a free external endpoint of those that a subscriber may have; `wish.paired` as
+    /// [`ExternalPorts::pairing`] says.
+    pub(crate) fn choose_share(
+        &mut self,
+        wish: Wish,
+        subscriber: Host,
+        generator: &mut Generator,
+    ) -> Result<Chosen, DropReason> {
+        if self.pools[wish.pool].mode == Mode::Block {
+            return self.choose_in_blocks(wish, subscriber, generator);
+        }
+        let external = self.choose_by_plan(wish, subscriber, generator)?;
+        Ok(Chosen { external, assigned: None })
+    }
+
+    /// What [`ExternalPorts::choose_share`] would choose: an endpoint, and the ports of the block that
+    /// would be assigned for it.
+    pub(crate) fn try_share(
+        &self,
+        wish: Wish,
+        subscriber: Host,
+        generator: &mut Generator,
+    ) -> Result<Tried, DropReason> {
+        if self.pools[wish.pool].mode != Mode::Block {
+            return Ok((self.choose_by_plan(wish, subscriber, generator)?, None));
+        }
+        let range = self.range(wish.pool, wish.protocol, wish.internal_port);
+        if let Some(external) = self.choose_in_own(wish, range, subscriber, generator) {
+            return Ok((external, None));
+        }
+        let (owned, most) = self.blocks_of(wish.pool, subscriber);
+        if owned >= most {
+            return Err(DropReason::PortQuota);
+        }
+        let block = self.draw_block(wish, range, generator).ok_or(DropReason::PoolExhausted)?;
+        let (index, (first, last)) = self.blocks.place_of(block);
+        let port = self.choose_within(index, Range { first, last }, wish, generator);
+        Ok((External::new(index, port.unwrap_or(first)), Some((first, last))))
+    }
+
+    /// Whether all ports that a subscriber has of a pool as its own are of one address, this one.
+    pub(crate) fn is_alone(&self, wish: Wish, subscriber: Host, index: u32) -> bool {
+        match self.pools[wish.pool].mode {
+            Mode::Deterministic => {
+                self.share_of(wish.pool, subscriber).is_some_and(|(own, _)| own == index)
+            }
+            _ => {
+                let mut own = self.blocks.of(subscriber, wish.pool);
+                own.all(|block| self.blocks.place_of(block).0 == index)
+            }
+        }
+    }
+
+    pub(super) fn choose_in_blocks(
+        &mut self,
+        wish: Wish,
+        subscriber: Host,
+        generator: &mut Generator,
+    ) -> Result<Chosen, DropReason> {
+        let range = self.range(wish.pool, wish.protocol, wish.internal_port);
+        if let Some(external) = self.choose_in_own(wish, range, subscriber, generator) {
+            return Ok(Chosen { external, assigned: None });
+        }
+        let owned = self.blocks.owned(subscriber, wish.pool);
+        if owned.is_some_and(|owned| owned.blocks >= self.blocks.max(wish.pool)) {
+            return Err(DropReason::PortQuota);
+        }
+        let block = self.draw_block(wish, range, generator).ok_or(DropReason::PoolExhausted)?;
+        //= rfc6888#REQ-14
+        self.blocks.assign(block, subscriber);
+        let (index, (first, last)) = self.blocks.place_of(block);
+        let port = self.choose_within(index, Range { first, last }, wish, generator);
+        let port = port.expect("a block with a free port was drawn");
+        Ok(Chosen { external: External::new(index, port), assigned: Some(block) })
+    }
+
+    /// A port of the blocks that the subscriber has: of each as likely as it has free ones.
+    pub(super) fn choose_in_own(
+        &self,
+        wish: Wish,
+        range: Range,
+        subscriber: Host,
+        generator: &mut Generator,
+    ) -> Option<External> {
+        let protocol = protocol_index(wish.protocol);
+        let fits = move |&(_, (first, last)): &(u32, (u16, u16))| {
+            range.first <= last && first <= range.last
+        };
+        let free = |block: u32| self.blocks.free(block, protocol);
+        let own = self.blocks.of(subscriber, wish.pool).filter(|&block| free(block) > 0);
+        let own = own.filter(|&block| fits(&self.blocks.place_of(block)));
+        let near = |block: &u32| Some(self.blocks.place_of(*block).0) == wish.paired;
+        let preferred =
+            self.pooling == Pooling::SoftPaired && own.clone().any(|block| near(&block));
+        let own = own.filter(|block| !preferred || near(block));
+        let all: u32 = own.clone().map(free).sum();
+        if all == 0 {
+            return None;
+        }
+        let mut which = generator.below(all);
+        let place = own.clone().position(|block| {
+            let here = which < free(block);
+            which -= if here { 0 } else { free(block) };
+            here
+        })?;
+        let mut turned = own.clone().skip(place).chain(own.take(place)).map(|block| {
+            let (index, (first, last)) = self.blocks.place_of(block);
+            (index, Range { first, last })
+        });
+        let first = turned.clone().next()?;
+        let ports = &self.ports[protocol];
+        let parity = self.parity(&wish);
+        let kept = turned.find_map(|(index, range)| {
+            Some(External::new(index, ports.choose_within(index, range, parity, generator)?))
+        });
+        if kept.is_some() || parity == Parity::Any {
+            return kept;
+        }
+        let (index, range) = first;
+        Some(External::new(index, ports.choose_within(index, range, Parity::Any, generator)?))
+    }
+
+    /// A block that nobody has, for a subscriber whose own are full.
+    pub(super) fn draw_block(
+        &self,
+        wish: Wish,
+        range: Range,
+        generator: &mut Generator,
+    ) -> Option<u32> {
+        let protocol = protocol_index(wish.protocol);
+        let ports = &self.ports[protocol];
+        let permitted = |&side: &usize| {
+            let (first, last) = if side == LOW { (0, 1023) } else { (1024, u16::MAX) };
+            range.first <= last && first <= range.last && self.blocks.has_side(wish.pool, side)
+        };
+        // Who may have either has more use for a block of the upper side.
+        let sides = [HIGH, LOW];
+        if self.pooling != Pooling::Arbitrary
+            && let Some(index) = wish.paired
+        {
+            let mut sides = sides.iter().filter(|side| permitted(side));
+            let block = sides
+                .find_map(|&side| self.blocks.draw(wish.pool, index, side, protocol, generator));
+            if block.is_some() || self.pooling == Pooling::Paired {
+                return block;
+            }
+        }
+        sides.iter().filter(|side| permitted(side)).find_map(|&side| {
+            let has_port = |index| ports.free_in(index, range) > 0;
+            self.blocks.draw_anywhere(wish.pool, side, protocol, generator, has_port)
+        })
+    }
+
+    pub(super) fn choose_by_plan(
+        &self,
+        wish: Wish,
+        subscriber: Host,
+        generator: &mut Generator,
+    ) -> Result<External, DropReason> {
+        let own = self.share_of(wish.pool, subscriber);
+        //= rfc7422#section-2-own
+        //= rfc7422#section-2-icmp
+        if let Some((index, range)) = own
+            && let Some(port) = self.choose_within(index, range, wish, generator)
+        {
+            return Ok(External::new(index, port));
+        }
+        let Some((first, last)) = self.plans.get(wish.pool).and_then(Plan::dynamic) else {
+            let used_up = own.is_some();
+            return Err(if used_up { DropReason::PortQuota } else { DropReason::PoolExhausted });
+        };
+        //= rfc7422#section-2-dynamic
+        let index =
+            self.choose_dynamic_address(wish, generator).ok_or(DropReason::PoolExhausted)?;
+        let port = self.choose_within(index, Range { first, last }, wish, generator);
+        Ok(External::new(index, port.ok_or(DropReason::PoolExhausted)?))
+    }
+
+    /// The address whose dynamic ports a mapping gets one of: as pairing has it, else the better of
+    /// two at random, or the next that has a free one.
+    pub(super) fn choose_dynamic_address(
+        &self,
+        wish: Wish,
+        generator: &mut Generator,
+    ) -> Option<u32> {
+        let protocol = protocol_index(wish.protocol);
+        let free = |index: u32| self.plans.free[index as usize][protocol];
+        match (self.pooling, wish.paired) {
+            (Pooling::Paired, Some(index)) => return Some(index),
+            (Pooling::SoftPaired, Some(index)) if free(index) > 0 => return Some(index),
+            _ => {}
+        }
+        if self.plans.pool_free[wish.pool][protocol] == 0 {
+            return None;
+        }
+        let slots = &self.pools[wish.pool].slots;
+        let free = |place: u32| free(slots[place as usize]);
+        let mut places = generator.better_of_two(slots.len() as u32, |a, b| free(a) >= free(b));
+        places.find(|&place| free(place) > 0).map(|place| slots[place as usize])
+    }
+
+    pub(super) fn choose_within(
+        &self,
+        index: u32,
+        range: Range,
+        wish: Wish,
+        generator: &mut Generator,
+    ) -> Option<u16> {
+        let ports = &self.ports[protocol_index(wish.protocol)];
+        self.parity(&wish).or_any(|parity| ports.choose_within(index, range, parity, generator))
+    }
+}

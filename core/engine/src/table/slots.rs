@@ -1,0 +1,82 @@
+//! A store of slots whose room is set aside at the start.
+//!
+//! A freed slot is taken again before a slot that was never used. Memory that was never needed is
+//! therefore never touched.
+
+use crate::index::PAGE;
+use crate::prefetch::prefetch;
+use alloc::vec::Vec;
+
+/// A store of slots. Room for all is set aside at the start; what has never been used has never
+/// been touched.
+#[derive(Clone, Debug)]
+pub(super) struct Slots<T> {
+    pub(super) slots: Vec<T>,
+    capacity: usize,
+    /// Those that have been used and are free: apart, so that it is known ahead which ones are
+    /// taken next.
+    free: Vec<u32>,
+}
+
+impl<T: Default> Slots<T> {
+    /// Free slots that are fetched before they are taken.
+    const AHEAD: usize = 8;
+
+    pub(super) fn new(capacity: usize) -> Self {
+        let (slots, free) = (Vec::with_capacity(capacity), Vec::with_capacity(capacity));
+        Self { slots, capacity, free }
+    }
+
+    /// Bytes that so many slots take.
+    pub(super) fn memory(capacity: usize) -> usize {
+        capacity * (size_of::<T>() + size_of::<u32>())
+    }
+
+    /// Touches every page of what has not been used yet.
+    pub(super) fn populate(&mut self) {
+        let unused = self.slots.spare_capacity_mut();
+        for slot in unused.iter_mut().step_by(PAGE / size_of::<T>()) {
+            slot.write(T::default());
+        }
+        let unused = self.free.spare_capacity_mut();
+        for free in unused.iter_mut().step_by(PAGE / size_of::<u32>()) {
+            free.write(0);
+        }
+    }
+
+    /// Fetches the slots that are taken next.
+    #[inline]
+    pub(super) fn prefetch_free(&self) {
+        for &slot in self.free.iter().rev().take(Self::AHEAD) {
+            prefetch(&self.slots, slot as usize);
+        }
+    }
+
+    /// Whether a slot is free.
+    pub(super) fn has_room(&self) -> bool {
+        !self.free.is_empty() || self.slots.len() < self.capacity
+    }
+
+    /// Takes a slot.
+    #[inline]
+    pub(super) fn take(&mut self) -> Option<u32> {
+        if let Some(slot) = self.free.pop() {
+            let later = self.free.len().checked_sub(Self::AHEAD);
+            if let Some(&later) = later.and_then(|at| self.free.get(at)) {
+                prefetch(&self.slots, later as usize);
+            }
+            return Some(slot);
+        }
+        let slot = self.slots.len();
+        (slot < self.capacity).then(|| {
+            self.slots.push(T::default());
+            slot as u32
+        })
+    }
+
+    /// Gives a slot back; `freed` is what it holds from now on.
+    pub(super) fn give(&mut self, slot: u32, freed: T) {
+        self.slots[slot as usize] = freed;
+        self.free.push(slot);
+    }
+}
