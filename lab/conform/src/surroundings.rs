@@ -32,7 +32,8 @@ pub struct NoPlace {
 pub fn surround(settings: &mut Settings) -> Result<Setup, NoPlace> {
     let inside = NoPlace {
         side: "inside",
-        advice: "give inside.address a prefix of at most 24 bits, whose addresses are subscribers",
+        advice: "give inside.address a prefix of at most 24 bits, with 201 addresses in a row that \
+                 are subscribers and that no [[static]] names",
     };
     let outside = NoPlace {
         side: "outside",
@@ -109,8 +110,9 @@ fn free_network(settings: &Settings) -> Option<Ipv4Addr> {
 fn in_network(network: Prefix, may: &dyn Fn(Ipv4Addr) -> bool) -> Option<Hosts> {
     const TRIES: u32 = 64;
     let size = network.last() - network.first();
-    let starts = (0..TRIES).map(|number| 16 + number * 64);
-    let starts = starts.take_while(|start| start + COUNT < size);
+    // Round numbers are easier to read in a report; any other row will do.
+    let round = (0..TRIES).map(|number| 16 + number * 64);
+    let starts = round.chain(2..TRIES * 64).filter(|start| start + COUNT < size);
     let row = |start| {
         let first = Ipv4Addr::from_bits(network.first() + start);
         Hosts { first, last: next(first, COUNT - 1) }

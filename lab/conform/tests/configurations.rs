@@ -364,3 +364,19 @@ fn silent() {
         ],
     );
 }
+
+/// The hosts find room around the gateway of each packaged configuration, static mappings and all.
+#[test]
+fn packaged_configurations_have_room_for_the_hosts() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/examples");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder).expect("examples").flatten() {
+        let name = entry.path().display().to_string();
+        let text = std::fs::read_to_string(entry.path()).expect("a readable file");
+        let mut settings = natgate_control::config::parse(&text, &name)
+            .unwrap_or_else(|problems| panic!("{name}: {problems:?}"));
+        surround(&mut settings).unwrap_or_else(|error| panic!("{name}: {error}"));
+        seen += 1;
+    }
+    assert!(seen >= 3, "{seen}");
+}
