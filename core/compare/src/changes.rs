@@ -46,12 +46,12 @@ impl Pair {
         self.replace_rules_of(0, rules)
     }
 
-    /// The same of a realm's rules.
+    /// As [`Pair::replace_rules`], for a realm.
     ///
     /// # Errors
     /// When the engine refuses them.
     pub fn replace_rules_of(&mut self, realm: u16, rules: &[Rule]) -> Result<(), Divergence> {
-        // What is due by now happens before.
+        // Everything that is due by now happens before.
         self.advance(self.model.now())?;
         RuleSet::new(rules)
             .and_then(|set| self.engine.replace_rules_of(realm, set))
@@ -67,7 +67,7 @@ impl Pair {
     /// # Errors
     /// When the engine refuses it, or where they part.
     pub fn reconfigure(&mut self, config: &Config) -> Result<(), Divergence> {
-        // What is due by now happens before.
+        // Everything that is due by now happens before.
         self.advance(self.model.now())?;
         let config = &config.in_numbers_of(self.engine.config());
         self.model.check_numbers(config)?;

@@ -15,7 +15,7 @@ type Ends = (u8, u16, Endpoint, Endpoint);
 pub(crate) struct Choices(HashMap<Ends, Vec<SessionInfo>>);
 
 impl Choices {
-    /// Those of packets, given with their realms, that the engine has just been given.
+    /// The sessions of packets with their realms, which the engine has just processed.
     pub(crate) fn of(engine: &Engine, from: Side, packets: &[(u16, Vec<u8>)]) -> Self {
         let inside = packets.iter().filter(|_| from == Side::Inside);
         let mut by_ends: HashMap<Ends, Vec<SessionInfo>> =

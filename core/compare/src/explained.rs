@@ -1,4 +1,4 @@
-//! What the engine says beforehand of a packet, compared with what it then does. Explaining borrows
+//! The engine's explanation of a packet, compared with the result. Explaining borrows
 //! the engine for reading, and whatever it changed all the same would show in the comparison with
 //! the model.
 

@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 /// A UDP datagram that begins a session, and its ends.
 #[derive(Clone, Debug)]
 pub struct First {
-    /// Who sends it.
+    /// The sender.
     pub internal: Endpoint,
-    /// To whom.
+    /// The receiver.
     pub remote: Endpoint,
     /// The datagram.
     pub bytes: Vec<u8>,

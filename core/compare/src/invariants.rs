@@ -1,4 +1,4 @@
-//! What must hold of the engine whatever the model says: which bytes of a packet may change, and
+//! Invariants of the engine, whatever the model says: which bytes of a packet may change, and
 //! what its mappings, sessions and pools never do.
 
 use crate::Divergence;
@@ -109,7 +109,7 @@ pub(crate) fn pool(
     Ok(())
 }
 
-/// What does not hold any more of what there is, since it was made under another configuration.
+/// Invariants that state from before a change of configuration may break.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Changed {
     /// That pairs have one address: a rule has chosen some, or the pooling behavior was another.
@@ -224,7 +224,7 @@ fn class_of(config: &Config, (realm, subscriber): Host) -> Option<&Class> {
     holds.max_by_key(|(len, _)| *len).map(|(_, class)| class)
 }
 
-/// What holds for a subscriber.
+/// The limits of a subscriber.
 fn limits_of(config: &Config, subscriber: Host) -> Limits {
     let common = config.limits.clone();
     let Some(class) = class_of(config, subscriber) else { return common };

@@ -4,9 +4,9 @@
 //! a batch of packets to both, [`Pair::advance`] lets time pass, [`Pair::map`], [`Pair::unmap`] and
 //! [`Pair::peer`] carry requests of hosts, [`Pair::restart`], [`Pair::replace_rules`],
 //! [`Pair::reconfigure`] and [`Pair::change_pools`] change what is in force. Each call compares
-//! verdicts, bytes, events, own packets and counters. [`Pair::check_state`] compares the whole state
-//! afterwards. Invariants of the engine are checked apart from the model (`invariants`), so an error
-//! that both share is still seen.
+//! verdicts, bytes, events, own packets and counters. [`Pair::check_state`] compares the whole
+//! state afterwards. Invariants of the engine are checked apart from the model (`invariants`), so
+//! an error that both share is still seen.
 //!
 //! ```
 //! use natgate_compare::Pair;
@@ -58,7 +58,7 @@ pub struct Pair {
     buffer: Vec<u8>,
 }
 
-/// What became of a packet, both agreeing.
+/// The result for a packet, on which both agree.
 #[derive(Clone, Debug)]
 pub struct Done {
     /// Its fate.
@@ -146,7 +146,7 @@ impl Pair {
         self.process_in(now, from, &packets)
     }
 
-    /// The same of packets with the realms that they come from, if from inside.
+    /// As [`Pair::process`], for packets with the realms that they come from, if from inside.
     ///
     /// # Errors
     /// Where they part.

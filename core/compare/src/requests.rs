@@ -62,11 +62,11 @@ impl Pair {
         same("counters", self.engine.counters(), self.model.counters())
     }
 
-    /// What else a request has brought about.
+    /// Compares the other effects of a request.
     fn asked(&mut self) -> Result<(), Divergence> {
         let mut made = Effects::default();
         self.drain(&mut made)?;
-        // What is given back may be held.
+        // A port that is given back may rest.
         let engine = &self.engine;
         self.model.limit_held(Some(&|protocol, end| is_taken(engine, protocol, end)));
         let expected = self.model.take_effects();

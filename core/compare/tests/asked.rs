@@ -114,8 +114,8 @@ fn a_block_elsewhere_is_not_assigned_in_vain() -> Result<(), Divergence> {
     Ok(())
 }
 
-/// 16.23: the protocols' own ports are nobody's who asks, and where they alone have the right parity
-/// one of the other is given.
+/// 16.23: the protocols' own ports are nobody's who asks, and where they alone have the right
+/// parity one of the other is given.
 #[test]
 fn ports_of_the_protocols_themselves_are_left_out() -> Result<(), Divergence> {
     for allocation in [Allocation::Random, Allocation::Preserve] {

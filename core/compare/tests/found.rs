@@ -130,7 +130,8 @@ fn a_threshold_is_not_reached_again_by_a_port_that_is_shared() -> Result<(), Div
     Ok(())
 }
 
-/// Who has lost the last mapping of a pool is paired anew there, whatever it has of other pools.
+/// A subscriber that has lost the last mapping of a pool is paired anew there, whatever it has of
+/// other pools.
 #[test]
 fn mappings_of_another_pool_keep_no_pairing() -> Result<(), Divergence> {
     let pool = |last: u8, count: u8| PoolConfig {
@@ -177,7 +178,7 @@ fn mappings_of_another_pool_keep_no_pairing() -> Result<(), Divergence> {
     Ok(())
 }
 
-/// Who was paired with an address that has become another pool's is paired anew, though it gives
+/// A subscriber whose address has become another pool's is paired anew, though it gives
 /// out ports there.
 #[test]
 fn an_address_of_another_pool_is_no_pair() -> Result<(), Divergence> {

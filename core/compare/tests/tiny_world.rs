@@ -151,7 +151,7 @@ fn external_of(pair: &Pair, protocol: u8, internal: Endpoint) -> Endpoint {
     pair.model.mappings().iter().find(|one| is_it(one)).map_or(EXTERNAL, |one| one.id.external)
 }
 
-/// What the world of connections has besides.
+/// Further operations of the world of connections.
 fn connections() -> Config {
     let config = config();
     Config {
@@ -163,7 +163,7 @@ fn connections() -> Config {
     }
 }
 
-/// What the world of strangers has besides.
+/// Further operations of the world of strangers.
 fn strangers() -> Config {
     let config = config();
     let limits = Limits {

@@ -103,7 +103,7 @@ impl Model {
             sessions: BTreeMap::new(),
             marks,
         };
-        if self.is_told(key, &mapping) {
+        if self.has_events(key, &mapping) {
             self.raise(self.now, Change::MappingCreated(mapping.id(key)));
         }
         self.mappings.insert(key, mapping);

@@ -32,7 +32,7 @@ pub(crate) fn is_ping(bytes: &[u8]) -> bool {
         && Icmp::new_checked(ip(bytes).payload()).is_some_and(|icmp| icmp.checksum_valid())
 }
 
-/// What every packet must satisfy (specification, section 2); bytes after its end are cut off.
+/// Checks every packet (specification, section 2); bytes after its end are cut off.
 pub(crate) fn check(bytes: &mut Vec<u8>) -> Result<(), DropReason> {
     let ip = match Ipv4::new_checked(&bytes[..]) {
         Ok(ip) => ip,
@@ -200,15 +200,15 @@ fn checksum_field(bytes: &[u8]) -> Option<usize> {
     (!absent).then_some(ip.header_len() + at)
 }
 
-/// What the transport checksum covers, summed modulo 65535: the payload, and the addresses unless
-/// it is ICMP. (Protocol and length are covered too, but never change.)
+/// The sum of all that the transport checksum covers, modulo 65535: the payload, and the addresses
+/// unless it is ICMP. (Protocol and length are covered too, but never change.)
 fn covered_sum(bytes: &[u8]) -> u32 {
     let ip = ip(bytes);
     let pseudo = if ip.protocol() == ICMP { &[] } else { &bytes[12..20] };
     u32::from(checksum::fold(checksum::sum(ip.payload(), checksum::sum(pseudo, 0)))) % 0xffff
 }
 
-/// What the embedded packet of an ICMP error must satisfy (6.1).
+/// Checks the packet that an ICMP error embeds (6.1).
 pub(crate) fn check_error(bytes: &[u8]) -> Result<(), DropReason> {
     let ip = ip(bytes);
     let icmp = Icmp::new_checked(ip.payload()).ok_or(DropReason::BadLength)?;

@@ -1,5 +1,6 @@
 //! The ICMP errors that the translator makes (specification, section 8): about which packets, what
-//! they say, and how many. Those of SYNs that nobody explained (4.21) are due in `timers`.
+//! they say, and how many. Errors about unsolicited SYNs (4.21) come from a
+//! chapter.
 
 use crate::allocation::addresses;
 use crate::bytes::{icmp_kind, ip};

@@ -24,7 +24,8 @@ impl Model {
         let embedded = &packet.bytes[ip(&packet.bytes).header_len() + 8..];
         let protocol = ip(embedded).protocol();
         let (internal, far) = ends(embedded, Side::Outside);
-        let remote = self.original_of(protocol, packet.realm, internal, far).unwrap_or(far); // 13.14
+        let original = self.original_of(protocol, packet.realm, internal, far); // 13.14
+        let remote = original.unwrap_or(far);
         let key = self.key_of(protocol, packet.realm, internal, remote);
         let mapping = self.mappings.get(&key).ok_or(DropReason::IcmpNoSession)?;
         let session = mapping.sessions.get(&remote).ok_or(DropReason::IcmpNoSession)?;

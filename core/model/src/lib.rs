@@ -86,7 +86,7 @@ pub struct Model {
 /// A subscriber: its realm and its address there (15.2).
 pub type Host = (u16, Ipv4Addr);
 
-/// What a mapping is looked up by from the inside (3.21).
+/// The key by which a packet from inside finds its mapping (3.21).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Key {
     protocol: u8,
@@ -138,7 +138,7 @@ pub struct Transmit {
     pub bytes: Vec<u8>,
 }
 
-/// What a call brings about besides verdicts.
+/// Effects of a call besides verdicts.
 #[derive(Clone, Debug, Default)]
 pub struct Effects {
     /// Events, in order of time.
@@ -149,7 +149,7 @@ pub struct Effects {
     pub illegal: Option<String>,
 }
 
-/// What should become of a packet.
+/// The expected result for a packet.
 #[derive(Clone, Debug)]
 pub struct Expected {
     /// Its fate.
@@ -158,7 +158,7 @@ pub struct Expected {
     pub bytes: Vec<u8>,
     /// The realm that it goes to, if it leaves by the inside.
     pub realm: u16,
-    /// What else happens.
+    /// Events and own packets.
     pub made: Effects,
 }
 
@@ -226,7 +226,7 @@ impl Model {
         model
     }
 
-    /// What should become of one packet from a side, in a batch of its own. `choice` is the
+    /// The expected result for one packet from a side, in a batch of its own. `choice` is the
     /// external endpoint that the engine gave to the mapping that it made for the packet, if any.
     pub fn process(
         &mut self,

@@ -5,21 +5,21 @@ use crate::{Key, Model, has_ports};
 use natgate_engine::{Config, Endpoint, MappingKind, Side, Timestamp};
 use std::net::Ipv4Addr;
 
-/// What chapters remember: nothing.
+/// State of chapters: none.
 #[derive(Clone, Debug)]
-pub(crate) struct State;
+pub(crate) struct State {}
 
-/// What chapters remember of a mapping: nothing.
+/// State of chapters in a mapping: none.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct MappingMarks;
+pub(crate) struct MappingMarks {}
 
-/// What chapters remember of a session: nothing.
+/// State of chapters in a session: none.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SessionMarks;
+pub(crate) struct SessionMarks {}
 
 impl State {
     pub(crate) fn new(_: &Config, _: Timestamp) -> Self {
-        Self
+        Self {}
     }
 }
 

@@ -11,7 +11,7 @@ use std::net::Ipv4Addr;
 
 type Permit = Result<(), DropReason>;
 
-/// Questions of the core. Names with `note` and `before` and `after` tell of something.
+/// Questions of the core. A point named `note`, `before` or `after` asks nothing: it reports.
 #[rustfmt::skip]
 #[allow(unused_variables, reason = "the defaults use few of their arguments")]
 pub(crate) trait DecisionPoints {
@@ -57,7 +57,7 @@ pub(crate) trait DecisionPoints {
 
     /// The fate of a packet to an address that is not external.
     fn not_for_us(&mut self, packet: &mut Packet) -> Fate { Err(DropReason::NotForUs) }
-    /// What the source of a packet is seen as from inside.
+    /// The endpoint that the source of a packet is seen as from inside.
     fn source_seen(&mut self, packet: &Packet) -> Endpoint { packet.seen }
     /// The mapping that an external endpoint names.
     fn mapping_behind(&mut self, protocol: u8, external: Endpoint, remote: Endpoint) -> Option<Key>;
@@ -99,14 +99,14 @@ pub(crate) trait DecisionPoints {
     fn is_reserved(&self, protocol: u8, end: Endpoint) -> bool { false }
     /// A mapping is about to be made.
     fn before_mapping(&mut self, key: Key, pool: usize, end: Endpoint, marks: &mut MappingMarks) {}
-    /// What kind of mapping has this endpoint.
+    /// The kind of a mapping with this endpoint.
     fn kind_for(&self, key: Key, pool: usize, external: Endpoint) -> MappingKind {
         MappingKind::Dynamic
     }
     /// The timeouts of the rule that a new mapping's first packet meets.
     fn timeouts_for(&self, key: Key, destination: Endpoint) -> TimeoutSet { TimeoutSet::default() }
     /// Whether a mapping raises events.
-    fn is_told(&self, key: Key, mapping: &Mapping) -> bool { true }
+    fn has_events(&self, key: Key, mapping: &Mapping) -> bool { true }
     /// A mapping has been made.
     fn after_mapping(&mut self, key: Key, pool: usize) {}
 
@@ -119,7 +119,9 @@ pub(crate) trait DecisionPoints {
     /// Whether a rule drops an error about a session.
     fn drops_error(&self, sender: Ipv4Addr, key: Key, seen: Endpoint) -> bool { false }
     /// Changes a translated error further: the far end that it embeds, and its source.
-    fn edit_error(&self, packet: &mut Packet, from: Side, far: Endpoint, source: Option<Ipv4Addr>) {}
+    fn edit_error(
+        &self, packet: &mut Packet, from: Side, far: Endpoint, source: Option<Ipv4Addr>,
+    ) {}
 
     // ---- sessions and time (9) ----
 

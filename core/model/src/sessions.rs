@@ -1,5 +1,5 @@
-//! What a packet does to its session (specification, sections 9.2 and 9.3). What TCP makes of it is
-//! in `tcp`; how sessions end, in `timers`.
+//! Effects of a packet on its session (specification, sections 9.2 and 9.3). TCP states
+//! are in `tcp`; how sessions end, in `timers`.
 
 use crate::chapters::SessionMarks;
 use crate::points::DecisionPoints as _;
@@ -100,7 +100,8 @@ impl Session {
     }
 }
 
-/// 9.11: what holds for a session: the mapping's rule says, then the remote port, then the protocol.
+/// 9.11: the timeouts of a session: the mapping's rule says, then the remote port, then the
+/// protocol.
 pub(crate) fn timeouts_of(
     config: &Config,
     own: &TimeoutSet,

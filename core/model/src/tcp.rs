@@ -1,4 +1,4 @@
-//! What a TCP connection does to its session: the table of section 9.3 and the window of 9.4 of the
+//! States of a TCP connection: the table of section 9.3 and the window of 9.4 of the
 //! specification (RFC 6146 section 3.5.2.2, RFC 7857 section 2, RFC 5961 section 3). DCCP goes by
 //! the same table, without the window (9.10).
 
@@ -43,7 +43,7 @@ pub(crate) enum Timer {
     Closing,
 }
 
-/// What one end of the connection has said.
+/// One end of the connection, as its segments have described it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Half {
     /// The next sequence number that it expects.
@@ -74,8 +74,8 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// A segment from a side passes: moves the state and says what becomes of the time. Who may not
-    /// `revive` leaves what is about to go as it is.
+    /// A segment from a side passes: moves the state and says what becomes of the time. A segment
+    /// that may not `revive` leaves a connection that is about to go as it is.
     pub(crate) fn step(&mut self, from: Side, segment: Segment, revive: bool) -> Timer {
         let (mut next, timer) = self.next(from, segment);
         if matches!(self.state, None | Some(State::Transitory))
@@ -170,7 +170,7 @@ impl Connection {
         -window <= distance && distance < window
     }
 
-    /// What the ends are known to have said: that which a segment comes from, and its receiver.
+    /// Both ends: the one that a segment comes from, and its receiver.
     fn halves(&self, from: Side) -> (Half, Half) {
         match from {
             Side::Inside => (self.internal, self.remote),
@@ -197,7 +197,7 @@ impl Connection {
     }
 }
 
-/// What a TCP segment or a DCCP packet says that the session's state depends on.
+/// The fields of a TCP segment or a DCCP packet that the session's state depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment {
     flags: u8,
@@ -205,7 +205,7 @@ pub(crate) struct Segment {
     pub(crate) numbers: Option<Numbers>,
 }
 
-/// What a TCP segment says about sequence numbers.
+/// Sequence numbers and window of a TCP segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbers {
     pub(crate) sequence: u32,

@@ -1,4 +1,4 @@
-//! What happens by itself (specification, sections 1, 5.9 and 9.1): sessions run out, mappings go
+//! Time (specification, sections 1, 5.9 and 9.1): sessions run out, mappings go
 //! with their last session, and ports rest before somebody else gets them.
 
 use crate::points::DecisionPoints as _;
@@ -9,8 +9,8 @@ use natgate_engine::{Change, Endpoint, MappingKind, SessionId, TICK, Timestamp};
 use natgate_wire::protocol::TCP;
 use std::collections::BTreeSet;
 
-/// Which of several ports that are due at the same time are still held when only some may be (5.11):
-/// the engine's choice.
+/// Which of several ports that are due at the same time are still held when only some may be
+/// (5.11): the engine's choice.
 pub type StillHeld<'f> = &'f dyn Fn(u8, Endpoint) -> bool;
 
 /// The first tick that is not before a time (1.2).
@@ -101,7 +101,7 @@ impl Model {
             if rests && !used.contains(&end) {
                 self.held.insert(end, time.plus(hold_down)); // 5.9
             }
-            if self.is_told(key, &mapping) {
+            if self.has_events(key, &mapping) {
                 self.raise(time, Change::MappingRemoved(mapping.id(key)));
             }
             if !hosts.contains(&key.host()) {

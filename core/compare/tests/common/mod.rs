@@ -90,7 +90,7 @@ impl Spec {
         }
     }
 
-    /// What answers a packet: its ends exchanged, its identifier and payload kept.
+    /// The answer to a packet: its ends exchanged, its identifier and payload kept.
     pub(crate) fn answer(packet: &[u8]) -> Self {
         let mut spec = Self::like(packet);
         (spec.source, spec.destination) = (spec.destination, spec.source);
@@ -102,8 +102,8 @@ impl Spec {
         spec
     }
 
-    /// What a packet of TCP, UDP, DCCP, ICMP query or other says, but for the IP header beyond the
-    /// addresses.
+    /// The fields of a packet of TCP, UDP, DCCP, ICMP query or other, but for the IP header beyond
+    /// the addresses.
     pub(crate) fn like(packet: &[u8]) -> Self {
         let ip = Ipv4::new_checked(packet).expect("a packet that came out");
         let payload = ip.payload();

@@ -5,14 +5,18 @@
 //! everything that can be seen of both is compared. A failing case is shrunk, and its seed is
 //! printed and kept by proptest; PROPTEST_CASES sets how many cases are tried.
 
+mod changes;
 #[path = "../common/mod.rs"]
 mod common;
+mod configs;
+mod operations;
 mod policy;
 mod realms;
 mod strategies;
 mod world;
 
 use common::{Spec, end};
+use configs::config;
 use natgate_compare::{Divergence, First, Pair};
 use natgate_engine::{
     AddressRange, Allocation, Behavior, Config, Direction, DropReason, Endpoint, Limits, Outcome,
@@ -20,11 +24,12 @@ use natgate_engine::{
 };
 use natgate_wire::protocol::UDP;
 use natgate_wire::tcp::flags::{ACK, SYN};
+use operations::Operation;
 use proptest::prelude::*;
 use realms::with_realms;
 use std::time::Duration;
-use strategies::{config, operation};
-use world::{INSIDE, Operation, POOL, PORTS, PROTOCOLS, REMOTE, START, World};
+use strategies::operation;
+use world::{INSIDE, POOL, PORTS, PROTOCOLS, REMOTE, START, World};
 
 /// Cases that take about a minute in all, unless PROPTEST_CASES says otherwise.
 fn cases(usual: u32) -> ProptestConfig {
@@ -58,7 +63,7 @@ fn firsts(count: u32) -> impl Iterator<Item = First> {
     })
 }
 
-/// The same as [`run`] over a large table, whose state is compared now and then.
+/// As [`run`], over a large table, whose state is compared now and then.
 fn run_large(config: &Config, seed: [u8; 32], operations: &[Operation]) -> Result<(), Divergence> {
     let count = mappings();
     let first = Endpoint::new(u32::from_be_bytes(POOL), 0).address;
@@ -97,7 +102,7 @@ fn run_large(config: &Config, seed: [u8; 32], operations: &[Operation]) -> Resul
     Ok(())
 }
 
-/// The same without routes inside: every remote host is outside.
+/// A configuration without routes inside: every remote host is outside.
 fn all_outside(mut config: Config) -> Config {
     config.inside_routes.clear();
     config.realms.iter_mut().for_each(|realm| realm.inside_routes.clear());
@@ -131,7 +136,7 @@ proptest! {
         run(&config, seed, &operations).map_err(TestCaseError::fail)?;
     }
 
-    /// What answers a translated packet comes back to who sent it, as if there were no translator
+    /// The answer to a translated packet comes back to the sender, as if there were no translator
     /// but for the time to live.
     #[test]
     fn answers_come_back(

@@ -9,7 +9,7 @@ use natgate_wire::protocol::{DCCP, TCP, UDP};
 use proptest::prelude::*;
 use std::time::Duration;
 
-/// What a configuration has besides of classes and thresholds.
+/// Classes and thresholds of a configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
     classes: Vec<Class>,

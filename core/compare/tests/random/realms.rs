@@ -1,14 +1,14 @@
 //! Realms of a case: networks with the addresses of the first, or hardly different.
 
 use crate::common::end;
+use crate::configs::{fit, fit_blocks, inside_routes, rules};
 use crate::policy::give_timeouts;
-use crate::strategies::{fit, fit_blocks, inside_routes, rules};
 use crate::world::{INSIDE, OWN};
 use natgate_engine::{Allocation, Class, Config, PoolConfig, Prefix, RealmConfig, SideConfig};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-/// What of a realm is drawn before the pools are known.
+/// The parts of a realm that are drawn before the pools are known.
 fn realm() -> impl Strategy<Value = (RealmConfig, usize)> {
     let network = |[a, b, c, d]: [u8; 4], len| Prefix::new([a, b, c, d].into(), len);
     let own = prop_oneof![2 => Just(OWN[0]), 1 => Just(INSIDE[2])];
@@ -48,7 +48,7 @@ const MOST: usize = 3;
 
 /// Has realms that are not of another configuration go, by name, and those come that are new there.
 fn come_and_go(config: &mut Config, new: &Config) {
-    // What only a restart changes stays, and so does its realm.
+    // Settings that only a restart changes stay, and so does the realm.
     let plan = |pool: &PoolConfig| match config.allocation_of(pool) {
         Allocation::Deterministic(plan) => Some(plan.realm),
         _ => None,
@@ -118,8 +118,8 @@ fn settle(classes: &mut Vec<Class>, live: &[u16]) {
     classes.retain(|class| !class.subscribers.is_empty());
 }
 
-/// What realms add to a configuration: realms, with what is settled when the pools are known; whom
-/// realm 0 reaches; whose the static mappings and the plan are.
+/// Additions of realms to a configuration: realms, with what is settled when the pools are known;
+/// whom realm 0 reaches; whose the static mappings and the plan are.
 pub(crate) type Drawn = (Vec<(RealmConfig, usize)>, Vec<u16>, [u16; 2]);
 
 fn drawn(realms: impl Strategy<Value = Vec<(RealmConfig, usize)>>) -> impl Strategy<Value = Drawn> {

@@ -1,5 +1,5 @@
-//! What a subscriber may have, by itself and with others of its class, and the thresholds that are
-//! told before (specification, sections 3.27 to 3.48 and 5.39).
+//! Limits of a subscriber, by itself and with others of its class, and thresholds that are reported
+//! before (specification, sections 3.27 to 3.48 and 5.39).
 
 use crate::errors::{conforms, spend};
 use crate::{Host, Key, Model, has_ports};
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// How often one is told of at most (3.44).
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Whose limit it is.
+/// The owner of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum LimitOwner {
     Subscriber(Host),
@@ -21,7 +21,7 @@ pub(crate) enum LimitOwner {
     Pool(usize),
 }
 
-/// What one may have; `None`: as much as there is.
+/// The limits of an owner; `None`: no limit.
 #[derive(Debug, Default)]
 struct Allowance {
     mappings: BTreeMap<u8, u32>,
@@ -30,7 +30,7 @@ struct Allowance {
     thresholds: Vec<u8>,
 }
 
-/// What has been told of one.
+/// Reports about an owner's thresholds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ThresholdState {
     last: Option<Timestamp>,
@@ -44,7 +44,7 @@ impl ThresholdState {
         self.thresholds.clear();
     }
 
-    /// What of it makes a difference from now on.
+    /// The part of it that makes a difference from now on.
     pub(crate) fn recent(&self, now: Timestamp) -> (Duration, &[(Resource, u8)]) {
         let since = self.last.map_or(INTERVAL, |last| now.since(last).min(INTERVAL));
         (since, &self.thresholds)
@@ -238,13 +238,13 @@ impl Model {
         let Some((used, most)) = self.use_of(whose, resource) else { return };
         let is_at = |percent: &u8| used * 100 >= most * u64::from(*percent);
         let Some(percent) = thresholds.iter().copied().filter(is_at).max() else { return };
-        let told = self.chapters.told_of.entry(whose).or_default();
+        let told = self.chapters.reported_thresholds.entry(whose).or_default();
         let recently = told.last.is_some_and(|last| self.now.since(last) < INTERVAL);
         if recently || told.thresholds.contains(&(resource, percent)) {
             return;
         }
         told.last = Some(self.now);
-        // Who is told of one need not be told of those below.
+        // A report of one threshold covers lower ones.
         let below = thresholds.into_iter().filter(|one| *one <= percent);
         told.thresholds.extend(below.map(|percent| (resource, percent)));
         let change = match whose {
@@ -258,7 +258,7 @@ impl Model {
     }
 
     /// 3.44, of a subscriber and its class: it has one more of something.
-    pub(crate) fn tell_subscriber(&mut self, subscriber: Host, resource: Resource) {
+    pub(crate) fn report_subscriber_use(&mut self, subscriber: Host, resource: Resource) {
         self.tell(LimitOwner::Subscriber(subscriber), resource);
         if let Some(class) = self.class_of(subscriber) {
             self.tell(LimitOwner::Class(class), resource);
@@ -266,10 +266,10 @@ impl Model {
     }
 
     /// 3.44 and 5.39: a mapping was made.
-    pub(crate) fn tell_mapping(&mut self, key: Key, pool: usize) {
+    pub(crate) fn report_mapping_use(&mut self, key: Key, pool: usize) {
         let subscriber = key.host();
-        self.tell_subscriber(subscriber, resource(counts_as(key.protocol)));
-        self.tell_subscriber(subscriber, Resource::Sessions);
+        self.report_subscriber_use(subscriber, resource(counts_as(key.protocol)));
+        self.report_subscriber_use(subscriber, Resource::Sessions);
         let allocation = self.config.allocation_of(&self.config.pools[pool]);
         if has_ports(key.protocol) && !matches!(allocation, Allocation::Block(_)) {
             self.tell(LimitOwner::Pool(pool), resource(key.protocol));
@@ -277,15 +277,15 @@ impl Model {
     }
 
     /// 5.39: a block was assigned.
-    pub(crate) fn tell_block(&mut self, pool: usize) {
+    pub(crate) fn report_block_use(&mut self, pool: usize) {
         self.tell(LimitOwner::Pool(pool), Resource::Blocks);
     }
 
     /// 3.44: thresholds that use has fallen far enough below may be told again; and of whom has no
     /// mapping nothing is remembered.
     pub(crate) fn forget_thresholds(&mut self) {
-        let mut told_of = std::mem::take(&mut self.chapters.told_of);
-        told_of.retain(|whose, told| {
+        let mut reported_thresholds = std::mem::take(&mut self.chapters.reported_thresholds);
+        reported_thresholds.retain(|whose, told| {
             told.thresholds.retain(|(resource, percent)| {
                 let used = self.use_of(*whose, *resource);
                 used.is_some_and(|(used, most)| {
@@ -297,6 +297,6 @@ impl Model {
                 _ => true,
             }
         });
-        self.chapters.told_of = told_of;
+        self.chapters.reported_thresholds = reported_thresholds;
     }
 }

@@ -46,7 +46,7 @@ impl Model {
         for (subscriber, time) in &self.chapters.quota_reported {
             (subscriber, since(time)).hash(&mut hash);
         }
-        for (whose, told) in &self.chapters.told_of {
+        for (whose, told) in &self.chapters.reported_thresholds {
             (whose, told.recent(self.now)).hash(&mut hash);
         }
         for (pool, time) in &self.chapters.exhaustion_reported {

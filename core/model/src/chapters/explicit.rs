@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// What keeps a mapping, or a session of it (16.1).
+/// A hold on a mapping, or on a session of it (16.1).
 #[derive(Clone, Debug)]
 pub(crate) struct Hold {
     nonce: Nonce,
@@ -369,7 +369,7 @@ impl Model {
         })
     }
 
-    /// What is open at the wanted address, or wherever.
+    /// The open endpoints at the wanted address, or at any.
     fn open_beside(
         &self,
         key: Key,
@@ -386,8 +386,8 @@ impl Model {
         }
     }
 
-    /// What is open by section 5, but for the protocols' own ports: in the place of these what else
-    /// is free of their address, of the subscriber's own ports where it has such.
+    /// The endpoints that section 5 leaves open, but for the protocols' own ports: in the place of
+    /// these what else is free of their address, of the subscriber's own ports where it has such.
     fn open_to_ask(&self, key: Key, source: Source) -> Result<Vec<Endpoint>, DropReason> {
         let all = self.open_choices(key, source)?;
         let (pool, _) = source;

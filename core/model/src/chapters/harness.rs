@@ -1,4 +1,4 @@
-//! What the comparison with the engine needs of the model besides its calls: choices of the engine
+//! Access to the model for the comparison with the engine, besides its calls: choices of the engine
 //! that the specification leaves open, a large table taken over, and looks at single sessions.
 
 use crate::bytes::{check, ends, ip};

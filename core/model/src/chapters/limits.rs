@@ -1,5 +1,5 @@
-//! Limits of mappings and sessions (specification, sections 3.27, 3.33 and 4.20): of the tables, of a
-//! mapping, of a subscriber. Limits of a class are in `classes`.
+//! Limits of mappings and sessions (specification, sections 3.27, 3.33 and 4.20): of the tables, of
+//! a mapping, of a subscriber. Limits of a class are in `classes`.
 //!
 //! A session that is not its mapping's first is a further one; further ones are limited in all, by
 //! subscriber, and by the side that made them.
@@ -76,7 +76,7 @@ impl Model {
                 };
                 let is_subscriber = matches!(owner, LimitOwner::Subscriber(_));
                 if is_subscriber && self.sessions_of(owner) == 0 {
-                    return; // What is remembered of a subscriber goes with its last mapping.
+                    return; // Reports about a subscriber go with its last mapping.
                 }
                 (self.chapters.quota_reported.entry(owner).or_default(), change)
             }
@@ -92,7 +92,7 @@ impl Model {
         }
     }
 
-    /// 3.33 and 4.20: whether a mapping may have one session more, which a packet from a side makes.
+    /// 3.33 and 4.20: whether a mapping may have one session more, made by a packet from a side.
     pub(crate) fn limits_permit_session(
         &self,
         key: Key,
@@ -166,7 +166,7 @@ impl Model {
         if self.takes_first(key, remote) {
             self.mappings.get_mut(&key).expect("it is there").marks.first = Some(remote);
         } else if self.mappings[&key].kind != MappingKind::Static {
-            self.tell_subscriber(key.host(), Resource::Sessions);
+            self.report_subscriber_use(key.host(), Resource::Sessions);
         }
     }
 

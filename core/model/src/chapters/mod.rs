@@ -1,5 +1,5 @@
-//! Optional features, a file each: the chapters. This file is the list of what they say at the
-//! decision points of the core, and of what they remember.
+//! Optional features, a file each: the chapters. This file is the list of their answers
+//! at the decision points of the core, and of their state.
 
 mod classes;
 mod digest;
@@ -32,12 +32,12 @@ use natgate_engine::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-/// What chapters remember.
+/// State of chapters.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     started: Timestamp,
     /// Static mappings and servers.
-    fixed: Vec<services::Fixed>,
+    fixed: Vec<services::StaticEntry>,
     /// By service and remote address, the server that new sessions go to.
     bound: BTreeMap<(u8, Endpoint, Ipv4Addr), Endpoint>,
     /// The engine's choices between servers (see [`Model::hint_servers`]).
@@ -62,7 +62,7 @@ pub(crate) struct State {
     quota_reported: BTreeMap<LimitOwner, Option<Timestamp>>,
     exhaustion_reported: BTreeMap<usize, Option<Timestamp>>,
     /// Thresholds that were reported.
-    told_of: BTreeMap<LimitOwner, ThresholdState>,
+    reported_thresholds: BTreeMap<LimitOwner, ThresholdState>,
     /// Subscribers that nobody has answered (18.1), and the latest number given to one or to a
     /// mapping.
     unanswered: BTreeMap<Host, reclaim::Waiting>,
@@ -88,14 +88,14 @@ impl State {
             mapping_rate: BTreeMap::new(),
             quota_reported: BTreeMap::new(),
             exhaustion_reported: BTreeMap::new(),
-            told_of: BTreeMap::new(),
+            reported_thresholds: BTreeMap::new(),
             unanswered: BTreeMap::new(),
             numbers: 0,
         }
     }
 }
 
-/// What chapters remember of a mapping.
+/// State of chapters in a mapping.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MappingMarks {
     /// Counts up from mapping to mapping of subscribers.
@@ -104,11 +104,11 @@ pub(crate) struct MappingMarks {
     permanent: bool,
     /// The remote endpoint of the session that is no further one (3.35), while there is such.
     first: Option<Endpoint>,
-    /// What hosts have asked to be kept of it (16).
+    /// Holds that hosts have asked for (16).
     holds: explicit::Holds,
 }
 
-/// What chapters remember of a session.
+/// State of chapters in a session.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SessionMarks {
     /// An unanswered subscriber has begun it, and nobody has answered (18.2).
@@ -321,7 +321,7 @@ impl DecisionPoints for Model {
     fn before_mapping(&mut self, key: Key, pool: usize, end: Endpoint, marks: &mut MappingMarks) {
         self.take_tokens(key.host()); // 3.30
         if has_ports(key.protocol) && self.use_block(key.host(), end) {
-            self.tell_block(pool); // 5.39
+            self.report_block_use(pool); // 5.39
         }
         self.note_newcomer(key); // 18.1
         marks.number = self.next_number();
@@ -335,12 +335,12 @@ impl DecisionPoints for Model {
         self.timeouts_of_rule(key, destination).unwrap_or_default() // 9.11
     }
 
-    fn is_told(&self, key: Key, mapping: &Mapping) -> bool {
+    fn has_events(&self, key: Key, mapping: &Mapping) -> bool {
         self.raises_events(key, mapping) // 5.37
     }
 
     fn after_mapping(&mut self, key: Key, pool: usize) {
-        self.tell_mapping(key, pool); // 3.43
+        self.report_mapping_use(key, pool); // 3.43
     }
 
     // ---- ICMP errors ----
@@ -380,7 +380,7 @@ impl DecisionPoints for Model {
         let subscriber = LimitOwner::Subscriber(host);
         self.chapters.quota_reported.remove(&subscriber);
         self.chapters.mapping_rate.remove(&subscriber);
-        self.chapters.told_of.remove(&subscriber);
+        self.chapters.reported_thresholds.remove(&subscriber);
         self.chapters.unanswered.remove(&host);
     }
 
@@ -392,7 +392,7 @@ impl DecisionPoints for Model {
     }
 
     fn before_time(&mut self) {
-        self.settle_pools(); // What gave way (18) may have been the last that kept an address.
+        self.settle_pools(); // The last mapping of an address may have given way (18).
     }
 
     fn before_expiry(&mut self, time: Timestamp) {

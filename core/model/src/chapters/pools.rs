@@ -26,7 +26,7 @@ impl Model {
         }
         let pools = self.config.pools.iter();
         self.chapters.given = pools.map(|pool| shares::given(&self.config, pool)).collect();
-        self.chapters.told_of.retain(|whose, _| !matches!(whose, LimitOwner::Pool(_)));
+        self.chapters.reported_thresholds.retain(|whose, _| !matches!(whose, LimitOwner::Pool(_)));
         self.settle_pools();
     }
 
@@ -74,7 +74,7 @@ impl Model {
             && self.static_internals(protocol, end).is_empty()
     }
 
-    /// What a pool holds for a protocol.
+    /// The use of a pool by a protocol.
     pub fn pool_usage(&self, pool: usize, protocol: u8) -> PoolUsage {
         let (first, last) = self.config.pools[pool].ports;
         let of_pool = |end: &Endpoint| {

@@ -69,8 +69,8 @@ impl Model {
         }
         renamed(&mut self.chapters.mapping_rate, now);
         renamed(&mut self.chapters.quota_reported, now);
-        renamed(&mut self.chapters.told_of, now);
-        self.chapters.told_of.values_mut().for_each(ThresholdState::forget);
+        renamed(&mut self.chapters.reported_thresholds, now);
+        self.chapters.reported_thresholds.values_mut().for_each(ThresholdState::forget);
         for mapping in self.mappings.values_mut() {
             if !config.timeout_sets.contains(&mapping.timeouts) {
                 mapping.timeouts = TimeoutSet::default();

@@ -1,4 +1,4 @@
-//! What the operator maps for good: static mappings, one way or both, and services of several
+//! Mappings of the configuration: static mappings, one way or both, and services of several
 //! servers (specification, 3.23, 4.12, 4.18).
 
 use crate::chapters::MappingMarks;
@@ -14,7 +14,7 @@ use std::net::Ipv4Addr;
 
 /// A static mapping, or one server of a service.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Fixed {
+pub(crate) struct StaticEntry {
     pub(crate) realm: u16,
     protocol: Option<u8>,
     pub(crate) internal: (Ipv4Addr, Option<u16>),
@@ -24,13 +24,13 @@ pub(crate) struct Fixed {
     server: Option<(bool, Affinity)>,
 }
 
-impl Fixed {
+impl StaticEntry {
     pub(crate) fn is_for(&self, protocol: u8) -> bool {
         self.protocol.is_none_or(|only| only == protocol)
     }
 }
 
-/// What the engine chose, which the specification leaves to it.
+/// Choices of the engine that the specification leaves to it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hint {
     /// By protocol, external and remote endpoint, the server that it gave a session to.
@@ -40,8 +40,8 @@ pub(crate) struct Hint {
 }
 
 /// All static mappings and servers.
-pub(crate) fn fixed(config: &Config) -> Vec<Fixed> {
-    let statics = config.statics.iter().map(|one| Fixed {
+pub(crate) fn fixed(config: &Config) -> Vec<StaticEntry> {
+    let statics = config.statics.iter().map(|one| StaticEntry {
         realm: one.realm,
         protocol: one.protocol,
         internal: one.internal,
@@ -50,7 +50,7 @@ pub(crate) fn fixed(config: &Config) -> Vec<Fixed> {
         server: None,
     });
     let services = config.services.iter().flat_map(|service| {
-        service.servers.iter().map(move |server| Fixed {
+        service.servers.iter().map(move |server| StaticEntry {
             realm: service.realm,
             protocol: service.protocol,
             internal: (server.internal.0, Some(server.internal.1)),
@@ -122,7 +122,7 @@ impl Model {
         protocol: u8,
         realm: u16,
         internal: Endpoint,
-    ) -> Option<(Fixed, Endpoint)> {
+    ) -> Option<(StaticEntry, Endpoint)> {
         let statics = self.chapters.fixed.iter().filter(|fixed| fixed.begun != Begun::Outside);
         let statics = statics.filter(|fixed| fixed.realm == realm);
         statics.filter(|fixed| fixed.is_for(protocol)).find_map(|fixed| {
@@ -139,14 +139,14 @@ impl Model {
         &self,
         protocol: u8,
         external: Endpoint,
-    ) -> Vec<(Fixed, Endpoint)> {
+    ) -> Vec<(StaticEntry, Endpoint)> {
         let statics = self.chapters.fixed.iter().filter(|fixed| fixed.is_for(protocol));
         let meant = statics.filter(|fixed| {
             let (address, port) = fixed.external;
             address == external.address
                 && port.is_none_or(|port| has_ports(protocol) && port == external.port)
         });
-        let internal = |fixed: &Fixed| {
+        let internal = |fixed: &StaticEntry| {
             let port = fixed.internal.1.unwrap_or(external.port);
             (*fixed, Endpoint { address: fixed.internal.0, port })
         };
@@ -157,7 +157,7 @@ impl Model {
     /// ports, and written down only when looked at.
     pub(crate) fn fixed(
         &mut self,
-        fixed: &Fixed,
+        fixed: &StaticEntry,
         protocol: u8,
         internal: Endpoint,
         external: Endpoint,

@@ -36,8 +36,8 @@ impl Model {
         beside.find(|other| known(other)).copied().unwrap_or(key)
     }
 
-    /// 4.8, and for protocols without ports 5.13. Of several with one external endpoint the one that
-    /// has a session with the remote; there being none, of a static one any, else the one that had
+    /// 4.8, and for protocols without ports 5.13. Of several with one external endpoint, the
+    /// one that has a session with the remote; without such, a static one, or else the one that had
     /// the endpoint first.
     pub(crate) fn by_external(
         &mut self,

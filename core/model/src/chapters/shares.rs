@@ -37,7 +37,7 @@ fn is_in(end: Endpoint, start: Endpoint, block: &BlockConfig) -> bool {
     end.address == start.address && ports.contains(&u32::from(end.port))
 }
 
-/// What 5.31 makes of a configuration: ports of each subscriber, subscribers of each address.
+/// The division of 5.31: ports of each subscriber, subscribers of each address.
 struct Division {
     ports: u64,
     subscribers: u64,

@@ -67,7 +67,7 @@ impl Model {
         self.dnat(protocol, realm, seen).unwrap_or(seen)
     }
 
-    /// Whom somebody inside has a session with who is seen as this and is another.
+    /// The remote endpoint of an internal endpoint's session that is seen as this and is another.
     pub(crate) fn seen_as_another(
         &self,
         protocol: u8,
@@ -177,7 +177,7 @@ impl Model {
         self.by_external(protocol, external, remote).map_or(0, |key| key.realm)
     }
 
-    /// What the remote endpoint of a session between these endpoints is seen as, if there is one.
+    /// The endpoint that a session between these endpoints sees as its remote one, if it is there.
     pub(crate) fn session_seen(
         &mut self,
         protocol: u8,
