@@ -53,6 +53,11 @@ pub(crate) fn apply(bytes: &mut [u8], headers: &Headers, rewrite: Rewrite) {
     }
 }
 
+/// Changes a packet that is forwarded untranslated: its TTL, and nothing behind the IP header.
+pub(crate) fn apply_transit(bytes: &mut [u8], headers: &Headers) {
+    let _ = apply_addresses(bytes, headers, Rewrite::default());
+}
+
 /// The IP header's part of [`apply`]; returns what changed of the addresses.
 fn apply_addresses(bytes: &mut [u8], headers: &Headers, rewrite: Rewrite) -> Delta {
     let mut packet = Ipv4::new_checked(bytes).expect("a parsed packet stays one");

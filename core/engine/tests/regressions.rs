@@ -185,6 +185,21 @@ fn errors_about_bypassed_flows_pass_too() {
     assert_eq!(lab.refused(Side::Outside, &other), DropReason::NotForUs);
 }
 
+/// A UDP-Lite packet without a checksum that a rule sends past the translator got one.
+#[test]
+fn nothing_behind_the_header_of_a_bypassed_packet_changes() {
+    let rules = vec![by_source("10.0.0.0", 16, 0, RuleAction::Bypass)];
+    let mut lab = Lab::new(&Config { rules, ..config() });
+    for protocol in 0..=255 {
+        let (source, destination) = (endpoint("10.0.0.5:0").0, endpoint(REMOTE).0);
+        let sent = ip(protocol, source, destination, &[0; 24]);
+        let (verdict, bytes) = lab.pass(Side::Inside, &sent);
+        let is_sound = verdict == Verdict::Forward(Side::Outside);
+        assert!(!is_sound || bytes[20..] == sent[20..], "protocol {protocol}");
+        assert!(is_sound || protocol != 136, "UDP-Lite passes: {verdict:?}");
+    }
+}
+
 /// A rule by destination did not admit sources that are no subscribers.
 #[test]
 fn whom_a_rule_names_is_translated() {

@@ -8,7 +8,7 @@ use crate::host::Host;
 use crate::packet::{Side, Verdict};
 use crate::parse::{Embedded, Headers, Kind};
 use crate::respond::{Envelope, Message, echo_reply};
-use crate::rewrite::{Rewrite, apply, lower_mss};
+use crate::rewrite::{apply_transit, lower_mss};
 use natgate_wire::tcp::flags::SYN;
 use natgate_wire::{Icmp, icmp};
 
@@ -39,7 +39,7 @@ impl Engine {
             Side::Outside => self.inside_mtu(self.realms.leaving),
         };
         self.check_transit(bytes, headers, from, mtu)?;
-        apply(bytes, headers, Rewrite::default());
+        apply_transit(bytes, headers);
         Ok(Verdict::Forward(from.other()))
     }
 
@@ -74,7 +74,7 @@ impl Engine {
     pub(super) fn route_inside(&mut self, bytes: &mut [u8], headers: &Headers) -> Fate {
         let mtu = self.inside_mtu(headers.realm);
         self.check_transit(bytes, headers, Side::Inside, mtu)?;
-        apply(bytes, headers, Rewrite::default());
+        apply_transit(bytes, headers);
         self.realms.leaving = headers.realm;
         Ok(Verdict::Forward(Side::Inside))
     }
