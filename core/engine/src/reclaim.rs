@@ -188,8 +188,8 @@ impl Engine {
     }
 
     /// Looks at a session that a packet from outside began and that a packet from inside has just
-    /// gone through. If the host has opened the connection and nobody has answered the host yet, the
-    /// next packet from outside is the answer.
+    /// gone through. If the host has opened the connection and nobody has answered the host yet,
+    /// the next packet from outside is the answer.
     #[cold]
     pub(crate) fn note_service(&mut self, at: SessionRef) {
         if self.table.session(at).state() != State::Established {

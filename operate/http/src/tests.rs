@@ -1,3 +1,5 @@
+//! Tests of server and client over sockets of the machine itself.
+
 use super::*;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;

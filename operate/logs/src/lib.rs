@@ -13,7 +13,7 @@
 //! | `queue` | what a sink has not written yet, and what it has missed |
 //! | `drive` | a sink's work at a time that is passed in: writing, trying again, telling |
 //! | `hub` | the threads around all that |
-//! | `json`, `sinks` | the formats: JSON lines, syslog (RFC 5424), IPFIX (RFC 7011, RFC 8158), the spool |
+//! | `json`, `sinks` | formats: JSON lines, syslog (RFC 5424), IPFIX (RFC 7011, 8158), the spool |
 //! | `spool` | the spool's files: written, kept within bounds, searched |
 //! | `wall` | times by the machine's clock, which may be set |
 

@@ -74,9 +74,9 @@ fn drops(app: &App, now: &Snapshot) -> Table {
     Table { columns, rows }
 }
 
-/// The share of a pool that is in use: of its blocks if it has blocks, otherwise of the ports of the
-/// protocol with the largest share. The gateway counts ports as alerts do: ports in hold-down and
-/// reserved ports are in nobody's use.
+/// The share of a pool that is in use: of its blocks if it has blocks, otherwise of the ports of
+/// the protocol with the largest share. The gateway counts ports as alerts do: ports in hold-down
+/// and reserved ports are in nobody's use.
 pub(crate) fn fullness(pool: &Value) -> f64 {
     let (used, free) = (pool["taken_blocks"].as_f64(), pool["free_blocks"].as_f64());
     if let (Some(used), Some(free)) = (used, free) {

@@ -1,7 +1,7 @@
 //! The start of an engine: tables of the configured size, and what the configuration puts in them.
 //!
-//! Static mappings, services and pinned blocks are placed here once; later changes of them belong to
-//! `reconfigure`.
+//! Static mappings, services and pinned blocks are placed here once; later changes of them belong
+//! to `reconfigure`.
 
 use super::{Engine, LATEST, due};
 use crate::calendar::NONE;

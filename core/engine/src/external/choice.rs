@@ -141,8 +141,8 @@ impl ExternalPorts {
     }
 
     /// Draws for a TCP or UDP flow of a subscriber that has an address, or for which a rule chose
-    /// one, and fetches what says which ports are free there: for [`ExternalPorts::drawn`]. `None`: this
-    /// is not how ports are chosen.
+    /// one, and fetches what says which ports are free there: for [`ExternalPorts::drawn`]. `None`:
+    /// this is not how ports are chosen.
     #[inline(always)]
     pub(crate) fn draw(&self, wish: Wish, generator: &mut Generator) -> Option<Draw> {
         let paired = || wish.paired.filter(|_| self.pooling != Pooling::Arbitrary);

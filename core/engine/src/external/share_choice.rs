@@ -27,8 +27,8 @@ impl ExternalPorts {
         Ok(Chosen { external, assigned: None })
     }
 
-    /// What [`ExternalPorts::choose_share`] would choose: an endpoint, and the ports of the block that
-    /// would be assigned for it.
+    /// What [`ExternalPorts::choose_share`] would choose: an endpoint, and the ports of the block
+    /// that would be assigned for it.
     pub(crate) fn try_share(
         &self,
         wish: Wish,

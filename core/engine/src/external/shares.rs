@@ -1,7 +1,7 @@
 //! Ports that are not everybody's: pools whose subscribers have blocks of ports, assigned as they
-//! are needed, or ports that follow from their address (sections 5.18 to 5.38 of the specification).
-//! Here is which of them a new mapping gets; `blocks` knows whose a block is, `deterministic` whose
-//! a port.
+//! are needed, or ports that follow from their address (sections 5.18 to 5.38 of the
+//! specification). Here is which of them a new mapping gets; `blocks` knows whose a block is,
+//! `deterministic` whose a port.
 
 use super::prefetch;
 use super::{Draw, ExternalPorts, NO_POOL, Pool, Ports, Range, WORDS, Wish};

@@ -1,7 +1,7 @@
 //! The search for mappings by internal and by external endpoint.
 //!
-//! A search that may change state lets the configuration in force judge the mapping first; `look_up`
-//! only reads.
+//! A search that may change state lets the configuration in force judge the mapping first;
+//! `look_up` only reads.
 
 use super::Engine;
 use crate::config::Behavior;

@@ -1,3 +1,5 @@
+//! Tests of the choice of the queue for a packet.
+
 use super::*;
 use proptest::prelude::*;
 

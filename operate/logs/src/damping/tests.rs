@@ -1,3 +1,5 @@
+//! Tests of the damping of repeated events.
+
 use super::*;
 use crate::drive::tests::{created, times};
 use crate::json::{Names, record};
