@@ -222,7 +222,7 @@ pub struct Tally {
 }
 
 impl Reloader {
-    /// Makes the reloader of a gateway that was started with a file. `said` has the settings as the
+    /// Makes the reloader of a gateway that was started with a file. `read` has the settings as the
     /// file gave them, `complete` with the kernel's addresses of the sides. `open` opens devices of
     /// new realms, `join` adds workers.
     pub fn new(

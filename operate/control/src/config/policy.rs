@@ -266,7 +266,7 @@ fn no_prefix_twice(draft: &Draft, report: &Report<'_>) {
     }
 }
 
-/// Reports a class without any subscriber or host that a rule translates.
+/// Warns of a class prefix without subscribers. With a snat rule other hosts may be translated.
 fn classes_have_subscribers(draft: &Draft, report: &Report<'_>) {
     if draft.rules.iter().any(|rule| rule.action.is_snat()) {
         return;

@@ -277,7 +277,7 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     plans_have_one_realm(draft, report);
 }
 
-/// Reports a realm without subscribers and without bypassed hosts.
+/// Reports a realm without subscribers, static mappings, snat rules and bypass rules.
 fn somebody_is_there(draft: &Draft, names: &Names<'_>, report: &Report<'_>) {
     let statics = draft.statics.iter().map(|fixed| &fixed.realm);
     let lets_pass = |rule: &&RuleDraft| rule.action.is_snat() || rule.action.is_bypass();

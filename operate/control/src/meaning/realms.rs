@@ -82,7 +82,7 @@ impl Meaning {
         self.reaches(f, &realm.name, &realm.hairpin_to)
     }
 
-    /// Writes the realms that a realm may reach; nothing for the default, none.
+    /// Writes the realms that a realm may reach by hairpin, or that it reaches none.
     fn reaches(&self, f: &mut Formatter<'_>, name: &str, others: &[u16]) -> fmt::Result {
         let others: Vec<&str> =
             others.iter().map(|other| self.settings.realm_name(*other)).collect();

@@ -20,7 +20,7 @@ pub(super) struct Follower {
 pub(super) struct Stop(UnixStream);
 
 impl Follower {
-    /// Starts a thread that calls the function from `work` repeatedly until the stop signal.
+    /// Starts a thread that runs the function from `work`, which returns at the stop signal.
     pub(super) fn start<W: FnMut() + Send + 'static>(
         name: &str,
         work: impl FnOnce(Stop) -> io::Result<W>,
