@@ -1,12 +1,12 @@
 //! The configuration file: from TOML text to [`Settings`], or to every problem that it has.
 //!
-//! The way of a file: `toml` makes a tree in which everything knows its place; [`sections`] and
-//! [`rules`] turn it into a draft, value by value; [`checks`] looks at what no single value shows;
-//! then the draft becomes settings. A problem never stops the reading, so that one run tells all of
-//! them, each with line, column and key. What is legal and yet unwise becomes a warning.
+//! The stages of a file: `toml` makes a tree that keeps the position of every value; [`sections`]
+//! and [`rules`] turn the tree into a draft, value by value; [`checks`] compares the values with
+//! each other; the draft becomes settings. A problem never stops the reading: one run reports all
+//! problems, each with line, column and key. A value that is legal but unwise becomes a warning.
 //!
-//! Besides the links of paths ([`places`]) nothing is looked up outside the file: no device, no
-//! name, no clock.
+//! The reader follows the links of paths ([`places`]). It reads nothing else outside the file: no
+//! device, no name, no clock.
 
 mod admission;
 mod checks;
@@ -56,17 +56,17 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::DeTable;
 
-/// Bytes that a configuration file may have.
+/// Largest size of a configuration file, bytes.
 const MAX_FILE: u64 = 256 << 20;
 
-/// A configuration that can be run.
+/// A valid configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Configuration {
-    /// What the gateway is told.
+    /// The gateway's settings.
     pub settings: Settings,
-    /// What is legal and yet unwise, in the file's order.
+    /// Warnings: legal but unwise values, in the order of the file.
     pub warnings: Vec<Problem>,
-    /// Files and sockets that the configuration uses, defaults among them.
+    /// Files and sockets of the configuration, defaults included.
     pub places: Places,
 }
 
@@ -78,7 +78,7 @@ pub fn load(path: &Path) -> Result<Settings, Vec<String>> {
     settings(read(path))
 }
 
-/// Reads a configuration from its text; `name` is what problems call the file.
+/// Reads a configuration from its text. Problems call the file `name`.
 ///
 /// # Errors
 /// As [`load`].
@@ -95,8 +95,8 @@ pub fn read(path: &Path) -> Result<Configuration, Vec<Problem>> {
     read_in_pieces(&text, &path.display().to_string(), pieces::RULES, Some(path))
 }
 
-/// Reads a configuration file that is to take the place of what is in force; `in_force` is what the
-/// file said of that.
+/// Reads a configuration file that is to replace the settings in force. `in_force` has the settings
+/// as the file gave them.
 ///
 /// # Errors
 /// Every problem, in the file's order; if there is none, every key that only a restart can change.
@@ -104,8 +104,8 @@ pub fn reread(path: &Path, in_force: &Settings) -> Result<Configuration, Vec<Pro
     reread_text(&read_file(path)?, path, in_force)
 }
 
-/// Reads the text of a configuration that is to take the place of what is in force; `in_force` is
-/// what the file said of that.
+/// Reads the text of a configuration that is to replace the settings in force. `in_force` has the
+/// settings as the file gave them.
 ///
 /// # Errors
 /// Every problem, in the file's order; if there is none, every key that only a restart can change.
@@ -120,7 +120,7 @@ pub(crate) fn reread_text(
     if problems.is_empty() { Ok(new) } else { Err(problems) }
 }
 
-/// The text of a configuration file.
+/// Reads the text of a configuration file.
 pub(crate) fn read_file(path: &Path) -> Result<String, Vec<Problem>> {
     let name = path.display().to_string();
     let unreadable = |message: String| vec![Problem::of_file(&name, message)];
@@ -140,10 +140,10 @@ pub(crate) fn read_file(path: &Path) -> Result<String, Vec<Problem>> {
     })
 }
 
-/// A file's bytes as text; `name` is what a problem calls the file.
+/// Converts the bytes of a file to text. Problems call the file `name`.
 ///
 /// # Errors
-/// Where the first byte is that is not UTF-8.
+/// The position of the first byte that is not UTF-8.
 pub fn text_of(bytes: Vec<u8>, name: &str) -> Result<String, Vec<Problem>> {
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
@@ -163,7 +163,7 @@ pub fn read_text(text: &str, name: &str) -> Result<Configuration, Vec<Problem>> 
     read_in_pieces(text, name, pieces::RULES, None)
 }
 
-/// Reads a text, rules at its end so many at a time; `path` is the file that it comes from.
+/// Reads a text; the rules at its end are read `rules` at a time. `path` is the path of the file.
 fn read_in_pieces(
     text: &str,
     name: &str,
@@ -195,7 +195,7 @@ fn read_in_pieces(
     }
 }
 
-/// The tree of a piece of a text.
+/// Parses a piece of a text as a tree.
 fn parse_piece<'a>(
     text: &'a str,
     range: Range<usize>,
@@ -207,7 +207,7 @@ fn parse_piece<'a>(
     let mut explained = HashSet::new();
     for error in &syntax {
         let (line, place) = report.line_at(offset(error));
-        // One sentence about a value without quotes is enough for its line.
+        // One sentence about a value without quotes replaces the other errors of its line.
         match unquoted::find(line) {
             Some(value) if explained.insert(place) => {
                 report.syntax(place + value.offset, &value.message);
@@ -223,7 +223,7 @@ fn settings(result: Result<Configuration, Vec<Problem>>) -> Result<Settings, Vec
     result.map(|configuration| configuration.settings).map_err(sentences)
 }
 
-/// Problems as one says them.
+/// Formats problems as sentences.
 pub fn sentences(problems: Vec<Problem>) -> Vec<String> {
     problems.iter().map(ToString::to_string).collect()
 }
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
     use std::fmt::Write;
 
-    /// Twelve rules, one with this line.
+    /// Twelve rules; `odd` is a line of one of them.
     fn text(odd: &str) -> String {
         let mut text = String::from(
             "[inside]\ndevice = \"a\"\n[outside]\ndevice = \"b\"\n[[pool]]\naddresses = [\"192.0.2.1\"]\n",

@@ -1,8 +1,8 @@
-//! What scripts read: events, counters, mappings and sessions as JSON objects.
+//! JSON for scripts: events, counters, mappings and sessions.
 //!
-//! Names and meanings of the fields are part of the outside interface and stay. Times are seconds
-//! since 1970, ages and expiries seconds, all as numbers; endpoints are `address:port`. Every
-//! direction, outcome and drop reason is always there, so that no script need ask whether it is.
+//! Names and meanings of the fields are part of the external interface and stay. Times are seconds
+//! since 1970, ages and expiries are seconds, all as numbers; endpoints are `address:port`. Every
+//! direction, outcome and drop reason is always present, so that a script need not test for it.
 
 use natgate_engine::{
     Counters, Direction, DropReason, MappingId, MappingInfo, Outcome, SessionInfo, Timestamp,
@@ -41,7 +41,7 @@ pub fn counters(counters: &Counters) -> Value {
     })
 }
 
-/// A mapping by its name alone.
+/// A mapping, identified by protocol and endpoints.
 pub fn mapping_id(id: &MappingId) -> Value {
     json!({
         "protocol": protocol(id.protocol),
@@ -52,7 +52,7 @@ pub fn mapping_id(id: &MappingId) -> Value {
     })
 }
 
-/// A mapping, or a session, ready to be written.
+/// A mapping or a session, ready for serialization.
 #[derive(Debug, Serialize)]
 pub struct MappingLine<'n> {
     protocol: String,
@@ -76,7 +76,7 @@ pub struct MappingLine<'n> {
 }
 
 impl<'n> MappingLine<'n> {
-    /// A mapping as it is at `now`.
+    /// The mapping as it is at `now`.
     pub fn of_mapping(info: &MappingInfo, now: Timestamp, names: &'n Names) -> Self {
         Self {
             protocol: protocol(info.id.protocol),
@@ -96,8 +96,9 @@ impl<'n> MappingLine<'n> {
         }
     }
 
-    /// A session as it is at `now`: what its mapping says, with its own expiry and packets, and its
-    /// remote endpoint and state; and what the remote is seen as inside, if that is another.
+    /// The session as it is at `now`: the fields of its mapping with the session's own expiry and
+    /// packets, the remote endpoint and the state. `seen` is the remote as internal hosts see it,
+    /// if that differs.
     pub fn of_session(
         info: &SessionInfo,
         of: &MappingInfo,
@@ -117,17 +118,17 @@ impl<'n> MappingLine<'n> {
     }
 }
 
-/// A mapping as it is at `now`.
+/// The object of a mapping at `now`.
 pub fn mapping(info: &MappingInfo, now: Timestamp, names: &Names) -> Value {
     json!(MappingLine::of_mapping(info, now, names))
 }
 
-/// A session as it is at `now`; see [`MappingLine::of_session`].
+/// The object of a session at `now`; see [`MappingLine::of_session`].
 pub fn session(info: &SessionInfo, of: &MappingInfo, now: Timestamp, names: &Names) -> Value {
     json!(MappingLine::of_session(info, of, now, names))
 }
 
-/// What a worker has done.
+/// The load of a worker.
 pub fn load(number: usize, load: &LoadNow) -> Value {
     let counts = load.each().map(|(name, value)| (name.to_owned(), Value::from(value)));
     let number = ("worker".to_owned(), Value::from(number));

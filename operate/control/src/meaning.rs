@@ -1,8 +1,8 @@
-//! What a configuration means: how many mappings its pools hold, whom they can serve, what memory
-//! it takes. `natgate check` prints it, for people as text and for programs as JSON.
+//! The meaning of a configuration: mappings of its pools, subscribers that they can serve, memory.
+//! `natgate check` prints it as text for people and as JSON for programs.
 //!
-//! Numbers are those of a gateway that runs alone with all ports free; ports that static mappings
-//! keep are taken off. Hold-down, which keeps UDP and ICMP ports from use for a while, is not.
+//! The numbers are those of a gateway that runs alone with all ports free, less the ports of static
+//! mappings. Hold-down, which blocks UDP and ICMP ports for a while, is not counted.
 
 mod policy;
 mod realms;
@@ -21,13 +21,13 @@ pub use services::{AccessMeaning, LogMeaning, PcpMeaning};
 pub use shares::Shares;
 use text::plural;
 
-/// Mappings that the table holds at most unless `limits.mappings` says more.
+/// Default size of the mapping table.
 const DEFAULT_MAPPINGS: u64 = 1 << 20;
 
-/// Sessions with a translated destination that the table holds at least, unless it is said.
+/// Default least size of the table of sessions with a translated destination.
 const LEAST_TWICE: u64 = 1024;
 
-/// A number for each protocol that has ports.
+/// One number for each protocol with ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PerProtocol {
     /// TCP.
@@ -44,42 +44,43 @@ impl PerProtocol {
     }
 }
 
-/// What one pool means.
+/// The meaning of one pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Pool {
-    /// Its name.
+    /// Name of the pool.
     pub name: String,
-    /// Whether it is used where no rule says otherwise.
+    /// True for the pool of subscribers without a rule.
     pub default: bool,
     /// Number of addresses.
     pub addresses: u64,
-    /// How many of them drain, so that they get no new mappings.
+    /// Number of draining addresses, which get no new mappings.
     pub draining: u64,
     /// First and last port.
     pub ports: (u16, u16),
-    /// Those of them, first and last, that are not used.
+    /// Excluded ranges, first and last port each.
     pub excluded_ports: Vec<(u16, u16)>,
-    /// Mappings that it can hold.
+    /// Most mappings of the pool.
     pub mappings: PerProtocol,
-    /// Subscribers that can have their full quota, or all that they may have of the pool, at the
-    /// same time.
+    /// Subscribers that can have their full quota, or all that the pool allows them, at the same
+    /// time.
     pub subscribers_at_full_quota: u64,
-    /// How its ports are chosen.
+    /// Allocation of the pool's ports.
     pub allocation: Shares,
 }
 
-/// What a configuration means.
+/// The meaning of a configuration.
 #[derive(Clone, Debug, Serialize)]
 pub struct Meaning {
     /// The pools, in the file's order.
     pub pools: Vec<Pool>,
-    /// Dynamic mappings that the table holds.
+    /// Size of the table of dynamic mappings.
     pub mappings: u64,
-    /// Sessions that the table holds.
+    /// Size of the session table.
     pub sessions: u64,
-    /// Sessions whose destination is translated, if rules do that.
+    /// Size of the table of sessions with a translated destination, if rules translate
+    /// destinations.
     pub twice_sessions: u64,
-    /// Bytes that the translator takes when it starts, and never more.
+    /// Memory of the translator, bytes. All of it is allocated at the start.
     pub memory_bytes: u64,
     /// Classes of subscribers, in the file's order.
     pub classes: Vec<ClassMeaning>,
@@ -87,18 +88,18 @@ pub struct Meaning {
     pub realms: Vec<RealmMeaning>,
     /// Event logs, in the file's order.
     pub logs: Vec<LogMeaning>,
-    /// Requests for mappings; `None`: they are not answered.
+    /// Requests for mappings; `None`: not answered.
     pub pcp: Option<PcpMeaning>,
-    /// Where the gateway is watched and commanded.
+    /// Sockets and listeners of the gateway.
     pub access: AccessMeaning,
-    /// What is legal and yet unwise.
+    /// Legal but unwise values.
     pub warnings: Vec<Problem>,
     #[serde(skip)]
     settings: Settings,
 }
 
 impl Meaning {
-    /// What `configuration` means.
+    /// Derives the meaning of `configuration`.
     pub fn of(configuration: Configuration) -> Self {
         let Configuration { settings, warnings, .. } = configuration;
         let config = &settings.engine;
@@ -110,7 +111,7 @@ impl Meaning {
             .map(|(pool, of)| ports(std::slice::from_ref(pool)) * of.mappings_per_port() as u64);
         let usual = each.sum::<u64>().min(DEFAULT_MAPPINGS);
         let mappings = limits.mappings.map_or(usual, u64::from);
-        // The engine keeps four mappings for each static one, for it may be of four protocols.
+        // The engine reserves four mappings for each static one, which may have four protocols.
         let servers: usize = config.services.iter().map(|service| service.servers.len()).sum();
         let all = mappings + 4 * (config.statics.len() + servers) as u64;
         let sessions = all + limits.extra_sessions.map_or(all, u64::from);
@@ -146,7 +147,7 @@ fn translates_destinations(rule: &Rule) -> bool {
     matches!(rule.action, RuleAction::Dnat(..) | RuleAction::DnatPrefix(_))
 }
 
-/// Ports that the pools have, over all protocols.
+/// Ports of the pools, over all protocols.
 fn ports(pools: &[Pool]) -> u64 {
     let ports = |pool: &Pool| pool.addresses * (u64::from(pool.ports.1 - pool.ports.0) + 1) * 3;
     pools.iter().map(ports).sum()
@@ -154,7 +155,7 @@ fn ports(pools: &[Pool]) -> u64 {
 
 fn pool(config: &Config, index: usize) -> Pool {
     let pool = &config.pools[index];
-    // What drains holds nothing new.
+    // A draining address gets no new mappings.
     let serving = serving(pool);
     let (all_addresses, pool) = (pool.count() as u64, &serving);
     let addresses = pool.count() as u64;
@@ -174,7 +175,7 @@ fn pool(config: &Config, index: usize) -> Pool {
     .map(|(quota, free)| {
         let quota = u64::from(quota.max(1));
         match config.pooling {
-            // A subscriber's quota does not go over the edge of an address.
+            // A paired subscriber's mappings share one address.
             Pooling::Paired => (addresses * (each / quota)).min(free / quota),
             Pooling::SoftPaired | Pooling::Arbitrary => free / quota,
         }
@@ -194,7 +195,7 @@ fn pool(config: &Config, index: usize) -> Pool {
     }
 }
 
-/// A pool without the addresses that drain.
+/// The pool without its draining addresses.
 fn serving(pool: &PoolConfig) -> PoolConfig {
     if pool.draining.is_empty() {
         return pool.clone();
@@ -204,7 +205,7 @@ fn serving(pool: &PoolConfig) -> PoolConfig {
     PoolConfig { addresses: left.map(one).collect(), draining: Vec::new(), ..pool.clone() }
 }
 
-/// Ports of a pool that static mappings keep for a protocol.
+/// Ports of a pool that static mappings reserve for a protocol.
 fn reserved(config: &Config, pool: &PoolConfig, protocol: u8) -> u64 {
     let in_pool =
         |address| pool.addresses.iter().any(|range| (range.first..=range.last).contains(&address));

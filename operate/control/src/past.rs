@@ -1,7 +1,8 @@
-//! Who had an external endpoint, by the event logs on disk that the configuration names.
+//! Holders of an external endpoint at an earlier time, from the event logs on disk that the
+//! configuration names.
 //!
-//! A search may read many files. So a gateway makes few at a time ([`Searches`]), each in a thread
-//! of its own that serves nothing else, and breaks off those that nobody waits for any more.
+//! A search may read many files. So a gateway runs few at a time ([`Searches`]), each in its own
+//! thread, and cancels searches without a waiting client.
 
 use crate::who::{Unanswered, reverse};
 use natgate_engine::Timestamp;
@@ -13,16 +14,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Builder;
 use tokio::sync::{Semaphore, oneshot};
 
-/// Searches that run at a time.
+/// Most searches that run at a time.
 const MOST_RUNNING: usize = 2;
 
-/// Searches that run or wait for their turn.
+/// Most searches that run or wait.
 const MOST_SEARCHES: usize = 16;
 
-/// Why nobody is named.
+/// The reason why no holder is known.
 #[derive(Debug, thiserror::Error)]
 pub enum Unknown {
-    /// There is no log to look in.
+    /// No log on disk is configured.
     #[error(
         "no log on disk to look in; add [[log]] with kind = \"spool\" and a folder, which then tells \
          of what happens from now on"
@@ -31,21 +32,21 @@ pub enum Unknown {
     /// A log cannot be read.
     #[error("{0}")]
     Unreadable(String),
-    /// The search was broken off.
+    /// The search was cancelled.
     #[error("the search was broken off because nobody waits for its answer")]
     Cancelled,
-    /// The logs name nobody, nor does the configuration.
+    /// Neither the logs nor the configuration name a holder.
     #[error("{reason}; {}", .coverage.sentence())]
     Nobody {
-        /// Why, in one sentence without its full stop.
+        /// The reason, in one sentence without its full stop.
         reason: String,
-        /// What the logs cover about the time.
+        /// The part of the time that the logs cover.
         coverage: Coverage,
     },
 }
 
-/// The holders at that time. No holder: the logs name nobody, but the configuration does (see
-/// [`reverse`]). `go_on` is asked again and again; the search is broken off when it says no.
+/// Finds the holders at that time. Empty: the logs name none, but the configuration does (see
+/// [`reverse`]). The search calls `go_on` repeatedly and is cancelled when it returns false.
 ///
 /// # Errors
 /// [`Unknown`].
@@ -85,16 +86,16 @@ pub fn had(
     }
 }
 
-/// The searches of a gateway: few run at a time, some wait for their turn, more are refused.
+/// The searches of a gateway: few run at a time, some wait, more are refused.
 #[derive(Debug)]
 pub struct Searches {
-    /// One for each search that runs.
+    /// A permit for each running search.
     turns: Arc<Semaphore>,
-    /// One for each search that runs or waits.
+    /// A permit for each running or waiting search.
     places: Arc<Semaphore>,
 }
 
-/// Why there was no search.
+/// The reason why there was no search.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// Too many searches run and wait.
@@ -108,7 +109,7 @@ pub enum Refused {
     Failed,
 }
 
-/// Breaks a search off when it goes.
+/// Cancels a search when dropped.
 struct Waiting(Arc<AtomicBool>);
 
 impl Drop for Waiting {
@@ -118,15 +119,14 @@ impl Drop for Waiting {
 }
 
 impl Searches {
-    /// None yet.
+    /// Makes the limits; no search runs.
     pub fn new() -> Self {
         let of = |count| Arc::new(Semaphore::new(count));
         Self { turns: of(MOST_RUNNING), places: of(MOST_SEARCHES) }
     }
 
-    /// Runs a search in a thread of its own when its turn comes. If this future is dropped, because
-    /// the client has gone, the search is not begun, or what it is given says that it need not go
-    /// on.
+    /// Runs a search in its own thread when a permit is free. If this future is dropped because the
+    /// client has gone, the search does not begin, or its `go_on` returns false.
     ///
     /// # Errors
     /// [`Refused`].
@@ -141,7 +141,7 @@ impl Searches {
         let (answer, answered) = oneshot::channel();
         let work = move || {
             let found = search(&|| is_wanted.load(Ordering::Relaxed));
-            // The next one may begin before this one's client reads.
+            // The next search may begin before this client reads the answer.
             drop((turn, place));
             let _ = answer.send(found);
         };
@@ -165,7 +165,7 @@ mod tests {
     use std::task::{Context, Poll, Waker};
     use std::time::{Duration, Instant};
 
-    /// Asks a future until it is done; a minute is for ever.
+    /// Polls a future until it is ready; panics after a minute.
     fn finish<T>(mut future: Pin<&mut impl Future<Output = T>>) -> T {
         let (mut context, began) = (Context::from_waker(Waker::noop()), Instant::now());
         loop {
@@ -207,7 +207,7 @@ mod tests {
         }
         wait_for(|| count() == MOST_RUNNING);
         assert_eq!(finish(pin!(searches.run(|_| 7))), Err(Refused::Busy));
-        // Clients that leave before their turn make room; so do those whose search runs.
+        // Clients that leave while they wait, or while their search runs, release their permits.
         clients.truncate(MOST_RUNNING + 1);
         assert_eq!(count(), MOST_RUNNING);
         drop(clients.remove(0));
@@ -218,7 +218,7 @@ mod tests {
         drop(clients);
         wait_for(|| count() == 0);
         assert_eq!(finish(pin!(searches.run(|_| 7))), Ok(7));
-        // One that panics takes nobody's place.
+        // A search that panics releases its permits.
         for _ in 0..=MOST_SEARCHES {
             let panics = searches.run(|_| -> () { panic!("as it is meant to") });
             assert_eq!(finish(pin!(panics)), Err(Refused::Failed));

@@ -1,7 +1,7 @@
-//! A new configuration for a running gateway: the file is read anew, and what it says takes the
-//! place of what is in force, or is only tried.
+//! Reload of a running gateway: the file is read again, and its settings replace those in force, or
+//! are only tried.
 //!
-//! Everything but the switch itself is done in the thread that asks. One reload is done at a time.
+//! All work but the switch itself happens in the calling thread. Only one reload runs at a time.
 
 use crate::config::{self, Configuration, DEFAULT_REALM, Problem};
 use crate::json;
@@ -17,41 +17,41 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// Why the configuration in force stays.
+/// The reason why the settings in force stay.
 #[derive(Debug)]
 pub enum ReloadError {
-    /// The new one is wrong, or changes what only a restart does.
+    /// The new configuration is wrong, or changes a key that needs a restart.
     Configuration(Vec<Problem>),
-    /// The gateway did not take it.
+    /// The gateway refused the new settings.
     Gateway(CommandError),
 }
 
-/// What a reload has come to, or would come to.
+/// The result of a reload or of a trial.
 #[derive(Debug)]
 pub struct Reloaded {
-    /// Whether it was only tried.
+    /// True for a trial.
     pub dry_run: bool,
-    /// The tables whose meaning is another.
+    /// The tables of the configuration that differ.
     pub changed: Vec<&'static str>,
-    /// Mappings that stay.
+    /// Number of mappings that stay.
     pub stay: u64,
-    /// Mappings that go, by [`Departure`].
+    /// Number of mappings that go, by [`Departure`].
     pub go: [u64; Departure::ALL.len()],
-    /// Some of those that would go, when it was tried.
+    /// Some of the mappings that would go, after a trial.
     pub named: Vec<Leaving>,
-    /// The realms that they are of.
+    /// Names of their realms.
     pub names: json::Names,
-    /// What is legal and yet unwise.
+    /// Legal but unwise values.
     pub warnings: Vec<Problem>,
 }
 
 impl Reloaded {
-    /// All mappings that go.
+    /// Number of all mappings that go.
     pub fn gone(&self) -> u64 {
         self.go.iter().sum()
     }
 
-    /// As scripts read it.
+    /// The result as an object for scripts.
     pub fn object(&self) -> Value {
         let by_reason = Departure::ALL.iter().zip(self.go);
         let by_reason: Map<String, Value> =
@@ -75,27 +75,27 @@ impl Reloaded {
     }
 }
 
-/// What is in force.
+/// The settings in force.
 struct InForce {
-    /// As the file said it.
+    /// The settings as the file gave them.
     read: Settings,
-    /// With what the kernel knew of the sides.
+    /// The settings completed with the kernel's addresses of the sides.
     complete: Arc<Settings>,
-    /// The file's text, if it is short enough to be compared.
+    /// The text of the file, if short enough for comparison.
     text: Option<String>,
 }
 
-/// An attempt to reload: how the file differs from what was in force, and what came of it.
+/// An attempt to reload: the difference between the files, and the result.
 #[derive(Debug)]
 pub struct Attempt {
-    /// As `key: old -> new`; the last may say how many more there are.
+    /// The difference as `key: old -> new`; the last entry may give the number of further ones.
     pub difference: Vec<String>,
-    /// What came of it.
+    /// The result.
     pub result: Result<Reloaded, ReloadError>,
 }
 
 impl Attempt {
-    /// The attempt in one sentence, for the log.
+    /// The attempt in one sentence for the log.
     pub fn sentence(&self) -> String {
         let result = match &self.result {
             Ok(reloaded) => sentence(&reloaded.object()),
@@ -114,14 +114,14 @@ impl Attempt {
     }
 }
 
-/// Characters of a problem that the log's line about a reload has.
+/// Most characters of a problem in the log's line about a reload.
 const LONGEST: usize = 300;
 
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST).collect()
 }
 
-/// The result of a reload that was done or tried, in one sentence, from its JSON.
+/// The result of a reload or a trial in one sentence, from its JSON.
 pub fn sentence(body: &Value) -> String {
     let dry_run = body["dry_run"] == true;
     let changed = body["changed"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -145,49 +145,48 @@ pub fn sentence(body: &Value) -> String {
     format!("{changed}; {stay} mappings {would}stay, {go} {would}go{reasons}")
 }
 
-/// Opens a device by its name, once for each worker, or says why it cannot be.
+/// Opens a device by name, once for each worker.
 pub type Open = Box<dyn Fn(&str) -> Result<Vec<Box<dyn Device>>, String> + Send + Sync>;
 
-/// Has another worker join a gateway that is to have these settings, or says why none can.
+/// Adds a worker to a gateway that will have these settings.
 pub type Join = Box<dyn Fn(&Commander, &Settings) -> Result<(), String> + Send + Sync>;
 
-/// Opens event logs that are to be written besides or instead of those there are, or says why one
-/// cannot be; what it gives puts that in force.
+/// Opens the event logs of new settings. The returned function puts them in force.
 pub type Logging =
     Box<dyn Fn(&[LogSettings]) -> Result<Box<dyn FnOnce() + Send>, String> + Send + Sync>;
 
-/// Reads the files anew by which clients of other machines are let in, or says what is wrong with
-/// them; what it gives puts them in force.
+/// Reads the certificates of other machines' clients again. The returned function puts them in
+/// force.
 pub type Access = Box<dyn Fn(&Settings) -> Result<Box<dyn FnOnce() + Send>, String> + Send + Sync>;
 
-/// Claims what only one gateway may have (devices, external addresses), or says which other gateway
-/// has it; what it gives frees the claims of before.
+/// Claims exclusive resources (devices, external addresses) for this gateway; an error names the
+/// gateway that has one. The returned function releases the earlier claims.
 pub type Claiming =
     Box<dyn Fn(&Settings) -> Result<Box<dyn FnOnce() + Send>, String> + Send + Sync>;
 
-/// Reads a gateway's configuration anew.
+/// Reloads the configuration of a gateway.
 pub struct Reloader {
     file: PathBuf,
     commander: Commander,
     open: Open,
     join: Join,
     in_force: Mutex<InForce>,
-    /// Whether nothing else may come into force.
+    /// True while a [`Hold`] forbids further reloads.
     is_held: Arc<AtomicBool>,
-    /// What is in force, for those who only look: nobody holds it for long.
+    /// The settings in force, for readers. The lock is held briefly.
     seen: Mutex<Arc<Settings>>,
     tally: Mutex<Tally>,
-    /// Milliseconds of draining in force; who ends the gateway does not wait for a reload to learn
-    /// it.
+    /// Drain time in force, milliseconds. The thread that ends the gateway reads it without waiting
+    /// for a reload.
     drain: AtomicU64,
-    /// Is told when the configuration is being read and when that is done.
+    /// Notified at the start and the end of a reload.
     tell: Option<ReloadObserver>,
     logging: Option<Logging>,
     access: Option<Access>,
     claiming: Option<Claiming>,
 }
 
-/// As long as this is there, no other configuration comes into force.
+/// Forbids further reloads until dropped.
 #[derive(Debug)]
 pub struct Hold(Arc<AtomicBool>);
 
@@ -197,10 +196,10 @@ impl Drop for Hold {
     }
 }
 
-/// Who is told that a configuration is put in force (`true`), and that this is done (`false`).
+/// Called when a reload starts (`true`) and when it ends (`false`).
 pub type ReloadObserver = Box<dyn Fn(bool) + Send + Sync>;
 
-/// Tells the end of a reload, however it comes.
+/// Reports the end of a reload when dropped.
 struct UnderWay<'a>(Option<&'a ReloadObserver>);
 
 impl Drop for UnderWay<'_> {
@@ -211,21 +210,21 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// How often the file was read anew.
+/// Number of reloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// What it said came into force.
+    /// Reloads that put new settings in force.
     pub succeeded: u64,
-    /// It did not.
+    /// Reloads that failed.
     pub failed: u64,
-    /// When the one in force was read; `None`: at the start.
+    /// Time of the last successful reload; `None`: none since the start.
     pub last_success: Option<SystemTime>,
 }
 
 impl Reloader {
-    /// For a gateway that was started with a file: what the file said, and that with what the
-    /// kernel knew besides of the sides. `open` is asked for the devices of new realms, `join` for
-    /// workers.
+    /// Makes the reloader of a gateway that was started with a file. `read` has the settings as the
+    /// file gave them, `complete` with the kernel's addresses of the sides. `open` opens devices of
+    /// new realms, `join` adds workers.
     pub fn new(
         file: &Path,
         read: Settings,
@@ -238,7 +237,7 @@ impl Reloader {
         let complete = Arc::new(complete);
         let seen = Mutex::new(Arc::clone(&complete));
         let text = config::read_file(file).ok().and_then(short).filter(|text| {
-            // Somebody may have written the file since.
+            // The file may have changed since the start.
             let said = config::read_text(text, "");
             said.is_ok_and(|said| said.settings == read)
         });
@@ -260,20 +259,20 @@ impl Reloader {
         }
     }
 
-    /// What is in force, when a reload that is under way has ended, and stays so as long as what is
-    /// returned is kept. Who asks for a reload meanwhile is refused.
+    /// Waits for a reload that is under way, and returns the settings in force. They stay in force
+    /// until the lock is dropped; a reload is refused meanwhile.
     pub fn hold(&self) -> (Arc<Settings>, Hold) {
         let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
         self.is_held.store(true, Ordering::Release);
         (Arc::clone(&in_force.complete), Hold(Arc::clone(&self.is_held)))
     }
 
-    /// Gives commands to the gateway.
+    /// The command queues of the gateway.
     pub fn commander(&self) -> &Commander {
         &self.commander
     }
 
-    /// What is in force, for who is about to change it.
+    /// Locks the settings in force for a change.
     fn change(&self) -> Result<MutexGuard<'_, InForce>, ReloadError> {
         let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
         match self.is_held.load(Ordering::Acquire) {
@@ -282,43 +281,43 @@ impl Reloader {
         }
     }
 
-    /// What is in force, complete, with realms in the numbering that they have at work.
+    /// The complete settings in force, with the realm numbers of the running gateway.
     pub fn settings(&self) -> Arc<Settings> {
         Arc::clone(&self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Shows what is in force now.
+    /// Publishes the settings in force to readers.
     fn show(&self, in_force: &InForce) {
         let now = Arc::clone(&in_force.complete);
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = now;
     }
 
-    /// How often that was done.
+    /// Number of reloads so far.
     pub fn tally(&self) -> Tally {
         *self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same, telling when a configuration is put in force and when that is done.
+    /// Adds an observer of reloads.
     pub fn telling(self, tell: ReloadObserver) -> Self {
         Self { tell: Some(tell), ..self }
     }
 
-    /// The same, for a gateway whose event logs can be exchanged.
+    /// Adds event logs that a reload replaces.
     pub fn logging(self, logging: Logging) -> Self {
         Self { logging: Some(logging), ..self }
     }
 
-    /// The same, for a gateway that clients of other machines come to.
+    /// Adds clients of other machines, whose certificates a reload rereads.
     pub fn admitting(self, access: Access) -> Self {
         Self { access: Some(access), ..self }
     }
 
-    /// Adds claims to what only one gateway may have.
+    /// Adds claims of exclusive resources.
     pub fn claiming(self, claiming: Claiming) -> Self {
         Self { claiming: Some(claiming), ..self }
     }
 
-    /// How long the gateway drains before it ends, as the configuration in force says.
+    /// Drain time of the gateway before it ends, from the settings in force.
     pub fn drain(&self) -> Duration {
         Duration::from_millis(self.drain.load(Ordering::Relaxed))
     }
@@ -331,8 +330,8 @@ impl Reloader {
         self.attempt().result
     }
 
-    /// Reads the file and puts it in force; tells the difference as well. If the result is an
-    /// error, nothing has changed.
+    /// Reads the file and puts it in force. Also returns the difference. If the result is an error,
+    /// nothing has changed.
     pub fn attempt(&self) -> Attempt {
         let mut difference = Vec::new();
         let reloaded = self.put_in_force(&mut difference);
@@ -395,22 +394,22 @@ impl Reloader {
         Ok(Reloaded { dry_run: false, changed, stay, go, named, names, warnings })
     }
 
-    /// Reads the file and finds out what would happen were it put in force; names at most so many
+    /// Reads the file and determines the effects of a reload without doing it. Names at most `most`
     /// of the mappings that would go.
     ///
     /// # Errors
-    /// [`ReloadError`]: it would be refused.
+    /// [`ReloadError`]: a reload would be refused.
     pub fn try_out(&self, most: usize) -> Result<Reloaded, ReloadError> {
         let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
         let (new, prepared, warnings) = self.prepare(&in_force, self.text()?)?;
         let changed = changed(&in_force.read, &new.read);
-        // A file that a reload would refuse is refused by a trial, too.
+        // A trial refuses the same files as a reload.
         self.read_access(&new.read)?;
         self.claim(&new.complete)?;
         let review =
             self.commander.review(prepared, most).map_err(|error| self.not_taken(error))?;
         let (stay, go, named) = (review.stay, review.go, review.named);
-        // Those of realms that would go are among them.
+        // Mappings of removed realms are among them.
         let names = json::Names::of(&new.complete.engine);
         Ok(Reloaded { dry_run: true, changed, stay, go, named, names, warnings })
     }
@@ -424,7 +423,7 @@ impl Reloader {
         (self.join)(&self.commander, settings)
     }
 
-    /// What is wrong with the file as a whole.
+    /// A problem of the file as a whole.
     fn wrong(&self, message: String) -> ReloadError {
         let name = self.file.display().to_string();
         ReloadError::Configuration(vec![Problem::of_file(&name, message)])
@@ -441,13 +440,13 @@ impl Reloader {
         config::read_file(&self.file).map_err(ReloadError::Configuration)
     }
 
-    /// Reads the files anew by which clients of other machines are let in.
+    /// Reads the certificates of other machines' clients again.
     fn read_access(&self, new: &Settings) -> Result<Option<Box<dyn FnOnce() + Send>>, ReloadError> {
         let access = self.access.as_ref().map(|read| read(new)).transpose();
         access.map_err(|message| self.wrong(message))
     }
 
-    /// Claims what the new settings need and those in force do not.
+    /// Claims the resources that the new settings need and those in force do not.
     fn claim(&self, new: &Settings) -> Result<Option<Box<dyn FnOnce() + Send>>, ReloadError> {
         let claims = self.claiming.as_ref().map(|claim| claim(new)).transpose();
         claims.map_err(|message| self.wrong(message))
@@ -461,7 +460,7 @@ impl Reloader {
         let Configuration { settings: read, warnings, .. } =
             config::reread_text(&text, &self.file, &in_force.read)
                 .map_err(ReloadError::Configuration)?;
-        // The sides are as they were, or it would have been refused.
+        // The sides are unchanged; otherwise the settings had been refused.
         let Settings { engine, inside, outside, kernel, .. } = &*in_force.complete;
         let (engine_inside, engine_outside) = (engine.inside.clone(), engine.outside.clone());
         let mut complete = Settings {
@@ -484,19 +483,19 @@ impl Reloader {
     }
 }
 
-/// A text that is short enough to be kept and compared.
+/// Returns a text that is short enough for comparison.
 fn short(text: String) -> Option<String> {
     (text.len() <= config::MOST_TEXT).then_some(text)
 }
 
-/// The milliseconds that settings say a gateway drains.
+/// Drain time of the settings, milliseconds.
 fn millis(settings: &Settings) -> u64 {
     settings.kernel.drain().as_millis() as u64
 }
 
-/// The tables whose meaning is another.
+/// The tables of the configuration that differ.
 fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
-    // In which order realms stand is no matter.
+    // The order of realms has no meaning.
     let links = |settings: &Settings| -> BTreeMap<String, RealmSettings> {
         let realms = settings.realms.iter().cloned();
         realms

@@ -1,8 +1,8 @@
-//! Who has an external endpoint, by the configuration alone: the abuse desk's question, answered by
-//! the arithmetic of deterministic pools (RFC 7422) and by static mappings. No gateway need run,
-//! and none need have kept a log.
+//! The owner of an external endpoint by the configuration alone, from deterministic pools (RFC
+//! 7422) and static mappings. The gateway need not run, and no log is needed.
 //!
-//! Where the configuration cannot know it says why, and what would: the log.
+//! If the configuration does not determine the owner, the answer names the reason and the log that
+//! would.
 
 use natgate_engine::{Allocation, Plan, PoolConfig, StaticMapping};
 use natgate_gateway::Settings;
@@ -10,39 +10,40 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
-/// An answer.
+/// An owner and its share of an external address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Answer {
     /// The subscriber.
     pub subscriber: Ipv4Addr,
-    /// Its realm; none where there is only one.
+    /// Realm of the subscriber; `None` if there is only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub realm: Option<String>,
-    /// The external address.
+    /// External address.
     pub external: Ipv4Addr,
-    /// Its ports that the subscriber has, "2048-2559"; none where it has all.
+    /// Ports of the subscriber, such as "2048-2559"; `None`: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ports: Option<String>,
-    /// The pool; none where a static mapping tells.
+    /// Name of the pool; `None` for a static mapping.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
     /// `deterministic` or `static`.
     pub kind: &'static str,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unanswered {
-    /// The question must say of which protocol; one sentence.
+    /// The question needs a protocol; one sentence.
     Ambiguous(String),
-    /// Nobody is known to have it; one sentence.
+    /// No owner is known; one sentence.
     Nobody(String),
 }
 
-/// The subscriber that has a port of an external address. Static mappings may be of one protocol.
+/// Finds the subscriber of an external address and port. Static mappings may depend on the
+/// protocol.
 ///
 /// # Errors
-/// When the configuration does not tell, with the reason.
+/// If the configuration does not determine the owner, with the reason.
 pub fn reverse(
     settings: &Settings,
     external: Ipv4Addr,
@@ -85,10 +86,11 @@ pub fn reverse(
     }
 }
 
-/// What a subscriber has: in each deterministic pool that it has ports of, and by static mappings
-/// of whole addresses.
+/// Finds the external ports of a subscriber: its share of each deterministic pool, and static
+/// mappings of whole addresses.
 ///
 /// # Errors
+/// If the configuration gives the subscriber no external ports.
 /// When it has nothing that the configuration tells.
 pub fn forward(settings: &Settings, subscriber: Ipv4Addr) -> Result<Vec<Answer>, Unanswered> {
     let config = &settings.engine;
@@ -110,7 +112,7 @@ pub fn forward(settings: &Settings, subscriber: Ipv4Addr) -> Result<Vec<Answer>,
     }
 }
 
-/// The name of a realm, if there are more than one.
+/// The name of a realm, if there are several.
 fn realm(settings: &Settings, realm: u16) -> Option<String> {
     (!settings.realms.is_empty()).then(|| settings.realm_name(realm).to_owned())
 }
@@ -139,7 +141,7 @@ fn fixed_answer(settings: &Settings, fixed: &StaticMapping) -> Answer {
     Answer { subscriber, realm, external, ports, pool: None, kind: "static" }
 }
 
-/// Why nobody alone has the endpoint of a service, or the one host that serves it.
+/// The reason why a service's endpoint has no single owner, or its only server.
 fn service_of(
     settings: &Settings,
     external: Ipv4Addr,
@@ -176,8 +178,7 @@ fn service_of(
     }
 }
 
-/// The static mapping of an endpoint, if it has one: for the protocol that is asked about, or for
-/// all.
+/// Finds the static mapping of an endpoint for a protocol, or for all protocols.
 fn static_of(
     settings: &Settings,
     external: Ipv4Addr,

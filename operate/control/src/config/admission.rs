@@ -1,4 +1,4 @@
-//! Keys of `[limits]` about subscribers whose packets nobody has answered.
+//! Keys of `[limits]` about unanswered subscribers.
 
 use super::reader::Section;
 use natgate_engine::Limits;
@@ -18,7 +18,7 @@ pub(super) fn read(section: &Section<'_>, limits: &mut Limits) {
     }
 }
 
-/// Warns of keys that have no effect or leave a way open. `[pcp]` has been read.
+/// Warns of keys that have no effect or leave an attack possible. `[pcp]` must have been read.
 pub(super) fn warn(section: &Section<'_>, limits: &Limits) {
     let (gives_way, has_pcp) = (limits.unanswered_give_way, limits.explicit_mappings > 0);
     if let Some(value) = section.get("asking_share").filter(|_| !gives_way || !has_pcp) {

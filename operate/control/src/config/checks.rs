@@ -1,8 +1,8 @@
-//! What no single value shows: whether the parts of a configuration agree.
+//! Checks that compare the parts of a configuration.
 //!
-//! Each check is one small function over the draft. An error is something that cannot work or would
-//! silently have no effect on a packet; a warning is something that works and that an operator
-//! would still want to know. Of two parts that disagree the later in the file is to blame.
+//! Each check is one small function of the draft. An error is a setting that cannot work or would
+//! silently have no effect. A warning is a setting that works but that an operator should know
+//! about. If two parts disagree, the later one in the file is reported.
 
 use super::devices;
 use super::draft::{Draft, SideDraft, TCP_HEADERS};
@@ -25,7 +25,7 @@ use std::net::Ipv4Addr;
 /// Addresses that pools and static mappings may have together: the engine's limit.
 pub(super) const MOST_ADDRESSES: u64 = (1 << 15) - 1;
 
-/// Reports everything that does not agree.
+/// Reports all parts that disagree.
 pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     for side in draft.insides().chain([&draft.outside]) {
         gateway_is_a_neighbor(side, report);
@@ -149,8 +149,8 @@ fn pool_names_differ(draft: &Draft, report: &Report<'_>) {
     }
 }
 
-/// Sweeps over all ranges in order of address, and reports each that begins before the end of what
-/// was seen; of the two the later in the file is to blame.
+/// Sweeps over all ranges in order of address. Reports each range that overlaps an earlier one, at
+/// the later of both in the file.
 fn pool_addresses_do_not_overlap(draft: &Draft, report: &Report<'_>) {
     let mut ranges: Vec<&Located<AddressRange>> = all_ranges(draft).collect();
     ranges.sort_by_key(|range| (range.value.first, range.place.offset));
@@ -174,7 +174,7 @@ fn all_ranges(draft: &Draft) -> impl Iterator<Item = &Located<AddressRange>> {
     draft.pools.iter().flat_map(|pool| &pool.ranges)
 }
 
-/// Blames the first entry with which it is too much.
+/// Reports the first entry that exceeds the limit.
 fn addresses_are_not_too_many(draft: &Draft, report: &Report<'_>) {
     let of_pools = all_ranges(draft).map(|range| (size(range.value), &range.place));
     let targets = draft.targets();
@@ -196,7 +196,7 @@ fn addresses_are_not_too_many(draft: &Draft, report: &Report<'_>) {
 }
 
 fn subscribers(draft: &Draft, report: &Report<'_>) {
-    // Where there are other realms, nobody need be in this one.
+    // With several realms the default realm may have no subscribers.
     let names_others = !draft.statics.is_empty()
         || !draft.realms.is_empty()
         || draft.rules.iter().any(|rule| rule.action.is_snat());
@@ -224,7 +224,7 @@ fn no_prefix_in_another(subscribers: &[Located<Prefix>], report: &Report<'_>) {
     }
 }
 
-/// What no external address, of a pool or a static mapping, may be.
+/// Reports external addresses, of pools and static mappings, that hosts or the gateway have.
 fn external_addresses(draft: &Draft, report: &Report<'_>) {
     let statics = draft.statics.iter().map(|mapping| Located {
         value: AddressRange { first: mapping.external.value.0, last: mapping.external.value.0 },
@@ -315,7 +315,7 @@ fn quota_fits(draft: &Draft, report: &Report<'_>) {
     }
 }
 
-/// A limit above what any link carries would change no packet that arrives.
+/// A limit above the largest MTU would change no packet.
 fn segments_are_limited(draft: &Draft, report: &Report<'_>) {
     let SegmentSize::Bytes(size) = &draft.segment_size else { return };
     let mtu = draft.largest_mtu();

@@ -1,4 +1,4 @@
-//! Reading `[control]`: where the gateway takes commands, and who may give them.
+//! Reads `[control]`: sockets for commands, and the clients that may use them.
 
 use super::places::Target;
 use super::reader::Section;
@@ -6,10 +6,10 @@ use natgate_gateway::{ControlSettings, RemoteSettings};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// What the kernel takes as the name of a Unix socket, room left for a name beside it.
+/// Longest path of a Unix socket that the kernel takes, less room for a temporary name beside it.
 const LONGEST: usize = 96;
 
-/// Most names of operators.
+/// Largest number of operator names.
 const MOST_OPERATORS: usize = 1024;
 
 pub(super) fn read(section: &Section<'_>) -> ControlSettings {

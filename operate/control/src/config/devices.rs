@@ -1,4 +1,4 @@
-//! Devices: what each back end takes as the name of one, and what DPDK is to be started with.
+//! Device names by back end, and the arguments of DPDK's environment.
 
 use super::draft::SideDraft;
 use super::problem::{Located, Place};
@@ -6,7 +6,7 @@ use super::reader::{Section, Value};
 use super::values;
 use natgate_gateway::{Backend, ReceiveMode};
 
-/// The words for back ends.
+/// The back ends by name.
 pub(super) const BACKENDS: [(&str, Result<Backend, &str>); 4] = [
     ("af-packet", Ok(Backend::AfPacket)),
     ("af-xdp", Ok(Backend::AfXdp)),
@@ -14,15 +14,15 @@ pub(super) const BACKENDS: [(&str, Result<Backend, &str>); 4] = [
     ("tun", Ok(Backend::Tun)),
 ];
 
-/// The words for what matters more.
+/// The receive modes by name.
 const MODES: [(&str, Result<ReceiveMode, &str>); 2] =
     [("latency", Ok(ReceiveMode::Latency)), ("rate", Ok(ReceiveMode::Rate))];
 
-/// Most arguments of DPDK's environment, and the most bytes of one.
+/// Largest number of arguments of DPDK's environment, and the longest one in bytes.
 const MOST_ARGUMENTS: usize = 64;
 const LONGEST_ARGUMENT: usize = 256;
 
-/// Options of DPDK's environment that natgate has no use for, short and long, and why.
+/// Options of DPDK's environment that natgate refuses: short form, long form, reason.
 const REFUSED: [(&str, &str, &str); 8] = [
     ("-h", "--help", "ends the program"),
     ("-v", "--version", "is for another kind of program"),
@@ -35,7 +35,7 @@ const REFUSED: [(&str, &str, &str); 8] = [
 ];
 const CORES: &str = "chooses cores, which natgate does by itself";
 
-/// The device of a side.
+/// Reads the device of a side.
 pub(super) fn read_device(section: &Section<'_>, backend: Backend, example: &str) -> Option<Named> {
     let value = section.require("device", example)?;
     match backend {
@@ -46,7 +46,7 @@ pub(super) fn read_device(section: &Section<'_>, backend: Backend, example: &str
     }
 }
 
-/// What matters more where frames are received: a question to packet sockets only.
+/// Reads the receive mode. Only packet sockets have one.
 pub(super) fn read_mode(section: &Section<'_>, backend: Backend) -> ReceiveMode {
     let Some(value) = section.get("mode") else { return ReceiveMode::default() };
     let mode = value.word(&MODES).unwrap_or_default();
@@ -59,7 +59,7 @@ pub(super) fn read_mode(section: &Section<'_>, backend: Backend) -> ReceiveMode 
     mode
 }
 
-/// How many frames a receive queue holds.
+/// Reads the number of frames in a receive queue.
 pub(super) fn read_ring(section: &Section<'_>, backend: Backend) -> Option<u32> {
     let value = section.get("ring")?;
     let most = match backend {
@@ -82,10 +82,10 @@ pub(super) fn read_ring(section: &Section<'_>, backend: Backend) -> Option<u32> 
     u32::try_from(ring).ok()
 }
 
-/// A device's name and its place.
+/// A device name and its place.
 type Named = Located<String>;
 
-/// What Linux takes as the name of a device.
+/// Checks the name of a Linux device.
 pub(super) fn kernel_device(text: &str) -> Result<String, String> {
     const LONGEST: usize = 15;
     let odd = |c: char| c.is_whitespace() || c.is_control() || c == '/' || c == ':';
@@ -98,7 +98,7 @@ pub(super) fn kernel_device(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// What DPDK takes as the name of a port, or of a virtual device with its arguments.
+/// Checks the name of a DPDK port, or of a virtual device with its arguments.
 fn port(text: &str) -> Result<String, String> {
     const LONGEST: usize = 512;
     const LONGEST_NAME: usize = 63;
@@ -112,12 +112,12 @@ fn port(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// A port's name without its arguments.
+/// The name of a port without its arguments.
 fn port_name(device: &str) -> &str {
     device.split_once(',').map_or(device, |(name, _)| name)
 }
 
-/// Whether two sides have one device.
+/// True if two sides use the same device.
 pub(super) fn is_one(one: &SideDraft, other: &SideDraft) -> bool {
     let name = |side: &SideDraft| {
         let device = &side.device.as_ref()?.value;
@@ -129,7 +129,7 @@ pub(super) fn is_one(one: &SideDraft, other: &SideDraft) -> bool {
     name(one).is_some() && name(one) == name(other)
 }
 
-/// Reports that a side which has no device of the kernel's lacks an address.
+/// Reports a side that needs an `address` because the kernel has no device for it.
 pub(super) fn requires_address(section: &Section<'_>, backend: Backend, example: &str) {
     let message = match backend {
         Backend::AfPacket | Backend::AfXdp | Backend::Tun => return,
@@ -142,7 +142,7 @@ pub(super) fn requires_address(section: &Section<'_>, backend: Backend, example:
     }
 }
 
-/// `[dpdk]`: the arguments of DPDK's environment, if any are given, and their place.
+/// Reads `[dpdk]`: the arguments of DPDK's environment and their place.
 pub(super) fn read_dpdk(section: &Section<'_>) -> Option<Located<Vec<String>>> {
     let value = section.get("eal")?;
     let items = value.items("an array of strings such as [\"--in-memory\"]")?;
@@ -156,14 +156,14 @@ pub(super) fn read_dpdk(section: &Section<'_>) -> Option<Located<Vec<String>>> {
     Some(Located { value: arguments?, place: value.place })
 }
 
-/// An argument of DPDK's environment.
+/// Checks an argument of DPDK's environment.
 fn argument(text: &str) -> Result<String, String> {
     let shown = values::quoted(text);
     if text.is_empty() || text.len() > LONGEST_ARGUMENT || text.contains(char::is_control) {
         let rule = format!("write 1 to {LONGEST_ARGUMENT} bytes, without control characters");
         return Err(format!("{shown} is no argument of DPDK; {rule}"));
     }
-    // DPDK takes a long option by its beginning, and the value of a short one behind it.
+    // DPDK accepts an abbreviated long option, and a short option joined with its value.
     let option = text.split_once('=').map_or(text, |(option, _)| option);
     let refused = REFUSED.iter().find(|(short, long, _)| {
         let is_long = option.len() > 2 && option.starts_with("--");

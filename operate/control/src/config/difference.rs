@@ -1,25 +1,25 @@
 //! The difference between two texts of a configuration, key by key, for the log.
 //!
-//! Tables of a list that have names (pools, realms, classes) are compared by name. Of the others
-//! (rules, logs) those that one text has and the other has not are told. Nothing here is secret:
-//! the configuration names files with keys and holds none.
+//! Tables with names (pools, realms, classes) are compared by name. Of tables without names (rules,
+//! logs) the difference lists the tables that only one text has. The texts contain no secrets: the
+//! configuration names key files and holds no keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use toml::{Table, Value};
 
-/// Differences that are told; further ones are counted.
+/// Most differences that are listed; further ones are counted.
 const MOST: usize = 24;
 
-/// Characters of a value that are told.
+/// Most characters of a value that are shown.
 const LONGEST: usize = 80;
 
-/// Bytes of a text that is kept to be compared.
+/// Largest text that is stored for comparison, bytes.
 pub(crate) const MOST_TEXT: usize = 1 << 20;
 
-/// What stands for a value that is not there.
+/// Stands for an absent value.
 const NONE: &str = "(none)";
 
-/// The differences, as `key: old -> new`; empty if a text is no TOML.
+/// Lists the differences as `key: old -> new`. Empty if a text is not TOML.
 pub(crate) fn difference(old: &str, new: &str) -> Vec<String> {
     let (Ok(old), Ok(new)) = (old.parse::<Table>(), new.parse::<Table>()) else {
         return Vec::new();
@@ -85,7 +85,7 @@ impl Differences {
         }
     }
 
-    /// Tables without names: those of one list that the other does not have.
+    /// Compares tables without names: lists the tables that only one text has.
     fn unnamed(&mut self, path: &str, old: &[&Table], new: &[&Table]) {
         let mut surplus: BTreeMap<String, (isize, &Table)> = BTreeMap::new();
         for (list, step) in [(old, -1), (new, 1)] {
@@ -120,7 +120,7 @@ impl Differences {
     }
 }
 
-/// The tables of a list of tables; a list that is not there has none.
+/// The tables of an array of tables. An absent array has none.
 fn tables_of<'v>(value: Option<&'v Value>, none: &'v Vec<Value>) -> Option<Vec<&'v Table>> {
     let items = match value {
         None => none,
@@ -130,14 +130,14 @@ fn tables_of<'v>(value: Option<&'v Value>, none: &'v Vec<Value>) -> Option<Vec<&
     items.iter().map(Value::as_table).collect()
 }
 
-/// Tables by their names; `None` if one has none, or two have the same.
+/// Indexes tables by name. `None` if a table has no name or two have the same.
 fn by_name<'t>(tables: &[&'t Table]) -> Option<BTreeMap<&'t str, &'t Table>> {
     let named = tables.iter().map(|table| Some((table.get("name")?.as_str()?, *table)));
     let named: BTreeMap<&str, &Table> = named.collect::<Option<_>>()?;
     (named.len() == tables.len()).then_some(named)
 }
 
-/// A value on one line, cut where it is long.
+/// Formats a value on one line; a long value is cut.
 fn shown(value: Option<&Value>) -> String {
     let Some(value) = value else { return NONE.to_owned() };
     let text = match value {

@@ -1,8 +1,8 @@
-//! Whether rules that translate destinations can do what they say: where they send packets to, and
-//! whether other rules leave them any.
+//! Checks of rules that translate destinations: where the packets go, and whether other rules leave
+//! any packets to them.
 //!
-//! What is translated to itself is left as it is: an exception from a wider rule, of which nothing
-//! is asked. There may be a million rules, so what each is compared with is sorted before.
+//! A rule that translates a destination to itself is an exception from a wider rule and needs no
+//! check. There may be a million rules, so everything that a rule is compared with is sorted first.
 
 use super::draft::{ActionDraft, Draft, RuleDraft, SideDraft, StaticDraft, Targets};
 use super::problem::{Located, Place, Report};
@@ -11,7 +11,7 @@ use natgate_engine::{AddressRange, Prefix, RuleSet};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::Ipv4Addr;
 
-/// A rule that translates destinations: itself, the prefix and port that it matches, what to.
+/// A rule that translates destinations: the rule, the prefix and port that it matches, its target.
 struct Dnat<'d> {
     rule: &'d RuleDraft,
     prefix: Prefix,
@@ -20,7 +20,7 @@ struct Dnat<'d> {
 }
 
 impl Dnat<'_> {
-    /// Whether destinations stay what they are.
+    /// True if the rule leaves destinations unchanged.
     fn is_exception(&self) -> bool {
         match self.to.value {
             DnatTo::Prefix(to) => to == self.prefix,
@@ -31,17 +31,17 @@ impl Dnat<'_> {
     }
 }
 
-/// What destinations are compared with.
+/// The parts of the configuration that destinations are compared with.
 struct Surroundings<'d> {
     draft: &'d Draft,
-    /// The inside that packets come from.
+    /// The inside where the packets enter.
     inside: &'d SideDraft,
     pools: Targets<'d>,
     /// Static mappings by external address.
     statics: BTreeMap<Ipv4Addr, Vec<&'d StaticDraft>>,
 }
 
-/// Reports what does not work.
+/// Reports rules that cannot work.
 pub(super) fn check(draft: &Draft, realm: u16, rules: &[&RuleDraft], report: &Report<'_>) {
     let dnats: Vec<Dnat<'_>> = rules.iter().copied().filter_map(dnat).collect();
     if dnats.is_empty() {
@@ -71,7 +71,8 @@ fn dnat(rule: &RuleDraft) -> Option<Dnat<'_>> {
 }
 
 impl Surroundings<'_> {
-    /// All that match go to one host, which must be outside, or inside behind a static mapping.
+    /// Checks a rule that sends all matching packets to one host. The host must be outside, or
+    /// inside behind a static mapping.
     fn to_endpoint(
         &self,
         dnat: &Dnat<'_>,
@@ -111,7 +112,8 @@ impl Surroundings<'_> {
         }
     }
 
-    /// Whether a static mapping has an external endpoint; without a port, some of the address.
+    /// True if a static mapping has this external endpoint. Without a port, any port of the address
+    /// is enough.
     fn is_static(&self, address: Ipv4Addr, port: Option<u16>) -> bool {
         self.statics.get(&address).into_iter().flatten().any(|mapping| {
             let (_, its) = mapping.external.value;
@@ -120,7 +122,7 @@ impl Surroundings<'_> {
         })
     }
 
-    /// Every address has one of its own in the other prefix.
+    /// Checks a rule that translates address by address to a prefix of the same length.
     fn to_prefix(&self, dnat: &Dnat<'_>, to: Prefix, report: &Report<'_>) {
         let (draft, place) = (self.draft, &dnat.to.place);
         let range = AddressRange { first: to.first().into(), last: to.last().into() };
@@ -170,7 +172,7 @@ fn count(prefix: Prefix) -> u64 {
     u64::from(prefix.last() - prefix.first()) + 1
 }
 
-/// What comes from a prefix can be seen as one other only.
+/// Source addresses of a prefix can be translated back to one other prefix only.
 fn way_back_is_one(dnats: &[Dnat<'_>], report: &Report<'_>) {
     let mut seen = HashMap::new();
     for Dnat { rule, port, to, prefix } in dnats {
@@ -186,7 +188,7 @@ fn way_back_is_one(dnats: &[Dnat<'_>], report: &Report<'_>) {
     }
 }
 
-/// Blames the first rule with which it is too much.
+/// Reports the first rule that exceeds the limit.
 fn targets_are_not_too_many(dnats: &[Dnat<'_>], report: &Report<'_>) {
     let most = RuleSet::MOST_TARGETS;
     if dnats.len() <= most {
@@ -207,14 +209,14 @@ fn targets_are_not_too_many(dnats: &[Dnat<'_>], report: &Report<'_>) {
     }
 }
 
-/// How good a rule of another kind is, by its place in the order of all of them.
+/// The precedence of a rule of another kind: its position in the order of all rules.
 fn rank(rule: &RuleDraft) -> (i16, u8, bool, bool) {
     let (by_source, prefix, port) = rule.looks_at();
     (rule.priority.value, prefix.len(), port != 0, by_source)
 }
 
-/// Warns of rules all of whose packets are bypassed or dropped, and so not translated: by a rule
-/// for their destinations that no snat rule comes before.
+/// Warns of rules whose packets are all bypassed or dropped by a rule for their destinations that
+/// takes precedence over every snat rule.
 fn some_are_left(rules: &[&RuleDraft], dnats: &[Dnat<'_>], report: &Report<'_>) {
     let snats = rules.iter().copied().filter(|rule| rule.action.is_snat());
     let best_snat = snats.map(rank).max();
@@ -230,7 +232,7 @@ fn some_are_left(rules: &[&RuleDraft], dnats: &[Dnat<'_>], report: &Report<'_>) 
         .map(|rule| ((rule.looks_at().1, rule.looks_at().2), rule))
         .collect();
     for Dnat { rule, prefix, port, .. } in dnats.iter().filter(|_| !takers.is_empty()) {
-        // A prefix has at most 33 that contain it.
+        // At most 33 prefixes contain a prefix.
         let wider = (0..=prefix.len()).map(|len| Prefix::new(prefix.first().into(), len));
         let taker =
             wider.flat_map(|wider| [(wider, 0), (wider, *port)]).find_map(|key| takers.get(&key));

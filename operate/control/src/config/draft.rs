@@ -1,8 +1,8 @@
-//! A configuration that has been read value by value, before anybody knows whether its parts agree:
-//! everything that [`super::checks`] may want to point at still has its place.
+//! The draft: a configuration after reading and before the checks that compare its parts. Every
+//! value that [`super::checks`] may report still has its place.
 //!
-//! What could not be read is absent here, or has its default, and has been reported. A draft
-//! becomes [`Settings`] only if nothing was.
+//! A value that could not be read has been reported, and is absent here or has its default. A draft
+//! becomes [`Settings`] only if there is no problem.
 
 use super::kernel::{KernelDraft, Management};
 use super::policy::{self, ClassDraft, TimeoutDraft};
@@ -32,7 +32,7 @@ pub(super) struct Draft {
     pub(super) inside: SideDraft,
     pub(super) outside: SideDraft,
     pub(super) realms: Vec<RealmDraft>,
-    /// Who may be reached from the network of the inside.
+    /// Realms whose external endpoints the network of the inside may reach.
     pub(super) hairpin_to: Vec<Located<String>>,
     pub(super) routes: Vec<RouteDraft>,
     pub(super) inside_routes: InsideRoutes,
@@ -41,24 +41,24 @@ pub(super) struct Draft {
     pub(super) neighbors_limit: Option<usize>,
     pub(super) pools: Vec<PoolDraft>,
     pub(super) subscribers: Vec<Located<Prefix>>,
-    /// Where that list stands, if the file has it without an entry.
+    /// The place of the subscribers list if the list is empty.
     pub(super) no_subscribers: Option<Place>,
-    /// Behavior, limits and timeouts; the rest of it is filled in at the end.
+    /// Behavior, limits and timeouts. The other fields are filled in at the end.
     pub(super) config: Config,
-    /// What `[nat]` says of how ports are chosen.
+    /// The allocation keys of `[nat]`.
     pub(super) shares: SharesDraft,
-    /// What SYNs are to announce at most.
+    /// The maximum segment size that SYNs may announce.
     pub(super) segment_size: SegmentSize,
-    /// How many external addresses there is to be room for.
+    /// The number of external addresses to reserve room for.
     pub(super) room: Option<Located<u32>>,
-    /// Where the quota stands, or would.
+    /// The place of the quota, or where it would be.
     pub(super) quota_place: Place,
-    /// Where the size of the mapping table stands, or would.
+    /// The place of the mapping table's size, or where it would be.
     pub(super) mappings_place: Place,
     pub(super) statics: Vec<StaticDraft>,
     pub(super) rules: Vec<RuleDraft>,
     pub(super) classes: Vec<ClassDraft>,
-    /// Of remote ports.
+    /// Timeouts by remote port.
     pub(super) timeouts: Vec<TimeoutDraft>,
     pub(super) workers: WorkerSettings,
     /// Arguments of DPDK's environment.
@@ -74,7 +74,7 @@ pub(super) struct Draft {
 
 /// One of the two sides.
 pub(super) struct SideDraft {
-    /// What its table is called: `inside`, `outside`, or a realm's.
+    /// The name of the side's table: `inside`, `outside`, or a realm's.
     pub(super) name: String,
     pub(super) device: Option<Located<String>>,
     pub(super) backend: Backend,
@@ -88,7 +88,7 @@ pub(super) struct SideDraft {
 }
 
 impl SideDraft {
-    /// The network that is directly connected, as far as the file says.
+    /// The connected network, if the file gives it.
     pub(super) fn network(&self) -> Option<Prefix> {
         self.address.as_ref().map(|address| Prefix::new(address.value.0, address.value.1))
     }
@@ -98,7 +98,7 @@ impl SideDraft {
         self.address.as_ref().map(|address| address.value.0)
     }
 
-    /// What its table is called.
+    /// The name of the side's table.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -152,13 +152,13 @@ pub(super) struct PoolDraft {
     pub(super) name: Located<String>,
     pub(super) ranges: Vec<Located<AddressRange>>,
     pub(super) ports: Located<(u16, u16)>,
-    /// Ports that it does not use, and addresses that drain.
+    /// Excluded ports and draining addresses.
     pub(super) left_out: LeftOut,
-    /// Whether ports are overloaded when no free one is left.
+    /// True if ports are overloaded when none is free.
     pub(super) overloading: bool,
-    /// How its ports are chosen.
+    /// How ports are allocated.
     pub(super) shares: SharesDraft,
-    /// Percentages whose use is told.
+    /// Percentages of use that cause an event.
     pub(super) thresholds: Vec<u8>,
 }
 
@@ -167,13 +167,13 @@ pub(super) struct StaticDraft {
     pub(super) place: Place,
     pub(super) realm: RealmName,
     pub(super) target: Targeted,
-    /// With as many ports as the internal end, or none.
+    /// As many ports as the internal end has, or none.
     pub(super) external: Located<(Ipv4Addr, Option<Span>)>,
     pub(super) protocol: Option<u8>,
     pub(super) begun: Begun,
 }
 
-/// Who is behind a static mapping.
+/// The hosts behind a static mapping.
 pub(super) enum Targeted {
     Host(Located<(Ipv4Addr, Option<Span>)>),
     Servers { place: Place, members: Vec<ServerDraft>, affinity: Affinity },
@@ -192,12 +192,12 @@ pub(super) struct RuleDraft {
     pub(super) matches: Located<Match>,
     pub(super) priority: Located<i16>,
     pub(super) action: ActionDraft,
-    /// Its timeouts, of a rule that translates sources.
+    /// Timeouts of a rule that translates sources.
     pub(super) timeouts: Option<Box<Located<TimeoutSet>>>,
 }
 
 impl RuleDraft {
-    /// Whether the source's end is looked at, its prefix and port.
+    /// The matched end of a packet (true: the source), its prefix and port.
     pub(super) fn looks_at(&self) -> (bool, Prefix, u16) {
         match self.matches.value {
             Match::Source(prefix, port) => (true, prefix, port),
@@ -222,10 +222,10 @@ impl RuleDraft {
     }
 }
 
-/// What a rule does.
+/// The action of a rule.
 pub(super) enum ActionDraft {
     Snat(Located<String>),
-    /// The one address, and its pool if the rule names that too.
+    /// A single address, and its pool if the rule names the pool.
     SnatTo(Located<Ipv4Addr>, Option<Located<String>>),
     Dnat(Located<DnatTo>),
     Bypass,
@@ -233,7 +233,7 @@ pub(super) enum ActionDraft {
 }
 
 impl ActionDraft {
-    /// Whether the rule translates sources.
+    /// True if the rule translates sources.
     pub(super) fn is_snat(&self) -> bool {
         matches!(self, Self::Snat(_) | Self::SnatTo(..))
     }
@@ -244,10 +244,10 @@ impl ActionDraft {
 }
 
 impl Draft {
-    /// The pools, found by name and by address.
+    /// Indexes the pools by name and by address.
     pub(super) fn targets(&self) -> Targets<'_> {
         let pools = || self.pools.iter().enumerate();
-        // Of two pools of one name the first is meant; the other is a problem.
+        // If two pools have one name, the first is used. The other one is reported.
         let names = pools().rev().map(|(index, pool)| (&pool.name.value[..], index)).collect();
         let ranges = |(index, pool)| {
             let pool: &PoolDraft = pool;
@@ -258,12 +258,12 @@ impl Draft {
         Targets { names, ranges }
     }
 
-    /// The pool that is used without a rule: the one named `default`, else the first.
+    /// The pool for subscribers without a rule: the one named `default`, else the first.
     pub(super) fn default_pool(&self) -> usize {
         self.targets().pool("default").unwrap_or(0)
     }
 
-    /// The settings of a draft without problems.
+    /// Converts a draft without problems to settings.
     pub(super) fn into_settings(self) -> Settings {
         let targets = self.targets();
         let timeout_sets = self.timeout_sets();
@@ -351,35 +351,35 @@ impl Draft {
     }
 }
 
-/// The pools, as rules name them.
+/// Index of the pools by name and by address, for rules.
 pub(super) struct Targets<'a> {
     names: HashMap<&'a str, usize>,
-    /// First and last addresses, in order.
+    /// First address, last address and pool of each range, in order of address.
     ranges: Vec<(Ipv4Addr, Ipv4Addr, usize)>,
 }
 
 impl Targets<'_> {
-    /// The pool of a name.
+    /// Finds a pool by its name.
     pub(super) fn pool(&self, name: &str) -> Option<usize> {
         self.names.get(name).copied()
     }
 
-    /// The pool that has an address.
+    /// Finds the pool of an address.
     pub(super) fn pool_of(&self, address: Ipv4Addr) -> Option<usize> {
         let after = self.ranges.partition_point(|(first, _, _)| *first <= address);
         let (_, last, pool) = *self.ranges.get(after.checked_sub(1)?)?;
         (address <= last).then_some(pool)
     }
 
-    /// Addresses of a pool that a prefix has in common with it, and the pool.
+    /// Finds a pool that shares addresses with a prefix, and the shared addresses.
     pub(super) fn overlapping(&self, prefix: Prefix) -> Option<(AddressRange, usize)> {
-        // Ranges do not overlap each other, or that is a problem.
+        // Ranges do not overlap here: an overlap has been reported.
         let after = self.ranges.partition_point(|(first, _, _)| u32::from(*first) <= prefix.last());
         let (first, last, pool) = *self.ranges.get(after.checked_sub(1)?)?;
         (u32::from(last) >= prefix.first()).then_some((AddressRange { first, last }, pool))
     }
 
-    /// The pool that a rule takes from.
+    /// Finds the pool of a rule's action.
     pub(super) fn of(&self, action: &ActionDraft) -> Option<usize> {
         match action {
             ActionDraft::Snat(pool) => self.pool(&pool.value),
@@ -390,7 +390,7 @@ impl Targets<'_> {
 }
 
 impl PoolDraft {
-    /// The same as the engine is told it.
+    /// Converts the pool to the engine's configuration.
     pub(super) fn to_engine(&self, allocation: Option<Allocation>) -> PoolConfig {
         PoolConfig {
             name: self.name.value.clone(),
@@ -406,7 +406,7 @@ impl PoolDraft {
 }
 
 impl StaticDraft {
-    /// The internal ends: where each stands, its address and ports.
+    /// The internal ends: place, address and ports of each.
     pub(super) fn internals(&self) -> Vec<(&Place, Ipv4Addr, Option<Span>)> {
         match &self.target {
             Targeted::Host(internal) => {
@@ -426,12 +426,12 @@ impl StaticDraft {
         }
     }
 
-    /// How many mappings of the engine's configuration it is.
+    /// The number of static mappings in the engine's configuration.
     pub(super) fn count(&self) -> u32 {
         self.external.value.1.map_or(1, Span::count)
     }
 
-    /// One static mapping a port.
+    /// Makes one static mapping per port.
     fn statics(&self, realm: u16) -> Vec<StaticMapping> {
         let Targeted::Host(internal) = &self.target else { return Vec::new() };
         let (StaticDraft { protocol, begun, .. }, (inside, outside)) =

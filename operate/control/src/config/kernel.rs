@@ -1,5 +1,5 @@
-//! What is said of the kernel of the machine: `management` of a side, `[announce]`, `[learn]`, and
-//! how the gateway leaves, `[shutdown]`.
+//! Keys about the kernel of the machine: `management` of a side, `[announce]`, `[learn]` and
+//! `[shutdown]`.
 
 use super::draft::{Draft, SideDraft};
 use super::problem::{Located, Place, Report};
@@ -12,20 +12,22 @@ use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// Tables that routes can be put into; 0 stands for the main one, 255 is the kernel's own.
+/// Numbers of routing tables that natgate may use. 0 stands for the main table, 255 is the kernel's
+/// own.
 const TABLES: RangeInclusive<u64> = 1..=u32::MAX as u64;
 const LOCAL_TABLE: u32 = 255;
 
-/// Numbers of protocols; those below are the kernel's and what people write by hand.
+/// Numbers of routing protocols that natgate may use. Lower numbers belong to the kernel and to
+/// routes added by hand.
 const PROTOCOLS: RangeInclusive<u64> = 5..=255;
 
-/// How long the end of a gateway may take.
+/// Bounds of the time to drain before the gateway ends.
 const DRAINS: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(600);
 
-/// Addresses of the kernel's own.
+/// Addresses that belong to the kernel.
 pub(super) type Management = Option<Located<Vec<Located<Ipv4Addr>>>>;
 
-/// What the file says of the kernel.
+/// The keys about the kernel.
 pub(super) struct KernelDraft {
     announce: Option<AnnounceSettings>,
     learn: Option<LearnSettings>,
@@ -41,7 +43,7 @@ impl KernelDraft {
         }
     }
 
-    /// What becomes of it, with what the sides say.
+    /// Converts the keys, with those of the sides, to settings.
     pub(super) fn settings(&self, sides: [&SideDraft; 2]) -> KernelSettings {
         let values = |addresses: &Located<Vec<Located<Ipv4Addr>>>| {
             addresses.value.iter().map(|address| address.value).collect()
@@ -55,7 +57,7 @@ impl KernelDraft {
     }
 }
 
-/// Which addresses on a side's device are the kernel's.
+/// Reads the addresses on a side's device that belong to the kernel.
 pub(super) fn read_management(side: &Section<'_>) -> Management {
     let value = side.get("management")?;
     let items = value.items("an array of addresses")?;
@@ -106,7 +108,7 @@ fn read_table(value: &Value<'_>) -> Option<u32> {
     Some(table)
 }
 
-/// Whether the kernel's addresses can be its own.
+/// Checks that the kernel may have its addresses.
 pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     for side in [&draft.inside, &draft.outside] {
         let Some(addresses) = &side.management else { continue };

@@ -1,4 +1,4 @@
-//! `[[log]]`: which event logs are kept, where, and of what.
+//! Reads `[[log]]`: kind, destination and content of event logs.
 
 use super::places::Target;
 use super::reader::{Section, Value};
@@ -11,10 +11,10 @@ use natgate_gateway::{
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// Logs that there may be: each is a thread.
+/// Largest number of logs. Each log has a thread.
 const MOST_LOGS: usize = 16;
 
-/// Events that may wait for a log, some 40 bytes each.
+/// Bounds of a log's queue, events. An event takes some 40 bytes.
 const QUEUES: RangeInclusive<u64> = 1024..=(1 << 24);
 
 const TEMPLATE_INTERVALS: RangeInclusive<Duration> =
@@ -25,10 +25,10 @@ const SIZES: RangeInclusive<u64> = 1 << 20..=1 << 50;
 const DEFAULT_SIZE: u64 = 10 << 30;
 const DEFAULT_AGE: Duration = Duration::from_secs(180 * 86_400);
 
-/// The number of RFC 5612, which is for documentation: it is nobody's.
+/// The enterprise number for documentation (RFC 5612); no organisation has it.
 const ENTERPRISE: u32 = 32_473;
 
-/// The facilities of RFC 5424 section 6.2.1 that a program may have.
+/// The facilities of RFC 5424 section 6.2.1 that a program may use.
 const FACILITIES: [(&str, Result<u8, &str>); 13] = [
     ("user", Ok(1)),
     ("daemon", Ok(3)),
@@ -60,7 +60,7 @@ const KINDS: [(&str, Result<Kind, &str>); 4] = [
     ("spool", Ok(Kind::Spool)),
 ];
 
-/// Keys that belong to some kinds only.
+/// Keys that only some kinds of log have.
 const KEYS: [(&str, &[Kind]); 14] = [
     ("path", &[Kind::File]),
     ("collector", &[Kind::Syslog, Kind::Ipfix]),
@@ -78,7 +78,7 @@ const KEYS: [(&str, &[Kind]); 14] = [
     ("max_age", &[Kind::Spool]),
 ];
 
-/// The logs of a file.
+/// Reads all logs of a file.
 pub(super) fn read(root: &Section<'_>) -> Vec<LogSettings> {
     let sections = root.sections("log");
     if let Some(more) = sections.get(MOST_LOGS) {
@@ -135,14 +135,14 @@ fn read_collector(section: &Section<'_>) -> Option<Collector> {
         }
     };
     let address = address?;
-    // Names are not looked up, and no listener takes datagrams.
+    // Names are not resolved here, and no listener takes datagrams.
     if let (Ok(collector), false) = (address.value.parse(), transport == Transport::Udp) {
         section.registers("collector", &address.place, Target::Address(collector));
     }
     Some(Collector { address: address.value, transport })
 }
 
-/// An address or a name, and a port.
+/// Checks an address or a name with a port.
 fn host_and_port(text: &str) -> Result<String, String> {
     let wrong = || {
         format!(
@@ -196,7 +196,7 @@ fn read_syslog(section: &Section<'_>) -> Option<SyslogSettings> {
     })
 }
 
-/// What can be a field of a syslog message's header.
+/// Checks a field of a syslog header.
 fn header_field(text: &str, most: usize) -> Result<String, String> {
     let fits = (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
     fits.then(|| text.to_owned()).ok_or_else(|| {

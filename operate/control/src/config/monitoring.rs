@@ -1,4 +1,4 @@
-//! Reading `[metrics]` and `[snmp]`: who watches the gateway, and where.
+//! Reads `[metrics]` and `[snmp]`: listeners and clients of the monitoring.
 
 use super::page::read_names;
 use super::places::Target;
@@ -8,7 +8,7 @@ use natgate_gateway::{Master, MetricsPlace, MonitoringSettings, SnmpSettings};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Where net-snmp's agent listens unless it is told otherwise.
+/// The default socket of net-snmp's agent.
 const USUAL_MASTER: &str = "/var/agentx/master";
 
 /// Longest path of a Unix socket, bytes: the kernel takes 107, and the last is 0.
@@ -79,7 +79,7 @@ fn read_snmp(section: &Section<'_>) -> Option<SnmpSettings> {
     let number = |key, bounds, usual| {
         section.get(key).map_or(Some(usual), |value: Value<'_>| value.integer(bounds))
     };
-    // 0: nothing is told.
+    // 0 stands for no notification.
     let percent =
         |key, usual| number(key, 0..=100, usual).map(|percent| u8::try_from(percent).ok());
     let mappings = percent("mappings_threshold", USUAL_THRESHOLD);

@@ -12,13 +12,13 @@ use natgate_wire::arp::Mac;
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 
-/// So many neighbours of one link can be configured: as many as a network of 12 bits has.
+/// Most neighbours of one link in the configuration: hosts of a network with 12 bits of prefix.
 const MOST: u64 = 1 << 20;
 
-/// Fewer would not last for a handful of hosts.
+/// Fewer neighbours are not enough for a small network.
 const LEAST: u64 = 16;
 
-/// Reads one table.
+/// Reads a `[[neighbor]]` table.
 pub(super) fn read_neighbor(section: &Section<'_>) -> Option<NeighborDraft> {
     let address =
         section.require("address", "\"192.0.2.254\"").and_then(|value| read_address(&value));
@@ -29,12 +29,12 @@ pub(super) fn read_neighbor(section: &Section<'_>) -> Option<NeighborDraft> {
     Some(NeighborDraft { address: address?, mac: mac?, side, realm })
 }
 
-/// Reads how many neighbours a link may have.
+/// Reads the largest number of neighbours of a link.
 pub(super) fn read_limit(limits: &Section<'_>) -> Option<usize> {
     bounded(limits, "neighbors", LEAST, MOST).and_then(|most| usize::try_from(most).ok())
 }
 
-/// Reports neighbours that cannot be on their link, and such as occur twice.
+/// Reports neighbours outside the network of their link, and repeated ones.
 pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     let mut seen: HashMap<(u16, Ipv4Addr), usize> = HashMap::new();
     let names = draft.realm_names();
@@ -60,7 +60,7 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     }
 }
 
-/// A hardware address of one station.
+/// Reads the hardware address of one station.
 fn mac(text: &str) -> Result<Mac, String> {
     let example = "write one such as \"02:00:5e:10:00:01\"";
     let mut mac = Mac::default();
@@ -89,7 +89,7 @@ impl NeighborDraft {
 }
 
 impl Draft {
-    /// The static neighbours by realm; with realm 0 those of the outside, too.
+    /// Static neighbours by realm. Realm 0 includes those of the outside.
     pub(super) fn to_neighbors(&self) -> Vec<Vec<StaticNeighbor>> {
         let names = self.realm_names();
         let mut neighbors = vec![Vec::new(); self.realms.len() + 1];

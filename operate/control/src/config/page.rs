@@ -1,4 +1,4 @@
-//! Reading `[page]`: where the page for browsers is, and under which names.
+//! Reads `[page]`: the listener of the page for browsers, and its host names.
 
 use super::places::Target;
 use super::problem::Report;
@@ -7,9 +7,9 @@ use super::values::quoted;
 use natgate_gateway::{PagePlace, PageSettings};
 use std::net::SocketAddr;
 
-/// Names besides addresses and `localhost`.
+/// Most host names besides addresses and `localhost`.
 const MOST_NAMES: usize = 16;
-/// Letters of a host name, and of one part of it (RFC 1123).
+/// Most letters of a host name, and of one label (RFC 1123).
 const LONGEST_NAME: usize = 253;
 const LONGEST_LABEL: usize = 63;
 
@@ -51,7 +51,7 @@ fn place(text: &str) -> Result<PagePlace, String> {
     }
 }
 
-/// The page asks nobody who they are.
+/// Warns of an open listener: the page has no login.
 fn warn_if_open(report: &Report<'_>, value: &Value<'_>, address: SocketAddr) {
     if !address.ip().is_loopback() {
         let message = format!(
@@ -64,7 +64,7 @@ fn warn_if_open(report: &Report<'_>, value: &Value<'_>, address: SocketAddr) {
     }
 }
 
-/// Host names of an array, with which a server is asked for.
+/// Reads an array of host names by which clients may address the server.
 pub(super) fn read_names(value: &Value<'_>) -> Vec<String> {
     let items = value.items("an array of host names").unwrap_or_default();
     if items.len() > MOST_NAMES {

@@ -1,4 +1,4 @@
-//! `[pcp]`: requests for mappings, by PCP and NAT-PMP.
+//! Reads `[pcp]`: requests for mappings by PCP and NAT-PMP.
 
 use super::problem::Located;
 use super::reader::{Section, Value};
@@ -9,19 +9,19 @@ use natgate_gateway::PcpSettings;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// What makes sense as the lifetime of a mapping.
+/// Bounds of a mapping's lifetime.
 const LIFETIMES: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(30 * 86_400);
-/// What is wise as the shortest (RFC 6887 section 15).
+/// Shortest lifetime without a warning (RFC 6887 section 15).
 const WISE: Duration = Duration::from_secs(120);
-/// Mappings in all when the file does not say.
+/// Default of the total of requested mappings.
 const DEFAULT_MAPPINGS: u32 = 65_536;
 const MOST_MAPPINGS: u64 = 1 << 24;
-/// A subscriber's are looked through one by one.
+/// The server searches a subscriber's mappings one by one.
 const MOST_PER_SUBSCRIBER: u64 = 1024;
 const MOST_TRUSTED: usize = 256;
 
-/// Reads the table; how many mappings there may be is the translator's affair.
+/// Reads the table. The total of requested mappings goes to the translator's `limits`.
 pub(super) fn read(section: &Section<'_>, limits: &mut Limits) -> PcpSettings {
     let mut settings = PcpSettings::default();
     for (key, slot) in [
@@ -45,7 +45,7 @@ pub(super) fn read(section: &Section<'_>, limits: &mut Limits) -> PcpSettings {
     let port_set = section.get("port_set").and_then(|value| value.integer(1..=256));
     settings.port_set = port_set.map_or(settings.port_set, |value| value as u16);
     let mappings = bounded(section, "mappings", 1, MOST_MAPPINGS).unwrap_or(DEFAULT_MAPPINGS);
-    // Where nobody may ask no room is set aside.
+    // Without PCP no room is reserved.
     limits.explicit_mappings = if settings.enabled { mappings } else { 0 };
     if let Some(each) = bounded(section, "mappings_per_subscriber", 1, MOST_PER_SUBSCRIBER) {
         limits.explicit_per_subscriber = each;
@@ -81,7 +81,7 @@ fn read_lifetimes(section: &Section<'_>, usual: (Duration, Duration)) -> (Durati
     (least, most)
 }
 
-/// Who may ask for mappings of others.
+/// Reads the hosts that may request mappings for other hosts.
 fn read_trusted(value: &Value<'_>) -> Vec<Prefix> {
     let Some(items) = value.items("an array of prefixes") else { return Vec::new() };
     if items.len() > MOST_TRUSTED {

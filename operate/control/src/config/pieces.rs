@@ -1,26 +1,25 @@
-//! Long lists of rules, cut into pieces that are read one after the other.
+//! Splits long lists of rules into pieces that are parsed one after the other.
 //!
-//! A tree of TOML takes kilobytes for each rule, which with a million rules are gigabytes that
-//! nobody needs at the same time. Rules that stand at the end of a file can be read a few thousand
-//! at a time instead: a line `[[rule]]` begins a table whatever comes before it, except within a
-//! string of several lines, so a file with such strings is not cut.
+//! A TOML tree takes kilobytes per rule, gigabytes for a million rules. Rules at the end of a file
+//! can be parsed a few thousand at a time instead. A line `[[rule]]` begins a table wherever it
+//! stands, except inside a multi-line string, so a file with such strings is not split.
 
 use std::ops::Range;
 
-/// Rules of a piece.
+/// Rules per piece.
 pub(super) const RULES: usize = 4096;
 
-/// A piece of a file that holds nothing but rules.
+/// A piece of a file that contains only rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
-    /// Where it is, bytes.
+    /// Byte range of the piece.
     pub(super) range: Range<usize>,
-    /// How many rules it has.
+    /// Number of rules in the piece.
     pub(super) rules: usize,
 }
 
-/// Where the first part of a file ends, and the pieces after it, of at most so many rules each;
-/// with no more rules than that there are none.
+/// Returns the end of the first part of a file, and the pieces after it, each with at most `rules`
+/// rules. A file with fewer rules has no pieces.
 pub(super) fn cut(text: &str, rules: usize) -> (usize, Vec<Piece>) {
     let starts =
         if text.contains("\"\"\"") || text.contains("'''") { Vec::new() } else { last_rules(text) };
@@ -35,7 +34,7 @@ pub(super) fn cut(text: &str, rules: usize) -> (usize, Vec<Piece>) {
     (starts[0], starts.chunks(rules).enumerate().map(piece).collect())
 }
 
-/// Where the rules begin after which no other table comes.
+/// Offsets of the rules that follow the last other table.
 fn last_rules(text: &str) -> Vec<usize> {
     let mut starts = Vec::new();
     let mut offset = 0;

@@ -1,10 +1,9 @@
-//! Files, folders, sockets and listeners that a configuration names, compared with each other.
+//! Files, folders, sockets and listeners of a configuration, compared with each other.
 //!
 //! [`schema::PLACES`] lists every key that names such a place, with the kind of use. The reader
-//! registers each value, and each default that is in force, in the report. The comparison works on
-//! what a path leads to: symbolic links are followed, hard links have one identity, and a path that
-//! does not exist yet is resolved as far as its parents exist. Besides these links nothing is
-//! looked up in the file system.
+//! registers each value, and each default in force, in the report. The comparison uses the resolved
+//! path: it follows symbolic links, identifies hard links by inode, and resolves an absent path as
+//! far as its parents exist. Nothing else is read from the file system.
 
 use super::problem::{Place, Report};
 use super::schema::{PlaceKey, PlaceKind};
@@ -14,10 +13,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
-/// Symbolic links that are followed in one path; the kernel follows as many.
+/// Most symbolic links in one path, as in the kernel.
 const MOST_LINKS: usize = 40;
 
-/// What a key names.
+/// The place that a key names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     Path(PathBuf),
@@ -26,18 +25,18 @@ pub(super) enum Target {
 
 /// A place that the configuration uses.
 pub(super) struct Used {
-    /// The key's path, or another name.
+    /// Path of the key, or another name.
     pub(super) name: String,
-    /// Byte offset of the value; `None`: the file does not say it.
+    /// Byte offset of the value; `None`: the file does not contain it.
     pub(super) offset: Option<usize>,
     pub(super) kind: PlaceKind,
-    /// Endings of files that natgate makes beside a path.
+    /// Suffixes of files that natgate makes beside a path.
     pub(super) beside: &'static [&'static str],
     pub(super) target: Target,
 }
 
 impl Used {
-    /// A value of the file, or a default if `offset` is absent.
+    /// A place from the file, or a default if `offset` is absent.
     pub(super) fn of_key(
         key: &PlaceKey,
         name: &str,
@@ -58,7 +57,7 @@ impl Used {
         }
     }
 
-    /// How messages call it, with its line and column if the file has it.
+    /// Formats the place for messages, with line and column if the file has it.
     fn show(&self, report: &Report<'_>) -> String {
         let value = match &self.target {
             Target::Path(path) => quoted(&path.display().to_string()),
@@ -75,19 +74,19 @@ impl Used {
     }
 }
 
-/// A path with what it leads to.
+/// A path and the resolved path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Resolved {
     path: PathBuf,
     identity: Option<Identity>,
 }
 
-/// Tells an existing file from all others.
+/// Identifies an existing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
     device: u64,
     inode: u64,
-    /// True for a terminal, /dev/null and the like, which several may write to.
+    /// True for a terminal, /dev/null and the like, which several logs may share.
     is_shared: bool,
 }
 
@@ -118,7 +117,7 @@ impl Resolved {
     }
 }
 
-/// How a path is to another.
+/// The relation of one path to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Relation {
     Same,
@@ -126,7 +125,7 @@ enum Relation {
     Around,
 }
 
-/// Follows all links of a path, of which the end need not exist.
+/// Resolves all links of a path. The last parts may not exist.
 fn resolve(path: &Path, links: usize) -> PathBuf {
     if let Ok(found) = fs::canonicalize(path) {
         return found;
@@ -143,7 +142,7 @@ fn resolve(path: &Path, links: usize) -> PathBuf {
     }
 }
 
-/// A place with everything that a comparison needs.
+/// A place with all that a comparison needs.
 struct Compared<'a> {
     used: &'a Used,
     /// The path itself, then the files beside it.
@@ -167,13 +166,13 @@ fn with_files_beside(path: &Path, endings: &[&str]) -> Vec<Resolved> {
         Resolved::new(Path::new(&name))
     };
     let itself = Resolved::new(path);
-    // natgate makes nothing beside a terminal or /dev/null.
+    // natgate makes no file beside a terminal or /dev/null.
     let is_shared = itself.identity.is_some_and(|identity| identity.is_shared);
     let endings = if is_shared { &[] } else { endings };
     std::iter::once(itself).chain(endings.iter().map(beside)).collect()
 }
 
-/// Reports every two places that exclude each other; the later in the file is to blame.
+/// Reports every pair of places that exclude each other, at the later one in the file.
 pub(super) fn check(report: &Report<'_>) {
     let all = report.used.take();
     let mut compared: Vec<Compared<'_>> = all.iter().map(Compared::new).collect();
@@ -191,7 +190,7 @@ pub(super) fn check(report: &Report<'_>) {
     report.used.replace(all);
 }
 
-/// Why two places exclude each other, if they do.
+/// The reason why two places exclude each other, if they do.
 fn exclusion(later: &Compared<'_>, earlier: &Compared<'_>, report: &Report<'_>) -> Option<String> {
     let (one, other) = (later.used, earlier.used);
     if !one.kind.excludes(other.kind) {
@@ -237,42 +236,42 @@ fn sentence(path: &str, (relation, is_beside): (Relation, bool), other: &str) ->
     }
 }
 
-/// True if nothing can listen at both addresses, or a connection to one ends at the other.
+/// True if two listeners conflict, or a connection to one address ends at the other.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let (a, b) = (one.ip().to_canonical(), other.ip().to_canonical());
-    // A listener at [::] gets IPv4 connections, too.
+    // A listener at [::] accepts IPv4 connections, too.
     let covers = |wide: IpAddr, narrow: IpAddr| {
         wide.is_unspecified() && (wide.is_ipv6() || narrow.is_ipv4())
     };
     one.port() == other.port() && one.port() != 0 && (a == b || covers(a, b) || covers(b, a))
 }
 
-/// The places of a configuration, to compare arguments of a command line with.
+/// The places of a configuration, to compare command-line arguments with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places(Vec<Named>);
 
-/// An argument that names a file which natgate writes.
+/// A command-line argument that names a file which natgate writes.
 #[derive(Clone, Copy, Debug)]
 pub struct Argument<'a> {
-    /// The argument's name, such as `--events`.
+    /// Name of the argument, such as `--events`.
     pub name: &'a str,
-    /// Its value, if it is given.
+    /// Value of the argument, if present.
     pub path: Option<&'a Path>,
-    /// Endings of files that natgate makes beside the path.
+    /// Suffixes of files that natgate makes beside the path.
     pub beside: &'a [&'a str],
 }
 
 /// A path of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Named {
-    /// What a message says of it.
+    /// Description for messages.
     shown: String,
     kind: PlaceKind,
     paths: Vec<Resolved>,
 }
 
 impl Places {
-    /// The paths that a report has registered.
+    /// Collects the paths that a report has registered.
     pub(super) fn of(report: &Report<'_>) -> Self {
         let used = report.used.borrow();
         let named = |used: &Used| {
@@ -283,10 +282,10 @@ impl Places {
         Self(used.iter().filter(|one| matches!(one.target, Target::Path(_))).map(named).collect())
     }
 
-    /// Adds files that a command line has natgate write.
+    /// Adds files that command-line arguments name.
     ///
     /// # Errors
-    /// One sentence for each file that is another place, or is inside one.
+    /// One sentence for each file that conflicts with another place.
     pub fn add_arguments(&mut self, arguments: &[Argument<'_>]) -> Result<(), Vec<String>> {
         let mut problems = Vec::new();
         for Argument { name, path, beside } in arguments {
@@ -297,7 +296,7 @@ impl Places {
             let conflicts = self.0.iter().filter(|place| place.kind.excludes(PlaceKind::Written));
             problems.extend(conflicts.filter_map(|place| {
                 let relation = relation(&paths, &place.paths)?;
-                // A folder in a file's place is told, with the remedy, when it is opened.
+                // A folder in place of a file is reported, with the remedy, when it is opened.
                 if relation.0 == Relation::Around {
                     return None;
                 }
@@ -309,7 +308,7 @@ impl Places {
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 
-    /// Whether a path is, contains or is inside one of the places.
+    /// Checks that a path is neither one of the places, nor contains one, nor is inside one.
     ///
     /// # Errors
     /// One sentence that names both.

@@ -1,6 +1,5 @@
-//! What holds for some and not for others: classes of subscribers, thresholds, timeouts by port and
-//! by rule. Reading them, and whether they agree with each other, with the limits of all and with
-//! the pools.
+//! Classes of subscribers, thresholds, and timeouts by port and by rule: reading, and checks
+//! against each other, the common limits and the pools.
 
 use super::draft::{Draft, RuleDraft};
 use super::problem::{Located, Place, Report};
@@ -24,23 +23,23 @@ pub(super) struct ClassDraft {
     place: Place,
     name: Located<String>,
     subscribers: Vec<Located<Prefix>>,
-    /// The realm that it is about if not about all.
+    /// The realm of the class; `None`: all realms.
     pub(super) realm: RealmName,
     limits: ClassLimits,
-    /// Where its quota stands, or would.
+    /// The place of the class's quota, or where it would be.
     pub(super) quota_place: Place,
     total: TotalDraft,
 }
 
-/// What all subscribers of a class may have.
+/// Limits of all subscribers of a class together.
 struct TotalDraft {
     total: Totals,
-    /// Where its numbers stand, by what they are of.
+    /// Limits by name, with their places.
     numbers: Vec<(&'static str, Located<u32>)>,
     thresholds: Option<Place>,
 }
 
-/// A timeout of remote ports.
+/// A timeout by remote port.
 pub(super) struct TimeoutDraft {
     place: Place,
     timeout: PortTimeout,
@@ -48,7 +47,7 @@ pub(super) struct TimeoutDraft {
 
 // ---- reading ----
 
-/// Percentages below a limit.
+/// Reads percentages of a limit.
 pub(super) fn read_thresholds(section: &Section<'_>) -> Option<Located<Vec<u8>>> {
     let value = section.get("thresholds")?;
     let (least, most) = (*Thresholds::BOUNDS.start(), *Thresholds::BOUNDS.end());
@@ -70,7 +69,7 @@ pub(super) fn read_thresholds(section: &Section<'_>) -> Option<Located<Vec<u8>>>
     Some(Located { value: all, place: value.place })
 }
 
-/// A class.
+/// Reads a class.
 pub(super) fn read_class(section: &Section<'_>) -> Option<ClassDraft> {
     let name = section.require("name", "\"business\"").and_then(|value| read_name(&value));
     let listed = section.require("subscribers", "[\"10.1.0.0/16\"]").and_then(|value| {
@@ -135,7 +134,7 @@ fn read_total(section: &Section<'_>) -> TotalDraft {
     TotalDraft { total, numbers, thresholds: place }
 }
 
-/// A timeout of ports.
+/// Reads a timeout by port.
 pub(super) fn read_timeout(section: &Section<'_>) -> Option<TimeoutDraft> {
     let protocols =
         [("tcp", Ok(protocol::TCP)), ("udp", Ok(protocol::UDP)), ("dccp", Ok(protocol::DCCP))];
@@ -165,7 +164,7 @@ pub(super) fn read_timeout(section: &Section<'_>) -> Option<TimeoutDraft> {
     Some(TimeoutDraft { place: port.place, timeout })
 }
 
-/// The timeouts of a rule.
+/// Reads the timeouts of a rule.
 pub(super) fn read_rule_timeouts(rule: &Section<'_>) -> Option<Box<Located<TimeoutSet>>> {
     let value = rule.get("timeouts")?;
     let section = rule.section("timeouts", "rule.timeouts");
@@ -184,10 +183,10 @@ pub(super) fn read_rule_timeouts(rule: &Section<'_>) -> Option<Box<Located<Timeo
     Some(Box::new(Located { value: set, place: value.place }))
 }
 
-// ---- the engine's words ----
+// ---- conversion for the engine ----
 
 impl Draft {
-    /// The classes as the engine is told them.
+    /// Converts the classes.
     pub(super) fn to_classes(&self) -> Vec<Class> {
         let names = self.realm_names();
         let class = |class: &ClassDraft| Class {
@@ -200,12 +199,12 @@ impl Draft {
         self.classes.iter().map(class).collect()
     }
 
-    /// The timeouts of ports as the engine is told them.
+    /// Converts the timeouts by port.
     pub(super) fn to_port_timeouts(&self) -> Vec<PortTimeout> {
         self.timeouts.iter().map(|draft| draft.timeout).collect()
     }
 
-    /// The different sets of timeouts that rules have, in the order in which they first come.
+    /// The distinct timeout sets of rules, in order of first use.
     pub(super) fn timeout_sets(&self) -> Vec<TimeoutSet> {
         let mut sets: Vec<TimeoutSet> = Vec::new();
         for set in self.rules.iter().filter_map(|rule| rule.timeouts.as_deref()) {
@@ -217,16 +216,16 @@ impl Draft {
     }
 }
 
-/// The number of a rule's set of timeouts.
+/// The number of a rule's timeout set.
 pub(super) fn set_of(rule: &RuleDraft, sets: &[TimeoutSet]) -> u8 {
     let own = rule.timeouts.as_deref();
     let place = own.and_then(|own| sets.iter().position(|set| *set == own.value));
     place.map_or(0, |place| place as u8 + 1)
 }
 
-// ---- what does not agree ----
+// ---- checks ----
 
-/// Reports what does not agree.
+/// Reports parts that disagree.
 pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     names_differ(draft, report);
     no_prefix_twice(draft, report);
@@ -267,14 +266,14 @@ fn no_prefix_twice(draft: &Draft, report: &Report<'_>) {
     }
 }
 
-/// Who is neither a subscriber nor let in by a rule needs no class.
+/// Warns of a class prefix without subscribers. With a snat rule other hosts may be translated.
 fn classes_have_subscribers(draft: &Draft, report: &Report<'_>) {
     if draft.rules.iter().any(|rule| rule.action.is_snat()) {
         return;
     }
     let names = draft.realm_names();
     for class in &draft.classes {
-        // One that there is not is told of elsewhere.
+        // An unknown realm is reported elsewhere.
         let realms = match &class.realm {
             Some(realm) => names.get(&realm.value).into_iter().collect(),
             None => (0..=draft.realms.len() as u16).collect::<Vec<_>>(),
@@ -294,7 +293,7 @@ fn classes_have_subscribers(draft: &Draft, report: &Report<'_>) {
     }
 }
 
-/// A quota of the class that no subscriber can use up.
+/// Warns of a class quota that no subscriber can use up.
 fn quota_fits(class: &ClassDraft, draft: &Draft, report: &Report<'_>) {
     if draft.config.pooling != Pooling::Paired {
         return;
@@ -316,7 +315,7 @@ fn quota_fits(class: &ClassDraft, draft: &Draft, report: &Report<'_>) {
     }
 }
 
-/// Totals that cannot be reached, or that one subscriber can use up.
+/// Warns of totals that cannot be reached, or that one subscriber can use up.
 fn totals_fit(class: &ClassDraft, draft: &Draft, report: &Report<'_>) {
     let (own, common) = (&class.limits, &draft.config.limits);
     let ports = |pool: &super::draft::PoolDraft| {
@@ -355,7 +354,7 @@ fn totals_fit(class: &ClassDraft, draft: &Draft, report: &Report<'_>) {
     }
 }
 
-/// Blames the first with which it is too much.
+/// Reports the first class that exceeds the limit.
 fn classes_are_few(draft: &Draft, report: &Report<'_>) {
     if let Some(class) = draft.classes.get(Class::MOST) {
         let message = format!("is one class more than the {} that are possible", Class::MOST);
@@ -367,7 +366,7 @@ fn classes_are_few(draft: &Draft, report: &Report<'_>) {
     }
 }
 
-/// Of two timeouts for one port the later in the file is to blame.
+/// Reports the later of two timeouts for one port.
 fn ports_have_one_timeout(draft: &Draft, report: &Report<'_>) {
     for (number, later) in draft.timeouts.iter().enumerate().take(PortTimeout::MOST) {
         let PortTimeout { protocol, ports: (first, last), .. } = later.timeout;
@@ -384,8 +383,8 @@ fn ports_have_one_timeout(draft: &Draft, report: &Report<'_>) {
     }
 }
 
-/// Blames the first rule with which there are too many different sets; of each set the first rule
-/// is told what is unwise in it.
+/// Reports the first rule that exceeds the limit of distinct sets. Warns at the first rule of each
+/// unwise set.
 fn sets_are_few(draft: &Draft, report: &Report<'_>) {
     let mut sets: Vec<&TimeoutSet> = Vec::new();
     for set in draft.rules.iter().filter_map(|rule| rule.timeouts.as_deref()) {

@@ -1,5 +1,5 @@
-//! What a pool leaves out: excluded addresses and ports, and addresses that drain; and whether it
-//! has room and something left.
+//! Exclusions of a pool: excluded addresses and ports, draining addresses. Checks that something is
+//! left and that there is room for all addresses.
 
 use super::checks::MOST_ADDRESSES;
 use super::draft::{Draft, PoolDraft};
@@ -9,16 +9,16 @@ use super::values::{self, show_range};
 use natgate_engine::{AddressRange, Allocation, BlockConfig, Blocking, Plan, PoolConfig};
 use std::net::Ipv4Addr;
 
-/// External addresses that there is room for at least, unless the file says.
+/// Default of the room for external addresses.
 const LEAST_ROOM: u64 = 64;
 
-/// What a pool leaves out.
+/// Exclusions of a pool.
 pub(super) struct LeftOut {
     pub(super) ports: Vec<Located<(u16, u16)>>,
     pub(super) draining: Vec<Located<AddressRange>>,
 }
 
-/// Reads the keys of a pool that leave something out, and takes excluded addresses out of its own.
+/// Reads a pool's exclusions, and removes excluded addresses from `ranges`.
 pub(super) fn read(section: &Section<'_>, ranges: &mut Vec<Located<AddressRange>>) -> LeftOut {
     let wanted = "an array of addresses";
     let range =
@@ -53,7 +53,7 @@ pub(super) fn read(section: &Section<'_>, ranges: &mut Vec<Located<AddressRange>
     LeftOut { ports: ports.iter().filter_map(port).collect(), draining: listed("drain") }
 }
 
-/// What is left of a range.
+/// Removes addresses from a range.
 fn without(
     range: &Located<AddressRange>,
     excluded: &[Located<AddressRange>],
@@ -82,14 +82,14 @@ fn size(range: AddressRange) -> u64 {
     u64::from(range.last.to_bits() - range.first.to_bits()) + 1
 }
 
-/// How many external addresses there is to be room for.
+/// Reads the number of external addresses to reserve room for.
 pub(super) fn read_room(limits: &Section<'_>) -> Option<Located<u32>> {
     let value = limits.get("external_addresses")?;
     let room = value.integer(1..=MOST_ADDRESSES)?;
     Some(Located { value: u32::try_from(room).ok()?, place: value.place })
 }
 
-/// Whether something is left, what drains is the pool's, and there is room.
+/// Checks that each pool has addresses and ports left, owns what drains, and has room.
 pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     for pool in &draft.pools {
         excluded_ports(draft, pool, report);
@@ -130,7 +130,7 @@ fn excluded_ports(draft: &Draft, pool: &PoolDraft, report: &Report<'_>) {
 
 type At<'a, 'r> = (&'a super::problem::Place, &'a Report<'r>);
 
-/// How many of a range's ports are used.
+/// Number of usable ports of a range.
 fn left(pool: &PoolConfig, (first, last): (u16, u16)) -> usize {
     (first..=last).filter(|&port| pool.uses_port(port)).count()
 }
@@ -203,7 +203,7 @@ fn draining(draft: &Draft, pool: &PoolDraft, report: &Report<'_>) {
     }
 }
 
-/// There must be room for the addresses that are named.
+/// Checks that there is room for all named addresses.
 fn room(draft: &Draft, report: &Report<'_>) {
     let Some(room) = &draft.room else { return };
     let ranges = draft.pools.iter().flat_map(|pool| &pool.ranges);

@@ -1,10 +1,8 @@
-//! What is wrong with a configuration, and where: the sentences, their places, and the report that
-//! collects them while a file is read.
+//! Problems of a configuration: sentence and place, and the report that collects them.
 //!
-//! Places are kept as byte offsets; lines and columns (both from 1, columns in characters) are
-//! counted when the report is finished. Where TOML itself could not be read, the report keeps quiet
-//! about what is missing and about the rest of that line: it would blame the user for the reader's
-//! confusion.
+//! Places are byte offsets until the report is finished; then lines and columns are counted (both
+//! from 1, columns in characters). After a TOML syntax error the report suppresses missing keys and
+//! further problems of that line, because the syntax error may have caused them.
 
 use super::places::Used;
 use serde::Serialize;
@@ -12,23 +10,23 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fmt;
 
-/// One thing that is wrong, or unwise.
+/// An error or a warning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// The file.
+    /// Name of the file.
     pub file: String,
     /// Line, from 1; `None`: the file as a whole.
     pub line: Option<usize>,
     /// Column in characters, from 1.
     pub column: Option<usize>,
-    /// The key's path, such as `pool[0].addresses[2]`; empty where no key is to blame.
+    /// Path of the key, such as `pool[0].addresses[2]`; empty if no key is concerned.
     pub key: String,
-    /// What is wrong and what would be right, one sentence.
+    /// One sentence: the fault and the remedy.
     pub message: String,
 }
 
 impl Problem {
-    /// A problem of the file as a whole.
+    /// Makes a problem of the file as a whole.
     pub fn of_file(file: &str, message: String) -> Self {
         Self { file: file.to_owned(), line: None, column: None, key: String::new(), message }
     }
@@ -49,16 +47,16 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// Where something stands in the file.
+/// A position in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
-    /// The key's path.
+    /// Path of the key.
     pub(super) key: String,
     /// Byte offset.
     pub(super) offset: usize,
 }
 
-/// A value and where it stands.
+/// A value and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Located<T> {
     pub(super) value: T,
@@ -69,13 +67,13 @@ pub(super) struct Located<T> {
 pub(super) struct Report<'a> {
     name: &'a str,
     text: &'a str,
-    /// Where each line begins.
+    /// Byte offset of each line.
     line_starts: Vec<usize>,
-    /// What is not TOML.
+    /// TOML syntax errors.
     syntax: RefCell<Vec<(usize, String)>>,
     problems: RefCell<Vec<(Place, String)>>,
     warnings: RefCell<Vec<(Place, String)>>,
-    /// Files, sockets and listeners that the configuration uses.
+    /// Files, sockets and listeners of the configuration.
     pub(super) used: RefCell<Vec<Used>>,
 }
 
@@ -93,24 +91,24 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// The text is not TOML at this offset.
+    /// Reports a TOML syntax error.
     pub(super) fn syntax(&self, offset: usize, message: &str) {
         self.syntax.borrow_mut().push((offset, message.to_owned()));
     }
 
-    /// A value is wrong.
+    /// Reports a wrong value.
     pub(super) fn wrong(&self, place: &Place, message: impl Into<String>) {
         self.problems.borrow_mut().push((place.clone(), message.into()));
     }
 
-    /// A key or table that must be there is not.
+    /// Reports a missing key or table.
     pub(super) fn missing(&self, place: &Place, message: impl Into<String>) {
         if self.syntax.borrow().is_empty() {
             self.wrong(place, message);
         }
     }
 
-    /// Something is legal and yet unwise.
+    /// Reports a legal but unwise value.
     pub(super) fn unwise(&self, place: &Place, message: impl Into<String>) {
         self.warnings.borrow_mut().push((place.clone(), message.into()));
     }
@@ -120,7 +118,7 @@ impl<'a> Report<'a> {
         self.line_starts.partition_point(|start| *start <= offset)
     }
 
-    /// The text of the line of a byte offset, and the offset where the line begins.
+    /// The text of the line at a byte offset, and the offset of its begin.
     pub(super) fn line_at(&self, offset: usize) -> (&'a str, usize) {
         let start = self.line_starts[self.line(offset) - 1];
         let rest = self.text.get(start..).unwrap_or_default();
@@ -134,7 +132,7 @@ impl<'a> Report<'a> {
         (line, before.chars().count() + 1)
     }
 
-    /// Problems and warnings, in the file's order.
+    /// Returns problems and warnings in the order of the file.
     pub(super) fn finish(self) -> (Vec<Problem>, Vec<Problem>) {
         let syntax = self.syntax.take();
         let broken: HashSet<usize> = syntax.iter().map(|(offset, _)| self.line(*offset)).collect();

@@ -1,8 +1,8 @@
-//! Walking the TOML tree: tables that know their keys, values that know their place.
+//! Access to the TOML tree: tables that know their keys, values that know their place.
 //!
-//! Opening a table reports every key that it should not have; asking a value for a type that it
-//! does not have reports that and gives nothing. So whoever reads a section only says what it
-//! wants, and takes the default where nothing comes back.
+//! Opening a table reports every unknown key. Asking a value for a wrong type reports that and
+//! returns `None`. So the reader of a section only lists the values that it wants, and uses the
+//! default for `None`.
 
 use super::places::{Target, Used};
 use super::problem::{Located, Place, Report};
@@ -13,29 +13,29 @@ use std::path::PathBuf;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A table, or the absence of one that need not be there.
+/// A table, or an absent optional table.
 #[derive(Clone)]
 pub(super) struct Section<'a> {
     pub(super) report: &'a Report<'a>,
-    /// Its name in the schema.
+    /// Name of the table in the schema.
     name: &'static str,
-    /// Its path, `pool[0]`, and where it begins.
+    /// Path of the table, such as `pool[0]`, and its offset.
     pub(super) place: Place,
     origin: Origin,
     table: Option<&'a DeTable<'a>>,
 }
 
-/// What a tree was made from: the file, or a piece of it.
+/// The source of a tree: the file, or a piece of it.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Origin {
-    /// Where the piece begins, bytes.
+    /// Byte offset of the piece.
     pub(super) offset: usize,
-    /// Tables of an array that come before its first one in the piece.
+    /// Number of tables of an array before the first one of the piece.
     pub(super) tables: usize,
 }
 
 impl<'a> Section<'a> {
-    /// The whole file, or a piece.
+    /// The root of the whole file, or of a piece.
     pub(super) fn root(
         report: &'a Report<'a>,
         tree: &'a Spanned<DeTable<'a>>,
@@ -61,17 +61,17 @@ impl<'a> Section<'a> {
         section
     }
 
-    /// Whether the file has the table.
+    /// True if the file has the table.
     pub(super) fn is_present(&self) -> bool {
         self.table.is_some()
     }
 
-    /// Whether the table has no key.
+    /// True if the table has no key.
     pub(super) fn is_empty(&self) -> bool {
         self.table.is_none_or(|table| table.is_empty())
     }
 
-    /// A value, if it is there.
+    /// Returns the value of a key, if present.
     pub(super) fn get(&self, key: &'static str) -> Option<Value<'a>> {
         debug_assert!(schema::keys(self.name).contains(&key), "{key} is missing in the schema");
         let (name, value) = self.table?.get_key_value(key)?;
@@ -81,7 +81,7 @@ impl<'a> Section<'a> {
         Some(Value { report, place, origin, value: value.get_ref() })
     }
 
-    /// A value that must be there.
+    /// Returns the value of a required key.
     pub(super) fn require(&self, key: &'static str, example: &str) -> Option<Value<'a>> {
         let value = self.get(key);
         if value.is_none() {
@@ -91,7 +91,7 @@ impl<'a> Section<'a> {
         value
     }
 
-    /// The path that a key names, registered for comparison with all other places.
+    /// Reads a path and registers it for comparison with all other places.
     pub(super) fn path(&self, key: &'static str) -> Option<Located<PathBuf>> {
         let Some(value) = self.get(key) else {
             self.registers_default(key);
@@ -103,7 +103,7 @@ impl<'a> Section<'a> {
         Some(path)
     }
 
-    /// As [`Self::path`], of a key that must be there.
+    /// Reads the path of a required key, as [`Self::path`].
     pub(super) fn required_path(&self, key: &'static str) -> Option<PathBuf> {
         let example = schema::place_key(self.name, key).example;
         self.require(key, &format!("\"{example}\""))?;
@@ -117,7 +117,7 @@ impl<'a> Section<'a> {
         self.report.used.borrow_mut().push(used);
     }
 
-    /// Registers the place that is used because a key is not there.
+    /// Registers the default place of an absent key.
     pub(super) fn registers_default(&self, key: &'static str) {
         let spec = schema::place_key(self.name, key);
         let Some(default) = spec.default else { return };
@@ -129,7 +129,7 @@ impl<'a> Section<'a> {
         self.report.used.borrow_mut().push(Used::of_key(spec, &name, None, target));
     }
 
-    /// A table inside this one; `name` is its name in the schema.
+    /// A subtable; `name` is its name in the schema.
     pub(super) fn section(&self, key: &'static str, name: &'static str) -> Self {
         let found = self.get(key).and_then(|value| match value.value {
             DeValue::Table(table) => {
@@ -149,7 +149,7 @@ impl<'a> Section<'a> {
         found.unwrap_or(Self { report, name, place, origin, table: None })
     }
 
-    /// The tables of an array of tables, `[[key]]`; only the file itself has such.
+    /// The tables of an array of tables, `[[key]]`, of the file's root.
     pub(super) fn sections(&self, key: &'static str) -> Vec<Self> {
         let Some(value) = self.get(key) else { return Vec::new() };
         let DeValue::Array(items) = value.value else {
@@ -173,7 +173,7 @@ impl<'a> Section<'a> {
         items.iter().enumerate().filter_map(open).collect()
     }
 
-    /// The tables of an array within this table; `name` is theirs in the schema.
+    /// The tables of an array inside this table; `name` is their name in the schema.
     pub(super) fn tables(&self, key: &'static str, name: &'static str) -> Vec<Self> {
         let Some(items) = self.get(key).and_then(|value| value.items("an array of tables")) else {
             return Vec::new();
@@ -190,12 +190,12 @@ impl<'a> Section<'a> {
         items.iter().filter_map(open).collect()
     }
 
-    /// How many tables an array of tables has.
+    /// Number of tables in an array of tables.
     pub(super) fn count(&self, key: &'static str) -> usize {
         self.get(key).and_then(|value| value.value.as_array()).map_or(0, |tables| tables.len())
     }
 
-    /// Where a key of this table stands, or would.
+    /// The place of a key of this table, or where it would be.
     fn place_of(&self, key: &str, offset: usize) -> Place {
         let dot = if self.place.key.is_empty() { "" } else { "." };
         let bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
@@ -215,7 +215,7 @@ pub(super) struct Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// Reports that the value is wrong.
+    /// Reports the value as wrong.
     pub(super) fn wrong(&self, message: impl Into<String>) {
         self.report.wrong(&self.place, message);
     }
@@ -233,7 +233,7 @@ impl<'a> Value<'a> {
         self.wrong(format!("is {found}; it must be {wanted}"));
     }
 
-    /// A string; `wanted` says what kind, for the message.
+    /// Reads a string; `wanted` describes it in the message.
     pub(super) fn string(&self, wanted: &str) -> Option<&'a str> {
         if let DeValue::String(text) = self.value {
             return Some(text);
@@ -242,7 +242,7 @@ impl<'a> Value<'a> {
         None
     }
 
-    /// A string that means something more.
+    /// Reads a string and parses it.
     pub(super) fn parsed<T>(
         &self,
         wanted: &str,
@@ -257,7 +257,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// One of several words; a word whose meaning is an error is known and yet refused with it.
+    /// Reads one of several words. A word whose meaning is an error is refused with that message.
     pub(super) fn word<T: Clone>(&self, words: &[(&str, Result<T, &str>)]) -> Option<T> {
         let usable = words.iter().filter(|(_, meaning)| meaning.is_ok());
         let list: Vec<String> = usable.map(|(word, _)| format!("\"{word}\"")).collect();
@@ -276,7 +276,7 @@ impl<'a> Value<'a> {
         None
     }
 
-    /// True or false.
+    /// Reads a boolean.
     pub(super) fn boolean(&self) -> Option<bool> {
         if let DeValue::Boolean(value) = self.value {
             return Some(*value);
@@ -285,12 +285,12 @@ impl<'a> Value<'a> {
         None
     }
 
-    /// Whether the value is an integer.
+    /// True if the value is an integer.
     pub(super) fn is_integer(&self) -> bool {
         self.value.is_integer()
     }
 
-    /// An integer within bounds.
+    /// Reads an integer within bounds.
     pub(super) fn integer(&self, bounds: RangeInclusive<u64>) -> Option<u64> {
         let (low, high) = (bounds.start(), bounds.end());
         let DeValue::Integer(digits) = self.value else {
@@ -305,7 +305,7 @@ impl<'a> Value<'a> {
         None
     }
 
-    /// An integer that may be negative.
+    /// Reads a signed integer within bounds.
     pub(super) fn signed(&self, bounds: RangeInclusive<i64>) -> Option<i64> {
         let (low, high) = (bounds.start(), bounds.end());
         let DeValue::Integer(digits) = self.value else {
@@ -320,7 +320,7 @@ impl<'a> Value<'a> {
         None
     }
 
-    /// The elements of an array.
+    /// Reads the elements of an array.
     pub(super) fn items(&self, wanted: &str) -> Option<Vec<Self>> {
         let DeValue::Array(items) = self.value else {
             self.wrong_type(wanted);

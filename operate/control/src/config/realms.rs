@@ -1,8 +1,8 @@
-//! `[[realm]]`: internal networks beside that of `[inside]`, which may use the same addresses; and
-//! `realm` in other tables, which says whose they are.
+//! Reads `[[realm]]`: internal networks beside that of `[inside]`, which may use the same
+//! addresses. Reads the key `realm` of other tables.
 //!
-//! The network of `[inside]` is realm 0 and is called `default`. A realm is told by its VLAN, its
-//! device, or both: a VLAN on a device of its own.
+//! The network of `[inside]` is realm 0, named `default`. A realm has its own VLAN, its own device,
+//! or both.
 
 use super::devices::kernel_device;
 use super::draft::{Draft, RuleDraft, SideDraft};
@@ -14,13 +14,13 @@ use natgate_engine::{Allocation, Config, Prefix, RealmConfig, Rule, Side};
 use natgate_gateway::{MOST_DEVICES, RealmSettings, Route, SideSettings, StaticNeighbor};
 use std::collections::{HashMap, HashSet};
 
-/// What the network of `[inside]` is called.
+/// Name of the realm of `[inside]`.
 pub(crate) const DEFAULT: &str = "default";
 
-/// Numbers that VLANs may have (IEEE 802.1Q).
+/// VLAN numbers (IEEE 802.1Q).
 const VLANS: std::ops::RangeInclusive<u64> = 1..=4094;
 
-/// The realm that a table names, if it does.
+/// The realm that a table names, if any.
 pub(super) type RealmName = Option<Box<Located<String>>>;
 
 /// A realm.
@@ -28,18 +28,19 @@ pub(super) struct RealmDraft {
     pub(super) place: Place,
     pub(super) name: Located<String>,
     pub(super) vlan: Option<Located<u16>>,
-    /// Its device is that of `[inside]` if it gives none.
+    /// The side of the realm. Its device is that of `[inside]` if absent.
     pub(super) inside: SideDraft,
-    /// As `nat.subscribers` if it gives none.
+    /// Defaults to `nat.subscribers`.
     pub(super) subscribers: Option<Vec<Located<Prefix>>>,
-    /// The list's place if it is empty.
+    /// The place of the list if it is empty.
     no_subscribers: Option<Place>,
-    /// As without a rule if it gives none.
+    /// Defaults to the pool for subscribers without a rule.
     pub(super) pool: Option<Located<String>>,
     pub(super) hairpin_to: Vec<Located<String>>,
 }
 
-/// Reads the realms. One is always kept, that tables which name it are not blamed for its faults.
+/// Reads the realms. A faulty realm stays in the list, so that tables which name it are not
+/// reported.
 pub(super) fn read_realms(root: &Section<'_>) -> Vec<RealmDraft> {
     root.sections("realm").iter().map(read_realm).collect()
 }
@@ -73,7 +74,7 @@ fn read_realm(section: &Section<'_>) -> RealmDraft {
     }
 }
 
-/// The realms that may be reached from one.
+/// Reads the realms that are reachable from a realm.
 pub(super) fn read_hairpin_to(section: &Section<'_>) -> Vec<Located<String>> {
     let entries = section.get("hairpin_to").and_then(|value| value.items("an array of realms"));
     let name = |entry: &Value<'_>| {
@@ -82,15 +83,15 @@ pub(super) fn read_hairpin_to(section: &Section<'_>) -> Vec<Located<String>> {
     entries.unwrap_or_default().iter().filter_map(name).collect()
 }
 
-/// Whose a table is; `Err`: what it says of that cannot be read.
+/// Reads the realm of a table. `Err`: the value is faulty and has been reported.
 pub(super) fn read_whose(section: &Section<'_>) -> Result<RealmName, ()> {
     let Some(value) = section.get("realm") else { return Ok(None) };
     let name = value.parsed("the name of a realm", |name| Ok(name.to_owned()));
     name.map(|name| Some(Box::new(name))).ok_or(())
 }
 
-/// The side that a table is about, and whose it is: the outside, unless it says something else; in
-/// a realm it is the inside. `None`: that cannot be.
+/// Reads the side of a table and its realm. Without a key the side is the outside; with a realm it
+/// is the inside. `None`: the combination is impossible.
 pub(super) fn read_side(section: &Section<'_>) -> Option<(Side, RealmName)> {
     let sides = [("inside", Ok(Side::Inside)), ("outside", Ok(Side::Outside))];
     let realm = read_whose(section);
@@ -106,25 +107,25 @@ pub(super) fn read_side(section: &Section<'_>) -> Option<(Side, RealmName)> {
     Some((side, realm.ok()?))
 }
 
-/// The realms by name.
+/// Numbers of realms by name.
 pub(super) struct Names<'a>(HashMap<&'a str, u16>);
 
 impl Names<'_> {
-    /// The number of a realm.
+    /// The number of a named realm.
     pub(super) fn get(&self, name: &str) -> Option<u16> {
         self.0.get(name).copied()
     }
 
-    /// The number of the realm that a table is of, if there is such a realm.
+    /// The number of a table's realm, if the realm exists.
     pub(super) fn of(&self, whose: &RealmName) -> Option<u16> {
         whose.as_ref().map_or(Some(0), |name| self.get(&name.value))
     }
 }
 
 impl Draft {
-    /// The realms, found by name.
+    /// Indexes the realms by name.
     pub(super) fn realm_names(&self) -> Names<'_> {
-        // Of two of one name the first is meant; the other is a problem.
+        // If two realms have one name, the first is used. The other one is reported.
         let further = self.realms.iter().map(|realm| &realm.name.value[..]);
         let all = std::iter::once(DEFAULT).chain(further).zip(0..);
         let mut names: HashMap<&str, u16> = HashMap::new();
@@ -134,31 +135,31 @@ impl Draft {
         Names(names)
     }
 
-    /// The place of each realm in its network: of `[inside]`, and of the others.
+    /// The sides of all realms, `[inside]` first.
     pub(super) fn insides(&self) -> impl Iterator<Item = &SideDraft> {
         std::iter::once(&self.inside).chain(self.realms.iter().map(|realm| &realm.inside))
     }
 
-    /// The inside of a realm.
+    /// The side of a realm.
     pub(super) fn inside_of(&self, realm: u16) -> &SideDraft {
         let place = usize::from(realm).checked_sub(1);
         place.map_or(&self.inside, |place| &self.realms[place].inside)
     }
 
-    /// The prefixes that are translated of a realm.
+    /// The prefixes of a realm's subscribers.
     pub(super) fn subscribers_of(&self, realm: u16) -> &[Located<Prefix>] {
         let place = usize::from(realm).checked_sub(1);
         let own = place.and_then(|place| self.realms[place].subscribers.as_deref());
         own.unwrap_or(&self.subscribers)
     }
 
-    /// The pool of a realm that is used without a rule.
+    /// The pool of a realm's subscribers without a rule.
     fn pool_of_realm(&self, realm: &RealmDraft) -> usize {
         let named = realm.pool.as_ref().and_then(|pool| self.targets().pool(&pool.value));
         named.unwrap_or_else(|| self.default_pool())
     }
 
-    /// The realms that use a pool, each once, and where it says so.
+    /// The realms that use a pool, each once, with the place that says so.
     pub(super) fn users(&self, pool: usize) -> Vec<(u16, Place)> {
         let (names, targets) = (self.realm_names(), self.targets());
         let mut users: Vec<(u16, Place)> = Vec::new();
@@ -182,7 +183,7 @@ impl Draft {
         users
     }
 
-    /// The realm whose subscribers a deterministic pool has.
+    /// The realm of a deterministic pool's subscribers.
     pub(super) fn realm_of_pool(&self, pool: usize) -> u16 {
         match self.realms.is_empty() {
             true => 0,
@@ -190,7 +191,7 @@ impl Draft {
         }
     }
 
-    /// What the engine is told of realms, and the gateway; the lists by realm.
+    /// Converts the realms for the engine and the gateway; all lists are by realm.
     pub(super) fn to_realms(
         &self,
         rules: Vec<Vec<Rule>>,
@@ -232,7 +233,7 @@ impl Draft {
         (realms, settings.collect())
     }
 
-    /// The routes by realm; with realm 0 those of the outside, too.
+    /// Routes by realm. Realm 0 includes those of the outside.
     pub(super) fn to_routes(&self) -> Vec<Vec<Route>> {
         let names = self.realm_names();
         let mut routes = vec![Vec::new(); self.realms.len() + 1];
@@ -244,14 +245,14 @@ impl Draft {
         routes
     }
 
-    /// The numbers of realms.
+    /// Converts names of realms to numbers.
     pub(super) fn to_numbers(&self, names: &[Located<String>]) -> Vec<u16> {
         let known = self.realm_names();
         names.iter().filter_map(|name| known.get(&name.value)).collect()
     }
 }
 
-/// Whether realms are what they claim to be, and tables name such as there are.
+/// Checks the realms, and that tables name existing realms.
 pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     names_differ(draft, report);
     links_differ(draft, report);
@@ -276,7 +277,7 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     plans_have_one_realm(draft, report);
 }
 
-/// A realm in which nobody is translated, nor passes untranslated, has no use.
+/// Reports a realm without subscribers, static mappings, snat rules and bypass rules.
 fn somebody_is_there(draft: &Draft, names: &Names<'_>, report: &Report<'_>) {
     let statics = draft.statics.iter().map(|fixed| &fixed.realm);
     let lets_pass = |rule: &&RuleDraft| rule.action.is_snat() || rule.action.is_bypass();
@@ -326,7 +327,7 @@ fn names_differ(draft: &Draft, report: &Report<'_>) {
     }
 }
 
-/// No two realms have the same frames.
+/// Reports two realms that would receive the same frames.
 fn links_differ(draft: &Draft, report: &Report<'_>) {
     let inside = draft.inside.device.as_ref().map_or("", |device| &device.value[..]);
     let outside = draft.outside.device.as_ref().map(|device| &device.value[..]);
@@ -397,7 +398,7 @@ fn hairpin_is_permitted(
     }
 }
 
-/// A subscriber's address tells its ports only within one realm.
+/// Reports a deterministic pool that more than one realm uses.
 fn plans_have_one_realm(draft: &Draft, report: &Report<'_>) {
     for (number, pool) in draft.pools.iter().enumerate() {
         if !matches!(draft.allocation(pool), Allocation::Deterministic(_)) {
@@ -419,7 +420,7 @@ fn plans_have_one_realm(draft: &Draft, report: &Report<'_>) {
     }
 }
 
-/// The networks of realms and of the outside, as those of the two sides.
+/// The networks of realms and of the outside, checked like those of the two sides.
 pub(super) fn networks(draft: &Draft, report: &Report<'_>) {
     let (Some(outer), Some(own)) = (draft.outside.network(), &draft.outside.address) else {
         return;

@@ -1,5 +1,5 @@
-//! What a running gateway keeps until its next start: a file read anew that says otherwise is
-//! refused, with the place of every such key.
+//! Keys that a running gateway cannot change. A new file that changes one is refused, with the
+//! place of every such key.
 
 use super::problem::{Place, Problem, Report};
 use super::{Configuration, parse_piece, pieces};
@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The problems of a configuration that is to take the place of the one in force; `in_force` is
-/// what the file said of that.
+/// Problems of a configuration that is to replace the settings in force. `in_force` has the
+/// settings as the file gave them.
 pub(super) fn problems(
     text: &str,
     name: &str,
@@ -37,7 +37,7 @@ pub(super) fn problems(
     report.finish().0
 }
 
-/// The keys that differ and that a running gateway keeps.
+/// The keys that differ and need a restart.
 fn keys(in_force: &Settings, new: &Settings) -> Vec<String> {
     let mut keys = Vec::new();
     for (side, [old, new], errors) in [
@@ -55,7 +55,7 @@ fn keys(in_force: &Settings, new: &Settings) -> Vec<String> {
         keys.extend(of_side(side, old, new, errors));
     }
     let of_engine = restart_keys(&in_force.engine, &new.engine);
-    // Which of their keys it is, has been said, or is said next.
+    // The exact keys of these tables are reported by the other comparisons.
     let of_engine = of_engine.into_iter().filter(|key| !["inside", "outside"].contains(key));
     let starts = !in_force.pcp.enabled && new.pcp.enabled;
     let named = |key| if starts && key == "pcp.mappings" { "pcp.enabled" } else { key };
@@ -85,13 +85,13 @@ fn keys(in_force: &Settings, new: &Settings) -> Vec<String> {
     keys
 }
 
-/// Where other machines come; the files and names that let them in are read anew.
+/// The listener for other machines. Its certificates and operator names can be reread.
 fn listens(control: &ControlSettings) -> Option<SocketAddr> {
     control.remote.as_ref().map(|remote| remote.listen)
 }
 
-/// Whether workers may join until there are as many as the new settings say; none leaves. Ports of
-/// DPDK and TUN devices have as many queues as they began with.
+/// True if the new number of workers can be reached without a restart: workers may join, none
+/// leaves. DPDK ports and TUN devices keep their number of queues.
 fn may_have_workers(in_force: &Settings, new: &Settings) -> bool {
     let fixed = |side: &SideSettings| matches!(side.backend, Backend::Dpdk | Backend::Tun);
     let (before, after) = (in_force.workers.count, new.workers.count);
@@ -119,12 +119,12 @@ fn of_side(
     differing.map(move |(_, key)| format!("{side}.{key}"))
 }
 
-/// Where a key stands; if it does not, its table, or the beginning of the file.
+/// The offset of a key; if absent, of its table or of the file.
 fn offset(tree: &DeTable<'_>, key: &str) -> usize {
     let mut table = tree;
     let mut offset = 0;
     for part in key.split('.') {
-        // Of an array of tables, the one with this number.
+        // An index selects one table of an array.
         let (part, number) = match part.split_once('[') {
             Some((part, number)) => (part, number.trim_end_matches(']').parse().unwrap_or(0)),
             None => (part, 0_usize),

@@ -1,7 +1,7 @@
-//! Whether the rules agree with each other and with the pools: pools and addresses that they name,
-//! rules that match the same, rules to which others leave nothing.
+//! Checks of rules against each other and against the pools: unknown pools and addresses, rules
+//! with the same match, rules that never apply.
 //!
-//! There may be a million rules, so nothing here looks at each of them for each.
+//! There may be a million rules, so no check compares all pairs.
 
 use super::dnat_checks;
 use super::draft::{ActionDraft, Draft, RuleDraft, Targets};
@@ -10,10 +10,10 @@ use natgate_engine::{Allocation, RuleSet};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// Rules that never apply and are named one by one.
+/// Most rules without effect that are named one by one.
 const MOST_NAMED: usize = 20;
 
-/// Reports what does not agree.
+/// Reports rules that disagree.
 pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     let targets = draft.targets();
     for rule in &draft.rules {
@@ -80,7 +80,7 @@ fn target_is_there(rule: &RuleDraft, targets: &Targets<'_>, draft: &Draft, repor
 }
 
 fn no_two_match_the_same(rules: &[&RuleDraft], report: &Report<'_>) {
-    // Rules of kind dnat are searched for themselves, the others together.
+    // The engine searches rules of kind dnat separately from all others.
     let mut seen = HashMap::new();
     for rule in rules {
         let key = (is_dnat(rule), rule.looks_at(), rule.priority.value);
@@ -92,7 +92,7 @@ fn no_two_match_the_same(rules: &[&RuleDraft], report: &Report<'_>) {
     }
 }
 
-/// Blames the first rule with which it is too much.
+/// Reports the first rule that exceeds the limit.
 fn priorities_are_few(rules: &[&RuleDraft], report: &Report<'_>) {
     let mut seen = BTreeSet::new();
     for rule in rules {
@@ -105,21 +105,22 @@ fn priorities_are_few(rules: &[&RuleDraft], report: &Report<'_>) {
     }
 }
 
-/// A prefix that holds the present one, and the rule of highest priority for it or a wider one.
+/// A prefix that contains the current one, and the rule of highest priority for it or a wider
+/// prefix.
 #[derive(Clone, Copy)]
 struct Wider<'a> {
     last: u32,
     rule: &'a RuleDraft,
 }
 
-/// Warns of rules all of whose packets another rule takes, or others together, of rules that are
-/// searched together.
+/// Warns of rules whose packets are all taken by other rules. `all` has rules that the engine
+/// searches together.
 fn every_rule_applies(mut all: Vec<&RuleDraft>, report: &Report<'_>) {
     all.sort_by_key(|rule| {
         let (by_source, prefix, port) = rule.looks_at();
         (by_source, prefix.first(), prefix.len(), port, Reverse(rule.priority.value))
     });
-    // What matches everything, of the destinations and the sources.
+    // Rules that match every packet, by destination and by source.
     let everything = [false, true].map(|end| {
         let matches_all = |rule: &&&RuleDraft| {
             let (by_source, prefix, port) = rule.looks_at();
@@ -127,7 +128,7 @@ fn every_rule_applies(mut all: Vec<&RuleDraft>, report: &Report<'_>) {
         };
         all.iter().filter(matches_all).max_by_key(|rule| rule.priority.value).copied()
     });
-    // By end and port: what holds the present prefix, widest first.
+    // By end and port: the prefixes that contain the current one, widest first.
     let mut open: HashMap<(bool, u16), Vec<Wider<'_>>> = HashMap::new();
     let mut never = Vec::new();
     let winners = winners(&all);
@@ -174,9 +175,8 @@ fn every_rule_applies(mut all: Vec<&RuleDraft>, report: &Report<'_>) {
     }
 }
 
-/// The places of those rules that are the best of their end and port for some address. Of one such
-/// group prefixes lie within each other or apart, and are gone through in order with those that are
-/// open on a stack.
+/// The places of rules that are the best of their end and port for some address. Within such a
+/// group prefixes are nested or disjoint, so a sweep in order keeps the open ones on a stack.
 fn winners(all: &[&RuleDraft]) -> HashSet<usize> {
     let mut groups: HashMap<(bool, u16), Vec<&RuleDraft>> = HashMap::new();
     for rule in all {
@@ -185,7 +185,7 @@ fn winners(all: &[&RuleDraft]) -> HashSet<usize> {
     }
     let mut winners = HashSet::new();
     for group in groups.values_mut() {
-        // Of those with one prefix the one of highest priority comes last.
+        // Among rules with the same prefix the one of highest priority comes last.
         group.sort_by_key(|rule| {
             let (_, prefix, _) = rule.looks_at();
             (prefix.first(), prefix.len(), rule.priority.value)
@@ -214,14 +214,14 @@ fn winners(all: &[&RuleDraft]) -> HashSet<usize> {
     winners
 }
 
-/// A way through all addresses in order.
+/// A sweep over all addresses in order.
 struct Sweep<'w> {
     next: u64,
     winners: &'w mut HashSet<usize>,
 }
 
 impl Sweep<'_> {
-    /// Up to here a rule is the best.
+    /// Marks `winner` as the best rule up to `last`.
     fn until(&mut self, last: u64, winner: &RuleDraft) {
         if last >= self.next {
             self.next = last + 1;

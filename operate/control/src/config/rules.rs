@@ -1,8 +1,7 @@
-//! Reading `[[rule]]`.
+//! Reads `[[rule]]`.
 //!
-//! A table that has a fault is left out of the draft, so that the checks which compare tables with
-//! each other look at whole ones only. Names of pools are looked up later, by the checks, when all
-//! pools are known.
+//! A faulty table is left out of the draft, so that the checks compare valid tables only. The
+//! checks resolve names of pools later, when all pools are known.
 
 use super::draft::{ActionDraft, RuleDraft};
 use super::policy;
@@ -20,7 +19,7 @@ enum Kind {
     Drop,
 }
 
-/// A rule.
+/// Reads a rule.
 pub(super) fn read_rule(section: &Section<'_>) -> Option<RuleDraft> {
     let kinds = [
         ("snat", Ok(Kind::Snat)),
@@ -61,7 +60,7 @@ fn read_priority(section: &Section<'_>) -> Option<Located<i16>> {
     Some(Located { value: priority as i16, place: value.place })
 }
 
-/// Where sources are translated from: a pool, or an address, whose pool need not be named.
+/// Reads the source of translated addresses: a pool, or an address whose pool need not be named.
 fn read_snat(section: &Section<'_>) -> Option<ActionDraft> {
     let name = |value: Value<'_>| value.parsed("the name of a pool", |name| Ok(name.to_owned()));
     let Some(address) = section.get("address") else {
@@ -75,7 +74,7 @@ fn read_snat(section: &Section<'_>) -> Option<ActionDraft> {
     Some(ActionDraft::SnatTo(address?, pool))
 }
 
-/// What a rule looks at: one prefix, and a port of the same endpoint.
+/// Reads the match: one prefix, and a port of the same endpoint.
 fn read_match(rule: &Section<'_>, kind: Option<Kind>) -> Option<Located<Match>> {
     rule.require("match", "{ source = \"10.1.0.0/16\" }")?;
     let section = rule.section("match", "rule.match");
@@ -105,7 +104,7 @@ fn read_match(rule: &Section<'_>, kind: Option<Kind>) -> Option<Located<Match>> 
     Some(Located { value: matches(prefix, port?), place })
 }
 
-/// Refuses a key that has no meaning in this kind of rule.
+/// Refuses a key that has no meaning for this kind of rule.
 fn refuse(section: &Section<'_>, key: &'static str, refused: bool, why: &str) {
     if let Some(value) = section.get(key).filter(|_| refused) {
         value.wrong(format!("has no effect here; {why}"));

@@ -1,9 +1,9 @@
-//! Every table and key of the configuration file, and the guess at what a misspelt one should be.
+//! Every table and key of the configuration file, and suggestions for misspelt ones.
 //!
-//! The reader refuses to look for a key that is not listed here, and a test compares the list with
-//! docs/configuration.md, so that file, reader and documentation name the same keys.
+//! The reader can only read keys that are listed here, and a test compares the list with
+//! docs/configuration.md. So file, reader and documentation have the same keys.
 
-/// The tables (as written between the brackets; empty: the file itself) and their keys.
+/// The tables, as written between the brackets (empty: the root), and their keys.
 pub const SECTIONS: &[(&str, &[&str])] = &[
     (
         "",
@@ -193,12 +193,12 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
     ("rule.timeouts", &["udp", "tcp_established", "tcp_opening", "tcp_closing", "icmp", "other"]),
 ];
 
-/// How natgate uses the file, folder, socket or address that a key names.
+/// The use of a file, folder, socket or address that a key names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlaceKind {
-    /// A file that is read.
+    /// A file that natgate reads.
     Read,
-    /// A file that is written.
+    /// A file that natgate writes.
     Written,
     /// A folder whose files natgate writes and deletes.
     Folder,
@@ -211,7 +211,7 @@ pub enum PlaceKind {
 }
 
 impl PlaceKind {
-    /// True if two such uses of one place spoil each other.
+    /// True if two such uses of one place conflict.
     pub fn excludes(self, other: Self) -> bool {
         let is_shared = |kind| matches!(kind, Self::Read | Self::Remote);
         !(is_shared(self) && is_shared(other))
@@ -221,17 +221,17 @@ impl PlaceKind {
 /// A key that names a place.
 #[derive(Debug)]
 pub struct PlaceKey {
-    /// The table's name in [`SECTIONS`].
+    /// Name of the table in [`SECTIONS`].
     pub section: &'static str,
-    /// The key.
+    /// Name of the key.
     pub key: &'static str,
-    /// How the place is used.
+    /// Use of the place.
     pub kind: PlaceKind,
-    /// A good value.
+    /// A valid value.
     pub example: &'static str,
-    /// What is used where the file does not have the key, if natgate makes it then.
+    /// Default that natgate makes if the key is absent.
     pub default: Option<&'static str>,
-    /// Endings of files that natgate makes beside a path.
+    /// Suffixes of files that natgate makes beside a path.
     pub beside: &'static [&'static str],
 }
 
@@ -245,8 +245,8 @@ const fn place(
     PlaceKey { section, key, kind, example, default: None, beside: &[] }
 }
 
-/// Every key that names a file, a folder, a socket, a listener or a connection's other end: no
-/// other key is read as one.
+/// Every key that names a file, folder, socket, listener or remote end. No other key is read as
+/// one.
 pub const PLACES: &[PlaceKey] = &[
     PlaceKey {
         beside: &[".new", ".old", ".lock"],
@@ -283,10 +283,10 @@ pub const PLACES: &[PlaceKey] = &[
     },
 ];
 
-/// How a key's place is used.
+/// The use of a key's place.
 ///
 /// # Panics
-/// When [`PLACES`] does not list the key.
+/// If [`PLACES`] does not list the key.
 pub(super) fn place_key(section: &str, key: &str) -> &'static PlaceKey {
     let found = PLACES.iter().find(|place| (place.section, place.key) == (section, key));
     found.unwrap_or_else(|| panic!("{section}.{key} names a place that is not listed"))
@@ -311,7 +311,7 @@ const SIDE: &[&str] = &[
 /// The keys of a table.
 ///
 /// # Panics
-/// When the table is not listed.
+/// If the table is not listed.
 pub(super) fn keys(section: &str) -> &'static [&'static str] {
     let found = SECTIONS.iter().find(|(name, _)| *name == section);
     found.expect("the reader opens listed tables only").1
@@ -340,7 +340,7 @@ const PLANNED: &[(&str, &str, &str)] = &[
     ("limits", "fragments_per_datagram", "a limit of fragments for each datagram"),
 ];
 
-/// Why a key or table that `section` does not have is refused, and what to do about it.
+/// The reason why `section` refuses an unknown key or table, with a remedy.
 pub(super) fn refusal(section: &str, unknown: &str) -> String {
     let kind = if section.is_empty() { "table" } else { "key" };
     let planned = PLANNED.iter().find(|(table, key, _)| (*table, *key) == (section, unknown));
@@ -352,14 +352,14 @@ pub(super) fn refusal(section: &str, unknown: &str) -> String {
     }
 }
 
-/// What to do about a key that `section` does not have.
+/// The remedy for an unknown key of `section`.
 fn remedy(section: &str, unknown: &str) -> String {
     let known = keys(section);
     if let Some(near) = nearest(known.iter().copied(), unknown) {
         return format!("did you mean `{near}`?");
     }
     let elsewhere = |(name, keys): &&(&str, &[&str])| !name.is_empty() && keys.contains(&unknown);
-    // Of several the outermost is the likeliest.
+    // Of several tables the outermost is the likeliest.
     let depth = |(name, _): &&(&str, &[&str])| name.matches('.').count();
     if let Some((name, _)) = SECTIONS.iter().filter(elsewhere).min_by_key(depth) {
         return format!("it belongs in [{name}]");
@@ -368,13 +368,13 @@ fn remedy(section: &str, unknown: &str) -> String {
     format!("it may have {}", list.join(", "))
 }
 
-/// The candidate that is most like `text`, if one is like it at all.
+/// The candidate that is most similar to `text`, if any is similar.
 pub(super) fn nearest<'a>(
     candidates: impl Iterator<Item = &'a str>,
     text: &str,
 ) -> Option<&'a str> {
-    // Beyond two thirds of the letters in place a guess is more often right than not; long input is
-    // no slip of the finger, and the comparison is quadratic.
+    // With two thirds of the letters in place a guess is usually right. Long input is no typing
+    // error, and the comparison is quadratic.
     const ALIKE: f64 = 0.66;
     const LONGEST: usize = 64;
     if text.len() > LONGEST {

@@ -1,7 +1,7 @@
-//! Reading the tables one by one: sides, routes, pools, behavior, limits, timeouts, state.
+//! Reads the tables one by one: sides, routes, pools, behavior, limits, timeouts, state.
 //!
-//! Each value is checked for itself here; defaults are those of `natgate_engine::Config`. Whether
-//! values agree with each other is [`super::checks`]' question.
+//! Each value is checked by itself here. Defaults are those of `natgate_engine::Config`.
+//! [`super::checks`] compares values with each other.
 
 use super::admission;
 use super::control;
@@ -34,23 +34,24 @@ use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
-/// Largest IPv4 packet that every link must carry (RFC 791), largest that can be.
+/// Smallest and largest MTU: the packet that every link must carry (RFC 791), and the largest
+/// packet.
 const MTU_BOUNDS: (u64, u64) = (68, 65_535);
-/// What a host must be able to receive (RFC 791).
+/// Size of a packet that every host must accept (RFC 791).
 const MTU_WISE: u64 = 576;
 const DEFAULT_MTU: u16 = 1500;
-/// What fits the smallest packets that must be carried, and the largest, after 40 bytes of headers.
+/// Bounds of the maximum segment size: the MTU bounds less 40 bytes of headers.
 const MSS_BOUNDS: (u64, u64) = (28, 65_495);
 const DEFAULT_PORTS: (u16, u16) = (1024, 65_535);
 const DEFAULT_STATE_INTERVAL: Duration = Duration::from_secs(10);
-/// One fragmented datagram of the largest size.
+/// A fragmented datagram of the largest size.
 const LEAST_FRAGMENT_MEMORY: u64 = 64 << 10;
-/// A gap of one nanosecond.
+/// One per nanosecond.
 const MOST_A_SECOND: u64 = 1_000_000_000;
-/// The engine counts its mappings, static ones among them, in 31 bits.
+/// The engine counts mappings, static ones included, in 31 bits.
 const MOST_MAPPINGS: u64 = 1 << 30;
 
-/// What makes sense as the timeout of a session.
+/// Bounds of a session's timeout.
 pub(super) const IDLE: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(30 * 86_400);
 
@@ -130,7 +131,7 @@ fn read_side(root: &Section<'_>, side: Side) -> SideDraft {
     SideDraft { device, backend, mode, ring, management, ..read_link(&section, name) }
 }
 
-/// The gateway's place in a network; `name` is what its table is called.
+/// Reads the gateway's address and network of a side; `name` is the name of the table.
 pub(super) fn read_link(section: &Section<'_>, name: &str) -> SideDraft {
     let address = section.get("address").and_then(|value| {
         let address = value.parsed("an address with its prefix length", values::interface_address);
@@ -159,13 +160,13 @@ fn read_mtu(section: &Section<'_>, value: &Value<'_>) -> Option<u16> {
     u16::try_from(mtu).ok()
 }
 
-/// An address that a host can have.
+/// Reads an address that a host can have.
 pub(super) fn read_address(value: &Value<'_>) -> Option<Located<Ipv4Addr>> {
     let address = value.parsed("an IPv4 address", values::address)?;
     is_usable(value, address.value).then_some(address)
 }
 
-/// Whether a host can have the address; if not, that is reported.
+/// True if a host can have the address; otherwise the value is reported.
 pub(super) fn is_usable(value: &Value<'_>, address: Ipv4Addr) -> bool {
     is_usable_range(value, AddressRange { first: address, last: address })
 }
@@ -198,12 +199,12 @@ fn read_pools(root: &Section<'_>) -> Vec<PoolDraft> {
     root.sections("pool").iter().enumerate().map(|(index, pool)| read_pool(index, pool)).collect()
 }
 
-/// The rules of a file, or of a piece of one.
+/// Reads the rules of a file, or of a piece of one.
 pub(super) fn read_rules(root: &Section<'_>) -> Vec<RuleDraft> {
     root.sections("rule").iter().filter_map(rules::read_rule).collect()
 }
 
-/// A pool is always kept, that rules which name it are not blamed for its faults.
+/// Reads a pool. A faulty pool stays in the list, so that rules which name it are not reported.
 fn read_pool(index: usize, section: &Section<'_>) -> PoolDraft {
     let given = match section.get("name") {
         Some(value) => read_name(&value),
@@ -245,7 +246,7 @@ fn read_pool(index: usize, section: &Section<'_>) -> PoolDraft {
     }
 }
 
-/// A name of something.
+/// Reads a name.
 pub(super) fn read_name(value: &Value<'_>) -> Option<Located<String>> {
     value.parsed("a name", plain_name)
 }
@@ -260,7 +261,7 @@ pub(super) fn plain_name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Who is translated, and the list's place if it is empty.
+/// Reads the subscribers, and the place of the list if it is empty.
 fn read_subscribers(
     nat: &Section<'_>,
     default: &[Prefix],
@@ -274,7 +275,7 @@ fn read_subscribers(
     (prefixes.0, prefixes.1.then_some(value.place))
 }
 
-/// An array of prefixes, and whether it has no entry.
+/// Reads an array of prefixes; true if the array is empty.
 pub(super) fn read_prefixes(value: &Value<'_>) -> Option<(Vec<Located<Prefix>>, bool)> {
     let entries = value.items("an array of prefixes")?;
     let prefixes = entries.iter().filter_map(|entry| entry.parsed("a prefix", values::prefix));
@@ -310,13 +311,13 @@ fn read_nat(nat: &Section<'_>, config: &mut Config) {
     }
 }
 
-/// What happens to packets to destinations behind routers inside.
+/// Reads the treatment of packets to destinations behind inside routers.
 fn read_inside_routes(nat: &Section<'_>) -> InsideRoutes {
     let words = [InsideRoutes::Forward, InsideRoutes::Translate].map(|one| (one.name(), Ok(one)));
     nat.get("inside_routes").and_then(|value| value.word(&words)).unwrap_or_default()
 }
 
-/// What those are told who are refused.
+/// Reads the answers to refused packets.
 fn read_answers(nat: &Section<'_>, config: &mut Config) {
     let refusals = [
         ("host-unreachable", Ok(Refusal::HostUnreachable)),
@@ -329,11 +330,11 @@ fn read_answers(nat: &Section<'_>, config: &mut Config) {
     set(&mut config.answer_unsolicited_syn, answer);
 }
 
-/// The maximum segment size that `[nat]` asks for.
+/// The maximum segment size of `[nat]`.
 pub(super) enum SegmentSize {
     Unchanged,
     Bytes(Located<u16>),
-    /// As the MTUs of both sides have it.
+    /// Derived from the MTUs of both sides.
     ByMtu,
 }
 
@@ -352,7 +353,7 @@ fn read_mss(nat: &Section<'_>) -> SegmentSize {
     }
 }
 
-/// Reads `[limits]` and says where the quota stands.
+/// Reads `[limits]` and returns the place of the quota.
 fn read_limits(section: &Section<'_>, limits: &mut Limits) -> Place {
     let quota = section.section("ports_per_subscriber", "limits.ports_per_subscriber");
     let all = u64::from(u32::MAX);
@@ -390,7 +391,7 @@ pub(super) fn bounded(
     u32::try_from(value).ok()
 }
 
-/// Bytes, as an integer or a string with a unit.
+/// Reads a number of bytes: an integer, or a string with a unit.
 fn read_memory(value: &Value<'_>) -> Option<usize> {
     const MOST: u64 = 1 << 40;
     if value.is_integer() {
@@ -405,7 +406,7 @@ fn read_memory(value: &Value<'_>) -> Option<usize> {
 }
 
 fn read_timeouts(section: &Section<'_>, timeouts: &mut Timeouts) {
-    // Key, where it goes, the bounds of what makes sense, the least that the RFCs ask for.
+    // Key, destination, bounds, the shortest time that an RFC allows.
     let idle = IDLE;
     let tick = Duration::from_millis(1);
     let rfc = |minutes: u32, source: &'static str| Some((MINUTE * minutes, source));
@@ -447,9 +448,9 @@ pub(super) fn read_duration(
     Some(duration)
 }
 
-/// `[workers]`: how many threads there are, and where they run.
+/// Reads `[workers]`: number of threads and their cores.
 fn read_workers(section: &Section<'_>) -> WorkerSettings {
-    /// The kernel's own bound of processors is not far above.
+    /// The kernel's limit of processors is not far above.
     const LAST_CORE: u64 = 4095;
     let count = section.get("count").and_then(|value| value.integer(1..=MOST_WORKERS as u64));
     let given = count.map(|count| count as usize);
@@ -476,7 +477,7 @@ fn read_workers(section: &Section<'_>) -> WorkerSettings {
     WorkerSettings { count: given.unwrap_or(cores.len().max(1)), cores }
 }
 
-/// Where ports in use are remembered, if they are to be.
+/// Reads where ports in use are stored, if enabled.
 fn read_state(section: &Section<'_>) -> Option<StateSettings> {
     const INTERVALS: RangeInclusive<Duration> = Duration::from_millis(100)..=DAY;
     let file = section.is_present().then(|| section.required_path("file")).flatten();

@@ -1,8 +1,8 @@
-//! How a pool's ports are chosen: reading `allocation`, port blocks and the shares of a
-//! deterministic pool, and whether a pool has enough for them.
+//! Reads `allocation`, port blocks and the keys of deterministic pools, and checks that a pool has
+//! enough ports for them.
 //!
-//! What `[nat]` says holds for every pool that does not say otherwise, key by key. The arithmetic
-//! is the engine's own, so that what is refused here is what it would refuse.
+//! The keys of `[nat]` are the defaults of every pool, key by key. The arithmetic is the engine's
+//! own, so both refuse the same configurations.
 
 use super::draft::{Draft, PoolDraft};
 use super::problem::{Located, Place, Report};
@@ -14,10 +14,10 @@ use natgate_engine::{
 };
 use std::time::Duration;
 
-/// Ports of one subscriber below which a deterministic pool is warned of.
+/// Fewer ports per subscriber than this cause a warning.
 const FEW_PORTS: u32 = 256;
 
-/// The words of `allocation`.
+/// The values of `allocation`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Random,
@@ -46,18 +46,18 @@ pub(super) struct BlockDraft {
     release_after: Option<Duration>,
 }
 
-/// What `[nat]` or a pool says of allocation.
+/// The allocation keys of `[nat]` or of a pool.
 pub(super) struct SharesDraft {
     place: Place,
     kind: Option<Located<Kind>>,
     block: BlockDraft,
-    /// Of a pool only.
+    /// Only pools have this key.
     subscribers: Option<Located<Vec<Prefix>>>,
     each: Option<Located<u16>>,
     dynamic: Option<Located<u16>>,
 }
 
-/// Reads the keys of `[nat]`.
+/// Reads the allocation keys of `[nat]`.
 pub(super) fn read_nat(nat: &Section<'_>) -> SharesDraft {
     SharesDraft {
         place: nat.place.clone(),
@@ -69,7 +69,7 @@ pub(super) fn read_nat(nat: &Section<'_>) -> SharesDraft {
     }
 }
 
-/// Reads the keys of a pool.
+/// Reads the allocation keys of a pool.
 pub(super) fn read_pool(pool: &Section<'_>) -> SharesDraft {
     let subscribers = pool.get("subscribers").and_then(|value| {
         let entries = value.items("an array of prefixes")?;
@@ -130,13 +130,13 @@ impl Draft {
         said.map_or(Kind::Random, |kind| kind.value)
     }
 
-    /// Where it stands how a pool's ports are chosen, or would.
+    /// The place that determines the allocation of a pool, or where it would be.
     fn kind_place<'d>(&'d self, pool: &'d PoolDraft) -> &'d Place {
         let said = pool.shares.kind.as_ref().or(self.shares.kind.as_ref());
         said.map_or(&pool.shares.place, |kind| &kind.place)
     }
 
-    /// What holds for pools that do not say otherwise; whose ports are computed each says itself.
+    /// The allocation of pools without their own. A deterministic pool always has its own.
     pub(super) fn common_allocation(&self) -> Allocation {
         match self.shares.kind.as_ref().map(|kind| kind.value) {
             None | Some(Kind::Random | Kind::Deterministic) => Allocation::Random,
@@ -174,7 +174,7 @@ impl Draft {
         }
     }
 
-    /// How a pool's ports are chosen.
+    /// The allocation of a pool.
     pub(super) fn allocation(&self, pool: &PoolDraft) -> Allocation {
         match self.kind(pool) {
             Kind::Random => Allocation::Random,
@@ -185,7 +185,7 @@ impl Draft {
     }
 }
 
-/// Whether pools have what their allocation asks for, and keys mean something.
+/// Checks that pools have enough ports for their allocation, and that all keys have an effect.
 pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     for pool in &draft.pools {
         keys_have_an_effect(draft, pool, report);
@@ -251,7 +251,7 @@ fn blocks_fit(draft: &Draft, pool: &PoolDraft, report: &Report<'_>) {
     quota_is_reached(draft, u64::from(max).min(has) * u64::from(size), pool, report);
 }
 
-/// A quota that was asked for should be one that a subscriber can use up.
+/// Warns of a configured quota that no subscriber can use up.
 fn quota_is_reached(draft: &Draft, ports: u64, pool: &PoolDraft, report: &Report<'_>) {
     let (limits, default) = (&draft.config.limits, natgate_engine::Limits::default());
     for (protocol, quota, default) in [
@@ -304,7 +304,7 @@ fn shares_fit(draft: &Draft, pool: &PoolDraft, report: &Report<'_>) {
     statics_take_nobodys(draft, &plan, report);
 }
 
-/// A subscriber should have ports for more than a few sessions.
+/// Warns of subscribers with ports for a few sessions only.
 fn ports_are_enough(draft: &Draft, pool: &PoolDraft, plan: &Plan, report: &Report<'_>) {
     let dynamic = plan.dynamic().map_or(0, |(first, last)| u32::from(last - first) + 1);
     let share_of_dynamic = dynamic / plan.subscribers_per_address().max(1);
@@ -326,7 +326,7 @@ fn ports_are_enough(draft: &Draft, pool: &PoolDraft, plan: &Plan, report: &Repor
     report.unwise(place, format!("{message}: {why}; {remedy}"));
 }
 
-/// Where it stands how many ports a subscriber has, or how ports are chosen.
+/// The place of the number of ports per subscriber, or of the allocation.
 fn shares_place<'d>(draft: &'d Draft, pool: &'d PoolDraft) -> &'d Place {
     match &pool.shares.each {
         Some(each) => &each.place,
@@ -334,13 +334,13 @@ fn shares_place<'d>(draft: &'d Draft, pool: &'d PoolDraft) -> &'d Place {
     }
 }
 
-/// A rule should send nobody to a pool that has no ports for them.
+/// Warns of a rule that sends subscribers to a pool without ports for them.
 fn rules_send_members(draft: &Draft, pool: &PoolDraft, plan: &Plan, report: &Report<'_>) {
     let (names, targets) = (draft.realm_names(), draft.targets());
     let number = draft.pools.iter().position(|one| std::ptr::eq(one, pool));
     let config = draft.plan(pool);
     for rule in draft.rules.iter().filter(|rule| targets.of(&rule.action) == number) {
-        // A pool of another realm is a problem of its own.
+        // A pool of another realm is reported elsewhere.
         if names.of(&rule.realm) != Some(plan.realm()) {
             continue;
         }
@@ -391,13 +391,14 @@ fn size_of(prefix: Prefix) -> u64 {
     u64::from(prefix.last() - prefix.first()) + 1
 }
 
-/// How many addresses of a prefix are in the others, which do not overlap.
+/// Number of a prefix's addresses in `others`, which do not overlap.
 fn in_common(prefix: Prefix, others: &[Prefix]) -> u64 {
     let common = others.iter().filter(|one| overlaps_prefix(**one, prefix));
     common.map(|one| size_of(*one).min(size_of(prefix))).sum()
 }
 
-/// A static mapping of a whole address leaves those without ports who have theirs of it.
+/// Warns of a static mapping of a whole address that takes the ports of a deterministic pool's
+/// subscribers.
 fn statics_take_nobodys(draft: &Draft, plan: &Plan, report: &Report<'_>) {
     for fixed in draft.statics.iter().filter(|fixed| fixed.external.value.1.is_none()) {
         let address = fixed.external.value.0;
@@ -412,7 +413,7 @@ fn statics_take_nobodys(draft: &Draft, plan: &Plan, report: &Report<'_>) {
     }
 }
 
-/// The pool that is used without a rule should have ports for all who may use it.
+/// Warns of a default pool without ports for some subscribers.
 fn everybody_is_served(draft: &Draft, pool: &PoolDraft, plan: &Plan, report: &Report<'_>) {
     let Some(listed) = &pool.shares.subscribers else { return };
     if draft.pools.get(draft.default_pool()).is_none_or(|one| one.name.value != pool.name.value) {

@@ -1,6 +1,6 @@
-//! Whether static mappings and services agree with each other and with the pools that their
-//! external endpoints lie in: overlaps, hosts that are none, servers that repeat, blocks that two
-//! hosts would share, ports that arithmetic gives to another.
+//! Checks of static mappings and services against each other and against the pools of their
+//! external endpoints: overlaps, impossible hosts, repeated servers, blocks of two hosts, ports of
+//! other subscribers.
 //!
 //! There may be a million ports, so ranges are compared as ranges.
 
@@ -11,10 +11,10 @@ use natgate_engine::{Allocation, Begun, BlockConfig, Blocking, Plan, Pooling};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::Ipv4Addr;
 
-/// Static mappings that there may be, each port of a range counted.
+/// Most static mappings, each port of a range counted.
 const MOST: u64 = 1 << 20;
 
-/// Reports what does not agree.
+/// Reports static mappings that disagree.
 pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     are_not_too_many(draft, report);
     do_not_overlap(draft, report);
@@ -38,7 +38,7 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     }
 }
 
-/// Blames the first with which it is too much.
+/// Reports the first static mapping that exceeds the limit.
 fn are_not_too_many(draft: &Draft, report: &Report<'_>) {
     let mut total = 0;
     for mapping in &draft.statics {
@@ -52,16 +52,17 @@ fn are_not_too_many(draft: &Draft, report: &Report<'_>) {
     }
 }
 
-/// What a mapping takes at one end for one protocol; 0 stands for all protocols that have no ports.
+/// The ports that a mapping takes at one end for one protocol. Protocol 0 stands for all protocols
+/// without ports.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct ClaimedPorts {
-    /// Inside, whose the address is.
+    /// Realm of an internal address.
     realm: u16,
     address: Ipv4Addr,
     protocol: u8,
     first: u16,
     last: u16,
-    /// The mapping's number in the file.
+    /// Index of the mapping in the file.
     number: usize,
 }
 
@@ -83,7 +84,7 @@ fn do_not_overlap(draft: &Draft, report: &Report<'_>) {
                 ClaimedPorts { realm, address, protocol, first, last, number }
             };
             outer.push(taken(0, mapping.external.value.0, mapping.external.value.1));
-            // What only the outside begins may be behind several external endpoints.
+            // Several external endpoints may lead to one host if sessions begin outside only.
             if let Targeted::Host(internal) = &mapping.target
                 && mapping.begun != Begun::Outside
             {
@@ -106,7 +107,7 @@ fn do_not_overlap(draft: &Draft, report: &Report<'_>) {
     }
 }
 
-/// Mappings that take what one before them in the file takes, with that one.
+/// Mappings that overlap an earlier one in the file, with the earlier one.
 fn overlapping(mut taken: Vec<ClaimedPorts>) -> BTreeMap<usize, usize> {
     taken.sort_unstable();
     let mut found = BTreeMap::new();
@@ -125,7 +126,7 @@ fn overlapping(mut taken: Vec<ClaimedPorts>) -> BTreeMap<usize, usize> {
     found
 }
 
-/// The protocols that a static mapping takes.
+/// The protocols of a static mapping.
 fn protocols(mapping: &StaticDraft) -> &[u8] {
     match &mapping.protocol {
         Some(protocol) => std::slice::from_ref(protocol),
@@ -176,7 +177,7 @@ fn servers_serve(place: &Place, members: &[ServerDraft], report: &Report<'_>) {
     }
 }
 
-/// The static mappings with ports whose external address is of a pool.
+/// The static mappings with ports whose external address belongs to a pool.
 fn of_pool<'d>(
     draft: &'d Draft,
     pool: &'d PoolDraft,
@@ -195,15 +196,15 @@ fn hosts(mapping: &StaticDraft) -> BTreeSet<Ipv4Addr> {
     mapping.internals().into_iter().map(|(_, address, _)| address).collect()
 }
 
-/// Blocks that static mappings have their hosts assigned for good.
+/// Blocks that hosts have permanently because of static mappings.
 struct Blocks<'d> {
     pool: &'d PoolDraft,
     blocking: Blocking,
     max: usize,
     paired: bool,
-    /// By external address and block: whose it is, and by which line.
+    /// Owner and line by external address and block.
     owners: HashMap<(Ipv4Addr, u32), (Ipv4Addr, usize)>,
-    /// By host.
+    /// Blocks by host.
     had: HashMap<Ipv4Addr, BTreeSet<(Ipv4Addr, u32)>>,
 }
 
@@ -243,7 +244,7 @@ impl<'d> Blocks<'d> {
         format!("\"{}\"", self.pool.name.value)
     }
 
-    /// Gives a host a block; says why it cannot have it.
+    /// Assigns a block to a host, or says why it is impossible.
     fn give(&mut self, host: Ipv4Addr, block: (Ipv4Addr, u32), line: usize) -> Option<String> {
         let (first, last) = self.blocking.ports(block.1);
         let shown = format!("block {first}-{last} of {}", block.0);
@@ -267,7 +268,7 @@ impl<'d> Blocks<'d> {
     }
 }
 
-/// A port that arithmetic gives to somebody can be forwarded to that host alone.
+/// A port of a deterministic subscriber can be forwarded to that subscriber only.
 fn ports_are_the_hosts(draft: &Draft, pool: &PoolDraft, plan: &Plan, report: &Report<'_>) {
     for (mapping, address, ports) in of_pool(draft, pool) {
         let hosts = hosts(mapping);

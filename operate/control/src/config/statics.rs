@@ -1,8 +1,7 @@
-//! Reading `[[static]]`: mappings of whole addresses, ports and ranges of ports, one way or both,
-//! and services of several servers.
+//! Reads `[[static]]`: mappings of whole addresses, ports and port ranges, in one direction or
+//! both, and services with several servers.
 //!
-//! A table that has a fault is left out of the draft, so that the checks which compare tables with
-//! each other look at whole ones only.
+//! A faulty table is left out of the draft, so that the checks compare valid tables only.
 
 use super::draft::{ServerDraft, StaticDraft, Targeted};
 use super::problem::Located;
@@ -14,7 +13,7 @@ use natgate_engine::{Affinity, Begun, Server};
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use std::net::Ipv4Addr;
 
-/// A static mapping: whole addresses, one port or a range of them.
+/// Reads a static mapping.
 pub(super) fn read_static(section: &Section<'_>) -> Option<StaticDraft> {
     let protocols = [("tcp", Ok(TCP)), ("udp", Ok(UDP)), ("icmp", Ok(ICMP)), ("dccp", Ok(DCCP))];
     let protocol = section.get("protocol").map(|value| value.word(&protocols));
@@ -48,7 +47,7 @@ fn read_direction(section: &Section<'_>) -> Option<Located<Option<Begun>>> {
     Some(Located { value: value.word(&words), place: value.place })
 }
 
-/// Who is behind the mapping: one internal endpoint, or several servers.
+/// Reads the target of the mapping: one internal endpoint, or several servers.
 fn read_target(section: &Section<'_>, begun: Option<&Located<Option<Begun>>>) -> Option<Targeted> {
     let affinity = section.get("affinity").map(|value| {
         let words = [("address", Ok(Affinity::Address)), ("none", Ok(Affinity::None))];
@@ -117,7 +116,7 @@ fn read_endpoint(value: &Value<'_>) -> Option<Located<(Ipv4Addr, Option<Span>)>>
     is_usable(value, endpoint.value.0).then_some(endpoint)
 }
 
-/// Whether both ends have as many ports.
+/// Checks that both ends have the same number of ports.
 fn ports_agree(
     section: &Section<'_>,
     target: &Targeted,

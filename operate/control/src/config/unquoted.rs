@@ -1,18 +1,18 @@
-//! Values without quotes: TOML refuses them with words such as "invalid float", which help nobody
-//! who wrote `address = 10.0.0.1`. Here the line of such an error is looked at once more, and a
-//! value that only lacks its quotes gets a sentence that shows it with them.
+//! Values without quotes. TOML refuses them with messages such as "invalid float", which do not
+//! help with `address = 10.0.0.1`. This module looks at the line of such an error again. A value
+//! that only lacks quotes gets a sentence that shows it with them.
 
 use super::values;
 use std::net::Ipv6Addr;
 
-/// Longest value that is looked at, bytes.
+/// Longest value that is examined, bytes.
 const LONGEST: usize = 128;
 
 /// A value that lacks its quotes.
 pub(super) struct Unquoted {
-    /// Where the value begins in the line, bytes.
+    /// Byte offset of the value in the line.
     pub(super) offset: usize,
-    /// What is wrong and what would be right.
+    /// One sentence: the fault and the remedy.
     pub(super) message: String,
 }
 
@@ -45,14 +45,14 @@ pub(super) fn find(line: &str) -> Option<Unquoted> {
     })
 }
 
-/// A piece of a line that is neither in quotes nor a comment: a key, `=`, or a value.
+/// A piece of a line outside quotes and comments: a key, `=`, or a value.
 struct Word<'a> {
     offset: usize,
     text: &'a str,
     in_array: bool,
 }
 
-/// The pieces of a line.
+/// Splits a line into pieces.
 fn words(line: &str) -> Vec<Word<'_>> {
     let mut words: Vec<Word<'_>> = Vec::new();
     let (mut begin, mut quote, mut in_array) = (None, None, false);
@@ -71,7 +71,7 @@ fn words(line: &str) -> Vec<Word<'_>> {
         match letter {
             '"' | '\'' => {
                 quote = Some(letter);
-                // A key or a value in quotes ends what was before it.
+                // A quote ends the piece before it.
                 end_word(&mut words, &mut begin, at, in_array);
             }
             '#' => {
@@ -94,15 +94,15 @@ fn words(line: &str) -> Vec<Word<'_>> {
     words
 }
 
-/// What would be right in place of a value.
+/// The remedy for a value.
 enum Remedy {
-    /// The value in quotes; what it is.
+    /// Write the value in quotes; the text names its kind.
     Quotes(&'static str),
-    /// Another value.
+    /// Write another value.
     Instead(&'static str),
 }
 
-/// What to do about a value without quotes; `None`: it is one of TOML's, or nothing known.
+/// The remedy for a value without quotes. `None`: a TOML value, or an unknown one.
 fn remedy(text: &str) -> Option<Remedy> {
     if text.len() > LONGEST || text.chars().any(char::is_control) {
         return None;
@@ -117,7 +117,7 @@ fn remedy(text: &str) -> Option<Remedy> {
     kind(text).map(Remedy::Quotes)
 }
 
-/// What a value would be in quotes.
+/// The kind of value that a text would be in quotes.
 fn kind(text: &str) -> Option<&'static str> {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || b"_+-.".contains(&byte));
     if values::address(text).is_ok() {
@@ -153,7 +153,7 @@ fn kind(text: &str) -> Option<&'static str> {
     (begins_with_letter && text.chars().all(is_word)).then_some("a word")
 }
 
-/// A value with colons: endpoints, IPv6 and hardware addresses, PCI devices.
+/// The kind of a value with colons: endpoints, IPv6 and hardware addresses, PCI devices.
 fn with_colons(text: &str) -> Option<&'static str> {
     let is_hexadecimal = |part: &str| part.len() == 2 && u8::from_str_radix(part, 16).is_ok();
     let parts: Vec<&str> = text.split(':').collect();

@@ -1,8 +1,8 @@
 //! Values that a configuration writes as text: durations, sizes, addresses, ports.
 //!
-//! Each function takes the text between the quotes and gives the value or one sentence that says
-//! what is wrong and what would be right; the place is added by the reader. All are strict: what an
-//! operator may have meant otherwise is refused.
+//! Each function takes the text between the quotes and returns the value, or one sentence with the
+//! fault and the remedy. The reader adds the place. All functions are strict: ambiguous text is
+//! refused.
 
 use natgate_engine::{AddressRange, Prefix};
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Text as it is shown in a message: quoted, control characters escaped, not endless.
+/// Quotes a text for a message: control characters escaped, long text cut.
 pub(super) fn quoted(text: &str) -> String {
     const LONGEST: usize = 60;
     match text.char_indices().nth(LONGEST) {
@@ -19,14 +19,15 @@ pub(super) fn quoted(text: &str) -> String {
     }
 }
 
-/// Names and milliseconds.
+/// Units and their milliseconds.
 const TIME_UNITS: [(&str, u64); 5] =
     [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
 
-/// A duration such as `2h4m`: whole numbers with units d, h, m, s, ms, each once, large to small.
+/// Parses a duration such as `2h4m`: whole numbers with the units d, h, m, s, ms, each once, from
+/// large to small.
 ///
 /// # Errors
-/// One sentence: what is wrong and what would be right.
+/// One sentence with the fault and the remedy.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let not_a_duration = || {
         let units = "numbers with d, h, m, s, ms, in this order, such as \"2h4m\"";
@@ -50,7 +51,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     if text.is_empty() { Err(not_a_duration()) } else { Ok(Duration::from_millis(total)) }
 }
 
-/// A duration as [`duration`] reads it.
+/// Formats a duration so that [`duration`] reads it.
 pub(crate) fn show_duration(duration: Duration) -> String {
     let mut rest = duration.as_millis();
     let mut text = String::new();
@@ -63,7 +64,7 @@ pub(crate) fn show_duration(duration: Duration) -> String {
     if text.is_empty() { "0s".to_owned() } else { text }
 }
 
-/// A size such as `16MiB`, in bytes.
+/// Parses a size such as `16MiB`, in bytes.
 pub(super) fn size(text: &str) -> Result<u64, String> {
     let size = text.parse::<bytesize::ByteSize>();
     size.map(|size| size.0).map_err(|_| {
@@ -71,7 +72,7 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     })
 }
 
-/// The path of a file, wherever the gateway is started.
+/// Parses an absolute path, which does not depend on the working directory.
 pub(super) fn absolute_path(text: &str, example: &str) -> Result<PathBuf, String> {
     let is_file = text.starts_with('/') && !text.ends_with('/') && !text.contains('\0');
     is_file.then(|| PathBuf::from(text)).ok_or_else(|| {
@@ -80,14 +81,14 @@ pub(super) fn absolute_path(text: &str, example: &str) -> Result<PathBuf, String
     })
 }
 
-/// One address.
+/// Parses an address.
 pub(super) fn address(text: &str) -> Result<Ipv4Addr, String> {
     text.parse().map_err(|_| {
         format!("{} is no IPv4 address; write one such as \"192.0.2.1\"", quoted(text))
     })
 }
 
-/// An address with the length of its network's prefix; the address is a host's.
+/// Parses the address of a host with the length of its network's prefix.
 pub(super) fn interface_address(text: &str) -> Result<(Ipv4Addr, u8), String> {
     let example = "write an address with its prefix length, such as \"192.0.2.1/24\"";
     let Some((host, len)) = split_prefix(text) else {
@@ -105,7 +106,7 @@ pub(super) fn interface_address(text: &str) -> Result<(Ipv4Addr, u8), String> {
     Ok((host, len))
 }
 
-/// A prefix, or one address.
+/// Parses a prefix or one address.
 pub(super) fn prefix(text: &str) -> Result<Prefix, String> {
     if let Ok(host) = text.parse() {
         return Ok(Prefix::new(host, 32));
@@ -122,7 +123,7 @@ pub(super) fn prefix(text: &str) -> Result<Prefix, String> {
     Err(format!("{first} has bits beyond the /{len}; write \"{right}/{len}\""))
 }
 
-/// An entry of an address set: a prefix (all its addresses), an address, or `FIRST-LAST`.
+/// Parses an entry of an address set: a prefix (all its addresses), an address, or `FIRST-LAST`.
 pub(super) fn address_range(text: &str) -> Result<AddressRange, String> {
     //= rfc6888#REQ-3
     if let Some((first, last)) = text.split_once('-') {
@@ -139,7 +140,7 @@ pub(super) fn address_range(text: &str) -> Result<AddressRange, String> {
     Ok(AddressRange { first: prefix.first().into(), last: prefix.last().into() })
 }
 
-/// `FIRST-LAST`, or one port.
+/// Parses `FIRST-LAST`, or one port.
 pub(super) fn ports(text: &str) -> Result<(u16, u16), String> {
     let port = |text: &str| number(text).and_then(|port| u16::try_from(port).ok());
     let (first, last) = text.split_once('-').unwrap_or((text, text));
@@ -156,7 +157,7 @@ pub(super) fn ports(text: &str) -> Result<(u16, u16), String> {
     Ok((first, last))
 }
 
-/// An address with or without a port.
+/// Parses an address with or without a port.
 pub(super) fn endpoint(text: &str) -> Result<(Ipv4Addr, Option<u16>), String> {
     let Some((host, port)) = text.split_once(':') else {
         return address(text).map(|host| (host, None));
@@ -173,19 +174,19 @@ pub(super) fn endpoint(text: &str) -> Result<(Ipv4Addr, Option<u16>), String> {
 /// Consecutive ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
-    /// The first.
+    /// First port.
     pub(super) first: u16,
-    /// The last, not below the first.
+    /// Last port, not below the first.
     pub(super) last: u16,
 }
 
 impl Span {
-    /// How many there are.
+    /// Number of ports.
     pub(super) fn count(self) -> u32 {
         u32::from(self.last - self.first) + 1
     }
 
-    /// As a configuration writes it.
+    /// Formats the range as a configuration writes it.
     pub(super) fn show(self) -> String {
         match self.count() {
             1 => self.first.to_string(),
@@ -193,13 +194,13 @@ impl Span {
         }
     }
 
-    /// Each of them.
+    /// All ports of the range.
     pub(super) fn ports(self) -> impl Iterator<Item = u16> {
         self.first..=self.last
     }
 }
 
-/// An address without a port, with one, or with a range of ports.
+/// Parses an address without a port, with one, or with a range of ports.
 pub(super) fn endpoint_range(text: &str) -> Result<(Ipv4Addr, Option<Span>), String> {
     match text.split_once(':') {
         Some((host, range)) if range.contains('-') => {
@@ -213,7 +214,7 @@ pub(super) fn endpoint_range(text: &str) -> Result<(Ipv4Addr, Option<Span>), Str
     }
 }
 
-/// What destinations are translated to: an address with or without a port, or a prefix.
+/// Parses the target of translated destinations: an address with or without a port, or a prefix.
 pub(super) fn target(text: &str) -> Result<DnatTo, String> {
     let Some((_, len)) = text.split_once('/') else {
         return endpoint(text).map(|(address, port)| DnatTo::Endpoint(address, port));
@@ -224,16 +225,16 @@ pub(super) fn target(text: &str) -> Result<DnatTo, String> {
     prefix(text).map(DnatTo::Prefix)
 }
 
-/// What destinations are translated to.
+/// The target of translated destinations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum DnatTo {
-    /// All that match to one address, and port if there is one.
+    /// One address for all packets, and one port if given.
     Endpoint(Ipv4Addr, Option<u16>),
-    /// A prefix to one of the same length.
+    /// A prefix of the same length.
     Prefix(Prefix),
 }
 
-/// The addresses that no host can have, if the range has some of them.
+/// Names a class of addresses that no host can have, if the range contains one.
 pub(super) fn unusable(range: AddressRange) -> Option<&'static str> {
     const CLASSES: [(Ipv4Addr, u8, &str); 4] = [
         (Ipv4Addr::new(0, 0, 0, 0), 8, "0.0.0.0/8 (zero)"),
@@ -247,17 +248,17 @@ pub(super) fn unusable(range: AddressRange) -> Option<&'static str> {
         .map(|(_, _, class)| class)
 }
 
-/// Whether a range and a prefix have an address in common.
+/// True if a range and a prefix share an address.
 pub(super) fn overlaps(range: AddressRange, prefix: Prefix) -> bool {
     u32::from(range.first) <= prefix.last() && prefix.first() <= u32::from(range.last)
 }
 
-/// Whether two prefixes have an address in common.
+/// True if two prefixes share an address.
 pub(super) fn overlaps_prefix(one: Prefix, other: Prefix) -> bool {
     one.first() <= other.last() && other.first() <= one.last()
 }
 
-/// A range as an address set writes it.
+/// Formats a range as an address set writes it.
 pub(crate) fn show_range(range: AddressRange) -> String {
     let (first, last) = (u32::from(range.first), u32::from(range.last));
     let size = u64::from(last - first) + 1;
@@ -270,12 +271,12 @@ pub(crate) fn show_range(range: AddressRange) -> String {
     }
 }
 
-/// A prefix as a configuration writes it.
+/// Formats a prefix as a configuration writes it.
 pub(crate) fn show_prefix(prefix: Prefix) -> String {
     format!("{}/{}", Ipv4Addr::from(prefix.first()), prefix.len())
 }
 
-/// True if a text is an address with the length of a prefix, of which bits beyond it may be set.
+/// True if a text is an address with a prefix length. Bits beyond the prefix may be set.
 pub(super) fn interface_prefix(text: &str) -> bool {
     split_prefix(text).is_some()
 }
@@ -286,7 +287,7 @@ fn split_prefix(text: &str) -> Option<(Ipv4Addr, u8)> {
     Some((host.parse().ok()?, len as u8))
 }
 
-/// A decimal number; no sign, no leading zeros that could mean octal.
+/// Parses a decimal number without sign and without leading zeros that could mean octal.
 fn number(text: &str) -> Option<u32> {
     let plain =
         text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));

@@ -1,9 +1,8 @@
-//! The log's line about each request that may change something: the client, the request, the
-//! result.
+//! The log line of each request that may change something: client, request, result.
 //!
-//! It is a layer over all paths, so a request that comes to be later has its line as well. Requests
-//! that only read have none, nor has one that the role of its client does not allow: that is
-//! refused before.
+//! A layer around all paths writes the line, so a new path gets one without further code. Requests
+//! that only read have no line. Requests that the client's role does not allow are refused before
+//! this layer.
 
 use axum::Router;
 use axum::extract::Request;
@@ -13,25 +12,25 @@ use axum::response::Response as HttpResponse;
 use natgate_http::{Message, Peer};
 use std::sync::Arc;
 
-/// Characters of a request's path and query that are told.
+/// Most characters of a request's path and query in the line.
 const LONGEST: usize = 200;
 
 /// Requests with a body that only ask.
 const QUESTIONS: [&str; 1] = ["/v1/trace"];
 
-/// Tells the operator something.
+/// Writes a line for the operator.
 pub type Tell = Arc<dyn Fn(String) + Send + Sync>;
 
-/// What a request has changed, as an extension of the response.
+/// The change that a request made, as an extension of the response.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
-    /// Nothing, nor was that meant.
+    /// The request changes nothing.
     Nothing,
-    /// This, in one sentence.
+    /// A change, in one sentence.
     Done(String),
 }
 
-/// A router that tells of each change.
+/// Wraps a router so that each change is logged.
 pub fn logged(router: Router, tell: &Tell) -> Router {
     let tell = Arc::clone(tell);
     router.layer(from_fn(move |request: Request, next: Next| {
@@ -40,7 +39,7 @@ pub fn logged(router: Router, tell: &Tell) -> Router {
     }))
 }
 
-/// The line of a change.
+/// Formats the line of a change.
 pub fn line(who: &str, request: &str, result: &str) -> String {
     format!("change by {who}: {request}: {result}")
 }

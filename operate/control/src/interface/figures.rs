@@ -1,4 +1,4 @@
-//! What is told at once: counters, workers, neighbours, the state as a whole.
+//! Answers without lists from the tables: counters, workers, neighbours, status.
 
 use super::query::TableQuery;
 use super::{Answer, Of, lists, stopping};
@@ -14,11 +14,11 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::PoisonError;
 
-/// What all workers have counted together.
+/// Sums over all workers.
 pub(super) struct Sum {
     pub(super) counters: Counters,
     pub(super) totals: TableTotals,
-    /// Frames that came too fast.
+    /// Frames that the receive queues lost.
     pub(super) overrun: u64,
 }
 
@@ -72,7 +72,7 @@ pub(super) async fn counters(State(interface): Of, RawQuery(query): RawQuery) ->
 
 pub(super) async fn workers(State(interface): Of, RawQuery(query): RawQuery) -> Answer {
     TableQuery::parse(query.as_deref(), &[])?;
-    // Reading these disturbs nobody, and they are there whatever the workers do.
+    // Reading the loads needs no answer of the workers.
     let loads = interface.loads.lock().unwrap_or_else(PoisonError::into_inner);
     let workers = loads.iter().enumerate().map(|(number, load)| json::load(number, &load.now()));
     Ok(Response::done(json!({ "workers": workers.collect::<Vec<_>>() })))
@@ -107,7 +107,7 @@ pub(super) async fn status(State(interface): Of, RawQuery(query): RawQuery) -> A
     })))
 }
 
-/// The devices of all links; workers share them, or have queues of them.
+/// The devices of all links. Workers share a device, or each has a queue of it.
 pub(super) fn devices(figures: &[Figures], settings: &Settings) -> Vec<Value> {
     let Some(first) = figures.first() else { return Vec::new() };
     let device = |link: &LinkFigures| {
@@ -132,7 +132,7 @@ pub(super) fn devices(figures: &[Figures], settings: &Settings) -> Vec<Value> {
     first.links.iter().map(device).collect()
 }
 
-/// A link's side, and its realm where there are several.
+/// The side of a link, and its realm if there are several.
 pub(super) fn place(link: Link, settings: &Settings) -> Value {
     match link.side {
         Side::Outside => json!({ "side": "outside" }),
@@ -160,7 +160,7 @@ pub(super) async fn neighbors(State(interface): Of, RawQuery(query): RawQuery) -
         if let Some(mac) = neighbor.mac {
             entry["mac"] = mac.to_string().into();
         }
-        // Each worker has neighbors of its own.
+        // Each worker has its own table of neighbours.
         let state = states.entry(key).or_insert(neighbor.state);
         *state = neighbor.state.max(*state);
         entry["state"] = state.name().into();

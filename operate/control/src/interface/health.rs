@@ -1,9 +1,9 @@
-//! The health of a gateway at a glance: links, next hops, event logs, routes, workers, and which
-//! gateway it is. Each part has a state in one word. Every part that needs an operator raises an
-//! alarm: a sentence, how severe it is, and since when it holds.
+//! Health of the gateway: links, next hops, event logs, routes, workers, identity. Each part has a
+//! state in one word. Every part that needs an operator raises an alarm with a sentence, a severity
+//! and a start time.
 //!
-//! A thread examines the gateway every few seconds even when no client asks, so that an alarm's
-//! time is right for the first client that asks.
+//! A thread examines the gateway every few seconds without any client, so that the start time of an
+//! alarm is right for the first client.
 
 mod alarms;
 
@@ -25,36 +25,36 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-/// How long the workers may take to answer; then those are found that make no progress.
+/// Time that the workers have to answer. Afterwards the workers without progress are determined.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Between two examinations by the thread of its own.
+/// Time between two examinations of the thread.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// The shortest time over which a worker's load is told.
+/// The shortest time over which a worker's load is measured.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// Next hops that are told.
+/// Most next hops in an answer.
 const MOST_HOPS: usize = 64;
 
-/// A log whose queue is so full is lagging: records that wait, of those that can.
+/// A log is lagging if this share of its queue is in use.
 const LAGGING: f64 = 0.5;
 
-/// Tells of the event logs.
+/// Returns the state of the event logs.
 pub type Sinks = Arc<dyn Fn() -> Vec<SinkMetrics> + Send + Sync>;
 
-/// What examinations of the gateway remember from one to the next.
+/// State of the examinations from one to the next.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// What the workers had done at an earlier examination.
+    /// Loads of the workers at an earlier examination.
     loads: Mutex<Option<(Instant, Vec<LoadNow>)>>,
     alarms: Alarms,
-    /// Held while workers are asked: one question at a time for each group of clients and, at the
-    /// last place, for the thread of this file. A stuck worker then occupies one thread a group.
+    /// Held while the workers are asked: one question at a time for each client group, and, with
+    /// the last index, for this module's thread. A stuck worker then occupies one thread per group.
     questions: [Arc<tokio::sync::Mutex<()>>; ClientGroup::COUNT + 1],
 }
 
-/// What the workers say of themselves.
+/// Answers of the workers.
 struct Answers {
     figures: Vec<Figures>,
     neighbors: Vec<(Link, NeighborInfo)>,
@@ -69,11 +69,11 @@ pub(super) async fn health(
     examine(&interface, group as usize).await
 }
 
-/// Examines the gateway in a thread of its own until nobody has the interface any more.
+/// Examines the gateway in a thread until the interface is dropped.
 pub(super) fn watch(interface: &Arc<Interface>) {
     let interface = Arc::downgrade(interface);
     let work = move || panics::contain(|| examine_for_ever(&interface));
-    // Without the thread, alarms hold since the first client that asked.
+    // Without the thread, alarms start with the first client.
     let _ = thread::Builder::new().name("health".into()).spawn(work);
 }
 
@@ -83,13 +83,13 @@ fn examine_for_ever(interface: &Weak<Interface>) {
     loop {
         thread::sleep(PERIOD);
         let Some(interface) = interface.upgrade() else { break };
-        // A gateway that ends answers with an error, and its interface is gone soon.
+        // A gateway that ends answers with an error; its interface is dropped soon after.
         let _ = runtime.block_on(examine(&interface, ClientGroup::COUNT));
     }
     runtime.shutdown_background();
 }
 
-/// The health as an object; `place`: whose question to the workers it is.
+/// Returns the health as an object. `place` is the index in [`History::questions`].
 async fn examine(interface: &Arc<Interface>, place: usize) -> Answer {
     let before = interface.loads_now();
     let (asked, question) =
@@ -126,7 +126,7 @@ async fn examine(interface: &Arc<Interface>, place: usize) -> Answer {
     let learnt = settings.kernel.learn.as_ref().and(learnt);
     let logs = logs(&interface.logs(), &mut alarms);
     let problems: Vec<&String> = alarms.iter().map(|alarm| &alarm.text).collect();
-    // What the workers did not answer may still be wrong: earlier alarms then keep their time.
+    // Without answers, earlier alarms may still hold and keep their start.
     let keep = answers.is_none();
     Ok(Response::done(json!({
         "ok": alarms.is_empty(),
@@ -149,7 +149,7 @@ fn ask(interface: &Interface) -> Result<Answers, CommandError> {
     Ok(Answers { figures, neighbors })
 }
 
-/// The machine's name, as the kernel has it.
+/// The host name of the machine, from the kernel.
 fn host() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     Some(name.trim().to_owned())
@@ -165,8 +165,8 @@ impl Interface {
         self.sinks.as_ref().map(|sinks| sinks()).unwrap_or_default()
     }
 
-    /// The workers; `unanswered`: what they had done before they were asked, if one has not
-    /// answered.
+    /// States of the workers. `unanswered`: their loads before the question, if a worker did not
+    /// answer.
     fn workers(&self, unanswered: Option<&Vec<LoadNow>>, alarms: &mut Vec<Alarm>) -> Vec<Value> {
         let now = self.loads_now();
         let mut looks = self.history.loads.lock().unwrap_or_else(PoisonError::into_inner);
@@ -211,7 +211,7 @@ fn links(figures: &[Figures], settings: &Settings, alarms: &mut Vec<Alarm>) -> V
     devices.into_iter().map(link).collect()
 }
 
-/// The next hops that the configuration names, each with its link.
+/// The next hops of the configuration, each with its link.
 fn hops(settings: &Settings) -> BTreeSet<(bool, u16, Ipv4Addr)> {
     let mut all = BTreeSet::new();
     all.extend(settings.outside.gateway.map(|address| (true, 0, address)));
@@ -239,7 +239,7 @@ fn next_hops(
         let state = match known {
             Some(_) => "resolved",
             None if same.clone().any(|(_, neighbor)| neighbor.asking) => "unresolved",
-            // Nothing was sent there so far, or not for a while.
+            // No packet was sent to it yet, or not recently.
             None => "unasked",
         };
         if state == "unresolved" {

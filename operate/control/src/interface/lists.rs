@@ -1,7 +1,7 @@
-//! Lists of any length: one JSON object with a list and whether there is more, or one object a
+//! Lists of any length: one JSON object with a list and a flag for more entries, or one object per
 //! line.
 //!
-//! A part is asked of a worker when the client has taken the one before.
+//! The next part is requested from a worker when the client has taken the previous one.
 
 use super::query::TableQuery;
 use super::{Answer, Interface, Of, top, wants_lines};
@@ -23,13 +23,13 @@ use serde_json::{Value, json};
 use std::io;
 use std::sync::Arc;
 
-/// How many a list has unless another number is asked for.
+/// Default limit of a list.
 const USUAL: u64 = 1000;
 
-/// Entries that are asked of a worker at once.
+/// Entries per request to a worker.
 const PART: usize = 512;
 
-/// The keys of a query for mappings and sessions.
+/// Keys of a query for mappings and sessions.
 const KEYS: [&str; 6] = ["subscriber", "realm", "external", "remote", "protocol", "limit"];
 
 pub(super) async fn mappings(
@@ -108,7 +108,7 @@ pub(super) async fn blocks(
     Ok(list.answer("blocks", asked.limit, &headers))
 }
 
-/// A block of ports: its place, its owner, and how many of its ports are in use.
+/// A block of ports: place, owner, number of ports in use.
 pub(super) fn block(info: &BlockInfo, now: Timestamp, names: &Names, settings: &Settings) -> Value {
     let by_protocol = |[tcp, udp, icmp, dccp]: [u32; 4]| json!({ "tcp": tcp, "udp": udp, "icmp": icmp, "dccp": dccp });
     let mut object = json!({
@@ -203,7 +203,7 @@ pub(super) async fn routes(
     let own = configured(&settings);
     let mut at = 0;
     let next = move |into: &mut Entries| {
-        // Learnt ones may be many: they are passed over to where the last part ended.
+        // Learnt routes may be many: skip those of the earlier parts.
         while let Some(one) = own.get(at).filter(|_| into.count < PART) {
             write(into, one)?;
             at += 1;
@@ -217,7 +217,7 @@ pub(super) async fn routes(
     Ok(Entries::new(next).answer("routes", asked.limit, &headers))
 }
 
-/// The connected networks, the sides' gateways and the configured routes.
+/// The connected networks, the gateways of the sides, and the configured routes.
 fn configured(settings: &Settings) -> Vec<Value> {
     let realm =
         |number: u16| (!settings.realms.is_empty()).then(|| settings.realm_name(number).to_owned());
@@ -264,7 +264,7 @@ fn object(route: &Route, origin: &str, realm: Option<&str>) -> Value {
     object
 }
 
-/// A list that workers tell.
+/// Answers with a list from the workers' tables.
 fn from_workers<T: Listed>(
     interface: &Interface,
     asked: &TableQuery,
@@ -300,19 +300,19 @@ fn write(into: &mut Entries, entry: &impl Serialize) -> io::Result<()> {
 
 type Next = Box<dyn FnMut(&mut Entries) -> io::Result<bool> + Send>;
 
-/// A list on its way to a client.
+/// A list that a client is reading.
 pub(super) struct Entries {
-    /// Writes the next part; `false`: there is none.
+    /// Writes the next part; returns false at the end.
     next: Option<Next>,
     text: Vec<u8>,
-    /// Entries in the text.
+    /// Entries in `text`.
     count: usize,
-    /// Entries that may still come.
+    /// Entries that may follow.
     left: u64,
-    /// Whether there was any, and whether there would be more.
+    /// True after the first entry; true if the limit left entries out.
     any: bool,
     more: bool,
-    /// Whether each is a line.
+    /// True for one object per line.
     lines: bool,
 }
 
@@ -323,7 +323,7 @@ impl Entries {
         Self { next: Some(Box::new(next)), text, count: 0, left: 0, any, more, lines }
     }
 
-    /// The answer: an object with the list under its name, or lines.
+    /// The response: an object with the list under `name`, or lines.
     fn answer(
         mut self,
         name: &'static str,
@@ -340,7 +340,7 @@ impl Entries {
         ([(header::CONTENT_TYPE, HeaderValue::from_static(kind))], body).into_response()
     }
 
-    /// The next piece of the answer, and what is left.
+    /// Returns the next piece of the body, and the rest of the list.
     fn piece(mut self) -> io::Result<Option<(Bytes, Option<Self>)>> {
         let Some(mut next) = self.next.take() else { return Ok(None) };
         let goes_on = next(&mut self)? && !self.more;
@@ -355,7 +355,7 @@ impl Entries {
     }
 }
 
-/// As one object, for few entries.
+/// Answers with a short list as one object.
 pub(super) fn whole(name: &str, entries: Vec<Value>, more: bool) -> Answer {
     Ok(Response::done(json!({ name: entries, "more": more })))
 }

@@ -1,9 +1,9 @@
-//! What the control socket offers: which path does what, and the form of requests and answers
-//! (docs/control.md, and `schema.json` here, which is served). A further command is a further line
-//! of the list in [`Interface::router`].
+//! The HTTP interface of the control socket: paths, requests and responses (docs/control.md, and
+//! `schema.json` in this folder, which the gateway serves). A new command is a new line in
+//! [`Interface::router`].
 //!
-//! Tables are read from the workers by parts as the client takes them ([`lists`]), so an answer of
-//! any length takes little memory, and a slow client costs nobody anything.
+//! Tables are read from the workers in parts while the client reads ([`lists`]). So a response of
+//! any length takes little memory, and a slow client delays no other.
 
 pub mod changes;
 mod figures;
@@ -35,63 +35,65 @@ use serde_json::json;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// Mappings that a dry run names unless it is asked for another number, and the most that it does.
+/// Mappings that a dry run names by default, and the most that a client may ask for.
 const USUALLY_NAMED: usize = 20;
 const MOST_NAMED: usize = 100_000;
 
-/// Realms that are named to who asks for another.
+/// Realms that the answer to an unknown realm names.
 const REALMS_NAMED: usize = 10;
 
-/// The interface's schema, as OpenAPI has it.
+/// The OpenAPI schema of the interface.
 pub const SCHEMA: &str = include_str!("schema.json");
 
 /// Answers the requests of the control socket.
 pub struct Interface {
     reloader: Arc<Reloader>,
-    /// What each worker has done.
+    /// Load of each worker.
     loads: Loads,
     began: Instant,
-    /// Who has the most.
+    /// Subscribers with the most mappings.
     top: top::Latest,
-    /// Tells of the event logs.
+    /// State of the event logs.
     sinks: Option<health::Sinks>,
     history: health::History,
     /// Searches of the event logs on disk.
     searches: Searches,
 }
 
-/// What each worker has done; one more when a worker joins.
+/// The load of each worker. A worker that joins adds an entry.
 pub type Loads = Arc<Mutex<Vec<Arc<Load>>>>;
 
-/// What `/v1/reload` is asked.
+/// Body of a request to `/v1/reload`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct ReloadRequest {
     dry_run: bool,
-    /// Mappings to be named; `None`: [`USUALLY_NAMED`].
+    /// Mappings to name; `None`: [`USUALLY_NAMED`].
     most: Option<usize>,
 }
 
 type Of = State<Arc<Interface>>;
 
-/// An answer, or why there is none.
+/// A response, or an error response.
 type Answer = Result<Response, Response>;
 
 impl Interface {
-    /// For a gateway whose configuration can be read anew, and whose workers note what they do.
+    /// Makes the interface of a gateway with a configuration that can be reread and with the loads
+    /// of its workers.
     pub fn new(reloader: Arc<Reloader>, loads: Loads) -> Self {
         let (top, history) = (top::Latest::default(), health::History::default());
         let searches = Searches::new();
         Self { reloader, loads, began: Instant::now(), top, sinks: None, history, searches }
     }
 
-    /// The same, for a gateway with event logs, of which `sinks` tells.
+    /// Adds the event logs, whose state `sinks` returns.
     #[must_use]
     pub fn watching(self, sinks: health::Sinks) -> Self {
         Self { sinks: Some(sinks), ..self }
     }
 
-    /// The paths, to be served. Those of others may be merged; [`Interface::complete`] comes last.
+    /// The routes of the interface. Other routers may be merged; [`Interface::complete`] comes
+    /// last.
     pub fn router(self) -> Router {
         let interface = Arc::new(self);
         health::watch(&interface);
@@ -116,7 +118,7 @@ impl Interface {
             .with_state(interface)
     }
 
-    /// A router that says of every other path that there is none.
+    /// Adds the answer to unknown paths.
     pub fn complete(router: Router) -> Router {
         fallbacks(router, "GET /v1/schema has the list")
     }
@@ -133,7 +135,7 @@ impl Interface {
         Names::of(&self.settings().engine)
     }
 
-    /// What is asked for, in the gateway's numbers.
+    /// Converts a query to a filter with the gateway's numbers.
     fn filter(&self, asked: &TableQuery) -> Result<Filter, Response> {
         let settings = self.settings();
         let realm = |name: &String| -> Result<u16, Response> {
@@ -190,7 +192,7 @@ impl Interface {
     }
 }
 
-/// A realm that is asked for and not there; some of those that are.
+/// The sentence about an unknown realm, with some of the existing realms.
 fn no_realm(name: &str, settings: &Settings) -> String {
     let further = settings.engine.realms.iter().filter(|realm| !realm.gone);
     let names = std::iter::once(settings.realm_name(0)).chain(further.map(|realm| &realm.name[..]));
@@ -199,7 +201,7 @@ fn no_realm(name: &str, settings: &Settings) -> String {
     format!("there is no realm {shown:?}; there is {}", known.join(", "))
 }
 
-/// The gateway answers nobody any more.
+/// The response of a gateway that is stopping.
 fn stopping(error: CommandError) -> Response {
     Response::failure(503, error.to_string())
 }
@@ -222,7 +224,7 @@ async fn schema() -> HttpResponse {
     ([(header::CONTENT_TYPE, json)], SCHEMA).into_response()
 }
 
-/// Whether a client wants an object a line.
+/// True if the client wants one object per line.
 fn wants_lines(headers: &HeaderMap) -> bool {
     let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     accepted.is_some_and(|accepted| accepted.contains("application/x-ndjson"))

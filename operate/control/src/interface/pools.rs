@@ -10,16 +10,16 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// Addresses in an answer, if the client names no other limit.
+/// Default limit of addresses in an answer.
 const USUAL_ADDRESSES: u64 = 65_536;
 
-/// Addresses that are asked of a worker at once.
+/// Addresses per request to a worker.
 const PART: usize = 1024;
 
 /// Names of the protocols with ports, in the engine's order.
 const PROTOCOLS: [&str; 4] = ["tcp", "udp", "icmp", "dccp"];
 
-/// Usage of each address in order, over all workers.
+/// Usage of each address, in order, summed over all workers.
 fn usage(
     interface: &Interface,
     asked: &TableQuery,
@@ -50,7 +50,7 @@ fn usage(
     Ok(all)
 }
 
-/// Ports by protocol.
+/// Ports by protocol, as an object.
 fn by_protocol(ports: [u64; 4]) -> Value {
     let entries = PROTOCOLS.iter().zip(ports);
     Value::Object(
@@ -58,9 +58,9 @@ fn by_protocol(ports: [u64; 4]) -> Value {
     )
 }
 
-/// Share of ports in use by protocol: of the ports that mappings have and those that a new mapping
-/// may take, the part that mappings have. Ports in hold-down and reserved ports count on neither
-/// side, as in the alert of `contrib/prometheus`. `null`: there are no such ports.
+/// Share of ports in use, by protocol: the ports of mappings, divided by these and the ports that a
+/// new mapping may take. Ports in hold-down and reserved ports are not counted, as in the alert of
+/// `contrib/prometheus`. `null`: there are no such ports.
 fn in_use(used: [u64; 4], free: [u64; 4]) -> Value {
     let share = |place: usize| {
         let all = used[place] + free[place];

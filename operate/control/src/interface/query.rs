@@ -1,4 +1,4 @@
-//! What stands after the `?` of a request: filters, as the command line has them.
+//! The query of a request: filters with the names of the command line.
 
 use crate::socket::Response;
 use natgate_engine::{Prefix, Timestamp};
@@ -9,37 +9,37 @@ use std::net::Ipv4Addr;
 const LONGEST: usize = 4096;
 const MOST: usize = 16;
 
-/// The most that `top` may ask for.
+/// The largest `top`.
 pub(super) const MOST_TOP: usize = 1000;
 
-/// What is asked for.
+/// The parameters of a query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableQuery {
-    /// The prefix of the subscriber's address.
+    /// Prefix of the subscriber's address.
     pub subscriber: Option<Prefix>,
-    /// The name of its realm.
+    /// Name of the subscriber's realm.
     pub realm: Option<String>,
-    /// The prefix of the external address.
+    /// Prefix of the external address.
     pub external: Option<Prefix>,
-    /// The external port.
+    /// External port.
     pub external_port: Option<u16>,
-    /// The prefix of the remote address.
+    /// Prefix of the remote address.
     pub remote: Option<Prefix>,
-    /// The remote port.
+    /// Remote port.
     pub remote_port: Option<u16>,
-    /// The protocol.
+    /// Protocol number.
     pub protocol: Option<u8>,
-    /// How many at most.
+    /// Most entries in the answer.
     pub limit: Option<u64>,
-    /// When.
+    /// Time that the question is about.
     pub at: Option<Timestamp>,
-    /// How many of those with the most.
+    /// Number of subscribers with the most mappings.
     pub top: Option<usize>,
-    /// What is to be cleared.
+    /// Tables to clear.
     pub what: Option<What>,
 }
 
-/// What can be cleared.
+/// Tables that can be cleared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// Dynamic mappings, with their sessions.
@@ -49,7 +49,7 @@ pub enum What {
 }
 
 impl What {
-    /// Its name.
+    /// Name of the table in a query.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mappings => "mappings",
@@ -59,7 +59,7 @@ impl What {
 }
 
 impl TableQuery {
-    /// Reads a query, in which only these keys may stand, each once.
+    /// Parses a query. Only `keys` are allowed, each once.
     ///
     /// # Errors
     /// A sentence with status 400.
@@ -134,7 +134,7 @@ impl TableQuery {
     }
 }
 
-/// An address, as a prefix of one, or a prefix.
+/// Parses an address, as a prefix of full length, or a prefix.
 #[must_use]
 pub fn prefix(text: &str) -> Option<Prefix> {
     let (address, len) = text.split_once('/').unwrap_or((text, "32"));
@@ -142,7 +142,7 @@ pub fn prefix(text: &str) -> Option<Prefix> {
     Some(Prefix::new(address.parse::<Ipv4Addr>().ok()?, len))
 }
 
-/// An address or a prefix, with a port behind a colon or without one.
+/// Parses an address or a prefix, with or without a port behind a colon.
 #[must_use]
 pub fn end(text: &str) -> Option<(Prefix, Option<u16>)> {
     match text.split_once(':') {

@@ -1,5 +1,5 @@
-//! The interface in front of a gateway between two cables in memory, which runs in threads of its
-//! own.
+//! Tests of the interface with a gateway between two devices in memory, which runs in its own
+//! threads.
 
 use super::*;
 use crate::config;
@@ -37,7 +37,7 @@ const CONFIGURATION: &str = "\
 [[rule]]\nkind = \"bypass\"\nmatch = { source = \"10.99.0.0/16\" }\n\
 [[rule]]\nkind = \"snat\"\nmatch = { source = \"10.1.0.0/16\", port = 0 }\npool = \"default\"\n";
 
-/// What the gateway tells: only how many mappings were removed.
+/// Counts the removed mappings that the gateway reports.
 struct Removed(Arc<AtomicU64>);
 
 impl Observer for Removed {
@@ -53,7 +53,7 @@ impl Observer for Removed {
     fn idle(&mut self) {}
 }
 
-/// A gateway at work, and its control socket.
+/// A running gateway and its control socket.
 struct World {
     server: Option<Server>,
     path: PathBuf,
@@ -66,12 +66,12 @@ struct World {
 }
 
 impl World {
-    /// With so many workers and mappings, four of each host.
+    /// Starts a gateway with `workers` workers and `mappings` mappings, four per host.
     fn new(test: &str, workers: usize, mappings: u32) -> Self {
         Self::in_mode(test, workers, mappings, "")
     }
 
-    /// The same with more of a configuration.
+    /// Starts a gateway with additional configuration.
     fn in_mode(test: &str, workers: usize, mappings: u32, more: &str) -> Self {
         let name = format!("natgate-interface-{test}-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);
@@ -150,7 +150,7 @@ impl World {
         body
     }
 
-    /// The lines of a list.
+    /// The entries of a list in lines.
     fn lines(&self, path: &str) -> Vec<Value> {
         let accept = [("Accept", "application/x-ndjson")];
         let reply = open(&self.path, "GET", path, &accept, &Value::Null, PATIENCE);
@@ -164,13 +164,13 @@ impl Drop for World {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.wakers.iter().for_each(|mut waker| waker.write_all(&[0]).expect("it wakes"));
-        // The workers' ends of commands go with them, so nobody waits for an answer.
+        // The command queues end with the workers, so no client waits for an answer.
         self.threads.drain(..).for_each(|thread| thread.join().expect("a worker ends well"));
         drop(self.server.take());
     }
 }
 
-/// A datagram from a host inside.
+/// A datagram from an internal host.
 fn frame(number: u32) -> Vec<u8> {
     let mut bytes = vec![0; ETHERNET_LEN + 28];
     let mut header = [0; ETHERNET_LEN];
@@ -189,7 +189,7 @@ fn frame(number: u32) -> Vec<u8> {
     bytes
 }
 
-/// Has hosts send so many datagrams through workers that do not run yet.
+/// Lets hosts send datagrams through workers that do not run yet.
 fn fill(
     workers: &mut [Worker],
     inside: &Wire,
@@ -238,7 +238,7 @@ fn what_the_schema_describes_is_what_is_served() {
     assert!(routed.len() > 10);
     let missing: Vec<_> = routed.difference(&described).collect();
     assert!(missing.is_empty(), "not in schema.json: {missing:?}");
-    // Every path is in the documentation as well.
+    // Every path is in the documentation, too.
     let documentation = include_str!("../../../../docs/control.md");
     for (path, method) in &routed {
         let heading = format!("## {} {path}\n", method.to_uppercase());
@@ -246,7 +246,7 @@ fn what_the_schema_describes_is_what_is_served() {
     }
     let world = World::new("schema", 1, 0);
     assert_eq!(world.get("/v1/schema"), schema);
-    // Others' paths are merged where all are served.
+    // Routers of other crates are merged where all paths are served.
     for (path, method) in described.intersection(&routed) {
         let other = if method == "get" { "DELETE" } else { "GET" };
         assert_eq!(world.ask(other, path).status, 405, "{path}");
@@ -271,7 +271,7 @@ fn lists_have_what_there_is() {
         let subscribers = world.lines("/v1/subscribers");
         assert_eq!(subscribers.len(), 1250);
         assert!(subscribers.iter().all(|one| one["mappings"]["udp"] == 4 && one["sessions"] == 4));
-        // However many ask at once, each gets as many as it asked for.
+        // With any number of clients at once, each gets the number of entries that it asked for.
         std::thread::scope(|scope| {
             for top in 1..=8 {
                 let socket = &world.path;
@@ -308,7 +308,7 @@ fn lists_have_what_there_is() {
     }
 }
 
-/// Clears all mappings and asks whose a port is that one of them had.
+/// Clears all mappings and asks for the owner of a port of a former mapping.
 fn whose_after_clearing(world: &World) -> (String, Response) {
     let external = world.get("/v1/mappings?subscriber=10.0.1.7&limit=1")["mappings"][0]["external"]
         .as_str()
@@ -440,17 +440,17 @@ fn what_is_cleared_goes_and_is_told() {
         let all = world.ask("POST", "/v1/clear?what=sessions");
         assert_eq!(all.body["cleared"], 396);
         assert_eq!(world.lines("/v1/mappings").len(), 1);
-        // Events are told by the worker's next turns.
+        // The worker reports events in its next turns.
         while world.removed.load(Ordering::Relaxed) < 400 {
             std::thread::sleep(Duration::from_millis(5));
         }
         assert_eq!(world.get("/v1/status")["mappings"]["now"], 0);
-        // Nobody has their ports, and nobody gets them for a while.
+        // The ports have no owner, and are not assigned for a while.
         let pools = world.get("/v1/pools");
         let states = ["taken", "used", "held", "reserved"]
             .map(|state| pools["pools"][0][state]["udp"].as_u64().expect("a number"));
         assert_eq!(states, [400, 0, 400, 0]);
-        // Ports in hold-down are in nobody's use.
+        // Ports in hold-down are not in use.
         assert_eq!(pools["pools"][0]["in_use"]["udp"], 0.0);
         let addresses = world.get("/v1/addresses");
         let addresses = addresses["addresses"].as_array().expect("a list");
@@ -525,7 +525,7 @@ fn a_slow_reader_of_a_big_table_stalls_nobody() {
     let mut slow = BufReader::new(slow.expect("it begins"));
     let mut first = String::new();
     slow.read_line(&mut first).expect("a line");
-    // Nobody reads on. The worker translates, and answers others.
+    // The client stops reading. The worker translates, and answers other clients.
     let outbound = || world.get("/v1/counters")["packets"]["outbound"].clone();
     let before = outbound();
     for number in 0..100 {
@@ -539,7 +539,7 @@ fn a_slow_reader_of_a_big_table_stalls_nobody() {
     }
     let who = world.get("/v1/mappings?subscriber=10.0.1.7&limit=4");
     assert_eq!(who["mappings"].as_array().map(Vec::len), Some(4));
-    // And then all of it comes.
+    // Afterwards the client gets the complete list.
     let lines: Result<Vec<_>, _> = slow.lines().collect();
     assert_eq!(lines.expect("lines").len() as u32 + 1, MAPPINGS + 1);
 }
@@ -554,7 +554,7 @@ fn states(health: &Value, list: &str) -> Vec<String> {
 fn health_tells_links_next_hops_and_workers() {
     let world = World::new("health", 2, 4);
     let health = world.get("/v1/health");
-    // The next hop outside was asked for, and nobody is there to answer; after a while nobody asks.
+    // No host answers for the next hop outside. After a while the router stops asking.
     let hops = states(&health, "next_hops");
     let problems = match hops[1].as_str() {
         "unresolved" => json!(["next hop 192.0.2.254 does not answer ARP"]),

@@ -1,6 +1,6 @@
-//! Those subscribers that have the most mappings. All must be looked at to find them, so whoever
-//! asks the same within a moment shares one answer, and however many pages are open, the workers'
-//! tables are looked through for one at a time.
+//! Subscribers with the most mappings. The search reads all subscribers, so clients with the same
+//! question within a second share one answer, and only one search at a time reads the workers'
+//! tables, however many pages are open.
 
 use super::lists;
 use super::query::{MOST_TOP, TableQuery};
@@ -13,23 +13,24 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
-/// Subscribers that are asked of a worker at once.
+/// Subscribers per request to a worker.
 const PART: usize = 4096;
 
-/// How long an answer is good for others who ask the same.
+/// Time for which an answer is shared.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// The latest answer to each group of clients. Who waits for another's takes no thread meanwhile.
+/// The latest answer for each client group. A client that waits for another's answer occupies no
+/// thread.
 #[derive(Debug, Default)]
 pub(super) struct Latest([Mutex<Option<CachedTop>>; ClientGroup::COUNT]);
 
-/// What was found by a filter: as many as anybody may ask for.
+/// The answer for one filter, with the largest number of subscribers.
 #[derive(Clone, Debug)]
 struct CachedTop {
     filter: Filter,
     at: Instant,
     best: Arc<[SubscriberInfo]>,
-    /// Whether there are others.
+    /// True if there are further subscribers.
     more: bool,
 }
 
@@ -39,7 +40,7 @@ impl CachedTop {
     }
 }
 
-/// So many of those that are meant, the one with the most mappings first.
+/// The subscribers with the most mappings, in descending order.
 pub(super) async fn subscribers(
     interface: Arc<Interface>,
     group: ClientGroup,
@@ -73,7 +74,7 @@ fn find(interface: &Interface, filter: Filter) -> Result<CachedTop, Response> {
     Ok(CachedTop { filter, at: Instant::now(), best: best.into(), more })
 }
 
-/// Keeps so many, in order; says whether there were more.
+/// Keeps the first `top` in order; returns true if there were more.
 fn keep(best: &mut Vec<SubscriberInfo>, top: usize) -> bool {
     let count =
         |info: &SubscriberInfo| info.mappings.iter().map(|&part| u64::from(part)).sum::<u64>();

@@ -1,5 +1,5 @@
-//! Who has an external endpoint now: what the workers' tables say, then what the configuration
-//! does; and who had it, by the event log on disk.
+//! The owner of an external endpoint: at present from the workers' tables, then from the
+//! configuration; at an earlier time from the event logs on disk.
 
 use super::query::TableQuery;
 use super::{Answer, Interface, Of, lists, stopping};
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// Mappings that are named; a port has few.
+/// Most mappings in an answer. A port has few.
 const MOST: usize = 64;
 
 pub(super) async fn who(State(interface): Of, RawQuery(query): RawQuery) -> Answer {
@@ -29,7 +29,7 @@ pub(super) async fn who(State(interface): Of, RawQuery(query): RawQuery) -> Answ
     found.map_err(|refused| Response::failure(503, refused.to_string()))?
 }
 
-/// The endpoint that is asked about.
+/// Returns the endpoint of the question.
 fn endpoint(asked: &TableQuery) -> Result<(Ipv4Addr, u16), Response> {
     let (Some(address), Some(port)) = (asked.external, asked.external_port) else {
         let message = "whose? Say external=ADDRESS:PORT, such as external=203.0.113.1:2300";
@@ -42,7 +42,7 @@ fn endpoint(asked: &TableQuery) -> Result<(Ipv4Addr, u16), Response> {
     Ok((Ipv4Addr::from_bits(address.first()), port))
 }
 
-/// Who had it then.
+/// Finds the holders at an earlier time.
 fn find_then(
     interface: &Interface,
     external: (Ipv4Addr, u16),
@@ -79,7 +79,7 @@ fn find_then(
     by_configuration(interface, external, protocol)
 }
 
-/// Whose it is by the configuration.
+/// Finds the owner by the configuration.
 fn by_configuration(
     interface: &Interface,
     (address, port): (Ipv4Addr, u16),
@@ -127,13 +127,13 @@ fn find(interface: &Interface, asked: &TableQuery) -> Answer {
     Ok(if resting.is_empty() { answer } else { with_rest(answer, (address, port), resting) })
 }
 
-/// The owner of the block that a port is in, which no mapping has now.
+/// The owners of the block that contains a port without a mapping.
 fn owners(interface: &Interface, filter: Filter) -> Result<Vec<Value>, Response> {
     let (names, settings) = (interface.names(), interface.settings());
     let mut list: List<BlockInfo> = interface.commander().list(filter, MOST);
     let mut owners = Vec::new();
     while let Some((part, now)) = list.next_part().map_err(stopping)? {
-        // A range that follows by arithmetic the configuration tells, and names its pool.
+        // The configuration names the owner of a deterministic range, with its pool.
         let blocks = part.iter().filter(|block| block.kind != BlockKind::Deterministic);
         owners.extend(blocks.map(|info| {
             let mut object = lists::block(info, now, &names, &settings);
@@ -165,7 +165,7 @@ fn resting(interface: &Interface, filter: Filter) -> Result<Vec<Value>, Response
     Ok(latest.into_iter().map(object).collect())
 }
 
-/// An answer about a port in hold-down; one that names nobody says that the port rests.
+/// Adds the hold-down of a port to an answer. If the answer names no owner, its sentence says so.
 fn with_rest(answer: Response, (address, port): (Ipv4Addr, u16), resting: Vec<Value>) -> Response {
     let Response { status, mut body } = answer;
     if status == 404 {
@@ -181,7 +181,7 @@ fn with_rest(answer: Response, (address, port): (Ipv4Addr, u16), resting: Vec<Va
     Response { status, body }
 }
 
-/// A protocol, and how long a port of it is not given out.
+/// A protocol, and the time for which its port is not assigned.
 fn rest(resting: &Value) -> String {
     let protocol = resting["protocol"].as_str().unwrap_or_default();
     match resting["for_s"].as_f64() {
@@ -190,7 +190,7 @@ fn rest(resting: &Value) -> String {
     }
 }
 
-/// What a mapping says, as the configuration's answers have it.
+/// The answer from a mapping, in the form of the configuration's answers.
 fn answer(info: &MappingInfo, now: Timestamp, names: &Names) -> Value {
     let mut object = json!({
         "subscriber": info.id.internal.address,

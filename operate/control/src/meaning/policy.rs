@@ -1,4 +1,4 @@
-//! What classes, thresholds, and timeouts by port and by rule mean, in words and as data.
+//! The meaning of classes, thresholds, and timeouts by port and by rule, as text and as data.
 
 use super::PerProtocol;
 use super::text::{grouped, list, plural};
@@ -7,42 +7,42 @@ use natgate_engine::{Class, Config, PortTimeout, Prefix, TimeoutSet};
 use serde::Serialize;
 use std::fmt::{self, Formatter};
 
-/// Classes, and timeouts of ports, that are said one by one.
+/// Most classes, and timeouts by port, that are listed.
 const MOST: usize = 20;
 
-/// What one class of subscribers means.
+/// The meaning of one class of subscribers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ClassMeaning {
-    /// Its name.
+    /// Name of the class.
     pub name: String,
-    /// The realm that its subscribers are of, unless they may be of any.
+    /// Realm of the subscribers; `None`: all realms.
     pub realm: Option<String>,
-    /// Their prefixes.
+    /// Prefixes of the subscribers.
     pub subscribers: Vec<String>,
-    /// How many addresses these have.
+    /// Number of addresses in the prefixes.
     pub addresses: u64,
-    /// What each subscriber may have: the class's own limits, else everybody's.
+    /// Limits of each subscriber: the limits of the class, else the common ones.
     pub each: Allowance,
-    /// What a mapping may have.
+    /// Most sessions of a mapping.
     pub sessions_per_mapping: u16,
-    /// What all of them may have together.
+    /// Limits of all subscribers of the class together.
     pub together: Totals,
 }
 
-/// What a subscriber may have.
+/// Limits of one subscriber.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Allowance {
     /// Mappings.
     pub mappings: PerProtocol,
-    /// Sessions, if they are limited.
+    /// Sessions; `None`: no limit.
     pub sessions: Option<u32>,
     /// New mappings a second.
     pub new_mappings_per_second: u32,
-    /// Percentages of these limits at which there is an event.
+    /// Percentages of these limits that cause an event.
     pub thresholds: Vec<u8>,
 }
 
-/// What all subscribers of a class may have, where that is limited.
+/// Limits of all subscribers of a class together; `None`: no limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Totals {
     /// TCP mappings.
@@ -55,7 +55,7 @@ pub struct Totals {
     pub sessions: Option<u32>,
     /// New mappings a second.
     pub new_mappings_per_second: Option<u32>,
-    /// Percentages of these limits at which there is an event.
+    /// Percentages of these limits that cause an event.
     pub thresholds: Vec<u8>,
 }
 
@@ -133,7 +133,7 @@ impl ClassMeaning {
     }
 }
 
-/// Some lines for each class.
+/// Writes the lines of all classes.
 pub(super) fn classes(classes: &[ClassMeaning], f: &mut Formatter<'_>) -> fmt::Result {
     for class in classes.iter().take(MOST) {
         class.text(f)?;
@@ -144,7 +144,7 @@ pub(super) fn classes(classes: &[ClassMeaning], f: &mut Formatter<'_>) -> fmt::R
     }
 }
 
-/// How many sessions somebody may have, if that is limited.
+/// Writes the limit of sessions, if any.
 pub(super) fn sessions_of(who: &str, limit: Option<u32>, f: &mut Formatter<'_>) -> fmt::Result {
     match limit {
         Some(limit) => writeln!(f, "{who}: {} sessions", grouped(limit.into())),
@@ -152,7 +152,7 @@ pub(super) fn sessions_of(who: &str, limit: Option<u32>, f: &mut Formatter<'_>) 
     }
 }
 
-/// At what use of a limit there is an event.
+/// Writes the thresholds, if any.
 pub(super) fn thresholds(who: &str, percents: &[u8], f: &mut Formatter<'_>) -> fmt::Result {
     if percents.is_empty() {
         return Ok(());
@@ -163,7 +163,7 @@ pub(super) fn thresholds(who: &str, percents: &[u8], f: &mut Formatter<'_>) -> f
     writeln!(f, "{who}: an event at {shown}, and again after {damping} points less")
 }
 
-/// A line for each timeout of ports.
+/// Writes a line for each timeout by port.
 pub(super) fn port_timeouts(config: &Config, f: &mut Formatter<'_>) -> fmt::Result {
     for PortTimeout { protocol, ports: (first, last), idle } in
         config.port_timeouts.iter().take(MOST)
@@ -185,7 +185,7 @@ pub(super) fn port_timeouts(config: &Config, f: &mut Formatter<'_>) -> fmt::Resu
     }
 }
 
-/// The timeouts of a rule, after what else it does.
+/// Formats the timeouts of a rule.
 pub(super) fn rule_timeouts(config: &Config, number: u8) -> String {
     let place = usize::from(number).checked_sub(1);
     let Some(set) = place.and_then(|place| config.timeout_sets.get(place)) else {

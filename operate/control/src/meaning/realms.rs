@@ -1,4 +1,4 @@
-//! Realms in words: which frames are whose, who is translated there, who reaches whom.
+//! Realms as text: links, subscribers, reachable realms.
 
 use super::Meaning;
 use crate::config::{DEFAULT_REALM, show_prefix};
@@ -7,24 +7,24 @@ use natgate_gateway::{RealmSettings, Settings, SideSettings};
 use serde::Serialize;
 use std::fmt::{self, Formatter};
 
-/// What one realm means.
+/// The meaning of one realm.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RealmMeaning {
-    /// Its name.
+    /// Name of the realm.
     pub name: String,
-    /// The device that its frames come by.
+    /// Device of the realm's frames.
     pub device: String,
-    /// The VLAN that they are of, if they are of one.
+    /// VLAN of the realm's frames, if any.
     pub vlan: Option<u16>,
-    /// Prefixes that are translated.
+    /// Prefixes of the subscribers.
     pub subscribers: Vec<String>,
-    /// The pool that is used where no rule says otherwise.
+    /// Pool of subscribers without a rule.
     pub pool: String,
-    /// The realms whose external endpoints may be reached from it.
+    /// Realms whose external endpoints this realm may reach.
     pub hairpin_to: Vec<String>,
 }
 
-/// What the realms mean but for the default one.
+/// The meanings of all realms but the default one.
 pub(super) fn meanings(settings: &Settings) -> Vec<RealmMeaning> {
     let of = |(realm, link): (&RealmConfig, &RealmSettings)| RealmMeaning {
         name: realm.name.clone(),
@@ -40,7 +40,7 @@ pub(super) fn meanings(settings: &Settings) -> Vec<RealmMeaning> {
 }
 
 impl Meaning {
-    /// The realms, if there are more than one.
+    /// Writes the realms, if there are several.
     pub(super) fn realms(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let engine = &self.settings.engine;
         if engine.realms.is_empty() {
@@ -82,7 +82,7 @@ impl Meaning {
         self.reaches(f, &realm.name, &realm.hairpin_to)
     }
 
-    /// Whom one reaches; to be told of each, for the default is nobody.
+    /// Writes the realms that a realm may reach by hairpin, or that it reaches none.
     fn reaches(&self, f: &mut Formatter<'_>, name: &str, others: &[u16]) -> fmt::Result {
         let others: Vec<&str> =
             others.iter().map(|other| self.settings.realm_name(*other)).collect();
@@ -92,7 +92,7 @@ impl Meaning {
         }
     }
 
-    /// What is added to something of a realm, if there are more than one.
+    /// The suffix that names a realm, if there are several.
     pub(super) fn of_realm(&self, realm: u16) -> String {
         match self.settings.realms.is_empty() {
             true => String::new(),

@@ -1,5 +1,5 @@
-//! What stands around the translation: event logs, requests for mappings, and the places where the
-//! gateway is watched and commanded. Each has one line for what it is and one for what it allows.
+//! The meaning of the settings around translation: event logs, requests for mappings, sockets and
+//! listeners.
 
 use super::text::{grouped, list};
 use super::{Meaning, plural};
@@ -14,68 +14,68 @@ use std::fmt::{self, Formatter};
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// What one event log means.
+/// The meaning of one event log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LogMeaning {
     /// `file`, `syslog`, `ipfix` or `spool`.
     pub kind: &'static str,
-    /// The file, the folder, or the collector's address and port.
+    /// File, folder, or address and port of the collector.
     pub to: String,
-    /// `udp`, `tcp` or `tls`, of a log with a collector.
+    /// `udp`, `tcp` or `tls` for a log with a collector.
     pub transport: Option<&'static str>,
     /// `mappings`, `blocks` or `sessions`.
     pub what: &'static str,
-    /// True if remote endpoints of sessions are recorded.
+    /// True if the log has remote endpoints of sessions.
     pub remotes: bool,
-    /// Events that wait at most.
+    /// Most events in the queue.
     pub queue: u64,
-    /// Bytes that a spool keeps at most.
+    /// Largest size of a spool, bytes.
     pub max_size: Option<u64>,
-    /// Seconds that a spool keeps events.
+    /// Longest age of a spool's events, seconds.
     pub max_age_seconds: Option<u64>,
 }
 
-/// What requests for mappings mean, if they are answered.
+/// The meaning of `[pcp]`, if enabled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PcpMeaning {
-    /// True if NAT-PMP is answered, too.
+    /// True if NAT-PMP is enabled.
     pub nat_pmp: bool,
-    /// True if clients learn of lost mappings.
+    /// True if clients are notified of lost mappings.
     pub announce: bool,
     /// Shortest lifetime, seconds.
     pub min_lifetime: u64,
     /// Longest lifetime, seconds.
     pub max_lifetime: u64,
-    /// Mappings on request, of all subscribers together.
+    /// Most requested mappings of all subscribers together.
     pub mappings: u64,
-    /// Mappings on request, of one subscriber.
+    /// Most requested mappings of one subscriber.
     pub mappings_per_subscriber: u64,
-    /// Ports of one request, at most.
+    /// Most ports of one request.
     pub port_set: u64,
-    /// Hosts that may ask for mappings of others.
+    /// Hosts that may request mappings for other hosts.
     pub third_party: Vec<String>,
-    /// Requests of one client that are served a second.
+    /// Most requests per second of one client.
     pub client_requests_per_second: u64,
-    /// Requests of all clients that are served a second.
+    /// Most requests per second of all clients.
     pub requests_per_second: u64,
 }
 
-/// Where the gateway is watched and commanded.
+/// Sockets and listeners of the gateway.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AccessMeaning {
-    /// The control socket.
+    /// Path of the control socket.
     pub control: String,
-    /// The socket of users that may only ask.
+    /// Path of the read-only socket.
     pub read_socket: Option<String>,
-    /// Where other machines come in by TLS.
+    /// TLS listener for other machines.
     pub remote: Option<String>,
     /// Common names of certificates that may give commands from other machines.
     pub operators: Vec<String>,
-    /// Where the page is.
+    /// Listener of the page.
     pub page: Option<String>,
-    /// Where metrics are served.
+    /// Listener of the metrics.
     pub metrics: Option<String>,
-    /// Where the SNMP agent listens.
+    /// Listener of the SNMP agent.
     pub snmp: Option<String>,
 }
 
@@ -121,12 +121,12 @@ fn collector(kind: &'static str, to: &Collector) -> (&'static str, String, Optio
     (kind, to.address.clone(), Some(transport))
 }
 
-/// What the event logs mean, in the file's order.
+/// The meanings of the event logs, in the order of the file.
 pub(super) fn logs(settings: &Settings) -> Vec<LogMeaning> {
     settings.logs.iter().map(LogMeaning::new).collect()
 }
 
-/// What requests for mappings mean.
+/// The meaning of `[pcp]`.
 pub(super) fn pcp(settings: &Settings) -> Option<PcpMeaning> {
     let (pcp, limits) = (&settings.pcp, &settings.engine.limits);
     pcp.enabled.then(|| PcpMeaning {
@@ -143,7 +143,7 @@ pub(super) fn pcp(settings: &Settings) -> Option<PcpMeaning> {
     })
 }
 
-/// Where the gateway is watched and commanded.
+/// The sockets and listeners.
 pub(super) fn access(settings: &Settings) -> AccessMeaning {
     let ControlSettings { socket, read_socket, remote, .. } = &settings.control;
     AccessMeaning {
@@ -180,13 +180,13 @@ fn master(master: &Master) -> String {
     }
 }
 
-/// True if only programs of this machine reach an address.
+/// True for an address that only local programs reach.
 fn is_local(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
 
 impl Meaning {
-    /// The event logs.
+    /// Writes the event logs.
     pub(super) fn event_logs(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if self.logs.is_empty() {
             writeln!(f, "  none: nothing says later which subscriber had which port")?;
@@ -233,7 +233,7 @@ impl Meaning {
         }
     }
 
-    /// The events of a log.
+    /// Names the events of a log.
     fn events(&self, log: &LogSettings) -> String {
         let more = match (log.what, log.remotes) {
             (LogWhat::Mappings, _) => "mappings, ",
@@ -249,7 +249,7 @@ impl Meaning {
         format!("{more}blocks of ports{limits}")
     }
 
-    /// Requests for mappings.
+    /// Writes the limits of requests for mappings.
     pub(super) fn requests(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Some(pcp) = &self.pcp else {
             return writeln!(f, "  off: no host can ask for a mapping by PCP or NAT-PMP");
@@ -277,7 +277,7 @@ impl Meaning {
         }
     }
 
-    /// Where the gateway is watched and commanded, and by whom.
+    /// Writes the sockets and listeners, and their clients.
     pub(super) fn access(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let ControlSettings { group, read_group, read_socket, remote, .. } = &self.settings.control;
         let members = |group: &Option<String>| match group {

@@ -1,5 +1,4 @@
-//! What allocation by blocks, or by the subscriber's address, means: how many are served, how many
-//! ports nobody gets.
+//! The meaning of an allocation: subscribers that can be served, ports that remain unused.
 
 use super::{ports_of_an_address, text};
 use natgate_engine::{Allocation, Blocking, Config, Limits, Plan, PoolConfig, Pooling};
@@ -7,7 +6,7 @@ use serde::Serialize;
 use std::fmt::{self, Formatter};
 use std::net::Ipv4Addr;
 
-/// How a pool's ports are chosen, and what follows from that.
+/// Allocation of a pool's ports, with derived numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Shares {
@@ -17,40 +16,40 @@ pub enum Shares {
     Preserve,
     /// Blocks of ports.
     Block {
-        /// Ports in a block.
+        /// Ports per block.
         size: u16,
-        /// Blocks of an address, and of the pool.
+        /// Blocks per address.
         blocks_per_address: u64,
-        /// Of the pool.
+        /// Blocks of the pool.
         blocks: u64,
-        /// Blocks that a subscriber may have.
+        /// Most blocks of a subscriber.
         max_per_subscriber: u64,
-        /// How long an empty block stays, milliseconds.
+        /// Time for which an empty block stays assigned, milliseconds.
         release_after_ms: u64,
-        /// Subscribers that can be served when each has all the blocks that it may have.
+        /// Subscribers that can each have their largest number of blocks.
         subscribers_at_max: u64,
-        /// Ports, over all addresses, that fill no block.
+        /// Ports, over all addresses, that belong to no block.
         ports_unused: u64,
     },
-    /// Ports that follow from the subscriber's address.
+    /// Ports computed from the subscriber's address.
     Deterministic {
-        /// Subscribers that have ports of their own.
+        /// Subscribers with ports.
         subscribers: u32,
-        /// How many each has.
+        /// Ports of each subscriber.
         ports_per_subscriber: u32,
-        /// How many subscribers share an address: the compression ratio.
+        /// Subscribers per address: the compression ratio.
         subscribers_per_address: u32,
-        /// Addresses that have subscribers.
+        /// Addresses with subscribers.
         addresses_used: u32,
-        /// Ports of each address that are given out on demand, first and last.
+        /// Dynamic ports of each address, first and last.
         dynamic_ports: Option<(u16, u16)>,
-        /// Ports, over all addresses, that are nobody's.
+        /// Ports, over all addresses, without a subscriber.
         ports_unused: u64,
     },
 }
 
 impl Shares {
-    /// What a pool's allocation means.
+    /// Derives the meaning of a pool's allocation.
     pub(super) fn new(config: &Config, pool: &PoolConfig) -> Self {
         let addresses = pool.count() as u64;
         match config.allocation_of(pool) {
@@ -89,7 +88,7 @@ impl Shares {
         }
     }
 
-    /// Ports, over all addresses, that nobody gets.
+    /// Ports, over all addresses, that no subscriber gets.
     pub(super) fn ports_unused(&self) -> u64 {
         match self {
             Self::Random | Self::Preserve => 0,
@@ -99,15 +98,14 @@ impl Shares {
         }
     }
 
-    /// Subscribers that can have as much as they may have at a time, if that does not depend on
-    /// ports alone.
+    /// Subscribers that can have their largest share at a time, if the allocation limits that.
     pub(super) fn served(&self, limits: &Limits, pooling: Pooling, addresses: u64) -> Option<u64> {
         match self {
             Self::Random | Self::Preserve => None,
             Self::Deterministic { subscribers, .. } => Some(u64::from(*subscribers)),
             Self::Block { size, blocks_per_address, blocks, max_per_subscriber, .. } => {
                 let quota = limits.tcp_ports.max(limits.udp_ports).max(limits.icmp_ports).max(1);
-                // A block serves all protocols.
+                // A block has ports of all protocols.
                 let needed = u64::from(quota).div_ceil(u64::from(*size)).min(*max_per_subscriber);
                 Some(match pooling {
                     Pooling::Paired => addresses * (blocks_per_address / needed),
@@ -117,7 +115,7 @@ impl Shares {
         }
     }
 
-    /// The words about a pool, a line each.
+    /// Writes the lines about a pool.
     pub(super) fn explain(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let grouped = text::grouped;
         match self {
@@ -180,7 +178,7 @@ impl Shares {
     }
 }
 
-/// Whether anybody may get a port of an address of a pool.
+/// True if a subscriber may get a port of the address.
 pub(super) fn can_be_given(
     config: &Config,
     pool: &PoolConfig,
@@ -197,7 +195,7 @@ pub(super) fn can_be_given(
     }
 }
 
-/// How many ports of an address of a pool may be given to somebody.
+/// Number of an address's ports that subscribers may get.
 pub(super) fn ports_given(config: &Config, pool: &PoolConfig, address: Ipv4Addr) -> u64 {
     let all = ports_of_an_address(pool);
     match config.allocation_of(pool) {

@@ -1,20 +1,20 @@
-//! Static mappings and services in words: ports that follow each other are said as ranges.
+//! Static mappings and services as text. Consecutive ports are shown as ranges.
 
 use super::text::{endpoint, plural};
 use natgate_engine::{Affinity, Begun, Server, Service, StaticMapping};
 use std::fmt::{self, Formatter};
 
-/// Lines about static mappings, and about services.
+/// Most lines about static mappings, and about services.
 const MOST: usize = 20;
 
-/// Static mappings whose ports follow each other, as one.
+/// Static mappings with consecutive ports.
 struct Run {
     first: StaticMapping,
     count: u32,
 }
 
 impl Run {
-    /// Whether a mapping goes on where the run ends.
+    /// True if a mapping continues the run.
     fn goes_on_with(&self, next: &StaticMapping) -> bool {
         let follows = |first: Option<u16>, next: Option<u16>| {
             first
@@ -55,7 +55,7 @@ fn name(protocol: Option<u8>) -> &'static str {
     }
 }
 
-/// A line for each.
+/// Writes a line for each run and service.
 pub(super) fn explain(
     f: &mut Formatter<'_>,
     statics: &[StaticMapping],

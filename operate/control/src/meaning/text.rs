@@ -1,8 +1,8 @@
-//! The meaning of a configuration in words, as `natgate check` prints it.
+//! The meaning of a configuration as text, printed by `natgate check`.
 //!
-//! Everything that the file sets, or leaves at its default, is said once, in units a person reads;
-//! long lists are cut. Warnings come last, each a line that begins with `warning:`. Programs should
-//! read the JSON instead: these words may change.
+//! Every setting, defaults included, is shown once, in units for people; long lists are cut.
+//! Warnings come last, each on a line that begins with `warning:`. Programs should read the JSON:
+//! the text may change.
 
 use super::policy;
 use super::{Meaning, PerProtocol, Pool, Shares, ports, statics};
@@ -14,7 +14,7 @@ use natgate_gateway::{
 use std::fmt::{self, Display, Formatter};
 use std::net::Ipv4Addr;
 
-/// Rules that are said one by one.
+/// Most rules that are listed.
 const MOST_RULES: usize = 20;
 
 impl Display for Meaning {
@@ -73,7 +73,7 @@ impl Meaning {
         write!(f, "  {}: {device} ({}{mode}), ", side_name(side), backend.name())?;
         match address {
             Some((address, len)) => write!(f, "{address}/{len}")?,
-            // The kernel's address is the other end's there.
+            // On a TUN device the address is the kernel's.
             None if *backend == Backend::Tun => write!(f, "no address")?,
             None => write!(f, "address taken from the device")?,
         }
@@ -91,7 +91,7 @@ impl Meaning {
         writeln!(f, "{}", if config.silent { ", no ICMP errors" } else { "" })
     }
 
-    /// What DPDK is started with, if it is.
+    /// Writes the arguments of DPDK, if any.
     fn dpdk(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Settings { inside, outside, dpdk, .. } = &self.settings;
         if ![inside, outside].iter().any(|side| side.backend == Backend::Dpdk) {
@@ -104,7 +104,7 @@ impl Meaning {
         }
     }
 
-    /// What the kernel of the machine has to do with it, if anything is said of that.
+    /// Writes the settings about the kernel, if any.
     fn kernel(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let kernel = &self.settings.kernel;
         for side in [Side::Inside, Side::Outside] {
@@ -146,7 +146,7 @@ impl Meaning {
         }
     }
 
-    /// Which destinations stay inside.
+    /// Writes the treatment of destinations behind inside routers.
     fn inside_routes(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let engine = &self.settings.engine;
         for realm in engine.realm_numbers() {
@@ -247,7 +247,7 @@ impl Meaning {
         Ok(())
     }
 
-    /// How ports are chosen, of all pools.
+    /// The allocations of all pools.
     fn allocation(&self) -> String {
         let of = |pool: &Pool| allocation(&pool.allocation);
         let first = self.pools.first().map_or("", of);
@@ -420,7 +420,7 @@ pub(super) fn endpoint((address, port): (Ipv4Addr, Option<u16>)) -> String {
     }
 }
 
-/// A list that does not fill the screen.
+/// Formats a list, cut after some entries.
 pub(super) fn list<T: Copy>(items: &[T], show: impl Fn(T) -> String) -> String {
     const MOST: usize = 8;
     let shown: Vec<String> = items.iter().take(MOST).map(|item| show(*item)).collect();
@@ -433,7 +433,7 @@ pub(super) fn plural(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(number), if number == 1 { one } else { many })
 }
 
-/// A number with a comma after every thousand.
+/// Formats a number with a comma between thousands.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -1,11 +1,11 @@
-//! Routes to the external addresses in one of the kernel's tables, while the gateway works.
+//! Announces the external addresses as routes in a table of the kernel while the gateway works.
 //!
-//! They are of type blackhole, so the machine itself drops what it would send there: natgate takes
-//! packets from the devices. They are there as long as both sides' links are up, and go when the
-//! gateway ends. The kernel keeps them when the process is killed: nothing that a process leaves
-//! behind in a table goes with it. So a start first removes what has its protocol's number there.
+//! The routes have the type blackhole, so the machine itself drops packets to these addresses:
+//! natgate takes packets from the devices. The routes exist while the links of both sides are up,
+//! and are removed when the gateway ends. The kernel keeps them when the process is killed, so a
+//! start first removes the routes with its protocol number.
 //!
-//! What another program removes is put back, the later the more often that happens.
+//! The announcer restores routes that another program removes, with growing pauses.
 
 use super::follower::Follower;
 use super::netlink::Netlink;
@@ -23,20 +23,20 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Messages that wait; more are not to be expected from links that flap once a second.
+/// Most waiting messages. Links that change once a second cause fewer.
 const MOST_WAITING: usize = 64;
 
-/// Most prefixes that are announced.
+/// Most announced prefixes.
 const MOST_ANNOUNCED: usize = 100_000;
 
-/// Most prefixes that a line names.
+/// Most prefixes in a line.
 const MOST_NAMED: usize = 4;
 
 static PRESENT: AtomicU64 = AtomicU64::new(0);
 static MISSING: AtomicU64 = AtomicU64::new(0);
 static RESTORED: AtomicU64 = AtomicU64::new(0);
 
-/// How it stands with the routes that this process announces.
+/// The state of the routes that this process announces.
 pub fn announced() -> AnnouncedRoutes {
     let [present, missing, restored] =
         [&PRESENT, &MISSING, &RESTORED].map(|count| count.load(Ordering::Relaxed));
@@ -48,12 +48,12 @@ enum Message {
     Look,
     Link(Side, bool),
     Prefixes(Vec<Prefix>),
-    /// No more routes from now on; says when there are none.
+    /// Remove all routes for good; the sender is notified when they are gone.
     Withdraw(SyncSender<()>),
     Stop,
 }
 
-/// A thread that announces; its routes go when it is dropped.
+/// A thread that announces routes. Dropping it removes the routes.
 #[derive(Debug)]
 pub struct Announcer {
     messages: SyncSender<Message>,
@@ -62,11 +62,11 @@ pub struct Announcer {
 }
 
 impl Announcer {
-    /// Goes on with what is left of an earlier gateway, and announces these prefixes if both links
-    /// are `up`, inside and outside. Trouble with single routes is told.
+    /// Starts with the routes that an earlier gateway left, and announces `prefixes` if both links
+    /// are `up`, inside and outside. Problems with single routes are reported.
     ///
     /// # Errors
-    /// [`RoutesError`] when the kernel's table cannot be read or changed.
+    /// [`RoutesError`] if the kernel's table cannot be read or changed.
     pub fn start(
         settings: &AnnounceSettings,
         prefixes: Vec<Prefix>,
@@ -82,7 +82,7 @@ impl Announcer {
         let watched = Announced::default();
         let (messages, waiting) = sync_channel(MOST_WAITING);
         let hints = messages.clone();
-        // Where so many messages wait, another hint follows with the next news.
+        // If the queue is full, another hint follows with the next news.
         let hint = move || drop(hints.try_send(Message::Look));
         let watch = watch(settings.table, watched.clone(), hint).map_err(failed)?;
         let mut work = Work {
@@ -106,23 +106,23 @@ impl Announcer {
         Ok(Self { messages, watch: Some(watch), thread: Some(thread) })
     }
 
-    /// A side's link went up or down.
+    /// Reports a link change of a side.
     pub fn link(&self, side: Side, up: bool) {
         self.give(Message::Link(side, up));
     }
 
-    /// These are the external addresses from now on.
+    /// Replaces the external addresses.
     pub fn announce(&self, prefixes: Vec<Prefix>) {
         self.give(Message::Prefixes(prefixes));
     }
 
-    /// What takes the routes away while the gateway still works.
+    /// Returns a handle that removes the routes while the gateway still works.
     pub fn withdrawal(&self) -> Withdrawal {
         Withdrawal(self.messages.clone())
     }
 
     fn give(&self, message: Message) {
-        // The thread ends when it is told to, and not before.
+        // The thread ends on this message only.
         let _ = self.messages.send(message);
     }
 }
@@ -132,22 +132,21 @@ impl Drop for Announcer {
         self.watch = None;
         self.give(Message::Stop);
         if let Some(thread) = self.thread.take() {
-            // It has told everything that it had to.
+            // The thread has reported all problems already.
             let _ = thread.join();
         }
     }
 }
 
-/// Takes an announcer's routes away, whatever happens to links and configurations afterwards.
+/// Removes an announcer's routes regardless of later changes of links and configuration.
 #[derive(Clone, Debug)]
 pub struct Withdrawal(SyncSender<Message>);
 
 impl Withdrawal {
-    /// Takes them away, and waits at most so long until they are gone.
+    /// Removes the routes, and waits at most `patience` until they are gone.
     pub fn withdraw(&self, patience: Duration) {
         let (done, is_done) = sync_channel(1);
-        // Where nobody takes the message or answers, the announcer has ended, and its routes with
-        // it.
+        // If the message is not taken or answered, the announcer has ended and removed its routes.
         if self.0.try_send(Message::Withdraw(done)).is_ok() {
             let _ = is_done.recv_timeout(patience);
         }
@@ -155,19 +154,19 @@ impl Withdrawal {
 }
 
 struct Work {
-    /// Whether the gateway is leaving.
+    /// True if the gateway is leaving.
     leaving: bool,
     netlink: Netlink,
     settings: AnnounceSettings,
     up: [bool; 2],
     wanted: BTreeSet<Prefix>,
     there: BTreeSet<Prefix>,
-    /// Those that the kernel would not take, which has been told.
+    /// Routes that the kernel refused, already reported.
     refused: BTreeSet<Prefix>,
-    /// What the watch looks at: all that should be there.
+    /// Prefixes of the watch: all routes that should exist.
     watched: Announced,
     backoff: Backoff,
-    /// When the table is looked at for what others have removed, if there is a reason.
+    /// Time of the next look for removed routes, if there is a reason.
     repair: Option<Instant>,
     tell: Tell,
 }
@@ -186,7 +185,7 @@ impl Work {
                 Message::Withdraw(done) => {
                     self.leaving = true;
                     self.agree();
-                    // Who does not wait any more need not know.
+                    // The sender may have stopped waiting.
                     let _ = done.try_send(());
                 }
                 Message::Stop => break,
@@ -197,7 +196,7 @@ impl Work {
         self.agree();
     }
 
-    /// The next message; what is due meanwhile is done.
+    /// Waits for the next message; does due repairs meanwhile.
     fn next(&mut self, messages: &Receiver<Message>) -> Option<Message> {
         while let Some(due) = self.repair {
             match messages.recv_timeout(due.saturating_duration_since(Instant::now())) {
@@ -215,7 +214,7 @@ impl Work {
         }
     }
 
-    /// Puts back what others have removed.
+    /// Restores routes that other programs removed.
     fn repair(&mut self) {
         self.repair = None;
         let AnnounceSettings { table, protocol } = self.settings;
@@ -252,8 +251,8 @@ impl Work {
         }
     }
 
-    /// Takes those routes that have our number for its own if they are wanted, so that routers do
-    /// not lose them for a moment, and removes the others.
+    /// Adopts routes with our protocol number that are wanted, so that routers do not lose them for
+    /// a moment, and removes the others.
     fn begin(&mut self) -> io::Result<()> {
         let AnnounceSettings { table, protocol } = self.settings;
         for route in self.netlink.routes(table)? {
@@ -270,7 +269,7 @@ impl Work {
         Ok(())
     }
 
-    /// Has the table agree with what is wanted.
+    /// Makes the table agree with the wanted routes.
     fn agree(&mut self) {
         let AnnounceSettings { table, protocol } = self.settings;
         let wanted = match self.up {
@@ -314,7 +313,7 @@ impl Work {
     }
 }
 
-/// Prefixes as an operator reads them, the first few.
+/// Formats the first few prefixes.
 fn named(prefixes: &BTreeSet<Prefix>) -> String {
     let names: Vec<String> =
         prefixes.iter().take(MOST_NAMED).map(|prefix| show_prefix(*prefix)).collect();
@@ -345,7 +344,7 @@ pub fn external_ranges(config: &Config) -> Vec<AddressRange> {
     merged
 }
 
-/// The fewest prefixes that hold the external addresses of a configuration and no others.
+/// The fewest prefixes that contain exactly the external addresses of a configuration.
 pub fn external_prefixes(config: &Config) -> Vec<Prefix> {
     let mut prefixes = Vec::new();
     for range in external_ranges(config) {
@@ -355,10 +354,11 @@ pub fn external_prefixes(config: &Config) -> Vec<Prefix> {
     prefixes
 }
 
-/// Adds the fewest prefixes that hold a range.
+/// Adds the fewest prefixes that cover a range.
 fn cover(mut first: u32, last: u32, prefixes: &mut Vec<Prefix>) {
     loop {
-        // As large as the beginning's place lets it be, and the end.
+        // The largest prefix that the alignment of the first address and the end of the range
+        // allow.
         let aligned = first.trailing_zeros();
         let room = (u64::from(last) - u64::from(first) + 1).ilog2();
         let bits = aligned.min(room);

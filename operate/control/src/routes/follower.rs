@@ -1,4 +1,4 @@
-//! Threads that follow the kernel's news until their owner drops them.
+//! Threads that read the kernel's notifications until their owner drops them.
 
 use natgate_gateway::panics;
 use std::io;
@@ -7,20 +7,20 @@ use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// A thread that ends when it is dropped.
+/// A thread that ends when this handle is dropped.
 #[derive(Debug)]
 pub(super) struct Follower {
-    /// Its closing wakes the thread.
+    /// Closing it wakes the thread.
     stop: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// The sign for a thread to end.
+/// The stop signal for a thread.
 #[derive(Debug)]
 pub(super) struct Stop(UnixStream);
 
 impl Follower {
-    /// Starts a thread that does the work that `work` makes; the work ends at the sign.
+    /// Starts a thread that runs the function from `work`, which returns at the stop signal.
     pub(super) fn start<W: FnMut() + Send + 'static>(
         name: &str,
         work: impl FnOnce(Stop) -> io::Result<W>,
@@ -37,16 +37,16 @@ impl Drop for Follower {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
-            // The thread has told everything that it had to.
+            // The thread has reported all problems already.
             let _ = thread.join();
         }
     }
 }
 
 impl Stop {
-    /// Waits for the sign; returns whether it came within that time.
+    /// Waits for the stop signal; returns true if it came within `time`.
     pub(super) fn comes_within(&self, time: Duration) -> bool {
-        // Nothing is ever written: only the end makes it readable, which counts as trouble.
+        // Nothing is written: the closed peer makes the socket readable.
         matches!(natgate_io::wait(&[self.as_fd()], time), Ok(true))
     }
 }

@@ -1,9 +1,9 @@
-//! Follows one of the kernel's tables, and has the router go by what is there.
+//! Follows a table of the kernel and gives its routes to the router.
 //!
-//! News is collected for a moment, then the whole table is made anew, here, and given to the
-//! gateway in one step: it neither makes nor frees anything. A large table is made the less often
-//! the longer that takes. Whatever may have made the copy differ from the kernel's table (a link
-//! that changed, news that was lost) has it read from the beginning.
+//! The learner collects notifications for a moment, builds the whole table anew in its own thread,
+//! and gives it to the gateway in one step: the workers neither allocate nor free anything. The
+//! pause grows with the time that a table takes. After any event that may have made the copy differ
+//! from the kernel's table (a changed link, lost notifications) the learner reads it again.
 
 use super::follower::{Follower, Stop};
 use super::netlink::{Netlink, News};
@@ -17,30 +17,30 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long news is collected.
+/// Time for which notifications are collected.
 const COLLECT: Duration = Duration::from_millis(200);
 
-/// How many times as long as a table took to make the next one waits.
+/// Pause after building a table, in multiples of the time that it took.
 const REST: u32 = 10;
 
-/// How often everything is read even if nothing is told.
+/// Longest time between two complete readings.
 const REREAD: Duration = Duration::from_secs(60);
 
-/// How long to wait after a failure.
+/// Pause after a failure.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// A thread that learns; ends when it is dropped.
+/// A thread that learns routes until dropped.
 #[derive(Debug)]
 pub struct Learner {
     _follower: Follower,
 }
 
 impl Learner {
-    /// Learns the table as it is now, and follows it. Routes count that leave by the devices of the
-    /// two sides to a neighbour's address there.
+    /// Learns the current table and follows its changes. Only routes to a neighbour's address
+    /// through a device of the two sides count.
     ///
     /// # Errors
-    /// [`RoutesError`] when the kernel's table cannot be read.
+    /// [`RoutesError`] if the kernel's table cannot be read.
     pub fn start(
         learn: &LearnSettings,
         settings: &Settings,
@@ -52,7 +52,7 @@ impl Learner {
             RoutesError { what: format!("learn: table {table} of the kernel's routes"), error }
         };
         let follower = Follower::start("learner", |stop| {
-            // First the news, then the table: so nothing falls between.
+            // Subscribing before reading leaves no gap.
             let news = Netlink::listen()?;
             let mut work = Work {
                 table_number: learn.table,
@@ -77,21 +77,22 @@ impl Learner {
 
 struct Work {
     table_number: u32,
-    /// Inside's and outside's.
+    /// Device names of inside and outside.
     devices: [String; 2],
-    /// Their numbers, as far as they are there.
+    /// Interface indexes of the devices, if they exist.
     numbers: [Option<u32>; 2],
     networks: [Option<natgate_engine::Prefix>; 2],
     news: Netlink,
-    /// Asks for the whole table; open from the start, so that no descriptor is needed later.
+    /// Socket for reading the whole table. Opened at the start, so that no descriptor is needed
+    /// later.
     questions: Netlink,
     stop: Stop,
     table: Table,
-    /// What the gateway goes by.
+    /// The routes that the gateway has.
     useful: Vec<Route>,
     commander: Commander,
     tell: Tell,
-    /// How many routes were told to be left out.
+    /// Number of omitted routes in the last report.
     told: Option<usize>,
 }
 
@@ -100,7 +101,7 @@ impl Work {
         let mut last_read = Instant::now();
         let mut took = self.publish();
         while let Some(cost) = took {
-            // News waits in the socket meanwhile.
+            // Notifications wait in the socket meanwhile.
             let pause = COLLECT.max(cost * REST);
             match self.wait(REREAD.saturating_sub(last_read.elapsed())) {
                 Ok(true) => return,
@@ -120,7 +121,7 @@ impl Work {
                 }
                 Err(error) => {
                     self.complain(&error);
-                    // It is read from the beginning when that works again.
+                    // The next attempt reads the table from the beginning.
                     last_read = begin.checked_sub(REREAD).unwrap_or(begin);
                     if self.stop.comes_within(RETRY) {
                         return;
@@ -130,13 +131,13 @@ impl Work {
         }
     }
 
-    /// Waits for news; returns whether to end.
+    /// Waits for notifications; returns true on the stop signal.
     fn wait(&self, timeout: Duration) -> io::Result<bool> {
         natgate_io::wait(&[self.news.readiness(), self.stop.as_fd()], timeout)?;
         Ok(self.stop.comes_within(Duration::ZERO))
     }
 
-    /// Takes the news; returns whether everything was read.
+    /// Handles notifications; returns true if the whole table was read.
     fn catch_up(&mut self, reread: bool) -> io::Result<bool> {
         let Self { table_number, news, table, .. } = self;
         let mut reread = reread;
@@ -157,8 +158,8 @@ impl Work {
         Ok(())
     }
 
-    /// Has the gateway go by the table if it differs from before; returns how long that took, or
-    /// nothing when the gateway has stopped.
+    /// Gives the gateway the table if it differs from the last one. Returns the time that it took,
+    /// or `None` if the gateway has stopped.
     fn publish(&mut self) -> Option<Duration> {
         let begin = Instant::now();
         self.renumber();
@@ -176,8 +177,8 @@ impl Work {
         Some(begin.elapsed())
     }
 
-    /// Asks for the devices' numbers. A device that is away has none, and no routes; a device that
-    /// the system does not tell about keeps its number.
+    /// Updates the interface indexes. An absent device has no index and no routes. If the system
+    /// does not answer, the device keeps its index.
     fn renumber(&mut self) {
         for (number, name) in self.numbers.iter_mut().zip(&self.devices) {
             if let Ok(now) = kernel_index(name) {
@@ -186,7 +187,7 @@ impl Work {
         }
     }
 
-    /// Says what is left out, when that is another number than before.
+    /// Reports the number of omitted routes if it has changed.
     fn tell_of(&mut self, learnt: usize, left_out: usize) {
         if self.told.replace(left_out) != Some(left_out) && left_out > 0 {
             let table = self.table_number;

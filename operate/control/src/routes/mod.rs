@@ -1,11 +1,10 @@
-//! Routes exchanged with the kernel of the machine, by netlink, and so with a routing daemon there.
+//! Routes exchanged with the kernel of the machine by netlink, and so with a routing daemon.
 //!
-//! [`Announcer`] puts routes to the external addresses into one of the kernel's tables while the
-//! gateway works; a daemon that redistributes the kernel's routes passes them on. [`Learner`]
-//! follows one of the kernel's tables and has the router go by what is there. Each has a thread of
-//! its own and no part in the way of packets.
+//! [`Announcer`] adds routes to the external addresses to a table of the kernel while the gateway
+//! works; a daemon may redistribute them. [`Learner`] follows a table of the kernel and gives its
+//! routes to the router. Each has its own thread and is not part of the packet path.
 //!
-//! What a daemon does with the routes is its own business: natgate speaks no routing protocol.
+//! natgate itself speaks no routing protocol.
 
 mod announcer;
 mod follower;
@@ -19,15 +18,15 @@ pub use learner::Learner;
 
 use std::io;
 
-/// What a thread tells the operator.
+/// Writes a line for the operator.
 pub type Tell = Box<dyn FnMut(String) + Send>;
 
-/// Why routes cannot be exchanged.
+/// An error of the exchange of routes.
 #[derive(Debug)]
 pub struct RoutesError {
-    /// What was tried.
+    /// The operation that failed.
     what: String,
-    /// What the system says.
+    /// The error of the system.
     error: io::Error,
 }
 

@@ -1,7 +1,7 @@
-//! The kernel's routing tables by netlink: IPv4 routes read, followed, added and removed.
+//! The kernel's routing tables by netlink: reading, following, adding and removing IPv4 routes.
 //!
-//! Messages are made and read by the crates `netlink-packet-*`; here is what natgate asks for, and
-//! the little that it looks at in a route.
+//! The crates `netlink-packet-*` encode and decode messages. This module has the requests that
+//! natgate needs and the few attributes of a route that it reads.
 
 use natgate_engine::Prefix;
 use netlink_packet_core::{
@@ -19,60 +19,60 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// Bytes that one reading takes at most; the kernel's dumps come in less.
+/// Size of the receive buffer, bytes. The kernel's dumps come in smaller messages.
 const LARGEST: usize = 1 << 16;
 
-/// Bytes that notifications may take while they wait: some ten thousand routes.
+/// Buffer for waiting notifications, bytes: some ten thousand routes.
 const WAITING: usize = 8 << 20;
 
-/// How long the kernel may take to answer.
+/// Time that the kernel has to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Multicast groups: links (1), IPv4 routes (7), each a bit.
+/// Multicast groups as bits: links (1), IPv4 routes (7).
 const GROUPS: u32 = 1 | ROUTES;
 const ROUTES: u32 = 1 << 6;
 
-/// A next hop and the number of its device.
+/// A next hop and its interface index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NextHop {
     pub(super) via: Ipv4Addr,
     pub(super) device: u32,
 }
 
-/// What the kernel says of a route.
+/// A route of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct KernelRoute {
     pub(super) prefix: Prefix,
     pub(super) table: u32,
     pub(super) protocol: u8,
     pub(super) metric: u32,
-    /// Whether packets that it leads are dropped.
+    /// True if the route drops packets.
     pub(super) blackhole: bool,
-    /// Whether it is for packets of any type of service.
+    /// True if the route applies to every type of service.
     pub(super) general: bool,
-    /// In the order of the kernel; those without an IPv4 address are left out.
+    /// Next hops in the kernel's order, without those that have no IPv4 address.
     pub(super) hops: Vec<NextHop>,
 }
 
-/// A change of the kernel's tables.
+/// A notification of a changed table.
 #[derive(Debug)]
 pub(super) enum News {
-    /// A route came; how it stands to one with the same prefix and metric.
+    /// A route was added; its position among routes with the same prefix and metric.
     Came(KernelRoute, Place),
-    /// A route went.
+    /// A route was removed.
     Went(KernelRoute),
-    /// A link changed, or news was lost: everything may be different.
+    /// A link changed, or notifications were lost: the table must be read again.
     Unknown,
 }
 
-/// Where a route that came stands among those with the same prefix and metric.
+/// Position of an added route among those with the same prefix and metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// In the place of the first of them.
+    /// Replaces the first one.
     Instead,
-    /// Behind them.
+    /// After the others.
     Behind,
-    /// Before them.
+    /// Before the others.
     Before,
 }
 
@@ -83,24 +83,24 @@ pub(super) struct Netlink {
 }
 
 impl Netlink {
-    /// Opens a socket to ask by.
+    /// Opens a socket for requests.
     pub(super) fn open() -> io::Result<Self> {
         Self::bind(0)
     }
 
-    /// Opens a socket that news of links and IPv4 routes comes to.
+    /// Opens a socket for notifications of links and IPv4 routes.
     pub(super) fn listen() -> io::Result<Self> {
         Self::listen_to(GROUPS)
     }
 
-    /// Opens a socket that news of IPv4 routes alone comes to.
+    /// Opens a socket for notifications of IPv4 routes only.
     pub(super) fn listen_to_routes() -> io::Result<Self> {
         Self::listen_to(ROUTES)
     }
 
     fn listen_to(groups: u32) -> io::Result<Self> {
         let netlink = Self::bind(groups)?;
-        // With less, news is lost sooner, and everything is read anew.
+        // With a smaller buffer notifications are lost sooner, and the table is read again.
         let _ = netlink.socket.set_rx_buf_sz(WAITING as i32);
         Ok(netlink)
     }
@@ -109,17 +109,18 @@ impl Netlink {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind(&SocketAddr::new(0, groups))?;
         socket.set_non_blocking(true)?;
-        // Has the kernel look at the table in the request; one before 4.20 sends all tables.
+        // The kernel then filters by the table of the request; before Linux 4.20 it sends all
+        // tables.
         let _ = socket.set_netlink_get_strict_chk(true);
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// Readable when there is news.
+    /// Readable when there are notifications.
     pub(super) fn readiness(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// All IPv4 routes of a table.
+    /// Reads all IPv4 routes of a table.
     pub(super) fn routes(&mut self, table: u32) -> io::Result<Vec<KernelRoute>> {
         const TRIES: usize = 5;
         for _ in 0..TRIES {
@@ -130,7 +131,7 @@ impl Netlink {
         Err(io::Error::other("the table changes faster than it can be read"))
     }
 
-    /// The same; `None`: it changed while it was read, in a way that routes may be missing.
+    /// Reads a table once. `None`: it changed while it was read, and routes may be missing.
     fn try_routes(&mut self, table: u32) -> io::Result<Option<Vec<KernelRoute>>> {
         let mut message = RouteMessage::default();
         message.header.address_family = AddressFamily::Inet;
@@ -146,14 +147,14 @@ impl Netlink {
             }
         })
         .or_else(|error| match error.kind() {
-            // Tables come with their first route.
+            // A table exists from its first route on.
             io::ErrorKind::NotFound => Ok(()),
             _ => Err(error),
         })?;
         Ok((!interrupted).then_some(routes))
     }
 
-    /// Adds a route by which packets are dropped that nobody has taken before.
+    /// Adds a route that drops packets without another route.
     pub(super) fn add_blackhole(
         &mut self,
         prefix: Prefix,
@@ -165,7 +166,7 @@ impl Netlink {
         self.answers(|_| {})
     }
 
-    /// Removes such a route; returns whether it was there.
+    /// Removes a blackhole route; returns false if it did not exist.
     pub(super) fn remove_blackhole(
         &mut self,
         prefix: Prefix,
@@ -177,19 +178,19 @@ impl Netlink {
         self.send(route, NLM_F_ACK)?;
         match self.answers(|_| {}) {
             Ok(()) => Ok(true),
-            // So the kernel calls a route that is not there.
+            // The kernel's error for an absent route.
             Err(error) if error.raw_os_error() == Some(NO_SUCH_PROCESS) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// Takes what news there is.
+    /// Takes all waiting notifications.
     pub(super) fn news(&mut self, mut take: impl FnMut(News)) -> io::Result<()> {
         loop {
             let buffer = match self.read() {
                 Ok(buffer) => buffer,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                // News was lost.
+                // Notifications were lost.
                 Err(error) if error.raw_os_error() == Some(NO_BUFFER_SPACE) => {
                     take(News::Unknown);
                     continue;
@@ -256,7 +257,7 @@ impl Netlink {
 /// ENOBUFS.
 const NO_BUFFER_SPACE: i32 = 105;
 
-/// Reads what lies in a buffer, message after message; what cannot be read is left out.
+/// Reads each message of a buffer; unreadable ones are skipped.
 fn each_message(buffer: &[u8], mut take: impl FnMut(NetlinkMessage<RouteNetlinkMessage>)) {
     const ALIGNMENT: usize = 4;
     const HEADER: usize = 16;
@@ -294,7 +295,7 @@ fn take_news(message: NetlinkMessage<RouteNetlinkMessage>, take: &mut impl FnMut
 }
 
 impl KernelRoute {
-    /// What a message says of an IPv4 route that is nobody's in particular.
+    /// Reads a unicast or blackhole IPv4 route from a message.
     fn of(message: &RouteMessage) -> Option<Self> {
         let RouteHeader { address_family, destination_prefix_length: len, .. } = message.header;
         if address_family != AddressFamily::Inet || len > 32 {
@@ -350,7 +351,7 @@ fn blackhole(prefix: Prefix, table: u32, protocol: u8) -> RouteMessage {
     message.header = RouteHeader {
         address_family: AddressFamily::Inet,
         destination_prefix_length: prefix.len(),
-        // Those with larger numbers are in the attribute alone.
+        // Larger numbers are in the attribute only.
         table: u8::try_from(table).unwrap_or(RouteHeader::RT_TABLE_UNSPEC),
         protocol: RouteProtocol::from(protocol),
         scope: RouteScope::Universe,
@@ -434,7 +435,7 @@ mod tests {
             for value in [0, 1, 0x7f, 0xff] {
                 let mut harmed = whole.clone();
                 harmed[at] = value;
-                // Whatever comes of it, it ends.
+                // Reading ends with any input.
                 each_message(&harmed, |_| {});
             }
         }

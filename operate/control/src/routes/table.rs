@@ -1,4 +1,5 @@
-//! A copy of one of the kernel's tables, kept by what the kernel tells, and what of it is of use.
+//! A copy of a table of the kernel, updated by notifications, and the routes of it that natgate can
+//! use.
 
 use super::netlink::{KernelRoute, NextHop, Place};
 use natgate_engine::{Prefix, Side};
@@ -6,22 +7,22 @@ use natgate_gateway::Route;
 use natgate_gateway::router::MOST_LEARNT;
 use std::collections::BTreeMap;
 
-/// A prefix and a metric; the kernel goes by the route with the least.
+/// First address, prefix length, metric. The kernel uses the route with the smallest metric.
 type Key = (u32, u8, u32);
 
-/// The copy.
+/// The copy of a table.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    /// Of routes with the same key the kernel goes by the first.
+    /// Of routes with the same key the kernel uses the first.
     routes: BTreeMap<Key, Vec<Hops>>,
-    /// Routes that came when there was no room.
+    /// Routes that arrived when the copy was full.
     left_out: usize,
 }
 
 type Hops = Vec<NextHop>;
 
 impl Table {
-    /// A copy of these routes.
+    /// Makes a copy from routes.
     pub(super) fn of(routes: impl IntoIterator<Item = KernelRoute>) -> Self {
         let mut table = Self::default();
         routes.into_iter().for_each(|route| table.came(route, Place::Behind));
@@ -55,14 +56,14 @@ impl Table {
         }
     }
 
-    /// How many routes found no room.
+    /// Number of routes that the copy has no room for.
     pub(super) fn left_out(&self) -> usize {
         self.left_out
     }
 
-    /// The routes by which packets are sent that leave by a side's device, in order of prefix; the
-    /// devices of inside and outside are given by their numbers. A route that is best and leads
-    /// elsewhere, or nowhere, hides those with a larger metric, and is none of these.
+    /// The routes that send packets through a side's device, in order of prefix. `devices` has the
+    /// interface indexes of inside and outside. A best route that leads elsewhere, or nowhere,
+    /// hides those with a larger metric and is left out itself.
     pub(super) fn useful(&self, devices: [Option<u32>; 2]) -> Vec<Route> {
         let mut best: Option<(u32, u8)> = None;
         let mut useful = Vec::new();
@@ -145,7 +146,7 @@ mod tests {
         table.went(&route(net, 24, 10, &[hop(4, 2)]));
         assert_eq!(vias(&table), [(24, 1, Side::Outside), (25, 3, Side::Inside)]);
         table.went(&route(net, 24, 20, &[hop(1, 2)]));
-        // Of one that is not there.
+        // Removes an absent route.
         table.went(&route(net, 24, 20, &[hop(1, 2)]));
         assert_eq!(vias(&table), [(25, 3, Side::Inside)]);
     }
@@ -158,7 +159,7 @@ mod tests {
             route(net, 24, 1, &[]),
             route(net, 24, 2, &[hop(1, 2)]),
             route(net, 25, 1, &[hop(1, 9)]),
-            // Of several next hops the first that is ours.
+            // The first of several next hops that uses a known device.
             route(net, 27, 1, &[hop(1, 9), hop(2, 1), hop(3, 2)]),
             of_others,
         ]);

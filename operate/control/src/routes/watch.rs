@@ -1,9 +1,9 @@
-//! Watches the announced routes, and tells the announcer when another program may have removed or
-//! replaced one of them in the kernel's table.
+//! Watches the announced routes, and gives the announcer a hint when another program may have
+//! removed or replaced one of them in the kernel's table.
 //!
-//! A thread reads the kernel's news of IPv4 routes and looks at the announced prefixes alone. It
-//! tells only that there is a reason to look: news may be about what the announcer did itself a
-//! moment ago, so the announcer reads the table before it changes anything.
+//! A thread reads the kernel's notifications of IPv4 routes and considers announced prefixes only.
+//! A hint is not proof: the announcer itself may have caused the notification, so the announcer
+//! reads the table before it changes anything.
 
 use super::follower::{Follower, Stop};
 use super::netlink::{KernelRoute, Netlink, News, Place};
@@ -14,15 +14,15 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long to wait at most for news, and after trouble.
+/// Longest wait for notifications, and pause after a failure.
 const TURN: Duration = Duration::from_secs(60);
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Prefixes that are announced now.
+/// Currently announced prefixes.
 pub(super) type Announced = Arc<Mutex<BTreeSet<Prefix>>>;
 
-/// Watches the announced prefixes in a table until the follower is dropped; `hint` is called when
-/// there is a reason to look.
+/// Watches the announced prefixes of a table until the follower is dropped. Calls `hint` when the
+/// announcer should look at the table.
 pub(super) fn watch(
     table: u32,
     announced: Announced,
@@ -47,7 +47,7 @@ impl Work {
             let waited = natgate_io::wait(&[self.news.readiness(), self.stop.as_fd()], TURN);
             let looked = waited.and_then(|_| self.is_concerned());
             let pause = if looked.is_ok() { Duration::ZERO } else { RETRY };
-            // Where news cannot be read, there is a reason as well.
+            // A failure to read notifications causes a hint, too.
             if looked.unwrap_or(true) {
                 hint();
             }
@@ -57,7 +57,7 @@ impl Work {
         }
     }
 
-    /// Takes the news; returns true if an announced prefix may be concerned.
+    /// Takes the notifications; returns true if one may concern an announced prefix.
     fn is_concerned(&mut self) -> io::Result<bool> {
         let Self { table, announced, news, .. } = self;
         let announced = announced.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,7 +67,7 @@ impl Work {
     }
 }
 
-/// Whether news may be about an announced route that is gone.
+/// True if a notification may mean that an announced route is gone.
 fn concerns(news: &News, table: u32, announced: &BTreeSet<Prefix>) -> bool {
     let is_place = |route: &KernelRoute| {
         route.table == table && route.metric == 0 && announced.contains(&route.prefix)
@@ -80,7 +80,7 @@ fn concerns(news: &News, table: u32, announced: &BTreeSet<Prefix>) -> bool {
     }
 }
 
-/// When routes are put back: at once, and the later the more often others remove them.
+/// Times of repairs: the first at once, later ones with growing pauses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Backoff {
     last: Option<Instant>,
@@ -88,15 +88,15 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// A flush is over by then.
+    /// Long enough for a flush of the table to end.
     pub(super) const FIRST: Duration = Duration::from_millis(100);
     const SECOND: Duration = Duration::from_secs(1);
     const LONGEST: Duration = Duration::from_secs(60);
 
-    /// After so long without trouble it begins anew.
+    /// Time without repairs after which the pauses begin again.
     const CALM: Duration = Duration::from_secs(300);
 
-    /// When the next attempt is due.
+    /// Returns the time of the next attempt.
     pub(super) fn next(&mut self, now: Instant) -> Instant {
         let is_calm = self.last.is_none_or(|last| now.saturating_duration_since(last) > Self::CALM);
         self.pause = match is_calm {

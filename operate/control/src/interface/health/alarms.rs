@@ -1,17 +1,17 @@
-//! Alarms: conditions that need an operator, how severe each is, and since when it holds.
+//! Alarms: conditions that need an operator, with severity and start.
 //!
-//! An alarm is known by its sentence. It holds from the first examination that finds it until one
-//! that does not.
+//! The sentence identifies an alarm. An alarm holds from the first examination that finds it until
+//! the first one that does not.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How severe an alarm is, in the words of RFC 8632.
+/// Severity of an alarm, in the words of RFC 8632.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Severity {
-    /// Packets, or records of them, are being lost or are about to be.
+    /// Packets, or records of them, are lost or will be soon.
     Critical,
     /// Nothing is lost yet.
     Warning,
@@ -44,13 +44,13 @@ impl Alarm {
     }
 }
 
-/// The start of each alarm that holds.
+/// The start of each active alarm.
 #[derive(Debug, Default)]
 pub(super) struct Alarms(Mutex<BTreeMap<String, SystemTime>>);
 
 impl Alarms {
-    /// Alarms as objects with their start (`since`, seconds since 1970). Alarms that do not hold
-    /// any more are forgotten, unless the examination was incomplete (`keep`).
+    /// Returns the alarms as objects with their start (`since`, seconds since 1970). Inactive
+    /// alarms are forgotten unless the examination was incomplete (`keep`).
     pub(super) fn dated(&self, alarms: &[Alarm], keep: bool, now: SystemTime) -> Vec<Value> {
         let mut starts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !keep {
@@ -81,7 +81,7 @@ mod tests {
         };
         assert_eq!(starts(std::slice::from_ref(&link), false, 10), [10.0]);
         assert_eq!(starts(&[link.clone(), log.clone()], false, 20), [10.0, 20.0]);
-        // The workers did not answer, so the link's state is not known.
+        // The workers did not answer, so the link's state is unknown.
         assert_eq!(starts(std::slice::from_ref(&log), true, 30), [20.0]);
         assert_eq!(starts(&[link.clone(), log.clone()], false, 40), [10.0, 20.0]);
         assert_eq!(starts(&[log], false, 50), [20.0]);
