@@ -1,4 +1,4 @@
-//! Tests of the choice of the queue for a packet.
+//! Tests of steering, without a device.
 
 use super::*;
 use proptest::prelude::*;
