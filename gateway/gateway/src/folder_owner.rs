@@ -1,14 +1,66 @@
-//! The owner of new files.
+//! New files in a folder of another user, and files there that a process of root may not trust.
 //!
 //! An operator may run natgate by hand as root, and a service manager as another user later. That
 //! user could not read the files of the first run if they belonged to root. So new files of a
 //! gateway that runs as root get the owner of the folder that they are in.
+//!
+//! That owner could plant a link to a file of root's in the folder. So a gateway that runs as root
+//! follows no link there, and gives away no file that it has not made itself.
 
+use rustix::fs::OFlags;
 use rustix::process::geteuid;
-use std::fs::{self, File};
-use std::io;
-use std::os::unix::fs::{MetadataExt, fchown};
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::Path;
+
+/// Opens a file, or makes it. A new file of a process that runs as root belongs to the owner of its
+/// folder. `options` say how to open the file, but not to create it.
+///
+/// # Errors
+/// The system's error. If this process runs as root and the folder belongs to another user: an
+/// error if the path is a link, or the file has a second name or is no file.
+pub fn open_or_create(options: &OpenOptions, path: &Path) -> io::Result<File> {
+    let mut options = options.clone();
+    let foreign = foreign_folder(path)?;
+    if foreign.is_some() {
+        // A FIFO must not hold the process up.
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        options.custom_flags(flags.bits().cast_signed());
+    }
+    match options.clone().create_new(true).open(path) {
+        Ok(file) => {
+            give(&file, foreign.as_ref())?;
+            return Ok(file);
+        }
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+        Err(_) => {}
+    }
+    if foreign.is_some() {
+        let about = fs::symlink_metadata(path)?;
+        if !about.is_file() || about.nlink() != 1 {
+            return Err(io::Error::new(
+                ErrorKind::PermissionDenied,
+                "it is a link in a folder of another user, and natgate runs as root",
+            ));
+        }
+    }
+    options.open(path)
+}
+
+/// Makes a file that only its owner may use, whatever had the name before.
+///
+/// # Errors
+/// The system's error.
+pub fn create_anew(path: &Path, mode: u32) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let file = File::options().write(true).create_new(true).mode(mode).open(path)?;
+    give_to_folder_owner(&file, path)?;
+    Ok(file)
+}
 
 /// Gives a new file the owner and the group of its folder, if this process runs as root and the
 /// folder belongs to another user.
@@ -16,10 +68,105 @@ use std::path::Path;
 /// # Errors
 /// The system's error if it refuses that.
 pub fn give_to_folder_owner(file: &File, path: &Path) -> io::Result<()> {
+    give(file, foreign_folder(path)?.as_ref())
+}
+
+fn give(file: &File, folder: Option<&Metadata>) -> io::Result<()> {
+    folder.map_or(Ok(()), |folder| fchown(file, Some(folder.uid()), Some(folder.gid())))
+}
+
+/// The folder of a file, if it belongs to another user than root and this process runs as root.
+fn foreign_folder(path: &Path) -> io::Result<Option<Metadata>> {
     if !geteuid().is_root() {
-        return Ok(());
+        return Ok(None);
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let owner = fs::metadata(folder.unwrap_or(Path::new(".")))?;
-    if owner.uid() == 0 { Ok(()) } else { fchown(file, Some(owner.uid()), Some(owner.gid())) }
+    let about = fs::metadata(folder.unwrap_or(Path::new(".")))?;
+    Ok((about.uid() != 0).then_some(about))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{chown, symlink};
+    use std::path::PathBuf;
+
+    /// A user that no system has.
+    const NOBODY: u32 = 12_345;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            assert!(geteuid().is_root(), "this test needs root");
+            let path =
+                std::env::temp_dir().join(format!("natgate-owner-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            fs::create_dir_all(path.join("theirs")).expect("a folder");
+            chown(path.join("theirs"), Some(NOBODY), Some(NOBODY)).expect("root may");
+            fs::write(path.join("victim"), "root's").expect("a file");
+            Self(path)
+        }
+
+        fn theirs(&self, name: &str) -> PathBuf {
+            self.0.join("theirs").join(name)
+        }
+
+        /// The victim is as it was.
+        fn is_whole(&self) -> bool {
+            let victim = self.0.join("victim");
+            let about = fs::metadata(&victim).expect("it is there");
+            about.uid() == 0 && fs::read_to_string(victim).expect("readable") == "root's"
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn options() -> OpenOptions {
+        let mut options = File::options();
+        options.read(true).write(true).truncate(true);
+        options
+    }
+
+    #[test]
+    fn root_follows_no_link_in_a_folder_of_another_user() {
+        let folder = Folder::new("links");
+        let (link, hard, dangling) =
+            (folder.theirs("link"), folder.theirs("hard"), folder.theirs("dangling"));
+        symlink(folder.0.join("victim"), &link).expect("a link");
+        fs::hard_link(folder.0.join("victim"), &hard).expect("a second name");
+        symlink(folder.0.join("made"), &dangling).expect("a link");
+        for path in [&link, &hard, &dangling] {
+            assert!(open_or_create(&options(), path).is_err(), "{}", path.display());
+            assert!(folder.is_whole(), "{}", path.display());
+        }
+        assert!(!folder.0.join("made").exists());
+        create_anew(&link, 0o600).expect("the link gives way");
+        assert!(folder.is_whole() && fs::metadata(&link).expect("new").uid() == NOBODY);
+    }
+
+    #[test]
+    fn new_files_belong_to_the_owner_of_the_folder_and_old_ones_to_their_owner() {
+        let folder = Folder::new("files");
+        let new = folder.theirs("new");
+        drop(open_or_create(&options(), &new).expect("it is made"));
+        assert_eq!(fs::metadata(&new).expect("it is there").uid(), NOBODY);
+        let old = folder.theirs("old");
+        fs::write(&old, "").expect("a file of root's");
+        drop(open_or_create(&options(), &old).expect("it is there"));
+        assert_eq!(fs::metadata(&old).expect("it is there").uid(), 0);
+    }
+
+    #[test]
+    fn links_of_root_are_followed() {
+        let folder = Folder::new("own");
+        let link = folder.0.join("link");
+        symlink(folder.theirs("target"), &link).expect("a link");
+        fs::write(folder.theirs("target"), "x").expect("a file");
+        assert!(open_or_create(&options(), &link).is_ok());
+    }
 }

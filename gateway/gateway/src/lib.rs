@@ -37,7 +37,7 @@ pub use command::{
     CommandError, Commander, Commands, Numbered, Prepared, Reconfigured, commands, team_commands,
 };
 pub use counters::{Losses, Origin};
-pub use folder_owner::give_to_folder_owner;
+pub use folder_owner::{create_anew, give_to_folder_owner, open_or_create};
 pub use handover::{Division, KnownNeighbor, Legacy, Writing, Written};
 pub use inside_routes::InsideRoutes;
 pub use kernel::{AnnounceSettings, AnnouncedRoutes, KernelSettings, LearnSettings};

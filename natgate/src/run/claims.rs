@@ -8,7 +8,7 @@
 use crate::Failure;
 use anyhow::{Context, anyhow};
 use natgate_control::socket::DEFAULT_PATH;
-use natgate_gateway::{LogTo, Settings, give_to_folder_owner};
+use natgate_gateway::{LogTo, Settings, give_to_folder_owner, open_or_create};
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -82,11 +82,9 @@ fn make_folder(folder: &Path) {
 /// Nobody else may open it: who can read a file can lock it.
 fn open(lock: &Path) -> io::Result<File> {
     let mut options = File::options();
-    options.create(true).read(true).write(true).truncate(false).mode(0o600);
-    let file = options.open(lock)?;
+    options.read(true).write(true).mode(0o600);
     // Otherwise no other user can lock it after a run as root.
-    let _ = give_to_folder_owner(&file, lock);
-    Ok(file)
+    open_or_create(&options, lock)
 }
 
 /// Says who has it. Should that fail, it is locked all the same.

@@ -7,7 +7,7 @@
 use super::{kernel, name, say};
 use anyhow::Context;
 use natgate_engine::Side;
-use natgate_gateway::{Backend, Settings, SideSettings, steering};
+use natgate_gateway::{Backend, Settings, SideSettings, open_or_create, steering};
 use natgate_io::decorate::{Faults, Faulty, Tap, Watched};
 use natgate_io::packet::{self, PacketDevice, SendingDevice};
 use natgate_io::tun::TunDevice;
@@ -101,7 +101,7 @@ pub(super) fn decorate(
     let Some(path) = file else { return Ok((harmed.collect(), None)) };
     let further = names.iter().skip(2).copied();
     let ports: Vec<&str> = ["inside", "outside"].into_iter().chain(further).collect();
-    let tap = File::create(path).map(BufWriter::new);
+    let tap = open_or_create(File::options().write(true).truncate(true), path).map(BufWriter::new);
     let tap = tap.and_then(|file| Tap::new(file, &ports, TAP_LIMIT));
     let tap = tap.map_err(|error| {
         let why = natgate_service::explain(path, &error);

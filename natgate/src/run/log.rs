@@ -16,12 +16,12 @@ use natgate_control::reload::Logging;
 use natgate_control::routes::{Announcer, external_prefixes};
 use natgate_engine::{Event, Side, Timestamp};
 use natgate_gateway::router::NeighborReport;
-use natgate_gateway::{Clock, LogSettings, LogTo, Observer, Settings, Status, Worker};
+use natgate_gateway::{Clock, LogSettings, LogTo, Observer, Settings, Status, Worker, create_anew};
 use natgate_io::{Change, Device, LinkInfo};
 use natgate_logs::{Feed, Gap, Logs, OpenError};
 use natgate_service::{explain, explain_folder};
 use serde_json::Value;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -329,7 +329,7 @@ fn unwritten(path: &Path, error: &io::Error) -> String {
 fn replace(path: &Path, value: &Value) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
-    let mut file = BufWriter::new(File::create(&beside)?);
+    let mut file = BufWriter::new(create_anew(Path::new(&beside), 0o644)?);
     serde_json::to_writer(&mut file, value)?;
     file.write_all(b"\n")?;
     file.into_inner()?;

@@ -7,11 +7,10 @@
 //! Nobody but the gateway's user may read the files: they tell which ports are open.
 
 use super::format::{self, Record, Writer};
-use crate::folder_owner::give_to_folder_owner;
+use crate::folder_owner::create_anew;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Read};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// More than the file can be, bytes: all ports of all addresses that can be configured.
@@ -87,16 +86,10 @@ fn keep_generation(path: &Path) -> io::Result<()> {
     }
 }
 
-/// A new file, whatever had the name before: nobody can have a link there followed.
+/// A new file that nobody but this user may read.
 fn create(path: &Path) -> io::Result<File> {
     const OWNER_ONLY: u32 = 0o600;
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let file = File::options().write(true).create_new(true).mode(OWNER_ONLY).open(path)?;
-    give_to_folder_owner(&file, path)?;
-    Ok(file)
+    create_anew(path, OWNER_ONLY)
 }
 
 /// The name under which the next file is written.

@@ -8,7 +8,7 @@ use crate::drive::Sink;
 use crate::json::{self, Names};
 use crate::record::Record;
 use natgate_engine::Timestamp;
-use natgate_gateway::give_to_folder_owner;
+use natgate_gateway::open_or_create;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -52,14 +52,8 @@ impl Sink for FileSink {
             return Ok(());
         }
         let mut options = File::options();
-        let file = match options.append(true).mode(MODE).open(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let file = options.create(true).open(&self.path)?;
-                give_to_folder_owner(&file, &self.path)?;
-                file
-            }
-            opened => opened?,
-        };
+        options.append(true).mode(MODE);
+        let file = open_or_create(&options, &self.path)?;
         let about = file.metadata()?;
         self.file = Some((file, about.is_file().then(|| (about.dev(), about.ino()))));
         Ok(())
