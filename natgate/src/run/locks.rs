@@ -1,8 +1,8 @@
 //! Locks of devices and external addresses: two gateways of one network namespace never share them.
 //!
 //! Two gateways on one device send each packet twice, and two gateways that announce the same
-//! addresses remove each other's routes. So each device and each range of external addresses has a
-//! lock: an abstract Unix socket. The kernel keeps such names for each network namespace, gives a
+//! addresses, or announce with the same protocol in the same table, remove each other's routes. So
+//! each device, each range of external addresses and each such protocol has a lock: an abstract Unix socket. The kernel keeps such names for each network namespace, gives a
 //! name to one socket only, and frees it when the process ends, however the process ends. `ss -xlp`
 //! shows the locks as `@natgate/...`.
 //!
@@ -48,6 +48,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 const DEVICE: &str = "natgate/device/";
 const ADDRESSES: &str = "natgate/addresses/";
+const ROUTES: &str = "natgate/routes/";
 
 /// Before the name of a lock: its reservation.
 const RESERVATION: &str = "natgate/next/";
@@ -56,7 +57,15 @@ const RESERVATION: &str = "natgate/next/";
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Subject {
     Device(String),
-    Addresses { first: Ipv4Addr, last: Ipv4Addr },
+    Addresses {
+        first: Ipv4Addr,
+        last: Ipv4Addr,
+    },
+    /// The announced routes of a table that have a protocol.
+    Routes {
+        table: u32,
+        protocol: u8,
+    },
 }
 
 /// The process that has a lock.
@@ -233,6 +242,7 @@ impl Subject {
         match self {
             Self::Device(device) => format!("{DEVICE}{device}"),
             Self::Addresses { first, last } => format!("{ADDRESSES}{first}-{last}"),
+            Self::Routes { table, protocol } => format!("{ROUTES}{table}-{protocol}"),
         }
     }
 
@@ -240,6 +250,13 @@ impl Subject {
     fn of_name(name: &str) -> Option<Self> {
         if let Some(device) = name.strip_prefix(DEVICE) {
             return Some(Self::Device(device.to_owned()));
+        }
+        if let Some((table, protocol)) = name.strip_prefix(ROUTES).and_then(|it| it.split_once('-'))
+        {
+            return Some(Self::Routes {
+                table: table.parse().ok()?,
+                protocol: protocol.parse().ok()?,
+            });
         }
         let (first, last) = name.strip_prefix(ADDRESSES)?.split_once('-')?;
         Some(Self::Addresses { first: first.parse().ok()?, last: last.parse().ok()? })
@@ -344,6 +361,9 @@ impl Display for Subject {
                 write!(f, "external address {first}")
             }
             Self::Addresses { first, last } => write!(f, "external addresses {first} to {last}"),
+            Self::Routes { table, protocol } => {
+                write!(f, "the announced routes of table {table} with protocol {protocol}")
+            }
         }
     }
 }
@@ -361,7 +381,9 @@ fn subjects(settings: &Settings) -> BTreeSet<Subject> {
     }
     let ranges = ranges.into_iter().take(MOST_RANGES);
     let ranges = ranges.map(|range| Subject::Addresses { first: range.first, last: range.last });
-    devices.chain(ranges).collect()
+    let routes = settings.kernel.announce.as_ref();
+    let routes = routes.map(|own| Subject::Routes { table: own.table, protocol: own.protocol });
+    devices.chain(ranges).chain(routes).collect()
 }
 
 /// Locks in this network namespace that are not among these and have addresses in common with them.
@@ -384,7 +406,7 @@ fn refusal(subject: &Subject, process: Option<i32>) -> String {
     );
     format!(
         "another natgate ({process}) has {subject} in this network already; stop that one, or give \
-         each devices and external addresses of its own"
+         each devices, external addresses and a protocol of announced routes of its own"
     )
 }
 
@@ -403,7 +425,8 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_written() {
-        for subject in [device("eth0.5"), addresses([203, 0, 113, 1], [203, 0, 113, 4])] {
+        let routes = Subject::Routes { table: 254, protocol: 78 };
+        for subject in [device("eth0.5"), addresses([203, 0, 113, 1], [203, 0, 113, 4]), routes] {
             assert_eq!(Subject::of_name(&subject.name()), Some(subject));
         }
         for name in ["", "natgate", "natgate/addresses/1.2.3.4", "natgate/addresses/a-b"] {

@@ -169,3 +169,19 @@ time.sleep(60)' >/dev/null 2>&1 &
     assert!(said.contains("has device in0 in this network already"), "{said}");
     assert_eq!(gateway.ends(), 1);
 }
+
+/// Two gateways that announce with the same protocol in the same table remove each other's routes.
+#[test]
+fn a_second_gateway_with_the_same_announced_routes_is_refused() {
+    let folder = Folder::new("locks-routes");
+    let gateway = Gateway::start(command("", &folder.config("[announce]"), &[]));
+    let other = Folder::new("locks-routes-other");
+    let file = config(&other, "in1", "out1", OTHER_POOL);
+    let text = std::fs::read_to_string(&file).expect("it is ours");
+    std::fs::write(&file, text + "[announce]\n").expect("it is ours");
+    let scene = Scene { _folder: folder, first: gateway };
+    let output = scene.beside(&file).output().expect("natgate runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("has the announced routes of table "), "{said}");
+}

@@ -56,8 +56,8 @@ pub struct Interface {
     /// State of the event logs.
     sinks: Option<health::Sinks>,
     history: health::History,
-    /// Searches of the event logs on disk.
-    searches: Searches,
+    /// Searches of the event logs on disk, for each client group.
+    searches: [Searches; ClientGroup::COUNT],
 }
 
 /// The load of each worker. A worker that joins adds an entry.
@@ -82,7 +82,7 @@ impl Interface {
     /// of its workers.
     pub fn new(reloader: Arc<Reloader>, loads: Loads) -> Self {
         let (top, history) = (top::Latest::default(), health::History::default());
-        let searches = Searches::new();
+        let searches = std::array::from_fn(|_| Searches::new());
         Self { reloader, loads, began: Instant::now(), top, sinks: None, history, searches }
     }
 

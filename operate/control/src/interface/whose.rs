@@ -5,8 +5,9 @@ use super::query::TableQuery;
 use super::{Answer, Interface, Of, lists, stopping};
 use crate::json::{self, Names};
 use crate::past::{self, Unknown};
-use crate::socket::{Response, blocking};
+use crate::socket::{ClientGroup, Response, blocking};
 use crate::who::{Unanswered, reverse};
+use axum::Extension;
 use axum::extract::{RawQuery, State};
 use natgate_engine::{BlockInfo, BlockKind, Filter, HeldPort, MappingInfo, Timestamp};
 use natgate_gateway::List;
@@ -18,14 +19,18 @@ use std::sync::Arc;
 /// Most mappings in an answer. A port has few.
 const MOST: usize = 64;
 
-pub(super) async fn who(State(interface): Of, RawQuery(query): RawQuery) -> Answer {
+pub(super) async fn who(
+    State(interface): Of,
+    Extension(group): Extension<ClientGroup>,
+    RawQuery(query): RawQuery,
+) -> Answer {
     let asked = TableQuery::parse(query.as_deref(), &["external", "protocol", "at"])?;
     let Some(at) = asked.at else { return blocking(move || find(&interface, &asked)).await? };
     let external = endpoint(&asked)?;
     let (of_gateway, protocol) = (Arc::clone(&interface), asked.protocol);
     let search =
         move |go_on: &dyn Fn() -> bool| find_then(&of_gateway, external, protocol, at, go_on);
-    let found = interface.searches.run(search).await;
+    let found = interface.searches[group as usize].run(search).await;
     found.map_err(|refused| Response::failure(503, refused.to_string()))?
 }
 
