@@ -19,7 +19,7 @@ mod whose;
 use crate::json::Names;
 use crate::past::Searches;
 use crate::reload::{Attempt, ReloadError, Reloaded, Reloader};
-use crate::socket::{Response, blocking, fallbacks};
+use crate::socket::{ClientGroup, Response, blocking, fallbacks};
 use axum::body::Bytes;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, header};
