@@ -2,9 +2,10 @@
 //!
 //! Two gateways on one device send each packet twice, and two gateways that announce the same
 //! addresses, or announce with the same protocol in the same table, remove each other's routes. So
-//! each device, each range of external addresses and each such protocol has a lock: an abstract Unix socket. The kernel keeps such names for each network namespace, gives a
-//! name to one socket only, and frees it when the process ends, however the process ends. `ss -xlp`
-//! shows the locks as `@natgate/...`.
+//! each device, each range of external addresses and each such protocol has a lock: an abstract
+//! Unix socket. The kernel keeps such names for each network namespace, gives a name to one socket
+//! only, and frees it when the process ends, however the process ends. `ss -xlp` shows the locks as
+//! `@natgate/...`.
 //!
 //! A gateway that takes over from another waits for the locks of its predecessor. Meanwhile it has
 //! the *reservation* of each, a second name: a third gateway that finds a lock free looks at the

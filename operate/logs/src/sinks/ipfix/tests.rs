@@ -218,8 +218,10 @@ fn the_document_lists_the_elements_of_every_template() {
         elements.retain(|element| *element != 464);
         assert_eq!(listed.get(&base), Some(&elements), "template {number}");
     }
+    // A line may end between the number and the name.
+    let text = document.split_whitespace().collect::<Vec<_>>().join(" ");
     for number in numbers {
-        assert!(document.contains(&format!("{number} `")), "element {number} has a name");
+        assert!(text.contains(&format!("{number} `")), "element {number} has a name");
     }
 }
 
