@@ -32,8 +32,8 @@ pub struct NoPlace {
 pub fn surround(settings: &mut Settings) -> Result<Setup, NoPlace> {
     let inside = NoPlace {
         side: "inside",
-        advice: "give inside.address a prefix of at most 24 bits, with 201 addresses in a row that \
-                 are subscribers and that no [[static]] names",
+        advice: "give inside.address a prefix of at most 24 bits, whose addresses are subscribers, \
+                 201 of them in a row that no [[static]] names",
     };
     let outside = NoPlace {
         side: "outside",
