@@ -68,8 +68,7 @@ pub fn reverse(
     let name = &pool.name;
     let Allocation::Deterministic(shares) = config.allocation_of(pool) else {
         return nobody(format!(
-            "the configuration does not tell who has a port of pool \"{name}\"; \
-             `natgate who {end} --at TIME` searches the log"
+            "pool \"{name}\" is not deterministic; `natgate who {end} --at TIME` searches the log"
         ));
     };
     let plan = Plan::new(shares, pool).map_err(|error| Unanswered::Nobody(error.message))?;
@@ -251,7 +250,7 @@ mod tests {
         for (external, port, why) in [
             ("203.0.113.1", 64_512, "are given out on demand"),
             ("203.0.113.1", 1023, "nobody has that port"),
-            ("203.0.113.2", 5000, "a port of pool \"rest\""),
+            ("203.0.113.2", 5000, "pool \"rest\" is not deterministic"),
             ("203.0.113.3", 5000, "is in no pool"),
             ("198.51.100.2", 80, "is served by 10.9.0.3, 10.9.0.4"),
         ] {

@@ -98,7 +98,7 @@ fn by_configuration(
         }
         Err(Unanswered::Ambiguous(sentence)) => Err(Response::failure(400, sentence)),
         Err(Unanswered::Nobody(sentence)) => {
-            Ok(nobody(format!("no mapping has it now; {sentence}")))
+            Ok(nobody(format!("{sentence}; no mapping has it now")))
         }
     }
 }
