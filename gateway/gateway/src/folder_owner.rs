@@ -22,33 +22,30 @@ use std::path::Path;
 /// error if the path is a link, or the file has a second name or is no file.
 pub fn open_or_create(options: &OpenOptions, path: &Path) -> io::Result<File> {
     let mut options = options.clone();
-    let foreign = foreign_folder(path)?;
-    if foreign.is_some() {
-        // A FIFO must not hold the process up.
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        options.custom_flags(flags.bits().cast_signed());
-    }
+    let Some(folder) = foreign_folder(path)? else { return options.create(true).open(path) };
+    // A FIFO must not hold the process up.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    options.custom_flags(flags.bits().cast_signed());
     match options.clone().create_new(true).open(path) {
         Ok(file) => {
-            give(&file, foreign.as_ref())?;
+            give(&file, &folder)?;
             return Ok(file);
         }
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
         Err(_) => {}
     }
-    if foreign.is_some() {
-        let about = fs::symlink_metadata(path)?;
-        if !about.is_file() || about.nlink() != 1 {
-            return Err(io::Error::new(
-                ErrorKind::PermissionDenied,
-                "it is a link in a folder of another user, and natgate runs as root",
-            ));
-        }
+    let about = fs::symlink_metadata(path)?;
+    if !about.is_file() || about.nlink() != 1 {
+        return Err(io::Error::new(
+            ErrorKind::PermissionDenied,
+            "it is a link in a folder of another user, and natgate runs as root",
+        ));
     }
     options.open(path)
 }
 
-/// Makes a file that only its owner may use, whatever had the name before.
+/// Makes a file with this mode, whatever had the name before. A new file of a process that runs as
+/// root belongs to the owner of its folder.
 ///
 /// # Errors
 /// The system's error.
@@ -68,11 +65,11 @@ pub fn create_anew(path: &Path, mode: u32) -> io::Result<File> {
 /// # Errors
 /// The system's error if it refuses that.
 pub fn give_to_folder_owner(file: &File, path: &Path) -> io::Result<()> {
-    give(file, foreign_folder(path)?.as_ref())
+    foreign_folder(path)?.map_or(Ok(()), |folder| give(file, &folder))
 }
 
-fn give(file: &File, folder: Option<&Metadata>) -> io::Result<()> {
-    folder.map_or(Ok(()), |folder| fchown(file, Some(folder.uid()), Some(folder.gid())))
+fn give(file: &File, folder: &Metadata) -> io::Result<()> {
+    fchown(file, Some(folder.uid()), Some(folder.gid()))
 }
 
 /// The folder of a file, if it belongs to another user than root and this process runs as root.
@@ -166,6 +163,7 @@ mod tests {
         let folder = Folder::new("own");
         let link = folder.0.join("link");
         symlink(folder.theirs("target"), &link).expect("a link");
+        assert!(open_or_create(&options(), &link).is_ok(), "the target is made");
         fs::write(folder.theirs("target"), "x").expect("a file");
         assert!(open_or_create(&options(), &link).is_ok());
     }
