@@ -67,8 +67,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Headers, DropReason> {
     read(bytes, true)
 }
 
-/// The same of a packet whose sender's end has been translated: two subscribers may have one
-/// external address.
+/// Parses a packet whose source has been translated. Its source may equal its destination, because
+/// two subscribers may share an external address.
 pub(crate) fn parse_turned(bytes: &[u8]) -> Result<Headers, DropReason> {
     read(bytes, false)
 }

@@ -1,7 +1,7 @@
 //! Looking through the tables while packets flow: a part a call, with a cursor that says where to
 //! go on.
 //!
-//! Whoever asks brings the list that is filled, and it is never made longer than there is room.
+//! The caller brings the list to fill. A survey never makes the list longer than its capacity.
 //! What comes or goes while somebody looks may be missing; what stays is found once. An external
 //! endpoint is looked up by its port, and of a subscriber that has nothing, nothing is looked at;
 //! all other questions are answered by passing over the slots in their order, which memory is quick

@@ -249,8 +249,8 @@ impl Engine {
             }
             Some(Ruling::Snat(snat)) => snat,
             None if self.is_subscriber(headers.host()) => by_default,
-            // Whoever sends it, a router on the way perhaps: it is about somebody's session or
-            // dropped.
+            // Any host may send an error, a router on the path too. An error that is about no
+            // session is dropped later.
             //= rfc5508#REQ-5
             None if headers.kind == Kind::IcmpError => by_default,
             //= rfc1812#section-4.3.2.7-silent

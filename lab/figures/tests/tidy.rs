@@ -41,18 +41,13 @@ impl Source {
     fn long_functions(&self) -> Vec<String> {
         let lines: Vec<&str> = self.text.lines().collect();
         let mut long = Vec::new();
-        let mut at = 0;
-        while at < lines.len() {
-            let Some((indent, name)) = function(lines[at]) else {
-                at += 1;
-                continue;
-            };
+        for (at, line) in lines.iter().enumerate() {
+            let Some((indent, name)) = function(line) else { continue };
             let end = format!("{}}}", " ".repeat(indent));
             let length = lines[at..].iter().position(|line| *line == end).map_or(0, |end| end + 1);
             if length > LONGEST_FUNCTION {
                 long.push(format!("{}:{}: {name}: {length} lines", self.name, at + 1));
             }
-            at += 1;
         }
         long
     }
@@ -61,11 +56,11 @@ impl Source {
 /// The indentation and the name of a function whose body begins on this line or a later one.
 fn function(line: &str) -> Option<(usize, &str)> {
     let code = line.trim_start();
-    let before_name = code.split_once("fn ")?;
-    let is_head = before_name.0.split_whitespace().all(|word| {
+    let (before, after) = code.split_once("fn ")?;
+    let is_head = before.split_whitespace().all(|word| {
         matches!(word, "const" | "async" | "unsafe" | "extern" | "\"C\"") || word.starts_with("pub")
     });
-    let name = before_name.1.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+    let name = after.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
     // A template of code that a program writes has braces that are doubled.
     let is_template = code.contains("{{") || code.contains("{}");
     let is_declared = code.ends_with(';') || code.ends_with('}');
@@ -125,8 +120,9 @@ fn functions_are_short() {
 
 #[test]
 fn files_are_short() {
-    let core = sources().into_iter();
-    let code = core.filter(|source| source.name.starts_with("core/") && !source.is_test());
+    let code = sources()
+        .into_iter()
+        .filter(|source| source.name.starts_with("core/") && !source.is_test());
     let long = code.filter(|source| source.code().len() > LONGEST_FILE);
     none("files are too long", long.map(|source| source.name).collect());
 }

@@ -26,8 +26,8 @@ pub struct StaticMapping {
     pub internal: (Ipv4Addr, Option<u16>),
     /// External address and, unless the whole address is mapped, port.
     pub external: (Ipv4Addr, Option<u16>),
-    /// Who may begin its sessions. Of the mappings of one internal endpoint at most one may be
-    /// begun from inside.
+    /// The side that may begin the mapping's sessions. Of the mappings of one internal endpoint at
+    /// most one may be begun from inside.
     pub begun: Begun,
 }
 

@@ -147,7 +147,7 @@ impl ExternalPorts {
             let (first, last) = if side == LOW { (0, 1023) } else { (1024, u16::MAX) };
             range.first <= last && first <= range.last && self.blocks.has_side(wish.pool, side)
         };
-        // Who may have either has more use for a block of the upper side.
+        // A subscriber that may have blocks of both sides gets one of the upper side first.
         let sides = [HIGH, LOW];
         if self.pooling != Pooling::Arbitrary
             && let Some(index) = wish.paired

@@ -33,7 +33,7 @@ impl Waiting {
 
     /// True if no request waits.
     pub(super) fn is_empty(&self) -> bool {
-        self.known.order.is_empty() && self.unknown.order.is_empty()
+        self.known.is_empty() && self.unknown.is_empty()
     }
 
     /// Takes out the next request.
@@ -91,8 +91,7 @@ impl Default for FairQueue {
 
 impl FairQueue {
     /// True if no request of the class waits.
-    #[cfg(test)]
-    pub(super) fn has_none(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 

@@ -595,7 +595,7 @@ mod tests {
         let len = crate::pcp::write_datagram(ends, 64, &[2; 24], &mut packet);
         let forged = RequestClass { is_known: false, group: 7 };
         service.take_over(0, forged, &packet[..len]);
-        assert!(service.waiting.of(true).has_none());
+        assert!(service.waiting.of(true).is_empty());
         let datagram = service.next(at(11)).expect("the request waits");
         assert_eq!((datagram.class, datagram.is_here), (forged, true));
     }

@@ -230,8 +230,7 @@ impl Engine {
         if !self.external.is_of_pool(index) || overloads && !self.rings.are_kept() {
             return Place::Left(Departure::Pool);
         }
-        // Those of one port come in any order: whichever of two overloads it, they are there
-        // together.
+        // Mappings that share a port come in any order. Two may share it if either overloads it.
         let shares = self.rings.are_kept();
         let may_be = |owner: &Mapping| {
             shares && !owner.is_static() && (overloads || owner.shares_internal())

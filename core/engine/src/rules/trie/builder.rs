@@ -73,13 +73,13 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Where to count addresses from in a trie that is asked by them alone.
+    /// The first address of a trie that is searched by address alone.
     pub(in super::super) fn base(first: u32) -> u32 {
         first & !mask(Leaf::BITS)
     }
 
-    /// The same of one that is asked by port and address; no rule looks at what is below or above
-    /// these.
+    /// The first address of a trie that is searched by port and address. No rule looks at addresses
+    /// outside `first` to `last`.
     pub(in super::super) fn base_of_ports(first: u32, last: u32) -> u32 {
         first & !mask(bits_between(first, last))
     }
