@@ -1,20 +1,20 @@
-//! Commands to a running gateway, and what its thread does about them between batches.
+//! Commands to a running gateway, and their execution by the workers between batches.
 //!
-//! Whoever gives a command has a [`Commander`], prepares everything that is large in its own
-//! thread, and waits there for the answer. Each of the gateway's threads takes one command at a
-//! time, does a part of it each turn, and hands back what is to be disposed of: it makes and frees
-//! nothing large itself. Where there are several, all are asked first whether they can do it, and
-//! then all do.
+//! A [`Commander`] gives commands. It prepares large data in its own thread and waits there for the
+//! answer. Each worker takes one command at a time, does a part of it each turn, and returns data
+//! that is no longer needed: a worker allocates and frees nothing large itself. If there are
+//! several workers, the commander first asks all of them for consent; then all of them act.
 
-use crate::capture::{Captures, Tap};
 use crate::handover::{Exchange, Legacy, Writing, Written};
-use crate::links::Link;
+use crate::link::Link;
 use crate::router::{LearntRoutes, Renewal, Retired, Router};
+use crate::settings::Settings;
 use crate::survey::{Inquiry, Question, SurveyContext};
+use crate::tap::{Captures, Tap};
 use crate::team::{Invitation, Member, Newcomer, Partition, team};
 use crate::trace::{Probe, Tracing, WorkerTrace, turned};
 use crate::wiring::{Devices, LinkMap, Rewiring};
-use crate::{Settings, WorkerError};
+use crate::worker_error::WorkerError;
 use natgate_engine::{
     Config, ConfigError, Departure, Engine, Reconfiguration, ReconfigureError, Review, Superseded,
     Timestamp, Verdict,
@@ -26,47 +26,50 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Commands that wait.
+/// Most commands that wait for one worker.
 const MOST_WAITING: usize = 16;
 
-/// Why a command has no result.
+/// Reason why a command has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    /// The configuration stays as it was.
+    /// The engine refuses the configuration; the old configuration stays in force.
     #[error("the configuration is refused: {0:?}")]
     Refused(ReconfigureError),
-    /// A device carries less than the settings say.
+    /// A device carries less than the settings require.
     #[error(transparent)]
     Device(#[from] WorkerError),
-    /// What there is goes to another process, as it is.
+    /// The gateway hands its state over to another process.
     #[error("another process is taking over; ask that one when it has")]
     HandingOver,
-    /// There is no room for another.
-    #[error("{} captures are under way, as many as there may be; end one", crate::capture::MOST)]
+    /// As many captures run as the limit permits.
+    #[error(
+        "{} captures are under way, as many as there may be; end one",
+        crate::limits::MOST_CAPTURES
+    )]
     Captures,
-    /// Nobody is there to do it.
+    /// The gateway is stopping and executes no commands.
     #[error("the gateway is stopping")]
     Stopping,
 }
 
-/// What settings to come are prepared by.
+/// State of a running gateway from which new settings are prepared.
 #[derive(Debug)]
 pub struct Numbered {
-    /// Pools and realms in force, in the translators' numbering.
+    /// Pools and realms in force, in the engines' numbering.
     config: Config,
     workers: usize,
-    /// Who has what.
+    /// Partition among the workers; `None` with a single worker.
     partition: Option<Arc<Partition>>,
 }
 
 impl Numbered {
-    /// Who has what, if there are several workers.
+    /// Partition among the workers; `None` with a single worker.
     pub(crate) fn partition(&self) -> Option<&Partition> {
         self.partition.as_deref()
     }
 
-    /// Whether pools and realms at work are those of a configuration, in its order: nothing is left
-    /// of any that has gone.
+    /// True if pools and realms in force are those of `config`, in its order, and none that was
+    /// removed is left.
     pub fn is_of(&self, config: &Config) -> bool {
         let pools = |config: &Config| -> Vec<_> {
             config.pools.iter().map(|pool| (pool.name.clone(), pool.count())).collect()
@@ -78,31 +81,30 @@ impl Numbered {
     }
 }
 
-/// Other settings, ready to be put in force.
+/// New settings, ready to be put in force.
 #[derive(Debug)]
 pub struct Prepared {
-    /// For each worker.
+    /// One part for each worker.
     parts: Vec<Part>,
 }
 
-/// One worker's part of them.
+/// One worker's part of new settings.
 #[derive(Debug)]
 struct Part {
     engine: Reconfiguration,
     router: Renewal,
     wiring: Rewiring,
     settings: Settings,
-    /// Who has what then, if there are several workers.
+    /// New partition among the workers; `None` with a single worker.
     partition: Option<Arc<Partition>>,
 }
 
 impl Prepared {
-    /// Makes everything that other settings take to come into the place of those in force, which
-    /// are those that [`Prepared::settings`] told; `numbered` is what [`Commander::numbered`]
-    /// tells. Devices are then to be opened.
+    /// Prepares the change from `in_force`, the settings that [`Prepared::settings`] returned last,
+    /// to `new`. [`Commander::numbered`] supplies `numbered`. Call [`Prepared::open`] afterwards.
     ///
     /// # Errors
-    /// [`ConfigError`] when the gateway could not run with them.
+    /// [`ConfigError`] if the gateway cannot run with the new settings.
     pub fn new(
         in_force: &Settings,
         numbered: Numbered,
@@ -135,18 +137,18 @@ impl Prepared {
         Ok(Self { parts: (0..workers).map(part).collect::<Result<_, _>>()? })
     }
 
-    /// The settings, with realms in the numbering that they have at work.
+    /// The settings, with realms in the engines' numbering.
     pub fn settings(&self) -> &Settings {
         &self.parts[0].settings
     }
 
-    /// Opens the devices that realms have and that are not open yet, one for each worker.
+    /// Opens the devices that are not open yet, one for each worker.
     ///
     /// # Errors
-    /// What `open` says of a device by its name.
+    /// The error of `open`, which takes a device's name.
     ///
     /// # Panics
-    /// When `open` gives another number of devices.
+    /// If `open` returns a number of devices other than the number of workers.
     pub fn open<E>(
         &mut self,
         mut open: impl FnMut(&str) -> Result<Vec<Box<dyn Device>>, E>,
@@ -162,17 +164,17 @@ impl Prepared {
     }
 }
 
-/// What has become of the mappings that there were.
+/// Effect of new settings on the existing mappings.
 #[derive(Debug)]
 pub struct Reconfigured {
-    /// How many stayed.
+    /// Number of mappings that stayed.
     pub stayed: u64,
-    /// How many went, by [`Departure`].
+    /// Number of mappings that were removed, by [`Departure`].
     pub went: [u64; Departure::ALL.len()],
     _past: Vec<Past>,
 }
 
-/// What was in force before; to be disposed of by who asked for something else.
+/// Replaced state. The thread that gave the command drops it.
 struct Past {
     _engine: Box<Superseded>,
     _router: Retired,
@@ -185,7 +187,8 @@ impl Debug for Past {
     }
 }
 
-/// Nothing large is left at the gateway: what it has not taken goes back.
+/// Answer to [`Command::Reconfigure`]. A refused part returns to the sender, so that the worker
+/// frees nothing large.
 type Reply = SyncSender<Result<Reconfigured, (CommandError, Box<Part>)>>;
 
 type CheckReply = SyncSender<(Result<(), CommandError>, Box<Part>)>;
@@ -200,31 +203,32 @@ enum Command {
     Reconfigure(Box<Part>, Reply),
     Review(Box<Part>, Review, ReviewReply),
     Learn(Arc<LearntRoutes>, SyncSender<Arc<LearntRoutes>>),
-    /// Says what another needs to join; one that was alone becomes this member.
+    /// Returns what a new worker needs to join; a worker without a team becomes the given member
+    /// first.
     Invite(Option<Box<Member>>, SyncSender<Invitation>),
     Welcome(Box<Newcomer>, SyncSender<()>),
     Write(Box<Writing>, WriteReply),
-    /// Take no packets any more; answered when there is nothing to be sent or told.
+    /// Stops the intake of packets; answered when all packets are sent and all events reported.
     Halt(SyncSender<Legacy>),
-    /// Take packets again.
+    /// Resumes the intake of packets.
     Resume(SyncSender<()>),
-    /// Other devices take the place of those that there are, which are handed back.
+    /// Replaces the devices and returns the former ones.
     Exchange(Box<Exchange>, SyncSender<Box<Exchange>>),
     Trace(Box<Tracing>, SyncSender<Box<Tracing>>),
-    /// Has packets copied; a worker that has too many captures gives it back.
+    /// Starts a capture; a worker at its limit of captures returns the tap.
     Capture(Box<Tap>, SyncSender<Option<Box<Tap>>>),
-    /// Ends the capture with this number, and gives it back.
+    /// Ends the capture with this number and returns its tap.
     EndCapture(u64, SyncSender<Option<Box<Tap>>>),
 }
 
-/// Gives commands to a gateway; clones give commands to the same.
+/// Sender of commands to a gateway. Clones send to the same gateway.
 #[derive(Clone, Debug)]
 pub struct Commander {
-    /// One more when a worker joins.
+    /// One sender for each worker; a worker that joins adds one.
     workers: Arc<RwLock<Vec<Arc<CommandSender>>>>,
 }
 
-/// Where one worker is told something.
+/// Sender of commands and questions to one worker.
 #[derive(Debug)]
 struct CommandSender {
     commands: SyncSender<Command>,
@@ -233,44 +237,45 @@ struct CommandSender {
     wake: UnixStream,
 }
 
-/// Where a worker's commands come in.
+/// Receiver of one worker's commands and questions.
 #[derive(Debug)]
 pub struct Commands {
     commands: Receiver<Command>,
-    /// What only reads, or takes a moment: answered while a command is under way.
+    /// Questions only read, or are quick: they are answered while a command runs.
     questions: Receiver<Question>,
 }
 
-/// The two ends; a byte written to `wake` wakes the gateway (see [`crate::Controls`]).
+/// Creates sender and receiver for a gateway with one worker. A byte written to `wake` wakes the
+/// worker (see [`crate::Controls`]).
 pub fn commands(wake: UnixStream) -> (Commander, Commands) {
     let (commander, mut commands) = team_commands(vec![wake]);
     (commander, commands.remove(0))
 }
 
-/// The same for a gateway of several workers, each of which is woken by its own stream.
+/// Creates sender and receivers for a gateway with several workers; each stream wakes one.
 pub fn team_commands(wakes: Vec<UnixStream>) -> (Commander, Vec<Commands>) {
     let (workers, commands) = wakes.into_iter().map(ends).unzip();
     (Commander { workers: Arc::new(RwLock::new(workers)) }, commands)
 }
 
-/// The two ends for one worker.
+/// Creates sender and receiver for one worker.
 fn ends(wake: UnixStream) -> (Arc<CommandSender>, Commands) {
     let (sender, receiver) = sync_channel(MOST_WAITING);
     let (asker, questions) = sync_channel(MOST_WAITING);
-    // A gateway that never sleeps is awake however many bytes lie there. Should this fail, the next
-    // command at worst waits until it sleeps.
+    // A full socket buffer wakes the worker, too. If this call fails, a command may have to wait
+    // until the worker reads the buffer.
     let _ = wake.set_nonblocking(true);
     let commands = Commands { commands: receiver, questions };
     (Arc::new(CommandSender { commands: sender, questions: asker, wake }), commands)
 }
 
 impl Commander {
-    /// How many workers the gateway has.
+    /// Number of workers.
     pub fn workers(&self) -> usize {
         self.mouths().len()
     }
 
-    /// Asks a worker something and waits for the answer.
+    /// Asks one worker a question and waits for the answer.
     pub(crate) fn question<T>(
         &self,
         worker: usize,
@@ -279,7 +284,7 @@ impl Commander {
         let mouth = self.mouths().get(worker).cloned().ok_or(CommandError::Stopping)?;
         let (reply, answer) = sync_channel(1);
         mouth.questions.send(question(reply)).map_err(|_| CommandError::Stopping)?;
-        // As with commands.
+        // If this write fails, the gateway has ended, and the answer does not come either.
         let _ = (&mouth.wake).write_all(&[0]);
         answer.recv().map_err(|_| CommandError::Stopping)
     }
@@ -288,14 +293,14 @@ impl Commander {
         self.workers.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Lets another worker join, which wakes by a byte at the other end of `waker`, a gateway with
-    /// these settings; should there be one worker so far, `first` is what wakes that. `make` makes
-    /// the worker and has its thread run; then it gets its part of what is new. The settings name
-    /// the workers that there are then.
+    /// Adds a worker to a gateway. `settings` name the number of workers including the new one.
+    /// `waker` wakes the new worker for packets, `wake` for commands; `first` does so for a worker
+    /// that had no team. `make` creates the worker and starts its thread; then the worker gets its
+    /// share of new subscribers.
     ///
     /// # Errors
-    /// [`CommandError`], or what `make` says; then all is as it was, but for hand-overs that nobody
-    /// uses.
+    /// [`CommandError`], or the error of `make`. The gateway then works as before; only rings to a
+    /// missing worker remain.
     pub fn join<E: From<CommandError>>(
         &self,
         settings: &Settings,
@@ -316,7 +321,7 @@ impl Commander {
         Ok(())
     }
 
-    /// The pools and realms in force, in the translator's numbering.
+    /// Pools and realms in force, in the engines' numbering, and the partition among the workers.
     ///
     /// # Errors
     /// [`CommandError::Stopping`].
@@ -330,14 +335,13 @@ impl Commander {
         Ok(Numbered { config, workers: workers.len(), partition })
     }
 
-    /// Puts other settings in force and waits until all mappings have been asked whether they may
-    /// stay.
+    /// Puts new settings in force and waits until every mapping has been checked.
     ///
     /// # Errors
-    /// [`CommandError`]; then nothing has changed.
+    /// [`CommandError`]; the former settings then stay in force.
     ///
     /// # Panics
-    /// When devices have not been opened.
+    /// If a device has not been opened.
     pub fn reconfigure(&self, prepared: Prepared) -> Result<Reconfigured, CommandError> {
         let (workers, mut parts) = (self.mouths(), prepared.parts);
         assert!(parts.iter().all(|part| part.wiring.is_ready()), "devices have been opened");
@@ -366,7 +370,8 @@ impl Commander {
         Ok(all)
     }
 
-    /// Finds out which mappings would stay and go, and names at most so many of the latter.
+    /// Counts the mappings that would stay and go with new settings, and lists at most `most` that
+    /// would go.
     ///
     /// # Errors
     /// [`CommandError`].
@@ -383,8 +388,8 @@ impl Commander {
         Ok(all)
     }
 
-    /// Says what would happen to a packet, by the worker whose it is; if it turns round and what it
-    /// would become is known, then by the worker who would get it.
+    /// Explains the fate of a packet, by the worker that owns it. If the packet turns round
+    /// (hairpin) and its translation is known, the explanation of the receiver's worker follows.
     ///
     /// # Errors
     /// [`CommandError::Stopping`].
@@ -409,7 +414,7 @@ impl Commander {
         Ok(all)
     }
 
-    /// The answer of the first of some workers that knows of a packet, else of the last.
+    /// Returns the answer of the first candidate that knows the packet, else of the last candidate.
     fn ask_some(
         &self,
         candidates: &[usize],
@@ -431,11 +436,10 @@ impl Commander {
         last.ok_or(CommandError::Stopping)
     }
 
-    /// Has every worker copy packets for a capture, each to its own tap.
+    /// Starts a capture on every worker, with a tap for each.
     ///
     /// # Errors
-    /// [`CommandError::Stopping`], or [`CommandError::Captures`] when there are as many captures as
-    /// there may be.
+    /// [`CommandError::Stopping`], or [`CommandError::Captures`] if the limit is reached.
     pub(crate) fn begin_capture(
         &self,
         mut tap: impl FnMut() -> Box<Tap>,
@@ -449,8 +453,8 @@ impl Commander {
         Ok(())
     }
 
-    /// Has the workers beyond the first so many copy packets, too; returns where their answers
-    /// come.
+    /// Starts a capture on the workers after the first `known`; returns the receivers of their
+    /// answers.
     pub(crate) fn go_on_capturing(
         &self,
         known: usize,
@@ -458,7 +462,7 @@ impl Commander {
     ) -> Vec<Receiver<Option<Box<Tap>>>> {
         let mouths = self.mouths();
         let newcomers = mouths.iter().skip(known);
-        // One that has gone copies nothing.
+        // A worker that has ended copies nothing.
         newcomers
             .filter_map(|mouth| {
                 let tap = tap();
@@ -467,15 +471,15 @@ impl Commander {
             .collect()
     }
 
-    /// Ends a capture wherever it has begun.
+    /// Ends a capture on every worker.
     pub(crate) fn end_capture(&self, number: u64) {
         for mouth in self.mouths() {
-            // What a worker has of it goes here, or has gone with the worker.
+            // The tap is dropped here, or was dropped with its worker.
             let _ = mouth.ask(|reply| Command::EndCapture(number, reply));
         }
     }
 
-    /// Has the routers go by these learnt routes in the place of those before.
+    /// Replaces the learnt routes of all routers.
     ///
     /// # Errors
     /// [`CommandError::Stopping`].
@@ -486,7 +490,7 @@ impl Commander {
         Ok(())
     }
 
-    /// Has a worker write what is next of its state.
+    /// Starts the export of the next part of a worker's state.
     pub(crate) fn begin_writing(
         &self,
         worker: usize,
@@ -496,17 +500,17 @@ impl Commander {
         mouth.begin(|reply| Command::Write(writing, reply))
     }
 
-    /// Has all workers take no packets any more.
+    /// Stops the intake of packets on all workers.
     pub(crate) fn halt_all(&self) -> Result<Vec<Legacy>, CommandError> {
         self.ask_all(Command::Halt)
     }
 
-    /// Has them take packets again.
+    /// Resumes the intake of packets on all workers.
     pub(crate) fn resume_all(&self) -> Result<(), CommandError> {
         self.ask_all(Command::Resume).map(drop)
     }
 
-    /// Exchanges the devices of workers that take no packets; returns those that there were.
+    /// Exchanges the devices of halted workers; returns the former devices.
     pub(crate) fn exchange_all(
         &self,
         exchanges: Vec<Exchange>,
@@ -518,7 +522,7 @@ impl Commander {
         self.mouths().into_iter().zip(exchanges).map(exchange).collect()
     }
 
-    /// Gives all workers a command, and then waits for the answers.
+    /// Gives all workers a command, then waits for all answers.
     fn ask_all<T>(
         &self,
         command: impl Fn(SyncSender<T>) -> Command,
@@ -538,67 +542,81 @@ impl CommandSender {
         self.begin(command)?.recv().map_err(|_| CommandError::Stopping)
     }
 
-    /// Gives a command; the answer comes by what is returned.
+    /// Gives a command; returns the receiver of the answer.
     fn begin<T>(
         &self,
         command: impl FnOnce(SyncSender<T>) -> Command,
     ) -> Result<Receiver<T>, CommandError> {
         let (reply, answer) = sync_channel(1);
         self.commands.send(command(reply)).map_err(|_| CommandError::Stopping)?;
-        // If that fails the gateway is gone, and the answer will not come either.
+        // If this write fails, the gateway has ended, and the answer does not come either.
         let _ = (&self.wake).write_all(&[0]);
         Ok(answer)
     }
 }
 
-/// A command under way.
+/// A command in progress.
 enum Task {
-    /// To be prepared when nothing is left to do because of the last one.
+    /// Waits until the engine has completed the previous change.
     Waiting(Box<Part>, Reply),
-    /// To be put in force when the translator is ready.
+    /// Waits until the engine is prepared for the change.
     Prepared(Box<Part>, Reply),
-    /// In force; the mappings are being asked.
+    /// In force; the engine still checks the mappings.
     InForce(Past, Reply),
-    /// To be answered when nothing is left to do because of the last one.
+    /// Waits until the engine has completed the previous change.
     Check(Box<Part>, CheckReply),
     Review(Box<Part>, Review, ReviewReply),
     Write(Box<Writing>, WriteReply),
 }
 
-/// The gateway's end: what has come in, and what is under way.
+/// The worker's end: received commands and the command in progress.
 #[derive(Default)]
 pub(crate) struct CommandRunner {
     commands: Option<Commands>,
     task: Option<Task>,
-    /// Whether no packets are to be taken, and who waits to hear that none are.
+    /// True while the worker takes no packets; `halting` is the pending answer.
     is_halted: bool,
     halting: Option<SyncSender<Legacy>>,
-    /// A question under way beside it.
+    /// Question in progress, independent of `task`.
     inquiry: Option<Inquiry>,
 }
 
+/// Parts of a worker that commands read and change.
+pub(crate) struct WorkerParts<'a> {
+    pub(crate) now: Timestamp,
+    pub(crate) captures: &'a mut Captures,
+    pub(crate) engine: &'a mut Engine,
+    pub(crate) router: &'a mut Router,
+    pub(crate) cables: &'a mut LinkMap,
+    pub(crate) devices: &'a mut Devices,
+    pub(crate) team: &'a mut Option<Member>,
+}
+
+/// Settings that have come into force, and the partition among the workers.
+type InForce = (Settings, Option<Arc<Partition>>);
+
 impl CommandRunner {
-    /// Takes commands from there.
+    /// Sets the source of commands.
     pub(crate) fn listen(&mut self, commands: Commands) {
         self.commands = Some(commands);
     }
 
-    /// Whether no packets are to be taken: another process is about to.
+    /// True while the worker takes no packets because another process takes over.
     pub(crate) fn is_halted(&self) -> bool {
         self.is_halted
     }
 
-    /// Who waits to hear that no packets are taken.
+    /// Takes the pending answer to [`Command::Halt`].
     pub(crate) fn halting(&mut self) -> Option<SyncSender<Legacy>> {
         self.halting.take()
     }
 
-    /// Whether a command is under way, of which each turn does a part.
+    /// True while a command or a question needs further turns.
     pub(crate) fn is_busy(&self) -> bool {
         self.task.is_some() || self.inquiry.is_some() || self.halting.is_some()
     }
 
-    /// Whether a question is there to be answered in part by [`CommandRunner::answer`].
+    /// True if a question waits for [`CommandRunner::answer`].
     pub(crate) fn is_asked(&mut self) -> bool {
         if self.inquiry.is_none() {
             let question = self.commands.as_ref().and_then(|all| all.questions.try_recv().ok());
@@ -607,94 +625,22 @@ impl CommandRunner {
         self.inquiry.is_some()
     }
 
-    /// Does a turn's share of the answer.
+    /// Does one turn's share of the answer.
     pub(crate) fn answer(&mut self, sight: &mut SurveyContext<'_>) {
         self.inquiry = self.inquiry.take().and_then(|inquiry| inquiry.turn(sight));
     }
 
-    /// Does a turn's share; returns the settings that have come into force, and who has what then.
-    pub(crate) fn turn(
-        &mut self,
-        (now, captures): (Timestamp, &mut Captures),
-        engine: &mut Engine,
-        router: &mut Router,
-        cables: &mut LinkMap,
-        devices: &mut Devices,
-        team: &mut Option<Member>,
-    ) -> Option<(Settings, Option<Arc<Partition>>)> {
+    /// Does one turn's share of the command in progress; returns settings that have come into
+    /// force.
+    pub(crate) fn turn(&mut self, parts: &mut WorkerParts<'_>) -> Option<InForce> {
         if self.task.is_none() {
-            let receiver = &self.commands.as_ref()?.commands;
-            self.task = match receiver.try_recv().ok()? {
-                Command::Numbered(reply) => {
-                    // Who does not wait for the answer has stopped; so with all answers here.
-                    let partition = team.as_ref().map(|team| Arc::clone(team.partition()));
-                    let _ = reply.send((numbered(engine.config()), partition));
-                    None
-                }
-                Command::Check(part, reply) => Some(Task::Check(part, reply)),
-                Command::Invite(alone, reply) => {
-                    let member = match (team.as_mut(), alone) {
-                        (None, Some(alone)) => {
-                            let member = team.insert(*alone);
-                            member.no_longer_alone(engine);
-                            Some(member)
-                        }
-                        (known, _) => known,
-                    };
-                    if let Some(member) = member {
-                        let _ = reply.send(member.invite());
-                    }
-                    None
-                }
-                Command::Welcome(newcomer, reply) => {
-                    if let Some(member) = team {
-                        member.welcome(*newcomer, engine);
-                        let _ = reply.send(());
-                    }
-                    None
-                }
-                Command::Reconfigure(prepared, reply) => Some(Task::Waiting(prepared, reply)),
-                Command::Review(prepared, review, reply) => {
-                    Some(Task::Review(prepared, review, reply))
-                }
-                Command::Write(writing, reply) => Some(Task::Write(writing, reply)),
-                Command::Halt(reply) => {
-                    (self.is_halted, self.halting) = (true, Some(reply));
-                    None
-                }
-                Command::Resume(reply) => {
-                    self.is_halted = false;
-                    let _ = reply.send(());
-                    None
-                }
-                Command::Exchange(mut exchange, reply) => {
-                    exchange.turn(router, cables, devices);
-                    let _ = reply.send(exchange);
-                    None
-                }
-                Command::Learn(routes, reply) => {
-                    let _ = reply.send(router.learn(routes));
-                    None
-                }
-                Command::Trace(mut tracing, reply) => {
-                    tracing.answer(now, engine, router);
-                    let _ = reply.send(tracing);
-                    None
-                }
-                Command::Capture(tap, reply) => {
-                    let _ = reply.send(captures.begin(tap));
-                    None
-                }
-                Command::EndCapture(number, reply) => {
-                    let _ = reply.send(captures.end(number));
-                    None
-                }
-            };
+            let command = self.commands.as_ref()?.commands.try_recv().ok()?;
+            self.task = self.start(command, parts);
         }
-        let mut came = None;
+        let mut in_force = None;
         self.task = match self.task.take()? {
-            Task::Waiting(mut prepared, reply) if engine.is_settled() => {
-                match prepare(&mut prepared, engine, devices) {
+            Task::Waiting(mut prepared, reply) if parts.engine.is_settled() => {
+                match prepare(&mut prepared, parts.engine, parts.devices) {
                     Ok(()) => Some(Task::Prepared(prepared, reply)),
                     Err(error) => {
                         let _ = reply.send(Err((error, prepared)));
@@ -702,54 +648,26 @@ impl CommandRunner {
                     }
                 }
             }
-            Task::Prepared(prepared, reply) if engine.is_prepared() => {
-                let Part {
-                    engine: reconfiguration,
-                    router: renewal,
-                    wiring,
-                    mut settings,
-                    partition,
-                } = *prepared;
-                let past = Past {
-                    _engine: Box::new(engine.reconfigure(reconfiguration)),
-                    _devices: wiring.apply(cables, devices),
-                    _router: router
-                        .renew(renewal, |link: Link| devices[cables.device_of(link)].link().mac),
-                };
-                // Events name pools by the translator's numbers.
-                settings.engine.pools.clone_from(&engine.config().pools);
-                came = Some((settings, partition));
+            Task::Prepared(prepared, reply) if parts.engine.is_prepared() => {
+                let (past, settings) = put_in_force(*prepared, parts);
+                in_force = Some(settings);
                 Some(Task::InForce(past, reply))
             }
-            Task::InForce(past, reply) if engine.is_settled() => {
-                let (stayed, went) = engine.departed();
+            Task::InForce(past, reply) if parts.engine.is_settled() => {
+                let (stayed, went) = parts.engine.departed();
                 let _ = reply.send(Ok(Reconfigured { stayed, went, _past: vec![past] }));
                 None
             }
-            Task::Check(part, reply) if engine.is_settled() => {
-                let checked = part.wiring.check(&part.settings, devices).map_err(Into::into);
+            Task::Check(part, reply) if parts.engine.is_settled() => {
+                let checked = part.wiring.check(&part.settings, parts.devices).map_err(Into::into);
                 let checked = checked.and_then(|()| {
-                    engine.check_configuration(&part.engine).map_err(CommandError::Refused)
+                    parts.engine.check_configuration(&part.engine).map_err(CommandError::Refused)
                 });
                 let _ = reply.send((checked, part));
                 None
             }
-            Task::Review(prepared, mut review, reply) => {
-                match prepared.wiring.check(&prepared.settings, devices) {
-                    Err(error) => {
-                        let _ = reply.send((Err(error.into()), prepared));
-                        None
-                    }
-                    Ok(()) if engine.review(&prepared.engine, &mut review) => {
-                        Some(Task::Review(prepared, review, reply))
-                    }
-                    Ok(()) => {
-                        let _ = reply.send((Ok(review), prepared));
-                        None
-                    }
-                }
-            }
-            Task::Write(mut writing, reply) => match writing.turn(engine, self.is_halted) {
+            Task::Review(prepared, review, reply) => advance_review(prepared, review, reply, parts),
+            Task::Write(mut writing, reply) => match writing.turn(parts.engine, self.is_halted) {
                 None => Some(Task::Write(writing, reply)),
                 Some(is_over) => {
                     let _ = reply.send((writing, is_over));
@@ -758,11 +676,109 @@ impl CommandRunner {
             },
             waiting => Some(waiting),
         };
-        came
+        in_force
+    }
+
+    /// Executes a short command at once; returns the task of a long one. An answer is lost if its
+    /// receiver has ended: nobody needs it then.
+    fn start(&mut self, command: Command, parts: &mut WorkerParts<'_>) -> Option<Task> {
+        let WorkerParts { now, captures, engine, router, cables, devices, team } = parts;
+        let (engine, team) = (&mut **engine, &mut **team);
+        match command {
+            Command::Check(part, reply) => return Some(Task::Check(part, reply)),
+            Command::Reconfigure(part, reply) => return Some(Task::Waiting(part, reply)),
+            Command::Review(part, review, reply) => return Some(Task::Review(part, review, reply)),
+            Command::Write(writing, reply) => return Some(Task::Write(writing, reply)),
+            Command::Numbered(reply) => {
+                let partition = team.as_ref().map(|team| Arc::clone(team.partition()));
+                let _ = reply.send((numbered(engine.config()), partition));
+            }
+            Command::Invite(alone, reply) => {
+                if let Some(invitation) = invite(alone, engine, team) {
+                    let _ = reply.send(invitation);
+                }
+            }
+            Command::Welcome(newcomer, reply) => {
+                if let Some(member) = team {
+                    member.welcome(*newcomer, engine);
+                    let _ = reply.send(());
+                }
+            }
+            Command::Halt(reply) => (self.is_halted, self.halting) = (true, Some(reply)),
+            Command::Resume(reply) => {
+                self.is_halted = false;
+                let _ = reply.send(());
+            }
+            Command::Exchange(mut exchange, reply) => {
+                exchange.turn(router, cables, devices);
+                let _ = reply.send(exchange);
+            }
+            Command::Learn(routes, reply) => {
+                let _ = reply.send(router.learn(routes));
+            }
+            Command::Trace(mut tracing, reply) => {
+                tracing.answer(*now, engine, router);
+                let _ = reply.send(tracing);
+            }
+            Command::Capture(tap, reply) => {
+                let _ = reply.send(captures.begin(tap));
+            }
+            Command::EndCapture(number, reply) => {
+                let _ = reply.send(captures.end(number));
+            }
+        }
+        None
     }
 }
 
-/// Begins to put settings in force.
+/// Invites a new worker; a worker without a team becomes the member `alone` first.
+fn invite(
+    alone: Option<Box<Member>>,
+    engine: &mut Engine,
+    team: &mut Option<Member>,
+) -> Option<Invitation> {
+    if team.is_none()
+        && let Some(alone) = alone
+    {
+        team.insert(*alone).no_longer_alone(engine);
+    }
+    team.as_ref().map(Member::invite)
+}
+
+/// Puts prepared settings in force; returns the replaced state.
+fn put_in_force(prepared: Part, parts: &mut WorkerParts<'_>) -> (Past, InForce) {
+    let Part { engine: reconfiguration, router: renewal, wiring, mut settings, partition } =
+        prepared;
+    let WorkerParts { engine, router, cables, devices, .. } = parts;
+    let past = Past {
+        _engine: Box::new(engine.reconfigure(reconfiguration)),
+        _devices: wiring.apply(cables, devices),
+        _router: router.renew(renewal, |link: Link| devices[cables.device_of(link)].link().mac),
+    };
+    // Events name pools by the engine's numbers.
+    settings.engine.pools.clone_from(&engine.config().pools);
+    (past, (settings, partition))
+}
+
+/// Does one turn's share of a review.
+fn advance_review(
+    prepared: Box<Part>,
+    mut review: Review,
+    reply: ReviewReply,
+    parts: &mut WorkerParts<'_>,
+) -> Option<Task> {
+    let result = match prepared.wiring.check(&prepared.settings, parts.devices) {
+        Err(error) => Err(error.into()),
+        Ok(()) if parts.engine.review(&prepared.engine, &mut review) => {
+            return Some(Task::Review(prepared, review, reply));
+        }
+        Ok(()) => Ok(review),
+    };
+    let _ = reply.send((result, prepared));
+    None
+}
+
+/// Prepares the engine for new settings.
 fn prepare(
     prepared: &mut Part,
     engine: &mut Engine,
@@ -772,7 +788,7 @@ fn prepare(
     engine.prepare_configuration(&mut prepared.engine).map_err(CommandError::Refused)
 }
 
-/// The pools and realms of a configuration, and nothing else of it.
+/// Copies the pools and realms of a configuration, and nothing else.
 fn numbered(config: &Config) -> Config {
     Config {
         realms: config.realms.clone(),

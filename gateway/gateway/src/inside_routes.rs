@@ -4,29 +4,9 @@
 //! of addresses, without the parts to which a longer prefix leads elsewhere: a connected network,
 //! or a route outside. The inside's default route is none of them: it would hold everything.
 
-use crate::{Route, Settings};
+use crate::settings::{InsideRoutes, Route, Settings};
 use natgate_engine::{AddressRange, Prefix, Side};
 use std::net::Ipv4Addr;
-
-/// What happens to packets from inside whose destination is behind a router inside.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum InsideRoutes {
-    /// They are forwarded there, untranslated.
-    #[default]
-    Forward,
-    /// They are translated, and leave outside.
-    Translate,
-}
-
-impl InsideRoutes {
-    /// Its name in configurations.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Forward => "forward",
-            Self::Translate => "translate",
-        }
-    }
-}
 
 impl Settings {
     /// Tells the translator's part which destinations are behind routers inside; to be done again

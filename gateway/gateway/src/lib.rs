@@ -1,5 +1,50 @@
-//! A NAT that runs: the translator between two devices, with the router around it, or between the
-//! two interfaces of a capture.
+//! A NAT gateway at work: engine and router between network devices, and the control of both.
+//!
+//! One [`Worker`] is one thread's gateway: devices, router and engine. Several workers form a team
+//! ([`team()`]); each owns some subscribers and external ports, and hands other packets over.
+//! [`replay`] runs the engine offline on captures.
+//!
+//! Call order: build [`Settings`], open the devices, make a worker by [`Worker::new`] (in a team
+//! [`Worker::of_team`]), give it its commands by [`Worker::obey`], and call [`run()`]. Another
+//! thread changes and reads the running gateway through the [`Commander`] of [`commands`].
+//! A program with a loop of its own calls [`Worker::turn`] instead of [`run()`], and again at
+//! [`Worker::next_deadline`] at the latest.
+//!
+//! ```
+//! use natgate_engine::{AddressRange, Config, Event, PoolConfig, Side, Timestamp};
+//! use natgate_gateway::{Device, Observer, Settings, SideSettings, Status, Worker};
+//! use natgate_io::{Change, LinkInfo, memory};
+//! use natgate_wire::arp::Mac;
+//! use std::net::Ipv4Addr;
+//!
+//! /// Ignores all reports.
+//! struct Silent;
+//!
+//! impl Observer for Silent {
+//!     fn event(&mut self, _: &Event) {}
+//!     fn link(&mut self, _: Side, _: &LinkInfo, _: &Change) {}
+//!     fn status(&mut self, _: &Status<'_>) {}
+//!     fn idle(&mut self) {}
+//! }
+//!
+//! let side = |device: &str, address: [u8; 4]| SideSettings {
+//!     address: Some((Ipv4Addr::from(address), 24)),
+//!     ..SideSettings::new(device)
+//! };
+//! let (inside, outside) = (side("lan", [10, 0, 0, 1]), side("wan", [192, 0, 2, 1]));
+//! let external = Ipv4Addr::new(203, 0, 113, 1);
+//! let addresses = vec![AddressRange { first: external, last: external }];
+//! let pools = vec![PoolConfig { addresses, ..PoolConfig::default() }];
+//! let engine = Config { pools, ..Config::default() };
+//! let settings = Settings::new(engine, inside, outside);
+//! let devices = [1, 2].map(|last| -> Box<dyn Device> {
+//!     Box::new(memory::pair("device", Mac([2, 0, 0, 0, 0, last])).0)
+//! });
+//! let now = Timestamp(1_000_000_000);
+//! let mut worker = Worker::new(&settings, [0; 32], devices, now)?;
+//! assert_eq!(worker.turn(now, &mut Silent), 0, "no frame has arrived");
+//! # Ok::<(), natgate_gateway::WorkerError>(())
+//! ```
 
 #![forbid(unsafe_code)]
 
@@ -13,10 +58,14 @@ mod fragment;
 mod handover;
 mod inside_routes;
 mod kernel;
+mod limits;
+mod link;
 mod links;
+mod lists;
 mod load;
 mod logs;
 mod monitoring;
+mod observer;
 mod ordered;
 pub mod panics;
 mod pcp;
@@ -24,13 +73,17 @@ pub mod replay;
 pub mod router;
 mod run;
 mod settings;
+mod single_writer;
 mod state;
 mod survey;
+mod takeover;
+mod tap;
 mod team;
 mod timing;
 mod trace;
 mod wiring;
 mod worker;
+mod worker_error;
 
 pub use clock::Clock;
 pub use command::{
@@ -38,10 +91,11 @@ pub use command::{
 };
 pub use counters::{Losses, Origin};
 pub use folder_owner::{create_anew, give_to_folder_owner, open_or_create};
-pub use handover::{Division, KnownNeighbor, Legacy, Writing, Written};
-pub use inside_routes::InsideRoutes;
+pub use handover::{Legacy, Writing, Written};
 pub use kernel::{AnnounceSettings, AnnouncedRoutes, KernelSettings, LearnSettings};
-pub use links::Link;
+pub use limits::{MOST_DEVICES, MOST_WORKERS};
+pub use link::Link;
+pub use lists::List;
 pub use load::{Load, LoadNow};
 pub use logs::{
     Collector, IpfixSettings, LogSettings, LogTo, LogWhat, SpoolSettings, SyslogSettings,
@@ -49,16 +103,19 @@ pub use logs::{
 };
 pub use monitoring::{Master, MetricsPlace, MonitoringSettings, SnmpSettings};
 pub use natgate_io::Device;
+pub use observer::{Observer, SideStatus, Status};
 pub use ordered::{MappingPlace, Page, SubscriberPlace};
 pub use pcp::{PCP_PORT, PcpCounters, PcpSettings, ResultCode, write_datagram};
-pub use run::{Controls, Observer, run};
+pub use router::KnownNeighbor;
+pub use run::{Controls, run};
 pub use settings::{
-    Backend, ControlSettings, PagePlace, PageSettings, RealmSettings, ReceiveMode, RemoteSettings,
-    Route, Settings, SideSettings, StaticNeighbor, WorkerSettings,
+    Backend, ControlSettings, InsideRoutes, PagePlace, PageSettings, RealmSettings, ReceiveMode,
+    RemoteSettings, Route, Settings, SideSettings, StateSettings, StaticNeighbor, WorkerSettings,
 };
-pub use state::{SavedPorts, StateError, StateSettings};
-pub use survey::{Figures, LinkFigures, List, Listed, PoolFigures};
-pub use team::{MOST_WORKERS, Member, Wake, steering, team, team_memory};
+pub use state::{SavedPorts, StateError};
+pub use survey::{Figures, LinkFigures, Listed, PoolFigures};
+pub use team::{Division, Member, Wake, steering, team, team_memory};
 pub use timing::{Durations, TimingNow};
 pub use trace::{Probe, WorkerTrace};
-pub use worker::{MOST_DEVICES, SideStatus, Status, Worker, WorkerError};
+pub use worker::Worker;
+pub use worker_error::WorkerError;

@@ -69,14 +69,10 @@ load! {
     mappings,
 }
 
-/// Adds to a count that only one thread writes: no other need be kept out.
-pub(crate) fn add(count: &AtomicU64, more: u64) {
-    count.store(count.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::single_writer::add;
 
     #[test]
     fn what_is_added_is_read() {

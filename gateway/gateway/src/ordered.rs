@@ -1,14 +1,11 @@
-//! Lists in order, read by pages: for those who ask what comes after something, as managers do by
-//! SNMP.
+//! Lists in order, read page by page, as SNMP managers read tables.
 //!
-//! A page has a bounded number of entries, whatever there is. Mappings are found in the order of
-//! their external endpoints, which is how workers keep them, so a page costs what lies between its
-//! ends. Subscribers are kept in no order: a page of them is the first of those behind its
-//! beginning, and each page looks at all. As with any list, who asks has the memory, and a worker
-//! looks at a few slots a turn.
+//! A page has a bounded number of entries. Workers keep mappings in the order of their external
+//! endpoints, so a page of mappings costs what lies between its ends. Subscribers have no order:
+//! each page of subscribers scans all of them. As with any list, the asker owns the memory, and a
+//! worker looks at a few slots a turn.
 
-use crate::Commander;
-use crate::command::CommandError;
+use crate::command::{CommandError, Commander};
 use natgate_engine::{ByEndpoint, Cursor, Endpoint, Filter, MappingInfo, SubscriberInfo};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -19,16 +16,16 @@ const PART: usize = 1024;
 /// A page of a list that is in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
-    /// What is there.
+    /// The entries.
     pub entries: Vec<T>,
-    /// Whether nothing comes after it.
+    /// True if no entry follows the page.
     pub is_last: bool,
 }
 
-/// Where a mapping stands in the order of external endpoints.
+/// Position of a mapping: protocol number, external address and port.
 pub type MappingPlace = (u8, Ipv4Addr, u16);
 
-/// Where a subscriber stands: a rank that it is given, its address.
+/// Position of a subscriber: rank and address.
 pub type SubscriberPlace = (u16, Ipv4Addr);
 
 fn place(info: &MappingInfo) -> MappingPlace {
@@ -111,7 +108,7 @@ impl Commander {
     }
 }
 
-/// The first so many of what is offered in no order, from a place on.
+/// The `most` smallest of unordered entries, from a position on.
 #[derive(Debug)]
 struct Least<K, T> {
     from: K,

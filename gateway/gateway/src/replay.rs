@@ -19,7 +19,8 @@ pub use input::{Arrival, Input, InputError, Step};
 use crate::Settings;
 use crate::counters::{Losses, Origin};
 use crate::fragment::fragment;
-use crate::links::{DeviceLinks, VLAN_BITS};
+use crate::link::VLAN_BITS;
+use crate::links::DeviceLinks;
 use natgate_engine::{
     ConfigError, Counters, DropReason, Engine, Event, Packet, Side, SideConfig, Timestamp, Verdict,
 };

@@ -4,11 +4,11 @@
 //! A core that others share must not be held for long: after [`SPIN`] without a frame the thread
 //! sleeps in the kernel, which wakes it in microseconds.
 
-use crate::router::NeighborReport;
-use crate::worker::MOST_DEVICES;
-use crate::{Clock, Settings, Status, Worker};
-use natgate_engine::{Event, Side, Timestamp};
-use natgate_io::{Change, LinkInfo, wait};
+use crate::clock::Clock;
+use crate::limits::MOST_DEVICES;
+use crate::observer::Observer;
+use crate::worker::Worker;
+use natgate_io::wait;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -20,38 +20,6 @@ const SPIN: Duration = Duration::from_micros(50);
 
 /// How long a sleep lasts at most while another process is about to take over.
 const STANDING: Duration = Duration::from_millis(10);
-
-/// What a gateway tells while it runs.
-pub trait Observer {
-    /// The translator's state changed. Called in order of time.
-    fn event(&mut self, event: &Event);
-
-    /// So many changes, between these times, were not told, because they came faster than they
-    /// could be taken: after the event told last, before the next.
-    fn events_lost(&mut self, _count: u64, _from: Timestamp, _to: Timestamp) {}
-
-    /// A device changed.
-    fn link(&mut self, side: Side, link: &LinkInfo, change: &Change);
-
-    /// Somebody claimed the address of a neighbour.
-    fn neighbor(&mut self, _: &NeighborReport) {}
-
-    /// Somebody asked for the state.
-    fn status(&mut self, status: &Status<'_>);
-
-    /// The ports in use have been written to the state file, or could not be.
-    fn ports_written(&mut self, _: &io::Result<()>) {}
-
-    /// Other settings are in force.
-    fn reconfigured(&mut self, _: Settings) {}
-
-    /// All events until that time have been told. Called about once a second, and before
-    /// [`Observer::idle`].
-    fn passed(&mut self, _: Timestamp) {}
-
-    /// Nothing is going on: a good time to write out what was told.
-    fn idle(&mut self);
-}
 
 /// How others tell a running gateway something: by setting a flag, then writing a byte to the other
 /// end of `wake`.

@@ -1,14 +1,18 @@
 //! What a gateway is told when it starts: the engine's configuration and what is around it.
 
-use crate::inside_routes::InsideRoutes;
-use crate::router::{FEWEST_NEIGHBORS, MOST_NEIGHBORS};
-use crate::{KernelSettings, Link, LogSettings, MonitoringSettings, PcpSettings, StateSettings};
+use crate::kernel::KernelSettings;
+use crate::limits::{FEWEST_NEIGHBORS, MOST_NEIGHBORS};
+use crate::link::Link;
+use crate::logs::LogSettings;
+use crate::monitoring::MonitoringSettings;
+use crate::pcp::PcpSettings;
 use natgate_engine::{Config, Prefix, RealmConfig, Side, SideConfig};
 pub use natgate_io::packet::Mode as ReceiveMode;
 use natgate_wire::arp::Mac;
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// How packets get in and out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -180,6 +184,35 @@ pub struct Settings {
     pub pcp: PcpSettings,
     /// Who watches.
     pub monitoring: MonitoringSettings,
+}
+
+/// What happens to packets from inside whose destination is behind a router inside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InsideRoutes {
+    /// They are forwarded there, untranslated.
+    #[default]
+    Forward,
+    /// They are translated, and leave outside.
+    Translate,
+}
+
+impl InsideRoutes {
+    /// Its name in configurations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Translate => "translate",
+        }
+    }
+}
+
+/// Where ports in use are remembered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateSettings {
+    /// The file.
+    pub file: PathBuf,
+    /// How often it is written.
+    pub interval: Duration,
 }
 
 /// Where the page for browsers is, and under which names.

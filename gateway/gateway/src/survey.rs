@@ -1,18 +1,18 @@
-//! What others read of a running gateway: figures, and lists that are looked through by parts.
+//! Questions to a running gateway: figures, and lists that are read part by part.
 //!
-//! Who asks brings all memory that an answer takes, and gets it back with the answer; a worker
-//! fills it between batches, looking at [`SLOTS_A_TURN`] slots a turn at most. It keeps nothing
-//! between two parts of a list: where to go on comes with the next. So it never waits for who asks,
-//! however slow, and a list of millions costs packets no more than a list of one.
+//! The asker allocates all memory of an answer and gets it back with the answer. A worker fills it
+//! between batches and looks at [`SLOTS_A_TURN`] slots a turn at most. A worker keeps no state
+//! between two parts of a list: each question carries the cursor. So a worker never waits for a
+//! slow asker, and a list of millions costs packets no more than a list of one.
 //!
-//! Each worker has its own subscribers, and lists are those of one worker after another.
+//! Each worker has its own subscribers; a list is the concatenation of the workers' lists.
 
-use crate::command::{CommandError, Commander};
+use crate::link::Link;
+use crate::load::LoadNow;
 use crate::router::{LearntRoutes, NeighborInfo, RouterCounters};
-use crate::{Link, LoadNow};
 use natgate_engine::{
     AddressUsage, BlockInfo, BlockKind, ByEndpoint, Counters, Cursor, Engine, Filter, HeldPort,
-    MappingInfo, SessionInfo, Side, SubscriberInfo, TableTotals, Timestamp,
+    MappingInfo, SessionInfo, SubscriberInfo, TableTotals, Timestamp,
 };
 use natgate_io::{LinkInfo, Statistics};
 use natgate_wire::arp::Mac;
@@ -20,10 +20,10 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-/// Slots that a worker looks at in one turn.
+/// Most slots that a worker looks at in one turn.
 const SLOTS_A_TURN: usize = 2048;
 
-/// Turns that a part of a list takes at most: then others get their answers.
+/// Most turns for one part of a list; then other questions get their turn.
 const MOST_TURNS: u32 = 32;
 
 /// Room for the names of links and pools, bytes, and for how many of each; longer ones and more of
@@ -31,10 +31,7 @@ const MOST_TURNS: u32 = 32;
 const NAME: usize = 64;
 const MANY: usize = 64;
 
-/// Neighbours of one link and others that fit an answer.
-const MOST_NEIGHBORS: usize = 1 << 18;
-
-/// What a worker has counted and has, in figures.
+/// Counters and table sizes of one worker.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     /// The worker's number, and how many there are.
@@ -115,7 +112,7 @@ impl LinkFigures {
 
 impl Figures {
     /// With room for what a worker will write.
-    fn with_room() -> Self {
+    pub(crate) fn with_room() -> Self {
         let pool = || PoolFigures { name: String::with_capacity(NAME), ..PoolFigures::default() };
         let (links, pools) = (roomy(LinkFigures::empty), roomy(pool));
         Self { links, pools, ..Self::default() }
@@ -161,36 +158,36 @@ fn roomy<T>(entry: impl Fn() -> T) -> Vec<T> {
     (0..MANY).map(|_| entry()).collect()
 }
 
-/// A part of a list.
+/// One part of a list.
 #[derive(Debug)]
 pub struct Part<T> {
-    cursor: Cursor,
-    filter: Filter,
-    found: Vec<T>,
-    /// When the worker looked last.
-    now: Timestamp,
-    done: bool,
+    pub(crate) cursor: Cursor,
+    pub(crate) filter: Filter,
+    pub(crate) found: Vec<T>,
+    /// Time of the worker's last look.
+    pub(crate) now: Timestamp,
+    pub(crate) done: bool,
 }
 
-/// What there are lists of.
+/// Types that have a list.
 pub trait Listed: Sized + Send + 'static {
     /// The question for a part.
     #[doc(hidden)]
     fn question(part: Box<Part<Self>>, reply: SyncSender<Box<Part<Self>>>) -> Question;
 
-    /// Looks at so many slots.
+    /// Scans at most `most` slots; returns true at the end of the table.
     #[doc(hidden)]
     fn look(part: &mut Part<Self>, engine: &Engine, most: usize) -> bool;
 }
 
-/// What a mapping or session is to be removed by.
+/// A removal of mappings or sessions by filter.
 #[derive(Debug)]
 pub struct Removal {
-    cursor: Cursor,
-    filter: Filter,
-    sessions: bool,
-    count: u64,
-    done: bool,
+    pub(crate) cursor: Cursor,
+    pub(crate) filter: Filter,
+    pub(crate) sessions: bool,
+    pub(crate) count: u64,
+    pub(crate) done: bool,
 }
 
 macro_rules! lists {
@@ -234,125 +231,10 @@ lists! {
     Held: HeldPort, scan_held;
 }
 
-/// A list that is being read.
-#[derive(Debug)]
-pub struct List<T> {
-    commander: Commander,
-    filter: Filter,
-    /// The worker that is asked next.
-    worker: usize,
-    part: Option<Box<Part<T>>>,
-}
-
-impl<T: Listed> List<T> {
-    /// The next entries, some of them or none, and when they were so; nothing: that was all.
-    ///
-    /// # Errors
-    /// [`CommandError::Stopping`].
-    pub fn next_part(&mut self) -> Result<Option<(&[T], Timestamp)>, CommandError> {
-        if self.part.as_ref().is_some_and(|part| part.done) {
-            self.worker += 1;
-            if let Some(part) = &mut self.part {
-                (part.cursor, part.done) = (Cursor::default(), false);
-            }
-        }
-        if self.worker >= self.commander.workers() {
-            return Ok(None);
-        }
-        let Some(mut part) = self.part.take() else { return Err(CommandError::Stopping) };
-        part.found.clear();
-        part.filter = self.filter;
-        let part = self.commander.question(self.worker, |reply| T::question(part, reply))?;
-        let part = self.part.insert(part);
-        Ok(Some((&part.found, part.now)))
-    }
-}
-
-impl Commander {
-    /// What each worker has counted and has.
-    ///
-    /// # Errors
-    /// [`CommandError::Stopping`].
-    pub fn figures(&self) -> Result<Vec<Figures>, CommandError> {
-        let figures = |worker| {
-            let empty = Box::new(Figures::with_room());
-            self.question(worker, |reply| Question::Figures(empty, reply)).map(|figures| *figures)
-        };
-        (0..self.workers()).map(figures).collect()
-    }
-
-    /// The mappings, sessions (each with its mapping), subscribers or addresses of pools that a
-    /// filter means, in parts of at most so many. Each worker tells its own; of addresses all tell
-    /// what they use.
-    pub fn list<T: Listed>(&self, filter: Filter, room: usize) -> List<T> {
-        let (cursor, found) = (Cursor::default(), Vec::with_capacity(room.max(1)));
-        let part = Some(Box::new(Part { cursor, filter, found, now: Timestamp(0), done: false }));
-        List { commander: self.clone(), filter, worker: 0, part }
-    }
-
-    /// What one worker finds from a place on, at most so many; and whether that was all.
-    pub(crate) fn page<T: Listed>(
-        &self,
-        worker: usize,
-        cursor: Cursor,
-        most: usize,
-    ) -> Result<(Vec<T>, bool), CommandError> {
-        let (filter, found) = (Filter::default(), Vec::with_capacity(most));
-        let mut part = Box::new(Part { cursor, filter, found, now: Timestamp(0), done: false });
-        while !part.done && !part.is_full() {
-            part = self.question(worker, |reply| T::question(part, reply))?;
-        }
-        Ok((part.found, part.done))
-    }
-
-    /// Removes the dynamic mappings that a filter means, or the sessions; says how many.
-    ///
-    /// # Errors
-    /// [`CommandError::Stopping`].
-    pub fn clear(&self, filter: Filter, sessions: bool) -> Result<u64, CommandError> {
-        let mut all = 0;
-        for worker in 0..self.workers() {
-            let cursor = Cursor::default();
-            let mut removal = Box::new(Removal { cursor, filter, sessions, count: 0, done: false });
-            while !removal.done {
-                removal = self.question(worker, |reply| Question::Clear(removal, reply))?;
-            }
-            all += removal.count;
-        }
-        Ok(all)
-    }
-
-    /// Each worker's neighbours, in order of link and address. Workers have their own, and may know
-    /// the same.
-    ///
-    /// # Errors
-    /// [`CommandError::Stopping`].
-    pub fn neighbors(&self) -> Result<Vec<Vec<(Link, NeighborInfo)>>, CommandError> {
-        let neighbors = |worker| {
-            let room = Vec::with_capacity(MOST_NEIGHBORS);
-            let list = self.question(worker, |reply| Question::Neighbors(room, reply));
-            list.map(|mut list| {
-                let order = |link: Link| (link.side == Side::Outside, link.realm);
-                list.sort_by_key(|(link, neighbor)| (order(*link), neighbor.address));
-                list
-            })
-        };
-        (0..self.workers()).map(neighbors).collect()
-    }
-
-    /// The learnt routes that the routers go by.
-    ///
-    /// # Errors
-    /// [`CommandError::Stopping`].
-    pub fn learnt(&self) -> Result<Arc<LearntRoutes>, CommandError> {
-        self.question(0, Question::Learnt)
-    }
-}
-
-/// Neighbours, and on which links they are.
+/// Neighbours with their links.
 type Neighborhood = Vec<(Link, NeighborInfo)>;
 
-/// What the worker gives for answers.
+/// Parts of a worker that answers read.
 pub(crate) struct SurveyContext<'a> {
     pub(crate) now: Timestamp,
     pub(crate) engine: &'a mut Engine,
@@ -361,12 +243,12 @@ pub(crate) struct SurveyContext<'a> {
     /// Writes neighbours.
     pub(crate) neighbors: &'a mut dyn FnMut(&mut Neighborhood),
     pub(crate) learnt: &'a dyn Fn() -> Arc<LearntRoutes>,
-    /// Whether this worker has a host: static mappings and their blocks are those of all workers,
-    /// and this one tells of them.
+    /// True if this worker owns a host. Every worker has the static mappings and their blocks; the
+    /// host's worker lists them.
     pub(crate) has_host: &'a dyn Fn(u16, Ipv4Addr) -> bool,
 }
 
-/// A question under way.
+/// A question in progress.
 pub(crate) struct Inquiry {
     question: Question,
     turns: u32,
@@ -377,7 +259,7 @@ impl Inquiry {
         Self { question, turns: 0 }
     }
 
-    /// Does a turn's share; what is left, if anything.
+    /// Does one turn's share; returns the question if it needs another turn.
     pub(crate) fn turn(mut self, sight: &mut SurveyContext<'_>) -> Option<Self> {
         self.turns += 1;
         let late = self.turns >= MOST_TURNS;
@@ -385,7 +267,7 @@ impl Inquiry {
         let question = match self.question {
             Question::Figures(mut figures, reply) => {
                 (sight.figures)(sight.engine, &mut figures);
-                // Who does not wait for the answer has stopped; so with all answers here.
+                // An answer is lost if its receiver has ended: nobody needs it then.
                 let _ = reply.send(figures);
                 return None;
             }
@@ -420,21 +302,9 @@ impl Inquiry {
                 let full = part.is_full();
                 part.go_on(done, late || full, reply)?
             }
-            Question::Sessions(mut part, reply) => {
-                let done = part.look(sight);
-                let full = part.is_full();
-                part.go_on(done, late || full, reply)?
-            }
-            Question::Subscribers(mut part, reply) => {
-                let done = part.look(sight);
-                let full = part.is_full();
-                part.go_on(done, late || full, reply)?
-            }
-            Question::Addresses(mut part, reply) => {
-                let done = part.look(sight);
-                let full = part.is_full();
-                part.go_on(done, late || full, reply)?
-            }
+            Question::Sessions(part, reply) => part.turn(sight, late, reply)?,
+            Question::Subscribers(part, reply) => part.turn(sight, late, reply)?,
+            Question::Addresses(part, reply) => part.turn(sight, late, reply)?,
             Question::Blocks(mut part, reply) => {
                 let done = part.look(sight);
                 part.found.retain(|block| {
@@ -444,32 +314,37 @@ impl Inquiry {
                 let full = part.is_full();
                 part.go_on(done, late || full, reply)?
             }
-            Question::Held(mut part, reply) => {
-                let done = part.look(sight);
-                let full = part.is_full();
-                part.go_on(done, late || full, reply)?
-            }
-            Question::Endpoints(mut part, reply) => {
-                let done = part.look(sight);
-                let full = part.is_full();
-                part.go_on(done, late || full, reply)?
-            }
+            Question::Held(part, reply) => part.turn(sight, late, reply)?,
+            Question::Endpoints(part, reply) => part.turn(sight, late, reply)?,
         };
         Some(Self { question, turns })
     }
 }
 
 impl<T: Listed> Part<T> {
+    /// Scans one turn's share, and answers if the part is complete or `late`.
+    fn turn(
+        mut self: Box<Self>,
+        sight: &SurveyContext<'_>,
+        late: bool,
+        reply: SyncSender<Box<Self>>,
+    ) -> Option<Question> {
+        let done = self.look(sight);
+        let full = self.is_full();
+        self.go_on(done, late || full, reply)
+    }
+
     fn look(&mut self, sight: &SurveyContext<'_>) -> bool {
         self.now = sight.now;
         T::look(self, sight.engine, SLOTS_A_TURN)
     }
 
-    fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.found.len() == self.found.capacity()
     }
 
-    /// Answers, if that was all or it is time to; else the question for the next turn.
+    /// Answers if the scan is done or an answer is due now; else returns the question for the next
+    /// turn.
     fn go_on(
         mut self: Box<Self>,
         done: bool,

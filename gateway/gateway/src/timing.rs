@@ -6,7 +6,7 @@
 //! divided by them, is the most that making one has cost. Buckets are powers of two, so that
 //! finding one takes one instruction.
 
-use crate::load::add;
+use crate::single_writer::add;
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering};
 

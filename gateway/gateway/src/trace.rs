@@ -2,7 +2,7 @@
 //! it is. The translator explains (`natgate_engine::Explanation`), the router says where the packet
 //! would go next; nothing is sent and nothing changes. What takes memory is made by who asks.
 
-use crate::links::Link;
+use crate::link::Link;
 use crate::router::{Onward, Router};
 use natgate_engine::{Becomes, Engine, Explanation, Packet, Side, Timestamp, Verdict};
 use natgate_wire::{Ipv4, protocol};

@@ -4,9 +4,12 @@
 //! Devices are opened by the thread that prepares other settings, and those that are not needed any
 //! more go back there: the gateway's thread only puts them in their places.
 
-use crate::links::{DeviceLinks, Link};
-use crate::worker::{MOST_DEVICES, OUTSIDE, WorkerError};
-use crate::{Settings, router};
+use crate::limits::{MOST_DEVICES, OUTSIDE};
+use crate::link::Link;
+use crate::links::DeviceLinks;
+use crate::router;
+use crate::settings::Settings;
+use crate::worker_error::WorkerError;
 use natgate_engine::{ConfigError, Side};
 use natgate_io::{Device, LinkInfo};
 use std::fmt::{self, Debug, Formatter};

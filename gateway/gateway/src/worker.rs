@@ -11,20 +11,25 @@ mod stages;
 mod tell;
 mod together;
 
-use crate::capture::Captures;
-use crate::command::{CommandRunner, Commands};
+use crate::command::{CommandRunner, Commands, WorkerParts};
 use crate::door::LocalTcpPort;
-use crate::links::Link;
-use crate::load::{Load, LoadNow, add};
-use crate::pcp::{PcpCounters, PcpService};
-use crate::router::{Fate, NeighborInfo, Router, RouterCounters, RouterError};
+use crate::limits::MOST_DEVICES;
+use crate::link::Link;
+use crate::load::Load;
+use crate::observer::{Observer, SideStatus, Status};
+use crate::pcp::PcpService;
+use crate::router::{Fate, Router};
+use crate::settings::Settings;
+use crate::single_writer::add;
 use crate::state::PortStateWriter;
+use crate::state::{SavedPorts, StateError};
+use crate::tap::Captures;
 use crate::team::{HandedPacket, Kind, Member};
 use crate::wiring::{Devices, LinkMap, side_of};
-use crate::{Observer, SavedPorts, Settings, StateError};
+use crate::worker_error::WorkerError;
 use arrayvec::ArrayVec;
-use natgate_engine::{ConfigError, Counters, Engine, MappingId, Side, Timestamp};
-use natgate_io::{BATCH, Batch, Change, Device, Frame, HEADROOM, LinkInfo, Statistics};
+use natgate_engine::{Engine, Side, Timestamp};
+use natgate_io::{BATCH, Batch, Change, Device, Frame, HEADROOM};
 use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN};
 use stages::{Output, Packets, Stages, transmitters};
 use std::io;
@@ -35,45 +40,10 @@ use std::time::Duration;
 /// How often devices are looked after.
 const MAINTENANCE: Duration = Duration::from_secs(1);
 
-/// Most devices.
-pub const MOST_DEVICES: usize = 64;
-
-/// Where the outside's device stands among the devices.
-pub(crate) const OUTSIDE: usize = 1;
-
 /// The longest IP packet.
 const LONGEST: usize = 65_535;
 
 const _: () = assert!(BATCH <= Engine::MAX_BATCH && HEADROOM >= ETHERNET_LEN + VLAN_LEN);
-
-/// Why a worker cannot be made.
-#[derive(Debug, thiserror::Error)]
-pub enum WorkerError {
-    /// The translator refuses its configuration.
-    #[error("{}", .0.message)]
-    Engine(ConfigError),
-    /// Workers could not be woken.
-    #[error("the system gives no sockets by which workers wake each other")]
-    Wake(#[source] io::Error),
-    /// The router lacks something.
-    #[error(transparent)]
-    Router(#[from] RouterError),
-    /// A device carries less than the configuration says.
-    #[error(
-        "{name}.mtu is {configured}, but device {device:?} carries {actual} bytes; set \
-         {name}.mtu = {actual}, or raise the device's with `ip link set dev {device} mtu {configured}`"
-    )]
-    Mtu {
-        /// The name of the side or the realm.
-        name: String,
-        /// What the configuration says, bytes.
-        configured: u16,
-        /// The device's name.
-        device: String,
-        /// What the device carries, bytes.
-        actual: u32,
-    },
-}
 
 /// A gateway at work.
 pub struct Worker {
@@ -93,55 +63,6 @@ pub struct Worker {
     made: u64,
     /// Events that found no room in the translator, as far as that has been told.
     events_lost: u64,
-}
-
-/// A gateway's state, to show.
-#[derive(Debug)]
-pub struct Status<'a> {
-    /// The time it is of.
-    pub now: Timestamp,
-    /// Mappings, sessions and pools.
-    pub engine: &'a Engine,
-    /// Packets, with what was lost after translation counted as dropped.
-    pub counters: Counters,
-    /// What the router has counted besides.
-    pub router: RouterCounters,
-    /// Packets of the gateway's own making that were lost.
-    pub own_lost: u64,
-    /// Frames that were not sent to the gateway.
-    pub not_addressed: u64,
-    /// Each side's link, frames and neighbours: `[inside, outside]`.
-    pub sides: [SideStatus; 2],
-    /// Those of the realms beside number 0, by number.
-    pub realms: Vec<(u16, SideStatus)>,
-    /// What the worker has done.
-    pub load: LoadNow,
-    /// Requests for mappings.
-    pub pcp: PcpCounters,
-    member: Option<&'a Member>,
-}
-
-impl Status<'_> {
-    /// Its place among the workers, and how many there are.
-    pub fn worker(&self) -> (usize, usize) {
-        self.member.map_or((0, 1), |member| (member.number(), member.workers()))
-    }
-
-    /// Whether a mapping is this worker's: all of them know the static ones.
-    pub fn is_own(&self, mapping: &MappingId) -> bool {
-        self.member.is_none_or(|member| member.has(mapping.realm, mapping.internal.address))
-    }
-}
-
-/// One side's part of a [`Status`].
-#[derive(Debug)]
-pub struct SideStatus {
-    /// The link.
-    pub link: LinkInfo,
-    /// Frames.
-    pub frames: Statistics,
-    /// Neighbours, in order of address.
-    pub neighbors: Vec<NeighborInfo>,
 }
 
 impl Worker {
@@ -276,7 +197,8 @@ impl Worker {
         self.send_queued();
         let Stages { engine, router, cables, team, captures, .. } = &mut self.stages;
         let devices = &mut self.devices;
-        let change = self.clerk.turn((now, captures), engine, router, cables, devices, team);
+        let mut parts = WorkerParts { now, captures, engine, router, cables, devices, team };
+        let change = self.clerk.turn(&mut parts);
         if let Some((settings, partition)) = change {
             if let Some((team, partition)) = self.stages.team.as_mut().zip(partition) {
                 team.set_partition(partition, &mut self.stages.engine);
@@ -547,7 +469,7 @@ mod tests {
     use super::*;
     use crate::router::settings_of_tests as settings;
     use natgate_engine::{Event, Packet, Verdict};
-    use natgate_io::memory;
+    use natgate_io::{LinkInfo, memory};
     use natgate_wire::arp::Mac;
     use natgate_wire::{Ipv4, protocol};
 

@@ -9,7 +9,7 @@
 //! headers an exchange makes the packet one that this machine sent, from an unknown address.
 
 use super::Interfaces;
-use crate::links::tag;
+use crate::link::tag;
 use natgate_engine::{Side, Timestamp};
 use natgate_io::pcap::{LinkType, Writer};
 use natgate_wire::link::{self, Ethernet, ethertype};

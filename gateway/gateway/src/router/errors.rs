@@ -13,7 +13,7 @@
 //! address to a quarter of it.
 
 use crate::counters::Origin;
-use crate::links::Link;
+use crate::link::Link;
 use natgate_engine::{Limits, Outcome, Timestamp};
 use natgate_wire::icmp::kind;
 use natgate_wire::{Icmp, Ipv4, icmp, ipv4, protocol};

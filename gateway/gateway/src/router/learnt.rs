@@ -5,7 +5,7 @@
 //! place and hands back the one before. Several routers can share a table.
 
 use super::routes::{is_neighbor, key};
-use crate::{Route, Settings};
+use crate::settings::{Route, Settings};
 use natgate_engine::{Prefix, Side};
 use prefix_trie::PrefixMap;
 use std::net::Ipv4Addr;

@@ -27,18 +27,16 @@ mod tests;
 #[cfg(test)]
 pub(crate) use tests::settings as settings_of_tests;
 
+pub use crate::limits::{FEWEST_NEIGHBORS, MOST_NEIGHBORS};
 pub use budget::{MOST_FORMER_PER_SECOND, MOST_NEW_PER_SECOND, SHARE_PER_SECOND};
 pub use claims::MOST_VERIFIED_PER_SECOND;
 pub use learnt::{LearntRoutes, MOST_LEARNT, networks};
-pub use neighbors::{
-    FEWEST_NEIGHBORS, KNOWN, MOST_HELD, MOST_NEIGHBORS, NeighborInfo, NeighborState, RETRY, TRIES,
-};
+pub use neighbors::{KNOWN, MOST_HELD, NeighborInfo, NeighborState, RETRY, TRIES};
 pub use resolution::{MOST_CHECKED_PER_SECOND, NeighborEvent, NeighborReport};
 
-use crate::Settings;
 use crate::counters::{Losses, Origin};
-use crate::handover::KnownNeighbor;
-use crate::links::{Link, tag};
+use crate::link::{Link, tag};
+use crate::settings::Settings;
 use errors::{Errors, Unreachable};
 use natgate_engine::{Counters, DropReason, Prefix, Side, Timestamp};
 use natgate_io::Frame;
@@ -161,6 +159,17 @@ pub enum Onward {
         /// Whether the packet fits the link, or may be cut into fragments.
         passes: bool,
     },
+}
+
+/// Somebody on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownNeighbor {
+    /// The link.
+    pub link: Link,
+    /// Its address there.
+    pub address: Ipv4Addr,
+    /// Its hardware address.
+    pub mac: Mac,
 }
 
 /// The router.

@@ -14,17 +14,12 @@ use super::budget::{Budget, Rate};
 use super::claims::{Assertion, Claim};
 use super::recent::Recent;
 use crate::counters::Origin;
+use crate::limits::FEWEST_NEIGHBORS;
 use natgate_engine::Timestamp;
 use natgate_wire::arp::Mac;
 use std::collections::{BTreeSet, HashMap};
 use std::net::Ipv4Addr;
 use std::time::Duration;
-
-/// Fewest neighbours that a side has room for, unless the configuration says another number.
-pub const FEWEST_NEIGHBORS: usize = 4096;
-
-/// Most neighbours that a side has room for, unless the configuration says another number.
-pub const MOST_NEIGHBORS: usize = 1 << 16;
 
 /// Most packets that wait for one neighbour.
 pub const MOST_HELD: usize = 16;

@@ -10,7 +10,7 @@ use super::resolution::NeighborReport;
 use super::{Fate, Port, RouterCounters, with_header_room};
 use crate::counters::{Losses, Origin};
 use crate::fragment::fragment;
-use crate::links::Link;
+use crate::link::Link;
 use natgate_engine::DropReason;
 use natgate_wire::arp::Mac;
 use natgate_wire::link::ETHERNET_LEN;

@@ -5,7 +5,7 @@
 //! comparisons. The same list tells when somebody else uses one of them, and which are announced on
 //! a new link.
 
-use crate::SideSettings;
+use crate::settings::SideSettings;
 use natgate_engine::Config;
 use std::net::Ipv4Addr;
 

@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 
 /// Entries at first, and at most; there are as many as neighbours, rounded up.
 const FEWEST: usize = 16;
-const MOST: usize = super::neighbors::MOST_NEIGHBORS;
+const MOST: usize = crate::limits::MOST_NEIGHBORS;
 
 const _: () = assert!(FEWEST.is_power_of_two() && MOST.is_power_of_two());
 

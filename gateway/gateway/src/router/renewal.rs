@@ -5,7 +5,7 @@ use super::{
     Link, MOST_ANNOUNCED, OwnedAddresses, Port, Router, RouterError, index, least_mtu, link_at,
     links,
 };
-use crate::{Route, Settings, SideSettings, StaticNeighbor};
+use crate::settings::{Route, Settings, SideSettings, StaticNeighbor};
 use natgate_engine::{DropReason, Side};
 use natgate_wire::arp::Mac;
 use std::net::Ipv4Addr;

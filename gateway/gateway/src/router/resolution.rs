@@ -7,7 +7,7 @@ use super::claims::Assertion;
 use super::neighbors::{Action, WaitingPacket};
 use super::outbox::Outbox;
 use super::{Fate, MOST_HELD_IN_ALL, Port, Router, index, link_at};
-use crate::links::Link;
+use crate::link::Link;
 use natgate_engine::{DropReason, Timestamp};
 use natgate_wire::arp::{self, Arp, Mac, Operation, Repr};
 use natgate_wire::link::ETHERNET_LEN;

@@ -7,8 +7,9 @@
 
 use super::file::{self, Replacement};
 use super::format::{Bitmap, Record, WORDS};
-use super::{SavedPorts, StateError, StateSettings};
+use super::{SavedPorts, StateError};
 use crate::panics;
+use crate::settings::StateSettings;
 use natgate_engine::{Engine, Timestamp};
 use natgate_wire::protocol;
 use std::io;

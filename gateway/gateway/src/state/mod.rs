@@ -21,21 +21,11 @@ mod tests;
 
 pub(crate) use keeper::PortStateWriter;
 
-use crate::Settings;
-use crate::team::MOST_WORKERS;
+use crate::limits::MOST_WORKERS;
+use crate::settings::{Settings, StateSettings};
 use format::{FormatError, Record};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-/// Where ports in use are remembered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StateSettings {
-    /// The file.
-    pub file: PathBuf,
-    /// How often it is written.
-    pub interval: Duration,
-}
 
 /// Why ports cannot be remembered.
 #[derive(Debug, thiserror::Error)]

@@ -10,7 +10,7 @@ use natgate_wire::{Ipv4, protocol};
 use std::fs;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const HOLD_DOWN: Duration = Duration::from_secs(120);
 const INTERVAL: Duration = Duration::from_secs(10);

@@ -3,7 +3,8 @@
 //! it, a worker asks before it has run out.
 
 use super::exchange::Waker;
-use super::partition::{MOST_WORKERS, Partition};
+use super::partition::Partition;
+use crate::limits::MOST_WORKERS;
 use natgate_engine::{Allocation, Config, Engine, PoolConfig, Timestamp};
 use std::net::Ipv4Addr;
 use std::ops::Range;

@@ -8,7 +8,7 @@
 //! first, so that few go to and fro; and whoever takes parcels has all of their packets fetched
 //! before it looks at the first.
 
-use crate::links::Link;
+use crate::link::Link;
 use crate::pcp::RequestClass;
 use natgate_hugepages::prefetch_to_write;
 use natgate_io::HEADROOM;

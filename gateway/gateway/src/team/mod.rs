@@ -9,9 +9,9 @@ mod exchange;
 mod guide;
 mod partition;
 
-use crate::Settings;
-use crate::links::Link;
+use crate::link::Link;
 use crate::pcp::RequestClass;
+use crate::settings::Settings;
 use broker::{Mailbox, PortLender, Trade};
 pub use exchange::Wake;
 use exchange::{Exchange, Waker, Ways};
@@ -19,7 +19,6 @@ pub(crate) use exchange::{HandedPacket, Kind, OwnerLookup};
 use guide::{Advice, Guide, Waiting};
 use natgate_engine::{Engine, Side, Timestamp};
 use natgate_io::Steering;
-pub use partition::MOST_WORKERS;
 pub(crate) use partition::Partition;
 use partition::{Host, PacketOwner};
 use std::net::Ipv4Addr;
@@ -28,6 +27,16 @@ use std::sync::Arc;
 
 /// What a packet's link header and tag add to the largest packet.
 const LINK_HEADER: usize = 18;
+
+/// Division of subscribers and external ports among workers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Division {
+    /// For each bucket of subscribers: its worker, and a bit for each worker that had the bucket
+    /// before and may still have some of the subscribers.
+    pub buckets: Vec<(u8, u64)>,
+    /// For each external address: runs of words of 64 ports, as number of words and worker.
+    pub addresses: Vec<(u32, Vec<(u16, u8)>)>,
+}
 
 /// What makes a worker one of several.
 #[derive(Debug)]

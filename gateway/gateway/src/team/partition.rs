@@ -10,6 +10,7 @@
 mod handed;
 mod whose;
 
+use crate::limits::MOST_WORKERS;
 use natgate_engine::{Allocation, BlockConfig, Config, Plan, PoolConfig, bucket};
 use natgate_io::{MOST_STRETCHES, Share, Stretch};
 use natgate_wire::protocol;
@@ -19,9 +20,6 @@ use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-
-/// Most workers.
-pub const MOST_WORKERS: usize = 64;
 
 /// Words of 64 ports that an address has.
 pub(super) const WORDS: usize = 1024;
@@ -317,7 +315,7 @@ impl Partition {
     }
 
     /// The workers that a packet may be for, the last of them if none of the others knows of it.
-    pub(crate) fn candidates(&self, link: crate::Link, bytes: &[u8]) -> Vec<usize> {
+    pub(crate) fn candidates(&self, link: crate::link::Link, bytes: &[u8]) -> Vec<usize> {
         match self.whose(link.side, link.realm, bytes) {
             PacketOwner::Of(worker) | PacketOwner::Fragment(worker) => vec![worker],
             PacketOwner::Portless => (0..self.workers).collect(),

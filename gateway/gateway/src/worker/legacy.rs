@@ -1,8 +1,11 @@
 //! What of a worker goes to another process, and what one that comes goes on with.
 
 use super::Worker;
-use crate::handover::{Division, Exchange, Legacy};
+use super::stages::Stages;
+use crate::command::WorkerParts;
+use crate::handover::{Exchange, Legacy};
 use crate::router::Router;
+use crate::team::Division;
 use crate::wiring::Devices;
 use natgate_engine::{AddressRange, Engine, Timestamp};
 use std::sync::mpsc::SyncSender;
@@ -37,12 +40,11 @@ impl Worker {
 
     /// Does a turn's share of what it is told, and nothing else.
     pub(crate) fn obey_standing(&mut self, now: Timestamp) {
-        let stages = &mut self.stages;
-        let (captures, devices) = (&mut stages.captures, &mut self.devices);
-        let (engine, router) = (&mut stages.engine, &mut stages.router);
-        let (cables, team) = (&mut stages.cables, &mut stages.team);
+        let Stages { engine, router, cables, team, captures, .. } = &mut self.stages;
+        let devices = &mut self.devices;
+        let mut parts = WorkerParts { now, captures, engine, router, cables, devices, team };
         // No other settings come into force as long as somebody may take over.
-        self.clerk.turn((now, captures), engine, router, cables, devices, team);
+        self.clerk.turn(&mut parts);
     }
 
     /// Has what another had among several.

@@ -3,7 +3,7 @@
 
 use super::stages::{Output, Stages, transmitters};
 use super::{LONGEST, Worker};
-use crate::links::Link;
+use crate::link::Link;
 use crate::router::{Fate, Onward};
 use natgate_engine::Timestamp;
 use natgate_io::{Frame, HEADROOM, Transmit};

@@ -2,7 +2,7 @@
 
 use super::Worker;
 use super::stages::{Stages, transmitters};
-use crate::links::Link;
+use crate::link::Link;
 use crate::pcp::{Datagram, Next, Sender, write_datagram};
 use crate::router::{Onward, Router};
 use crate::team::Way;

@@ -1,16 +1,17 @@
 //! What a batch goes through: sorted, translated, routed, sent.
 
 use super::serve;
-use crate::capture::{Captures, Moment};
 use crate::counters::Origin;
 use crate::door::LocalTcpPort;
-use crate::links::{Header, Link};
+use crate::limits::MOST_DEVICES;
+use crate::link::Link;
+use crate::links::Header;
 use crate::load::Load;
 use crate::pcp::{Admission, PcpService};
 use crate::router::{Fate, Router};
+use crate::tap::{Captures, Moment};
 use crate::team::Member;
 use crate::wiring::{Devices, LinkMap, side_of};
-use crate::worker::MOST_DEVICES;
 use arrayvec::ArrayVec;
 use natgate_engine::{DropReason, Engine, Packet, Side, Timestamp, Verdict};
 use natgate_io::{BATCH, Batch, Frame, Lost, Transmit};

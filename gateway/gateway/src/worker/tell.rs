@@ -2,7 +2,7 @@
 
 use super::Worker;
 use super::stages::Stages;
-use crate::links::Link;
+use crate::link::Link;
 use crate::load::Load;
 use crate::router::Router;
 use crate::survey::{Figures, SurveyContext};

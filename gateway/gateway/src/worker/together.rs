@@ -5,9 +5,9 @@ use super::stages::{
     NO_VERDICTS, Output, Packets, ReceivedPacket, Stages, TranslatedPacket, Verdicts, change, seen,
     transmitters,
 };
-use crate::capture::Moment;
-use crate::links::Link;
-use crate::load::add;
+use crate::link::Link;
+use crate::single_writer::add;
+use crate::tap::Moment;
 use crate::team::{HandedPacket, Kind, Member, OwnerLookup, Way};
 use crate::wiring::Devices;
 use natgate_engine::{Direction, DropReason, Side, Timestamp, Verdict};

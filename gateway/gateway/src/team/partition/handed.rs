@@ -2,7 +2,7 @@
 //! the start, but ports change hands, and workers that join get some of the subscribers.
 
 use super::{BUCKETS, Partition, Row, WORDS};
-use crate::handover::Division;
+use crate::team::Division;
 use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::sync::atomic::Ordering;

@@ -1,0 +1,127 @@
+//! Reading figures and lists of all workers, part by part.
+
+use crate::command::{CommandError, Commander};
+use crate::link::Link;
+use crate::router::{LearntRoutes, NeighborInfo};
+use crate::survey::{Figures, Listed, Part, Question, Removal};
+use natgate_engine::{Cursor, Filter, Side, Timestamp};
+use std::sync::Arc;
+
+/// Most neighbours in one answer, all links together.
+const MOST_NEIGHBORS: usize = 1 << 18;
+
+/// A reader of one list.
+#[derive(Debug)]
+pub struct List<T> {
+    commander: Commander,
+    filter: Filter,
+    /// The worker to ask next.
+    worker: usize,
+    part: Option<Box<Part<T>>>,
+}
+
+impl<T: Listed> List<T> {
+    /// Returns the next entries, possibly none, and the time when they were read; `None` at the
+    /// end.
+    ///
+    /// # Errors
+    /// [`CommandError::Stopping`].
+    pub fn next_part(&mut self) -> Result<Option<(&[T], Timestamp)>, CommandError> {
+        if self.part.as_ref().is_some_and(|part| part.done) {
+            self.worker += 1;
+            if let Some(part) = &mut self.part {
+                (part.cursor, part.done) = (Cursor::default(), false);
+            }
+        }
+        if self.worker >= self.commander.workers() {
+            return Ok(None);
+        }
+        let Some(mut part) = self.part.take() else { return Err(CommandError::Stopping) };
+        part.found.clear();
+        part.filter = self.filter;
+        let part = self.commander.question(self.worker, |reply| T::question(part, reply))?;
+        let part = self.part.insert(part);
+        Ok(Some((&part.found, part.now)))
+    }
+}
+
+impl Commander {
+    /// Counters and table sizes of each worker.
+    ///
+    /// # Errors
+    /// [`CommandError::Stopping`].
+    pub fn figures(&self) -> Result<Vec<Figures>, CommandError> {
+        let figures = |worker| {
+            let empty = Box::new(Figures::with_room());
+            self.question(worker, |reply| Question::Figures(empty, reply)).map(|figures| *figures)
+        };
+        (0..self.workers()).map(figures).collect()
+    }
+
+    /// The mappings, sessions (each with its mapping), subscribers or addresses of pools that a
+    /// filter means, in parts of at most so many. Each worker tells its own; of addresses all tell
+    /// what they use.
+    pub fn list<T: Listed>(&self, filter: Filter, room: usize) -> List<T> {
+        let (cursor, found) = (Cursor::default(), Vec::with_capacity(room.max(1)));
+        let part = Some(Box::new(Part { cursor, filter, found, now: Timestamp(0), done: false }));
+        List { commander: self.clone(), filter, worker: 0, part }
+    }
+
+    /// What one worker finds from a place on, at most so many; and whether that was all.
+    pub(crate) fn page<T: Listed>(
+        &self,
+        worker: usize,
+        cursor: Cursor,
+        most: usize,
+    ) -> Result<(Vec<T>, bool), CommandError> {
+        let (filter, found) = (Filter::default(), Vec::with_capacity(most));
+        let mut part = Box::new(Part { cursor, filter, found, now: Timestamp(0), done: false });
+        while !part.done && !part.is_full() {
+            part = self.question(worker, |reply| T::question(part, reply))?;
+        }
+        Ok((part.found, part.done))
+    }
+
+    /// Removes the dynamic mappings that match a filter, or their sessions; returns the number.
+    ///
+    /// # Errors
+    /// [`CommandError::Stopping`].
+    pub fn clear(&self, filter: Filter, sessions: bool) -> Result<u64, CommandError> {
+        let mut all = 0;
+        for worker in 0..self.workers() {
+            let cursor = Cursor::default();
+            let mut removal = Box::new(Removal { cursor, filter, sessions, count: 0, done: false });
+            while !removal.done {
+                removal = self.question(worker, |reply| Question::Clear(removal, reply))?;
+            }
+            all += removal.count;
+        }
+        Ok(all)
+    }
+
+    /// Each worker's neighbours, in order of link and address. Several workers may know the same
+    /// neighbour.
+    ///
+    /// # Errors
+    /// [`CommandError::Stopping`].
+    pub fn neighbors(&self) -> Result<Vec<Vec<(Link, NeighborInfo)>>, CommandError> {
+        let neighbors = |worker| {
+            let room = Vec::with_capacity(MOST_NEIGHBORS);
+            let list = self.question(worker, |reply| Question::Neighbors(room, reply));
+            list.map(|mut list| {
+                let order = |link: Link| (link.side == Side::Outside, link.realm);
+                list.sort_by_key(|(link, neighbor)| (order(*link), neighbor.address));
+                list
+            })
+        };
+        (0..self.workers()).map(neighbors).collect()
+    }
+
+    /// The learnt routes that the routers go by.
+    ///
+    /// # Errors
+    /// [`CommandError::Stopping`].
+    pub fn learnt(&self) -> Result<Arc<LearntRoutes>, CommandError> {
+        self.question(0, Question::Learnt)
+    }
+}

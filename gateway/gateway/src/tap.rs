@@ -1,0 +1,623 @@
+//! Copies of packets that match a filter, before and after translation, for who watches from
+//! outside the data plane.
+//!
+//! A batch asks one question, whether anybody watches at all. If so each packet is copied as it
+//! came, and after translation, when both its faces are known, each [`Tap`] decides whether it
+//! matches and writes both into its ring. What leaves without having come, or long after, is looked
+//! at by itself: packets of the gateway's own, and fragments that had waited for their first. The
+//! ring is bounded: what finds no room is counted, and who reads learns how many packets are
+//! missing before which. A worker never waits, takes no memory and gives none back: taps are made
+//! by the reader of the capture ([`crate::capture::Capture`]) and go back there.
+
+use crate::limits::MOST_CAPTURES;
+use arrayvec::ArrayVec;
+use natgate_engine::{DropReason, Prefix, Side, Timestamp, Verdict};
+use natgate_io::BATCH;
+use natgate_wire::{Icmp, Ipv4, icmp, protocol};
+use rtrb::{Consumer, Producer};
+
+/// Most bytes of a packet that are copied.
+pub const SNAPLEN: usize = 9216;
+
+/// Which packets are captured; what is `None` is not looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Internal address.
+    pub subscriber: Option<Prefix>,
+    /// Remote address, and port.
+    pub remote: Option<(Prefix, Option<u16>)>,
+    /// External address, and port.
+    pub external: Option<(Prefix, Option<u16>)>,
+    /// IP protocol number.
+    pub protocol: Option<u8>,
+    /// The port of any end, or the identifier of a query.
+    pub port: Option<u16>,
+}
+
+/// An address, host byte order, and a port if there is one in sight.
+type End = (u32, Option<u16>);
+
+/// A packet's ends.
+#[derive(Clone, Copy, Debug)]
+struct Face {
+    protocol: u8,
+    source: End,
+    destination: End,
+}
+
+impl Face {
+    fn of(bytes: &[u8]) -> Option<Self> {
+        let packet = Ipv4::new_header_checked(bytes).ok()?;
+        let payload = bytes.get(packet.header_len()..)?;
+        let number = |at: usize| {
+            let bytes = payload.get(at..at + 2)?;
+            Some(u16::from_be_bytes([bytes[0], bytes[1]]))
+        };
+        let protocol = packet.protocol();
+        let (from, to) = match protocol {
+            _ if packet.fragment_offset() > 0 => (None, None),
+            protocol::TCP | protocol::UDP | protocol::DCCP => (number(0), number(2)),
+            protocol::ICMP => {
+                let kind = Icmp::new_checked(payload).map(|message| message.kind());
+                let identifier = kind.filter(|kind| !icmp::is_error(*kind)).and_then(|_| number(4));
+                (identifier, identifier)
+            }
+            _ => (None, None),
+        };
+        let (source, destination) = ((packet.source(), from), (packet.destination(), to));
+        Some(Self { protocol, source, destination })
+    }
+
+    /// Of the packet that an ICMP error is about.
+    fn quoted(bytes: &[u8]) -> Option<Self> {
+        let packet = Ipv4::new_header_checked(bytes).ok()?;
+        let payload = bytes.get(packet.header_len()..)?;
+        let is_error = packet.protocol() == protocol::ICMP
+            && packet.fragment_offset() == 0
+            && Icmp::new_checked(payload).is_some_and(|message| icmp::is_error(message.kind()));
+        is_error.then(|| payload.get(QUOTED..)).flatten().and_then(Self::of)
+    }
+}
+
+/// Where an ICMP error has the packet that it is about, bytes.
+const QUOTED: usize = 8;
+
+/// Whether a packet is a fragment.
+fn is_fragment(bytes: &[u8]) -> bool {
+    Ipv4::new_header_checked(bytes)
+        .is_ok_and(|packet| packet.more_fragments() || packet.fragment_offset() > 0)
+}
+
+/// Whether any of some ends is one that is wanted.
+fn is_in(ends: &[End], wanted: Option<(Prefix, Option<u16>)>) -> bool {
+    wanted.is_none_or(|(prefix, port)| {
+        ends.iter().any(|(address, own)| {
+            prefix.contains(*address) && port.is_none_or(|port| *own == Some(port))
+        })
+    })
+}
+
+impl Filter {
+    /// Whether a packet matches that came from a side, was given this verdict, and looks like this
+    /// before and, if it lives, afterwards.
+    fn matches(&self, from: Side, verdict: Verdict, before: &Face, after: Option<&Face>) -> bool {
+        let (mut internal, mut remote, mut external) =
+            (ArrayVec::<End, 2>::new(), ArrayVec::<End, 1>::new(), ArrayVec::<End, 2>::new());
+        match from {
+            Side::Inside => internal.push(before.source),
+            Side::Outside => {
+                remote.push(before.source);
+                external.push(before.destination);
+            }
+        }
+        match (from, verdict) {
+            (Side::Inside, Verdict::Forward(Side::Inside) | Verdict::HandOver) => {
+                external.push(before.destination);
+                external.extend(after.map(|after| after.source));
+            }
+            (Side::Inside, _) => {
+                remote.push(before.destination);
+                external.extend(after.map(|after| after.source));
+            }
+            (Side::Outside, _) => {}
+        }
+        if verdict == Verdict::Forward(Side::Inside) {
+            internal.extend(after.map(|after| after.destination));
+        }
+        self.admits(&internal, &remote, &external, [Some(before), after])
+            && self.protocol.is_none_or(|protocol| before.protocol == protocol)
+    }
+
+    /// Whether a packet matches that leaves by a side and looks like this; an ICMP error also
+    /// matches as the packet does that it is about, which whoever gets it has sent.
+    fn matches_leaving(&self, to: Side, face: &Face, about: Option<&Face>) -> bool {
+        let (mut internal, mut remote, mut external) =
+            (ArrayVec::<End, 2>::new(), ArrayVec::<End, 2>::new(), ArrayVec::<End, 1>::new());
+        match (to, about) {
+            (Side::Inside, None) => {
+                internal.push(face.destination);
+                remote.push(face.source);
+            }
+            (Side::Outside, None) => {
+                external.push(face.source);
+                remote.push(face.destination);
+            }
+            (Side::Inside, Some(about)) => {
+                internal.extend([face.destination, about.source]);
+                remote.push(about.destination);
+                // It may have been for another subscriber.
+                external.push(about.destination);
+            }
+            (Side::Outside, Some(about)) => {
+                remote.extend([face.destination, about.source]);
+                external.push(about.destination);
+            }
+        }
+        let mut protocols = [Some(face), about].into_iter().flatten();
+        self.admits(&internal, &remote, &external, [Some(face), about])
+            && self.protocol.is_none_or(|protocol| protocols.any(|face| face.protocol == protocol))
+    }
+
+    /// Whether some ends are those that are wanted, and a port that of any end.
+    fn admits(
+        &self,
+        internal: &[End],
+        remote: &[End],
+        external: &[End],
+        faces: [Option<&Face>; 2],
+    ) -> bool {
+        is_in(internal, self.subscriber.map(|prefix| (prefix, None)))
+            && is_in(remote, self.remote)
+            && is_in(external, self.external)
+            && self.port.is_none_or(|port| {
+                let mut faces = faces.into_iter().flatten();
+                faces.any(|face| [face.source.1, face.destination.1].contains(&Some(port)))
+            })
+    }
+}
+
+/// When packets come, and from where.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub(crate) now: Timestamp,
+    pub(crate) from: Side,
+    /// Whether another worker has translated their senders' end, and shown how they came.
+    pub(crate) turned: bool,
+}
+
+/// How a packet passes who watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// It came in.
+    Came,
+    /// It leaves, translated.
+    Left,
+    /// It leaves, and natgate has made it.
+    Made,
+    /// It leaves, translated: a fragment that had waited for the first of its datagram.
+    Released,
+}
+
+impl Way {
+    pub(crate) const ALL: [Self; 4] = [Self::Came, Self::Left, Self::Made, Self::Released];
+
+    /// Whether it leaves.
+    pub fn leaves(self) -> bool {
+        self != Self::Came
+    }
+}
+
+/// What stands before a packet's bytes in a ring.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    /// Bytes that follow, and that the packet has.
+    pub(crate) copied: u32,
+    pub(crate) len: u32,
+    pub(crate) time: u64,
+    /// Packets that found no room in this ring so far.
+    pub(crate) missed: u64,
+    pub(crate) side: u8,
+    /// [`Way`].
+    pub(crate) way: u8,
+    pub(crate) verdict: u8,
+    pub(crate) reason: u8,
+}
+
+impl Head {
+    const LEN: usize = 28;
+
+    fn write(self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[..4].copy_from_slice(&self.copied.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.len.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.time.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.missed.to_le_bytes());
+        bytes[24..].copy_from_slice(&[self.side, self.way, self.verdict, self.reason]);
+        bytes
+    }
+
+    fn read(bytes: &[u8; Self::LEN]) -> Self {
+        let long = |at: usize| {
+            let mut all = [0; 8];
+            all.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_le_bytes(all)
+        };
+        let first = long(0);
+        let [side, way, verdict, reason] = [bytes[24], bytes[25], bytes[26], bytes[27]];
+        Self {
+            copied: first as u32,
+            len: (first >> 32) as u32,
+            time: long(8),
+            missed: long(16),
+            side,
+            way,
+            verdict,
+            reason,
+        }
+    }
+}
+
+fn code_of(verdict: Verdict) -> (u8, u8) {
+    match verdict {
+        Verdict::Forward(Side::Inside) => (0, 0),
+        Verdict::Forward(Side::Outside) => (1, 0),
+        Verdict::Reply(Side::Inside) => (2, 0),
+        Verdict::Reply(Side::Outside) => (3, 0),
+        Verdict::HandOver => (4, 0),
+        Verdict::Held => (5, 0),
+        Verdict::Drop(reason) => (6, reason as u8),
+    }
+}
+
+pub(crate) fn verdict_of(code: u8, reason: u8) -> Verdict {
+    match code {
+        0 => Verdict::Forward(Side::Inside),
+        1 => Verdict::Forward(Side::Outside),
+        2 => Verdict::Reply(Side::Inside),
+        3 => Verdict::Reply(Side::Outside),
+        4 => Verdict::HandOver,
+        5 => Verdict::Held,
+        _ => Verdict::Drop(DropReason::ALL[usize::from(reason) % DropReason::ALL.len()]),
+    }
+}
+
+/// A worker's end of a capture.
+#[derive(Debug)]
+pub(crate) struct Tap {
+    pub(crate) number: u64,
+    pub(crate) filter: Filter,
+    pub(crate) ring: Producer<u8>,
+    pub(crate) missed: u64,
+    /// Room for a batch as it came.
+    pub(crate) scratch: Vec<u8>,
+}
+
+impl Tap {
+    fn put(&mut self, head: Head, bytes: &[u8]) {
+        let copied = bytes.len().min(SNAPLEN);
+        let head = Head { copied: copied as u32, missed: self.missed, ..head }.write();
+        let Ok(mut chunk) = self.ring.write_chunk(Head::LEN + copied) else {
+            self.missed += 1;
+            return;
+        };
+        let (first, second) = chunk.as_mut_slices();
+        let places = first.iter_mut().chain(second);
+        places.zip(head.iter().chain(&bytes[..copied])).for_each(|(place, byte)| *place = *byte);
+        chunk.commit_all();
+    }
+}
+
+/// A worker's captures.
+#[derive(Debug, Default)]
+pub(crate) struct Captures {
+    taps: ArrayVec<Box<Tap>, MOST_CAPTURES>,
+    /// Where the packets of the batch lie in the first tap's scratch, and how long they are.
+    places: ArrayVec<(usize, usize, usize), BATCH>,
+}
+
+impl Captures {
+    /// Whether anybody watches.
+    #[inline(always)]
+    pub(crate) fn is_on(&self) -> bool {
+        !self.taps.is_empty()
+    }
+
+    /// Takes a tap; what finds no room goes back.
+    pub(crate) fn begin(&mut self, tap: Box<Tap>) -> Option<Box<Tap>> {
+        self.taps.try_push(tap).err().map(|full| full.element())
+    }
+
+    pub(crate) fn end(&mut self, number: u64) -> Option<Box<Tap>> {
+        let place = self.taps.iter().position(|tap| tap.number == number)?;
+        Some(self.taps.remove(place))
+    }
+
+    /// Remembers a batch as it came.
+    #[cold]
+    pub(crate) fn before<'p>(&mut self, packets: impl Iterator<Item = (&'p [u8], u16)>) {
+        self.places.clear();
+        let Some(first) = self.taps.first_mut() else { return };
+        let mut end = 0;
+        for (bytes, _) in packets {
+            let copied = bytes.len().min(SNAPLEN);
+            first.scratch[end..end + copied].copy_from_slice(&bytes[..copied]);
+            self.places.push((end, copied, bytes.len()));
+            end += copied;
+        }
+    }
+
+    /// Hands on what matches of the batch, now that it is known what became of it.
+    #[cold]
+    pub(crate) fn after<'p>(
+        &mut self,
+        moment: Moment,
+        fated: impl Iterator<Item = (&'p [u8], Verdict)>,
+    ) {
+        let Some(first) = self.taps.first_mut() else { return };
+        let scratch = std::mem::take(&mut first.scratch);
+        for ((start, copied, len), (bytes, verdict)) in self.places.drain(..).zip(fated) {
+            let before = &scratch[start..start + copied];
+            for tap in &mut self.taps {
+                tap.watch(moment, (before, len), bytes, verdict);
+            }
+        }
+        if let Some(first) = self.taps.first_mut() {
+            first.scratch = scratch;
+        }
+    }
+
+    /// Hands on a packet, if it matches, that leaves though none has come in for it just now: one
+    /// of the gateway's own, or a fragment that had waited.
+    #[cold]
+    pub(crate) fn leaving(&mut self, now: Timestamp, side: Side, bytes: &[u8]) {
+        let Some(face) = Face::of(bytes) else { return };
+        let about = Face::quoted(bytes);
+        // Natgate makes no fragments: its own packets are short.
+        let way = if is_fragment(bytes) { Way::Released } else { Way::Made };
+        let (verdict, reason) = code_of(Verdict::Forward(side));
+        let (len, time) = (bytes.len() as u32, now.0);
+        let (side_code, way) = (side as u8, way as u8);
+        let head = Head { copied: 0, len, time, missed: 0, side: side_code, way, verdict, reason };
+        for tap in &mut self.taps {
+            if tap.filter.matches_leaving(side, &face, about.as_ref()) {
+                tap.put(head, bytes);
+            }
+        }
+    }
+}
+
+impl Tap {
+    fn watch(
+        &mut self,
+        moment: Moment,
+        (before, len): (&[u8], usize),
+        after: &[u8],
+        verdict: Verdict,
+    ) {
+        let Moment { now, from, turned } = moment;
+        let leaves = match verdict {
+            Verdict::Forward(side) | Verdict::Reply(side) => Some(side),
+            Verdict::HandOver | Verdict::Held | Verdict::Drop(_) => None,
+        };
+        let is_changed = leaves.is_some() || verdict == Verdict::HandOver;
+        let faces = (Face::of(before), is_changed.then(|| Face::of(after)).flatten());
+        let matches = match &faces {
+            (Some(face), after) => self.filter.matches(from, verdict, face, after.as_ref()),
+            // What cannot be read has no ends.
+            (None, _) => self.filter == Filter::default(),
+        };
+        if !matches {
+            return;
+        }
+        let (verdict, reason) = code_of(verdict);
+        let head = Head {
+            copied: 0,
+            len: len as u32,
+            time: now.0,
+            missed: 0,
+            side: from as u8,
+            way: Way::Came as u8,
+            verdict,
+            reason,
+        };
+        // How it came, the worker has shown that took it first, unless it ends here.
+        if !turned || leaves.is_none() {
+            self.put(head, before);
+        }
+        if let Some(side) = leaves {
+            let len = after.len() as u32;
+            self.put(Head { len, side: side as u8, way: Way::Left as u8, ..head }, after);
+        }
+    }
+}
+
+/// Takes one packet out of a ring, which has whole ones only, and adds its bytes.
+pub(crate) fn take(ring: &mut Consumer<u8>, bytes: &mut Vec<u8>) -> Option<Head> {
+    let mut head = [0; Head::LEN];
+    let chunk = ring.read_chunk(Head::LEN).ok()?;
+    let (first, second) = chunk.as_slices();
+    head.iter_mut().zip(first.iter().chain(second)).for_each(|(place, byte)| *place = *byte);
+    chunk.commit_all();
+    let head = Head::read(&head);
+    let chunk = ring.read_chunk(head.copied as usize).ok()?;
+    let (first, second) = chunk.as_slices();
+    bytes.extend_from_slice(first);
+    bytes.extend_from_slice(second);
+    chunk.commit_all();
+    Some(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rtrb::RingBuffer;
+
+    fn udp(source: ([u8; 4], u16), destination: ([u8; 4], u16)) -> Vec<u8> {
+        let mut bytes = vec![0; 28];
+        let mut ip = Ipv4::init(&mut bytes[..], 20);
+        ip.set_total_len(28);
+        ip.set_ttl(64);
+        ip.set_protocol(protocol::UDP);
+        ip.set_source(u32::from_be_bytes(source.0));
+        ip.set_destination(u32::from_be_bytes(destination.0));
+        ip.fill_checksum();
+        bytes[20..22].copy_from_slice(&source.1.to_be_bytes());
+        bytes[22..24].copy_from_slice(&destination.1.to_be_bytes());
+        bytes[25] = 8;
+        bytes
+    }
+
+    fn prefix(address: [u8; 4], len: u8) -> Prefix {
+        Prefix::new(address.into(), len)
+    }
+
+    const HOST: ([u8; 4], u16) = ([10, 0, 0, 5], 4000);
+    const REMOTE: ([u8; 4], u16) = ([192, 0, 2, 1], 53);
+    const EXTERNAL: ([u8; 4], u16) = ([203, 0, 113, 1], 2000);
+
+    fn matches(filter: Filter, from: Side, verdict: Verdict) -> bool {
+        let (before, after) = match from {
+            Side::Inside => (udp(HOST, REMOTE), udp(EXTERNAL, REMOTE)),
+            Side::Outside => (udp(REMOTE, EXTERNAL), udp(REMOTE, HOST)),
+        };
+        let after = Face::of(&after).filter(|_| !matches!(verdict, Verdict::Drop(_)));
+        filter.matches(from, verdict, &Face::of(&before).unwrap(), after.as_ref())
+    }
+
+    #[test]
+    fn a_flow_matches_both_ways_by_any_of_its_ends() {
+        let filters = [
+            Filter::default(),
+            Filter { subscriber: Some(prefix([10, 0, 0, 0], 8)), ..Filter::default() },
+            Filter { remote: Some((prefix(REMOTE.0, 32), Some(53))), ..Filter::default() },
+            Filter { external: Some((prefix(EXTERNAL.0, 32), Some(2000))), ..Filter::default() },
+            Filter { protocol: Some(17), port: Some(4000), ..Filter::default() },
+        ];
+        let others = [
+            Filter { subscriber: Some(prefix([192, 0, 2, 0], 24)), ..Filter::default() },
+            Filter { remote: Some((prefix(REMOTE.0, 32), Some(54))), ..Filter::default() },
+            Filter { external: Some((prefix(HOST.0, 32), None)), ..Filter::default() },
+            Filter { protocol: Some(6), ..Filter::default() },
+            Filter { port: Some(4001), ..Filter::default() },
+        ];
+        for (from, to) in [(Side::Inside, Side::Outside), (Side::Outside, Side::Inside)] {
+            for filter in filters {
+                assert!(matches(filter, from, Verdict::Forward(to)), "{filter:?} {from:?}");
+            }
+            for filter in others {
+                assert!(!matches(filter, from, Verdict::Forward(to)), "{filter:?} {from:?}");
+            }
+        }
+        // Whose a refused packet from outside would have been nobody knows.
+        let dropped = Verdict::Drop(DropReason::NoMapping);
+        assert!(matches(filters[3], Side::Outside, dropped));
+        assert!(!matches(filters[1], Side::Outside, dropped));
+    }
+
+    /// An ICMP error that quotes a packet.
+    fn error(source: [u8; 4], destination: [u8; 4], about: &[u8]) -> Vec<u8> {
+        let mut bytes = udp((source, 0), (destination, 0));
+        bytes.truncate(20);
+        bytes[9] = protocol::ICMP;
+        bytes.extend([3, 1, 0, 0, 0, 0, 0, 0]);
+        bytes.extend(about);
+        bytes
+    }
+
+    #[test]
+    fn an_error_of_the_gateways_own_matches_as_the_packet_that_it_is_about() {
+        let by = |filter: Filter, side, packet: &[u8]| {
+            let face = Face::of(packet).unwrap();
+            filter.matches_leaving(side, &face, Face::quoted(packet).as_ref())
+        };
+        let subscriber = Filter { subscriber: Some(prefix(HOST.0, 32)), ..Filter::default() };
+        let remote = Filter { remote: Some((prefix(REMOTE.0, 32), Some(53))), ..Filter::default() };
+        let external =
+            Filter { external: Some((prefix(EXTERNAL.0, 32), Some(2000))), ..Filter::default() };
+        let flow = Filter { protocol: Some(17), port: Some(53), ..Filter::default() };
+        let icmp = Filter { protocol: Some(1), ..Filter::default() };
+        let other = Filter { port: Some(54), ..Filter::default() };
+        let inside = error([10, 0, 0, 1], HOST.0, &udp(HOST, REMOTE));
+        let outside = error([192, 0, 2, 254], REMOTE.0, &udp(REMOTE, EXTERNAL));
+        let cases = [
+            (subscriber, [true, false]),
+            (remote, [true, true]),
+            (external, [false, true]),
+            (flow, [true, true]),
+            (icmp, [true, true]),
+            (other, [false, false]),
+        ];
+        for (filter, expected) in cases {
+            let found = [by(filter, Side::Inside, &inside), by(filter, Side::Outside, &outside)];
+            assert_eq!(found, expected, "{filter:?}");
+        }
+        // Of a fragment that had waited there are addresses.
+        let mut fragment = udp(REMOTE, HOST);
+        fragment[6..8].copy_from_slice(&3_u16.to_be_bytes());
+        assert!(is_fragment(&fragment) && by(subscriber, Side::Inside, &fragment));
+        assert!(!by(remote, Side::Inside, &fragment) && Face::quoted(&fragment).is_none());
+        // What is cut short in the quotation is no reason to fail.
+        for end in 0..inside.len() {
+            let _ = Face::of(&inside[..end]).zip(Face::quoted(&inside[..end]));
+        }
+    }
+
+    #[test]
+    fn what_leaves_by_itself_is_told_as_what_it_is() {
+        let (ring, mut consumer) = RingBuffer::new(1 << 12);
+        let scratch = vec![0; BATCH * SNAPLEN];
+        let tap = Tap { number: 1, filter: Filter::default(), ring, missed: 0, scratch };
+        let mut captures = Captures::default();
+        assert!(captures.begin(Box::new(tap)).is_none());
+        let own = error([10, 0, 0, 1], HOST.0, &udp(HOST, REMOTE));
+        let mut fragment = udp(EXTERNAL, REMOTE);
+        fragment[6..8].copy_from_slice(&3_u16.to_be_bytes());
+        captures.leaving(Timestamp(5), Side::Inside, &own);
+        captures.leaving(Timestamp(6), Side::Outside, &fragment);
+        captures.leaving(Timestamp(7), Side::Outside, b"no packet");
+        let mut bytes = Vec::new();
+        let heads: Vec<Head> = std::iter::from_fn(|| take(&mut consumer, &mut bytes)).collect();
+        let told: Vec<_> = heads.iter().map(|head| (head.time, head.side, head.way)).collect();
+        assert_eq!(told, [(5, 0, Way::Made as u8), (6, 1, Way::Released as u8)]);
+        assert_eq!(bytes, [own, fragment].concat());
+    }
+
+    #[test]
+    fn a_full_ring_counts_what_is_missing_and_says_where() {
+        let (ring, mut consumer) = RingBuffer::new(3 * (Head::LEN + 28));
+        let scratch = vec![0; BATCH * SNAPLEN];
+        let tap = Tap { number: 7, filter: Filter::default(), ring, missed: 0, scratch };
+        let mut captures = Captures::default();
+        assert!(captures.begin(Box::new(tap)).is_none());
+        let (before, after) = (udp(HOST, REMOTE), udp(EXTERNAL, REMOTE));
+        let verdict = Verdict::Forward(Side::Outside);
+        let moment = Moment { now: Timestamp(5), from: Side::Inside, turned: false };
+        let mut pass = |count: usize| {
+            captures.before(std::iter::repeat_n((&before[..], 0), count));
+            captures.after(moment, std::iter::repeat_n((&after[..], verdict), count));
+        };
+        // Of three packets, before and after each, three copies fit.
+        pass(3);
+        let mut bytes = Vec::new();
+        let mut heads: Vec<Head> = std::iter::from_fn(|| take(&mut consumer, &mut bytes)).collect();
+        pass(1);
+        heads.extend(std::iter::from_fn(|| take(&mut consumer, &mut bytes)));
+        let told: Vec<_> = heads.iter().map(|head| (head.side, head.way, head.missed)).collect();
+        assert_eq!(told, [(0, 0, 0), (1, 1, 0), (0, 0, 0), (0, 0, 3), (1, 1, 3)]);
+        let all = [&before[..], &after, &before, &before, &after].concat();
+        assert_eq!(bytes, all);
+        assert!(captures.end(8).is_none() && captures.end(7).is_some() && !captures.is_on());
+    }
+
+    #[test]
+    fn verdicts_come_back_as_they_were() {
+        let sides = [Side::Inside, Side::Outside];
+        let lives =
+            sides.into_iter().flat_map(|side| [Verdict::Forward(side), Verdict::Reply(side)]);
+        let drops = DropReason::ALL.iter().map(|reason| Verdict::Drop(*reason));
+        for verdict in lives.chain(drops).chain([Verdict::Held, Verdict::HandOver]) {
+            let (code, reason) = code_of(verdict);
+            assert_eq!(verdict_of(code, reason), verdict);
+        }
+    }
+}
