@@ -174,8 +174,10 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         manager,
         is_decorated,
         handed_over: Arc::default(),
+        announcement: Arc::default(),
     };
-    let handed_over = Arc::clone(&giving.handed_over);
+    let (handed_over, announcement) =
+        (Arc::clone(&giving.handed_over), Arc::clone(&giving.announcement));
     if settings.control.remote.is_some() {
         access.watch(&reloader).context("a thread cannot be made")?;
     }
@@ -199,8 +201,12 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     logs[0].begin_links(clock.now(), workers[0].devices());
     let announcer = kernel::announce(&settings, workers[0].devices()).map_err(Failure::from);
     logs[0].announcer = handover::unless_taken(is_taken, announcer)?;
-    let withdrawal = logs[0].announcer.as_ref().map(Announcer::withdrawal);
-    let leaver = Leaver { workers: Arc::clone(&signals), reloader, withdrawal, manager };
+    let announced = logs[0].announcer.as_ref().map(Announcer::handle);
+    if let Some(announced) = &announced {
+        let _ = announcement.set(announced.clone());
+    }
+    let leaver =
+        Leaver { workers: Arc::clone(&signals), reloader, announcement: announced, manager };
     handover::unless_taken(is_taken, ending.listen(leaver).map_err(Failure::from))?;
     let minder = control::mind(manager, loads).context("a thread cannot be made");
     let minder = handover::unless_taken(is_taken, minder.map(Some).map_err(Failure::from))?;
@@ -222,8 +228,12 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let (mut workers, mut logs, result) = threads.run(&clock, &signals);
     drop(minder);
     if handed_over.load(Ordering::Relaxed) {
-        // Routes are the other's from now on, and so is the file of ports in use.
-        logs.iter_mut().for_each(|log| std::mem::forget(log.announcer.take()));
+        // Routes are the other's from now on, and so is the file of ports in use. The hand-over may
+        // have come before the announcer.
+        if let Some(announcement) = announcement.get() {
+            announcement.release();
+        }
+        logs.iter_mut().for_each(|log| log.announcer = None);
         drop(doors);
         say(format!("another took over; {}", log::summary_of(&mut workers, &clock)));
         return log::finish(written, logs, events);

@@ -8,7 +8,7 @@
 use super::{Signals, say};
 use anyhow::Context;
 use natgate_control::reload::Reloader;
-use natgate_control::routes::Withdrawal;
+use natgate_control::routes::AnnouncementHandle;
 use natgate_service::Manager;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator;
@@ -55,7 +55,7 @@ pub(super) struct Leaver {
     pub(super) workers: Arc<Signals>,
     pub(super) reloader: Arc<Reloader>,
     /// Takes the announced routes away, if there are some.
-    pub(super) withdrawal: Option<Withdrawal>,
+    pub(super) announcement: Option<AnnouncementHandle>,
     pub(super) manager: Manager,
 }
 
@@ -69,8 +69,8 @@ impl Leaver {
         }
         let status = format!("draining for {drain:?}");
         self.manager.stopping(&status, drain);
-        if let Some(withdrawal) = &self.withdrawal {
-            withdrawal.withdraw(PATIENCE);
+        if let Some(announcement) = &self.announcement {
+            announcement.withdraw(PATIENCE);
         }
         say(format!("{status}; another SIGTERM ends it at once"));
         let workers = Arc::clone(&self.workers);

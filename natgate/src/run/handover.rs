@@ -5,6 +5,7 @@ use super::{Signals, devices, say};
 use crate::Failure;
 use anyhow::{Context, anyhow};
 use natgate_control::reload::{Hold, Reloader};
+use natgate_control::routes::AnnouncementHandle;
 use natgate_engine::{Departure, Side};
 use natgate_gateway::{Backend, Clock, Device, SavedPorts, Settings, StateError, Worker, panics};
 use natgate_handover::{Asker, Gates, Giver, Grant, Heir, Taken, path_beside};
@@ -14,8 +15,8 @@ use signal_hook::iterator;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, Builder};
 use std::time::{Duration, Instant};
 
@@ -162,6 +163,8 @@ pub(super) struct Giving {
     pub(super) is_decorated: bool,
     /// Whether it has been handed over.
     pub(super) handed_over: Arc<AtomicBool>,
+    /// The announced routes, which the process that takes over gets.
+    pub(super) announcement: Arc<OnceLock<AnnouncementHandle>>,
 }
 
 /// Keeps the configuration as it is while somebody may take over, and says if nobody does.
@@ -231,8 +234,12 @@ impl Giving {
         }
         say("handing over to another process".to_owned());
         let (manager, handed_over) = (self.manager, Arc::clone(&self.handed_over));
+        let announcement = Arc::clone(&self.announcement);
         let handed = move || {
             handed_over.store(true, Ordering::Relaxed);
+            if let Some(announcement) = announcement.get() {
+                announcement.release();
+            }
             manager.succeeded_by(asker.process);
         };
         let config = match workers {

@@ -5,7 +5,8 @@
 //! and are removed when the gateway ends. The kernel keeps them when the process is killed, so a
 //! start first removes the routes with its protocol number.
 //!
-//! The announcer restores routes that another program removes, with growing pauses.
+//! The announcer restores routes that another program removes, with growing pauses. It also tries
+//! again to remove routes that the kernel did not let go.
 
 use super::follower::Follower;
 use super::netlink::Netlink;
@@ -17,20 +18,20 @@ use natgate_gateway::{AnnounceSettings, AnnouncedRoutes, panics};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::Ipv4Addr;
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-
-/// Most waiting messages. Links that change once a second cause fewer.
-const MOST_WAITING: usize = 64;
 
 /// Most announced prefixes.
 const MOST_ANNOUNCED: usize = 100_000;
 
 /// Most prefixes in a line.
 const MOST_NAMED: usize = 4;
+
+/// Attempts to remove routes at the end, and the pause between them.
+const END_ATTEMPTS: usize = 3;
+const END_PAUSE: Duration = Duration::from_millis(100);
 
 static PRESENT: AtomicU64 = AtomicU64::new(0);
 static MISSING: AtomicU64 = AtomicU64::new(0);
@@ -43,20 +44,74 @@ pub fn announced() -> AnnouncedRoutes {
     AnnouncedRoutes { present, missing, restored }
 }
 
-enum Message {
-    /// Another program may have changed announced routes.
-    Look,
-    Link(Side, bool),
-    Prefixes(Vec<Prefix>),
-    /// Remove all routes for good; the sender is notified when they are gone.
-    Withdraw(SyncSender<()>),
-    Stop,
+/// Requests to the announcer's thread. Later values replace earlier ones, so no request waits for
+/// room and none is lost.
+#[derive(Debug, Default)]
+struct Requests {
+    pending: Mutex<Pending>,
+    changed: Condvar,
+    /// True if another gateway has taken over the routes: the thread changes nothing any more.
+    is_released: AtomicBool,
 }
 
-/// A thread that announces routes. Dropping it removes the routes.
+#[derive(Debug, Default)]
+struct Pending {
+    /// True if another program may have changed announced routes.
+    hint: bool,
+    links: [Option<bool>; 2],
+    prefixes: Option<Vec<Prefix>>,
+    withdraw: bool,
+    /// True if the routes of the latest withdrawal are gone.
+    withdrawn: bool,
+    stop: bool,
+}
+
+impl Requests {
+    fn request(&self, change: impl FnOnce(&mut Pending)) {
+        change(&mut self.lock());
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for requests until `due`, and takes them. `None` if none came.
+    fn wait(&self, due: Option<Instant>) -> Option<Pending> {
+        let mut pending = self.lock();
+        while !pending.is_any() {
+            pending = match due.map(|due| due.saturating_duration_since(Instant::now())) {
+                None => self.changed.wait(pending).unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => return None,
+                Some(left) => {
+                    let waited = self.changed.wait_timeout(pending, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        let withdrawn = pending.withdrawn;
+        Some(std::mem::replace(&mut *pending, Pending { withdrawn, ..Pending::default() }))
+    }
+
+    fn is_released(&self) -> bool {
+        self.is_released.load(Ordering::Relaxed)
+    }
+}
+
+impl Pending {
+    fn is_any(&self) -> bool {
+        self.hint
+            || self.links.iter().any(Option::is_some)
+            || self.prefixes.is_some()
+            || self.withdraw
+            || self.stop
+    }
+}
+
+/// A thread that announces routes. Dropping it removes the routes, unless they were released.
 #[derive(Debug)]
 pub struct Announcer {
-    messages: SyncSender<Message>,
+    requests: Arc<Requests>,
     watch: Option<Follower>,
     thread: Option<JoinHandle<()>>,
 }
@@ -78,59 +133,43 @@ impl Announcer {
             RoutesError { what: format!("announce: table {table} of the kernel's routes"), error }
         };
         let netlink = Netlink::open().map_err(failed)?;
-        let settings = settings.clone();
+        let routes = KernelTable { netlink, settings: settings.clone() };
         let watched = Announced::default();
-        let (messages, waiting) = sync_channel(MOST_WAITING);
-        let hints = messages.clone();
-        // If the queue is full, another hint follows with the next news.
-        let hint = move || drop(hints.try_send(Message::Look));
+        let requests = Arc::new(Requests::default());
+        let hints = Arc::clone(&requests);
+        let hint = move || hints.request(|pending| pending.hint = true);
         let watch = watch(settings.table, watched.clone(), hint).map_err(failed)?;
-        let mut work = Work {
-            leaving: false,
-            netlink,
-            settings: settings.clone(),
-            up,
-            wanted: prefixes.into_iter().collect(),
-            there: BTreeSet::new(),
-            refused: BTreeSet::new(),
-            watched,
-            backoff: Backoff::default(),
-            repair: None,
-            tell,
-        };
+        let mut work = Work::new(routes, settings.table, Arc::clone(&requests), tell);
+        work.up = up;
+        work.wanted = prefixes.into_iter().collect();
+        work.watched = watched;
         work.begin().map_err(failed)?;
         work.agree();
         let thread = thread::Builder::new().name("announcer".into());
-        let thread =
-            thread.spawn(move || panics::contain(|| work.run(&waiting))).map_err(failed)?;
-        Ok(Self { messages, watch: Some(watch), thread: Some(thread) })
+        let thread = thread.spawn(move || panics::contain(|| work.run())).map_err(failed)?;
+        Ok(Self { requests, watch: Some(watch), thread: Some(thread) })
     }
 
     /// Reports a link change of a side.
     pub fn link(&self, side: Side, up: bool) {
-        self.give(Message::Link(side, up));
+        self.requests.request(|pending| pending.links[place(side)] = Some(up));
     }
 
     /// Replaces the external addresses.
     pub fn announce(&self, prefixes: Vec<Prefix>) {
-        self.give(Message::Prefixes(prefixes));
+        self.requests.request(|pending| pending.prefixes = Some(prefixes));
     }
 
-    /// Returns a handle that removes the routes while the gateway still works.
-    pub fn withdrawal(&self) -> Withdrawal {
-        Withdrawal(self.messages.clone())
-    }
-
-    fn give(&self, message: Message) {
-        // The thread ends on this message only.
-        let _ = self.messages.send(message);
+    /// Returns a handle that ends the announcement while the gateway still works.
+    pub fn handle(&self) -> AnnouncementHandle {
+        AnnouncementHandle(Arc::clone(&self.requests))
     }
 }
 
 impl Drop for Announcer {
     fn drop(&mut self) {
         self.watch = None;
-        self.give(Message::Stop);
+        self.requests.request(|pending| pending.stop = true);
         if let Some(thread) = self.thread.take() {
             // The thread has reported all problems already.
             let _ = thread.join();
@@ -138,74 +177,156 @@ impl Drop for Announcer {
     }
 }
 
-/// Removes an announcer's routes regardless of later changes of links and configuration.
+/// Ends an announcement regardless of later changes of links and configuration.
 #[derive(Clone, Debug)]
-pub struct Withdrawal(SyncSender<Message>);
+pub struct AnnouncementHandle(Arc<Requests>);
 
-impl Withdrawal {
+impl AnnouncementHandle {
     /// Removes the routes, and waits at most `patience` until they are gone.
     pub fn withdraw(&self, patience: Duration) {
-        let (done, is_done) = sync_channel(1);
-        // If the message is not taken or answered, the announcer has ended and removed its routes.
-        if self.0.try_send(Message::Withdraw(done)).is_ok() {
-            let _ = is_done.recv_timeout(patience);
+        let due = Instant::now() + patience;
+        self.0.request(|pending| pending.withdraw = true);
+        let mut pending = self.0.lock();
+        while !pending.withdrawn {
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let waited = self.0.changed.wait_timeout(pending, left);
+            pending = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// Leaves the routes to the gateway that takes over. This announcer neither restores nor
+    /// removes routes from now on.
+    pub fn release(&self) {
+        self.0.is_released.store(true, Ordering::Relaxed);
     }
 }
 
-struct Work {
-    /// True if the gateway is leaving.
-    leaving: bool,
+fn place(side: Side) -> usize {
+    match side {
+        Side::Inside => 0,
+        Side::Outside => 1,
+    }
+}
+
+/// A table of routes that drop packets.
+trait RouteTable {
+    /// Prefixes of the routes with our protocol number.
+    fn own(&mut self) -> io::Result<BTreeSet<Prefix>>;
+    fn add(&mut self, prefix: Prefix) -> io::Result<()>;
+    /// Succeeds if the route does not exist.
+    fn remove(&mut self, prefix: Prefix) -> io::Result<()>;
+}
+
+/// A table of the kernel.
+struct KernelTable {
     netlink: Netlink,
     settings: AnnounceSettings,
+}
+
+impl RouteTable for KernelTable {
+    fn own(&mut self) -> io::Result<BTreeSet<Prefix>> {
+        let AnnounceSettings { table, protocol } = self.settings;
+        let routes = self.netlink.routes(table)?;
+        let own = routes
+            .iter()
+            .filter(|route| route.protocol == protocol && route.blackhole && route.metric == 0);
+        Ok(own.map(|route| route.prefix).collect())
+    }
+
+    fn add(&mut self, prefix: Prefix) -> io::Result<()> {
+        self.netlink.add_blackhole(prefix, self.settings.table, self.settings.protocol)
+    }
+
+    fn remove(&mut self, prefix: Prefix) -> io::Result<()> {
+        let AnnounceSettings { table, protocol } = self.settings;
+        self.netlink.remove_blackhole(prefix, table, protocol).map(drop)
+    }
+}
+
+struct Work<T> {
+    /// True if the gateway is leaving.
+    leaving: bool,
+    routes: T,
+    /// The table's number, for messages.
+    table: u32,
     up: [bool; 2],
     wanted: BTreeSet<Prefix>,
     there: BTreeSet<Prefix>,
-    /// Routes that the kernel refused, already reported.
+    /// Routes that the kernel refused to add, already reported.
     refused: BTreeSet<Prefix>,
+    /// Routes that the kernel refused to remove, already reported. They are tried again.
+    stuck: BTreeSet<Prefix>,
     /// Prefixes of the watch: all routes that should exist.
     watched: Announced,
     backoff: Backoff,
     /// Time of the next look for removed routes, if there is a reason.
     repair: Option<Instant>,
+    requests: Arc<Requests>,
     tell: Tell,
 }
 
-impl Work {
-    fn run(&mut self, messages: &Receiver<Message>) {
-        while let Some(message) = self.next(messages) {
-            match message {
-                Message::Look => {
-                    self.plan_repair();
-                    continue;
-                }
-                Message::Link(Side::Inside, up) => self.up[0] = up,
-                Message::Link(Side::Outside, up) => self.up[1] = up,
-                Message::Prefixes(prefixes) => self.wanted = prefixes.into_iter().collect(),
-                Message::Withdraw(done) => {
-                    self.leaving = true;
-                    self.agree();
-                    // The sender may have stopped waiting.
-                    let _ = done.try_send(());
-                }
-                Message::Stop => break,
-            }
-            self.agree();
+impl<T: RouteTable> Work<T> {
+    fn new(routes: T, table: u32, requests: Arc<Requests>, tell: Tell) -> Self {
+        Self {
+            leaving: false,
+            routes,
+            table,
+            up: [true; 2],
+            wanted: BTreeSet::new(),
+            there: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            stuck: BTreeSet::new(),
+            watched: Announced::default(),
+            backoff: Backoff::default(),
+            repair: None,
+            requests,
+            tell,
         }
-        self.wanted.clear();
-        self.agree();
     }
 
-    /// Waits for the next message; does due repairs meanwhile.
-    fn next(&mut self, messages: &Receiver<Message>) -> Option<Message> {
-        while let Some(due) = self.repair {
-            match messages.recv_timeout(due.saturating_duration_since(Instant::now())) {
-                Ok(message) => return Some(message),
-                Err(RecvTimeoutError::Timeout) => self.repair(),
-                Err(RecvTimeoutError::Disconnected) => return None,
+    fn run(&mut self) {
+        loop {
+            let Some(pending) = self.requests.clone().wait(self.repair) else {
+                self.repair();
+                continue;
+            };
+            let has_link = pending.links.iter().any(Option::is_some);
+            for (up, change) in self.up.iter_mut().zip(pending.links) {
+                *up = change.unwrap_or(*up);
+            }
+            let has_prefixes = pending.prefixes.is_some();
+            if let Some(prefixes) = pending.prefixes {
+                self.wanted = prefixes.into_iter().collect();
+            }
+            self.leaving |= pending.withdraw;
+            if has_link || has_prefixes || pending.withdraw {
+                self.agree();
+            }
+            if pending.withdraw {
+                self.requests.request(|pending| pending.withdrawn = true);
+            }
+            if pending.hint {
+                self.plan_repair();
+            }
+            if pending.stop {
+                return self.end();
             }
         }
-        messages.recv().ok()
+    }
+
+    /// Removes the routes at the end, with a few attempts.
+    fn end(&mut self) {
+        self.wanted.clear();
+        for _ in 0..END_ATTEMPTS {
+            self.agree();
+            if self.there.is_empty() || self.requests.is_released() {
+                return;
+            }
+            thread::sleep(END_PAUSE);
+        }
     }
 
     fn plan_repair(&mut self) {
@@ -217,9 +338,12 @@ impl Work {
     /// Restores routes that other programs removed.
     fn repair(&mut self) {
         self.repair = None;
-        let AnnounceSettings { table, protocol } = self.settings;
-        let routes = match self.netlink.routes(table) {
-            Ok(routes) => routes,
+        if self.requests.is_released() {
+            return;
+        }
+        let table = self.table;
+        let present = match self.routes.own() {
+            Ok(present) => present,
             Err(error) => {
                 (self.tell)(format!(
                     "warning: announced routes cannot be looked after: table {table} cannot be \
@@ -228,11 +352,8 @@ impl Work {
                 return self.plan_repair();
             }
         };
-        let own = routes
-            .iter()
-            .filter(|route| route.protocol == protocol && route.blackhole && route.metric == 0);
-        let present: BTreeSet<_> = own.map(|route| route.prefix).collect();
-        let removed: BTreeSet<_> = self.there.difference(&present).copied().collect();
+        let mut removed: BTreeSet<_> = self.there.difference(&present).copied().collect();
+        removed.retain(|one| !self.stuck.contains(one));
         self.there.retain(|one| present.contains(one));
         self.agree();
         let back: Vec<_> = removed.intersection(&self.there).copied().collect();
@@ -246,24 +367,21 @@ impl Work {
                 removed.len()
             ));
         }
-        if back.len() < removed.len() {
-            self.plan_repair();
+        match removed.len() {
+            0 if self.stuck.is_empty() => self.backoff.nothing_found(),
+            all if back.len() < all => self.plan_repair(),
+            _ => {}
         }
     }
 
     /// Adopts routes with our protocol number that are wanted, so that routers do not lose them for
     /// a moment, and removes the others.
     fn begin(&mut self) -> io::Result<()> {
-        let AnnounceSettings { table, protocol } = self.settings;
-        for route in self.netlink.routes(table)? {
-            if route.protocol != protocol || !route.blackhole || route.metric != 0 {
-                continue;
-            }
-            let one = route.prefix;
+        for one in self.routes.own()? {
             if self.up == [true, true] && self.wanted.contains(&one) {
                 self.there.insert(one);
             } else {
-                self.netlink.remove_blackhole(route.prefix, table, protocol)?;
+                self.routes.remove(one)?;
             }
         }
         Ok(())
@@ -271,22 +389,37 @@ impl Work {
 
     /// Makes the table agree with the wanted routes.
     fn agree(&mut self) {
-        let AnnounceSettings { table, protocol } = self.settings;
+        if self.requests.is_released() {
+            return;
+        }
         let wanted = match self.up {
             [true, true] if !self.leaving => self.wanted.clone(),
             _ => BTreeSet::new(),
         };
         *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = wanted.clone();
         for gone in self.there.difference(&wanted).copied().collect::<Vec<_>>() {
-            match self.netlink.remove_blackhole(gone, table, protocol) {
-                Ok(_) => {}
-                Err(error) => self.complain("withdrawn", gone, &error),
+            if self.requests.is_released() {
+                return;
             }
-            self.there.remove(&gone);
+            match self.routes.remove(gone) {
+                Ok(_) => {
+                    self.there.remove(&gone);
+                    self.stuck.remove(&gone);
+                }
+                Err(error) if self.stuck.insert(gone) => self.complain("withdrawn", gone, &error),
+                Err(_) => {}
+            }
+        }
+        self.stuck.retain(|one| self.there.contains(one) && !wanted.contains(one));
+        if !self.stuck.is_empty() {
+            self.plan_repair();
         }
         self.refused.retain(|one| wanted.contains(one));
         for new in wanted.difference(&self.there).copied().collect::<Vec<_>>() {
-            match self.netlink.add_blackhole(new, table, protocol) {
+            if self.requests.is_released() {
+                return;
+            }
+            match self.routes.add(new) {
                 Ok(()) => {
                     self.there.insert(new);
                     self.refused.remove(&new);
@@ -295,12 +428,13 @@ impl Work {
                 Err(_) => {}
             }
         }
-        PRESENT.store(self.there.len() as u64, Ordering::Relaxed);
+        let present = self.there.intersection(&wanted).count();
+        PRESENT.store(present as u64, Ordering::Relaxed);
         MISSING.store(wanted.difference(&self.there).count() as u64, Ordering::Relaxed);
     }
 
     fn complain(&mut self, what: &str, prefix: Prefix, error: &io::Error) {
-        let (prefix, table) = (show_prefix(prefix), self.settings.table);
+        let (prefix, table) = (show_prefix(prefix), self.table);
         let remedy = match error.kind() {
             io::ErrorKind::AlreadyExists => {
                 format!("; `ip route show table {table} {prefix}` shows whose it is")
@@ -375,6 +509,127 @@ fn cover(mut first: u32, last: u32, prefixes: &mut Vec<Prefix>) {
 mod tests {
     use super::*;
     use natgate_engine::{PoolConfig, StaticMapping};
+
+    const ONE: Prefix = Prefix::new(Ipv4Addr::new(203, 0, 113, 0), 24);
+    const TWO: Prefix = Prefix::new(Ipv4Addr::new(198, 51, 100, 0), 24);
+
+    /// Long enough for a busy machine.
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// A table in memory that other programs change, too.
+    #[derive(Clone, Default)]
+    struct Table(Arc<Mutex<Routes>>);
+
+    #[derive(Default)]
+    struct Routes {
+        present: BTreeSet<Prefix>,
+        /// Removals that fail before one succeeds.
+        failures: usize,
+    }
+
+    impl Table {
+        fn lock(&self) -> MutexGuard<'_, Routes> {
+            self.0.lock().unwrap()
+        }
+
+        fn comes_to(&self, wanted: &[Prefix]) -> bool {
+            let begin = Instant::now();
+            while self.lock().present != wanted.iter().copied().collect() {
+                if begin.elapsed() > PATIENCE {
+                    return false;
+                }
+                thread::sleep(Duration::from_millis(5));
+            }
+            true
+        }
+    }
+
+    impl RouteTable for Table {
+        fn own(&mut self) -> io::Result<BTreeSet<Prefix>> {
+            Ok(self.lock().present.clone())
+        }
+
+        fn add(&mut self, prefix: Prefix) -> io::Result<()> {
+            self.lock().present.insert(prefix);
+            Ok(())
+        }
+
+        fn remove(&mut self, prefix: Prefix) -> io::Result<()> {
+            let mut routes = self.lock();
+            if routes.failures > 0 {
+                routes.failures -= 1;
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            routes.present.remove(&prefix);
+            Ok(())
+        }
+    }
+
+    /// Announces prefixes in a table in memory.
+    fn announce(table: &Table, prefixes: &[Prefix]) -> Announcer {
+        let requests = Arc::new(Requests::default());
+        let tell: Tell = Box::new(|_| ());
+        let mut work = Work::new(table.clone(), 100, Arc::clone(&requests), tell);
+        work.wanted = prefixes.iter().copied().collect();
+        work.begin().unwrap();
+        work.agree();
+        let thread = Some(thread::spawn(move || work.run()));
+        Announcer { requests, watch: None, thread }
+    }
+
+    fn hint(announcer: &Announcer) {
+        announcer.requests.request(|pending| pending.hint = true);
+    }
+
+    #[test]
+    fn a_withdrawal_is_not_lost_behind_hints_and_link_changes() {
+        let table = Table::default();
+        let announcer = announce(&table, &[ONE, TWO]);
+        for _ in 0..1000 {
+            hint(&announcer);
+            announcer.link(Side::Outside, false);
+            announcer.link(Side::Outside, true);
+        }
+        announcer.handle().withdraw(PATIENCE);
+        assert!(table.lock().present.is_empty());
+        announcer.link(Side::Inside, true);
+        announcer.announce(vec![ONE]);
+        drop(announcer);
+        assert!(table.lock().present.is_empty());
+    }
+
+    #[test]
+    fn removed_routes_come_back_until_they_are_released() {
+        let table = Table::default();
+        let old = announce(&table, &[ONE, TWO]);
+        table.lock().present.clear();
+        hint(&old);
+        assert!(table.comes_to(&[ONE, TWO]));
+
+        // The heir's configuration has one prefix less.
+        old.handle().release();
+        let heir = announce(&table, &[ONE]);
+        assert_eq!(table.lock().present, BTreeSet::from([ONE]));
+        hint(&old);
+        old.announce(vec![TWO]);
+        old.handle().withdraw(PATIENCE);
+        drop(old);
+        assert_eq!(table.lock().present, BTreeSet::from([ONE]));
+        drop(heir);
+        assert!(table.lock().present.is_empty());
+    }
+
+    #[test]
+    fn a_failed_removal_is_tried_again() {
+        let table = Table::default();
+        let announcer = announce(&table, &[ONE, TWO]);
+        table.lock().failures = 2;
+        announcer.announce(vec![ONE]);
+        assert!(table.comes_to(&[ONE]));
+        table.lock().failures = 1;
+        drop(announcer);
+        assert!(table.comes_to(&[]));
+    }
 
     fn shown(ranges: &[([u8; 4], [u8; 4])], fixed: &[[u8; 4]]) -> Vec<String> {
         let addresses = ranges

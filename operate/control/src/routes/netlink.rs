@@ -14,6 +14,7 @@ use netlink_packet_route::route::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
+use rustix::net::sockopt;
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -100,8 +101,11 @@ impl Netlink {
 
     fn listen_to(groups: u32) -> io::Result<Self> {
         let netlink = Self::bind(groups)?;
-        // With a smaller buffer notifications are lost sooner, and the table is read again.
-        let _ = netlink.socket.set_rx_buf_sz(WAITING as i32);
+        // Without the right to exceed the system's limit, the buffer is smaller. Notifications are
+        // then lost sooner, and the table is read again.
+        if sockopt::set_socket_recv_buffer_size_force(&netlink.socket, WAITING).is_err() {
+            let _ = netlink.socket.set_rx_buf_sz(WAITING as i32);
+        }
         Ok(netlink)
     }
 

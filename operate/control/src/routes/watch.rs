@@ -107,6 +107,12 @@ impl Backoff {
         self.last = Some(due);
         due
     }
+
+    /// Shortens the next pause after a look that found no removed route. Looks without a reason
+    /// must not delay the repair of a real removal.
+    pub(super) fn nothing_found(&mut self) {
+        self.pause = self.pause.min(Self::SECOND / 2);
+    }
 }
 
 #[cfg(test)]
@@ -151,5 +157,15 @@ mod tests {
         assert_eq!(pauses, [100, 1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000, 60_000]);
         now += Backoff::CALM + Duration::from_secs(1);
         assert_eq!(backoff.next(now) - now, Backoff::FIRST);
+    }
+
+    #[test]
+    fn looks_that_find_nothing_do_not_delay_a_repair() {
+        let (mut backoff, mut now) = (Backoff::default(), Instant::now());
+        for _ in 0..10 {
+            now = backoff.next(now);
+            backoff.nothing_found();
+        }
+        assert_eq!(backoff.next(now) - now, Backoff::SECOND);
     }
 }
