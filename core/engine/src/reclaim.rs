@@ -18,8 +18,8 @@ use crate::{Change, Timestamp};
 /// An unanswered subscriber's record is at least this old when it gives way, nanoseconds: the time
 /// of a long round trip.
 const GRACE: u64 = 250_000_000;
-/// Mappings and sessions that are removed at most before one batch, save that the last mapping goes
-/// with all its sessions: as many as the largest batch can begin.
+/// Sessions, and mappings without sessions, that are removed at most before one batch: as many as
+/// the largest batch can begin.
 const MOST_WORK: u32 = Engine::MAX_BATCH as u32;
 /// A thing is scarce if unanswered subscribers have more than this many times what is free.
 const SCARCE: u64 = 15;
@@ -73,7 +73,10 @@ impl Engine {
                 return true;
             }
             let slot = self.subscribers.unanswered.latest_mapping(at);
-            *work += u32::from(self.table.mapping(slot).sessions).max(1);
+            *work += self.reclaim_sessions(slot, MOST_WORK - *work).max(1);
+            if self.table.mapping(slot).sessions > 0 {
+                return true;
+            }
             self.reclaim_mapping(slot);
             self.counters.subscribers_reclaimed += u64::from(!self.subscribers.is_unanswered(at));
         }
@@ -150,13 +153,19 @@ impl Engine {
             .any(|(place, &protocol)| self.is_scarce(of(place), surely(used[place_of(protocol)])))
     }
 
-    /// Removes a mapping of an unanswered subscriber. Its port is free at once, so that a forger
-    /// cannot put the pool to rest; so is its block if the block is empty.
-    fn reclaim_mapping(&mut self, slot: u32) {
-        while let Some(session) = self.table.last_session(slot) {
+    /// Removes at most so many sessions of a mapping, the latest first. Returns their number.
+    fn reclaim_sessions(&mut self, slot: u32, most: u32) -> u32 {
+        for removed in 0..most {
+            let Some(session) = self.table.last_session(slot) else { return removed };
             self.tell_ended(session, slot, self.now);
             self.drop_session(session, slot, self.tick);
         }
+        most
+    }
+
+    /// Removes a mapping of an unanswered subscriber that has no session left. Its port is free at once, so that a forger
+    /// cannot put the pool to rest; so is its block if the block is empty.
+    fn reclaim_mapping(&mut self, slot: u32) {
         self.end_session_holds(slot);
         let mapping = *self.table.mapping(slot);
         self.remove_mapping_to(slot, self.now, Rest::Free);

@@ -242,6 +242,43 @@ fn forged_sources_keep_what_they_have_where_nobody_gives_way() {
     lab.inward(&tcp(REMOTE, &external, "A", 501, 101));
 }
 
+/// The sessions of one mapping are many where the limit was raised. They go in bounded steps, and
+/// no event is lost.
+#[test]
+fn a_mapping_with_many_sessions_gives_way_in_steps() {
+    const SESSIONS: u64 = 20_000;
+    const MOST: u64 = 256;
+    let mut config = hasty();
+    config.limits.subscribers = Some(2);
+    config.limits.unanswered_kept = 0;
+    config.limits.sessions_per_mapping = SESSIONS as u16;
+    config.limits.sessions_per_subscriber = Some(SESSIONS as u32);
+    config.limits.extra_sessions = Some(16 * SESSIONS as u32);
+    config.session_events = true;
+    let mut lab = Lab::new(&config);
+    for n in 0..SESSIONS {
+        let remote = format!("198.51.{}.{}:80", n / 200, 1 + n % 200);
+        lab.out(&udp("10.0.0.2:4000", &remote));
+    }
+    lab.out(&udp("10.0.0.3:4000", REMOTE));
+    lab.wait(Duration::from_millis(250));
+    let (mut calls, mut ended) = (0, 0);
+    loop {
+        let before = lab.engine.sessions().count() as u64;
+        let more = lab.engine.reclaim(lab.now);
+        let gone = before - lab.engine.sessions().count() as u64;
+        assert!(gone <= MOST, "{gone} sessions in one step");
+        (calls, ended) = (calls + 1, ended + gone);
+        lab.wait(Duration::ZERO);
+        if !more {
+            break;
+        }
+    }
+    assert_eq!((ended, calls), (SESSIONS, SESSIONS.div_ceil(MOST)));
+    assert_eq!(lab.engine.counters().mappings_reclaimed, 1);
+    assert_eq!(lab.engine.counters().events_lost, 0);
+}
+
 /// The oldest goes first, not before 250 ms, and what it had is free at once. One that was answered
 /// stays, however old it is.
 #[test]
