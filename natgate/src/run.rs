@@ -27,7 +27,7 @@ mod threads;
 use crate::Failure;
 use crate::memory::{self, Stage};
 use access::RemoteAccess;
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use axum::Router;
 use devices::Devices;
 use doors::ControlServers;
@@ -199,6 +199,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     };
     say(format!("running, inside {}, outside {}", settings.inside.device, settings.outside.device));
     logs[0].begin_links(clock.now(), workers[0].devices());
+    links::tell_narrow(&workers[0], &settings);
     let announcer = kernel::announce(&settings, workers[0].devices()).map_err(Failure::from);
     logs[0].announcer = handover::unless_taken(is_taken, announcer)?;
     let announced = logs[0].announcer.as_ref().map(Announcer::handle);
@@ -295,8 +296,12 @@ impl Args {
             )));
         }
         let needed = Engine::memory(&settings.engine) + team_memory(&settings);
+        // There may be more at another time, so this is no mistake of the configuration.
         memory::require(needed, "the configuration").map_err(|lack| {
-            self.input(format!("{lack}; lower limits.mappings or limits.extra_sessions"))
+            anyhow!(
+                "{}: {lack}; lower limits.mappings or limits.extra_sessions",
+                self.config.display()
+            )
         })?;
         devices::require(&settings).map_err(|lack| self.input(lack))?;
         for side in [Side::Inside, Side::Outside] {
@@ -368,9 +373,9 @@ fn say(message: String) {
 
 /// Reads which ports were in use before, and says so.
 fn saved_ports(settings: &Settings) -> Result<Option<Vec<SavedPorts>>, StateError> {
-    let saved = SavedPorts::open_team(settings)?;
-    // Each has all ports that there were.
-    for (number, saved) in saved.iter().flatten().enumerate() {
+    let Some(team) = SavedPorts::open_team(settings)? else { return Ok(None) };
+    // Each worker has all ports that there were.
+    for (number, saved) in team.workers.iter().chain(&team.former).enumerate() {
         let (path, hold_down) = (saved.path().display(), settings.engine.timeouts.hold_down);
         let before = saved.generation_before();
         match (saved.damage(), saved.ports()) {
@@ -389,7 +394,13 @@ fn saved_ports(settings: &Settings) -> Result<Option<Vec<SavedPorts>>, StateErro
             }
         }
     }
-    Ok(saved)
+    if let Err(error) = team.adopt() {
+        say(format!(
+            "warning: files of workers that there are no more stay beside state.file until the \
+             next start: {error}"
+        ));
+    }
+    Ok(Some(team.workers))
 }
 
 fn name(side: Side) -> &'static str {

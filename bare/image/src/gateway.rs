@@ -162,6 +162,9 @@ impl Gateway {
         for device in crew.first.devices() {
             println!("{}", text::link(device.link()));
         }
+        for narrow in crew.first.narrow_devices(settings) {
+            println!("{narrow}; natgate goes by what the card carries");
+        }
         *lock(&self.logs) = Logs::new(settings);
         self.server = settings::status_page(settings).map(|(address, port)| {
             crew.each(|worker| worker.open_door(port));

@@ -163,8 +163,8 @@ impl Engine {
         most
     }
 
-    /// Removes a mapping of an unanswered subscriber that has no session left. Its port is free at once, so that a forger
-    /// cannot put the pool to rest; so is its block if the block is empty.
+    /// Removes a mapping of an unanswered subscriber that has no session left. Its port is free at
+    /// once, so that a forger cannot put the pool to rest; so is its block if the block is empty.
     fn reclaim_mapping(&mut self, slot: u32) {
         self.end_session_holds(slot);
         let mapping = *self.table.mapping(slot);

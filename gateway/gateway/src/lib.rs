@@ -112,10 +112,10 @@ pub use settings::{
     Backend, ControlSettings, InsideRoutes, PagePlace, PageSettings, RealmSettings, ReceiveMode,
     RemoteSettings, Route, Settings, SideSettings, StateSettings, StaticNeighbor, WorkerSettings,
 };
-pub use state::{SavedPorts, StateError};
+pub use state::{SavedPorts, SavedTeam, StateError};
 pub use survey::{Figures, LinkFigures, Listed, PoolFigures};
 pub use team::{Division, Member, Wake, steering, team, team_memory};
 pub use timing::{Durations, TimingNow};
 pub use trace::{Probe, WorkerTrace};
 pub use worker::Worker;
-pub use worker_error::WorkerError;
+pub use worker_error::{NarrowDevice, WorkerError};

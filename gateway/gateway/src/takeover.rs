@@ -4,11 +4,9 @@
 use crate::clock::Clock;
 use crate::command::{CommandError, Commander};
 use crate::handover::{Exchange, Legacy, Writing, Written};
-use crate::settings::Settings;
 use crate::team::Division;
-use crate::wiring::{Devices, LinkMap};
+use crate::wiring::Devices;
 use crate::worker::Worker;
-use crate::worker_error::WorkerError;
 use natgate_engine::{Restoration, RestoreError, Restored, Timestamp};
 use natgate_io::Batch;
 
@@ -116,22 +114,14 @@ impl Worker {
         }
     }
 
-    /// Replaces the devices, in the order of [`Settings::devices`].
-    ///
-    /// # Errors
-    /// [`WorkerError`] when they carry less than the settings say.
+    /// Replaces the devices, in the order of [`Settings::devices`](crate::Settings::devices).
     ///
     /// # Panics
     /// When there are not as many as before.
-    pub fn set_devices(
-        &mut self,
-        settings: &Settings,
-        devices: Devices,
-    ) -> Result<(), WorkerError> {
+    pub fn set_devices(&mut self, devices: Devices) {
         assert_eq!(devices.len(), self.devices().len());
-        LinkMap::new(settings).check(settings, devices.iter().map(|device| device.link()))?;
         self.exchange(Exchange(devices));
-        Ok(())
+        self.follow_mtus_anew();
     }
 
     /// Discards received frames: the other process has handled them.

@@ -9,7 +9,7 @@ use crate::link::Link;
 use crate::links::DeviceLinks;
 use crate::router;
 use crate::settings::Settings;
-use crate::worker_error::WorkerError;
+use crate::worker_error::{NarrowDevice, WorkerError};
 use natgate_engine::{ConfigError, Side};
 use natgate_io::{Device, LinkInfo};
 use std::fmt::{self, Debug, Formatter};
@@ -48,24 +48,24 @@ impl LinkMap {
         self.carried[place].realms().map(move |realm| Link::new(side_of(place), realm))
     }
 
-    /// Whether devices carry what the settings say of their links.
-    //= rfc1812#section-3.3.4
-    pub(crate) fn check<'d>(
+    /// Links of which the settings say more than their devices carry.
+    pub(crate) fn narrow<'d>(
         &self,
         settings: &Settings,
         devices: impl Iterator<Item = &'d LinkInfo>,
-    ) -> Result<(), WorkerError> {
-        for (place, info) in devices.enumerate() {
-            for link in self.links(place) {
-                let configured = settings.link(link).mtu;
-                if u32::from(configured) > info.mtu {
-                    let (name, actual) = (router::name(settings, link), info.mtu);
-                    let device = info.name.clone();
-                    return Err(WorkerError::Mtu { name, configured, device, actual });
-                }
-            }
-        }
-        Ok(())
+    ) -> impl Iterator<Item = NarrowDevice> {
+        let links = devices
+            .enumerate()
+            .flat_map(|(place, info)| self.links(place).map(move |link| (link, info)));
+        links.filter_map(|(link, info)| {
+            let configured = settings.link(link).mtu;
+            (u32::from(configured) > info.mtu).then(|| NarrowDevice {
+                name: router::name(settings, link),
+                configured,
+                device: info.name.clone(),
+                actual: info.mtu,
+            })
+        })
     }
 }
 
@@ -169,7 +169,7 @@ impl Rewiring {
             }
         };
         let infos: Vec<LinkInfo> = self.sources.iter().map(info).collect();
-        self.cables.check(settings, infos.iter())
+        self.cables.narrow(settings, infos.iter()).next().map_or(Ok(()), |one| Err(one.into()))
     }
 
     /// Puts the devices in their places; those that are not needed any more are handed back.

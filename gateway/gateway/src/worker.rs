@@ -26,7 +26,7 @@ use crate::state::{SavedPorts, StateError};
 use crate::tap::Captures;
 use crate::team::{HandedPacket, Kind, Member};
 use crate::wiring::{Devices, LinkMap, side_of};
-use crate::worker_error::WorkerError;
+use crate::worker_error::{NarrowDevice, WorkerError};
 use arrayvec::ArrayVec;
 use natgate_engine::{Engine, Side, Timestamp};
 use natgate_io::{BATCH, Batch, Change, Device, Frame, HEADROOM};
@@ -84,12 +84,11 @@ impl Worker {
         let devices: Vec<Box<dyn Device>> = devices.into();
         assert!(devices.len() == settings.devices().len() && devices.len() <= MOST_DEVICES);
         let cables = LinkMap::new(settings);
-        cables.check(settings, devices.iter().map(|device| device.link()))?;
         let macs: Vec<_> = devices.iter().map(|device| device.link().mac).collect();
         let router = Router::new(settings, &macs)?;
         let mut engine = Engine::new(&settings.engine, seed, now).map_err(WorkerError::Engine)?;
         engine.populate();
-        Ok(Self {
+        let mut worker = Self {
             stages: Stages {
                 engine,
                 router,
@@ -110,7 +109,9 @@ impl Worker {
             began: now,
             made: 0,
             events_lost: 0,
-        })
+        };
+        worker.follow_mtus_anew();
+        Ok(worker)
     }
 
     /// One of several workers that together are a gateway with these settings, which all of them
@@ -306,12 +307,20 @@ impl Worker {
         is_other
     }
 
-    /// The same when a configuration has set the MTUs of router and translator as it says.
-    fn follow_mtus_anew(&mut self) {
+    /// The same when the devices are new, or a configuration has set the MTUs of router and
+    /// translator as it says.
+    pub(crate) fn follow_mtus_anew(&mut self) {
         self.follow_mtus();
         if self.stages.router.is_narrowed() {
             self.stages.set_engine_mtus();
         }
+    }
+
+    /// Devices that carry less than these settings, by which it works, say of their links. It goes
+    /// by what the devices carry.
+    pub fn narrow_devices(&self, settings: &Settings) -> Vec<NarrowDevice> {
+        let devices = self.devices.iter().map(|device| device.link());
+        self.stages.cables.narrow(settings, devices).collect()
     }
 
     /// The devices, in the order of [`Settings::devices`].

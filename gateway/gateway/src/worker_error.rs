@@ -16,19 +16,24 @@ pub enum WorkerError {
     /// The router lacks something.
     #[error(transparent)]
     Router(#[from] RouterError),
-    /// A device carries less than the configuration says.
-    #[error(
-        "{name}.mtu is {configured}, but device {device:?} carries {actual} bytes; set \
-         {name}.mtu = {actual}, or raise the device's with `ip link set dev {device} mtu {configured}`"
-    )]
-    Mtu {
-        /// The name of the side or the realm.
-        name: String,
-        /// What the configuration says, bytes.
-        configured: u16,
-        /// The device's name.
-        device: String,
-        /// What the device carries, bytes.
-        actual: u32,
-    },
+    /// A device carries less than a new configuration says.
+    #[error(transparent)]
+    Mtu(#[from] NarrowDevice),
+}
+
+/// A device that carries less than the configuration says of one of its links.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{name}.mtu is {configured}, but device {device:?} carries {actual} bytes; set \
+     {name}.mtu = {actual}, or raise the device's with `ip link set dev {device} mtu {configured}`"
+)]
+pub struct NarrowDevice {
+    /// The name of the side or the realm.
+    pub name: String,
+    /// What the configuration says, bytes.
+    pub configured: u16,
+    /// The device's name.
+    pub device: String,
+    /// What the device carries, bytes.
+    pub actual: u32,
 }

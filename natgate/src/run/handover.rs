@@ -91,8 +91,9 @@ fn open_patiently(settings: &Settings, patience: Duration) -> anyhow::Result<Dev
 
 /// Where ports in use are to be written; which they are the other says.
 pub(super) fn files(settings: &Settings) -> Result<Option<Vec<SavedPorts>>, StateError> {
-    let files = SavedPorts::open_team(settings)?;
-    Ok(files.map(|files| files.into_iter().map(SavedPorts::without_ports).collect()))
+    // Files of workers that there are no more are left to the next start, which holds their ports.
+    let team = SavedPorts::open_team(settings)?;
+    Ok(team.map(|team| team.workers.into_iter().map(SavedPorts::without_ports).collect()))
 }
 
 /// Takes the state over; when this returns, packets are this process's business.
@@ -103,10 +104,9 @@ pub(super) fn take(
 ) -> anyhow::Result<Taken> {
     let open = |workers: &mut [Worker]| {
         let devices = open_patiently(settings, PATIENCE).map_err(|error| format!("{error:#}"))?;
-        let mut pairs = workers.iter_mut().zip(devices);
-        pairs.try_for_each(|(worker, devices)| {
-            worker.set_devices(settings, devices).map_err(|error| error.to_string())
-        })
+        let pairs = workers.iter_mut().zip(devices);
+        pairs.for_each(|(worker, devices)| worker.set_devices(devices));
+        Ok(())
     };
     heir.fill(workers).and_then(|()| heir.take(workers, open)).context("--take-over")
 }

@@ -1,7 +1,9 @@
-//! What is said of links that are down: at the start, and again while they stay down.
+//! What is said of links that are down, at the start and again while they stay down, and of devices
+//! that carry less than the configuration says.
 
 use super::say;
 use natgate_engine::Timestamp;
+use natgate_gateway::{Settings, Worker};
 use natgate_io::LinkInfo;
 use std::time::Duration;
 
@@ -85,6 +87,13 @@ fn remedy(device: &str) -> String {
         "no packet passes it until it has a carrier and is switched on; `ip link set {device} up` \
          switches it on"
     )
+}
+
+/// Tells at the start which devices carry less than the configuration says.
+pub(super) fn tell_narrow(worker: &Worker, settings: &Settings) {
+    for narrow in worker.narrow_devices(settings) {
+        say(format!("warning: {narrow}; natgate goes by what the device carries"));
+    }
 }
 
 #[cfg(test)]

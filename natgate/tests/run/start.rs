@@ -26,17 +26,34 @@ fn wrong_configurations_are_refused_with_code_2() {
         assert_eq!((code, said.lines().count()), (2, 1), "{said}");
         said
     };
-    let said = refused("mtu", "device = \"out0\"", "device = \"out0\"\nmtu = 9000");
-    assert!(said.contains("outside.mtu is 9000, but device \"out0\" carries 1500"), "{said}");
     let said = refused("address", "address = \"192.0.2.1/24\"", "");
     assert!(said.contains("outside.address is missing and device \"out0\" has none"), "{said}");
     let said = refused("twice", "\"out0\"", "\"in0\"");
     assert!(said.contains("outside.device"), "{said}");
+}
+
+#[test]
+fn too_little_memory_is_told_with_code_1_for_there_may_be_more_later() {
     let limits = "[limits]\nmappings = 1073741824\nfragment_memory = \"1TiB\"\n[[pool]]";
-    let said = refused("memory", "[[pool]]", limits);
+    let (code, said) = refusal("memory", "", &GOOD.replace("[[pool]]", limits));
+    assert_eq!((code, said.lines().count()), (1, 1), "{said}");
     assert!(said.contains("natgate.toml: the configuration needs 1."), "{said}");
-    assert!(said.contains(" TiB of memory and the machine has "), "{said}");
+    assert!(said.contains(" TiB of memory and "), "{said}");
     assert!(said.ends_with("; lower limits.mappings or limits.extra_sessions"), "{said}");
+}
+
+#[test]
+fn a_device_that_carries_less_than_configured_is_told_and_the_gateway_runs() {
+    let folder = Folder::new("narrow");
+    let config = folder.write(&GOOD.replace("device = \"out0\"", "device = \"out0\"\nmtu = 9000"));
+    let mut gateway = Gateway::spawn(command("", &config, &[]));
+    gateway.hears("running");
+    let warning = gateway.hears("warning: outside.mtu");
+    let expected = "outside.mtu is 9000, but device \"out0\" carries 1500 bytes; set";
+    assert!(warning.contains(expected), "{warning}");
+    assert!(warning.ends_with("; natgate goes by what the device carries"), "{warning}");
+    gateway.signal("TERM");
+    assert_eq!(gateway.ends(), 0);
 }
 
 #[test]

@@ -2,14 +2,23 @@
 //! taken as they are used, so what is missing would be noticed hours later, when the kernel ends
 //! the process. And that what a daemon frees is the machine's again.
 //!
-//! A process may have less memory than the machine: by a limit of its address space. What fails at
-//! the start because of that ends the process with a sentence, not with a signal.
+//! A process may have less memory than the machine: by a limit of its address space, or by one of
+//! its control groups, whose processes the kernel ends. What fails at the start because of that ends
+//! the process with a sentence, not with a signal.
+
+mod groups;
 
 use bytesize::ByteSize;
+use groups::GroupLimit;
+use natgate_hugepages::HUGE_PAGE;
 use rustix::process::{Resource, getrlimit};
 use std::fs;
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The folder with the reserves of huge pages, by their size.
+const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages";
 
 /// Makes sure that the machine has `needed` bytes to give, and that this process may have them.
 ///
@@ -17,29 +26,56 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// One sentence that says how much `what` needs and how much there is. Where the kernel does not
 /// say, nothing is an error.
 pub fn require(needed: u64, what: &str) -> Result<(), String> {
-    let show = |bytes| ByteSize(bytes).display().iec();
-    if let Some(left) = left_of_limit().filter(|left| needed > *left) {
-        return Err(format!(
-            "{what} needs {} of memory and this process may take {} more by its limit, \
-             `ulimit -v` or LimitAS= of a unit",
-            show(needed),
-            show(left)
-        ));
-    }
-    match available() {
-        Some(available) if needed > available => Err(format!(
-            "{what} needs {} of memory and the machine has {} available",
-            show(needed),
-            show(available)
-        )),
-        _ => Ok(()),
+    let information = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let reserved = reserved_by(&information, Path::new(HUGE_PAGES));
+    let supply = Supply {
+        address_space: left_of_limit(),
+        // The kernel does not charge reserved huge pages to groups.
+        group: groups::tightest().map(|mut group| {
+            group.left = group.left.saturating_add(reserved);
+            group
+        }),
+        machine: field(&information, "MemAvailable:").map(|free| (free << 10) + reserved),
+    };
+    supply.lack(needed, what).map_or(Ok(()), Err)
+}
+
+/// Bytes that this process may still take: by each of the limits that there are.
+struct Supply {
+    address_space: Option<u64>,
+    group: Option<GroupLimit>,
+    machine: Option<u64>,
+}
+
+impl Supply {
+    /// The sentence that says what is missing, if anything is.
+    fn lack(&self, needed: u64, what: &str) -> Option<String> {
+        let show = |bytes| ByteSize(bytes).display().iec();
+        let begin = format!("{what} needs {} of memory and", show(needed));
+        if let Some(left) = self.address_space.filter(|left| needed > *left) {
+            return Some(format!(
+                "{begin} this process may take {} more by its limit, `ulimit -v` or LimitAS= of a \
+                 unit",
+                show(left)
+            ));
+        }
+        if let Some(group) = self.group.as_ref().filter(|group| needed > group.left) {
+            return Some(format!(
+                "{begin} this process may take {} more by the limit of its control group, {} \
+                 (MemoryMax= of a unit, --memory of a container)",
+                show(group.left),
+                group.file.display()
+            ));
+        }
+        let available = self.machine.filter(|available| needed > *available)?;
+        Some(format!("{begin} the machine has {} available", show(available)))
     }
 }
 
 /// Bytes that this process may still take by its limit of address space, if it has one.
 fn left_of_limit() -> Option<u64> {
     let limit = getrlimit(Resource::As).current?;
-    let taken = kibibytes(&fs::read_to_string("/proc/self/status").ok()?, "VmSize:")?;
+    let taken = field(&fs::read_to_string("/proc/self/status").ok()?, "VmSize:")?;
     Some(limit.saturating_sub(taken << 10))
 }
 
@@ -78,8 +114,8 @@ impl Stage {
 /// The place in [`Stage::ALL`] of what is being done.
 static STAGE: AtomicUsize = AtomicUsize::new(Stage::Running as usize);
 
-/// The exit code for configurations that cannot be used.
-const EXIT_CODE: i32 = 2;
+/// The exit code for what the machine does not give: a service manager tries again.
+const EXIT_CODE: i32 = 1;
 
 /// Says what memory is taken for from now on. Until [`Stage::Running`] the process ends with a
 /// sentence if there is none.
@@ -134,42 +170,84 @@ pub fn return_what_is_freed() {
 /// Bytes that a program may still take, reserved huge pages that are free included; `None`: the
 /// kernel does not say.
 pub fn available() -> Option<u64> {
-    available_by(&fs::read_to_string("/proc/meminfo").ok()?)
+    let information = fs::read_to_string("/proc/meminfo").ok()?;
+    let reserved = reserved_by(&information, Path::new(HUGE_PAGES));
+    Some((field(&information, "MemAvailable:")? << 10) + reserved)
 }
 
-/// A field of one of the kernel's texts, in the unit that it has there.
-fn kibibytes(information: &str, name: &str) -> Option<u64> {
+/// The number behind a name at the beginning of a line, in one of the kernel's texts.
+fn field(information: &str, name: &str) -> Option<u64> {
     let line = information.lines().find_map(|line| line.strip_prefix(name))?;
-    line.split_whitespace().next()?.parse::<u64>().ok()
+    line.split_whitespace().next()?.parse().ok()
 }
 
-fn available_by(information: &str) -> Option<u64> {
-    let field = |name: &str| kibibytes(information, name);
-    let reserved = field("HugePages_Free:")
-        .zip(field("HugePages_Rsvd:").or(Some(0)))
-        .zip(field("Hugepagesize:"))
-        .map_or(0, |((free, promised), size)| free.saturating_sub(promised) * size);
-    Some((field("MemAvailable:")? + reserved) << 10)
+/// Bytes of reserved huge pages that are free and of the size that tables take. A machine can have
+/// reserves of several sizes, and /proc/meminfo tells one of them: the default, often 1 GiB.
+fn reserved_by(information: &str, folder: &Path) -> u64 {
+    const KIB: usize = HUGE_PAGE >> 10;
+    let folder = folder.join(format!("hugepages-{KIB}kB"));
+    let read = |name: &str| fs::read_to_string(folder.join(name)).ok()?.trim().parse().ok();
+    let is_default = field(information, "Hugepagesize:") == Some(KIB as u64);
+    let told = |name| field(information, name).filter(|_| is_default);
+    let free: Option<u64> = read("free_hugepages").or_else(|| told("HugePages_Free:"));
+    let promised = read("resv_hugepages").or_else(|| told("HugePages_Rsvd:"));
+    free.unwrap_or_default().saturating_sub(promised.unwrap_or_default()) * HUGE_PAGE as u64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// The default size of a machine with reserves of 1 GiB pages.
     const INFORMATION: &str = "\
 MemTotal:       24731708 kB
 MemAvailable:    1000000 kB
-HugePages_Total:     512
-HugePages_Free:      300
-HugePages_Rsvd:      100
-Hugepagesize:       2048 kB
+HugePages_Total:       8
+HugePages_Free:        7
+HugePages_Rsvd:        1
+Hugepagesize:    1048576 kB
 ";
 
     #[test]
-    fn free_huge_pages_count() {
-        assert_eq!(available_by(INFORMATION), Some((1_000_000 + 200 * 2048) << 10));
-        assert_eq!(available_by("MemAvailable: 7 kB\n"), Some(7 << 10));
-        assert_eq!(available_by(""), None);
+    fn reserved_pages_count_if_they_are_of_the_size_that_tables_take() {
+        let none = Path::new("/nonexistent");
+        assert_eq!(reserved_by(INFORMATION, none), 0);
+        assert_eq!(reserved_by("", none), 0);
+        let small = INFORMATION.replace("1048576", "2048");
+        assert_eq!(reserved_by(&small, none), 6 << 21);
+        let sizes = std::env::temp_dir().join(format!("natgate-pages-{}", std::process::id()));
+        for (size, free, promised) in [("1048576", "7\n", "1\n"), ("2048", "300\n", "100\n")] {
+            let folder = sizes.join(format!("hugepages-{size}kB"));
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("free_hugepages"), free).unwrap();
+            fs::write(folder.join("resv_hugepages"), promised).unwrap();
+        }
+        let counted = [INFORMATION, &small].map(|information| reserved_by(information, &sizes));
+        fs::remove_dir_all(&sizes).unwrap();
+        assert_eq!(counted, [200 << 21; 2]);
+    }
+
+    #[test]
+    fn the_limit_that_is_too_low_is_named() {
+        let group = |left| Some(GroupLimit { left, file: "/sys/g/memory.max".into() });
+        let lack = |address_space, left, machine| {
+            let machine = Some(machine);
+            Supply { address_space, group: group(left), machine }.lack(3 << 30, "all of it")
+        };
+        assert_eq!(lack(None, 3 << 30, 3 << 30), None);
+        let said = lack(Some(2 << 30), 1 << 30, 1 << 30).unwrap();
+        assert!(
+            said.ends_with("may take 2.0 GiB more by its limit, `ulimit -v` or LimitAS= of a unit")
+        );
+        assert_eq!(
+            lack(Some(4 << 30), 1 << 30, 4 << 30).unwrap(),
+            "all of it needs 3.0 GiB of memory and this process may take 1.0 GiB more by the limit \
+             of its control group, /sys/g/memory.max (MemoryMax= of a unit, --memory of a container)"
+        );
+        let said = lack(None, 4 << 30, 2 << 30).unwrap();
+        assert!(said.ends_with(" and the machine has 2.0 GiB available"), "{said}");
+        let unknown = Supply { address_space: None, group: None, machine: None };
+        assert_eq!(unknown.lack(u64::MAX, "all of it"), None);
     }
 
     #[test]
@@ -189,9 +267,6 @@ Hugepagesize:       2048 kB
     fn what_no_machine_has_is_refused_in_one_sentence() {
         assert_eq!(require(1, "a byte"), Ok(()));
         let refused = require(1 << 60, "the configuration").unwrap_err();
-        assert!(
-            refused.starts_with("the configuration needs 1.0 EiB of memory and the machine has "),
-            "{refused}"
-        );
+        assert!(refused.starts_with("the configuration needs 1.0 EiB of memory and "), "{refused}");
     }
 }

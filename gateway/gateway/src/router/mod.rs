@@ -422,6 +422,7 @@ impl Router {
 
     /// Goes by what the device of a link carries now, bytes, up to what the configuration says;
     /// returns true if the link's MTU is another than before.
+    //= rfc1812#section-3.3.4
     pub fn follow_mtu(&mut self, link: impl Into<Link>, carried: u32) -> bool {
         let port = &mut self.ports[index(link.into())];
         let carried = usize::try_from(carried).unwrap_or(usize::MAX).max(LEAST_MTU);

@@ -1,20 +1,31 @@
 //! The file that remembers ports, as the file system sees it.
 //!
-//! It is replaced as a whole: written under another name beside it, brought to the disk, renamed.
-//! So whatever happens there is either the old one or the new one. What an unfinished writing
-//! leaves behind is overwritten by the next. The generation before stays beside the file under a
-//! third name, for the case that the disk spoils the newest; a damaged file never takes its place.
+//! A writing replaces the file as a whole: the new file is written under another name beside the
+//! old one, brought to the disk, renamed. The old file stays as the generation before, under a third
+//! name, for the case that the disk spoils the newest; a damaged file never becomes the generation
+//! before. Whatever happens, and whenever, the path names either the old file or the new one.
+//!
+//! The other name has the number of the process, because at a take-over two processes write beside
+//! the same file. A process that is killed leaves such files; `remove_strays` removes them.
 //! Nobody but the gateway's user may read the files: they tell which ports are open.
 
 use super::format::{self, Record, Writer};
 use crate::folder_owner::create_anew;
-use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{self, BufWriter, ErrorKind, Read};
+use rustix::fs::OFlags;
+use rustix::process::{Pid, geteuid, test_kill_process};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, TryLockError};
+use std::io::{self, BufWriter, ErrorKind, Read, Seek};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// More than the file can be, bytes: all ports of all addresses that can be configured.
 const MOST: u64 = 2 << 30;
+
+/// The end of the names under which files are written.
+const BESIDE: &str = ".new";
 
 /// The file's bytes; `None` when there is none.
 pub(super) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
@@ -30,71 +41,102 @@ pub(super) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// Makes sure that the file could be written, without changing it.
-pub(super) fn try_write(path: &Path) -> io::Result<()> {
-    let beside = beside(path);
-    create(&beside)?;
-    fs::remove_file(beside)
+/// True if the file is there, or the generation before.
+pub(super) fn is_there(path: &Path) -> bool {
+    let has_name = |path: &Path| fs::symlink_metadata(path).is_ok();
+    has_name(path) || has_name(&generation_before(path))
 }
 
-/// A file that is being written and will take another's place.
+/// Replaces the file by one with these records.
+pub(super) fn write(path: &Path, records: &[Record]) -> io::Result<()> {
+    let mut replacement = Replacement::begin(path)?;
+    records.iter().try_for_each(|record| replacement.record(record))?;
+    replacement.finish()
+}
+
+/// Removes the file and the generation before. A file that is there still counts until the end.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    for path in [&generation_before(path), path] {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Makes sure that the file could be written, without changing it.
+pub(super) fn try_write(path: &Path) -> io::Result<()> {
+    create(&Beside::new(path).0).map(drop)
+}
+
+/// A file that is being written and will take another's place. Dropped unfinished, it is gone.
 #[derive(Debug)]
 pub(super) struct Replacement<'a> {
     path: &'a Path,
+    beside: Beside,
     writer: Writer<BufWriter<File>>,
 }
 
 impl<'a> Replacement<'a> {
     pub(super) fn begin(path: &'a Path) -> io::Result<Self> {
-        let file = create(&beside(path))?;
-        Ok(Self { path, writer: Writer::new(BufWriter::new(file))? })
+        let beside = Beside::new(path);
+        let file = create(&beside.0)?;
+        Ok(Self { path, beside, writer: Writer::new(BufWriter::new(file))? })
     }
 
     pub(super) fn record(&mut self, record: &Record) -> io::Result<()> {
         self.writer.record(record)
     }
 
-    /// Puts it in its place, once all of it is on the disk.
+    /// Puts it in its place, once all of it is on the disk. A generation before that cannot be kept
+    /// is an error, but does not stop that.
     pub(super) fn finish(self) -> io::Result<()> {
-        let file = self.writer.finish()?.into_inner()?;
+        let Self { path, beside, writer } = self;
+        let file = writer.finish()?.into_inner()?;
         file.sync_all()?;
-        keep_generation(self.path)?;
-        fs::rename(beside(self.path), self.path)?;
-        match self.path.parent() {
-            // So that the name, too, is there after a loss of power.
-            Some(directory) if !directory.as_os_str().is_empty() => {
-                File::open(directory)?.sync_all()
-            }
-            _ => Ok(()),
-        }
+        let kept = keep_generation(path);
+        fs::rename(&beside.0, path)?;
+        // So that the name, too, is there after a loss of power.
+        File::open(folder(path))?.sync_all()?;
+        kept
     }
 }
 
-/// Removes what an unfinished replacement has left.
-pub(super) fn discard(path: &Path) {
-    // There may be none, and the next replacement overwrites it anyway.
-    let _ = fs::remove_file(beside(path));
-}
-
-/// Makes the file the generation before, if there is one and it is whole.
-fn keep_generation(path: &Path) -> io::Result<()> {
-    match File::open(path).and_then(|file| format::is_whole(&file)) {
-        Ok(true) => fs::rename(path, generation_before(path)),
-        Ok(false) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
+/// Makes the file the generation before, too, if there is one and it is whole. A file that cannot
+/// be read is not whole. The file keeps its own name, so that it has one at every moment.
+pub(super) fn keep_generation(path: &Path) -> io::Result<()> {
+    let Ok(mut file) = open_itself(path) else { return Ok(()) };
+    if !format::is_whole(&file).unwrap_or(false) {
+        return Ok(());
     }
+    let second = Beside::new(path);
+    // Some file systems have one name for a file only.
+    fs::hard_link(path, &second.0).or_else(|_| copy(&mut file, &second.0))?;
+    fs::rename(&second.0, generation_before(path))
 }
 
-/// A new file that nobody but this user may read.
+/// Opens what has this name, not what a link of this name names. A FIFO does not hold it up.
+fn open_itself(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)
+}
+
+/// Writes all of a file to a new one.
+pub(super) fn copy(file: &mut File, path: &Path) -> io::Result<()> {
+    let mut copy = create(path)?;
+    file.rewind()?;
+    io::copy(file, &mut copy)?;
+    copy.sync_all()
+}
+
+/// A new file that nobody but this user may read. Its lock tells that it is being written.
 fn create(path: &Path) -> io::Result<File> {
     const OWNER_ONLY: u32 = 0o600;
-    create_anew(path, OWNER_ONLY)
-}
-
-/// The name under which the next file is written.
-fn beside(path: &Path) -> PathBuf {
-    with_suffix(path, ".new")
+    let file = create_anew(path, OWNER_ONLY)?;
+    // Some file systems have no locks: there the number of the process counts alone.
+    let _ = file.try_lock();
+    Ok(file)
 }
 
 /// The name of the generation before.
@@ -106,4 +148,76 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     name.into()
+}
+
+/// The folder of a file.
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A name beside a file that no other writing has: `FILE.PROCESS-NUMBER.new`. Dropped, it takes the
+/// file of that name along.
+#[derive(Debug)]
+struct Beside(PathBuf);
+
+impl Beside {
+    fn new(path: &Path) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let (process, number) = (process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        Self(with_suffix(path, &format!(".{process}-{number}{BESIDE}")))
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // A file that has got its place has no such name any more.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Removes what processes that were killed have left beside a file: regular files of this user with
+/// such a name, whose process has ended and which nobody writes.
+pub(super) fn remove_strays(path: &Path) {
+    let folder = folder(path);
+    let (Some(name), Ok(entries)) = (path.file_name(), fs::read_dir(folder)) else { return };
+    for entry in entries.flatten() {
+        let process = process_of(name, &entry.file_name());
+        if process.is_some_and(has_ended) && is_ours(&entry.path(), folder) {
+            // The next start tries again.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// The process that a name of a [`Beside`] of this file names.
+fn process_of(file: &OsStr, name: &OsStr) -> Option<Pid> {
+    let (file, name) = (file.as_encoded_bytes(), name.as_encoded_bytes());
+    let between = name.strip_prefix(file)?.strip_suffix(BESIDE.as_bytes())?;
+    let between = std::str::from_utf8(between.strip_prefix(b".")?).ok()?;
+    let (process, number) = between.split_once('-')?;
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if !is_number(process) || !is_number(number) {
+        return None;
+    }
+    Pid::from_raw(process.parse().ok()?)
+}
+
+/// True if there is no such process, or it is this one: a process before it may have had its
+/// number, and this one's files are told by their locks.
+fn has_ended(process: Pid) -> bool {
+    let is_this = i64::from(Pid::as_raw(Some(process))) == i64::from(process::id());
+    is_this || test_kill_process(process) == Err(rustix::io::Errno::SRCH)
+}
+
+/// True if it is a regular file of this user's, or of the user's whose folder it is if this process
+/// runs as root, and nobody has its lock.
+fn is_ours(path: &Path, folder: &Path) -> bool {
+    let (Ok(about), user) = (fs::symlink_metadata(path), geteuid()) else { return false };
+    let has_folder = || fs::metadata(folder).is_ok_and(|folder| folder.uid() == about.uid());
+    let is_owned = about.uid() == user.as_raw() || user.is_root() && has_folder();
+    let is_locked = || match open_itself(path).map(|file| file.try_lock()) {
+        Ok(Err(TryLockError::WouldBlock)) | Err(_) => true,
+        Ok(Ok(()) | Err(TryLockError::Error(_))) => false,
+    };
+    about.is_file() && is_owned && !is_locked()
 }

@@ -5,7 +5,7 @@
 //! few addresses: when the disk is slow the pass waits, packets do not. Each address is copied at
 //! one moment, but not all at the same.
 
-use super::file::{self, Replacement};
+use super::file::Replacement;
 use super::format::{Bitmap, Record, WORDS};
 use super::{SavedPorts, StateError};
 use crate::panics;
@@ -175,15 +175,11 @@ impl PortStateWriter {
 /// The other thread: writes pass after pass until nobody sends any more.
 fn write_passes(path: &Path, messages: &Receiver<Message>, results: &Sender<io::Result<()>>) {
     while let Ok(first) = messages.recv() {
-        let Some(result) = write_pass(path, first, messages) else { break };
-        if result.is_err() {
-            file::discard(path);
-        }
+        let Some(result) = write_pass(path, first, messages) else { return };
         if results.send(result).is_err() {
             return;
         }
     }
-    file::discard(path);
 }
 
 /// Writes one pass; `None`: it was broken off.

@@ -7,8 +7,11 @@
 //! so once more when the gateway stops. At the start all that the file names are held for the
 //! hold-down. A gateway that is killed forgets what it gave out since the last writing.
 //!
-//! The file of the writing before stays beside it. If the newest one is damaged or lost, the ports
-//! are taken from there.
+//! The file of the writing before stays beside it. If the newest one is damaged, lost or unreadable,
+//! the ports are taken from there.
+//!
+//! Each worker writes a file of its own, and at the start holds its part of what all files name.
+//! Files of workers that there are no more are merged into the first worker's file.
 //!
 //! The file's form is in `format`, how it is replaced in `file`. What a port is held for is the
 //! translator's business.
@@ -24,6 +27,7 @@ pub(crate) use keeper::PortStateWriter;
 use crate::limits::MOST_WORKERS;
 use crate::settings::{Settings, StateSettings};
 use format::{FormatError, Record};
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -78,8 +82,17 @@ pub enum StateError {
 pub struct SavedPorts {
     settings: StateSettings,
     records: Vec<Record>,
-    damage: Option<&'static str>,
+    damage: Option<String>,
     origin: Origin,
+}
+
+/// Ports that were in use before a restart, of a gateway with several workers.
+#[derive(Debug)]
+pub struct SavedTeam {
+    /// For each worker the ports that were in use of all, and its own file.
+    pub workers: Vec<SavedPorts>,
+    /// What the files name of workers that there were before and are no more.
+    pub former: Vec<SavedPorts>,
 }
 
 /// Where remembered ports come from.
@@ -104,6 +117,21 @@ fn readable(path: &Path, error: &io::Error) -> String {
     }
 }
 
+/// True if a file that cannot be read for this reason is refused. A folder never gives way to a
+/// file. What the operator can mend is refused if there is no generation before to go by.
+fn is_refused(error: &io::Error, has_generation_before: bool) -> bool {
+    match error.kind() {
+        ErrorKind::IsADirectory => true,
+        ErrorKind::PermissionDenied | ErrorKind::FileTooLarge => !has_generation_before,
+        _ => false,
+    }
+}
+
+/// The settings by which ports are remembered, if they are.
+fn remembered(settings: &Settings) -> Option<&StateSettings> {
+    settings.state.as_ref().filter(|_| !settings.engine.timeouts.hold_down.is_zero())
+}
+
 /// The file of a worker.
 fn file_of(file: &Path, number: usize) -> PathBuf {
     match number {
@@ -124,67 +152,70 @@ impl SavedPorts {
     /// [`StateError`] when the file cannot be used. A damaged one can: see
     /// [`SavedPorts::damage`].
     pub fn open(settings: &Settings) -> Result<Option<Self>, StateError> {
-        let Some(own) = &settings.state else { return Ok(None) };
-        if settings.engine.timeouts.hold_down.is_zero() {
-            return Ok(None);
-        }
-        let path = || own.file.clone();
-        let newest = Content::read(&own.file)?;
-        // Only if the newest one is of no use, the generation before is looked at.
-        let before = match newest {
-            Content::Records(_) | Content::Version(_) => Content::Missing,
-            _ => Content::read(&file::generation_before(&own.file)).unwrap_or(Content::Missing),
-        };
-        let (records, damage, origin) = match (newest, before) {
-            (Content::Missing, Content::Records(records)) => {
-                (records, Some("it is not there"), Origin::Before)
-            }
-            (Content::Foreign | Content::OtherVersion(_), Content::Records(records)) => {
-                (records, Some("its first bytes are wrong"), Origin::Before)
-            }
-            (Content::Damaged(what), Content::Records(records)) => {
-                (records, Some(what), Origin::Before)
-            }
-            (Content::Missing, _) => (Vec::new(), None, Origin::Newest),
-            (Content::Records(records), _) => (records, None, Origin::Newest),
-            (Content::Damaged(what), _) => (Vec::new(), Some(what), Origin::Newest),
-            (Content::Foreign, _) => return Err(StateError::Foreign { path: path() }),
-            (Content::Version(version) | Content::OtherVersion(version), _) => {
-                return Err(StateError::Version { path: path(), version });
-            }
-        };
-        file::try_write(&own.file)
-            .map_err(|error| StateError::Unwritable { path: path(), error })?;
-        Ok(Some(Self { settings: own.clone(), records, damage, origin }))
+        remembered(settings).map(|own| Self::open_file(own.clone())).transpose()
     }
 
-    /// The same for each of several workers, each of which writes a file of its own, but reads all
-    /// that there are: a second one's name ends in `.1`.
+    /// The same for each of several workers, each of which writes a file of its own, but holds what
+    /// all files name that there are: a second one's name ends in `.1`. What processes that were
+    /// killed have left beside the files is removed.
     ///
     /// # Errors
     /// As [`SavedPorts::open`].
-    pub fn open_team(settings: &Settings) -> Result<Option<Vec<Self>>, StateError> {
-        let Some(own) = &settings.state else { return Ok(None) };
-        let mut all = Vec::new();
+    pub fn open_team(settings: &Settings) -> Result<Option<SavedTeam>, StateError> {
+        let Some(own) = remembered(settings) else { return Ok(None) };
+        let (mut workers, mut former) = (Vec::new(), Vec::new());
         for number in 0..MOST_WORKERS {
-            let file = file_of(&own.file, number);
-            let is_there = file.exists() || file::generation_before(&file).exists();
-            if number >= settings.workers.count && !is_there {
-                continue;
+            let settings_of = StateSettings { file: file_of(&own.file, number), ..own.clone() };
+            file::remove_strays(&settings_of.file);
+            if number < settings.workers.count {
+                workers.push(Self::open_file(settings_of)?);
+            } else if file::is_there(&settings_of.file) {
+                match Self::read(settings_of) {
+                    // It is not going to be written.
+                    Err(StateError::Foreign { .. }) => {}
+                    read => former.push(read?),
+                }
             }
-            let state = StateSettings { file, ..own.clone() };
-            let Some(saved) = Self::open(&Settings { state: Some(state), ..settings.clone() })?
-            else {
-                return Ok(None);
-            };
-            all.push(saved);
         }
-        let records: Vec<Record> = all.iter().flat_map(|saved| saved.records.clone()).collect();
-        all.truncate(settings.workers.count);
-        for saved in &mut all {
+        let records = merged(workers.iter().chain(&former).flat_map(|saved| &saved.records));
+        for saved in &mut workers {
             saved.records.clone_from(&records);
         }
-        Ok(Some(all))
+        Ok(Some(SavedTeam { workers, former }))
+    }
+
+    fn open_file(settings: StateSettings) -> Result<Self, StateError> {
+        let saved = Self::read(settings)?;
+        file::try_write(saved.path()).map_err(|error| saved.unwritable(error))?;
+        Ok(saved)
+    }
+
+    /// Reads a file, or, if that is of no use, the generation before.
+    fn read(settings: StateSettings) -> Result<Self, StateError> {
+        let path = || settings.file.clone();
+        let newest = Content::read(&settings.file);
+        let before = match newest {
+            Content::Records(_) | Content::Version(_) => None,
+            _ => Content::read(&file::generation_before(&settings.file)).records(),
+        };
+        let (records, damage, origin) = match (newest, before) {
+            (Content::Records(records), _) => (records, None, Origin::Newest),
+            (Content::Version(version), _) | (Content::OtherVersion(version), None) => {
+                return Err(StateError::Version { path: path(), version });
+            }
+            (Content::Foreign, None) => return Err(StateError::Foreign { path: path() }),
+            (Content::Unreadable(error), before) if is_refused(&error, before.is_some()) => {
+                return Err(StateError::Unreadable { path: path(), error });
+            }
+            (useless, Some(records)) => (records, useless.damage(), Origin::Before),
+            (Content::Missing, None) => (Vec::new(), None, Origin::Newest),
+            (useless, None) => (Vec::new(), useless.damage(), Origin::Newest),
+        };
+        Ok(Self { settings, records, damage, origin })
+    }
+
+    fn unwritable(&self, error: io::Error) -> StateError {
+        StateError::Unwritable { path: self.settings.file.clone(), error }
     }
 
     /// For a worker that joins: it writes a file of its own, and nothing was in use of it.
@@ -192,11 +223,9 @@ impl SavedPorts {
     /// # Errors
     /// As [`SavedPorts::open`].
     pub fn of_newcomer(settings: &Settings, number: usize) -> Result<Option<Self>, StateError> {
-        let Some(own) = &settings.state else { return Ok(None) };
+        let Some(own) = remembered(settings) else { return Ok(None) };
         let file = file_of(&own.file, number);
-        let state = StateSettings { file, ..own.clone() };
-        let saved = Self::open(&Settings { state: Some(state), ..settings.clone() })?;
-        Ok(saved.map(|saved| Self { records: Vec::new(), damage: None, ..saved }))
+        Self::open_file(StateSettings { file, ..own.clone() }).map(Self::without_ports).map(Some)
     }
 
     /// For a gateway that takes over from another, which knows itself which ports are in use.
@@ -211,8 +240,8 @@ impl SavedPorts {
     }
 
     /// What is wrong with the file's content; it is not used then.
-    pub fn damage(&self) -> Option<&'static str> {
-        self.damage
+    pub fn damage(&self) -> Option<&str> {
+        self.damage.as_deref()
     }
 
     /// The file of the writing before, if the ports come from there because of the
@@ -229,11 +258,43 @@ impl SavedPorts {
     }
 }
 
+impl SavedTeam {
+    /// Writes what all files name to the first worker's file, then removes the files of former
+    /// workers: no worker would ever replace them.
+    ///
+    /// # Errors
+    /// [`StateError::Unwritable`]; the files are still there then.
+    pub fn adopt(&self) -> Result<(), StateError> {
+        let (Some(first), false) = (self.workers.first(), self.former.is_empty()) else {
+            return Ok(());
+        };
+        file::write(first.path(), &first.records).map_err(|error| first.unwritable(error))?;
+        for former in &self.former {
+            file::remove(former.path()).map_err(|error| former.unwritable(error))?;
+        }
+        Ok(())
+    }
+}
+
+/// One record for each address and protocol.
+fn merged<'r>(records: impl Iterator<Item = &'r Record>) -> Vec<Record> {
+    let mut merged: BTreeMap<_, Record> = BTreeMap::new();
+    for record in records {
+        merged
+            .entry((record.address, record.protocol))
+            .and_modify(|one| one.ports.iter_mut().zip(&*record.ports).for_each(|(a, b)| *a |= b))
+            .or_insert_with(|| record.clone());
+    }
+    merged.into_values().collect()
+}
+
 /// What a file holds.
 enum Content {
     Missing,
     Records(Vec<Record>),
     Damaged(&'static str),
+    /// The system does not give its bytes.
+    Unreadable(io::Error),
     Foreign,
     /// Another version of this program wrote it: its checksum is right.
     Version(u16),
@@ -242,11 +303,13 @@ enum Content {
 }
 
 impl Content {
-    fn read(path: &Path) -> Result<Self, StateError> {
-        let bytes = file::read(path)
-            .map_err(|error| StateError::Unreadable { path: path.to_owned(), error })?;
-        let Some(bytes) = bytes else { return Ok(Self::Missing) };
-        Ok(match format::read(&bytes) {
+    fn read(path: &Path) -> Self {
+        let bytes = match file::read(path) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Self::Missing,
+            Err(error) => return Self::Unreadable(error),
+        };
+        match format::read(&bytes) {
             Ok(records) => Self::Records(records),
             Err(FormatError::Damaged(what)) => Self::Damaged(what),
             Err(FormatError::Foreign) => Self::Foreign,
@@ -254,6 +317,27 @@ impl Content {
                 Self::Version(version)
             }
             Err(FormatError::Version(version)) => Self::OtherVersion(version),
-        })
+        }
+    }
+
+    /// The records, if it is whole.
+    fn records(self) -> Option<Vec<Record>> {
+        match self {
+            Self::Records(records) => Some(records),
+            _ => None,
+        }
+    }
+
+    /// Why it is of no use.
+    fn damage(&self) -> Option<String> {
+        match self {
+            Self::Records(_) => None,
+            Self::Missing => Some("it is not there".to_owned()),
+            Self::Damaged(what) => Some((*what).to_owned()),
+            Self::Unreadable(error) => Some(format!("it cannot be read: {error}")),
+            Self::Foreign | Self::Version(_) | Self::OtherVersion(_) => {
+                Some("its first bytes are wrong".to_owned())
+            }
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! What is written is read again, whatever happens to the file in between; what was in use before a
 //! restart is not given out after it.
 
+use super::file::{self, Replacement};
 use super::format::{self, Bitmap, WORDS, Writer};
 use super::*;
 use natgate_engine::{
@@ -9,7 +10,7 @@ use natgate_engine::{
 use natgate_wire::{Ipv4, protocol};
 use std::fs;
 use std::net::Ipv4Addr;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::time::{Duration, Instant};
 
 const HOLD_DOWN: Duration = Duration::from_secs(120);
@@ -108,11 +109,23 @@ impl Folder {
         self.0.join("ports.old")
     }
 
+    /// A name under which a process writes the file of this name.
+    fn beside(&self, file: &str, process: u32, number: u32) -> PathBuf {
+        self.0.join(format!("{file}.{process}-{number}.new"))
+    }
+
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.0).expect("the folder can be read");
         let name = |entry: io::Result<fs::DirEntry>| entry.map(|e| e.file_name());
         let names = entries.map(|entry| name(entry).expect("an entry"));
-        names.map(|name| name.to_string_lossy().into_owned()).collect()
+        let mut names: Vec<_> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    /// Whether a file is being written here.
+    fn has_unfinished(&self) -> bool {
+        self.names().iter().any(|name| name.ends_with(".new"))
     }
 }
 
@@ -139,6 +152,16 @@ fn settings(file: PathBuf) -> Settings {
         state,
         ..Settings::new(engine, crate::SideSettings::new("in"), crate::SideSettings::new("out"))
     }
+}
+
+/// The same with ten addresses, more than one turn copies.
+fn settings_of_ten(file: PathBuf) -> Settings {
+    let mut settings = settings(file);
+    settings.engine.pools[0].addresses = vec![AddressRange {
+        first: Ipv4Addr::new(203, 0, 113, 0),
+        last: Ipv4Addr::new(203, 0, 113, 9),
+    }];
+    settings
 }
 
 fn open(settings: &Settings) -> SavedPorts {
@@ -239,6 +262,269 @@ fn wherever_the_newest_file_is_cut_or_changed_the_generation_before_counts() {
     }
 }
 
+/// Two files that are there and give no bytes: reading one is an input/output error, the other is a
+/// link to itself.
+fn unreadable(folder: &Folder) -> [PathBuf; 2] {
+    ["/proc/self/mem".into(), folder.file()]
+}
+
+#[test]
+fn if_the_newest_file_cannot_be_read_the_generation_before_counts() {
+    let (folder, _) = two_generations("unreadable");
+    let settings = settings(folder.file());
+    for (target, why) in unreadable(&folder).into_iter().zip(["Input/output", "Too many levels"]) {
+        fs::remove_file(folder.file()).expect("it is there");
+        symlink(target, folder.file()).expect("a link");
+        let saved = open(&settings);
+        let damage = saved.damage().expect("that is told");
+        assert!(damage.starts_with(&format!("it cannot be read: {why}")), "{damage}");
+        assert_eq!((saved.ports(), saved.generation_before()), (1, Some(folder.old())));
+    }
+    // Without a generation before, nothing is held, and that is told.
+    fs::remove_file(folder.old()).expect("it is there");
+    let saved = open(&settings);
+    assert!(saved.damage().is_some() && saved.generation_before().is_none());
+    assert_eq!(saved.ports(), 0);
+}
+
+#[test]
+fn a_newest_file_that_cannot_be_read_is_replaced_and_the_generation_before_stays() {
+    for number in 0..2 {
+        let folder = Folder::new(&format!("replaced-{number}"));
+        let settings = settings(folder.file());
+        let mut gateway = Gateway::start(&settings, 1, at(0));
+        gateway.send(at(0), protocol::TCP, 1).expect("a port");
+        gateway.pass(at(10)).expect("the file can be written");
+        gateway.pass(at(20)).expect("the file can be written");
+        let before = fs::read(folder.old()).expect("it is there");
+        fs::remove_file(folder.file()).expect("it is there");
+        symlink(&unreadable(&folder)[number], folder.file()).expect("a link");
+        gateway.send(at(21), protocol::TCP, 2).expect("a port");
+        gateway.pass(at(30)).expect("the file can be written");
+        assert_eq!(fs::read(folder.old()).expect("it is there"), before);
+        assert_eq!((open(&settings).damage(), open(&settings).ports()), (None, 2));
+    }
+}
+
+#[test]
+fn what_gives_no_bytes_does_not_become_the_generation_before() {
+    let (folder, _) = two_generations("no-bytes");
+    let before = fs::read(folder.old()).expect("it is there");
+    fs::remove_file(folder.file()).expect("it is there");
+    // It can be opened, and not read.
+    fs::create_dir(folder.file()).expect("a folder");
+    file::keep_generation(&folder.file()).expect("that stops nothing");
+    assert_eq!(fs::read(folder.old()).expect("it is there"), before);
+}
+
+#[test]
+fn a_writing_that_ends_after_any_of_its_steps_leaves_both_generations() {
+    let (folder, newest) = two_generations("steps");
+    let path = folder.file();
+    let read = || [folder.file(), folder.old()].map(|path| fs::read(path).expect("it is there"));
+    let both = read();
+    let mut replacement = Replacement::begin(&path).expect("the file can be written");
+    replacement.record(&record(1, 6, &[1])).expect("the file can be written");
+    assert_eq!(read(), both);
+    drop(replacement);
+    assert_eq!((read(), folder.names()), (both, vec!["ports".into(), "ports.old".into()]));
+    // The step before the new file gets its name; done again, both names are of one file already.
+    for _ in 0..2 {
+        file::keep_generation(&path).expect("the file can be kept");
+        assert_eq!(read(), [&newest[..], &newest]);
+        assert_eq!(folder.names(), ["ports", "ports.old"]);
+    }
+    file::write(&path, &[record(1, 6, &[1])]).expect("the file can be written");
+    assert_eq!(read(), [written(&[record(1, 6, &[1])]), newest]);
+}
+
+#[test]
+fn a_file_is_kept_as_a_copy_where_it_cannot_have_two_names() {
+    let (folder, newest) = two_generations("copy");
+    let copy = folder.0.join("copy");
+    let mut source = fs::File::open(folder.file()).expect("it is there");
+    assert!(format::is_whole(&source).expect("readable"), "it has been read to its end");
+    file::copy(&mut source, &copy).expect("the copy can be written");
+    assert_eq!(fs::read(copy).expect("it is there"), newest);
+}
+
+#[test]
+fn at_every_moment_of_many_writings_the_file_is_there_and_whole() {
+    const WRITINGS: u16 = 50;
+    let (folder, _) = two_generations("moments");
+    let path = folder.file();
+    let writer = std::thread::spawn({
+        let path = path.clone();
+        move || (0..WRITINGS).try_for_each(|port| file::write(&path, &[record(1, 6, &[port])]))
+    });
+    let mut looks = 0;
+    while !writer.is_finished() {
+        let bytes = fs::read(&path).expect("it is there");
+        assert!(format::read(&bytes).is_ok(), "it is whole");
+        looks += 1;
+    }
+    writer.join().expect("it ends").expect("the file can be written");
+    assert!(looks > WRITINGS, "{looks} looks are too few");
+}
+
+#[test]
+fn a_generation_before_that_cannot_be_kept_is_told_and_the_newest_is_written() {
+    let (folder, newest) = two_generations("unkept");
+    fs::remove_file(folder.old()).expect("it is there");
+    fs::create_dir(folder.old()).expect("a folder");
+    file::write(&folder.file(), &[]).expect_err("a folder has the name");
+    assert_ne!(fs::read(folder.file()).expect("it is there"), newest);
+    assert_eq!(folder.names(), ["ports", "ports.old"]);
+}
+
+/// The number of a process that has ended.
+fn ended_process() -> u32 {
+    let mut child = std::process::Command::new("true").spawn().expect("a process");
+    child.wait().expect("it ends");
+    child.id()
+}
+
+#[test]
+fn files_that_killed_processes_left_are_removed_at_the_start_and_no_others() {
+    let folder = Folder::new("strays");
+    let (ended, own) = (ended_process(), std::process::id());
+    let strays = [("ports", ended, 0), ("ports.1", ended, 70), ("ports.7", ended, 1)];
+    let strays = strays.map(|(file, process, number)| folder.beside(file, process, number));
+    let strays = [&strays[..], &[folder.beside("ports", own, u32::MAX)]].concat();
+    let live = std::os::unix::process::parent_id();
+    let mut others: Vec<PathBuf> = ["ports.new", "ports.-0.new", "other", "ports.1x-0.new"]
+        .into_iter()
+        .chain(["ports.+7-0.new", "ports.99999999999-0.new", "ports.0-0.new", "ports.64.7-0.new"])
+        .map(|name| folder.0.join(name))
+        .collect();
+    others.extend([folder.beside("other", ended, 0), folder.beside("ports", live, 0)]);
+    for path in strays.iter().chain(&others) {
+        fs::write(path, "").expect("the file can be written");
+    }
+    let (link, directory) = (folder.beside("ports", ended, 8), folder.beside("ports", ended, 9));
+    symlink(&others[0], &link).expect("a link");
+    fs::create_dir(&directory).expect("a folder");
+    others.extend([link, directory]);
+    if rustix::process::geteuid().is_root() {
+        let foreign = folder.beside("ports", ended, 10);
+        fs::write(&foreign, "").expect("the file can be written");
+        chown(&foreign, Some(12_345), None).expect("root may do that");
+        others.push(foreign);
+    }
+    // Another thread of this process is writing.
+    let path = folder.file();
+    let writing = Replacement::begin(&path).expect("the file can be written");
+    SavedPorts::open_team(&settings(folder.file())).expect("the file can be used");
+    for stray in strays {
+        assert!(fs::symlink_metadata(&stray).is_err(), "{}", stray.display());
+    }
+    for other in others {
+        assert!(fs::symlink_metadata(&other).is_ok(), "{}", other.display());
+    }
+    writing.finish().expect("the file can be written");
+}
+
+#[test]
+fn the_end_of_a_process_does_not_remove_what_its_heir_writes() {
+    let folder = Folder::new("heir");
+    let settings = settings_of_ten(folder.file());
+    let mut old = Gateway::start(&settings, 1, at(0));
+    old.pass(at(10)).expect("the file can be written");
+    let mut heir = Gateway::start(&settings, 2, at(10));
+    assert!(heir.keeper.turn(at(20), &heir.engine).is_none());
+    let begin = Instant::now();
+    while !folder.has_unfinished() {
+        assert!(begin.elapsed() < PATIENCE, "nothing is written");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // After a take-over nothing is written at the end. The thread may take a moment.
+    drop(old);
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(folder.has_unfinished(), "the heir's file is gone");
+    heir.pass(at(20)).expect("the file can be written");
+    assert_eq!(folder.names(), ["ports", "ports.old"]);
+}
+
+#[test]
+fn two_processes_that_write_beside_each_other_both_end_well() {
+    let folder = Folder::new("two");
+    let path = folder.file();
+    let [old, heir] = [1, 2].map(|port| {
+        let mut replacement = Replacement::begin(&path).expect("the file can be written");
+        replacement.record(&record(1, 6, &[port])).expect("the file can be written");
+        replacement
+    });
+    old.finish().expect("it can be finished");
+    heir.finish().expect("it can be finished");
+    assert_eq!(fs::read(&path).expect("it is there"), written(&[record(1, 6, &[2])]));
+}
+
+// ---- several workers ----
+
+/// A folder with files of three workers, the last of them damaged but with a generation before, and
+/// of a stranger.
+fn three_workers(test: &str) -> (Folder, Settings) {
+    let folder = Folder::new(test);
+    let write = |name: &str, records: &[Record]| {
+        fs::write(folder.0.join(name), written(records)).expect("the file can be written");
+    };
+    write("ports", &[record(0xcb00_7101, 17, &[5000])]);
+    write("ports.1", &[record(0xcb00_7101, 17, &[5001]), record(0xcb00_7102, 6, &[5000])]);
+    write("ports.1.old", &[record(0xcb00_7102, 17, &[5003])]);
+    write("ports.2.old", &[record(0xcb00_7102, 17, &[5002])]);
+    fs::write(folder.0.join("ports.2"), "NATPORTS").expect("the file can be written");
+    fs::write(folder.0.join("ports.3"), "a letter").expect("the file can be written");
+    let settings = settings(folder.file());
+    (folder, settings)
+}
+
+fn open_team(settings: &Settings) -> SavedTeam {
+    SavedPorts::open_team(settings).expect("the files can be used").expect("the settings name one")
+}
+
+#[test]
+fn files_of_workers_that_are_no_more_are_merged_into_the_first_ones() {
+    let (folder, settings) = three_workers("former");
+    let team = open_team(&settings);
+    assert_eq!((team.workers.len(), team.workers[0].ports()), (1, 4));
+    let damaged: Vec<bool> = team.former.iter().map(|former| former.damage().is_some()).collect();
+    assert_eq!(damaged, [false, true]);
+    team.adopt().expect("the file can be written");
+    assert_eq!(folder.names(), ["ports", "ports.3", "ports.old"]);
+    assert_eq!(open(&settings).ports(), 4);
+    assert_eq!(open(&settings).records.len(), 3, "one for each address and protocol");
+    // The next start finds no such files, and writes nothing.
+    let bytes = fs::read(folder.old()).expect("it is there");
+    let team = open_team(&settings);
+    assert!(team.former.is_empty());
+    team.adopt().expect("there is nothing to do");
+    assert_eq!(fs::read(folder.old()).expect("it is there"), bytes);
+}
+
+#[test]
+fn files_of_former_workers_stay_until_their_ports_are_saved() {
+    let (folder, settings) = three_workers("unsaved");
+    let names = folder.names();
+    let team = open_team(&settings);
+    fs::create_dir(folder.old()).expect("a folder");
+    team.adopt().expect_err("a generation cannot be kept");
+    fs::remove_dir(folder.old()).expect("it is there");
+    assert_eq!(folder.names(), names);
+    assert_eq!(open_team(&settings).workers[0].ports(), 4);
+}
+
+#[test]
+fn every_worker_holds_what_all_files_name() {
+    let (folder, mut settings) = three_workers("team");
+    settings.workers.count = 2;
+    let team = open_team(&settings);
+    let ports: Vec<u64> = team.workers.iter().map(SavedPorts::ports).collect();
+    assert_eq!((ports, team.former.len()), (vec![4, 4], 1));
+    team.adopt().expect("the file can be written");
+    let names = folder.names();
+    assert_eq!(names, ["ports", "ports.1", "ports.1.old", "ports.3", "ports.old"]);
+}
+
 #[test]
 fn a_file_of_another_version_is_refused_though_there_is_a_generation_before() {
     let (folder, mut newest) = two_generations("version");
@@ -293,7 +579,9 @@ fn a_link_in_the_place_of_the_next_file_is_not_followed() {
     let folder = Folder::new("link");
     let victim = folder.0.join("victim");
     fs::write(&victim, b"dear").expect("the file can be written");
-    std::os::unix::fs::symlink(&victim, folder.0.join("ports.new")).expect("a link");
+    for number in 0..4096 {
+        symlink(&victim, folder.beside("ports", std::process::id(), number)).expect("a link");
+    }
     Gateway::start(&settings(folder.file()), 1, at(0)).stop();
     assert_eq!(fs::read(&victim).expect("it is there"), b"dear");
     assert_eq!(open(&settings(folder.file())).damage(), None);
@@ -503,11 +791,7 @@ fn what_is_free_again_is_not_remembered() {
 #[test]
 fn a_pass_takes_a_few_addresses_a_turn() {
     let folder = Folder::new("turns");
-    let mut settings = settings(folder.file());
-    settings.engine.pools[0].addresses = vec![AddressRange {
-        first: Ipv4Addr::new(203, 0, 113, 0),
-        last: Ipv4Addr::new(203, 0, 113, 9),
-    }];
+    let settings = settings_of_ten(folder.file());
     let mut gateway = Gateway::start(&settings, 1, at(0));
     assert_eq!(gateway.keeper.next_deadline(), at(10));
     // Ten addresses and the end: 4, 4, 3.

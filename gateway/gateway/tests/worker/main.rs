@@ -11,12 +11,8 @@ mod team;
 mod undelivered;
 mod world;
 
-use natgate_engine::{
-    Change as StateChange, Direction, DropReason, Event, Outcome, Side, Timestamp,
-};
-use natgate_gateway::Worker;
-use natgate_io::Device;
-use natgate_io::memory::{self, QUEUE};
+use natgate_engine::{Change as StateChange, Direction, DropReason, Event, Outcome, Side};
+use natgate_io::memory::QUEUE;
 use natgate_wire::arp::{Mac, Operation, Repr};
 use natgate_wire::link::ethertype;
 use natgate_wire::{Icmp, Ipv4, Udp};
@@ -221,17 +217,4 @@ fn mappings_expire_with_time_alone() {
     assert!(matches!(world.told.events[1].change, StateChange::MappingRemoved(_)));
     let lived = world.told.events[1].time.since(world.told.events[0].time);
     assert!((300..=301).contains(&lived.as_secs()), "{lived:?}");
-}
-
-//= test rfc1812#section-3.3.4
-#[test]
-fn a_device_that_carries_less_than_configured_is_refused() {
-    let mut settings = settings();
-    settings.outside.mtu = 9000;
-    let device = |name, mac| -> Box<dyn Device> { Box::new(memory::pair(name, mac).0) };
-    let devices = [device("in", INSIDE), device("out", OUTSIDE)];
-    let Err(error) = Worker::new(&settings, [0; 32], devices, Timestamp(0)) else {
-        panic!("accepted");
-    };
-    assert!(error.to_string().starts_with("outside.mtu is 9000, but device \"out\" carries 1500"));
 }

@@ -120,6 +120,33 @@ fn packets_fit_a_device_that_carries_less_than_before() {
     assert_eq!(scene.world.drops(DropReason::TooBig), 4);
 }
 
+//= test rfc1812#section-3.3.4
+#[test]
+fn a_device_that_carries_less_at_the_start_is_told_and_gone_by() {
+    const CONFIGURED: u16 = 9000;
+    let mut settings = settings();
+    settings.outside.mtu = CONFIGURED;
+    settings.engine.outside.mtu = Some(CONFIGURED);
+    let (world, port) = World::acquainted_with(&settings);
+    let told = world.worker.narrow_devices(&settings);
+    let told: Vec<String> = told.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        ["outside.mtu is 9000, but device \"out\" carries 1500 bytes; set outside.mtu = 1500, or \
+          raise the device's with `ip link set dev out mtu 9000`"]
+    );
+    let mut scene = Scene { world, port };
+    scene.world.inside.set_mtu(CONFIGURED.into());
+    assert_eq!(scene.sends(true, 1501, true), Result::Refused(1500));
+    assert!(matches!(scene.sends(true, 1501, false), Result::Passed(..=1500)));
+    // As soon as the device carries more, natgate goes by that, up to what the configuration says.
+    scene.carry(8000, CONFIGURED.into());
+    assert_eq!(scene.world.worker.narrow_devices(&settings).len(), 1);
+    assert_eq!(scene.sends(true, 1501, true), Result::Passed(1501));
+    scene.carry(10_000, CONFIGURED.into());
+    assert!(scene.world.worker.narrow_devices(&settings).is_empty());
+}
+
 #[test]
 fn whatever_devices_carry_no_longer_packet_is_sent_and_none_is_lost_in_silence() {
     let seed: u64 = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(78);

@@ -104,7 +104,12 @@ impl World {
 
     /// A gateway whose neighbours are known: the hosts have spoken through it.
     pub(crate) fn acquainted() -> (Self, u16) {
-        let mut world = Self::new();
+        Self::acquainted_with(&settings())
+    }
+
+    /// The same with other settings.
+    pub(crate) fn acquainted_with(settings: &Settings) -> (Self, u16) {
+        let mut world = Self::with(settings);
         world.inside.send(&to_inside(&udp((SUBSCRIBER, 4000), (REMOTE, 53), b"first")));
         let packet = world.next_outside();
         let port = Udp::new_checked(view(&packet).payload()).expect("UDP").source_port();

@@ -249,7 +249,7 @@ const fn place(
 /// one.
 pub const PLACES: &[PlaceKey] = &[
     PlaceKey {
-        beside: &[".new", ".old", ".lock"],
+        beside: &[".old", ".lock"],
         ..place("state", "file", PlaceKind::Written, "/var/lib/natgate/ports")
     },
     PlaceKey {

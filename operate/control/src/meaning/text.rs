@@ -54,7 +54,10 @@ impl Display for Meaning {
             f,
             "  {memory}: set aside at the start, that of the mappings taken then, the rest with use"
         )?;
-        writeln!(f, "  on huge pages: reserved ones where enough are free, else transparent ones")?;
+        writeln!(
+            f,
+            "  on huge pages: reserved ones of 2 MiB where enough are free, else transparent ones"
+        )?;
         for warning in &self.warnings {
             writeln!(f, "warning: {warning}")?;
         }
