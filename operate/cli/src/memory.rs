@@ -3,7 +3,7 @@
 //! the process. And that what a daemon frees is the machine's again.
 //!
 //! A process may have less memory than the machine: by a limit of its address space, or by one of
-//! its control groups, whose processes the kernel ends. What fails at the start because of that ends
+//! its control groups, whose processes the kernel ends. A start that fails for lack of memory ends
 //! the process with a sentence, not with a signal.
 
 mod groups;

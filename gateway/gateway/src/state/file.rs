@@ -1,9 +1,10 @@
 //! The file that remembers ports, as the file system sees it.
 //!
 //! A writing replaces the file as a whole: the new file is written under another name beside the
-//! old one, brought to the disk, renamed. The old file stays as the generation before, under a third
-//! name, for the case that the disk spoils the newest; a damaged file never becomes the generation
-//! before. Whatever happens, and whenever, the path names either the old file or the new one.
+//! old one, brought to the disk, renamed. The old file stays as the generation before, under a
+//! third name, for the case that the disk spoils the newest file; a damaged file never becomes the
+//! generation before. Whatever happens, and whenever, the path names either the old file or the
+//! new one.
 //!
 //! The other name has the number of the process, because at a take-over two processes write beside
 //! the same file. A process that is killed leaves such files; `remove_strays` removes them.

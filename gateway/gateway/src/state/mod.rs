@@ -7,8 +7,8 @@
 //! so once more when the gateway stops. At the start all that the file names are held for the
 //! hold-down. A gateway that is killed forgets what it gave out since the last writing.
 //!
-//! The file of the writing before stays beside it. If the newest one is damaged, lost or unreadable,
-//! the ports are taken from there.
+//! The file of the writing before stays beside it. If the newest one is damaged, lost or
+//! unreadable, the ports are taken from there.
 //!
 //! Each worker writes a file of its own, and at the start holds its part of what all files name.
 //! Files of workers that there are no more are merged into the first worker's file.
