@@ -1,5 +1,5 @@
-//! The running gateway as the subcommands ask it: the options they share, and what its refusals
-//! mean to the user.
+//! Access of the subcommands to the running gateway: shared options, requests, and how a refusal
+//! becomes a failure.
 
 use crate::Failure;
 use anyhow::anyhow;
@@ -12,10 +12,10 @@ use std::io::BufReader;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long an answer, or the next piece of one, may take.
+/// Longest wait for an answer, or for the next piece of one.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where the gateway is.
+/// The gateway to ask.
 #[derive(clap::Args)]
 pub(crate) struct Gateway {
     /// The gateway's control socket
@@ -23,7 +23,7 @@ pub(crate) struct Gateway {
     pub(crate) socket: PathBuf,
 }
 
-/// Which mappings, sessions or subscribers are meant.
+/// Selects mappings, sessions or subscribers.
 #[derive(clap::Args, Default)]
 pub(crate) struct Filters {
     /// Only those of this subscriber, or of subscribers in this prefix
@@ -71,7 +71,7 @@ pub(crate) fn protocol(text: &str) -> Result<u8, String> {
 }
 
 impl Filters {
-    /// As they stand in a request, with others.
+    /// Returns the filters and other keys as the query of a request.
     pub(crate) fn query(&self, others: &[(&str, String)]) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
         let own = [
@@ -90,7 +90,7 @@ impl Filters {
         query.finish()
     }
 
-    /// As a person says it: ` of 10.0.0.5`.
+    /// Returns the filters as words of a sentence, such as ` of 10.0.0.5`.
     pub(crate) fn words(&self) -> String {
         let mut words = String::new();
         // Writing to a string does not fail.
@@ -119,12 +119,12 @@ impl Gateway {
         self.call("GET", path)
     }
 
-    /// Asks for an object that may stand beside a refusal, too.
+    /// Asks for an object. A refusal is returned as a response too, because it may have an object.
     pub(crate) fn ask(&self, path: &str) -> Result<Response, Failure> {
         ask(&self.socket, "GET", path, &Value::Null, PATIENCE).map_err(unreachable)
     }
 
-    /// Asks for an object, or has something done.
+    /// Sends a request: asks for an object, or gives a command.
     pub(crate) fn call(&self, method: &str, path: &str) -> Result<Value, Failure> {
         let Response { status, body } =
             ask(&self.socket, method, path, &Value::Null, PATIENCE).map_err(unreachable)?;
@@ -134,7 +134,7 @@ impl Gateway {
         }
     }
 
-    /// Asks for something that is read as it comes: one object, or an object a line.
+    /// Asks for an answer that is read while it arrives: one object, or one object a line.
     pub(crate) fn stream(&self, path: &str, lines: bool) -> Result<BufReader<Reply>, Failure> {
         let accepted = if lines { "application/x-ndjson" } else { "application/json" };
         let headers = [("Accept", accepted)];
@@ -148,11 +148,12 @@ impl Gateway {
 }
 
 pub(crate) fn unreachable(error: AskError) -> Failure {
-    // The sentence says the cause already.
+    // The message of `error` names the cause already.
     Failure::Runtime(anyhow!("{error}"))
 }
 
-/// What the gateway says it will not do: the user's input is wrong, or it cannot now.
+/// Converts a refusal to a failure: with status 400 the user's input is wrong; otherwise the
+/// gateway cannot answer now.
 pub(crate) fn refused(status: u16, body: &Value) -> Failure {
     let message =
         body["message"].as_str().unwrap_or("the gateway failed without a word").to_owned();

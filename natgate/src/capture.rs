@@ -10,7 +10,8 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long nothing may come: as long as a capture may take, for packets may be rare.
+/// Longest pause between two pieces of a capture. Packets may be rare, so this is the longest
+/// duration of a capture.
 const PATIENCE: Duration = natgate_insight::filter::LONGEST;
 
 const AFTER_HELP: &str = "\
@@ -106,14 +107,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         let written = output.write_all(&piece[..length]).and_then(|()| output.flush());
         match written {
-            // Whoever reads has enough.
+            // The reader has closed the pipe: it has enough.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             written => written.map_err(unwritable)?,
         }
     }
 }
 
-/// The path and the query; nothing in the values is special there but what is replaced.
+/// The path with its query. Only `/` and `:` need an escape in these values.
 fn path(asked: &CaptureRequest) -> String {
     let fields = serde_json::to_value(asked).unwrap_or_default();
     let pairs = fields.as_object().into_iter().flatten().map(|(name, value)| {

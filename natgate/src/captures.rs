@@ -1,8 +1,8 @@
-//! Captures as arguments: which are read and which is written, that no file is both, and how what
-//! is wrong with them is said.
+//! Captures as arguments: which files are read and written, the check that no file is both, and
+//! error messages about captures.
 //!
-//! Files are written in large pieces; if any input is a stream, each packet's results go out before
-//! the next packet is read.
+//! Files are written in large pieces. If any input is a stream, the results of each packet are
+//! written before the next packet is read.
 
 use crate::Failure;
 use anyhow::Context;
@@ -20,7 +20,8 @@ use std::path::{Path, PathBuf};
 /// Bytes that are gathered before they are written to a file.
 const WRITE_BUFFER: usize = 256 << 10;
 
-// Arguments of commands: a sentence above the struct would take the place of the command's own.
+// A doc comment here would replace the help text of the command, because this struct is flattened
+// into its arguments.
 #[derive(clap::Args)]
 #[command(group(ArgGroup::new("capture").required(true).args(["input", "inside"])))]
 pub(crate) struct Captures {
@@ -41,13 +42,13 @@ pub(crate) struct Captures {
 }
 
 impl Captures {
-    /// The captures to read, with where they are from.
+    /// Paths of the captures to read.
     fn inputs(&self) -> impl Iterator<Item = &Path> {
         [&self.input, &self.inside, &self.outside].into_iter().filter_map(Option::as_deref)
     }
 
-    /// No file may be written that is also read or written as something else; others are read and
-    /// written besides the captures.
+    /// Checks that no output file is also an input or another output. `read` and `written` are the
+    /// files besides the captures.
     pub(crate) fn check_files<'a>(
         &'a self,
         read: impl IntoIterator<Item = &'a Path>,
@@ -70,7 +71,7 @@ impl Captures {
         Ok(())
     }
 
-    /// What is to be read, and when results are to be handed on.
+    /// Opens the captures to read, and says when results are to be flushed.
     pub(crate) fn open_input(
         &self,
         progress: &ProgressBar,
@@ -106,12 +107,12 @@ impl Captures {
         Ok((input, flush))
     }
 
-    /// Makes the capture of what leaves.
+    /// Creates the output capture.
     pub(crate) fn create_output(&self) -> anyhow::Result<BufWriter<File>> {
         create(&self.out)
     }
 
-    /// What is wrong with a capture, with its name.
+    /// Describes an error in a capture, with the capture's name.
     pub(crate) fn failure(&self, error: InputError) -> Failure {
         let InputError { side, error } = error;
         let path = match side {
@@ -127,7 +128,7 @@ impl Captures {
     }
 }
 
-/// What is wrong with a file, with its name.
+/// Describes an error in a file, with the file's name.
 pub(crate) fn input_failure(path: &Path, sentence: impl std::fmt::Display) -> Failure {
     Failure::Input(vec![format!("{}: {sentence}", path.display())])
 }
@@ -136,7 +137,7 @@ fn is_stream(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Whether both are the same: one regular file, or standard output twice.
+/// True if both paths are the same regular file, or both are standard output.
 fn same_file(one: &Path, other: &Path) -> bool {
     let identity = |path: &Path| {
         let metadata = fs::metadata(path).ok()?;
@@ -156,7 +157,7 @@ fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Makes a file, or takes standard output for `-`.
+/// Creates a file, or returns standard output for `-`.
 pub(crate) fn create(path: &Path) -> anyhow::Result<BufWriter<File>> {
     let file = if is_stream(path) {
         io::stdout().as_fd().try_clone_to_owned().map(File::from)

@@ -1,8 +1,7 @@
-//! `natgate check`: reads a configuration and prints what it means, or everything that is wrong
-//! with it.
+//! `natgate check`: reads a configuration and prints its meaning, or all its errors.
 //!
-//! No device needs to exist, and nothing is changed. The control crate reads and explains; here are
-//! the arguments, the streams and the exit code.
+//! No device needs to exist, and nothing is changed. The control crate reads and explains the
+//! configuration; this file has the arguments, the streams and the exit code.
 
 use crate::Failure;
 use crate::run::devices;
@@ -63,7 +62,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// The configuration, if this program has the back ends that it names.
+/// Returns the configuration if this program has the back ends that the configuration names.
 fn runnable(args: &Args, configuration: Configuration) -> Result<Configuration, Vec<Problem>> {
     let name = args.file.display().to_string();
     match devices::require(&configuration.settings) {
@@ -72,7 +71,7 @@ fn runnable(args: &Args, configuration: Configuration) -> Result<Configuration, 
     }
 }
 
-/// Writes to standard output; a reader that has gone away is an error and no panic.
+/// Writes to standard output. A reader that has closed the pipe causes an error, not a panic.
 fn print(text: &str) -> anyhow::Result<()> {
     std::io::stdout().write_all(text.as_bytes()).context("standard output cannot be written")
 }

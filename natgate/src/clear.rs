@@ -1,4 +1,4 @@
-//! `natgate clear`: has the running gateway forget mappings or sessions.
+//! `natgate clear`: removes mappings or sessions of the running gateway.
 
 use crate::Failure;
 use crate::api::{Filters, Gateway};

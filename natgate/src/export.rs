@@ -1,4 +1,4 @@
-//! `natgate export`: configuration and state in forms that others have settled.
+//! `natgate export`: writes configuration and state in standard forms.
 
 use crate::Failure;
 use anyhow::{Context, anyhow};
@@ -11,7 +11,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long an answer may take: it may have many mappings.
+/// Longest wait for an answer, which may have many mappings.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Write configuration and state in a standard form
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     Ok(written.context("standard output cannot be written")?)
 }
 
-/// What the running gateway tells.
+/// Asks the running gateway for its configuration and state.
 fn running(socket: &Path, mappings: u64) -> Result<Export, Failure> {
     let path = format!("/v1/yang?limit={mappings}");
     let answer = ask(socket, "GET", &path, &json!(null), PATIENCE);

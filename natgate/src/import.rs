@@ -1,7 +1,7 @@
 //! `natgate import`: reads another translator's configuration and writes natgate's.
 //!
-//! The crate natgate-import reads and writes; here are arguments, streams, exit codes, and the last
-//! word: what came of it is read as `natgate run` would.
+//! The crate natgate-import reads and writes. This file has the arguments, the streams and the exit
+//! codes. At the end it reads the result as `natgate run` would.
 
 use crate::Failure;
 use anyhow::{Context, anyhow};
@@ -172,7 +172,7 @@ fn write(
         let mut file =
             File::options().write(true).create_new(true).open(path).with_context(there)?;
         if let Err(error) = file.write_all(config.as_bytes()) {
-            // Half a configuration is none.
+            // Half a configuration must not stay on disk.
             let _ = fs::remove_file(path);
             return Err(
                 anyhow::Error::from(error).context(format!("{} cannot be written", path.display()))

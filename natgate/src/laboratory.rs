@@ -1,5 +1,6 @@
-//! Commands of the laboratory: `natgate bench`, `conform` and `demo` start the program natgate-lab,
-//! which is installed beside this one. It has the same commands; arguments pass unchanged.
+//! Commands of the laboratory. `natgate bench`, `conform` and `demo` start the program natgate-lab,
+//! which is installed beside this program. natgate-lab has the same commands and gets the arguments
+//! unchanged.
 
 use crate::Failure;
 use anyhow::Context;
@@ -7,7 +8,7 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Commands that natgate-lab has.
+/// Commands of natgate-lab.
 pub(crate) const COMMANDS: [&str; 3] = ["bench", "conform", "demo"];
 
 #[derive(clap::Args)]
@@ -18,7 +19,7 @@ pub(crate) struct Args {
     arguments: Vec<OsString>,
 }
 
-/// Becomes natgate-lab. Returns only if that fails.
+/// Replaces this process by natgate-lab. Returns only on failure.
 pub(crate) fn run(command: &str, args: &Args) -> Result<(), Failure> {
     let how = "make build makes it, and the Debian package natgate-lab has it";
     let program = natgate_cli::beside("natgate-lab", how)?;

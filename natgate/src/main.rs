@@ -1,4 +1,4 @@
-//! The program: its subcommands, and how their failures reach the user.
+//! The program: its subcommands, and how their failures are shown to the user.
 
 mod api;
 mod capture;
@@ -22,8 +22,7 @@ pub(crate) use natgate_cli::{Failure, manual, memory};
 use natgate_hugepages::LargePages;
 use std::process::ExitCode;
 
-/// Tables of gigabytes are looked up at random: with huge pages that costs no walk through page
-/// tables.
+/// Tables have gigabytes and are read at random places. Huge pages avoid walks through page tables.
 #[global_allocator]
 static PAGES: LargePages = LargePages;
 

@@ -1,6 +1,7 @@
-//! `natgate p4`: compiles P4-16 programs, shows what comes of them, and runs them.
+//! `natgate p4`: compiles P4-16 programs, prints stages and results of the compiler, and runs
+//! programs.
 //!
-//! The crate natgate-p4 compiles; here are arguments, streams, devices and exit codes.
+//! The crate natgate-p4 compiles. This file has the arguments, the streams and the exit codes.
 
 mod replay;
 mod run;
@@ -181,7 +182,7 @@ fn dump(args: &DumpArgs) -> Result<(), Failure> {
     Ok(print(&shown.map_err(|error| failure(&error))?)?)
 }
 
-/// The program as Rust, called after its file.
+/// The program as Rust source. Its name is the file's stem.
 fn rust(program: &natgate_p4::Program, file: &Path) -> String {
     let stem = file.file_stem().unwrap_or_default();
     program.rust(&stem.to_string_lossy())
@@ -192,7 +193,7 @@ fn spec(program: &natgate_p4::Program) -> Result<String, Failure> {
     program.swx().map(|pipeline| pipeline.to_string()).map_err(|error| failure(&error))
 }
 
-/// A person sees the lines that it is about, too.
+/// Converts a compiler error to a failure. On a terminal the message shows the source lines too.
 fn failure(error: &natgate_p4::Error) -> Failure {
     Failure::Input(vec![match io::stderr().is_terminal() {
         true => error.rendered(),
@@ -200,7 +201,7 @@ fn failure(error: &natgate_p4::Error) -> Failure {
     }])
 }
 
-/// The file's name and text.
+/// Returns the file's name and text.
 fn read(path: &Path, expected: &str) -> Result<(String, String), Failure> {
     let name = path.display().to_string();
     let wrong = |error: io::Error| {

@@ -1,7 +1,7 @@
-//! `natgate reload`: has the running gateway read its configuration anew, or say what that would
-//! do.
+//! `natgate reload`: makes the running gateway read its configuration anew, or report the effects
+//! of a reload.
 //!
-//! The gateway does everything; here are the arguments, the words and the exit codes.
+//! The gateway does the work. This file has the arguments, the messages and the exit codes.
 
 use crate::Failure;
 use crate::api::unreachable;
@@ -14,7 +14,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A million rules take seconds to be read, and mappings are asked one by one.
+/// Reading a million rules takes seconds, and each mapping is checked alone.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 const AFTER_HELP: &str = "\
@@ -130,7 +130,7 @@ fn text(body: &Value) -> String {
     text
 }
 
-/// Writes to standard output; a reader that has gone away is an error and no panic.
+/// Writes to standard output. A reader that has closed the pipe causes an error, not a panic.
 fn print(text: &str) -> anyhow::Result<()> {
     std::io::stdout().write_all(text.as_bytes()).context("standard output cannot be written")
 }

@@ -1,7 +1,8 @@
-//! `natgate replay`: opens what the arguments name, runs the offline loop, writes the counters.
+//! `natgate replay`: opens the files that the arguments name, runs the offline loop, writes the
+//! counters.
 //!
-//! When a capture turns out damaged, output, events and counters of all that precedes the damage
-//! are there before the command fails.
+//! If a capture is damaged, the output, events and counters of all packets before the damage are
+//! written before the command fails.
 
 use crate::Failure;
 use crate::captures::{Captures, create, input_failure};
@@ -72,7 +73,7 @@ impl Args {
     }
 }
 
-/// The seed's number, as the translator takes it.
+/// Converts the seed's number to the translator's form.
 fn seed(number: u64) -> [u8; 32] {
     let mut seed = [0; 32];
     seed[..8].copy_from_slice(&number.to_le_bytes());
@@ -85,7 +86,7 @@ fn write_stats(output: &mut impl Write, counters: &Counters) -> io::Result<()> {
     output.flush()
 }
 
-/// Where events go, if anywhere.
+/// Destination of events, if any.
 struct EventLog {
     output: Option<BufWriter<File>>,
     /// Names that events mention.

@@ -1,9 +1,9 @@
 //! `natgate run`: opens the devices that the configuration names, starts the loop, and listens to
 //! signals.
 //!
-//! What is missing in the configuration and known to the kernel (addresses, the default gateway) is
-//! taken from there. Files are written by the loop's thread when it is idle or asked; the state is
-//! written to a new file that then takes the old one's place, so that nobody reads half of it.
+//! If the configuration lacks an address or a default gateway, the kernel's is taken. The loop's
+//! thread writes files when it is idle or asked. The state is written to a new file, which then
+//! replaces the old one, so no reader sees half a file.
 
 mod access;
 mod claims;
@@ -108,7 +108,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     memory::return_what_is_freed();
     allow_many_descriptors();
-    // This thread waits for the workers, and what it does before that they rely on.
+    // This thread waits for the workers, and the workers rely on what it does before.
     panics::enter_data_plane();
     panics::install(natgate_service::say);
     let (read, settings) = args.settings()?;
@@ -187,8 +187,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Some(heir) => Some(handover::take(heir, &mut workers, &settings)?),
         None => None,
     };
-    // From here on this is the only gateway, if it has taken over: what fails is said, and packets
-    // flow.
+    // After a take-over this is the only gateway from here on. Errors are reported, and packets
+    // continue to flow.
     if heir.is_some() {
         memory::enter(Stage::Running);
     }
@@ -211,7 +211,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     handover::unless_taken(is_taken, ending.listen(leaver).map_err(Failure::from))?;
     let minder = control::mind(manager, loads).context("a thread cannot be made");
     let minder = handover::unless_taken(is_taken, minder.map(Some).map_err(Failure::from))?;
-    // From here to the workers' end nothing returns: the learner waits for their answers.
+    // From here until the workers end there is no early return, because the learner waits for the
+    // workers' answers.
     let learner = kernel::learn(&settings, learning).map_err(Failure::from);
     let learner = handover::unless_taken(is_taken, learner)?;
     let agent = watched.connect(&settings.monitoring, &written.subscribers());
@@ -229,8 +230,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let (mut workers, mut logs, result) = threads.run(&clock, &signals);
     drop(minder);
     if handed_over.load(Ordering::Relaxed) {
-        // Routes are the other's from now on, and so is the file of ports in use. The hand-over may
-        // have come before the announcer.
+        // From now on the routes and the file of ports in use belong to the other process. The
+        // hand-over may have happened before the announcer existed.
         if let Some(announcement) = announcement.get() {
             announcement.release();
         }
@@ -255,11 +256,11 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     finished
 }
 
-/// Raises the limit of open descriptors to the hardest one, before anything is opened. Servers
-/// limit their connections to a share of it, so that descriptors are left for everything else.
+/// Raises the limit of open descriptors to the hard limit, before anything is opened. Servers limit
+/// their connections to a share of it, so that descriptors are left for everything else.
 fn allow_many_descriptors() {
     let limit = getrlimit(Resource::Nofile);
-    // Should it stay, fewer connections are taken.
+    // If this fails, fewer connections are accepted.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
@@ -283,7 +284,7 @@ fn tell_ready(manager: Manager) {
 }
 
 impl Args {
-    /// The configuration: as it is written, and with what the kernel adds to it.
+    /// Returns two forms of the configuration: as written, and completed from the kernel.
     fn settings(&self) -> Result<(Settings, Settings), Failure> {
         let Configuration { settings: read, places, .. } = config::read(&self.config)
             .map_err(|problems| Failure::Input(config::sentences(problems)))?;
@@ -296,7 +297,7 @@ impl Args {
             )));
         }
         let needed = Engine::memory(&settings.engine) + team_memory(&settings);
-        // There may be more at another time, so this is no mistake of the configuration.
+        // More memory may be free at another time, so this is not an error of the configuration.
         memory::require(needed, "the configuration").map_err(|lack| {
             anyhow!(
                 "{}: {lack}; lower limits.mappings or limits.extra_sessions",
@@ -322,7 +323,8 @@ impl Args {
         Ok(places)
     }
 
-    /// Workers that move packets between these devices and hold ports that were in use before.
+    /// Makes workers that move packets between these devices and hold the ports that were in use
+    /// before.
     fn workers(
         &self,
         settings: &Settings,
@@ -342,7 +344,7 @@ impl Args {
         Ok(workers)
     }
 
-    /// What reads the configuration anew, and has further workers join the crew.
+    /// Makes the reloader, which reads the configuration anew and adds workers to the crew.
     fn reloader(
         &self,
         read: Settings,
@@ -360,7 +362,7 @@ impl Args {
         Reloader::new(&self.config, read, complete, commander, open, join)
     }
 
-    /// The configuration is wrong.
+    /// A failure caused by the configuration.
     fn input(&self, message: String) -> Failure {
         Failure::Input(vec![format!("{}: {message}", self.config.display())])
     }
@@ -371,10 +373,10 @@ fn say(message: String) {
     natgate_service::say(&message);
 }
 
-/// Reads which ports were in use before, and says so.
+/// Reads the ports that were in use before, and reports them.
 fn saved_ports(settings: &Settings) -> Result<Option<Vec<SavedPorts>>, StateError> {
     let Some(team) = SavedPorts::open_team(settings)? else { return Ok(None) };
-    // Each worker has all ports that there were.
+    // Each worker has all ports of before.
     for (number, saved) in team.workers.iter().chain(&team.former).enumerate() {
         let (path, hold_down) = (saved.path().display(), settings.engine.timeouts.hold_down);
         let before = saved.generation_before();

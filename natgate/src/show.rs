@@ -1,7 +1,7 @@
 //! `natgate show`: asks the running gateway.
 //!
-//! Lists are written as they come, however long; what is asked for, and its form, is in
-//! docs/control.md.
+//! Lists are written while they arrive, at any length. docs/control.md describes requests and
+//! answers.
 
 mod tables;
 
@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 use tables::Table;
 
-/// Between two looks, of which the difference is shown.
+/// Time between the two looks that a difference is computed from.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 const AFTER_HELP: &str = "\
@@ -106,7 +106,7 @@ impl What {
         }
     }
 
-    /// Whether it is a list of any length.
+    /// True if the answer is a list of any length.
     fn is_list(self) -> bool {
         use What::{Blocks, Mappings, Routes, Rules, Sessions, Subscribers};
         matches!(self, Mappings | Sessions | Subscribers | Blocks | Rules | Routes)
@@ -114,7 +114,7 @@ impl What {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    // A list without a limit has all that there is.
+    // Without a limit, a list has all entries.
     let limit = args.what.is_list().then(|| args.limit.unwrap_or(u64::MAX)).or(args.limit);
     let limit: Vec<_> = limit.map(|limit| ("limit", limit.to_string())).into_iter().collect();
     let path = format!("/v1/{}?{}", args.what.name(), args.filters.query(&limit));
@@ -132,14 +132,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     Ok(out.flush().context(GONE)?)
 }
 
-/// What is said when nobody reads any more.
+/// Message if the reader has closed standard output.
 const GONE: &str = "standard output cannot be written";
 
 fn write(out: &mut impl Write, text: &str) -> Result<(), Failure> {
     Ok(out.write_all(text.as_bytes()).context(GONE)?)
 }
 
-/// Writes an object as it comes.
+/// Writes an object while it arrives.
 fn copy(args: &Args, path: &str, out: &mut impl Write) -> Result<(), Failure> {
     let mut reply = args.gateway.stream(path, false)?;
     loop {
@@ -153,7 +153,7 @@ fn copy(args: &Args, path: &str, out: &mut impl Write) -> Result<(), Failure> {
     }
 }
 
-/// Writes a table as its lines come.
+/// Writes a table while its lines arrive.
 fn list(args: &Args, path: &str, out: &mut impl Write) -> Result<(), Failure> {
     let table = Table::of(args.what);
     let mut count = 0_u64;

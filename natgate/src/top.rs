@@ -1,4 +1,4 @@
-//! `natgate top`: the running gateway, live in a terminal, or one page of text.
+//! `natgate top`: shows the running gateway live in a terminal, or prints one page of text.
 
 use crate::Failure;
 use anyhow::{Context, anyhow};

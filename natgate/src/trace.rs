@@ -1,7 +1,7 @@
-//! `natgate trace`: what would happen to a packet, step by step, and why.
+//! `natgate trace`: explains step by step what would happen to a packet.
 //!
-//! The running gateway explains, by its state as it is; with a configuration file a gateway is made
-//! that has no state yet. Nothing is sent and nothing changes.
+//! The running gateway explains by its present state. With a configuration file, a gateway without
+//! state is made for it. Nothing is sent and nothing changes.
 
 use crate::Failure;
 use anyhow::{Context, anyhow};
@@ -16,7 +16,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long an answer may take: with several workers some are asked one after the other.
+/// Longest wait for an answer. Several workers may be asked one after the other.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 const AFTER_HELP: &str = "\
@@ -86,7 +86,7 @@ fn input(message: String) -> Failure {
 }
 
 fn online(socket: &Path, packet: &str) -> Result<Value, Failure> {
-    // What cannot be read is the user's to correct, whether or not a gateway runs.
+    // A packet that cannot be read is the user's error, with or without a running gateway.
     packet.parse::<PacketDescription>().map_err(input)?;
     let asked = json!({ "packet": packet });
     let Response { status, body } =

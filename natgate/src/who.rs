@@ -1,6 +1,7 @@
-//! `natgate who`: which subscriber has an external endpoint, from the configuration alone, and what
-//! a subscriber has; with `--at` who had it, from the event log on disk. The control crate does the
-//! arithmetic, the logs crate searches; here are arguments, streams and exit codes.
+//! `natgate who`: finds the subscriber of an external endpoint from the configuration alone, and
+//! the ports of a subscriber. With `--at` it finds the subscriber of that time in the event log on
+//! disk. The control crate computes and the logs crate searches; this file has the arguments, the
+//! streams and the exit codes.
 
 mod past;
 
@@ -77,7 +78,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// An address with a port, or without.
+/// Parses an address with or without a port.
 fn whom(text: &str) -> Result<(Ipv4Addr, Option<u16>), String> {
     let wrong = || "must be an address and a port, such as 203.0.113.1:2300".to_owned();
     let (address, port) = match text.split_once(':') {
@@ -150,7 +151,7 @@ impl Args {
     }
 }
 
-/// What a mapping, or the configuration, says, in one sentence.
+/// One sentence about a mapping or about the configuration's answer.
 fn live(answer: &Value) -> String {
     let word = |key: &str| answer[key].as_str().unwrap_or_default();
     let realm = answer["realm"].as_str().map(|realm| format!(" of realm {realm}"));

@@ -1,9 +1,9 @@
-//! `natgate p4 replay`: captures through a program, in the time that their packets are stamped
-//! with.
+//! `natgate p4 replay`: runs captures through a program. The packets' timestamps are the program's
+//! clock.
 //!
-//! The inside is the program's port 1, the outside port 2, as between devices. A frame goes in as
-//! it was captured, link header and all, and what leaves is written as it leaves. When a capture
-//! turns out damaged, everything that precedes the damage is there before the command fails.
+//! The inside is the program's port 1, the outside port 2, as in `natgate p4 run`. A frame enters
+//! as it was captured, with its link header, and is written as it leaves. If a capture is damaged,
+//! the results of all packets before the damage are written before the command fails.
 
 use super::subject::{ENTRIES_HELP, Subject};
 use crate::Failure;
@@ -75,10 +75,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     end.and(finished)
 }
 
-/// The output, which has a beginning as soon as the interfaces are known.
+/// The output. Its first blocks need the interfaces, which are known only later.
 enum State {
     Fresh(Option<BufWriter<File>>),
-    /// And the interfaces' numbers, of the inside and of the outside.
+    /// The writer, and the interfaces' numbers: inside, outside.
     Begun(Writer<BufWriter<File>>, [u32; 2]),
 }
 
@@ -87,7 +87,7 @@ struct Replay<'p> {
     output: State,
     digests: Option<BufWriter<File>>,
     counts: Counts,
-    /// The latest time seen, nanoseconds since 1970.
+    /// Latest timestamp so far, nanoseconds since 1970.
     now: u64,
 }
 
@@ -111,7 +111,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Writes what comes before the first packet, unless it has been written.
+    /// Writes the beginning of the output, unless it has been written.
     fn begin(&mut self, input: &Input<impl Read>) -> Result<(), Failure> {
         let State::Fresh(output) = &mut self.output else { return Ok(()) };
         let Some(output) = output.take() else { return Ok(()) };
@@ -173,7 +173,7 @@ impl Replay<'_> {
 
 const UNWRITTEN: &str = "what leaves the program cannot be written";
 
-/// A number, as far as JSON's readers have such; wider ones as text.
+/// A number of up to 64 bits as a JSON number; a larger one as text.
 fn shown(value: u128) -> Value {
     u64::try_from(value).map_or_else(|_| format!("{value:#x}").into(), Value::from)
 }

@@ -1,7 +1,7 @@
-//! `natgate p4 run`: a program between two devices.
+//! `natgate p4 run`: runs a program between two devices.
 //!
-//! The inside is the program's port 1, the outside port 2. What a program sends to another port
-//! goes nowhere and is counted.
+//! The inside is the program's port 1, the outside port 2. Packets to other ports are dropped and
+//! counted.
 
 use super::subject::{ENTRIES_HELP, Subject};
 use crate::Failure;
@@ -18,16 +18,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long to look for frames before sleeping.
+/// How long to poll for frames before sleeping.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// How long a sleep lasts at most.
+/// Longest sleep.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// The same, where a controller may ask.
+/// Longest sleep if a controller may ask.
 const ASKED: Duration = Duration::from_millis(5);
 
-/// How often the links are looked after.
+/// How often the links are checked.
 const MAINTENANCE: Duration = Duration::from_secs(1);
 
 const AFTER_HELP: &str = "\
@@ -175,7 +175,7 @@ fn forward(switch: &mut Switch<'_>, desk: Option<&Desk>, stop: &AtomicBool) -> s
     Ok(())
 }
 
-/// Waits for frames; whether a device is in trouble.
+/// Waits for frames. Returns true if a device is in trouble.
 fn sleep(devices: &Devices, glance: Duration) -> std::io::Result<bool> {
     let descriptors: Vec<_> = devices.iter().filter_map(|device| device.readiness()).collect();
     let intervals = devices.iter().filter_map(|device| device.poll_interval());

@@ -1,4 +1,4 @@
-//! A program to be run, as arguments: what executes it, and the entries that its tables begin with.
+//! Arguments that name a program to run, its executor, and the first entries of its tables.
 
 use super::{failure, load, read};
 use crate::Failure;
@@ -6,12 +6,13 @@ use clap::ValueEnum;
 use natgate_p4::{Machine, MachineError, Program, Request, Row, Target, programs};
 use std::path::{Path, PathBuf};
 
-/// What [`Subject::entries`] are, for the help of commands.
+/// Syntax of [`Subject::entries`], for the help of commands.
 pub(super) const ENTRIES_HELP: &str = "\
 Entries are TABLE KEYS ACTION [ARGUMENTS], keys and arguments with commas between them and no
 blanks: numbers, 0x..., addresses; prefixes as 10.0.0.0/8, masks as 5&&&0xf, `_` for any value.";
 
-// Arguments of commands: a sentence above the struct would take the place of the command's own.
+// A doc comment here would replace the help text of the command, because this struct is flattened
+// into its arguments.
 #[derive(clap::Args)]
 pub(super) struct Subject {
     /// The program
@@ -48,7 +49,7 @@ pub(super) struct Compiled {
 }
 
 impl Subject {
-    /// The files that it reads.
+    /// Files that this program reads.
     pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
         std::iter::once(&*self.file).chain(self.file_of_entries.as_deref())
     }
@@ -59,8 +60,8 @@ impl Subject {
         Ok(Compiled { name, text, program })
     }
 
-    /// The program at work with its first entries, and by what; `seed` is that of its random
-    /// numbers.
+    /// Returns the program with its first entries, ready to run, and the name of its executor.
+    /// `seed` is the seed of its random numbers.
     pub(super) fn machine<'p>(
         &self,
         compiled: &'p Compiled,

@@ -1,5 +1,5 @@
-//! The files by which clients of other machines are let in: read at the start, at each reload, and,
-//! of revoked certificates, whenever their file changes.
+//! Certificates and keys for clients of other machines. Their files are read at the start and at
+//! each reload. The file of revoked certificates is also read whenever it changes.
 
 use super::say;
 use natgate_control::reload::{Access, Reloader};
@@ -13,10 +13,10 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, Builder};
 use std::time::Duration;
 
-/// How often the file of revoked certificates is looked at.
+/// How often the file of revoked certificates is checked.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// What lets clients in, once a server has it.
+/// TLS for remote clients, once a server has it.
 #[derive(Clone, Default)]
 pub(super) struct RemoteAccess(Arc<OnceLock<Tls>>);
 
@@ -32,7 +32,7 @@ impl RemoteAccess {
         Ok(self.0.get_or_init(|| tls).clone())
     }
 
-    /// Reads them for a reload; nothing is done where no server has them.
+    /// Reads the files for a reload. Does nothing if no server has TLS.
     pub(super) fn reread(&self) -> Access {
         let access = self.clone();
         Box::new(move |settings| {
@@ -46,7 +46,7 @@ impl RemoteAccess {
         })
     }
 
-    /// Has a thread read the files anew whenever the file of revoked certificates changes.
+    /// Starts a thread that reads the files anew whenever the file of revoked certificates changes.
     pub(super) fn watch(&self, reloader: &Arc<Reloader>) -> io::Result<()> {
         let (access, reloader) = (self.clone(), Arc::clone(reloader));
         let mut known = version(&reloader);
@@ -81,7 +81,7 @@ impl RemoteAccess {
     }
 }
 
-/// What tells one version of the file of revoked certificates from another.
+/// Identifies a version of the file of revoked certificates.
 #[derive(PartialEq, Eq)]
 struct Version {
     inode: u64,

@@ -1,9 +1,9 @@
 //! Files that only one gateway may write: the spool of an event log, the file of ports in use.
 //!
-//! Two that write there would spoil what either remembers, and nobody would notice before the abuse
-//! desk asks. So each is locked by a file beside it, which says by which control socket its owner
-//! is asked. That the same control socket is not had twice is seen to where it is made; an owner
-//! with our own is left to that, and its lock is ours when it has gone.
+//! Two gateways that write the same file would spoil it, and nobody would notice before the abuse
+//! desk asks. So each file has a lock file beside it. The lock file names the control socket of its
+//! owner. Another module makes sure that two gateways do not have the same control socket. If a
+//! lock's owner has our control socket, we wait for its end and then get the lock.
 
 use crate::Failure;
 use anyhow::{Context, anyhow};
@@ -15,21 +15,21 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::Builder;
 
-/// What control sockets are called that are read; no path is longer.
+/// Most bytes that are read as a control socket's path; no path is longer.
 const LONGEST: u64 = 4096;
 
-/// Locks that are held until this is dropped.
+/// Locks, held until this is dropped.
 #[derive(Debug)]
 pub(super) struct Claims {
     _held: Vec<File>,
 }
 
-/// Claims what the settings name.
+/// Claims the files that the settings name.
 pub(super) fn claim(settings: &Settings) -> Result<Claims, Failure> {
     let socket = settings.control.socket.as_deref().unwrap_or(Path::new(DEFAULT_PATH));
     let mut held = Vec::new();
     for (what, place, lock) in places(settings) {
-        // Where no such file can be, whoever opens what it is for says why.
+        // If the lock file cannot be made, opening the file itself reports the reason.
         let Ok(mut file) = open(&lock) else { continue };
         match file.try_lock() {
             Ok(()) => {
@@ -46,14 +46,14 @@ pub(super) fn claim(settings: &Settings) -> Result<Claims, Failure> {
                     .into());
                 }
             },
-            // A file system without locks.
+            // The file system has no locks.
             Err(TryLockError::Error(_)) => {}
         }
     }
     Ok(Claims { _held: held })
 }
 
-/// What each is called, where it is, and the file that locks it.
+/// Each file's description, its path, and the path of its lock file.
 fn places(settings: &Settings) -> Vec<(&'static str, &Path, PathBuf)> {
     let spools = settings.logs.iter().filter_map(|log| match &log.to {
         LogTo::Spool(spool) => {
@@ -70,7 +70,7 @@ fn places(settings: &Settings) -> Vec<(&'static str, &Path, PathBuf)> {
     spools.chain(state).collect()
 }
 
-/// Makes a spool's folder unless it is there. If that fails, the spool says so later.
+/// Makes a spool's folder if it is missing. If that fails, the spool reports it later.
 fn make_folder(folder: &Path) {
     let is_new = !folder.exists();
     let made = DirBuilder::new().recursive(true).mode(0o750).create(folder);
@@ -79,15 +79,16 @@ fn make_folder(folder: &Path) {
     }
 }
 
-/// Nobody else may open it: who can read a file can lock it.
+/// Opens a lock file. No other user may open it, because a user who can read a file can lock it.
 fn open(lock: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.read(true).write(true).mode(0o600);
-    // Otherwise no other user can lock it after a run as root.
+    // After a run as root, the file must still be lockable for the gateway's user.
     open_or_create(&options, lock)
 }
 
-/// Says who has it. Should that fail, it is locked all the same.
+/// Writes the owner's control socket into the lock file. If that fails, the file is locked all the
+/// same.
 fn sign(file: &mut File, socket: &Path) {
     let _ = file.set_len(0);
     let _ = file.write_all(socket.as_os_str().as_encoded_bytes());
@@ -101,11 +102,12 @@ fn owner(file: &mut File) -> String {
     }
 }
 
-/// Waits for the lock of one that has the same control socket, and so goes before this one comes.
+/// Waits for the lock of a process with the same control socket. That process ends before this one
+/// takes its place.
 fn inherit(file: File) -> anyhow::Result<()> {
     let wait = move || {
         if file.lock().is_ok() {
-            // For as long as the process lives.
+            // The lock is held until this process ends.
             std::mem::forget(file);
         }
     };

@@ -1,8 +1,8 @@
-//! Whether the machine's clock still says what natgate's does.
+//! Compares the machine's clock with natgate's.
 //!
-//! Timers go by a clock that never steps. When the machine's clock is set, or has stood still with
-//! the machine, times in logs follow it (`natgate-logs` sees to that), and the operator must know
-//! that times of before and after do not fit together.
+//! Timers use a clock that never steps. The machine's clock may be set, or may stand still while
+//! the machine does. Times in logs follow such a change (`natgate-logs` does that), so the operator
+//! must know that times before and after the change do not fit together.
 
 use super::say;
 use natgate_engine::Timestamp;
@@ -11,11 +11,11 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How often one looks, and what difference is worth a word, in seconds.
+/// How often the clocks are compared, and the smallest difference that is reported, in seconds.
 const INTERVAL: Duration = Duration::from_secs(5);
 const NOTED: f64 = 1.0;
 
-/// A thread that compares the two until this is dropped.
+/// A thread that compares the two clocks until this is dropped.
 pub(super) struct Comparison {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -42,13 +42,13 @@ impl Drop for Comparison {
     fn drop(&mut self) {
         self.stop.take();
         if let Some(thread) = self.thread.take() {
-            // It has nothing to give back.
+            // The thread returns nothing.
             let _ = thread.join();
         }
     }
 }
 
-/// What was told last.
+/// The difference that was reported last.
 #[derive(Default)]
 struct Watch {
     /// How far the machine's clock was ahead, seconds.
@@ -56,7 +56,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// Something to say if the difference has become another.
+    /// Returns a message if the difference has changed.
     fn look(&mut self, own: Timestamp, machine: SystemTime) -> Option<String> {
         let own = own.since(Timestamp(0)).as_secs_f64();
         let machine = match machine.duration_since(UNIX_EPOCH) {

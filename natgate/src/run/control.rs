@@ -1,4 +1,4 @@
-//! The daemon's ear: the control socket, and SIGHUP, which reloads the configuration as
+//! Control of the daemon: the control socket, and SIGHUP, which reloads the configuration as
 //! `natgate reload` does.
 
 use super::access::RemoteAccess;
@@ -23,7 +23,7 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::thread;
 
-/// What may be asked, at the control socket and elsewhere.
+/// Makes the router of all requests, at the control socket and elsewhere.
 pub(super) fn interface(
     reloader: &Arc<Reloader>,
     loads: Loads,
@@ -35,8 +35,8 @@ pub(super) fn interface(
     changes::logged(all, &(Arc::new(say) as _))
 }
 
-/// Makes the control socket and what else the configuration asks for; the one at the usual place,
-/// which it does not ask for, may be missing.
+/// Starts the servers of the control socket and of what else the configuration asks for. If the
+/// configuration names no socket, a failure at the default path is no error.
 pub(super) fn listen(
     settings: &ControlSettings,
     access: &RemoteAccess,
@@ -88,14 +88,15 @@ pub(super) fn listen(
     Ok(servers)
 }
 
-/// Whether who listens at a socket is in our network namespace, as far as one can see.
+/// True if the process that listens at a socket is in our network namespace, as far as the system
+/// tells.
 fn is_beside(socket: &Path) -> bool {
     let network = |process: &str| Some(fs::metadata(format!("/proc/{process}/ns/net")).ok()?.ino());
     let other = socket::listener(socket).and_then(|process| network(&process.to_string()));
     other.is_some() && other == network("self")
 }
 
-/// Says that clients will refuse the certificate, which they alone can know otherwise.
+/// Warns that clients will refuse the certificate. Otherwise only the clients would know.
 fn warn_of_lapse(certificate: &Path) -> Result<(), Failure> {
     let validity = Tls::validity(certificate);
     let validity =
@@ -113,7 +114,7 @@ fn warn_of_lapse(certificate: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Why there is no socket at a path, with the remedy.
+/// Explains why there is no socket at a path, with the remedy.
 fn why(path: &Path, error: &BindError) -> String {
     match error {
         BindError::Io(system) => {
@@ -127,7 +128,7 @@ fn unusable(key: &str, place: impl Display, error: BindError) -> Failure {
     anyhow::Error::from(error).context(format!("{key} {place} cannot be used")).into()
 }
 
-/// With the group that a key names, if it does.
+/// Adds the group that the configuration key `key` names, if any.
 fn of_group(listen: Listen, key: &str, name: Option<&str>) -> Result<Listen, Failure> {
     let Some(name) = name else { return Ok(listen) };
     match Group::from_name(name) {
@@ -139,8 +140,8 @@ fn of_group(listen: Listen, key: &str, name: Option<&str>) -> Result<Listen, Fai
     }
 }
 
-/// Reloads the configuration whenever SIGHUP comes, in a thread of its own, and has logs begin the
-/// files anew that somebody has put aside.
+/// Starts a thread for SIGHUP. The signal reloads the configuration, and makes logs open new files
+/// where someone has renamed the old ones.
 pub(super) fn reload_on_signal(
     reloader: &Arc<Reloader>,
     reopen: impl Fn() + Send + 'static,
@@ -162,7 +163,7 @@ pub(super) fn reload_on_signal(
     Ok(())
 }
 
-/// Tells the service manager when a configuration is put in force and when that is done.
+/// Tells the service manager when a configuration is being put in force and when that is done.
 pub(super) fn tell_reloads(manager: Manager) -> ReloadObserver {
     Box::new(move |begins| match begins {
         true => manager.reloading(),
@@ -170,7 +171,7 @@ pub(super) fn tell_reloads(manager: Manager) -> ReloadObserver {
     })
 }
 
-/// Tells the service manager how things are, until the minder is dropped.
+/// Reports the gateway's state to the service manager until the minder is dropped.
 pub(super) fn mind(manager: Manager, loads: Loads) -> io::Result<Minder> {
     let look = move || {
         let loads = loads.lock().unwrap_or_else(PoisonError::into_inner);
@@ -180,7 +181,7 @@ pub(super) fn mind(manager: Manager, loads: Loads) -> io::Result<Minder> {
             1 => format!("{mappings} mappings"),
             workers => format!("{mappings} mappings, {workers} workers"),
         };
-        // A worker's age is noted by each of its turns.
+        // Each turn of a worker sets its age anew.
         (now.iter().map(|load| load.age_ns).collect(), status)
     };
     Minder::start(manager, look)

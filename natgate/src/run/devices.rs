@@ -1,8 +1,8 @@
-//! Opens the devices, each by the back end that the configuration names, and tells what has come
-//! of it; says which back ends this program has.
+//! Opens the devices, each by the back end that the configuration names, and reports the result.
+//! Says which back ends this program has.
 //!
-//! Two sides that both use AF_XDP share their frames' memory, and ports of DPDK have one pool of
-//! buffers, so that nothing is copied on the way from one to the other.
+//! Two sides that both use AF_XDP share the memory of their frames, and DPDK ports share one pool
+//! of buffers. So no packet is copied between the sides.
 
 use super::{kernel, name, say};
 use anyhow::Context;
@@ -18,16 +18,16 @@ use std::io::BufWriter;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Most bytes of packets that are recorded.
+/// Most bytes of packets in a recording.
 const TAP_LIMIT: u64 = 1 << 30;
 
-/// In the order of [`Settings::devices`].
+/// Devices in the order of [`Settings::devices`].
 pub(super) type Devices = Vec<Box<dyn Device>>;
 
 /// A recording of all devices.
 pub(super) type Recording = Arc<Mutex<Tap<BufWriter<File>>>>;
 
-/// Says what is missing in this program for these settings, if anything is.
+/// Fails if these settings need a back end that this program lacks.
 pub(crate) fn require(settings: &Settings) -> Result<(), String> {
     for side in [Side::Inside, Side::Outside] {
         if settings.side(side).backend == Backend::Dpdk && !cfg!(feature = "dpdk") {
@@ -41,7 +41,7 @@ pub(crate) fn require(settings: &Settings) -> Result<(), String> {
     Ok(())
 }
 
-/// Opens the devices of both sides, then those that only realms have; for each worker its own.
+/// Opens the devices of both sides, then the devices of realms. Each worker gets its own.
 pub(super) fn open(settings: &Settings) -> anyhow::Result<Vec<Devices>> {
     let workers = settings.workers.count;
     let sides = [(Side::Inside, &settings.inside), (Side::Outside, &settings.outside)];
@@ -72,7 +72,7 @@ pub(super) fn open(settings: &Settings) -> anyhow::Result<Vec<Devices>> {
     Ok(all)
 }
 
-/// Opens what a worker sends by that joins others, who receive.
+/// Opens devices for a worker that joins later. It only sends, because the other workers receive.
 pub(super) fn open_sending(settings: &Settings) -> Result<Devices, Error> {
     let open = |name: &str| -> Result<Box<dyn Device>, Error> {
         Ok(Box::new(SendingDevice::open(name, packet::Config::default())?))
@@ -80,13 +80,14 @@ pub(super) fn open_sending(settings: &Settings) -> Result<Devices, Error> {
     settings.devices().into_iter().map(open).collect()
 }
 
-/// Gives each worker its device of a group.
+/// Gives each worker one device of a group.
 fn deal(all: &mut [Devices], group: Devices) {
     all.iter_mut().zip(group).for_each(|(devices, device)| devices.push(device));
 }
 
-/// Puts around the workers' devices, whose names are given, what was asked for: harm first, so that
-/// what is recorded is what the gateway gets and what it sends.
+/// Wraps the workers' devices with fault injection and with a recording, as asked. Faults come
+/// first, so the recording shows what the gateway receives and sends. `names` are the names of the
+/// devices.
 pub(super) fn decorate(
     devices: Vec<Devices>,
     names: &[&str],
@@ -123,13 +124,13 @@ pub(super) fn finish(recording: Option<Recording>) -> anyhow::Result<()> {
     tap.flush().context("--tap: the recording is not complete")
 }
 
-/// What a side's packet sockets are to be.
+/// Configuration of a side's packet sockets.
 fn packet_config(own: &SideSettings) -> packet::Config {
     let usual = packet::Config::default();
     packet::Config { mode: own.mode, slots: own.ring.map_or(usual.slots, frames), ..usual }
 }
 
-/// What a side's AF_XDP sockets are to be.
+/// Configuration of a side's AF_XDP sockets.
 fn xdp_config(own: &SideSettings) -> xdp::Config {
     xdp::Config { frames: own.ring.map_or(xdp::Config::default().frames, frames) }
 }
@@ -138,7 +139,7 @@ fn frames(ring: u32) -> usize {
     usize::try_from(ring).unwrap_or(usize::MAX)
 }
 
-/// Opens a device by packet sockets, once for each worker.
+/// Opens a device by packet sockets, one for each worker.
 pub(super) fn open_packet(name: &str, workers: usize) -> Result<Devices, Error> {
     open_packet_as(name, workers, None, &packet::Config::default())
 }
@@ -218,7 +219,8 @@ fn open_dpdk(settings: &Settings, own: &SideSettings) -> anyhow::Result<Devices>
     Ok(boxed(queues))
 }
 
-/// The largest MTU of the links that a side's device carries: a port is opened with one for all.
+/// The largest MTU of the links on a side's device. A DPDK port is opened with one MTU for all of
+/// them.
 #[cfg(feature = "dpdk")]
 fn longest_packet(settings: &Settings, own: &SideSettings) -> u16 {
     let realms = settings.realms.iter().map(|realm| &realm.inside);
@@ -231,7 +233,7 @@ fn open_dpdk(settings: &Settings, _: &SideSettings) -> anyhow::Result<Devices> {
     Err(anyhow::Error::msg(require(settings).err().unwrap_or_default()))
 }
 
-/// Tells what has been switched off.
+/// Reports the offloads that were switched off.
 fn report_offloads(device: &str, stopped: Result<Vec<Offload>, Error>) {
     match stopped {
         Ok(stopped) => {

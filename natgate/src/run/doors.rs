@@ -1,8 +1,7 @@
-//! What others come in by: the control socket, the page, metrics, and where the gateway is handed
-//! over.
+//! Servers of the daemon: the control socket, the page, metrics, and the socket for a hand-over.
 //!
-//! Who takes over opens them when the process before has ended, in a thread of its own; what cannot
-//! be had then is said.
+//! A process that takes over opens these servers after the end of the process before, in a thread
+//! of its own. Failures are reported.
 
 use super::access::RemoteAccess;
 use super::handover::{Giving, unless_taken, wait_until_free};
@@ -15,7 +14,7 @@ use natgate_gateway::Settings;
 use natgate_handover::{Giver, Heir};
 use std::thread::{Builder, JoinHandle};
 
-/// What it takes to open them.
+/// The parts that the servers need.
 pub(super) struct ControlServers {
     pub(super) settings: Settings,
     pub(super) access: RemoteAccess,
@@ -24,7 +23,7 @@ pub(super) struct ControlServers {
     pub(super) giving: Giving,
 }
 
-/// The open ones; closed when dropped.
+/// The open servers. They are closed when this is dropped.
 #[derive(Default)]
 pub(super) struct Open {
     _control: Vec<Server>,
@@ -34,25 +33,25 @@ pub(super) struct Open {
     _late: Option<Late>,
 }
 
-/// Those that another thread opens; waited for, and closed, when dropped.
+/// Servers that another thread opens. Drop waits for that thread and closes the servers.
 struct Late {
     thread: Option<JoinHandle<Open>>,
 }
 
 impl Drop for Late {
     fn drop(&mut self) {
-        // One that has panicked has told so.
+        // A thread that has panicked has reported the panic.
         drop(self.thread.take().map(JoinHandle::join));
     }
 }
 
 impl ControlServers {
-    /// Opens them.
+    /// Opens the servers.
     pub(super) fn open(&self) -> Result<Open, Failure> {
         self.open_as(false)
     }
 
-    /// Opens them when the process that was there before has ended.
+    /// Opens the servers after the end of the process before.
     pub(super) fn open_when_gone(self, heir: Heir) -> Open {
         let open = move || {
             heir.wait_until_gone();
@@ -71,7 +70,8 @@ impl ControlServers {
     fn open_as(&self, is_taken: bool) -> Result<Open, Failure> {
         let control = control::listen(&self.settings.control, &self.access, self.interface.clone());
         let control = unless_taken(is_taken, control)?;
-        // Whose control socket is another's is not to be found by it.
+        // If the control socket belongs to another gateway, this gateway must not be found beside
+        // it.
         let giver = if control.is_empty() { None } else { self.giving.listen() };
         let page = page::serve(
             &self.settings.page,

@@ -1,9 +1,10 @@
-//! How the gateway ends: SIGTERM or SIGINT has it leave, the same once more has it end at once.
+//! How the gateway ends. The first SIGTERM or SIGINT makes it leave; the second ends it at once.
 //!
-//! Leaving takes the announced routes away first, so that routers send packets elsewhere, and goes
-//! on translating all that still comes for as long as `shutdown.drain` says, new mappings too:
-//! whose packets come this way has no other yet. Then the workers stop. A thread of its own waits
-//! for the signals, so that neither workers nor commands ever do.
+//! Leaving begins with the withdrawal of announced routes, so that routers send packets elsewhere.
+//! Then the gateway continues to translate for the time that `shutdown.drain` says. It also makes
+//! new mappings in that time, because the senders of such packets have no other way yet. Then the
+//! workers stop. A separate thread waits for the signals, so that neither workers nor commands wait
+//! for them.
 
 use super::{Signals, say};
 use anyhow::Context;
@@ -17,10 +18,10 @@ use std::sync::Arc;
 use std::thread::{self, Builder};
 use std::time::Duration;
 
-/// How long the routes' withdrawal may keep the gateway from draining.
+/// Longest time that the withdrawal of routes delays the draining.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The signals that end the gateway, from now on kept until somebody listens.
+/// Signals that end the gateway. From now on they are kept until a thread listens.
 pub(super) struct Ending(iterator::Signals);
 
 impl Ending {
@@ -29,13 +30,13 @@ impl Ending {
         Ok(Self(signals.context("signals cannot be caught")?))
     }
 
-    /// Has a thread listen.
+    /// Starts a thread that waits for the signals.
     pub(super) fn listen(self, leaver: Leaver) -> anyhow::Result<()> {
         let Self(mut signals) = self;
         let listen = move || {
             let mut signals = signals.forever();
             if signals.next().is_some() {
-                // Without the farewell it ends all the same.
+                // If leaving fails, the gateway still ends.
                 let left = panic::catch_unwind(AssertUnwindSafe(|| leaver.leave()));
                 if left.is_err() {
                     leaver.workers.stop();
@@ -50,17 +51,17 @@ impl Ending {
     }
 }
 
-/// What it takes to leave.
+/// The parts that leaving needs.
 pub(super) struct Leaver {
     pub(super) workers: Arc<Signals>,
     pub(super) reloader: Arc<Reloader>,
-    /// Takes the announced routes away, if there are some.
+    /// Withdraws the announced routes, if any.
     pub(super) announcement: Option<AnnouncementHandle>,
     pub(super) manager: Manager,
 }
 
 impl Leaver {
-    /// Begins to leave; the workers stop when the time has passed.
+    /// Begins to leave. The workers stop when the drain time has passed.
     fn leave(&self) {
         let drain = self.reloader.drain();
         if drain.is_zero() {
@@ -79,7 +80,7 @@ impl Leaver {
             workers.stop();
         };
         if Builder::new().name("drain".into()).spawn(stop).is_err() {
-            // Without a thread that waits there is no waiting.
+            // No thread can wait for the end of the drain time, so the workers stop now.
             self.workers.stop();
         }
     }

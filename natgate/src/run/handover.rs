@@ -1,5 +1,6 @@
-//! An upgrade in place, as the daemon sees it: what it asks of the one that runs, what it permits
-//! who comes after it, and how it starts that one itself, so that a service stays in its place.
+//! Upgrade in place: the requests of a new process to the running gateway, the permission that the
+//! running gateway gives, and the start of a successor by the gateway itself, so that a service
+//! stays in its place.
 
 use super::{Signals, devices, say};
 use crate::Failure;
@@ -20,8 +21,9 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, Builder};
 use std::time::{Duration, Instant};
 
-/// How long devices are tried that another process has just closed, and how often: by the one that
-/// comes, whose failing costs packets so long, and by the one that has nothing else to do.
+/// How long to try to open devices that another process has just closed, and the pause between.
+/// `PATIENCE` is for the new process: packets are lost while it fails. `LAST_PATIENCE` is for the
+/// old process, which has nothing else to do.
 const PATIENCE: Duration = Duration::from_secs(3);
 const LAST_PATIENCE: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(50);
@@ -29,8 +31,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The devices of each worker.
 type Devices = Vec<Vec<Box<dyn Device>>>;
 
-/// Whether one process must close its devices before another opens them; or why a gateway with
-/// these settings is not handed over at all.
+/// True if one process must close its devices before another opens them. Fails if a gateway with
+/// these settings cannot be handed over.
 fn closes(settings: &Settings) -> Result<bool, String> {
     let mut closes = false;
     for side in [Side::Inside, Side::Outside] {
@@ -50,7 +52,8 @@ fn closes(settings: &Settings) -> Result<bool, String> {
     Ok(closes)
 }
 
-/// Asks the gateway that runs for its state; `is_decorated`: devices are recorded or harmed.
+/// Asks the running gateway for its state. `is_decorated`: devices are recorded or have faults
+/// injected.
 pub(super) fn ask(
     settings: &Settings,
     control: &Path,
@@ -69,7 +72,7 @@ pub(super) fn ask(
     Ok(heir)
 }
 
-/// The devices to begin with: where the other's must be closed first, such as only stand in.
+/// Devices at the start. If the other process must close its devices first, these are stand-ins.
 pub(super) fn open(heir: &Heir, settings: &Settings) -> anyhow::Result<Devices> {
     if heir.closes() { stand_in(settings) } else { devices::open(settings) }
 }
@@ -78,7 +81,7 @@ fn stand_in(settings: &Settings) -> anyhow::Result<Devices> {
     (0..settings.workers.count).map(|_| Ok(devices::open_sending(settings)?)).collect()
 }
 
-/// Opens devices that another process has just closed: the system may take a moment.
+/// Opens devices that another process has just closed. The system may take a moment.
 fn open_patiently(settings: &Settings, patience: Duration) -> anyhow::Result<Devices> {
     let began = Instant::now();
     loop {
@@ -89,14 +92,14 @@ fn open_patiently(settings: &Settings, patience: Duration) -> anyhow::Result<Dev
     }
 }
 
-/// Where ports in use are to be written; which they are the other says.
+/// Files for the ports in use. The other process tells which ports those are.
 pub(super) fn files(settings: &Settings) -> Result<Option<Vec<SavedPorts>>, StateError> {
-    // Files of workers that there are no more are left to the next start, which holds their ports.
+    // Files of workers that no longer exist are left to the next start, which holds their ports.
     let team = SavedPorts::open_team(settings)?;
     Ok(team.map(|team| team.workers.into_iter().map(SavedPorts::without_ports).collect()))
 }
 
-/// Takes the state over; when this returns, packets are this process's business.
+/// Takes the state over. When this returns, this process forwards the packets.
 pub(super) fn take(
     heir: &mut Heir,
     workers: &mut [Worker],
@@ -111,7 +114,7 @@ pub(super) fn take(
     heir.fill(workers).and_then(|()| heir.take(workers, open)).context("--take-over")
 }
 
-/// Says what has been taken over, now that packets flow again.
+/// Reports what has been taken over, now that packets flow again.
 pub(super) fn tell(taken: &Taken) {
     let waited = taken.since.elapsed().as_secs_f64() * 1e3;
     let left_out = Departure::ALL.iter().zip(taken.restored.left_out);
@@ -130,8 +133,8 @@ pub(super) fn tell(taken: &Taken) {
     say(format!("took over {mappings} mappings{left_out}; packets waited for {waited:.1} ms"));
 }
 
-/// What has failed ends the program, unless it is the only gateway already: then it is said, and
-/// packets flow.
+/// Passes a failure on, unless this process is already the only gateway. Then the failure is
+/// reported, and packets continue to flow.
 pub(super) fn unless_taken<T: Default>(
     is_taken: bool,
     result: Result<T, Failure>,
@@ -151,7 +154,7 @@ pub(super) fn unless_taken<T: Default>(
     }
 }
 
-/// What another process needs to take over from this one.
+/// The parts that another process needs to take over from this one.
 #[derive(Clone)]
 pub(super) struct Giving {
     pub(super) control: PathBuf,
@@ -159,15 +162,15 @@ pub(super) struct Giving {
     pub(super) clock: Clock,
     pub(super) signals: Arc<Signals>,
     pub(super) manager: Manager,
-    /// Whether devices are recorded or harmed.
+    /// True if devices are recorded or have faults injected.
     pub(super) is_decorated: bool,
-    /// Whether it has been handed over.
+    /// True once the gateway has been handed over.
     pub(super) handed_over: Arc<AtomicBool>,
     /// The announced routes, which the process that takes over gets.
     pub(super) announcement: Arc<OnceLock<AnnouncementHandle>>,
 }
 
-/// Keeps the configuration as it is while somebody may take over, and says if nobody does.
+/// Keeps the configuration unchanged while another process may take over. Reports it if none does.
 struct Waiting {
     _hold: Hold,
     handed_over: Arc<AtomicBool>,
@@ -182,7 +185,7 @@ impl Drop for Waiting {
 }
 
 impl Giving {
-    /// Lets others ask from now on; if that cannot be, says so.
+    /// Accepts requests from now on. If that fails, reports it.
     pub(super) fn listen(&self) -> Option<Giver> {
         let path = path_beside(&self.control);
         let (granting, going) = (self.clone(), self.clone());
@@ -199,7 +202,7 @@ impl Giving {
         }
     }
 
-    /// Whether somebody may take over, and how that is done.
+    /// Decides if another process may take over, and how.
     fn grant(&self, asker: Asker) -> Result<Grant<Waiting>, String> {
         let (settings, hold) = self.reloader.hold();
         let closes = closes(&settings)? || asker.closes;
@@ -252,14 +255,14 @@ impl Giving {
     }
 }
 
-/// How the devices are closed, and opened again should nobody take over.
+/// Functions that close the devices, and open them again if no process takes over.
 fn gates(settings: Arc<Settings>) -> Gates {
     let standing = Arc::clone(&settings);
     let stand_in = move || stand_in(&standing).map_err(|error| format!("{error:#}"));
     let open = move || match open_patiently(&settings, LAST_PATIENCE) {
         Ok(devices) => devices,
         Err(error) => {
-            // Without devices nothing is translated; whoever minds the process starts another.
+            // Without devices nothing is translated. The service manager starts another process.
             say(format!("error: devices cannot be opened again, so this is the end: {error:#}"));
             std::process::exit(1)
         }
@@ -267,16 +270,16 @@ fn gates(settings: Arc<Settings>) -> Gates {
     Gates { stand_in: Box::new(stand_in), open: Box::new(open) }
 }
 
-/// Whether a process is in the same control group as this one: only then the service manager takes
-/// it for the service's.
+/// True if a process is in the same control group as this one. Only then does the service manager
+/// accept it as the service's process.
 fn is_of_this_service(process: u32) -> bool {
     let group = |of: &str| std::fs::read_to_string(format!("/proc/{of}/cgroup")).ok();
     let own = group("self");
     own.is_some() && group(&process.to_string()) == own
 }
 
-/// Begins to start another natgate, of the program file that is there then, whenever SIGUSR2 comes:
-/// it takes over.
+/// Starts a thread that starts another natgate at each SIGUSR2, from the program file of that time.
+/// The new process takes over.
 pub(super) fn start_another_on_signal() -> anyhow::Result<()> {
     let program = env::current_exe().context("the system does not tell the program's file")?;
     let mut signals = iterator::Signals::new([SIGUSR2]).context("signals cannot be caught")?;
@@ -294,7 +297,7 @@ pub(super) fn start_another_on_signal() -> anyhow::Result<()> {
     thread.map(drop).context("a thread cannot be made")
 }
 
-/// Starts another natgate, and waits for its end: if it takes over, this process ends first.
+/// Starts another natgate and waits for its end. If it takes over, this process ends first.
 fn start_another(program: &Path) -> anyhow::Result<()> {
     const TAKE_OVER: &str = "--take-over";
     say(format!("starting {} to take over", program.display()));
@@ -303,15 +306,15 @@ fn start_another(program: &Path) -> anyhow::Result<()> {
         .args(arguments)
         .arg(TAKE_OVER)
         .stdin(Stdio::null())
-        // It is to give the signs of life from then on.
+        // The new process reports to the watchdog from then on.
         .env_remove("WATCHDOG_PID")
         .spawn()?;
     let status = child.wait()?;
     Err(anyhow!("it has ended, {status}; its words are above"))
 }
 
-/// Waits until nobody listens at a path any more, a moment at most: what its process had is free
-/// then.
+/// Waits, for a short time at most, until no process listens at a path. Then what that process had
+/// is free.
 pub(super) fn wait_until_free(control: &Path) {
     let began = Instant::now();
     while began.elapsed() < PATIENCE && std::os::unix::net::UnixStream::connect(control).is_ok() {

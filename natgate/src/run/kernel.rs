@@ -1,5 +1,5 @@
-//! What the gateway takes from the kernel of the machine, what it leaves to it, and which routes
-//! they tell each other.
+//! What the gateway takes from the kernel, which packets it leaves to the kernel, and the routes
+//! that both exchange.
 
 use super::{name, say};
 use natgate_control::routes::{Announcer, Learner, external_prefixes};
@@ -9,14 +9,15 @@ use natgate_io::xdp::{KernelShare, MOST_SHARED};
 use natgate_io::{Error, kernel_address, kernel_addresses, kernel_gateway};
 use std::net::Ipv4Addr;
 
-/// Takes from the kernel what the configuration does not say about a side: the gateway's address
-/// there, the next hop, and which addresses are the kernel's own.
+/// Completes the settings of a side from the kernel: the gateway's address there, the next hop, and
+/// the kernel's own addresses.
 pub(super) fn complete(settings: &mut Settings, side: Side) -> Result<(), Error> {
     let (own, engine): (&mut SideSettings, &mut SideConfig) = match side {
         Side::Inside => (&mut settings.inside, &mut settings.engine.inside),
         Side::Outside => (&mut settings.outside, &mut settings.engine.outside),
     };
-    // The kernel has none for a port of DPDK, and what it has on a TUN device is the other end's.
+    // The kernel has no address for a DPDK port, and its addresses on a TUN device belong to the
+    // other end.
     if matches!(own.backend, Backend::Dpdk | Backend::Tun) {
         return Ok(());
     }
@@ -52,7 +53,7 @@ pub(super) fn complete(settings: &mut Settings, side: Side) -> Result<(), Error>
     Ok(())
 }
 
-/// Those of the kernel's addresses on a side's device that are not natgate's.
+/// Addresses on a side's device that are the kernel's and not natgate's.
 fn managing(settings: &Settings, side: Side, there: Vec<Ipv4Addr>) -> Vec<Ipv4Addr> {
     let own = settings.side(side).address.map(|(address, _)| address);
     let engine = &settings.engine;
@@ -65,15 +66,15 @@ fn managing(settings: &Settings, side: Side, there: Vec<Ipv4Addr>) -> Vec<Ipv4Ad
     kernels.take(MOST_SHARED).collect()
 }
 
-/// Learns routes from the kernel for as long as the learner lives, if that is to be done.
+/// Starts to learn routes from the kernel, if the settings say so. Dropping the learner ends it.
 pub(super) fn learn(settings: &Settings, commander: Commander) -> anyhow::Result<Option<Learner>> {
     let Some(learn) = &settings.kernel.learn else { return Ok(None) };
     let learner = Learner::start(learn, settings, commander, Box::new(say))?;
     Ok(Some(learner))
 }
 
-/// Announces the external addresses to the kernel for as long as the announcer lives, if that is to
-/// be done.
+/// Starts to announce the external addresses to the kernel, if the settings say so. Dropping the
+/// announcer ends it.
 pub(super) fn announce(
     settings: &Settings,
     devices: &[Box<dyn Device>],
@@ -84,8 +85,8 @@ pub(super) fn announce(
     Ok(Some(Announcer::start(announce, prefixes, up, Box::new(say))?))
 }
 
-/// What of a side's frames is left to the kernel where natgate gets them first. Outside there are
-/// no VLANs of natgate's.
+/// Frames of a side that are left to the kernel if natgate receives them first. Outside, natgate
+/// has no VLANs.
 pub(super) fn share(settings: &Settings, side: Side) -> KernelShare {
     let addresses = settings.kernel.management(side).to_vec();
     KernelShare { addresses, tagged: side == Side::Outside }

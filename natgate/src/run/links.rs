@@ -1,5 +1,5 @@
-//! What is said of links that are down, at the start and again while they stay down, and of devices
-//! that carry less than the configuration says.
+//! Messages about links that are down, at the start and repeated while they stay down, and about
+//! devices with a smaller MTU than configured.
 
 use super::say;
 use natgate_engine::Timestamp;
@@ -7,7 +7,8 @@ use natgate_gateway::{Settings, Worker};
 use natgate_io::LinkInfo;
 use std::time::Duration;
 
-/// After how long a link that stays down is told again; the last is the pause from then on.
+/// How long a link is down when each reminder is due. The last value is the pause of all later
+/// reminders.
 const REMINDERS: [Duration; 3] =
     [Duration::from_secs(60), Duration::from_secs(600), Duration::from_secs(3600)];
 
@@ -17,7 +18,7 @@ struct DownLink {
     side: &'static str,
     device: String,
     since: Timestamp,
-    /// How often it was told again.
+    /// Number of reminders so far.
     told: u32,
 }
 
@@ -26,7 +27,7 @@ struct DownLink {
 pub(super) struct DownLinks(Vec<DownLink>);
 
 impl DownLinks {
-    /// Notes how a link is at the start, and tells if it is down.
+    /// Records a link's state at the start, and reports the link if it is down.
     pub(super) fn begin(&mut self, now: Timestamp, side: &'static str, link: &LinkInfo) {
         if !link.up {
             let device = &link.name;
@@ -35,7 +36,7 @@ impl DownLinks {
         self.note(now, side, link);
     }
 
-    /// Notes how a link is now.
+    /// Records a link's present state.
     pub(super) fn note(&mut self, now: Timestamp, side: &'static str, link: &LinkInfo) {
         let is_known = self.0.iter().any(|down| down.device == link.name);
         if link.up {
@@ -45,19 +46,19 @@ impl DownLinks {
         }
     }
 
-    /// Forgets links whose device the gateway has no more.
+    /// Forgets links of devices that the gateway no longer has.
     pub(super) fn keep(&mut self, devices: &[&str]) {
         self.0.retain(|down| devices.contains(&&*down.device));
     }
 
-    /// Tells of links that stay down.
+    /// Reports links that stay down.
     pub(super) fn remind(&mut self, now: Timestamp) {
         self.0.iter_mut().filter_map(|down| down.reminder(now)).for_each(say);
     }
 }
 
 impl DownLink {
-    /// The reminder that is due.
+    /// Returns the reminder that is due, if any.
     fn reminder(&mut self, now: Timestamp) -> Option<String> {
         let down_for = now.since(self.since);
         if down_for < due(self.told) {
@@ -73,7 +74,7 @@ impl DownLink {
     }
 }
 
-/// How long a link is down when it is told once more.
+/// How long a link is down when reminder number `told` is due.
 fn due(told: u32) -> Duration {
     let [.., pause] = REMINDERS;
     match REMINDERS.get(told as usize) {
@@ -89,7 +90,7 @@ fn remedy(device: &str) -> String {
     )
 }
 
-/// Tells at the start which devices carry less than the configuration says.
+/// Reports at the start which devices carry less than the configuration says.
 pub(super) fn tell_narrow(worker: &Worker, settings: &Settings) {
     for narrow in worker.narrow_devices(settings) {
         say(format!("warning: {narrow}; natgate goes by what the device carries"));

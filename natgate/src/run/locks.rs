@@ -1,10 +1,10 @@
 //! Locks of devices and external addresses: two gateways of one network namespace never share them.
 //!
 //! Two gateways on one device send each packet twice, and two gateways that announce the same
-//! addresses, or announce with the same protocol in the same table, remove each other's routes. So
-//! each device, each range of external addresses and each such protocol has a lock: an abstract
-//! Unix socket. The kernel keeps such names for each network namespace, gives a name to one socket
-//! only, and frees it when the process ends, however the process ends. `ss -xlp` shows the locks as
+//! addresses, or announce with the same protocol in the same table, remove each other's routes.
+//! Therefore each device, each range of external addresses and each such protocol has a lock: an
+//! abstract Unix socket. The kernel keeps such names for each network namespace, gives a name to
+//! one socket only, and frees it at any end of the process. `ss -xlp` shows the locks as
 //! `@natgate/...`.
 //!
 //! A gateway that takes over from another waits for the locks of its predecessor. Meanwhile it has
@@ -39,19 +39,19 @@ use std::time::{Duration, Instant};
 /// Most ranges of external addresses that are locked: each lock is an open file.
 const MOST_RANGES: usize = 256;
 
-/// How long locks are tried that seem to come free, and the pause between: a process that was
-/// killed closes its files meanwhile.
+/// How long to try locks that seem to become free, and the pause between. Meanwhile a killed
+/// process closes its files.
 const CLOSING: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How long the locks of the process before may stay taken until the operator is told.
+/// How long locks of the process before may stay taken before the operator is told.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const DEVICE: &str = "natgate/device/";
 const ADDRESSES: &str = "natgate/addresses/";
 const ROUTES: &str = "natgate/routes/";
 
-/// Before the name of a lock: its reservation.
+/// Name prefix of a reservation.
 const RESERVATION: &str = "natgate/next/";
 
 /// The subject of a lock.
@@ -62,7 +62,7 @@ enum Subject {
         first: Ipv4Addr,
         last: Ipv4Addr,
     },
-    /// The announced routes of a table that have a protocol.
+    /// Announced routes of one protocol in one table.
     Routes {
         table: u32,
         protocol: u8,
@@ -74,7 +74,7 @@ enum Subject {
 enum Holder {
     /// This process.
     Own,
-    /// Another gateway; its process, if that is known.
+    /// Another gateway, and its process if known.
     Gateway(Option<i32>),
     /// A process of a user that runs no gateway here.
     Stranger,
@@ -89,14 +89,15 @@ pub(super) struct Locks(Arc<Mutex<State>>);
 #[derive(Debug, Default)]
 struct State {
     held: BTreeMap<Subject, UnixListener>,
-    /// Locks that the process before still has, with this process's reservations; `None`: a process
-    /// of another user has the name.
+    /// Locks that the process before still has, with this process's reservations. `None`: a process
+    /// of another user has the reservation's name.
     awaited: BTreeMap<Subject, Option<UnixListener>>,
     /// The process that this one takes over from.
     predecessor: Option<i32>,
 }
 
-/// Locks for other settings, in force with [`Change::apply`]; new ones come free if it is dropped.
+/// Locks for other settings. [`Change::apply`] puts them in force; dropping this frees the new
+/// locks.
 struct Change {
     locks: Locks,
     wanted: BTreeSet<Subject>,
@@ -109,7 +110,7 @@ impl Locks {
     /// over from, has a lock, the lock becomes this process's when `predecessor` has ended.
     ///
     /// # Errors
-    /// When another gateway has one of them.
+    /// If another gateway has one of the locks.
     pub(super) fn take(settings: &Settings, predecessor: Option<i32>) -> anyhow::Result<Self> {
         let locks = Self::default();
         locks.state().predecessor = predecessor;
@@ -124,7 +125,7 @@ impl Locks {
         Ok(locks)
     }
 
-    /// Takes the locks of other settings at a reload.
+    /// Returns a function that takes the locks of other settings at a reload.
     pub(super) fn claiming(&self) -> Claiming {
         let locks = self.clone();
         Box::new(move |settings| {
@@ -133,7 +134,7 @@ impl Locks {
         })
     }
 
-    /// Takes the locks that are wanted and not there yet.
+    /// Takes the locks that are wanted and not held yet.
     fn prepare(&self, wanted: BTreeSet<Subject>) -> Result<Change, String> {
         let (mut held, mut awaited) = (BTreeMap::new(), BTreeMap::new());
         let deadline = Instant::now() + CLOSING;
@@ -169,7 +170,7 @@ impl Locks {
                 Err(Holder::Own | Holder::Impossible) => {}
             }
         }
-        // Both of two gateways that start at the same time see each other here.
+        // Here two gateways that start at the same time see each other.
         for other in others(held.keys()) {
             match other.holder() {
                 Some(Holder::Gateway(process))
@@ -198,14 +199,14 @@ impl Locks {
         }
     }
 
-    /// No change is left half done.
+    /// The lock's state is valid after a panic too, because no change is left half done.
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// Takes what has come free; returns true if nothing is awaited any more.
+    /// Takes the locks that have become free. Returns true if no lock is awaited any more.
     fn take_awaited(&mut self) -> bool {
         for (subject, reservation) in std::mem::take(&mut self.awaited) {
             match subject.bind() {
@@ -227,7 +228,7 @@ impl State {
 }
 
 impl Change {
-    /// Keeps the new locks, and frees those that are not wanted any more.
+    /// Keeps the new locks, and frees locks that are no longer wanted.
     fn apply(self) {
         let mut state = self.locks.state();
         state.held.retain(|subject, _| self.wanted.contains(subject));
@@ -247,7 +248,7 @@ impl Subject {
         }
     }
 
-    /// The subject of a lock with this name, if it is a lock's.
+    /// Returns the subject of a lock with this name, or `None` if the name is no lock's.
     fn of_name(name: &str) -> Option<Self> {
         if let Some(device) = name.strip_prefix(DEVICE) {
             return Some(Self::Device(device.to_owned()));
@@ -263,7 +264,7 @@ impl Subject {
         Some(Self::Addresses { first: first.parse().ok()?, last: last.parse().ok()? })
     }
 
-    /// Whether two ranges of addresses have addresses in common.
+    /// True if two ranges of addresses have addresses in common.
     fn overlaps(&self, other: &Self) -> bool {
         match (self, other) {
             (
@@ -278,8 +279,8 @@ impl Subject {
         Name::Lock(self).bind()
     }
 
-    /// Takes the lock, or tells which process has it. A lock that seems to come free is tried until
-    /// the deadline.
+    /// Takes the lock, or returns the process that has it. A lock that seems to become free is
+    /// tried until the deadline.
     fn lock(&self, deadline: Instant) -> Result<UnixListener, Holder> {
         loop {
             match self.bind() {
@@ -289,9 +290,9 @@ impl Subject {
             if let Some(holder) = self.holder() {
                 return Err(holder);
             }
-            // It came free between, or is only being made.
+            // The name became free meanwhile, or its owner does not listen yet.
             if Instant::now() >= deadline {
-                // A gateway listens at once.
+                // A gateway listens at once, so this is no gateway.
                 return Err(Holder::Stranger);
             }
             thread::sleep(PAUSE);
@@ -331,8 +332,8 @@ impl Name<'_> {
         let owner = match socket::owner(Path::new(OsStr::from_bytes(&path))) {
             Ok(owner) => owner,
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => return None,
-            // A process whose user cannot be known is not trusted to be a gateway: a gateway's
-            // queue is full only if a local user filled it.
+            // A process of unknown user is not trusted to be a gateway: a gateway's queue is full
+            // only if a local user filled it.
             Err(_) => return Some(Holder::Stranger),
         };
         let is_trusted = owner.user == 0 || owner.user == Uid::effective().as_raw();
@@ -345,9 +346,9 @@ impl Name<'_> {
     }
 }
 
-/// Whether a process has been killed and is about to close its files.
+/// True if a process has been killed and is about to close its files.
 fn is_ending(process: i32) -> bool {
-    // The state is the field behind the name, which ends with the last parenthesis.
+    // The state is the field after the name, which ends with the last parenthesis.
     let line = fs::read_to_string(format!("/proc/{process}/stat"));
     line.is_ok_and(|line| {
         line.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X']))
@@ -387,7 +388,7 @@ fn subjects(settings: &Settings) -> BTreeSet<Subject> {
     devices.chain(ranges).chain(routes).collect()
 }
 
-/// Locks in this network namespace that are not among these and have addresses in common with them.
+/// Locks in this network namespace that are not in `own` and share addresses with it.
 fn others<'a>(own: impl Iterator<Item = &'a Subject> + Clone) -> BTreeSet<Subject> {
     // Without the list, only equal ranges are found.
     let text = fs::read("/proc/net/unix").unwrap_or_default();
@@ -399,7 +400,7 @@ fn others<'a>(own: impl Iterator<Item = &'a Subject> + Clone) -> BTreeSet<Subjec
     names.filter_map(Subject::of_name).filter(is_other).collect()
 }
 
-/// Why this process may not have it.
+/// Explains why this process may not have the lock.
 fn refusal(subject: &Subject, process: Option<i32>) -> String {
     let process = process.map_or_else(
         || format!("`ss -xlp | grep {}` shows its process", subject.name()),
@@ -470,7 +471,7 @@ mod tests {
 
     #[test]
     fn ranges_of_others_are_found_by_their_names() {
-        // Addresses of documentation that no other test locks.
+        // Documentation addresses that no other test locks.
         let theirs = addresses([192, 0, 2, 200], [192, 0, 2, 203]);
         let _lock = theirs.bind().unwrap();
         let mine = addresses([192, 0, 2, 203], [192, 0, 2, 210]);

@@ -1,8 +1,8 @@
-//! What the gateway tells: events to the logs, as they are; the state, put together from all
-//! workers', to a file; the rest to standard error.
+//! Output of the gateway: events to the logs; the state of all workers, in one object, to a file;
+//! everything else to standard error.
 //!
-//! Each worker has a [`Log`]. Its events go into a bounded ring and no further here: `natgate-logs`
-//! puts them in order, formats and writes them in threads of its own.
+//! Each worker has a [`Log`], which puts events into a bounded ring. `natgate-logs` orders, formats
+//! and writes them in its own threads.
 
 use super::links::DownLinks;
 use super::neighbors::NeighborLines;
@@ -31,35 +31,36 @@ use std::time::Instant;
 pub(super) struct Log {
     number: usize,
     shared: Arc<Mutex<Shared>>,
-    /// Announces the external addresses, if that is to be done and this is who does.
+    /// Announces the external addresses, if the settings say so and this worker is the one to do
+    /// it.
     pub(super) announcer: Option<Announcer>,
-    /// The devices of inside and outside.
+    /// Devices of inside and outside.
     sides: [String; 2],
     /// Names that events mention.
     names: json::Names,
-    /// Where events go.
+    /// Destination of events.
     feed: Feed,
-    /// Where ports in use are written, and whether they could be the last time.
+    /// File of the ports in use, and whether the last write succeeded.
     state: PathBuf,
     ports_written: bool,
     neighbors: NeighborLines,
-    /// Of the worker that tells of links.
+    /// Links that are down; used by the worker that reports links.
     down: DownLinks,
-    /// When the gateway was looked after last.
+    /// Time of the last maintenance.
     now: Timestamp,
 }
 
-/// What all workers' logs share.
+/// State shared by all workers' logs.
 struct Shared {
     status_file: Option<PathBuf>,
-    /// What each worker has told of its state, since all were asked.
+    /// The state of each worker, as far as it has answered since all were asked.
     told: Vec<Option<WorkerStatus>>,
-    /// Says what pools, classes and realms are called now.
+    /// Announces the present names of pools, classes and realms.
     rename: Box<dyn Fn(json::Names) + Send>,
 }
 
-/// The event logs that the settings name and the file that the command line does, and the logs of
-/// as many workers as the settings have. `continued`: mappings go on that another process had.
+/// Opens the event logs of the settings and the file of the command line, and makes a log for each
+/// worker. `continued`: mappings of another process continue here.
 pub(super) fn open(
     events: Option<&Path>,
     status_file: Option<&Path>,
@@ -83,13 +84,13 @@ pub(super) fn open(
     Ok((logs, of_workers))
 }
 
-/// All event logs: that of the command line first.
+/// All event logs. The command line's comes first.
 fn all(events: Option<&Path>, settings: &[LogSettings]) -> Vec<LogSettings> {
     let file = events.map(|path| LogSettings::file(path.to_owned()));
     file.into_iter().chain(settings.iter().cloned()).collect()
 }
 
-/// Why one cannot be opened.
+/// Explains why a log cannot be opened.
 fn sentence(OpenError { name, error }: &OpenError, events: Option<&Path>) -> String {
     let place = name.split_once(' ').map(|(_, place)| Path::new(place));
     let path = place.filter(|place| place.is_absolute());
@@ -106,8 +107,8 @@ fn sentence(OpenError { name, error }: &OpenError, events: Option<&Path>) -> Str
     }
 }
 
-/// Exchanges event logs when the configuration names others; that of the command line stays. `own`:
-/// the files that the command line names.
+/// Returns a function that exchanges the event logs at a reload. The command line's log stays.
+/// `own`: the files that the command line names.
 pub(super) fn exchange(logs: &Logs, events: Option<&Path>, own: Places) -> Logging {
     let (changer, events) = (logs.changer(), events.map(Path::to_owned));
     Box::new(move |settings| {
@@ -132,12 +133,12 @@ pub(super) struct Joining {
 }
 
 impl Joining {
-    /// What makes logs beside these.
+    /// Makes logs that share the state of `beside`.
     pub(super) fn of(logs: &Logs, beside: &Log) -> Self {
         Self { shared: Arc::clone(&beside.shared), feeds: logs.joining() }
     }
 
-    /// The log of one more.
+    /// Makes the log of one more worker.
     pub(super) fn log(&self, settings: &Settings) -> Log {
         let mut shared = lock(&self.shared);
         let number = shared.told.len();
@@ -146,9 +147,9 @@ impl Joining {
     }
 }
 
-/// Writes what is left; `events`: the file that the command line names.
+/// Writes the remaining events. `events`: the file that the command line names.
 pub(super) fn finish(logs: Logs, workers: Vec<Log>, events: Option<&Path>) -> Result<(), Failure> {
-    // The last events are handed over.
+    // Dropping the workers' logs hands over the last events.
     drop(workers);
     let asked = events.map(|path| format!("file {}", path.display()));
     let mut missing = Ok(());
@@ -166,7 +167,7 @@ pub(super) fn finish(logs: Logs, workers: Vec<Log>, events: Option<&Path>) -> Re
     missing
 }
 
-/// What workers that have stopped have done, in a sentence.
+/// One sentence about the work of workers that have stopped.
 pub(super) fn summary_of(workers: &mut [Worker], clock: &Clock) -> String {
     let names = json::Names::default();
     let told =
@@ -178,13 +179,13 @@ pub(super) fn summary_of(workers: &mut [Worker], clock: &Clock) -> String {
     all.map_or_else(String::new, |all| all.summary())
 }
 
-/// Nobody leaves it half done.
+/// The shared state is valid after a panic too, because no change is left half done.
 fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {
-    /// Tells the state, if all workers have told theirs.
+    /// Writes the state if all workers have told theirs.
     fn tell(&mut self) {
         if self.told.iter().any(Option::is_none) {
             return;
@@ -222,7 +223,7 @@ impl Log {
         }
     }
 
-    /// Tells which links are down at the start; `devices` in the order of [`Settings::devices`].
+    /// Reports links that are down at the start. `devices` has the order of [`Settings::devices`].
     pub(super) fn begin_links(&mut self, now: Timestamp, devices: &[Box<dyn Device>]) {
         self.now = now;
         for (place, device) in devices.iter().enumerate() {
@@ -253,7 +254,7 @@ impl Observer for Log {
                 format!("cannot be looked at, so its last known state holds: {error}")
             }
         };
-        // All workers see it.
+        // All workers see the change, but only one reports it.
         if self.number == 0 {
             say(format!("{} device {} {what}", name(side), link.name));
             self.down.note(self.now, name(side), link);
@@ -275,7 +276,7 @@ impl Observer for Log {
     fn reconfigured(&mut self, settings: Settings) {
         self.names = json::Names::of(&settings.engine);
         self.down.keep(&settings.devices());
-        // All workers come to it; numbers mean the same before and after.
+        // All workers come here. Numbers mean the same before and after.
         (lock(&self.shared).rename)(self.names.clone());
         if let Some(announcer) = &self.announcer {
             announcer.announce(external_prefixes(&settings.engine));
@@ -291,7 +292,7 @@ impl Observer for Log {
     }
 
     fn ports_written(&mut self, result: &io::Result<()>) {
-        // Said once, not every few seconds.
+        // Report only a change, not every failure.
         if result.is_ok() != self.ports_written {
             say(match result {
                 Ok(()) => "ports in use are written to state.file again".to_owned(),
@@ -310,7 +311,7 @@ impl Observer for Log {
     fn idle(&mut self) {}
 }
 
-/// How it ended with the ports in use.
+/// Converts the result of writing the ports in use to the program's result.
 pub(super) fn told_of_ports(settings: &Settings, result: io::Result<()>) -> anyhow::Result<()> {
     let path = settings.state.as_ref().map(|state| &*state.file).unwrap_or(Path::new(""));
     result.map_err(|error| anyhow!("{}", unwritten(path, &error)))
@@ -325,7 +326,7 @@ fn unwritten(path: &Path, error: &io::Error) -> String {
     )
 }
 
-/// Writes a file anew, in one step for who reads it.
+/// Replaces a file in one step, so that readers never see half of it.
 fn replace(path: &Path, value: &Value) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");

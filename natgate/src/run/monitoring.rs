@@ -1,6 +1,6 @@
-//! Those who watch the gateway: Prometheus, an SNMP agent, and who asks for its data in YANG.
+//! Monitoring: Prometheus, an SNMP agent, and data in YANG.
 //!
-//! All of them see figures that the workers are asked for when somebody looks.
+//! Each request asks the workers for their figures.
 
 use super::say;
 use crate::Failure;
@@ -22,24 +22,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// Mappings that an export has unless it is asked for another number, and the most that it has.
+/// Mappings in an export by default, and at most.
 const USUALLY_EXPORTED: u64 = 1000;
 const MOST_EXPORTED: u64 = 100_000;
 
-/// Events that wait for who tells managers of subscribers.
+/// Most events that wait for the thread that tells managers about subscribers.
 const MOST_REACHED: usize = 4096;
 
 /// Mappings of one part of a list.
 const PART: usize = 512;
 
-/// What everybody is shown.
+/// State that all monitoring reads.
 #[derive(Clone)]
 pub(super) struct MonitoringState {
     reloader: Arc<Reloader>,
     loads: Loads,
     began: SystemTime,
     sinks: Sinks,
-    /// Connections that were too many, by [`Listener`].
+    /// Refused connections, by [`Listener`].
     refused: [Arc<AtomicU64>; Listener::ALL.len()],
 }
 
@@ -63,10 +63,10 @@ impl Listener {
     }
 }
 
-/// Tells of the event logs.
+/// Returns figures of the event logs.
 pub(super) type Sinks = Arc<dyn Fn() -> Vec<SinkFigures> + Send + Sync>;
 
-/// What event logs tell of themselves.
+/// Converts the metrics of event logs to figures.
 pub(super) fn sinks(metrics: impl Fn() -> Vec<SinkMetrics> + Send + Sync + 'static) -> Sinks {
     let figures = |sink: SinkMetrics| SinkFigures {
         name: sink.name,
@@ -85,13 +85,13 @@ impl MonitoringState {
         Self { reloader, loads, began: SystemTime::now(), sinks, refused: <_>::default() }
     }
 
-    /// Counts the connections of a listener that were too many.
+    /// Counter of refused connections of a listener.
     pub(super) fn refused(&self, listener: Listener) -> Arc<AtomicU64> {
         Arc::clone(&self.refused[listener as usize])
     }
 
-    /// Connects to an SNMP agent, if there is to be one. Whoever drops it waits for the workers'
-    /// answers.
+    /// Connects to an SNMP agent, if the settings name one. Dropping the agent waits for the
+    /// workers' answers.
     pub(super) fn connect(
         &self,
         settings: &MonitoringSettings,
@@ -107,7 +107,7 @@ impl MonitoringState {
         agent.map_err(|error| say(format!("warning: no SNMP: no thread can be made: {error}"))).ok()
     }
 
-    /// Listens who has come to a limit or to the highest threshold.
+    /// Listens for subscribers that reach a limit or the highest threshold.
     fn reached(&self, events: &Subscribers) -> Reached {
         let subscription = events.listen_undamped(MOST_REACHED, LogWhat::Blocks);
         let (reloader, mut records) = (Arc::clone(&self.reloader), Vec::new());
@@ -133,7 +133,7 @@ impl MonitoringState {
         })
     }
 
-    /// Serves metrics from now on, if the configuration does not say otherwise.
+    /// Serves metrics from now on, unless the configuration says otherwise.
     pub(super) fn serve(&self, settings: &MonitoringSettings) -> Result<Option<Server>, Failure> {
         let (address, is_named) = match settings.metrics {
             MetricsPlace::Nowhere => return Ok(None),
@@ -158,7 +158,7 @@ impl MonitoringState {
         }
     }
 
-    /// Configuration and figures now.
+    /// Configuration and figures of now.
     fn view(&self) -> Result<View, String> {
         let told = self.reloader.commander().figures().map_err(|error| error.to_string())?;
         let settings = self.reloader.settings();
@@ -182,7 +182,7 @@ impl MonitoringState {
         Ok(View { config: Arc::new(settings.engine.clone()), figures })
     }
 
-    /// What may be asked at the control socket.
+    /// Router of the monitoring requests at the control socket.
     pub(super) fn router(&self) -> Router {
         let watched = self.clone();
         let yang = move |RawQuery(query): RawQuery| async move {
@@ -193,7 +193,7 @@ impl MonitoringState {
         Router::new().route("/v1/yang", get(yang))
     }
 
-    /// Configuration, state, and so many mappings as data of `ietf-nat`.
+    /// Configuration, state, and at most `most` mappings as data of `ietf-nat`.
     fn yang(&self, most: u64) -> Result<Response, Response> {
         let stopping = |error: CommandError| Response::failure(503, error.to_string());
         let view = self.view().map_err(|message| Response::failure(503, message))?;

@@ -1,7 +1,7 @@
-//! What is said of neighbours whose address other hardware claims.
+//! Messages about neighbors whose address other hardware claims.
 //!
-//! A station can claim addresses as fast as it likes, so lines are few: at most [`MOST_LINES`] a
-//! minute, each worker. The first line of a later minute says how many were left out.
+//! A station can claim addresses at any rate, so each worker writes at most [`MOST_LINES`] a
+//! minute. The first line of a later minute says how many were left out.
 
 use natgate_engine::Side;
 use natgate_gateway::router::{NeighborEvent, NeighborReport};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Most lines in [`WINDOW`].
 const MOST_LINES: u32 = 10;
 
-/// How long lines are counted.
+/// The period for which lines are counted.
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// The lines of one worker.
@@ -22,8 +22,8 @@ pub(super) struct NeighborLines {
 }
 
 impl NeighborLines {
-    /// The line about a report, if one is due; `realm`: the name of the realm that it is about, if
-    /// the gateway has several.
+    /// Returns the line about a report, if one is due. `realm`: the realm's name, if the gateway
+    /// has several.
     pub(super) fn line(
         &mut self,
         now: Instant,

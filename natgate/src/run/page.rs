@@ -1,4 +1,4 @@
-//! The page for browsers: its place, and what is said where that cannot be had.
+//! The page for browsers: its address, and the message if the address cannot be used.
 
 use super::say;
 use crate::Failure;
@@ -9,8 +9,8 @@ use natgate_web::MOST_BROWSERS;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Serves the page, and the interface as far as the page may ask it; a place that the configuration
-/// does not name may be missing. `refused` counts the connections that are too many.
+/// Serves the page, and the part of the interface that the page may use. If the configuration names
+/// no address, a failure is no error. `refused` counts refused connections.
 pub(super) fn serve(
     settings: &PageSettings,
     interface: Router,

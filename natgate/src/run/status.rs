@@ -1,4 +1,4 @@
-//! The gateway's state as scripts read it, and in a sentence: each worker's, and all workers'
+//! The gateway's state as JSON for scripts, and as a sentence; of each worker, and of all workers
 //! together.
 
 use natgate_control::json;
@@ -7,30 +7,30 @@ use natgate_gateway::{PcpCounters, ResultCode, SideStatus, Status};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
-/// What a worker tells of its state, or several together.
+/// The state of one worker, or of several together.
 #[derive(Debug)]
 pub(super) struct WorkerStatus {
     counters: Counters,
-    /// Frames that came too fast.
+    /// Frames lost because they came too fast.
     overrun: u64,
     object: Value,
 }
 
 impl WorkerStatus {
-    /// What one tells.
+    /// The state of one worker.
     pub(super) fn of(status: &Status<'_>, names: &json::Names) -> Self {
         let overrun = status.sides.iter().map(|side| side.frames.receive_overrun).sum();
         Self { counters: status.counters.clone(), overrun, object: object(status, names) }
     }
 
-    /// Adds what another tells.
+    /// Adds another worker's state.
     pub(super) fn add(&mut self, other: Self) {
         self.counters.add(&other.counters);
         self.overrun += other.overrun;
         join(&mut self.object, other.object, "");
     }
 
-    /// As scripts read it.
+    /// The state as JSON.
     pub(super) fn object(&self) -> &Value {
         &self.object
     }
@@ -41,10 +41,10 @@ impl WorkerStatus {
     }
 }
 
-/// Keys of numbers that are the same for all workers, or of which the most counts.
+/// Keys with numbers that are the same for all workers, or of which the largest counts.
 const COMMON: [&str; 5] = ["time", "mtu", "link_losses", "learnt_routes", "worker"];
 
-/// Adds one worker's state to others': numbers add up, lists are put together.
+/// Adds one worker's state to that of others: numbers are added, lists are joined.
 fn join(all: &mut Value, one: Value, key: &str) {
     match (all, one) {
         (Value::Object(all), Value::Object(one)) => {
@@ -55,12 +55,12 @@ fn join(all: &mut Value, one: Value, key: &str) {
                 }
             }
         }
-        // Workers may have one neighbour, and one address that drains.
+        // Several workers may know one neighbor, and one draining address.
         (Value::Array(all), Value::Array(one)) => {
             for one in one {
                 let address = one.get("address").filter(|_| key != "workers");
-                // Mappings and sessions are many, and each is one worker's: they are not looked
-                // for.
+                // Mappings and sessions are many, and each belongs to one worker, so no duplicate
+                // is searched for.
                 let known = address.and_then(|address| {
                     all.iter_mut().find(|known| known.get("address") == Some(address))
                 });
@@ -84,7 +84,7 @@ fn join(all: &mut Value, one: Value, key: &str) {
     }
 }
 
-/// The state as scripts read it.
+/// The state as JSON.
 fn object(status: &Status<'_>, names: &json::Names) -> Value {
     let now = status.now;
     let all = status.engine.mappings().filter(|info| status.is_own(&info.id));
@@ -131,7 +131,7 @@ fn object(status: &Status<'_>, names: &json::Names) -> Value {
         },
         "pcp": pcp(&status.pcp),
     });
-    // The first name is that of the inside's own network.
+    // The first name is the inside's own network.
     for (number, realm) in &status.realms {
         let Some(name) = names.realms.get(usize::from(*number)) else { continue };
         object["realms"][name] = json!({ "neighbors": neighbors(realm), "device": device(realm) });

@@ -1,4 +1,4 @@
-//! The workers' threads: made, bound to processors, joined.
+//! Threads of the workers: start, binding to processors, and join.
 
 use super::log::{Joining, Log};
 use super::{Ear, Signals, devices, say};
@@ -14,10 +14,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 
-/// On which processor each worker is to run; `None`: on any.
+/// The processor of each worker. `None`: any processor.
 pub(super) fn cores(settings: &WorkerSettings) -> Result<Vec<Option<usize>>, String> {
     let WorkerSettings { count, cores } = settings;
-    // Where that cannot be asked, binding will tell.
+    // If the permitted processors are unknown, binding reports a failure later.
     let permitted = sched_getaffinity(None).ok();
     let is_permitted = |core: usize| permitted.as_ref().is_none_or(|set| set.is_set(core));
     if let Some(core) = cores.iter().find(|&&core| core >= CpuSet::MAX_CPU || !is_permitted(core)) {
@@ -39,12 +39,12 @@ pub(super) fn cores(settings: &WorkerSettings) -> Result<Vec<Option<usize>>, Str
             chosen.len()
         ));
     }
-    // One worker alone leaves it to the kernel, who knows what else runs here.
+    // A single worker is left to the kernel, which knows the other load of the machine.
     let bound = *count > 1 && chosen.len() == *count;
     Ok((0..*count).map(|worker| bound.then(|| chosen[worker])).collect())
 }
 
-/// The workers, each with its devices.
+/// Makes the workers, each with its devices.
 pub(super) fn workers(
     settings: &Settings,
     devices: Vec<Vec<Box<dyn Device>>>,
@@ -71,30 +71,30 @@ pub(super) struct One {
     pub(super) core: Option<usize>,
 }
 
-/// What the thread that waits for all is told.
+/// Messages to the thread that waits for all workers.
 enum Message {
-    /// Another worker is to run.
+    /// Starts another worker.
     Start(Box<One>),
-    /// A worker's thread has ended, however it did.
+    /// A worker's thread has ended, in any way.
     Ended,
 }
 
-/// Has further workers run.
+/// Starts further workers.
 #[derive(Clone)]
 pub(super) struct Starter(Sender<Message>);
 
 impl Starter {
-    /// Has one run.
+    /// Starts a worker.
     ///
     /// # Errors
-    /// When the gateway is stopping.
+    /// If the gateway is stopping.
     pub(super) fn start(&self, one: One) -> anyhow::Result<()> {
         let gone = |_| anyhow!("the gateway is stopping");
         self.0.send(Message::Start(Box::new(one))).map_err(gone)
     }
 }
 
-/// Where workers are started, and what starts them.
+/// Receives the messages that start workers, and has the sender of such messages.
 pub(super) struct Threads {
     messages: Receiver<Message>,
     starter: Starter,
@@ -106,12 +106,12 @@ impl Threads {
         Self { messages, starter: Starter(sender) }
     }
 
-    /// What has further workers run.
+    /// Returns a handle that starts further workers.
     pub(super) fn starter(&self) -> Starter {
         self.starter.clone()
     }
 
-    /// Runs all workers until they are told to stop, and gives them back with their logs.
+    /// Runs all workers until they are told to stop, and returns them with their logs.
     pub(super) fn run(
         self,
         clock: &Clock,
@@ -153,7 +153,7 @@ impl Threads {
     }
 }
 
-/// Stops all when one ends, and says that it has.
+/// Stops all workers when one ends, and reports the end.
 struct Ends<'a> {
     signals: &'a Signals,
     starter: Starter,
@@ -162,7 +162,7 @@ struct Ends<'a> {
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
         self.signals.stop();
-        // Who waits is there until all have ended.
+        // The receiver exists until all workers have ended.
         let _ = self.starter.0.send(Message::Ended);
     }
 }
@@ -200,7 +200,7 @@ impl One {
     }
 }
 
-/// What it takes to have a worker join.
+/// The parts that a joining worker needs.
 pub(super) struct Crew {
     pub(super) starter: Starter,
     pub(super) signals: Arc<Signals>,
@@ -210,7 +210,7 @@ pub(super) struct Crew {
 }
 
 impl Crew {
-    /// Has another worker join a gateway that is to have these settings.
+    /// Adds a worker to a gateway that is to have these settings.
     pub(super) fn join(&self, commander: &Commander, settings: &Settings) -> anyhow::Result<()> {
         let number = settings.workers.count - 1;
         let cores = cores(&settings.workers).map_err(anyhow::Error::msg)?;

@@ -1,11 +1,11 @@
-//! The gateway's answers as tables that people read.
+//! The gateway's answers as tables for people.
 
 use super::What;
 use serde_json::Value;
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A column: its title, the key of what stands in it, its width; numbers stand to the right.
+/// A column: its title, the key of its values, its width. Numbers are aligned to the right.
 struct Column {
     title: &'static str,
     key: &'static str,
@@ -111,11 +111,11 @@ const POOLS: &[Column] = &[
     column("subscribers", "subscribers", 11),
 ];
 
-/// A table whose rows come one by one.
+/// A table that gets its rows one by one.
 pub(super) struct Table(&'static [Column]);
 
 impl Table {
-    /// For a list.
+    /// The table of a list.
     pub(super) fn of(what: What) -> Self {
         Self(match what {
             What::Sessions => SESSIONS,
@@ -170,7 +170,7 @@ fn cell(key: &str, value: &Value) -> String {
     }
 }
 
-/// Seconds as people say them, to three places or so.
+/// Seconds in a short form for people.
 fn duration(seconds: f64) -> String {
     let whole = seconds as u64;
     match whole {
@@ -181,7 +181,7 @@ fn duration(seconds: f64) -> String {
     }
 }
 
-/// What is told at once, as text.
+/// The text of an answer that arrives as one object.
 pub(super) fn text(what: What, object: &Value) -> String {
     match what {
         What::Counters => return counters(object),
@@ -197,7 +197,7 @@ pub(super) fn text(what: What, object: &Value) -> String {
     }
 }
 
-/// Health: what needs attention first, then each part with its state.
+/// Health: first the parts that need attention, then each part with its state.
 fn health(object: &Value) -> String {
     let word = |value: &Value| match value {
         Value::String(text) => text.clone(),
@@ -245,7 +245,7 @@ fn health(object: &Value) -> String {
     text
 }
 
-/// Counters: packets and bytes of each direction, then what was dropped, most first.
+/// Counters: packets and bytes of each direction, then drops by reason, largest first.
 fn counters(object: &Value) -> String {
     let mut text = format!(
         "{:<10} {:>14} {:>14} {:>14} {:>18}\n",

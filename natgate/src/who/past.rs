@@ -1,5 +1,5 @@
-//! `natgate who --at`: who had an external endpoint, by the event log on disk, which the gateway
-//! searches, or, with a configuration, this program.
+//! `natgate who --at`: finds who had an external endpoint, from the event log on disk. The gateway
+//! searches the log, or, with a configuration, this program does.
 
 use super::{Args, print};
 use crate::Failure;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// Answers from the log; `false`: it names nobody, but the configuration does.
+/// Answers from the log. `false`: the log names nobody, but the configuration does.
 pub(super) fn answer(args: &Args, settings: &Settings, at: Timestamp) -> Result<bool, Failure> {
     let found = match had(settings, args.endpoint()?, args.protocol, at, &|| true) {
         Ok(found) => found,
@@ -36,7 +36,7 @@ pub(super) fn answer(args: &Args, settings: &Settings, at: Timestamp) -> Result<
 }
 
 impl Args {
-    /// Asks the gateway who had it.
+    /// Asks the gateway which subscriber had the endpoint.
     pub(super) fn ask_the_gateway_of_then(&self, at: Timestamp) -> Result<(), Failure> {
         let (address, port) = self.endpoint()?;
         let external = Some(format!("{address}:{port}"));
@@ -56,7 +56,7 @@ impl Args {
             return self.tell(answers, &body);
         }
         match refused(status, &body) {
-            // Any other refusal does not say that nobody had it.
+            // Only status 404 says that nobody had the endpoint.
             Failure::Runtime(error) if status == 404 => Err(self.nobody(error.to_string(), &body)?),
             other => Err(other),
         }
@@ -117,7 +117,8 @@ fn pick(answer: &Value) -> Value {
 }
 
 fn sentence(holder: &Value) -> String {
-    // Whom the configuration names has had it for as long as that is in force.
+    // A subscriber that the configuration names has had the endpoint since the configuration is in
+    // force.
     if holder.get("since").is_none() {
         return super::live(holder);
     }
@@ -148,7 +149,7 @@ fn sentence(holder: &Value) -> String {
     )
 }
 
-/// A time, for people.
+/// A time as text for people.
 fn shown(seconds: f64) -> String {
     natgate_logs::shown(Timestamp(0).plus(Duration::from_secs_f64(seconds.max(0.0))))
 }
