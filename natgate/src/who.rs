@@ -29,8 +29,9 @@ address and ports it has.
 With --at, the log on disk ([[log]] with kind = \"spool\") is searched for whoever had the endpoint
 then: by the gateway, or with --config, whether it runs or not; where the log names nobody, the
 configuration answers as above. TIME is seconds since 1970, as in other logs, a date and a time with an offset,
-now, or a time before now, such as -10m (s, m, h, d). The answer says which span of time the log
-covers, and the gaps in the log; with --json in \"covered\" and \"gaps\".
+now, or a time before now, such as -10m (s, m, h, d). A time that is still to come is an
+error. The answer says which span of time the log covers, and the gaps in the log; with --json in
+\"covered\" and \"gaps\".
 
 The exit code is 1, with a sentence on standard error, when nobody is known to have it.
 

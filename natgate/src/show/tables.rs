@@ -162,6 +162,8 @@ fn cell(key: &str, value: &Value) -> String {
         Value::Null if key == "expires_in_s" => "never".into(),
         Value::Null => String::new(),
         Value::Bool(yes) => if *yes { "yes" } else { "no" }.into(),
+        // A rule with port 0 applies to every port.
+        Value::Number(number) if key == "match/port" && number.as_u64() == Some(0) => "any".into(),
         Value::Number(number) if key.ends_with("_s") => {
             duration(number.as_f64().unwrap_or_default())
         }
@@ -298,6 +300,14 @@ mod tests {
         let shown: Vec<&str> = row.split_whitespace().collect();
         let expected = "udp 10.0.0.5:4000 203.0.113.1:5000 dynamic 2 1m15s never 12 7".split(' ');
         assert_eq!(shown, expected.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_rule_without_a_port_applies_to_any() {
+        let rule = |port: u16| json!({ "kind": "snat", "match": { "source": "10.1.0.0/16", "port": port } });
+        let table = Table::of(What::Rules);
+        assert!(table.row(&rule(0)).ends_with(" any\n"), "{}", table.row(&rule(0)));
+        assert!(table.row(&rule(80)).ends_with(" 80\n"), "{}", table.row(&rule(80)));
     }
 
     #[test]

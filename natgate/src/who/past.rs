@@ -22,6 +22,9 @@ pub(super) fn answer(args: &Args, settings: &Settings, at: Timestamp) -> Result<
             let file = args.config.as_deref().unwrap_or(std::path::Path::new("-")).display();
             return Err(Failure::Input(vec![format!("{file}: there is {error}")]));
         }
+        Err(error @ Unknown::Future { .. }) => {
+            return Err(Failure::Input(vec![format!("--at: {error}")]));
+        }
         Err(error) => {
             let coverage = match &error {
                 Unknown::Nobody { coverage, .. } => json!(coverage),

@@ -41,6 +41,12 @@ fn who(arguments: &[&str], protocol: &str, at: &str) -> (bool, Value, String) {
     (output.status.code() == Some(0), value.unwrap_or_default(), said)
 }
 
+/// A time in an hour, seconds since 1970.
+fn later() -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    (now.expect("it is after 1970").as_secs() + 3600).to_string()
+}
+
 /// Asks until somebody is named: events come to the log a second later at most.
 fn is_named(arguments: &[&str], protocol: &str, at: &str) -> Value {
     let began = Instant::now();
@@ -78,6 +84,11 @@ fn a_static_port_in_a_block_is_found_in_the_log_after_every_start() {
         assert!(!named && answer["subscriber"].is_null(), "{said}");
         assert!(said.contains("the log covers"), "{said}");
         assert!(answer["covered"].is_array() && answer["gaps"].is_array(), "{said}");
+        // Nobody is known for a time that is still to come: that is an error, not an answer.
+        for arguments in [&live, &alone] {
+            let (named, answer, said) = who(arguments, "icmp", &later());
+            assert!(!named && answer.is_null() && said.contains("still to come"), "{said}");
+        }
         gateway.signal("TERM");
         assert_eq!(gateway.ends(), 0);
     }

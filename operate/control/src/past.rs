@@ -6,8 +6,8 @@
 
 use crate::who::{Unanswered, reverse};
 use natgate_engine::Timestamp;
-use natgate_gateway::{LogTo, Settings};
-use natgate_logs::{Coverage, Holders, SearchError, holders};
+use natgate_gateway::{Clock, LogTo, Settings};
+use natgate_logs::{Coverage, Holders, SearchError, Span, holders};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,6 +35,12 @@ pub enum Unknown {
     /// The search was cancelled.
     #[error("the search was broken off because nobody waits for its answer")]
     Cancelled,
+    /// The time lies in the future.
+    #[error("that time is still to come; {}", .coverage.sentence())]
+    Future {
+        /// The part of the time that the logs cover.
+        coverage: Coverage,
+    },
     /// Neither the logs nor the configuration name a holder.
     #[error("{reason}; {}", .coverage.sentence())]
     Nobody {
@@ -64,6 +70,9 @@ pub fn had(
     let (mut nobody, mut coverage) = (None, Coverage::default());
     for folder in folders {
         match holders(folder, external, protocol, at, go_on) {
+            Ok(Holders { coverage, .. }) if is_future(at, &coverage) => {
+                return Err(Unknown::Future { coverage });
+            }
             Ok(found) => return Ok(found),
             Err(error @ SearchError::Io { .. }) => {
                 return Err(Unknown::Unreadable(error.to_string()));
@@ -76,6 +85,9 @@ pub fn had(
         }
     }
     let reason = nobody.ok_or(Unknown::NoLog)?;
+    if is_future(at, &coverage) {
+        return Err(Unknown::Future { coverage });
+    }
     let (address, port) = external;
     match reverse(settings, address, port, protocol) {
         Err(Unanswered::Nobody(_)) => {
@@ -84,6 +96,14 @@ pub fn had(
         }
         _ => Ok(Holders { holders: Vec::new(), coverage }),
     }
+}
+
+/// True if a time lies in the future. A log covers later times than the present if the clock was
+/// set back: such a time has been.
+fn is_future(at: Timestamp, coverage: &Coverage) -> bool {
+    let seconds = at.0 as f64 / 1e9;
+    let covers = |span: &Span| span.from <= seconds && seconds <= span.until;
+    at > Clock::default().now() && !coverage.covered.iter().any(covers)
 }
 
 /// The searches of a gateway: few run at a time, some wait, more are refused.

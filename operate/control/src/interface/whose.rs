@@ -61,6 +61,9 @@ fn find_then(
         Err(error @ Unknown::Unreadable(_)) => {
             return Err(Response::failure(500, error.to_string()));
         }
+        Err(error @ Unknown::Future { .. }) => {
+            return Err(Response::failure(400, error.to_string()));
+        }
         Err(error @ Unknown::Cancelled) => {
             return Err(Response::failure(503, error.to_string()));
         }
