@@ -12,6 +12,7 @@ use crate::link::Link;
 use crate::pcp::RequestClass;
 use natgate_hugepages::prefetch_to_write;
 use natgate_io::HEADROOM;
+use natgate_wire::arp::Mac;
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::fmt::Debug;
 use std::io::Write;
@@ -36,6 +37,8 @@ const CACHE_LINE: usize = 64;
 pub(crate) enum Kind {
     /// An IP packet as it came in by a link.
     Packet(Link),
+    /// An IP packet to the gateway itself, as it came in by a link, and the frame's source.
+    Local(Link, Mac),
     /// An IP packet from a realm that turns round, with its sender's end translated.
     Turned(u16),
     /// The same of an ICMP error of the router's own, which has not come in.
@@ -57,7 +60,7 @@ impl Kind {
     /// The link that it counts as coming in by: what turns round comes back from outside.
     pub(super) fn link(self) -> Link {
         match self {
-            Self::Packet(link) | Self::Arp(link) => link,
+            Self::Packet(link) | Self::Local(link, _) | Self::Arp(link) => link,
             Self::Request { realm, .. } => Link::inside(realm),
             Self::Turned(_) | Self::Error(_) => Link::OUTSIDE,
         }

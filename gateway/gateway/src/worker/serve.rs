@@ -104,8 +104,8 @@ pub(super) fn sender(
     Sender { is_known, hardware, prefix }
 }
 
-/// The source of the Ethernet frame to `own` that a packet came in; `None`: another worker has
-/// handed the packet over without the frame's header.
+/// The source of the Ethernet frame to `own` that a packet came in, or `None` if the packet came
+/// without a frame. A packet that another worker has handed over has a header with the source.
 pub(super) fn source(frame: &mut Frame<'_>, own: Mac) -> Option<Mac> {
     let (start, _) = frame.range();
     [ETHERNET_LEN, ETHERNET_LEN + VLAN_LEN].into_iter().find_map(|len| {

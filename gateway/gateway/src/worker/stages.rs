@@ -109,7 +109,7 @@ impl Stages {
                 if is_crowded && !is_kernels && !self.is_admitted(now, link, source, &frame) {
                     continue;
                 }
-                if !is_kernels && (self.team.is_none() || self.is_here(now, link, &frame)) {
+                if !is_kernels && (self.team.is_none() || self.is_here(now, link, source, &frame)) {
                     packets.push((frame, realm));
                 }
             } else {

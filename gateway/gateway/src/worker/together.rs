@@ -12,18 +12,40 @@ use crate::team::{HandedPacket, Kind, Member, OwnerLookup, Way};
 use crate::wiring::Devices;
 use natgate_engine::{Direction, DropReason, Side, Timestamp, Verdict};
 use natgate_io::{Frame, HEADROOM, Transmit};
+use natgate_wire::arp::{self, Mac};
+use natgate_wire::link::{ETHERNET_LEN, ethertype};
 
 impl Stages {
     /// Whether a packet that came in by a link is this worker's; if not, it has gone where it
     /// belongs.
-    pub(super) fn is_here(&mut self, now: Timestamp, link: Link, packet: &Frame<'_>) -> bool {
+    pub(super) fn is_here(
+        &mut self,
+        now: Timestamp,
+        link: Link,
+        source: Mac,
+        packet: &Frame<'_>,
+    ) -> bool {
+        let kind = match self.pcp.is_open() && self.is_local(link, packet.bytes()) {
+            true => Kind::Local(link, source),
+            false => Kind::Packet(link),
+        };
         let Some(team) = &mut self.team else { return true };
-        let way = team.dispatch(now, &mut self.engine, Kind::Packet(link), packet.bytes());
+        let way = team.dispatch(now, &mut self.engine, kind, packet.bytes());
         let direction = match link.side {
             Side::Inside => Direction::Outbound,
             Side::Outside => Direction::Inbound,
         };
         self.has_come(way, direction, packet.len())
+    }
+
+    /// True if a packet from inside is for the gateway itself. The owner of its sender then needs
+    /// the frame's source too, because the source tells clients of PCP from forgers.
+    fn is_local(&self, link: Link, packet: &[u8]) -> bool {
+        let own = match link.side {
+            Side::Inside => self.engine.config().inside_of(link.realm).address,
+            Side::Outside => None,
+        };
+        own.is_some_and(|own| packet.get(16..20) == Some(&own.octets()))
     }
 
     /// Takes note of where a packet goes; returns whether it stays here.
@@ -161,15 +183,20 @@ impl Stages {
         let mut outside = Packets::new();
         let mut turned = Packets::new();
         for (_, HandedPacket { kind, asked, buffer, start, end }) in parcels {
+            if let Kind::Local(link, source) = *kind {
+                let mut header = [0; ETHERNET_LEN];
+                arp::write_ethernet(&mut header, self.router.mac(link), source, ethertype::IPV4);
+                buffer[*start - ETHERNET_LEN..*start].copy_from_slice(&header);
+            }
             let frame = Frame::new(buffer, *start, *end);
             if let Kind::Arp(link) = *kind {
                 self.router.overhear_arp(now, link, frame.bytes());
             } else if self.is_settled(now, (*kind, *asked), frame.bytes()) {
                 match *kind {
-                    Kind::Packet(Link { side: Side::Inside, realm }) => {
-                        inside.push((frame, realm));
-                    }
-                    Kind::Packet(Link { side: Side::Outside, .. }) => outside.push((frame, 0)),
+                    Kind::Packet(link) | Kind::Local(link, _) => match link.side {
+                        Side::Inside => inside.push((frame, link.realm)),
+                        Side::Outside => outside.push((frame, 0)),
+                    },
                     Kind::Turned(realm) => turned.push((frame, realm)),
                     Kind::Error(realm) => self.unpack_error(now, (frame, realm), transmitters),
                     Kind::Request { realm, class, .. } => {
@@ -229,7 +256,7 @@ impl Stages {
 /// How a packet counts that another worker has handed over.
 fn direction_of(kind: Kind) -> Direction {
     match kind {
-        Kind::Packet(Link { side: Side::Inside, .. }) => Direction::Outbound,
+        Kind::Packet(Link { side: Side::Inside, .. }) | Kind::Local(..) => Direction::Outbound,
         Kind::Request { .. } => Direction::Local,
         Kind::Packet(_) | Kind::Arp(_) => Direction::Inbound,
         Kind::Turned(_) | Kind::Error(_) => Direction::Hairpin,

@@ -3,9 +3,11 @@
 //! Each test floods the gateway for five seconds with ten thousand forged MAP requests a second.
 //! Twenty real hosts ask once each meanwhile; at least nineteen must get their mappings.
 
+use crate::team::Team;
 use crate::world::{INSIDE, OWN_INSIDE, REMOTE, World, ethernet, settings, udp, view};
 use natgate_engine::{Prefix, Side};
 use natgate_gateway::{PCP_PORT, PcpSettings, Route, Settings, write_datagram};
+use natgate_io::memory::Wire;
 use natgate_wire::Udp;
 use natgate_wire::arp::{self, Arp, Mac, Operation, Repr};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
@@ -60,6 +62,10 @@ fn with_pcp() -> Settings {
 const REAL_PORT: u16 = 7000;
 const FORGED_PORT: u16 = 7001;
 
+/// Place of the internal port in a datagram with a response to MAP: the headers of UDP and PCP, the
+/// nonce, protocol and reserved bytes are before it.
+const INTERNAL_PORT: usize = 8 + 24 + 12 + 4;
+
 /// A MAP request for a UDP port, in its frame.
 fn request(host: Host, port: u16, nonce: u32) -> Vec<u8> {
     let mut payload = vec![2, 1, 0, 0];
@@ -88,9 +94,47 @@ fn who_has_the_gateway(host: Host) -> Vec<u8> {
     message.frame(Mac::BROADCAST).to_vec()
 }
 
-/// What a scene has: the hosts, and how the gateway and they know each other.
-struct Scene {
-    world: World,
+/// A gateway of one worker or of several, and the cable of its inside.
+trait Gateway {
+    fn inside(&self) -> &Wire;
+
+    fn turn(&mut self);
+
+    /// A millisecond passes.
+    fn wait(&mut self);
+}
+
+impl Gateway for World {
+    fn inside(&self) -> &Wire {
+        &self.inside
+    }
+
+    fn turn(&mut self) {
+        self.turn();
+    }
+
+    fn wait(&mut self) {
+        self.now = self.now.plus(Duration::from_millis(1));
+    }
+}
+
+impl Gateway for Team {
+    fn inside(&self) -> &Wire {
+        &self.inside
+    }
+
+    fn turn(&mut self) {
+        self.turn();
+    }
+
+    fn wait(&mut self) {
+        self.now = self.now.plus(Duration::from_millis(1));
+    }
+}
+
+/// The hosts, and how the gateway and they know each other.
+struct Scene<G = World> {
+    gateway: G,
     hosts: Vec<Host>,
     /// What answers ARP on the link.
     stations: Vec<Host>,
@@ -100,20 +144,9 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(settings: &Settings, hosts: Vec<Host>) -> Self {
-        let stations = hosts.clone();
-        let (world, granted) = (World::with(settings), HashSet::new());
-        Self { world, hosts, stations, granted, are_new: false }
-    }
-
     /// Hosts on the link that have asked for the gateway's hardware address, as hosts do.
     fn acquainted() -> Self {
-        let mut scene = Self::new(&with_pcp(), (1..=REAL).map(host).collect());
-        for host in scene.hosts.clone() {
-            scene.world.inside.send(&who_has_the_gateway(host));
-        }
-        scene.turn();
-        scene
+        Scene::acquainted_with(World::with(&with_pcp()))
     }
 
     /// Hosts behind a router, which have spoken through the gateway before.
@@ -126,12 +159,29 @@ impl Scene {
             let address = Ipv4Addr::from_bits(BEHIND.to_bits() + 0x0500 + number * 0x0101);
             Host { address, mac: router.mac }
         };
-        let mut scene = Self::new(&settings, (1..=REAL).map(behind).collect());
+        let mut scene = Self::new(World::with(&settings), (1..=REAL).map(behind).collect());
         scene.stations = vec![router];
-        scene.world.inside.send(&who_has_the_gateway(router));
+        scene.gateway.inside().send(&who_has_the_gateway(router));
         for host in scene.hosts.clone() {
             let packet = udp((host.address, 4000), (REMOTE, 53), b"first");
-            scene.world.inside.send(&ethernet(INSIDE, host.mac, &packet));
+            scene.gateway.inside().send(&ethernet(INSIDE, host.mac, &packet));
+        }
+        scene.turn();
+        scene
+    }
+}
+
+impl<G: Gateway> Scene<G> {
+    fn new(gateway: G, hosts: Vec<Host>) -> Self {
+        let stations = hosts.clone();
+        Self { gateway, hosts, stations, granted: HashSet::new(), are_new: false }
+    }
+
+    /// Hosts on the link of a gateway that have asked for its hardware address.
+    fn acquainted_with(gateway: G) -> Self {
+        let mut scene = Self::new(gateway, (1..=REAL).map(host).collect());
+        for host in scene.hosts.clone() {
+            scene.gateway.inside().send(&who_has_the_gateway(host));
         }
         scene.turn();
         scene
@@ -139,8 +189,8 @@ impl Scene {
 
     /// Reads what comes out: hosts answer ARP, and take answers that say success.
     fn turn(&mut self) {
-        self.world.turn();
-        while let Some(frame) = self.world.inside.take() {
+        self.gateway.turn();
+        while let Some(frame) = self.gateway.inside().take() {
             let (to, _, kind) = arp::read_ethernet(&frame).expect("a frame");
             if kind == ethertype::ARP {
                 let asked = Arp::new_checked(&frame[ETHERNET_LEN..]).expect("ARP").repr();
@@ -148,7 +198,7 @@ impl Scene {
                     asked.operation == Operation::Request && host.address == asked.target
                 };
                 if let Some(host) = self.stations.iter().find(is_asked) {
-                    self.world.inside.send(&crate::world::answer(&frame, host.mac));
+                    self.gateway.inside().send(&crate::world::answer(&frame, host.mac));
                 }
                 continue;
             }
@@ -157,7 +207,10 @@ impl Scene {
             let client = Ipv4Addr::from_bits(packet.destination());
             let is_his = |host: &Host| (host.address, host.mac) == (client, to);
             let code = packet.payload()[8 + 3];
-            if udp.source_port() == PCP_PORT && code == 0 && self.hosts.iter().any(is_his) {
+            // An error has no port that it is about, and a forged request has another.
+            let port = packet.payload().get(INTERNAL_PORT..INTERNAL_PORT + 2);
+            let is_real = code == 0 && port == Some(&REAL_PORT.to_be_bytes());
+            if udp.source_port() == PCP_PORT && is_real && self.hosts.iter().any(is_his) {
                 self.granted.insert(client);
             }
         }
@@ -168,20 +221,20 @@ impl Scene {
         let mut random = Random(7);
         for ms in 0..SECONDS * 1000 {
             for _ in 0..FORGED_PER_MS {
-                self.world.inside.send(&forged(&mut random));
+                self.gateway.inside().send(&forged(&mut random));
             }
             if ms % SPACING == SPACING / 2 {
                 let host = self.hosts[(ms / SPACING) as usize];
                 if self.are_new {
-                    self.world.inside.send(&who_has_the_gateway(host));
+                    self.gateway.inside().send(&who_has_the_gateway(host));
                 }
-                self.world.inside.send(&request(host, REAL_PORT, ms));
+                self.gateway.inside().send(&request(host, REAL_PORT, ms));
             }
-            self.world.now = self.world.now.plus(Duration::from_millis(1));
+            self.gateway.wait();
             self.turn();
         }
         (0..500).for_each(|_| {
-            self.world.now = self.world.now.plus(Duration::from_millis(1));
+            self.gateway.wait();
             self.turn();
         });
         self.granted.len()
@@ -222,6 +275,17 @@ fn requests_are_answered_beside_a_flood_in_their_own_name() {
 }
 
 #[test]
+fn requests_that_workers_hand_over_are_answered_beside_a_flood_in_their_own_name() {
+    // All frames come to the first worker; half of the hosts are the second worker's.
+    let scene = Scene::acquainted_with(Team::with(&with_pcp(), 2, || 0));
+    let answered = scene.flood(|random| {
+        let victim = host(random.next() % REAL + 1);
+        forge(victim.address, FORGER, random)
+    });
+    assert!(answered >= ENOUGH, "{answered} of {REAL}");
+}
+
+#[test]
 fn requests_are_answered_beside_a_flood_from_neighbors_that_were_claimed_by_arp() {
     let mut count = 0;
     let answered = Scene::acquainted().flood(|random| {
@@ -238,7 +302,7 @@ fn requests_are_answered_beside_a_flood_from_neighbors_that_were_claimed_by_arp(
 #[test]
 fn new_hosts_are_answered_beside_a_flood_from_forged_addresses_and_hardware() {
     // As hosts do, each asks for the gateway's hardware address before its first request.
-    let mut scene = Scene::new(&with_pcp(), (1..=REAL).map(host).collect());
+    let mut scene = Scene::new(World::with(&with_pcp()), (1..=REAL).map(host).collect());
     scene.are_new = true;
     let answered = scene.flood(|random| {
         let [a, b, c, d] = random.next().to_be_bytes();

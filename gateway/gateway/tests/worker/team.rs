@@ -20,9 +20,9 @@ use std::time::Duration;
 /// Workers between two cables, and hosts that answer ARP on them.
 pub(crate) struct Team {
     pub(crate) workers: Vec<Worker>,
-    inside: Wire,
+    pub(crate) inside: Wire,
     outside: Wire,
-    now: Timestamp,
+    pub(crate) now: Timestamp,
     told: Told,
     pub(crate) commander: Commander,
     wakes: Vec<UnixStream>,
@@ -57,7 +57,7 @@ impl Team {
     }
 
     /// Frames come to the worker that is told.
-    fn with(
+    pub(crate) fn with(
         settings: &Settings,
         count: usize,
         to: impl Fn() -> usize + Clone + Send + Sync + 'static,
@@ -118,13 +118,18 @@ impl Team {
         self.workers.extend(receiver);
     }
 
+    /// Gives each worker one turn.
+    pub(crate) fn turn(&mut self) {
+        for worker in &mut self.workers {
+            worker.turn(self.now, &mut self.told);
+        }
+    }
+
     /// Lets all workers do what there is to do; hosts answer ARP.
     pub(crate) fn settle(&mut self) -> Out {
         let mut out = Out::default();
         for _ in 0..12 {
-            for worker in &mut self.workers {
-                worker.turn(self.now, &mut self.told);
-            }
+            self.turn();
             let sides =
                 [(&self.inside, HOST, &mut out.inside), (&self.outside, SERVER, &mut out.outside)];
             for (wire, host, packets) in sides {
