@@ -15,13 +15,15 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::Path;
 
 /// Opens a file, or makes it. A new file of a process that runs as root belongs to the owner of its
-/// folder. `options` say how to open the file, but not to create it.
+/// folder. `options` say how to open the file, but not to create it or to truncate it: what is not
+/// this process's file must not change.
 ///
 /// # Errors
 /// The system's error. If this process runs as root and the folder belongs to another user: an
 /// error if the path is a link, or the file has a second name or is no file.
 pub fn open_or_create(options: &OpenOptions, path: &Path) -> io::Result<File> {
     let mut options = options.clone();
+    options.truncate(false);
     let Some(folder) = foreign_folder(path)? else { return options.create(true).open(path) };
     // A FIFO must not hold the process up.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -34,14 +36,16 @@ pub fn open_or_create(options: &OpenOptions, path: &Path) -> io::Result<File> {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
         Err(_) => {}
     }
-    let about = fs::symlink_metadata(path)?;
+    // Another file may take the name at any time, so the checks are of the opened file.
+    let file = options.open(path)?;
+    let about = file.metadata()?;
     if !about.is_file() || about.nlink() != 1 {
         return Err(io::Error::new(
             ErrorKind::PermissionDenied,
             "it is a link in a folder of another user, and natgate runs as root",
         ));
     }
-    options.open(path)
+    Ok(file)
 }
 
 /// Makes a file with this mode, whatever had the name before. A new file of a process that runs as
@@ -125,7 +129,7 @@ mod tests {
 
     fn options() -> OpenOptions {
         let mut options = File::options();
-        options.read(true).write(true).truncate(true);
+        options.read(true).write(true);
         options
     }
 

@@ -4,10 +4,13 @@ use crate::HandoverError;
 use crate::message::{Message, send_records};
 use natgate_engine::{Config, HANDOVER_VERSION};
 use natgate_gateway::{Clock, Commander, Device, Legacy, Writing, Written, panics};
+use rustix::fs::Mode;
+use socket2::{Domain, SockAddr, Socket, Type};
 use std::fmt::{self, Debug, Formatter};
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{self, BufWriter};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::thread::Builder;
@@ -24,6 +27,9 @@ const PATIENCE_CLOSED: Duration = Duration::from_secs(30);
 
 /// Bytes that may be on the way to the other, if the system allows.
 const ON_THE_WAY: usize = 8 << 20;
+
+/// Connections that wait to be accepted.
+const QUEUE: i32 = 16;
 
 /// Who asks for a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,13 +119,14 @@ impl Giver {
 
 impl Drop for Giver {
     fn drop(&mut self) {
-        if fs::metadata(&self.path).is_ok_and(|file| file.ino() == self.inode) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|file| file.ino() == self.inode) {
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Nobody can connect before the file has its mode: it is made beside and then takes its name.
+/// Listens at a path that only this user may use. The socket has its mode before it has a file, so
+/// no other process can connect at any time, and no path is given a mode.
 fn bind(path: &Path) -> io::Result<(UnixListener, u64)> {
     if UnixStream::connect(path).is_ok() {
         return Err(io::ErrorKind::AddrInUse.into());
@@ -128,14 +135,17 @@ fn bind(path: &Path) -> io::Result<(UnixListener, u64)> {
     beside.push(format!(".{}", std::process::id()));
     let beside = PathBuf::from(beside);
     let _ = fs::remove_file(&beside);
-    let listener = UnixListener::bind(&beside)?;
-    let placed = fs::set_permissions(&beside, Permissions::from_mode(0o600))
-        .and_then(|()| fs::metadata(&beside))
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    socket.bind(&SockAddr::unix(&beside)?)?;
+    let placed = socket
+        .listen(QUEUE)
+        .and_then(|()| fs::symlink_metadata(&beside))
         .and_then(|file| fs::rename(&beside, path).map(|()| file.ino()));
     if placed.is_err() {
         let _ = fs::remove_file(&beside);
     }
-    Ok((listener, placed?))
+    Ok((OwnedFd::from(socket).into(), placed?))
 }
 
 /// Serves one that asks; `Ok`: the gateway is the other's, and this one never takes a packet again.
@@ -325,5 +335,25 @@ impl Pass {
             }
         }
         say(stream, &Message::Over(count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn only_the_user_may_connect() {
+        let path = std::env::temp_dir().join(format!("natgate-giver-{}", std::process::id()));
+        for _ in 0..2 {
+            // The second time the file of the first is in the way.
+            let (listener, inode) = bind(&path).expect("it listens");
+            let file = fs::symlink_metadata(&path).expect("a file");
+            assert_eq!((file.permissions().mode() & 0o777, file.ino()), (0o600, inode));
+            assert!(UnixStream::connect(&path).is_ok() && bind(&path).is_err());
+            drop(listener);
+        }
+        fs::remove_file(&path).expect("it is there");
     }
 }

@@ -102,7 +102,13 @@ pub(super) fn decorate(
     let Some(path) = file else { return Ok((harmed.collect(), None)) };
     let further = names.iter().skip(2).copied();
     let ports: Vec<&str> = ["inside", "outside"].into_iter().chain(further).collect();
-    let tap = open_or_create(File::options().write(true).truncate(true), path).map(BufWriter::new);
+    let tap = open_or_create(File::options().write(true), path).and_then(|file| {
+        // A pipe or a device has no length.
+        if file.metadata()?.is_file() {
+            file.set_len(0)?;
+        }
+        Ok(BufWriter::new(file))
+    });
     let tap = tap.and_then(|file| Tap::new(file, &ports, TAP_LIMIT));
     let tap = tap.map_err(|error| {
         let why = natgate_service::explain(path, &error);

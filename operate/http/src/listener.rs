@@ -1,9 +1,11 @@
 //! Where a server listens: a Unix socket, whose file has its rules, or a TCP port.
 
 use crate::{ClientGroup, Peer, Role, Tls};
+use rustix::fs::{FileType, Mode, OFlags};
 use std::fs::{self, Permissions};
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdTcpListener};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -251,14 +253,15 @@ pub(crate) struct SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if fs::metadata(&self.path).is_ok_and(|file| file.ino() == self.inode) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|file| file.ino() == self.inode) {
             // Whoever finds the file afterwards learns that nobody listens.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Nobody can connect before the file has its mode: it is made beside and then takes its name.
+/// Listens at a path. No other user can connect before the file has its group and mode: the file is
+/// made under another name and takes its own then.
 fn bind_unix(path: &Path, group: Option<u32>) -> Result<(StdUnixListener, u64), BindError> {
     if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
         fs::create_dir(folder).map_err(BindError::Io)?;
@@ -270,12 +273,14 @@ fn bind_unix(path: &Path, group: Option<u32>) -> Result<(StdUnixListener, u64), 
     let listener = StdUnixListener::bind(&beside).map_err(BindError::Io)?;
     let place = || -> Result<u64, BindError> {
         listener.set_nonblocking(true).map_err(BindError::Io)?;
+        let (handle, inode) = handle(&beside).map_err(BindError::Io)?;
+        // The path of the handle leads to this file, whatever has the name meanwhile.
+        let file = PathBuf::from(format!("/proc/self/fd/{}", handle.as_raw_fd()));
         if let Some(group) = group {
-            chown(&beside, None, Some(group)).map_err(|error| BindError::Group(group, error))?;
+            chown(&file, None, Some(group)).map_err(|error| BindError::Group(group, error))?;
         }
         let mode = Permissions::from_mode(0o660);
-        fs::set_permissions(&beside, mode).map_err(BindError::Io)?;
-        let inode = fs::metadata(&beside).map_err(BindError::Io)?.ino();
+        fs::set_permissions(&file, mode).map_err(BindError::Io)?;
         fs::rename(&beside, path).map_err(BindError::Io)?;
         Ok(inode)
     };
@@ -284,4 +289,57 @@ fn bind_unix(path: &Path, group: Option<u32>) -> Result<(StdUnixListener, u64), 
         let _ = fs::remove_file(&beside);
     }
     Ok((listener, placed?))
+}
+
+/// Opens the file of a socket that this process has made, and returns the handle and the file's
+/// number. The owner of the folder may have put a link or another file in its place: both are
+/// errors, because a process of root would give those away.
+fn handle(path: &Path) -> io::Result<(OwnedFd, u64)> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let handle = rustix::fs::open(path, flags, Mode::empty())?;
+    let about = rustix::fs::fstat(&handle)?;
+    let is_socket = FileType::from_raw_mode(about.st_mode) == FileType::Socket;
+    let is_own = about.st_uid == rustix::process::geteuid().as_raw();
+    if !is_socket || !is_own || about.st_nlink != 1 {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "another process has put a file of its own in the place of the socket",
+        ));
+    }
+    Ok((handle, about.st_ino))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_file_in_the_place_of_a_socket_is_left_alone() {
+        let folder = std::env::temp_dir().join(format!("natgate-socket-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let path = |name: &str| folder.join(name);
+        let _listener = StdUnixListener::bind(path("socket")).expect("a socket");
+        let (_, inode) = handle(&path("socket")).expect("it is ours");
+        assert_eq!(inode, fs::symlink_metadata(path("socket")).expect("it is there").ino());
+        fs::write(path("file"), "").expect("a file");
+        symlink(path("socket"), path("link")).expect("a link");
+        for name in ["file", "link", "none"] {
+            assert!(handle(&path(name)).is_err(), "{name}");
+        }
+        fs::hard_link(path("socket"), path("second")).expect("a second name");
+        assert!(handle(&path("second")).is_err() && handle(&path("socket")).is_err());
+        fs::remove_dir_all(folder).expect("it is there");
+    }
+
+    #[test]
+    fn the_file_of_a_socket_has_its_mode_and_its_group() {
+        let path = std::env::temp_dir().join(format!("natgate-mode-{}", std::process::id()));
+        let group = rustix::process::getegid().as_raw();
+        let (_listener, inode) = bind_unix(&path, Some(group)).expect("it listens");
+        let file = fs::symlink_metadata(&path).expect("it is there");
+        assert_eq!((file.permissions().mode() & 0o777, file.gid()), (0o660, group));
+        assert_eq!(file.ino(), inode);
+        fs::remove_file(path).expect("it is there");
+    }
 }
