@@ -29,6 +29,7 @@ use crate::memory::{self, Stage};
 use access::RemoteAccess;
 use anyhow::{Context, anyhow};
 use axum::Router;
+use claims::Claims;
 use devices::Devices;
 use doors::ControlServers;
 use ending::{Ending, Leaver};
@@ -113,7 +114,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     panics::install(natgate_service::say);
     let (read, settings) = args.settings()?;
     let cores = threads::cores(&settings.workers).map_err(|lack| args.input(lack))?;
-    let claims = claims::claim(&settings)?;
+    let claims = Claims::take(&settings)?;
     let control = settings.control.socket.clone().unwrap_or_else(|| DEFAULT_PATH.into());
     let is_decorated = args.tap.is_some() || args.inject.is_some();
     let mut heir = match args.take_over {
@@ -155,7 +156,9 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         loads: Arc::clone(&loads),
     };
     let reloader = args.reloader(read, complete, commander.clone(), crew);
-    let reloader = reloader.telling(control::tell_reloads(manager)).claiming(locks.claiming());
+    let reloader = reloader
+        .telling(control::tell_reloads(manager))
+        .claiming(claims.claiming(locks.claiming()));
     let own = args.add_files(Places::default()).map_err(Failure::Input)?;
     let access = RemoteAccess::default();
     let reloader = reloader.logging(log::exchange(&written, events, own));

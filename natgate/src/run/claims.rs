@@ -2,70 +2,233 @@
 //!
 //! Two gateways that write the same file would spoil it, and nobody would notice before the abuse
 //! desk asks. So each file has a lock file beside it. The lock file names the control socket of its
-//! owner. Another module makes sure that two gateways do not have the same control socket. If a
-//! lock's owner has our control socket, we wait for its end and then get the lock.
+//! owner. Another module makes sure that two gateways do not have the same control socket.
+//!
+//! A gateway that takes over has the control socket of its predecessor. It waits for the end of the
+//! predecessor and then gets the lock. Meanwhile it has the *reservation*, the lock of a second
+//! file: a third gateway that finds the lock free looks at the reservation and yields.
 
 use crate::Failure;
 use anyhow::{Context, anyhow};
+use natgate_control::reload::Claiming;
 use natgate_control::socket::DEFAULT_PATH;
 use natgate_gateway::{LogTo, Settings, give_to_folder_owner, open_or_create};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{DirBuilder, File, TryLockError};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 
 /// Most bytes that are read as a control socket's path; no path is longer.
 const LONGEST: u64 = 4096;
 
-/// Locks, held until this is dropped.
-#[derive(Debug)]
-pub(super) struct Claims {
-    _held: Vec<File>,
+/// The locks of this process, held until all copies are dropped.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Claims(Arc<Mutex<State>>);
+
+/// A lock file: the device and the number of the file, however its path is written.
+type Key = (u64, u64);
+
+#[derive(Debug, Default)]
+struct State {
+    held: BTreeMap<Key, File>,
+    /// Locks that the predecessor still has; a thread waits for each.
+    awaited: BTreeSet<Key>,
 }
 
-/// Claims the files that the settings name.
-pub(super) fn claim(settings: &Settings) -> Result<Claims, Failure> {
-    let socket = settings.control.socket.as_deref().unwrap_or(Path::new(DEFAULT_PATH));
-    let mut held = Vec::new();
-    for (what, place, lock) in places(settings) {
-        // If the lock file cannot be made, opening the file itself reports the reason.
-        let Ok(mut file) = open(&lock) else { continue };
-        match file.try_lock() {
-            Ok(()) => {
-                sign(&mut file, socket);
-                held.push(file);
+/// Locks for other settings. [`Change::apply`] puts them in force; dropping this frees the new
+/// locks.
+struct Change {
+    claims: Claims,
+    wanted: BTreeSet<Key>,
+    held: BTreeMap<Key, File>,
+    /// Locks of the predecessor.
+    inherited: BTreeMap<Key, Inherited>,
+}
+
+/// A lock that the predecessor has.
+struct Inherited {
+    lock: File,
+    /// The lock's reservation; `None` if its file cannot be made.
+    reservation: Option<File>,
+    /// The control socket of both processes.
+    socket: PathBuf,
+}
+
+/// A file that only one gateway may write.
+#[derive(Debug)]
+struct Place<'s> {
+    what: &'static str,
+    path: &'s Path,
+    lock: PathBuf,
+}
+
+impl Claims {
+    /// Claims the files that the settings name.
+    pub(super) fn take(settings: &Settings) -> Result<Self, Failure> {
+        let claims = Self::default();
+        claims.prepare(settings).map_err(|refusal| anyhow!(refusal))?.apply()?;
+        Ok(claims)
+    }
+
+    /// Returns a function that claims, at a reload, the files of other settings beside what `first`
+    /// claims.
+    pub(super) fn claiming(&self, first: Claiming) -> Claiming {
+        let claims = self.clone();
+        Box::new(move |settings| {
+            let before = first(settings)?;
+            let change = claims.prepare(settings)?;
+            Ok(Box::new(move || {
+                before();
+                // A process that reloads has no predecessor to wait for.
+                let _ = change.apply();
+            }))
+        })
+    }
+
+    fn prepare(&self, settings: &Settings) -> Result<Change, String> {
+        let socket = settings.control.socket.as_deref().unwrap_or(Path::new(DEFAULT_PATH));
+        let mut change = Change {
+            claims: self.clone(),
+            wanted: BTreeSet::new(),
+            held: BTreeMap::new(),
+            inherited: BTreeMap::new(),
+        };
+        let state = self.state();
+        for place in places(settings) {
+            // If the lock file cannot be made, opening the file itself reports the reason.
+            let Ok(mut file) = open(&place.lock) else { continue };
+            let Ok(about) = file.metadata() else { continue };
+            let key = (about.dev(), about.ino());
+            change.wanted.insert(key);
+            if state.held.contains_key(&key) || state.awaited.contains(&key) {
+                continue;
             }
-            Err(TryLockError::WouldBlock) => match owner(&mut file) {
-                own if Path::new(&own) == socket => inherit(file)?,
-                other => {
-                    return Err(anyhow!(
-                        "{what} {} is another natgate's, the one at {other}; name one of its own for each",
-                        place.display()
-                    )
-                    .into());
+            match file.try_lock() {
+                Ok(()) => {
+                    // The owner signs and then looks at the reservation, and a successor reserves
+                    // and then looks at the signature: one of two that do so at a time yields.
+                    sign(&mut file, socket);
+                    if let Some(other) = place.reserved() {
+                        return Err(place.refusal(&other));
+                    }
+                    change.held.insert(key, file);
                 }
-            },
-            // The file system has no locks.
-            Err(TryLockError::Error(_)) => {}
+                Err(TryLockError::WouldBlock) => {
+                    let reservation = place.reserve(&mut file, socket)?;
+                    let lock = Inherited { lock: file, reservation, socket: socket.to_owned() };
+                    change.inherited.insert(key, lock);
+                }
+                // The file system has no locks.
+                Err(TryLockError::Error(_)) => {}
+            }
+        }
+        drop(state);
+        Ok(change)
+    }
+
+    /// The state is valid after a panic too, because no change is left half done.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a lock of the process with the same control socket. That process ends before this
+    /// one takes its place.
+    fn wait(&self, key: Key, inherited: Inherited) -> anyhow::Result<()> {
+        let claims = self.clone();
+        let wait = move || {
+            let Inherited { mut lock, reservation, socket } = inherited;
+            let is_locked = lock.lock().is_ok();
+            // A gateway that yielded to the reservation may have signed.
+            sign(&mut lock, &socket);
+            let mut state = claims.state();
+            // A reload may have made the lock unwanted.
+            if state.awaited.remove(&key) && is_locked {
+                state.held.insert(key, lock);
+            }
+            // The reservation ends after the lock has begun.
+            drop(reservation);
+        };
+        Builder::new().name("lock".into()).spawn(wait).context("a thread cannot be made")?;
+        Ok(())
+    }
+}
+
+impl Change {
+    /// Keeps the new locks, frees locks that are no longer wanted, and waits for the predecessor's.
+    fn apply(self) -> anyhow::Result<()> {
+        let mut state = self.claims.state();
+        state.held.retain(|key, _| self.wanted.contains(key));
+        state.awaited.retain(|key| self.wanted.contains(key));
+        state.held.extend(self.held);
+        state.awaited.extend(self.inherited.keys());
+        drop(state);
+        self.inherited.into_iter().try_for_each(|(key, lock)| self.claims.wait(key, lock))
+    }
+}
+
+impl Place<'_> {
+    /// The path of the reservation.
+    fn next(&self) -> PathBuf {
+        let mut next = self.lock.as_os_str().to_owned();
+        next.push(".next");
+        next.into()
+    }
+
+    /// Reserves the lock for a process with this control socket. It is an error if a gateway with
+    /// another control socket has the lock or the reservation.
+    fn reserve(&self, lock: &mut File, socket: &Path) -> Result<Option<File>, String> {
+        let of_other = |file: &mut File| match owner(file) {
+            own if Path::new(&own) == socket => Ok(()),
+            other => Err(self.refusal(&other)),
+        };
+        of_other(lock)?;
+        let Ok(mut next) = open(&self.next()) else { return Ok(None) };
+        match next.try_lock() {
+            Ok(()) => sign(&mut next, socket),
+            Err(TryLockError::WouldBlock) => return Err(self.refusal(&owner(&mut next))),
+            Err(TryLockError::Error(_)) => return Ok(None),
+        }
+        of_other(lock)?;
+        Ok(Some(next))
+    }
+
+    /// The control socket of the process that has reserved the lock, if there is one.
+    fn reserved(&self) -> Option<String> {
+        let next = self.next();
+        let mut file = next.exists().then(|| open(&next).ok()).flatten()?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => Some(owner(&mut file)),
+            _ => None,
         }
     }
-    Ok(Claims { _held: held })
+
+    /// Explains why this process may not have the file.
+    fn refusal(&self, other: &str) -> String {
+        let Self { what, path, .. } = self;
+        format!(
+            "{what} {} is another natgate's, the one at {other}; name one of its own for each",
+            path.display()
+        )
+    }
 }
 
-/// Each file's description, its path, and the path of its lock file.
-fn places(settings: &Settings) -> Vec<(&'static str, &Path, PathBuf)> {
+/// The files that the settings name.
+fn places(settings: &Settings) -> Vec<Place<'_>> {
     let spools = settings.logs.iter().filter_map(|log| match &log.to {
         LogTo::Spool(spool) => {
             make_folder(&spool.folder);
-            Some(("log spool", &*spool.folder, spool.folder.join(".lock")))
+            let lock = spool.folder.join(".lock");
+            Some(Place { what: "log spool", path: &spool.folder, lock })
         }
         _ => None,
     });
     let state = settings.state.iter().map(|state| {
         let mut lock = state.file.as_os_str().to_owned();
         lock.push(".lock");
-        ("state.file", &*state.file, lock.into())
+        Place { what: "state.file", path: &state.file, lock: lock.into() }
     });
     spools.chain(state).collect()
 }
@@ -91,26 +254,15 @@ fn open(lock: &Path) -> io::Result<File> {
 /// same.
 fn sign(file: &mut File, socket: &Path) {
     let _ = file.set_len(0);
+    let _ = file.rewind();
     let _ = file.write_all(socket.as_os_str().as_encoded_bytes());
 }
 
 fn owner(file: &mut File) -> String {
     let mut text = String::new();
+    let _ = file.rewind();
     match file.take(LONGEST).read_to_string(&mut text) {
         Ok(_) if !text.is_empty() => text,
         _ => "a control socket of its own".to_owned(),
     }
-}
-
-/// Waits for the lock of a process with the same control socket. That process ends before this one
-/// takes its place.
-fn inherit(file: File) -> anyhow::Result<()> {
-    let wait = move || {
-        if file.lock().is_ok() {
-            // The lock is held until this process ends.
-            std::mem::forget(file);
-        }
-    };
-    Builder::new().name("lock".into()).spawn(wait).context("a thread cannot be made")?;
-    Ok(())
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 /// A gateway on in0 and out0, with a realm on more0, in a namespace with a third link.
 struct Scene {
-    _folder: Folder,
+    folder: Folder,
     first: Gateway,
 }
 
@@ -16,16 +16,26 @@ impl Scene {
         let folder = Folder::new(test);
         let third = "ip link add name more0 type veth peer name more1
             ip link set more0 up; ip link set more1 up";
-        let realm = "[[realm]]\nname = \"red\"\ndevice = \"more0\"\naddress = \"10.0.0.1/8\"\n";
-        let first = Gateway::start(command(third, &folder.config(realm), &[]));
-        Self { _folder: folder, first }
+        let more = format!(
+            "[[realm]]\nname = \"red\"\ndevice = \"more0\"\naddress = \"10.0.0.1/8\"\n\
+             [[log]]\nkind = \"spool\"\nfolder = {:?}\n",
+            folder.file("spool")
+        );
+        let first = Gateway::start(command(third, &folder.config(&more), &[]));
+        Self { folder, first }
     }
 
     /// Another gateway in the namespace of the first.
     fn beside(&self, config: &PathBuf) -> Command {
-        let mut command = Command::new("nsenter");
-        command.args(["--net", "--mount", "--target", &self.first.id().to_string(), PROGRAM]);
+        let mut command = self.enter(PROGRAM);
         command.args(["run", "-c"]).arg(config);
+        command
+    }
+
+    /// A program in the namespace of the first gateway.
+    fn enter(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["--net", "--mount", "--target", &self.first.id().to_string(), program]);
         command.stderr(Stdio::piped()).stdout(Stdio::piped());
         for name in ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "JOURNAL_STREAM"] {
             command.env_remove(name);
@@ -117,8 +127,20 @@ fn a_reload_to_what_another_gateway_has_is_refused_and_changes_nothing() {
         }
     }
     // A refused reload has locked nothing, and a lock that a reload does not need comes free.
+    let spool = "[[log]]\nkind = \"spool\"\nfolder = ";
+    let taken = other.file("spool");
+    let (code, said) = reload(&format!("{spool}{:?}\n", scene.folder.file("spool")), &[]);
+    assert!(
+        code == 2 && said.contains("log spool") && said.contains("another natgate's"),
+        "{said}"
+    );
+    assert_eq!(reload(&format!("{spool}{taken:?}\n"), &[]).0, 0);
+    let is_locked =
+        || scene.first.asks(&format!("flock -n {}/.lock true || echo locked", taken.display()));
+    assert_eq!(is_locked(), "locked\n");
     let free = "[[pool]]\nname = \"more\"\naddresses = [\"203.0.113.8/29\"]\n";
     assert_eq!(reload(free, &[]).0, 0);
+    assert_eq!(is_locked(), "", "a reload gave the spool up");
     let locks = || scene.first.asks("grep -o '@natgate/[^ ]*' /proc/net/unix | sort -u");
     assert!(locks().contains("@natgate/addresses/203.0.113.8-203.0.113.15\n"), "{}", locks());
     assert_eq!(reload("", &[]).0, 0);
@@ -170,6 +192,82 @@ time.sleep(60)' >/dev/null 2>&1 &
     assert_eq!(gateway.ends(), 1);
 }
 
+/// The lock of a file that two gateways may not write is reserved in the same way.
+#[test]
+fn a_file_that_another_gateway_has_reserved_is_not_free() {
+    let folder = Folder::new("files-reserved");
+    let ports = folder.file("ports");
+    let setup = format!(
+        "/usr/bin/python3 -c '
+import fcntl, time
+taken = open(\"{0}.lock.next\", \"w\")
+fcntl.flock(taken, fcntl.LOCK_EX)
+taken.write(\"/run/heir.sock\")
+taken.flush()
+open(\"{0}.taken\", \"w\")
+time.sleep(60)' >/dev/null 2>&1 &
+        until test -e {0}.taken; do sleep 0.01; done",
+        ports.display()
+    );
+    let state = format!("[state]\nfile = {ports:?}\n");
+    let mut gateway = Gateway::spawn(command(&setup, &folder.config(&state), &[]));
+    gateway.hears("is another natgate's, the one at /run/heir.sock");
+    assert_eq!(gateway.ends(), 1);
+}
+
+/// While one gateway takes over from another, a third one is refused at every moment.
+#[test]
+fn a_third_gateway_is_refused_before_during_and_after_a_take_over() {
+    let folder = Folder::new("locks-three");
+    let ports = folder.file("ports");
+    let state = format!("[state]\nfile = {ports:?}\n");
+    let own = folder.config(&state);
+    let mut scene = Scene { first: Gateway::start(command("", &own, &[])), folder };
+    let third = Folder::new("locks-third");
+    let file = config(&third, "in0", "out0", "203.0.113.1");
+    // A fourth has nothing in common with them but a file.
+    let fourth = Folder::new("locks-fourth");
+    let text = std::fs::read_to_string(config(&fourth, "in1", "out1", OTHER_POOL));
+    let fourth_file = fourth.write(&(text.expect("it is ours") + &state));
+    let (stop, said) = (third.file("stop"), third.file("said"));
+    let script = format!(
+        "until test -e {stop}; do
+            for file in {} {}; do
+                timeout 20 {PROGRAM} run -c $file 2>>{said}
+                test $? = 1 || echo wrong >>{said}
+                echo tried >>{said}
+            done
+        done",
+        file.display(),
+        fourth_file.display(),
+        stop = stop.display(),
+        said = said.display()
+    );
+    let mut tries = scene.enter("sh").args(["-c", &script]).spawn().expect("a shell");
+    let count = || std::fs::read_to_string(&said).unwrap_or_default().matches("tried").count();
+    let more = |before: usize| {
+        while count() < before + 4 {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    };
+    more(0);
+    let mut heir = Gateway::spawn({
+        let mut command = scene.beside(&own);
+        command.arg("--take-over");
+        command
+    });
+    heir.hears("running");
+    assert_eq!(scene.first.ends(), 0);
+    more(count());
+    std::fs::write(&stop, "").expect("it is ours");
+    assert!(tries.wait().expect("it ends").success());
+    let said = std::fs::read_to_string(&said).expect("it is ours");
+    assert!(!said.contains("wrong"), "{said}");
+    assert!(said.contains("has device in0") && said.contains("state.file"), "{said}");
+    heir.signal("TERM");
+    assert_eq!(heir.ends(), 0);
+}
+
 /// Two gateways that announce with the same protocol in the same table remove each other's routes.
 #[test]
 fn a_second_gateway_with_the_same_announced_routes_is_refused() {
@@ -179,7 +277,7 @@ fn a_second_gateway_with_the_same_announced_routes_is_refused() {
     let file = config(&other, "in1", "out1", OTHER_POOL);
     let text = std::fs::read_to_string(&file).expect("it is ours");
     std::fs::write(&file, text + "[announce]\n").expect("it is ours");
-    let scene = Scene { _folder: folder, first: gateway };
+    let scene = Scene { folder, first: gateway };
     let output = scene.beside(&file).output().expect("natgate runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");

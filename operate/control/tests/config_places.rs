@@ -264,7 +264,7 @@ fn folders_and_files_beside_a_path_are_compared() {
     assert_eq!(spool("/n/spool2", "/n/spool"), "");
     assert!(spool("/n/spool/ports", "/n/spool").contains("contains the place of state.file"));
     assert!(spool("/n/ports", "/n/ports/spool").contains("is inside the place of state.file"));
-    for beside in ["/n/ports.old", "/n/ports.lock"] {
+    for beside in ["/n/ports.old", "/n/ports.lock", "/n/ports.lock.next"] {
         assert!(spool("/n/ports", beside).contains("that natgate makes beside state.file"));
     }
     let read_socket = |path: &str| {

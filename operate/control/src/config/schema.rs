@@ -249,7 +249,7 @@ const fn place(
 /// one.
 pub const PLACES: &[PlaceKey] = &[
     PlaceKey {
-        beside: &[".old", ".lock"],
+        beside: &[".old", ".lock", ".lock.next"],
         ..place("state", "file", PlaceKind::Written, "/var/lib/natgate/ports")
     },
     PlaceKey {
