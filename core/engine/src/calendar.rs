@@ -1,9 +1,9 @@
-//! Lists of things to do at a tick, for the engine's timers: a ring of list heads, some a tick,
-//! with a bit for each tick that has any. The links are where the things are: in a [`Link`] of each
-//! record for timers that may be taken out, or wherever the owner likes.
+//! Lists of timers for the engine: a ring of list heads, several for each tick, and a bit for each
+//! tick that has elements. The links are stored with the elements: in a [`Link`] of each record for
+//! timers that may be taken out, or wherever the owner likes.
 //!
-//! A ring reaches `span` ticks ahead. Who has a later deadline enters at the end of the reach and,
-//! when the tick comes, enters again.
+//! A ring reaches `span` ticks ahead. An element with a later deadline enters at the end of the
+//! reach and enters again when that tick comes.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 /// No element.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Marks a `prev` that names the place of a list's head instead of an element.
+/// Marks a `prev` that is the place of a list's head, not an element.
 const HEAD: u32 = 1 << 31;
 
 /// An element's neighbours in its list.
@@ -22,7 +22,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// In no list.
+    /// The link of an element in no list.
     pub(crate) const OUT: Self = Self { next: NONE, prev: NONE };
 
     /// The next element of the list, or [`NONE`].
@@ -37,16 +37,16 @@ impl Default for Link {
     }
 }
 
-/// Where the links of a timer's elements are.
+/// Access to the links of a timer's elements.
 pub(crate) trait Links {
     fn link(&mut self, element: u32) -> &mut Link;
 }
 
-/// Lists of a tick. Who goes through a list waits at each element for the memory that says which is
-/// next; so there are some, through which one goes in turns.
+/// Number of lists for each tick. A walk through one list waits at each element for the memory that
+/// names the next. So the engine walks through several lists in turns.
 pub(crate) const LANES: usize = 4;
 
-/// Which of a tick's lists an element stands in.
+/// Number of the tick's list that an element belongs to.
 #[inline(always)]
 pub(crate) fn lane(element: u32) -> usize {
     element as usize % LANES
@@ -60,7 +60,7 @@ pub(crate) struct Calendar {
     inverted: Vec<[u32; LANES]>,
     /// A bit for each tick that has elements.
     occupied: Vec<u64>,
-    /// How many ticks have.
+    /// Number of ticks that have elements.
     ticks: usize,
 }
 
@@ -71,7 +71,7 @@ impl Calendar {
         Self { inverted: vec![[!NONE; LANES]; size], occupied: vec![0; size / 64], ticks: 0 }
     }
 
-    /// How far ahead of the current tick an element may be entered.
+    /// Largest distance, in ticks, at which an element may be entered.
     pub(crate) fn span(&self) -> u32 {
         self.inverted.len() as u32 - 1
     }
@@ -81,13 +81,13 @@ impl Calendar {
         tick as usize & (self.inverted.len() - 1)
     }
 
-    /// The first element of each of a tick's lists, or [`NONE`].
+    /// The first element of each list of a tick, or [`NONE`].
     #[inline(always)]
     pub(crate) fn heads(&self, tick: u32) -> [u32; LANES] {
         self.inverted[self.place(tick)].map(|head| !head)
     }
 
-    /// An element of a tick, of the first list from this one on, in turn, that has any; or
+    /// The first element of a tick's first non-empty list, counted from list `from` on in turn, or
     /// [`NONE`].
     #[inline(always)]
     pub(crate) fn head(&self, tick: u32, from: usize) -> u32 {
@@ -96,14 +96,14 @@ impl Calendar {
         lanes.find(|&head| head != NONE).unwrap_or(NONE)
     }
 
-    /// Makes `element` the first of one of a tick's lists ([`NONE`]: the list is empty).
+    /// Makes `element` the first of one list of a tick ([`NONE`]: the list becomes empty).
     pub(crate) fn set_head(&mut self, tick: u32, lane: usize, element: u32) {
         self.set_place(self.place(tick), lane, element);
     }
 
     fn set_place(&mut self, place: usize, lane: usize, element: u32) {
         let heads = &mut self.inverted[place];
-        // Of the other ones, so that nobody waits for what is written here.
+        // Reads the other lanes only, so that no load waits for the store below.
         let others = (0..LANES).filter(|&other| other != lane).any(|other| heads[other] != !NONE);
         heads[lane] = !element;
         let (has, bit) = (element != NONE || others, 1 << (place % 64));
@@ -150,7 +150,7 @@ impl Calendar {
         self.set_place(place, lane, element);
     }
 
-    /// Takes an element out, wherever it is entered; one that is not entered stays so.
+    /// Takes an element out of its list. An element in no list stays so.
     pub(crate) fn take(&mut self, links: &mut impl Links, element: u32) {
         let Link { next, prev } = core::mem::take(links.link(element));
         if prev == NONE {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a map from element to tick, while the current tick moves.
+        /// Compares the calendar with a map from element to tick, while the current tick moves.
         #[test]
         fn behaves_as_a_map(ops in proptest::collection::vec((0_u32..20, 0_u32..64, 0_u32..30), 1..200)) {
             let mut calendar = Calendar::new(63);

@@ -1,10 +1,9 @@
-//! Classes of subscribers: what each may have, what all of a class may have together, and what
-//! these have. Class 0 is everybody who is in no class; what the configuration names comes after
-//! it.
+//! Classes of subscribers: limits of each member, limits of all members together, and the present
+//! use. Class 0 contains every subscriber in no configured class. The configured classes follow.
 //!
-//! A subscriber is asked for its own limits first and for those of its class then, and counts in
-//! the latter only with what it got: who is at a limit of its own takes nothing from its class, and
-//! a class at its limit nothing from others.
+//! The subscriber's own limits are checked first, then the limits of its class. Only granted
+//! requests count for the class. So a subscriber at a limit of its own takes nothing from its
+//! class, and a class at its limit takes nothing from others.
 
 use crate::DropReason;
 use crate::config::{Class, Config, Totals};
@@ -17,10 +16,10 @@ use alloc::vec::Vec;
 
 /// Quotas of mappings: TCP, UDP, all others.
 pub(crate) const KINDS: usize = 3;
-/// The place of sessions among what thresholds are about, after the kinds of mappings.
+/// Index of sessions among the things with thresholds, after the kinds of mappings.
 pub(crate) const SESSIONS: usize = KINDS;
 
-/// What one may have, a subscriber or a whole class.
+/// Limits of a subscriber or of a whole class.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowance {
     mappings: [u32; KINDS],
@@ -29,18 +28,18 @@ pub(crate) struct Allowance {
     spacing: u64,
     /// Thresholds of mappings and of sessions.
     marks: [Marks; KINDS + 1],
-    /// Whether there are any.
+    /// True if there are thresholds.
     watched: bool,
 }
 
-/// What one has.
+/// Present use of a subscriber or of a whole class.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Holding {
     /// Mappings: TCP, UDP, all others.
     pub(crate) mappings: [u32; KINDS],
     /// Sessions beyond the first of each mapping.
     pub(crate) further_sessions: u32,
-    /// When the next mapping would be due at the permitted rate.
+    /// Time at which the next mapping would be due at the permitted rate.
     pub(crate) rate: Rate,
 }
 
@@ -48,7 +47,7 @@ impl Holding {
     pub(crate) const NONE: Self =
         Self { mappings: [0; KINDS], further_sessions: 0, rate: Rate::NEW };
 
-    /// Sessions: one a mapping, and the further ones.
+    /// Number of sessions: one a mapping, and the further ones.
     pub(crate) fn sessions(&self) -> u32 {
         self.mappings.iter().fold(self.further_sessions, |sum, &more| sum.saturating_add(more))
     }
@@ -62,7 +61,7 @@ impl Allowance {
         Self { mappings, sessions, spacing, marks, watched: !thresholds.is_empty() }
     }
 
-    /// What each subscriber of a class may have, or who is in none.
+    /// Limits of each subscriber of a class, or of a subscriber in no class.
     fn of_each(config: &Config, class: Option<&Class>) -> Self {
         let (common, own) = (&config.limits, class.map(|class| &class.limits));
         let number = |own: Option<Option<u32>>, common| own.flatten().unwrap_or(common);
@@ -79,16 +78,16 @@ impl Allowance {
         Self::new(mappings, sessions, Rate::spacing(rate), thresholds)
     }
 
-    /// What all subscribers of a class may have.
+    /// Limits of all subscribers of a class together.
     fn of_all(total: &Totals) -> Self {
         let number = |limit: Option<u32>| limit.unwrap_or(u32::MAX);
         let mappings = [total.tcp_ports, total.udp_ports, total.icmp_ports].map(number);
-        // Without a rate a mapping takes no time.
+        // A class without a rate has spacing 0: a mapping takes no time.
         let spacing = total.new_mappings_per_second.map_or(0, Rate::spacing);
         Self::new(mappings, number(total.sessions), spacing, &total.thresholds)
     }
 
-    /// Whether who has so much may have one more mapping of a kind now.
+    /// Checks that a holder with this use may have one more mapping of a kind now.
     #[inline(always)]
     fn check(&self, holding: &Holding, kind: usize, now: u64) -> Result<(), DropReason> {
         //= rfc6888#REQ-4c
@@ -104,7 +103,7 @@ impl Allowance {
         if self.permits_session(holding) { Ok(()) } else { Err(DropReason::SessionLimit) }
     }
 
-    /// What who has so much has, and may have, of what one more mapping of a kind takes.
+    /// Use and limits of everything that one more mapping of a kind takes.
     fn standings(&self, holding: &Holding, kind: usize, now: u64) -> [Standing; 3] {
         let limited = |most: u32| (most != u32::MAX).then_some(u64::from(most));
         let most = Rate::SECOND.checked_div(self.spacing);
@@ -130,42 +129,43 @@ impl Allowance {
         self.sessions == u32::MAX || holding.sessions() < self.sessions
     }
 
-    /// Takes note that one more of a thing is there: the percentage to be told.
+    /// Notes one more of a thing. Returns the percentage to report.
     fn rise(&self, has: &Holding, watch: &mut Watch, thing: usize, now: u64) -> Option<u8> {
         let used = if thing == SESSIONS { has.sessions() } else { has.mappings[thing] };
         watch.rise(thing, &self.marks[thing], (used.saturating_sub(1), used), now)
     }
 }
 
-/// A class.
+/// Limits and use of a class.
 #[derive(Clone, Debug)]
 struct State {
     each: Allowance,
-    /// Whether there are thresholds, of one or of all.
+    /// True if there are thresholds, of each member or of the class.
     watched: bool,
     /// Sessions that each mapping of a subscriber may have.
     sessions_per_mapping: u16,
     all: Allowance,
     has: Holding,
     watch: Watch,
-    /// When a refusal was last reported, nanoseconds.
+    /// Time of the latest report of a refusal, nanoseconds.
     reported: Option<u64>,
 }
 
-/// Addresses of one class, up to the next stretch; the first begins with address 0.
+/// Start of a range of addresses of one class, up to the next `Stretch`. The first starts with
+/// address 0.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     start: u32,
     class: u16,
-    /// Length of the prefix that says so, and one; 0: none does.
+    /// Length of the deciding prefix plus one; 0: no prefix decides.
     weight: u8,
 }
 
 /// All classes.
 #[derive(Clone, Debug)]
 pub(crate) struct Classes {
-    /// Of classes that name no realm; then, by realm, of those that name it, as far as there are
-    /// such.
+    /// First the stretches of classes that name no realm, then, by realm, of classes that name it.
+    /// The list ends with the last realm that a class names.
     stretches: Vec<Vec<Stretch>>,
     states: Vec<State>,
 }
@@ -195,8 +195,8 @@ impl Classes {
         }
     }
 
-    /// Goes on from what others had told and let pass: `before` says for each class, number 0
-    /// first, which of those it was. How much subscribers have is counted anew.
+    /// Takes over rates and reports from earlier classes. `before` gives for each class, number 0
+    /// first, its earlier number. The use by subscribers is counted anew.
     pub(crate) fn go_on(&mut self, others: &Self, before: impl Iterator<Item = Option<usize>>) {
         for (state, before) in self.states.iter_mut().zip(before) {
             let Some(before) = before.map(|number| &others.states[number]) else { continue };
@@ -207,10 +207,10 @@ impl Classes {
         }
     }
 
-    /// Counts what a subscriber has.
+    /// Counts the use of a subscriber for its class.
     pub(crate) fn add(&mut self, class: u16, own: &Holding) {
         if class == 0 {
-            // What all have who are in no class nobody asks.
+            // Class 0 has no limit in all, so its use is not counted.
             return;
         }
         let has = &mut self.states[usize::from(class)].has;
@@ -220,7 +220,7 @@ impl Classes {
         has.further_sessions += own.further_sessions;
     }
 
-    /// Bytes that they take.
+    /// Bytes that the classes take.
     pub(crate) fn memory(config: &Config) -> u64 {
         let prefixes: usize = config.classes.iter().map(|class| class.subscribers.len()).sum();
         let realms = 1 + config
@@ -234,8 +234,8 @@ impl Classes {
         (stretches + (config.classes.len() + 1) * size_of::<State>()) as u64
     }
 
-    /// The class of a subscriber: that of the longest prefix which holds its address, of one that
-    /// names its realm before one that names none.
+    /// The class of a subscriber: the class of the longest prefix that contains its address. Of two
+    /// classes with prefixes of one length, the class that names the realm wins.
     pub(crate) fn of(&self, host: Host) -> u16 {
         if self.states.len() == 1 {
             return 0;
@@ -249,8 +249,8 @@ impl Classes {
         own.filter(|own| own.weight != 0 && own.weight >= common.weight).unwrap_or(common).class
     }
 
-    /// Whether a subscriber of a class may have one more mapping of a kind now, by its own limits
-    /// and by those of its class.
+    /// Checks that a subscriber of a class may have one more mapping of a kind now, by its own
+    /// limits and by the limits of its class.
     #[inline(always)]
     pub(crate) fn check(
         &self,
@@ -264,8 +264,8 @@ impl Classes {
         if class == 0 { Ok(()) } else { state.all.check(&state.has, kind, now) }
     }
 
-    /// What a subscriber of a class has of what one more mapping of a kind takes, and may have, in
-    /// the order in which that is asked; then the same of its class.
+    /// Use and limits of everything that one more mapping of a kind takes, in the order of the
+    /// checks: of the subscriber, then of its class.
     pub(crate) fn standings(
         &self,
         class: u16,
@@ -278,14 +278,14 @@ impl Classes {
         [Some(state.each.standings(own, kind, now)), all]
     }
 
-    /// Whether it is the class alone that is at a limit.
+    /// True if the class is at a limit, and the subscriber is not.
     pub(crate) fn is_full(&self, class: u16, own: &Holding, kind: usize, now: u64) -> bool {
         let state = &self.states[usize::from(class)];
         state.each.check(own, kind, now).is_ok() && self.check(class, own, kind, now).is_err()
     }
 
-    /// Whether no refusal by a class was reported within an interval, nanoseconds; if so, takes
-    /// note of one.
+    /// Returns true, and notes a report, if no refusal by the class was reported within the
+    /// interval (nanoseconds).
     pub(crate) fn may_report(&mut self, class: u16, now: u64, interval: u64) -> bool {
         let reported = &mut self.states[usize::from(class)].reported;
         let may = reported.is_none_or(|at| now - at >= interval);
@@ -293,19 +293,19 @@ impl Classes {
         may
     }
 
-    /// Whether a subscriber of a class may have one more session.
+    /// True if a subscriber of a class may have one more session.
     pub(crate) fn permits_session(&self, class: u16, own: &Holding) -> bool {
         let state = &self.states[usize::from(class)];
         state.each.permits_session(own) && state.all.permits_session(&state.has)
     }
 
-    /// Sessions that a mapping of a subscriber may have.
+    /// Limit of sessions of one mapping of a subscriber.
     pub(crate) fn sessions_per_mapping(&self, class: u16) -> u16 {
         self.states[usize::from(class)].sessions_per_mapping
     }
 
-    /// Counts a mapping of a kind that is made, of a subscriber and of its class. What all have who
-    /// are in no class nobody asks.
+    /// Counts a new mapping of a kind for a subscriber and for its class. Class 0 has no limit in
+    /// all, so its use is not counted.
     #[inline(always)]
     pub(crate) fn count(&mut self, class: u16, own: &mut Holding, kind: usize, now: u64) {
         let state = &mut self.states[usize::from(class)];
@@ -317,14 +317,14 @@ impl Classes {
         }
     }
 
-    /// Counts a mapping of a kind less of a class.
+    /// Counts the removal of a mapping of a kind for a class.
     pub(crate) fn release(&mut self, class: u16, kind: usize) {
         if class != 0 {
             self.states[usize::from(class)].has.mappings[kind] -= 1;
         }
     }
 
-    /// Counts further sessions, more or less, of a subscriber and of its class.
+    /// Counts further sessions, more or less, for a subscriber and for its class.
     pub(crate) fn count_further(&mut self, class: u16, own: &mut Holding, change: i32) {
         own.further_sessions = own.further_sessions.strict_add_signed(change);
         if class != 0 {
@@ -333,14 +333,14 @@ impl Classes {
         }
     }
 
-    /// Whether a class, or those of it, have thresholds.
+    /// True if a class, or its members, have thresholds.
     #[inline(always)]
     pub(crate) fn is_watched(&self, class: u16) -> bool {
         self.states[usize::from(class)].watched
     }
 
-    /// Takes note that a subscriber has one more of a thing: the percentages to be told of it and
-    /// of its class.
+    /// Notes that a subscriber has one more of a thing. Returns the percentages to report of the
+    /// subscriber and of its class.
     pub(crate) fn rise(
         &mut self,
         class: u16,
@@ -359,9 +359,8 @@ fn stretches_by_realm(classes: &[Class]) -> Vec<Vec<Stretch>> {
     core::iter::once(None).chain(realms).map(|realm| stretches(classes, realm)).collect()
 }
 
-/// Cuts all addresses into stretches of one class, of those that name a realm, or none. Prefixes
-/// lie within each other or apart, and are gone through in order, with those that are open on a
-/// stack.
+/// Cuts the address space into stretches of one class, for the classes that name `realm`. Prefixes
+/// are nested or disjoint. They are visited in order, with the open ones on a stack.
 fn stretches(classes: &[Class], realm: Option<u16>) -> Vec<Stretch> {
     let of = |(number, class): (usize, &Class)| {
         let number = number as u16 + 1;
@@ -405,8 +404,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whatever the prefixes, a subscriber is of the class that has the longest which holds it;
-        /// the realm's own goes before one that is of all realms.
+        /// For any prefixes, the longest prefix that contains a subscriber gives its class. With
+        /// equal lengths, the realm's own class goes before a class of all realms.
         #[test]
         fn the_longest_prefix_wins(
             prefixes in proptest::collection::vec((0_u32..64, 26_u8..=32, 0_usize..5), 0..20),

@@ -1,6 +1,5 @@
-//! The translator's configuration as plain data. Reading it from text, and telling a person what is
-//! wrong with it, is the control crate's work; `Engine::new` refuses what the engine could not run
-//! with.
+//! The translator's configuration as plain data. The control crate reads the text and explains
+//! errors to people. `Engine::new` refuses what the engine cannot run.
 
 mod addresses;
 pub(crate) mod policy;
@@ -15,7 +14,7 @@ use core::time::Duration;
 pub use policy::{Class, ClassLimits, PortTimeout, Thresholds, TimeoutSet, Totals};
 pub use statics::{Affinity, Begun, Server, Service, StaticMapping};
 
-/// An IPv4 prefix. Prefixes are in the order of their addresses, then of their lengths.
+/// An IPv4 prefix. Prefixes are ordered by address, then by length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix {
     address: u32,
@@ -23,7 +22,8 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// The prefix of `len` bits (at most 32) that `address` is in; bits beyond it are cleared.
+    /// Makes the prefix of `len` bits (at most 32) that contains `address`. Bits beyond the length
+    /// are cleared.
     ///
     /// # Panics
     /// When `len` is over 32.
@@ -37,7 +37,7 @@ impl Prefix {
         if self.len == 0 { 0 } else { u32::MAX << (32 - self.len) }
     }
 
-    /// Whether an address, host byte order, is in the prefix.
+    /// True if an address, host byte order, is in the prefix.
     pub const fn contains(self, address: u32) -> bool {
         address & self.mask() == self.address
     }
@@ -57,14 +57,14 @@ impl Prefix {
         self.len
     }
 
-    /// Whether the prefix has no bits and holds every address.
+    /// True if the prefix has no bits and contains every address.
     pub const fn is_empty(self) -> bool {
         self.len == 0
     }
 }
 
 impl From<Ipv4Addr> for Prefix {
-    /// The prefix that has this address alone.
+    /// The prefix that contains this address alone.
     fn from(address: Ipv4Addr) -> Self {
         Self::new(address, 32)
     }
@@ -80,80 +80,85 @@ pub struct AddressRange {
 }
 
 impl AddressRange {
-    /// How many addresses it has.
+    /// Number of addresses in the range.
     pub const fn count(&self) -> usize {
         self.last.to_bits().saturating_sub(self.first.to_bits()) as usize + 1
     }
 
-    /// Each of them.
+    /// Each address of the range, ascending.
     pub fn each(&self) -> impl Iterator<Item = Ipv4Addr> + use<> {
         (self.first.to_bits()..=self.last.to_bits()).map(Ipv4Addr::from_bits)
     }
 
-    /// Whether an address is one of them.
+    /// True if the range contains `address`.
     pub fn contains(&self, address: Ipv4Addr) -> bool {
         (self.first..=self.last).contains(&address)
     }
 }
 
-/// One of the gateway's two sides.
+/// Configuration of one of the gateway's two sides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SideConfig {
-    /// The gateway's own address on that side: it answers ping and is the source of ICMP errors.
+    /// The gateway's own address on the side. The address answers ping and is the source of ICMP
+    /// errors.
     pub address: Option<Ipv4Addr>,
-    /// The network that is directly connected there.
+    /// The network that is directly connected to the side.
     pub network: Option<Prefix>,
-    /// Largest IP packet that side carries, bytes; `None`: 1500.
+    /// Largest IP packet that the side carries, bytes; `None`: 1500.
     pub mtu: Option<u16>,
-    /// Whether the gateway's own ICMP errors towards that side are left out (RFC 5508 REQ-9).
+    /// True if the gateway sends no ICMP errors of its own to the side (RFC 5508 REQ-9).
     pub silent: bool,
 }
 
-/// An internal network beside the one that the rest of the configuration is about. Networks may
-/// overlap: a subscriber is a realm and an address (RFC 2663 section 2.1).
+/// An internal network besides realm 0. Addresses of realms may overlap: a subscriber is a realm
+/// and an address (RFC 2663 section 2.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RealmConfig {
-    /// Its name.
+    /// The realm's name.
     pub name: String,
-    /// The gateway's place in it.
+    /// The gateway's address and network in the realm.
     pub inside: SideConfig,
-    /// Prefixes in it that are translated.
+    /// Prefixes of the realm that are translated.
     pub subscribers: Vec<Prefix>,
-    /// Index of the pool that is used without a rule.
+    /// Index of the realm's pool without a rule.
     pub default_pool: usize,
-    /// Numbers of the realms whose external endpoints may be reached from it.
+    /// Numbers of the realms whose external endpoints hosts of this realm may reach.
     pub hairpin_to: Vec<u16>,
-    /// Addresses behind routers in it, in order and apart: packets from it go there untranslated.
+    /// Addresses behind routers of the realm, ascending and disjoint. Packets from the realm go
+    /// there untranslated.
     pub inside_routes: Vec<AddressRange>,
-    /// Rules for packets from it and to it.
+    /// Rules for packets from the realm and to the realm.
     pub rules: Vec<Rule>,
-    /// Whether there is no such realm any more, and only its number is not to be had (see
+    /// True if the realm was removed and its number cannot be used yet (see
     /// [`Config::in_numbers_of`]).
     pub gone: bool,
-    /// When it is asked whether a packet from outside bypasses translation, among realms beside
-    /// number 0; of those with the same, the one with the lowest number is first.
+    /// Place of the realm in the search for a realm whose rules let an inbound packet bypass
+    /// translation. Lower values come first; of equal values, the lower number of the realm. Realm
+    /// 0 is not part of this order.
     pub order: u16,
 }
 
-/// A pool of external addresses and the ports used of each.
+/// A pool: external addresses and the ports used of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
-    /// Its name, which rules refer to.
+    /// The pool's name, for rules.
     pub name: String,
-    /// Its addresses, in configured order; ranges do not overlap, in or across pools.
+    /// The pool's addresses in configured order. Ranges do not overlap, in one pool or across
+    /// pools.
     pub addresses: Vec<AddressRange>,
-    /// Those of them that get no new mappings.
+    /// Addresses of the pool that get no new mappings.
     pub draining: Vec<AddressRange>,
     /// First and last port (and ICMP query identifier) to use.
     pub ports: (u16, u16),
-    /// Those of them, first and last, that are not used.
+    /// Ports within `ports`, first and last, that are not used.
     pub excluded_ports: Vec<(u16, u16)>,
-    /// How its ports are chosen; `None`: as [`Config::allocation`] says.
+    /// Port allocation of the pool; `None`: [`Config::allocation`].
     pub allocation: Option<Allocation>,
-    /// Whether ports are used towards several remote endpoints by different mappings, when no free
-    /// one is left (RFC 7857 section 3).
+    /// True if several mappings may use one port towards different remote endpoints when no port is
+    /// free (RFC 7857 section 3).
     pub overloading: bool,
-    /// Percentages of its ports, or blocks, whose use is told of, ascending; see [`Thresholds`].
+    /// Thresholds for the use of the pool's ports, or blocks: percentages, ascending; see
+    /// [`Thresholds`].
     pub thresholds: Vec<u8>,
 }
 
@@ -173,69 +178,69 @@ impl Default for PoolConfig {
 }
 
 impl PoolConfig {
-    /// Mappings that room is set aside for, unless the configuration says how much, for each of its
-    /// ports: several, where ports are overloaded.
+    /// Default number of mappings for each port that tables have room for: more than one if ports
+    /// are overloaded.
     pub const fn mappings_per_port(&self) -> usize {
         if self.overloading { 8 } else { 1 }
     }
 
-    /// How many addresses it has.
+    /// Number of the pool's addresses.
     pub fn count(&self) -> usize {
         self.addresses.iter().map(AddressRange::count).sum()
     }
 
-    /// Its addresses, in configured order.
+    /// The pool's addresses, in configured order.
     pub fn each_address(&self) -> impl Iterator<Item = Ipv4Addr> + '_ {
         self.addresses.iter().flat_map(AddressRange::each)
     }
 
-    /// Whether an address is one of its.
+    /// True if `address` is an address of the pool.
     pub fn has(&self, address: Ipv4Addr) -> bool {
         self.addresses.iter().any(|range| range.contains(address))
     }
 
-    /// Whether an address of it gets no new mappings.
+    /// True if `address` is an address of the pool that gets no new mappings.
     pub fn is_draining(&self, address: Ipv4Addr) -> bool {
         self.draining.iter().any(|range| range.contains(address))
     }
 
-    /// Whether a port is one that it uses.
+    /// True if the pool uses `port`.
     pub fn uses_port(&self, port: u16) -> bool {
         let is_in = |&(first, last): &(u16, u16)| (first..=last).contains(&port);
         is_in(&self.ports) && !self.excluded_ports.iter().any(is_in)
     }
 
-    /// How many ports of an address it uses.
+    /// Number of ports of an address that the pool uses.
     pub fn ports_used(&self) -> u32 {
         (self.ports.0.max(1)..=self.ports.1).filter(|&port| self.uses_port(port)).count() as u32
     }
 }
 
-/// How far a mapping, or a filter, depends on the remote endpoint (RFC 4787 sections 4.1 and 5).
+/// Dependence of a mapping, or of a filter, on the remote endpoint (RFC 4787 sections 4.1 and 5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Behavior {
-    /// Not at all.
+    /// No dependence.
     #[default]
     EndpointIndependent,
-    /// On its address.
+    /// Dependence on the remote address.
     AddressDependent,
-    /// On its address and port.
+    /// Dependence on the remote address and port.
     AddressAndPortDependent,
 }
 
-/// How a subscriber's mappings choose external addresses (RFC 4787 REQ-2, RFC 7857 section 4).
+/// Choice of external addresses for a subscriber's mappings (RFC 4787 REQ-2, RFC 7857 section 4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pooling {
     /// All of a subscriber's mappings use one external address.
     #[default]
     Paired,
-    /// One external address until its ports run out, then others.
+    /// One external address until its ports run out, then further addresses.
     SoftPaired,
     /// Any external address for each mapping.
     Arbitrary,
 }
 
-/// How an external port is chosen.
+/// Choice of an external port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Allocation {
     /// Unpredictably (RFC 6056).
@@ -245,7 +250,7 @@ pub enum Allocation {
     Preserve,
     /// Unpredictably within blocks that a subscriber is assigned (RFC 6888 REQ-14).
     Block(BlockConfig),
-    /// Unpredictably within ports that the subscriber's address tells (RFC 7422).
+    /// Unpredictably within ports that follow from the subscriber's address (RFC 7422).
     Deterministic(DeterministicConfig),
 }
 
@@ -261,11 +266,11 @@ pub struct BlockConfig {
 }
 
 impl BlockConfig {
-    /// Most blocks that a subscriber may have: each is looked at when a port is chosen.
+    /// Most blocks of one subscriber. The choice of a port looks at each block.
     pub const MOST: u16 = 128;
-    /// The sizes that a block may have.
+    /// Possible sizes of a block.
     pub const SIZES: core::ops::RangeInclusive<u16> = 16..=32_768;
-    /// The longest that an empty block may stay with its subscriber.
+    /// Longest time that an empty block may stay with its subscriber.
     pub const LONGEST: Duration = Duration::from_secs(3600);
 }
 
@@ -275,21 +280,20 @@ impl Default for BlockConfig {
     }
 }
 
-/// Ports that are the subscribers' by arithmetic (RFC 7422 section 2).
+/// Ports that belong to subscribers by arithmetic (RFC 7422 section 2).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeterministicConfig {
-    /// Number of the realm that they are of.
+    /// Number of the subscribers' realm.
     pub realm: u16,
-    /// Whose they are, in this order; prefixes do not overlap.
+    /// The subscribers, in the order of the arithmetic; prefixes do not overlap.
     pub subscribers: Vec<Prefix>,
-    /// Ports of each; `None`: as many as all can have.
+    /// Ports of each subscriber; `None`: the largest number that all subscribers can have.
     pub ports_per_subscriber: Option<u16>,
-    /// Ports of each external address for those who have used up their own.
+    /// Ports of each external address for subscribers that have used up their own.
     pub dynamic_ports: u16,
 }
 
-/// What a subscriber is told whose packet finds no room: no port, quota or rate exceeded, table
-/// full.
+/// Answer to a packet that finds no room: no port, quota or rate exceeded, table full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Refusal {
     /// ICMP 3/1, host unreachable (RFC 6888 REQ-11).
@@ -297,11 +301,11 @@ pub enum Refusal {
     HostUnreachable,
     /// ICMP 3/13, communication administratively prohibited (RFC 5508 REQ-8).
     Prohibited,
-    /// Nothing.
+    /// No answer.
     Silent,
 }
 
-/// What one subscriber, and the whole table, may take.
+/// Limits of one subscriber and of the tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     //= rfc6888#REQ-4a
@@ -314,7 +318,7 @@ pub struct Limits {
     //= rfc6888#REQ-5a
     /// Sessions a mapping.
     pub sessions_per_mapping: u16,
-    /// Sessions a subscriber; `None`: as many as its mappings may have.
+    /// Sessions a subscriber; `None`: the number that its mappings may have.
     pub sessions_per_subscriber: Option<u32>,
     /// New mappings a second and subscriber; one second's worth may come at once.
     pub new_mappings_per_second: u32,
@@ -323,35 +327,35 @@ pub struct Limits {
     /// Subscribers that have mappings at a time; `None`: a sixteenth of `mappings`, at least
     /// 65,536.
     pub subscribers: Option<u32>,
-    /// Mappings in all; `None`: as many as the pools have ports, at most 2^20.
+    /// Mappings in all; `None`: the number of ports of all pools, at most 2^20.
     pub mappings: Option<u32>,
-    /// Sessions in all beyond one a mapping; `None`: as many as mappings.
+    /// Sessions in all beyond one a mapping; `None`: the number of mappings.
     pub extra_sessions: Option<u32>,
     /// Sessions of one subscriber beyond one a mapping; `None`: a sixteenth of all, at least 64.
     pub extra_sessions_per_subscriber: Option<u32>,
-    /// Sessions whose remote endpoint is another as seen from inside, in all; `None`: a quarter of
+    /// Sessions in all whose remote endpoint has another name inside; `None`: a quarter of
     /// `mappings`, at least 1,024.
     pub twice_sessions: Option<u32>,
-    /// Bytes for fragments that wait for their first.
+    /// Bytes for fragments that wait for the first of their datagram.
     pub fragment_memory: usize,
-    /// External addresses in all; `None`: twice as many as are named, at least 64.
+    /// External addresses in all; `None`: twice the number of configured addresses, at least 64.
     pub external_addresses: Option<u32>,
-    /// Ports in hold-down at a time; beyond, the one that has been for longest is free. `None`:
-    /// all.
+    /// Ports in hold-down at a time. Beyond the limit, the port that was held longest becomes free.
+    /// `None`: no limit.
     pub held_ports: Option<u32>,
-    /// Mappings that hosts ask for, and sessions that they ask to be kept, in all; 0: nobody may
-    /// ask.
+    /// Mappings that hosts request, and sessions that hosts request to be kept, in all. 0: hosts
+    /// may request none.
     pub explicit_mappings: u32,
-    /// The same of one subscriber.
+    /// Mappings and sessions that one subscriber requests.
     pub explicit_per_subscriber: u32,
-    /// True if unanswered subscribers give way, the oldest first, when something gets scarce.
+    /// True if unanswered subscribers give way, the oldest first, when something is scarce.
     pub unanswered_give_way: bool,
-    /// Records, mappings, ports or blocks that unanswered subscribers keep however little is free:
-    /// a network that small is its own quota.
+    /// Records, mappings, ports or blocks that unanswered subscribers keep, however little is free.
+    /// In a network that small, the subscribers' quotas are limit enough.
     pub unanswered_kept: u32,
-    /// Percentage of `subscribers` that may be unanswered ones that ask for mappings: 1 to 100.
+    /// Percentage of `subscribers` that may be unanswered and request mappings: 1 to 100.
     pub asking_share: u8,
-    /// Percentages of a subscriber's quotas and sessions that are told of, ascending; see
+    /// Thresholds for a subscriber's quotas and sessions: percentages, ascending; see
     /// [`Thresholds`].
     pub thresholds: Vec<u8>,
 }
@@ -399,9 +403,9 @@ pub struct Timeouts {
     pub icmp: Duration,
     /// Protocols that are translated by address alone.
     pub other: Duration,
-    /// How long a freed UDP port or ICMP query identifier stays unused (RFC 6888 REQ-8).
+    /// Time that a freed UDP port or ICMP query identifier stays unused (RFC 6888 REQ-8).
     pub hold_down: Duration,
-    /// How long fragments wait for the rest of their datagram.
+    /// Time that fragments wait for the rest of their datagram.
     pub fragment: Duration,
 }
 
@@ -429,7 +433,7 @@ impl Default for Timeouts {
     }
 }
 
-/// What a rule looks at.
+/// Part of a packet that a rule matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Match {
     /// The packet's source, seen from the inside: prefix and port (0: any).
@@ -438,7 +442,7 @@ pub enum Match {
     Destination(Prefix, u16),
 }
 
-/// What a rule does.
+/// Action of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleAction {
     /// Translate the source from the pool with this index.
@@ -447,9 +451,9 @@ pub enum RuleAction {
     SnatTo(usize, Ipv4Addr),
     /// Translate the destination of packets from inside to this address, and port if one is given.
     Dnat(Ipv4Addr, Option<u16>),
-    /// Translate the destination of packets from inside to the address that stands at the same
-    /// place in this prefix, which is as long as the one that the rule looks at; and back what
-    /// comes from there.
+    /// Translate the destination of packets from inside by prefix: to the address at the same
+    /// offset in this prefix. Both prefixes have one length. Packets from the new destination are
+    /// translated back.
     DnatPrefix(Prefix),
     /// Forward untranslated, in both directions.
     Bypass,
@@ -457,75 +461,77 @@ pub enum RuleAction {
     Drop,
 }
 
-/// One rule. Over all rules that translate destinations, and over all others, the highest priority
-/// wins, then the longest prefix, then the exact port.
+/// One rule. Rules that translate destinations, and all other rules, are two groups. In each group
+/// the highest priority wins, then the longest prefix, then the exact port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// What it looks at.
+    /// Part of the packet that the rule matches.
     pub matches: Match,
-    /// Usually 0; at most [`RuleSet::MOST_PRIORITIES`](crate::RuleSet::MOST_PRIORITIES) different
-    /// ones.
+    /// Priority, usually 0. There are at most
+    /// [`RuleSet::MOST_PRIORITIES`](crate::RuleSet::MOST_PRIORITIES) different priorities.
     pub priority: i16,
-    /// What it does.
+    /// Action of the rule.
     pub action: RuleAction,
-    /// Of a rule that translates the source: the place in [`Config::timeout_sets`], counted from 1,
-    /// of what holds for mappings that it makes. 0: nothing of its own.
+    /// Idle timeouts of mappings that the rule makes: the place in [`Config::timeout_sets`],
+    /// counted from 1. 0: the rule has no timeouts of its own. Only a rule that translates the
+    /// source has timeouts.
     pub timeouts: u8,
 }
 
 impl Rule {
-    /// A rule of priority 0.
+    /// Makes a rule of priority 0.
     pub const fn new(matches: Match, action: RuleAction) -> Self {
         Self { matches, priority: 0, action, timeouts: 0 }
     }
 }
 
-/// Everything that the engine is told when it starts.
+/// Everything that the engine is configured with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The subscribers' side.
     pub inside: SideConfig,
     /// The Internet's side.
     pub outside: SideConfig,
-    /// Realms 1 and up; what is not said here is about realm 0.
+    /// Realms from number 1. Other fields of the configuration are about realm 0.
     pub realms: Vec<RealmConfig>,
-    /// Numbers of the realms whose external endpoints may be reached from realm 0.
+    /// Numbers of the realms whose external endpoints hosts of realm 0 may reach.
     pub hairpin_to: Vec<u16>,
-    /// Addresses behind routers inside, in order and apart: packets from inside go there
+    /// Addresses behind routers inside, ascending and disjoint. Packets from inside go there
     /// untranslated.
     pub inside_routes: Vec<AddressRange>,
     /// Inside prefixes that are translated.
     pub subscribers: Vec<Prefix>,
-    /// The pools; new mappings come from `default_pool` unless a rule says otherwise.
+    /// The pools. New mappings use `default_pool` unless a rule names another pool.
     pub pools: Vec<PoolConfig>,
-    /// Index of the pool that is used without a rule.
+    /// Index of the pool without a rule.
     pub default_pool: usize,
     /// Mapping behavior.
     pub mapping: Behavior,
     /// Filtering behavior.
     pub filtering: Behavior,
-    /// Filtering behavior for TCP and DCCP (RFC 5382 REQ-3b); `None`: as for all.
+    /// Filtering behavior for TCP and DCCP (RFC 5382 REQ-3b); `None`: `filtering`.
     pub filtering_tcp: Option<Behavior>,
     /// Pooling behavior.
     pub pooling: Pooling,
     /// Port allocation of pools that have none of their own.
     pub allocation: Allocation,
-    /// Whether UDP ports keep their parity (RFC 4787 REQ-4).
+    /// True if UDP ports keep their parity (RFC 4787 REQ-4).
     pub port_parity: bool,
-    /// Whether subscribers reach each other through external endpoints (RFC 4787 REQ-9).
+    /// True if subscribers reach each other through external endpoints (RFC 4787 REQ-9).
     pub hairpinning: bool,
-    /// Whether inbound packets restart idle timers (RFC 4787 REQ-6).
+    /// True if inbound packets restart idle timers (RFC 4787 REQ-6).
     pub inbound_refresh: bool,
-    /// Whether a TCP packet other than a SYN may make a mapping.
+    /// True if a TCP packet other than a SYN may make a mapping.
     pub tcp_pickup: bool,
-    /// Whether sessions that begin and end raise events (RFC 6888 REQ-12 has them only if asked
-    /// for).
+    /// True if the begin and the end of each session raise events (RFC 6888 REQ-12: only on
+    /// request).
     pub session_events: bool,
-    /// Most that a SYN may announce as its maximum segment size; `None`: it is left alone.
+    /// Largest maximum segment size that a SYN may announce, bytes; `None`: the option is not
+    /// changed.
     pub tcp_mss: Option<u16>,
-    /// Whether an unsolicited inbound SYN is answered after six seconds (RFC 5382 REQ-4).
+    /// True if an unsolicited inbound SYN is answered after six seconds (RFC 5382 REQ-4).
     pub answer_unsolicited_syn: bool,
-    /// What a subscriber is told whose packet finds no room.
+    /// Answer to a packet that finds no room.
     pub refusal: Refusal,
     /// Limits.
     pub limits: Limits,
@@ -533,9 +539,9 @@ pub struct Config {
     pub classes: Vec<Class>,
     /// Timeouts.
     pub timeouts: Timeouts,
-    /// Timeouts of remote ports.
+    /// Idle timeouts by remote port.
     pub port_timeouts: Vec<PortTimeout>,
-    /// Timeouts of rules, which name them by their place.
+    /// Idle timeouts of rules. Rules name a set by its place.
     pub timeout_sets: Vec<TimeoutSet>,
     /// Static mappings.
     pub statics: Vec<StaticMapping>,
@@ -546,7 +552,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// How ports of a pool are chosen.
+    /// The port allocation of a pool.
     pub fn allocation_of<'c>(&'c self, pool: &'c PoolConfig) -> &'c Allocation {
         pool.allocation.as_ref().unwrap_or(&self.allocation)
     }

@@ -1,12 +1,12 @@
-//! Deterministic mapping (RFC 7422): which external address and which ports a subscriber has
-//! follows from its address, and back, by arithmetic on the configuration alone. The engine,
-//! `natgate who` and `natgate check` all ask a [`Plan`]; there is no state, so nothing need be
-//! logged or found again after a restart.
+//! Deterministic mapping (RFC 7422): arithmetic on the configuration alone gives the external
+//! address and ports of a subscriber, and the subscriber of a port. The engine, `natgate who` and
+//! `natgate check` all use a [`Plan`]. There is no state, so nothing need be logged or restored
+//! after a restart.
 //!
-//! Subscribers are numbered in the order configured, external addresses likewise. Each address
-//! serves the next so many subscribers, and each of them gets the next so many of its ports
-//! (sequential assignment, algorithm 0 of section 2). What is left at an address's end may be given
-//! out on demand.
+//! Subscribers are numbered in configured order, and external addresses likewise. Each address
+//! serves the same number of consecutive subscribers, and each subscriber gets the same number of
+//! consecutive ports (sequential assignment, algorithm 0 of section 2). Ports left at an address's
+//! end may be given out on demand.
 
 use crate::config::{DeterministicConfig, PoolConfig, Prefix};
 use alloc::format;
@@ -14,10 +14,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-/// The first port that no system service has (RFC 6335).
+/// The first port above the system ports (RFC 6335).
 const SYSTEM_PORTS: u16 = 1024;
 
-/// Addresses that follow each other, and the number of the first.
+/// Consecutive addresses, and the number of the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     first: u32,
@@ -25,26 +25,26 @@ struct Run {
     number: u32,
 }
 
-/// Whose the ports of a pool are.
+/// Assignment of a pool's ports to subscribers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     realm: u16,
-    /// Subscribers by number, and the same by address.
+    /// Subscribers, sorted by number and by address.
     by_number: Vec<Run>,
     by_address: Vec<Run>,
-    /// External addresses by number, and the same by address.
+    /// External addresses, sorted by number and by address.
     external: Vec<Run>,
     external_by_address: Vec<Run>,
     subscribers: u32,
     addresses: u32,
     ports: (u16, u16),
-    /// Subscribers that share an address, and the ports that each has of it.
+    /// Subscribers that share an address, and the ports of each.
     each: u32,
     share: u32,
     has_dynamic: bool,
 }
 
-/// Why there is no plan: the key to blame, and what is wrong with it.
+/// Error of a plan: the configuration key with the fault, and a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanError {
     /// The pool's key.
@@ -58,11 +58,11 @@ fn fail<T>(key: &'static str, message: String) -> Result<T, PlanError> {
 }
 
 impl Plan {
-    /// The plan of a pool.
+    /// Makes the plan of a pool.
     ///
     /// # Errors
-    /// When it has no addresses, its ports are too few for its subscribers, or a subscriber is
-    /// named twice.
+    /// When the pool has no addresses, has too few ports for its subscribers, or names a subscriber
+    /// twice.
     pub fn new(config: &DeterministicConfig, pool: &PoolConfig) -> Result<Self, PlanError> {
         //= rfc7422#section-2-system
         let (first, last) = (pool.ports.0.max(1), pool.ports.1);
@@ -114,18 +114,18 @@ impl Plan {
         })
     }
 
-    /// The number of the realm that its subscribers are of.
+    /// The number of the subscribers' realm.
     pub fn realm(&self) -> u16 {
         self.realm
     }
 
-    /// The external address and the ports, first and last, that a subscriber has.
+    /// The external address of a subscriber and its ports, first and last.
     pub fn forward(&self, subscriber: Ipv4Addr) -> Option<(Ipv4Addr, (u16, u16))> {
         let (number, ports) = self.share_of(subscriber.to_bits())?;
         Some((Ipv4Addr::from_bits(address(&self.external, number)), ports))
     }
 
-    /// The subscriber that has a port of an external address. A dynamic port nobody has.
+    /// The subscriber that has a port of an external address. A dynamic port has no subscriber.
     pub fn reverse(&self, external: Ipv4Addr, port: u16) -> Option<Ipv4Addr> {
         let address = number(&self.external_by_address, external.to_bits())?;
         let (first, _) = self.ports;
@@ -135,8 +135,8 @@ impl Plan {
             .then(|| Ipv4Addr::from_bits(self::address(&self.by_number, subscriber)))
     }
 
-    /// The number of the external address, in the order configured, and the ports that a subscriber
-    /// has of it.
+    /// The number of a subscriber's external address, in configured order, and the subscriber's
+    /// ports, first and last.
     pub(crate) fn share_of(&self, subscriber: u32) -> Option<(u32, (u16, u16))> {
         //= rfc7422#section-2-equal
         let number = number(&self.by_address, subscriber)?;
@@ -144,7 +144,7 @@ impl Plan {
         Some((number / self.each, (first as u16, (first + self.share - 1) as u16)))
     }
 
-    /// The ports of an external address that subscribers have, from the first to the last.
+    /// The ports of an external address that belong to subscribers, from the first to the last.
     pub(crate) fn shared(&self, external: u32) -> Option<(u16, u16)> {
         let before = number(&self.external_by_address, external)?.checked_mul(self.each)?;
         let here = self.subscribers.checked_sub(before)?.min(self.each);
@@ -152,7 +152,8 @@ impl Plan {
         (here > 0).then(|| (self.ports.0, (first + here * self.share - 1) as u16))
     }
 
-    /// Whether another plan gives those subscribers and addresses that both know the same ports.
+    /// True if another plan gives the same ports to the subscribers and addresses that both plans
+    /// know.
     pub(crate) fn agrees(&self, other: &Self) -> bool {
         let sizes = |plan: &Self| (plan.ports, plan.each, plan.share, plan.has_dynamic);
         sizes(self) == sizes(other)
@@ -166,27 +167,27 @@ impl Plan {
         self.has_dynamic.then_some((first as u16, self.ports.1))
     }
 
-    /// How many subscribers have ports.
+    /// Number of subscribers.
     pub fn subscribers(&self) -> u32 {
         self.subscribers
     }
 
-    /// How many of them share an external address, at most.
+    /// Largest number of subscribers that share an external address.
     pub fn subscribers_per_address(&self) -> u32 {
         self.each.min(self.subscribers)
     }
 
-    /// How many ports each has.
+    /// Number of ports of each subscriber.
     pub fn ports_per_subscriber(&self) -> u32 {
         self.share
     }
 
-    /// How many addresses, of all, have subscribers.
+    /// Number of addresses that have subscribers.
     pub fn addresses_used(&self) -> u32 {
         self.subscribers.div_ceil(self.each)
     }
 
-    /// Ports, over all addresses, that nobody will ever get.
+    /// Number of ports, over all addresses, that no subscriber can get.
     pub fn ports_unused(&self) -> u64 {
         let all = u64::from(self.ports.1) + 1 - u64::from(self.ports.0);
         let dynamic = self.dynamic().map_or(0, |(first, last)| u64::from(last - first) + 1);
@@ -195,7 +196,7 @@ impl Plan {
     }
 }
 
-/// How many subscribers share an address of so many ports, and the ports of each.
+/// Number of subscribers that share an address of `ports` ports, and the ports of each.
 fn divide(
     subscribers: u64,
     addresses: u64,
@@ -222,12 +223,12 @@ fn divide(
     Ok((each as u32, wanted as u32))
 }
 
-/// How many addresses a prefix has.
+/// Number of addresses of a prefix.
 fn size(prefix: Prefix) -> u64 {
     u64::from(prefix.last() - prefix.first()) + 1
 }
 
-/// The prefixes by address, if no two have an address in common.
+/// Sorts the prefixes by address, and checks that no two overlap.
 fn sorted(prefixes: &[Prefix]) -> Result<Vec<Run>, PlanError> {
     if prefixes.is_empty() {
         return fail("subscribers", "names nobody; write prefixes such as \"10.0.0.0/24\"".into());
@@ -266,13 +267,13 @@ fn number(by_address: &[Run], address: u32) -> Option<u32> {
     (run.first <= address).then(|| run.number + (address - run.first))
 }
 
-/// The address with a number that there is.
+/// The address with a number. The number must exist.
 fn address(by_number: &[Run], number: u32) -> u32 {
     let run = by_number[by_number.partition_point(|run| run.number <= number) - 1];
     run.first + (number - run.number)
 }
 
-/// Whether two sets of runs have the same addresses with the first so many numbers.
+/// True if two sets of runs give the same addresses to the numbers below `count`.
 fn agree(one: &[Run], other: &[Run], count: u32) -> bool {
     let mut starts = one.iter().chain(other).map(|run| run.number).filter(|&start| start < count);
     starts.all(|start| address(one, start) == address(other, start))
@@ -349,7 +350,7 @@ mod tests {
     }
 
     fn prefixes() -> impl Strategy<Value = Vec<Prefix>> {
-        // Each in a /16 of its own, in any order.
+        // Each prefix is in a /16 of its own, in any order.
         let one = (any::<u16>(), 22_u8..=32);
         prop::collection::btree_map(0_u8..40, one, 1..6).prop_map(|places| {
             let mut prefixes: Vec<Prefix> = places
@@ -369,8 +370,8 @@ mod tests {
     proptest! {
         //= test rfc7422#section-2-equal
         //= test rfc7422#section-2-functions
-        /// Forward and reverse are each other's inverse, whatever the configuration; nobody shares
-        /// a port with another, and all have equally many.
+        /// Forward and reverse are inverse for any configuration. No two subscribers share a port,
+        /// and all have equally many.
         #[test]
         fn forward_and_reverse_are_inverse(
             subscribers in prefixes(),
@@ -405,7 +406,7 @@ mod tests {
                 }
             }
             prop_assert_eq!(ends.len(), plan.subscribers() as usize);
-            // In the order configured they come one after the other.
+            // In configured order the shares follow each other.
             for pair in ends.windows(2) {
                 let follows = pair[0].0 != pair[1].0 || pair[0].2 + 1 == pair[1].1;
                 prop_assert!(follows, "{:?} and {:?}", pair[0], pair[1]);
@@ -414,7 +415,8 @@ mod tests {
             for pair in ends.windows(2) {
                 prop_assert!(pair[0].0 != pair[1].0 || pair[0].2 < pair[1].1);
             }
-            // What is nobody's has no subscriber: every port of one address is looked at.
+            // A port that belongs to no share has no subscriber: this checks every port of one
+            // address.
             let mut own = 0_u64;
             let external = pool.addresses[0].first;
             for port in 0..=u16::MAX {

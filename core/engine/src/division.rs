@@ -1,6 +1,6 @@
-//! Several engines with one configuration that share its work: each has some of the subscribers,
-//! some of the external ports, and its share of what is limited in all. Who divides the work gives
-//! each packet to the engine that its subscriber, or the external endpoint it goes to, belongs to.
+//! Several engines with one configuration that share its work. Each engine has some of the
+//! subscribers, some of the external ports, and a share of each limit in all. The divider of the
+//! work gives each packet to the engine of its subscriber, or of its external endpoint.
 
 use crate::endpoint::External;
 use crate::engine::Engine;
@@ -13,8 +13,8 @@ use core::net::Ipv4Addr;
 use core::ops::Range;
 
 impl Config {
-    /// As [`Config::share`], to come into the place of such a share of `before`: of what only a
-    /// restart changes, and is not configured, there is as much as there was.
+    /// [`Config::share`] for an engine that replaces one with a share of `before`. Sizes that only
+    /// a restart changes, and that the configuration leaves open, stay as they were.
     #[must_use]
     pub fn share_after(&self, engines: u32, before: &Self) -> Self {
         let (mut config, before) = (self.share(engines), before.share(engines));
@@ -35,8 +35,8 @@ impl Config {
         config
     }
 
-    /// The numbering of pools and realms of several engines of one configuration, each of which may
-    /// have numbers left that it has not freed yet.
+    /// Merges the numbering of pools and realms of several engines with one configuration. Each
+    /// engine may still have numbers that it has not freed.
     #[must_use]
     pub fn with_numbers_of(mut self, other: Self) -> Self {
         for (number, pool) in other.pools.into_iter().enumerate() {
@@ -56,8 +56,8 @@ impl Config {
         self
     }
 
-    /// The same for one of so many engines that share its work: a share of all that is limited for
-    /// everybody together.
+    /// The configuration of one engine out of `engines` that share the work: a share of every limit
+    /// in all.
     #[must_use]
     pub fn share(&self, engines: u32) -> Self {
         let sizes = Sizes::new(self);
@@ -92,9 +92,9 @@ impl Config {
 }
 
 impl Engine {
-    /// From now on this is one, with a number from 0, of so many engines that share the work: it
-    /// gives out only ports that [`Engine::own`] names, and hands over what turns round. `has` says
-    /// whose blocks, assigned at the start, it tells of.
+    /// Makes this engine one of several that share the work: number `number` (from 0) of `engines`.
+    /// The engine then gives out only ports that [`Engine::own`] names, and hands over packets that
+    /// turn round. It reports the blocks assigned at the start of the subscribers that `has` names.
     pub fn divide(&mut self, (number, engines): (u16, u16), has: impl Fn(u16, Ipv4Addr) -> bool) {
         self.is_divided = true;
         self.identifications.divide(number, engines);
@@ -107,35 +107,37 @@ impl Engine {
         self.pinned = blocks.into_iter().filter(is_own).collect();
     }
 
-    /// The same for one that was alone: what was its own stays so, and it goes on as it was.
+    /// Makes this engine, until now alone, one of several. The engine keeps its ports and its
+    /// state.
     pub fn divide_from_now(&mut self, (number, engines): (u16, u16)) {
         self.is_divided = true;
         self.identifications.divide(number, engines);
         self.external.divide_as_it_is();
     }
 
-    /// Notes that so many engines share the work now.
+    /// Changes the number of engines that share the work.
     pub fn set_engines(&mut self, (number, engines): (u16, u16)) {
         self.identifications.divide(number, engines);
     }
 
-    /// Gives out these ports of an external address from now on, by words of 64 ports.
+    /// Gives out these ports of an external address from now on. `words` counts words of 64 ports.
     pub fn own(&mut self, address: Ipv4Addr, words: Range<usize>) {
         if let Some(index) = self.external.index(address.to_bits()) {
             self.external.own(index, words.start.min(1024)..words.end.min(1024));
         }
     }
 
-    /// Gives out these ports of an external address from now on, by words of 64 ports, and no
-    /// others of it, whoever has them.
+    /// Gives out exactly these ports of an external address from now on, even if mappings have
+    /// others. `words` counts words of 64 ports.
     pub fn own_only(&mut self, address: Ipv4Addr, words: &[Range<usize>]) {
         if let Some(index) = self.external.index(address.to_bits()) {
             self.external.own_only(index, |word| words.iter().any(|own| own.contains(&word)));
         }
     }
 
-    /// Gives up ports of a pool that nobody has, below 1024 or from there on, at most so many words
-    /// of 64 in a row, if there are such: of one address, if it is named.
+    /// Gives up free ports of a pool: of the ports below 1024 (`is_low`) or from 1024 on, at most
+    /// `most` words of 64 in a row. `only` restricts the search to one address. `None`: there are
+    /// no such ports.
     pub fn cede(
         &mut self,
         pool: usize,
@@ -151,38 +153,38 @@ impl Engine {
         Some((Ipv4Addr::from_bits(self.external.address(index)), words))
     }
 
-    /// Free ports of a pool that this engine may give out, below 1024 or from there on, of the
-    /// protocol that has the fewest (of TCP, UDP and ICMP).
+    /// Number of free ports of a pool that this engine may give out, below 1024 (`is_low`) or from
+    /// 1024 on. The protocol with the fewest free ports counts (of TCP, UDP and ICMP).
     pub fn free_ports(&self, pool: usize, is_low: bool) -> u32 {
         self.external.fewest_free(pool, is_low)
     }
 
-    /// The same of one external address; of one that is not external, none.
+    /// [`Engine::free_ports`] of one external address; 0 if the address is not external.
     pub fn free_ports_of(&self, address: Ipv4Addr, is_low: bool) -> u32 {
         let index = self.external.index(address.to_bits());
         index.map_or(0, |index| self.external.fewest_free_of(index, is_low))
     }
 
-    /// Whether a host inside has mappings or blocks here.
+    /// True if a host inside has mappings or blocks here.
     pub fn knows(&self, realm: u16, address: Ipv4Addr) -> bool {
         self.subscribers.find(Host::new(realm, address.to_bits())).is_some()
     }
 
-    /// Whether a host inside has mappings, blocks or static mappings here.
+    /// True if a host inside has mappings, blocks or static mappings here.
     pub fn is_established(&self, realm: u16, address: Ipv4Addr) -> bool {
         let host = Host::new(realm, address.to_bits());
         self.subscribers.find(host).is_some() || self.static_hosts.binary_search(&host).is_ok()
     }
 
-    /// Whether more than half of the subscribers that there may be are there.
+    /// True if more than half of the possible subscribers are present.
     #[inline]
     pub fn is_crowded(&self) -> bool {
         let (present, most) = self.subscribers.counts();
         present > most / 2
     }
 
-    /// Whether a mapping here, or an address that is mapped as a whole, is for a packet from
-    /// outside of a protocol without ports.
+    /// True if a mapping here, or an address that is mapped as a whole, takes this packet from
+    /// outside. The packet's protocol has no ports.
     pub fn expects(&mut self, packet: &[u8]) -> bool {
         let Ok(headers) = parse(packet) else { return true };
         let Some(index) = self.external.index(headers.destination.address) else { return true };
@@ -191,23 +193,23 @@ impl Engine {
         flow.is_some() || self.statics.internal(index, headers.protocol).is_some()
     }
 
-    /// How many dynamic mappings there are.
+    /// Number of dynamic mappings.
     pub fn count_mappings(&self) -> u64 {
         self.table.count_dynamic_mappings() as u64
     }
 
-    /// How many hosts of a [`bucket`](crate::bucket) have mappings here.
+    /// Number of hosts of a [`bucket`](crate::bucket) that have mappings here.
     pub fn hosts_of(&self, bucket: usize) -> u32 {
         self.subscribers.count_of(bucket)
     }
 
-    /// Counts a packet of `len` bytes as dropped that [`Engine::process`] has not had.
+    /// Counts a packet of `len` bytes as dropped that never reached [`Engine::process`].
     pub fn count_lost(&mut self, direction: Direction, reason: DropReason, len: usize) {
         self.counters.count_drop(direction, reason, len);
     }
 
-    /// Whether the packet that [`Engine::poll_transmit`] gave last turns round: it is to be handed
-    /// over, as [`Verdict::HandOver`](crate::Verdict::HandOver) says. It has not been counted.
+    /// True if the packet that [`Engine::poll_transmit`] gave last turns round. Hand it over, as
+    /// [`Verdict::HandOver`](crate::Verdict::HandOver) says. The packet has not been counted.
     pub fn transmit_turns(&self) -> bool {
         self.turns
     }

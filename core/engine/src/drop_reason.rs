@@ -1,9 +1,9 @@
-//! Why packets are dropped: one list, from which come the enum, the counters' names and
+//! Reasons for dropping packets. One list makes the enum, the names of the counters and
 //! docs/drop-reasons.md.
 
 macro_rules! drop_reasons {
     ($($variant:ident $name:literal $text:literal;)*) => {
-        /// Why a packet was dropped.
+        /// Reason for which a packet was dropped.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum DropReason {
@@ -14,12 +14,12 @@ macro_rules! drop_reasons {
             /// Every reason, in the order of the enum.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// Its name in counters, logs and documentation.
+            /// The reason's name in counters, logs and documentation.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name),* }
             }
 
-            /// One sentence for people.
+            /// One sentence for people about the reason.
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$variant => $text),* }
             }

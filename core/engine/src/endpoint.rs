@@ -1,5 +1,5 @@
-//! Endpoints as tables and stages name them. Each kind is a type of its own, so that a function
-//! cannot be given one kind for another.
+//! Endpoints in tables and stages. Each kind is a type of its own, so that a function cannot take
+//! one kind for another.
 //!
 //! All are small values that are passed in registers; none has a layout of its own in a table.
 

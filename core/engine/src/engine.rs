@@ -36,10 +36,11 @@ use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 pub(crate) use removal::Rest;
 
-/// The latest time there is, nanoseconds.
+/// The latest time that the engine knows, nanoseconds.
 const LATEST: u64 = i64::MAX as u64;
 
-/// The translator. A clone continues as the original would, but may allocate while it grows.
+/// The translator. A clone continues as the original would, but the clone may allocate while it
+/// grows.
 #[derive(Clone, Debug)]
 pub struct Engine {
     pub(crate) config: Config,
@@ -85,14 +86,14 @@ pub struct Engine {
     events: Events,
     /// Blocks assigned at the start whose events are still to be raised, last first.
     pub(crate) pinned: Vec<u32>,
-    /// True if something was taken since unanswered subscribers last made room, so that it may be
+    /// True if something was taken since unanswered subscribers last made room: something may be
     /// scarce.
     pub(crate) may_be_short: bool,
     /// True if several engines divide the work.
     pub(crate) is_divided: bool,
-    /// True if the packet that left last is hairpinned.
+    /// True if the packet that [`Engine::poll_transmit`] gave last is hairpinned.
     pub(crate) turns: bool,
-    /// When each pool's exhaustion was last reported, nanoseconds.
+    /// Time of the latest exhaustion report of each pool, nanoseconds.
     pub(crate) pool_reported: Vec<Option<u64>>,
     started: Timestamp,
     /// Time of tick 0, nanoseconds.
@@ -120,13 +121,13 @@ impl Engine {
         self.base
     }
 
-    /// When it was made, or the first of those whose state it goes on with.
+    /// Start of this engine, or of the first engine in the chain of take-overs.
     pub(crate) fn started(&self) -> Timestamp {
         self.started
     }
 
-    /// Counts ticks as another engine does whose state this one, which is new, goes on with. A time
-    /// that cannot be is left out of account.
+    /// Counts ticks as an earlier engine did, if this new engine continues its state. A time base
+    /// that is not possible is ignored.
     pub(crate) fn go_on_from(&mut self, base: u64, started: u64, now: u64) {
         let since = now.saturating_sub(base) / nanos(TICK);
         if base.is_multiple_of(nanos(TICK)) && since < u64::from(u32::MAX >> 2) {
@@ -155,13 +156,13 @@ impl Engine {
         timeouts::deadline(time.saturating_sub(self.base), duration)
     }
 
-    /// Takes note of the time, which does not go back, nor beyond the year 2262.
+    /// Moves the present time forward to `now`. The time never goes back, nor beyond the year 2262.
     pub(crate) fn observe(&mut self, now: Timestamp) {
         self.now = self.now.max(now.0.min(LATEST));
     }
 
-    /// Remembers a SYN that nobody takes, to answer it six seconds later unless its connection has
-    /// come about by then.
+    /// Remembers an inbound SYN that no mapping takes. An ICMP error answers the SYN after six
+    /// seconds unless its connection has come about by then.
     pub(crate) fn remember_syn(
         &mut self,
         envelope: Envelope,
@@ -195,29 +196,30 @@ impl Engine {
         }
     }
 
-    /// Recounts a packet of `len` bytes to the gateway itself, which [`Engine::process`] had
-    /// dropped as [`DropReason::LocalUnsupported`]: the gateway answers it, or drops it for another
-    /// reason.
+    /// Corrects the counters for a packet of `len` bytes to the gateway itself. [`Engine::process`]
+    /// dropped the packet as [`DropReason::LocalUnsupported`]; the gateway has now answered it
+    /// (`None`), or dropped it for another reason.
     pub fn count_local(&mut self, other: Option<DropReason>, len: usize) {
         self.counters.recount_local(other, len);
     }
 
     // ---- restarts ----
 
-    /// Writes the ports of an external address that somebody has: used, held, or, in a pool, of
-    /// static mappings. `address` counts from 0; `None`: there are not so many. A bit a port, 1,024
-    /// words. The protocol is TCP, UDP, ICMP or DCCP.
+    /// Writes the taken ports of an external address to `into`: used ports, held ports and, in a
+    /// pool, ports of static mappings. `address` counts from 0; `None`: there is no such address.
+    /// `into` has 1,024 words, a bit a port. `protocol` is TCP, UDP, ICMP or DCCP.
     ///
     /// # Panics
-    /// When the protocol is another or `into` has another length.
+    /// When the protocol is another, or `into` has another length.
     pub fn taken_ports(&self, address: usize, protocol: u8, into: &mut [u64]) -> Option<Ipv4Addr> {
         assert_eq!(into.len(), 1024, "a bit a port");
         self.external.taken(address as u32, protocol, into).map(Ipv4Addr::from_bits)
     }
 
-    /// Holds the ports of an external address that an earlier engine had taken, as
-    /// [`Engine::taken_ports`] told, for the hold-down from now: of every protocol, for nobody
-    /// knows their connections any more. Ports that somebody has, or in no pool, stay as they are.
+    /// Holds ports of an external address for the hold-down from now on. `ports` is the answer of
+    /// [`Engine::taken_ports`] of an earlier engine. Ports of every protocol are held, because the
+    /// connections that used them are not known any more. Ports in use, and ports in no pool, stay
+    /// as they are.
     ///
     /// # Panics
     /// As [`Engine::taken_ports`].
@@ -248,13 +250,13 @@ impl Engine {
         }
     }
 
-    /// Whether what a few removals raise has room.
+    /// True if the queue has room for the events of a few removals.
     pub(crate) fn has_room_for_events(&self) -> bool {
         self.events.len() <= Events::ROOM / 2
     }
 
     //= rfc8158#section-4.6.5-rate
-    /// Reports that a pool has no port, unless that was done within the last second.
+    /// Reports that a pool has no free port, at most once a second.
     pub(crate) fn report_exhausted(&mut self, pool: usize, protocol: u8) {
         let reported = &mut self.pool_reported[pool];
         if reported.is_none_or(|at| self.now - at >= REPORT_INTERVAL) {
@@ -263,7 +265,7 @@ impl Engine {
         }
     }
 
-    /// The next event, oldest first.
+    /// Returns the next event, oldest first.
     pub fn poll_event(&mut self) -> Option<Event> {
         if let Some(block) = self.pinned.pop() {
             let change = Change::BlockAssigned(self.external.block(block));
@@ -272,19 +274,19 @@ impl Engine {
         self.events.pop()
     }
 
-    /// The next packet of the engine's own making, or fragment that had waited, oldest first:
-    /// written to the front of `buffer`, with the time it was made, the side to send it by and its
-    /// length.
+    /// Writes the next packet that the engine sends to the front of `buffer`: a packet of the
+    /// engine's own, or a fragment that had waited, oldest first. Returns the time the packet was
+    /// made, the side to send it by, and its length.
     ///
     /// # Panics
-    /// When the buffer is shorter than the packet; 65,535 bytes hold any.
+    /// When the buffer is shorter than the packet. 65,535 bytes hold any packet.
     pub fn poll_transmit(&mut self, buffer: &mut [u8]) -> Option<(Timestamp, Side, usize)> {
         loop {
             let (time, side, len) = self.next_transmit(buffer)?;
             if side == Side::Outside || self.has_realm(self.realms.handed_out) {
                 return Some((time, side, len));
             }
-            // The realm that it was for has gone since.
+            // The realm of the packet was removed in the meantime.
         }
     }
 

@@ -1,12 +1,12 @@
 //! The translator: mappings, sessions, pools, filtering, timers.
 //!
-//! The engine is a state machine without a clock, a source of randomness or input and output: time,
-//! seed and packets come in by calls, verdicts, events and packets of its own go out. The same
-//! calls give the same bytes. After [`Engine::new`] nothing is allocated.
+//! The engine is a state machine without a clock, a source of randomness, input or output. Time,
+//! seed and packets come in by calls; verdicts, events and packets of the engine's own go out. The
+//! same calls give the same bytes. [`Engine::new`] makes every allocation.
 //!
 //! The order of calls, for each batch:
 //!
-//! 1. [`Engine::advance`] until it returns `false`, with 3. after each call;
+//! 1. [`Engine::advance`] until it returns `false`, with step 3 after each call;
 //! 2. [`Engine::process`], which rewrites the packets in place and gives each a verdict;
 //! 3. [`Engine::poll_event`] and [`Engine::poll_transmit`] until both are empty.
 
@@ -93,51 +93,52 @@ pub use survey::{
 pub use time::{TICK, Timestamp};
 pub use translate::{AddressChoice, Becomes, End, Explanation, Step};
 
-/// Why a configuration cannot be run.
+/// Error of a configuration that the engine cannot run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// One sentence: what is wrong and what would be right.
     pub message: alloc::string::String,
 }
 
-/// A mapping as it is now.
+/// The present state of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MappingInfo {
     /// Protocol, endpoints, kind.
     pub id: MappingId,
-    /// Sessions it has.
+    /// Number of its sessions.
     pub sessions: u32,
-    /// When it was made, to the tick before.
+    /// Time of creation, rounded down to a tick.
     pub created: Timestamp,
-    /// When it will go unless refreshed; `None`: never.
+    /// Time of removal unless the mapping is refreshed; `None`: never.
     pub expires: Option<Timestamp>,
-    /// Packets sent out by its present sessions.
+    /// Packets that the present sessions sent out.
     pub packets_out: u64,
-    /// Packets let in by its present sessions.
+    /// Packets that the present sessions let in.
     pub packets_in: u64,
 }
 
-/// A session as it is now.
+/// The present state of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionInfo {
-    /// Its mapping.
+    /// The session's mapping.
     pub mapping: MappingId,
     /// Remote endpoint.
     pub remote: Endpoint,
-    /// The remote endpoint as seen from inside: another, if the destination is translated too.
+    /// The remote endpoint as seen from inside. It differs from `remote` if the destination is
+    /// translated too.
     pub remote_inside: Endpoint,
-    /// Its state's name.
+    /// Name of the session's state.
     pub state: &'static str,
-    /// When it will go unless refreshed.
+    /// Time of removal unless the session is refreshed.
     pub expires: Timestamp,
-    /// Packets sent out by it.
+    /// Packets that the session sent out.
     pub packets_out: u64,
-    /// Packets let in by it.
+    /// Packets that the session let in.
     pub packets_in: u64,
 }
 
-/// What a pool holds, summed over its addresses, for one protocol: free + used + held + reserved is
-/// all.
+/// Use of a pool's ports for one protocol, summed over its addresses: free + used + held + reserved
+/// is the number of ports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolUsage {
     /// Ports that a new mapping may take.
@@ -146,7 +147,7 @@ pub struct PoolUsage {
     pub used: u64,
     /// Ports in hold-down.
     pub held: u64,
-    /// Ports kept for static mappings, or given to nobody: excluded, in no block or share, or of an
-    /// address that drains.
+    /// Ports that nobody can take dynamically: ports of static mappings, excluded ports, ports in
+    /// no block or share, and ports of an address that drains.
     pub reserved: u64,
 }

@@ -1,4 +1,4 @@
-//! What goes into the engine and what comes out: packets in place, one verdict each, counters.
+//! Input and output of the engine: packets in place, one verdict for each packet, counters.
 
 use crate::DropReason;
 use crate::host::Host;
@@ -23,8 +23,8 @@ impl Side {
     }
 }
 
-/// An IP packet in a buffer. The bytes before it are the caller's (link headers, headroom); the
-/// engine may shorten the packet at its end, and a later one may use the headroom.
+/// An IP packet in a buffer. The bytes before the packet are the caller's (link headers, headroom).
+/// The engine may shorten the packet at its end. A later version may use the headroom.
 #[derive(Debug)]
 pub struct Packet<'b> {
     buffer: &'b mut [u8],
@@ -44,10 +44,10 @@ impl<'b> Packet<'b> {
         Self { buffer, start, end, realm: 0 }
     }
 
-    /// The same packet, come from a realm.
+    /// Sets the realm that the packet came from.
     ///
     /// # Panics
-    /// When there can be no such realm.
+    /// When `realm` is not a possible number of a realm.
     #[must_use]
     pub fn in_realm(mut self, realm: u16) -> Self {
         assert!(realm < Host::REALMS, "there is no realm {realm}");
@@ -55,7 +55,7 @@ impl<'b> Packet<'b> {
         self
     }
 
-    /// The number of the realm inside that it came from, or that it is to be sent to.
+    /// Number of the inside realm that the packet came from, or of the realm to send it to.
     pub fn realm(&self) -> u16 {
         self.realm
     }
@@ -69,38 +69,39 @@ impl<'b> Packet<'b> {
         &self.buffer[self.start..self.end]
     }
 
-    /// The packet's bytes, to change.
+    /// The packet's bytes, mutable.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.buffer[self.start..self.end]
     }
 
-    /// Its length, bytes.
+    /// The packet's length, bytes.
     pub fn len(&self) -> usize {
         self.end - self.start
     }
 
-    /// Whether it has no bytes.
+    /// True if the packet has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Where it begins in the buffer.
+    /// Offset of the packet's first byte in the buffer.
     pub fn start(&self) -> usize {
         self.start
     }
 
-    /// Where it ends in the buffer.
+    /// Offset of the packet's end in the buffer.
     pub fn end(&self) -> usize {
         self.end
     }
 
-    /// Cuts off what follows the first `len` bytes; longer than the packet changes nothing.
+    /// Cuts off the bytes after the first `len`. A `len` beyond the packet's length changes
+    /// nothing.
     pub fn truncate(&mut self, len: usize) {
         self.end = self.end.min(self.start + len);
     }
 }
 
-/// The way a packet takes through the gateway.
+/// Path of a packet through the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Direction {
@@ -118,7 +119,7 @@ impl Direction {
     /// Every direction.
     pub const ALL: [Self; 4] = [Self::Outbound, Self::Inbound, Self::Hairpin, Self::Local];
 
-    /// Its name in counters.
+    /// The direction's name in counters.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Outbound => "outbound",
@@ -129,26 +130,26 @@ impl Direction {
     }
 }
 
-/// A packet's fate.
+/// Decision about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Send it by this side: translated, or bypassing translation, in place.
+    /// Send the packet by this side. It is translated in place, or bypasses translation.
     Forward(Side),
-    /// It was a request to the gateway itself and is now the reply: send it back by this side.
+    /// The packet was a request to the gateway itself and is now the reply. Send it back by this
+    /// side.
     Reply(Side),
-    /// Forget it.
+    /// Forget the packet.
     Drop(DropReason),
-    /// It turns round, and whose its destination is only the one who divided the work between
-    /// several engines knows: give it to that one's
-    /// [`Engine::process_turned`](crate::Engine::process_turned). Only its sender's end has been
-    /// translated.
+    /// The packet is hairpinned, and another engine may have its destination. Give the packet to
+    /// [`Engine::process_turned`](crate::Engine::process_turned) of the engine that has it: the
+    /// divider of the work knows which. Only the sender's endpoint has been translated.
     HandOver,
-    /// The engine keeps a copy (a fragment whose first is not here yet): forget it. The copy comes
-    /// out of `poll_transmit` later, or is dropped and counted then.
+    /// Forget the packet: it is a fragment before the first of its datagram, and the engine keeps a
+    /// copy. The copy comes out of `poll_transmit` later, or is dropped and counted then.
     Held,
 }
 
-/// What an input packet came to, as counted.
+/// Result of an input packet, as counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Outcome {
@@ -164,7 +165,7 @@ impl Outcome {
     /// Every outcome.
     pub const ALL: [Self; 3] = [Self::Forwarded, Self::Replied, Self::Dropped];
 
-    /// Its name in counters.
+    /// The outcome's name in counters.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Forwarded => "forwarded",
@@ -174,8 +175,8 @@ impl Outcome {
     }
 }
 
-/// Packets and bytes by direction and outcome, drops by reason. Every input packet is counted once;
-/// one that is held is counted when its fate is known.
+/// Packets and bytes by direction and outcome, drops by reason. Every input packet is counted once.
+/// A held packet is counted when its fate is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counters {
     /// Packets, `[Direction][Outcome]`.
@@ -188,8 +189,8 @@ pub struct Counters {
     pub portless: u64,
     /// Packets that the engine made itself and handed out.
     pub generated: u64,
-    /// ICMP errors that were due and not made, because of their rate limit, a full queue, or a side
-    /// that is to have none.
+    /// ICMP errors that were due but not made, because of the rate limit, a full queue, or a side
+    /// without errors.
     pub errors_suppressed: u64,
     /// Events that nobody polled in time.
     pub events_lost: u64,
@@ -219,13 +220,13 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// Counts packets that were forwarded, of so many bytes together.
+    /// Counts `packets` forwarded packets with `bytes` bytes together.
     pub fn count_forwarded(&mut self, direction: Direction, packets: u64, bytes: u64) {
         self.packets[direction as usize][Outcome::Forwarded as usize] += packets;
         self.bytes[direction as usize][Outcome::Forwarded as usize] += bytes;
     }
 
-    /// Adds what another engine has counted.
+    /// Adds the counters of another engine.
     pub fn add(&mut self, other: &Self) {
         let own = self.packets.iter_mut().chain(&mut self.bytes).flatten().chain(&mut self.drops);
         let others = other.packets.iter().chain(&other.bytes).flatten().chain(&other.drops);
@@ -252,7 +253,8 @@ impl Counters {
         self.count_drop(direction, reason, len);
     }
 
-    /// Recounts a packet of `len` bytes to the gateway itself that was counted as not understood.
+    /// Corrects the counters for a packet of `len` bytes to the gateway itself that was counted as
+    /// not understood.
     pub(crate) fn recount_local(&mut self, other: Option<DropReason>, len: usize) {
         let local = Direction::Local as usize;
         self.packets[local][Outcome::Dropped as usize] -= 1;
@@ -271,7 +273,7 @@ impl Counters {
     }
 }
 
-/// The direction of a packet of which only the side it came from is known.
+/// The direction of a packet when only its incoming side is known.
 pub(crate) fn direction_from(side: Side) -> Direction {
     match side {
         Side::Inside => Direction::Outbound,

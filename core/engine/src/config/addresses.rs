@@ -6,13 +6,13 @@ use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
 impl Config {
-    /// The external addresses of static mappings and services, as often as they are named.
+    /// The external addresses of static mappings and services, once for each mention.
     pub fn fixed_addresses(&self) -> impl Iterator<Item = Ipv4Addr> + '_ {
         let statics = self.statics.iter().map(|mapping| mapping.external.0);
         statics.chain(self.services.iter().map(|service| service.external.0))
     }
 
-    /// How many external addresses there are: those of pools, static mappings and services.
+    /// Number of external addresses of pools, static mappings and services.
     pub fn count_addresses(&self) -> usize {
         external_addresses(self).len()
     }

@@ -1,6 +1,5 @@
-//! What holds for some and not for others: classes of subscribers with limits of their own,
-//! thresholds below limits, idle timeouts by port and by rule. Plain data, and whether it can be
-//! run.
+//! Limits and timeouts that differ between subscribers: classes of subscribers with limits of their
+//! own, thresholds below limits, idle timeouts by port and by rule. Plain data with its checks.
 
 #[cfg(doc)]
 use super::Limits;
@@ -12,20 +11,20 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use natgate_wire::protocol;
 
-/// Subscribers that have limits of their own. Who is in prefixes of several classes is of the one
-/// with the longest, and of two of one length, of the one that names the realm; who is in none has
-/// what [`Limits`] say.
+/// Subscribers that have limits of their own. If prefixes of several classes contain a subscriber,
+/// the longest prefix decides; of two prefixes of one length, the prefix of the class that names
+/// the realm. A subscriber in no class has the limits in [`Limits`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Class {
-    /// Its name in events.
+    /// The class's name in events.
     pub name: String,
-    /// Who belongs to it; no prefix is in two classes of one realm, or of all.
+    /// The members. No prefix is in two classes of one realm, or in two classes of all realms.
     pub subscribers: Vec<Prefix>,
-    /// Whose realm's these are; `None`: those of every realm.
+    /// The members' realm; `None`: every realm.
     pub realm: Option<u16>,
-    /// What each of them may have, as far as it differs from [`Limits`].
+    /// Limits of each member that differ from [`Limits`].
     pub limits: ClassLimits,
-    /// What all of them together may have.
+    /// Limits of all members together.
     pub total: Totals,
 }
 
@@ -34,7 +33,7 @@ impl Class {
     pub const MOST: usize = 1 << 12;
 }
 
-/// What each subscriber of a class may have; `None`: what [`Limits`] say.
+/// Limits of each subscriber of a class; `None`: the limit in [`Limits`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClassLimits {
     /// TCP mappings.
@@ -49,11 +48,11 @@ pub struct ClassLimits {
     pub sessions_per_mapping: Option<u16>,
     /// New mappings a second; one second's worth may come at once.
     pub new_mappings_per_second: Option<u32>,
-    /// Percentages of these limits that are told of.
+    /// Thresholds of these limits, percent.
     pub thresholds: Option<Vec<u8>>,
 }
 
-/// What all subscribers of a class may have together; `None`: no limit but those of the tables.
+/// Limits of all subscribers of a class together; `None`: no limit except the tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// TCP mappings.
@@ -66,28 +65,28 @@ pub struct Totals {
     pub sessions: Option<u32>,
     /// New mappings a second; one second's worth may come at once.
     pub new_mappings_per_second: Option<u32>,
-    /// Percentages of these limits that are told of.
+    /// Thresholds of these limits, percent.
     pub thresholds: Vec<u8>,
 }
 
-/// An idle timeout of sessions with some remote ports: of UDP, or of TCP and DCCP once established.
+/// Idle timeout of sessions with some remote ports: of UDP, or of established TCP and DCCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortTimeout {
     /// TCP, UDP or DCCP.
     pub protocol: u8,
-    /// First and last remote port; no port of a protocol is in two.
+    /// First and last remote port. No port of a protocol is in two ranges.
     pub ports: (u16, u16),
     /// The timeout.
     pub idle: Duration,
 }
 
 impl PortTimeout {
-    /// Most that there may be.
+    /// Most timeouts of ports in one configuration.
     pub const MOST: usize = 255;
 }
 
-/// Idle timeouts of mappings that a rule makes; `None`: as the port, or [`super::Timeouts`], has
-/// it.
+/// Idle timeouts of mappings that a rule makes; `None`: the timeout of the remote port or in
+/// [`super::Timeouts`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TimeoutSet {
     /// UDP.
@@ -105,26 +104,27 @@ pub struct TimeoutSet {
 }
 
 impl TimeoutSet {
-    /// Most that there may be.
+    /// Most sets in one configuration.
     pub const MOST: usize = 15;
 
-    /// Its times.
+    /// The times that the set gives.
     pub fn times(&self) -> impl Iterator<Item = Duration> {
         let Self { udp, tcp_established, tcp_opening, tcp_closing, icmp, other } = *self;
         [udp, tcp_established, tcp_opening, tcp_closing, icmp, other].into_iter().flatten()
     }
 }
 
-/// What thresholds may be.
+/// Bounds of thresholds.
 #[derive(Clone, Copy, Debug)]
 pub enum Thresholds {}
 
 impl Thresholds {
     /// Most thresholds of a limit.
     pub const MOST: usize = 4;
-    /// How far use must fall below a threshold, in points, before reaching it is told again.
+    /// Distance, in percentage points, that use must fall below a threshold before the threshold is
+    /// reported again.
     pub const DAMPING: u8 = 10;
-    /// What a threshold may be, percent.
+    /// Possible values of a threshold, percent.
     pub const BOUNDS: core::ops::RangeInclusive<u8> = Self::DAMPING..=100;
 }
 

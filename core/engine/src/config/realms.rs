@@ -6,7 +6,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// What is wrong with the realms of a configuration.
+/// Checks the realms of a configuration.
 pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
     let fail = |message: String| Err(ConfigError { message });
     let (count, most) = (config.realms.len() + 1, Config::MOST_REALMS);
@@ -41,7 +41,7 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
     }
 }
 
-/// A configuration without what the engine has in another form.
+/// The configuration without rules, which the engine keeps in another form.
 pub(crate) fn without_rules(config: &Config) -> Config {
     let mut config = config.clone();
     config.rules = Vec::new();

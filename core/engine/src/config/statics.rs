@@ -1,17 +1,17 @@
-//! What the operator maps: endpoints to endpoints, and services to several servers.
+//! Mappings that the operator makes: endpoint to endpoint, and services of several servers.
 
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-/// Who may begin sessions of a static mapping.
+/// Side that may begin sessions of a static mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Begun {
     /// Either side.
     #[default]
     Anywhere,
-    /// The outside only: what the inside begins is translated as if there were no such mapping.
+    /// The outside only. Sessions that begin inside are translated as if the mapping did not exist.
     Outside,
-    /// The inside only: nobody else gets in.
+    /// The inside only. No remote endpoint gets in otherwise.
     Inside,
 }
 
@@ -20,14 +20,15 @@ pub enum Begun {
 pub struct StaticMapping {
     /// Number of the realm that the internal endpoint is in.
     pub realm: u16,
-    /// Protocol number (TCP, UDP or ICMP); `None`: all three, and with whole addresses every other.
+    /// Protocol number (TCP, UDP or ICMP). `None`: all three; with whole addresses, every other
+    /// protocol too.
     pub protocol: Option<u8>,
     /// Internal address and, unless the whole address is mapped, port.
     pub internal: (Ipv4Addr, Option<u16>),
     /// External address and, unless the whole address is mapped, port.
     pub external: (Ipv4Addr, Option<u16>),
-    /// The side that may begin the mapping's sessions. Of the mappings of one internal endpoint at
-    /// most one may be begun from inside.
+    /// The side that may begin the mapping's sessions. At most one mapping of an internal endpoint
+    /// may have sessions that begin inside.
     pub begun: Begun,
 }
 
@@ -44,19 +45,19 @@ impl Default for StaticMapping {
     }
 }
 
-/// Several servers behind one external endpoint (RFC 2391). What a server begins itself is
-/// translated as if there were no such service.
+/// Several servers behind one external endpoint (RFC 2391). Sessions that a server begins are
+/// translated as if the service did not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
-    /// Number of the realm that its servers are in.
+    /// Number of the servers' realm.
     pub realm: u16,
     /// Protocol number (TCP, UDP, ICMP or DCCP); `None`: all four.
     pub protocol: Option<u8>,
     /// External endpoint.
     pub external: (Ipv4Addr, u16),
-    /// Who serves it: at least one, all different.
+    /// The servers: at least one, all different.
     pub servers: Vec<Server>,
-    /// Which remote endpoints are served by one server.
+    /// Sessions that go to one server.
     pub affinity: Affinity,
 }
 
@@ -65,9 +66,10 @@ pub struct Service {
 pub struct Server {
     /// Internal endpoint.
     pub internal: (Ipv4Addr, u16),
-    /// Its share of new sessions: its weight out of the sum of all.
+    /// The server's weight. Its share of new sessions is its weight divided by the sum of all
+    /// weights.
     pub weight: u16,
-    /// Whether it gets no new sessions, and only keeps those that it has.
+    /// True if the server gets no new sessions, and only keeps its present ones.
     pub draining: bool,
 }
 
@@ -75,18 +77,18 @@ impl Server {
     /// Most servers of one service.
     pub const MOST: usize = 64;
 
-    /// Its weight in the choice of who gets a new session.
+    /// The server's weight in the choice of a server for a new session.
     pub const fn share(&self) -> u16 {
         if self.draining { 0 } else { self.weight }
     }
 }
 
-/// Which sessions of a [`Service`] go to one server.
+/// Sessions of a [`Service`] that go to one server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Affinity {
-    /// Those of one remote address.
+    /// Sessions of one remote address.
     #[default]
     Address,
-    /// Each is a choice of its own.
+    /// Each session is a choice of its own.
     None,
 }

@@ -1,7 +1,7 @@
-//! The passage of time: what is due happens, in order, in calls that are bounded.
+//! Timers: does what is due, in order of time, in calls of bounded length.
 //!
-//! What is due at a tick stands in lists whose elements are wherever in memory. So a few of them
-//! are looked at ahead of their turn, and the lines that it will touch are fetched.
+//! The elements that are due at a tick form linked lists, scattered in memory. The engine looks at
+//! a few elements ahead of their turn and prefetches the cache lines that the turn will touch.
 
 use super::Engine;
 use crate::calendar::{LANES, lane};
@@ -10,33 +10,33 @@ use crate::session::{Idle, State};
 use crate::table::{SessionRef, Table};
 use crate::time::{TICK, Timestamp, nanos};
 
-/// Most things that one call of [`Engine::advance`] does while it keeps pace: a batch that waits
-/// for it waits well below a tenth of a millisecond, though nothing of them is in the caches.
+/// Most things that one call of [`Engine::advance`] does while the engine keeps pace. A batch then
+/// waits well below a tenth of a millisecond, even if nothing is in the caches.
 const BUDGET: u32 = 32;
 
-/// Ticks that it may fall behind before it does twice as much; so many more, and it does twice
-/// that.
+/// Ticks of delay after which the budget doubles. It doubles again for each further `BEHIND` ticks.
 const BEHIND: u64 = 2;
 
-/// How often that is doubled, one call being made for each batch. It comes to what the largest
-/// batch can begin: a new mapping is due twice, when it ends and when its port is free again.
+/// Largest number of doublings. With one call for each batch, the budget then covers what the
+/// largest batch can begin: a new mapping is due twice, when it ends and when its port is free
+/// again.
 const MOST_DOUBLED: u64 = 4;
 
 const _: () = assert!(BUDGET << MOST_DOUBLED >= 2 * Engine::MAX_BATCH as u32);
 
-/// Ticks, a year of them, after which they are counted afresh as soon as nothing is under way: a
-/// capture may jump by decades. (Should something be under way for 17 years, timers go wrong then.)
+/// Ticks (about a year) after which ticks are counted afresh as soon as nothing is under way. A
+/// capture may jump by decades. (If something stays under way for 17 years, timers go wrong.)
 const FAR: u64 = 1 << 28;
 
-/// How far ahead of its turn an element of a list is looked at; that is [`LANES`] times as many
-/// turns.
+/// Distance, in elements of one list, between an element that is looked at and the element on turn.
+/// With [`LANES`] lists this is [`LANES`] times as many turns.
 const DISTANCE: u32 = 3;
 
-/// How many elements of a list, from the one on whose turn it is, have been looked at.
+/// Number of elements of a list that have been looked at, from the element on turn.
 #[derive(Clone, Debug)]
 struct Lead<T> {
     len: u32,
-    /// The next one to be looked at, whose line has been asked for.
+    /// The next element to look at. Its cache line has been requested.
     next: Option<T>,
 }
 
@@ -47,15 +47,15 @@ impl<T> Default for Lead<T> {
 }
 
 impl<T> Lead<T> {
-    /// It is the first one's turn. `look` fetches what an element's turn will touch, and tells the
-    /// next one. The list may have changed since: an element that `look` is given may be of another
-    /// one or of none, and then something is fetched in vain.
+    /// Starts the turn of `first`. `look` prefetches what the turn of an element will touch, and
+    /// returns the next element. The list may have changed since then: `look` may get an element of
+    /// another list or of none, and then prefetches in vain.
     #[inline(always)]
     fn take(&mut self, first: T, look: impl Fn(T) -> Option<T>) {
         if self.len == 0 {
             self.next = Some(first);
         }
-        // Two at a time, since each waits for the line of the one before it.
+        // Two at a time, because each element waits for the line of the one before it.
         for _ in 0..2 {
             if self.len <= DISTANCE
                 && let Some(next) = self.next.take()
@@ -68,24 +68,24 @@ impl<T> Lead<T> {
     }
 }
 
-/// What has been looked at ahead of its turn, from one call to the next.
+/// State of the look-ahead between two calls.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Leads {
-    /// What is due at this tick.
+    /// The tick of the lists.
     tick: u32,
-    /// By list.
+    /// Look-ahead of each list.
     sessions: [Lead<SessionRef>; LANES],
     ports: [Lead<(usize, u32)>; LANES],
-    /// The list whose turn it is.
+    /// Number of the list on turn.
     turn: usize,
 }
 
 impl Engine {
-    /// Lets time pass: what is due until `now` happens, in order, each at its own time, but only so
-    /// much that events and packets made fit their queues. Returns whether there is more to do:
-    /// drain the queues and call again. Packets may be processed in between: what is due then
-    /// happens later than it should, and whatever they refresh does not happen. A `now` before the
-    /// latest seen counts as the latest.
+    /// Lets time pass: does what is due until `now`, in order, each at its own time. The work stops
+    /// when the queues of events and packets have no more room. Returns true if there is more to
+    /// do: drain the queues and call again. Packets may be processed in between; due work then
+    /// happens later than it should, and does not happen for what the packets refresh. A `now`
+    /// before the latest time seen counts as the latest.
     pub fn advance(&mut self, now: Timestamp) -> bool {
         let more = self.advance_some(now);
         self.free_realms();
@@ -112,7 +112,7 @@ impl Engine {
             return true;
         }
         if target > FAR && self.next_tick().is_none() {
-            // Nothing remembers a tick, so they can be counted from here.
+            // No timer refers to a tick, so ticks can be counted from here.
             self.base += target * nanos(TICK);
             self.tick = 0;
         } else {
@@ -121,7 +121,8 @@ impl Engine {
         !swept || self.external.has_work()
     }
 
-    /// Does what is due until a tick, but no more than so many things; whether that was all.
+    /// Does what is due until tick `target`, at most `budget` things. Returns true if nothing is
+    /// left.
     fn catch_up(&mut self, target: u64, mut budget: u32, leads: &mut Leads) -> bool {
         loop {
             let tick = self.next_tick().filter(|&tick| u64::from(tick) <= target);
@@ -154,7 +155,7 @@ impl Engine {
     fn next_tick(&self) -> Option<u32> {
         let sessions = self.table.next_tick(self.tick);
         if sessions == Some(self.tick + 1) {
-            // Nothing is due before, and looking for what is due later takes time.
+            // Nothing is due earlier, and the search for later ticks takes time.
             return sessions;
         }
         let ticks = [
@@ -166,7 +167,7 @@ impl Engine {
         ticks.into_iter().flatten().min()
     }
 
-    /// The time of the next thing that is due, or is to be looked at.
+    /// The time of the next thing that is due, or the present if a reconfiguration is not complete.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let tick = self.next_tick().map(|tick| self.time_of(tick));
         let unsettled = !self.sweep.is_done() || self.external.has_work();
@@ -174,12 +175,12 @@ impl Engine {
         tick.into_iter().chain(self.pending.next_due()).chain(change).min().map(Timestamp)
     }
 
-    /// Whether what is still due waits for the next call.
+    /// True if the rest of the due work waits for the next call.
     fn must_pause(&self, budget: u32) -> bool {
         budget == 0 || self.responder.is_full() || self.events.len() > Events::ROOM / 2
     }
 
-    /// Does one thing that is due at this tick; `false`: there is none.
+    /// Does one thing that is due at this tick. Returns `false` if there is none.
     fn work(&mut self, tick: u32, leads: &mut Leads) -> bool {
         leads.turn = (leads.turn + 1) % LANES;
         if let Some(session) = self.table.due(tick, leads.turn) {
@@ -206,13 +207,13 @@ impl Engine {
         true
     }
 
-    /// The tick at which waiting fragments are to be given up.
+    /// The tick at which waiting fragments expire.
     fn fragments_due(&self) -> Option<u32> {
         self.fragments.next_deadline().map(|due| self.deadline(due.0, 0))
     }
 
-    /// Fetches what will be touched when a session ends whose timer is due, if it still is; the one
-    /// that is due after it.
+    /// Prefetches what the end of a session with a due timer will touch. Returns the session that
+    /// is due after it.
     fn fetch_session(&self, session: SessionRef, tick: u32) -> Option<SessionRef> {
         if let Some(mapping) = self.table.fetch_end(session, tick) {
             self.subscribers.prefetch(mapping.host());
@@ -279,7 +280,7 @@ mod tests {
         assert_eq!(lead.len, 0);
     }
 
-    /// The number of a mapping is not taken for that of a port.
+    /// The number of a mapping must not be taken for the number of a port.
     #[test]
     fn a_port_that_is_somebodys_leads_nowhere() {
         let range = AddressRange { first: OUTSIDE, last: OUTSIDE };

@@ -1,4 +1,4 @@
-//! The end of sessions and mappings: tables, counts and ports follow, and events tell of it.
+//! The end of sessions and mappings: updates tables, counts and ports, and raises events.
 
 use super::Engine;
 use crate::endpoint::{AddressPort, External, Internal};
@@ -21,7 +21,7 @@ impl Engine {
         }
     }
 
-    /// Tells that a session ends, if that is asked for.
+    /// Raises the event of a session's end, if session events are configured.
     pub(crate) fn tell_ended(&mut self, session: SessionRef, slot: u32, time: u64) {
         if !self.config.session_events {
             return;
@@ -32,7 +32,7 @@ impl Engine {
         self.raise(time, Change::SessionRemoved(id));
     }
 
-    /// A session as events name it.
+    /// The identity of a session in events.
     pub(crate) fn name_of_session(
         &self,
         slot: u32,
@@ -46,7 +46,7 @@ impl Engine {
         }
     }
 
-    /// Removes a session from its mapping.
+    /// Removes a session from its mapping, and the PCP hold on the session.
     pub(crate) fn end_session(&mut self, session: SessionRef, slot: u32, tick: u32) {
         if self.table.mapping(slot).is_explicit() {
             let session = self.table.session(session);
@@ -55,7 +55,7 @@ impl Engine {
         self.drop_session(session, slot, tick);
     }
 
-    /// The same, but that a hold on the session stays.
+    /// Removes a session from its mapping. A PCP hold on the session stays.
     pub(crate) fn drop_session(&mut self, session: SessionRef, slot: u32, tick: u32) {
         if self.table.mapping(slot).is_twice() {
             let session = self.table.session(session);
@@ -70,7 +70,7 @@ impl Engine {
         }
     }
 
-    /// Counts a dynamic mapping that is made.
+    /// Counts a new dynamic mapping.
     #[inline(always)]
     pub(crate) fn note_made(&mut self, protocol: u8, index: u32) {
         self.made[quota_class(protocol)] += 1;
@@ -80,13 +80,13 @@ impl Engine {
         }
     }
 
-    /// Removes a mapping that has no session left.
+    /// Removes a mapping without sessions, and puts its port in hold-down.
     pub(crate) fn remove_mapping(&mut self, slot: u32, time: u64) {
         self.remove_mapping_to(slot, time, Rest::HoldDown);
     }
 
     //= rfc7857#section-11
-    /// Removes a mapping that has no session left, and says what becomes of its port.
+    /// Removes a mapping without sessions. `rest` decides about its port.
     pub(crate) fn remove_mapping_to(&mut self, slot: u32, time: u64, rest: Rest) {
         let mapping = self.table.remove(slot);
         if mapping.is_explicit() {
@@ -103,11 +103,11 @@ impl Engine {
             }
             return;
         }
-        // With fewer mappings of answered subscribers, more of a pool's are surely of unanswered
-        // ones.
+        // With fewer mappings of answered subscribers, a larger part of the pool's mappings
+        // certainly belongs to unanswered ones.
         self.may_be_short = true;
         if let Some(heir) = self.rings.leave(slot) {
-            // The port is free when the last that has it goes.
+            // The port becomes free when the last mapping that shares it goes.
             if self.external.owner(protocol, index, port) == Some(slot) {
                 self.external.hand_over(protocol, index, port, heir);
             }
@@ -136,7 +136,7 @@ impl Engine {
         }
     }
 
-    /// A mapping as events name it.
+    /// The identity of a mapping in events.
     pub(crate) fn name_of(&self, mapping: &Mapping) -> MappingId {
         let External { index, port } = mapping.external();
         let told = || self.external.told(mapping.protocol, index, port);
@@ -149,8 +149,8 @@ impl Engine {
         self.id_of(mapping.protocol, mapping.internal(), External::new(index, port), kind)
     }
 
-    /// The name of a mapping between these endpoints, the external one given by its address's
-    /// index.
+    /// The identity of a mapping between these endpoints. The external endpoint is given by the
+    /// index of its address.
     #[inline(always)]
     pub(crate) fn id_of(
         &self,
@@ -169,11 +169,11 @@ impl Engine {
     }
 }
 
-/// What becomes of the port of a mapping that goes.
+/// State of a removed mapping's port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
-    /// It is held, if its protocol's ports are.
+    /// The port is in hold-down, if the ports of its protocol have one.
     HoldDown,
-    /// It is free at once.
+    /// The port is free at once.
     Free,
 }

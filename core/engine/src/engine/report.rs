@@ -1,4 +1,4 @@
-//! What the engine tells of itself: counters, mappings, sessions and the use of pools.
+//! Reports about the engine: counters, mappings, sessions and the use of pools.
 
 use super::Engine;
 use crate::packet::direction_from;
@@ -7,36 +7,36 @@ use crate::table::SessionRef;
 use crate::{DropReason, Endpoint, MappingId, MappingInfo, PoolUsage, SessionInfo, Timestamp};
 
 impl Engine {
-    /// The counters so far.
+    /// The counters since the start.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Counts a frame that came in on `from` and cannot be given to [`Engine::process`] because it
-    /// does not carry IPv4.
+    /// Counts a frame that came in on `from` and does not carry IPv4. [`Engine::process`] does not
+    /// take such frames.
     pub fn count_foreign(&mut self, from: Side, len: usize) {
         self.counters.count_drop(direction_from(from), DropReason::NotIpv4, len);
     }
 
-    /// Counts a frame from inside that cannot be given to [`Engine::process`] because it is of no
-    /// realm.
+    /// Counts a frame from inside that belongs to no realm. [`Engine::process`] does not take such
+    /// frames.
     pub fn count_unknown_realm(&mut self, len: usize) {
         self.counters.count_drop(Direction::Outbound, DropReason::UnknownRealm, len);
     }
 
-    /// Gives up the fragments that wait for the first of their datagram, and counts them: at the
-    /// end of a capture, or of a gateway's life.
+    /// Drops and counts the fragments that wait for the first of their datagram. Call this at the
+    /// end of a capture or of a gateway's life.
     pub fn drop_held(&mut self) {
         self.fragments.advance(Timestamp(u64::MAX), &mut self.counters);
     }
 
-    /// Recounts as dropped a packet of `len` bytes that [`Engine::process`] had forwarded, and that
-    /// the gateway could not deliver.
+    /// Counts a packet of `len` bytes as dropped. [`Engine::process`] forwarded the packet, but the
+    /// gateway could not deliver it.
     pub fn count_undelivered(&mut self, direction: Direction, reason: DropReason, len: usize) {
         self.counters.recount_drop(direction, reason, len);
     }
 
-    /// Every mapping, in no order that means anything.
+    /// Every mapping, in no particular order.
     pub fn mappings(&self) -> impl Iterator<Item = MappingInfo> + '_ {
         self.table.slots().map(|slot| self.describe(slot))
     }
@@ -69,7 +69,7 @@ impl Engine {
         info
     }
 
-    /// Every session, in no order that means anything.
+    /// Every session, in no particular order.
     pub fn sessions(&self) -> impl Iterator<Item = SessionInfo> + '_ {
         self.table.slots().flat_map(move |slot| {
             let mapping = self.name_of(self.table.mapping(slot));
@@ -99,11 +99,11 @@ impl Engine {
         }
     }
 
-    /// What a pool holds for a protocol (TCP, UDP, ICMP or DCCP); it goes by the engine's
-    /// numbering.
+    /// The use of a pool's ports for a protocol (TCP, UDP, ICMP or DCCP). `pool` is the engine's
+    /// number of the pool.
     ///
     /// # Panics
-    /// When there is no such pool or the protocol is another.
+    /// When there is no such pool, or the protocol is another.
     pub fn pool_usage(&self, pool: usize, protocol: u8) -> PoolUsage {
         self.external.usage(pool, protocol, |slot| self.table.mapping(slot).is_static())
     }
