@@ -1,12 +1,13 @@
-//! Mappings that a subscriber's host has asked for, and that stay without traffic until a time that
-//! both know (section 16 of the specification): what PCP's MAP and PEER come to in the table.
+//! Mappings that hosts request, and that stay without traffic until a time that host and gateway
+//! know (section 16 of the specification). These are the effects of PCP's MAP and PEER on the
+//! tables.
 //!
-//! Such a mapping is an ordinary one with a hold on it: a record beside the table that says until
-//! when, by which nonce it can be asked for again, and from where packets may come. A hold for all
-//! remote endpoints keeps the mapping and lets in whoever its filters admit; one for a single
-//! remote endpoint keeps the session with that. When the last hold goes, the mapping is as any
-//! other, and stays as long as its sessions do. So packets never look at holds, but for one that
-//! comes from outside and is to begin a session.
+//! Such a mapping is an ordinary mapping with a hold: a record beside the table with the end of the
+//! hold, the nonce of later requests, and the remote endpoints that are admitted. A hold for all
+//! remote endpoints keeps the mapping and admits remote endpoints by its filters. A hold for a
+//! single remote endpoint keeps the session with that endpoint. Without its last hold the mapping
+//! is like any other, and stays as long as its sessions do. Packets look at holds only if they come
+//! from outside and would begin a session.
 
 mod holds;
 mod making;
@@ -26,18 +27,18 @@ use core::time::Duration;
 pub(crate) use holds::{Filters, Holds, New};
 use natgate_wire::protocol::{DCCP, TCP, UDP};
 
-/// What whoever made a mapping proves that by.
+/// Secret of a mapping's owner. Later requests about the mapping prove themselves by it.
 pub type Nonce = [u8; 12];
 
-/// External UDP ports that are the protocols' own, and so nobody's.
+/// External UDP ports of the protocols themselves. No mapping gets these ports.
 const OWN_PORTS: [u16; 2] = [5350, 5351];
 
-/// Where packets to a mapping may come from.
+/// Remote endpoints that may send packets to a mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemoteFilter {
-    /// The first bits of the remote address, as seen from inside.
+    /// The remote address, as seen from inside. Only its first bits count.
     pub address: u32,
-    /// How many of them count.
+    /// Number of bits of `address` that count.
     pub prefix_len: u8,
     /// The remote port; 0: any.
     pub port: u16,
@@ -47,7 +48,7 @@ impl RemoteFilter {
     /// Most filters of a mapping.
     pub const MOST: usize = 8;
 
-    /// Whether a remote endpoint is admitted.
+    /// True if the filter admits a remote endpoint.
     pub fn admits(self, AddressPort { address, port }: AddressPort) -> bool {
         let ignored = 32 - u32::from(self.prefix_len.min(32));
         let differs = u64::from(address ^ self.address) >> ignored != 0;
@@ -55,94 +56,94 @@ impl RemoteFilter {
     }
 }
 
-/// The external endpoint that somebody would like.
+/// The external endpoint that a request suggests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WantedEndpoint {
-    /// Its address; `None`: any.
+    /// The suggested address; `None`: any.
     pub address: Option<Ipv4Addr>,
-    /// Its port; 0: any.
+    /// The suggested port; 0: any.
     pub port: u16,
-    /// Whether another is of no use.
+    /// True if the request fails without this endpoint.
     pub strict: bool,
 }
 
-/// A mapping for all remote endpoints that a host asks for.
+/// A host's request for a mapping towards all remote endpoints.
 #[derive(Clone, Copy, Debug)]
 pub struct MapRequest<'r> {
     /// IP protocol number.
     pub protocol: u8,
     /// The host's realm.
     pub realm: u16,
-    /// Its endpoint.
+    /// The host's endpoint.
     pub internal: Endpoint,
-    /// What it is to be mapped to.
+    /// The suggested external endpoint.
     pub wanted: WantedEndpoint,
-    /// For how long.
+    /// Duration of the hold.
     pub lifetime: Duration,
-    /// What later requests about it will have.
+    /// Nonce that later requests about the mapping must have.
     pub nonce: Nonce,
-    /// Whether those filters go that it has.
+    /// True if the mapping's present filters are removed.
     pub replaces_filters: bool,
-    /// Filters that it gets.
+    /// Filters to add.
     pub filters: &'r [RemoteFilter],
 }
 
-/// A mapping towards one remote endpoint that a host asks for.
+/// A host's request for a mapping towards one remote endpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerRequest {
     /// IP protocol number.
     pub protocol: u8,
     /// The host's realm.
     pub realm: u16,
-    /// Its endpoint.
+    /// The host's endpoint.
     pub internal: Endpoint,
     /// The remote endpoint.
     pub remote: Endpoint,
-    /// What it must be mapped to, if there is no such mapping yet; always strict.
+    /// External endpoint that a new mapping must have. It is always strict.
     pub wanted: WantedEndpoint,
-    /// For how long; zero: no longer than traffic keeps it.
+    /// Duration of the hold. Zero: only traffic keeps the mapping.
     pub lifetime: Duration,
-    /// What later requests about it will have.
+    /// Nonce that later requests about the mapping must have.
     pub nonce: Nonce,
 }
 
-/// A mapping that a host has got.
+/// Answer to a request: the mapping that the host has now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Explicit {
-    /// Its external endpoint.
+    /// The mapping's external endpoint.
     pub external: Endpoint,
-    /// How long it will be there; `None`: it does not end.
+    /// Remaining duration of the mapping; `None`: no end.
     pub lifetime: Option<Duration>,
 }
 
-/// Why a host has not got a mapping.
+/// Reason why a request for a mapping failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExplicitError {
-    /// The host is no subscriber, or rules send its packets past the translator.
+    /// The host is no subscriber, or rules let its packets bypass translation.
     NotSubscriber,
-    /// The mapping was asked for with another nonce, and is there for so long.
+    /// The mapping has another nonce. The duration is the mapping's remaining time.
     Nonce(Duration),
-    /// The mapping is not one that was asked for.
+    /// The mapping was not made by a request.
     NotExplicit,
-    /// The protocol has no such mappings.
+    /// The protocol does not allow requests.
     Protocol,
-    /// The subscriber, or its class, has as many mappings as it may have, or makes them too fast.
+    /// The subscriber, or its class, is at the limit of mappings or of their rate.
     Quota,
-    /// There is no room, or no port.
+    /// A table is full, or no port is free.
     Full,
-    /// The external endpoint cannot be had.
+    /// The external endpoint is not available.
     External,
-    /// So many filters are not possible.
+    /// There are too many filters.
     Filters,
-    /// Nobody can be reached at the remote endpoint.
+    /// No host can be reached at the remote endpoint.
     Remote,
 }
 
 impl Engine {
-    /// Makes a mapping for all remote endpoints that a host asks for, or keeps one that is there.
+    /// Makes a mapping for all remote endpoints at a host's request, or keeps the present mapping.
     ///
     /// # Errors
-    /// [`ExplicitError`]; then nothing has changed.
+    /// [`ExplicitError`]. Nothing has changed then.
     pub fn map(
         &mut self,
         now: Timestamp,
@@ -192,11 +193,12 @@ impl Engine {
         Ok(Explicit { external: self.endpoint_of(slot), lifetime: Some(self.time_to(until)) })
     }
 
-    /// Gives up a mapping that [`Engine::map`] made; returns how long it will be there still, for
-    /// its sessions keep it.
+    /// Gives up a mapping that [`Engine::map`] made. Returns the time for which its sessions still
+    /// keep the mapping.
     ///
     /// # Errors
-    /// [`ExplicitError::Nonce`], or [`ExplicitError::NotExplicit`] when it was made otherwise.
+    /// [`ExplicitError::Nonce`], or [`ExplicitError::NotExplicit`] when the mapping was not
+    /// requested.
     pub fn unmap(
         &mut self,
         now: Timestamp,
@@ -227,8 +229,8 @@ impl Engine {
         Ok(left)
     }
 
-    /// Gives up all mappings of a protocol that a host has asked for with a nonce; returns whether
-    /// nothing is left.
+    /// Gives up all mappings of a protocol that a host requested with a nonce. Returns true if no
+    /// mapping is left.
     pub fn unmap_all(
         &mut self,
         now: Timestamp,
@@ -260,8 +262,8 @@ impl Engine {
         })
     }
 
-    /// The external address that a host's mappings have, if it has any of the pool that is its by
-    /// default, or must have, as it is the only one.
+    /// The external address of a host's mappings of its default pool. If the host has no such
+    /// mapping, the pool's only address. `None`: not known yet.
     pub fn external_address(&self, realm: u16, host: Ipv4Addr) -> Option<Ipv4Addr> {
         let host = Host::new(realm, host.to_bits());
         if !self.has_realm(realm) {
@@ -278,27 +280,28 @@ impl Engine {
         paired.or_else(only).map(|index| Ipv4Addr::from_bits(self.external.address(index)))
     }
 
-    /// The external address that all of a realm's mappings have by default, if it has no other.
+    /// The external address of all default mappings of a realm, if the pool has only one address.
     pub fn sole_address(&self, realm: u16) -> Option<Ipv4Addr> {
         let pool = self.has_realm(realm).then(|| self.config.default_pool_of(realm))?;
         let index = self.external.only_address(pool)?;
         Some(Ipv4Addr::from_bits(self.external.address(index)))
     }
 
-    /// How many mappings that hosts had asked for have been lost to other settings, or to the
-    /// operator: those hosts do not know.
+    /// Number of requested mappings that were lost to a new configuration or to the operator. Their
+    /// hosts do not know of the loss.
     pub fn explicit_lost(&self) -> u64 {
         self.holds.lost
     }
 
-    /// Whether there may be mappings for all remote endpoints that others of their hosts are not:
-    /// static ones, or those that hosts ask for where the mapping behavior files others by remote.
+    /// True if mappings for all remote endpoints may exist beside mappings of another kind of the
+    /// same host: static mappings, or requested mappings where the mapping behavior depends on the
+    /// remote.
     pub(crate) fn has_for_all(&self) -> bool {
         !self.config.statics.is_empty()
             || self.holds.has_room() && self.config.mapping != Behavior::EndpointIndependent
     }
 
-    // ---- what is asked of a request ----
+    // ---- checks of a request ----
 
     fn check_host(
         &self,
@@ -320,8 +323,8 @@ impl Engine {
         is_host.then(end).ok_or(ExplicitError::NotSubscriber)
     }
 
-    /// Where what a host begins goes out, if it is translated at all; towards all remote endpoints
-    /// as towards 0.0.0.0, port 0.
+    /// The source translation for packets of a host, if the host is translated. Requests for all
+    /// remote endpoints use remote 0.0.0.0, port 0.
     fn source_for(
         &self,
         protocol: u8,
@@ -340,7 +343,7 @@ impl Engine {
         }
     }
 
-    /// The mapping of an internal endpoint that is for all remote endpoints.
+    /// Finds the mapping of an internal endpoint for all remote endpoints.
     fn find_for_all(&mut self, protocol: u8, internal: Internal) -> Option<u32> {
         loop {
             let slot =
@@ -351,7 +354,7 @@ impl Engine {
         }
     }
 
-    /// The external endpoint of an internal one that the operator has mapped.
+    /// The external endpoint that a static mapping gives to an internal endpoint.
     fn static_end(
         &self,
         protocol: u8,
@@ -379,7 +382,7 @@ impl Engine {
         }
     }
 
-    /// Whether a host may have one hold more.
+    /// Checks that a host may have one more hold.
     fn check_room(&self, host: Host) -> Result<(), ExplicitError> {
         //= rfc6887#section-11.3-limit
         //= rfc6887#section-17.2
@@ -392,15 +395,15 @@ impl Engine {
 
     // ---- time ----
 
-    /// The tick until which a mapping is held that is asked for now: no sooner than its sessions
-    /// would let it go.
+    /// The end of a hold that is requested now, as a tick. It is not before the end of the
+    /// mapping's sessions.
     //= rfc6887#section-15-sooner
     fn until(&self, slot: u32, lifetime: Duration) -> u32 {
         let until = self.deadline(self.now, nanos(lifetime));
         self.latest_session(slot).map_or(until, |tick| tick.max(until))
     }
 
-    /// The tick at which the last of a mapping's sessions goes unless refreshed.
+    /// The tick at which the last session of a mapping ends unless it is refreshed.
     fn latest_session(&self, slot: u32) -> Option<u32> {
         self.table.sessions(slot).map(|session| self.table.session(session).expires).max()
     }
@@ -410,13 +413,13 @@ impl Engine {
         Duration::from_nanos(self.time_of(tick).saturating_sub(self.now))
     }
 
-    /// When the last hold on a mapping ends, if there is one.
+    /// The tick at which the last hold on a mapping ends, if there is a hold.
     pub(crate) fn held_at_most(&self, slot: u32) -> Option<u32> {
         let mapping = self.table.mapping(slot);
         mapping.is_explicit().then(|| self.holds.latest(mapping.host(), slot)).flatten()
     }
 
-    /// Looks at a hold whose timer is due.
+    /// Handles the due timer of a hold.
     pub(crate) fn hold_due(&mut self, hold: u32, tick: u32) {
         let slot = self.holds.get(hold).slot;
         if !self.table.is_asked(slot) && !self.ask(slot) {
@@ -429,7 +432,7 @@ impl Engine {
         }
     }
 
-    /// Takes a hold from its mapping, which goes if nothing else keeps it.
+    /// Removes a hold. Its mapping goes too if nothing else keeps it.
     fn end_hold(&mut self, hold: u32, time: u64) {
         let (slot, is_last) = self.holds.remove(hold);
         if !is_last {
@@ -444,14 +447,14 @@ impl Engine {
         }
     }
 
-    /// Notes that a session is to go other than by its time, which a host may have asked for.
+    /// Counts a session that is about to be removed before its time, if a host requested it.
     pub(crate) fn note_lost_session(&mut self, slot: u32, session: SessionRef) {
         let of = self.table.session(session);
         let hold = self.holds.find(slot, Some(of.remote()));
         self.holds.lost += u64::from(hold.is_some());
     }
 
-    /// Takes the hold that a session had, which goes, from its mapping.
+    /// Removes the hold on a session that ends.
     pub(crate) fn end_session_hold(&mut self, slot: u32, remote: AddressPort) {
         if let Some(hold) = self.holds.find(slot, Some(remote)) {
             let (slot, is_last) = self.holds.remove(hold);
@@ -461,7 +464,7 @@ impl Engine {
         }
     }
 
-    /// Takes the holds that sessions had from their mapping.
+    /// Removes the holds on sessions of a mapping.
     pub(crate) fn end_session_holds(&mut self, slot: u32) {
         let mapping = self.table.mapping(slot);
         if mapping.is_explicit() {
@@ -470,8 +473,8 @@ impl Engine {
         }
     }
 
-    /// Whether a packet from a remote endpoint, as seen from inside, may begin a session of a
-    /// mapping that is held for all; `None`: it is not.
+    /// True if a remote endpoint, as seen from inside, may begin a session of a mapping with a hold
+    /// for all. `None`: the mapping has no such hold.
     //= rfc6887#section-11-independent
     //= rfc6887#section-13.3-filter
     pub(crate) fn admits_held(&self, slot: u32, seen: AddressPort) -> Option<bool> {
@@ -479,7 +482,7 @@ impl Engine {
     }
 }
 
-/// Whether mappings of a protocol can be asked for.
+/// True if hosts may request mappings of a protocol.
 pub(crate) fn is_mapped(protocol: u8) -> bool {
     matches!(protocol, TCP | UDP | DCCP)
 }
@@ -488,7 +491,7 @@ fn is_reserved(protocol: u8, port: u16) -> bool {
     protocol == UDP && OWN_PORTS.contains(&port)
 }
 
-/// A mapping that there is, unless only another would be of use.
+/// Returns the present mapping, or an error if the request accepts only another endpoint.
 fn as_wanted(wanted: WantedEndpoint, explicit: Explicit) -> Result<Explicit, ExplicitError> {
     let Endpoint { address, port } = explicit.external;
     let is_it = wanted.address.is_none_or(|wanted| wanted == address)

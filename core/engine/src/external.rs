@@ -1,10 +1,10 @@
-//! The external side: which addresses there are, which of their ports are free, used, held or
-//! reserved, and which mapping a port belongs to.
+//! The external side: external addresses, the state of each port (free, used, held or reserved),
+//! and the mapping that a port belongs to.
 //!
-//! For each of the protocols with ports an address has a bitmap of its free ports and an array with
-//! an entry a port: nothing, the mapping's slot, or, in hold-down, the next port that is released
-//! at the same tick. So free, used, held and reserved ports are told apart at any time, and no port
-//! is ever in two states.
+//! For each protocol with ports, an address has a bitmap of its free ports and an array with an
+//! entry a port. An entry is empty, the mapping's slot, or, in hold-down, the next port that is
+//! released at the same tick. So a port is in exactly one state at any time: free, used, held or
+//! reserved.
 
 mod change;
 mod choice;
@@ -46,46 +46,48 @@ use spans::Spans;
 const PORTS: usize = 1 << 16;
 const WORDS: usize = PORTS / 64;
 
-/// Groups of an address's ports whose free ones are counted, even and odd.
+/// Groups of an address's ports. Free ports are counted by group, even and odd.
 const GROUPS: usize = 16;
 const GROUP_WORDS: usize = WORDS / GROUPS;
 
-/// The pool of an address that is of none, and most pools.
+/// The pool of an address in no pool; also the bound of the number of pools.
 const NO_POOL: u16 = u16::MAX;
 pub(crate) const MAX_POOLS: usize = 4096;
 
 /// A pool: its addresses' indexes and its ports.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
-    /// The addresses that new mappings may have, in configured order.
+    /// Indexes of the addresses that new mappings may have, in configured order.
     slots: Vec<u32>,
     ports: (u16, u16),
-    /// A bit a port that is used.
+    /// Bitmap of the ports that the pool uses.
     bits: Vec<u64>,
     mode: Mode,
 }
 
-/// What there is to say of an address, besides its ports.
+/// State of an address besides its ports.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// The pool that its ports are counted with, and the one that it is to be of as soon as it has
-    /// no mapping, if that is another.
+    /// The pool that counts the address's ports, and the pool that the address joins as soon as it
+    /// has no mapping.
     pool: u16,
     target: u16,
-    /// Whether none of its ports becomes free: it drains, leaves its pool, or is of none.
+    /// True if none of its ports becomes free: the address drains, leaves its pool, or is in no
+    /// pool.
     is_closed: bool,
-    /// Whether the operator has it drained.
+    /// True if the operator drains the address.
     is_draining: bool,
-    /// Whether static mappings name it.
+    /// True if static mappings name the address.
     is_static: bool,
-    /// Whether it is external: else the slot only waits for ports that are held.
+    /// True if the address is external. Otherwise the slot only waits for held ports.
     is_known: bool,
-    /// Protocols that a static mapping takes as a whole: a bit each by index, and one for all that
-    /// have no ports.
+    /// Protocols for which a static mapping takes the whole address: a bit each by index, and one
+    /// bit for all protocols without ports.
     kept: u8,
-    /// Dynamic mappings by the place of their protocol; the last place is for all without ports.
+    /// Dynamic mappings by the place of their protocol. The last place counts protocols without
+    /// ports.
     mappings: [u32; PROTOCOLS.len() + 1],
-    /// Ports that somebody has or that are held.
+    /// Number of ports that are used or held.
     busy: u32,
 }
 
@@ -99,15 +101,15 @@ impl Slot {
 /// The bit of [`Slot::kept`] for protocols without ports.
 const PORTLESS: u8 = 1 << PROTOCOLS.len();
 
-/// What a new mapping asks for.
+/// Requirements of a new mapping for its external endpoint.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wish {
     pub(crate) pool: usize,
     pub(crate) protocol: u8,
     pub(crate) internal_port: u16,
-    /// The index of the address that the subscriber's other mappings of the pool have.
+    /// Index of the address of the subscriber's other mappings of the pool.
     pub(crate) paired: Option<u32>,
-    /// The index of the one address that it is to be, whatever the pooling behavior.
+    /// Index of the required address, for any pooling behavior.
     pub(crate) fixed: Option<u32>,
 }
 
@@ -115,14 +117,14 @@ pub(crate) struct Wish {
 #[derive(Clone, Debug)]
 pub(crate) struct ExternalPorts {
     spans: Spans,
-    /// By index.
+    /// Addresses by index.
     addresses: Vec<u32>,
     slots: Vec<Slot>,
-    /// Indexes below those that nothing has any more.
+    /// Indexes below `slots.len()` that are free again.
     unused: Vec<u32>,
-    /// Indexes of addresses that are external no longer, but have ports that are held.
+    /// Number of addresses that are external no longer and still have held ports.
     waiting: u32,
-    /// How many addresses there may be.
+    /// Largest number of addresses.
     room: usize,
     /// The first address of the first pool.
     first: u32,
@@ -133,17 +135,18 @@ pub(crate) struct ExternalPorts {
     part: Part,
     pooling: Pooling,
     parity: bool,
-    /// Ports in hold-down, and how many there may be.
+    /// Ports in hold-down, and their largest number.
     held: u32,
     most_held: u32,
-    /// Ports, by the place of their protocol and their own, that were held when a static mapping
-    /// came for them: the next one that is released with each.
+    /// Held ports that a static mapping took: the place of the protocol and the port's entry, with
+    /// the next port that is released at the same tick.
     evicted: BTreeMap<(usize, u32), u32>,
     work: Work,
 }
 
 impl ExternalPorts {
-    /// All pools' ports free, with room for so many addresses; `hold` is the hold-down in ticks.
+    /// Makes all ports of all pools free, with room for `room` addresses. `hold` is the hold-down
+    /// in ticks.
     pub(crate) fn new(config: &Config, room: usize, hold: u32, key: HashKey) -> Self {
         let addresses = config.count_addresses();
         let mut external = Self {
@@ -182,7 +185,7 @@ impl ExternalPorts {
         external
     }
 
-    /// Gives a pool its addresses, which are those of no other.
+    /// Gives a pool its addresses. No other pool has these addresses.
     fn fill(&mut self, number: usize, pool: &PoolConfig) {
         for address in pool.each_address() {
             let index = self.enter(address.to_bits());
@@ -199,8 +202,8 @@ impl ExternalPorts {
         }
     }
 
-    /// Bytes that this many addresses take, those of the configuration's pools among them; room for
-    /// more is not touched until they come.
+    /// Bytes that `addresses` addresses take, with the pools of the configuration. Room for more is
+    /// not touched until addresses come.
     pub(crate) fn memory(config: &Config, addresses: usize) -> u64 {
         (addresses * PROTOCOLS.len() * (WORDS * 8 + GROUPS * 4 + PORTS * 4)) as u64
             + Self::memory_of_shares(config)
@@ -212,7 +215,7 @@ impl ExternalPorts {
         self.spans.index(address)
     }
 
-    /// Whether an address may be external: it lies between the first and the last that are.
+    /// True if an address lies between the first and the last external address.
     #[inline(always)]
     pub(crate) fn may_have(&self, address: u32) -> bool {
         self.spans.may_have(address)
@@ -228,13 +231,13 @@ impl ExternalPorts {
         self.first
     }
 
-    /// Whether a pool has an address.
+    /// True if a pool has an address.
     pub(crate) fn has(&self, pool: usize, address: Ipv4Addr) -> bool {
         let index = self.index(address.to_bits());
         index.is_some_and(|index| usize::from(self.slots[index as usize].target) == pool)
     }
 
-    /// Whether an address gives out ports of a pool.
+    /// True if an address gives out ports of a pool.
     pub(crate) fn is_open(&self, index: u32, pool: usize) -> bool {
         let slot = &self.slots[index as usize];
         !slot.is_closed && usize::from(slot.pool) == pool
@@ -252,13 +255,13 @@ impl ExternalPorts {
         &self.ports[usize::from(protocol == protocol::UDP)]
     }
 
-    /// Fetches the entry of a port of TCP or UDP.
+    /// Prefetches the entry of a port of TCP or UDP.
     #[inline(always)]
     pub(crate) fn prefetch(&self, protocol: u8, entry: usize) {
         prefetch(&self.tcp_or_udp(protocol).owner, entry);
     }
 
-    /// Fetches the entry of an external port, if its protocol has ports.
+    /// Prefetches the entry of an external port, if the protocol has ports.
     #[inline]
     pub(crate) fn fetch_owner(&self, protocol: u8, External { index, port }: External) {
         if has_ports(protocol) {
@@ -278,12 +281,12 @@ impl ExternalPorts {
         owner_in(self.ports[protocol_index(protocol)].owner[Self::entry(index, port)])
     }
 
-    /// Whether a port is free, whoever may have it.
+    /// True if a port is free.
     pub(crate) fn is_free(&self, protocol: u8, index: u32, port: u16) -> bool {
         self.ports[protocol_index(protocol)].is_free(index, port)
     }
 
-    /// The pool that an address is of; of none: one beyond the last.
+    /// The pool of an address. An address in no pool gives a number beyond the last pool.
     #[inline(always)]
     pub(crate) fn pool_of(&self, index: u32) -> usize {
         usize::from(self.slots[index as usize].pool)
@@ -308,13 +311,13 @@ impl ExternalPorts {
         *entry = slot + 1;
     }
 
-    /// Counts a dynamic mapping of an address; `place` is its protocol's.
+    /// Counts a new dynamic mapping of an address; `place` is the place of its protocol.
     #[inline(always)]
     pub(crate) fn count(&mut self, index: u32, place: usize) {
         self.slots[index as usize].mappings[place] += 1;
     }
 
-    /// Counts a dynamic mapping of an address that ends; `place` is its protocol's.
+    /// Counts the end of a dynamic mapping of an address; `place` is the place of its protocol.
     pub(crate) fn uncount(&mut self, index: u32, place: usize) {
         let slot = &mut self.slots[index as usize];
         slot.mappings[place] -= 1;
@@ -323,7 +326,7 @@ impl ExternalPorts {
         }
     }
 
-    /// Keeps a port from being chosen.
+    /// Reserves a port: new mappings do not choose it.
     #[inline]
     pub(crate) fn reserve(&mut self, protocol: u8, index: u32, port: u16) {
         let pool = self.pool_of(index);
@@ -334,7 +337,7 @@ impl ExternalPorts {
         }
     }
 
-    /// Keeps all ports of an address from being chosen, of one protocol or of all.
+    /// Reserves all ports of an address, for one protocol or for all.
     pub(crate) fn reserve_address(&mut self, index: u32, only: Option<u8>) {
         let slot = &mut self.slots[index as usize];
         if only.is_none_or(|protocol| !has_ports(protocol)) {
@@ -348,12 +351,12 @@ impl ExternalPorts {
         }
     }
 
-    /// Gives the port of a mapping that goes to another that has it, too.
+    /// Gives the port of a removed mapping to another mapping that shares the port.
     pub(crate) fn hand_over(&mut self, protocol: u8, index: u32, port: u16, slot: u32) {
         self.ports[protocol_index(protocol)].owner[Self::entry(index, port)] = slot + 1;
     }
 
-    /// Takes a reserved port from its mapping; it stays reserved.
+    /// Takes a reserved port from its mapping. The port stays reserved.
     pub(crate) fn disown(&mut self, protocol: u8, index: u32, port: u16) {
         self.ports[protocol_index(protocol)].owner[Self::entry(index, port)] = EMPTY;
         let slot = &mut self.slots[index as usize];
@@ -364,18 +367,18 @@ impl ExternalPorts {
         }
     }
 
-    /// Chooses endpoints for new mappings by these behaviors from now on.
+    /// Sets the pooling behavior and the parity behavior of later choices.
     pub(crate) fn set_choice(&mut self, pooling: Pooling, parity: bool) {
         self.pooling = pooling;
         self.parity = parity;
     }
 
-    /// The first external address that is not before this one, and its index.
+    /// The first external address from `address` on, and its index.
     pub(crate) fn address_from(&self, address: u32) -> Option<(u32, u32)> {
         self.spans.from(address)
     }
 
-    /// Whether a pool's ports are given out in blocks.
+    /// True if a pool's ports are given out in blocks.
     pub(crate) fn has_blocks(&self, pool: usize) -> bool {
         self.blocks.has(pool)
     }

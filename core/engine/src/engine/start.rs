@@ -1,7 +1,7 @@
-//! The start of an engine: tables of the configured size, and what the configuration puts in them.
+//! The start of an engine: tables of the configured size, with the configured contents.
 //!
-//! Static mappings, services and pinned blocks are placed here once; later changes of them belong
-//! to `reconfigure`.
+//! Static mappings, services and pinned blocks are placed here once. `reconfigure` changes them
+//! later.
 
 use super::{Engine, LATEST, due};
 use crate::calendar::NONE;
@@ -39,11 +39,11 @@ use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
 impl Engine {
-    /// An engine that starts empty at time `now`. The seed decides every choice that must not be
-    /// guessed: take it from the operating system, or from the user to repeat a run.
+    /// Makes an empty engine that starts at time `now`. The seed decides every choice that must not
+    /// be guessed: take it from the operating system, or from the user to repeat a run.
     ///
     /// # Errors
-    /// [`ConfigError`] names what the configuration contradicts.
+    /// [`ConfigError`] names the contradiction in the configuration.
     pub fn new(config: &Config, seed: [u8; 32], now: Timestamp) -> Result<Self, ConfigError> {
         validate(config)?;
         let now = Timestamp(now.0.min(LATEST));
@@ -115,9 +115,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Takes from the operating system now what memory the mappings with their first sessions will
-    /// take, that no packet has to wait for it later; what else is seldom used in full is taken as
-    /// it is used.
+    /// Takes the memory of mappings and their first sessions from the operating system now, so that
+    /// no packet waits for it later. Other memory is seldom used in full and is taken on use.
     pub fn populate(&mut self) {
         self.table.populate();
     }
@@ -141,7 +140,8 @@ impl Engine {
             + rules_of(config).map(memory_of_rules).sum::<u64>()
     }
 
-    /// Reserves what static mappings take and makes those with ports, which are always there.
+    /// Reserves the ports and addresses of static mappings, and makes the permanent mappings of
+    /// ports.
     pub(super) fn make_statics(&mut self) -> Result<(), ConfigError> {
         for mapping in self.config.statics.clone() {
             let index = self.external.index(mapping.external.0.to_bits()).unwrap_or(NONE);
@@ -205,13 +205,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives blocks that forwarded ports are in to the hosts behind these.
+    /// Assigns blocks that contain forwarded ports to the hosts behind these ports.
     pub(super) fn pin_blocks(&mut self) -> Result<(), ConfigError> {
         let statics = self.config.statics.iter().filter_map(|mapping| {
             let (address, port) = mapping.external;
             Some(((address, port?), mapping.realm, mapping.internal.0))
         });
-        // One that several hosts serve has no owner; then its block is as others are.
+        // A service with several hosts has no owner. Its port does not pin the block.
         let services = self.config.services.iter().filter_map(|service| {
             let (host, _) = service.servers.first()?.internal;
             let alone = service.servers.iter().all(|server| server.internal.0 == host);
@@ -227,7 +227,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Keeps an external endpoint from dynamic use, which no static mapping has yet.
+    /// Reserves an external endpoint for a static mapping. No other static mapping may have it.
     pub(crate) fn take_fixed(
         &mut self,
         protocol: u8,
@@ -242,7 +242,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes a mapping that is always there.
+    /// Makes a mapping that is always present.
     pub(crate) fn add_fixed(&mut self, new: NewMapping) -> u32 {
         let hash = self.table.hash(self.table.static_key(
             new.protocol,

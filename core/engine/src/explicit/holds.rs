@@ -1,6 +1,6 @@
-//! The holds on mappings: records in slots, found by their mapping and by their subscriber, with a
-//! timer each. There is room for as many as the configuration says, and none is made where nobody
-//! may ask for mappings.
+//! The holds on mappings: records in slots, with an index by mapping, an index by subscriber, and a
+//! timer for each. The configuration gives the number of holds; without requests in the
+//! configuration no memory is allocated.
 
 use super::{Nonce, RemoteFilter};
 use crate::calendar::{Calendar, Link, Links, NONE};
@@ -11,7 +11,7 @@ use crate::random::HashKey;
 use crate::table::REACH;
 use alloc::vec::Vec;
 
-/// The filters of a mapping: so many of them; without any, everybody is admitted.
+/// The filters of a mapping. Without filters every remote endpoint is admitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Filters {
     all: [RemoteFilter; RemoteFilter::MOST],
@@ -23,7 +23,7 @@ impl Filters {
         &self.all[..usize::from(self.count)]
     }
 
-    /// Adds one, unless it is there; `false`: there are too many.
+    /// Adds a filter unless it is present. Returns `false` if there are too many filters.
     pub(crate) fn add(&mut self, filter: RemoteFilter) -> bool {
         if self.as_slice().contains(&filter) {
             return true;
@@ -39,28 +39,29 @@ impl Filters {
 pub(crate) struct Hold {
     /// The mapping.
     pub(crate) slot: u32,
-    /// The session that it keeps; `None`: the mapping, for all.
+    /// The session that the hold keeps; `None`: the mapping, for all remote endpoints.
     pub(crate) remote: Option<AddressPort>,
     pub(crate) nonce: Nonce,
-    /// Tick at which it ends.
+    /// Tick at which the hold ends.
     pub(crate) until: u32,
     host: Host,
     pub(crate) filters: Filters,
-    /// Neighbours among the subscriber's holds; in a free one `next` is the next free one.
+    /// Neighbours in the list of the subscriber's holds. In a free slot `next` is the next free
+    /// slot.
     next: u32,
     prev: u32,
     timer: Link,
 }
 
 impl Hold {
-    /// Whether a remote endpoint may begin a session.
+    /// True if a remote endpoint may begin a session.
     pub(crate) fn admits(&self, remote: AddressPort) -> bool {
         let filters = self.filters.as_slice();
         filters.is_empty() || filters.iter().any(|filter| filter.admits(remote))
     }
 }
 
-/// What a hold is to be.
+/// Contents of a new hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct New {
     pub(crate) slot: u32,
@@ -89,10 +90,10 @@ pub(crate) struct Holds {
     used: usize,
     free: u32,
     by_mapping: Index,
-    /// The first of each subscriber's.
+    /// The first hold of each subscriber.
     by_host: Index,
     timers: Calendar,
-    /// How many mappings went though they were held.
+    /// Number of mappings that were removed despite a hold.
     pub(crate) lost: u64,
 }
 
@@ -111,17 +112,17 @@ impl Holds {
         }
     }
 
-    /// Bytes that so many take.
+    /// Bytes that `room` holds take.
     pub(crate) fn memory(room: usize) -> u64 {
         (room * size_of::<Hold>()) as u64 + 2 * Index::memory(room)
     }
 
-    /// Whether there can be any.
+    /// True if the configuration allows holds.
     pub(crate) fn has_room(&self) -> bool {
         self.room > 0
     }
 
-    /// How many holds there is room for besides those that there are.
+    /// Number of holds that can still be made.
     pub(crate) fn count_free(&self) -> usize {
         self.room - self.used
     }
@@ -149,7 +150,7 @@ impl Holds {
         self.key.hash(host.bits(), 1 << 58)
     }
 
-    /// The hold on a mapping for all, or towards a remote endpoint.
+    /// Finds the hold on a mapping for all remote endpoints (`None`), or for one.
     pub(crate) fn find(&self, slot: u32, remote: Option<AddressPort>) -> Option<u32> {
         if self.used == 0 {
             return None;
@@ -172,7 +173,7 @@ impl Holds {
         })
     }
 
-    /// The filters that a hold has and gets; `None`: too many.
+    /// The filters of a hold after a change. `None`: too many filters.
     //= rfc6887#section-13.3-add
     pub(crate) fn filters(
         &self,
@@ -185,7 +186,7 @@ impl Holds {
         added.iter().all(|filter| filters.add(*filter)).then_some(filters)
     }
 
-    /// Makes a hold, for which there is room, or changes the one that is there.
+    /// Makes a hold, or changes the present one. There must be room.
     pub(crate) fn put(&mut self, new: New, now: u32) {
         let New { slot, remote, host, nonce, until, filters } = new;
         if let Some(hold) = self.find(slot, remote) {
@@ -217,14 +218,14 @@ impl Holds {
         self.schedule(hold, now);
     }
 
-    /// Enters a hold's timer, wherever it was before.
+    /// Enters the timer of a hold, and removes the earlier entry.
     pub(crate) fn schedule(&mut self, hold: u32, now: u32) {
         let tick = self.get(hold).until.min(now + self.timers.span()).max(now + 1);
         self.timers.take(&mut self.slots, hold);
         self.timers.enter(&mut self.slots, hold, tick);
     }
 
-    /// Removes a hold; returns its mapping, and whether that has no other.
+    /// Removes a hold. Returns its mapping, and true if the mapping has no other hold.
     pub(crate) fn remove(&mut self, hold: u32) -> (u32, bool) {
         let Hold { slot, remote, host, next, prev, .. } = *self.get(hold);
         self.timers.take(&mut self.slots, hold);
@@ -256,7 +257,7 @@ impl Holds {
         }
     }
 
-    /// Removes all holds on sessions of a mapping of a subscriber; whether there is one for all.
+    /// Removes all holds on sessions of a mapping. Returns true if the mapping has a hold for all.
     pub(crate) fn remove_sessions(&mut self, host: Host, slot: u32) -> bool {
         loop {
             let is_one = |&hold: &u32| {
@@ -269,18 +270,18 @@ impl Holds {
         }
     }
 
-    /// When the last hold on a mapping of a subscriber ends.
+    /// The tick at which the last hold on a mapping of a subscriber ends.
     pub(crate) fn latest(&self, host: Host, slot: u32) -> Option<u32> {
         let of_mapping = self.of_host(host).map(|hold| self.get(hold));
         of_mapping.filter(|hold| hold.slot == slot).map(|hold| hold.until).max()
     }
 
-    /// The first tick after `now` at which a timer is to be looked at.
+    /// The first tick after `now` at which a timer is due.
     pub(crate) fn next_tick(&self, now: u32) -> Option<u32> {
         self.timers.next(now + 1)
     }
 
-    /// A hold whose timer is entered for this tick.
+    /// A hold with a timer at this tick.
     pub(crate) fn due(&self, tick: u32) -> Option<u32> {
         Some(self.timers.head(tick, 0)).filter(|&hold| hold != NONE)
     }

@@ -1,7 +1,7 @@
-//! Making a mapping for all remote endpoints that a host asks for, and which external endpoint it
-//! gets: the one that is wanted if it can be had, else one as for a packet of the host's, but never
-//! a port of the protocols' own. A wish does no harm: without strictness it fails nothing that
-//! would do without it.
+//! Makes the mapping for all remote endpoints that a host requests, and chooses its external
+//! endpoint: the suggested endpoint if it is available, else an endpoint as for a packet of the
+//! host, but never a port of the protocols themselves. A suggestion does no harm: unless it is
+//! strict, the request succeeds whenever it would succeed without the suggestion.
 
 use super::{ExplicitError, OWN_PORTS, WantedEndpoint, is_reserved, refusal};
 use crate::config::Pooling;
@@ -56,7 +56,7 @@ impl Engine {
         Ok(slot)
     }
 
-    /// An external endpoint for a mapping that a host asks for, within its limits.
+    /// Chooses an external endpoint for a requested mapping, within the host's limits.
     pub(super) fn allot(
         &mut self,
         protocol: u8,
@@ -88,13 +88,14 @@ impl Engine {
         let wish = Wish { pool, protocol, internal_port: internal.port, paired: paired_now, fixed };
         let external = self.endpoint_for(wish, host, wanted)?;
         if let Some(at) = record.filter(|_| paired != last && fixed.is_none()) {
-            // Paired anew, with the address of this mapping.
+            // The subscriber is now paired with the address of this mapping.
             self.subscribers.part(at, pool);
         }
         Ok(external)
     }
 
-    /// The external endpoint that is wanted if it can be had, else another if one does.
+    /// The suggested external endpoint if it is available, else another one if the request allows
+    /// it.
     fn endpoint_for(
         &mut self,
         wish: Wish,
@@ -123,12 +124,12 @@ impl Engine {
         {
             return Err(ExplicitError::External);
         }
-        // Where a rule has chosen the address, or the subscriber's ports lie, nothing is to be
-        // wished.
+        // A suggested address has no effect if a rule has chosen the address, or if the
+        // subscriber's ports are its own.
         let here = place.filter(|_| wish.fixed.is_none() && self.external.is_shared(wish.pool));
         let mut chosen = self.other_endpoint(Wish { fixed: wish.fixed.or(here), ..wish }, host);
         if chosen.is_err() && here.is_some() && !wanted.strict {
-            // No wish does any harm.
+            // The suggested address has no free port: try without the suggestion.
             //= rfc6887#section-11.3-hint
             //= rfc6886#section-3.3-another
             chosen = self.other_endpoint(wish, host);
@@ -146,15 +147,15 @@ impl Engine {
         }
     }
 
-    /// Whether a subscriber with ports of its own would get one of another address: for that no
-    /// block is to be assigned.
+    /// True if a subscriber with ports of its own would get a port of another address. No block is
+    /// to be assigned for such a port.
     fn would_share_elsewhere(&self, wish: Wish, host: Host, place: u32) -> bool {
         let tried = || self.external.try_share(wish, host, &mut self.generator.clone());
         !self.external.is_shared(wish.pool)
             && tried().is_ok_and(|(External { index, .. }, _)| index != place)
     }
 
-    /// The index of the address that is wanted, if the subscriber may have it.
+    /// The index of the suggested address, if the subscriber may have the address.
     fn wanted_address(&self, wish: &Wish, wanted: WantedEndpoint) -> Option<u32> {
         let index = self.external.index(wanted.address?.to_bits())?;
         let bound = match self.config.pooling {
@@ -165,13 +166,13 @@ impl Engine {
         (fits && self.external.is_open(index, wish.pool)).then_some(index)
     }
 
-    /// The address that a mapping gets whatever port it has, if that can be said.
+    /// The address that the mapping gets for any port, if it is certain.
     fn likely_address(&self, wish: &Wish) -> Option<u32> {
         let paired = wish.paired.filter(|_| self.config.pooling != Pooling::Arbitrary);
         wish.fixed.or(paired).or_else(|| self.external.only_address(wish.pool))
     }
 
-    /// Whether a subscriber may have an external endpoint, which then nobody has.
+    /// True if a free external endpoint may be given to a subscriber.
     fn may_take(&self, wish: &Wish, host: Host, External { index, port }: External) -> bool {
         //= rfc6887#section-11.3-own-ports
         !is_reserved(wish.protocol, port)
@@ -180,7 +181,8 @@ impl Engine {
             && self.external.allows(wish.protocol, index, port, host)
     }
 
-    /// Any external endpoint, as for a packet of the host's, but none of the protocols' own.
+    /// Chooses an external endpoint as for a packet of the host, but no port of the protocols
+    /// themselves.
     fn other_endpoint(&mut self, wish: Wish, host: Host) -> Result<External, DropReason> {
         let chosen = self.choose_external(wish, host, AddressPort::new(0, 0))?;
         if !is_reserved(wish.protocol, chosen.port) {

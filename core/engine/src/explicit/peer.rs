@@ -1,5 +1,5 @@
-//! A mapping towards one remote endpoint that a host asks for: what its first packet would make, or
-//! has made, kept for longer than silence would.
+//! Requests for a mapping towards one remote endpoint: the mapping and session that the first
+//! packet would make, or has made, kept for longer than the idle timeout.
 
 use super::{Explicit, ExplicitError, PeerRequest, WantedEndpoint, as_wanted, refusal};
 use crate::Timestamp;
@@ -17,10 +17,10 @@ use natgate_wire::protocol::UDP;
 use natgate_wire::tcp::flags::SYN;
 
 impl Engine {
-    /// Makes a mapping towards a remote endpoint that a host asks for, or keeps one that is there.
+    /// Makes a mapping towards a remote endpoint at a host's request, or keeps the present mapping.
     ///
     /// # Errors
-    /// [`ExplicitError`]; then nothing has changed.
+    /// [`ExplicitError`]. Nothing has changed then.
     pub fn peer(
         &mut self,
         now: Timestamp,
@@ -40,7 +40,7 @@ impl Engine {
         let other = self.rules_of(realm).destination(remote, true);
         let other = other.or_else(|| self.twice.remote((protocol, internal), remote));
         if other.is_some_and(|other| other != remote) {
-            // The session would be with another.
+            // The session would be with another remote endpoint.
             return Err(ExplicitError::Full);
         }
         let hold = found.and_then(|slot| self.holds.find(slot, Some(remote)));
@@ -76,7 +76,7 @@ impl Engine {
         self.deadline(self.now, crate::time::nanos(lifetime)).max(natural)
     }
 
-    /// Whether somebody may be at a remote endpoint.
+    /// Checks that a host may exist at a remote endpoint.
     //= rfc6887#section-12.3-validate
     fn check_remote(
         &self,
@@ -92,7 +92,8 @@ impl Engine {
         if nobody { Err(ExplicitError::Remote) } else { Ok(()) }
     }
 
-    /// The mapping with a session towards the remote endpoint, made as its first packet would.
+    /// The mapping with a session towards the remote endpoint. A new one is made as for the first
+    /// packet.
     fn slot_for(
         &mut self,
         found: Option<u32>,
@@ -107,7 +108,7 @@ impl Engine {
             return Ok(slot);
         }
         if request.lifetime.is_zero() {
-            // Nothing is kept, and nothing is made.
+            // A request with lifetime zero keeps nothing and makes nothing.
             return Err(ExplicitError::NotExplicit);
         }
         let headers = first_packet(request.protocol, internal, remote);
@@ -126,8 +127,8 @@ impl Engine {
         Ok(slot)
     }
 
-    /// The deadline that a session's hold gives it, if it has one that has not come, and the
-    /// session has not ended.
+    /// The end of the hold on a session, if it is later than `tick` and the connection is not
+    /// ending.
     pub(crate) fn held_until(&self, session: SessionRef, slot: u32, tick: u32) -> Option<u32> {
         let of = self.table.session(session);
         let remote = of.remote();
@@ -140,7 +141,7 @@ impl Engine {
     }
 }
 
-/// The headers of what a host would send first.
+/// The headers of a host's first packet of the session.
 fn first_packet(protocol: u8, Internal { host, port }: Internal, remote: AddressPort) -> Headers {
     Headers {
         source: AddressPort::new(host.address(), port),
@@ -149,7 +150,7 @@ fn first_packet(protocol: u8, Internal { host, port }: Internal, remote: Address
         realm: host.realm(),
         protocol,
         ttl: 64,
-        // Sequence numbers of a connection are for its own packets to tell.
+        // Only packets of the connection itself tell its sequence numbers.
         kind: if protocol == UDP { Kind::Udp } else { Kind::Dccp },
         header_len: 20,
         turned: false,

@@ -1,13 +1,12 @@
-//! Pools that change while packets flow, in three parts, none of which keeps a packet waiting:
-//! first addresses that are new become external, and what the new pools do not have is given out no
-//! longer; then the new pools take the place of the old at once, between two packets; then what is
-//! new there is given out. The first and the last go on address by address, whenever the engine has
-//! time.
+//! Changes of pools while packets flow, in three parts that keep no packet waiting. First, new
+//! addresses become external, and ports that the new pools lack are no longer given out. Then the
+//! new pools replace the old pools between two packets. Last, new ports are given out. The first
+//! and the last part go on address by address, whenever the engine has time.
 //!
-//! An address that changes its pool, or leaves, is counted with the old one while it has mappings.
-//! So a pool's number stays what it was for as long as anything of it is left: [`PoolChange::new`]
-//! arranges the new pools to the numbers that there are. A pool that shares out its ports otherwise
-//! than the one of its name did is another pool.
+//! An address that changes its pool, or leaves, is counted with the old pool while it has mappings.
+//! So a pool keeps its number as long as anything of it is left: [`PoolChange::new`] arranges the
+//! new pools by the present numbers. A pool counts as new if its way of sharing out ports changes,
+//! even if it keeps its name.
 
 mod wanted;
 
@@ -28,20 +27,20 @@ use core::net::Ipv4Addr;
 pub use wanted::PoolChange;
 use wanted::Wanted;
 
-/// An address that gives out no more ports, and what is left there.
+/// An address that gives out no more ports, and its remaining mappings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draining {
     /// The external address.
     pub address: Ipv4Addr,
-    /// The number of the pool that it is counted with.
+    /// Number of the pool that counts the address.
     pub pool: usize,
-    /// Mappings that subscribers still have of it.
+    /// Mappings of the address that subscribers still have.
     pub mappings: u32,
-    /// Whether it is to leave that pool when they have gone.
+    /// True if the address leaves the pool after its last mapping.
     pub leaves: bool,
 }
 
-/// A pool's ports and how they are chosen.
+/// A pool's ports and the way to choose them.
 #[derive(Clone, Debug)]
 pub(super) struct Definition {
     ports: (u16, u16),
@@ -52,7 +51,7 @@ pub(super) struct Definition {
 }
 
 impl Definition {
-    /// That of a pool of a valid configuration.
+    /// The definition of a pool. The configuration must be valid.
     pub(super) fn new(config: &Config, pool: &PoolConfig) -> Self {
         let ports = (pool.ports.0.max(1), pool.ports.1);
         let bits = |(first, last)| (0..WORDS).map(move |word| Range { first, last }.bits(word));
@@ -83,25 +82,25 @@ pub(super) fn first_address(config: &Config) -> u32 {
     ranges.next().map_or(0, |range| range.first.to_bits())
 }
 
-/// Something to do about an address.
+/// A step of a change, about one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Task {
-    /// Make it external.
+    /// Make the address external.
     Enter(u32),
-    /// Give out nothing of it any more.
+    /// Give out no port of the address any more.
     Close(u32),
-    /// Find out which ports of a protocol it gives out.
+    /// Compute the ports of a protocol that the address gives out.
     Renew(u32, u8),
-    /// Let it join the pool that it is to be of.
+    /// Move the address to its new pool.
     Move(u32),
 }
 
 /// A change under way.
 #[derive(Clone, Debug)]
 pub(super) struct Work {
-    /// What is to come, unless it is in force.
+    /// The change to come, until it is in force.
     change: Option<PoolChange>,
-    /// The last comes first.
+    /// Steps to do, last first.
     tasks: Vec<Task>,
 }
 
@@ -110,7 +109,7 @@ impl Work {
         Self { change: None, tasks: Vec::with_capacity(room) }
     }
 
-    /// An address has nothing left that keeps it in its pool.
+    /// Notes that nothing keeps an address in its pool any more.
     pub(super) fn moves(&mut self, index: u32) {
         self.tasks.push(Task::Move(index));
     }
@@ -134,7 +133,7 @@ impl ExternalPorts {
         self.plans.set(number, plan);
     }
 
-    /// Makes room for so many pools.
+    /// Makes room for `pools` pools.
     fn grow(&mut self, pools: usize) {
         let none =
             Pool { slots: Vec::new(), ports: (1, 1), bits: vec![0; WORDS], mode: Mode::Random };
@@ -149,7 +148,7 @@ impl ExternalPorts {
         }
     }
 
-    /// Makes an address external that is not: of no pool yet.
+    /// Makes an address external that is not external yet. It is in no pool at first.
     pub(super) fn enter(&mut self, address: u32) -> u32 {
         let mut indexes = 0..self.slots.len() as u32;
         let again = (self.waiting > 0)
@@ -187,7 +186,7 @@ impl ExternalPorts {
         Ok(())
     }
 
-    /// Whether there is room for a change.
+    /// Checks that there is room for a change.
     pub(crate) fn check(&self, change: &PoolChange) -> Result<(), ConfigError> {
         let fail = |message: String| Err(ConfigError { message });
         if self.work.change.is_some() || !self.work.tasks.is_empty() {
@@ -219,7 +218,7 @@ impl ExternalPorts {
         Ok(())
     }
 
-    /// Sees to it that nothing is given out that is not to be.
+    /// Stops giving out the ports and addresses that the change removes.
     fn restrict(&mut self, change: &PoolChange) {
         let mut shrinks = vec![false; self.pools.len()];
         let pools = self.pools.iter_mut().zip(&change.definitions).zip(&mut shrinks);
@@ -246,7 +245,7 @@ impl ExternalPorts {
 
     // ---- the change, and after ----
 
-    /// Puts the pools in force that were prepared; returns the configuration that they are of.
+    /// Puts the prepared pools in force. Returns their configuration.
     pub(crate) fn switch(&mut self) -> Config {
         let change = self.work.change.take().expect("a change was prepared");
         let PoolChange { config, definitions, wanted } = change;
@@ -283,8 +282,8 @@ impl ExternalPorts {
         config
     }
 
-    /// Sees to it that an address goes where it is to be, or gives out what it is to; pools of
-    /// which the ports have changed are marked.
+    /// Begins the move of an address to its new pool, or the renewal of its ports. `changed` marks
+    /// pools with changed ports.
     fn begin_anew(&mut self, index: u32, changed: &[bool]) {
         let slot = &mut self.slots[index as usize];
         if slot.pool != slot.target || slot.pool == NO_POOL {
@@ -297,7 +296,7 @@ impl ExternalPorts {
         }
     }
 
-    /// Does one of the things that a change asks for; `false`: there is none.
+    /// Does one step of a change. Returns `false` if there is none.
     pub(crate) fn step(&mut self) -> bool {
         let Some(task) = self.work.tasks.pop() else { return false };
         match task {
@@ -312,8 +311,8 @@ impl ExternalPorts {
         true
     }
 
-    /// Makes an address external, or, at first, room for it: for one protocol at a time, for this
-    /// takes longer than all else.
+    /// Makes an address external. If there is no room, the call grows the arrays of one protocol
+    /// and leaves the rest to later calls, because growing takes longer than every other step.
     fn enter_when_there_is_room(&mut self, address: u32) {
         let needed = if self.unused.is_empty() { self.slots.len() + 1 } else { self.slots.len() };
         let mut ports = self.ports.iter_mut();
@@ -326,9 +325,8 @@ impl ExternalPorts {
         }
     }
 
-    /// Moves an address that has no mapping, and no block that somebody has, to the pool that it is
-    /// to be of; one that is to be of none, and that no static mapping names, is external no
-    /// longer.
+    /// Moves an address without mappings and without owned blocks to its new pool. An address that
+    /// leaves all pools, and that no static mapping names, is external no longer.
     fn go_over(&mut self, index: u32) {
         let slot = self.slots[index as usize];
         let is_there = slot.pool == slot.target && slot.pool != NO_POOL;
@@ -350,33 +348,33 @@ impl ExternalPorts {
         }
     }
 
-    /// Whether an address is external no longer, but has ports that are held.
+    /// True if an address is external no longer and still has held ports.
     fn waits(&self, index: u32) -> bool {
         let slot = &self.slots[index as usize];
         !slot.is_known && slot.busy > 0
     }
 
-    /// Whether a change that was begun is to be put in force, and nothing need be done before.
+    /// True if a change is ready to be put in force.
     pub(crate) fn is_prepared(&self) -> bool {
         self.work.change.is_some() && self.work.tasks.is_empty()
     }
 
-    /// Whether a change was begun and is not in force.
+    /// True if a change has begun and is not in force yet.
     pub(crate) fn is_changing(&self) -> bool {
         self.work.change.is_some()
     }
 
-    /// Whether there is something to do.
+    /// True if there are steps to do.
     pub(crate) fn has_work(&self) -> bool {
         !self.work.tasks.is_empty()
     }
 
-    /// How many addresses have an index.
+    /// Number of addresses that have an index.
     pub(crate) fn count_addresses(&self) -> usize {
         self.slots.len()
     }
 
-    /// Whether no address is counted with a pool.
+    /// True if no address is counted with a pool.
     pub(crate) fn is_unused(&self, pool: usize) -> bool {
         self.slots.iter().all(|slot| usize::from(slot.pool) != pool)
     }
@@ -395,9 +393,9 @@ impl ExternalPorts {
         })
     }
 
-    /// Whether a subscriber's mapping may stay that has this external endpoint: its address stays
-    /// in its pool, which uses the port, no static mapping has the address for the protocol, and it
-    /// is of the subscriber's own blocks or ports where there are such.
+    /// True if a subscriber's mapping may keep this external endpoint. Then the address stays in
+    /// its pool, the pool uses the port, no static mapping has the address for the protocol, and
+    /// the port is in the subscriber's own blocks or ports if the pool shares ports out.
     pub(crate) fn allows(&self, protocol: u8, index: u32, port: u16, subscriber: Host) -> bool {
         let slot = &self.slots[index as usize];
         let (number, address) = (usize::from(slot.pool), Ipv4Addr::from_bits(self.address(index)));
@@ -420,8 +418,8 @@ impl ExternalPorts {
         is_used && slot.kept >> protocol_index(protocol) & 1 == 0 && is_own()
     }
 
-    /// How many ports of a pool are given out, used ones among them, by the place of their
-    /// protocol, and at the end how many blocks.
+    /// Number of ports that a pool gives out, used ports included, by the place of their protocol.
+    /// The last element is the number of blocks.
     pub(crate) fn all_of(&self, pool: usize, config: &Config) -> [u32; PROTOCOLS.len() + 1] {
         let mut all = [0; PROTOCOLS.len() + 1];
         let open = (0..self.slots.len() as u32).filter(|&index| self.is_open(index, pool));
@@ -460,9 +458,9 @@ impl ExternalPorts {
         all
     }
 
-    // ---- static mappings that come and go ----
+    // ---- changes of static mappings ----
 
-    /// Lets a port be chosen that was reserved for a static mapping, which has left it.
+    /// Makes a port free that was reserved for a static mapping which is gone.
     pub(crate) fn unreserve(&mut self, protocol: u8, index: u32, port: u16, now: u32) {
         let place = protocol_index(protocol);
         if self.hold_again(protocol, index, port, now) {
@@ -479,14 +477,14 @@ impl ExternalPorts {
         }
     }
 
-    /// Lets all ports of an address be chosen that were reserved as a whole.
+    /// Makes all ports of an address free that were reserved as a whole.
     pub(crate) fn unreserve_address(&mut self, index: u32) {
         self.slots[index as usize].kept = 0;
         self.work.renews(index);
     }
 
-    /// Takes a port out of hold-down, if it is held, for a static mapping: what follows it in the
-    /// list of those that are released with it is kept apart until then.
+    /// Takes a held port out of hold-down for a static mapping. The rest of the port's release list
+    /// is kept in `evicted` until its tick.
     pub(crate) fn evict(&mut self, protocol: u8, index: u32, port: u16, now: u32) {
         let (place, entry) = (protocol_index(protocol), Self::entry(index, port));
         let owner = &mut self.ports[place].owner[entry];
@@ -500,8 +498,8 @@ impl ExternalPorts {
         self.note_freed(place, index, port, false, now + 1);
     }
 
-    /// Holds a port that a static mapping has left for as long as it would have been held without;
-    /// `false`: it was not held.
+    /// Holds a port again that a static mapping has left, until the end of its original hold-down.
+    /// Returns `false` if the port was not held.
     fn hold_again(&mut self, protocol: u8, index: u32, port: u16, now: u32) -> bool {
         let (place, entry) = (protocol_index(protocol), Self::entry(index, port));
         let Some(next) = self.evicted.remove(&(place, entry as u32)) else { return false };
@@ -516,7 +514,7 @@ impl ExternalPorts {
 }
 
 impl Slot {
-    /// Of no pool, not external.
+    /// An address that is in no pool and not external.
     const NEW: Self = Self {
         pool: NO_POOL,
         target: NO_POOL,

@@ -11,8 +11,9 @@ use crate::random::Generator;
 use natgate_wire::protocol;
 
 impl ExternalPorts {
-    /// The ports of a pool that an internal port may have: on its side of 1024 if the pool has both
-    /// and the protocol is not ICMP, whose identifiers mean nothing.
+    /// The ports of a pool that an internal port may have. If the pool has ports on both sides of
+    /// 1024, the external port is on the internal port's side. ICMP identifiers have no such
+    /// meaning.
     pub(super) fn range(&self, pool: usize, protocol: u8, internal_port: u16) -> Range {
         let (first, last) = self.pools[pool].ports;
         //= rfc4787#REQ-3a
@@ -25,8 +26,8 @@ impl ExternalPorts {
         }
     }
 
-    /// Chooses a free external address and port for a new mapping: (index, port).
-    /// `tenants` says how many subscribers are paired with each address.
+    /// Chooses a free external endpoint for a new mapping. `tenants` is the number of subscribers
+    /// that are paired with each address.
     pub(crate) fn choose(
         &self,
         wish: Wish,
@@ -36,7 +37,7 @@ impl ExternalPorts {
         let range = self.range(wish.pool, wish.protocol, wish.internal_port);
         let ports = &self.ports[protocol_index(wish.protocol)];
         let index = match (self.pooling, wish.fixed.or(wish.paired)) {
-            // A rule has chosen.
+            // A rule has chosen the address.
             (_, Some(index)) if wish.fixed.is_some() => index,
             //= rfc4787#REQ-2
             //= rfc7857#section-4
@@ -49,9 +50,10 @@ impl ExternalPorts {
         Some(External::new(index, self.choose_port(index, wish, range, generator)?))
     }
 
-    /// The better of two random addresses; if neither has a free port, the next that has. While
-    /// both have plenty of ports, the one with fewer subscribers is better, for they will want
-    /// more; else the one with more free ports.
+    /// The better of two random addresses; if neither has a free port, the next address that has
+    /// one. While both have plenty of ports, the address with fewer subscribers is better, because
+    /// its subscribers will need more ports later. Otherwise the address with more free ports is
+    /// better.
     pub(super) fn choose_address(
         &self,
         wish: Wish,
@@ -77,9 +79,8 @@ impl ExternalPorts {
         places.find(|&place| free(place) > 0).map(|place| slots[place as usize])
     }
 
-    /// Chooses an external address for a mapping that takes no port: the first from a random one on
-    /// that the pooling behavior permits and of which `is_free` holds, or the one that is wished
-    /// for.
+    /// Chooses an external address for a mapping without a port: the wished address, or the first
+    /// address from a random one on that the pooling behavior permits and `is_free` accepts.
     pub(crate) fn choose_portless(
         &self,
         wish: &Wish,
@@ -101,7 +102,7 @@ impl ExternalPorts {
                 return index;
             }
         }
-        // Answers come to the engine that gives out the address's ports.
+        // Replies reach the engine that gives out the address's ports.
         let is_deterministic = self.pools[pool].mode == Mode::Deterministic;
         let answers_come = |index: &u32| is_deterministic || self.part.has_any(*index);
         let slots = &self.pools[pool].slots;
@@ -110,7 +111,7 @@ impl ExternalPorts {
         after.iter().chain(before).copied().find(|index| answers_come(index) && fits(index))
     }
 
-    /// The one address of a pool that gives out ports, if there are no others.
+    /// The pool's address that gives out ports, if there is exactly one.
     pub(crate) fn only_address(&self, pool: usize) -> Option<u32> {
         match self.pools[pool].slots[..] {
             [only] => Some(only),
@@ -140,9 +141,9 @@ impl ExternalPorts {
         self.parity(&wish).or_any(|parity| ports.choose(index, range, parity, generator))
     }
 
-    /// Draws for a TCP or UDP flow of a subscriber that has an address, or for which a rule chose
-    /// one, and fetches what says which ports are free there: for [`ExternalPorts::drawn`]. `None`:
-    /// this is not how ports are chosen.
+    /// Draws a word of the port bitmap for a TCP or UDP flow of a subscriber that has an address,
+    /// or whose address a rule chose. Prefetches the word for [`ExternalPorts::drawn`]. `None`: the
+    /// pool chooses ports in another way.
     #[inline(always)]
     pub(crate) fn draw(&self, wish: Wish, generator: &mut Generator) -> Option<Draw> {
         let paired = || wish.paired.filter(|_| self.pooling != Pooling::Arbitrary);
@@ -158,7 +159,7 @@ impl ExternalPorts {
         Some(draw)
     }
 
-    /// Fetches the entry of the port that a draw comes to.
+    /// Prefetches the entry of the port that a draw gives.
     #[inline(always)]
     pub(crate) fn prefetch_drawn(&self, protocol: u8, draw: &Draw) {
         let ports = self.tcp_or_udp(protocol);
@@ -167,14 +168,14 @@ impl ExternalPorts {
         }
     }
 
-    /// The external endpoint that a draw comes to, if there is one: (index, port).
+    /// The external endpoint that a draw gives, if the word has a free port.
     #[inline(always)]
     pub(crate) fn drawn(&self, protocol: u8, draw: &Draw) -> Option<External> {
         let port = self.tcp_or_udp(protocol).pick(draw)?;
         Some(External::new(draw.address, port))
     }
 
-    /// Whether a new mapping keeps its internal port where that is free.
+    /// True if new mappings keep a free internal port.
     pub(crate) fn keeps(&self, wish: &Wish) -> bool {
         self.pools[wish.pool].mode == Mode::Preserve
     }

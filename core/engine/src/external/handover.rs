@@ -1,8 +1,9 @@
-//! What another engine is told of ports, and what it does with that: those that are held, each with
-//! the tick at which it is released, and blocks that subscribers have.
+//! Export and import of port states between engines: held ports with the tick of their release, and
+//! blocks that subscribers have.
 //!
-//! Held ports are lists by tick. A pass writes the lists to come; the next one only those that a
-//! port may have joined since the last began. So a pass costs what has changed.
+//! Held ports are lists by tick. A pass over them exports the lists to come. The next pass exports
+//! only lists that may have changed since the last pass began. So the cost of a pass depends on the
+//! changes.
 
 use super::{EMPTY, ExternalPorts, HELD, LAST, Mode, PORTS};
 use crate::blocks::OwnedBlock;
@@ -11,23 +12,23 @@ use crate::endpoint::External;
 use crate::host::Host;
 use crate::protocols::{PROTOCOLS, protocol_index};
 
-/// A held port: its protocol, the index of its address, itself, and the tick at which it is
-/// released.
+/// A held port: its protocol, the index of its address, the port, and the tick of its release.
 pub(crate) type HeldPort = (u8, u32, u16, u32);
 
-/// How far a pass over the held ports is.
+/// Progress of a pass over the held ports.
 #[derive(Debug, Default)]
 pub(crate) struct HoldsCursor {
-    /// Latest tick that was over when the pass began.
+    /// Latest completed tick when the pass began.
     now: u32,
-    /// Of each protocol how long ports were held then, and the first tick that the next pass looks
-    /// at: that after the last one that was not broken off, and that after this one.
+    /// By protocol: the hold-down when the pass began; the first tick of the next pass if this pass
+    /// is broken off; the first tick of the next pass if this pass is completed; the first tick of
+    /// this pass.
     hold: [Option<u32>; PROTOCOLS.len()],
     next_from: [u32; PROTOCOLS.len()],
     after_this: [u32; PROTOCOLS.len()],
     from: [u32; PROTOCOLS.len()],
-    /// The place of the protocol, the tick, which of its lists, and the entry that is next there,
-    /// if it was begun.
+    /// Position: the place of the protocol, the tick, the list of the tick, and the next entry of
+    /// that list if the list was begun.
     protocol: usize,
     tick: u32,
     lane: usize,
@@ -35,7 +36,7 @@ pub(crate) struct HoldsCursor {
 }
 
 impl ExternalPorts {
-    /// Begins a pass, at a time when all that is due until tick `now` has been done.
+    /// Begins a pass. Everything that is due until tick `now` must have been done.
     pub(crate) fn begin_holds(&self, cursor: &mut HoldsCursor, now: u32) {
         for (place, ports) in self.ports.iter().enumerate() {
             let is_known = cursor.hold[place] == Some(ports.hold);
@@ -49,7 +50,7 @@ impl ExternalPorts {
         (cursor.protocol, cursor.tick, cursor.lane, cursor.entry) = (0, cursor.from[0], 0, None);
     }
 
-    /// The next step of a pass; `None`: it is over.
+    /// The next step of a pass; `None`: the pass is over.
     pub(crate) fn next_held(&self, cursor: &mut HoldsCursor) -> Option<Option<HeldPort>> {
         let place = cursor.protocol;
         let Some(ports) = self.ports.get(place) else {
@@ -58,7 +59,7 @@ impl ExternalPorts {
         };
         let Some(entry) = cursor.entry else {
             let next = ports.holds.next(cursor.tick);
-            // What a ring says comes later than it reaches has been looked at.
+            // A tick beyond the reach of the ring wraps to a tick that was looked at.
             match next.filter(|tick| tick - cursor.now <= ports.holds.span()) {
                 Some(tick) => {
                     let heads = ports.holds.heads(tick);
@@ -79,11 +80,12 @@ impl ExternalPorts {
         let is_held = owner & HELD != 0;
         let next = match is_held {
             true => Some(owner & !HELD),
-            // A static mapping has it since.
+            // A static mapping has taken the port since.
             false => self.evicted.get(&(place, entry)).copied(),
         };
         if next.is_none() {
-            // Released meanwhile, as can only be if too many were held: the next pass looks again.
+            // The port was released early, because too many ports were held. The next pass starts
+            // here again.
             cursor.after_this[place] = cursor.after_this[place].min(tick);
         }
         cursor.entry = next.filter(|&next| next != LAST);
@@ -94,7 +96,7 @@ impl ExternalPorts {
         Some(is_held.then_some((PROTOCOLS[place], index, port, tick)))
     }
 
-    /// Releases the ports that are due until a tick, `after` being the latest tick that is over.
+    /// Releases the ports that are due until tick `tick`. `after` is the latest completed tick.
     pub(crate) fn release_until(&mut self, after: u32, tick: u32) {
         while let Some(next) = self.next_release(after).filter(|&next| next <= tick)
             && let Some(port) = self.due(next, 0)
@@ -103,8 +105,8 @@ impl ExternalPorts {
         }
     }
 
-    /// Releases a port, should it be held, before its time; `after` is the latest tick that is
-    /// over. The port is nobody's then, and not free.
+    /// Takes a port out of hold-down before its time, if it is held. The port then has no mapping
+    /// and is not free. `after` is the latest completed tick.
     pub(crate) fn unhold(&mut self, protocol: u8, index: u32, port: u16, after: u32) {
         let (place, entry) = (protocol_index(protocol), Self::entry(index, port));
         let ports = &mut self.ports[place];
@@ -113,7 +115,7 @@ impl ExternalPorts {
         }
         let follower = ports.owner[entry] & !HELD;
         let mut tick = after;
-        // What a ring says comes later than it reaches has been looked at.
+        // A tick beyond the reach of the ring wraps to a tick that was looked at.
         let span = ports.holds.span();
         while let Some(next) = ports.holds.next(tick + 1).filter(|next| next - after <= span) {
             tick = next;
@@ -142,8 +144,8 @@ impl ExternalPorts {
         self.put_back(place, index, port, after + 1);
     }
 
-    /// Gives a port that no mapping has to one that has it in another engine; `after` is the latest
-    /// tick that is over.
+    /// Gives a port without a mapping to the mapping that has it in another engine. `after` is the
+    /// latest completed tick.
     pub(crate) fn restore_port(
         &mut self,
         protocol: u8,
@@ -153,38 +155,38 @@ impl ExternalPorts {
     ) {
         self.unhold(protocol, index, port, after);
         if !self.ports[protocol_index(protocol)].is_free(index, port) {
-            // Of an address that gives out nothing any more: its block has the port in use all the
-            // same.
+            // The address gives out no ports any more. Its block counts the port as in use
+            // nevertheless.
             self.blocks.held(self.pool_of(index), index, port);
         }
         self.take(protocol, index, port, slot);
     }
 
-    /// Takes a port from a mapping that has gone in another engine, without holding it.
+    /// Takes the port from a mapping that was removed in another engine, without hold-down.
     pub(crate) fn drop_port(&mut self, protocol: u8, index: u32, port: u16, now: u32) {
         let place = protocol_index(protocol);
         self.ports[place].owner[Self::entry(index, port)] = EMPTY;
         self.put_back(place, index, port, now + 1);
     }
 
-    /// The address with this index, if there are so many.
+    /// The address with this index, if the index exists.
     pub(crate) fn address_at(&self, index: u32) -> Option<u32> {
         self.addresses.get(index as usize).copied()
     }
 
-    /// Whether an address is of a pool, or about to be.
+    /// True if an address is in a pool.
     pub(crate) fn is_of_pool(&self, index: u32) -> bool {
         self.pool_of(index) < self.pools.len()
     }
 
-    /// Of the block at a place, if there are so many, whose it is, the index of its address, and
-    /// its ports, if it is anybody's.
+    /// The owner, the index of the address, and the ports of the block at a place. Inner `None`:
+    /// the block has no owner. Outer `None`: there is no such block.
     pub(crate) fn owned_block(&self, at: u32) -> Option<Option<OwnedBlock>> {
         self.blocks.owned_at(at)
     }
 
-    /// Gives a block of an address to a subscriber who had it in another engine, at a tick; `None`:
-    /// there is no such block, or another has it.
+    /// Gives a block of an address to the subscriber that has it in another engine, from a tick on.
+    /// `None`: there is no such block, or the block has another owner.
     pub(crate) fn restore_block(
         &mut self,
         index: u32,

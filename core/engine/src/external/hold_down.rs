@@ -1,4 +1,5 @@
-//! Ports that mappings give back: hold-down (RFC 6888 REQ-8), release, and the free ports after it.
+//! Ports that mappings give back: hold-down (RFC 6888 REQ-8), release, and return to the free
+//! ports.
 
 use super::{EMPTY, ExternalPorts, HELD, LAST, Mode, PORTS, Range, WORDS};
 use crate::calendar::{NONE, lane};
@@ -7,8 +8,9 @@ use crate::protocols::{PROTOCOLS, protocol_index};
 use natgate_wire::protocol;
 
 impl ExternalPorts {
-    /// Takes a port from its mapping: it is free at once, or at tick `release` if the protocol's
-    /// ports are held down. Should too many be held, the one that has been for longest is free.
+    /// Takes a port from its mapping. The port is held until tick `release` if its protocol has a
+    /// hold-down, otherwise it is free at once. If too many ports are held, the port that was held
+    /// longest becomes free.
     pub(crate) fn give(&mut self, protocol: u8, index: u32, port: u16, release: u32, now: u32) {
         let place = protocol_index(protocol);
         let ports = &mut self.ports[place];
@@ -24,14 +26,14 @@ impl ExternalPorts {
         self.limit_held(now);
     }
 
-    /// Takes a port from its mapping: it is free at once.
+    /// Takes a port from its mapping. The port is free at once.
     pub(crate) fn give_at_once(&mut self, protocol: u8, index: u32, port: u16, now: u32) {
         let place = protocol_index(protocol);
         self.ports[place].owner[Self::entry(index, port)] = EMPTY;
         self.put_back(place, index, port, now + 1);
     }
 
-    /// Counts a port more, or less, that is held; the protocol is given by its place.
+    /// Counts a held port more, or less; `protocol` is the protocol's place.
     #[inline]
     pub(super) fn count_held(&mut self, protocol: usize, index: u32, is_more: bool) {
         self.held = if is_more { self.held + 1 } else { self.held - 1 };
@@ -39,7 +41,7 @@ impl ExternalPorts {
         self.ports[protocol].count_held(index, pool, is_more);
     }
 
-    /// Frees those of the held ports that are due first while there are too many.
+    /// Frees held ports, the earliest due first, while too many are held.
     pub(super) fn limit_held(&mut self, now: u32) {
         while self.held > self.most_held
             && let Some(tick) = self.next_release(now)
@@ -49,8 +51,8 @@ impl ExternalPorts {
         }
     }
 
-    /// Frees a port that was used or held, if its address still gives it out, at a tick; the
-    /// protocol is given by its place.
+    /// Frees a port that was used or held, if its address still gives out the port; `protocol` is
+    /// the protocol's place. `tick` is the time of the release.
     pub(super) fn put_back(&mut self, protocol: usize, index: u32, port: u16, tick: u32) {
         let slot = &mut self.slots[index as usize];
         slot.busy -= 1;
@@ -66,8 +68,8 @@ impl ExternalPorts {
         }
     }
 
-    /// Whether a port of an address may be given out when nobody has it; the protocol is given by
-    /// its place.
+    /// True if a port of an address may be given out when it has no owner; `protocol` is the
+    /// protocol's place.
     #[inline]
     pub(super) fn gives_out(&self, protocol: usize, index: u32, port: u16) -> bool {
         let slot = &self.slots[index as usize];
@@ -88,8 +90,8 @@ impl ExternalPorts {
         usable && pool.bits[usize::from(port) / 64] >> (port % 64) & 1 != 0
     }
 
-    /// The ports of an address that may be given out when nobody has them, by words; the protocol
-    /// is given by its place.
+    /// Bitmap of an address's ports that may be given out when they have no owner, by words;
+    /// `protocol` is the protocol's place.
     pub(super) fn given_out(&self, index: u32, protocol: usize) -> impl Iterator<Item = u64> + '_ {
         let slot = &self.slots[index as usize];
         let shut = slot.is_closed || slot.kept >> protocol & 1 != 0;
@@ -105,8 +107,8 @@ impl ExternalPorts {
         })
     }
 
-    /// Makes the ports of an address free that it gives out and nobody has, and no others; the
-    /// protocol is given by its place.
+    /// Recomputes the free ports of an address: ports that the address gives out and that have no
+    /// owner. `protocol` is the protocol's place.
     pub(super) fn renew(&mut self, index: u32, protocol: usize) {
         let mut bits = [0; WORDS];
         bits.iter_mut().zip(self.given_out(index, protocol)).for_each(|(bits, all)| *bits = all);
@@ -117,8 +119,8 @@ impl ExternalPorts {
         self.count_shares(index, protocol);
     }
 
-    /// Holds a port of a pool until tick `release`, if nobody has it, no static mapping keeps it,
-    /// and room is left for one that is held.
+    /// Holds a port of a pool until tick `release`, if the port has no owner, no static mapping has
+    /// the whole address, and the limit of held ports leaves room.
     pub(crate) fn hold(&mut self, protocol: u8, index: u32, port: u16, release: u32) {
         let (place, slot) = (protocol_index(protocol), &mut self.slots[index as usize]);
         let number = usize::from(slot.pool);
@@ -144,7 +146,7 @@ impl ExternalPorts {
         }
     }
 
-    /// Holds ports for so many ticks from now on that mappings give back.
+    /// Sets the hold-down of ports that mappings give back from now on, ticks.
     pub(crate) fn set_hold(&mut self, hold: u32) {
         for (ports, protocol) in self.ports.iter_mut().zip(PROTOCOLS) {
             ports.hold = if protocol == protocol::TCP { 0 } else { hold };
@@ -172,15 +174,15 @@ impl ExternalPorts {
         first
     }
 
-    /// A port that is released at a tick, of the first of its lists from this one on: the place of
-    /// its protocol, and its own among that one's ports.
+    /// A port that is released at a tick, from the first non-empty list from `from` on: the place
+    /// of its protocol, and the port's entry.
     pub(crate) fn due(&self, tick: u32, from: usize) -> Option<(usize, u32)> {
         let mut heads = self.ports.iter().map(|ports| ports.holds.head(tick, from)).enumerate();
         heads.find(|&(_, entry)| entry != NONE)
     }
 
-    /// Fetches what will be touched when a port is released that is due, if it still is; the one
-    /// that is due after it.
+    /// Prefetches what the release of a due port will touch, if the port is still held. Returns the
+    /// port that is due after it.
     pub(crate) fn fetch_due(&self, (protocol, entry): (usize, u32)) -> Option<(usize, u32)> {
         let ports = &self.ports[protocol];
         let owner = ports.owner[entry as usize];
@@ -193,13 +195,14 @@ impl ExternalPorts {
         Some((protocol, next))
     }
 
-    /// Frees the first of the ports that are due at a tick, at another one, which may be before it.
+    /// Frees the first of the ports that are due at `tick`. `at` is the time of the release, and
+    /// may be before `tick`.
     pub(crate) fn release(&mut self, port: (usize, u32), tick: u32, at: u32) {
         let (protocol, entry) = port;
         let ports = &mut self.ports[protocol];
         let owner = &mut ports.owner[entry as usize];
         let is_held = *owner & HELD != 0;
-        // A static mapping may have it since.
+        // A static mapping may have taken the port since.
         let evicted = if is_held { None } else { self.evicted.remove(&port) };
         let next = evicted.unwrap_or(*owner & !HELD);
         ports.holds.set_head(tick, lane(entry), if next == LAST { NONE } else { next });

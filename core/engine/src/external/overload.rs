@@ -1,7 +1,7 @@
-//! Which ports a subscriber's flow may share with others when no free one is left (section 5.21 of
-//! the specification): those of the address that it is paired with, else of any; where subscribers
-//! have ports of their own, these. And, by the same pieces, which it gets in the place of one that
-//! is not to be.
+//! Ports that a subscriber's flow may share with others when no port is free (section 5.21 of the
+//! specification): ports of the address that the subscriber is paired with, else of any address; in
+//! pools that share ports out, the subscriber's own ports. The same pieces serve the search for a
+//! free port that avoids some ports.
 
 use super::shares::Mode;
 use super::{ExternalPorts, Range, Wish};
@@ -12,12 +12,12 @@ use crate::protocols::protocol_index;
 use crate::random::Generator;
 
 impl ExternalPorts {
-    /// Whether a port that somebody has is one that may be given out, were it free.
+    /// True if a port with an owner would be given out if it were free.
     pub(crate) fn may_share(&self, protocol: u8, index: u32, port: u16) -> bool {
         self.gives_out(protocol_index(protocol), index, port)
     }
 
-    /// Pieces of ports, first to last, each of an address, given by its index.
+    /// Ranges of ports, first to last, each with the index of its address.
     pub(crate) fn pieces(
         &self,
         wish: &Wish,
@@ -43,8 +43,8 @@ impl ExternalPorts {
         whole.chain(blocks).chain(own)
     }
 
-    /// A free port but some, of an address where one of these was chosen: of the subscriber's own
-    /// if it has such, with the internal port's parity if there is one.
+    /// Chooses a free port of an address other than `but`: one of the subscriber's own if the pool
+    /// shares ports out, with the internal port's parity if possible.
     #[cold]
     pub(crate) fn choose_but(
         &self,

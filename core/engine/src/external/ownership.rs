@@ -1,7 +1,7 @@
-//! Ownership of external ports that have an owner without a mapping: blocks, shares that
-//! follow by arithmetic, and ports in hold-down with the tick of their release.
+//! Ownership of external ports that have an owner without a mapping: blocks, shares that follow by
+//! arithmetic, and ports in hold-down with the tick of their release.
 //!
-//! Nothing here changes anything, and nothing here is asked by packets.
+//! These functions change nothing, and the path of packets does not call them.
 
 use super::{EMPTY, ExternalPorts, HELD, LAST, NONE, Ports, Range, lane};
 use crate::blocks::Tenure;
@@ -18,49 +18,49 @@ pub(crate) struct InUse {
     pub(crate) held: [u32; PROTOCOLS.len()],
 }
 
-/// Where a search for the release of a held port goes on: a tick, and the next port of its list.
+/// State of a search for the release of a held port: a tick, and the next port of its list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReleaseSearch {
     tick: u32,
-    /// [`NONE`]: the list of this tick has been looked through.
+    /// [`NONE`]: the list of this tick is finished.
     next: u32,
 }
 
 impl ReleaseSearch {
-    /// From the tick after this one on.
+    /// Starts the search at the tick after `tick`.
     pub(crate) fn after(tick: u32) -> Self {
         Self { tick, next: NONE }
     }
 }
 
-/// What a search for the release of a held port has come to.
+/// Result of a search for the release of a held port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Release {
     /// The port is released at this tick.
     At(u32),
-    /// The lists have changed under the search: the port is held, the tick is not known.
+    /// The lists have changed during the search: the port is held, and the tick is not known.
     Unknown,
-    /// There is more to look through.
+    /// The search is not finished.
     Unfinished,
 }
 
 impl ExternalPorts {
-    /// Notes since when a subscriber has a block.
+    /// Notes the tick since which a subscriber has a block.
     pub(crate) fn note_assigned(&mut self, block: u32, tick: u32) {
         self.blocks.note_since(block, tick);
     }
 
-    /// The block that a port of an address is in, if its pool has blocks.
+    /// The block that contains a port of an address, if the pool has blocks.
     pub(crate) fn block_at(&self, index: u32, port: u16) -> Option<u32> {
         self.blocks.find(self.pool_of(index), index, port)
     }
 
-    /// How long the owner of a block has it.
+    /// Time since which the owner has a block.
     pub(crate) fn tenure(&self, block: u32) -> Tenure {
         self.blocks.tenure(block)
     }
 
-    /// How many pools are known.
+    /// Number of known pools.
     pub(crate) fn count_pools(&self) -> usize {
         self.pools.len()
     }
@@ -70,7 +70,7 @@ impl ExternalPorts {
         self.plans.get(pool)
     }
 
-    /// How many ports of an address, first to last, mappings have and how many are held.
+    /// Number of ports within `first..=last` of an address that mappings have, and that are held.
     pub(crate) fn in_use(&self, index: u32, (first, last): (u16, u16)) -> InUse {
         let mut in_use = InUse::default();
         if self.slots[index as usize].busy == 0 {
@@ -86,13 +86,13 @@ impl ExternalPorts {
         in_use
     }
 
-    /// Whether a port of an address is in hold-down; the protocol is given by its place.
+    /// True if a port of an address is in hold-down; `protocol` is the protocol's place.
     pub(crate) fn is_held(&self, protocol: usize, index: u32, port: u16) -> bool {
         self.ports[protocol].owner[Ports::entry(index, port)] & HELD != 0
     }
 
-    /// Looks for the tick at which a held port is released; the protocol is given by its place.
-    /// Each port that is passed, and each tick, counts one.
+    /// Searches for the tick at which a held port is released; `protocol` is the protocol's place.
+    /// Each port and each tick on the way takes one from `budget`.
     pub(crate) fn find_release(
         &self,
         protocol: usize,
@@ -115,7 +115,7 @@ impl ExternalPorts {
             let owner = ports.owner[search.next as usize];
             let next = match owner & HELD != 0 {
                 true => owner & !HELD,
-                // A static mapping has the port since.
+                // A static mapping has taken the port since.
                 false => match self.evicted.get(&(protocol, search.next)) {
                     Some(&next) => next,
                     None => return Release::Unknown,

@@ -1,9 +1,9 @@
-//! The part of the external ports that is this engine's, where several engines work together.
+//! The part of the external ports that belongs to this engine, if several engines share the work.
 //!
-//! They have one configuration and know the same addresses and ports; each gives out only its own.
-//! Ports change hands by stretches of whole words of the bitmap, at any time, as long as nobody has
-//! one of them. Ports that follow from the subscriber's address are every engine's: whose a
-//! subscriber is says whose they are.
+//! The engines have one configuration and know the same addresses and ports. Each engine gives out
+//! only its own ports. Ports change hands in stretches of whole bitmap words, at any time, if no
+//! port of the stretch has an owner. Ports that follow from the subscriber's address belong to
+//! every engine: the engine of the subscriber uses them.
 
 use super::{EMPTY, ExternalPorts, Mode, PORTS, Ports, WORDS};
 use crate::protocols::PROTOCOLS;
@@ -14,41 +14,41 @@ use core::ops::Range;
 /// Words of ports below 1024.
 const LOW_WORDS: usize = 1024 / 64;
 
-/// A bit a word of an address's ports.
+/// A bit for each word of an address's ports.
 type Words = [u64; WORDS / 64];
 
-/// Which ports this engine gives out.
+/// The ports that this engine gives out.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Part {
-    /// By the address's index; `None`: all.
+    /// Words by the address's index; `None`: all ports.
     owned: Option<Vec<Words>>,
 }
 
 impl Part {
-    /// The ports of a word that are its own: all or none.
+    /// Mask of a word's ports that belong to the engine: all or none.
     #[inline]
     pub(super) fn mask(&self, index: u32, word: usize) -> u64 {
         let bits = |owned: &Vec<Words>| owned[index as usize][word / 64] >> (word % 64) & 1;
         self.owned.as_ref().map_or(u64::MAX, |owned| bits(owned).wrapping_neg())
     }
 
-    /// Whether a port is its own.
+    /// True if a port belongs to the engine.
     #[inline]
     pub(super) fn has(&self, index: u32, port: u16) -> bool {
         self.mask(index, usize::from(port) / 64) != 0
     }
 
-    /// Whether all ports of a range are its own.
+    /// True if all ports of a range belong to the engine.
     pub(super) fn has_all(&self, index: u32, (first, last): (u16, u16)) -> bool {
         (first / 64..=last / 64).all(|word| self.mask(index, usize::from(word)) != 0)
     }
 
-    /// Whether any of an address's ports are its own.
+    /// True if any port of an address belongs to the engine.
     pub(super) fn has_any(&self, index: u32) -> bool {
         self.owned.as_ref().is_none_or(|owned| owned[index as usize] != [0; WORDS / 64])
     }
 
-    /// Nothing of an address that has just become external is its own.
+    /// Takes all ports of a new external address from the engine.
     pub(super) fn forget(&mut self, index: u32) {
         if let Some(owned) = &mut self.owned {
             owned[index as usize] = [0; WORDS / 64];
@@ -63,7 +63,7 @@ impl Part {
 }
 
 impl ExternalPorts {
-    /// From now on gives out only what is its own: nothing, to begin with.
+    /// Gives out only the engine's own ports from now on. At first it has none.
     pub(crate) fn divide(&mut self) {
         self.part.owned = Some(vec![[0; WORDS / 64]; self.room]);
         for index in 0..self.slots.len() as u32 {
@@ -71,20 +71,20 @@ impl ExternalPorts {
         }
     }
 
-    /// The same, but all that there is is its own.
+    /// Gives out only the engine's own ports from now on. At first it has all.
     pub(crate) fn divide_as_it_is(&mut self) {
         self.part.owned = Some(vec![[u64::MAX; WORDS / 64]; self.room]);
     }
 
-    /// Gives out these words' ports of an address from now on.
+    /// Gives out these ports of an address from now on. `words` counts words of 64 ports.
     pub(crate) fn own(&mut self, index: u32, words: Range<usize>) {
-        // After a reload most are known.
+        // After a reload most words are the engine's own already.
         if words.clone().any(|word| self.part.mask(index, word) == 0) {
             self.pass_on(index, words, true);
         }
     }
 
-    /// Gives out from now on those words' ports of an address that are its own, and no others.
+    /// Gives out from now on exactly the ports of an address whose words `is_own` accepts.
     pub(crate) fn own_only(&mut self, index: u32, is_own: impl Fn(usize) -> bool) {
         for word in 0..WORDS {
             if (self.part.mask(index, word) != 0) != is_own(word) {
@@ -93,7 +93,7 @@ impl ExternalPorts {
         }
     }
 
-    /// Makes words of ports this engine's, or another's.
+    /// Gives words of ports to this engine (`is_own`), or takes them from it.
     fn pass_on(&mut self, index: u32, words: Range<usize>, is_own: bool) {
         words.clone().for_each(|word| self.part.set(index, word, is_own));
         let pool = self.pool_of(index);
@@ -109,9 +109,9 @@ impl ExternalPorts {
         }
     }
 
-    /// Looks for up to `most` words one after the other of which nobody has a port, on a side of
-    /// port 1024, and gives them up: of the one address, or of the pool's that has the most free
-    /// ports there.
+    /// Gives up at most `most` consecutive words of ports without owners, on one side of port 1024.
+    /// The words are of address `only`, or of the pool's address with the most free ports on that
+    /// side.
     pub(crate) fn cede(
         &mut self,
         pool: usize,
@@ -131,8 +131,8 @@ impl ExternalPorts {
         Some((index, words))
     }
 
-    /// The first words one after the other on a side of port 1024, at most so many, all of whose
-    /// ports are this engine's and free.
+    /// The first consecutive words, at most `most`, on one side of port 1024 whose ports are all
+    /// free and belong to this engine.
     fn idle_words(&self, index: u32, is_low: bool, most: usize) -> Option<Range<usize>> {
         let pool = self.pool_of(index);
         let is_idle = |word: usize| {
@@ -152,28 +152,28 @@ impl ExternalPorts {
         Some(first..last + 1)
     }
 
-    /// Whether no port of a word is in a block that somebody has.
+    /// True if no port of a word is in a block with an owner.
     fn has_no_block_owner(&self, pool: usize, index: u32, word: usize) -> bool {
         let ports = word * 64..word * 64 + 64;
         self.pools[pool].mode != Mode::Block
             || ports.into_iter().all(|port| self.blocks.is_nobodys(pool, index, port as u16))
     }
 
-    /// An address's index, and whether other engines may have ports of it, too.
+    /// The index of an address, and true if other engines may have ports of the address.
     pub(crate) fn place_of_address(&self, index: u32) -> (usize, bool) {
         let is_whole = (0..WORDS).all(|word| self.part.mask(index, word) != 0);
         (index as usize, self.part.owned.is_some() && !is_whole)
     }
 
-    /// Free ports of a pool on a side of port 1024, for the protocol with the fewest (of TCP, UDP,
-    /// ICMP).
+    /// Number of free ports of a pool on one side of port 1024, for the protocol with the fewest
+    /// (of TCP, UDP, ICMP).
     pub(crate) fn fewest_free(&self, pool: usize, is_low: bool) -> u32 {
         let side = usize::from(!is_low);
         let free = |ports: &Ports| ports.pool_count.get(pool).map_or(0, |count| count[side]);
         self.ports[..3].iter().map(free).min().unwrap_or_default()
     }
 
-    /// The same of one address.
+    /// [`ExternalPorts::fewest_free`] of one address.
     pub(crate) fn fewest_free_of(&self, index: u32, is_low: bool) -> u32 {
         let free = |ports: &Ports| ports.free_on_side(index, is_low);
         self.ports[..3].iter().map(free).min().unwrap_or_default()

@@ -1,9 +1,9 @@
-//! The ports of one protocol over all external addresses: which are free, whose the others are, and
-//! how a free one is found.
+//! The ports of one protocol on all external addresses: free ports, owners of the others, and the
+//! search for a free port.
 //!
-//! A free port is drawn: a word of the address's bitmap at random, and in it the first free port
-//! from a random one on. Where free ports have become rare they are counted instead, by groups that
-//! are counted already, so that finding one of few costs no more than some hundred steps.
+//! A free port is drawn: a random word of the address's bitmap, and in it the first free port from
+//! a random one on. If free ports are rare, they are counted instead, with the help of counts by
+//! group. So finding one of a few free ports takes at most some hundred steps.
 
 use super::{GROUP_WORDS, GROUPS, PORTS, WORDS};
 use crate::calendar::{Calendar, NONE, lane};
@@ -13,9 +13,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::{self, RangeInclusive};
 
-/// Entry of a port that no mapping has: free, reserved or not in a pool.
+/// Entry of a port without a mapping: free, reserved, or in no pool.
 pub(super) const EMPTY: u32 = 0;
-/// Marks a port in hold-down; the other bits are the next one released with it.
+/// Marks a port in hold-down. The other bits are the next port released with it.
 pub(super) const HELD: u32 = 1 << 31;
 /// The end of a list of held ports.
 pub(super) const LAST: u32 = HELD - 1;
@@ -25,13 +25,14 @@ const MOST_HOLD: u32 = (3600 * 1_000_000_000 / nanos(TICK)) as u32;
 
 /// Random draws before the free ports are counted.
 const DRAWS: u32 = 8;
-/// Ranges of at most so many words are counted at once: a draw would favour what lies at their
+/// Ranges of at most this many words are counted at once. A draw would favour the ports at their
 /// ends.
 const FEW_WORDS: usize = 16;
 
 const EVEN: u64 = 0x5555_5555_5555_5555;
 
-/// A side of port 1024, all ports of a pool that does not span it, or a subscriber's share.
+/// A range of ports: one side of port 1024, all ports of a pool on one side, or a subscriber's
+/// share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Range {
     pub(super) first: u16,
@@ -45,24 +46,24 @@ pub(super) struct Ports {
     pub(super) free: Vec<u64>,
     /// Free ports a group, even and odd; [`GROUPS`] an address.
     groups: Vec<[u16; 2]>,
-    /// Free ports an address: below 1024, and from there.
+    /// Free ports an address: below 1024, and from 1024 on.
     count: Vec<[u32; 2]>,
-    /// The same a pool.
+    /// Free ports a pool: below 1024, and from 1024 on.
     pub(super) pool_count: Vec<[u32; 2]>,
     /// An entry a port, [`PORTS`] an address.
     pub(super) owner: Vec<u32>,
-    /// Ports in hold-down, by release.
+    /// Lists of ports in hold-down, by the tick of release.
     pub(super) holds: Calendar,
-    /// How many of them an address has, and a pool.
+    /// Number of held ports of each address, and of each pool.
     held: Vec<u32>,
     pub(super) pool_held: Vec<u32>,
-    /// How long a port is held that a mapping gives back, ticks.
+    /// Hold-down of ports that mappings give back, ticks.
     pub(super) hold: u32,
 }
 
 impl Ports {
-    /// So many addresses, none of which has a free port, and room for more, which is not touched
-    /// until they come. `hold` is how long ports are held that mappings give back, ticks.
+    /// Makes `addresses` addresses without free ports, and room for `room`. Memory beyond
+    /// `addresses` is not touched. `hold` is the hold-down in ticks.
     pub(super) fn new(addresses: usize, room: usize, hold: u32) -> Self {
         Self {
             free: begun(vec![0; room * WORDS], addresses * WORDS),
@@ -77,7 +78,7 @@ impl Ports {
         }
     }
 
-    /// How many addresses there are.
+    /// Number of addresses.
     pub(super) fn addresses(&self) -> usize {
         self.owner.len() / PORTS
     }
@@ -116,8 +117,8 @@ impl Ports {
         }
     }
 
-    /// Makes those ports of an address free that are `usable`, by words, and that nobody has; all
-    /// others are not. `pool` counts them. Where nobody has any, `owned` says so.
+    /// Makes exactly those ports of an address free that are `usable` (by words) and have no owner.
+    /// `pool` counts the free ports. `owned` is false if no port of the address has an owner.
     pub(super) fn renew(
         &mut self,
         address: u32,
@@ -153,8 +154,7 @@ impl Ports {
         }
     }
 
-    /// Makes those ports of some words of an address free that are `usable`, by all words, and that
-    /// nobody has; no others of them are. `pool` counts them.
+    /// Does what [`Ports::renew`] does for some words of an address only. `usable` has all words.
     pub(super) fn renew_words(
         &mut self,
         address: u32,
@@ -183,7 +183,7 @@ impl Ports {
         }
     }
 
-    /// Enters a port that is not free among those that are released at a tick.
+    /// Enters a port that is not free in the list of a tick of release.
     pub(super) fn hold_until(&mut self, address: u32, port: u16, release: u32) {
         let entry = Self::entry(address, port);
         let lane = lane(entry as u32);
@@ -192,8 +192,8 @@ impl Ports {
         self.holds.set_head(release, lane, entry as u32);
     }
 
-    /// Counts a port of an address more, or less, that is held; `pool` is the address's, if it is
-    /// of one.
+    /// Counts a held port of an address more, or less. `pool` is the address's pool, if it is in a
+    /// pool.
     pub(super) fn count_held(&mut self, address: u32, pool: usize, is_more: bool) {
         let all = self.pool_held.get_mut(pool);
         for count in core::iter::once(&mut self.held[address as usize]).chain(all) {
@@ -201,7 +201,7 @@ impl Ports {
         }
     }
 
-    /// Counts the held ports of an address with another pool.
+    /// Moves the count of an address's held ports to another pool.
     pub(super) fn move_held(&mut self, address: u32, from: usize, to: usize) {
         let held = self.held[address as usize];
         if let Some(all) = self.pool_held.get_mut(from) {
@@ -212,7 +212,7 @@ impl Ports {
         }
     }
 
-    /// How many ports of an address are held.
+    /// Number of held ports of an address.
     pub(super) fn held_of(&self, address: u32) -> u32 {
         self.held[address as usize]
     }
@@ -221,7 +221,7 @@ impl Ports {
         Self::in_range(self.count[address as usize], range)
     }
 
-    /// How many ports of an address are free on a side of port 1024.
+    /// Number of free ports of an address on one side of port 1024.
     pub(super) fn free_on_side(&self, address: u32, is_low: bool) -> u32 {
         self.count[address as usize][usize::from(!is_low)]
     }
@@ -230,22 +230,22 @@ impl Ports {
         (if range.first < 1024 { low } else { 0 }) + if range.last >= 1024 { high } else { 0 }
     }
 
-    /// How many ports of a range of an address are free.
+    /// Number of free ports in a range of an address.
     pub(super) fn count_within(&self, address: u32, range: Range) -> u32 {
         let free = &self.free[address as usize * WORDS..][..WORDS];
         range.words().map(|word| (free[word] & range.bits(word)).count_ones()).sum()
     }
 
-    /// How many ports of a range of an address are held.
+    /// Number of held ports in a range of an address.
     pub(super) fn held_within(&self, address: u32, range: Range) -> u32 {
         let entries = Self::entry(address, range.first)..=Self::entry(address, range.last);
         self.owner[entries].iter().filter(|&&owner| owner & HELD != 0).count() as u32
     }
 
-    // ---- the choice of one ----
+    // ---- choice of a port ----
 
-    /// A free port of an address, in a range and of a parity, at random: of a word of the bitmap
-    /// that is drawn; should words with such a port have become rare, each as likely as another.
+    /// A random free port of an address, in a range and of a parity, by draws of bitmap words. If
+    /// words with such a port are rare, every such port is equally likely.
     pub(super) fn choose(
         &self,
         address: u32,
@@ -265,7 +265,7 @@ impl Ports {
         self.choose_counted(address, range, parity, generator)
     }
 
-    /// The same of a range that may be small.
+    /// [`Ports::choose`] for a range that may be small.
     pub(super) fn choose_within(
         &self,
         address: u32,
@@ -280,7 +280,7 @@ impl Ports {
         self.choose_counted(address, range, parity, generator)
     }
 
-    /// The first free port of a range of an address that has a parity and is none of some.
+    /// The first free port in a range of an address that has the parity and is not in `but`.
     pub(super) fn first_but(
         &self,
         address: u32,
@@ -297,7 +297,7 @@ impl Ports {
         })
     }
 
-    /// The free port that a draw comes to, if the word has one.
+    /// The free port that a draw gives, if the word has one.
     #[inline(always)]
     pub(super) fn pick(&self, draw: &Draw) -> Option<u16> {
         let bits = self.free[draw.place()];
@@ -311,7 +311,7 @@ impl Ports {
         (bits != 0).then_some(draw.word * 64 + bit as u16)
     }
 
-    /// The same by counting: which of the free ports it is to be, then where that one is.
+    /// Chooses by counting: draws the number of a free port, then finds the port with that number.
     fn choose_counted(
         &self,
         address: u32,
@@ -321,7 +321,7 @@ impl Ports {
     ) -> Option<u16> {
         let words = &self.free[address as usize * WORDS..][..WORDS];
         let bits = |word: usize| words[word] & parity.mask() & range.bits(word);
-        // Groups that lie in the range as a whole are counted already.
+        // Groups that lie completely in the range are counted already.
         let in_group = |group: usize| -> u32 {
             if range.has_group(group) {
                 let [even, odd] = self.groups[address as usize * GROUPS + group];
@@ -354,14 +354,15 @@ impl Ports {
     }
 }
 
-/// The first of a list of zeros, with room for the others: memory that nobody has written to takes
-/// no pages. (A list that became longer would be copied, and take them all.)
+/// The first `len` elements of a list of zeros, with the capacity of all. Memory that is never
+/// written takes no pages. (A list that grew beyond its capacity would be copied, and would take
+/// all pages.)
 fn begun<T>(mut list: Vec<T>, len: usize) -> Vec<T> {
     list.truncate(len);
     list
 }
 
-/// Which ports will do.
+/// Parity that a port must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Parity {
@@ -371,12 +372,12 @@ pub(super) enum Parity {
 }
 
 impl Parity {
-    /// The ports of a word that have it.
+    /// Mask of the ports of a word that have the parity.
     fn mask(self) -> u64 {
         [EVEN, EVEN << 1, u64::MAX][self as usize]
     }
 
-    /// What a search finds of this parity; failing that, of any.
+    /// Result of a search with this parity; failing that, of a search with any parity.
     pub(super) fn or_any<T>(self, mut search: impl FnMut(Self) -> Option<T>) -> Option<T> {
         //= rfc7857#section-9-parity
         match search(self) {
@@ -386,7 +387,7 @@ impl Parity {
     }
 }
 
-/// A word of an address's bitmap, which of its ports will do, and where the search begins.
+/// A drawn word of an address's bitmap, the parity to find, and the bit at which the search begins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Draw {
     pub(super) address: u32,
@@ -396,10 +397,10 @@ pub(crate) struct Draw {
 }
 
 impl Draw {
-    /// A turn from this on is for one port and no other.
+    /// Values of `turn` from this one on mean one exact port.
     const EXACT: u8 = 64;
 
-    /// This port, should it be free still.
+    /// Draws exactly this port, if it is still free.
     pub(super) fn exactly(address: u32, port: u16) -> Self {
         let turn = Self::EXACT + (port % 64) as u8;
         Self { address, word: port / 64, turn, parity: Parity::Any }
@@ -416,7 +417,7 @@ impl Draw {
 }
 
 impl Range {
-    /// Draws a word of the bitmap, and where in it a free port is looked for first.
+    /// Draws a word of the bitmap, and the bit at which the search for a free port begins.
     #[inline]
     pub(super) fn draw(self, address: u32, parity: Parity, generator: &mut Generator) -> Draw {
         let (first, last) = (self.first / 64, self.last / 64);
@@ -443,14 +444,14 @@ impl Range {
         usize::from(self.first / 64)..=usize::from(self.last / 64)
     }
 
-    /// Those of them that are of a group.
+    /// The words that have ports of the range and are in a group.
     fn words_of(self, group: usize) -> RangeInclusive<usize> {
         let words = self.words();
         let (first, last) = (group * GROUP_WORDS, (group + 1) * GROUP_WORDS - 1);
         *words.start().max(&first)..=*words.end().min(&last)
     }
 
-    /// Whether all ports of a group are in the range.
+    /// True if all ports of a group are in the range.
     fn has_group(self, group: usize) -> bool {
         let (first, last) = (group * GROUP_WORDS * 64, (group + 1) * GROUP_WORDS * 64 - 1);
         // Port 0 is never given out.

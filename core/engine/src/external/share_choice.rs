@@ -1,4 +1,4 @@
-//! The choice of a port in what a subscriber has of its own: blocks or a deterministic range.
+//! The choice of a port among a subscriber's own ports: blocks or a deterministic range.
 
 use super::shares::{Chosen, Tried};
 use super::{ExternalPorts, Mode, Parity, Range, Wish};
@@ -12,8 +12,8 @@ use crate::protocols::protocol_index;
 use crate::random::Generator;
 
 impl ExternalPorts {
-    /// Chooses a free external endpoint of those that a subscriber may have; `wish.paired` as
-    /// [`ExternalPorts::pairing`] says.
+    /// Chooses a free external endpoint among the subscriber's own ports. `wish.paired` comes from
+    /// [`ExternalPorts::pairing`].
     pub(crate) fn choose_share(
         &mut self,
         wish: Wish,
@@ -27,8 +27,8 @@ impl ExternalPorts {
         Ok(Chosen { external, assigned: None })
     }
 
-    /// What [`ExternalPorts::choose_share`] would choose: an endpoint, and the ports of the block
-    /// that would be assigned for it.
+    /// The choice that [`ExternalPorts::choose_share`] would make: an endpoint, and the ports of
+    /// the block that it would assign.
     pub(crate) fn try_share(
         &self,
         wish: Wish,
@@ -52,7 +52,7 @@ impl ExternalPorts {
         Ok((External::new(index, port.unwrap_or(first)), Some((first, last))))
     }
 
-    /// Whether all ports that a subscriber has of a pool as its own are of one address, this one.
+    /// True if all of a subscriber's own ports of a pool are on the address with this index.
     pub(crate) fn is_alone(&self, wish: Wish, subscriber: Host, index: u32) -> bool {
         match self.pools[wish.pool].mode {
             Mode::Deterministic => {
@@ -88,7 +88,7 @@ impl ExternalPorts {
         Ok(Chosen { external: External::new(index, port), assigned: Some(block) })
     }
 
-    /// A port of the blocks that the subscriber has: of each as likely as it has free ones.
+    /// A port of the subscriber's blocks. A block's chance is proportional to its free ports.
     pub(super) fn choose_in_own(
         &self,
         wish: Wish,
@@ -134,7 +134,7 @@ impl ExternalPorts {
         Some(External::new(index, ports.choose_within(index, range, Parity::Any, generator)?))
     }
 
-    /// A block that nobody has, for a subscriber whose own are full.
+    /// Draws a block without an owner, for a subscriber with full blocks.
     pub(super) fn draw_block(
         &self,
         wish: Wish,
@@ -190,8 +190,8 @@ impl ExternalPorts {
         Ok(External::new(index, port.ok_or(DropReason::PoolExhausted)?))
     }
 
-    /// The address whose dynamic ports a mapping gets one of: as pairing has it, else the better of
-    /// two at random, or the next that has a free one.
+    /// The address for a dynamic port: the paired address if the pooling behavior says so, else the
+    /// better of two random addresses, or the next address with a free dynamic port.
     pub(super) fn choose_dynamic_address(
         &self,
         wish: Wish,

@@ -1,7 +1,7 @@
-//! Ports that are not everybody's: pools whose subscribers have blocks of ports, assigned as they
-//! are needed, or ports that follow from their address (sections 5.18 to 5.38 of the
-//! specification). Here is which of them a new mapping gets; `blocks` knows whose a block is,
-//! `deterministic` whose a port.
+//! Pools that share ports out: blocks of ports that are assigned on demand, or ports that follow
+//! from the subscriber's address (sections 5.18 to 5.38 of the specification). This file connects
+//! them with addresses and mappings. `blocks` knows the owners of blocks, `deterministic` the
+//! owners of ports by arithmetic.
 
 use super::prefetch;
 use super::{Draw, ExternalPorts, NO_POOL, Pool, Ports, Range, WORDS, Wish};
@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use core::time::Duration;
 
-/// How a pool's ports are chosen.
+/// Way to choose a pool's ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     Random,
@@ -41,12 +41,12 @@ impl Mode {
     }
 }
 
-/// What tells whose an external endpoint is.
+/// Source from which the owner of an external endpoint is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OwnershipSource {
-    /// The events of its mapping.
+    /// Events of the mapping.
     Mapping,
-    /// Those of its block.
+    /// Events of the block.
     Block,
     /// Arithmetic.
     Plan,
@@ -63,11 +63,11 @@ pub(crate) struct Chosen {
     pub(crate) assigned: Option<u32>,
 }
 
-/// The pools of which ports follow from the subscriber's address.
+/// The deterministic pools.
 #[derive(Clone, Debug)]
 pub(super) struct Plans {
     plans: Vec<Option<Plan>>,
-    /// Dynamic ports that are free, by protocol: of an address, and of a pool.
+    /// Free dynamic ports by protocol, of each address and of each pool.
     pub(super) free: Vec<[u32; PROTOCOLS.len()]>,
     pub(super) pool_free: Vec<[u32; PROTOCOLS.len()]>,
 }
@@ -78,7 +78,7 @@ impl Plans {
         Self { plans: Vec::new(), free: vec![zero; addresses], pool_free: Vec::new() }
     }
 
-    /// Says what a pool's plan is.
+    /// Sets the plan of a pool.
     pub(super) fn set(&mut self, pool: usize, plan: Option<Plan>) {
         if self.plans.len() <= pool {
             self.plans.resize(pool + 1, None);
@@ -91,7 +91,7 @@ impl Plans {
         self.plans.get(pool)?.as_ref()
     }
 
-    /// How many pools are known.
+    /// Number of known pools.
     pub(super) fn count_pools(&self) -> usize {
         self.plans.len()
     }
@@ -119,27 +119,27 @@ fn ticks(time: Duration) -> u32 {
     nanos(time).div_ceil(nanos(TICK)) as u32
 }
 
-/// Most blocks of an address that there is room for: as many as a pool has, or as blocks of the
-/// usual size are.
+/// Largest number of blocks an address that there is room for: the largest number of any pool, or
+/// the number of blocks of the default size if no pool has blocks.
 fn stride(config: &Config) -> u32 {
     let usual = Blocking::new((1024, u16::MAX), BlockConfig::default().size).count();
     let cuts = config.pools.iter().filter_map(|pool| cut(config, pool));
     cuts.map(|(blocking, ..)| blocking.count()).max().unwrap_or(usual)
 }
 
-/// The blocks of so many addresses.
+/// The blocks of `addresses` addresses.
 pub(super) fn blocks(config: &Config, addresses: usize, key: HashKey) -> Blocks {
     Blocks::new(addresses, stride(config), ticks(BlockConfig::LONGEST), key)
 }
 
 impl ExternalPorts {
-    /// Whether a subscriber of a realm has a block.
+    /// True if a subscriber of a realm has a block.
     pub(crate) fn has_blocks_of(&self, realm: u16) -> bool {
         self.blocks.has_any_of(realm)
     }
 
-    /// The ports of an address of a pool that may be given out, first to last, but for those that
-    /// the pool does not use.
+    /// The ports of an address of a pool that may be given out, as ranges, first to last. The
+    /// ranges include ports that the pool excludes.
     pub(super) fn usable(&self, number: usize, index: u32) -> [Option<(u16, u16)>; 2] {
         let Some(Pool { ports, mode, .. }) = self.pools.get(number) else {
             return [None; 2];
@@ -151,7 +151,7 @@ impl ExternalPorts {
         }
     }
 
-    /// Counts the ports of an address that are free in its blocks, or its dynamic ones.
+    /// Counts the free ports in an address's blocks, or its free dynamic ports.
     pub(super) fn count_shares(&mut self, index: u32, protocol: usize) {
         let slot = self.slots[index as usize];
         let (number, ports) = (usize::from(slot.pool), &self.ports[protocol]);
@@ -160,7 +160,7 @@ impl ExternalPorts {
             Some(Mode::Block) => {
                 let is_open = !slot.is_closed;
                 let part = &self.part;
-                // A block is given to one subscriber, so by one engine.
+                // A block belongs to one subscriber, so all its ports must belong to one engine.
                 let free = |ports| if part.has_all(index, ports) { count(ports) as u16 } else { 0 };
                 self.blocks.renew(index, protocol, is_open, free);
             }
@@ -174,7 +174,7 @@ impl ExternalPorts {
         }
     }
 
-    /// Makes an address of the pool that it is to be of; nobody has a mapping of it.
+    /// Moves an address to its new pool. The address has no mappings.
     pub(super) fn join(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         let before = usize::from(core::mem::replace(&mut slot.pool, slot.target));
@@ -197,19 +197,19 @@ impl ExternalPorts {
         Blocks::memory(addresses, stride(config))
     }
 
-    /// Whether a subscriber may get any port of a pool, whoever has others near it.
+    /// True if a subscriber may get any port of a pool.
     pub(crate) fn is_shared(&self, pool: usize) -> bool {
         matches!(self.pools[pool].mode, Mode::Random | Mode::Preserve)
     }
 
-    /// Whether there are pools whose ports are shared out.
+    /// True if a pool shares ports out.
     pub(crate) fn has_shares(&self) -> bool {
         (0..self.pools.len()).any(|pool| !self.is_shared(pool))
     }
 
-    // ----
+    // ---- choice and state of own ports ----
 
-    /// Fetches what tells which ports of a pool are the subscriber's.
+    /// Prefetches the data that tells the subscriber's ports of a pool.
     pub(crate) fn approach_share(&self, pool: usize, subscriber: Host, protocol: u8) {
         if self.pools[pool].mode == Mode::Block {
             self.blocks.prefetch(subscriber, pool);
@@ -218,7 +218,7 @@ impl ExternalPorts {
         }
     }
 
-    /// Fetches what tells which ports of its block are free, most likely.
+    /// Prefetches the free ports of the block that the subscriber most likely uses next.
     pub(crate) fn approach_block(&self, pool: usize, subscriber: Host, protocol: u8) {
         if self.pools[pool].mode == Mode::Block
             && let Some((index, (first, last))) = self.blocks.approach(subscriber, pool)
@@ -232,16 +232,15 @@ impl ExternalPorts {
         const LINE: usize = 8;
         let place = |port: u16| index as usize * WORDS + usize::from(port / 64);
         let free = &self.ports[protocol_index(protocol)].free;
-        // Of a large share most ports are free, and the first look finds one.
+        // In a large share most ports are free, and the first lines are enough.
         for place in (place(range.first)..=place(range.last)).step_by(LINE).take(4) {
             prefetch(free, place);
         }
         prefetch(free, place(range.last));
     }
 
-    /// Draws a port that is the subscriber's own, if one of these is free; [`ExternalPorts::drawn`]
-    /// reads the draw.
-    /// `wish.paired` is as [`ExternalPorts::pairing`] says.
+    /// Draws one of the subscriber's own ports, if one is free. [`ExternalPorts::drawn`] reads the
+    /// draw. `wish.paired` comes from [`ExternalPorts::pairing`].
     pub(crate) fn draw_share(
         &self,
         wish: Wish,
@@ -262,7 +261,7 @@ impl ExternalPorts {
         Some(Draw::exactly(index, port))
     }
 
-    /// Notes that a free port is used or held.
+    /// Notes that a free port is used or held now.
     #[inline]
     pub(super) fn note_taken(&mut self, protocol: u8, index: u32, pool: usize, port: u16) {
         let protocol = protocol_index(protocol);
@@ -275,8 +274,8 @@ impl ExternalPorts {
         }
     }
 
-    /// Notes that a port is nobody's again, at a tick, and whether it is free; the protocol is
-    /// given by its place.
+    /// Notes that a port has no owner again, at a tick; `is_free` is true if the port is free.
+    /// `protocol` is the protocol's place.
     #[inline]
     pub(super) fn note_freed(
         &mut self,
@@ -296,8 +295,8 @@ impl ExternalPorts {
         }
     }
 
-    /// Notes that a port that nobody has is kept from being chosen, or no longer so; the protocol
-    /// is given by its place.
+    /// Notes that a port without an owner is reserved (`is_free` is false), or is free again.
+    /// `protocol` is the protocol's place.
     pub(super) fn note_kept(&mut self, protocol: usize, index: u32, port: u16, is_free: bool) {
         let pool = self.pool_of(index);
         match self.pools.get(pool).map(|pool| pool.mode) {
@@ -309,11 +308,11 @@ impl ExternalPorts {
         }
     }
 
-    /// Gives the block that a forwarded port is in, should it be in one, to its host for good;
-    /// returns it if it was nobody's.
+    /// Assigns the block of a forwarded port permanently to the port's host. Returns the block if
+    /// it had no owner. `None`: the port is in no block.
     ///
     /// # Errors
-    /// One sentence, when the host cannot have it.
+    /// One sentence, when the host cannot have the block.
     pub(crate) fn pin(
         &mut self,
         External { index, port }: External,
@@ -347,7 +346,8 @@ impl ExternalPorts {
         Some(self.note_released(released))
     }
 
-    /// Takes the block of a port from its subscriber, if it is in one and that is empty.
+    /// Takes the block of a port from its subscriber, if the port is in a block and the block is
+    /// empty.
     pub(crate) fn release_empty(&mut self, index: u32, port: u16) -> Option<BlockId> {
         let released = self.blocks.release_empty(self.pool_of(index), index, port)?;
         Some(self.note_released(released))
@@ -367,7 +367,7 @@ impl ExternalPorts {
         self.pools[pool].mode == Mode::Deterministic
     }
 
-    /// A block as events name it.
+    /// The identity of a block in events.
     pub(crate) fn block(&self, block: u32) -> BlockId {
         self.name_block(block, self.blocks.owner(block))
     }
@@ -378,7 +378,7 @@ impl ExternalPorts {
         BlockId { realm: subscriber.realm(), subscriber: subscriber.ip(), external, ports }
     }
 
-    /// What tells whose an external endpoint is.
+    /// Source from which the owner of an external endpoint is known.
     pub(crate) fn told(&self, protocol: u8, index: u32, port: u16) -> OwnershipSource {
         let pool = self.pool_of(index);
         match self.pools.get(pool).map(|pool| pool.mode) {
@@ -396,8 +396,8 @@ impl ExternalPorts {
         }
     }
 
-    /// The index of the address that a subscriber's mappings of a pool have, or should have, if
-    /// `paired` is what those that there are have.
+    /// The index of the address for a subscriber's mappings of a pool. `paired` is the address of
+    /// its present mappings.
     pub(crate) fn pairing(
         &self,
         pool: usize,
@@ -416,7 +416,7 @@ impl ExternalPorts {
         }
     }
 
-    /// How many blocks of a pool of blocks a subscriber has, and may have.
+    /// Number of blocks that a subscriber has in a pool of blocks, and largest number.
     pub(crate) fn blocks_of(&self, pool: usize, subscriber: Host) -> (u16, u16) {
         let owned = self.blocks.owned(subscriber, pool).map_or(0, |owned| owned.blocks);
         (owned, self.blocks.max(pool))
@@ -424,7 +424,7 @@ impl ExternalPorts {
 
     // ---- arithmetic ----
 
-    /// The index of a subscriber's address and its ports, if it has any of its own.
+    /// The index of a subscriber's address and its own ports, if it has any.
     pub(super) fn share_of(&self, pool: usize, subscriber: Host) -> Option<(u32, Range)> {
         let plan = self.plans.get(pool).filter(|plan| plan.realm() == subscriber.realm())?;
         let (number, (first, last)) = plan.share_of(subscriber.address())?;

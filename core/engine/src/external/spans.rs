@@ -1,10 +1,9 @@
-//! Which index an external address has: runs of addresses that follow each other, and whose indexes
-//! do, in order. Most often there is one run only, or one that has most addresses, which is looked
-//! at first.
+//! Index of external addresses: runs of consecutive addresses with consecutive indexes. Usually
+//! there is one run, or one run has most of the addresses. The longest run is looked at first.
 
 use alloc::vec::Vec;
 
-/// Addresses that follow each other, and the index of the first.
+/// Consecutive addresses, and the index of the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     first: u32,
@@ -13,10 +12,10 @@ struct Span {
 }
 
 impl Span {
-    /// One that no address is in that a host could have.
+    /// A span without any possible address of a host.
     const NONE: Self = Self { first: u32::MAX, last: u32::MAX, index: 0 };
 
-    /// The index of an address that is in it.
+    /// The index of an address, if the span contains it.
     #[inline(always)]
     fn index(&self, address: u32) -> Option<u32> {
         let offset = address.wrapping_sub(self.first);
@@ -40,7 +39,7 @@ pub(super) struct Spans {
 }
 
 impl Spans {
-    /// None as yet, with room for so many.
+    /// Makes an empty set, with room for `room` spans.
     pub(super) fn new(room: usize) -> Self {
         Self { longest: Span::NONE, all: Vec::with_capacity(room), bounds: (u32::MAX, 0) }
     }
@@ -54,20 +53,20 @@ impl Spans {
         })
     }
 
-    /// The first address that is not before this one, and its index.
+    /// The first address from `address` on, and its index.
     pub(super) fn from(&self, address: u32) -> Option<(u32, u32)> {
         let span = self.all.get(self.all.partition_point(|span| span.last < address))?;
         let address = address.max(span.first);
         Some((address, span.index + (address - span.first)))
     }
 
-    /// Whether an address lies between the least and the greatest.
+    /// True if an address lies between the least and the greatest.
     #[inline(always)]
     pub(super) fn may_have(&self, address: u32) -> bool {
         (self.bounds.0..=self.bounds.1).contains(&address)
     }
 
-    /// Adds an address that is not there.
+    /// Adds an address that is not in the set.
     pub(super) fn insert(&mut self, address: u32, index: u32) {
         let at = self.all.partition_point(|span| span.last < address);
         let follows = |before: &Span, after: &Span| {
@@ -90,7 +89,7 @@ impl Spans {
         self.note_bounds();
     }
 
-    /// Takes an address out that is there.
+    /// Removes an address that is in the set.
     pub(super) fn remove(&mut self, address: u32) {
         let at = self.all.partition_point(|span| span.last < address);
         let Span { first, last, index } = self.all[at];
@@ -123,7 +122,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against a map, while addresses come and go near both ends of the number space too.
+        /// Compares with a map, while addresses come and go near both ends of the number space too.
         #[test]
         fn behaves_as_a_map(
             base in prop::sample::select(vec![0_u32, 1000, u32::MAX - 16]),

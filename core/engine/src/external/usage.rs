@@ -6,8 +6,8 @@ use crate::{AddressUsage, PoolUsage};
 use core::net::Ipv4Addr;
 
 impl ExternalPorts {
-    /// Writes a bit for each port of an address that is used or held, of a pool's by static
-    /// mappings too; `None`: there are not so many addresses.
+    /// Writes a bit for each taken port of an address: used ports, held ports and, in a pool, ports
+    /// of static mappings. `None`: there is no such address.
     pub(crate) fn taken(&self, index: u32, protocol: u8, into: &mut [u64]) -> Option<u32> {
         let address = *self.addresses.get(index as usize)?;
         let slot = &self.slots[index as usize];
@@ -15,7 +15,8 @@ impl ExternalPorts {
         let (place, ports) = (protocol_index(protocol), &self.ports[protocol_index(protocol)]);
         let free = &ports.free[index as usize * WORDS..][..WORDS];
         let owners = ports.owner[index as usize * PORTS..][..PORTS].chunks(64);
-        // What is not free where ports are given out, somebody has. Elsewhere that says nothing.
+        // Where ports are given out, a port that is not free is taken. Elsewhere this conclusion is
+        // wrong.
         let words = self.given_out(index, place).zip(free).zip(owners);
         for (taken, ((given_out, free), owners)) in into.iter_mut().zip(words) {
             *taken = !free & given_out;
@@ -31,7 +32,8 @@ impl ExternalPorts {
         Some(address)
     }
 
-    /// How many ports of a pool are free, by the place of their protocol; after these, blocks.
+    /// Number of free ports of a pool; `thing` is the place of the protocol. The next place means
+    /// blocks.
     pub(crate) fn free_of(&self, pool: usize, thing: usize) -> u32 {
         match self.ports.get(thing) {
             Some(ports) => ports.pool_count[pool].iter().sum(),
@@ -39,14 +41,13 @@ impl ExternalPorts {
         }
     }
 
-    /// How many ports of a pool are held, by the place of their protocol.
+    /// Number of held ports of a pool, by the place of their protocol.
     pub(crate) fn held_of(&self, pool: usize) -> [u32; PROTOCOLS.len()] {
         core::array::from_fn(|protocol| self.ports[protocol].pool_held[pool])
     }
 
-    /// The mapping, by its slot, that has the first port of an address from this one on that any
-    /// has; how many ports were passed, and how many of them, no more than `most`, had to be looked
-    /// at.
+    /// Finds the next port of an address, from `from` on, that a mapping has. Returns the mapping's
+    /// slot, the number of ports passed, and the number of entries looked at (at most `most`).
     pub(crate) fn next_owned(
         &self,
         protocol: u8,
@@ -67,8 +68,8 @@ impl ExternalPorts {
         }
     }
 
-    /// What is used of an address, if it is counted with a pool; so many subscribers are paired
-    /// with it.
+    /// The use of an address, if it is counted with a pool. `subscribers` are paired with the
+    /// address.
     pub(crate) fn address_usage(&self, index: u32, subscribers: u32) -> Option<AddressUsage> {
         let slot = &self.slots[index as usize];
         (usize::from(slot.pool) < self.pools.len()).then(|| AddressUsage {
@@ -87,7 +88,7 @@ impl ExternalPorts {
         })
     }
 
-    /// What a pool holds; `used` and `reserved` are told apart by who asks `is_static`.
+    /// The use of a pool. `is_static` tells reserved ports of static mappings from used ports.
     pub(crate) fn usage(
         &self,
         pool: usize,

@@ -1,5 +1,5 @@
-//! Pools as they are to be: which number each gets among those in force, and what becomes of every
-//! address. Made apart from the engine.
+//! The target of a change of pools: the number of each pool among the pools in force, and the new
+//! place of every address. This is computed apart from the engine.
 
 use super::super::{MAX_POOLS, NO_POOL};
 use super::{Definition, plan};
@@ -11,7 +11,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-/// An external address as it is to be.
+/// Target of an external address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub(super) address: u32,
@@ -20,22 +20,22 @@ pub(super) struct Wanted {
     pub(super) is_static: bool,
 }
 
-/// Pools as they are to be, prepared apart from the engine that is to have them.
+/// Pools to come, prepared apart from the engine that will use them.
 #[derive(Clone, Debug)]
 pub struct PoolChange {
     pub(super) config: Config,
-    /// By number; `None`: the pool is gone.
+    /// Definitions by number; `None`: the pool is gone.
     pub(super) definitions: Vec<Option<Definition>>,
-    /// Sorted by address.
+    /// Targets, sorted by address.
     pub(super) wanted: Vec<Wanted>,
 }
 
 impl PoolChange {
-    /// The pools, and the addresses of static mappings, of a new configuration, for an engine that
-    /// has another in force ([`Engine::config`](crate::Engine::config)).
+    /// Prepares the pools, and the addresses of static mappings, of a new configuration. The
+    /// engine's present configuration is `in_force` ([`Engine::config`](crate::Engine::config)).
     ///
     /// # Errors
-    /// [`ConfigError`] names what the new configuration contradicts.
+    /// [`ConfigError`] names the contradiction in the new configuration.
     pub fn new(in_force: &Config, new: &Config) -> Result<Self, ConfigError> {
         validate(new)?;
         let config = arrange(in_force, new)?;
@@ -69,8 +69,8 @@ impl PoolChange {
         Ok(Self { config, definitions, wanted })
     }
 
-    /// The new configuration with its pools in the engine's numbering, which its rules go by. Pools
-    /// that are gone, but of which something may be left, are there without addresses.
+    /// The new configuration with its pools in the engine's numbering. Its rules use that
+    /// numbering. Removed pools that may still have something left are listed without addresses.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -81,7 +81,7 @@ impl PoolChange {
     }
 }
 
-/// The new configuration with the pools in the numbering of the one in force.
+/// Gives the pools of the new configuration their numbers of the configuration in force.
 fn arrange(in_force: &Config, new: &Config) -> Result<Config, ConfigError> {
     let mut pools: Vec<Option<PoolConfig>> = vec![None; in_force.pools.len()];
     let mut numbers: Vec<usize> = Vec::with_capacity(new.pools.len());
@@ -126,16 +126,16 @@ fn arrange(in_force: &Config, new: &Config) -> Result<Config, ConfigError> {
     let of_realms = config.realms.iter_mut().flat_map(|realm| &mut realm.rules);
     for rule in config.rules.iter_mut().chain(of_realms) {
         if let RuleAction::Snat(pool) | RuleAction::SnatTo(pool, _) = &mut rule.action {
-            // One that does not exist is found when the rules are checked.
+            // The check of rules finds a pool that does not exist.
             *pool = numbers.get(*pool).copied().unwrap_or(usize::MAX);
         }
     }
     Ok(config)
 }
 
-/// The number that a new pool gets, of those that are open: that of the pool of its name, or, if it
-/// has but another name now, of one whose addresses it has; else one that nothing is left of, or
-/// the next.
+/// The number of a new pool among the open numbers: the number of the pool with its name; or, if
+/// the pool was renamed, of a pool with some of its addresses; or a number without anything left;
+/// or the next number.
 fn number_of(
     in_force: &Config,
     new: &Config,
@@ -159,7 +159,7 @@ fn number_of(
     named.or_else(renamed).or_else(unused).unwrap_or_else(next)
 }
 
-/// Whether a new pool shares out its ports as an old one does, so that mappings can stay.
+/// True if a new pool shares out its ports as an old pool does. Then its mappings can stay.
 fn is_continued(in_force: &Config, old: &PoolConfig, new: &Config, pool: &PoolConfig) -> bool {
     use Allocation::{Block, Deterministic, Preserve, Random};
     match (in_force.allocation_of(old), new.allocation_of(pool)) {
