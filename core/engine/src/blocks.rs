@@ -1,11 +1,11 @@
-//! Port blocks (RFC 6888 REQ-14): an address's ports in equal pieces, each of which one subscriber
-//! has at a time, so that one line of log tells of many mappings.
+//! Port blocks (RFC 6888 REQ-14): the ports of an address in equal pieces. One subscriber has a
+//! block at a time, so that one line of log stands for many mappings.
 //!
-//! A block's entry says whose it is, how many of its ports are free for each protocol, and how many
-//! are used or held; a subscriber's blocks are linked through their entries, and the first is found
-//! by hash. Blocks that nobody has are a bit each, and addresses that have such are kept in a list
-//! without gaps, so that a search costs the same whether few or many are left. `external` chooses
-//! the pool and the port in a block.
+//! A block's entry has its owner, the number of free ports for each protocol, and the number of
+//! used and held ports. A subscriber's blocks are linked through their entries, and the first is
+//! found by hash. A bitmap has a bit for each block without an owner. Addresses with such blocks
+//! are kept in a list without gaps, so that a search costs the same whether few or many are left.
+//! `external` chooses the pool and the port in a block.
 
 mod owned;
 mod unowned;
@@ -19,21 +19,21 @@ use alloc::vec::Vec;
 
 /// Protocols that have ports.
 const PROTOCOLS: usize = 4;
-/// Nobody's address: a subscriber never has it.
+/// The owner of a block without an owner. No subscriber has this address.
 const NOBODY: Host = Host::new(0, 0);
-/// Ports below are one side, the others another; blocks do not span the two.
+/// First port of the upper side. Blocks do not span the two sides.
 const BORDER: u16 = 1024;
 
 /// A subscriber's block: the subscriber, the index of the address, first and last port.
 pub(crate) type OwnedBlock = (Host, u32, (u16, u16));
 
-/// How the ports of an address are cut into blocks.
+/// Division of an address's ports into blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocking {
     size: u16,
-    /// Of each side the first port and the number of blocks.
+    /// First port and number of blocks, of each side.
     sides: [(u16, u16); 2],
-    /// All ports there are to cut.
+    /// Number of ports to divide.
     ports: u32,
 }
 
@@ -42,7 +42,7 @@ pub(crate) const LOW: usize = 0;
 pub(crate) const HIGH: usize = 1;
 
 impl Blocking {
-    /// Cuts ports, first to last, into blocks of a size.
+    /// Divides ports, first to last, into blocks of a size.
     pub fn new(ports: (u16, u16), size: u16) -> Self {
         let (first, last) = (ports.0.max(1), ports.1);
         let cut = |from: u16, to: u16| match to.checked_sub(from) {
@@ -53,12 +53,12 @@ impl Blocking {
         Self { size, sides, ports: u32::from(last) + 1 - u32::from(first) }
     }
 
-    /// Blocks of an address.
+    /// Number of blocks of an address.
     pub fn count(&self) -> u32 {
         u32::from(self.sides[LOW].1) + u32::from(self.sides[HIGH].1)
     }
 
-    /// Ports of an address that are in no block.
+    /// Number of an address's ports that are in no block.
     pub fn ports_unused(&self) -> u32 {
         self.ports - self.count() * u32::from(self.size)
     }
@@ -75,12 +75,12 @@ impl Blocking {
         (0..self.count()).map(|block| self.ports(block))
     }
 
-    /// Whether a port is in a block.
+    /// True if a port is in a block.
     pub fn contains(&self, port: u16) -> bool {
         self.block_of(port).is_some()
     }
 
-    /// The block, counted from the address's first, that a port is in.
+    /// The block that contains a port, counted from the address's first block.
     pub fn block_of(&self, port: u16) -> Option<u32> {
         let side = usize::from(port >= BORDER);
         let (first, count) = self.sides[side];
@@ -100,7 +100,8 @@ impl Blocking {
         (first as u16, (first + u32::from(self.size) - 1) as u16)
     }
 
-    /// The blocks of a side, counted from the address's first, and the one after.
+    /// The blocks of a side, counted from the address's first block: the first, and the one after
+    /// the last.
     fn of_side(&self, side: usize) -> (u32, u32) {
         let low = u32::from(self.sides[LOW].1);
         if side == LOW { (0, low) } else { (low, self.count()) }
@@ -110,32 +111,32 @@ impl Blocking {
 /// A block.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// The subscriber that has it, or [`NOBODY`].
+    /// The subscriber that has the block, or [`NOBODY`].
     owner: Host,
     pool: u32,
     /// The subscriber's next block of the pool.
     next: u32,
-    /// Ports that are used or held, over all protocols; one more if it is its owner's for good.
+    /// Number of used or held ports, over all protocols. A pinned block counts one more.
     busy: u32,
-    /// Ports that are free, by protocol.
+    /// Number of free ports, by protocol.
     free: [u16; PROTOCOLS],
-    /// Entered in the calendar while it is somebody's and empty.
+    /// Entered in the calendar while the block has an owner and is empty.
     link: Link,
 }
 
 impl Entry {
-    /// Nobody's, of no pool.
+    /// A block without an owner, in no pool.
     const NEW: Self =
         Self { owner: NOBODY, pool: 0, next: NONE, busy: 0, free: [0; PROTOCOLS], link: Link::OUT };
 }
 
-/// When a block changed hands, ticks. Packets of established sessions never touch this.
+/// Times of a block's assignment and release, ticks. Packets of established sessions never touch
+/// these times.
 #[derive(Clone, Copy, Debug)]
 struct Times {
-    /// When it became its owner's, [`NONE`] if that is not known, [`PINNED`] if it is its owner's
-    /// for good.
+    /// Time of the assignment; [`NONE`]: not known; [`PINNED`]: the block is pinned.
     since: u32,
-    /// While it is empty: when it is released.
+    /// Time of the release, while the block is empty.
     due: u32,
 }
 
@@ -146,14 +147,14 @@ impl Times {
 /// Marks the block of a static mapping.
 const PINNED: u32 = NONE - 1;
 
-/// How long an owner has a block.
+/// Duration of an owner's tenure of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tenure {
-    /// The tick at which it became its owner's, if that is known.
+    /// The tick of the assignment, if it is known.
     pub(crate) since: Option<u32>,
-    /// The tick at which it is released, if it is empty.
+    /// The tick of the release, if the block is empty.
     pub(crate) due: Option<u32>,
-    /// Whether it is its owner's for good.
+    /// True if the block is pinned to its owner.
     pub(crate) is_pinned: bool,
 }
 
@@ -169,12 +170,12 @@ impl Links for Timers<'_> {
 #[derive(Clone, Debug)]
 struct BlockPool {
     blocking: Blocking,
-    /// Addresses with a block that nobody has, by side.
+    /// Addresses with assignable blocks, by side.
     open: [Vec<u32>; 2],
-    /// Blocks that nobody has.
+    /// Number of assignable blocks.
     nobodys: u32,
     max: u16,
-    /// Ticks.
+    /// Delay between a block's last used port and its release, ticks.
     release_after: u32,
 }
 
@@ -184,18 +185,18 @@ struct Row {
     /// The index of the address.
     index: u32,
     pool: u32,
-    /// How many of them somebody has.
+    /// Number of blocks with an owner.
     owned: u32,
-    /// Whether ports of them may be given out.
+    /// True if ports of the blocks may be given out.
     is_open: bool,
 }
 
-/// The blocks of all pools. An address of a pool with blocks has a row of them, of which there are
-/// as many as there may be addresses.
+/// The blocks of all pools. Each address of a pool with blocks has a row of blocks. There are as
+/// many rows as possible addresses.
 #[derive(Clone, Debug)]
 pub(crate) struct Blocks {
     pools: Vec<Option<BlockPool>>,
-    /// Blocks that a row has room for, and words that it has in the bitmap.
+    /// Blocks and bitmap words that a row has room for.
     stride: u32,
     words: usize,
     rows: Vec<Row>,
@@ -203,17 +204,18 @@ pub(crate) struct Blocks {
     /// The row of an address, or [`NONE`].
     row_of: Vec<u32>,
     entries: Vec<Entry>,
-    /// As many as `entries`.
+    /// Times of the blocks, in the order of `entries`.
     times: Vec<Times>,
-    /// A bit a block that nobody has, that has a free port, and none of whose ports is held.
+    /// Bitmap of assignable blocks: without an owner, with a free port, and without held ports.
     unowned: Vec<u64>,
-    /// Such blocks of an address, by side; and its place in the list of its pool's open ones.
+    /// Number of assignable blocks of each address, by side; and the address's place in its pool's
+    /// list of open addresses.
     count: Vec<[u16; 2]>,
     place: Vec<[u32; 2]>,
     calendar: Calendar,
     index: Index,
     key: HashKey,
-    /// Blocks that the subscribers of each realm have.
+    /// Number of assigned blocks, by realm of the subscriber.
     by_realm: Vec<u32>,
 }
 
@@ -221,13 +223,13 @@ pub(crate) struct Blocks {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Owned {
     pub(crate) blocks: u16,
-    /// The index of the address that one of them is of.
+    /// Index of the address of one of the blocks.
     pub(crate) address: u32,
 }
 
 impl Blocks {
-    /// No pool has blocks yet. There is room for `addresses` with `stride` blocks each, which are
-    /// released at most `reach` ticks after they have become empty.
+    /// Makes an empty set with room for `addresses` with `stride` blocks each. An empty block is
+    /// released after at most `reach` ticks.
     pub(crate) fn new(addresses: usize, stride: u32, reach: u32, key: HashKey) -> Self {
         let capacity = addresses * stride as usize;
         let words = (stride as usize).div_ceil(64);
@@ -250,7 +252,7 @@ impl Blocks {
         }
     }
 
-    /// Bytes that the blocks of so many addresses take.
+    /// Bytes that the blocks of `addresses` addresses take.
     pub(crate) fn memory(addresses: usize, stride: u32) -> u64 {
         let blocks = addresses * stride as usize;
         let each = size_of::<Row>() + size_of::<[u16; 2]>() + size_of::<[u32; 2]>();
@@ -258,13 +260,13 @@ impl Blocks {
         (blocks * each_block + addresses * each) as u64 + Index::memory(blocks)
     }
 
-    /// Most blocks that an address may have.
+    /// Largest number of blocks of an address.
     pub(crate) fn stride(&self) -> u32 {
         self.stride
     }
 
-    /// Says what blocks a pool has. Another cut of the ports only a pool may get that has no
-    /// address.
+    /// Sets the division of a pool's ports into blocks. A pool with addresses must keep its
+    /// division.
     pub(crate) fn set_pool(&mut self, pool: usize, cut: Option<(Blocking, u16, u32)>) {
         if self.pools.len() <= pool {
             self.pools.resize(pool + 1, None);
@@ -286,8 +288,8 @@ impl Blocks {
         });
     }
 
-    /// Gives an address of a pool its blocks: nobody's, without a free port. `busy` says how many
-    /// of a block's ports are held, over all protocols.
+    /// Gives an address of a pool its blocks: without owners and without free ports. `busy` returns
+    /// the number of a block's held ports, over all protocols.
     pub(crate) fn attach(&mut self, index: u32, pool: usize, busy: impl Fn((u16, u16)) -> u32) {
         let row = Row { index, pool: pool as u32, owned: 0, is_open: false };
         let at = match self.free_rows.pop() {
@@ -312,7 +314,7 @@ impl Blocks {
         }
     }
 
-    /// Takes its blocks from an address; nobody has any.
+    /// Takes the blocks from an address. No block may have an owner.
     pub(crate) fn detach(&mut self, index: u32) {
         let row = core::mem::replace(&mut self.row_of[index as usize], NONE);
         if row != NONE {
@@ -325,20 +327,21 @@ impl Blocks {
         }
     }
 
-    /// Whether nobody has a block of an address.
+    /// True if no block of an address has an owner.
     pub(crate) fn are_nobodys(&self, index: u32) -> bool {
         self.rows.get(self.row_of[index as usize] as usize).is_none_or(|row| row.owned == 0)
     }
 
-    /// Of an address's blocks those that somebody has, and those that somebody could get.
+    /// Number of an address's blocks with an owner, and of its assignable blocks.
     pub(crate) fn of_address(&self, index: u32) -> Option<[u32; 2]> {
         let row = self.rows.get(*self.row_of.get(index as usize)? as usize)?;
         let [low, high] = self.count[index as usize];
         Some([row.owned, u32::from(low) + u32::from(high)])
     }
 
-    /// Says how many ports of each block of an address are free for a protocol, and whether any of
-    /// them may be given out. Blocks with free ports that nobody has may be assigned.
+    /// Sets the number of free ports of each block of an address for a protocol. `is_open` is true
+    /// if ports of the address may be given out. Blocks with free ports and without an owner become
+    /// assignable.
     pub(crate) fn renew(
         &mut self,
         index: u32,
@@ -370,7 +373,7 @@ impl Blocks {
         self.pools.get(pool).is_some_and(Option::is_some)
     }
 
-    /// The block of a port, if it is in one.
+    /// The block that contains a port, if there is one.
     pub(crate) fn find(&self, pool: usize, index: u32, port: u16) -> Option<u32> {
         let pool = self.pools.get(pool)?.as_ref()?;
         let row = self.row_of[index as usize];
@@ -384,13 +387,13 @@ impl Blocks {
         (row.index, self.pool(row.pool as usize).blocking.ports(block % self.stride))
     }
 
-    /// Whether nobody has the block that a port is in, if it is in one.
+    /// True if a port is in no block, or in a block without an owner.
     pub(crate) fn is_nobodys(&self, pool: usize, index: u32, port: u16) -> bool {
         let block = self.find(pool, index, port);
         block.is_none_or(|block| self.entries[block as usize].owner == NOBODY)
     }
 
-    /// Whether a subscriber of a realm has a block.
+    /// True if a subscriber of a realm has a block.
     pub(crate) fn has_any_of(&self, realm: u16) -> bool {
         self.by_realm[usize::from(realm)] > 0
     }
@@ -400,14 +403,14 @@ impl Blocks {
         self.entries[block as usize].owner
     }
 
-    /// Whether a port is of a block that this subscriber has.
+    /// True if a port is in a block of this subscriber.
     pub(crate) fn has_port(&self, pool: usize, index: u32, port: u16, subscriber: Host) -> bool {
         self.find(pool, index, port).is_some_and(|block| self.owner(block) == subscriber)
     }
 
-    // ---- ports come and go ----
+    // ---- changes of ports ----
 
-    /// A port that was free is used or held.
+    /// Notes that a free port is used or held now.
     pub(crate) fn taken(&mut self, pool: usize, index: u32, protocol: usize, port: u16) {
         let Some(block) = self.find(pool, index, port) else { return };
         let entry = &mut self.entries[block as usize];
@@ -417,22 +420,22 @@ impl Blocks {
             return;
         }
         if entry.owner == NOBODY {
-            // Held since before a restart: not to be assigned until that is over.
+            // The port was held before a restart. The block is not assignable until the hold ends.
             self.mark(block);
         } else {
             self.calendar.take(&mut Timers(&mut self.entries), block);
         }
     }
 
-    /// A port is held that was not given out.
+    /// Notes that a port is held that was not free before.
     pub(crate) fn held(&mut self, pool: usize, index: u32, port: u16) {
         let Some(block) = self.find(pool, index, port) else { return };
         self.entries[block as usize].busy += 1;
         self.mark(block);
     }
 
-    /// A port that was used or held is nobody's, at a tick, and free unless its address gives out
-    /// nothing. An empty block stays with its subscriber for a while yet.
+    /// Notes that a port has no owner again, from a tick on. The port is free unless its address
+    /// gives out no ports. An empty block stays with its subscriber for the configured time.
     pub(crate) fn freed(
         &mut self,
         pool: usize,
@@ -455,14 +458,14 @@ impl Blocks {
         }
     }
 
-    /// Has an empty block released when it has been empty for the usual time from a tick on.
+    /// Schedules the release of an empty block: `release_after` ticks after `tick`.
     fn release_later(&mut self, block: u32, pool: usize, tick: u32) {
         let due = tick + self.pool(pool).release_after;
         self.calendar.enter(&mut Timers(&mut self.entries), block, due);
         self.times[block as usize].due = due;
     }
 
-    /// A port that nobody has is kept from being given out, or no longer so.
+    /// Notes that a port without an owner is reserved, or is free again.
     pub(crate) fn kept(
         &mut self,
         pool: usize,
@@ -476,7 +479,7 @@ impl Blocks {
         self.mark(block);
     }
 
-    // ---- blocks that somebody has ----
+    // ---- blocks with an owner ----
 
     /// The ports of all blocks of an address of a pool on a side, first to last.
     pub(crate) fn ports_of_side(&self, pool: usize, side: usize) -> Option<(u16, u16)> {
@@ -522,7 +525,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a map from block to subscriber, while blocks come and go.
+        /// Compares with a map from block to subscriber, while blocks come and go.
         #[test]
         fn behaves_as_a_map(
             seed in any::<[u8; 32]>(),
@@ -550,7 +553,7 @@ mod tests {
                         }
                     }
                     1 => {
-                        // One of the subscriber's blocks becomes empty, if it is not.
+                        // One of the subscriber's blocks becomes empty, if it is not empty.
                         let used = |block: &u32| blocks.entries[*block as usize].busy > 0;
                         let found = blocks.of(Host::new(1, subscriber), 0).find(used);
                         if let Some(block) = found {
@@ -567,7 +570,7 @@ mod tests {
                         tick += step;
                     }
                 }
-                // The lists have no gap: whoever draws from them looks at no address in vain.
+                // The lists have no gap: no draw looks at an address without assignable blocks.
                 for side in [LOW, HIGH] {
                     let mut open = blocks.pool(0).open[side].clone();
                     open.sort_unstable();
@@ -584,7 +587,7 @@ mod tests {
         }
     }
 
-    /// What is drawn is as likely one block as another.
+    /// All blocks are equally likely to be drawn.
     #[test]
     fn blocks_are_drawn_evenly() {
         let mut blocks = world(1, (1000, 2623), 5);

@@ -1,18 +1,18 @@
-//! Fragmented datagrams on their way through: no reassembly, but each later fragment gets the
-//! rewrite that the translator chose for the first, the only one with ports. Fragments may come in
-//! any order (RFC 4787 REQ-14); those before the first wait, in bounded memory and time.
+//! Forwarding of fragmented datagrams without reassembly: each later fragment gets the rewrite that
+//! the translator chose for the first fragment, the only one with ports. Fragments may come in any
+//! order (RFC 4787 REQ-14). Fragments before the first wait, in bounded memory and time.
 //!
-//! Left to the engine: checks that hold for every packet, the translation of the first fragment,
-//! counting of what goes on. Always true: a fragment leaves only by the rewrite of a first fragment
-//! that went before it; no two fragments of a datagram that leave share a byte (RFC 1858, 3128,
-//! 5722); a packet that was held is handed out once or counted as dropped once; nothing is
-//! allocated after construction, and no call but `advance` looks at more than one datagram.
+//! The engine does the rest: checks of every packet, the translation of the first fragment, the
+//! counting of forwarded fragments. Always true: a fragment leaves only by the rewrite of a first
+//! fragment that went before it; no two fragments of a datagram that leave share a byte (RFC 1858,
+//! 3128, 5722); a held packet is handed out once or counted as dropped once; nothing is allocated
+//! after construction, and no call but `advance` looks at more than one datagram.
 //!
-//! One source, spoofed or not, gets an eighth of the memory, and a new place in the table only
-//! while it has less than an eighth of those that are free: so however many flood the table, some
-//! of it stays free for who has nothing there. Datagrams without a translated first fragment get
-//! half of the table: so who sends fragments in order, through a mapping, is not hurt by floods of
-//! others.
+//! One source, spoofed or not, gets an eighth of the memory. It gets a new place in the table only
+//! while it has less than an eighth of the free places. So for any number of flooding sources, some
+//! places stay free for sources without a place. Datagrams without a translated first fragment get
+//! half of the table. So floods of later fragments do not hurt a sender that sends its fragments in
+//! order.
 
 mod coverage;
 mod datagrams;
@@ -30,24 +30,24 @@ use keyed::{Keyed, Words};
 use natgate_wire::{Delta, Ipv4, protocol};
 use store::{BLOCK, NONE, Queue, Store, Way};
 
-/// The part of memory, and of the table's free places, that one source may take.
+/// One source may take one part in this many of the memory, and of the table's free places.
 const SOURCE_SHARE: usize = 8;
 
-/// Memory for waiting fragments for which the table has room for one datagram.
+/// Bytes of memory for waiting fragments for each datagram in the table.
 const MEMORY_PER_DATAGRAM: usize = 1024;
 const DATAGRAMS: core::ops::RangeInclusive<usize> = 1024..=65_536;
 
-/// Blocks that one source may take however little memory there is: one fragment of Ethernet size.
+/// Blocks that one source may always take, even with little memory: one fragment of Ethernet size.
 const LEAST_SOURCE_BLOCKS: usize = 4;
 
-/// Bytes of a TCP header without options: what a first fragment must hold.
+/// Bytes of a TCP header without options. A first fragment must contain these.
 const TCP_HEADER_LEN: u32 = 20;
 
-/// What the fragments of one datagram have in common (RFC 791), and the side they come from.
+/// Common fields of the fragments of one datagram (RFC 791), and the side they come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Key {
     side: Side,
-    /// The realm that they come from, if from inside.
+    /// The realm of the sender; 0 from outside.
     realm: u16,
     source: u32,
     destination: u32,
@@ -55,19 +55,19 @@ struct Key {
     identification: u16,
 }
 
-/// A packet that is a fragment: of which datagram, and which part.
+/// Position of a fragment in its datagram.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fragment {
     key: Key,
-    /// Its payload's place in the datagram's, bytes.
+    /// Offset of the payload in the datagram's payload, bytes.
     start: u16,
     end: u32,
-    /// Whether the datagram goes on after it.
+    /// True if more fragments follow.
     more: bool,
     header_len: u32,
 }
 
-/// What a later fragment gets: the rewrite of its datagram's first.
+/// Rewrite of a datagram's first fragment, for its later fragments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rewrite {
     /// Address to write as the source.
@@ -80,11 +80,11 @@ pub(crate) struct Rewrite {
     pub(crate) out: Side,
     /// The realm to send to, if by the inside.
     pub(crate) realm: u16,
-    /// What to count it as.
+    /// The direction to count.
     pub(crate) direction: Direction,
 }
 
-/// The fate of a fragment other than the first.
+/// Decision about a fragment other than the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Later {
     /// Rewrite it and send it.
@@ -94,23 +94,23 @@ pub(crate) enum Later {
     Drop(DropReason),
 }
 
-/// A fragment that waited and goes on, rewritten.
+/// A fragment that has waited and goes on, rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Released {
-    /// When its datagram's first fragment was translated.
+    /// Time of the translation of its datagram's first fragment.
     pub(crate) time: Timestamp,
     /// The side to send it by.
     pub(crate) out: Side,
     /// The realm to send it to, if by the inside.
     pub(crate) realm: u16,
-    /// What to count it as.
+    /// The direction to count.
     pub(crate) direction: Direction,
-    /// Its length, bytes.
+    /// Length of the fragment, bytes.
     pub(crate) len: usize,
 }
 
 impl Released {
-    /// As [`Rewrite::hands_over`].
+    /// Does what [`Rewrite::hands_over`] does.
     pub(crate) fn hands_over(&self) -> bool {
         self.direction == Direction::Hairpin && self.out == Side::Outside
     }
@@ -118,7 +118,7 @@ impl Released {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The first fragment has not come or is being translated; others wait.
+    /// The first fragment has not come or is being translated. Others wait.
     Open,
     /// The first fragment has gone on.
     Translated(Rewrite),
@@ -132,9 +132,9 @@ enum State {
 struct Datagram {
     coverage: Coverage,
     state: State,
-    /// Its tick: when it is forgotten.
+    /// Time at which the datagram is forgotten.
     due: Timestamp,
-    /// Neighbours in the list by age, which is also the order of their ticks.
+    /// Neighbours in the list by age. The list is also in the order of `due`.
     older: u32,
     newer: u32,
     source: u32,
@@ -148,14 +148,14 @@ struct SourceKey {
     address: u32,
 }
 
-/// What one source takes.
+/// Use of the table and of memory by one source.
 #[derive(Clone, Copy, Debug, Default)]
 struct Source {
     datagrams: usize,
     blocks: usize,
 }
 
-/// Every datagram of which fragments are on their way.
+/// Every datagram with fragments under way.
 #[derive(Clone, Debug)]
 pub(crate) struct Fragments {
     timeout: Duration,
@@ -164,17 +164,18 @@ pub(crate) struct Fragments {
     sources: Keyed<SourceKey, Source>,
     oldest: u32,
     newest: u32,
-    /// Datagrams without a translated first fragment.
+    /// Number of datagrams without a translated first fragment.
     unsettled: usize,
     store: Store,
-    /// Most blocks of one source.
+    /// Largest number of blocks of one source.
     source_blocks: usize,
-    /// Fragments that waited and go on.
+    /// Fragments that have waited and go on.
     released: Queue,
 }
 
 impl Fragment {
-    /// The fragment that a packet from this side is; `None`: it is a whole datagram.
+    /// Reads the fragment fields of a packet from this side; `None`: the packet is a whole
+    /// datagram.
     pub(crate) fn of<T: AsRef<[u8]>>(side: Side, packet: &Ipv4<T>) -> Option<Self> {
         let start = packet.fragment_offset();
         let more = packet.more_fragments();
@@ -199,19 +200,20 @@ impl Fragment {
         })
     }
 
-    /// The same fragment, come from a realm.
+    /// Sets the realm that the fragment came from.
     pub(crate) fn in_realm(mut self, realm: u16) -> Self {
         self.key.realm = realm;
         self
     }
 
-    /// Whether it is the first of its datagram.
+    /// True if the fragment is the first of its datagram.
     pub(crate) fn is_first(&self) -> bool {
         self.start == 0
     }
 
-    /// Whether no honest sender makes it: empty, not the last and no multiple of eight bytes, or
-    /// such that the TCP header would not be whole in the first (RFC 1858, RFC 3128).
+    /// True if no honest sender makes such a fragment: it is empty, or its length is no multiple of
+    /// eight bytes although it is not the last, or the first fragment does not contain the whole
+    /// TCP header (RFC 1858, RFC 3128).
     fn is_tiny(&self) -> bool {
         let len = self.end - u32::from(self.start);
         let within_tcp_header = self.key.protocol == protocol::TCP
@@ -223,7 +225,7 @@ impl Fragment {
         len == 0 || (self.more && !len.is_multiple_of(8)) || within_tcp_header
     }
 
-    /// Whether it has a place among fragments that have come.
+    /// Checks that the fragment has a place among fragments that have come.
     fn fits(&self, coverage: &Coverage) -> Result<(), DropReason> {
         if self.is_too_long() {
             return Err(DropReason::FragmentTooLong);
@@ -237,14 +239,14 @@ impl Fragment {
 }
 
 impl Rewrite {
-    /// Whether who divided the work between several engines is to say who goes on: nothing else
-    /// that turns round leaves by the outside.
+    /// True if the divider of the work between several engines must find the receiver. Only such
+    /// packets are hairpinned and leave by the outside.
     pub(crate) fn hands_over(&self) -> bool {
         self.direction == Direction::Hairpin && self.out == Side::Outside
     }
 
-    /// Rewrites the header at the front of `packet`, which may end early: addresses,
-    /// identification, time to live one less, checksum.
+    /// Rewrites the header at the front of `packet`: addresses, identification, time to live minus
+    /// one, checksum. `packet` may end early.
     ///
     /// # Panics
     /// When there is no whole IPv4 header.
@@ -265,8 +267,8 @@ impl Rewrite {
 }
 
 impl Fragments {
-    /// Room for `memory` bytes of waiting fragments; a datagram is forgotten `timeout` after the
-    /// first of its fragments to arrive, whichever that was.
+    /// Makes an empty table with room for `memory` bytes of waiting fragments. A datagram is
+    /// forgotten `timeout` after the arrival of its earliest fragment.
     pub(crate) fn new(memory: usize, timeout: Duration, hash_key: HashKey) -> Self {
         let (capacity, blocks) = Self::sizes(memory);
         Self::sized(capacity, blocks, timeout, hash_key)
@@ -295,14 +297,14 @@ impl Fragments {
             + Store::memory(blocks)
     }
 
-    /// Datagrams and blocks; block numbers have 32 bits.
+    /// Number of datagrams and number of blocks. Block numbers have 32 bits.
     fn sizes(memory: usize) -> (usize, usize) {
         let capacity = (memory / MEMORY_PER_DATAGRAM).clamp(*DATAGRAMS.start(), *DATAGRAMS.end());
         (capacity, (memory / BLOCK).min(NONE as usize))
     }
 
-    /// A first fragment, before its translation: whether it may be translated. Then
-    /// [`Fragments::decided`] must follow. Time never goes back from call to call.
+    /// Checks that a first fragment may be translated. After `Ok`, [`Fragments::decided`] must
+    /// follow. Time never goes back from call to call.
     pub(crate) fn first(
         &mut self,
         now: Timestamp,
@@ -326,8 +328,8 @@ impl Fragments {
         Ok(())
     }
 
-    /// What became of a first fragment that [`Fragments::first`] let pass: its rewrite, or `None`
-    /// if it was refused. Waiting fragments are released or dropped accordingly.
+    /// Takes the result of a first fragment that [`Fragments::first`] let pass: its rewrite, or
+    /// `None` if it was refused. Waiting fragments are released or dropped accordingly.
     pub(crate) fn decided(
         &mut self,
         now: Timestamp,
@@ -335,7 +337,7 @@ impl Fragments {
         rewrite: Option<Rewrite>,
         counters: &mut Counters,
     ) {
-        // Between the two calls the datagram may have been discarded.
+        // The datagram may have been discarded between the two calls.
         let Some(slot) = self.datagrams.find(fragment.key) else { return };
         if self.datagrams[slot].state != State::Open {
             return;
@@ -357,8 +359,9 @@ impl Fragments {
         }
     }
 
-    /// A fragment other than the first, with the packet that it is. The counters are for others of
-    /// its datagram that waited; its own fate is the caller's to count, unless it is held.
+    /// Decides about a fragment other than the first; `packet` is the whole packet. `counters`
+    /// counts waiting fragments of the datagram that are dropped. The caller counts the fragment
+    /// itself unless it is held.
     pub(crate) fn later(
         &mut self,
         now: Timestamp,
@@ -400,7 +403,7 @@ impl Fragments {
         Later::Held
     }
 
-    /// What [`Fragments::first`] would say of a first fragment.
+    /// Predicts the result of [`Fragments::first`] without a change.
     pub(crate) fn try_first(&self, fragment: &Fragment) -> Result<(), DropReason> {
         if fragment.is_tiny() {
             return Err(DropReason::FragmentTiny);
@@ -417,7 +420,8 @@ impl Fragments {
         }
     }
 
-    /// What [`Fragments::later`] would say of another fragment, which is so many bytes long.
+    /// Predicts the result of [`Fragments::later`] without a change. The packet is `len` bytes
+    /// long.
     pub(crate) fn try_later(&self, fragment: &Fragment, len: usize) -> Later {
         if fragment.is_tiny() {
             return Later::Drop(DropReason::FragmentTiny);
@@ -450,21 +454,21 @@ impl Fragments {
     /// Writes the oldest released fragment to the front of `buffer`.
     ///
     /// # Panics
-    /// When the buffer is too short; 65,535 bytes suffice.
+    /// When the buffer is too short. 65,535 bytes suffice.
     pub(crate) fn poll_released(&mut self, buffer: &mut [u8]) -> Option<Released> {
         let (way, len) = self.store.pop(&mut self.released, buffer)?;
         let Way { time, out, realm, direction } = way;
         Some(Released { time, out, realm, direction, len })
     }
 
-    /// Forgets the datagrams whose tick is not after `now`, and drops what waits for them.
+    /// Forgets the datagrams whose time is not after `now`, and drops their waiting fragments.
     pub(crate) fn advance(&mut self, now: Timestamp, counters: &mut Counters) {
         while self.next_deadline().is_some_and(|due| due <= now) {
             self.forget_oldest(counters);
         }
     }
 
-    /// Forgets one datagram, the oldest, if there is any.
+    /// Forgets the oldest datagram, if there is one.
     pub(crate) fn forget_oldest(&mut self, counters: &mut Counters) {
         if self.oldest != NONE {
             let slot = self.oldest;
@@ -473,24 +477,24 @@ impl Fragments {
         }
     }
 
-    /// The tick at which [`Fragments::advance`] will find the next thing to do.
+    /// The time at which [`Fragments::advance`] has something to do next.
     pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
         (self.oldest != NONE).then(|| self.datagrams[self.oldest].due)
     }
 
-    /// The tick at which the last of the datagrams that there are is forgotten.
+    /// The time at which the last of the present datagrams is forgotten.
     pub(crate) fn last_deadline(&self) -> Option<Timestamp> {
         (self.newest != NONE).then(|| self.datagrams[self.newest].due)
     }
 
-    /// How long datagrams that come from now on wait for the rest of them.
+    /// Sets the timeout of datagrams that come from now on.
     pub(crate) fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
     }
 }
 
 impl Key {
-    /// Who sends them.
+    /// The sender of the fragments.
     fn sender(self) -> SourceKey {
         SourceKey { side: self.side, realm: self.realm, address: self.source }
     }

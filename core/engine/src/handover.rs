@@ -1,20 +1,20 @@
-//! All that an engine knows, handed over to another one while packets flow: so that another
-//! program, of another version perhaps, goes on where this one stops (section 17 of the
-//! specification).
+//! Transfer of an engine's whole state to another engine while packets flow. So another program,
+//! perhaps of another version, continues where this one stops (section 17 of the specification).
 //!
-//! [`Engine::export`](crate::Engine::export) writes records, as many at a time as its caller has
-//! time for. It goes over the mappings pass after pass; of each it remembers a fingerprint of what
-//! it wrote, and writes again what has another one since. So one mechanism is the first copy, the
-//! changes, and, when packets have been stopped, the last changes: the last pass leaves nothing
-//! out. [`Engine::restore`](crate::Engine::restore) reads the records into an engine that is new.
-//! What it makes of a mapping depends on its last record alone, so it does not matter that passes
-//! see the engine at several times.
+//! [`Engine::export`](crate::Engine::export) writes records, within a budget of its caller. It
+//! visits the mappings pass after pass. For each mapping it remembers a fingerprint of what it
+//! wrote, and writes the mapping again if the fingerprint has changed. So one mechanism serves the
+//! first copy, the changes, and, after packets have been stopped, the last changes: the last pass
+//! is complete. [`Engine::restore`](crate::Engine::restore) reads the records into a new engine.
+//! The restored mapping depends only on its last record, so passes may see the engine at several
+//! times.
 //!
-//! The form is a record's and not a struct's: numbers in little-endian order, times in nanoseconds
-//! since 1970, addresses and names and not places in tables. Whoever changes it raises [`VERSION`].
+//! The format is independent of structs: numbers in little-endian order, times in nanoseconds since
+//! 1970, addresses and names instead of places in tables. A change of the format raises
+//! [`VERSION`].
 //!
-//! Not handed over, since it is made up for in seconds: fragments that wait, SYNs that are answered
-//! late, how fast subscribers have made mappings of late, and what was told of limits.
+//! Some state is not transferred, because it recovers within seconds: waiting fragments, SYNs with
+//! a delayed answer, the recent rate of new mappings, and reports about limits.
 
 mod export;
 mod record;
@@ -26,9 +26,9 @@ pub use export::{Export, Exported};
 pub use record::VERSION;
 pub use restore::{Restoration, RestoreError, Restored};
 
-/// What mappings made and gone are counted by ([`quota_class`](crate::protocols::quota_class)), in
-/// order.
+/// Names of the counters of mappings made and gone, in the order of
+/// [`quota_class`](crate::protocols::quota_class).
 const KINDS: [&str; 3] = ["tcp", "udp", "icmp"];
 
-/// Numbers in the records of mappings are below this: more than any engine has room for.
+/// Bound of the numbers in records of mappings: more than any engine has room for.
 const MOST_NUMBERS: u32 = 1 << 27;

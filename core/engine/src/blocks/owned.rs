@@ -1,4 +1,4 @@
-//! Blocks of subscribers: assigned, found by subscriber, pinned, restored and released.
+//! Blocks of subscribers: assignment, search by subscriber, pinning, restoration and release.
 
 use super::{Blocks, Entry, NOBODY, Owned, OwnedBlock, PINNED, Tenure, Timers, Times};
 use crate::calendar::NONE;
@@ -18,12 +18,12 @@ impl Blocks {
         })
     }
 
-    /// Fetches the line by which a subscriber's blocks of a pool will be found.
+    /// Prefetches the line that a search for a subscriber's blocks of a pool reads.
     pub(crate) fn prefetch(&self, subscriber: Host, pool: usize) {
         self.index.prefetch(self.hash(subscriber, pool));
     }
 
-    /// Fetches the block of a pool that a subscriber most likely has; returns the index of its
+    /// Prefetches the block of a pool that a subscriber most likely has. Returns the index of its
     /// address, and its ports.
     pub(crate) fn approach(&self, subscriber: Host, pool: usize) -> Option<(u32, (u16, u16))> {
         let block = self.index.candidate(self.hash(subscriber, pool))?;
@@ -31,14 +31,14 @@ impl Blocks {
         Some(self.place_of(block))
     }
 
-    /// A subscriber's blocks of a pool.
+    /// Iterates over a subscriber's blocks of a pool.
     pub(crate) fn of(&self, subscriber: Host, pool: usize) -> impl Iterator<Item = u32> + Clone {
         core::iter::successors(self.head(subscriber, pool), |&block| {
             Some(self.entries[block as usize].next).filter(|&next| next != NONE)
         })
     }
 
-    /// How many blocks of a pool a subscriber has of which it may get ports, if any.
+    /// Number of a subscriber's blocks of a pool that still give out ports, if there are any.
     pub(crate) fn owned(&self, subscriber: Host, pool: usize) -> Option<Owned> {
         let is_open = |block: &u32| self.rows[(block / self.stride) as usize].is_open;
         let mut blocks = self.of(subscriber, pool).filter(is_open);
@@ -46,33 +46,33 @@ impl Blocks {
         Some(Owned { blocks: 1 + blocks.count() as u16, address: self.place_of(first).0 })
     }
 
-    /// How many ports of a block are free for a protocol.
+    /// Number of a block's free ports for a protocol.
     pub(crate) fn free(&self, block: u32, protocol: usize) -> u32 {
         u32::from(self.entries[block as usize].free[protocol])
     }
 
-    /// How many blocks of a pool one subscriber may have.
+    /// Largest number of blocks of a pool that one subscriber may have.
     pub(crate) fn max(&self, pool: usize) -> u16 {
         self.pool(pool).max
     }
 
-    /// Whether addresses of a pool have blocks on a side.
+    /// True if addresses of a pool have blocks on a side.
     pub(crate) fn has_side(&self, pool: usize, side: usize) -> bool {
         self.pool(pool).blocking.sides[side].1 > 0
     }
 
-    /// Gives a block that nobody has to a subscriber.
+    /// Gives a block without an owner to a subscriber.
     pub(crate) fn assign(&mut self, block: u32, subscriber: Host) {
         debug_assert_eq!(self.entries[block as usize].owner, NOBODY);
         self.own(block, subscriber);
     }
 
-    /// Notes since when a subscriber has a block.
+    /// Notes the tick of a block's assignment.
     pub(crate) fn note_since(&mut self, block: u32, tick: u32) {
         self.times[block as usize].since = tick;
     }
 
-    /// How long the owner of a block has it.
+    /// The tenure of a block's owner.
     pub(crate) fn tenure(&self, block: u32) -> Tenure {
         let Times { since, due } = self.times[block as usize];
         let is_empty = self.entries[block as usize].busy == 0;
@@ -83,17 +83,17 @@ impl Blocks {
         }
     }
 
-    /// Of the block at a place, if there are so many, whose it is, the index of its address, and
-    /// its ports, if it is anybody's.
+    /// The owner, the index of the address, and the ports of the block at a place. Inner `None`:
+    /// the block has no owner. Outer `None`: there is no such block.
     pub(crate) fn owned_at(&self, block: u32) -> Option<Option<OwnedBlock>> {
         let owner = self.entries.get(block as usize)?.owner;
         let place = || self.place_of(block);
         Some((owner != NOBODY).then(|| (owner, place().0, place().1)))
     }
 
-    /// Gives a block to a subscriber who had it in another engine at a tick; returns it, unless
-    /// there is no such block or another has it. Should it be empty, it stays the subscriber's for
-    /// the usual time.
+    /// Gives a block to the subscriber that has it in another engine. Returns the block; `None`:
+    /// there is no such block, or it has another owner. An empty block stays with the subscriber
+    /// for the configured time from `tick` on.
     pub(crate) fn restore(
         &mut self,
         (pool, index): (usize, u32),
@@ -115,11 +115,11 @@ impl Blocks {
         Some(block)
     }
 
-    /// Gives the block of a port of an address, should it be in one, to a subscriber for good;
-    /// returns it if it was nobody's.
+    /// Gives the block of a port permanently to a subscriber. Returns the block if it had no owner.
+    /// `None`: the port is in no block, or the subscriber has the block already.
     ///
     /// # Errors
-    /// When it is another's, with whose it is.
+    /// The owner of the block, if it is another subscriber.
     pub(crate) fn pin(
         &mut self,
         pool: usize,
@@ -132,7 +132,7 @@ impl Blocks {
             owner if owner != NOBODY => return Err(owner),
             _ => {}
         }
-        // As if it always had a port in use.
+        // A pinned block counts as if one of its ports were always in use.
         self.entries[block as usize].busy += 1;
         self.own(block, subscriber);
         self.note_since(block, PINNED);
@@ -156,19 +156,19 @@ impl Blocks {
         self.mark(block);
     }
 
-    /// The first tick after `now` at which a block is to be released.
+    /// The first tick after `now` at which a block is due for release.
     pub(crate) fn next_tick(&self, now: u32) -> Option<u32> {
         self.calendar.next(now + 1)
     }
 
-    /// Takes from its subscriber one block that is due at a tick; returns both.
+    /// Releases one block that is due at a tick. Returns the block and its former owner.
     pub(crate) fn release(&mut self, tick: u32) -> Option<(u32, Host)> {
         let block = self.calendar.head(tick, 0);
         (block != NONE).then(|| self.take_back(block))
     }
 
-    /// Takes the block of a port from its subscriber, if somebody has it and it is empty; returns
-    /// both.
+    /// Releases the block of a port, if the block has an owner and is empty. Returns the block and
+    /// its former owner.
     pub(crate) fn release_empty(
         &mut self,
         pool: usize,
@@ -180,7 +180,7 @@ impl Blocks {
         (entry.owner != NOBODY && entry.busy == 0).then(|| self.take_back(block))
     }
 
-    /// Takes an empty block from its subscriber; returns both.
+    /// Takes an empty block from its subscriber. Returns the block and its former owner.
     pub(super) fn take_back(&mut self, block: u32) -> (u32, Host) {
         self.calendar.take(&mut Timers(&mut self.entries), block);
         let Entry { owner, pool, next, .. } = self.entries[block as usize];

@@ -1,4 +1,4 @@
-//! Blocks that no subscriber has: a bit for each, and draws that cost the same at any fill level.
+//! Blocks without an owner: a bit for each, and draws that cost the same at any fill level.
 
 use super::PROTOCOLS;
 use super::{Blocks, LOW, NOBODY, Row};
@@ -6,19 +6,19 @@ use crate::calendar::NONE;
 use crate::random::Generator;
 
 impl Blocks {
-    /// How many blocks of a pool nobody has; of one without blocks none.
+    /// Number of assignable blocks of a pool; 0 for a pool without blocks.
     pub(crate) fn nobodys(&self, pool: usize) -> u32 {
         self.pools[pool].as_ref().map_or(0, |pool| pool.nobodys)
     }
 
-    /// The ports of each block of an address.
+    /// Iterates over the ports of each block of an address.
     pub(crate) fn ports_of(&self, index: u32) -> impl Iterator<Item = (u16, u16)> + '_ {
         let row = self.row_of[index as usize];
         let blocks = (row != NONE).then(|| self.blocks_of(row));
         blocks.into_iter().flatten().map(|block| self.place_of(block).1)
     }
 
-    /// Of a block: its pool, the index of its address, its side, its word and bit.
+    /// Pool, index of the address, side, bitmap word and bit of a block.
     pub(super) fn bit(&self, block: u32) -> (usize, u32, usize, usize, u64) {
         let (row, local) = (block / self.stride, block % self.stride);
         let Row { index, pool, .. } = self.rows[row as usize];
@@ -27,7 +27,7 @@ impl Blocks {
         (pool as usize, index, usize::from(local >= low), word, 1 << (local % 64))
     }
 
-    /// Enters a block among those that may be assigned, or takes it out, as it is now.
+    /// Updates the bitmap and the lists of assignable blocks by the present state of a block.
     pub(super) fn mark(&mut self, block: u32) {
         let entry = &self.entries[block as usize];
         let may_be_assigned =
@@ -58,8 +58,8 @@ impl Blocks {
         }
     }
 
-    /// A block of an address and side that nobody has and that has a free port for the protocol,
-    /// each as likely as another unless static mappings have taken whole ones.
+    /// Draws an assignable block of an address and side that has a free port for the protocol. All
+    /// blocks are equally likely unless static mappings have taken all ports of some.
     pub(crate) fn draw(
         &self,
         pool: usize,
@@ -99,8 +99,8 @@ impl Blocks {
             .or_else(|| others().map(|local| first + local).find(has_port))
     }
 
-    /// As [`Blocks::draw`], of the better of two addresses; should `has_port` rule out both, of the
-    /// next that will do.
+    /// Draws a block ([`Blocks::draw`]) of the better of two random addresses. If `has_port`
+    /// excludes both, the next possible address is used.
     pub(crate) fn draw_anywhere(
         &self,
         pool: usize,

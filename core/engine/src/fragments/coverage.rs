@@ -1,14 +1,14 @@
-//! Which bytes of a datagram its fragments have brought so far. Every piece is remembered as it
-//! came, sorted, none merged: so a repeated fragment can be told from one that overlaps others,
-//! which a merged range could not do. What a repetition carries is not compared (the first may be
-//! gone): it is dropped, so it need not be trusted.
+//! The bytes of a datagram that its fragments have brought so far. Every piece is remembered as it
+//! came, sorted and not merged. So a repeated fragment can be told from a fragment that overlaps
+//! others. The contents of a repetition are not compared, because the first may be gone. A
+//! repetition is dropped, so its contents need not be trusted.
 //!
-//! No two pieces share a byte; none lies beyond the last one.
+//! No two pieces share a byte; no piece lies beyond the last.
 
 use super::Fragment;
 use crate::DropReason;
 
-/// Most fragments of one datagram: the largest datagram in packets of 576 bytes takes 119.
+/// Most fragments of one datagram. The largest datagram in packets of 576 bytes takes 119.
 pub(super) const MAX_PIECES: usize = 128;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,20 +17,20 @@ struct Piece {
     end: u16,
 }
 
-/// Why a fragment finds no place.
+/// Reason why a fragment finds no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Misfit {
-    /// The very same range has come before: networks repeat packets.
+    /// The same range has come before: networks repeat packets.
     Duplicate,
-    /// It shares bytes with another piece but is not its repetition, or contradicts where the
-    /// datagram ends.
+    /// The fragment shares bytes with another piece without being its repetition, or contradicts
+    /// the end of the datagram.
     Overlap,
-    /// There are as many pieces as can be remembered.
+    /// The number of remembered pieces has reached its limit.
     Full,
 }
 
 impl Misfit {
-    /// Why the fragment is dropped.
+    /// The drop reason of the fragment.
     pub(super) const fn reason(self) -> DropReason {
         match self {
             Self::Duplicate | Self::Overlap => DropReason::FragmentOverlap,
@@ -45,7 +45,7 @@ pub(super) struct Coverage {
     count: usize,
     /// Bytes in the pieces.
     covered: u16,
-    /// Where the datagram ends, once its last fragment is there.
+    /// Length of the datagram's payload, once its last fragment has come.
     end: Option<u16>,
 }
 
@@ -53,13 +53,13 @@ impl Coverage {
     pub(super) const EMPTY: Self =
         Self { pieces: [Piece { start: 0, end: 0 }; MAX_PIECES], count: 0, covered: 0, end: None };
 
-    /// Whether every byte up to the end is there.
+    /// True if every byte up to the end has come.
     pub(super) fn is_complete(&self) -> bool {
         self.end == Some(self.covered)
     }
 
-    /// The place where a fragment fits in; [`Coverage::insert`] puts it there. The fragment is not
-    /// empty and not too long.
+    /// Finds the place of a fragment; [`Coverage::insert`] puts it there. The fragment is not empty
+    /// and not too long.
     pub(super) fn place(&self, fragment: &Fragment) -> Result<usize, Misfit> {
         let piece = Piece::of(fragment);
         let pieces = &self.pieces[..self.count];

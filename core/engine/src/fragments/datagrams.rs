@@ -1,4 +1,4 @@
-//! Datagrams in the table: opened, kept while their first fragment has not come, let go, forgotten.
+//! Datagrams in the table: opening, waiting for the first fragment, release, removal.
 
 use super::coverage::{Coverage, Misfit};
 use super::store::{NONE, Queue, Store, Way};
@@ -7,8 +7,8 @@ use crate::packet::{Counters, Direction, Side};
 use crate::{DropReason, TICK, Timestamp};
 
 impl Fragments {
-    /// The fragment's place among the others. Where they contradict each other, the datagram is
-    /// discarded; a mere repetition harms only itself.
+    /// The fragment's place among the others. A contradiction discards the datagram. A mere
+    /// repetition affects only itself.
     pub(super) fn place(
         &mut self,
         slot: u32,
@@ -31,14 +31,14 @@ impl Fragments {
         fit
     }
 
-    /// Whether table and share of its source have room for a new datagram.
+    /// True if the table and the share of the source have room for a new datagram.
     pub(super) fn may_open(&self, key: Key) -> bool {
         let source = self.sources.find(key.sender());
         let free = self.capacity - self.datagrams.len();
         free > 0 && source.is_none_or(|s| self.sources[s].datagrams < free / SOURCE_SHARE)
     }
 
-    /// A new datagram, if table and share of its source have room.
+    /// Adds a datagram, if the table and the share of its source have room.
     //= rfc4787#REQ-14a
     pub(super) fn open(&mut self, now: Timestamp, key: Key) -> Option<u32> {
         if !self.may_open(key) {
@@ -46,7 +46,7 @@ impl Fragments {
         }
         let source_key = key.sender();
         let source = self.sources.find(source_key);
-        // Datagrams are forgotten in the order in which they came, also when the timeout gets
+        // Datagrams are forgotten in the order in which they came, even after the timeout gets
         // shorter.
         let due = tick_of(now.plus(self.timeout));
         let due = if self.newest == NONE { due } else { due.max(self.datagrams[self.newest].due) };
@@ -78,14 +78,14 @@ impl Fragments {
         Some(slot)
     }
 
-    /// Whether a fragment can be kept, or remembered, whose datagram's first has not come.
+    /// Checks that a fragment before the first of its datagram can be kept, or remembered.
     pub(super) fn may_open_waiting(
         &self,
         fragment: &Fragment,
         len: usize,
     ) -> Result<(), DropReason> {
         let source = self.sources.find(fragment.key.sender()).unwrap_or(NONE);
-        // One that is too long is not kept, only remembered.
+        // A fragment that is too long is only remembered, not kept.
         let too_long = fragment.is_too_long();
         let room = self.unsettled < self.capacity / 2 && (too_long || self.has_room(source, len));
         match room && self.may_open(fragment.key) {
@@ -95,7 +95,7 @@ impl Fragments {
         }
     }
 
-    /// A new datagram whose first fragment has not come, if this one can be kept.
+    /// Adds a datagram whose first fragment has not come, if this fragment can be kept.
     pub(super) fn open_waiting(
         &mut self,
         now: Timestamp,
@@ -106,8 +106,8 @@ impl Fragments {
         self.open(now, fragment.key).ok_or(DropReason::FragmentLimit)
     }
 
-    /// Whether a packet of `len` bytes fits in the memory and in its source's share ([`NONE`]: the
-    /// source has nothing yet).
+    /// True if a packet of `len` bytes fits in the memory and in its source's share. [`NONE`]: the
+    /// source has nothing yet.
     pub(super) fn has_room(&self, source: u32, len: usize) -> bool {
         let taken = if source == NONE { 0 } else { self.sources[source].blocks };
         let blocks = Store::blocks(len);
@@ -150,16 +150,16 @@ impl Fragments {
         self.unsettled -= usize::from(settled(state));
     }
 
-    /// A datagram that has gone on whole is forgotten at once: its sender may use the
-    /// identification again, and the table is for those that are not whole. What still comes finds
-    /// no first fragment, so it goes nowhere.
+    /// Forgets a datagram that has gone on completely. Its sender may use the identification again,
+    /// and the table is for incomplete datagrams. A fragment that still comes finds no first
+    /// fragment, so it goes nowhere.
     pub(super) fn forget_if_complete(&mut self, slot: u32) {
         if self.datagrams[slot].coverage.is_complete() {
             self.forget(slot);
         }
     }
 
-    /// Takes a datagram for which nothing waits out of the table.
+    /// Removes a datagram without waiting fragments from the table.
     pub(super) fn forget(&mut self, slot: u32) {
         let Datagram { state, older, newer, source, .. } = self.datagrams[slot];
         match older {
@@ -179,7 +179,7 @@ impl Fragments {
     }
 }
 
-/// The first tick that is not before a time.
+/// The time of the first tick that is not before `time`.
 pub(super) fn tick_of(time: Timestamp) -> Timestamp {
     let tick = TICK.as_nanos() as u64;
     Timestamp(time.0.div_ceil(tick).saturating_mul(tick))

@@ -1,11 +1,11 @@
-//! Records of at most a given number, found by their keys. Room for all is set aside at the start;
-//! what has never been used has never been touched, so it takes no pages of real memory.
+//! Records up to a given number, found by their keys. Room for all is reserved at the start. Memory
+//! that was never used was never touched, so it takes no pages of real memory.
 
 use crate::index::Index;
 use crate::random::HashKey;
 use alloc::vec::Vec;
 
-/// A key as the words that are hashed.
+/// A key as two words for the hash.
 pub(super) trait Words: Copy + Eq {
     fn words(self) -> (u64, u64);
 }
@@ -17,7 +17,7 @@ pub(super) struct Keyed<K, V> {
     capacity: usize,
     keys: Vec<K>,
     values: Vec<V>,
-    /// Slots that were in use and are not.
+    /// Slots that were in use and are free now.
     free: Vec<u32>,
 }
 
@@ -51,7 +51,7 @@ impl<K: Words, V> Keyed<K, V> {
         self.index.find(self.hash(key), |slot| self.keys[slot as usize] == key)
     }
 
-    /// Adds a key that is not there; `None`: there is no room.
+    /// Adds a key that is not present. `None`: there is no room.
     pub(super) fn insert(&mut self, key: K, value: V) -> Option<u32> {
         let slot = match self.free.pop() {
             Some(slot) => {

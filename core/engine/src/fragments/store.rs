@@ -1,18 +1,18 @@
-//! Memory for packets that wait: blocks of one size, chained, taken from and given back to a free
-//! list. A packet is named by its first block, which also carries what is known about it; packets
-//! form queues by links in their first blocks.
+//! Memory for waiting packets: blocks of one size, chained, with a list of free blocks. The first
+//! block stands for its packet and has the packet's attributes. Links between first blocks form
+//! queues of packets.
 
 use crate::{Direction, Side, Timestamp};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Bytes of a block: an Ethernet-sized fragment takes three, and any IPv4 header fits in one.
+/// Bytes of a block. An Ethernet-sized fragment takes three, and any IPv4 header fits in one.
 pub(super) const BLOCK: usize = 512;
 
 /// No block.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Where a packet that is no longer waiting goes.
+/// Destination of a packet that does not wait any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Way {
     pub(super) time: Timestamp,
@@ -25,7 +25,7 @@ pub(super) struct Way {
 struct Block {
     /// The packet's next block, or the next free block.
     next: u32,
-    // What follows means something in a packet's first block only.
+    // The following fields are valid only in a packet's first block.
     next_packet: u32,
     len: u16,
     way: Way,
@@ -45,7 +45,7 @@ impl Block {
     };
 }
 
-/// Packets one after the other.
+/// Packets in order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queue {
     head: u32,
@@ -59,9 +59,9 @@ impl Queue {
 #[derive(Clone, Debug)]
 pub(super) struct Store {
     bytes: Vec<u8>,
-    /// Those that have ever been used; room for the rest is set aside.
+    /// Blocks that have ever been used. Capacity for the rest is reserved.
     blocks: Vec<Block>,
-    /// Used before and free.
+    /// First block of the list of free blocks.
     free: u32,
     free_blocks: usize,
 }
@@ -89,7 +89,7 @@ impl Store {
         self.free_blocks
     }
 
-    /// Keeps a copy of a packet at the end of a queue. The caller has seen that there is room.
+    /// Keeps a copy of a packet at the end of a queue. The caller has checked that there is room.
     pub(super) fn push(&mut self, queue: &mut Queue, packet: &[u8]) {
         let first = self.next_free();
         let mut last = first;
@@ -145,7 +145,7 @@ impl Store {
         self.blocks.get(queue.head as usize).map(|block| block.way)
     }
 
-    /// Takes a queue's first packet out, forgets its bytes and says how many they were.
+    /// Removes a queue's first packet and returns its length.
     pub(super) fn discard(&mut self, queue: &mut Queue) -> Option<usize> {
         let packet = self.take(queue)?;
         let len = usize::from(self.blocks[packet as usize].len);
@@ -153,7 +153,7 @@ impl Store {
         Some(len)
     }
 
-    /// Takes a queue's first packet out and writes it to the front of `buffer`.
+    /// Removes a queue's first packet and writes it to the front of `buffer`.
     pub(super) fn pop(&mut self, queue: &mut Queue, buffer: &mut [u8]) -> Option<(Way, usize)> {
         let packet = self.take(queue)?;
         let Block { way, len, .. } = self.blocks[packet as usize];
@@ -177,8 +177,8 @@ impl Store {
         self.free = packet;
     }
 
-    /// Moves the first packet of `from` to the end of `to`, on its way; `change` sees the bytes of
-    /// its first block. Returns the packet's length.
+    /// Moves the first packet of `from` to the end of `to`, with its way. `change` gets the bytes
+    /// of its first block. Returns the packet's length.
     pub(super) fn send(
         &mut self,
         from: &mut Queue,

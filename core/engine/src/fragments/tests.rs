@@ -1,6 +1,6 @@
-//! What comes of fragments in every order, of those that contradict each other, and of time. What
-//! floods do is in `tests/room.rs`, random operations against a model in plain maps are in
-//! `tests/model.rs`.
+//! Fragments in every order, fragments that contradict each other, and the passage of time.
+//! `tests/room.rs` tests floods. `tests/model.rs` compares random operations with a model in plain
+//! maps.
 
 mod model;
 mod room;
@@ -25,7 +25,7 @@ const REWRITE: Rewrite = Rewrite {
     direction: Direction::Outbound,
 };
 
-/// A fragment as its sender makes it.
+/// A fragment that a sender makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sent {
     source: u32,
@@ -40,7 +40,7 @@ struct Sent {
 }
 
 impl Sent {
-    /// The payload has its place in the datagram written all over it.
+    /// Bytes of the packet. Each payload byte contains its place in the datagram.
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.header_len + self.len];
         let mut packet = Ipv4::init(&mut bytes, self.header_len);
@@ -95,7 +95,7 @@ fn last(start: usize, end: usize) -> Sent {
     part(start, end, false)
 }
 
-/// A table, as the engine uses it.
+/// A table of fragments, used like the engine uses it.
 struct World {
     fragments: Fragments,
     blocks: usize,
@@ -162,7 +162,7 @@ impl World {
         self.counters.drops[reason as usize]
     }
 
-    /// Whether nothing is left of what came.
+    /// True if no state is left.
     fn is_pristine(&self) -> bool {
         let fragments = &self.fragments;
         fragments.datagrams.len() == 0
@@ -340,10 +340,10 @@ fn a_repeated_fragment_is_dropped_and_harms_nothing() {
     assert_eq!(world.counters, Counters::default());
 }
 
-/// What has come, and what contradicts it.
+/// Pieces that have come, and a piece that contradicts them.
 fn contradictions() -> Vec<(Vec<Sent>, Sent)> {
     vec![
-        // One byte into the piece before, one piece into the piece after, around, within.
+        // Into the end of a piece, into the start of a piece, around it, within it.
         (vec![middle(80, 160)], middle(152, 240)),
         (vec![middle(80, 160)], middle(40, 88)),
         (vec![middle(80, 160)], middle(40, 240)),
@@ -438,7 +438,8 @@ fn a_fragment_that_is_too_long_discards_its_datagram() {
     assert_eq!(world.later(last(65_528, 66_000)), Later::Drop(TOO_LONG));
     assert_eq!(world.dropped(TOO_LONG), 1);
     assert_eq!(world.first(middle(0, 80), Some(REWRITE)), Err(TOO_LONG));
-    // As the first of its datagram to arrive, and after the first was translated.
+    // A fragment that is too long arrives before the first of its datagram, and after the first was
+    // translated.
     assert_eq!(world.later(last(65_528, 66_000).id(8)), Later::Drop(TOO_LONG));
     assert_eq!(world.first(middle(0, 80).id(8), Some(REWRITE)), Err(TOO_LONG));
     assert_eq!(world.first(middle(0, 80).id(9), Some(REWRITE)), Ok(()));
@@ -516,8 +517,8 @@ fn an_identification_may_be_used_again_when_its_datagram_is_whole() {
     assert!(world.is_pristine());
 }
 
-/// Everything is forgotten at the first tick not before the arrival of its first fragment plus the
-/// timeout, whatever comes in between.
+/// Everything is forgotten at the first tick that is not before the arrival of its first fragment
+/// plus the timeout, whatever comes in between.
 #[test]
 fn the_timeout_ends_at_its_tick() {
     let tick = SECOND / 8;

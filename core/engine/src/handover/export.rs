@@ -1,4 +1,4 @@
-//! Writing the records, some at a time.
+//! The writing of records, some at a time.
 
 use super::KINDS;
 use super::record::{
@@ -17,21 +17,21 @@ use crate::table::SessionRef;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Room that is enough for any record but a mapping's and the first.
+/// Bytes that are enough for any record except a mapping and the first record.
 const SMALL: usize = 16 << 10;
 
-/// What a call of [`Engine::export`] came to.
+/// Result of a call of [`Engine::export`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exported {
-    /// There is more of this pass.
+    /// The pass has more records.
     More,
-    /// There is, and no room for it.
+    /// The pass has more records, and `out` has no room for them.
     Full,
     /// The pass is over.
     Done,
 }
 
-/// What a pass goes through, in this order; only the last one does all.
+/// Stages of a pass, in order. Only the last pass has all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Begin,
@@ -46,29 +46,29 @@ enum Stage {
     Over,
 }
 
-/// How far an export is, and what has been written already.
+/// Progress of an export, and fingerprints of what has been written.
 #[derive(Debug)]
 pub struct Export {
-    /// Of each mapping's slot the fingerprint of what was written last; 0: nothing, or that it is
-    /// gone.
+    /// For each mapping's slot the fingerprint of its last record; 0: no record, or the record of
+    /// its removal.
     marks: Vec<u64>,
     stage: Stage,
     is_last: bool,
-    /// The place in what the stage goes through.
+    /// Position within the stage.
     next: u32,
     holds: HoldsCursor,
-    /// Mappings written in this pass, those gone among them.
+    /// Mappings written in this pass, removed ones included.
     written: u64,
-    /// Mappings that this pass has come by.
+    /// Mappings that this pass has visited.
     live: u64,
 }
 
 impl Export {
-    /// Bytes of room that every call must find, for at least one record.
+    /// Bytes of room that every call must find: enough for one record.
     pub const ROOM: usize = LONGEST + SMALL;
 
-    /// The beginning of an export of an engine with a configuration. Takes eight bytes for each
-    /// mapping there may be.
+    /// Begins the export of an engine with a configuration. Takes eight bytes for each possible
+    /// mapping.
     pub fn new(config: &Config) -> Self {
         let room = Sizes::new(config).room;
         Self {
@@ -82,8 +82,7 @@ impl Export {
         }
     }
 
-    /// Begins another pass over everything, in which the engine does nothing else if it is the
-    /// last.
+    /// Begins another pass over everything. During the last pass the engine must do nothing else.
     pub fn begin_pass(&mut self, is_last: bool) {
         self.is_last = is_last;
         (self.written, self.live) = (0, 0);
@@ -92,7 +91,7 @@ impl Export {
         }
     }
 
-    /// Mappings that this pass has written so far: those that were new, had changed, or had gone.
+    /// Mappings that this pass has written so far: new, changed and removed ones.
     pub fn written(&self) -> u64 {
         self.written
     }
@@ -104,11 +103,11 @@ impl Export {
 }
 
 impl Engine {
-    /// Writes what is next of a pass behind what `out` holds, without making room there: at most
-    /// about `budget` mappings looked at, each further session counted as one.
+    /// Appends records of the pass to `out` within its capacity. Looks at about `budget` mappings
+    /// at most; each further session counts as one mapping.
     ///
     /// # Panics
-    /// When `out` is empty and has less room than [`Export::ROOM`].
+    /// When `out` is empty and its capacity is less than [`Export::ROOM`].
     pub fn export(&self, export: &mut Export, out: &mut Vec<u8>, mut budget: u32) -> Exported {
         loop {
             if budget == 0 {
@@ -171,7 +170,7 @@ impl Engine {
         self.services.key().into_iter().for_each(|word| _ = record.u64(word));
         record.u16(self.config.realms.len() as u16);
         for realm in &self.config.realms {
-            // One that has gone has no mappings.
+            // A removed realm has no mappings.
             let name = if realm.gone { "" } else { &realm.name[..] };
             let name = &name.as_bytes()[..name.len().min(255)];
             record.u8(name.len() as u8).put(name);
@@ -184,8 +183,8 @@ impl Engine {
     }
 
     fn export_mapping(&self, export: &mut Export, slot: u32, out: &mut Vec<u8>) {
-        // There may be more slots than the configuration says, if pools have gone since the start:
-        // what is there is written in every pass.
+        // There may be more slots than the configuration says, if pools have been removed since the
+        // start. Mappings in such slots are written in every pass.
         let mut none = u64::MAX;
         let mark = export.marks.get_mut(slot as usize).unwrap_or(&mut none);
         if !self.table.is_live(slot) {
@@ -238,7 +237,7 @@ impl Engine {
         }
     }
 
-    /// The holds on a mapping: of one that nobody has asked for, none.
+    /// The holds on a mapping. A mapping without a request has none.
     fn holds_of(&self, slot: u32) -> impl Iterator<Item = HoldFields> + '_ {
         let mapping = self.table.mapping(slot);
         let host = mapping.is_explicit().then(|| mapping.host());
@@ -271,7 +270,7 @@ impl Engine {
         }
     }
 
-    /// Writes some ports that are held; `false`: those were all that this pass has to write.
+    /// Writes the next held port. Returns `false` if the pass has no more held ports to write.
     fn export_held(&self, export: &mut Export, out: &mut Vec<u8>) -> bool {
         let Some(held) = self.external.next_held(&mut export.holds) else { return false };
         if let Some((protocol, index, port, tick)) = held {
@@ -282,7 +281,7 @@ impl Engine {
         true
     }
 
-    /// Writes one thing of what only the last pass writes.
+    /// Writes one item of a stage that only the last pass has.
     fn export_rest(&self, export: &mut Export, out: &mut Vec<u8>) {
         let at = export.next;
         export.next += 1;
@@ -313,7 +312,7 @@ impl Engine {
                     (Some(address), Some((key, position, used))) => {
                         let mut record = Writer::begin(out, Kind::Sequence);
                         record.u32(address).put(&key).u16(position);
-                        // 0: never.
+                        // 0: never used.
                         used.iter().for_each(|used| _ = record.u64(used.map_or(0, |used| used.0)));
                         record.end();
                     }

@@ -1,4 +1,4 @@
-//! The form of the records: a kind, a length, and fields one after the other.
+//! The format of records: a kind, a length, and consecutive fields.
 
 use crate::endpoint::AddressPort;
 use crate::explicit::{Filters, Nonce};
@@ -7,34 +7,35 @@ use crate::time::nanos;
 use crate::{RemoteFilter, TimeoutSet};
 use alloc::vec::Vec;
 
-/// The version of the form. Whoever is given another one refuses it.
+/// Version of the format. A reader refuses every other version.
 pub const VERSION: u16 = 1;
 
-/// What a record is about.
+/// Subject of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
-    /// Whose records follow: times, names of realms, sets of timeouts, a key. The first one.
+    /// Origin of the records that follow: times, names of realms, sets of timeouts, a key. It is
+    /// the first record.
     Begin = 1,
-    /// A pass begins: the time, and until when all that is due has been done.
+    /// Start of a pass: the present time, and the time until which all due work has been done.
     Pass,
     /// A mapping with all its sessions and holds.
     Mapping,
-    /// There is no mapping with a number any more.
+    /// Removal of the mapping with a number.
     Gone,
-    /// A port that is held down, and until when.
+    /// A port in hold-down, and the time of its release.
     Held,
     /// The external address that a subscriber is paired with.
     Pair,
     /// A block of ports that a subscriber has.
     Block,
-    /// What identifications of an external address are made by, and how far they are.
+    /// State of an external address's sequence of identifications.
     Sequence,
-    /// The tables that all sequences go by.
+    /// The tables that all sequences use.
     Rounds,
     /// A counter.
     Counter,
-    /// That is all.
+    /// End of the records.
     End,
 }
 
@@ -58,18 +59,18 @@ impl Kind {
     }
 }
 
-/// Bytes before a record's fields: its kind, and how many follow.
+/// Bytes before a record's fields: its kind, and the number of bytes that follow.
 pub(super) const HEAD: usize = 5;
 
-/// Bytes of a mapping's own fields, of each session, and of each hold at most.
+/// Bytes of a mapping's own fields, bytes of each session, and most bytes of each hold.
 pub(super) const MAPPING: usize = 39;
 pub(super) const SESSION: usize = 44;
 pub(super) const HOLD: usize = 28 + 7 * RemoteFilter::MOST;
 
-/// Most bytes that one record takes: a mapping with as many sessions and holds as there may be.
+/// Most bytes of one record: a mapping with the largest number of sessions and holds.
 pub(super) const LONGEST: usize = HEAD + MAPPING + (SESSION + HOLD) * u16::MAX as usize;
 
-/// Writes a record behind others; its length is put in when it is known.
+/// Writes a record behind others. The length is filled in at the end.
 pub(super) struct Writer<'a> {
     out: &'a mut Vec<u8>,
     start: usize,
@@ -111,7 +112,7 @@ impl<'a> Writer<'a> {
         self.u32(address).u16(port)
     }
 
-    /// Ends the record; returns its fields.
+    /// Ends the record and returns its fields.
     pub(super) fn end(&mut self) -> &[u8] {
         let fields = self.start + HEAD;
         let len = (self.out.len() - fields) as u32;
@@ -120,7 +121,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Reads a record's fields; `None`: it ends too early.
+/// Reads the fields of a record. `None`: the record ends too early.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a>(&'a [u8]);
 
@@ -133,7 +134,7 @@ impl<'a> Reader<'a> {
         self.0.is_empty()
     }
 
-    /// The next record of several: its kind's number, and its fields.
+    /// The next of several records: the number of its kind, and its fields.
     pub(super) fn record(&mut self) -> Option<(u8, &'a [u8])> {
         let kind = self.u8()?;
         let len = self.u32()?;
@@ -176,19 +177,19 @@ impl<'a> Reader<'a> {
 /// A mapping's own fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MappingFields {
-    /// Names the mapping among those of its engine as long as it lives.
+    /// Identifies the mapping within its engine as long as the mapping lives.
     pub(super) number: u32,
     pub(super) protocol: u8,
     /// [`STATIC`], [`PERMANENT`], [`OVERLOADS`].
     pub(super) flags: u8,
-    /// The number of its realm in the order of the first record's names.
+    /// The number of the mapping's realm, by the order of names in the first record.
     pub(super) realm: u16,
     pub(super) internal: AddressPort,
     pub(super) external: AddressPort,
-    /// The number of its set of timeouts in the order of the first record.
+    /// The number of the mapping's set of timeouts, by the order in the first record.
     pub(super) timeouts: u8,
     pub(super) created: u64,
-    /// The remote endpoint that it is filed by, as far as it is by any.
+    /// The remote endpoint that is part of the mapping's key, as far as the key has one.
     pub(super) remote: AddressPort,
     pub(super) sessions: u16,
     pub(super) holds: u16,
@@ -232,7 +233,7 @@ impl MappingFields {
         })
     }
 
-    /// Whether it is of a static mapping of a port, which is always there.
+    /// True for a static mapping of a port, which is permanent.
     pub(super) fn is_fixed(&self) -> bool {
         self.flags & (PERMANENT | STATIC) == PERMANENT | STATIC
     }
@@ -242,21 +243,21 @@ impl MappingFields {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SessionFields {
     pub(super) remote: AddressPort,
-    /// The same as seen from inside.
+    /// The remote endpoint as seen from inside.
     pub(super) seen: AddressPort,
     pub(super) expires: u64,
     pub(super) packets_out: u32,
     pub(super) packets_in: u32,
-    /// What is known of a TCP connection: the next sequence numbers and the windows of inside and
-    /// outside, the shifts of the latter (low half inside's, 15: unknown).
+    /// State of a TCP connection: the next sequence numbers of inside and outside, their windows,
+    /// and the shifts of the windows (low half: inside; 15: unknown).
     pub(super) expects: [u32; 2],
     pub(super) window: [u16; 2],
     pub(super) scales: u8,
-    /// 1 open, 2 opening from inside, 3 from outside, 4 established, 5 FIN from inside, 6 from
-    /// outside, 7 closed, 8 about to go.
+    /// 1 open, 2 opening from inside, 3 opening from outside, 4 established, 5 FIN from inside, 6
+    /// FIN from outside, 7 closed, 8 transitory.
     pub(super) state: u8,
-    /// A bit each: something is known of what inside, outside expects; the window of inside,
-    /// outside is not scaled.
+    /// A bit each: the next sequence number of inside is known; of outside; the window of inside is
+    /// not scaled; of outside.
     pub(super) known: u8,
     /// 1: a packet from outside made it.
     pub(super) inbound: u8,
@@ -298,7 +299,7 @@ impl SessionFields {
 /// A hold's fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HoldFields {
-    /// The session that it keeps; `None`: the mapping, for all.
+    /// The session that the hold keeps; `None`: the mapping, for all remote endpoints.
     pub(super) remote: Option<AddressPort>,
     pub(super) nonce: Nonce,
     pub(super) until: u64,
@@ -327,7 +328,7 @@ impl HoldFields {
     }
 }
 
-/// Room for fields of a fixed length.
+/// Bytes for fields of a fixed length.
 struct Fields<'a>(&'a mut [u8]);
 
 impl Fields<'_> {
@@ -344,7 +345,7 @@ impl Fields<'_> {
     }
 }
 
-/// A number that two different records have in common once in 2^64 times, and none of them 0.
+/// A hash of a record that is never 0. Two different records share it with a probability of 2^-64.
 pub(super) fn fingerprint(bytes: &[u8]) -> u64 {
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
     let fold = |sum: u64, word: u64| {
@@ -359,7 +360,7 @@ pub(super) fn fingerprint(bytes: &[u8]) -> u64 {
     fold(sum, u64::from_le_bytes(last)).max(1)
 }
 
-/// The times of a set of timeouts in order, nanoseconds; all ones: it has none of its own.
+/// The times of a set of timeouts in order, nanoseconds. All ones: the set does not give this time.
 pub(super) fn times_of(set: &TimeoutSet) -> [u64; 6] {
     let TimeoutSet { udp, tcp_established, tcp_opening, tcp_closing, icmp, other } = *set;
     [udp, tcp_established, tcp_opening, tcp_closing, icmp, other]

@@ -1,6 +1,5 @@
-//! Reading the records into an engine that is new: what a restoration is, the order of records,
-//! times and names. Mappings are made in `mappings`, their sessions and holds in `sessions`, the
-//! rest in `rest`.
+//! The reading of records into a new engine: progress, order of records, times and names.
+//! `mappings` makes mappings, `sessions` their sessions and holds, `rest` everything else.
 
 mod mappings;
 mod rest;
@@ -19,51 +18,52 @@ use crate::{Departure, Timestamp};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-/// Where a mapping of the other engine is: nowhere; or from here on, the configuration has no place
-/// for it, by [`Departure`].
+/// Values in place of a slot. `ABSENT`: there is no such mapping. From `LEFT_OUT` on: the
+/// configuration has no place for the mapping, for the reason [`Departure`] `value - LEFT_OUT`.
 const ABSENT: u32 = NONE;
 const LEFT_OUT: u32 = NONE - Departure::ALL.len() as u32;
 
-/// Why records cannot be read.
+/// Reason why records cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestoreError {
-    /// They are not what [`Engine::export`] writes; what was wrong.
+    /// [`Engine::export`] does not write such records. The text names the fault.
     Damaged(&'static str),
-    /// The mapping behavior is another, by which mappings are filed.
+    /// The mapping behavior is another. Mappings are filed by that behavior.
     Behavior,
-    /// So many mappings or sessions find no room.
+    /// This number of mappings or sessions found no room.
     Room(u64),
 }
 
-/// What has been restored.
+/// Result of a restoration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
-    /// Mappings that there are now, static ones left out.
+    /// Number of mappings now, static ones not included.
     pub mappings: u64,
-    /// Mappings that the configuration has no place for, by [`Departure`]; whether the others may
-    /// stay, they are asked later, as after [`Engine::reconfigure`].
+    /// Number of mappings that the configuration has no place for, by [`Departure`]. The other
+    /// mappings are checked later, as after [`Engine::reconfigure`].
     pub left_out: [u64; Departure::ALL.len()],
 }
 
-/// How far a restoration is.
+/// Progress of a restoration.
 #[derive(Debug)]
 pub struct Restoration {
     has_begun: bool,
-    /// Of each number the own slot, [`ABSENT`] or [`LEFT_OUT`]; and of each slot the number.
+    /// For each number the slot in this engine, [`ABSENT`] or [`LEFT_OUT`]; and for each slot the
+    /// number.
     slots: Vec<u32>,
     numbers: Vec<u32>,
-    /// Of each realm, and each set of timeouts, of the other engine the own number.
+    /// Number in this engine of each realm, and of each set of timeouts, of the other engine.
     realms: Vec<Option<u16>>,
     sets: [u8; SETS],
-    /// The slots of mappings that are always there, by protocol, external and internal end.
+    /// Slots of permanent mappings by protocol, external and internal endpoint.
     permanent: BTreeMap<Ends, u32>,
-    /// The latest tick that is over there.
+    /// The latest tick that the other engine has completed.
     tick: u32,
-    /// Records of mappings that found no room yet, by number.
+    /// Records of mappings without room so far, by number.
     deferred: BTreeMap<u32, Vec<u8>>,
     /// Blocks that subscribers had.
     blocks: BTreeSet<u32>,
-    /// Mappings left out that hosts had asked for, by number: they count on them.
+    /// Requested mappings that were left out, by number. Their hosts rely on them.
     lost: BTreeSet<u32>,
     /// The sessions and holds of the mapping that is being read.
     parts: MappingParts,
@@ -73,7 +73,7 @@ pub struct Restoration {
 /// Protocol, index of the external address and port, internal host and port.
 type Ends = (u8, External, Internal);
 
-/// What a mapping has besides its own fields.
+/// Sessions and holds of a mapping.
 #[derive(Debug, Default)]
 struct MappingParts {
     sessions: Vec<SessionFields>,
@@ -81,7 +81,7 @@ struct MappingParts {
 }
 
 impl Restoration {
-    /// Into an engine that is new.
+    /// Begins a restoration into a new engine.
     pub fn new(engine: &Engine) -> Self {
         let permanent = engine.table.slots().map(|slot| {
             let mapping = engine.table.mapping(slot);
@@ -103,12 +103,12 @@ impl Restoration {
         }
     }
 
-    /// Whether the last record has come.
+    /// True if the last record has been read.
     pub fn is_complete(&self) -> bool {
         self.is_complete
     }
 
-    /// How many mappings the configuration has no place for.
+    /// Number of mappings that the configuration has no place for, by reason.
     fn left_out(&self) -> [u64; Departure::ALL.len()] {
         let mut counts = [0; Departure::ALL.len()];
         for &slot in self.slots.iter().filter(|slot| (LEFT_OUT..ABSENT).contains(slot)) {
@@ -121,7 +121,7 @@ impl Restoration {
         self.slots.get(number as usize).copied().unwrap_or(ABSENT)
     }
 
-    /// Notes where a mapping is.
+    /// Notes the slot of a mapping.
     fn put(&mut self, number: u32, slot: u32) {
         let (at, before) = (number as usize, self.slot(number));
         if self.slots.len() <= at {
@@ -141,15 +141,14 @@ impl Restoration {
     }
 }
 
-/// What was wrong with a record.
+/// Description of a fault in a record.
 type Wrong = &'static str;
 
 impl Engine {
-    /// Reads records, which begin and end with whole ones, into this engine, which is new and has
-    /// the configuration to come.
+    /// Reads whole records into this engine. The engine is new and has the configuration to come.
     ///
     /// # Errors
-    /// [`RestoreError`]; then the engine is not to be used.
+    /// [`RestoreError`]. The engine must not be used then.
     pub fn restore(
         &mut self,
         restoration: &mut Restoration,
@@ -168,11 +167,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Puts the engine in force when all records have been read. Mappings are then asked whether
-    /// the configuration lets them stay, each before its next packet.
+    /// Completes the restoration after the last record. Each mapping is checked against the
+    /// configuration before its next packet.
     ///
     /// # Errors
-    /// [`RestoreError`]; then the engine is not to be used.
+    /// [`RestoreError`]. The engine must not be used then.
     pub fn finish_restoration(
         &mut self,
         restoration: &mut Restoration,
@@ -185,7 +184,7 @@ impl Engine {
             return Err(RestoreError::Room(no_room));
         }
         let blocks = core::mem::take(&mut self.pinned);
-        // Who has been told of them has been told already.
+        // The assignment of restored blocks was reported by the other engine.
         let is_new = |block: &u32| !restoration.blocks.contains(block);
         self.pinned = blocks.into_iter().filter(is_new).collect();
         self.holds.lost += restoration.lost.len() as u64;
@@ -279,19 +278,21 @@ impl Engine {
         let (now, done) = (from.u64()?, from.u64()?);
         self.observe(Timestamp(now));
         restoration.tick = self.restored_tick(done).max(self.tick);
-        // What is free again there is so here. Other timers go on when this engine's time does.
+        // Ports that are free again in the other engine become free here. Other timers continue
+        // with the time of this engine.
         self.external.release_until(self.tick, restoration.tick);
         Some(())
     }
 
-    /// The tick of a time that another engine has told.
+    /// The tick of a time in a record.
     fn restored_tick(&self, time: u64) -> u32 {
         u32::try_from(self.tick_of(time)).unwrap_or(u32::MAX >> 1).min(u32::MAX >> 1)
     }
 }
 
 impl MappingParts {
-    /// Reads the fields of a mapping, and its parts into the place of those before.
+    /// Reads the fields of a mapping, and replaces the earlier parts by the mapping's sessions and
+    /// holds.
     fn read(&mut self, from: &mut Reader<'_>) -> Result<MappingFields, Wrong> {
         let fields = MappingFields::read(from).ok_or("a mapping's fields end too early")?;
         if fields.number >= MOST_NUMBERS || fields.internal.address == 0 {
@@ -309,7 +310,7 @@ impl MappingParts {
         for _ in 0..fields.sessions {
             sessions.push(SessionFields::read(from).ok_or("a mapping's sessions end too early")?);
         }
-        // Without ports a mapping is filed by whom its sessions are with.
+        // A mapping without ports is filed by the remote address of its sessions.
         let is_stray = |session: &SessionFields| session.remote.address != fields.remote.address;
         if !has_ports(fields.protocol) && !fields.is_fixed() && sessions.iter().any(is_stray) {
             return Err("a session that cannot be its mapping's");
@@ -318,7 +319,7 @@ impl MappingParts {
         for _ in 0..fields.holds {
             holds.push(HoldFields::read(from).ok_or("a mapping's holds end too early")?);
         }
-        // What has overloaded a port may be asked for towards one remote, when it is alone there.
+        // A mapping that overloads a port may have holds only towards single remote endpoints.
         if fields.flags & OVERLOADS != 0 && holds.iter().any(|hold| hold.remote.is_none()) {
             return cannot_be_held;
         }

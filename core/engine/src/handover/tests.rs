@@ -1,5 +1,5 @@
-//! An engine's state goes to another one, which then does with the same packets what the first
-//! does.
+//! Transfers an engine's state to another engine, and checks that both do the same with the same
+//! packets.
 
 use super::*;
 use crate::config::{AddressRange, Behavior, BlockConfig, PoolConfig, Prefix, Rule, RuleAction};
@@ -28,7 +28,7 @@ fn ip(address: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(address)
 }
 
-/// A whole packet of UDP, TCP with flags, or ICMP (a request, or from outside the reply).
+/// A whole packet of UDP, TCP with flags, or ICMP: a request, or a reply from outside.
 fn packet(protocol: u8, from: (u32, u16), to: (u32, u16), flags: u8, is_reply: bool) -> Vec<u8> {
     let payload = match protocol {
         protocol::TCP => 20,
@@ -67,16 +67,16 @@ fn packet(protocol: u8, from: (u32, u16), to: (u32, u16), flags: u8, is_reply: b
     bytes
 }
 
-/// What happens to an engine.
+/// Input of an engine.
 #[derive(Clone, Debug)]
 enum Step {
     /// Protocol, host, port, remote, remote port, flags.
     Out(u8, u32, u16, u32, u16, u8),
-    /// Protocol, external address, which of the ports in use, remote, remote port, flags.
+    /// Protocol, external address, number of the port among those in use, remote, remote port,
+    /// flags.
     In(u8, u32, u16, u32, u16, u8),
     Wait(u64),
-    /// Protocol, host, port, seconds, whether somebody has another nonce; of 0 seconds it is given
-    /// back.
+    /// Protocol, host, port, seconds, true for a wrong nonce. 0 seconds end the mapping.
     Map(u8, u32, u16, u64, bool),
     /// Protocol, host, port, remote, remote port, seconds.
     Peer(u8, u32, u16, u32, u16, u64),
@@ -109,7 +109,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What came of a step: verdict, bytes, packets and events of the engine's own.
+/// Result of a step: verdicts, packets, and events.
 type Outcome = (Vec<Verdict>, Vec<Vec<u8>>, Vec<String>);
 
 struct World {
@@ -133,7 +133,7 @@ impl World {
         Endpoint::new(address, port)
     }
 
-    /// What came of a request.
+    /// Result of a request.
     fn asked(engine: &mut Engine, done: String) -> Outcome {
         let mut outcome = (Vec::new(), vec![done.into_bytes()], Vec::new());
         Self::drain(engine, &mut outcome);
@@ -148,12 +148,12 @@ impl World {
         while let Some(event) = engine.poll_event() {
             outcome.2.push(alloc::format!("{event:?}"));
         }
-        // Of what happens at one tick the order is nobody's promise.
+        // The order of events at one tick is not defined.
         outcome.2.sort_unstable();
     }
 
-    /// Does a step with an engine; packets from outside go to a port that `guide` has in use, if
-    /// any.
+    /// Does a step with an engine. Packets from outside go to a port that `guide` has in use, if
+    /// there is one.
     fn take(&self, engine: &mut Engine, guide: &[(u8, u32, u16)], step: &Step) -> Outcome {
         let now = self.now;
         match *step {
@@ -168,7 +168,7 @@ impl World {
                 let place = usize::from(which) % known.len().max(1);
                 let (_, address, to) = known.get(place).map_or(fallback, |known| **known);
                 let port = if protocol == 47 { 0 } else { 53 + port };
-                // A lone SYN is answered later; who waits for that is not handed over.
+                // A lone SYN is answered later, and pending SYNs are not transferred.
                 let flags = if flags == 2 { 0x12 } else { flags };
                 let from = (REMOTE + 1 + remote, port);
                 let bytes = packet(protocol, from, (address, to), flags, true);
@@ -244,7 +244,7 @@ fn guide(engine: &Engine) -> Vec<(u8, u32, u16)> {
     ends
 }
 
-/// Everything that an engine tells of itself, in order.
+/// All reports of an engine, in order.
 fn told(engine: &Engine) -> (Vec<String>, Vec<String>, Vec<String>) {
     let sorted = |mut list: Vec<String>| {
         list.sort_unstable();
@@ -270,7 +270,7 @@ fn told(engine: &Engine) -> (Vec<String>, Vec<String>, Vec<String>) {
     (sorted(mappings.collect()), sorted(sessions.collect()), rest)
 }
 
-/// Hands an engine over at last; what was written before is given.
+/// Completes the transfer of an engine. `records` were written before.
 fn successor(
     config: &Config,
     engine: &Engine,
@@ -290,7 +290,7 @@ fn successor(
     (new, result)
 }
 
-/// What is written of a pass when some of the budget is given; the rest of the pass is left.
+/// Records of a part of a pass within a budget. The rest of the pass is left.
 fn written(engine: &Engine, export: &mut Export, budget: u32) -> Vec<u8> {
     let mut out = Vec::with_capacity(Export::ROOM);
     engine.export(export, &mut out, budget);
@@ -332,7 +332,7 @@ fn config(kind: usize) -> Config {
                 Allocation::Block(BlockConfig { size: 16, ..BlockConfig::default() })
         }
         5 => {
-            // So few ports that several mappings have one.
+            // With so few ports, several mappings share one.
             config.pools[0].ports = (1024, 1027);
             config.pools[0].addresses = vec![range(EXTERNAL + 1, EXTERNAL + 1)];
             config.pools[0].overloading = true;
@@ -358,7 +358,7 @@ fn config(kind: usize) -> Config {
             }];
         }
         _ => {
-            // What goes to one remote network comes from another.
+            // Packets to one remote network are answered from another.
             let matches = Match::Destination(Prefix::new(ip(REMOTE), 30), 0);
             let other = Prefix::new(ip(REMOTE + 128), 30);
             config.rules = vec![Rule::new(matches, RuleAction::DnatPrefix(other))];
@@ -369,8 +369,8 @@ fn config(kind: usize) -> Config {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// Written in passes that are broken off anywhere, while things happen, an engine comes out the
-    /// same, and goes on as the first does.
+    /// The passes are broken off anywhere, and packets flow in between. The new engine has the same
+    /// state and does the same as the first.
     #[test]
     fn another_engine_goes_on_as_the_first_would(
         kind in 0..8_usize,
@@ -393,13 +393,14 @@ proptest! {
                 records.push(out);
             }
         }
-        // What is due and has not been done is done a tick later there.
+        // Due work that has not been done is done a tick later in the new engine.
         world.take(&mut first, &[], &Step::Wait(0));
         let (mut second, restored) = successor(&config, &first, &mut export, records);
         let restored = restored.unwrap();
         prop_assert_eq!(restored.left_out, [0; 4]);
         prop_assert_eq!(told(&first), told(&second));
-        // What is not handed over, and what is drawn, is made the same for the comparison.
+        // State that is not transferred, and the random generator, are made equal for the
+        // comparison.
         (first.pending, second.pending) = (PendingSyns::new(), PendingSyns::new());
         second.generator = first.generator.clone();
         second.responder = first.responder.clone();
@@ -415,7 +416,7 @@ proptest! {
             let mut outcomes =
                 [&mut first, &mut second].map(|engine| world.take(engine, &known, step));
             if !draws_alike {
-                // A block that was empty is kept for the whole time again.
+                // An empty block is kept for the whole time again.
                 for (_, _, events) in &mut outcomes {
                     events.retain(|event| !event.contains("BlockReleased"));
                 }
@@ -427,7 +428,7 @@ proptest! {
         }
     }
 
-    /// Bytes that nobody has written are refused, or come to an engine that works.
+    /// Random bytes in place of records are refused, or give an engine that works.
     #[test]
     fn damaged_records_harm_nobody(
         kind in 0..8_usize,
@@ -468,7 +469,7 @@ proptest! {
     }
 }
 
-/// One subscriber's datagram, and the engine that it went through.
+/// An engine after one datagram of one subscriber.
 fn engine_with_one(config: &Config) -> Engine {
     let mut engine = Engine::new(config, [3; 32], Timestamp(START)).unwrap();
     World { now: START }.take(&mut engine, &[], &Step::Out(protocol::UDP, 0, 0, 0, 0, 0));
@@ -519,7 +520,7 @@ fn another_mapping_behavior_and_too_little_room_are_refused() {
     assert_eq!(result, Err(RestoreError::Room(3)));
 }
 
-/// Does steps with an engine, one after another.
+/// Does steps with an engine, in order.
 fn pass_all(world: &mut World, engine: &mut Engine, steps: &[Step]) {
     for step in steps {
         world.pass(step);
@@ -527,7 +528,7 @@ fn pass_all(world: &mut World, engine: &mut Engine, steps: &[Step]) {
     }
 }
 
-/// What overloads a port may be read before the mapping whose port it is.
+/// The record of a mapping that overloads a port may come before the record of the port's owner.
 #[test]
 fn a_shared_port_stays_whose_it_was() {
     let config = config(5);
@@ -535,7 +536,7 @@ fn a_shared_port_stays_whose_it_was() {
     let mut first = Engine::new(&config, [3; 32], Timestamp(START)).unwrap();
     let mut steps = vec![Step::Out(protocol::ICMP, 0, 0, 0, 0, 0)];
     steps.extend((0..4).map(|port| Step::Out(protocol::UDP, 0, port, 0, 0, 0)));
-    // The first mapping goes, and the place that it had is that of one without a port of its own.
+    // The first mapping goes. Its slot is given to a mapping without a port of its own.
     steps.extend([Step::Wait(100 * SECOND), Step::Out(protocol::UDP, 1, 0, 1, 0, 0)]);
     pass_all(&mut world, &mut first, &steps);
     assert_eq!((first.mappings().count(), guide(&first).len()), (5, 4));
@@ -551,7 +552,8 @@ fn a_shared_port_stays_whose_it_was() {
     }
 }
 
-/// A port that was told as held is somebody's again before its time, since too many were held.
+/// A port that was exported as held has an owner again before its time, because too many ports were
+/// held.
 #[test]
 fn a_held_port_has_an_owner_again() {
     let mut config = config(5);
@@ -572,7 +574,8 @@ fn a_held_port_has_an_owner_again() {
     assert_eq!(told(&first), told(&second));
 }
 
-/// Whoever had the port before may be there still when what overloads it is read.
+/// The former owner of a port may still be present when the record of an overloading mapping is
+/// read.
 #[test]
 fn a_shared_port_had_another_owner_before() {
     let config = config(5);
@@ -598,14 +601,15 @@ fn a_shared_port_had_another_owner_before() {
     }
 }
 
-/// A mapping that has overloaded a port, and is alone there later, can be asked for by PCP's PEER.
+/// A mapping that has overloaded a port, and is alone there later, can be requested by PCP's PEER.
 #[test]
 fn what_overloaded_a_port_is_held_over_there() {
     let config = config(5);
     let mut world = World { now: START };
     let mut first = Engine::new(&config, [3; 32], Timestamp(START)).unwrap();
     let mut steps: Vec<_> = (0..4).map(|port| Step::Out(protocol::UDP, 1, port, 0, 0, 0)).collect();
-    // The others go, their sessions are 300 seconds old; then a host asks for what stays.
+    // The others go, because their sessions are 300 seconds old. Then a host requests the mapping
+    // that stays.
     let (out, pause) = (Step::Out(protocol::UDP, 0, 0, 3, 0, 0), Step::Wait(200 * SECOND));
     steps.extend([pause.clone(), out, pause, Step::Peer(protocol::UDP, 0, 0, 3, 0, 4000)]);
     pass_all(&mut world, &mut first, &steps);
@@ -622,8 +626,7 @@ fn mappings_of_a_host_as_a_whole_can_be_damaged_anywhere() {
     damage_everywhere(&[6], [protocol::UDP, protocol::TCP].map(|of| Step::Out(of, 0, 5, 1, 0, 2)));
 }
 
-/// Hands an engine over after two steps, with each byte in turn damaged; then takes the steps
-/// again.
+/// Transfers an engine after two steps, with each byte in turn damaged. Then does the steps again.
 fn damage_everywhere(kinds: &[usize], steps: [Step; 2]) {
     for &kind in kinds {
         let config = config(kind);
@@ -668,7 +671,7 @@ fn what_hosts_have_asked_for_is_lost_only_with_its_address() {
     let (mut second, restored) =
         successor(&config(0), &first, &mut Export::new(&config(0)), Vec::new());
     assert_eq!((restored.unwrap().mappings, second.explicit_lost()), (1, 0));
-    // It goes when its time is over, and is told as what it was.
+    // The mapping ends with its hold, and its event has its original kind.
     let mut world = World { now: START };
     world.now += 251 * SECOND;
     let outcome = world.take(&mut second, &[], &Step::Wait(0));
@@ -679,7 +682,7 @@ fn what_hosts_have_asked_for_is_lost_only_with_its_address() {
         vec![AddressRange { first: ip(EXTERNAL + 9), last: ip(EXTERNAL + 9) }];
     let (second, restored) = successor(&other, &first, &mut Export::new(&config(0)), Vec::new());
     assert_eq!((restored.unwrap().left_out, second.explicit_lost()), ([0, 1, 0, 0], 1));
-    // Nowhere to note it.
+    // The other engine has no room for holds.
     let mut other = config(0);
     other.limits.explicit_mappings = 0;
     let result = successor(&other, &first, &mut Export::new(&config(0)), Vec::new()).1;
@@ -695,7 +698,7 @@ fn of_several_engines_each_has_the_ports_that_have_become_its_own() {
         engine
     };
     let mut first = divided();
-    // What was another's comes, what is nobody's goes.
+    // Ports of another engine are gained, ports without an owner are given up.
     first.own(ip(EXTERNAL + 2), 16..17);
     assert!(first.cede(0, Some(ip(EXTERNAL + 1)), false, 1).is_some());
     for port in 0..6 {
@@ -709,7 +712,7 @@ fn of_several_engines_each_has_the_ports_that_have_become_its_own() {
     let mut second = divided();
     let mut restoration = Restoration::new(&second);
     second.restore(&mut restoration, &records).unwrap();
-    // Only now it is told whose the ports are.
+    // Only now the engine learns its own ports.
     second.own_only(ip(EXTERNAL + 1), &[0..16, 17..1024]);
     second.own_only(ip(EXTERNAL + 2), core::slice::from_ref(&(16..17)));
     second.finish_restoration(&mut restoration).unwrap();

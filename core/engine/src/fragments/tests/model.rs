@@ -1,10 +1,10 @@
-//! Random operations against the same rules over maps and vectors.
+//! Random operations, compared with the same rules over maps and vectors.
 
 use super::*;
 use alloc::collections::BTreeMap;
 use proptest::prelude::*;
 
-/// The same rules over maps and vectors.
+/// The rules of fragments over maps and vectors.
 #[derive(Default)]
 struct Model {
     capacity: usize,
@@ -49,7 +49,7 @@ impl Model {
         self.datagrams.len() - self.datagrams.values().filter(settled).count()
     }
 
-    /// Whether there is, or may be, a record of this datagram.
+    /// True if a record of this datagram exists or can be made.
     fn open(&mut self, now: u64, key: (u32, u16)) -> bool {
         if self.datagrams.contains_key(&key) {
             return true;
@@ -66,7 +66,7 @@ impl Model {
         true
     }
 
-    /// Adds a piece, byte by byte, or says what is wrong with it.
+    /// Adds a piece, byte by byte, or returns the contradiction.
     fn add(&mut self, key: (u32, u16), sent: Sent) -> Result<(), DropReason> {
         let datagram = self.datagrams.get_mut(&key).expect("there is one");
         if datagram.pieces.contains(&sent) {
@@ -218,7 +218,7 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
 }
 
 proptest! {
-    /// Fates, counters, released bytes and deadlines are the model's after every operation, and in
+    /// Verdicts, counters, released bytes and deadlines equal the model's after every operation. In
     /// the end nothing is left.
     #[test]
     fn behaves_as_its_model(

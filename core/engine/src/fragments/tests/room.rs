@@ -1,4 +1,5 @@
-//! The room that fragments have: shares of memory and table, and who is harmed by a flood (nobody).
+//! The room that fragments have: shares of memory and table, and the effect of floods on others
+//! (none).
 
 use super::*;
 
@@ -9,7 +10,7 @@ fn a_source_holds_an_eighth_of_the_memory() {
     let held = (0..1000).filter(|&id| world.later(last(1480, 2960).id(id)) == Later::Held).count();
     assert_eq!(held, share / Store::blocks(1500));
     assert_eq!(world.later(last(1480, 2960).id(2000)), Later::Drop(LIMIT));
-    // What could not be kept leaves no trace, and others still have room.
+    // Fragments that were refused leave no trace, and others still have room.
     assert_eq!(world.fragments.datagrams.len(), held);
     assert_eq!(world.later(last(1480, 2960).from(2)), Later::Held);
     assert_eq!(world.later_on(Side::Outside, last(1480, 2960)), Later::Held);
@@ -81,7 +82,7 @@ fn a_flood_of_first_fragments_from_one_source_hurts_nobody_else() {
     }
 }
 
-/// However many sources send first fragments that pass, who has nothing in the table gets a place.
+/// For any number of sources with first fragments that pass, a source without a place gets one.
 //= test rfc4787#REQ-14a
 #[test]
 fn a_flood_of_translated_first_fragments_leaves_others_a_place() {

@@ -1,4 +1,5 @@
-//! Mappings: each is made what its record says, moved, left out, or put off until there is room.
+//! Restoration of mappings: each is made as its record says, moved, left out, or deferred until
+//! there is room.
 
 use super::{ABSENT, LEFT_OUT, MappingParts, Restoration, RestoreError};
 use crate::Departure;
@@ -12,7 +13,7 @@ use crate::table::{Mapping, NewMapping, SHARED_EXTERNAL, SHARED_INTERNAL};
 use crate::timeouts::SETS;
 use crate::whole::flags_of;
 
-/// What becomes of a mapping.
+/// Place of a restored mapping.
 enum Place {
     At(u32),
     NoRoom,
@@ -20,7 +21,7 @@ enum Place {
 }
 
 impl Engine {
-    /// Makes a mapping what a record says, or keeps the record until there is room.
+    /// Makes a mapping as its record says, or keeps the record until there is room.
     pub(super) fn restore_mapping(
         &mut self,
         restoration: &mut Restoration,
@@ -30,7 +31,8 @@ impl Engine {
         let mut parts = core::mem::take(&mut restoration.parts);
         let fields = parts.read(from).map_err(RestoreError::Damaged)?;
         if !self.place_restored(restoration, &fields, &parts)? {
-            // What is in its way may be gone there, and the record that says so is yet to come.
+            // A mapping in the way may have been removed in the other engine. Its record comes
+            // later.
             self.drop_restored(restoration, fields.number);
             restoration.deferred.insert(fields.number, record.to_vec());
         }
@@ -38,7 +40,7 @@ impl Engine {
         Ok(Some(()))
     }
 
-    /// Tries again with what found no room; returns how many find none still.
+    /// Tries the deferred records again. Returns the number of mappings that still find no room.
     pub(super) fn restore_deferred(
         &mut self,
         restoration: &mut Restoration,
@@ -51,7 +53,7 @@ impl Engine {
         Ok(no_room)
     }
 
-    /// Makes a mapping what its fields say; `false`: there is no room.
+    /// Makes a mapping with these fields. Returns `false` if there is no room.
     fn place_restored(
         &mut self,
         restoration: &mut Restoration,
@@ -109,7 +111,7 @@ impl Engine {
         self.place_dynamic(restoration, fields, internal, external)
     }
 
-    /// Whether what is in a slot is the mapping that a record is about.
+    /// True if the mapping in a slot is the mapping of a record.
     fn is_restored(
         &self,
         slot: u32,
@@ -151,7 +153,7 @@ impl Engine {
         }
     }
 
-    /// Enters a mapping in the table, without a session.
+    /// Adds a mapping to the table, without a session.
     fn add_restored(&mut self, new: NewMapping, fields: &MappingFields) -> Option<u32> {
         let key = match new.is_static {
             true => self.table.static_key(new.protocol, new.internal, fields.remote),
@@ -163,9 +165,9 @@ impl Engine {
         self.table.add(new, |session| *session = first, created, hash)
     }
 
-    /// Has a port that a mapping is to get found without an owner, should that be one which has
-    /// gone there, or with owners beside which it `may_be`; returns whether it is so. `Err`: a
-    /// static mapping has it.
+    /// Clears a port for a mapping. Removes owners that the other engine no longer has, unless
+    /// `may_be` allows to share the port with the owner. Returns true if the port is shared. `Err`:
+    /// a static mapping has the port.
     fn clear_restored(
         &mut self,
         restoration: &mut Restoration,
@@ -230,7 +232,8 @@ impl Engine {
         if !self.external.is_of_pool(index) || overloads && !self.rings.are_kept() {
             return Place::Left(Departure::Pool);
         }
-        // Mappings that share a port come in any order. Two may share it if either overloads it.
+        // Mappings that share a port come in any order. Two mappings may share the port if one of
+        // them overloads it.
         let shares = self.rings.are_kept();
         let may_be = |owner: &Mapping| {
             shares && !owner.is_static() && (overloads || owner.shares_internal())
@@ -256,15 +259,17 @@ impl Engine {
         if let Some(used) = self.used.get_mut(pool) {
             used[place_of(protocol)] += 1;
         }
-        // At a time long past: the rate of new mappings is not touched. Pairs come by themselves.
+        // The time 0 is long past, so the rate of new mappings does not change. Pairs have their
+        // own records.
         let record = self.subscribers.count(record, internal.host, (pool, None), kind, 0);
-        // It was answered elsewhere, or nobody can tell.
+        // The subscriber was answered in the other engine, or no record tells.
         self.subscribers.answer(record);
         self.may_be_short = true;
         if joins {
             self.join_port(protocol, external, slot);
             if !overloads {
-                // For others than those who share it the port is this one's, whoever came first.
+                // The owner of a shared port is the mapping that does not overload it, in any order
+                // of records.
                 self.external.hand_over(protocol, index, port, slot);
             }
         } else if has_ports(protocol) {
@@ -273,8 +278,8 @@ impl Engine {
         Place::At(slot)
     }
 
-    /// Removes a mapping that has gone there, if it is here; nobody is told, and its port is not
-    /// held: others' records say which are.
+    /// Removes a mapping that was removed in the other engine. No event is raised. The port is not
+    /// held, because records of held ports tell the holds.
     pub(super) fn drop_restored(&mut self, restoration: &mut Restoration, number: u32) {
         restoration.deferred.remove(&number);
         restoration.lost.remove(&number);

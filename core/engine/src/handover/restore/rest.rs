@@ -1,5 +1,5 @@
-//! What is no mapping: ports that are held down, pairs, blocks, sequences of identifications,
-//! counters.
+//! Restoration of everything except mappings: held ports, pairs, blocks, sequences of
+//! identifications, counters.
 
 use super::{KINDS, Restoration};
 use crate::endpoint::AddressPort;
@@ -22,7 +22,7 @@ impl Engine {
         let release = self.restored_tick(release);
         has_ports(protocol).then_some(())?;
         if let Some(index) = index.filter(|_| release > restoration.tick) {
-            // An hour from now at most, whatever the record says.
+            // The hold ends within an hour, whatever the record says.
             let latest = restoration.tick.saturating_add(3600 * 8);
             self.external.hold(protocol, index, port, release.min(latest));
         }
@@ -84,7 +84,7 @@ impl Engine {
         Some(())
     }
 
-    /// Goes on with a counter; one that there is no more is nobody's loss.
+    /// Adds to a counter. A counter that does not exist any more is ignored.
     pub(super) fn restore_counter(&mut self, from: &mut Reader<'_>) -> Option<()> {
         let value = from.u64()?;
         let mut names = [""; 3];

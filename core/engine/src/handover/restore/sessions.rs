@@ -1,4 +1,5 @@
-//! What a mapping has: its sessions, what their remote endpoints are seen as, and holds.
+//! Restoration of a mapping's sessions, of the names of their remote endpoints inside, and of
+//! holds.
 
 use super::RestoreError;
 use crate::endpoint::AddressPort;
@@ -10,13 +11,14 @@ use crate::table::SessionRef;
 use alloc::vec::Vec;
 
 impl Engine {
-    /// Makes a mapping's sessions those of a record; `false`: there is no room for all.
+    /// Makes the sessions of a mapping equal to a record. Returns `false` if there is no room for
+    /// all.
     pub(super) fn restore_sessions(
         &mut self,
         slot: u32,
         sessions: &[SessionFields],
     ) -> Result<bool, RestoreError> {
-        // Those that have gone first, that others find room.
+        // Sessions that are gone make room first.
         if usize::from(self.table.mapping(slot).sessions) > 0 {
             self.end_other_sessions(slot, sessions);
         }
@@ -33,7 +35,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Ends the sessions of a mapping that a record does not have.
+    /// Ends the sessions of a mapping that are not in a record.
     fn end_other_sessions(&mut self, slot: u32, sessions: &[SessionFields]) {
         if let ([one], 1) = (sessions, self.table.mapping(slot).sessions)
             && self.table.find_session(slot, one.remote).is_some()
@@ -91,7 +93,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Notes what a session's remote endpoint is seen as; `false`: there is no room.
+    /// Notes the remote endpoint of a session as seen from inside. Returns `false` if there is no
+    /// room.
     fn restore_seen(&mut self, slot: u32, fields: &SessionFields) -> bool {
         let (remote, seen) = (fields.remote, fields.seen);
         if self.seen(slot, remote) == seen {
@@ -111,7 +114,7 @@ impl Engine {
         true
     }
 
-    /// Makes the holds on a mapping those of a record; `false`: there is no room for all.
+    /// Makes the holds on a mapping equal to a record. Returns `false` if there is no room for all.
     pub(super) fn restore_holds(&mut self, slot: u32, holds: &[HoldFields]) -> bool {
         let mapping = self.table.mapping(slot);
         if mapping.is_static() {
