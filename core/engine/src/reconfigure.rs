@@ -1,15 +1,14 @@
-//! Another configuration in the place of the one in force, at run time (section 14 of the
-//! specification).
+//! Replacement of the configuration at run time (section 14 of the specification).
 //!
-//! A [`Reconfiguration`] is made apart, in another thread if need be: everything that is large or
-//! has to be checked. [`Engine::reconfigure`] puts it in force between two batches, as a whole or
-//! not at all, in a time that does not depend on how many mappings there are. These have then not
-//! been asked yet whether they may stay: each is when a packet comes for it, and
-//! [`Engine::advance`] asks the others, some at a time (the sweep). A mapping knows by one bit, its
-//! epoch, whether it has been asked; so the next reconfiguration waits until all have been.
+//! A [`Reconfiguration`] is made apart, in another thread if need be: it contains everything that
+//! is large or has to be checked. [`Engine::reconfigure`] puts it in force between two batches,
+//! completely or not at all. The time of the call does not depend on the number of mappings. Each
+//! mapping is checked later: a packet for the mapping triggers its check, and [`Engine::advance`]
+//! checks the others, some at a time (the sweep). One bit of a mapping, its epoch, says whether it
+//! has been checked. So the next reconfiguration waits until all mappings have been checked.
 //!
-//! Another bit says whether a mapping's first session answers for its packets, as far as rules are
-//! concerned: it is worked out when the mapping is asked, or gets another first session.
+//! Another bit says whether the packets of a mapping's first session need no further look at the
+//! rules. The bit is computed when the mapping is checked, and when its first session changes.
 
 mod differences;
 mod permits;
@@ -38,28 +37,29 @@ use statics::StaticChange;
 
 /// Slots of the table that one call of [`Engine::advance`] looks at.
 const SLOTS_A_CALL: u32 = 512;
-/// Most mappings that it asks, and how many of these one that goes counts as.
+/// Most mappings that one call checks, and the count of a removal among these.
 const ASKED_A_CALL: u32 = 128;
 const REMOVAL: u32 = 8;
 
-/// Why a mapping goes when the configuration changes.
+/// Reason for the removal of a mapping after a change of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Departure {
-    /// Its host is no subscriber, and no rule translates any of its sessions.
+    /// The mapping's host is no subscriber, and no rule translates any of its sessions.
     NotSubscriber,
-    /// Its external endpoint is in no pool any more, or not its subscriber's own there.
+    /// The mapping's external endpoint is in no pool any more, or belongs to another subscriber
+    /// there.
     Pool,
-    /// A static mapping has its internal or its external endpoint.
+    /// A static mapping has the mapping's internal or external endpoint.
     Displaced,
-    /// It is static, and the configuration has it no longer.
+    /// The mapping is static, and the configuration no longer has it.
     Static,
 }
 
 impl Departure {
-    /// All of them, in order.
+    /// All reasons, in order.
     pub const ALL: [Self; 4] = [Self::NotSubscriber, Self::Pool, Self::Displaced, Self::Static];
 
-    /// Its name in JSON and logs.
+    /// The reason's name in JSON and logs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NotSubscriber => "not_subscriber",
@@ -70,30 +70,30 @@ impl Departure {
     }
 }
 
-/// Why a configuration does not come into force.
+/// Error of a configuration that cannot be put in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReconfigureError {
-    /// Mappings are still being asked because of the last one: let time pass.
+    /// Mappings are still being checked after the last reconfiguration: let time pass.
     Unsettled,
-    /// These keys change only at a restart.
+    /// Only a restart changes these keys.
     Restart(Vec<&'static str>),
-    /// It contradicts itself.
+    /// The configuration contradicts itself.
     Config(ConfigError),
 }
 
-/// A mapping that would go, and why.
+/// A mapping that would be removed, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaving {
     /// The mapping.
     pub mapping: MappingId,
-    /// Why.
+    /// The reason.
     pub why: Departure,
 }
 
 /// A configuration that is ready to be put in force.
 #[derive(Clone, Debug)]
 pub struct Reconfiguration {
-    /// Its pools in the engine's numbering, without its rules.
+    /// The configuration with its pools in the engine's numbering, and without its rules.
     config: Config,
     pools: Option<PoolChange>,
     rules: RuleSet,
@@ -103,18 +103,18 @@ pub struct Reconfiguration {
     permits: Permits,
     static_hosts: Vec<Host>,
     statics: StaticChange,
-    /// Of each realm's errors.
+    /// Largest answers to the inside, of each realm.
     longest_inside: Vec<usize>,
     /// Keys that only a restart changes.
     restart: Vec<&'static str>,
 }
 
 impl Reconfiguration {
-    /// Makes everything that can be made without the engine, for one that has a configuration in
-    /// force whose pools and realms are those that [`Engine::config`] tells.
+    /// Makes all parts that need no engine. `in_force` is the configuration of the engine, with the
+    /// pools and realms of [`Engine::config`].
     ///
     /// # Errors
-    /// [`ConfigError`] names what the new configuration contradicts.
+    /// [`ConfigError`] names the contradiction in the new configuration.
     pub fn new(in_force: &Config, new: &Config) -> Result<Self, ConfigError> {
         let new = &new.in_numbers_of(in_force);
         let pools = PoolChange::new(in_force, new)?;
@@ -149,7 +149,7 @@ impl Reconfiguration {
     }
 }
 
-/// What was in force before: large, and best disposed of in another thread.
+/// The replaced configuration. It is large: drop it in another thread.
 #[derive(Debug)]
 pub struct Superseded {
     _config: Config,
@@ -162,14 +162,14 @@ pub struct Superseded {
     _longest_inside: Vec<usize>,
 }
 
-/// What has become of the mappings since the last reconfiguration.
+/// Progress of the checks since the last reconfiguration.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sweep {
-    /// What may stay, while there are mappings that have not been asked; then kept until the next.
+    /// Conditions for mappings to stay. They are kept until the next reconfiguration.
     permits: Option<Permits>,
-    /// Which set of timeouts each of those before is now.
+    /// New number of each earlier set of timeouts.
     sets: [u8; SETS],
-    /// The next slot to be looked at, and the one after the last.
+    /// The next slot to look at, and the slot after the last.
     next: u32,
     end: u32,
     stayed: u64,
@@ -177,13 +177,13 @@ pub(crate) struct Sweep {
 }
 
 impl Sweep {
-    /// Whether every mapping has been asked.
+    /// True if every mapping has been checked.
     pub(crate) fn is_done(&self) -> bool {
         self.next == self.end
     }
 }
 
-/// How many mappings stay and go, and some of those that go.
+/// Number of mappings that stay and go, and the first mappings that go.
 #[derive(Clone, Debug, Default)]
 pub struct Review {
     next: u32,
@@ -192,23 +192,23 @@ pub struct Review {
     pub stay: u64,
     /// Mappings that go, by [`Departure`].
     pub go: [u64; Departure::ALL.len()],
-    /// The first of those that go.
+    /// The first mappings that go.
     pub named: Vec<Leaving>,
 }
 
 impl Review {
-    /// A review that names at most so many mappings.
+    /// Makes a review that names at most `most` mappings.
     pub fn new(most: usize) -> Self {
         Self { most, ..Self::default() }
     }
 }
 
 impl Engine {
-    /// Begins to put another configuration in force: until [`Engine::is_prepared`],
-    /// [`Engine::advance`] gets ready what pools will need.
+    /// Begins a change to another configuration. [`Engine::advance`] then prepares the pools until
+    /// [`Engine::is_prepared`].
     ///
     /// # Errors
-    /// [`ReconfigureError`]; then nothing has changed.
+    /// [`ReconfigureError`]. Nothing has changed then.
     pub fn prepare_configuration(
         &mut self,
         new: &mut Reconfiguration,
@@ -218,7 +218,7 @@ impl Engine {
         self.prepare_pools(pools).map_err(ReconfigureError::Config)
     }
 
-    /// Whether another configuration can be put in force.
+    /// Checks that another configuration can be put in force.
     ///
     /// # Errors
     /// [`ReconfigureError`].
@@ -241,16 +241,16 @@ impl Engine {
         self.external.check(pools).map_err(ReconfigureError::Config)
     }
 
-    /// Whether a configuration can be put in force now that was prepared.
+    /// True if the prepared configuration can be put in force now.
     pub fn is_prepared(&self) -> bool {
         self.pools_prepared()
     }
 
-    /// Puts a prepared configuration in force, all of it at once. Mappings that it does not let
-    /// stay are none for any packet from now on, and are removed by calls of [`Engine::advance`].
+    /// Puts a prepared configuration in force, all of it at once. Mappings that it does not allow
+    /// serve no packet from now on. Calls of [`Engine::advance`] remove them.
     ///
     /// # Panics
-    /// When it is not prepared.
+    /// When the configuration is not prepared.
     pub fn reconfigure(&mut self, new: Reconfiguration) -> Superseded {
         let Reconfiguration {
             config,
@@ -288,19 +288,18 @@ impl Engine {
         superseded
     }
 
-    /// Puts other rules in the place of those in force, and hands back the latter, which are large
-    /// and best disposed of in another thread. What this takes does not depend on how many rules
-    /// there are, but on how many different addresses they translate to. Otherwise as
-    /// [`Engine::reconfigure`].
+    /// Replaces the rules, and returns the old rules. They are large: drop them in another thread.
+    /// The time of the call depends on the number of different addresses that rules translate to,
+    /// not on the number of rules. Mappings are checked as after [`Engine::reconfigure`].
     ///
     /// # Errors
-    /// [`ConfigError`] when the rules name a pool that there is not, or an address that its pool
-    /// does not have, or mappings are still being asked; those in force then stay.
+    /// [`ConfigError`] when the rules name a pool that does not exist, or an address that its pool
+    /// does not have, or when mappings are still being checked. The old rules then stay in force.
     pub fn replace_rules(&mut self, rules: RuleSet) -> Result<RuleSet, ConfigError> {
         self.replace_rules_of(0, rules)
     }
 
-    /// Whether rules can come into the place of others.
+    /// Checks that these rules can be put in force.
     pub(crate) fn check_rules(&self, rules: &RuleSet) -> Result<(), ConfigError> {
         rules.check(&self.config, |pool, address| self.external.has(pool, address))?;
         if !self.is_settled() {
@@ -310,7 +309,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Has every mapping asked whether it may stay, now that there are other rules.
+    /// Starts a check of every mapping after a change of the rules.
     pub(crate) fn ask_anew(&mut self) {
         let permits = Permits::new(&self.config, &self.config);
         self.begin_sweep(permits);
@@ -332,13 +331,13 @@ impl Engine {
 
     // ---- the sweep ----
 
-    /// Whether every mapping has been asked since the last reconfiguration.
+    /// True if every mapping has been checked since the last reconfiguration.
     pub fn is_settled(&self) -> bool {
         self.sweep.is_done() && self.pools_settled()
     }
 
-    /// How many of the mappings that have been asked since the last reconfiguration stayed, and how
-    /// many went, by [`Departure`].
+    /// Number of mappings that have been checked since the last reconfiguration and stayed, and
+    /// number removed, by [`Departure`].
     pub fn departed(&self) -> (u64, [u64; Departure::ALL.len()]) {
         (self.sweep.stayed, self.sweep.removed)
     }
@@ -354,11 +353,12 @@ impl Engine {
     }
 
     fn end_sweep(&mut self) {
-        // Who has a record has mappings that may stay, so it is a subscriber, or there are rules.
+        // A host with a record now has mappings that may stay, so it is a subscriber, or rules
+        // translate it.
         self.strangers = false;
     }
 
-    /// Asks some of the mappings that have not been asked; `true`: all have been.
+    /// Checks some of the mappings that have not been checked. Returns true if none is left.
     pub(crate) fn sweep_some(&mut self) -> bool {
         if self.sweep.is_done() {
             return true;
@@ -378,7 +378,7 @@ impl Engine {
         self.sweep.is_done()
     }
 
-    /// Asks a mapping that has not been whether it may stay; if not it goes, with its sessions.
+    /// Checks an unchecked mapping. Removes it with its sessions if it may not stay.
     #[cold]
     pub(crate) fn ask(&mut self, slot: u32) -> bool {
         let permits = self.sweep.permits.as_ref().expect("mappings are asked of a configuration");
@@ -410,8 +410,8 @@ impl Engine {
         }
     }
 
-    /// Why a mapping may not stay, by the rules of its realm; `pools_allow` says whether its
-    /// external endpoint, of the address with an index, is still its subscriber's.
+    /// Reason why a mapping may not stay, by the rules of its realm. `pools_allow` decides whether
+    /// its external endpoint, of the address with an index, still belongs to its subscriber.
     fn judge(
         &self,
         permits: &Permits,
@@ -432,14 +432,15 @@ impl Engine {
         let remotes = self.table.sessions(slot).map(|session| {
             let session = self.table.session(session);
             let remote = session.remote();
-            // As it is seen from inside.
+            // The remote endpoint as seen from inside.
             if mapping.is_twice() {
                 self.twice.seen(slot, remote).unwrap_or(remote)
             } else {
                 remote
             }
         });
-        // One that is held for all is for whoever there is, as when it was asked for.
+        // A hold for all remote endpoints counts as a session with 0.0.0.0, port 0, as in the
+        // request.
         let remotes = remotes.chain(mapping.is_explicit().then_some(AddressPort::default()));
         let why = permits.judge(rules, &asked, remotes);
         why.or_else(|| {
@@ -452,7 +453,7 @@ impl Engine {
     pub(crate) fn discard(&mut self, slot: u32) {
         self.holds.lost += u64::from(self.table.mapping(slot).is_explicit());
         while let Some(session) = self.table.last_session(slot) {
-            // All are told as of the mapping that it was.
+            // Events of its sessions name the mapping as it was.
             self.tell_ended(session, slot, self.now);
             self.drop_session(session, slot, self.tick);
         }
@@ -460,9 +461,9 @@ impl Engine {
         self.remove_mapping(slot, self.now);
     }
 
-    /// Whether no packet between a mapping's internal endpoint and its first session's remote one
-    /// would be dropped, or forwarded untranslated, as the rules, the realm's network and its
-    /// routes are.
+    /// True if rules, the realm's network and its routes translate every packet between a mapping's
+    /// internal endpoint and the remote endpoint of its first session. False if some packet would
+    /// be dropped or forwarded untranslated.
     pub(crate) fn first_answers(&self, slot: u32) -> bool {
         let mapping = self.table.mapping(slot);
         let Internal { host, port } = mapping.internal();
@@ -487,10 +488,11 @@ impl Engine {
         }
     }
 
-    // ---- trying one ----
+    // ---- review of a configuration ----
 
-    /// Looks at some of the mappings and notes which of them a configuration would not let stay;
-    /// `false`: all have been looked at. Mappings that are made or go meanwhile may be left out.
+    /// Checks some of the mappings against a configuration that is not in force, and counts the
+    /// results. Returns `false` if all have been checked. Mappings that are made or removed
+    /// meanwhile may be missing.
     pub fn review(&self, new: &Reconfiguration, review: &mut Review) -> bool {
         let end = self.table.extent();
         let until = end.min(review.next.saturating_add(SLOTS_A_CALL));
@@ -538,7 +540,7 @@ mod tests {
         Engine::new(&config, [1; 32], Timestamp(0)).unwrap()
     }
 
-    /// A datagram goes out.
+    /// Sends a datagram out.
     fn send(engine: &mut Engine) {
         let mut bytes = [0; 28];
         let mut packet = Ipv4::init(&mut bytes[..], 20);
@@ -554,7 +556,7 @@ mod tests {
         assert_eq!(verdict, [Verdict::Forward(Side::Outside)]);
     }
 
-    /// Whether the only mapping's packets go the quick way.
+    /// True if packets of the only mapping go the quick way.
     fn is_quick(engine: &Engine) -> bool {
         let slot = engine.table.slots().next().expect("a mapping");
         engine.table.mapping(slot).answers(engine.table.epoch())
@@ -577,7 +579,7 @@ mod tests {
         let own = rule(HOST, RuleAction::Bypass);
         engine.replace_rules(RuleSet::new(&[own]).unwrap()).unwrap();
         while engine.advance(Timestamp(0)) {}
-        // Asked by the sweep, and what it sends is not translated any more.
+        // The sweep checks the mapping, and its packets are not translated any more.
         assert!(!is_quick(&engine));
         engine.replace_rules(RuleSet::new(&[]).unwrap()).unwrap();
         while engine.advance(Timestamp(0)) {}

@@ -1,19 +1,19 @@
-//! Rules by prefix and port: which packets bypass translation or are dropped, which pool or address
-//! serves the others, and where destinations are translated to.
+//! Rules by prefix and port: packets that bypass translation or are dropped, the pool or address
+//! for other packets, and the translation of destinations.
 //!
 //! A [`RuleSet`] is made apart from the engine, in another thread if need be, and never changes.
-//! What it costs to ask it hardly grows with the rules: which is best is worked out for every
-//! address when it is made (`build`), and a search takes two or three steps through a trie
-//! (`trie`), each of which reads one cache line. There are four tries to ask, for the source and
-//! the destination each without and with the port; the best of their answers is the answer. A batch
-//! of searches takes its steps together and fetches what the next ones need (`search`).
+//! The cost of a search hardly grows with the number of rules. `build` computes the best rule of
+//! every address in advance. A search takes two or three steps through a trie (`trie`), and each
+//! step reads one cache line. There are four tries: for the source and the destination, each
+//! without and with the port. The best of their answers wins. A batch of searches takes its steps
+//! together and prefetches the data of the next steps (`search`).
 //!
-//! Which rule is better is one number, its rank: priority, then length of the prefix, then whether
-//! the port is exact, then the source before the destination. Answers are numbered by rank, so the
-//! greatest is the best rule's.
+//! The rank of a rule is one number: priority, then length of the prefix, then exact port, then
+//! source before destination. Answers are numbered by rank, so the greatest answer is the best
+//! rule's.
 //!
-//! Rules that translate destinations are a search of their own, through tries of the same kind
-//! (`dnat`): of a packet both searches ask the ends that it came with.
+//! Rules that translate destinations have a search of their own, through tries of the same kind
+//! (`dnat`). Both searches use the original endpoints of a packet.
 
 mod build;
 mod dnat;
@@ -33,23 +33,23 @@ use core::net::Ipv4Addr;
 use dnat::Dnats;
 use trie::{Ref, Root, Tries};
 
-/// What the best rule says of a packet.
+/// Decision of the best rule about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ruling {
-    /// Forward it untranslated.
+    /// Forward the packet untranslated.
     Bypass,
-    /// Drop it.
+    /// Drop the packet.
     Drop,
-    /// Translate its source.
+    /// Translate the packet's source.
     Snat(Snat),
 }
 
-/// Where the external endpoint of a new mapping comes from.
+/// Source of the external endpoint of a new mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Snat {
     /// The pool, by its index.
     pub pool: usize,
-    /// The one address of the pool that it is to be; `None`: any, as the pooling behavior says.
+    /// The required address of the pool; `None`: any address, by the pooling behavior.
     pub address: Option<Ipv4Addr>,
     /// The rule's set of timeouts, by its number; 0: none.
     pub timeouts: u8,
@@ -62,7 +62,7 @@ pub struct RuleSet {
     destination: Roots,
     dnat: Dnats,
     tries: Tries,
-    /// What answers stand for, from the first on.
+    /// Rulings of the answers, from answer 1 on.
     rulings: Arc<[Ruling]>,
     len: usize,
     by_port: bool,
@@ -70,7 +70,7 @@ pub struct RuleSet {
     bypasses: bool,
 }
 
-/// Where the searches for one end of a packet begin, those that there are.
+/// Roots of the tries for one endpoint of a packet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Roots {
     any_port: Option<Root>,
@@ -83,7 +83,7 @@ impl RuleSet {
     /// Most different priorities in a set.
     pub const MOST_PRIORITIES: usize = 16;
 
-    /// Works out what to do with every packet.
+    /// Computes the decision for every address and port.
     ///
     /// # Errors
     /// [`ConfigError`] when two rules match the same with the same priority, when there are too
@@ -92,44 +92,44 @@ impl RuleSet {
         build::build(rules)
     }
 
-    /// How many rules there are.
+    /// Number of rules.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no rule.
+    /// True if there is no rule.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether a rule looks at a port.
+    /// True if a rule looks at a port.
     #[inline(always)]
     pub fn by_port(&self) -> bool {
         self.by_port
     }
 
-    /// Whether a rule drops packets.
+    /// True if a rule drops packets.
     #[inline(always)]
     pub fn drops(&self) -> bool {
         self.drops
     }
 
-    /// Whether a rule sends packets past the translator.
+    /// True if a rule lets packets bypass translation.
     #[inline(always)]
     pub(crate) fn bypasses(&self) -> bool {
         self.bypasses
     }
 
-    /// Bytes that it takes.
+    /// Bytes that the rules take.
     pub fn memory(&self) -> u64 {
         (self.tries.memory() + size_of_val(&*self.rulings) + self.dnat.memory()) as u64
     }
 
-    /// Whether the pools have what the rules take from them.
+    /// Checks that the pools and addresses that rules name exist.
     ///
     /// # Errors
-    /// [`ConfigError`] names the first pool or address that is not there.
+    /// [`ConfigError`] names the first pool or address that does not exist.
     pub(crate) fn check(
         &self,
         config: &Config,

@@ -428,7 +428,7 @@ proptest! {
         }
     }
 
-    /// Random bytes in place of records are refused, or give an engine that works.
+    /// Damaged records are refused, or give an engine that works.
     #[test]
     fn damaged_records_harm_nobody(
         kind in 0..8_usize,
@@ -588,8 +588,8 @@ fn a_shared_port_had_another_owner_before() {
         steps.extend(opened.clone());
         pass_all(&mut world, &mut first, &steps);
         records.push(written(&first, &mut export, u32::MAX));
-        // All go. Others get the ports, and what overloads one of them the place of the first
-        // mapping.
+        // All mappings go. Other mappings get the ports, and a mapping that overloads one of them
+        // gets the slot of the first mapping.
         steps = vec![Step::Wait(200 * SECOND), Step::Wait(200 * SECOND)];
         steps.extend(opened);
         steps.push(Step::Out(protocol::TCP, 1, 0, 1, 0, 2));

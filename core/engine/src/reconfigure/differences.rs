@@ -1,25 +1,25 @@
-//! What one configuration has otherwise than another: what only a restart changes, and what is the
-//! same under another number.
+//! Differences between two configurations: settings that only a restart changes, and things that
+//! are the same under another number.
 
 use super::statics::needs_restart;
 use crate::config::{Behavior, Class, Config, TimeoutSet};
 use crate::timeouts::SETS;
 use alloc::vec::Vec;
 
-/// The keys of those settings that differ and that only a restart changes: what is built into the
-/// tables, and how large they are.
+/// Keys of different settings that only a restart changes: settings that are built into the tables,
+/// and sizes of tables.
 pub fn restart_keys(in_force: &Config, new: &Config) -> Vec<&'static str> {
     different_keys(in_force, &new.in_numbers_of(in_force))
 }
 
-/// The same of one whose realms are in the numbering of the other.
+/// [`restart_keys`] for a configuration with realms in the numbering of the other.
 pub(super) fn different_keys(in_force: &Config, new: &Config) -> Vec<&'static str> {
     let (old_limits, new_limits) = (&in_force.limits, &new.limits);
     let by_address = |config: &Config| {
         let filters = [Some(config.filtering), config.filtering_tcp];
         filters.contains(&Some(Behavior::AddressDependent))
     };
-    // The table then knows no session by its address.
+    // The table in force cannot find a session by its remote address.
     let filter = !by_address(in_force) && by_address(new);
     let filters_tcp = new.filtering_tcp == Some(Behavior::AddressDependent);
     let overloads = |config: &Config| config.pools.iter().any(|pool| pool.overloading);
@@ -46,7 +46,8 @@ pub(super) fn different_keys(in_force: &Config, new: &Config) -> Vec<&'static st
     differs.into_iter().filter_map(|(differs, key)| differs.then_some(key)).collect()
 }
 
-/// For each class, those in none first, the number that one of the same name had before.
+/// For each new class the old number of the class with the same name. Class 0, subscribers in no
+/// class, comes first.
 pub(super) fn before(old: &[Class], new: &[Class]) -> impl Iterator<Item = Option<usize>> {
     let mut names: Vec<(&str, usize)> =
         old.iter().enumerate().map(|(number, class)| (&class.name[..], number + 1)).collect();
@@ -58,7 +59,7 @@ pub(super) fn before(old: &[Class], new: &[Class]) -> impl Iterator<Item = Optio
     core::iter::once(Some(0)).chain(new.iter().map(of))
 }
 
-/// For each set of timeouts, by its number, the number of the same one; 0: there is none.
+/// For each old set of timeouts, by its number, the new number of an equal set; 0: there is none.
 pub(super) fn same_sets(old: &[TimeoutSet], new: &[TimeoutSet]) -> [u8; SETS] {
     let mut sets = [0; SETS];
     for (number, set) in old.iter().enumerate() {

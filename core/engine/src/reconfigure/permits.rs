@@ -1,6 +1,6 @@
-//! What a configuration lets stay: a mapping's host, its external endpoint and, if it is static,
-//! the mapping itself. Made apart from the engine, from the configuration alone, so that a
-//! configuration that is only tried says the same as one that comes into force.
+//! Conditions of a configuration for mappings to stay: the mapping's host, its external endpoint
+//! and, if the mapping is static, the mapping itself. They are made apart from the engine and from
+//! the configuration alone, so that a trial gives the same result as the real change.
 
 use super::Departure;
 use crate::config::{AddressRange, Allocation, Begun, Config, PoolConfig, Prefix};
@@ -14,7 +14,7 @@ use crate::statics::static_hosts;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-/// A mapping, as far as it matters whether it may stay.
+/// Attributes of a mapping that matter for its check.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) protocol: u8,
@@ -22,18 +22,18 @@ pub(crate) struct Asked {
     /// Address, host byte order, and port.
     pub(crate) external: AddressPort,
     pub(crate) is_static: bool,
-    /// Whether it is one port's static mapping.
+    /// True for a static mapping of a port.
     pub(crate) is_permanent: bool,
-    /// Whether it is one server's of several; these change only at a restart.
+    /// True for the mapping of a service's server. Services change only at a restart.
     pub(crate) is_server: bool,
 }
 
-/// External addresses that follow each other.
+/// Consecutive external addresses.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     first: u32,
     last: u32,
-    /// The pool that they stay in, if they do.
+    /// The pool that the addresses stay in, if they stay.
     pool: Option<usize>,
 }
 
@@ -43,7 +43,7 @@ struct Ports {
     /// First and last.
     used: (u16, u16),
     excluded: Vec<(u16, u16)>,
-    /// What says whose they are.
+    /// Owners of the ports, in a deterministic pool.
     plan: Option<Plan>,
 }
 
@@ -53,7 +53,7 @@ struct Whole {
     internal: Host,
     external: u32,
     protocol: Option<u8>,
-    /// Whether what its host begins goes out by it.
+    /// True if sessions that the host begins use the external address.
     goes_out: bool,
 }
 
@@ -62,43 +62,43 @@ impl Whole {
         self.protocol.is_none_or(|only| only == protocol)
     }
 
-    /// Whether it keeps others from having mappings of a protocol at its external address.
+    /// True if no other mapping of a protocol may have the external address.
     fn keeps(&self, protocol: u8) -> bool {
         let portless = |protocol| !has_ports(protocol);
         self.is_for(protocol) || portless(protocol) && self.protocol.is_some_and(portless)
     }
 }
 
-/// An end of a static mapping with ports: protocol, address and port in one number.
+/// An endpoint of a static mapping with ports: address, and protocol with port in one number.
 type End = (u64, u32);
 
 fn end(protocol: u8, address: u64, port: u16) -> End {
     (address, (protocol_index(protocol) as u32) << 16 | u32::from(port))
 }
 
-/// What may stay.
+/// Conditions for mappings to stay.
 #[derive(Clone, Debug)]
 pub(crate) struct Permits {
-    /// By realm; so with own addresses.
+    /// Subscribers by realm. `own` is by realm too.
     subscribers: Vec<Vec<Prefix>>,
     /// Hosts that static mappings name, sorted.
     hosts: Vec<Host>,
     own: Vec<[u32; 2]>,
-    /// Sorted.
+    /// Sorted by address.
     stretches: Vec<Stretch>,
     pools: Vec<Ports>,
-    /// External ends of static mappings with the internal ones that they belong to, sorted; and the
-    /// latter, sorted.
+    /// External endpoints of static mappings with their internal endpoints, sorted; and the
+    /// internal endpoints, sorted.
     by_external: Vec<(End, Internal)>,
     by_internal: Vec<End>,
-    /// Sorted by the external address, and by the internal one.
+    /// Sorted by external address, and by internal host.
     whole: Vec<Whole>,
     whole_by_internal: Vec<Whole>,
 }
 
 impl Permits {
-    /// What a configuration lets stay of what was made under the one in force; their pools are
-    /// numbered alike.
+    /// Makes the conditions of `config` for mappings that were made under `in_force`. Both number
+    /// their pools alike.
     pub(crate) fn new(in_force: &Config, config: &Config) -> Self {
         let (mut by_external, mut by_internal) = (Vec::new(), Vec::new());
         let mut whole = Vec::new();
@@ -110,8 +110,7 @@ impl Permits {
                 whole.push(Whole { internal, external, protocol: mapping.protocol, goes_out });
                 continue;
             };
-            // What begins at an internal endpoint that is only answered for goes out as if it were
-            // not.
+            // A mapping that begins only outside does not translate what its host begins.
             let goes_out = mapping.begun != Begun::Outside;
             for protocol in permanent(mapping) {
                 if goes_out {
@@ -161,7 +160,8 @@ impl Permits {
         }
     }
 
-    /// Why a mapping may not stay; `None`: it may. `remotes` are those that it has sessions with.
+    /// Reason why a mapping may not stay; `None`: it may stay. `remotes` are the remote endpoints
+    /// of its sessions.
     pub(crate) fn judge(
         &self,
         rules: &RuleSet,
@@ -214,7 +214,7 @@ impl Permits {
         self.whole[start..].iter().take_while(move |whole| whole.external == external)
     }
 
-    /// Whether a static mapping has an end of a dynamic one.
+    /// True if a static mapping has an endpoint of a dynamic mapping.
     fn is_displaced(&self, asked: &Asked) -> bool {
         let Asked {
             protocol,
@@ -252,8 +252,8 @@ impl Permits {
             || self.whole_of(address).next().is_some()
     }
 
-    /// Whether the pools leave a dynamic mapping its external endpoint, as far as can be told
-    /// before they are in force.
+    /// True if the pools leave a dynamic mapping its external endpoint, as far as is known before
+    /// the pools are in force.
     pub(crate) fn keeps_end(&self, asked: &Asked) -> bool {
         let AddressPort { address, port } = asked.external;
         let Some(pool) = self.stretch(address).and_then(|stretch| stretch.pool) else {
@@ -272,7 +272,7 @@ impl Permits {
     }
 }
 
-/// Cuts a range of a pool where those addresses begin and end that the pool had before.
+/// Cuts a range of a pool at the bounds of the pool's former addresses.
 fn cut(range: &AddressRange, number: usize, before: Option<&PoolConfig>) -> Vec<Stretch> {
     let (first, last) = (range.first.to_bits(), range.last.to_bits());
     let mut old: Vec<(u32, u32)> = before
@@ -298,7 +298,7 @@ fn cut(range: &AddressRange, number: usize, before: Option<&PoolConfig>) -> Vec<
     stretches
 }
 
-/// An endpoint as rules see it: identifiers of queries are no ports.
+/// The endpoint that rules see. Identifiers of queries are no ports.
 fn with_port(protocol: u8, AddressPort { address, port }: AddressPort) -> AddressPort {
     use natgate_wire::protocol::{DCCP, TCP, UDP};
     AddressPort::new(address, if matches!(protocol, TCP | UDP | DCCP) { port } else { 0 })

@@ -1,6 +1,6 @@
-//! Static mappings that come and go with a configuration. Those that go are removed when they are
-//! asked, as all others are; those that come are there at once, so whoever has an end of theirs is
-//! asked first.
+//! Changes of static mappings with a configuration. Removed static mappings go when they are
+//! checked, like all others. New static mappings are present at once, so a mapping with one of
+//! their endpoints is checked first.
 
 use crate::config::{Allocation, Begun, Config, PoolConfig, StaticMapping};
 use crate::endpoint::{AddressPort, External, Internal};
@@ -12,16 +12,15 @@ use crate::whole::{WholeStatics, flags_of};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-/// What becomes different; made apart from the engine.
+/// Changes of static mappings, made apart from the engine.
 #[derive(Clone, Debug)]
 pub(super) struct StaticChange {
-    /// Those with ports that come.
+    /// New mappings with ports.
     new: Vec<StaticMapping>,
-    /// Whole addresses that are mapped otherwise than before, and those of their mappings that
-    /// there are now.
+    /// Whole addresses with changed mappings, and the new mappings of these addresses.
     addresses: Vec<Ipv4Addr>,
     whole: Vec<StaticMapping>,
-    /// Mappings that there were and that come.
+    /// Number of former and new mappings together.
     pub(super) count: usize,
 }
 
@@ -57,8 +56,8 @@ fn key(one: &StaticMapping) -> StaticKey {
     (one.external.0, one.external.1, one.protocol, one.realm, one.internal.0, one.internal.1)
 }
 
-/// Whether static mappings change that were built into tables at the start: one-way ones, services,
-/// and those that have pinned a block.
+/// True if static mappings change that were built into tables at the start: one-way mappings,
+/// services, and mappings that have pinned a block.
 pub(super) fn needs_restart(in_force: &Config, new: &Config) -> bool {
     let fixed = |config: &Config| {
         let is_fixed = |one: &&StaticMapping| {
@@ -78,7 +77,7 @@ pub(super) fn needs_restart(in_force: &Config, new: &Config) -> bool {
 }
 
 impl Engine {
-    /// Makes the static mappings that are new, once the configuration is in force.
+    /// Makes the new static mappings, once the configuration is in force.
     pub(super) fn change_statics(&mut self, change: StaticChange) {
         let mut whole = WholeStatics::new(&self.config, &self.external);
         whole.go_on(&self.statics);
@@ -124,8 +123,8 @@ impl Engine {
         }
     }
 
-    /// Has a static mapping find its external endpoint without an owner: one that may not stay
-    /// goes, and a port is held no longer.
+    /// Clears the external endpoint of a static mapping. An owner that may not stay is removed, and
+    /// a hold of the port ends.
     pub(crate) fn clear_end(&mut self, protocol: u8, External { index, port }: External) {
         if let Some(slot) = self.external.owner(protocol, index, port)
             && !self.table.is_asked(slot)

@@ -1,10 +1,10 @@
-//! Working out what to do with every packet: from rules to tries.
+//! Building tries from rules: computes the best rule for every address and port.
 //!
-//! Rules that look at the same end and port are a group. In a group the better of two rules that
-//! hold an address is the one with the greater answer, so the group divides the addresses into
-//! stretches with one answer each: prefixes lie within each other or apart, and are gone through in
-//! order with those that are open on a stack. Each group has a trie; those with a port are reached
-//! by an array of ports.
+//! Rules that look at the same endpoint and port are a group. If two rules of a group contain an
+//! address, the one with the greater answer is better. So the group divides the addresses into
+//! stretches with one answer each. Prefixes are nested or disjoint, and are visited in order, with
+//! the open ones on a stack. Each group has a trie. An array of ports leads to tries of groups with
+//! a port.
 
 use super::dnat;
 use super::trie::{Builder, Ref, Stretch};
@@ -18,23 +18,23 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-/// Lengths that a prefix may have.
+/// Number of possible lengths of a prefix.
 const LENGTHS: u32 = 33;
-/// Ranks that there are.
+/// Number of ranks.
 const RANKS: usize = rank(RuleSet::MOST_PRIORITIES as u32, 0, false, false) as usize;
 
-/// How good a rule is.
+/// Rank of a rule.
 const fn rank(priority: u32, len: u32, exact_port: bool, by_source: bool) -> u32 {
     ((priority * LENGTHS + len) * 2 + exact_port as u32) * 2 + by_source as u32
 }
 
-/// A rule on its way into a map.
+/// A rule while tries are built.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
-    /// In the order in which rules are gone through: end, port, first address, length, priority.
+    /// Sort key: endpoint, port, first address, length, priority.
     pub(super) order: u64,
     pub(super) answer: u32,
-    /// The rule's place among those given.
+    /// Index of the rule.
     pub(super) rule: u32,
 }
 
@@ -43,7 +43,7 @@ impl Entry {
     const FIRST_SHIFT: u32 = Self::LEN_SHIFT + 6;
     const GROUP_SHIFT: u32 = Self::FIRST_SHIFT + 32;
 
-    /// Its answer is the rank until [`number_answers`] gives it one.
+    /// Makes an entry. Its answer is the rank until [`number_answers`] replaces it.
     fn new(rule: u32, matches: Match, priority: u32) -> Self {
         let (prefix, port, by_source) = looks_at(matches);
         let rank = rank(priority, u32::from(prefix.len()), port != 0, by_source);
@@ -51,7 +51,7 @@ impl Entry {
         Self { order: Self::order(group, prefix, priority), answer: rank, rule }
     }
 
-    /// The place in the order of what looks at a prefix in a group.
+    /// The sort key of a prefix in a group.
     pub(super) fn order(group: u64, prefix: Prefix, priority: u32) -> u64 {
         group << Self::GROUP_SHIFT
             | u64::from(prefix.first()) << Self::FIRST_SHIFT
@@ -59,7 +59,7 @@ impl Entry {
             | u64::from(priority)
     }
 
-    /// End and port.
+    /// Endpoint and port.
     fn group(&self) -> u64 {
         self.order >> Self::GROUP_SHIFT
     }
@@ -74,7 +74,7 @@ impl Entry {
     }
 }
 
-/// Prefix and port that a rule looks at, and whether they are the source's.
+/// Prefix and port that a rule looks at, and true if they are the source's.
 pub(super) fn looks_at(matches: Match) -> (Prefix, u16, bool) {
     match matches {
         Match::Source(prefix, port) => (prefix, port, true),
@@ -126,7 +126,7 @@ pub(super) fn build(rules: &[Rule]) -> Result<RuleSet, ConfigError> {
     })
 }
 
-/// Puts entries in order; no two may match the same with the same priority.
+/// Sorts the entries. No two may match the same with the same priority.
 fn sort(entries: &mut [Entry], rules: &[Rule]) -> Result<(), ConfigError> {
     entries.sort_unstable_by_key(|entry| entry.order);
     let Some(pair) = entries.windows(2).find(|pair| pair[0].order == pair[1].order) else {
@@ -141,7 +141,7 @@ fn sort(entries: &mut [Entry], rules: &[Rule]) -> Result<(), ConfigError> {
     Err(ConfigError { message })
 }
 
-/// The priorities that there are, ascending.
+/// The different priorities, ascending.
 fn priorities(rules: &[Rule]) -> Result<Vec<i16>, ConfigError> {
     let mut all: Vec<i16> = Vec::new();
     for rule in rules {
@@ -166,11 +166,11 @@ fn describe(rule: &Rule) -> String {
     format!("{end} {first}/{len}{port} with priority {priority}")
 }
 
-/// Numbers the answers of entries, all that differ in rank or in what they stand for, from 1 on and
-/// by rank, so that the greater is the better one's. What each entry's stands for is a number as
-/// well; returns that of each answer.
+/// Numbers the answers of entries from 1 on by rank, so that the greater answer is better. Entries
+/// share an answer if they have the same rank and the same ruling. `numbers` has each entry's
+/// ruling. Returns the ruling of each answer.
 pub(super) fn number_answers(entries: &mut [Entry], numbers: &[u32]) -> Vec<u32> {
-    // Where those of each rank go.
+    // Position of each rank's entries.
     let mut places = vec![0_usize; RANKS + 1];
     entries.iter().for_each(|entry| places[entry.answer as usize + 1] += 1);
     (1..=RANKS).for_each(|rank| places[rank] += places[rank - 1]);
@@ -181,7 +181,7 @@ pub(super) fn number_answers(entries: &mut [Entry], numbers: &[u32]) -> Vec<u32>
         *place += 1;
     }
     let mut answers = Vec::new();
-    // The last answer that stands for each, and its rank.
+    // The last answer for each ruling, and its rank.
     let most = numbers.iter().max().map_or(0, |&number| number as usize + 1);
     let mut last = vec![(0_u32, 0_u32); most];
     for at in by_rank {
@@ -200,7 +200,7 @@ pub(super) fn number_answers(entries: &mut [Entry], numbers: &[u32]) -> Vec<u32>
 #[derive(Default)]
 struct Rulings {
     all: Vec<Ruling>,
-    /// Those of bypass and drop, and those of translation.
+    /// Numbers of bypass and drop, and of translations.
     plain: [Option<u32>; 2],
     snats: BTreeMap<Snat, u32>,
 }
@@ -232,7 +232,7 @@ impl Rulings {
     }
 }
 
-/// The tries of all groups of one end; the group of any port comes first.
+/// Writes the tries of all groups of one endpoint. The group of any port comes first.
 pub(super) fn write_end(tries: &mut Builder, entries: &[Entry]) -> Roots {
     let (any_port, by_port) =
         entries.split_at(entries.partition_point(|entry| entry.group() as u16 == 0));
@@ -266,14 +266,16 @@ fn bounds(entries: &[Entry]) -> Option<(u32, u32)> {
 #[derive(Default)]
 struct Stretches {
     all: Vec<Stretch>,
-    /// The prefixes that hold the present address: their last, and the best answer so far.
+    /// The open prefixes, which contain the present address: the last address of each, and the best
+    /// answer so far.
     open: Vec<(u32, u32)>,
-    /// The first address that no stretch has yet.
+    /// The first address without a stretch.
     next: u64,
 }
 
 impl Stretches {
-    /// Takes those of a group, counted from an address that is not above its first.
+    /// Computes the stretches of a group. Addresses count from `base`, which is not above the
+    /// group's first address.
     fn fill(&mut self, group: &[Entry], base: u32) {
         self.all.clear();
         self.next = 0;

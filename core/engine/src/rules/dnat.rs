@@ -1,9 +1,9 @@
-//! Rules that translate destinations: a search by destination and port for where a packet goes, and
-//! one back for what comes from a prefix that a prefix is translated to.
+//! Rules that translate destinations: a search by destination and port for the new destination, and
+//! a search back for the source of packets from a prefix that a rule translates to.
 //!
-//! Both have tries of the kind that all rules have. An answer stands for a target: an address, the
-//! low bits of what is translated that stay, and a port. Rules of one rank with the same target
-//! share it, so that a million of prefixes cost little more than their tries.
+//! Both use tries like all rules. An answer means a target: an address, the low bits of the
+//! original address that stay, and a port. Rules of one rank with the same target share it, so that
+//! a million prefixes cost little more than their tries.
 
 use super::build::{Entry, looks_at, number_answers, write_end};
 use super::trie::Builder;
@@ -17,23 +17,23 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// How good a rule is.
+/// Rank of a rule.
 const fn rank(priority: u32, len: u32, exact_port: bool) -> u32 {
     (priority * 33 + len) * 2 + exact_port as u32
 }
 
-/// What an endpoint is translated to.
+/// Result of a translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Target {
     base: u32,
-    /// The bits of the address that stay.
+    /// Mask of the address bits that stay.
     kept: u32,
-    /// 0: the port stays.
+    /// The new port; 0: the port stays.
     port: u16,
 }
 
 impl Target {
-    /// The address of a prefix that stands where one stands in another of the same length.
+    /// Translates an address to the address at the same offset in `prefix`.
     fn prefix(prefix: Prefix) -> Self {
         Self { base: prefix.first(), kept: prefix.last() - prefix.first(), port: 0 }
     }
@@ -51,7 +51,7 @@ pub(super) struct Dnats {
     back: Way,
 }
 
-/// The search one way: its roots, and what answers stand for.
+/// The search in one direction: its roots, and the targets of its answers.
 #[derive(Clone, Debug)]
 struct Way {
     roots: Roots,
@@ -68,39 +68,38 @@ impl RuleSet {
     /// Most different targets of rules that translate destinations.
     pub const MOST_TARGETS: usize = 1 << 20;
 
-    /// Whether a rule translates destinations.
+    /// True if a rule translates destinations.
     #[inline(always)]
     pub fn translates_destinations(&self) -> bool {
         !self.dnat.forth.targets.is_empty()
     }
 
-    /// What a destination as packets from inside have it (host byte order) is translated to by the
-    /// best rule for it; `ports`: the protocol has ports, else the port is 0 and stays 0.
+    /// The translation of a destination (host byte order), as packets from inside have it, by the
+    /// best rule. `ports`: the protocol has ports; otherwise the port is 0 and stays 0.
     pub fn destination(&self, end: AddressPort, ports: bool) -> Option<AddressPort> {
         Some(self.target(&self.dnat.forth, end)?.of(end, ports))
     }
 
-    /// What the source of a packet from outside, which nobody inside has asked for, is translated
-    /// to for those inside: the other way through the best rule that translates a prefix to one
-    /// with it.
+    /// The source that the inside sees of an unsolicited packet from outside: the best rule that
+    /// translates a prefix to one with this source, applied backwards.
     pub fn source(&self, end: AddressPort) -> Option<AddressPort> {
         Some(self.target(&self.dnat.back, end)?.of(end, false))
     }
 
     fn target(&self, way: &Way, end: AddressPort) -> Option<Target> {
-        // 0 is none.
+        // Answer 0 means none.
         let answer = way.roots.best(&self.tries, end) as usize;
         way.targets.get(answer.wrapping_sub(1)).copied()
     }
 }
 
-/// The rules that translate destinations, on their way into tries.
+/// The rules that translate destinations while tries are built.
 #[derive(Default)]
 pub(super) struct Targets {
-    /// One for each rule.
+    /// One entry for each rule.
     pub(super) entries: Vec<Entry>,
     numbers: Numbers,
-    /// The other way, one for each of a prefix.
+    /// Entries of the search back, one for each rule with a prefix.
     back: Vec<Entry>,
     back_numbers: Numbers,
 }
@@ -110,12 +109,12 @@ pub(super) struct Targets {
 struct Numbers {
     all: Vec<Target>,
     numbers: BTreeMap<Target, u32>,
-    /// By entry; once answers are numbered, by answer.
+    /// Number of the target by entry; after the answers are numbered, by answer.
     of: Vec<u32>,
 }
 
 impl Targets {
-    /// Takes a rule if it translates destinations, `at` being its place among those given.
+    /// Adds a rule if it translates destinations; `at` is the rule's index.
     pub(super) fn add(&mut self, at: u32, rule: &Rule, priority: u32) -> Result<bool, ConfigError> {
         let fail = |message: String| Err(ConfigError { message });
         let (prefix, port, by_source) = looks_at(rule.matches);
@@ -151,14 +150,14 @@ impl Targets {
         Ok(true)
     }
 
-    /// Numbers the answers; the entries are as they were added.
+    /// Numbers the answers. The entries must be in the order of their addition.
     pub(super) fn number_answers(&mut self) {
         self.numbers.of = number_answers(&mut self.entries, &self.numbers.of);
         self.back_numbers.of = number_answers(&mut self.back, &self.back_numbers.of);
     }
 
-    /// Writes the tries; the entries are in order. Of two rules that lead to one prefix, and of
-    /// which neither is better, the first leads back.
+    /// Writes the tries. The entries must be sorted. If two rules of equal rank lead to one prefix,
+    /// the search back uses the first.
     pub(super) fn write(mut self, tries: &mut Builder) -> Dnats {
         self.back.sort_unstable_by_key(|entry| (entry.order, entry.rule));
         self.back.dedup_by_key(|entry| entry.order);
@@ -171,7 +170,7 @@ impl Targets {
 }
 
 impl Numbers {
-    /// Takes the target of one more entry.
+    /// Adds the target of one more entry.
     fn add(&mut self, target: Target) -> Result<(), ConfigError> {
         let next = self.all.len() as u32;
         let number = *self.numbers.entry(target).or_insert(next);
@@ -200,7 +199,7 @@ mod tests {
         Prefix::new(Ipv4Addr::from_bits(address), len)
     }
 
-    /// The simple twin: what a rule does to a destination, or back, if it matches.
+    /// The simple twin: translation by one rule, forward or back, if the rule matches.
     fn plainly(rule: &Rule, back: bool, end: AddressPort, ports: bool) -> Option<AddressPort> {
         let (prefix, port, _) = looks_at(rule.matches);
         let (from, to, to_port) = match rule.action {
@@ -316,7 +315,7 @@ mod tests {
         assert!(error.message.starts_with("rules 0 and 1, counted from 0, both match destination"));
     }
 
-    /// Each has a target of its own.
+    /// Each rule has a target of its own.
     #[test]
     fn many_different_targets() {
         let rule = |number: u32| {

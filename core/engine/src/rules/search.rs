@@ -1,8 +1,8 @@
-//! Searches for the best rule: one alone, and many that wait for memory together.
+//! Searches for the best rule: single searches, and batches whose memory accesses overlap.
 //!
-//! In a [`RuleBatch`] each step reads what the step before had fetched, so between steps a caller
-//! may do other work. Which tries there are and how deep they are is the same for all packets, so
-//! all branches here are predicted.
+//! In a [`RuleBatch`] each step reads the data that the step before has prefetched, so a caller may
+//! do other work between steps. The number of tries and their depths are the same for all packets,
+//! so the processor predicts all branches here.
 
 use super::trie::{Leaf, Leaves, Root, Start, Tries, Walk, WideLeaf};
 use super::{Roots, RuleSet, Ruling};
@@ -12,8 +12,8 @@ use crate::endpoint::AddressPort;
 type End = AddressPort;
 
 impl RuleSet {
-    /// What the best rule says of a packet with these endpoints (address and port, which is 0 where
-    /// there is none; host byte order), `inner` being the one on the inside.
+    /// The decision of the best rule about a packet with these endpoints (host byte order; port 0
+    /// where there is none). `inner` is the endpoint on the inside.
     #[inline]
     pub fn find(&self, inner: AddressPort, outer: AddressPort) -> Option<Ruling> {
         let best = |roots: &Roots, end: End| match roots.is_empty() {
@@ -23,10 +23,10 @@ impl RuleSet {
         self.ruling(best(&self.source, inner).max(best(&self.destination, outer)))
     }
 
-    /// What an answer stands for.
+    /// The ruling of an answer.
     #[inline(always)]
     fn ruling(&self, answer: u32) -> Option<Ruling> {
-        // 0 is none.
+        // Answer 0 means none.
         self.rulings.get((answer as usize).wrapping_sub(1)).copied()
     }
 }
@@ -37,7 +37,7 @@ impl Roots {
         self.any_port.is_none() && self.by_port.is_none()
     }
 
-    /// The best answer for one end.
+    /// The best answer for one endpoint.
     #[inline(never)]
     pub(super) fn best(&self, tries: &Tries, end: End) -> u32 {
         let mut best = 0;
@@ -51,16 +51,15 @@ impl Roots {
     }
 }
 
-/// The greater of two answers, of which each may be it: worked out so that no compiler makes a
-/// branch of it.
+/// The greater of two answers, without a branch: a branch would be unpredictable.
 #[inline(always)]
 fn better(one: u32, other: u32) -> u32 {
-    // Neither has more than three bytes.
+    // Answers have at most three bytes.
     let is_less = (one.wrapping_sub(other) as i32 >> 31) as u32;
     one ^ (one ^ other) & is_less
 }
 
-/// A whole search: the answer.
+/// A complete search for one endpoint. Returns the answer.
 #[inline(always)]
 fn search<A: Asked>(root: &Root, tries: &Tries, end: End) -> u32 {
     let mut walk = A::start(root, end).step(tries);
@@ -70,14 +69,14 @@ fn search<A: Asked>(root: &Root, tries: &Tries, end: End) -> u32 {
     walk.end::<A::Leaves>(tries)
 }
 
-/// What a trie is asked by.
+/// The key of a trie.
 trait Asked {
     type Leaves: Leaves;
 
     fn start(root: &Root, end: End) -> Start;
 }
 
-/// Address.
+/// Search by address.
 enum AnyPort {}
 
 impl Asked for AnyPort {
@@ -89,7 +88,7 @@ impl Asked for AnyPort {
     }
 }
 
-/// Port and address.
+/// Search by port and address.
 enum ByPort {}
 
 impl Asked for ByPort {
@@ -106,12 +105,12 @@ impl Asked for ByPort {
 pub struct RuleBatch {
     inner: [End; Self::MOST],
     outer: [End; Self::MOST],
-    /// By trie: the source's without and with port, the destination's.
+    /// Walks by trie: source without and with port, destination without and with port.
     walks: [[Walk; Self::MOST]; 4],
     /// The best answer for each packet so far.
     best: [u32; Self::MOST],
     packets: usize,
-    /// Steps that were taken.
+    /// Number of steps taken.
     steps: u32,
 }
 
@@ -122,10 +121,10 @@ impl Default for RuleBatch {
 }
 
 impl RuleBatch {
-    /// Packets that it has room for.
+    /// Most packets of a batch.
     pub const MOST: usize = 32;
 
-    /// An empty one.
+    /// Makes an empty batch.
     pub const fn new() -> Self {
         Self {
             inner: [AddressPort::new(0, 0); Self::MOST],
@@ -137,11 +136,11 @@ impl RuleBatch {
         }
     }
 
-    /// Begins the search for one more packet, whose place among the others is returned, and fetches
-    /// what the first step reads; the endpoints are those of [`RuleSet::find`].
+    /// Begins the search for one more packet and prefetches the data of its first step. The
+    /// endpoints are those of [`RuleSet::find`]. Returns the packet's place in the batch.
     ///
     /// # Panics
-    /// When there are [`RuleBatch::MOST`] already.
+    /// When there are [`RuleBatch::MOST`] packets already.
     #[inline(always)]
     pub fn add(&mut self, rules: &RuleSet, inner: AddressPort, outer: AddressPort) -> usize {
         let packet = self.packets;
@@ -153,8 +152,8 @@ impl RuleBatch {
         packet
     }
 
-    /// Takes a step with all searches and fetches what the next one reads; `false`: there was none
-    /// to take.
+    /// Takes a step of all searches and prefetches the data of the next step. Returns `false` if
+    /// there was no step to take.
     #[inline]
     pub fn step(&mut self, rules: &RuleSet) -> bool {
         let tries = &rules.tries;
@@ -173,13 +172,13 @@ impl RuleBatch {
         any.contains(&true)
     }
 
-    /// What the best rule says of a packet, once there is no step to take.
+    /// The decision of the best rule about a packet, after all steps.
     #[inline(always)]
     pub fn ruling(&self, rules: &RuleSet, packet: usize) -> Option<Ruling> {
         rules.ruling(self.best[packet])
     }
 
-    /// Makes room for other packets.
+    /// Empties the batch.
     #[inline(always)]
     pub fn clear(&mut self) {
         (self.packets, self.steps) = (0, 0);
@@ -196,7 +195,7 @@ fn prefetch(roots: &Roots, tries: &Tries, end: End) {
     }
 }
 
-/// The step with this number, of all searches of a trie; whether there is one.
+/// Takes step `number` of all searches of a trie. Returns false if there is no such step.
 #[inline(always)]
 fn step<A: Asked>(
     root: Option<Root>,

@@ -1,4 +1,4 @@
-//! The search against a walk through all rules, and what a set of rules refuses.
+//! Compares the search with a walk through all rules, and tests the refusal of sets of rules.
 
 use super::*;
 use crate::config::{Match, Prefix, RuleAction};
@@ -18,7 +18,7 @@ fn pool(pool: usize) -> Option<Ruling> {
     Some(Ruling::Snat(Snat { pool, address: None, timeouts: 0 }))
 }
 
-/// The simple twin: every rule is looked at.
+/// The simple twin: a look at every rule.
 fn linear(rules: &[Rule], inner: End, outer: End) -> Option<Ruling> {
     let fits = rules.iter().filter_map(|rule| {
         let (prefix, port, AddressPort { address, port: its }, by_source) = match rule.matches {
@@ -39,7 +39,7 @@ fn linear(rules: &[Rule], inner: End, outer: End) -> Option<Ruling> {
     })
 }
 
-/// Without those that match the same with the same priority.
+/// Removes rules that match the same with the same priority.
 fn distinct(mut rules: Vec<Rule>) -> Vec<Rule> {
     let mut seen = BTreeSet::new();
     rules.retain(|rule| {
@@ -52,7 +52,7 @@ fn distinct(mut rules: Vec<Rule>) -> Vec<Rule> {
     rules
 }
 
-/// Addresses that lie together in few slices, where prefixes nest.
+/// Addresses in few slices, where prefixes nest.
 fn address() -> impl Strategy<Value = u32> {
     prop_oneof![
         4 => (0_u32..3, 0_u32..4, 0_u32..8).prop_map(|(a, b, c)| a << 30 | b << 15 | c),
@@ -88,7 +88,7 @@ fn rule() -> impl Strategy<Value = Rule> {
     )
 }
 
-/// Compares around every edge that a rule has, and at the ends given.
+/// Compares around every edge of a rule, and at the given endpoints.
 fn compare(rules: &[Rule], ends: &[(End, End)]) -> Result<(), TestCaseError> {
     let set = RuleSet::new(rules).map_err(|error| TestCaseError::fail(error.message))?;
     prop_assert_eq!(set.len(), rules.len());
@@ -151,7 +151,7 @@ proptest! {
     // Large sets.
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// So many in one slice, or over all, that maps have indexes, or are arrays.
+    /// Many rules in one slice, or over all, so that maps have indexes, or are arrays.
     #[test]
     fn the_best_of_many_rules_is_found(
         count in prop::sample::select(vec![5_u32, 6, 11, 180, 182, 400, 6_000, 9_000]),
@@ -175,7 +175,7 @@ proptest! {
         compare(&distinct(rules), &ends)?;
     }
 
-    /// Ports so many that the map of ports has indexes, or is an array.
+    /// Rules for many ports, so that the map of ports has indexes, or is an array.
     #[test]
     fn the_best_of_rules_for_many_ports_is_found(
         count in prop::sample::select(vec![4_u16, 5, 6, 170, 400, 6_000, 30_000, u16::MAX]),
@@ -260,7 +260,7 @@ fn memory_is_bounded_by_the_rules() {
     let empty = RuleSet::new(&[]).unwrap();
     assert_eq!(empty.find(End::new(1, 1), End::new(2, 2)), None);
     assert!(empty.is_empty() && empty.memory() < 256);
-    // Each in a slice, and with a port, of its own: nothing is shared.
+    // Each rule has a slice and a port of its own, so nothing is shared.
     let apart = |number: u32| {
         let matches = Match::Source(prefix(number << 16 | 7, 32), 1 + number as u16);
         Rule::new(matches, RuleAction::Bypass)

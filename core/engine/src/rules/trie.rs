@@ -1,15 +1,15 @@
-//! Where every address has its answer: a trie of arrays, with leaves of one cache line.
+//! Map from every address to an answer: a trie of arrays, with leaves of one cache line.
 //!
-//! An array takes some of the address's next bits, more the more stretches of addresses with one
-//! answer there are below it: about four to an element. What is left in an element is an answer,
-//! another array, or a leaf, which has the last addresses of a few stretches and their answers; how
-//! many of the last addresses lie below the one that is looked for is counted without a branch.
-//! Neighboring elements share a leaf, so leaves are nearly full.
+//! An array consumes some of the next bits of the address: the more stretches with one answer are
+//! below it, the more bits, so that there are about four stretches to an element. An element is an
+//! answer, another array, or a leaf. A leaf has the last addresses of a few stretches and their
+//! answers. The search in a leaf counts, without a branch, the last addresses below the one that is
+//! looked for. Neighboring elements share a leaf, so leaves are nearly full.
 //!
-//! All searches of a trie take the same steps: its root, as many arrays as it is deep, a leaf. One
-//! that is there sooner waits, and none of it is branched on. So the processor goes on to the next
-//! search while this one waits for memory, and a few of them wait together: that is why a million
-//! rules take hardly longer than a hundred. `builder` writes tries.
+//! All searches of a trie take the same steps: the root, as many arrays as the trie is deep, a
+//! leaf. A search that finishes early waits, and no branch depends on it. So the processor starts
+//! the next search while one waits for memory, and several searches wait together. Therefore a
+//! million rules take hardly longer than a hundred. `builder` writes tries.
 
 mod builder;
 
@@ -20,19 +20,19 @@ use crate::prefetch::{below_i16, below_i32, prefetch};
 use alloc::sync::Arc;
 use core::hint::select_unpredictable;
 
-/// A place in a trie, or an answer: a number of three bytes, 0 for none.
+/// A place in a trie, or an answer. An answer is a number of three bytes, 0 for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Ref(u32);
 
-/// The upper six bits of a place: this for a leaf; for an array 64 less the bits that it takes, so
-/// that a shift by as much, of which a processor minds five bits, leaves those of a number. Below
-/// is an index.
+/// The upper six bits of a place are its kind: `LEAF` for a leaf; for an array 64 minus the bits
+/// that the array consumes. The processor uses five bits of a shift count, so a right shift by the
+/// kind leaves the array's bits. The lower bits are an index.
 const LEAF: u32 = 32;
 const KIND_SHIFT: u32 = 26;
-/// Least and most bits that an array takes.
+/// Least and most bits that an array consumes.
 const LEAST_BITS: u32 = 3;
 const MOST_BITS: u32 = 16;
-/// Arrays begin at a multiple of this.
+/// Arrays start at a multiple of this number of elements.
 const UNIT: usize = 1 << LEAST_BITS;
 
 impl Ref {
@@ -40,10 +40,10 @@ impl Ref {
     pub(super) const NONE: Self = Self(0);
     /// The greatest answer.
     pub(super) const MOST_ANSWER: u32 = (1 << 24) - 1;
-    /// The least array.
+    /// The least place of an array.
     const ARRAY: Self = Self((64 - MOST_BITS) << KIND_SHIFT);
 
-    /// An answer.
+    /// Makes an answer.
     pub(super) const fn answer(number: u32) -> Self {
         Self(number)
     }
@@ -71,43 +71,42 @@ impl Ref {
         (self.0 & ((1 << KIND_SHIFT) - 1)) as usize
     }
 
-    /// All bits if it is a leaf, else none: worked out so that no compiler makes a branch of it.
+    /// All bits set for a leaf, otherwise none. It is computed without a branch.
     #[inline(always)]
     fn leaf_mask(self) -> u32 {
         ((self.kind() ^ LEAF).wrapping_sub(1) as i32 >> 31) as u32
     }
 
-    /// The leaf's index, or that of one that is always there.
+    /// The leaf's index, or the index of a leaf that always exists.
     #[inline(always)]
     fn leaf_or_first(self) -> usize {
         self.index() & self.leaf_mask() as usize
     }
 }
 
-/// What a trie ends in: the last addresses of some stretches that follow each other, but for the
-/// last stretch's, and all their answers.
+/// The end of a trie: the last addresses of consecutive stretches, except the last stretch, and the
+/// answers of all.
 pub(super) trait Leaves: Copy + 'static {
     /// Most stretches of a leaf.
     const MOST: usize;
-    /// The lower bits of an address that a leaf goes by.
+    /// Number of lower address bits that a leaf compares.
     const BITS: u32;
 
-    /// A leaf of these stretches, as many as it takes, of which none that matters goes on after
-    /// `end`.
+    /// Makes a leaf of the first stretches, as many as fit. `end` is the last address that matters.
     fn of(stretches: &[Stretch], end: u32) -> Self;
 
     /// The answer for an address.
     fn find(&self, address: u32) -> Ref;
 
-    /// All such leaves.
+    /// All leaves of this kind.
     fn all(tries: &Tries) -> &[Self];
 
-    /// All such leaves, under construction.
+    /// All leaves of this kind, under construction.
     fn written(builder: &mut Builder) -> &mut alloc::vec::Vec<Self>;
 }
 
-/// Stretches whose last addresses differ in sixteen bits. Numbers are less by half of their range,
-/// for which processors have a comparison.
+/// Stretches whose last addresses differ in sixteen bits. Numbers are shifted by half of their
+/// range, because processors have a signed comparison.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(super) struct Leaf {
@@ -115,7 +114,7 @@ pub(super) struct Leaf {
     answers: Answers<40>,
 }
 
-/// Stretches whose last addresses differ in more.
+/// Stretches whose last addresses differ in more than sixteen bits.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(super) struct WideLeaf {
@@ -125,7 +124,7 @@ pub(super) struct WideLeaf {
 
 const _: () = assert!(size_of::<Leaf>() == 64 && size_of::<WideLeaf>() == 64);
 
-/// Answers of three bytes each, and one byte at the end that is read with the last.
+/// Answers of three bytes each, and one byte at the end that is read with the last answer.
 #[derive(Clone, Copy, Debug)]
 struct Answers<const BYTES: usize>([u8; BYTES]);
 
@@ -170,7 +169,7 @@ impl Leaves for Leaf {
         let key = Self::key(address);
         let (first, last) = (self.lasts.first_chunk::<8>(), self.lasts.last_chunk::<8>());
         let [first, last] = [first, last].map(|some| some.map_or(0, |some| below_i16(some, key)));
-        // They ascend, so those below come first.
+        // The numbers ascend, so numbers below the key come first.
         self.answers.get((first | last << 4).trailing_ones() as usize)
     }
 
@@ -220,7 +219,7 @@ impl Leaves for WideLeaf {
     }
 }
 
-/// All arrays and leaves; there is at least one of each. Clones share them.
+/// All arrays and leaves. There is at least one of each. Clones share them.
 #[derive(Clone, Debug)]
 pub(super) struct Tries {
     elements: Arc<[Ref]>,
@@ -229,23 +228,23 @@ pub(super) struct Tries {
 }
 
 impl Tries {
-    /// Bytes that they take.
+    /// Bytes that the tries take.
     pub(super) fn memory(&self) -> usize {
         size_of_val(&*self.elements) + size_of_val(&*self.leaves) + size_of_val(&*self.wide_leaves)
     }
 }
 
-/// Where a trie begins.
+/// Start of a trie.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Root {
-    /// The first address that it has answers for: searches go by how far an address is from it.
+    /// The first address with answers. Searches use the distance of an address from it.
     first: u32,
     /// The first array, and its last element, which has no answer.
     start: usize,
     last: u32,
-    /// Arrays that most searches come by after the first one.
+    /// Arrays that most searches visit after the first one.
     pub(super) steps: u32,
-    /// What a search goes by after the first array are the bits of an address below so many.
+    /// Number of upper address bits that are not used after the first array.
     skip: u32,
 }
 
@@ -273,7 +272,7 @@ impl Root {
     }
 }
 
-/// A search that has not read anything yet.
+/// A search before its first read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Start {
     element: usize,
@@ -294,8 +293,7 @@ impl Start {
     }
 }
 
-/// A search: where it is, the bits that it still goes by, the next one highest, and what it goes by
-/// in a leaf.
+/// A search: its place, the remaining bits with the next one highest, and the key for a leaf.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Walk {
     at: Ref,
@@ -306,8 +304,8 @@ pub(super) struct Walk {
 impl Walk {
     pub(super) const NOWHERE: Self = Self { at: Ref::NONE, bits: 0, key: 0 };
 
-    /// Where the element of the array is that it is at; a place that is always there if it is at
-    /// none.
+    /// Index of the element in the present array. At a leaf or an answer, an index that always
+    /// exists.
     #[inline(always)]
     fn element(&self) -> usize {
         let next_bits = self.bits.wrapping_shr(self.at.kind());
@@ -315,23 +313,23 @@ impl Walk {
         select_unpredictable(self.at.is_array(), element, 0)
     }
 
-    /// Fetches what the next step reads, whichever it is.
+    /// Prefetches the data of the next step, at an array or a leaf.
     #[inline(always)]
     pub(super) fn prefetch<L: Leaves>(&self, tries: &Tries) {
         prefetch(&tries.elements, self.element());
         prefetch(L::all(tries), self.at.leaf_or_first());
     }
 
-    /// The step from an array; without one it stays.
+    /// Takes the step from an array. At a leaf or an answer the search stays.
     #[inline(always)]
     pub(super) fn step(self, tries: &Tries) -> Self {
         let next = tries.elements[self.element()];
-        // A leaf or an answer goes by no more of them.
+        // A leaf or an answer uses no more of these bits.
         let bits = self.bits.wrapping_shl(self.at.kind().wrapping_neg());
         Self { at: select_unpredictable(self.at.is_array(), next, self.at), bits, ..self }
     }
 
-    /// The last step, from a leaf or an answer.
+    /// Takes the last step, from a leaf or an answer.
     #[inline(always)]
     pub(super) fn end<L: Leaves>(self, tries: &Tries) -> u32 {
         let at = if self.at.is_array() { deeper(self.at, self.bits, tries) } else { self.at };
@@ -341,7 +339,7 @@ impl Walk {
     }
 }
 
-/// Where the few end that come by more arrays than the others.
+/// Completes the few searches that visit more arrays than the others.
 #[cold]
 #[inline(never)]
 fn deeper(at: Ref, bits: u32, tries: &Tries) -> Ref {

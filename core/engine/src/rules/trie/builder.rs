@@ -1,21 +1,21 @@
-//! Writing tries, from stretches of addresses that follow each other and have one answer each.
+//! The writing of tries, from consecutive stretches of addresses with one answer each.
 
 use super::{LEAST_BITS, Leaf, Leaves, MOST_BITS, Ref, Root, Tries, UNIT, WideLeaf};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Stretches to an element of an array, about.
+/// Approximate number of stretches for each element of an array.
 const LOAD: usize = 3;
-/// Elements to a stretch, at most, where an array has an answer for each address.
+/// Most elements for each stretch, in an array with an answer for each address.
 const DENSE: usize = 2;
-/// Bits that an array for few stretches may always take: those that crowd together are parted soon,
-/// so that no trie is deep.
+/// Bits that an array for few stretches may always consume. Crowded stretches are then separated
+/// soon, so that no trie is deep.
 const FEW_BITS: u32 = 6;
 
 /// The last address of a stretch, and its answer.
 pub(in super::super) type Stretch = (u32, Ref);
 
-/// One in so many may take longer than the others, and costs them no step.
+/// One stretch in this many may need more steps than the others, so that the others need fewer.
 const STRAGGLERS: usize = 64;
 
 /// Tries under construction.
@@ -24,14 +24,14 @@ pub(in super::super) struct Builder {
     elements: Vec<Ref>,
     pub(super) leaves: Vec<Leaf>,
     pub(super) wide_leaves: Vec<WideLeaf>,
-    /// Of the present trie: how many stretches are found after so many arrays.
+    /// Number of stretches that are found after each number of arrays, in the present trie.
     depths: [usize; DEPTHS],
 }
 
-/// More arrays than there can be, one after the other.
+/// More than the largest number of consecutive arrays.
 const DEPTHS: usize = 32 / LEAST_BITS as usize + 2;
 
-/// Addresses that a trie has answers for, by how far they are from its first.
+/// Addresses that a trie has answers for, as distances from its first address.
 #[derive(Clone, Copy, Debug)]
 struct Region {
     first: u32,
@@ -43,25 +43,25 @@ impl Region {
         self.first + mask(self.bits)
     }
 
-    /// One of the parts that an array divides it into.
+    /// One of the parts into which an array divides the region.
     fn part(self, element: usize, takes: u32) -> Self {
         let bits = self.bits - takes;
         Self { first: self.first + ((element as u64) << bits) as u32, bits }
     }
 }
 
-/// Where stretches are written: theirs is a region, `around` it are those that may share its
-/// leaves.
+/// Target of stretches that are written: their region, and the region `around` whose stretches may
+/// share its leaves.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     region: Region,
     around: Region,
-    /// Arrays that lead here.
+    /// Number of arrays before this place.
     depth: usize,
 }
 
 impl Default for Builder {
-    /// With one element and leaf of each sort, for searches that have come to their end sooner.
+    /// Makes one array and one leaf of each kind, for searches that have finished early.
     fn default() -> Self {
         Self {
             elements: vec![Ref::NONE; UNIT],
@@ -78,14 +78,14 @@ impl Builder {
         first & !mask(Leaf::BITS)
     }
 
-    /// The first address of a trie that is searched by port and address. No rule looks at addresses
-    /// outside `first` to `last`.
+    /// The first address of a trie that is searched by port and address. All rules are within
+    /// `first` to `last`.
     pub(in super::super) fn base_of_ports(first: u32, last: u32) -> u32 {
         first & !mask(bits_between(first, last))
     }
 
-    /// Writes a trie that is asked by address alone. Here and below, the stretches cover all
-    /// addresses, which are counted from a base; no rule looks at one beyond `last`.
+    /// Writes a trie that is searched by address alone. Here and below, the stretches cover all
+    /// addresses, which count from a base. All rules are within `last`.
     pub(in super::super) fn write_addresses(
         &mut self,
         stretches: &[Stretch],
@@ -105,7 +105,7 @@ impl Builder {
         Root { first: base, start, last: slices as u32, steps, skip }
     }
 
-    /// Writes a trie for one port, of those that are asked by port and address.
+    /// Writes the trie of one port, for searches by port and address.
     pub(in super::super) fn write_port(&mut self, stretches: &[Stretch], last: u32) -> Ref {
         let region = Region { first: 0, bits: bits_between(0, last) };
         let here = Rest { stretches }.take(region);
@@ -113,7 +113,7 @@ impl Builder {
         self.write::<WideLeaf>(here, here, place, &mut None)
     }
 
-    /// Leads on by port: to what was written for those that have something, ascending.
+    /// Writes the array of ports that leads to the tries of ports, ascending.
     pub(in super::super) fn write_ports(
         &mut self,
         ports: &[(u16, Ref)],
@@ -129,9 +129,9 @@ impl Builder {
         Some(Root { first: base, start, last: most, steps, skip })
     }
 
-    /// Writes what is in a region, whose stretches are `here`; `on` has what follows them around it
-    /// as well, with which a leaf is filled up. `leaf` is the one that was begun last there, and
-    /// the stretches from its first on.
+    /// Writes a region with the stretches `here`. `on` also has the stretches that follow around
+    /// it, which fill up a leaf. `leaf` is the last leaf begun there, with the stretches from its
+    /// first on.
     fn write<'a, L: Leaves>(
         &mut self,
         here: &'a [Stretch],
@@ -145,7 +145,7 @@ impl Builder {
         self.depths[place.depth] += here.len();
         match (here, *leaf) {
             (&[(_, all)], _) => all,
-            // The one begun last has them all.
+            // The last leaf has all these stretches.
             (_, Some((place, its))) if its.len() - on.len() + here.len() <= L::MOST => place,
             _ => {
                 let leaves = L::written(self);
@@ -172,7 +172,7 @@ impl Builder {
         Ref::array(takes, start)
     }
 
-    /// Arrays by which all but a few come, in what was written since it was asked last.
+    /// Number of arrays that all but a few searches visit, in the trie written since the last call.
     fn take_steps(&mut self) -> u32 {
         let depths = core::mem::replace(&mut self.depths, [0; DEPTHS]);
         let few = depths.iter().sum::<usize>() / STRAGGLERS;
@@ -186,7 +186,7 @@ impl Builder {
         start
     }
 
-    /// The finished tries; `None`: they have more than places can name.
+    /// The finished tries; `None`: they need more places than a [`Ref`] can name.
     pub(in super::super) fn finish(self) -> Option<Tries> {
         let most = 1 << super::KIND_SHIFT;
         let fits = self.elements.len() / UNIT <= most
@@ -200,18 +200,19 @@ impl Builder {
     }
 }
 
-/// The upper end of so many bits.
+/// A mask of the lowest `bits` bits.
 fn mask(bits: u32) -> u32 {
     ((1_u64 << bits) - 1) as u32
 }
 
-/// Bits that addresses from one to another may differ in, at least one.
+/// Number of bits in which addresses from `first` to `last` may differ, at least one.
 fn bits_between(first: u32, last: u32) -> u32 {
     32 - ((first ^ last) | 1).leading_zeros()
 }
 
-/// Bits that an array for these stretches takes: as few as leave few of them to further arrays;
-/// where that would take too many, as if they were spread evenly.
+/// Number of bits that an array for these stretches consumes: the fewest that leave only few
+/// stretches to further arrays. If that number is too large, the number for evenly spread
+/// stretches.
 fn wanted_bits<L: Leaves>(stretches: &[Stretch], region: Region) -> u32 {
     let many = stretches.len();
     let most = MOST_BITS.min(region.bits);
@@ -225,10 +226,10 @@ fn wanted_bits<L: Leaves>(stretches: &[Stretch], region: Region) -> u32 {
     (bits(2 * LOAD)..=limit).find(parts).unwrap_or(spread)
 }
 
-/// Stretches in those parts of so many bits that have more than a leaf takes.
+/// Number of stretches in parts of `bits` bits with more stretches than a leaf takes.
 fn crowded<L: Leaves>(stretches: &[Stretch], bits: u32) -> usize {
     let parts = stretches.chunk_by(|one, other| one.0 >> bits == other.0 >> bits);
-    // One more goes on from there.
+    // One more stretch continues from there.
     parts.map(<[Stretch]>::len).filter(|&len| len >= L::MOST).sum()
 }
 
@@ -238,7 +239,7 @@ struct Rest<'a> {
 }
 
 impl<'a> Rest<'a> {
-    /// Those that have addresses in the next region.
+    /// The stretches that have addresses in the next region.
     fn take(&mut self, region: Region) -> &'a [Stretch] {
         let (all, last) = (self.stretches, region.last());
         let count = all.iter().take_while(|stretch| stretch.0 < last).count() + 1;
