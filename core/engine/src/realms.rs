@@ -1,10 +1,10 @@
-//! Realms: internal networks that may use the same addresses, each with subscribers, rules and a
-//! place of the gateway's in it (RFC 2663 section 2.1).
+//! Realms: internal networks that may use the same addresses, each with subscribers, rules and an
+//! address of the gateway (RFC 2663 section 2.1).
 //!
-//! Realm 0 is what the configuration says outside of [`Config::realms`], and all that plain
-//! configurations have: what is asked of every packet is asked of it without a detour. What is
-//! asked of all realms together, because a packet from outside does not tell to which it goes, is
-//! worked out when realms or rules change.
+//! Realm 0 is the part of the configuration outside [`Config::realms`], and the only realm of
+//! simple configurations. Questions about realm 0 are answered without a detour, because every
+//! packet asks them. A packet from outside does not tell its realm, so some questions are about all
+//! realms together. Their answers are computed when realms or rules change.
 
 mod change;
 
@@ -24,10 +24,10 @@ use core::ops::RangeInclusive;
 const LEAST_MTU: u16 = 68;
 
 impl Config {
-    /// Most realms, number 0 among them.
+    /// Most realms, realm 0 included.
     pub const MOST_REALMS: usize = Host::REALMS as usize;
 
-    /// What is said of a realm other than number 0.
+    /// The configuration of a realm other than realm 0.
     fn realm(&self, realm: u16) -> Option<&RealmConfig> {
         self.realms.get(usize::from(realm).checked_sub(1)?)
     }
@@ -37,31 +37,31 @@ impl Config {
         self.all_numbers().filter(|realm| self.has_realm(*realm))
     }
 
-    /// The numbers of all realms in the order in which they are asked whether a packet from outside
-    /// bypasses translation.
+    /// The numbers of all realms, in the order in which their rules decide about the bypass of a
+    /// packet from outside.
     pub fn realms_in_order(&self) -> impl Iterator<Item = u16> + use<> {
         let mut numbers: Vec<u16> = self.realm_numbers().collect();
         numbers.sort_by_key(|number| self.realm(*number).map_or(0, |realm| realm.order));
-        // Number 0 has no order, and was the first.
+        // Realm 0 has no order. It comes first, because the sort is stable.
         numbers.into_iter()
     }
 
-    /// The same, and those of realms that are gone.
+    /// The numbers of all realms, removed realms included.
     pub(crate) fn all_numbers(&self) -> RangeInclusive<u16> {
         0..=self.realms.len() as u16
     }
 
-    /// Whether there is such a realm.
+    /// True if a realm exists.
     pub fn has_realm(&self, realm: u16) -> bool {
         realm == 0 || self.realm(realm).is_some_and(|realm| !realm.gone)
     }
 
-    /// Whether there is a realm beside number 0.
+    /// True if there is a realm besides realm 0.
     pub fn has_realms(&self) -> bool {
         self.realms.iter().any(|realm| !realm.gone)
     }
 
-    /// The gateway's place in a realm.
+    /// The gateway's side in a realm.
     pub fn inside_of(&self, realm: u16) -> &SideConfig {
         self.realm(realm).map_or(&self.inside, |realm| &realm.inside)
     }
@@ -71,54 +71,54 @@ impl Config {
         self.realm(realm).map_or(&self.subscribers, |realm| &realm.subscribers)
     }
 
-    /// Addresses behind routers in a realm, in order and apart.
+    /// Addresses behind routers in a realm, ascending and disjoint.
     pub fn inside_routes_of(&self, realm: u16) -> &[AddressRange] {
         self.realm(realm).map_or(&self.inside_routes, |realm| &realm.inside_routes)
     }
 
-    /// Index of the pool that is used for a realm without a rule.
+    /// Index of a realm's pool without a rule.
     pub fn default_pool_of(&self, realm: u16) -> usize {
         self.realm(realm).map_or(self.default_pool, |realm| realm.default_pool)
     }
 
-    /// Whether external endpoints of one realm may be reached from another.
+    /// True if hosts of realm `from` may reach external endpoints of realm `to`.
     pub fn may_hairpin(&self, from: u16, to: u16) -> bool {
         let to_others = self.realm(from).map_or(&self.hairpin_to, |realm| &realm.hairpin_to);
         from == to || to_others.contains(&to)
     }
 }
 
-/// What the engine keeps of realms beside their configuration.
+/// State of the realms besides their configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Realms {
-    /// The rules of realms 1 and up.
+    /// The rules of realms from number 1 on.
     rules: Vec<RuleSet>,
-    /// Of all realms: those with rules that bypass translation or drop, in order; whether any has a
-    /// rule, one that looks at a port.
+    /// Facts about all realms: in order, the realms with rules that bypass translation or drop;
+    /// true if any realm has a rule; true if any rule looks at a port.
     plain: Vec<u16>,
     order: Vec<u16>,
     any_rules: bool,
     any_by_port: bool,
     any_destinations: bool,
-    /// Whether there is no other than number 0.
+    /// True if realm 0 is the only realm.
     is_alone: bool,
-    /// Largest packet that the outside takes, and each realm's inside, bytes.
+    /// Largest packet of the outside link, and of each realm's link, bytes.
     outside_mtu: u16,
     inside_mtus: Vec<u16>,
-    /// Largest packets: that any realm takes; and, by realm, that all those take whom packets that
-    /// turn round there may be for.
+    /// Largest packet that every realm takes; and, for each realm, the largest packet that every
+    /// possible receiver of its hairpinned packets takes. Bytes.
     least_mtu: u16,
     hairpin_mtus: Vec<u16>,
-    /// The realm that the packet in hand leaves to, if it leaves by the inside.
+    /// The realm that the present packet leaves to, if it leaves by the inside.
     pub(crate) leaving: u16,
-    /// The realm of the packet that was handed out last.
+    /// The realm of the latest packet from [`Engine::poll_transmit`].
     pub(crate) handed_out: u16,
-    /// Those that are gone and have left something.
+    /// Removed realms that still have something left.
     closing: Vec<Closing>,
 }
 
 impl Realms {
-    /// `zero` are the rules of realm 0.
+    /// Makes the state of all realms. `zero` are the rules of realm 0.
     pub(crate) fn new(config: &Config, zero: &RuleSet) -> Result<Self, ConfigError> {
         let rules: Result<Vec<_>, _> =
             config.realms.iter().map(|realm| RuleSet::new(&realm.rules)).collect();
@@ -145,7 +145,7 @@ impl Realms {
         Ok(realms)
     }
 
-    /// Works out the largest packets that several realms together take.
+    /// Computes the largest packets for groups of realms.
     fn measure(&mut self, config: &Config) {
         let Self { inside_mtus, hairpin_mtus, .. } = self;
         let mtu = |realm: u16| inside_mtus[usize::from(realm)];
@@ -158,7 +158,7 @@ impl Realms {
         self.least_mtu = config.realm_numbers().map(mtu).min().unwrap_or(DEFAULT_MTU);
     }
 
-    /// Works out what is asked of all rules together.
+    /// Computes the facts about the rules of all realms.
     pub(crate) fn look_at(&mut self, zero: &RuleSet) {
         let Self { rules, plain, order, .. } = self;
         let all = || core::iter::once(zero).chain(rules.iter());
@@ -172,7 +172,7 @@ impl Realms {
         self.any_destinations = all().any(RuleSet::translates_destinations);
     }
 
-    /// The rules of a realm; `zero` are those of number 0.
+    /// The rules of a realm. `zero` are the rules of realm 0.
     #[inline(always)]
     pub(crate) fn rules_of<'a>(&'a self, zero: &'a RuleSet, realm: u16) -> &'a RuleSet {
         match usize::from(realm).checked_sub(1) {
@@ -181,30 +181,30 @@ impl Realms {
         }
     }
 
-    /// The rules of the realms beside number 0.
+    /// The rules of the realms besides realm 0.
     pub(crate) fn further_rules(&self) -> &[RuleSet] {
         &self.rules
     }
 
-    /// Whether any realm has rules.
+    /// True if any realm has rules.
     #[inline(always)]
     pub(crate) fn any_rules(&self) -> bool {
         self.any_rules
     }
 
-    /// Whether a rule of any realm looks at a port.
+    /// True if a rule of any realm looks at a port.
     #[inline(always)]
     pub(crate) fn any_by_port(&self) -> bool {
         self.any_by_port
     }
 
-    /// Whether a rule of any realm translates destinations.
+    /// True if a rule of any realm translates destinations.
     #[inline(always)]
     pub(crate) fn any_destinations(&self) -> bool {
         self.any_destinations
     }
 
-    /// The realms whose rules may bypass translation or drop, in order: by their place.
+    /// The realm at a place among the realms with rules that bypass translation or drop, in order.
     pub(crate) fn plain(&self, place: usize) -> Option<u16> {
         self.plain.get(place).copied()
     }
@@ -223,10 +223,10 @@ impl Engine {
         self.realms.rules_of(&self.rules, realm)
     }
 
-    /// Puts other rules in the place of those of a realm, as [`Engine::replace_rules`] does.
+    /// Replaces the rules of a realm, as [`Engine::replace_rules`] does for realm 0.
     ///
     /// # Errors
-    /// As there, and when there is no such realm.
+    /// [`ConfigError`], as for [`Engine::replace_rules`], and when the realm does not exist.
     pub fn replace_rules_of(&mut self, realm: u16, rules: RuleSet) -> Result<RuleSet, ConfigError> {
         let place = usize::from(realm).checked_sub(1);
         if !self.has_realm(realm) {
@@ -240,8 +240,8 @@ impl Engine {
         Ok(before)
     }
 
-    /// Puts other rules and relations in the place of those of the realms beside number 0, whose
-    /// rules are in force already, and hands back the former.
+    /// Replaces the state of the realms, and returns the old state. The rules of realm 0 must be in
+    /// force already.
     pub(crate) fn replace_realms(&mut self, mut realms: Realms) -> Realms {
         realms.leaving = self.realms.leaving;
         realms.handed_out = self.realms.handed_out;
@@ -249,31 +249,32 @@ impl Engine {
         core::mem::replace(&mut self.realms, realms)
     }
 
-    /// The number of the realm that the packet which [`Engine::poll_transmit`] gave last is to be
-    /// sent to, if it leaves by the inside.
+    /// The number of the realm to send the latest packet of [`Engine::poll_transmit`] to, if it
+    /// leaves by the inside.
     pub fn transmit_realm(&self) -> u16 {
         self.realms.handed_out
     }
 
-    /// Whether there is such a realm.
+    /// True if a realm exists.
     pub(crate) fn has_realm(&self, realm: u16) -> bool {
         self.config.has_realm(realm)
     }
 
-    /// Whether an address is the gateway's own, seen from a realm.
+    /// True if an address is the gateway's own, seen from a realm.
     #[inline]
     pub(crate) fn is_own(&self, realm: u16, address: u32) -> bool {
         let own = [self.config.inside_of(realm).address, self.config.outside.address];
         own.iter().flatten().any(|own| own.to_bits() == address)
     }
 
-    /// Whether an address is of the network that is connected in a realm.
+    /// True if an address is in the network that is connected in a realm.
     #[inline]
     pub(crate) fn is_inside(&self, realm: u16, address: u32) -> bool {
         self.config.inside_of(realm).network.is_some_and(|network| network.contains(address))
     }
 
-    /// Whether an address is behind a router in a realm: packets from there go to it untranslated.
+    /// True if an address is behind a router in a realm. Packets from the realm go there
+    /// untranslated.
     #[inline]
     pub(crate) fn is_routed_inside(&self, realm: u16, address: u32) -> bool {
         let ranges = self.config.inside_routes_of(realm);
@@ -284,13 +285,13 @@ impl Engine {
         after > 0 && address <= ranges[after - 1].last.to_bits()
     }
 
-    /// Whether there is no realm but number 0, to which packets from outside must then go.
+    /// True if realm 0 is the only realm. All packets from outside then go to realm 0.
     pub(crate) fn is_plain(&self) -> bool {
         self.realms.is_alone
     }
 
-    /// Whether nobody may send from an address because it is ours, seen from a realm or, with
-    /// `None`, from outside before it is known which realm is meant.
+    /// True if an address is the gateway's own or external, so that no host may send from it. The
+    /// view is from a realm; `None`: from outside, before the realm is known.
     pub(crate) fn is_ours(&self, realm: Option<u16>, address: u32) -> bool {
         let own = match realm.or(self.is_plain().then_some(0)) {
             Some(realm) => self.is_own(realm, address),
@@ -299,8 +300,8 @@ impl Engine {
         own || self.external.index(address).is_some()
     }
 
-    /// Whether an address means every host of a network that is connected, seen like that; external
-    /// ones do not.
+    /// True if an address means all hosts of a connected network, in the same view as
+    /// [`Engine::is_ours`]. An external address does not.
     #[inline]
     pub(crate) fn is_broadcast(&self, realm: Option<u16>, address: u32) -> bool {
         if self.is_plain() {
@@ -315,8 +316,8 @@ impl Engine {
             || realm.is_some_and(in_realm) && self.external.index(address).is_none()
     }
 
-    /// Whether a packet from outside that goes to a realm may have this source: it must not be one
-    /// of that realm's. Without realms that is asked before.
+    /// Checks the source of a packet from outside to a realm. The source must not be an address of
+    /// that realm. With realm 0 alone, an earlier check does this.
     pub(crate) fn check_entry(&self, realm: u16, source: u32) -> Result<(), DropReason> {
         if self.is_plain() || !(self.is_inside(realm, source) || self.is_own(realm, source)) {
             return Ok(());
@@ -324,7 +325,7 @@ impl Engine {
         Err(DropReason::SpoofedSource)
     }
 
-    /// The same of one that bypasses translation, and of its ends.
+    /// Checks the endpoints of a packet from outside to a realm that bypasses translation.
     pub(crate) fn check_bypass(
         &self,
         realm: u16,
@@ -342,8 +343,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Sets the largest packets that links take, bytes: `mtu` is asked for the outside and for the
-    /// inside of each realm. They hold until a reconfiguration sets them as it says.
+    /// Sets the largest packets of the links, bytes. `mtu` is called for the outside and for the
+    /// inside of each realm. The values hold until the next reconfiguration.
     pub fn set_mtus(&mut self, mtu: impl Fn(Side, u16) -> u16) {
         let Self { realms, responder, config, .. } = self;
         realms.outside_mtu = mtu(Side::Outside, 0).max(LEAST_MTU);
@@ -366,13 +367,13 @@ impl Engine {
         self.realms.inside_mtus.get(usize::from(realm)).copied().unwrap_or(DEFAULT_MTU)
     }
 
-    /// Largest packet that turns round in a realm, bytes, whoever it is for.
+    /// Largest hairpinned packet of a realm, bytes, for any receiver.
     pub(crate) fn hairpin_mtu(&self, realm: u16) -> u16 {
         self.realms.hairpin_mtus[usize::from(realm)]
     }
 
-    /// Whether a packet that turns round may go from a realm to another. What answers in a session
-    /// that is there may go back.
+    /// Checks that a hairpinned packet may go from one realm to another. A reply in an existing
+    /// session may go back.
     pub(crate) fn check_realms(
         &self,
         from: u16,
@@ -395,8 +396,8 @@ pub(crate) fn broadcasts_of(network: Prefix) -> Option<[u32; 2]> {
     (network.len() <= 30).then(|| [network.first(), network.last()])
 }
 
-/// The addresses that mean every host of a connected network (the last; the first of old), unless
-/// the operator has made them external.
+/// The addresses that mean every host of a connected network: the last, and the first by an old
+/// convention. Addresses that the operator has made external are 0.
 pub(crate) fn broadcasts(config: &Config, external: &ExternalPorts) -> [u32; 4] {
     let ends = [&config.inside, &config.outside]
         .map(|side| side.network.and_then(broadcasts_of).unwrap_or_default());

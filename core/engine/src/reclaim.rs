@@ -1,10 +1,10 @@
 //! Admission under pressure (section 18 of the specification): when records, mappings, ports or
-//! blocks get scarce, unanswered subscribers give way, the oldest first, for their addresses may be
-//! forged. Answered subscribers keep everything.
+//! blocks are scarce, unanswered subscribers give way, the oldest first, because their addresses
+//! may be forged. Answered subscribers keep everything.
 //!
-//! It happens before a batch and before a request, never in the middle of a batch: the stages of a
-//! batch look ahead at records, mappings and ports, and none of these may go under them. The queues
-//! are in `subscriber/unanswered.rs`.
+//! Unanswered subscribers give way before a batch and before a request, never in the middle of a
+//! batch: the stages of a batch look ahead at records, mappings and ports, and these must not
+//! change under the stages. The queues are in `subscriber/unanswered.rs`.
 
 use crate::endpoint::External;
 use crate::engine::{Engine, Rest};
@@ -15,26 +15,26 @@ use crate::subscriber::Queue;
 use crate::table::SessionRef;
 use crate::{Change, Timestamp};
 
-/// An unanswered subscriber's record is at least this old when it gives way, nanoseconds: the time
-/// of a long round trip.
+/// Least age of an unanswered subscriber's record when it gives way, nanoseconds: the time of a
+/// long round trip.
 const GRACE: u64 = 250_000_000;
-/// Sessions, and mappings without sessions, that are removed at most before one batch: as many as
+/// Most sessions, and mappings without sessions, that are removed before one batch: the number that
 /// the largest batch can begin.
 const MOST_WORK: u32 = Engine::MAX_BATCH as u32;
 /// A thing is scarce if unanswered subscribers have more than this many times what is free.
 const SCARCE: u64 = 15;
 
 impl Engine {
-    /// Has unanswered subscribers give way if something is scarce, but only so many that the events
-    /// fit their queue. Returns whether more have to: drain the queue and call again.
-    /// [`Engine::process`], [`Engine::map`] and [`Engine::peer`] begin with one such call.
+    /// Makes unanswered subscribers give way if something is scarce, as long as the events fit
+    /// their queue. Returns true if more must give way: drain the queue and call again.
+    /// [`Engine::process`], [`Engine::map`] and [`Engine::peer`] start with one such call.
     pub fn reclaim(&mut self, now: Timestamp) -> bool {
         self.observe(now);
         self.make_room()
     }
 
-    /// The same at the present time. It looks at nothing unless something was taken, or a mapping
-    /// went, since it last found nothing scarce.
+    /// [`Engine::reclaim`] at the present time. It returns at once if nothing was taken, and no
+    /// mapping was removed, since it last found nothing scarce.
     #[inline(always)]
     pub(crate) fn make_room(&mut self) -> bool {
         self.may_be_short && self.reclaim_some()
@@ -43,7 +43,8 @@ impl Engine {
     #[cold]
     fn reclaim_some(&mut self) -> bool {
         self.may_be_short = false;
-        // Nothing else can be more than their mappings: the usual case looks at one number.
+        // Every other count is at most the number of their mappings. So the usual case looks at one
+        // number.
         let limits = &self.config.limits;
         if !limits.unanswered_give_way
             || self.subscribers.unanswered.mappings() <= limits.unanswered_kept
@@ -59,11 +60,11 @@ impl Engine {
         more
     }
 
-    /// Takes the latest mapping of the oldest of a queue, one after another, until something is not
-    /// scarce. Returns whether more are to go at this time.
+    /// Takes the latest mapping of the oldest subscriber of a queue, one after another, until a
+    /// thing is not scarce. Returns true if more mappings must go at this time.
     fn relieve(&mut self, queue: Queue, work: &mut u32, is_scarce: impl Fn(&Self) -> bool) -> bool {
         while is_scarce(self) {
-            // Should it be too early, or this be enough for now, the next batch goes on.
+            // If the oldest is too young, or the work is enough for now, the next batch continues.
             self.may_be_short = true;
             let oldest = self.subscribers.unanswered.oldest(queue);
             let Some(at) = oldest.filter(|&at| self.gives_way(at, self.now)) else {
@@ -83,7 +84,7 @@ impl Engine {
         false
     }
 
-    /// True if a batch at a time would have somebody give way.
+    /// True if a batch at time `now` would make a subscriber give way.
     pub(crate) fn would_reclaim(&self, now: u64) -> bool {
         let has_any = |queue| {
             let oldest = self.subscribers.unanswered.oldest(queue);
@@ -101,7 +102,7 @@ impl Engine {
         now.saturating_sub(self.subscribers.unanswered.made(at)) >= GRACE
     }
 
-    /// True if too little is free beside what unanswered subscribers have.
+    /// True if little is free in comparison with the use by unanswered subscribers.
     fn is_scarce(&self, free: usize, unanswered: u32) -> bool {
         unanswered > self.config.limits.unanswered_kept
             && free as u64 * SCARCE < u64::from(unanswered)
@@ -116,8 +117,7 @@ impl Engine {
             || self.is_scarce(room.saturating_sub(mappings), unanswered.mappings())
     }
 
-    /// True if unanswered subscribers that ask for mappings are more than their share, or holds are
-    /// scarce.
+    /// True if unanswered subscribers with requests exceed their share, or holds are scarce.
     fn askers_are_too_many(&self) -> bool {
         let asking = self.subscribers.unanswered.count(Queue::Asking);
         let (_, most) = self.subscribers.counts();
@@ -127,17 +127,17 @@ impl Engine {
         u64::from(asking) > share || self.is_scarce(self.holds.count_free(), asking)
     }
 
-    /// True if ports or blocks of a pool are scarce. A deterministic pool is left out, because a
-    /// port of one subscriber is of no use to another; a pool that overloads ports, because it
-    /// shares them instead.
+    /// True if ports or blocks of a pool are scarce. A deterministic pool is never scarce here,
+    /// because a port of one subscriber is of no use to another. A pool that overloads ports is
+    /// never scarce, because it shares its ports instead.
     fn pool_is_scarce(&self, pool: usize) -> bool {
         let unanswered = &self.subscribers.unanswered;
         let Some(used) = self.used.get(pool) else { return false };
         if self.config.pools[pool].overloading || self.external.is_deterministic(pool) {
             return false;
         }
-        // Mappings that answered subscribers have in all pools may be this pool's: only those
-        // beyond are surely of unanswered ones.
+        // All mappings of answered subscribers, in all pools, may be in this pool. Only mappings
+        // beyond that number certainly belong to unanswered subscribers.
         let (all, _, _, _) = self.table.counts();
         let answered = (all as u64).saturating_sub(unanswered.mappings().into());
         let surely = |used: u64| u32::try_from(used.saturating_sub(answered)).unwrap_or(u32::MAX);
@@ -153,7 +153,7 @@ impl Engine {
             .any(|(place, &protocol)| self.is_scarce(of(place), surely(used[place_of(protocol)])))
     }
 
-    /// Removes at most so many sessions of a mapping, the latest first. Returns their number.
+    /// Removes at most `most` sessions of a mapping, the latest first. Returns their number.
     fn reclaim_sessions(&mut self, slot: u32, most: u32) -> u32 {
         for removed in 0..most {
             let Some(session) = self.table.last_session(slot) else { return removed };
@@ -164,7 +164,8 @@ impl Engine {
     }
 
     /// Removes a mapping of an unanswered subscriber that has no session left. Its port is free at
-    /// once, so that a forger cannot put the pool to rest; so is its block if the block is empty.
+    /// once, so that forged packets cannot put all ports of the pool in hold-down. Its block is
+    /// free too if the block is empty.
     fn reclaim_mapping(&mut self, slot: u32) {
         self.end_session_holds(slot);
         let mapping = *self.table.mapping(slot);
@@ -180,14 +181,14 @@ impl Engine {
 
     // ---- answers ----
 
-    /// Takes note of a new mapping of an unanswered subscriber, and of its first session.
+    /// Notes a new mapping of an unanswered subscriber, and its first session.
     #[cold]
     pub(crate) fn note_unanswered(&mut self, record: u32, slot: u32) {
         self.subscribers.unanswered.add_mapping(record, slot);
         self.table.mapping_mut(slot).first.mark_unanswered();
     }
 
-    /// Takes note that a host has got a mapping that it asked for, if nobody has answered the host.
+    /// Notes a granted request of a host, if the host is unanswered.
     pub(crate) fn note_asking(&mut self, host: Host) {
         self.may_be_short = true;
         let record = self.subscribers.find(host);
@@ -196,9 +197,9 @@ impl Engine {
         }
     }
 
-    /// Looks at a session that a packet from outside began and that a packet from inside has just
-    /// gone through. If the host has opened the connection and nobody has answered the host yet,
-    /// the next packet from outside is the answer.
+    /// Looks at a session that a packet from outside began, after a packet from inside. If the host
+    /// has opened the connection and is still unanswered, the next packet from outside is the
+    /// answer.
     #[cold]
     pub(crate) fn note_service(&mut self, at: SessionRef) {
         if self.table.session(at).state() != State::Established {
@@ -214,8 +215,8 @@ impl Engine {
         }
     }
 
-    /// Looks at an unanswered session that a packet has just gone through: one from outside answers
-    /// it, unless it did not open the connection.
+    /// Looks at an unanswered session after a packet. A packet from outside answers the session,
+    /// unless the packet did not open the connection.
     #[cold]
     pub(crate) fn note_answer(&mut self, at: SessionRef, way: Way) {
         let session = self.table.session_mut(at);

@@ -103,7 +103,7 @@ pub struct Reconfiguration {
     permits: Permits,
     static_hosts: Vec<Host>,
     statics: StaticChange,
-    /// Largest answers to the inside, of each realm.
+    /// Longest ICMP errors towards each realm, bytes.
     longest_inside: Vec<usize>,
     /// Keys that only a restart changes.
     restart: Vec<&'static str>,

@@ -1,5 +1,5 @@
-//! Packets of the gateway's own making: ICMP errors, their rate, the queue they leave by, and the
-//! TCP SYNs that are answered late (RFC 5382 REQ-4).
+//! Packets that the gateway makes: ICMP errors, their rate and queue, and the delayed answers to
+//! TCP SYNs (RFC 5382 REQ-4).
 
 use crate::config::{Config, SideConfig};
 use crate::endpoint::AddressPort;
@@ -13,7 +13,7 @@ use natgate_wire::{Icmp, Ipv4, icmp, ipv4, protocol};
 //= rfc1812#section-4.3.2.3
 /// Longest ICMP error, bytes (RFC 1812 section 4.3.2.3).
 const ERROR_LEN: usize = 576;
-/// IP packets up to this size go out when no MTU is configured, bytes.
+/// Largest IP packet if no MTU is configured, bytes.
 pub(crate) const DEFAULT_MTU: u16 = 1500;
 /// Headers of an ICMP error before its quotation, bytes.
 const ERROR_HEADERS: usize = ipv4::HEADER_LEN + icmp::HEADER_LEN;
@@ -21,14 +21,14 @@ const ERROR_HEADERS: usize = ipv4::HEADER_LEN + icmp::HEADER_LEN;
 pub(crate) const QUOTE_LEN: usize = ERROR_LEN - ERROR_HEADERS;
 /// TTL of the gateway's own packets.
 pub(crate) const OWN_TTL: u8 = 64;
-/// Errors that wait to be polled.
+/// Most errors that wait for `poll`.
 pub(crate) const QUEUE: usize = 512;
-/// SYNs that are remembered.
+/// Most SYNs that are remembered.
 pub(crate) const PENDING_SYNS: usize = 1024;
-/// How long an unsolicited SYN is remembered before it is answered, nanoseconds.
+/// Delay of the answer to an unsolicited SYN, nanoseconds.
 pub(crate) const PENDING_SYN_NANOS: u64 = 6_000_000_000;
 
-/// What an ICMP error says.
+/// Contents of an ICMP error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     kind: u8,
@@ -63,11 +63,11 @@ impl Message {
     }
 }
 
-/// Where an ICMP error comes from and goes to.
+/// Addresses of an ICMP error, and the side to send it by.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Envelope {
     pub(crate) side: Side,
-    /// The realm that it goes to, if by the inside.
+    /// The realm of the destination, if the error leaves by the inside.
     pub(crate) realm: u16,
     pub(crate) source: u32,
     pub(crate) destination: u32,
@@ -82,14 +82,14 @@ struct Slot {
     bytes: [u8; ERROR_LEN],
 }
 
-/// Writes ICMP errors and keeps them until they are polled.
+/// Makes ICMP errors and keeps them until they are polled.
 #[derive(Clone, Debug)]
 pub(crate) struct Responder {
     queue: Vec<Slot>,
     first: usize,
     len: usize,
     rates: Rates,
-    /// The longest error that the outside takes, and each realm inside, bytes; 0: none at all.
+    /// The longest error for the outside, and for each realm, bytes; 0: no errors.
     longest_outside: usize,
     longest_inside: Vec<usize>,
 }
@@ -119,14 +119,13 @@ impl Responder {
         self.len == QUEUE
     }
 
-    /// Makes errors at another rate from now on, and as long as realms take them; hands back how
-    /// long these were.
+    /// Sets the rate of errors, and their longest lengths for each realm. Returns the old lengths.
     pub(crate) fn renew(&mut self, per_second: u32, longest_inside: Vec<usize>) -> Vec<usize> {
         self.rates.per_second = per_second;
         core::mem::replace(&mut self.longest_inside, longest_inside)
     }
 
-    /// Makes errors to a link no longer than so many bytes, as long as the link gets errors at all.
+    /// Limits the length of errors on a link to its MTU, bytes, if the link gets errors at all.
     pub(crate) fn fit(&mut self, side: Side, realm: u16, mtu: u16) {
         let longest = match side {
             Side::Inside => self.longest_inside.get_mut(usize::from(realm)),
@@ -137,8 +136,8 @@ impl Responder {
         }
     }
 
-    /// Queues an ICMP error about `quoted`, a packet as received; `false`: the rate or the side
-    /// forbids it, or the queue is full.
+    /// Queues an ICMP error about `quoted`, a packet as received. Returns `false` if the rate or
+    /// the side forbids the error, or if the queue is full.
     pub(crate) fn send(
         &mut self,
         now: u64,
@@ -171,7 +170,7 @@ impl Responder {
         true
     }
 
-    /// When the oldest error was made.
+    /// The time of the oldest error.
     pub(crate) fn next_time(&self) -> Option<u64> {
         (self.len > 0).then(|| self.queue[self.first].time)
     }
@@ -188,7 +187,7 @@ impl Responder {
     }
 }
 
-/// The longest error that a side takes, bytes; 0: none at all.
+/// The longest error for a side, bytes; 0: no errors.
 fn longest(side: &SideConfig) -> usize {
     match side.silent {
         true => 0,
@@ -197,18 +196,19 @@ fn longest(side: &SideConfig) -> usize {
     }
 }
 
-/// The same of each realm.
+/// The longest error for each realm, bytes; 0: no errors.
 pub(crate) fn longest_inside(config: &Config) -> Vec<usize> {
     config.all_numbers().map(|realm| longest(config.inside_of(realm))).collect()
 }
 
-/// How many classes of requesters there are.
+/// Number of classes of requesters.
 const REQUESTERS: usize = 4096;
 
-/// How fast errors are made: all together at a rate, and one requester's at a quarter of it, so
-/// that none uses up what is for all. Requesters are told apart by the last twelve bits of address
-/// and realm added up. Who has asked for nothing of late gets an answer even when the rate is used
-/// up, from a reserve of the same size: the first error always goes out (RFC 1812 section 4.3.2.8).
+/// Rate limits of errors: one limit for all errors, and a quarter of it for one requester, so that
+/// no requester uses up everything. The class of a requester is the last twelve bits of the sum of
+/// address and realm. A requester without recent errors gets an error even when the rate is used
+/// up, from a reserve of the same size. So the first error always goes out (RFC 1812 section
+/// 4.3.2.8).
 #[derive(Clone, Debug)]
 struct Rates {
     all: Rate,
@@ -223,7 +223,7 @@ impl Rates {
         Self { all: Rate::default(), reserve: Rate::default(), requesters, per_second }
     }
 
-    /// Whether a requester may be sent an error now, which then counts.
+    /// Returns true, and counts an error, if a requester may be sent an error now.
     fn take(&mut self, now: u64, requester: u32) -> bool {
         let share = (self.per_second / 4).max(1);
         let own = &mut self.requesters[requester as usize % REQUESTERS];
@@ -246,7 +246,7 @@ fn write_error(bytes: &mut [u8], message: Message, envelope: Envelope, quoted: &
     let total_len = bytes.len() as u16;
     let mut packet = Ipv4::init(bytes, ipv4::HEADER_LEN);
     packet.set_total_len(total_len);
-    // The class of service, without congestion marks, of the packet that it is about.
+    // The class of service of the quoted packet, without congestion marks.
     //= rfc5508#REQ-10d
     //= rfc1812#section-4.3.2.5
     packet.set_service(quoted[1] & 0xfc);
@@ -287,15 +287,15 @@ pub(crate) fn echo_reply(bytes: &mut [u8]) {
     message.fill_checksum();
 }
 
-/// A connection as seen outside: protocol, external endpoint and remote.
+/// A connection as seen outside: protocol, external endpoint and remote endpoint.
 pub(crate) type Connection = (u8, AddressPort, AddressPort);
 
 /// A SYN that found no mapping, or was refused.
 #[derive(Clone, Debug)]
 pub(crate) struct PendingSyn {
-    /// When it is answered, nanoseconds.
+    /// Time of the answer, nanoseconds.
     pub(crate) due: u64,
-    /// Who is answered, by whom.
+    /// Addresses of the answer.
     pub(crate) envelope: Envelope,
     pub(crate) connection: Connection,
     len: usize,
@@ -303,13 +303,13 @@ pub(crate) struct PendingSyn {
 }
 
 impl PendingSyn {
-    /// The beginning of the packet.
+    /// The start of the packet.
     pub(crate) fn quoted(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 }
 
-/// The SYNs to be answered, oldest first.
+/// The SYNs that wait for an answer, oldest first.
 #[derive(Clone, Debug)]
 pub(crate) struct PendingSyns(VecDeque<PendingSyn>);
 
@@ -318,7 +318,7 @@ impl PendingSyns {
         Self(VecDeque::with_capacity(PENDING_SYNS))
     }
 
-    /// Remembers a SYN; `false`: there are too many.
+    /// Remembers a SYN. Returns `false` if there are too many.
     pub(crate) fn add(
         &mut self,
         due: u64,
@@ -336,7 +336,7 @@ impl PendingSyns {
         true
     }
 
-    /// When the oldest is answered, nanoseconds.
+    /// Time of the oldest SYN's answer, nanoseconds.
     pub(crate) fn next_due(&self) -> Option<u64> {
         self.0.front().map(|syn| syn.due)
     }

@@ -1,4 +1,4 @@
-//! The last stage: new endpoints in a packet, and every checksum that covers them updated by the
+//! The last stage: puts new endpoints into a packet, and updates every checksum over them by the
 //! change (RFC 1624). A wrong checksum stays wrong by the same amount.
 
 use crate::endpoint::AddressPort;
@@ -6,7 +6,7 @@ use crate::parse::{Embedded, Headers, Kind, checksum_offset};
 use natgate_wire::checksum::{fold, sum};
 use natgate_wire::{Delta, Ipv4, Tcp, protocol};
 
-/// New endpoints for a packet; `None` leaves an end as it is.
+/// New endpoints for a packet. `None`: the endpoint stays.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rewrite {
     pub(crate) source: Option<AddressPort>,
@@ -18,7 +18,7 @@ pub(crate) struct Rewrite {
 //= rfc5597#REQ-6
 //= rfc5597#REQ-12
 //= rfc5597#REQ-13
-/// Takes one from the TTL and puts the new endpoints in.
+/// Decrements the TTL and writes the new endpoints.
 pub(crate) fn apply(bytes: &mut [u8], headers: &Headers, rewrite: Rewrite) {
     let addresses = apply_addresses(bytes, headers, rewrite);
     let transport = &mut bytes[usize::from(headers.header_len)..];
@@ -34,14 +34,15 @@ pub(crate) fn apply(bytes: &mut [u8], headers: &Headers, rewrite: Rewrite) {
             let _ = update_checksum(transport, headers.protocol, delta);
         }
         Kind::IcmpQuery { .. } => {
-            // A hairpinned query has its identifier translated twice; the second counts.
+            // The identifier of a hairpinned query is translated twice. The second translation
+            // counts.
             if let Some(AddressPort { port: identifier, .. }) =
                 rewrite.destination.or(rewrite.source)
             {
                 let delta = replace_u16(transport, 4, identifier, Delta::NONE);
                 let _ = update_u16(transport, 2, delta);
                 if transport.iter().all(|&byte| byte == 0) {
-                    // RFC 1624's one exception: the checksum of nothing but zeros is not zero.
+                    // RFC 1624 has one exception: the checksum of zeros only is not zero.
                     transport[2..4].fill(0xff);
                 }
             }
@@ -53,12 +54,13 @@ pub(crate) fn apply(bytes: &mut [u8], headers: &Headers, rewrite: Rewrite) {
     }
 }
 
-/// Changes a packet that is forwarded untranslated: its TTL, and nothing behind the IP header.
+/// Decrements the TTL of a packet that is forwarded untranslated. Nothing after the IP header
+/// changes.
 pub(crate) fn apply_transit(bytes: &mut [u8], headers: &Headers) {
     let _ = apply_addresses(bytes, headers, Rewrite::default());
 }
 
-/// The IP header's part of [`apply`]; returns what changed of the addresses.
+/// Does the part of [`apply`] in the IP header. Returns the change of the addresses.
 fn apply_addresses(bytes: &mut [u8], headers: &Headers, rewrite: Rewrite) -> Delta {
     let mut packet = Ipv4::new_checked(bytes).expect("a parsed packet stays one");
     let mut delta = Delta::NONE;
@@ -83,12 +85,12 @@ fn apply_addresses(bytes: &mut [u8], headers: &Headers, rewrite: Rewrite) -> Del
     delta
 }
 
-/// Lowers the maximum segment size that a SYN announces to `limit`; one that announces none, or
-/// less, stays as it is (RFC 9293 section 3.7.1).
+/// Lowers the maximum segment size of a SYN to `limit`. A SYN without the option, or with a lower
+/// value, does not change (RFC 9293 section 3.7.1).
 pub(crate) fn lower_mss(segment: &mut [u8], limit: u16) {
     let header = Tcp::new_prefix_checked(&*segment).and_then(|header| header.max_segment_size());
     let Some((at, _)) = header.filter(|&(_, announced)| announced > limit) else { return };
-    // A checksum adds up 16-bit words, so a value at an odd place changes two of them.
+    // A checksum adds 16-bit words, so a value at an odd place changes two of them.
     let start = at & !1;
     let end = (at + 3) & !1;
     if end > segment.len() {
@@ -101,7 +103,7 @@ pub(crate) fn lower_mss(segment: &mut [u8], limit: u16) {
     let _ = update_checksum(segment, protocol::TCP, delta);
 }
 
-/// Puts new endpoints into the packet that an ICMP error embeds, and updates the ICMP checksum.
+/// Writes new endpoints into the packet that an ICMP error embeds, and updates the ICMP checksum.
 pub(crate) fn apply_embedded(message: &mut [u8], embedded: &Embedded, rewrite: Rewrite) {
     //= rfc5508#REQ-4a
     //= rfc5508#REQ-5a
@@ -150,8 +152,8 @@ pub(crate) fn apply_embedded(message: &mut [u8], embedded: &Embedded, rewrite: R
 }
 
 //= rfc5597#REQ-11
-/// Updates a transport checksum that is there; returns what its own change does to a checksum
-/// over it. UDP's zero, no checksum, stays, and neither UDP's nor UDP-Lite's becomes zero.
+/// Updates a transport checksum, if the packet has one. Returns the change of a checksum over this
+/// field. UDP's zero (no checksum) stays, and checksums of UDP and UDP-Lite never become zero.
 fn update_checksum(transport: &mut [u8], protocol: u8, delta: Delta) -> Delta {
     let Some(at) = checksum_offset(protocol).filter(|at| at + 2 <= transport.len()) else {
         return Delta::NONE;
@@ -165,7 +167,7 @@ fn update_checksum(transport: &mut [u8], protocol: u8, delta: Delta) -> Delta {
     replace_u16(transport, at, new, Delta::NONE)
 }
 
-/// Updates a checksum field; returns the change of the field itself.
+/// Updates a checksum field. Returns the change of the field itself.
 fn update_u16(bytes: &mut [u8], at: usize, delta: Delta) -> Delta {
     let new = delta.apply(get_u16(bytes, at));
     replace_u16(bytes, at, new, Delta::NONE)
@@ -175,7 +177,7 @@ fn get_u16(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// Writes a field at an even offset; returns the delta with its replacement added.
+/// Writes a field at an even offset. Returns the delta with the replacement added.
 fn replace_u16(bytes: &mut [u8], at: usize, new: u16, delta: Delta) -> Delta {
     let delta = delta.replace_u16(get_u16(bytes, at), new);
     bytes[at..at + 2].copy_from_slice(&new.to_be_bytes());

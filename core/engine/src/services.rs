@@ -1,25 +1,26 @@
-//! Services (RFC 2391): several servers behind one external endpoint, and which of them gets a new
-//! session.
+//! Services (RFC 2391): several servers behind one external endpoint, and the choice of a server
+//! for a new session.
 //!
-//! Each server has a mapping of its own, always there, with the same external endpoint; the port
-//! belongs to the first of them, and the table's index of shared ends tells whose a session is. So
-//! what is kept here is only who may get new ones. Where a remote address stays with one server
-//! nothing is remembered of it either: each server has a number for the address, the highest wins,
-//! and a server that goes leaves the others' numbers as they are (rendezvous hashing).
+//! Each server has a permanent mapping with the same external endpoint. The port belongs to the
+//! first mapping, and the table's index of shared endpoints tells the server of a session. So this
+//! file only chooses servers for new sessions. If all sessions of a remote address go to one
+//! server, no memory of addresses is needed: each server has a number for the address, and the
+//! highest number wins. The removal of a server does not change the numbers of the others
+//! (rendezvous hashing).
 
 use crate::config::{Affinity, Config};
 use crate::endpoint::{AddressPort, External};
 use crate::random::{Generator, HashKey};
 use alloc::vec::Vec;
 
-/// A server as its service knows it.
+/// A server of a service.
 #[derive(Clone, Copy, Debug)]
 struct Member {
     /// Its mapping's slot.
     slot: u32,
     /// Its address and port.
     endpoint: u64,
-    /// Its part in the choice; 0: it gets no new sessions.
+    /// Share in the choice; 0: no new sessions.
     share: u16,
 }
 
@@ -27,11 +28,11 @@ struct Member {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     key: u64,
-    /// Its members: the first, and how many.
+    /// Place of the first member, and number of members.
     first: usize,
     count: usize,
     affinity: Affinity,
-    /// The sum of its members' shares.
+    /// The sum of the members' shares.
     shares: u32,
 }
 
@@ -43,7 +44,7 @@ fn key(protocol: u8, External { index, port }: External) -> u64 {
 /// All services.
 #[derive(Clone, Debug)]
 pub(crate) struct Services {
-    /// In order of their keys.
+    /// Entries, sorted by key.
     entries: Vec<Entry>,
     members: Vec<Member>,
     hash: HashKey,
@@ -54,30 +55,29 @@ impl Services {
         Self { entries: Vec::new(), members: Vec::new(), hash }
     }
 
-    /// What decides who serves whom.
+    /// The hash key of the choice, for another engine.
     pub(crate) fn key(&self) -> [u64; 3] {
         self.hash.words()
     }
 
-    /// Goes by another's key, so that everybody's server stays the same.
+    /// Sets the hash key of another engine, so that every remote address keeps its server.
     pub(crate) fn set_key(&mut self, words: [u64; 3]) {
         self.hash = HashKey::from_words(words);
     }
 
-    /// Bytes that they take.
+    /// Bytes that the services take.
     pub(crate) fn memory(config: &Config) -> u64 {
         let of = |servers: usize| 4 * (size_of::<Entry>() + servers * size_of::<Member>());
         config.services.iter().map(|service| of(service.servers.len()) as u64).sum()
     }
 
-    /// Begins a service of a protocol at an external endpoint, which is given by its address's
-    /// index.
+    /// Begins a service of a protocol at an external endpoint.
     pub(crate) fn add(&mut self, protocol: u8, external: External, affinity: Affinity) {
         let (key, first) = (key(protocol, external), self.members.len());
         self.entries.push(Entry { key, first, count: 0, affinity, shares: 0 });
     }
 
-    /// Adds a server to the service that was begun last.
+    /// Adds a server to the latest service.
     pub(crate) fn add_server(
         &mut self,
         slot: u32,
@@ -91,13 +91,13 @@ impl Services {
         entry.shares += u32::from(share);
     }
 
-    /// Puts all that were added where they are found.
+    /// Completes the additions: the services can be found now.
     pub(crate) fn settle(&mut self) {
         self.entries.sort_unstable_by_key(|entry| entry.key);
     }
 
-    /// The slot of the mapping of the server that gets a new session from a remote address; `None`:
-    /// there is no such service, or no server of it takes any.
+    /// The slot of the mapping of the server for a new session from a remote address. `None`: there
+    /// is no such service, or no server takes new sessions.
     pub(crate) fn choose(
         &self,
         protocol: u8,
@@ -116,16 +116,16 @@ impl Services {
         }
     }
 
-    /// The member whose number for a remote address is the highest. With a hash as a fraction u of
-    /// 1, it is -share / log u, so that each has the highest as often as its share says.
+    /// The member with the highest number for a remote address. If u is the hash as a fraction of
+    /// 1, the number is -share / log u. So each member wins as often as its share says.
     fn highest(&self, members: &[Member], remote: u32) -> Option<u32> {
         let mut best: Option<(u64, u64, u32)> = None;
         for member in members.iter().filter(|member| member.share > 0) {
-            // Once more, for the numbers of servers alike must not be alike.
+            // The second hash separates the numbers of servers with similar endpoints.
             let hash = self.hash.hash(member.endpoint, u64::from(remote) | 1 << 60);
             let hash = self.hash.hash(hash, member.endpoint);
             let (share, log) = (u64::from(member.share), negative_log(hash));
-            // One quotient against another, without dividing.
+            // Compares two quotients without a division.
             let better = best.is_none_or(|(best_share, best_log, _)| {
                 u128::from(share) * u128::from(best_log) > u128::from(best_share) * u128::from(log)
             });
@@ -137,7 +137,7 @@ impl Services {
     }
 }
 
-/// The member at this place of all shares, one after the other.
+/// The member at this place in the sequence of all shares.
 fn drawn(members: &[Member], mut place: u32) -> Option<u32> {
     let member = members.iter().find(|member| {
         let here = place < u32::from(member.share);
@@ -147,15 +147,15 @@ fn drawn(members: &[Member], mut place: u32) -> Option<u32> {
     member.map(|member| member.slot)
 }
 
-/// Parts that the logarithms from 1 to 2 are tabled in, a power of two.
+/// Number of parts in the table of logarithms from 1 to 2, a power of two.
 const PARTS: usize = 256;
 
-/// log2(1 + i / 256) in units of 2^-32, by squaring.
+/// log2(1 + i / 256) in units of 2^-32, computed by squaring.
 const LOGS: [u64; PARTS + 1] = {
     let mut logs = [0; PARTS + 1];
     let mut part = 1;
     while part < PARTS {
-        // 1 to 2, in units of 2^-63.
+        // A number from 1 to 2, in units of 2^-63.
         let mut value = ((PARTS + part) as u128) << (63 - PARTS.trailing_zeros());
         let (mut log, mut bits) = (0, 0);
         while bits < 32 {
@@ -174,12 +174,12 @@ const LOGS: [u64; PARTS + 1] = {
     logs
 };
 
-/// -log2 of a hash as a fraction of 2^64, in units of 2^-32; at least 1. Between the tabled values
-/// it is a straight line: off by less than a part in 300, for values near 0 too.
+/// -log2 of a hash as a fraction of 2^64, in units of 2^-32; at least 1. It is linear between the
+/// values in the table. The error is less than one part in 300, even near 0.
 fn negative_log(hash: u64) -> u64 {
     let hash = hash | 1;
     let zeros = hash.leading_zeros();
-    // The first bit is always 1; then the part, then how far into it.
+    // The first bit is always 1. Then come the part and the place within the part.
     let mantissa = hash << zeros;
     let shift = 63 - PARTS.trailing_zeros();
     let part = (mantissa >> shift) as usize - PARTS;
@@ -209,7 +209,7 @@ mod tests {
         (services, generator)
     }
 
-    /// How many of so many remote addresses each server gets.
+    /// Number of remote addresses that each server gets.
     fn spread(shares: &[u16], affinity: Affinity) -> Vec<u32> {
         let (services, mut generator) = services(shares, affinity);
         let mut got = vec![0; shares.len()];
@@ -239,7 +239,7 @@ mod tests {
                 for (&got, &share) in spread(shares, affinity).iter().zip(shares) {
                     let right = 100_000.0 * f64::from(share) / f64::from(all);
                     let off = (f64::from(got) - right).abs();
-                    // Five standard deviations, and what the logarithm is off by.
+                    // Five standard deviations, plus the error of the logarithm.
                     assert!(off <= 5.0 * right.sqrt() + right * 0.01 + 1.0, "{shares:?}: {got}");
                 }
             }

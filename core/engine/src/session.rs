@@ -1,27 +1,27 @@
-//! A session: one remote endpoint of a mapping, its idle timer, and for TCP the state of the
-//! connection (RFC 6146 section 3.5.2.2 as RFC 7857 section 2 amends it) with as much of its
-//! sequence numbers as it takes to tell a genuine RST from a forged one.
+//! A session: one remote endpoint of a mapping and its idle timer. A TCP session also has the state
+//! of the connection (RFC 6146 section 3.5.2.2 as RFC 7857 section 2 amends it), and the sequence
+//! numbers that tell a genuine RST from a forged one.
 //!
-//! The timers' durations are not known here: a packet's effect is an [`Idle`] that says which one
-//! starts, if any.
+//! The durations of timers are not known here. The effect of a packet is an [`Idle`], which says
+//! the timer to start, if any.
 
 use crate::endpoint::AddressPort;
 use natgate_wire::tcp::flags::{ACK, FIN, RST, SYN};
 
-/// The timer that a packet starts afresh.
+/// The timer that a packet restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Idle {
-    /// None: the deadline stays.
+    /// No timer: the deadline stays.
     Keep,
     /// The opening timeout.
     Opening,
-    /// The established timeout; for protocols other than TCP their own.
+    /// The established timeout. Protocols other than TCP have timeouts of their own.
     Established,
     /// The closing timeout.
     Closing,
 }
 
-/// Which way a packet goes: `Out` from the mapping's internal endpoint, `In` to it.
+/// Way of a packet: `Out` from the mapping's internal endpoint, `In` to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Out,
@@ -32,30 +32,30 @@ pub(crate) enum Way {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum State {
-    /// There is no session here.
+    /// No session.
     #[default]
     None,
     /// A protocol without connections.
     Open,
-    /// SYN sent out, none has come in.
+    /// The inside has sent a SYN, the outside has not.
     OpeningOut,
-    /// SYN came in, none has gone out.
+    /// The outside has sent a SYN, the inside has not.
     OpeningIn,
-    /// Both have sent a SYN.
+    /// Both sides have sent a SYN.
     Established,
     /// The inside has sent a FIN.
     FinOut,
     /// The outside has sent a FIN.
     FinIn,
-    /// Both have.
+    /// Both sides have sent a FIN.
     Closed,
-    /// A RST, or nothing for the established timeout: about to go.
+    /// A RST came, or nothing for the established timeout: the session is about to go.
     Transitory,
 }
 
 impl State {
-    /// Whether both sides have ended it, or somebody has reset it, or it has been silent for too
-    /// long.
+    /// True if both sides have ended the connection, a RST came, or the session has been silent for
+    /// too long.
     pub(crate) const fn is_ending(self) -> bool {
         matches!(self, Self::Closed | Self::Transitory)
     }
@@ -75,19 +75,19 @@ impl State {
     }
 }
 
-/// What of a TCP header matters to a session.
+/// Fields of a TCP header that matter to a session.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Segment {
     pub(crate) flags: u8,
     pub(crate) sequence: u32,
     pub(crate) acknowledgment: u32,
     pub(crate) window: u16,
-    /// The window scale option; looked for in SYNs only.
+    /// The window scale option. It is read from SYNs only.
     pub(crate) scale: Option<u8>,
 }
 
 impl Segment {
-    /// A SYN that opens a connection: without ACK, RST and FIN.
+    /// True for a SYN that opens a connection: without ACK, RST and FIN.
     pub(crate) fn opens(self) -> bool {
         self.flags & (SYN | ACK | RST | FIN) == SYN
     }
@@ -98,7 +98,7 @@ impl Segment {
 }
 
 /// Added to the state of a session that an unanswered subscriber began, until a packet from outside
-/// answers it: that packet takes the complete way and is noticed there.
+/// answers it. With this bit, that packet takes the complete way, which notes the answer.
 const UNANSWERED: u8 = 8;
 
 const _: () = assert!(
@@ -107,46 +107,47 @@ const _: () = assert!(
         && State::Established as u8 | UNANSWERED > State::Transitory as u8
 );
 
-/// Set while the inside's window is a SYN's and so not scaled; the bit above, the outside's.
+/// Set while the inside's window is from a SYN, so it is not scaled. The bit above is the
+/// outside's.
 const UNSCALED: u8 = 0x40;
 
-/// A scale field's value before a SYN with the option has been seen.
+/// Value of a scale field before a SYN with the option has been seen.
 const SCALE_UNKNOWN: u8 = 15;
 const NO_SCALES: u8 = SCALE_UNKNOWN << 4 | SCALE_UNKNOWN;
 
-/// A session; half a cache line.
+/// A session. It takes half a cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Session {
     pub(crate) remote_address: u32,
-    /// Tick at which it goes unless refreshed.
+    /// Tick at which the session ends unless it is refreshed.
     pub(crate) expires: u32,
     pub(crate) packets_out: u32,
     pub(crate) packets_in: u32,
-    /// The next sequence numbers that inside and outside expect, where known.
+    /// The next sequence numbers that inside and outside expect, if known.
     expects: [u32; 2],
     /// The latest window fields of inside and outside.
     window: [u16; 2],
     pub(crate) remote_port: u16,
-    /// Window scale shifts: low half inside's, high half outside's; 15: no such option seen.
+    /// Window scale shifts: low half inside, high half outside; 15: no option seen.
     scales: u8,
-    /// Low four bits: [`State`], with [`UNANSWERED`] or without; then one bit each: something is
-    /// known of what inside, outside expects; the window of inside, outside is a SYN's and so not
-    /// scaled.
+    /// Low four bits: [`State`], with [`UNANSWERED`] or without. The other bits: the next sequence
+    /// number of inside is known; of outside; the window of inside is from a SYN, so it is not
+    /// scaled; of outside.
     state_known: u8,
 }
 
 const _: () = assert!(size_of::<Session>() == 32);
 
-/// What a session is besides its endpoint, deadline and counters, for another engine.
+/// Attributes of a session for another engine, without endpoint, deadline and counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Parts {
     pub(crate) expects: [u32; 2],
     pub(crate) window: [u16; 2],
     pub(crate) scales: u8,
-    /// [`State`]: 0 to 8.
+    /// State as a number: 1 to 8.
     pub(crate) state: u8,
-    /// The four bits beside it.
+    /// The four bits besides the state.
     pub(crate) known: u8,
 }
 
@@ -185,7 +186,8 @@ impl Session {
         Parts { expects, window, scales, state: self.state() as u8, known: state_known >> 4 }
     }
 
-    /// Becomes what the parts of another say; `None`: there is no such state, or it means none.
+    /// Sets the attributes from another engine's session. `None`: the state is none or does not
+    /// exist.
     pub(crate) fn set_parts(&mut self, parts: Parts) -> Option<()> {
         let Parts { expects, window, scales, state, known } = parts;
         if state == State::None as u8 || state > State::Transitory as u8 || known > 0xf {
@@ -213,8 +215,9 @@ impl Session {
         }
     }
 
-    /// True if a packet that goes this way finds the session open, or established. To a packet
-    /// from outside an unanswered session is neither; to one from inside it makes no difference.
+    /// True if the session is open (or established, by `state`) for a packet of this way. An
+    /// unanswered session is neither for a packet from outside; for a packet from inside it makes
+    /// no difference.
     #[inline(always)]
     pub(crate) fn is_towards(&self, way: Way, state: State) -> bool {
         let mask = match way {
@@ -224,21 +227,21 @@ impl Session {
         self.state_known & mask == state as u8
     }
 
-    /// True if it was marked by [`Session::mark_unanswered`] and nothing has answered it.
+    /// True if [`Session::mark_unanswered`] marked the session and no packet has answered it.
     #[inline(always)]
     pub(crate) fn is_unanswered(&self) -> bool {
         self.state_known & 0xf > State::Transitory as u8
     }
 
-    /// Marks a session that the inside has begun as unanswered; one in another state stays as it
-    /// is.
+    /// Marks a session that the inside has begun as unanswered. A session in another state does not
+    /// change.
     pub(crate) fn mark_unanswered(&mut self) {
         if matches!(self.state(), State::Open | State::OpeningOut | State::Established) {
             self.state_known |= UNANSWERED;
         }
     }
 
-    /// Sets the state; an unanswered session counts as answered from then on.
+    /// Sets the state. An unanswered session then counts as answered.
     pub(crate) fn set_state(&mut self, state: State) {
         self.state_known = self.state_known & 0xf0 | state as u8;
     }
@@ -253,7 +256,7 @@ impl Session {
         *counter = counter.saturating_add(1);
     }
 
-    /// Takes a TCP segment into account: moves the state and says which timer starts.
+    /// Takes a TCP segment into account: changes the state, and returns the timer to start.
     pub(crate) fn take_segment(&mut self, way: Way, segment: Segment) -> Idle {
         let (state, idle) = self.next_state(way, segment, Self::reset_is_valid);
         let opens = match self.state() {
@@ -261,7 +264,7 @@ impl Session {
                 self.forget();
                 true
             }
-            // Forged or not, nothing known may hold any more.
+            // The SYN may be forged or not. The known sequence numbers may be wrong now.
             State::Transitory if segment.opens() => {
                 self.forget();
                 false
@@ -278,9 +281,9 @@ impl Session {
         idle
     }
 
-    /// Takes a DCCP packet into account, given the flags of a TCP segment that means the same. Its
-    /// sequence numbers are not followed, so whatever ends a connection is believed: it goes after
-    /// the closing timeout, unless it turns out to be alive.
+    /// Takes a DCCP packet into account, given as the flags of an equivalent TCP segment. Sequence
+    /// numbers are not followed, so every packet that ends a connection is believed. The session
+    /// goes after the closing timeout, unless the connection turns out to be alive.
     pub(crate) fn take_dccp(&mut self, way: Way, packet: Segment) -> Idle {
         let (state, idle) = self.next_state(way, packet, |_, _, _| true);
         self.set_state(state);
@@ -311,7 +314,7 @@ impl Session {
             //= rfc7857#section-7.1
             State::Transitory if reset => (state, Idle::Keep),
             State::Closed if segment.opens() => (opening, Idle::Opening),
-            // The SYN may be forged and the connection alive: whatever else comes revives it.
+            // The SYN may be forged and the connection alive. Any other packet revives the session.
             State::Transitory if segment.opens() => (state, Idle::Opening),
             State::Closed | State::Transitory => (State::Established, Idle::Established),
             //= rfc7857#section-2.2
@@ -339,7 +342,7 @@ impl Session {
         }
     }
 
-    /// The opening states wait for the other side's SYN.
+    /// The next state from an opening state, which waits for the other side's SYN.
     fn next_state_opening(&self, state: State, opening: State, segment: Segment) -> (State, Idle) {
         let other_side = state != opening;
         //= rfc5382#REQ-2a
@@ -363,8 +366,8 @@ impl Session {
         self.state_known & 0x10 << end != 0
     }
 
-    /// Notes what the sender of a segment expects. A SYN teaches nothing once the connection is
-    /// open: anybody could send it.
+    /// Notes the sequence number and window of a segment's sender. A SYN of an open connection is
+    /// ignored, because anyone could send it.
     #[inline(always)]
     pub(crate) fn learn(&mut self, way: Way, segment: Segment) {
         if segment.has(ACK) && !segment.has(SYN | RST) {
@@ -375,8 +378,8 @@ impl Session {
         }
     }
 
-    /// As [`Session::learn`], while the connection opens: a SYN also says what the receiver
-    /// expects.
+    /// [`Session::learn`] while the connection opens: a SYN also tells the sequence number that the
+    /// receiver expects.
     fn learn_opening(&mut self, way: Way, segment: Segment) {
         let syn = segment.has(SYN) && !segment.has(FIN);
         if segment.has(RST) || !syn && !segment.has(ACK) {
@@ -423,7 +426,7 @@ impl Session {
         !self.is_known(receiver) || (-window..window).contains(&ahead)
     }
 
-    /// Whether a RST falls into its receiver's window (RFC 5961 section 3).
+    /// True if a RST is within its receiver's window (RFC 5961 section 3).
     fn reset_is_valid(&self, way: Way, segment: Segment) -> bool {
         let receiver = 1 - way as usize;
         let (inside, outside) = (self.scales & 0xf, self.scales >> 4);

@@ -14,41 +14,38 @@ use alloc::format;
 use alloc::string::String;
 use core::time::Duration;
 
-/// Most external addresses: an address's index and a port share 31 bits, all ones of which mean
-/// something else.
+/// Most external addresses. An address's index and a port share 31 bits, and the value with all
+/// bits set has another meaning.
 pub(crate) const MAX_ADDRESSES: usize = (1 << 15) - 1;
 
-/// Protocols that room is set aside for when the configuration does not say: TCP, UDP and ICMP.
-/// DCCP shares it.
+/// Number of protocols that room is reserved for by default: TCP, UDP and ICMP. DCCP shares the
+/// room.
 const COMMON: usize = 3;
 
-/// Most mappings when the configuration does not say.
+/// Most mappings by default.
 const DEFAULT_MAPPINGS: usize = 1 << 20;
 
-/// Static mappings that there is room for besides those that there are at the start, or as many
-/// again.
+/// Room for new static mappings: this number, or the number at the start if that is larger.
 const MORE_STATICS: usize = 8192;
 
-/// Subscribers that there is room for when the configuration does not say, as long as there is room
-/// for so many mappings.
+/// Least room for subscribers by default, if there is room for as many mappings.
 const LEAST_SUBSCRIBERS: usize = 1 << 16;
 
-/// External addresses that there is room for when the configuration does not say.
+/// Least room for external addresses by default.
 const LEAST_ADDRESSES: usize = 64;
-/// Sessions with a translated destination that there is room for when the configuration does not
-/// say.
+/// Least room by default for sessions with a translated destination.
 const LEAST_TWICE: usize = 1024;
 
-/// How large the tables are.
+/// Sizes of the tables.
 pub(crate) struct Sizes {
-    /// External addresses that there are, and that there may be.
+    /// Number of external addresses at the start, and largest number.
     pub(crate) addresses: usize,
     pub(crate) address_room: usize,
     pub(crate) room: Room,
     pub(crate) subscribers: SubscriberRoom,
     /// Sessions of one subscriber beyond the first of each mapping.
     pub(crate) further_each: u32,
-    /// Sessions whose remote endpoint is another as seen from inside.
+    /// Sessions whose remote endpoint has another name inside.
     pub(crate) twice: usize,
 }
 
@@ -69,9 +66,9 @@ impl Sizes {
         let one_way = config.statics.iter().any(|one| one.begun == Begun::Outside);
         let beside = if one_way || !config.services.is_empty() { fixed + further } else { 0 };
         let overloading = config.pools.iter().any(|pool| pool.overloading);
-        // Each of these sessions is filed at both ends.
+        // Each of these sessions is filed at both endpoints.
         let shared = 2 * (beside + if overloading { dynamic } else { 0 });
-        // Every one has a mapping.
+        // Every subscriber has a mapping.
         let subscribers =
             limit(config.limits.subscribers, (dynamic / 16).max(LEAST_SUBSCRIBERS)).min(dynamic);
         let addresses = config.count_addresses();
@@ -95,8 +92,8 @@ impl Sizes {
     }
 }
 
-/// Checks all that the engine relies on. The control crate makes the same checks earlier and names
-/// line and column.
+/// Checks everything that the engine relies on. The control crate makes the same checks earlier and
+/// names line and column.
 pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
     let fail = |message: String| Err(ConfigError { message });
     if config.pools.is_empty() || config.default_pool >= config.pools.len() {
@@ -193,7 +190,7 @@ fn validate_times_and_rates(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Checks that both ends of static mappings and services fit together.
+/// Checks that both endpoints of static mappings and services fit together.
 fn validate_statics(config: &Config) -> Result<(), ConfigError> {
     let fail = |message: String| Err(ConfigError { message });
     let one_port = |one: &StaticMapping| one.internal.1.is_some() != one.external.1.is_some();
@@ -212,7 +209,8 @@ fn validate_statics(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Checks that excluded ports leave a pool some, and that draining addresses belong to it.
+/// Checks that excluded ports leave a pool some ports, and that draining addresses belong to the
+/// pool.
 fn validate_exceptions(config: &Config, pool: &PoolConfig) -> Result<(), ConfigError> {
     let fail =
         |message: String| Err(ConfigError { message: format!("pool {}: {message}", pool.name) });
@@ -235,7 +233,7 @@ fn validate_exceptions(config: &Config, pool: &PoolConfig) -> Result<(), ConfigE
     Ok(())
 }
 
-/// Checks that a pool's ports can be divided as its allocation says.
+/// Checks that a pool's ports can be divided by its allocation.
 fn validate_allocation(config: &Config, pool: &PoolConfig) -> Result<(), ConfigError> {
     let fail =
         |message: String| Err(ConfigError { message: format!("pool {}: {message}", pool.name) });

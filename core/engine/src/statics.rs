@@ -6,10 +6,10 @@ use crate::protocols::PROTOCOLS;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-/// Most mappings at a time for the ports of one address that is mapped as a whole.
+/// Most mappings at a time for the ports of one whole mapped address.
 pub(crate) const WHOLE_MAPPINGS: u32 = 4096;
 
-/// How many mappings static ones come to at most.
+/// Largest number of mappings that static mappings need.
 pub(crate) fn count_statics(statics: &[StaticMapping]) -> usize {
     let count = |one: &StaticMapping| match one.external.1 {
         Some(_) => permanent(one).count(),
@@ -18,7 +18,7 @@ pub(crate) fn count_statics(statics: &[StaticMapping]) -> usize {
     statics.iter().map(count).sum()
 }
 
-/// The protocols for which a static mapping is always there: those of one with ports.
+/// The protocols for which a static mapping is permanent. Only static mappings with ports are.
 pub(crate) fn permanent(mapping: &StaticMapping) -> impl Iterator<Item = u8> {
     let StaticMapping { protocol, external: (_, port), .. } = *mapping;
     PROTOCOLS.into_iter().filter(move |&p| port.is_some() && protocol.is_none_or(|only| p == only))

@@ -1,9 +1,10 @@
-//! Subscribers that have mappings: how many of each protocol, how fast they make them, and the
-//! external address that they are paired with. A record goes with the subscriber's last mapping; by
-//! then its rate has long recovered, for no mapping lives less than a second.
+//! Subscribers that have mappings: their numbers of mappings of each protocol, their rates, and the
+//! external addresses that they are paired with. A record is removed with the subscriber's last
+//! mapping. By then its rate has long recovered, because no mapping lives less than a second.
 //!
-//! A subscriber whom rules send to several pools is paired with one address of each: further
-//! records of the kind [`Subscribers::paired`] asks for hold the pairs beyond the first.
+//! Rules may send a subscriber to several pools. Then the subscriber is paired with one address of
+//! each pool. Further records, which [`Subscribers::paired`] reads, contain the pairs beyond the
+//! first.
 
 mod unanswered;
 
@@ -23,24 +24,25 @@ use unanswered::Unanswered;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subscriber {
     host: Host,
-    /// In a further record, its pool; else [`NONE`].
+    /// Pool of a further record; [`NONE`]: this is the subscriber's first record.
     further: u32,
-    /// The pool of its first mapping, and the index of the external address there that it is paired
-    /// with; [`NONE`]: a rule chose the addresses of all its mappings so far.
+    /// Pool of the subscriber's first mapping, and index of the external address of the pair there.
+    /// Index [`NONE`]: rules chose the addresses of all mappings so far.
     pool: u32,
     paired: u32,
-    /// In a further record, its mappings are the first of these.
+    /// Use by the subscriber. In a further record, `mappings[0]` counts all mappings of the pool.
     pub(crate) has: Holding,
-    /// In a record that is not a further one, the mappings of other pools than its own.
+    /// Mappings of further pools, in the first record.
     elsewhere: u32,
-    /// In a free record, the next free one.
+    /// The next free record, in a free record.
     next: u32,
     pub(crate) class: u16,
-    /// The same as all records' if its class is one of those there are.
+    /// Equal to [`Subscribers::epoch`] if `class` is a present class.
     epoch: u8,
-    /// True until somebody answers one of its packets; never in a further record.
+    /// True until a remote endpoint answers one of the subscriber's packets; false in a further
+    /// record.
     is_unanswered: bool,
-    /// When a refusal was last reported, nanoseconds; all ones: never.
+    /// Time of the latest report of a refusal, nanoseconds; all ones: never.
     pub(crate) reported: u64,
 }
 
@@ -48,7 +50,7 @@ const _: () = assert!(size_of::<Subscriber>() <= 64);
 
 impl Subscriber {
     const NEVER: u64 = u64::MAX;
-    /// In nobody's name.
+    /// A record without a subscriber.
     const NEW: Self = Self {
         host: Host::new(0, 0),
         further: NONE,
@@ -63,7 +65,8 @@ impl Subscriber {
         reported: Self::NEVER,
     };
 
-    /// Whether no refusal was reported within an interval, nanoseconds; if so, takes note of one.
+    /// Returns true, and notes a report, if no refusal was reported within the interval
+    /// (nanoseconds).
     pub(crate) fn may_report(&mut self, now: u64, interval: u64) -> bool {
         let may = self.reported == Self::NEVER || now - self.reported >= interval;
         self.reported = if may { now } else { self.reported };
@@ -78,40 +81,40 @@ const NONE: u32 = u32::MAX;
 pub(crate) struct Subscribers {
     key: HashKey,
     pub(crate) classes: Classes,
-    /// Changes when classes do.
+    /// Flips when the classes are replaced.
     epoch: u8,
     records: Vec<Subscriber>,
-    /// What was told of each record's subscriber, as far as anything ever was.
+    /// Reports about each record's subscriber, as far as there were any.
     watches: Vec<Watch>,
     room: SubscriberRoom,
     index: Index,
     free: u32,
     /// Records in use.
     used: usize,
-    /// Subscribers that have some.
+    /// Subscribers with records.
     present: usize,
-    /// How often one who had none got one.
+    /// Number of times that a host without a record got one.
     made: u64,
-    /// How many of them are of each bucket.
+    /// Number of subscribers in each bucket.
     by_bucket: Vec<u32>,
-    /// How many are paired with each external address.
+    /// Number of subscribers that are paired with each external address.
     tenants: Vec<u32>,
     pub(crate) unanswered: Unanswered,
 }
 
-/// How many there may be.
+/// Sizes of the tables.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SubscriberRoom {
     /// Subscribers.
     pub(crate) subscribers: usize,
-    /// Their records, one a pool that they have mappings of.
+    /// Records: one for each pool in which a subscriber has mappings.
     pub(crate) records: usize,
     /// Slots of mappings.
     pub(crate) slots: usize,
 }
 
 impl Subscribers {
-    /// Room for subscribers paired with so many addresses.
+    /// Makes empty tables. Subscribers can be paired with `addresses` addresses.
     pub(crate) fn new(
         room: SubscriberRoom,
         addresses: usize,
@@ -136,27 +139,27 @@ impl Subscribers {
         }
     }
 
-    /// Bytes that this room takes.
+    /// Bytes that the tables take.
     pub(crate) fn memory(room: SubscriberRoom) -> u64 {
         (room.records * (size_of::<Subscriber>() + size_of::<Watch>())) as u64
             + Index::memory(room.records)
             + Unanswered::memory(room.records, room.slots)
     }
 
-    /// True if nobody has answered a subscriber yet.
+    /// True if no remote endpoint has answered a subscriber yet.
     #[inline(always)]
     pub(crate) fn is_unanswered(&self, at: u32) -> bool {
         self.records[at as usize].is_unanswered
     }
 
-    /// Takes note that somebody has answered a subscriber.
+    /// Notes that a remote endpoint has answered a subscriber.
     pub(crate) fn answer(&mut self, at: u32) {
         if core::mem::take(&mut self.records[at as usize].is_unanswered) {
             self.unanswered.leave(at);
         }
     }
 
-    /// Takes note that a host without a record has one now, and that nobody has answered it.
+    /// Notes that a host has a new record and is unanswered.
     pub(crate) fn enter_unanswered(&mut self, at: u32, now: u64) {
         self.records[at as usize].is_unanswered = true;
         self.unanswered.enter(at, now);
@@ -173,18 +176,18 @@ impl Subscribers {
         })
     }
 
-    /// Fetches the line by which a subscriber's record will be found.
+    /// Prefetches the line that a search for a subscriber's record reads.
     #[inline]
     pub(crate) fn prefetch(&self, host: Host) {
         self.index.prefetch(self.hash(host, NONE));
     }
 
-    /// How many subscribers are paired with each external address, by its index.
+    /// Number of subscribers that are paired with each external address, by its index.
     pub(crate) fn tenants(&self) -> &[u32] {
         &self.tenants
     }
 
-    /// Fetches the record of a subscriber, most likely; returns its place or [`NONE`].
+    /// Prefetches the most likely record of a subscriber. Returns its place or [`NONE`].
     #[inline(always)]
     pub(crate) fn approach(&self, host: Host) -> u32 {
         let Some(at) = self.index.candidate(self.hash(host, NONE)) else { return NONE };
@@ -192,8 +195,7 @@ impl Subscribers {
         at
     }
 
-    /// The record of a subscriber, which most likely is the one that [`Subscribers::approach`]
-    /// told.
+    /// Finds the record of a subscriber. `at` is the likely place from [`Subscribers::approach`].
     #[inline(always)]
     pub(crate) fn find_from(&self, at: u32, host: Host) -> Option<u32> {
         match self.records.get(at as usize) {
@@ -202,20 +204,20 @@ impl Subscribers {
         }
     }
 
-    /// The index of the external address that a subscriber is paired with in a pool that it has
-    /// mappings of, if it is with any; `None`: it has none of that pool.
+    /// The index of the external address of a subscriber's pair in a pool. Inner `None`: the
+    /// subscriber is not paired there. Outer `None`: the subscriber has no mappings of the pool.
     #[inline(always)]
     pub(crate) fn known_pair(&self, at: u32, pool: usize) -> Option<Option<u32>> {
         let record = self.get(at);
         let paired = match record.pool as usize == pool {
-            // Most have mappings of one pool only.
+            // Most subscribers have mappings of one pool only.
             true => record.paired,
             false => self.get(self.record_of(at, pool)?).paired,
         };
         Some((paired != NONE).then_some(paired))
     }
 
-    /// The record of a subscriber.
+    /// Finds the record of a subscriber.
     pub(crate) fn find(&self, host: Host) -> Option<u32> {
         self.find_record(host, NONE)
     }
@@ -234,8 +236,8 @@ impl Subscribers {
         Some(record.paired).filter(|&paired| paired != NONE)
     }
 
-    /// Parts a subscriber from the external address of a pool that it is paired with: its next
-    /// mapping there says which it is.
+    /// Ends the pair of a subscriber with an external address of a pool. The subscriber's next
+    /// mapping of the pool makes a new pair.
     pub(crate) fn part(&mut self, at: u32, pool: usize) {
         let Some(at) = self.record_of(at, pool) else { return };
         let paired = core::mem::replace(&mut self.records[at as usize].paired, NONE);
@@ -244,20 +246,20 @@ impl Subscribers {
         }
     }
 
-    /// Whether a subscriber has mappings of a pool.
+    /// True if a subscriber has mappings of a pool.
     pub(crate) fn has(&self, at: u32, pool: usize) -> bool {
         self.record_of(at, pool).is_some()
     }
 
-    /// Of the record at a place, if there are so many, whose it is and the index of the external
-    /// address that its subscriber is paired with, if it is with any.
+    /// The subscriber of the record at a place, and the index of the external address of its pair.
+    /// Inner `None`: no pair. Outer `None`: there is no such record.
     pub(crate) fn pair_at(&self, at: u32) -> Option<Option<(Host, u32)>> {
         let Subscriber { host, paired, has, .. } = self.records.get(at as usize)?;
         let is_used = has.mappings != [0; KINDS];
         Some((is_used && *paired != NONE).then_some((*host, *paired)))
     }
 
-    /// Pairs a subscriber that has mappings of a pool with an external address of it.
+    /// Pairs a subscriber with mappings of a pool with an external address of that pool.
     pub(crate) fn pair(&mut self, host: Host, pool: usize, index: u32) {
         let Some(at) = self.find(host) else { return };
         self.part(at, pool);
@@ -266,7 +268,7 @@ impl Subscribers {
         self.tenants[index as usize] += 1;
     }
 
-    /// The record, the first or a further one, that has a subscriber's pair of a pool.
+    /// The record, first or further, with a subscriber's pair of a pool.
     fn record_of(&self, at: u32, pool: usize) -> Option<u32> {
         let record = self.get(at);
         match record.pool as usize == pool {
@@ -275,14 +277,14 @@ impl Subscribers {
         }
     }
 
-    /// Puts other classes in the place of those there are, which it returns. Each subscriber is of
-    /// one of them from when its record is [`Subscribers::settle`]d.
+    /// Replaces the classes, and returns the old ones. Each subscriber joins a new class when its
+    /// record is [`Subscribers::settle`]d.
     pub(crate) fn replace_classes(&mut self, classes: Classes) -> Classes {
         self.epoch ^= 1;
         core::mem::replace(&mut self.classes, classes)
     }
 
-    /// Makes sure that a subscriber, whose record this is, is of a class that there is.
+    /// Makes sure that the subscriber of a record is in one of the present classes.
     #[inline(always)]
     pub(crate) fn settle(&mut self, at: u32) {
         if self.records[at as usize].epoch != self.epoch {
@@ -301,15 +303,15 @@ impl Subscribers {
         }
     }
 
-    /// Whether a subscriber with this record may have one more mapping of a kind now, by its own
-    /// limits and those of its class.
+    /// Checks that the subscriber of a record may have one more mapping of a kind now, by its own
+    /// limits and by the limits of its class.
     #[inline(always)]
     pub(crate) fn check_record(&self, at: u32, kind: usize, now: u64) -> Result<(), DropReason> {
         let record = &self.records[at as usize];
         self.classes.check(record.class, &record.has, kind, now)
     }
 
-    /// The same of a subscriber whose record this is, if it has one.
+    /// [`Subscribers::check_record`] for a subscriber that may have no record.
     pub(crate) fn check(
         &self,
         record: Option<u32>,
@@ -326,7 +328,7 @@ impl Subscribers {
         }
     }
 
-    /// The class of a subscriber whose record this is, if it has one, and what it has.
+    /// The class of a subscriber, and its use. `record` is its record, if it has one.
     pub(crate) fn class_and_holding(&self, record: Option<u32>, host: Host) -> (u16, Holding) {
         match record {
             Some(at) => (self.get(at).class, self.get(at).has),
@@ -334,15 +336,15 @@ impl Subscribers {
         }
     }
 
-    /// The class of a subscriber that is refused a mapping of a kind now, if it alone is at a
-    /// limit.
+    /// The class of a subscriber whose request for a mapping of a kind is refused now. `None`: the
+    /// subscriber itself is at a limit.
     pub(crate) fn full_class(&self, host: Host, kind: usize, now: u64) -> Option<u16> {
         let (class, has) = self.class_and_holding(self.find(host), host);
         self.classes.is_full(class, &has, kind, now).then_some(class)
     }
 
-    /// Whether a subscriber may have one more session of a mapping that has so many, and further
-    /// ones up to `further_each`.
+    /// True if a subscriber may have one more session of a mapping with `of_mapping` sessions.
+    /// `further_each` is the limit of further sessions.
     pub(crate) fn permits_session(&self, at: u32, of_mapping: u16, further_each: u32) -> bool {
         let Subscriber { has, class, .. } = &self.records[at as usize];
         of_mapping < self.classes.sessions_per_mapping(*class)
@@ -357,19 +359,19 @@ impl Subscribers {
         self.classes.count_further(*class, has, change);
     }
 
-    /// The subscriber that has a record.
+    /// The subscriber of a record.
     pub(crate) fn host(&self, at: u32) -> Host {
         self.records[at as usize].host
     }
 
-    /// Whether somebody wants to know how much a subscriber, or its class, has.
+    /// True if a subscriber or its class has thresholds.
     #[inline(always)]
     pub(crate) fn is_watched(&self, at: u32) -> bool {
         self.classes.is_watched(self.records[at as usize].class)
     }
 
-    /// Takes note that a subscriber has one more of a thing: the percentages to be told of it and
-    /// of its class.
+    /// Notes that a subscriber has one more of a thing. Returns the percentages to report of the
+    /// subscriber and of its class.
     pub(crate) fn rise(&mut self, at: u32, thing: usize, now: u64) -> (Option<u8>, Option<u8>) {
         if self.watches.len() <= at as usize {
             self.watches.resize(at as usize + 1, Watch::default());
@@ -378,12 +380,12 @@ impl Subscribers {
         self.classes.rise(*class, (has, &mut self.watches[at as usize]), thing, now)
     }
 
-    /// Notes that a subscriber, whose record is this if it has one, has a mapping more, with this
-    /// external address of a pool; the address of its first there is what it is paired with, those
-    /// left out that a rule chose: they have index `None`. Returns its record.
+    /// Counts a new mapping of a subscriber, with external address `index` of a pool. The first
+    /// mapping of a pool pairs the subscriber with its address; `index` is `None` if a rule chose
+    /// the address. `record` is the subscriber's record, if it has one. Returns its record.
     ///
     /// # Panics
-    /// When there is no room: ask [`Subscribers::is_full`] first.
+    /// When there is no room: call [`Subscribers::is_full`] first.
     pub(crate) fn count(
         &mut self,
         record: Option<u32>,
@@ -428,35 +430,35 @@ impl Subscribers {
         at
     }
 
-    /// How many subscribers there are, and may be.
+    /// Number of subscribers, and largest number.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (self.present, self.room.subscribers)
     }
 
-    /// How often one who had no record got one.
+    /// Number of times that a host without a record got one.
     pub(crate) fn made(&self) -> u64 {
         self.made
     }
 
-    /// How many records have ever been used.
+    /// Number of records that have ever been used.
     pub(crate) fn extent(&self) -> u32 {
         self.records.len() as u32
     }
 
-    /// The subscriber that a record is of, with what it has and the index of the external address
-    /// that it is paired with; none, if the record is free or a further one.
+    /// The subscriber of a record, its use, and the index of the external address of its pair.
+    /// `None`: the record is free or a further one.
     pub(crate) fn present(&self, at: u32) -> Option<(Host, Holding, Option<u32>)> {
         let Subscriber { host, further, has, paired, .. } = self.records[at as usize];
         let is_present = further == NONE && has.mappings != [0; KINDS];
         is_present.then_some((host, has, (paired != NONE).then_some(paired)))
     }
 
-    /// How many subscribers of a bucket have mappings.
+    /// Number of subscribers of a bucket that have mappings.
     pub(crate) fn count_of(&self, bucket: usize) -> u32 {
         self.by_bucket[bucket]
     }
 
-    /// Whether there is no room for one more record, of one who has none yet or of another.
+    /// True if there is no room for one more record. `newcomer`: of a subscriber without a record.
     pub(crate) fn is_full(&self, newcomer: bool) -> bool {
         self.used >= self.room.records || newcomer && self.present >= self.room.subscribers
     }
@@ -489,8 +491,8 @@ impl Subscribers {
         at
     }
 
-    /// Notes that a subscriber has a mapping of a pool less, which was in a slot; forgets it when
-    /// that was the last.
+    /// Counts the removal of a mapping of a pool, which was in a slot. Removes the subscriber's
+    /// record with its last mapping.
     pub(crate) fn release(&mut self, host: Host, slot: u32, pool: usize, kind: usize) {
         let at = self.find(host).expect("a mapping's subscriber has a record");
         if self.records[at as usize].is_unanswered {
@@ -508,7 +510,7 @@ impl Subscribers {
         let Subscriber { pool, has, elsewhere, .. } = self.records[at as usize];
         let all: u32 = has.mappings.iter().sum();
         if all > 0 && all == elsewhere {
-            // None of the first pool is left: its next there may have another address.
+            // No mapping of the first pool is left: the next one there may have another address.
             self.part(at, pool as usize);
         }
     }

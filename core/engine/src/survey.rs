@@ -1,11 +1,10 @@
-//! Looking through the tables while packets flow: a part a call, with a cursor that says where to
-//! go on.
+//! Surveys of the tables while packets flow: one part each call, with a cursor for the next call.
 //!
 //! The caller brings the list to fill. A survey never makes the list longer than its capacity.
-//! What comes or goes while somebody looks may be missing; what stays is found once. An external
-//! endpoint is looked up by its port, and of a subscriber that has nothing, nothing is looked at;
-//! all other questions are answered by passing over the slots in their order, which memory is quick
-//! at. Mappings are also found in the order of their external endpoints, by passing over these.
+//! Entries that are made or removed during a survey may be missing; entries that stay are found
+//! once. A survey of an external endpoint looks up its port, and a survey of a subscriber without
+//! entries looks at nothing. Other surveys pass over the slots in memory order, which is fast.
+//! [`Engine::scan_endpoints`] passes over external endpoints in order.
 
 mod blocks;
 mod filter;
@@ -25,14 +24,14 @@ use filter::Sought;
 pub use held::HeldPort;
 use natgate_wire::protocol;
 
-/// What the removal of a mapping or a session counts, in slots looked at.
+/// Cost of the removal of a mapping or a session, in slots looked at.
 const REMOVAL: usize = 16;
 
-/// Where somebody who looks through a table goes on.
+/// Position of a survey between two calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cursor {
     stage: Stage,
-    /// The session of the mapping in `stage` that is next.
+    /// The next session of the mapping in `stage`.
     session: Option<(u32, SessionRef)>,
 }
 
@@ -40,7 +39,7 @@ pub struct Cursor {
 enum Stage {
     #[default]
     Start,
-    /// Those that have an external endpoint, from this place in [`PROTOCOLS`] on.
+    /// Mappings of one external endpoint, from this place in [`PROTOCOLS`] on.
     Endpoint {
         index: u32,
         port: u16,
@@ -48,9 +47,9 @@ enum Stage {
     },
     /// All slots from this one on.
     Slots(u32),
-    /// Those that have a port, in order of their external endpoints, from this one on.
+    /// Mappings with a port, in the order of their external endpoints, from this one on.
     Ordered(AtEndpoint),
-    /// The records of subscribers from this one on, and of it the pools from this one on.
+    /// The records of subscribers from this one on, and the pools of this record from this one on.
     Records {
         record: u32,
         pool: usize,
@@ -69,12 +68,12 @@ struct AtEndpoint {
     port: u32,
 }
 
-/// The protocols that have ports, in order of their numbers.
+/// The protocols that have ports, in the order of their numbers.
 const IN_ORDER: [u8; PROTOCOLS.len()] =
     [protocol::ICMP, protocol::TCP, protocol::UDP, protocol::DCCP];
 
 impl Cursor {
-    /// Before the mapping that has an external endpoint, or the next one, for
+    /// A cursor before the mapping of an external endpoint, or before the next mapping, for
     /// [`Engine::scan_endpoints`].
     pub fn at_endpoint(protocol: u8, external: Endpoint) -> Self {
         let place = IN_ORDER.iter().position(|one| *one >= protocol).unwrap_or(IN_ORDER.len());
@@ -90,37 +89,37 @@ impl Cursor {
     }
 }
 
-/// A mapping that is found by its external endpoint.
+/// A mapping that was found by its external endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByEndpoint(pub MappingInfo);
 
 /// A subscriber that has mappings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubscriberInfo {
-    /// Number of its realm.
+    /// Number of the subscriber's realm.
     pub realm: u16,
-    /// Its address.
+    /// The subscriber's address.
     pub address: Ipv4Addr,
-    /// Its mappings: of TCP, of UDP, of all others.
+    /// Mappings of TCP, of UDP, of all other protocols.
     pub mappings: [u32; 3],
-    /// Its sessions.
+    /// Number of sessions.
     pub sessions: u32,
-    /// True until somebody outside answers one of its packets.
+    /// True until a remote endpoint answers one of the subscriber's packets.
     pub is_unanswered: bool,
-    /// The external address that it is paired with, in the pool of its first mapping.
+    /// The external address of the subscriber's pair, in the pool of its first mapping.
     pub external: Option<Ipv4Addr>,
 }
 
-/// What is used of an external address of a pool.
+/// Use of an external address of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressUsage {
     /// The address.
     pub address: Ipv4Addr,
-    /// Its pool, in the engine's numbering.
+    /// Number of the address's pool, in the engine's numbering.
     pub pool: usize,
-    /// Dynamic mappings that have it.
+    /// Dynamic mappings of the address.
     pub mappings: u32,
-    /// Subscribers that are paired with it.
+    /// Subscribers that are paired with the address.
     pub subscribers: u32,
     /// Ports that a new mapping may take: of TCP, UDP, ICMP and DCCP.
     pub free: [u32; 4],
@@ -128,39 +127,39 @@ pub struct AddressUsage {
     pub used: [u32; 4],
     /// Ports in hold-down.
     pub held: [u32; 4],
-    /// Blocks that somebody has, and such as somebody could get; nothing: its pool has no blocks.
+    /// Blocks with an owner, and assignable blocks; `None`: the pool has no blocks.
     pub blocks: Option<[u32; 2]>,
-    /// Whether it gives out no ports any more.
+    /// True if the address gives out no ports any more.
     pub draining: bool,
 }
 
-/// How much there is.
+/// Sizes and limits of the tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Dynamic mappings.
     pub mappings: u64,
-    /// Subscribers that have some.
+    /// Subscribers with mappings.
     pub subscribers: u64,
-    /// Subscribers of which nobody has answered a packet yet.
+    /// Unanswered subscribers.
     pub unanswered: u64,
     /// Sessions beyond the first of each mapping.
     pub further_sessions: u64,
-    /// How many of each there may be.
+    /// Largest number of dynamic mappings.
     pub most_mappings: u64,
-    /// As `most_mappings`.
+    /// Largest number of subscribers.
     pub most_subscribers: u64,
-    /// As `most_mappings`.
+    /// Largest number of sessions beyond the first of each mapping.
     pub most_further_sessions: u64,
     /// Dynamic mappings made so far: of TCP, of UDP, of all others.
     pub made: [u64; 3],
-    /// Of those, how many have gone.
+    /// Dynamic mappings removed so far: of TCP, of UDP, of all others.
     pub gone: [u64; 3],
-    /// How often somebody who had none made a mapping.
+    /// Number of times that a host without mappings made one.
     pub subscribers_made: u64,
 }
 
 impl Totals {
-    /// Adds those of another engine, for those of all.
+    /// Adds the totals of another engine.
     pub fn add(&mut self, other: &Self) {
         self.mappings += other.mappings;
         self.subscribers += other.subscribers;
@@ -178,7 +177,7 @@ impl Totals {
 }
 
 impl Engine {
-    /// How many mappings, subscribers and sessions there are, and may be.
+    /// Number of mappings, subscribers and sessions, and their limits.
     pub fn totals(&self) -> Totals {
         let (mappings, further, most_mappings, most_further) = self.table.counts();
         let (subscribers, most_subscribers) = self.subscribers.counts();
@@ -196,8 +195,8 @@ impl Engine {
         }
     }
 
-    /// Looks at most at so many slots for mappings, until the list is full; `true`: all have been
-    /// looked at.
+    /// Looks at `most` slots at most for mappings, until the list is full. Returns true if all
+    /// slots have been looked at.
     pub fn scan_mappings(
         &self,
         cursor: &mut Cursor,
@@ -209,16 +208,17 @@ impl Engine {
         while found.len() < found.capacity() {
             let Some(slot) = self.next_match(cursor, &mut budget, filter) else { break };
             let mapping = self.describe(slot);
-            // Its sessions have been looked at.
+            // The description has visited the mapping's sessions.
             budget = budget.saturating_sub(mapping.sessions as usize);
             found.push(mapping);
         }
         matches!(cursor.stage, Stage::Done)
     }
 
-    /// Looks at most at so many external ports for mappings, in order of protocol number, external
-    /// address and port, until the list is full; `true`: all have been looked at. Of mappings that
-    /// share an external endpoint there is one; those of protocols without ports are not there.
+    /// Looks at `most` external ports at most for mappings, in the order of protocol number,
+    /// external address and port, until the list is full. Returns true if all ports have been
+    /// looked at. The list has one of the mappings that share an external endpoint, and no mappings
+    /// of protocols without ports.
     pub fn scan_endpoints(
         &self,
         cursor: &mut Cursor,
@@ -265,7 +265,7 @@ impl Engine {
         is_done
     }
 
-    /// The same for sessions, each with its mapping.
+    /// [`Engine::scan_mappings`] for sessions, each with its mapping.
     pub fn scan_sessions(
         &self,
         cursor: &mut Cursor,
@@ -293,8 +293,8 @@ impl Engine {
         matches!((cursor.stage, cursor.session), (Stage::Done, None))
     }
 
-    /// Removes mappings that subscribers have made; says how many, and whether all slots have been
-    /// looked at. What is raised about them is to be polled before the next call.
+    /// Removes mappings that subscribers have made. Returns the number removed, and true if all
+    /// slots have been looked at. Poll the events before the next call.
     pub fn clear_mappings(
         &mut self,
         cursor: &mut Cursor,
@@ -313,7 +313,8 @@ impl Engine {
         (cleared, matches!(cursor.stage, Stage::Done))
     }
 
-    /// The same for sessions; a mapping that was made by one of them and has no other goes as well.
+    /// [`Engine::clear_mappings`] for sessions. A dynamic mapping without another session is
+    /// removed too.
     pub fn clear_sessions(
         &mut self,
         cursor: &mut Cursor,
@@ -322,7 +323,7 @@ impl Engine {
     ) -> (u64, bool) {
         let (mut budget, mut cleared) = (most, 0);
         let Some(sought) = self.sought(filter) else { return (0, true) };
-        // Of a mapping with many sessions a part may be left from the last call.
+        // A mapping with many sessions may have a rest of the last call.
         let begun = cursor.session.take().filter(|(slot, _)| self.is_sought(*slot, &sought));
         let mut at = begun.and_then(|(slot, session)| {
             let is_there = self.table.is_of(session, slot);
@@ -356,9 +357,9 @@ impl Engine {
         (cleared, matches!((cursor.stage, at), (Stage::Done, None)))
     }
 
-    /// Looks at most at so many records for subscribers that have mappings; of a filter, realm,
-    /// subscriber and external address count, the latter as the one that the subscriber is paired
-    /// with.
+    /// Looks at `most` records at most for subscribers that have mappings. The filter's realm,
+    /// subscriber and external address count; the external address is the address of the
+    /// subscriber's pair.
     pub fn scan_subscribers(
         &self,
         cursor: &mut Cursor,
@@ -389,8 +390,8 @@ impl Engine {
         next >= end
     }
 
-    /// Looks at most at so many external addresses for such as are counted with a pool; of a
-    /// filter, the external address counts.
+    /// Looks at `most` external addresses at most for addresses that are counted with a pool. The
+    /// filter's external address counts.
     pub fn scan_addresses(
         &self,
         cursor: &mut Cursor,
@@ -418,31 +419,31 @@ impl Engine {
         next >= end
     }
 
-    /// How many dynamic mappings have been made so far.
+    /// Number of dynamic mappings made so far.
     pub fn mappings_made(&self) -> u64 {
         self.made.iter().sum()
     }
 
-    /// How many dynamic mappings have an address of a pool: of TCP, UDP, ICMP, DCCP and others.
+    /// Number of dynamic mappings with an address of a pool: of TCP, UDP, ICMP, DCCP and others.
     pub fn pool_used(&self, pool: usize) -> [u64; 5] {
         self.used[pool]
     }
 
-    /// How many ports of a pool a new mapping may take, by protocol: TCP, UDP, ICMP and DCCP; and
-    /// how many blocks are nobody's, if it is cut into blocks.
+    /// Number of a pool's ports that a new mapping may take, by protocol: TCP, UDP, ICMP and DCCP;
+    /// and number of assignable blocks, if the pool has blocks.
     pub fn pool_free(&self, pool: usize) -> ([u32; 4], Option<u32>) {
         let free = core::array::from_fn(|protocol| self.external.free_of(pool, protocol));
         let blocks = self.external.has_blocks(pool);
         (free, blocks.then(|| self.external.free_of(pool, PROTOCOLS.len())))
     }
 
-    /// How many ports of a pool are in hold-down: of TCP, UDP, ICMP and DCCP.
+    /// Number of a pool's ports in hold-down: of TCP, UDP, ICMP and DCCP.
     pub fn pool_held(&self, pool: usize) -> [u32; 4] {
         self.external.held_of(pool)
     }
 
-    /// How many ports of a pool, by protocol, and how many blocks there would be to give out if
-    /// nobody had any. This takes long for large pools, and it allocates.
+    /// Number of ports by protocol, and of blocks, that a pool would give out without any owners.
+    /// The call takes long for large pools, and it allocates.
     pub fn pool_all(&self, pool: usize) -> [u32; 5] {
         self.external.all_of(pool, &self.config)
     }
@@ -459,7 +460,7 @@ impl Engine {
         })
     }
 
-    /// The next slot with a mapping that is meant.
+    /// The next slot with a mapping that the filter accepts.
     fn next_match(&self, cursor: &mut Cursor, budget: &mut usize, filter: &Filter) -> Option<u32> {
         let Some(sought) = self.sought(filter) else {
             cursor.stage = Stage::Done;
@@ -497,13 +498,13 @@ impl Engine {
                         return slot;
                     }
                 }
-                // Other scans do not go on here.
+                // Positions of other scans do not continue here.
                 _ => return None,
             }
         }
     }
 
-    /// The next session that is meant, with its mapping's slot.
+    /// The next session that the filter accepts, with its mapping's slot.
     fn next_session(
         &self,
         cursor: &mut Cursor,
@@ -515,7 +516,8 @@ impl Engine {
             return None;
         };
         loop {
-            // Since the last call the session may have gone, and another be in its place.
+            // The session may have been removed since the last call, and its slot may have another
+            // session.
             let is_there = |&(slot, session): &(u32, SessionRef)| {
                 self.is_sought(slot, &sought) && self.table.is_of(session, slot)
             };
@@ -536,20 +538,20 @@ impl Engine {
         }
     }
 
-    /// How to look: by the external endpoint, if that tells; not at all, if the subscriber has
-    /// nothing.
+    /// Start of a survey: at an external endpoint, if the filter gives one; at the end, if the
+    /// filter's subscriber has no entries.
     fn first_stage(&self, sought: &Sought) -> Stage {
         let has_nothing = |host: Host| {
             self.subscribers.find(host).is_none() && self.static_hosts.binary_search(&host).is_err()
         };
-        // Static mappings that have gone from the configuration are gone when all have been asked.
+        // Former static mappings are removed once all mappings have been checked.
         if self.sweep.is_done() && sought.host().is_some_and(has_nothing) {
             return Stage::Done;
         }
         let Some((index, port)) = sought.index().zip(sought.port.filter(|&port| port != 0)) else {
             return Stage::Slots(0);
         };
-        // Of several mappings that share a port it tells one.
+        // The port's owner is only one of several mappings that share the port.
         let is_one = |protocol: &u8| {
             let owner = self.external.owner(*protocol, index, port);
             owner.is_none_or(|slot| {

@@ -1,7 +1,7 @@
-//! Realms that come and go with a configuration. A realm is told by its name, and mappings by its
-//! number, which therefore stays the same: [`Config::in_numbers_of`] arranges new realms to the
-//! numbers that there are. One that goes leaves its number behind, in nobody's use, until nothing
-//! of it is left.
+//! Changes of realms with a configuration. The configuration identifies a realm by its name,
+//! mappings by its number. So a realm keeps its number: [`Config::in_numbers_of`] arranges new
+//! realms by the present numbers. The number of a removed realm stays reserved until nothing of the
+//! realm is left.
 
 use super::Realms;
 use crate::config::{Allocation, Config, RealmConfig, SideConfig};
@@ -12,7 +12,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 impl RealmConfig {
-    /// One that is there no longer: nobody is in it, and nothing goes there.
+    /// A removed realm: it has no hosts, and no packets go there.
     fn gone(name: &str) -> Self {
         Self {
             name: name.into(),
@@ -22,17 +22,17 @@ impl RealmConfig {
         }
     }
 
-    /// Whether a realm that is new may have its number.
+    /// True if a new realm may have this number.
     pub(crate) fn is_free(&self) -> bool {
         self.gone && self.name.is_empty()
     }
 }
 
 impl Config {
-    /// The same with its realms in the numbering of a configuration in force
-    /// ([`Engine::config`](crate::Engine::config)): a realm has the number of the one of its name,
-    /// and a new one the first that nothing is left of. Numbers of which something is left are
-    /// those of realms that are gone.
+    /// The configuration with its realms in the numbering of a configuration in force
+    /// ([`Engine::config`](crate::Engine::config)). A realm keeps the number of the realm with its
+    /// name. A new realm has the first free number. Numbers that are not free belong to removed
+    /// realms.
     #[must_use]
     pub fn in_numbers_of(&self, in_force: &Self) -> Self {
         let before = &in_force.realms;
@@ -72,9 +72,9 @@ impl Config {
         config
     }
 
-    /// Gives all that names a realm its new number.
+    /// Replaces the numbers of realms in all parts of the configuration.
     fn renumber(&mut self, numbers: &[u16]) {
-        // One that does not exist is found when the configuration is looked at.
+        // The check of the configuration finds a realm that does not exist.
         let now = |realm: &mut u16| {
             *realm = numbers.get(usize::from(*realm)).copied().unwrap_or(*realm);
         };
@@ -93,14 +93,14 @@ impl Config {
     }
 }
 
-/// A realm that is gone, and until when things of it may be left that nobody counts, nanoseconds.
+/// A removed realm, and the time, nanoseconds, until which uncounted things of it may be left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Closing {
     realm: u16,
     until: u64,
 }
 
-/// The realms of a configuration that are gone and have left something.
+/// The removed realms of a configuration that still have something left.
 pub(super) fn closing(config: &Config) -> Vec<Closing> {
     let realms = (1..).zip(&config.realms);
     let left = realms.filter(|(_, realm)| realm.gone && !realm.is_free());
@@ -108,8 +108,8 @@ pub(super) fn closing(config: &Config) -> Vec<Closing> {
 }
 
 impl Realms {
-    /// Lets those that are gone have waited for as long as in others that were in force; those that
-    /// were not gone then, until a time.
+    /// Keeps the waiting times of realms that `before` also has as removed. Realms that were
+    /// removed now wait until `until`.
     pub(super) fn go_on(&mut self, before: &Self, until: u64) {
         for one in &mut self.closing {
             let known = before.closing.iter().find(|known| known.realm == one.realm);
@@ -119,13 +119,13 @@ impl Realms {
 }
 
 impl Engine {
-    /// When nothing is left of the datagrams and connections that there are now.
+    /// The time at which nothing is left of the present datagrams and pending connections.
     pub(super) fn last_of_today(&self) -> u64 {
         let last = self.fragments.last_deadline().map_or(0, |due| due.0);
         last.max(self.now.saturating_add(PENDING_SYN_NANOS))
     }
 
-    /// Lets others have the numbers of realms of which nothing is left.
+    /// Frees the numbers of removed realms of which nothing is left.
     pub(crate) fn free_realms(&mut self) {
         if self.realms.closing.is_empty() || !self.is_settled() {
             return;

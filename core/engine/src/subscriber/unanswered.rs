@@ -1,7 +1,7 @@
-//! Unanswered subscribers: nobody has answered one of their packets yet, so their source addresses
-//! may be forged (section 18 of the specification). They stand in two queues, the oldest first: one
-//! of all, and one of those that have asked for mappings. Each has a list of its mappings. No
-//! change of a queue or of a list needs a search.
+//! Unanswered subscribers: no remote endpoint has answered one of their packets yet, so their
+//! source addresses may be forged (section 18 of the specification). There are two queues, the
+//! oldest first: one of all unanswered subscribers, and one of subscribers that requested mappings.
+//! Each subscriber has a list of its mappings. No change of a queue or of a list needs a search.
 //!
 //! `reclaim.rs` decides when the oldest give way.
 
@@ -13,13 +13,13 @@ const NONE: u32 = u32::MAX;
 /// A queue of unanswered subscribers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Queue {
-    /// All of them, by when their records were made.
+    /// All unanswered subscribers, by the time of their records.
     All,
-    /// Those that have asked for mappings, by when they first did.
+    /// Unanswered subscribers that requested mappings, by the time of the first request.
     Asking,
 }
 
-/// How many queues there are.
+/// Number of queues.
 const QUEUES: usize = 2;
 
 /// The neighbours of an element of a queue.
@@ -45,14 +45,14 @@ impl Ends {
     const NONE: Self = Self { oldest: NONE, latest: NONE, count: 0 };
 }
 
-/// What is known of an unanswered subscriber, by the place of its record.
+/// State of an unanswered subscriber, by the place of its record.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     links: [Links; QUEUES],
-    /// Time at which its record was made, nanoseconds.
+    /// Time at which the subscriber's record was made, nanoseconds.
     made: u64,
     is_asking: bool,
-    /// The slot of its latest mapping, and how many it has.
+    /// The slot of the subscriber's latest mapping, and the number of its mappings.
     latest: u32,
     mappings: u32,
 }
@@ -67,15 +67,15 @@ impl Entry {
 pub(crate) struct Unanswered {
     entries: Vec<Entry>,
     queues: [Ends; QUEUES],
-    /// By the slot of a mapping of an unanswered subscriber, its next older mapping and its next
-    /// younger one; 0: none, else one more than the slot.
+    /// For the slot of each mapping of an unanswered subscriber, the next older and the next
+    /// younger mapping of the subscriber; 0: none, otherwise the slot plus one.
     siblings: Vec<[u32; 2]>,
-    /// Mappings of all of them.
+    /// Number of mappings of all unanswered subscribers.
     mappings: u32,
 }
 
 impl Unanswered {
-    /// Nobody, with room for so many records and slots of mappings.
+    /// Makes empty queues, with room for `records` records and `slots` slots of mappings.
     pub(crate) fn new(records: usize, slots: usize) -> Self {
         Self {
             entries: Vec::with_capacity(records),
@@ -85,22 +85,22 @@ impl Unanswered {
         }
     }
 
-    /// Bytes that so many records and slots take.
+    /// Bytes that `records` records and `slots` slots take.
     pub(crate) fn memory(records: usize, slots: usize) -> u64 {
         (records * size_of::<Entry>() + slots * size_of::<[u32; 2]>()) as u64
     }
 
-    /// How many subscribers stand in a queue.
+    /// Number of subscribers in a queue.
     pub(crate) fn count(&self, queue: Queue) -> u32 {
         self.queues[queue as usize].count
     }
 
-    /// How many mappings unanswered subscribers have.
+    /// Number of mappings of unanswered subscribers.
     pub(crate) fn mappings(&self) -> u32 {
         self.mappings
     }
 
-    /// The oldest of a queue.
+    /// The oldest subscriber of a queue.
     pub(crate) fn oldest(&self, queue: Queue) -> Option<u32> {
         let oldest = self.queues[queue as usize].oldest;
         (oldest != NONE).then_some(oldest)
@@ -116,7 +116,7 @@ impl Unanswered {
         self.entries[at as usize].latest
     }
 
-    // ---- subscribers come and go ----
+    // ---- changes of subscribers ----
 
     /// Enters a subscriber as the latest.
     pub(crate) fn enter(&mut self, at: u32, now: u64) {
@@ -127,7 +127,7 @@ impl Unanswered {
         self.append(at, Queue::All);
     }
 
-    /// Takes note that a subscriber asks for mappings.
+    /// Notes that a subscriber requests mappings.
     pub(crate) fn ask(&mut self, at: u32) {
         if !self.entries[at as usize].is_asking {
             self.entries[at as usize].is_asking = true;
@@ -135,7 +135,8 @@ impl Unanswered {
         }
     }
 
-    /// Takes a subscriber out of all queues: somebody has answered it, or its record goes.
+    /// Takes a subscriber out of all queues: a remote endpoint has answered it, or its record is
+    /// removed.
     pub(crate) fn leave(&mut self, at: u32) {
         let Entry { is_asking, mappings, .. } = self.entries[at as usize];
         self.remove(at, Queue::All);
@@ -175,22 +176,22 @@ impl Unanswered {
         }
     }
 
-    // ---- their mappings come and go ----
+    // ---- changes of their mappings ----
 
-    /// Takes note that a subscriber has a mapping more.
+    /// Notes a new mapping of a subscriber.
     pub(crate) fn add_mapping(&mut self, at: u32, slot: u32) {
         let entry = &mut self.entries[at as usize];
         let older = core::mem::replace(&mut entry.latest, slot);
         entry.mappings += 1;
         self.mappings += 1;
-        // One beyond `NONE` is 0.
+        // `NONE` plus one is 0.
         self.siblings[slot as usize] = [older.wrapping_add(1), 0];
         if older != NONE {
             self.siblings[older as usize][1] = slot + 1;
         }
     }
 
-    /// Takes note that a subscriber has a mapping less.
+    /// Notes the removal of a mapping of a subscriber.
     pub(crate) fn remove_mapping(&mut self, at: u32, slot: u32) {
         let [older, younger] = self.siblings[slot as usize];
         let entry = &mut self.entries[at as usize];
@@ -213,7 +214,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against queues that are searched.
+        /// Compares with queues that are searched.
         #[test]
         fn behaves_as_queues_do(
             ops in prop::collection::vec((0_u8..5, 0_u32..8, 0_u32..4), 1..200),

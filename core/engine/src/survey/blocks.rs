@@ -1,7 +1,7 @@
-//! Blocks of ports and their owners: the answer to whose a port is while no mapping has it.
+//! Blocks of ports and their owners. They tell the owner of a port without a mapping.
 //!
 //! Blocks that pools have assigned are passed over in the order of their places. Ranges of
-//! deterministic pools follow by arithmetic; they are told for subscribers that have mappings, in
+//! deterministic pools follow by arithmetic: they are listed for subscribers that have mappings, in
 //! the order of the subscribers' records. A port of one external address is looked up.
 
 use super::{Cursor, Filter, Sought, Stage};
@@ -12,22 +12,22 @@ use crate::time::Timestamp;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-/// Entries of ports in one line of memory: counting so many costs what looking at a slot does.
+/// Entries of ports in one cache line. Counting this many costs as much as looking at a slot.
 const PORTS_A_SLOT: usize = 16;
 
-/// Why a block is its owner's.
+/// Reason of a block's ownership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockKind {
     /// The pool assigned it when the subscriber needed a port.
     Assigned,
-    /// A static mapping has a port of it: it is never released.
+    /// A static mapping has a port of the block: the block is never released.
     Static,
-    /// It follows from the subscriber's address (RFC 7422).
+    /// The block follows from the subscriber's address (RFC 7422).
     Deterministic,
 }
 
 impl BlockKind {
-    /// Its name, as JSON has it.
+    /// The kind's name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Assigned => "block",
@@ -40,7 +40,7 @@ impl BlockKind {
 /// A block of ports that a subscriber has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockInfo {
-    /// Its pool, in the engine's numbering.
+    /// Number of the block's pool, in the engine's numbering.
     pub pool: usize,
     /// The external address.
     pub external: Ipv4Addr,
@@ -50,23 +50,23 @@ pub struct BlockInfo {
     pub realm: u16,
     /// The subscriber.
     pub subscriber: Ipv4Addr,
-    /// Why it is the subscriber's.
+    /// Reason of the ownership.
     pub kind: BlockKind,
     /// Ports that mappings have: TCP, UDP, ICMP, DCCP.
     pub used: [u32; 4],
-    /// Ports in hold-down, by protocol as those.
+    /// Ports in hold-down: TCP, UDP, ICMP, DCCP.
     pub held: [u32; 4],
-    /// Since when the subscriber has it, to the tick before; `None`: not known.
+    /// Time of the assignment, rounded down to a tick; `None`: not known.
     pub since: Option<Timestamp>,
-    /// When it is released unless a port of it is taken before; `None`: ports are used or held, or
-    /// it is never released.
+    /// Time of the release unless a port is taken before; `None`: ports are used or held, or the
+    /// block is never released.
     pub expires: Option<Timestamp>,
 }
 
 impl Engine {
-    /// Looks at most at so many places for blocks that subscribers have, until the list is full;
-    /// `true`: all have been looked at. Of a filter, protocol and remote endpoint do not count; an
-    /// external port means the block that it is in.
+    /// Looks at `most` places at most for blocks of subscribers, until the list is full. Returns
+    /// true if all places have been looked at. The filter's protocol and remote endpoint do not
+    /// count; an external port selects the block that contains it.
     pub fn scan_blocks(
         &self,
         cursor: &mut Cursor,
@@ -119,7 +119,7 @@ impl Engine {
         cursor.stage = Stage::Slots(block);
     }
 
-    /// Tells the ranges that subscribers with mappings have by arithmetic and use.
+    /// Lists the ranges that follow by arithmetic and that subscribers with mappings use.
     fn pass_over_shares(
         &self,
         cursor: &mut Cursor,
@@ -151,8 +151,8 @@ impl Engine {
         cursor.stage = if is_done { Stage::Done } else { Stage::Records { record, pool } };
     }
 
-    /// The block that a port of an external address is in and somebody has. That of a deterministic
-    /// pool is told if its owner has mappings.
+    /// The block with an owner that contains a port of an external address. In a deterministic pool
+    /// the owner must have mappings.
     fn block_with(&self, index: u32, port: u16) -> Option<BlockInfo> {
         if let Some(block) = self.external.block_at(index, port) {
             let (host, index, ports) = self.external.owned_block(block)??;
@@ -177,7 +177,7 @@ impl Engine {
         }
     }
 
-    /// What a subscriber has of a deterministic pool.
+    /// The range of a subscriber in a deterministic pool.
     fn share_in(&self, pool: usize, host: Host) -> Option<BlockInfo> {
         let plan = self.external.plan(pool).filter(|plan| plan.realm() == host.realm())?;
         let (external, ports) = plan.forward(host.ip())?;
@@ -218,7 +218,7 @@ fn has_port(sought: &Sought, (first, last): (u16, u16)) -> bool {
     sought.port.is_none_or(|port| (first..=last).contains(&port))
 }
 
-/// What it costs to count the ports of a block, in slots looked at.
+/// Cost of counting the ports of a block, in slots looked at.
 fn cost((first, last): (u16, u16)) -> usize {
     let ports = usize::from(last - first) + 1;
     (ports * crate::protocols::PROTOCOLS.len()).div_ceil(PORTS_A_SLOT)

@@ -1,9 +1,9 @@
-//! Filters: what a person asks for, and the same in the numbers of the tables.
+//! Filters: conditions for entries, in the terms of a person and in the terms of the tables.
 //!
-//! A prefix of one address is looked up wherever the tables have an index for it; every other
+//! A prefix of one address is looked up wherever the tables have an index for it. Every other
 //! prefix is compared with each entry that is passed over. A remote endpoint is a property of
-//! sessions: a mapping has it if one of its sessions does, and each session that is compared counts
-//! as a slot.
+//! sessions: a mapping has the endpoint if one of its sessions has it. Each session that is
+//! compared counts as a slot.
 
 use crate::Engine;
 use crate::config::Prefix;
@@ -11,18 +11,19 @@ use crate::endpoint::{AddressPort, External};
 use crate::host::Host;
 use crate::table::SessionRef;
 
-/// Which mappings, sessions, subscribers or blocks are meant: those that have all of what is given.
+/// Conditions for mappings, sessions, subscribers or blocks. An entry must meet all given
+/// conditions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// The realm of the subscriber, by its number.
     pub realm: Option<u16>,
-    /// The subscriber's address is in this prefix.
+    /// A prefix of the subscriber's address.
     pub subscriber: Option<Prefix>,
-    /// The external address is in this prefix.
+    /// A prefix of the external address.
     pub external: Option<Prefix>,
     /// The external port.
     pub external_port: Option<u16>,
-    /// The remote address is in this prefix; of a mapping, that of one of its sessions.
+    /// A prefix of the remote address. A mapping meets it by one of its sessions.
     pub remote: Option<Prefix>,
     /// The remote port, of the same session.
     pub remote_port: Option<u16>,
@@ -30,15 +31,15 @@ pub struct Filter {
     pub protocol: Option<u8>,
 }
 
-/// The external addresses that a filter means.
+/// The external addresses that a filter accepts.
 #[derive(Clone, Copy, Debug)]
 enum Addresses {
-    /// The one with this index.
+    /// The address with this index.
     One(u32),
     In(Prefix),
 }
 
-/// A filter as the tables have it.
+/// A filter in the terms of the tables.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sought {
     realm: Option<u16>,
@@ -51,7 +52,7 @@ pub(super) struct Sought {
 }
 
 impl Sought {
-    /// The index of the external address, if one is meant.
+    /// The index of the external address, if the filter gives exactly one.
     pub(super) fn index(&self) -> Option<u32> {
         match self.external {
             Some(Addresses::One(index)) => Some(index),
@@ -59,35 +60,35 @@ impl Sought {
         }
     }
 
-    /// The subscriber, if one is meant.
+    /// The subscriber, if the filter gives exactly one.
     pub(super) fn host(&self) -> Option<Host> {
         Some(Host::new(self.realm?, one(self.subscriber?)?))
     }
 
-    /// Whether a subscriber is meant.
+    /// True if the filter accepts a subscriber.
     pub(super) fn has_host(&self, host: Host) -> bool {
         self.subscriber.is_none_or(|prefix| prefix.contains(host.address()))
             && self.realm.is_none_or(|realm| host.realm() == realm)
     }
 }
 
-/// The address of a prefix that has one.
+/// The address of a prefix of one address.
 fn one(prefix: Prefix) -> Option<u32> {
     (prefix.len() == 32).then(|| prefix.first())
 }
 
 impl Engine {
-    /// A realm that is asked for; where there is only one it is that.
+    /// The realm of a filter. If there is only one realm, it is that realm.
     fn realm_meant(&self, realm: Option<u16>) -> Option<u16> {
         realm.or(self.config.realms.is_empty().then_some(0))
     }
 
-    /// The subscriber that a filter means, if it is one.
+    /// The subscriber of a filter, if it gives exactly one.
     pub(super) fn sought_host(&self, filter: &Filter) -> Option<Host> {
         Some(Host::new(self.realm_meant(filter.realm)?, one(filter.subscriber?)?))
     }
 
-    /// What a filter means here; `None`: nothing has it.
+    /// The filter in the terms of the tables; `None`: no entry can meet it.
     pub(super) fn sought(&self, filter: &Filter) -> Option<Sought> {
         let external = match filter.external.map(|prefix| (one(prefix), prefix)) {
             Some((Some(address), _)) => Some(Addresses::One(self.external.index(address)?)),
@@ -109,7 +110,7 @@ impl Engine {
         })
     }
 
-    /// Whether an external address, by its index, is meant.
+    /// True if the filter accepts the external address with this index.
     pub(super) fn has_external(&self, index: u32, sought: &Sought) -> bool {
         sought.external.is_none_or(|external| match external {
             Addresses::One(one) => one == index,
@@ -117,7 +118,7 @@ impl Engine {
         })
     }
 
-    /// Whether the mapping of a slot is meant, whatever its sessions.
+    /// True if the filter accepts the mapping of a slot. Sessions do not count here.
     pub(super) fn is_sought(&self, slot: u32, sought: &Sought) -> bool {
         let mapping = self.table.mapping(slot);
         let External { index, port } = mapping.external();
@@ -128,15 +129,15 @@ impl Engine {
             && sought.protocol.is_none_or(|one| one == mapping.protocol)
     }
 
-    /// Whether a session has a remote endpoint that is meant.
+    /// True if the filter accepts the remote endpoint of a session.
     pub(super) fn is_remote_sought(&self, session: SessionRef, sought: &Sought) -> bool {
         let session = self.table.session(session);
         sought.remote.is_none_or(|prefix| prefix.contains(session.remote_address))
             && sought.remote_port.is_none_or(|port| port == session.remote_port)
     }
 
-    /// Whether a mapping has a session with a remote endpoint that is meant; an endpoint is looked
-    /// up, else its sessions are passed over.
+    /// True if a mapping has a session with an accepted remote endpoint. One endpoint is looked up;
+    /// otherwise the sessions are passed over.
     pub(super) fn has_remote(&self, slot: u32, sought: &Sought, budget: &mut usize) -> bool {
         match (sought.remote, sought.remote_port) {
             (None, None) => true,

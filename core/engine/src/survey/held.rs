@@ -1,8 +1,8 @@
-//! External ports in hold-down, and when they are released.
+//! External ports in hold-down, and the times of their release.
 //!
-//! The table keeps no time with a held port: it stands in the list of the tick of its release. So
-//! the lists are looked through, a bounded part each call. A port that is asked for is found as
-//! long as it is held; its time is not known if its list changed meanwhile.
+//! The table keeps no time with a held port: the port is in the list of its tick of release. So a
+//! search passes over the lists, a bounded part each call. The search finds a port as long as it is
+//! held. Its time is not known if its list changed meanwhile.
 
 use super::{Cursor, Filter, Stage};
 use crate::endpoint::External;
@@ -13,18 +13,18 @@ use crate::{Endpoint, Engine};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-/// An external port that no mapping has and that no mapping gets until a time.
+/// An external port without a mapping that no mapping gets until a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldPort {
-    /// Its protocol.
+    /// The port's protocol.
     pub protocol: u8,
     /// The external endpoint.
     pub external: Endpoint,
-    /// When it is released; `None`: not known.
+    /// Time of the release; `None`: not known.
     pub until: Option<Timestamp>,
 }
 
-/// Where a search for held ports goes on.
+/// Position of a search for held ports.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Search {
     /// The protocol, by its place in [`PROTOCOLS`].
@@ -33,10 +33,10 @@ pub(super) struct Search {
 }
 
 impl Engine {
-    /// Looks whether an external endpoint is in hold-down, for each protocol, passing at most so
-    /// many other held ports; `true`: the search is done. A filter without an address and a port of
-    /// it means no port; its realm, subscriber and remote endpoint do not count, for a held port
-    /// has none.
+    /// Checks for each protocol if an external endpoint is in hold-down, passing over `most` other
+    /// held ports at most. Returns true if the search is done. Without an external address and a
+    /// port the filter selects no port. Its realm, subscriber and remote endpoint do not count,
+    /// because a held port has none.
     pub fn scan_held(
         &self,
         cursor: &mut Cursor,
