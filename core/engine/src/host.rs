@@ -1,26 +1,25 @@
-//! Hosts inside: subscribers as mappings, quotas and blocks know them.
+//! Inside hosts: the identity of subscribers in mappings, quotas and blocks.
 //!
-//! Today that is a realm and an IPv4 address in it. Realms (RFC 2663 section 2.1) may use the same
-//! addresses; number 0 is the one that is always there.
+//! A host is a realm and an IPv4 address in it. Realms (RFC 2663 section 2.1) may use the same
+//! addresses. Realm 0 always exists.
 
 use core::net::Ipv4Addr;
 
-/// Hosts inside are told apart by 256 buckets, of which each engine has some where several share
-/// the work.
+/// The bucket of a host, 0 to 255. If several engines share the work, each has some of the buckets.
 pub const fn bucket(realm: u16, address: u32) -> usize {
-    // Other realms' hosts are spread otherwise, for they often have the same addresses.
+    // Hosts of other realms are spread in another way, because they often have the same addresses.
     ((address ^ (realm as u32) << 20).wrapping_mul(0x9e37_79b1) >> 24) as usize
 }
 
-/// A host inside: its realm and its address there.
+/// An inside host: its realm and its address there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Host(u64);
 
 impl Host {
-    /// Most realms, number 0 among them: as many as VLAN identifiers can name.
+    /// Most realms, realm 0 included: the number of VLAN identifiers.
     pub(crate) const REALMS: u16 = 1 << 12;
 
-    /// The host that has an address, in host byte order, in a realm.
+    /// Makes the host with an address, in host byte order, in a realm.
     ///
     /// # Panics
     /// When the realm is not below [`Host::REALMS`].
@@ -30,24 +29,24 @@ impl Host {
         Self((realm as u64) << 32 | address as u64)
     }
 
-    /// Its realm.
+    /// The host's realm.
     #[inline(always)]
     pub(crate) const fn realm(self) -> u16 {
         (self.0 >> 32) as u16
     }
 
-    /// Its address, host byte order.
+    /// The host's address, host byte order.
     #[inline(always)]
     pub(crate) const fn address(self) -> u32 {
         self.0 as u32
     }
 
-    /// Its address.
+    /// The host's address.
     pub(crate) const fn ip(self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.address())
     }
 
-    /// Its [`bucket`].
+    /// The host's [`bucket`].
     pub(crate) const fn bucket(self) -> usize {
         bucket(self.realm(), self.address())
     }

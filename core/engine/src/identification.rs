@@ -1,14 +1,14 @@
 //! Identifications for fragmented datagrams that leave with a shared external address. Their
-//! senders chose them without knowing of each other, so they are chosen anew (RFC 6864 section
-//! 5.3.1).
+//! senders chose identifications without knowing of each other, so the gateway chooses new ones
+//! (RFC 6864 section 5.3.1).
 //!
-//! Each external address has one sequence for all protocols and destinations, which is stricter
-//! than the RFC asks and keeps no state per destination. It goes through all 65,536 values in an
-//! order that only the seed tells (RFC 7739), and then through the same again: two uses of a value
-//! are always 65,536 datagrams apart. They are also at least [`LIFETIME`] apart: who comes too
-//! early gets none (RFC 6864 section 5.2 obliges sources to keep such a rate), so an address sends
-//! about 2,000 fragmented datagrams a second. One internal host gets a quarter of them, so that it
-//! does not use up what others need.
+//! Each external address has one sequence for all protocols and destinations. This is stricter than
+//! the RFC requires and needs no state per destination. The sequence goes through all 65,536 values
+//! in an order that depends on the seed (RFC 7739), and then through the same order again. So two
+//! uses of a value are always 65,536 datagrams apart. They are also at least [`LIFETIME`] apart: a
+//! request that comes too early gets no value (RFC 6864 section 5.2 obliges sources to keep such a
+//! rate). So an address sends about 2,000 fragmented datagrams a second. One internal host gets a
+//! quarter of them, so that it does not use up the values for others.
 
 use crate::Timestamp;
 use crate::random::Generator;
@@ -19,18 +19,18 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use natgate_wire::{Delta, Ipv4};
 
-/// How long fragments may live. RFC 6864 speaks of two minutes at most; packets spend far less than
-/// a second in the network, and receivers commonly wait 30 seconds for the rest of a datagram.
+/// Lifetime of fragments. RFC 6864 speaks of two minutes at most. Packets spend far less than a
+/// second in the network, and receivers commonly wait 30 seconds for the rest of a datagram.
 pub(crate) const LIFETIME: Duration = Duration::from_secs(30);
 
-/// A sequence remembers when it was last in each eighth of its values, not each value's time: so
-/// the most that an address sends in one lifetime is between seven eighths and all of them.
+/// A sequence remembers the time of its last use for each eighth of its values, not for each value.
+/// So an address sends between seven eighths and all of the values in one lifetime.
 const PARTS: usize = 8;
 const PART_LEN: u16 = (0x1_0000 / PARTS) as u16;
 
-/// How many identifications one internal host gets in a lifetime.
+/// Number of identifications that one internal host gets in a lifetime.
 const SHARE: u64 = 0x1_0000 / 4;
-/// Internal hosts are told apart by the last twelve bits of their addresses.
+/// The last twelve bits of addresses tell internal hosts apart.
 const HOSTS: usize = 4096;
 
 const ROUNDS: usize = 4;
@@ -52,25 +52,25 @@ pub(crate) struct Identifications {
     /// The round functions of a Feistel network on two bytes: random tables.
     rounds: [[u8; 256]; ROUNDS],
     sequences: Vec<Sequence>,
-    /// How fast internal hosts use them.
+    /// Rates of internal hosts.
     hosts: Vec<Rate>,
-    /// Of addresses that several engines have ports of, which values are this one's: those that
-    /// leave this remainder.
+    /// This engine's values of addresses with ports of several engines: the values with this
+    /// remainder modulo the number of engines.
     own: (u16, u16),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Sequence {
-    /// Set this address's order apart from the others'.
+    /// Makes the order of this address differ from others.
     key: [u8; ROUNDS],
     /// Steps taken, modulo the period.
     position: u16,
-    /// When a value of each part was last given out.
+    /// Time of the latest value from each part.
     used: [Option<Timestamp>; PARTS],
 }
 
 impl Identifications {
-    /// A sequence for each of `addresses` external addresses, and room for so many.
+    /// Makes a sequence for each of `addresses` external addresses, with room for `room`.
     pub(crate) fn new(addresses: usize, room: usize, generator: &mut Generator) -> Self {
         let mut rounds = [[0; 256]; ROUNDS];
         for bytes in rounds.as_flattened_mut().chunks_exact_mut(8) {
@@ -82,7 +82,7 @@ impl Identifications {
         all
     }
 
-    /// Adds sequences until there are so many.
+    /// Adds sequences until there are `addresses`.
     pub(crate) fn grow(&mut self, addresses: usize, generator: &mut Generator) {
         while self.sequences.len() < addresses {
             let [a, b, c, d, ..] = generator.next_u64().to_le_bytes();
@@ -91,30 +91,30 @@ impl Identifications {
         }
     }
 
-    /// From now on this is one of so many engines that have ports of one address.
+    /// Makes this engine number `number` of `engines` that have ports of the same addresses.
     pub(crate) fn divide(&mut self, number: u16, engines: u16) {
         self.own = (number, engines);
     }
 
-    /// The tables that all sequences go by, for another engine.
+    /// The tables of all sequences, for another engine.
     pub(crate) fn rounds(&self) -> &[[u8; 256]; ROUNDS] {
         &self.rounds
     }
 
-    /// Goes by another engine's tables.
+    /// Sets the tables of another engine.
     pub(crate) fn set_rounds(&mut self, rounds: &[u8]) -> Option<()> {
         let (rounds, []) = rounds.as_chunks() else { return None };
         self.rounds = rounds.try_into().ok()?;
         Some(())
     }
 
-    /// An address's sequence: its key, how far it is, and when each part was used.
+    /// An address's sequence: its key, its position, and the time of use of each part.
     pub(crate) fn sequence(&self, address: u32) -> Option<([u8; 4], u16, [Option<Timestamp>; 8])> {
         let Sequence { key, position, used } = *self.sequences.get(address as usize)?;
         Some((key, position, used))
     }
 
-    /// Goes on with another engine's sequence of an address.
+    /// Continues another engine's sequence of an address.
     pub(crate) fn set_sequence(
         &mut self,
         address: u32,
@@ -130,9 +130,9 @@ impl Identifications {
         (addresses * size_of::<Sequence>() + HOSTS * size_of::<Rate>()) as u64
     }
 
-    /// The next identification of the address with this index, which several engines may share, for
-    /// an internal host; `None`: each value may still be in use, or the host has had its share.
-    /// Time never goes back from call to call.
+    /// The next identification of an address for an internal host. `address` is the index of the
+    /// address, and true if several engines share it. `None`: each value may still be in use, or
+    /// the host has had its share. Time never goes back from call to call.
     ///
     /// # Panics
     /// When there is no such address.
@@ -157,7 +157,7 @@ impl Identifications {
         Some(value)
     }
 
-    /// Whether [`Identifications::next_for`] would tell one.
+    /// True if [`Identifications::next_for`] would return a value.
     pub(crate) fn has_next_for(
         &self,
         now: Timestamp,
@@ -241,7 +241,7 @@ mod tests {
         let rest = take(&mut identifications, 5 * SECOND, 0, 40_000);
         assert_eq!(first.len() + rest.len(), 0x1_0000);
         assert_eq!(take(&mut identifications, 30 * SECOND - 1, 0, 1), []);
-        // Values 0 to 32,767 are 30 seconds old; those from there to 40,960 share a part with
+        // Values 0 to 32,767 are 30 seconds old. Values from there to 40,960 share a part with
         // younger ones.
         let again = take(&mut identifications, 30 * SECOND, 0, 0x1_0000);
         assert_eq!(again, first[..32_768]);

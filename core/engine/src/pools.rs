@@ -1,5 +1,5 @@
-//! The engine while its pools change: `external` does the work, a step at a time between batches of
-//! packets. A change has three parts: prepared, put in force, and carried through.
+//! Changes of pools in a running engine. `external` does the work, one step at a time between
+//! batches of packets. A change has three parts: preparation, the switch, and completion.
 
 use crate::config::Config;
 use crate::host::Host;
@@ -13,28 +13,28 @@ impl Engine {
         &self.config
     }
 
-    /// Begins to change the pools: until [`Engine::pools_prepared`], [`Engine::advance`] makes new
-    /// addresses external and gives out no longer what the new pools do not have; then
-    /// [`Engine::switch_pools`] may be called.
+    /// Begins a change of the pools. Until [`Engine::pools_prepared`], [`Engine::advance`] makes
+    /// new addresses external and stops giving out ports that the new pools lack. Then call
+    /// [`Engine::switch_pools`].
     ///
     /// # Errors
-    /// [`ConfigError`] when there is no room for so many addresses or blocks, or another change is
-    /// under way; nothing has changed then.
+    /// [`ConfigError`] when there is no room for the addresses or blocks, or when another change is
+    /// under way. Nothing has changed then.
     pub fn prepare_pools(&mut self, change: PoolChange) -> Result<(), ConfigError> {
         self.external.prepare(change)
     }
 
-    /// Whether a change of the pools is prepared and waits for [`Engine::switch_pools`].
+    /// True if a change of the pools is prepared and waits for [`Engine::switch_pools`].
     pub fn pools_prepared(&self) -> bool {
         self.external.is_prepared()
     }
 
     /// Puts prepared pools in force, between two batches of packets. [`Engine::advance`] then gives
-    /// out what is new. Mappings stay as they are; an address that has changed its pool or is of
-    /// none does so when it has no mapping any more.
+    /// out the new ports. Mappings stay as they are. An address that changes or leaves its pool
+    /// does so after its last mapping.
     ///
     /// # Panics
-    /// When none are prepared.
+    /// When no pools are prepared.
     pub fn switch_pools(&mut self) {
         let config = self.external.switch();
         self.pool_reported.resize(config.pools.len(), None);
@@ -50,10 +50,10 @@ impl Engine {
         self.pool_watches = PoolWatches::new(&self.config, &self.external);
     }
 
-    /// Changes the pools without leaving time to packets in between.
+    /// Changes the pools without packets in between.
     ///
     /// # Errors
-    /// As [`Engine::prepare_pools`].
+    /// [`ConfigError`], as for [`Engine::prepare_pools`].
     pub fn change_pools(&mut self, change: PoolChange) -> Result<(), ConfigError> {
         self.prepare_pools(change)?;
         while !self.pools_prepared() {
@@ -64,21 +64,21 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether nothing is left to do of a change of the pools but to wait until addresses that
-    /// leave have no mapping any more.
+    /// True if no step of a change of the pools is left. Addresses that leave may still wait for
+    /// the end of their mappings.
     pub fn pools_settled(&self) -> bool {
         !self.external.has_work() && !self.external.is_changing()
     }
 
-    /// The external addresses that give out no ports any more and have not left their pools: those
-    /// that the operator has drained, and those of pools that have changed.
+    /// The external addresses that give out no more ports and have not left their pools: addresses
+    /// that the operator drains, and addresses that change or leave their pool.
     pub fn draining(&self) -> impl Iterator<Item = Draining> + '_ {
         self.external.draining()
     }
 
-    /// Whether the pools in force let a mapping stay that a subscriber has made: its address stays
-    /// in its pool, which uses the port and does not say that it is another's. A static one they do
-    /// not forbid.
+    /// True if the pools in force allow a subscriber's mapping to stay: its address stays in its
+    /// pool, the pool uses the port, and the port does not belong to another subscriber. Pools
+    /// always allow a static mapping.
     pub fn pools_allow(&self, mapping: &MappingId) -> bool {
         let MappingId { protocol, realm, internal, external, kind } = *mapping;
         let subscriber = Host::new(realm, internal.address.to_bits());
@@ -89,7 +89,7 @@ impl Engine {
             })
     }
 
-    /// Takes one step of a change of the pools; `false`: there is none to take.
+    /// Takes one step of a change of the pools. Returns `false` if there is none.
     pub(crate) fn work_on_pools(&mut self) -> bool {
         if !self.external.step() {
             return false;
@@ -102,7 +102,7 @@ impl Engine {
             self.pool_watches.renew(&self.config, &self.external);
             for (number, pool) in self.config.pools.iter_mut().enumerate() {
                 if pool.addresses.is_empty() && self.external.is_unused(number) {
-                    // Its number is another's to have.
+                    // The pool's number is free for another pool.
                     pool.name.clear();
                 }
             }

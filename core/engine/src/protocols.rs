@@ -1,8 +1,8 @@
-//! Protocols by number: which have ports, and the places of protocols in arrays of counts.
+//! Protocols by number: protocols with ports, and the places of protocols in arrays of counts.
 
 use natgate_wire::protocol;
 
-/// Whether a protocol has ports, or identifiers that serve as such.
+/// True if a protocol has ports, or identifiers that serve as ports.
 #[inline(always)]
 pub(crate) fn has_ports(protocol: u8) -> bool {
     matches!(protocol, protocol::TCP | protocol::UDP | protocol::ICMP | protocol::DCCP)
@@ -23,7 +23,7 @@ pub(crate) fn protocol_index(protocol: u8) -> usize {
     }
 }
 
-/// Where mappings of a protocol are counted: TCP, UDP, ICMP, DCCP, all others.
+/// Place of a protocol in counts of mappings: TCP, UDP, ICMP, DCCP, all others.
 pub(crate) fn place_of(protocol: u8) -> usize {
     match protocol {
         protocol::TCP => 0,

@@ -1,6 +1,6 @@
-//! Randomness and hashing, both keyed by the seed that the engine is given: the generator behind
-//! every choice that must not be guessed (RFC 6056), and the hash of the lookup structures, so that
-//! keys which collide under one seed do not under another.
+//! Randomness and hashing, both keyed by the engine's seed: the generator of every choice that must
+//! not be guessed (RFC 6056), and the hash of the lookup structures. Keys that collide under one
+//! seed do not collide under another.
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
@@ -18,13 +18,13 @@ impl Generator {
         self.0.next_u64()
     }
 
-    /// A number below `bound`, each as likely up to one part in 2^32 / bound.
+    /// A number below `bound`. The numbers are equally likely up to one part in 2^32 / bound.
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
         ((u64::from(self.0.next_u32()) * u64::from(bound)) >> 32) as u32
     }
 
-    /// The numbers below `count`, from the better of two at random on and around: so that loads are
-    /// even without knowing which is the least.
+    /// The numbers below `count`, from the better of two random ones on, in a circle. Loads become
+    /// even this way, although the least load is not known.
     pub(crate) fn better_of_two<F: Fn(u32, u32) -> bool>(
         &mut self,
         count: u32,
@@ -45,18 +45,18 @@ impl HashKey {
         Self([generator.next_u64() | 1, generator.next_u64() | 1, generator.next_u64()])
     }
 
-    /// The key as it is told another engine.
+    /// The key, for another engine.
     pub(crate) fn words(self) -> [u64; 3] {
         self.0
     }
 
-    /// The key that another engine has told.
+    /// Makes the key of another engine.
     pub(crate) fn from_words([first, second, third]: [u64; 3]) -> Self {
         Self([first | 1, second | 1, third])
     }
 
-    /// Hash of two words: each is folded with its own secret, so that no bit of the result can be
-    /// steered without knowing them.
+    /// Hash of two words. Each word is folded with a secret of its own, so that no bit of the
+    /// result can be controlled without the secrets.
     pub(crate) fn hash(self, a: u64, b: u64) -> u64 {
         let [first, second, third] = self.0;
         fold(fold(a ^ first, second) ^ b, first ^ third)

@@ -16,9 +16,9 @@ use alloc::vec::Vec;
 /// A server of a service.
 #[derive(Clone, Copy, Debug)]
 struct Member {
-    /// Its mapping's slot.
+    /// Slot of the server's mapping.
     slot: u32,
-    /// Its address and port.
+    /// Address and port of the server.
     endpoint: u64,
     /// Share in the choice; 0: no new sessions.
     share: u16,

@@ -409,9 +409,10 @@ impl Session {
         }
     }
 
-    /// Whether a FIN is not further from what its receiver expects than its largest window,
-    /// whichever way: the segment may repeat what has been received. Without known scales the
-    /// largest there is counts, for a connection that closes in good faith must not stay.
+    /// True if a FIN is no further than the largest window from the sequence number that its
+    /// receiver expects, in either direction: the segment may repeat received data. If a scale is
+    /// not known, the largest possible scale counts, so that a connection that closes properly does
+    /// not stay.
     fn fin_is_plausible(&self, way: Way, segment: Segment) -> bool {
         const LARGEST_SCALE: u8 = 14;
         let receiver = 1 - way as usize;

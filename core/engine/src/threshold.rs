@@ -1,23 +1,25 @@
-//! Thresholds below limits, with damping: use that reaches one is told of once, and again only
-//! after it has fallen well below; and however much it changes, no more than one is told a minute.
+//! Thresholds below limits, with damping. Use that reaches a threshold is reported once, and again
+//! only after it has fallen well below. At most one threshold of a subject is reported a minute,
+//! however much its use changes.
 //!
-//! Nothing is done when use falls. Each time that it rises, or may have, is looked at: how far it
-//! had fallen is then what it was just before. A threshold whose event the minute held back stays
-//! untold, so that the next rise tells it if use is still as high.
+//! Nothing is done when use falls. Each rise, or possible rise, is looked at: the use just before
+//! the rise shows how far it had fallen. A threshold whose report was held back for the minute
+//! counts as not reported, so the next rise reports it if use is still as high.
 
 use crate::config::Thresholds;
 
-/// Things that thresholds of one subject are about.
+/// Number of things with thresholds of one subject.
 pub(crate) const THINGS: usize = 5;
-/// How often one subject is told of at most, nanoseconds.
+/// Shortest time between two reports about one subject, nanoseconds.
 const INTERVAL: u64 = 60_000_000_000;
-/// No limit has such a use.
+/// A use that no limit has.
 const NEVER: u32 = u32::MAX;
 
 /// The thresholds of one limit, as uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Marks {
-    /// The use at which each is reached, ascending, and at which it may be reached again.
+    /// Uses at which each threshold is reached, ascending, and uses at which each may be reported
+    /// again.
     reached: [u32; Thresholds::MOST],
     again: [u32; Thresholds::MOST],
     percent: [u8; Thresholds::MOST],
@@ -31,7 +33,7 @@ impl Marks {
         percent: [0; Thresholds::MOST],
     };
 
-    /// Percentages of a limit; one of [`u32::MAX`] is none.
+    /// Computes the thresholds from percentages of a limit. Limit [`u32::MAX`] means no limit.
     pub(crate) fn new(thresholds: &[u8], limit: u32) -> Self {
         let mut marks = Self::NONE;
         if limit == u32::MAX {
@@ -47,12 +49,12 @@ impl Marks {
     }
 }
 
-/// What has been told of a subject.
+/// Reports about a subject.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Watch {
-    /// When the last was, nanoseconds; all ones: never.
+    /// Time of the latest report, nanoseconds; all ones: never.
     told: u64,
-    /// Of each thing, how many of its thresholds use has been told to have reached.
+    /// For each thing, the number of its thresholds that count as reported.
     levels: [u8; THINGS],
 }
 
@@ -63,15 +65,15 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// Thresholds, or what they are of, are others now: each may be told afresh, when a minute has
-    /// gone by.
+    /// Forgets which thresholds were reached, because the thresholds or their subject changed. Each
+    /// may be reported again once the minute is over.
     pub(crate) fn forget(&mut self) {
         self.levels = [0; THINGS];
     }
 
     //= rfc7422#section-2.2-alarms
-    /// Takes note that a use, which was `before`, is `used` now: the percentage to be told, if one
-    /// is.
+    /// Notes that a use, which was `before`, is `used` now. Returns the percentage to report, if
+    /// any.
     pub(crate) fn rise(
         &mut self,
         thing: usize,
@@ -102,7 +104,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// Uses that rise, one a second, and what is told of each.
+    /// Makes uses rise, one a second. Returns the reports with their uses.
     fn told(marks: &Marks, uses: impl IntoIterator<Item = u32>) -> Vec<(u32, u8)> {
         let mut watch = Watch::default();
         let seconds = (0..).map(|second: u64| second * SECOND);
@@ -113,7 +115,7 @@ mod tests {
     #[test]
     fn a_threshold_is_told_once_until_use_has_fallen_by_ten_points() {
         let marks = Marks::new(&[80], 10);
-        // Rises from 7 (70 %) to 8 have fallen far enough, those from 8 to 9 have not.
+        // Rises from 7 (70 %) to 8 have fallen far enough, rises from 8 to 9 have not.
         let mut watch = Watch::default();
         let mut rise =
             |used, minute: u64| watch.rise(0, &marks, (used - 1, used), minute * 60 * SECOND);
@@ -129,7 +131,7 @@ mod tests {
         assert_eq!(told(&marks, 1..=100), [(50, 50)]);
         assert_eq!(told(&marks, (1..=100).chain([100; 9])), [(50, 50)]);
         assert_eq!(told(&marks, (1..=100).chain([100; 10])), [(50, 50), (100, 90)]);
-        // Should use have fallen meanwhile there is nothing to tell.
+        // There is nothing to report if use has fallen meanwhile.
         assert_eq!(told(&marks, (1..=100).chain([85; 50])), [(50, 50)]);
     }
 

@@ -1,4 +1,4 @@
-//! Time as the engine is told it, and the ticks on which its timers run.
+//! The engine's time, and the ticks of its timers.
 
 use core::time::Duration;
 
@@ -25,6 +25,6 @@ pub(crate) const fn nanos(duration: Duration) -> u64 {
     if nanos > u64::MAX as u128 { u64::MAX } else { nanos as u64 }
 }
 
-/// Length of a timer tick. Whatever is timed happens at the first tick that is not before its time:
-/// at most an eighth of a second late, never early.
+/// Length of a timer tick. A timed action happens at the first tick that is not before its time: at
+/// most an eighth of a second late, never early.
 pub const TICK: Duration = Duration::from_millis(125);

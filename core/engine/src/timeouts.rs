@@ -1,9 +1,9 @@
-//! How long a session lives in silence. What the rule says that its mapping was made by comes
-//! first, then what is said of the remote port, then what is said of the protocol; TCP's states
-//! other than established know no ports.
+//! Idle timeouts of sessions. The timeout of the rule that made the mapping comes first, then the
+//! timeout of the remote port, then the timeout of the protocol. Ports matter for TCP only in the
+//! established state.
 //!
-//! A rule's timeouts are a set with a number of four bits, which the mapping carries; number 0 is
-//! what holds without a rule. Where ports matter a table has a byte for each port of a protocol.
+//! A rule's timeouts are a set with a number of four bits, which the mapping stores. Set 0 has the
+//! timeouts without a rule. If ports matter, a table has a byte for each port of a protocol.
 
 use crate::config::{Config, PortTimeout, TimeoutSet, Timeouts};
 use crate::session::Idle;
@@ -12,7 +12,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use natgate_wire::protocol;
 
-/// Sets of timeouts that there may be, number 0 among them.
+/// Largest number of sets of timeouts, set 0 included.
 pub(crate) const SETS: usize = TimeoutSet::MOST + 1;
 
 /// A set of timeouts, nanoseconds.
@@ -24,7 +24,7 @@ struct Set {
     closing: u64,
     icmp: u64,
     other: u64,
-    /// Whether what it has for UDP, and for established connections, holds whatever the port.
+    /// True if the set's timeouts of UDP, and of established connections, hold for every port.
     any_port: [bool; 2],
 }
 
@@ -46,8 +46,8 @@ impl Set {
 /// The timeouts of remote ports.
 #[derive(Clone, Debug, Default)]
 struct Ports {
-    /// Of TCP, UDP and DCCP, for each port the place of its timeout, counted from 1; 0: it has
-    /// none. Empty: no port has.
+    /// For TCP, UDP and DCCP, by port, the place of its timeout, counted from 1; 0: none. Empty: no
+    /// port of the protocol has a timeout.
     places: [Vec<u8>; 3],
     times: Vec<u64>,
 }
@@ -83,7 +83,7 @@ impl Ports {
 /// All idle timeouts, and the hold-down.
 #[derive(Clone, Debug)]
 pub(crate) struct Timers {
-    /// Without a rule's, and with those of rules.
+    /// Set 0, and the sets of rules.
     sets: Vec<Set>,
     ports: Ports,
     pub(crate) hold_down: u64,
@@ -98,7 +98,7 @@ impl Timers {
         Self { sets, ports, hold_down: nanos(common.hold_down) }
     }
 
-    /// Bytes that they take.
+    /// Bytes that the timers take.
     pub(crate) fn memory(config: &Config) -> u64 {
         let with_port = |protocol: &u8| {
             config.port_timeouts.iter().any(|timeout| timeout.protocol == *protocol)
@@ -107,23 +107,23 @@ impl Timers {
         (protocols.iter().filter(|protocol| with_port(protocol)).count() as u64) << 16
     }
 
-    /// How long freed ports are held, ticks.
+    /// Duration of the hold-down, ticks.
     pub(crate) fn hold_ticks(&self) -> u32 {
         self.hold_down.div_ceil(nanos(TICK)) as u32
     }
 
-    /// How many sets there are, number 0 among them.
+    /// Number of sets, set 0 included.
     pub(crate) fn sets(&self) -> usize {
         self.sets.len()
     }
 
-    /// Whether some port has a timeout of its own.
+    /// True if some port has a timeout of its own.
     pub(crate) fn by_port(&self) -> bool {
         !self.ports.times.is_empty()
     }
 
-    /// What a set has for UDP, and for established connections, of ports that have none of their
-    /// own.
+    /// A set's timeouts for UDP, and for established connections, of ports without a timeout of
+    /// their own. Nanoseconds.
     pub(crate) fn usual(&self, set: usize) -> (u64, u64) {
         (self.sets[set].udp, self.sets[set].established)
     }
@@ -158,7 +158,8 @@ impl Timers {
     }
 }
 
-/// The first tick, counted from a base, that is not before a time since then plus a duration.
+/// The first tick that is not before `since + duration`, both in nanoseconds from the time of tick
+/// 0.
 #[inline(always)]
 pub(crate) fn deadline(since: u64, duration: u64) -> u32 {
     (since + duration).div_ceil(nanos(TICK)) as u32

@@ -1,10 +1,10 @@
 //! Remote endpoints that the inside knows by another endpoint, because a rule translated the
-//! destination (twice NAT, RFC 2663 section 4.3). Answers come back from the endpoint that was
-//! asked.
+//! destination (twice NAT, RFC 2663 section 4.3). Replies come back from the endpoint that the host
+//! addressed.
 //!
 //! A session is filed by its remote endpoint as seen outside. If the inside knows that endpoint by
 //! another one, a record here holds both. The record is found from either end and lives as long as
-//! its session. A mapping without such sessions pays for one flag. Room is set aside at the start;
+//! its session. A mapping without such sessions costs one flag. Room is reserved at the start;
 //! memory that was never used was never touched.
 
 use crate::calendar::NONE;
@@ -17,14 +17,14 @@ use alloc::vec::Vec;
 /// An address, host byte order, and a port.
 type End = AddressPort;
 
-/// Internal end of a session: protocol and endpoint.
+/// The internal endpoint of a session, with its protocol.
 pub(crate) type Flow = (u8, Internal);
 
 /// A session whose remote endpoint has another name inside.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     host: Host,
-    /// The mapping's slot; in a free record the next free one.
+    /// The mapping's slot. In a free record, the next free one.
     mapping: u32,
     remote_address: u32,
     seen_address: u32,
@@ -50,7 +50,7 @@ impl Record {
     }
 }
 
-/// All such sessions.
+/// All sessions whose remote endpoint has another name inside.
 #[derive(Clone, Debug)]
 pub(crate) struct Twice {
     key: HashKey,
@@ -58,7 +58,8 @@ pub(crate) struct Twice {
     records: Vec<Record>,
     free: u32,
     used: usize,
-    /// Records by mapping and remote endpoint, and again by whose they are and what is seen.
+    /// Records by mapping and remote endpoint, and also by internal endpoint and endpoint seen
+    /// inside.
     index: Index,
 }
 
@@ -74,7 +75,7 @@ impl Twice {
         }
     }
 
-    /// Bytes that room for so many takes.
+    /// Bytes that `room` records take.
     pub(crate) fn memory(room: usize) -> u64 {
         (room * size_of::<Record>()) as u64 + Index::memory(2 * room)
     }
@@ -104,7 +105,8 @@ impl Twice {
         })
     }
 
-    /// What the remote endpoint of a mapping's session is seen as inside, if it is another.
+    /// The endpoint by which the inside knows the remote endpoint of a mapping's session, if it
+    /// differs.
     pub(crate) fn seen(&self, mapping: u32, remote: End) -> Option<End> {
         self.find(mapping, remote).map(|at| self.records[at as usize].seen())
     }
@@ -118,10 +120,10 @@ impl Twice {
         found.map(|at| self.records[at as usize].remote())
     }
 
-    /// Notes what the remote endpoint of a new session is seen as.
+    /// Notes the endpoint by which the inside knows the remote endpoint of a new session.
     ///
     /// # Panics
-    /// When there is no room; the caller has asked.
+    /// When there is no room. The caller has checked.
     pub(crate) fn add(&mut self, mapping: u32, flow: Flow, remote: End, seen: End) {
         assert!(!self.is_full(), "there is room for one more");
         let (protocol, Internal { host, port }) = flow;
@@ -149,7 +151,7 @@ impl Twice {
         self.index.insert(self.hash_inside(flow, seen), at);
     }
 
-    /// Forgets a session that goes, if its remote endpoint was seen as another.
+    /// Removes the record of a session that ends, if it has one.
     pub(crate) fn remove(&mut self, mapping: u32, remote: End) {
         let Some(at) = self.find(mapping, remote) else { return };
         let record = self.records[at as usize];

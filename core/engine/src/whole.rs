@@ -1,4 +1,4 @@
-//! Static mappings of whole addresses: mappings for their ports are made when packets come.
+//! Static mappings of whole addresses. Mappings of their ports are made when packets come.
 
 use crate::config::{Begun, Config, StaticMapping};
 use crate::external::ExternalPorts;
@@ -7,16 +7,16 @@ use crate::statics::WHOLE_MAPPINGS;
 use crate::table::{OUTBOUND_ONLY, SHARED_INTERNAL};
 use alloc::vec::Vec;
 
-/// A static mapping of a whole address: mappings for its ports are made when packets come.
+/// A static mapping of a whole address. Mappings of its ports are made when packets come.
 #[derive(Clone, Debug)]
 struct Whole {
     internal: Host,
     /// Index of the external address.
     index: u32,
-    /// The one protocol that it is for; `None`: all.
+    /// The protocol of the mapping; `None`: all.
     protocol: Option<u8>,
     begun: Begun,
-    /// Mappings that there are.
+    /// Number of present mappings.
     mappings: u32,
 }
 
@@ -57,8 +57,8 @@ impl WholeStatics {
         }
     }
 
-    /// The index of the external address for sessions that a host begins, and which side begins
-    /// sessions of that static mapping.
+    /// The index of the external address for sessions that a host begins, and the side that may
+    /// begin sessions of that static mapping.
     pub(crate) fn external(&self, internal: Host, protocol: u8) -> Option<(u32, Begun)> {
         let start = self.entries.partition_point(|whole| whole.internal < internal);
         let entries = self.entries[start..].iter().take_while(|whole| whole.internal == internal);
@@ -68,7 +68,7 @@ impl WholeStatics {
             .map(|whole| (whole.index, whole.begun))
     }
 
-    /// The place of the mapping of an external address, for a protocol.
+    /// The place of the static mapping of an external address, for a protocol.
     fn place(&self, index: u32, protocol: u8) -> Option<usize> {
         let start = self.by_index.partition_point(|&at| self.entries[at].index < index);
         let entries = self.by_index[start..].iter().copied();
@@ -77,13 +77,13 @@ impl WholeStatics {
             .find(|&at| self.entries[at].protocol.is_none_or(|only| only == protocol))
     }
 
-    /// The host behind an external address, and which side begins its sessions.
+    /// The host behind an external address, and the side that may begin its sessions.
     pub(crate) fn internal(&self, index: u32, protocol: u8) -> Option<(Host, Begun)> {
         let whole = &self.entries[self.place(index, protocol)?];
         Some((whole.internal, whole.begun))
     }
 
-    /// Counts one mapping more of an external address; `false`: the limit is reached.
+    /// Counts a new mapping of an external address. Returns `false` if the limit is reached.
     pub(crate) fn count(&mut self, index: u32, protocol: u8) -> bool {
         let place = self.place(index, protocol).expect("the address is mapped as a whole");
         let mappings = &mut self.entries[place].mappings;
@@ -92,13 +92,14 @@ impl WholeStatics {
         room
     }
 
-    /// How many mappings there are of an external address that is mapped as a whole, and may be.
+    /// Number of mappings of a whole mapped external address, and its limit.
     pub(crate) fn standing(&self, index: u32, protocol: u8) -> (u32, u32) {
         let place = self.place(index, protocol);
         (place.map_or(0, |place| self.entries[place].mappings), WHOLE_MAPPINGS)
     }
 
-    /// Counts one mapping less. A mapping may remain from an earlier configuration of the address.
+    /// Counts the removal of a mapping. A mapping may remain from an earlier configuration of the
+    /// address.
     pub(crate) fn release(&mut self, index: u32, protocol: u8) {
         if let Some(place) = self.place(index, protocol) {
             let mappings = &mut self.entries[place].mappings;
@@ -107,7 +108,7 @@ impl WholeStatics {
     }
 }
 
-/// The flags of a static mapping whose sessions are begun there.
+/// The flags of a static mapping whose sessions may begin on this side.
 pub(crate) fn flags_of(begun: Begun) -> u8 {
     match begun {
         Begun::Anywhere => 0,

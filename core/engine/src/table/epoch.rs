@@ -1,7 +1,7 @@
-//! Epochs: which mappings a new configuration has judged already.
+//! Epochs: mark the mappings that have been checked against the present configuration.
 //!
-//! A reconfiguration begins an epoch. Each mapping is judged once in it, when a packet needs the
-//! mapping or when the sweep reaches it.
+//! A reconfiguration begins an epoch. Each mapping is checked once in an epoch, when a packet needs
+//! the mapping or when the sweep reaches it.
 
 use super::{EPOCH, Epoch, Table};
 
@@ -12,24 +12,25 @@ impl Table {
         self.epoch
     }
 
-    /// Begins another epoch, in which no mapping has been asked: all must have been in this one.
+    /// Begins another epoch, in which no mapping has been checked. All must have been checked in
+    /// this one.
     pub(crate) fn begin_epoch(&mut self) {
         self.epoch.0 ^= EPOCH;
     }
 
-    /// Whether a mapping has been asked in the present epoch.
+    /// True if a mapping has been checked in the present epoch.
     #[inline(always)]
     pub(crate) fn is_asked(&self, slot: u32) -> bool {
         self.mapping(slot).flags & EPOCH == self.epoch.0
     }
 
-    /// Notes that a mapping has been asked.
+    /// Notes that a mapping has been checked.
     pub(crate) fn set_asked(&mut self, slot: u32) {
         let mapping = self.mapping_mut(slot);
         mapping.flags ^= EPOCH;
     }
 
-    /// Whether a slot has a mapping that has not been asked in the present epoch.
+    /// True if a slot has a mapping that has not been checked in the present epoch.
     pub(crate) fn is_unasked(&self, slot: u32) -> bool {
         self.mapping(slot).is_live() && !self.is_asked(slot)
     }

@@ -1,4 +1,4 @@
-//! Sessions of a mapping: added, found, removed, and walked one after another.
+//! Sessions of a mapping: addition, search, removal, iteration.
 //!
 //! The first session lives in the mapping's own line. Further sessions have lines of their own and
 //! are linked to the mapping.
@@ -9,7 +9,7 @@ use crate::endpoint::AddressPort;
 use crate::session::{Session, State, Way};
 
 impl Table {
-    /// Whether there is room for a session of a mapping with a remote endpoint.
+    /// True if there is room for a session of a mapping with a remote endpoint.
     pub(crate) fn has_room_for_session(&self, slot: u32, remote: AddressPort, way: Way) -> bool {
         let mapping = *self.mapping(slot);
         let kept = Mapping { first: Session::new(remote.address, remote.port), ..mapping };
@@ -32,7 +32,7 @@ impl Table {
         self.key.hash(u64::from(mapping) | 1 << 60, u64::from(remote))
     }
 
-    /// A mapping's session with this remote endpoint.
+    /// Finds a mapping's session with this remote endpoint.
     #[inline]
     pub(crate) fn find_session(&self, slot: u32, remote: AddressPort) -> Option<SessionRef> {
         let mapping = self.mapping(slot);
@@ -52,8 +52,8 @@ impl Table {
             .map(SessionRef::Further)
     }
 
-    /// Whether a mapping has a session with this remote address; for the address-dependent filter
-    /// only.
+    /// True if a mapping has a session with this remote address. Only for the address-dependent
+    /// filter.
     pub(crate) fn knows_address(&self, slot: u32, remote: u32) -> bool {
         let first = &self.mapping(slot).first;
         first.state() != State::None && first.remote_address == remote
@@ -68,7 +68,7 @@ impl Table {
         })
     }
 
-    /// Puts a further session at the head of those with its remote address.
+    /// Puts a further session at the head of the list of sessions with its remote address.
     pub(super) fn link_alike(&mut self, further: u32) {
         let Further { session, mapping, .. } = self.further.slots[further as usize];
         let head = self.first_alike(mapping, session.remote_address);
@@ -82,7 +82,7 @@ impl Table {
         by_address.insert(hash, further);
     }
 
-    /// Takes a further session out of those with its remote address.
+    /// Takes a further session out of the list of sessions with its remote address.
     pub(super) fn unlink_alike(&mut self, further: u32) {
         let Further { session, mapping, next_alike, prev_alike, .. } =
             self.further.slots[further as usize];
@@ -101,8 +101,9 @@ impl Table {
         }
     }
 
-    /// Adds a session to a mapping. `None`: there is no room for further sessions; those that
-    /// packets from outside make get half of it, so that strangers leave subscribers the rest.
+    /// Adds a session to a mapping. `None`: there is no room for further sessions. Sessions that
+    /// packets from outside make get half of the room, so that strangers leave subscribers the
+    /// rest.
     pub(crate) fn add_session(
         &mut self,
         slot: u32,
@@ -161,7 +162,7 @@ impl Table {
         }
     }
 
-    /// Removes a session of a mapping; says whether one of the further ones is less.
+    /// Removes a session of a mapping. Returns true if this frees a further session's slot.
     pub(crate) fn remove_session(&mut self, session: SessionRef, now: u32) -> bool {
         let slot = self.mapping_of(session);
         if self.mapping(slot).flags & (SHARED_EXTERNAL | SHARED_INTERNAL) != 0 {
@@ -215,7 +216,7 @@ impl Table {
         self.further.give(further, Further::UNLINKED);
     }
 
-    /// Whether it is a further session that a packet from outside made.
+    /// True for a further session that a packet from outside made.
     pub(crate) fn is_inbound(&self, session: SessionRef) -> bool {
         match session {
             SessionRef::First(_) => false,
@@ -223,7 +224,7 @@ impl Table {
         }
     }
 
-    /// A session of a mapping, the first if there is no other.
+    /// A session of a mapping. The session in the mapping's own line comes last.
     pub(crate) fn last_session(&self, slot: u32) -> Option<SessionRef> {
         let mapping = self.mapping(slot);
         match mapping.more {
@@ -232,8 +233,8 @@ impl Table {
         }
     }
 
-    /// The session of a mapping that is looked at after another where [`Table::last_session`] is
-    /// the first: further ones in their order, then the one in the mapping's own line.
+    /// The next session of a mapping in an order that starts with [`Table::last_session`]: further
+    /// sessions in their order, then the session in the mapping's own line.
     pub(crate) fn session_before(&self, slot: u32, session: SessionRef) -> Option<SessionRef> {
         let SessionRef::Further(further) = session else { return None };
         match self.further.slots[further as usize].next {
@@ -256,7 +257,7 @@ impl Table {
         first.into_iter().chain(further.map(SessionRef::Further))
     }
 
-    /// Whether a session is there, and of this mapping.
+    /// True if a session exists and belongs to this mapping.
     pub(crate) fn is_of(&self, session: SessionRef, slot: u32) -> bool {
         match session {
             SessionRef::First(first) => {
@@ -266,7 +267,7 @@ impl Table {
         }
     }
 
-    /// The session of a mapping that [`Table::sessions`] tells after another.
+    /// The session of a mapping that follows another in the order of [`Table::sessions`].
     pub(crate) fn session_after(&self, slot: u32, session: SessionRef) -> Option<SessionRef> {
         let next = match session {
             SessionRef::First(_) => self.mapping(slot).more,

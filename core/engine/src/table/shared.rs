@@ -1,12 +1,12 @@
-//! Sessions of mappings whose endpoint does not tell which mapping it is: one index, by endpoint
-//! and remote, for both ends.
+//! Sessions of mappings that share an endpoint with other mappings: one index, by endpoint and
+//! remote endpoint, for both ends.
 //!
-//! The external endpoint is shared by mappings of protocols without ports, of a service's servers
-//! and of overloaded ports; the internal one by static mappings that only the outside begins, which
-//! stand beside what the host itself begins, and by mappings of overloaded ports. A mapping says by
-//! its flags at which ends it is such. What is filed at the internal end here is not filed in the
-//! table's own index: whoever looks there asks here if nothing was found. At no end do two mappings
-//! have a session with the same remote endpoint, so an answer is never in doubt.
+//! Mappings of protocols without ports, of a service's servers and of overloaded ports share an
+//! external endpoint. Static mappings that only the outside begins share their internal endpoint
+//! with mappings that the host itself begins, and mappings of overloaded ports share theirs. Flags
+//! of a mapping tell its shared ends. Sessions filed here at the internal end are not in the
+//! table's own index: a search there continues here if it finds nothing. At neither end do two
+//! mappings have a session with the same remote endpoint, so the answer is always unique.
 
 use super::{Mapping, NewMapping, Table, words};
 use crate::endpoint::{AddressPort, External, Internal};
@@ -17,7 +17,7 @@ use crate::random::HashKey;
 
 /// Flag of a mapping: others have its external endpoint, too.
 pub(crate) const SHARED_EXTERNAL: u8 = 16;
-/// Flag of a mapping: others may have its internal endpoint, and it is found by its sessions alone.
+/// Flag of a mapping: others may have its internal endpoint. Only its sessions lead to the mapping.
 pub(crate) const SHARED_INTERNAL: u8 = 32;
 /// Flag of a mapping: only the inside begins its sessions.
 pub(crate) const OUTBOUND_ONLY: u8 = 64;
@@ -29,21 +29,22 @@ enum End {
     Internal,
 }
 
-/// What is looked for: a protocol's session at an endpoint with a remote one.
+/// Key of a search: a protocol's session at an endpoint with a remote endpoint.
 #[derive(Clone, Copy, Debug)]
 struct At {
     end: End,
     protocol: u8,
-    /// Of the external end the host is the index of the address.
+    /// The endpoint. At the external end the host is the index of the address.
     endpoint: Internal,
     remote: AddressPort,
 }
 
-/// The index of such sessions, to their mappings' slots.
+/// The index from such sessions to the slots of their mappings.
 #[derive(Clone, Debug)]
 pub(super) struct Shared {
     index: Index,
-    /// Sessions at the external end of protocols with ports, and all at the internal one.
+    /// Number of sessions at the external end, of protocols with ports; and number at the internal
+    /// end.
     external: u32,
     internal: u32,
 }
@@ -61,25 +62,25 @@ fn hash(key: HashKey, at: At) -> u64 {
 }
 
 impl Mapping {
-    /// Whether others have its external endpoint, too.
+    /// True if other mappings have the same external endpoint.
     #[inline(always)]
     pub(crate) fn shares_external(&self) -> bool {
         self.flags & SHARED_EXTERNAL != 0
     }
 
-    /// Whether it is found by its sessions alone from the inside.
+    /// True if, from inside, only its sessions lead to the mapping.
     #[inline(always)]
     pub(crate) fn shares_internal(&self) -> bool {
         self.flags & SHARED_INTERNAL != 0
     }
 
-    /// Whether only the inside begins its sessions.
+    /// True if only the inside begins the mapping's sessions.
     #[inline(always)]
     pub(crate) fn is_outbound_only(&self) -> bool {
         self.flags & OUTBOUND_ONLY != 0
     }
 
-    /// Where its session with a remote endpoint is filed, if anywhere.
+    /// Keys under which a session with a remote endpoint is filed.
     fn places(&self, remote: AddressPort) -> [Option<At>; 2] {
         let protocol = self.protocol;
         let External { index, port } = self.external();
@@ -91,20 +92,19 @@ impl Mapping {
 }
 
 impl Table {
-    /// Whether any session is filed by its internal end.
+    /// True if any session is filed by its internal end.
     #[inline(always)]
     pub(crate) fn has_shared_internal(&self) -> bool {
         self.shared.internal != 0
     }
 
-    /// Whether any session of a protocol with ports is filed by its external end.
+    /// True if any session of a protocol with ports is filed by its external end.
     #[inline(always)]
     pub(crate) fn has_shared_external(&self) -> bool {
         self.shared.external != 0
     }
 
-    /// The mapping that shares an external endpoint, given by its address's index, and has a
-    /// session with a remote one.
+    /// Finds the mapping that shares an external endpoint and has a session with a remote endpoint.
     pub(crate) fn find_shared_external(
         &self,
         protocol: u8,
@@ -115,7 +115,7 @@ impl Table {
         self.find_shared(At { end: End::External, protocol, endpoint, remote })
     }
 
-    /// The mapping that shares an internal endpoint and has a session with a remote one.
+    /// Finds the mapping that shares an internal endpoint and has a session with a remote endpoint.
     pub(crate) fn find_shared_internal(
         &self,
         protocol: u8,
@@ -142,12 +142,12 @@ impl Table {
         })
     }
 
-    /// Files a session that a mapping has got wherever the mapping shares an end.
+    /// Files a new session of a mapping at each end that the mapping shares.
     pub(super) fn share(&mut self, slot: u32, remote: AddressPort) {
         self.change_shares(slot, remote, 1, |index, hash| index.insert(hash, slot));
     }
 
-    /// Takes a session, which the mapping still has, out of where it is filed.
+    /// Removes a session, which the mapping still has, from the index.
     pub(super) fn unshare(&mut self, slot: u32, remote: AddressPort) {
         self.change_shares(slot, remote, -1, |index, hash| index.remove(hash, slot));
     }
@@ -163,7 +163,7 @@ impl Table {
         for at in mapping.places(remote).into_iter().flatten() {
             file(&mut self.shared.index, hash(self.key, at));
             match at.end {
-                // These are always looked for.
+                // These sessions are always searched for, so they need no count.
                 End::External if !has_ports(at.protocol) => {}
                 End::External => {
                     self.shared.external = self.shared.external.strict_add_signed(change);
@@ -175,8 +175,8 @@ impl Table {
         }
     }
 
-    /// Whether an answer could not be told from another mapping's, were there a session with this
-    /// remote endpoint of a mapping like `new`, which has none.
+    /// True if a new mapping's session with this remote endpoint would be ambiguous: another
+    /// mapping with the same internal or external endpoint has a session with that remote endpoint.
     pub(crate) fn clashes(&self, new: &NewMapping, remote: AddressPort) -> bool {
         let NewMapping { protocol, internal, external, .. } = *new;
         if self.has_shared_external()
@@ -196,7 +196,7 @@ impl Table {
         new.flags & SHARED_INTERNAL != 0 && ordinary()
     }
 
-    /// [`Table::clashes`] for a mapping that there is.
+    /// [`Table::clashes`] for an existing mapping.
     pub(crate) fn is_ambiguous(&self, slot: u32, remote: AddressPort) -> bool {
         let mapping = self.mapping(slot);
         if !self.has_shared_internal() && !self.has_shared_external() && !mapping.shares_internal()

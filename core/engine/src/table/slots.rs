@@ -1,4 +1,4 @@
-//! A store of slots whose room is set aside at the start.
+//! A store of slots with room that is reserved at the start.
 //!
 //! A freed slot is taken again before a slot that was never used. Memory that was never needed is
 //! therefore never touched.
@@ -7,19 +7,19 @@ use crate::index::PAGE;
 use crate::prefetch::prefetch;
 use alloc::vec::Vec;
 
-/// A store of slots. Room for all is set aside at the start; what has never been used has never
-/// been touched.
+/// A store of slots. Room for all is reserved at the start. A slot that was never used was never
+/// touched.
 #[derive(Clone, Debug)]
 pub(super) struct Slots<T> {
     pub(super) slots: Vec<T>,
     capacity: usize,
-    /// Those that have been used and are free: apart, so that it is known ahead which ones are
-    /// taken next.
+    /// Slots that were used and are free. They are kept apart, so that the next slots to take are
+    /// known ahead.
     free: Vec<u32>,
 }
 
 impl<T: Default> Slots<T> {
-    /// Free slots that are fetched before they are taken.
+    /// Free slots that are prefetched before they are taken.
     const AHEAD: usize = 8;
 
     pub(super) fn new(capacity: usize) -> Self {
@@ -27,12 +27,12 @@ impl<T: Default> Slots<T> {
         Self { slots, capacity, free }
     }
 
-    /// Bytes that so many slots take.
+    /// Bytes that `capacity` slots take.
     pub(super) fn memory(capacity: usize) -> usize {
         capacity * (size_of::<T>() + size_of::<u32>())
     }
 
-    /// Touches every page of what has not been used yet.
+    /// Touches every page that has not been used yet.
     pub(super) fn populate(&mut self) {
         let unused = self.slots.spare_capacity_mut();
         for slot in unused.iter_mut().step_by(PAGE / size_of::<T>()) {
@@ -44,7 +44,7 @@ impl<T: Default> Slots<T> {
         }
     }
 
-    /// Fetches the slots that are taken next.
+    /// Prefetches the slots that are taken next.
     #[inline]
     pub(super) fn prefetch_free(&self) {
         for &slot in self.free.iter().rev().take(Self::AHEAD) {
@@ -52,7 +52,7 @@ impl<T: Default> Slots<T> {
         }
     }
 
-    /// Whether a slot is free.
+    /// True if a slot is free.
     pub(super) fn has_room(&self) -> bool {
         !self.free.is_empty() || self.slots.len() < self.capacity
     }
@@ -74,7 +74,7 @@ impl<T: Default> Slots<T> {
         })
     }
 
-    /// Gives a slot back; `freed` is what it holds from now on.
+    /// Gives a slot back. `freed` is its new content.
     pub(super) fn give(&mut self, slot: u32, freed: T) {
         self.slots[slot as usize] = freed;
         self.free.push(slot);

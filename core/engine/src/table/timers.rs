@@ -1,7 +1,8 @@
-//! Timers of sessions: when a session is looked at, and which sessions are due at a tick.
+//! Timers of sessions: the ticks at which sessions are looked at.
 //!
 //! A session's timer is entered for its deadline, or for the end of the calendar's reach if that is
-//! earlier. A refreshed session moves its deadline alone; the timer finds out when it is due.
+//! earlier. A refresh of the session moves its deadline only; the timer notices the new deadline
+//! when it is due.
 
 use super::{Further, Mapping, SessionRef, Table};
 use crate::calendar::{NONE, lane};
@@ -15,12 +16,12 @@ impl Table {
         self.timers.enter(&mut self.mappings, slot, tick);
     }
 
-    /// When a timer is to be looked at next that runs out then.
+    /// The tick at which the timer of a deadline is looked at next.
     pub(super) fn timer_tick(&self, expires: u32, now: u32) -> u32 {
         expires.min(now + self.timers.span()).max(now + 1)
     }
 
-    /// Enters a session's timer for its deadline, wherever it was before.
+    /// Enters a session's timer for its deadline, and removes its earlier entry.
     pub(crate) fn schedule(&mut self, session: SessionRef, now: u32) {
         let tick = self.timer_tick(self.session(session).expires, now);
         match session {
@@ -35,7 +36,7 @@ impl Table {
         }
     }
 
-    /// The first tick after `now` at which a session's timer is to be looked at.
+    /// The first tick after `now` at which a session's timer is due.
     pub(crate) fn next_tick(&self, now: u32) -> Option<u32> {
         match self.timers.next(now + 1) {
             Some(tick) if tick == now + 1 => Some(tick),
@@ -43,7 +44,7 @@ impl Table {
         }
     }
 
-    /// A session whose timer is entered for this tick, of the first of its lists from this one on.
+    /// A session with a timer at this tick, from the first non-empty list from `from` on.
     pub(crate) fn due(&self, tick: u32, from: usize) -> Option<SessionRef> {
         let first = self.timers.head(tick, from);
         let further = self.further_timers.head(tick, from);
@@ -56,7 +57,7 @@ impl Table {
         }
     }
 
-    /// The session whose timer is entered after that of another one for the same tick.
+    /// The session after another in the timer list of one tick.
     #[inline]
     pub(crate) fn due_after(&self, session: SessionRef) -> Option<SessionRef> {
         let some = |next| Some(next).filter(|&next| next != NONE);
@@ -68,7 +69,7 @@ impl Table {
         }
     }
 
-    /// In which of the lists of a tick it is.
+    /// The list of a tick that a session is in.
     #[inline]
     pub(crate) fn lane(session: SessionRef) -> usize {
         match session {
@@ -76,7 +77,7 @@ impl Table {
         }
     }
 
-    /// Fetches a session.
+    /// Prefetches a session.
     #[inline]
     pub(crate) fn fetch(&self, session: SessionRef) {
         match session {
@@ -85,8 +86,8 @@ impl Table {
         }
     }
 
-    /// Fetches where a session, which may have gone since it was named, and its mapping are filed;
-    /// the mapping, which is waited for. `None`: it has gone, or its end is later than this tick.
+    /// Prefetches the index entries of a session and of its mapping. Returns the mapping, whose
+    /// line this waits for. `None`: the session has gone, or its end is later than this tick.
     #[inline]
     pub(crate) fn fetch_end(&self, session: SessionRef, tick: u32) -> Option<&Mapping> {
         if self.session(session).expires > tick {

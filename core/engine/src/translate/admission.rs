@@ -1,4 +1,4 @@
-//! Packets from outside: filtering (RFC 4787 section 5), the choice of a server, the entry.
+//! Packets from outside: filtering (RFC 4787 section 5), the choice of a server, admission.
 
 use super::Engine;
 use super::mappings::{Arrival, InboundMatch, WholeMapping};
@@ -9,8 +9,8 @@ use crate::parse::{Headers, Kind};
 use crate::session::Way;
 
 impl Engine {
-    /// Finds the mapping that a packet comes in by and asks the filter; changes nothing, unless the
-    /// configuration in force does not let the mapping stay.
+    /// Finds the mapping of an inbound packet and applies the filter. It changes nothing, except
+    /// that it removes a mapping that the configuration in force does not allow.
     pub(super) fn admit(
         &mut self,
         headers: &Headers,
@@ -40,8 +40,8 @@ impl Engine {
         };
         let mapping = self.table.mapping(slot);
         let internal = mapping.internal();
-        // What overloads a port is for one remote endpoint only; whose port it is for others nobody
-        // can say any more.
+        // A mapping that overloads a port serves one remote endpoint only. For other remote
+        // endpoints the port's receiver is not known any more.
         if session.is_none() && !mapping.is_static() && mapping.shares_external() {
             return Err(DropReason::Filtered);
         }
@@ -71,8 +71,8 @@ impl Engine {
         Ok(InboundMatch::Mapping(slot, session))
     }
 
-    /// The mapping that a new session from outside is for: of a service the server's that gets it,
-    /// else the one that the endpoint named.
+    /// The mapping for a new session from outside: the mapping of the chosen server for a service,
+    /// otherwise the mapping of the endpoint.
     pub(super) fn server_for(&mut self, named: u32, arrival: Arrival) -> Result<u32, DropReason> {
         let mapping = self.table.mapping(named);
         let is_server = mapping.is_static() && mapping.is_permanent() && mapping.shares_external();
@@ -85,7 +85,7 @@ impl Engine {
         chosen.ok_or(DropReason::Filtered)
     }
 
-    /// Whether a packet may enter the realm that it is for.
+    /// Checks that a packet may enter the realm of its receiver.
     pub(super) fn check_entrance(
         &self,
         arrival: Arrival,
@@ -120,7 +120,7 @@ impl Engine {
         }
     }
 
-    /// Lets an admitted packet in: refreshes its session or makes it.
+    /// Lets an admitted packet in: refreshes its session or makes one.
     pub(super) fn enter(
         &mut self,
         headers: &Headers,

@@ -1,4 +1,4 @@
-//! ICMP errors: the session that an error is about, and the translation of the embedded packet
+//! ICMP errors: the session that an error quotes, and the translation of the embedded packet
 //! (section 6 of the specification).
 
 use super::{Engine, RuleEnds};
@@ -11,7 +11,7 @@ use crate::rewrite::{Rewrite, apply, apply_embedded};
 use crate::rules::Ruling;
 use natgate_wire::protocol;
 
-/// The session that an ICMP error from inside is about.
+/// The session that an ICMP error from inside quotes.
 struct About {
     external: AddressPort,
     /// Remote endpoint as seen outside.
@@ -21,12 +21,12 @@ struct About {
     protocol: u8,
 }
 
-/// An internal endpoint, and a remote one as seen from there.
+/// An internal endpoint, and a remote endpoint as seen from it.
 type Seen = (Internal, AddressPort);
 
 impl About {
-    /// What takes the place of the remote endpoint in the embedded packet, if it is another
-    /// outside. An identifier is translated with the near end.
+    /// New remote endpoint in the embedded packet, if it has another name outside. An identifier is
+    /// translated with the near endpoint.
     fn new_remote(&self) -> Option<AddressPort> {
         let query = self.protocol == protocol::ICMP;
         let port = if query { self.external.port } else { self.remote.port };
@@ -52,7 +52,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The session that an error from inside is about: the embedded packet went to its internal
+    /// Finds the session that an error from inside quotes: the embedded packet went to the internal
     /// endpoint.
     fn error_external(&mut self, realm: u16, embedded: &Embedded) -> Result<About, DropReason> {
         let AddressPort { address, port } = embedded.destination;
@@ -68,7 +68,7 @@ impl Engine {
         Ok(About { external: self.external_of(slot), remote, seen, protocol })
     }
 
-    /// Translates an error from outside; `sender` is its source as seen from inside.
+    /// Translates an error from outside. `sender` is its source as seen from inside.
     pub(super) fn translate_error_inbound(
         &mut self,
         bytes: &mut [u8],
@@ -102,8 +102,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The internal endpoint of the session that an error from outside is about, and its remote one
-    /// as seen from there: the embedded packet came from its external endpoint.
+    /// Finds the session that an error from outside quotes: the embedded packet came from the
+    /// external endpoint. Returns the internal endpoint, and the remote endpoint as seen from it.
     pub(super) fn error_internal(
         &mut self,
         embedded: &Embedded,
@@ -120,7 +120,7 @@ impl Engine {
     //= rfc5382#REQ-10
     //= rfc7857#section-7.1
     //= rfc5597#REQ-10
-    /// A mapping that was found, if it has a session with this remote endpoint.
+    /// Returns a mapping if it has a session with this remote endpoint.
     fn with_session(&self, slot: Option<u32>, remote: AddressPort) -> Result<u32, DropReason> {
         //= rfc5508#REQ-4
         //= rfc5508#REQ-5
@@ -129,8 +129,8 @@ impl Engine {
             .ok_or(DropReason::IcmpNoSession)
     }
 
-    /// Whether a rule drops an error from `sender` about the session between these endpoints, or
-    /// what the session sends.
+    /// Checks that no rule drops an error from `sender` about the session between these endpoints,
+    /// or packets of the session.
     pub(super) fn check_dropped_error(
         &self,
         about: &Embedded,
@@ -153,7 +153,7 @@ impl Engine {
     }
 
     //= rfc7857#section-12-error
-    /// An error from inside about a hairpinned packet: translated as outbound, then as inbound.
+    /// Translates an error from inside about a hairpinned packet: as outbound, then as inbound.
     pub(super) fn hairpin_error(
         &mut self,
         bytes: &mut [u8],

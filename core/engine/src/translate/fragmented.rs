@@ -1,4 +1,4 @@
-//! Fragments of datagrams: each goes the way of its datagram's first fragment.
+//! Fragments of datagrams: each fragment gets the rewrite of its datagram's first fragment.
 
 use super::Fate;
 use crate::endpoint::External;
@@ -11,7 +11,7 @@ use crate::{DropReason, Timestamp};
 use natgate_wire::Ipv4;
 
 impl Engine {
-    /// As [`Engine::by_fragment`], unless the packet came through that already, on its way to the
+    /// [`Engine::by_fragment`], unless the packet has passed through it already on its way to the
     /// rules.
     #[inline]
     pub(super) fn by_first(
@@ -29,7 +29,7 @@ impl Engine {
         self.by_fragment(bytes, headers, from, direction, translate)
     }
 
-    /// Translates a packet that is no fragment, or a first one; others get the first's rewrite.
+    /// Translates a whole packet or a first fragment. Other fragments get the rewrite of the first.
     #[inline]
     pub(super) fn by_fragment(
         &mut self,
@@ -76,8 +76,8 @@ impl Engine {
         fate.map(|(verdict, _)| verdict)
     }
 
-    /// Gives a translated first fragment an identification of its external address's own, and says
-    /// what the rest of its datagram gets.
+    /// Gives a translated first fragment an identification of its external address. Returns the
+    /// rewrite for the rest of its datagram.
     pub(super) fn identify_fragment(
         &mut self,
         bytes: &mut [u8],
@@ -95,7 +95,7 @@ impl Engine {
         let mut identification = packet.identification();
         //= rfc7857#section-10
         //= rfc6864#section-5.3.1
-        // What has turned round has one already.
+        // A hairpinned packet has such an identification already.
         if let Some(index) = self.external.index(source).filter(|_| !headers.turned) {
             identification = self
                 .identifications
@@ -113,10 +113,10 @@ impl Engine {
         Ok((verdict, rewrite))
     }
 
-    /// Gives an identification of its external address's own to a whole datagram that the gateway
-    /// is about to cut into fragments after translation (RFC 6864 section 5.3.1). One that has
-    /// another source, must not be cut, or came in fragments and has its identification, stays as
-    /// it is.
+    /// Gives an identification of its external address to a whole datagram that the gateway is
+    /// about to fragment after translation (RFC 6864 section 5.3.1). A datagram does not change if
+    /// it has another source, must not be fragmented, or came in fragments and has its
+    /// identification.
     ///
     /// # Errors
     /// [`DropReason::FragmentLimit`] when each identification of the address may still be in use,
@@ -129,7 +129,7 @@ impl Engine {
         }
         let external = External::new(index, headers.source.port);
         let slot = self.look_up_external(headers.protocol, external, headers.remote_outbound());
-        // An answer of the gateway's own counts as that of whom it goes to.
+        // A reply of the gateway itself counts for its receiver.
         let internal = slot.map(|slot| self.internal_of(slot).address);
         let host = internal.unwrap_or(headers.destination.address);
         //= rfc6864#section-5.3.1

@@ -1,4 +1,5 @@
-//! Hairpin (RFC 4787 REQ-9): packets from a subscriber to an external endpoint of another one.
+//! Hairpin (RFC 4787 REQ-9): packets from a subscriber to an external endpoint of another
+//! subscriber.
 
 use super::{Arrival, Fate, is_echo_request};
 use crate::DropReason;
@@ -70,7 +71,7 @@ impl Engine {
         //= rfc5597#REQ-8
         let source = self.external_of(sender);
         //= rfc7857#section-12
-        // A query's identifier is all it has of ports: outside, it would be the sender's.
+        // A query has an identifier in place of ports. Outside, it would be the sender's.
         //= rfc5508#REQ-7
         let query = matches!(headers.kind, Kind::IcmpQuery { .. });
         let port = if query { source.port } else { headers.outside.port };

@@ -1,7 +1,7 @@
 //! The search for mappings by internal and by external endpoint.
 //!
-//! A search that may change state lets the configuration in force judge the mapping first;
-//! `look_up` only reads.
+//! A search that may change state checks the mapping against the configuration in force. `look_up`
+//! only reads.
 
 use super::Engine;
 use crate::config::Behavior;
@@ -10,22 +10,22 @@ use crate::protocols::has_ports;
 use crate::table::Key;
 
 impl Engine {
-    /// The internal endpoint of a mapping, as packets have it.
+    /// The internal endpoint of a mapping, in the form of packets.
     #[inline(always)]
     pub(super) fn internal_of(&self, slot: u32) -> AddressPort {
         let Internal { host, port } = self.table.mapping(slot).internal();
         AddressPort::new(host.address(), port)
     }
 
-    /// The external endpoint of a mapping, as packets have it.
+    /// The external endpoint of a mapping, in the form of packets.
     #[inline(always)]
     pub(super) fn external_of(&self, slot: u32) -> AddressPort {
         let External { index, port } = self.table.mapping(slot).external();
         AddressPort::new(self.external.address(index), port)
     }
 
-    /// The mapping of an internal endpoint towards a remote, if the configuration in force lets it
-    /// stay.
+    /// Finds the mapping of an internal endpoint towards a remote endpoint, if the configuration in
+    /// force allows the mapping.
     #[inline]
     pub(crate) fn find_internal(
         &mut self,
@@ -41,8 +41,8 @@ impl Engine {
         }
     }
 
-    /// The mapping of an internal endpoint towards a remote. A static one serves all remotes, also
-    /// when the mapping behavior files others by remote.
+    /// Finds the mapping of an internal endpoint towards a remote endpoint. A static mapping serves
+    /// all remote endpoints, even if the mapping behavior files others by remote endpoint.
     #[inline]
     pub(super) fn look_up_internal(
         &self,
@@ -73,8 +73,8 @@ impl Engine {
         found
     }
 
-    /// The mapping that an endpoint names, unless that has no session with a remote and one that
-    /// shares the endpoint has.
+    /// Finds the mapping of an endpoint. If several mappings share the endpoint, the one with a
+    /// session to `remote` wins; otherwise the `named` one.
     #[cold]
     pub(super) fn or_shared(
         &self,
@@ -86,8 +86,8 @@ impl Engine {
         if named.as_ref().is_some_and(known) { named } else { shared().or(named) }
     }
 
-    /// The mapping of an external endpoint, for protocols without ports towards a remote, if the
-    /// configuration in force lets it stay.
+    /// Finds the mapping of an external endpoint, if the configuration in force allows the mapping.
+    /// For protocols without ports, `remote` decides.
     #[inline]
     pub(crate) fn find_external(
         &mut self,
@@ -99,7 +99,7 @@ impl Engine {
         (self.table.is_asked(slot) || self.ask(slot)).then_some(slot)
     }
 
-    /// The mapping of an external endpoint, for protocols without ports towards a remote.
+    /// Finds the mapping of an external endpoint. For protocols without ports, `remote` decides.
     #[inline]
     pub(crate) fn look_up_external(
         &self,

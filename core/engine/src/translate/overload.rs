@@ -1,8 +1,8 @@
-//! Overloading of ports (RFC 7857 section 3): when a flow finds no free port, one that is used, but
-//! towards no session with its remote endpoint (section 5.53 of the specification).
+//! Overloading of ports (RFC 7857 section 3): a flow without a free port gets a port in use that
+//! has no session with the flow's remote endpoint (section 5.53 of the specification).
 //!
-//! The mappings of one port are a ring, so that the port is free only when the last has gone,
-//! whichever that is. Where nothing is overloaded there are no rings.
+//! The mappings of one port form a ring, so that the port becomes free only after the last mapping.
+//! Without overloading there are no rings.
 
 use super::Engine;
 use crate::calendar::NONE;
@@ -16,30 +16,30 @@ use alloc::vec;
 use alloc::vec::Vec;
 use natgate_wire::protocol;
 
-/// Ports that are looked at for one flow: what a full pool costs is bounded, and few ports have a
+/// Ports that are looked at for one flow. This bounds the cost in a full pool, and few ports have a
 /// session with any one remote endpoint.
 const LOOKS: u32 = 32;
 
-/// Of each mapping that is not alone at its port the next and the one before.
+/// The next and the previous mapping of each mapping that shares its port.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rings {
     links: Vec<[u32; 2]>,
 }
 
 impl Rings {
-    /// Room for so many mappings, if the configuration overloads ports.
+    /// Room for `mappings` mappings, if the configuration overloads ports.
     pub(crate) fn new(config: &Config, mappings: usize) -> Self {
         let overloading = config.pools.iter().any(|pool| pool.overloading);
         Self { links: vec![[NONE; 2]; if overloading { mappings } else { 0 }] }
     }
 
-    /// Bytes that so many mappings take.
+    /// Bytes that `mappings` mappings take.
     pub(crate) fn memory(config: &Config, mappings: usize) -> u64 {
         let overloading = config.pools.iter().any(|pool| pool.overloading);
         if overloading { (mappings * size_of::<[u32; 2]>()) as u64 } else { 0 }
     }
 
-    /// Whether ports may be overloaded.
+    /// True if ports may be overloaded.
     pub(crate) fn are_kept(&self) -> bool {
         !self.links.is_empty()
     }
@@ -55,12 +55,12 @@ impl Rings {
         self.links[owner as usize][0] = slot;
     }
 
-    /// Whether a mapping is not alone at its port.
+    /// True if a mapping shares its port.
     pub(crate) fn has(&self, slot: u32) -> bool {
         self.links.get(slot as usize).is_some_and(|link| link[0] != NONE)
     }
 
-    /// Takes a mapping away from its port; tells another one that has it still.
+    /// Takes a mapping off its port. Returns another mapping that still has the port.
     pub(crate) fn leave(&mut self, slot: u32) -> Option<u32> {
         let link = self.links.get_mut(slot as usize)?;
         let [next, before] = core::mem::replace(link, [NONE; 2]);
@@ -78,7 +78,7 @@ impl Rings {
 }
 
 impl Engine {
-    /// An external endpoint in use that a flow may share, if its pool permits that.
+    /// Finds an external endpoint in use that a flow may share, if its pool permits sharing.
     #[cold]
     pub(super) fn overload(
         &mut self,
@@ -90,7 +90,7 @@ impl Engine {
         find_shared(config, (table, external), (wish, subscriber), remote, generator)
     }
 
-    /// Puts a mapping that overloads a port beside the one that has it.
+    /// Adds a mapping that overloads a port to the port's ring.
     pub(crate) fn join_port(
         &mut self,
         protocol: u8,
@@ -102,8 +102,7 @@ impl Engine {
     }
 }
 
-/// The external endpoint in use that a flow of a subscriber is to share, if its pool permits that
-/// and one is found.
+/// Finds an external endpoint in use for a subscriber's flow to share, if its pool permits sharing.
 pub(super) fn find_shared(
     config: &Config,
     (table, external): (&Table, &ExternalPorts),

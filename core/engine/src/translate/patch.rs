@@ -1,4 +1,4 @@
-//! Headers rewritten in place for the quick way: addresses, ports, TTL and checksums by words.
+//! Headers rewritten in place for the quick way: addresses, ports, TTL and checksums, word by word.
 
 use super::quick::{From, IPV4_LEN, TCP_END, UDP_END};
 use crate::endpoint::AddressPort;
@@ -6,28 +6,27 @@ use crate::packet::Side;
 use natgate_wire::checksum::fold;
 use natgate_wire::{protocol, tcp, udp};
 
-/// Takes one from the TTL and updates the header's checksum by that.
+/// Decrements the TTL and updates the header's checksum.
 pub(super) fn forward_as_it_is(bytes: &mut [u8]) {
     let Some(head) = bytes.first_chunk_mut::<UDP_END>() else { return };
     let second = aged(u64_at(head, 8), 0);
     head[8..16].copy_from_slice(&second.to_be_bytes());
 }
 
-/// The second word of a header, with one less of TTL and its checksum updated by that and by
-/// another change.
+/// The second word of a header with a decremented TTL, and with its checksum updated for the TTL
+/// and for another change.
 #[inline(always)]
 pub(super) fn aged(second: u64, change: u32) -> u64 {
     const TTL: u64 = 1 << 56;
-    /// What one less in the upper byte of a word does.
+    /// Change of the checksum when the upper byte of a word is decremented.
     const TTL_CHANGE: u32 = 0xfeff;
     const CHECKSUM: u64 = 0xffff << 32;
     let checksum = updated((second >> 32) as u16, change + TTL_CHANGE);
     (second - TTL) & !CHECKSUM | u64::from(checksum) << 32
 }
 
-/// Puts a new endpoint in the place of an old one, the source's of packets from inside and the
-/// destination's of others, takes one from the TTL, and updates both checksums by what changed
-/// (RFC 1624).
+/// Replaces an old endpoint by a new one: the source of packets from inside, the destination of
+/// others. Decrements the TTL, and updates both checksums by the changes (RFC 1624).
 #[inline(always)]
 pub(super) fn rewrite<F: From>(bytes: &mut [u8], protocol: u8, old: AddressPort, new: AddressPort) {
     let change = u64::from(!old.address) + u64::from(new.address);

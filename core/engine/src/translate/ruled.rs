@@ -1,6 +1,5 @@
-//! New flows that need more than a port of the default pool: what the rules say of a group of them,
-//! asked together, ports that are a subscriber's own, and packets that go untranslated or no
-//! further.
+//! New flows that need more than a port of the default pool: searches of rules for a group of flows
+//! together, subscribers' own ports, and packets that rules drop or do not translate.
 
 use super::Engine;
 use super::patch::forward_as_it_is;
@@ -14,7 +13,7 @@ use crate::parse::is_martian;
 use crate::rules::Ruling;
 
 impl Engine {
-    /// Asks what the rules say of those packets of a group that seem to have no mapping.
+    /// Searches the rules for packets of a group that seem to have no mapping.
     #[inline(never)]
     pub(super) fn ask_rules(&mut self, round: &Round, glances: &mut [ParsedHeaders]) {
         let mut next = Some(0);
@@ -30,7 +29,7 @@ impl Engine {
         }
     }
 
-    /// The same of one realm's; they are searched together.
+    /// Searches the rules of one realm for its packets, all searches together.
     #[inline(always)]
     fn ask_rules_of(&mut self, realm: u16, glances: &mut [ParsedHeaders]) {
         let rules = self.realms.rules_of(&self.rules, realm);
@@ -63,8 +62,8 @@ impl Engine {
         }
     }
 
-    /// Draws for those new flows whose senders have ports of their own, which are on their way from
-    /// memory.
+    /// Draws ports for new flows of senders with ports of their own. The data for these draws is on
+    /// its way from memory.
     pub(super) fn draw_shares(&mut self, glances: &mut [ParsedHeaders]) {
         let pool_of = |engine: &Self, glance: &ParsedHeaders| {
             let known = glance.is_new() && glance.record != NONE && glance.draw.is_none();
@@ -85,8 +84,8 @@ impl Engine {
         }
     }
 
-    /// An external endpoint for a new flow whose draw has come to nothing, if it is to be had as
-    /// simply.
+    /// Chooses an external endpoint for a new flow whose draw failed, if the pool chooses ports
+    /// freely.
     #[cold]
     pub(super) fn draw_again(&mut self, glance: &ParsedHeaders, draw: &Draw) -> Option<External> {
         let (pool, fixed) = self.source_of(glance)?;
@@ -97,8 +96,8 @@ impl Engine {
         self.external.choose(wish, self.subscribers.tenants(), &mut self.generator)
     }
 
-    /// Stage four, of a packet that a rule drops or sends past the translator; `None`: there is
-    /// more to ask about it, by the complete way.
+    /// Stage four for a packet that a rule drops or does not translate. `None`: the packet needs
+    /// more checks and takes the complete way.
     pub(super) fn untranslated(
         &mut self,
         round: &Round,
@@ -127,8 +126,8 @@ impl Engine {
         Some(Verdict::Forward(Side::Outside))
     }
 
-    /// Whether a flow that seems to have no mapping has a static one, or may get one for its port
-    /// of an address that is mapped as a whole.
+    /// True if a flow that seems to have no mapping has a static mapping, or may get a mapping of a
+    /// whole mapped address.
     #[inline]
     pub(super) fn is_static(&self, protocol: u8, internal: Internal, remote: AddressPort) -> bool {
         self.statics.external(internal.host, protocol).is_some()

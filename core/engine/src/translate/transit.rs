@@ -1,5 +1,6 @@
-//! What any router does: its own addresses, TTL, MTU, ICMP errors about packets that cannot travel
-//! on, and packets that pass untranslated (sections 3.2, 3.5, 3.15 and 8 of the specification).
+//! The work of any router: its own addresses, TTL, MTU, ICMP errors about packets that cannot
+//! travel on, and packets that pass untranslated (sections 3.2, 3.5, 3.15 and 8 of the
+//! specification).
 
 use super::{Engine, Fate};
 use crate::DropReason;
@@ -43,7 +44,8 @@ impl Engine {
         Ok(Verdict::Forward(from.other()))
     }
 
-    /// Whether a packet from inside goes to a router of its own realm: nothing is translated there.
+    /// True if a packet from inside goes to a router of its own realm. Such packets are not
+    /// translated.
     #[inline]
     pub(super) fn stays_inside(&self, headers: &Headers) -> bool {
         let (realm, destination) = (headers.realm, headers.destination.address);
@@ -52,9 +54,9 @@ impl Engine {
             && self.external.index(destination).is_none()
     }
 
-    /// Whether a packet is an ICMP error to a host of the connected network about a packet that was
-    /// forwarded to a router of the realm: nothing was translated in that packet, and nothing is in
-    /// the error.
+    /// True if a packet is an ICMP error to a host of the connected network about a packet that was
+    /// forwarded to a router of the realm. That packet was not translated, so the error is not
+    /// translated either.
     pub(super) fn is_error_that_stays(&self, bytes: &[u8], headers: &Headers) -> bool {
         let (realm, destination) = (headers.realm, headers.destination.address);
         let is_candidate = headers.kind == Kind::IcmpError && !headers.is_aimed();
@@ -79,7 +81,7 @@ impl Engine {
         Ok(Verdict::Forward(Side::Inside))
     }
 
-    /// Whether a packet may travel on: its TTL lasts and it fits into `mtu` bytes.
+    /// Checks that a packet may travel on: its TTL suffices and it fits into `mtu` bytes.
     pub(super) fn check_transit(
         &mut self,
         bytes: &[u8],
@@ -108,7 +110,8 @@ impl Engine {
         Ok(())
     }
 
-    /// [`Engine::check_transit`] of a fragment other than the first, which is not asked again.
+    /// [`Engine::check_transit`] for a fragment other than the first, whose other checks are
+    /// skipped.
     pub(super) fn check_later(
         &mut self,
         bytes: &[u8],
@@ -124,14 +127,14 @@ impl Engine {
             }
             Side::Inside if self.stays_inside(headers) => self.inside_mtu(headers.realm),
             Side::Inside => self.outside_mtu(),
-            // Which realm it is for, only the first knows.
+            // Only the first fragment tells the realm.
             Side::Outside => self.realms.least_mtu(),
         };
         self.check_transit(bytes, headers, from, mtu)
     }
 
-    /// Sends an ICMP error about a packet back where it came from, unless it is of a kind that gets
-    /// none (RFC 1812 section 4.3.2.7). ICMP that is no query may be an error.
+    /// Sends an ICMP error about a packet back to its source, unless the packet is of a kind that
+    /// gets none (RFC 1812 section 4.3.2.7). ICMP other than queries may be an error.
     pub(super) fn answer(&mut self, bytes: &[u8], headers: &Headers, from: Side, message: Message) {
         //= rfc5508#REQ-10e
         //= rfc1812#section-4.3.2.7-error
@@ -150,7 +153,7 @@ impl Engine {
         }
     }
 
-    /// Tells a subscriber that a packet found no room, as the configuration says.
+    /// Tells a subscriber that a packet found no room, by the configured answer.
     pub(super) fn refuse(&mut self, bytes: &[u8], headers: &Headers) {
         let message = match self.config.refusal {
             Refusal::HostUnreachable => Message::HOST_UNREACHABLE,
@@ -161,8 +164,7 @@ impl Engine {
         self.answer(bytes, headers, Side::Inside, message);
     }
 
-    /// Lowers the maximum segment size that a translated SYN announces to what the configuration
-    /// says.
+    /// Lowers the maximum segment size in a translated SYN to the configured value.
     #[inline]
     pub(super) fn clamp_mss(&self, bytes: &mut [u8], headers: &Headers) {
         if let Some(limit) = self.config.tcp_mss
@@ -188,8 +190,8 @@ impl Engine {
         }
     }
 
-    /// Whether a packet's ends are what they may be wherever it comes from: the source not ours,
-    /// neither one the broadcast address of a connected network (RFC 1812 section 5.3.5, RFC 2644).
+    /// Checks a packet's endpoints, from either side: the source is not ours, and neither is the
+    /// broadcast address of a connected network (RFC 1812 section 5.3.5, RFC 2644).
     #[inline]
     pub(super) fn check_ends(&self, headers: &Headers, from: Side) -> Result<(), DropReason> {
         let realm = (from == Side::Inside).then_some(headers.realm);
@@ -221,7 +223,7 @@ impl Engine {
     }
 }
 
-/// Whether a packet is an echo request that a host would answer.
+/// True if a packet is an echo request that a host would answer.
 pub(super) fn is_echo_request(bytes: &[u8], headers: &Headers) -> bool {
     headers.kind == (Kind::IcmpQuery { request: true })
         && !headers.fragment

@@ -1,7 +1,8 @@
-//! Packets that turn round where several engines share the work: one has the sender, another, or
-//! the same, whom it is for. The sender's engine translates the sender's end and says
-//! [`Verdict::HandOver`]; the receiver's translates the other here. Each such packet goes through
-//! both steps, whoever takes them, so that no engine need know what is another's.
+//! Hairpinned packets when several engines share the work: one engine has the sender, another or
+//! the same has the receiver. The sender's engine translates the sender's endpoint and returns
+//! [`Verdict::HandOver`]; the receiver's engine translates the other endpoint here. Each such
+//! packet takes both steps, even in a single engine, so that no engine needs to know the others'
+//! state.
 
 use super::mappings::Arrival;
 use super::transit::is_echo_request;
@@ -14,9 +15,8 @@ use crate::{DropReason, Timestamp};
 use natgate_wire::{Delta, Ipv4};
 
 impl Engine {
-    /// Takes over packets that turned round in an engine of the same configuration, which said
-    /// [`Verdict::HandOver`]: sends them on to whom they are for. Their realm is that of their
-    /// sender.
+    /// Takes packets for which an engine of the same configuration returned [`Verdict::HandOver`],
+    /// and sends them on to their receivers. The packets' realm is the realm of their sender.
     ///
     /// # Panics
     /// When the slices differ in length or hold more than [`Engine::MAX_BATCH`].
@@ -57,7 +57,7 @@ impl Engine {
         self.by_fragment(bytes, headers, Side::Inside, direction, way)
     }
 
-    /// The second half of [`Engine::hairpin`].
+    /// Does the second half of [`Engine::hairpin`].
     fn receive_turned(&mut self, bytes: &mut [u8], headers: &Headers, index: u32) -> Fate {
         match headers.kind {
             Kind::IcmpOther => return Err(DropReason::IcmpUnsupported),
@@ -77,7 +77,7 @@ impl Engine {
         Ok(Verdict::Forward(Side::Inside))
     }
 
-    /// The second half of [`Engine::hairpin_error`].
+    /// Does the second half of [`Engine::hairpin_error`].
     fn receive_turned_error(&mut self, bytes: &mut [u8], headers: &Headers) -> Fate {
         let message = &mut bytes[usize::from(headers.header_len)..];
         let embedded = Embedded::read(message)?;
@@ -101,7 +101,7 @@ impl Engine {
         Ok(Verdict::Forward(Side::Inside))
     }
 
-    /// Translates the sender's end of a packet that turns round.
+    /// Translates the sender's endpoint of a hairpinned packet.
     pub(super) fn turn_over(
         &mut self,
         bytes: &mut [u8],
@@ -115,8 +115,7 @@ impl Engine {
         Verdict::HandOver
     }
 
-    /// Whether a ping of the gateway's own address, which is external too, is for none of the
-    /// mappings here.
+    /// True if a ping of the gateway's own address, which is external too, is for no mapping here.
     pub(super) fn is_answered_here(&mut self, bytes: &[u8], headers: &Headers, index: u32) -> bool {
         is_echo_request(bytes, headers)
             && !headers.is_aimed()
@@ -125,7 +124,7 @@ impl Engine {
     }
 }
 
-/// Adds one to the TTL, from which the sender's engine has taken one, for a packet takes one hop.
+/// Increments the TTL, which the sender's engine has decremented: a packet takes one hop.
 fn give_back_hop(bytes: &mut [u8]) {
     let Ok(mut packet) = Ipv4::new_header_checked(bytes) else { return };
     let (old, protocol) = (packet.ttl(), u16::from(packet.protocol()));

@@ -1,10 +1,10 @@
-//! Destinations that rules translate, and remote endpoints that are others as seen from inside:
-//! twice NAT (section 13 of the specification).
+//! Translation of destinations by rules, and remote endpoints that have another name inside: twice
+//! NAT (section 13 of the specification).
 //!
-//! Everywhere else a remote endpoint is what it is outside. Here it gets and loses the name that
-//! those inside know it by: a packet from inside is aimed before anything but its source has been
-//! looked at, and one from outside is asked for the name of its source before it is looked at as
-//! from inside. A session keeps the name that it began with, whatever the rules say later.
+//! Everywhere else a remote endpoint has its name outside. Here it gets and loses its name inside.
+//! A packet from inside is aimed before anything but its source is checked. For a packet from
+//! outside, the name of its source is found before the checks from inside. A session keeps the name
+//! that it began with, even if rules change.
 
 use super::mappings::Arrival;
 use super::{Engine, Fate, with_port};
@@ -16,14 +16,14 @@ use crate::parse::{Embedded, Headers, Kind, is_martian};
 use crate::rules::Ruling;
 
 impl Headers {
-    /// Whether its destination is another outside.
+    /// True if the packet's destination has another name outside.
     #[inline]
     pub(super) fn is_aimed(&self) -> bool {
         self.outside != self.destination
     }
 
-    /// The destination that a packet from inside gets, if that is another; a query's identifier,
-    /// which both ends share, is translated with its source's to `identifier`.
+    /// The new destination of a packet from inside, if it differs. Both endpoints share a query's
+    /// identifier, so it is translated to `identifier` with the source's.
     #[inline]
     pub(super) fn new_destination(&self, identifier: u16) -> Option<AddressPort> {
         let port = match self.kind {
@@ -35,7 +35,7 @@ impl Headers {
 }
 
 impl Arrival {
-    /// The source that the packet gets, if it is another as seen from inside.
+    /// The new source of the packet, if the source has another name inside.
     #[inline]
     pub(super) fn new_source(&self) -> Option<AddressPort> {
         (self.seen != self.remote).then_some(self.seen)
@@ -43,7 +43,7 @@ impl Arrival {
 }
 
 impl Engine {
-    /// Whether any remote endpoint is another as seen from inside, or may come to be.
+    /// True if any remote endpoint has another name inside, or may get one.
     #[inline]
     pub(super) fn has_twice(&self) -> bool {
         self.realms.any_destinations() || !self.twice.is_empty()
@@ -51,8 +51,8 @@ impl Engine {
 
     // ---- from the inside ----
 
-    /// What becomes of a packet from inside where destinations are translated: of a fragment's
-    /// destination only the first of its datagram tells.
+    /// Decides about a packet from inside where destinations are translated. The destination of a
+    /// fragment depends on the first fragment of its datagram.
     pub(super) fn take_inside_twice(
         &mut self,
         bytes: &mut [u8],
@@ -90,7 +90,7 @@ impl Engine {
         self.inside(bytes, headers, direction)
     }
 
-    /// Where a packet from inside goes, as seen outside.
+    /// The destination of a packet from inside, as seen outside.
     fn destination_outside(&mut self, bytes: &[u8], headers: &Headers) -> AddressPort {
         let destination = headers.destination;
         let seen = headers.remote_seen();
@@ -111,7 +111,7 @@ impl Engine {
         }
     }
 
-    /// Who an endpoint is outside that a packet from inside goes to.
+    /// The name outside of the endpoint that a packet from inside goes to.
     fn remote_outside(&mut self, headers: &Headers, seen: AddressPort) -> AddressPort {
         let (protocol, internal) = (headers.protocol, headers.internal());
         if let Some(remote) = self.remote_seen_as((protocol, internal), seen) {
@@ -124,7 +124,8 @@ impl Engine {
         }
     }
 
-    /// Where an ICMP error from inside goes: to whom the packet came from that it is about.
+    /// The destination of an ICMP error from inside: the sender of the packet that the error
+    /// quotes.
     fn error_outside(&mut self, headers: &Headers, about: &Embedded) -> AddressPort {
         let AddressPort { address, port } = about.destination;
         let flow = (about.protocol, Internal::new(Host::new(headers.realm, address), port));
@@ -138,8 +139,8 @@ impl Engine {
         }
     }
 
-    /// The remote endpoint of the session that somebody inside has with whom is seen as this, if
-    /// the configuration in force lets its mapping stay.
+    /// The remote endpoint of the inside flow's session that is seen inside as `seen`, if the
+    /// configuration in force allows its mapping.
     pub(super) fn remote_seen_as(
         &mut self,
         flow: (u8, Internal),
@@ -150,14 +151,15 @@ impl Engine {
         stays.then_some(remote)
     }
 
-    /// Whether an internal endpoint has a session with a remote one that is seen as what it is.
+    /// True if an internal endpoint has a session with a remote endpoint that has the same name
+    /// inside and outside.
     fn sees_as_is(&mut self, protocol: u8, internal: Internal, remote: AddressPort) -> bool {
         self.find_internal(protocol, internal, remote).is_some_and(|slot| {
             self.table.find_session(slot, remote).is_some() && self.seen(slot, remote) == remote
         })
     }
 
-    /// Whether a packet may go where a rule sends it.
+    /// Checks that a packet may go where a rule sends it.
     pub(super) fn check_outside(&self, headers: &Headers) -> Result<(), DropReason> {
         let AddressPort { address: destination, .. } = headers.outside;
         if !headers.is_aimed() {
@@ -175,8 +177,8 @@ impl Engine {
 
     // ---- from the outside ----
 
-    /// What the source of a packet from outside is seen as inside. One that the inside network
-    /// would have must have another name there.
+    /// The name inside of the source of a packet from outside. A source that the inside network
+    /// would contain must have another name there.
     pub(super) fn source_inside(
         &mut self,
         bytes: &[u8],
@@ -199,7 +201,7 @@ impl Engine {
         Ok(seen)
     }
 
-    /// The realm that a packet from outside is for, as far as that can be told.
+    /// The realm of a packet from outside, as far as it is known.
     fn realm_met(&mut self, bytes: &[u8], headers: &Headers, arrival: Arrival) -> u16 {
         if self.is_plain() {
             return 0;
@@ -229,8 +231,8 @@ impl Engine {
         }
     }
 
-    /// What the sender of an ICMP error is seen as, if it is whom the packet went to that it is
-    /// about.
+    /// The name inside of the sender of an ICMP error, if the sender is the remote endpoint of the
+    /// quoted session.
     fn sender_inside(&mut self, bytes: &[u8], headers: &Headers) -> Option<AddressPort> {
         let about = Embedded::read(&bytes[usize::from(headers.header_len)..]).ok()?;
         let index = self.external.index(about.source.address)?;
@@ -240,7 +242,7 @@ impl Engine {
         (remote.address == headers.source.address).then_some(AddressPort::new(seen.address, 0))
     }
 
-    /// What a hairpinned packet's sender is seen as by its receiver.
+    /// The name of a hairpinned packet's sender that its receiver sees.
     pub(super) fn seen_by_receiver(
         &mut self,
         protocol: u8,
@@ -253,7 +255,8 @@ impl Engine {
         }
     }
 
-    /// What the remote endpoint of a session is seen as, if there is one between these endpoints.
+    /// The name inside of the remote endpoint of a session, if there is a session between these
+    /// endpoints.
     fn session_seen(
         &mut self,
         protocol: u8,
@@ -267,7 +270,7 @@ impl Engine {
 
     // ---- sessions ----
 
-    /// What a remote endpoint that a mapping has a session with is seen as inside.
+    /// The name inside of a remote endpoint of a mapping's session.
     #[inline]
     pub(crate) fn seen(&self, slot: u32, remote: AddressPort) -> AddressPort {
         match self.table.mapping(slot).is_twice() {
@@ -276,8 +279,8 @@ impl Engine {
         }
     }
 
-    /// Whether a session's remote endpoint is seen as whom a packet from inside goes to: answers
-    /// could not be told apart if it had two names.
+    /// Checks that the remote endpoint of a session has the name to which a packet from inside
+    /// goes. With two names, replies would be ambiguous.
     #[inline]
     pub(super) fn check_seen(
         &self,
@@ -288,7 +291,7 @@ impl Engine {
         if self.seen(slot, remote) == seen { Ok(()) } else { Err(DropReason::Ambiguous) }
     }
 
-    /// Whether there is room for a session whose remote endpoint is seen as this.
+    /// Checks that there is room for a session whose remote endpoint is seen as `seen`.
     #[inline]
     pub(super) fn check_room_to_see(
         &self,
@@ -301,8 +304,8 @@ impl Engine {
         }
     }
 
-    /// Whether a session that a packet from outside begins may have its remote endpoint seen as
-    /// this: nobody else whom the internal endpoint has a session with is.
+    /// Checks that a session from outside may have its remote endpoint seen as `seen`: no other
+    /// session of the internal endpoint may have a remote endpoint with that name.
     #[inline]
     pub(super) fn check_unseen(
         &mut self,
@@ -322,7 +325,7 @@ impl Engine {
         self.check_room_to_see(remote, seen)
     }
 
-    /// Notes what the remote endpoint of a new session is seen as.
+    /// Notes the name inside of the remote endpoint of a new session.
     #[inline]
     pub(super) fn note_seen(&mut self, slot: u32, remote: AddressPort, seen: AddressPort) {
         if remote != seen {

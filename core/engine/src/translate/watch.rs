@@ -1,4 +1,4 @@
-//! Telling that limits are near or reached: thresholds of subscribers, classes and pools, and
+//! Reports about limits that are near or reached: thresholds of subscribers, classes and pools, and
 //! refusals.
 
 use super::Engine;
@@ -12,30 +12,30 @@ use crate::threshold::{Marks, Watch};
 use crate::{Change, DropReason, Resource};
 use alloc::vec::Vec;
 
-/// What thresholds of a subscriber or a class are about, by its place.
+/// Resources with thresholds of a subscriber or a class, by their place.
 const OF_SUBSCRIBER: [Resource; KINDS + 1] =
     [Resource::Tcp, Resource::Udp, Resource::Icmp, Resource::Sessions];
-/// The same of a pool.
+/// Resources with thresholds of a pool, by their place.
 const OF_POOL: [Resource; PROTOCOLS.len() + 1] =
     [Resource::Tcp, Resource::Udp, Resource::Icmp, Resource::Dccp, Resource::Blocks];
-/// The place of blocks among them.
+/// The place of blocks in `OF_POOL`.
 pub(super) const BLOCKS: usize = PROTOCOLS.len();
 
 /// The thresholds of a pool: of its ports for each protocol, or of its blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolWatch {
-    /// How many there are to be given out.
+    /// Number of ports, or blocks, that the pool gives out.
     all: [u32; OF_POOL.len()],
     marks: [Marks; OF_POOL.len()],
     watch: Watch,
 }
 
-/// The thresholds of all pools; of none if there is no threshold.
+/// The thresholds of all pools. It is empty if no pool has thresholds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PoolWatches(Vec<PoolWatch>);
 
 impl PoolWatches {
-    /// Of pools of which nothing was told yet.
+    /// Makes the watches without reports so far.
     pub(crate) fn new(config: &Config, external: &ExternalPorts) -> Self {
         let mut watches = Self::default();
         if config.pools.iter().any(|pool| !pool.thresholds.is_empty()) {
@@ -50,7 +50,7 @@ impl PoolWatches {
         watches
     }
 
-    /// Finds out anew how much the pools have to give out.
+    /// Computes the number of ports and blocks that the pools give out.
     pub(crate) fn renew(&mut self, config: &Config, external: &ExternalPorts) {
         for (number, (pool, watch)) in config.pools.iter().zip(&mut self.0).enumerate() {
             watch.all = external.all_of(number, config);
@@ -68,8 +68,8 @@ impl PoolWatches {
 }
 
 impl Engine {
-    /// Tells which thresholds a new mapping of a subscriber has reached; `index` is that of its
-    /// external address, of which it took a port or shares one.
+    /// Reports the thresholds that a new mapping of a subscriber has reached. `index` is the index
+    /// of its external address. The mapping took a port of the address or shares one.
     #[inline(never)]
     pub(super) fn watch_mapping(&mut self, record: u32, protocol: u8, index: u32, shares: bool) {
         if self.subscribers.is_watched(record) {
@@ -77,13 +77,13 @@ impl Engine {
             self.watch_subscriber(record, SESSIONS);
         }
         let pool = self.external.pool_of(index);
-        // A pool of blocks is used up when its blocks are.
+        // A pool of blocks is used up when its blocks are used up.
         if has_ports(protocol) && !self.external.has_blocks(pool) {
             self.watch_pool(pool, protocol_index(protocol), if shares { 0 } else { 1 });
         }
     }
 
-    /// Tells which thresholds a new session of a subscriber, or a mapping, has reached.
+    /// Reports the thresholds that a new session of a subscriber, or a mapping, has reached.
     pub(super) fn watch_subscriber(&mut self, record: u32, thing: usize) {
         let (own, of_class) = self.subscribers.rise(record, thing, self.now);
         let resource = OF_SUBSCRIBER[thing];
@@ -99,8 +99,8 @@ impl Engine {
         }
     }
 
-    /// Tells which threshold a pool has reached of which so many ports or blocks were taken just
-    /// now.
+    /// Reports the threshold that a pool has reached after `taken` of its ports or blocks were
+    /// taken.
     pub(super) fn watch_pool(&mut self, pool: usize, thing: usize, taken: u32) {
         let Some(of_pool) = self.pool_watches.0.get_mut(pool) else { return };
         let used = of_pool.all[thing].saturating_sub(self.external.free_of(pool, thing));
@@ -112,8 +112,7 @@ impl Engine {
         }
     }
 
-    /// Tells that a mapping was refused, if it is something that is told, and was not within the
-    /// last second.
+    /// Reports the refusal of a mapping, if such refusals are reported, at most once a second.
     pub(crate) fn report_refusal(
         &mut self,
         reason: DropReason,
@@ -141,7 +140,7 @@ impl Engine {
         }
     }
 
-    /// Reports that a subscriber was refused.
+    /// Reports a refusal by the subscriber's own limits.
     fn report_quota(&mut self, subscriber: Host, protocol: u8) {
         //= rfc6888#REQ-11c
         let Some(record) = self.subscribers.find(subscriber) else { return };
