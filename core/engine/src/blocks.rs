@@ -368,7 +368,7 @@ impl Blocks {
         self.pools[pool].as_ref().expect("a pool with blocks")
     }
 
-    /// Whether a pool has blocks.
+    /// True if a pool has blocks.
     pub(crate) fn has(&self, pool: usize) -> bool {
         self.pools.get(pool).is_some_and(Option::is_some)
     }

@@ -261,7 +261,7 @@ pub struct BlockConfig {
     pub size: u16,
     /// Blocks of the pool that a subscriber may have: 1 to [`BlockConfig::MOST`].
     pub max_per_subscriber: u16,
-    /// How long a block stays with its subscriber after its last port is free; at most an hour.
+    /// Time that a block stays with its subscriber after its last port is free; at most an hour.
     pub release_after: Duration,
 }
 

@@ -78,10 +78,10 @@ pub struct Engine {
     pub(crate) fragments: Fragments,
     pub(crate) identifications: Identifications,
     pub(crate) counters: Counters,
-    /// Dynamic mappings made and gone, by [`quota_class`](crate::protocols::quota_class).
+    /// Dynamic mappings made, and removed, by [`quota_class`](crate::protocols::quota_class).
     pub(crate) made: [u64; 3],
     pub(crate) gone: [u64; 3],
-    /// Of each pool, dynamic mappings by [`place_of`](crate::protocols::place_of).
+    /// Dynamic mappings of each pool by [`place_of`](crate::protocols::place_of).
     pub(crate) used: Vec<[u64; 5]>,
     events: Events,
     /// Blocks assigned at the start whose events are still to be raised, last first.
@@ -222,7 +222,7 @@ impl Engine {
     /// as they are.
     ///
     /// # Panics
-    /// As [`Engine::taken_ports`].
+    /// When the protocol is another, or `ports` has another length.
     pub fn hold_ports(&mut self, address: Ipv4Addr, protocol: u8, ports: &[u64]) {
         assert_eq!(ports.len(), 1024, "a bit a port");
         let Some(index) = self.external.index(address.to_bits()) else { return };

@@ -30,7 +30,7 @@ use keyed::{Keyed, Words};
 use natgate_wire::{Delta, Ipv4, protocol};
 use store::{BLOCK, NONE, Queue, Store, Way};
 
-/// One source may take one part in this many of the memory, and of the table's free places.
+/// Divisor: one source may take this part of the memory, and of the table's free places.
 const SOURCE_SHARE: usize = 8;
 
 /// Bytes of memory for waiting fragments for each datagram in the table.

@@ -1,6 +1,6 @@
 //! Limits as explanations name them: the thing that is counted, its owner, and the present count.
 
-/// What is counted and limited.
+/// A thing that is counted and limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// New mappings within a second.
@@ -18,7 +18,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// Its name in JSON.
+    /// The limit's name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NewMappings => "new_mappings_per_second",
@@ -34,25 +34,25 @@ impl Limit {
 /// The present count of a limited thing, and its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Of what.
+    /// The limited thing.
     pub limit: Limit,
-    /// How much there is.
+    /// Present number.
     pub used: u64,
-    /// How much there may be; `None`: there is no limit.
+    /// Largest number; `None`: there is no limit.
     pub most: Option<u64>,
 }
 
 /// The owner of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitOwner {
-    /// The subscriber's.
+    /// The subscriber.
     Subscriber,
-    /// That of all subscribers of a class together, by its place in the configuration.
+    /// All subscribers of a class together, by the class's place in the configuration.
     Class(usize),
-    /// The mapping's.
+    /// The mapping.
     Mapping,
-    /// The static mapping's of a whole address.
+    /// The static mapping of a whole address.
     Static,
-    /// Everybody's.
+    /// The gateway.
     Gateway,
 }

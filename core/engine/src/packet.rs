@@ -192,7 +192,7 @@ pub struct Counters {
     /// ICMP errors that were due but not made, because of the rate limit, a full queue, or a side
     /// without errors.
     pub errors_suppressed: u64,
-    /// Events that nobody polled in time.
+    /// Events that were lost because they were not polled in time.
     pub events_lost: u64,
     /// Timestamps that went back and were clamped.
     pub clock_backwards: u64,

@@ -123,7 +123,7 @@ impl Twice {
     /// Notes the endpoint by which the inside knows the remote endpoint of a new session.
     ///
     /// # Panics
-    /// When there is no room. The caller has checked.
+    /// When there is no room: the caller must check first.
     pub(crate) fn add(&mut self, mapping: u32, flow: Flow, remote: End, seen: End) {
         assert!(!self.is_full(), "there is room for one more");
         let (protocol, Internal { host, port }) = flow;

@@ -61,7 +61,7 @@ pub struct Service {
     pub affinity: Affinity,
 }
 
-/// One of the servers of a [`Service`].
+/// A server of a [`Service`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Server {
     /// Internal endpoint.

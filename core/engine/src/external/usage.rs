@@ -15,8 +15,8 @@ impl ExternalPorts {
         let (place, ports) = (protocol_index(protocol), &self.ports[protocol_index(protocol)]);
         let free = &ports.free[index as usize * WORDS..][..WORDS];
         let owners = ports.owner[index as usize * PORTS..][..PORTS].chunks(64);
-        // Where ports are given out, a port that is not free is taken. Elsewhere this conclusion is
-        // wrong.
+        // A port that is not free is taken, if its address gives it out. Other ports need a look at
+        // their owner.
         let words = self.given_out(index, place).zip(free).zip(owners);
         for (taken, ((given_out, free), owners)) in into.iter_mut().zip(words) {
             *taken = !free & given_out;
