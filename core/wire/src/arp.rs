@@ -1,8 +1,8 @@
-//! ARP for IPv4 over Ethernet (RFC 826), and the hardware addresses that it finds.
+//! ARP for IPv4 over Ethernet (RFC 826), and Ethernet hardware addresses.
 //!
 //! [`Arp`] reads the 28 bytes after an Ethernet header, [`Repr`] writes them. Other hardware or
-//! protocol types are not read: nothing here translates them. Whether a message is to be believed
-//! or answered is the router's decision.
+//! protocol types are not supported, because nothing here translates them. The router decides which
+//! messages to believe and to answer.
 
 use crate::link::{ETHERNET_LEN, ethertype};
 use crate::{get_u16, get_u32, put_u16, put_u32};
@@ -12,7 +12,8 @@ use core::net::Ipv4Addr;
 /// Length of an ARP message for IPv4 over Ethernet, bytes.
 pub const LEN: usize = 28;
 
-/// Length of an Ethernet frame that holds one, bytes; devices pad it to the least they send.
+/// Length of an Ethernet frame with an ARP message, bytes. Devices pad shorter frames to their
+/// least length.
 pub const FRAME_LEN: usize = ETHERNET_LEN + LEN;
 
 /// An Ethernet hardware address.
@@ -20,10 +21,10 @@ pub const FRAME_LEN: usize = ETHERNET_LEN + LEN;
 pub struct Mac(pub [u8; 6]);
 
 impl Mac {
-    /// Everybody on the link.
+    /// The broadcast address.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
-    /// Whether it names one station: neither a group nor nobody.
+    /// True if the address names one station: it is not a group and not all zeros.
     pub fn is_station(self) -> bool {
         self.0[0] & 1 == 0 && self != Self::default()
     }
@@ -36,8 +37,8 @@ impl fmt::Display for Mac {
     }
 }
 
-/// Destination, source and EtherType of an untagged Ethernet frame; `None` when it is shorter than
-/// its header.
+/// Destination, source and EtherType of an untagged Ethernet frame. `None`: the frame is shorter
+/// than its header.
 pub fn read_ethernet(frame: &[u8]) -> Option<(Mac, Mac, u16)> {
     let (header, _) = frame.split_first_chunk::<ETHERNET_LEN>()?;
     Some((mac_at(header, 0), mac_at(header, 6), get_u16(header, 12)))
@@ -55,10 +56,10 @@ pub fn write_ethernet(
     put_u16(header, 12, ethertype);
 }
 
-/// What a message wants.
+/// Purpose of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Who has the target address?
+    /// The sender asks for the hardware address of the target address.
     Request,
     /// The sender has the sender address.
     Reply,
@@ -72,8 +73,8 @@ const REPLY: u16 = 2;
 pub struct Arp<T>(T);
 
 impl<T: AsRef<[u8]>> Arp<T> {
-    /// Wraps the bytes after the Ethernet header; more may follow the message. `None` when they are
-    /// too few, or the message is not a request or reply about IPv4 over Ethernet.
+    /// Wraps the bytes after the Ethernet header; more may follow the message. `None`: the bytes
+    /// are too few, or the message is not a request or reply about IPv4 over Ethernet.
     pub fn new_checked(bytes: T) -> Option<Self> {
         const ETHERNET: u16 = 1;
         let data = bytes.as_ref();
@@ -104,7 +105,7 @@ impl<T: AsRef<[u8]>> Arp<T> {
 /// An ARP message for IPv4 over Ethernet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// What it wants.
+    /// Purpose of the message.
     pub operation: Operation,
     /// The sender's hardware address.
     pub sender_mac: Mac,

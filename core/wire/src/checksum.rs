@@ -21,12 +21,13 @@ pub fn sum(bytes: &[u8], start: u32) -> u32 {
 /// Folds a 32-bit partial sum to 16 bits.
 #[inline(always)]
 pub fn fold(total: u32) -> u16 {
-    // Both halves of the sum are the sum of both halves; the lower's carry lands in the upper.
+    // Both halves of the sum are the sum of both halves. The lower half's carry goes into the
+    // upper.
     (total.wrapping_add(total.rotate_left(16)) >> 16) as u16
 }
 
-/// The checksum of `bytes`: the complement of their sum. Over data that contains a correct checksum
-/// the result is zero.
+/// The checksum of `bytes`: the complement of their sum. The result is zero for data with a correct
+/// checksum.
 pub fn checksum(bytes: &[u8]) -> u16 {
     !fold(sum(bytes, 0))
 }
@@ -41,7 +42,7 @@ pub fn pseudo_header(source: u32, destination: u32, protocol: u8, length: u16) -
         + u32::from(length)
 }
 
-/// The change that replaced fields make to a checksum: `~m + m'` for each, kept as a partial sum so
+/// The change of a checksum by replaced fields: `~m + m'` for each. It is kept as a partial sum, so
 /// that several fields cost one fold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delta(u32);
@@ -62,7 +63,7 @@ impl Delta {
         self.replace_u16((old >> 16) as u16, (new >> 16) as u16).replace_u16(old as u16, new as u16)
     }
 
-    /// Both changes.
+    /// The sum of both changes.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self(self.0 + other.0)

@@ -2,7 +2,7 @@
 
 use crate::{get_u16, put_u16};
 
-/// Length of the shortest header, that with short sequence numbers, bytes.
+/// Length of the shortest header (with short sequence numbers), bytes.
 pub const HEADER_LEN: usize = 12;
 
 /// Offset of the checksum, bytes.
@@ -18,9 +18,9 @@ pub mod kind {
     pub const DATA: u8 = 2;
     /// An acknowledgement without data.
     pub const ACK: u8 = 3;
-    /// Both.
+    /// Data with an acknowledgement.
     pub const DATA_ACK: u8 = 4;
-    /// A server's wish that the client close the connection.
+    /// A server's request that the client close the connection.
     pub const CLOSE_REQUEST: u8 = 5;
     /// Closes a connection.
     pub const CLOSE: u8 = 6;
@@ -28,9 +28,9 @@ pub mod kind {
     pub const RESET: u8 = 7;
     /// Asks for sequence numbers to be synchronised.
     pub const SYNC: u8 = 8;
-    /// Answers that.
+    /// Answers a request for synchronisation.
     pub const SYNC_ACK: u8 = 9;
-    /// A server's word that it waits for a request (RFC 5596).
+    /// Tells that a server waits for a request (RFC 5596).
     pub const LISTEN: u8 = 10;
 }
 
@@ -39,15 +39,15 @@ pub mod kind {
 pub struct Dccp<T>(T);
 
 impl<T: AsRef<[u8]>> Dccp<T> {
-    /// Wraps bytes; `None` when the header that its data offset announces is not all there, or the
-    /// data offset is too small.
+    /// Wraps bytes. `None`: the header is not complete by its data offset, or the data offset is
+    /// too small.
     pub fn new_checked(bytes: T) -> Option<Self> {
         let header = Self::new_prefix_checked(bytes)?;
         (HEADER_LEN..=header.0.as_ref().len()).contains(&header.header_len()).then_some(header)
     }
 
-    /// Wraps bytes of which the options need not all be there, as in a first fragment; `None` when
-    /// they are shorter than the shortest header.
+    /// Wraps bytes whose options may be incomplete, as in a first fragment. `None`: the bytes are
+    /// shorter than the shortest header.
     pub fn new_prefix_checked(bytes: T) -> Option<Self> {
         (bytes.as_ref().len() >= HEADER_LEN).then_some(Self(bytes))
     }

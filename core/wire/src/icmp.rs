@@ -2,7 +2,7 @@
 
 use crate::{checksum, get_u16, put_u16};
 
-/// Length of the part that all messages share with their second word, bytes.
+/// Length of the common part of all messages, with its second word, bytes.
 pub const HEADER_LEN: usize = 8;
 
 /// Message types.
@@ -32,7 +32,7 @@ pub mod kind {
 pub struct Icmp<T>(T);
 
 impl<T: AsRef<[u8]>> Icmp<T> {
-    /// Wraps bytes; `None` when they are shorter than eight bytes.
+    /// Wraps bytes. `None`: there are fewer than eight.
     pub fn new_checked(bytes: T) -> Option<Self> {
         (bytes.as_ref().len() >= HEADER_LEN).then_some(Self(bytes))
     }
@@ -57,12 +57,12 @@ impl<T: AsRef<[u8]>> Icmp<T> {
         get_u16(self.0.as_ref(), 4)
     }
 
-    /// Whether the checksum over the whole message is right.
+    /// True if the checksum over the whole message is right.
     pub fn checksum_valid(&self) -> bool {
         checksum::checksum(self.0.as_ref()) == 0
     }
 
-    /// What follows the first eight bytes: the embedded packet of an error.
+    /// The bytes after the first eight: the embedded packet of an error.
     pub fn body(&self) -> &[u8] {
         &self.0.as_ref()[HEADER_LEN..]
     }
@@ -96,13 +96,13 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Icmp<T> {
         self.set_checksum(checksum);
     }
 
-    /// What follows the first eight bytes, to write.
+    /// The bytes after the first eight, mutable.
     pub fn body_mut(&mut self) -> &mut [u8] {
         &mut self.0.as_mut()[HEADER_LEN..]
     }
 }
 
-/// Whether a message type reports an error about an embedded packet.
+/// True if a message type reports an error about an embedded packet.
 pub fn is_error(kind: u8) -> bool {
     matches!(
         kind,

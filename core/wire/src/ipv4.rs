@@ -6,13 +6,13 @@ use crate::{get_u16, get_u32, put_u16, put_u32};
 /// Length of a header without options, bytes.
 pub const HEADER_LEN: usize = 20;
 
-/// What makes bytes not an IPv4 packet.
+/// Reason why bytes are not an IPv4 packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ipv4Error {
     /// The version field is not 4.
     Version,
-    /// The bytes end before the header, or before the total length, does; or a length field
-    /// contradicts another.
+    /// The bytes end before the header or before the total length, or length fields contradict each
+    /// other.
     Length,
 }
 
@@ -21,7 +21,7 @@ pub enum Ipv4Error {
 pub struct Ipv4<T>(T);
 
 impl<T: AsRef<[u8]>> Ipv4<T> {
-    /// Wraps bytes that hold a whole packet (more may follow it).
+    /// Wraps bytes with a whole packet. More bytes may follow the packet.
     ///
     /// # Errors
     /// [`Ipv4Error`] when the version is not 4 or the lengths do not fit together.
@@ -33,8 +33,8 @@ impl<T: AsRef<[u8]>> Ipv4<T> {
         Ok(packet)
     }
 
-    /// As [`Ipv4::new_checked`], for a packet of which only the beginning is there, as ICMP errors
-    /// embed it: the header must be whole, the payload need not be.
+    /// Wraps bytes with the start of a packet, as ICMP errors embed it. The header must be
+    /// complete, the payload need not be.
     ///
     /// # Errors
     /// [`Ipv4Error`] when the version is not 4 or the lengths do not fit together.
@@ -119,12 +119,12 @@ impl<T: AsRef<[u8]>> Ipv4<T> {
         &self.0.as_ref()[HEADER_LEN..self.header_len()]
     }
 
-    /// Whether the header checksum is right.
+    /// True if the header checksum is right.
     pub fn checksum_valid(&self) -> bool {
         checksum::checksum(&self.0.as_ref()[..self.header_len()]) == 0
     }
 
-    /// The payload that is there: up to the total length, or to the end of the bytes.
+    /// The available payload: up to the total length, or to the end of the bytes.
     pub fn payload(&self) -> &[u8] {
         let data = self.0.as_ref();
         &data[self.header_len()..usize::from(self.total_len()).min(data.len())]
@@ -132,7 +132,8 @@ impl<T: AsRef<[u8]>> Ipv4<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv4<T> {
-    /// Sets version 4 and the header length, bytes (a multiple of 4), on bytes yet to be filled in.
+    /// Sets version 4 and the header length, bytes (a multiple of 4). The caller fills in the other
+    /// fields.
     ///
     /// # Panics
     /// When `bytes` is shorter than `header_len`.
@@ -184,7 +185,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv4<T> {
         put_u32(self.0.as_mut(), 16, value);
     }
 
-    /// Updates the header checksum by what was replaced.
+    /// Updates the header checksum by the change of other fields.
     pub fn update_checksum(&mut self, delta: Delta) {
         let checksum = delta.apply(self.header_checksum());
         put_u16(self.0.as_mut(), 10, checksum);
@@ -197,7 +198,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv4<T> {
         put_u16(self.0.as_mut(), 10, checksum);
     }
 
-    /// The payload, to write.
+    /// The payload, mutable.
     pub fn payload_mut(&mut self) -> &mut [u8] {
         let (from, to) = (self.header_len(), usize::from(self.total_len()));
         let data = self.0.as_mut();
@@ -206,10 +207,10 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv4<T> {
     }
 }
 
-/// What an option list holds that matters to a router.
+/// Result of a look at the options, as it matters to a router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Options {
-    /// Nothing of note.
+    /// No option that matters.
     Plain,
     /// A loose or strict source route.
     SourceRoute,

@@ -1,9 +1,8 @@
 //! Bytes to headers and back: IPv4, TCP, UDP, DCCP, ICMP, Ethernet with VLAN tags, Linux cooked,
 //! ARP, and the Internet checksum.
 //!
-//! A view such as [`Ipv4`] wraps a byte slice and names its fields; `new_checked` is the only
-//! fallible step, after which no accessor can go out of bounds. This crate knows nothing of
-//! translation.
+//! A view such as [`Ipv4`] wraps a byte slice and names its fields. `new_checked` is the only
+//! fallible step; after it no accessor can go out of bounds. This crate contains no translation.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,14 +1,14 @@
 //! Link headers: Ethernet with VLAN tags (IEEE 802.1Q, 802.1ad), Linux cooked captures of both
 //! versions.
 //!
-//! All answer one question: where in a frame does the network packet begin, and what is it? Frames
-//! with a length instead of an EtherType (IEEE 802.3) show that length as their type: nothing that
-//! a router forwards. The bytes in front of the network packet are the caller's to keep: a packet
-//! that is passed on keeps its tags.
+//! Each function finds the place and the type of the network packet in a frame. A frame with a
+//! length instead of an EtherType (IEEE 802.3) has that length as its type, and a router does not
+//! forward such frames. The bytes before the network packet stay with the caller: a forwarded
+//! packet keeps its tags.
 
 use crate::get_u16;
 
-/// EtherTypes that are known by name.
+/// Known EtherTypes.
 pub mod ethertype {
     /// Internet Protocol version 4.
     pub const IPV4: u16 = 0x0800;
@@ -20,7 +20,7 @@ pub mod ethertype {
     pub const VLAN: u16 = 0x8100;
     /// A service VLAN tag (IEEE 802.1ad).
     pub const SERVICE_VLAN: u16 = 0x88a8;
-    /// A service VLAN tag as it was before IEEE 802.1ad.
+    /// A service VLAN tag from before IEEE 802.1ad.
     pub const OLD_SERVICE_VLAN: u16 = 0x9100;
 }
 
@@ -30,7 +30,7 @@ pub const ETHERNET_LEN: usize = 14;
 /// Length of a VLAN tag, bytes.
 pub const VLAN_LEN: usize = 4;
 
-/// Most VLAN tags that are looked behind; a frame with more carries something unknown.
+/// Most VLAN tags that are skipped. A frame with more tags has an unknown type.
 pub const MAX_VLAN_TAGS: usize = 8;
 
 /// Length of a Linux cooked header (version 1), bytes.
@@ -39,33 +39,34 @@ pub const COOKED_LEN: usize = 16;
 /// Length of a Linux cooked header version 2, bytes.
 pub const COOKED2_LEN: usize = 20;
 
-/// Where the network packet is in a frame, and what it is.
+/// Place and type of the network packet in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// Its EtherType.
+    /// EtherType of the network packet.
     pub ethertype: u16,
-    /// Where it begins: the length of the link header with its tags, bytes.
+    /// Offset of the network packet: the length of the link header with its tags, bytes.
     pub offset: usize,
 }
 
-/// Looks behind an Ethernet header and its VLAN tags; `None` when the frame ends before they do.
+/// Finds the packet behind an Ethernet header and its VLAN tags. `None`: the frame ends too early.
 pub fn ethernet(frame: &[u8]) -> Option<Network> {
     behind_tags(frame, ETHERNET_LEN - 2, ETHERNET_LEN)
 }
 
-/// Looks behind a Linux cooked header (LINKTYPE_LINUX_SLL); `None` when the frame ends before.
+/// Finds the packet behind a Linux cooked header (LINKTYPE_LINUX_SLL). `None`: the frame ends too
+/// early.
 pub fn cooked(frame: &[u8]) -> Option<Network> {
     behind_tags(frame, COOKED_LEN - 2, COOKED_LEN)
 }
 
-/// Looks behind a Linux cooked header version 2 (LINKTYPE_LINUX_SLL2); `None` when the frame ends
-/// before.
+/// Finds the packet behind a Linux cooked header version 2 (LINKTYPE_LINUX_SLL2). `None`: the frame
+/// ends too early.
 pub fn cooked2(frame: &[u8]) -> Option<Network> {
     behind_tags(frame, 0, COOKED2_LEN)
 }
 
-/// The type stands at `type_at` for what begins at `offset`. A tag is two bytes of its own, and
-/// then the type of what follows it.
+/// Finds the packet behind tags. The type field at `type_at` is the type of the bytes from `offset`
+/// on. A tag is two bytes of its own, and then the type of the bytes after the tag.
 fn behind_tags(frame: &[u8], type_at: usize, mut offset: usize) -> Option<Network> {
     if frame.len() < offset {
         return None;
@@ -130,7 +131,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ethernet<T> {
         crate::put_u16(self.0.as_mut(), 12, value);
     }
 
-    /// Exchanges source and destination, as an answer does.
+    /// Exchanges source and destination, as for a reply.
     pub fn exchange(&mut self) {
         let (destination, source) = (self.destination(), self.source());
         self.set_destination(source);
@@ -145,7 +146,7 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    /// A frame with these tag types, then IPv4.
+    /// Makes a frame with these tag types, then IPv4.
     fn tagged(header: &[u8], tags: &[u16]) -> Vec<u8> {
         let mut frame = header.to_vec();
         for (i, tag) in tags.iter().enumerate() {

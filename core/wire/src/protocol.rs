@@ -1,7 +1,7 @@
-//! IP protocol numbers that the translator treats by name, and those names as users read and write
-//! them: in filters, questions, answers and logs alike.
+//! IP protocol numbers with names, and these names for users: in filters, requests, answers and
+//! logs alike.
 //!
-//! What is read is what was written: [`number`] takes whatever [`named`] shows.
+//! Input and output agree: [`number`] accepts everything that [`named`] shows.
 
 use core::fmt;
 
@@ -32,24 +32,24 @@ const NAMES: [(u8, &str); 7] = [
     (SCTP, "sctp"),
 ];
 
-/// What [`number`] takes, to be said to those who wrote something else.
+/// Text for users about the input of [`number`].
 pub const CHOICES: &str = "tcp, udp, icmp, dccp, gre, esp, sctp or a number up to 255";
 
-/// The protocol that somebody has written, by its name or in digits.
+/// The number of a protocol, from its name or its digits.
 pub fn number(text: &str) -> Option<u8> {
     if let Some((number, _)) = NAMES.iter().find(|(_, name)| *name == text) {
         return Some(*number);
     }
-    // The standard library would take a sign as well.
+    // The standard library would also accept a sign.
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-/// A protocol as users see it: its name, or its number in digits if it has none.
+/// Shows a protocol to users: its name, or its number in digits if it has no name.
 pub fn named(number: u8) -> Named {
     Named(number)
 }
 
-/// Shows a protocol; made by [`named`].
+/// A protocol to show; made by [`named`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Named(u8);
 

@@ -8,7 +8,7 @@ pub const HEADER_LEN: usize = 20;
 /// Offset of the checksum, bytes.
 pub const CHECKSUM: usize = 16;
 
-/// Flag bits, as in the header's fourteenth byte.
+/// Flag bits of the header's fourteenth byte.
 pub mod flags {
     /// No more data from the sender.
     pub const FIN: u8 = 0x01;
@@ -18,17 +18,17 @@ pub mod flags {
     pub const RST: u8 = 0x04;
     /// Push.
     pub const PSH: u8 = 0x08;
-    /// The acknowledgment field counts.
+    /// The acknowledgment field is valid.
     pub const ACK: u8 = 0x10;
 }
 
-/// A view of a whole TCP header.
+/// A view of a complete TCP header.
 #[derive(Clone, Copy, Debug)]
 pub struct Tcp<T>(T);
 
 impl<T: AsRef<[u8]>> Tcp<T> {
-    /// Wraps bytes; `None` when the header, with the options that its data offset announces, is not
-    /// all there or the data offset is too small.
+    /// Wraps bytes. `None`: the header is not complete by its data offset, or the data offset is
+    /// too small.
     pub fn new_checked(bytes: T) -> Option<Self> {
         let data = bytes.as_ref();
         if data.len() < HEADER_LEN {
@@ -38,8 +38,8 @@ impl<T: AsRef<[u8]>> Tcp<T> {
         (HEADER_LEN..=data.len()).contains(&header_len).then_some(Self(bytes))
     }
 
-    /// Wraps bytes of which the options need not all be there, as in a first fragment; `None` when
-    /// they are shorter than a header without.
+    /// Wraps bytes whose options may be incomplete, as in a first fragment. `None`: the bytes are
+    /// shorter than a header without options.
     pub fn new_prefix_checked(bytes: T) -> Option<Self> {
         (bytes.as_ref().len() >= HEADER_LEN).then_some(Self(bytes))
     }
@@ -84,23 +84,23 @@ impl<T: AsRef<[u8]>> Tcp<T> {
         get_u16(self.0.as_ref(), CHECKSUM)
     }
 
-    /// The shift count of the window scale option (RFC 7323), at most 14; `None` when absent.
+    /// The shift count of the window scale option (RFC 7323), at most 14. `None`: there is no such
+    /// option.
     pub fn window_scale(&self) -> Option<u8> {
         const WINDOW_SCALE: u8 = 3;
         let at = self.find_option(WINDOW_SCALE, 3)?;
         Some(self.0.as_ref()[at + 2].min(14))
     }
 
-    /// Where the value of the maximum segment size option (RFC 9293 section 3.7.1) stands, from the
-    /// header's beginning, and the value; `None` when absent.
+    /// Offset from the header's start, and value, of the maximum segment size option (RFC 9293
+    /// section 3.7.1). `None`: there is no such option.
     pub fn max_segment_size(&self) -> Option<(usize, u16)> {
         const MAX_SEGMENT_SIZE: u8 = 2;
         let at = self.find_option(MAX_SEGMENT_SIZE, 4)? + 2;
         Some((at, get_u16(self.0.as_ref(), at)))
     }
 
-    /// Where the first option of a kind and length begins; options that contradict themselves end
-    /// the search.
+    /// Offset of the first option with a kind and length. A malformed option ends the search.
     fn find_option(&self, kind: u8, len: usize) -> Option<usize> {
         const END: u8 = 0;
         const NO_OPERATION: u8 = 1;

@@ -8,12 +8,12 @@ pub const HEADER_LEN: usize = 8;
 /// Offset of the checksum, bytes.
 pub const CHECKSUM: usize = 6;
 
-/// A view of a UDP datagram, of which only the first eight bytes need be there.
+/// A view of a UDP datagram. Only its first eight bytes must be available.
 #[derive(Clone, Copy, Debug)]
 pub struct Udp<T>(T);
 
 impl<T: AsRef<[u8]>> Udp<T> {
-    /// Wraps bytes; `None` when they are shorter than the header.
+    /// Wraps bytes. `None`: they are shorter than the header.
     pub fn new_checked(bytes: T) -> Option<Self> {
         (bytes.as_ref().len() >= HEADER_LEN).then_some(Self(bytes))
     }

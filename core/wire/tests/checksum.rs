@@ -1,10 +1,10 @@
-//! The Internet checksum: against worked examples, against its own laws, and the incremental update
-//! against full recomputation.
+//! The Internet checksum: worked examples, its laws, and the incremental update in comparison with
+//! full recomputation.
 //!
-//! In ones' complement there are two zeros, 0x0000 and 0xffff, and everything that can go wrong
-//! goes wrong there. Random words almost never hit them, so they are drawn on purpose. The one
-//! place where update and recomputation differ is a message of zeros alone (RFC 1624 section 3
-//! overlooks it): no IP packet and no pseudo header is that, and the exception has its own test.
+//! Ones' complement has two zeros, 0x0000 and 0xffff, and errors are most likely there. Random
+//! words almost never hit the zeros, so the tests draw the zeros on purpose. Update and
+//! recomputation differ only for a message of zeros alone (RFC 1624 section 3 overlooks this case).
+//! No IP packet and no pseudo header is such a message, and the exception has a test of its own.
 
 use natgate_wire::checksum::{checksum, fold, pseudo_header, sum};
 use natgate_wire::{Delta, Icmp, Ipv4};
@@ -30,7 +30,7 @@ fn bytes_of(words: &[u16]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
-/// The definition, one word after the other.
+/// The checksum by its definition, one word after the other.
 fn checksum_by_definition(bytes: &[u8]) -> u16 {
     let mut total: u16 = 0;
     for pair in bytes.chunks(2) {
@@ -50,7 +50,8 @@ fn the_example_of_rfc_1071() {
 
 #[test]
 fn the_example_of_rfc_1624() {
-    // HC = 0xdd2f, m = 0x5555, m' = 0x3285: equation 2 of RFC 1141 says 0xffff, the truth is 0.
+    // HC = 0xdd2f, m = 0x5555, m' = 0x3285: equation 2 of RFC 1141 gives 0xffff, the correct value
+    // is 0.
     assert_eq!(Delta::NONE.replace_u16(0x5555, 0x3285).apply(0xdd2f), 0x0000);
 }
 
@@ -69,13 +70,13 @@ fn long_data_and_large_starts_do_not_overflow() {
     assert_eq!(fold(u32::MAX), 0xffff);
 }
 
-/// RFC 1624's equation 3 never gives the sum 0x0000, which only zeros alone have.
+/// RFC 1624's equation 3 never gives the sum 0x0000. Only zeros alone have that sum.
 #[test]
 fn the_exception_is_a_message_of_zeros() {
     let full = checksum(&[0, 0, 0, 0]);
     let updated = Delta::NONE.replace_u16(0x1234, 0).apply(checksum(&[0x12, 0x34, 0, 0]));
     assert_eq!((full, updated), (0xffff, 0x0000));
-    // A receiver takes both: with either in place the sum is one of the two zeros.
+    // A receiver accepts both: with either value the sum is one of the two zeros.
     for stored in [full, updated] {
         assert!(matches!(fold(sum(&stored.to_be_bytes(), 0)), 0 | 0xffff));
     }
@@ -114,7 +115,7 @@ proptest! {
         prop_assert_eq!(fold(sum(&bytes_of(&start), partial)), fold(sum(&bytes, 0)));
     }
 
-    /// Several words replaced in one delta, whose order does not matter.
+    /// Replaces several words in one delta, in any order.
     #[test]
     fn an_update_equals_recomputation(
         old in words(30), changes in prop::collection::vec((any::<prop::sample::Index>(), word()), 0..8),
@@ -130,7 +131,7 @@ proptest! {
         let before = checksum(&bytes_of(&old));
         prop_assert_eq!(delta, backwards);
         if new == old {
-            // ~m + m' is the negative zero, which changes nothing but the name of a zero.
+            // m + m' is the negative zero. It can only turn one zero into the other.
             prop_assert!(matches!(delta.apply(before) ^ before, 0 | 0xffff));
         }
         if new.iter().any(|&word| word != 0) {
@@ -145,7 +146,7 @@ proptest! {
         let mut new = old.clone();
         let at = at.index(old.len());
         new[at] = value;
-        // All is compared modulo 0xffff: the two zeros are one number.
+        // Sums are compared modulo 0xffff: the two zeros are one number.
         let add = |a: u16, b: u16| fold(u32::from(a) + u32::from(b));
         let wrong = add(checksum(&bytes_of(&old)), error);
         let updated = Delta::NONE.replace_u16(old[at], value).apply(wrong);
@@ -162,7 +163,7 @@ proptest! {
         prop_assert_eq!(delta.apply(before), checksum(&bytes_of(&[new.0, new.1, rest])));
     }
 
-    /// As a router uses it: a header whose addresses and TTL change.
+    /// Changes addresses and TTL of a header, as a router does.
     #[test]
     fn headers_keep_a_right_checksum(
         old in (word(), word(), word(), word()), new in (word(), word(), word(), word()),

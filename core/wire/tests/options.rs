@@ -1,4 +1,4 @@
-//! Option lists of IPv4 and TCP: what is found in them, and that lists which lie end the search.
+//! Option lists of IPv4 and TCP: results of searches, and the end of a search at a malformed list.
 
 use natgate_wire::Tcp;
 use natgate_wire::ipv4::{Options, scan_options};
@@ -78,7 +78,7 @@ fn data_is_not_searched_for_options() {
     assert_eq!(Tcp::new_checked(&bytes[..]).expect("a whole header").window_scale(), None);
 }
 
-/// Options that can be stepped over.
+/// Options that a search skips.
 fn harmless() -> impl Strategy<Value = Vec<u8>> {
     let kinds = (2..=255_u8).prop_filter("routes", |kind| !matches!(kind, 3 | 131 | 137));
     let with_data = (kinds, prop::collection::vec(any::<u8>(), 0..6))

@@ -1,5 +1,5 @@
-//! Views over bytes that nobody vouches for: `new_checked` says no, or no accessor panics and what
-//! it gives lies within the bytes. Then each refusal by its smallest case.
+//! Views over arbitrary bytes: `new_checked` refuses them, or no accessor panics and each result is
+//! within the bytes. Then the smallest case of each refusal.
 
 use natgate_wire::arp::{Arp, read_ethernet};
 use natgate_wire::ipv4::Ipv4Error;
@@ -7,7 +7,7 @@ use natgate_wire::link::{self, Ethernet};
 use natgate_wire::{Icmp, Ipv4, Tcp, Udp, icmp};
 use proptest::prelude::*;
 
-/// Random bytes whose first often is the begin of an IPv4 header of some length.
+/// Random bytes. They often start like an IPv4 header of some length.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let any_bytes = prop::collection::vec(any::<u8>(), 0..120);
     (any_bytes, prop::option::of(0x40..0x50_u8), prop::option::of(0..130_u16)).prop_map(
@@ -98,7 +98,7 @@ proptest! {
         }
     }
 
-    /// Setters write what getters read, and touch nothing else.
+    /// Setters write the value that getters read, and change nothing else.
     #[test]
     fn ports_and_checksums_are_where_they_belong(bytes in bytes(), value in any::<u16>()) {
         let [high, low] = value.to_be_bytes();
@@ -140,7 +140,7 @@ proptest! {
     }
 }
 
-/// A header of `words` 32-bit words that says it is `total_len` long, in `len` bytes.
+/// A header of `words` 32-bit words with total length `total_len`, in `len` bytes.
 fn header(version: u8, words: u8, total_len: u16, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     if let Some(first) = bytes.first_mut() {
@@ -171,7 +171,7 @@ fn ipv4_headers_that_lie_are_refused() {
     for (name, bytes, expected) in cases {
         assert_eq!(Ipv4::new_checked(&bytes[..]).map(drop), expected, "{name}");
     }
-    // What ICMP errors embed may be cut after the header, not before.
+    // A packet in an ICMP error may be cut after the header, not before.
     assert!(Ipv4::new_header_checked(&header(4, 5, 1500, 20)[..]).is_ok());
     assert_eq!(Ipv4::new_header_checked(&header(4, 5, 1500, 19)[..]).unwrap_err(), Length);
 }
