@@ -1,5 +1,5 @@
-//! Allocation (specification, section 5): making a mapping and choosing its external endpoint. The
-//! choice itself is the engine's; here is written which choices are open.
+//! Allocation (specification, section 5): makes a mapping and finds the external endpoints that are
+//! open for it. The engine makes the choice among them.
 
 use crate::bytes::ends;
 use crate::chapters::MappingMarks;
@@ -12,10 +12,10 @@ use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-/// A pool, and the address of it that a rule names, if it names one (5.8).
+/// A pool, and the address of it that a rule names, if any (5.8).
 pub(crate) type Source = (usize, Option<Ipv4Addr>);
 
-/// Whether a protocol has ports, or identifiers that serve as such.
+/// True if a protocol has ports, or identifiers that serve as ports.
 pub fn has_ports(protocol: u8) -> bool {
     matches!(protocol, TCP | UDP | ICMP | DCCP)
 }
@@ -27,7 +27,7 @@ pub fn addresses(pool: &PoolConfig) -> impl Iterator<Item = Ipv4Addr> + '_ {
 }
 
 impl Model {
-    /// 3.24: makes the mapping of a packet, or answers the packet and says why not.
+    /// 3.24: makes the mapping of a packet, or refuses the packet with a reason.
     pub(crate) fn create(
         &mut self,
         packet: &Packet,
@@ -60,8 +60,8 @@ impl Model {
         Ok(key)
     }
 
-    /// The external endpoints that the mapping of a packet may get, and whether it shares them with
-    /// others.
+    /// The external endpoints that are open for the mapping of a packet, and true if the mapping
+    /// shares its endpoint with others.
     fn choices(
         &self,
         packet: &Packet,
@@ -75,7 +75,7 @@ impl Model {
         })
     }
 
-    /// Makes a mapping, whose first packet has this destination.
+    /// Makes a mapping. `destination` is the destination of its first packet.
     pub(crate) fn make(
         &mut self,
         key: Key,
@@ -110,7 +110,7 @@ impl Model {
         self.after_mapping(key, pool);
     }
 
-    /// The engine's choice if it was open, else the first that was.
+    /// The engine's choice if it was open, otherwise the first open endpoint.
     pub(crate) fn choose(&mut self, choice: Option<Endpoint>, open: &[Endpoint]) -> Endpoint {
         match choice {
             Some(choice) if open.contains(&choice) => choice,
@@ -122,7 +122,7 @@ impl Model {
         }
     }
 
-    /// Every external endpoint that a mapping may get; never empty.
+    /// Every external endpoint that is open for a mapping; never empty.
     pub(crate) fn open_choices(
         &self,
         key: Key,
@@ -163,7 +163,7 @@ impl Model {
         })
     }
 
-    /// 5.5: the address that a subscriber's next mapping of a pool is to have.
+    /// 5.5: the address that a subscriber's next mapping of a pool must have.
     pub(crate) fn pair_of(&self, host: Host, pool: usize) -> Option<Ipv4Addr> {
         if self.config.pooling == Pooling::Arbitrary {
             return None;
@@ -175,7 +175,7 @@ impl Model {
         self.pair_with_shares(host, pool, paired)
     }
 
-    /// 5.1 to 5.4 and 5.13: the endpoints of one external address that the mapping may get.
+    /// 5.1 to 5.4 and 5.13: the endpoints of one external address that are open for the mapping.
     fn open_ports(&self, key: Key, pool: usize, address: Ipv4Addr) -> Vec<Endpoint> {
         if !has_ports(key.protocol) {
             let ambiguous = self.dynamic().any(|(other, mapping)| {
@@ -194,7 +194,7 @@ impl Model {
         self.keep_parity(key, free)
     }
 
-    /// 5.3: those of the internal port's parity, if there are such.
+    /// 5.3: the free endpoints with the internal port's parity, if there are any; otherwise all.
     pub(crate) fn keep_parity(&self, key: Key, free: Vec<Endpoint>) -> Vec<Endpoint> {
         let same_parity = |end: &Endpoint| end.port % 2 == key.internal.port % 2;
         if self.config.port_parity && key.protocol == UDP && free.iter().any(same_parity) {
@@ -203,7 +203,7 @@ impl Model {
         free
     }
 
-    /// 5.1 and 5.2: the ports of an address that are free, whoever may have them.
+    /// 5.1 and 5.2: the free ports of an address, without regard to the subscriber.
     pub(crate) fn free_ports(&self, key: Key, pool: usize, address: Ipv4Addr) -> Vec<Endpoint> {
         let (first, last) = self.config.pools[pool].ports;
         let of_protocol = self.mappings.iter().filter(|(other, _)| other.protocol == key.protocol);

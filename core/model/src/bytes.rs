@@ -1,16 +1,16 @@
-//! A packet's bytes as the model sees them: its two ends, and how to replace one of them.
+//! The bytes of a packet in the model: its two endpoints, and the replacement of one of them.
 //!
-//! Checksums are not updated by differences, as the engine does, but recomputed over all that is
-//! there so that the ones' complement sum comes to what it came to before: a right checksum stays
-//! right, a wrong one stays wrong by the same amount, and a packet of which only the beginning is
-//! there (as ICMP errors embed it) needs no rule of its own.
+//! The engine updates checksums by differences. The model instead recomputes a checksum over all
+//! available bytes, so that the ones' complement sum stays the same. So a right checksum stays
+//! right, and a wrong one stays wrong by the same amount. An incomplete packet, as ICMP errors
+//! embed it, needs no special rule.
 
 use natgate_engine::{DropReason, Endpoint, Side};
 use natgate_wire::ipv4::{Ipv4Error, Options, scan_options};
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP, UDP_LITE};
 use natgate_wire::{Dccp, Icmp, Ipv4, Tcp, Udp, checksum, icmp};
 
-/// The IPv4 header of bytes that have been found to have one.
+/// The IPv4 header of checked bytes.
 pub(crate) fn ip(bytes: &[u8]) -> Ipv4<&[u8]> {
     Ipv4::new_header_checked(bytes).expect("checked when it came in")
 }
@@ -21,18 +21,18 @@ pub(crate) fn icmp_kind(bytes: &[u8]) -> Option<u8> {
     if ip.protocol() == ICMP { Some(Icmp::new_checked(ip.payload())?.kind()) } else { None }
 }
 
-/// Whether a packet is an ICMP error (3.18).
+/// True if a packet is an ICMP error (3.18).
 pub(crate) fn is_icmp_error(bytes: &[u8]) -> bool {
     matches!(icmp_kind(bytes), Some(3 | 4 | 11 | 12))
 }
 
-/// Whether a packet is an echo request with the right checksum.
+/// True if a packet is an echo request with the right checksum.
 pub(crate) fn is_ping(bytes: &[u8]) -> bool {
     icmp_kind(bytes) == Some(icmp::kind::ECHO_REQUEST)
         && Icmp::new_checked(ip(bytes).payload()).is_some_and(|icmp| icmp.checksum_valid())
 }
 
-/// Checks every packet (specification, section 2); bytes after its end are cut off.
+/// Checks every packet (specification, section 2), and cuts off the bytes after its end.
 pub(crate) fn check(bytes: &mut Vec<u8>) -> Result<(), DropReason> {
     let ip = match Ipv4::new_checked(&bytes[..]) {
         Ok(ip) => ip,
@@ -74,14 +74,14 @@ pub(crate) fn check(bytes: &mut Vec<u8>) -> Result<(), DropReason> {
     Ok(())
 }
 
-/// 2.6: addresses that no packet has.
+/// 2.6: addresses that no packet may have.
 pub(crate) fn is_martian(address: u32) -> bool {
     matches!(address >> 24, 0 | 127 | 224..=255) || address >> 16 == 169 << 8 | 254
 }
 
-/// The ends of a packet that came from a side: the near one, which is translated, and the remote
-/// one. An ICMP query's identifier is its near port; its remote port is 0 (3.21), and so are both
-/// ports of protocols that have none (5.15).
+/// The endpoints of a packet from a side: the near one, which is translated, and the remote one.
+/// The near port of an ICMP query is its identifier, and its remote port is 0 (3.21). Both ports
+/// are 0 for protocols without ports (5.15).
 pub(crate) fn ends(bytes: &[u8], from: Side) -> (Endpoint, Endpoint) {
     let ip = ip(bytes);
     let word = |at| u16::from_be_bytes([ip.payload()[at], ip.payload()[at + 1]]);
@@ -99,19 +99,19 @@ pub(crate) fn ends(bytes: &[u8], from: Side) -> (Endpoint, Endpoint) {
     }
 }
 
-/// Replaces the near end of a packet.
+/// Replaces the near endpoint of a packet.
 pub(crate) fn set_near(bytes: &mut [u8], from: Side, near: Endpoint) {
     put_near(bytes, from, near);
-    // Of a message of zeros alone the right checksum is 0xffff (RFC 1624 section 3).
+    // The right checksum of a message of zeros alone is 0xffff (RFC 1624 section 3).
     let header_len = ip(bytes).header_len();
     if ip(bytes).protocol() == ICMP && ip(bytes).payload().iter().all(|byte| *byte == 0) {
         bytes[header_len + 2..header_len + 4].fill(0xff);
     }
 }
 
-/// A checksum of 0xffff and one of 0 are wrong by the same amount. RFC 1624's sum keeps 0xffff if
-/// all that changes is an identifier of 0xffff to 0; and so does this with an ICMP query that has
-/// been translated, or one that an error embeds.
+/// The checksums 0xffff and 0 are wrong by the same amount. RFC 1624's sum keeps 0xffff if the only
+/// change is an identifier of 0xffff to 0. This function does the same for a translated ICMP query,
+/// or for a query that an error embeds.
 pub(crate) fn keep_full(before: &[u8], after: &mut [u8]) {
     let Ok(ip) = Ipv4::new_header_checked(&*after) else { return };
     if ip.protocol() != ICMP || ip.payload().len() < 8 {
@@ -127,7 +127,7 @@ pub(crate) fn keep_full(before: &[u8], after: &mut [u8]) {
     }
 }
 
-/// Replaces the near end of a packet of which only the beginning need be there.
+/// Replaces the near endpoint of a packet that may be incomplete.
 fn put_near(bytes: &mut [u8], from: Side, near: Endpoint) {
     let (protocol, header_len) = (ip(bytes).protocol(), ip(bytes).header_len());
     rewrite(bytes, |bytes| {
@@ -144,14 +144,14 @@ fn put_near(bytes: &mut [u8], from: Side, near: Endpoint) {
     });
 }
 
-/// Replaces the near address alone; checksums are the caller's.
+/// Replaces the near address alone. The caller updates checksums.
 pub(crate) fn set_address(bytes: &mut [u8], from: Side, address: u32) {
     let at = if from == Side::Inside { 12 } else { 16 };
     bytes[at..at + 4].copy_from_slice(&address.to_be_bytes());
 }
 
-/// In an ICMP error that came from a side: replaces the near end of the packet that it embeds,
-/// which had gone the other way, and the error's own near address (6.7).
+/// In an ICMP error from a side, replaces the near endpoint of the embedded packet, which went the
+/// other way, and the error's own near address (6.7).
 pub(crate) fn set_embedded(bytes: &mut [u8], from: Side, near: Endpoint) {
     let body = ip(bytes).header_len() + 8;
     rewrite(bytes, |bytes| {
@@ -160,13 +160,13 @@ pub(crate) fn set_embedded(bytes: &mut [u8], from: Side, near: Endpoint) {
     });
 }
 
-/// Takes one off the time to live.
+/// Decrements the time to live.
 pub(crate) fn lower_ttl(bytes: &mut [u8]) {
     bytes[8] -= 1;
     fill_header_checksum(bytes);
 }
 
-/// Changes a packet and sets its checksums right again, or as wrong as they were.
+/// Changes a packet, and makes its checksums right again, or as wrong as before.
 pub(crate) fn rewrite(bytes: &mut [u8], change: impl FnOnce(&mut [u8])) {
     let field = checksum_field(bytes);
     let before = covered_sum(bytes);
@@ -186,7 +186,7 @@ pub(crate) fn fill_header_checksum(bytes: &mut [u8]) {
     Ipv4::new_header_checked(bytes).expect("checked when it came in").fill_checksum();
 }
 
-/// Where the transport checksum is; `None` if there is none, or it is cut off.
+/// Offset of the transport checksum. `None`: there is none, or it is cut off.
 fn checksum_field(bytes: &[u8]) -> Option<usize> {
     let ip = ip(bytes);
     let at = match ip.protocol() {
@@ -200,8 +200,8 @@ fn checksum_field(bytes: &[u8]) -> Option<usize> {
     (!absent).then_some(ip.header_len() + at)
 }
 
-/// The sum of all that the transport checksum covers, modulo 65535: the payload, and the addresses
-/// unless it is ICMP. (Protocol and length are covered too, but never change.)
+/// The sum of all bytes that the transport checksum covers, modulo 65535: the payload and, except
+/// for ICMP, the addresses. (Protocol and length are covered too, but never change.)
 fn covered_sum(bytes: &[u8]) -> u32 {
     let ip = ip(bytes);
     let pseudo = if ip.protocol() == ICMP { &[] } else { &bytes[12..20] };

@@ -1,6 +1,5 @@
-//! The ICMP errors that the translator makes (specification, section 8): about which packets, what
-//! they say, and how many. Errors about unsolicited SYNs (4.21) come from a
-//! chapter.
+//! The ICMP errors that the translator makes (specification, section 8): the packets with errors,
+//! the contents of errors, and their number. A chapter makes errors about unsolicited SYNs (4.21).
 
 use crate::allocation::addresses;
 use crate::bytes::{icmp_kind, ip};
@@ -14,13 +13,13 @@ use std::net::Ipv4Addr;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// GCRA: whether one more is within the rate. `due` is when the next would come if they came
-/// evenly.
+/// GCRA: true if one more event is within the rate. `due` is the time of the next event if events
+/// come evenly.
 pub(crate) fn conforms(due: u64, now: Timestamp, per_second: u32) -> bool {
     per_second > 0 && due <= now.0.saturating_add(SECOND - SECOND / u64::from(per_second))
 }
 
-/// GCRA: `due` after one more.
+/// GCRA: `due` after one more event.
 pub(crate) fn spend(due: u64, now: Timestamp, per_second: u32) -> u64 {
     due.max(now.0).saturating_add(SECOND / u64::from(per_second))
 }
@@ -28,20 +27,20 @@ pub(crate) fn spend(due: u64, now: Timestamp, per_second: u32) -> u64 {
 /// Longest ICMP error (8.1), bytes.
 const MOST_ERROR: u16 = 576;
 
-/// Type, code, and the MTU that "fragmentation needed" tells (else 0).
+/// Type, code, and the MTU of "fragmentation needed" (otherwise 0).
 pub(crate) type Message = (u8, u8, u16);
 
-/// 8.6: when, by each limit, the next error would come if they came evenly.
+/// 8.6: for each limit, the time of the next error if errors come evenly.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ErrorRates {
     pub(crate) all: u64,
     pub(crate) reserve: u64,
-    /// By the last 12 bits of the address that errors go to.
+    /// By the last 12 bits of the errors' destination address.
     pub(crate) requesters: BTreeMap<u32, u64>,
 }
 
 impl ErrorRates {
-    /// Whether an error may go to an address now; it then counts.
+    /// Returns true, and counts an error, if an error may go to an address now.
     fn take(&mut self, now: Timestamp, to: u32, rate: u32) -> bool {
         let share = (rate / 4).max(1);
         let own = self.requesters.entry(to & 0xfff).or_default();
@@ -61,7 +60,7 @@ impl ErrorRates {
 }
 
 impl Model {
-    /// 3.28: tells a subscriber that its packet found no room.
+    /// 3.28: refuses a packet that found no room, by the configured answer.
     pub(crate) fn refuse(&mut self, packet: &Packet) {
         match self.config.refusal {
             Refusal::HostUnreachable => self.answer(packet, (UNREACHABLE, 1, 0)),
@@ -89,7 +88,7 @@ impl Model {
         self.send(self.now, back, source, message, &packet.received);
     }
 
-    /// Makes the ICMP error about a packet, unless its side is to have none or it is one too many.
+    /// Makes the ICMP error about a packet, unless its side gets no errors or the rate is exceeded.
     pub(crate) fn send(
         &mut self,
         time: Timestamp,
@@ -114,7 +113,7 @@ impl Model {
     }
 }
 
-/// 8.1: the bytes of an error that quotes the beginning of a packet.
+/// 8.1: the bytes of an error that quotes the start of a packet.
 fn write(source: Ipv4Addr, to: u32, (kind, code, mtu): Message, quote: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; ipv4::HEADER_LEN + icmp::HEADER_LEN + quote.len()];
     let len = bytes.len() as u16;

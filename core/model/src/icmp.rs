@@ -1,5 +1,5 @@
-//! ICMP errors that pass (specification, section 6): each belongs to the session of the packet that
-//! it embeds, which had gone the other way.
+//! ICMP errors that pass (specification, section 6). An error belongs to the session of its
+//! embedded packet, which went the other way.
 
 use crate::bytes::{check_error, ends, ip, set_embedded};
 use crate::points::DecisionPoints as _;

@@ -1,4 +1,5 @@
-//! From the outside (specification, section 4), and the second half of a hairpin (section 7).
+//! Packets from the outside (specification, section 4), and the second half of a hairpin (section
+//! 7).
 
 use crate::bytes::{ends, icmp_kind, is_ping, lower_ttl, set_near};
 use crate::points::DecisionPoints as _;
@@ -108,7 +109,7 @@ impl Model {
         Err(DropReason::NoMapping)
     }
 
-    /// 4.15: whether the filtering behavior admits a new session.
+    /// 4.15: true if the filtering behavior admits a new session.
     fn admits_new(
         &self,
         key: Key,

@@ -1,16 +1,15 @@
-//! The same NAT as `natgate-engine`, slow and obvious, in ordered maps: what the engine is compared
-//! with, and the shortest way to learn what natgate does with a packet.
+//! The same NAT as `natgate-engine`, slow and obvious, in ordered maps. Tests compare the engine
+//! with it, and it is the shortest way to learn the effects of natgate on a packet.
 //!
-//! The core is NAPT, sessions, TCP, timers and ICMP errors. Its files stand in the order of
+//! The core is NAPT, sessions, TCP, timers and ICMP errors. Its files are in the order of
 //! SPECIFICATION.md: first checks and the bytes (`bytes`), from the inside (`outbound`), from the
 //! outside (`inbound`), allocation (`allocation`) and limits (`limits`), ICMP errors that pass
 //! (`icmp`), own ICMP errors (`errors`), sessions (`sessions`), TCP (`tcp`) and time (`timers`).
-//! Optional features are chapters, a file each in `chapters`. A chapter speaks at the decision
-//! points that `points` lists, and nowhere else; without the feature `chapters` the core stands
-//! alone.
+//! Optional features are chapters, a file each in `chapters`. A chapter acts only at the decision
+//! points in `points`. Without the feature `chapters` the core is complete by itself.
 //!
 //! Calls: [`Model::new`], then [`Model::process`] for each packet and [`Model::advance`] as time
-//! passes. Both return what else happens: events and packets of the translator's own.
+//! passes. Both return the other effects: events, and packets that the translator makes.
 //!
 //! ```
 //! use natgate_engine::{Config, DropReason, Side, Timestamp, Verdict};
@@ -22,9 +21,9 @@
 //! assert!(model.advance(Timestamp(1_000_000_000), None).events.is_empty());
 //! ```
 //!
-//! The specification leaves some choices to the engine (external address and port, which held port
-//! is free first). The model takes the engine's choice and checks that it was open; alone it takes
-//! the first that is open. Fragments are not modelled.
+//! The specification leaves some choices to the engine: external address and port, and the held
+//! port that is free first. The model takes the engine's choice and checks that it was open. Alone,
+//! the model takes the first open choice. Fragments are not modelled.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -72,9 +71,9 @@ pub struct Model {
     now: Timestamp,
     mappings: BTreeMap<Key, Mapping>,
     sessions_made: u64,
-    /// Ports that rest, by protocol, and until when (5.9).
+    /// Resting ports by protocol, and the end of their rest (5.9).
     held: BTreeMap<(u8, Endpoint), Timestamp>,
-    /// The external address that a subscriber has of a pool (5.5).
+    /// The external address that a subscriber is paired with in a pool (5.5).
     paired: BTreeMap<(Host, usize), Ipv4Addr>,
     errors: errors::ErrorRates,
     counters: Counters,
@@ -92,9 +91,9 @@ struct Key {
     protocol: u8,
     realm: u16,
     internal: Endpoint,
-    /// As much of the remote endpoint as the mapping behavior looks at.
+    /// The part of the remote endpoint that the mapping behavior uses.
     remote: Option<Endpoint>,
-    /// The external endpoint of a mapping that is found from inside by its sessions alone (3.23).
+    /// The external endpoint of a mapping that only its sessions lead to from inside (3.23).
     beside: Option<Endpoint>,
 }
 
@@ -103,7 +102,7 @@ struct Mapping {
     external: Endpoint,
     kind: MappingKind,
     created: Timestamp,
-    /// Timeouts of the rule that the mapping was made by (9.11).
+    /// Timeouts of the rule that made the mapping (9.11).
     timeouts: TimeoutSet,
     sessions: BTreeMap<Endpoint, Session>,
     marks: MappingMarks,
@@ -111,13 +110,13 @@ struct Mapping {
 
 #[derive(Clone, Debug)]
 struct Session {
-    /// Counts up from session to session.
+    /// Increases from session to session.
     number: u64,
     /// The remote endpoint as seen from inside (13).
     seen: Endpoint,
-    /// The side that the packet which made it came from.
+    /// The side of the packet that made the session.
     made_from: Side,
-    /// When its time runs out, not yet moved to a tick.
+    /// End of the session's time, not yet moved to a tick.
     expires: Timestamp,
     connection: Connection,
     packets_out: u64,
@@ -125,16 +124,16 @@ struct Session {
     marks: SessionMarks,
 }
 
-/// A packet that the translator makes itself.
+/// A packet that the translator makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// When it was made.
+    /// Time of its making.
     pub time: Timestamp,
     /// The side to send it by.
     pub side: Side,
     /// The realm to send it to, if by the inside.
     pub realm: u16,
-    /// Its bytes; the identification, which the specification leaves open, is zero.
+    /// The packet's bytes. The identification is zero, because the specification leaves it open.
     pub bytes: Vec<u8>,
 }
 
@@ -145,40 +144,40 @@ pub struct Effects {
     pub events: Vec<Event>,
     /// Packets, in order of time.
     pub transmits: Vec<Transmit>,
-    /// A choice of the engine's that was not open, and what was.
+    /// A choice of the engine that was not open, with the open ones.
     pub illegal: Option<String>,
 }
 
 /// The expected result for a packet.
 #[derive(Clone, Debug)]
 pub struct Expected {
-    /// Its fate.
+    /// The verdict about the packet.
     pub verdict: Verdict,
-    /// Its bytes, unless it is dropped.
+    /// The packet's bytes, unless it is dropped.
     pub bytes: Vec<u8>,
-    /// The realm that it goes to, if it leaves by the inside.
+    /// The realm that the packet goes to, if it leaves by the inside.
     pub realm: u16,
-    /// Events and own packets.
+    /// Events and packets that the translator makes.
     pub made: Effects,
 }
 
-/// A packet on its way through.
+/// A packet in the translator.
 struct Packet {
     from: Side,
-    /// The realm that it comes from, if from inside.
+    /// The realm that the packet comes from, if from inside.
     realm: u16,
-    /// The realm that it goes to, if it leaves by the inside.
+    /// The realm that the packet goes to, if it leaves by the inside.
     exit: u16,
     direction: Direction,
     received: Vec<u8>,
     bytes: Vec<u8>,
-    /// The engine's external endpoint for the mapping that it made for the packet.
+    /// The external endpoint of the mapping that the engine made for the packet.
     choice: Option<Endpoint>,
-    /// The remote end as seen from inside.
+    /// The remote endpoint as seen from inside.
     seen: Endpoint,
-    /// Whether its destination is another outside (13.1).
+    /// True if its destination has another name outside (13.1).
     aimed: bool,
-    /// The rule that holds for it (3.5).
+    /// The rule for the packet (3.5).
     rule: Option<RuleAction>,
 }
 
@@ -193,12 +192,12 @@ impl Packet {
         ip(&self.received).protocol()
     }
 
-    /// A SYN without ACK, RST and FIN, or what counts as such of DCCP (9.10).
+    /// True for a SYN without ACK, RST and FIN, or the equivalent of DCCP (9.10).
     fn is_syn(&self) -> bool {
         Segment::of(&self.received).is_some_and(Segment::syn)
     }
 
-    /// Source and destination address, as the packet is now.
+    /// Source and destination address of the packet now.
     fn addresses(&self) -> (u32, u32) {
         (ip(&self.bytes).source(), ip(&self.bytes).destination())
     }
@@ -207,7 +206,7 @@ impl Packet {
 type Fate = Result<Verdict, DropReason>;
 
 impl Model {
-    /// A translator that starts empty.
+    /// Makes an empty translator.
     pub fn new(config: &Config, now: Timestamp) -> Self {
         let mut model = Self {
             config: config.clone(),
@@ -227,7 +226,7 @@ impl Model {
     }
 
     /// The expected result for one packet from a side, in a batch of its own. `choice` is the
-    /// external endpoint that the engine gave to the mapping that it made for the packet, if any.
+    /// external endpoint of the mapping that the engine made for the packet, if any.
     pub fn process(
         &mut self,
         now: Timestamp,
@@ -238,7 +237,7 @@ impl Model {
         self.process_in(now, from, 0, bytes, choice)
     }
 
-    /// As [`Model::process`], for a packet that comes from a realm if it comes from inside.
+    /// [`Model::process`] for a packet from a realm, if it comes from inside.
     pub fn process_in(
         &mut self,
         now: Timestamp,
@@ -283,7 +282,7 @@ impl Model {
         Expected { verdict, bytes, realm, made: std::mem::take(&mut self.made) }
     }
 
-    /// Section 2, then 3 or 4.
+    /// Decides by section 2, then by 3 or 4.
     fn fate(&mut self, packet: &mut Packet) -> Fate {
         check(&mut packet.received)?;
         packet.bytes.clone_from(&packet.received);
@@ -310,18 +309,18 @@ impl Model {
         self.now = self.now.max(now);
     }
 
-    /// Events come in order of time (10).
+    /// Raises an event. Events are in order of time (10).
     fn raise(&mut self, time: Timestamp, change: natgate_engine::Change) {
         self.latest_event = self.latest_event.max(time);
         self.made.events.push(Event { time: self.latest_event, change });
     }
 
-    /// Mappings of subscribers: all but static ones.
+    /// Mappings of subscribers: all except static ones.
     fn dynamic(&self) -> impl Iterator<Item = (&Key, &Mapping)> {
         self.mappings.iter().filter(|(_, mapping)| mapping.kind != MappingKind::Static)
     }
 
-    /// Whether an address is the gateway's own, seen from a realm.
+    /// True if an address is the gateway's own, seen from a realm.
     fn is_own(&self, realm: u16, address: u32) -> bool {
         let inside = self.config.inside_of(realm).address;
         inside.is_some_and(|own| own.to_bits() == address) || self.is_outside_own(address)
@@ -335,12 +334,12 @@ impl Model {
         self.pool_with(address).is_some() || self.has_static_external(address)
     }
 
-    /// Whether an address is of the inside's own network.
+    /// True if an address is in the inside's own network.
     fn is_inside(&self, realm: u16, address: u32) -> bool {
         self.config.inside_of(realm).network.is_some_and(|network| network.contains(address))
     }
 
-    /// 2.8: whether an address means all hosts of a connected network.
+    /// 2.8: true if an address means all hosts of a connected network.
     fn is_broadcast(&self, packet: &Packet, address: u32) -> bool {
         let inside = self.knows_realm(packet).then(|| self.config.inside_of(packet.realm));
         let sides = inside.into_iter().chain([&self.config.outside]);

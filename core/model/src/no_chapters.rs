@@ -1,4 +1,4 @@
-//! In the place of all chapters: the core alone.
+//! The core alone: this file replaces all chapters.
 
 use crate::points::DecisionPoints;
 use crate::{Key, Model, has_ports};
@@ -63,8 +63,8 @@ impl DecisionPoints for Model {
 }
 
 impl Model {
-    /// 4.8, without features: the only mapping with an external endpoint, of a protocol without
-    /// ports also with the remote one.
+    /// 4.8, without features: the only mapping with an external endpoint. For protocols without
+    /// ports, the remote endpoint must match too.
     fn only_mapping(&self, protocol: u8, end: Endpoint, remote: Endpoint) -> Option<Key> {
         let mut all = self.mappings.iter();
         let key = all.find(|(key, mapping)| {

@@ -1,5 +1,6 @@
-//! From the inside (specification, section 3): who may send, where the packet goes, and the mapping
-//! and session that it belongs to. The gateway's answer to a ping and the limit of hops are here.
+//! Packets from the inside (specification, section 3): permitted sources, destinations, and the
+//! mapping and session of a packet. The gateway's answer to a ping and the limit of hops are here
+//! too.
 
 use crate::bytes::{ends, icmp_kind, ip, is_icmp_error, is_ping, lower_ttl, set_near};
 use crate::points::DecisionPoints as _;
@@ -8,7 +9,7 @@ use crate::{Fate, Key, Model, Packet, has_ports};
 use natgate_engine::{Behavior, Direction, DropReason, Endpoint, Side, SideConfig, Verdict};
 use natgate_wire::{Icmp, Ipv4, icmp};
 
-/// Packets up to this size are carried where nothing is said, bytes.
+/// Largest packet of a side without a configured MTU, bytes.
 const USUAL_MTU: u16 = 1500;
 
 impl Model {
@@ -101,7 +102,7 @@ impl Model {
         Ok(())
     }
 
-    /// 3.21: what the mapping between an internal and a remote endpoint is looked up by.
+    /// 3.21: the key of the mapping between an internal and a remote endpoint.
     pub(crate) fn key_of(
         &mut self,
         protocol: u8,
@@ -138,7 +139,7 @@ impl Model {
         Ok(Verdict::Reply(packet.from))
     }
 
-    /// 3.15: whether a packet can go one hop further, over a link of this MTU.
+    /// 3.15: checks that a packet can go one hop further, over a link with this MTU.
     pub(crate) fn hop(&mut self, packet: &Packet, mtu: u16) -> Result<(), DropReason> {
         let ip = ip(&packet.received);
         if ip.ttl() <= 1 {
@@ -164,7 +165,7 @@ impl Model {
         self.side(side, realm).mtu.unwrap_or(USUAL_MTU)
     }
 
-    /// Whether a packet is of TCP or DCCP and cannot begin a session (3.26, 3.32, 4.17).
+    /// True if a TCP or DCCP packet cannot begin a session (3.26, 3.32, 4.17).
     pub(crate) fn is_midstream(&self, packet: &Packet) -> bool {
         Segment::of(&packet.received).is_some_and(|segment| {
             if self.config.tcp_pickup { segment.rst() } else { !segment.syn() }

@@ -1,5 +1,5 @@
-//! Effects of a packet on its session (specification, sections 9.2 and 9.3). TCP states
-//! are in `tcp`; how sessions end, in `timers`.
+//! Effects of a packet on its session (specification, sections 9.2 and 9.3). `tcp` has the states
+//! of TCP, `timers` the end of sessions.
 
 use crate::chapters::SessionMarks;
 use crate::points::DecisionPoints as _;
@@ -13,9 +13,9 @@ use natgate_wire::protocol::{ICMP, UDP};
 use std::time::Duration;
 
 impl Model {
-    /// A packet from a side belongs to the session with a remote endpoint, which is seen as it is
-    /// or as another if it is new (13): it is made if there is none yet, its time starts afresh,
-    /// and the packet is counted.
+    /// Takes a packet from a side into account for the session with a remote endpoint: makes the
+    /// session if it is new, restarts its time, and counts the packet. `seen` is the name inside of
+    /// a new session's remote endpoint (13).
     pub(crate) fn touch(
         &mut self,
         key: Key,
@@ -57,7 +57,7 @@ impl Model {
         self.note_packet(key, remote, from, before);
     }
 
-    /// 9.3: when the time of a new session ends at the latest, if the session is a stranger's.
+    /// 9.3: the latest end of a new session, if a stranger makes it.
     fn latest_end(&self, key: Key, from: Side) -> Option<Timestamp> {
         let mapping = &self.mappings[&key];
         if from == Side::Inside
@@ -94,13 +94,13 @@ impl Model {
 }
 
 impl Session {
-    /// Its name, as one of a mapping.
+    /// The session's identity, in a mapping.
     pub(crate) fn id(&self, mapping: MappingId, remote: Endpoint) -> SessionId {
         SessionId { mapping, remote, remote_inside: self.seen }
     }
 }
 
-/// 9.11: the timeouts of a session: the mapping's rule says, then the remote port, then the
+/// 9.11: the timeouts of a session: from the mapping's rule, then the remote port, then the
 /// protocol.
 pub(crate) fn timeouts_of(
     config: &Config,

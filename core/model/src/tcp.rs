@@ -1,6 +1,6 @@
-//! States of a TCP connection: the table of section 9.3 and the window of 9.4 of the
-//! specification (RFC 6146 section 3.5.2.2, RFC 7857 section 2, RFC 5961 section 3). DCCP goes by
-//! the same table, without the window (9.10).
+//! States of a TCP connection: the table of section 9.3 and the window of 9.4 of the specification
+//! (RFC 6146 section 3.5.2.2, RFC 7857 section 2, RFC 5961 section 3). DCCP uses the same table
+//! without the window (9.10).
 
 use crate::bytes::ip;
 use natgate_engine::Side;
@@ -20,7 +20,7 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// Its name in the specification.
+    /// The state's name in the specification.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::OpeningOut => "opening-out",
@@ -34,7 +34,7 @@ impl State {
     }
 }
 
-/// The table's last column.
+/// The last column of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timer {
     Unchanged,
@@ -43,19 +43,20 @@ pub(crate) enum Timer {
     Closing,
 }
 
-/// One end of the connection, as its segments have described it.
+/// One end of the connection, as its segments describe it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Half {
-    /// The next sequence number that it expects.
+    /// The next sequence number that the end expects.
     expected: Option<u32>,
-    /// Its latest window as in the header, and whether a SYN announced it, which is never scaled.
+    /// Its latest window, as in the header, and true if a SYN announced it: such a window is never
+    /// scaled.
     window: Option<(u16, bool)>,
-    /// The scale option of its SYN.
+    /// The scale option of the end's SYN.
     scale: Option<u8>,
 }
 
 impl Half {
-    /// It expects nothing below `number`; sequence numbers wrap.
+    /// Notes that the end expects nothing below `number`. Sequence numbers wrap.
     fn expects(&mut self, number: u32) {
         match self.expected {
             Some(known) if (number.wrapping_sub(known) as i32) <= 0 => {}
@@ -74,8 +75,8 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// A segment from a side passes: moves the state and says what becomes of the time. A segment
-    /// that may not `revive` leaves a connection that is about to go as it is.
+    /// Takes a segment from a side: changes the state, and returns the timer. A segment that may
+    /// not `revive` does not change a transitory connection.
     pub(crate) fn step(&mut self, from: Side, segment: Segment, revive: bool) -> Timer {
         let (mut next, timer) = self.next(from, segment);
         if matches!(self.state, None | Some(State::Transitory))
@@ -89,7 +90,7 @@ impl Connection {
             _ if segment.rst() => false,
             None | Some(State::OpeningOut | State::OpeningIn) => true,
             Some(State::Closed) => segment.syn() || !segment.has_syn(),
-            // 9.8: a SYN at another time may be anybody's, whatever else it carries.
+            // 9.8: a SYN at another time may come from anyone, whatever else it carries.
             _ => !segment.has_syn(),
         };
         if afresh && segment.syn() {
@@ -102,7 +103,7 @@ impl Connection {
         timer
     }
 
-    /// The table of 9.3.
+    /// The next state and the timer, by the table of 9.3.
     fn next(&self, from: Side, segment: Segment) -> (State, Timer) {
         let out = from == Side::Inside;
         let opening = if out { State::OpeningOut } else { State::OpeningIn };
@@ -142,7 +143,7 @@ impl Connection {
         }
     }
 
-    /// 9.4: whether a RST from a side is in its receiver's window.
+    /// 9.4: true if a RST from a side is in its receiver's window.
     fn rst_valid(&self, from: Side, segment: Segment) -> bool {
         let (sender, receiver) = self.halves(from);
         let Some(Numbers { sequence, .. }) = segment.numbers else { return true }; // 9.10
@@ -155,7 +156,8 @@ impl Connection {
         sequence.wrapping_sub(expected) < (u32::from(window) << shift).max(1)
     }
 
-    /// 9.7: whether a FIN from a side is about where its receiver is; nothing known, it may be.
+    /// 9.7: true if a FIN from a side is near its receiver's sequence number, or if that is not
+    /// known.
     fn fin_plausible(&self, from: Side, segment: Segment) -> bool {
         let (sender, receiver) = self.halves(from);
         let (Some(numbers), Some(expected)) = (segment.numbers, receiver.expected) else {
@@ -170,7 +172,7 @@ impl Connection {
         -window <= distance && distance < window
     }
 
-    /// Both ends: the one that a segment comes from, and its receiver.
+    /// Both ends: the sender of a segment, and its receiver.
     fn halves(&self, from: Side) -> (Half, Half) {
         match from {
             Side::Inside => (self.internal, self.remote),
@@ -178,7 +180,7 @@ impl Connection {
         }
     }
 
-    /// 9.5: what a segment from a side tells of both ends.
+    /// 9.5: notes what a segment from a side tells about both ends.
     fn learn(&mut self, from: Side, segment: Segment, numbers: Numbers) {
         let (sender, receiver) = match from {
             Side::Inside => (&mut self.internal, &mut self.remote),
@@ -197,11 +199,11 @@ impl Connection {
     }
 }
 
-/// The fields of a TCP segment or a DCCP packet that the session's state depends on.
+/// The fields of a TCP segment or a DCCP packet that decide about the session's state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment {
     flags: u8,
-    /// `None`: of DCCP, whose numbers are not followed (9.10).
+    /// `None`: the packet is of DCCP, whose sequence numbers are not followed (9.10).
     pub(crate) numbers: Option<Numbers>,
 }
 
@@ -215,13 +217,13 @@ pub(crate) struct Numbers {
 }
 
 impl Segment {
-    /// A first packet of which nothing else is known (16.17).
+    /// A first packet without known sequence numbers (16.17).
     #[cfg(feature = "chapters")]
     pub(crate) fn opening() -> Self {
         Self { flags: flags::SYN, numbers: None }
     }
 
-    /// The segment of a TCP packet, or what is like one of DCCP.
+    /// The segment of a TCP packet, or the equivalent of a DCCP packet.
     pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
         let ip = ip(bytes);
         match ip.protocol() {
@@ -253,32 +255,32 @@ impl Segment {
         Self { flags, numbers: None }
     }
 
-    /// RST, whatever else is set.
+    /// True if RST is set, whatever else is set.
     pub(crate) fn rst(self) -> bool {
         self.flags & flags::RST != 0
     }
 
-    /// FIN; together with RST it counts as RST (9.3).
+    /// True if FIN is set. FIN together with RST counts as RST (9.3).
     pub(crate) fn fin(self) -> bool {
         self.flags & flags::FIN != 0 && !self.rst()
     }
 
-    /// ACK.
+    /// True if ACK is set.
     pub(crate) fn ack(self) -> bool {
         self.flags & flags::ACK != 0
     }
 
-    /// SYN, whatever else is set.
+    /// True if SYN is set, whatever else is set.
     pub(crate) fn has_syn(self) -> bool {
         self.flags & flags::SYN != 0
     }
 
-    /// SYN without RST and FIN, with or without ACK.
+    /// True for SYN without RST and FIN, with or without ACK.
     pub(crate) fn any_syn(self) -> bool {
         self.has_syn() && self.flags & (flags::RST | flags::FIN) == 0
     }
 
-    /// SYN without ACK, RST and FIN.
+    /// True for SYN without ACK, RST and FIN.
     pub(crate) fn syn(self) -> bool {
         self.any_syn() && !self.ack()
     }

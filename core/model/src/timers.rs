@@ -1,5 +1,5 @@
-//! Time (specification, sections 1, 5.9 and 9.1): sessions run out, mappings go
-//! with their last session, and ports rest before somebody else gets them.
+//! Time (specification, sections 1, 5.9 and 9.1): sessions run out, mappings go with their last
+//! session, and ports rest before another mapping gets them.
 
 use crate::points::DecisionPoints as _;
 use crate::sessions::timeouts_of;
@@ -9,8 +9,8 @@ use natgate_engine::{Change, Endpoint, MappingKind, SessionId, TICK, Timestamp};
 use natgate_wire::protocol::TCP;
 use std::collections::BTreeSet;
 
-/// Which of several ports that are due at the same time are still held when only some may be
-/// (5.11): the engine's choice.
+/// The engine's choice of ports that stay held, if several are due at the same time and too many
+/// are held (5.11).
 pub type StillHeld<'f> = &'f dyn Fn(u8, Endpoint) -> bool;
 
 /// The first tick that is not before a time (1.2).
@@ -19,8 +19,8 @@ pub fn tick(time: Timestamp) -> Timestamp {
 }
 
 impl Model {
-    /// Lets time pass: what is due until `now` happens, each at its own tick. `still_held` is asked
-    /// where more ports would be held than may be; without it the first are free.
+    /// Lets time pass: does what is due until `now`, each at its own tick. If too many ports are
+    /// held, `still_held` decides which stay; without it the first become free.
     pub fn advance(&mut self, now: Timestamp, still_held: Option<StillHeld<'_>>) -> Effects {
         self.see(now);
         self.before_time();
@@ -33,7 +33,7 @@ impl Model {
         std::mem::take(&mut self.made)
     }
 
-    /// When something is due next.
+    /// The tick of the next thing that is due.
     pub fn next_tick(&self) -> Option<Timestamp> {
         let sessions = self.mappings.values().flat_map(|mapping| mapping.sessions.values());
         let sessions = sessions.map(|session| session.expires);
@@ -41,7 +41,7 @@ impl Model {
         ticks.chain(self.next_due()).min()
     }
 
-    /// Sessions whose time has run out go, and with the last of them their mapping (9.1).
+    /// Ends sessions whose time has run out, and a mapping with its last session (9.1).
     fn expire_sessions(&mut self, time: Timestamp) {
         self.before_expiry(time);
         let mut ended = Vec::new();
@@ -70,7 +70,7 @@ impl Model {
         self.remove_all(gone.map(|(key, _)| *key).collect(), time);
     }
 
-    /// 10: sessions have ended.
+    /// 10: raises the events of ended sessions.
     pub(crate) fn raise_ended(&mut self, ended: Vec<SessionId>, time: Timestamp) {
         if self.config.session_events {
             ended.into_iter().for_each(|id| self.raise(time, Change::SessionRemoved(id)));

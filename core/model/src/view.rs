@@ -1,4 +1,4 @@
-//! The model's state in the engine's own words, for comparison.
+//! The model's state in the engine's types, for comparison.
 
 use crate::tcp::State;
 use crate::timers::tick;
@@ -6,7 +6,7 @@ use crate::{Key, Mapping, Model, Session};
 use natgate_engine::{Counters, MappingInfo, SessionInfo, Timestamp};
 
 impl Model {
-    /// The counters so far.
+    /// The counters since the start.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -16,7 +16,7 @@ impl Model {
         self.now
     }
 
-    /// Every mapping; times of expiry are those of ticks.
+    /// Every mapping. Times of expiry are at ticks.
     pub fn mappings(&self) -> Vec<MappingInfo> {
         let listed = |(key, mapping): (&Key, &Mapping)| {
             let sessions = mapping.sessions.values().map(|session| session.expires);
@@ -35,7 +35,7 @@ impl Model {
         self.mappings.iter().filter_map(listed).collect()
     }
 
-    /// Every session; times of expiry are those of ticks.
+    /// Every session. Times of expiry are at ticks.
     pub fn sessions(&self) -> Vec<SessionInfo> {
         let of = |(key, mapping): (&Key, &Mapping)| -> Vec<SessionInfo> {
             let id = mapping.id(*key);
@@ -57,8 +57,8 @@ impl Model {
 }
 
 impl Mapping {
-    /// Whether the mapping is one that there is: of an address that is mapped as a whole, only
-    /// ports with sessions or holds are.
+    /// True if the mapping exists for a listing. A mapping of a whole address does so only with
+    /// sessions or holds.
     pub(crate) fn is_listed(&self) -> bool {
         self.marks.is_permanent() || !self.sessions.is_empty() || self.marks.held_until().is_some()
     }

@@ -1,4 +1,5 @@
-//! Rules of SPECIFICATION.md that comments and documents cite: each is there, with a plain number.
+//! Checks that rules of SPECIFICATION.md that comments and documents cite exist, with plain
+//! numbers.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +9,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Files below a folder whose names end so.
+/// Files below a folder with this ending of their names.
 fn files(folder: &Path, end: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("the folder is there").flatten() {
@@ -34,7 +35,7 @@ fn rules() -> Vec<(u32, u32)> {
     text.split("\n\n").filter_map(number).collect()
 }
 
-/// Numbers like 3.9 in a text, but for versions, addresses and sections of RFCs.
+/// Numbers like 3.9 in a text, without versions, addresses and sections of RFCs.
 fn cited(text: &str) -> BTreeSet<(u32, u32)> {
     let words = text.split(|c: char| c.is_whitespace() || "(),;:`".contains(c));
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();

@@ -1,5 +1,5 @@
-//! The core of the model, with or without chapters: translation, a TCP connection, an ICMP error of
-//! the gateway's own, and time.
+//! The core of the model, with or without chapters: translation, a TCP connection, an ICMP error
+//! that the gateway makes, and time.
 
 #[path = "../../compare/tests/common/mod.rs"]
 mod common;

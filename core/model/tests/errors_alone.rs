@@ -1,5 +1,5 @@
-//! The model by itself, on the ICMP errors that the gateway makes (specification, section 8): what
-//! they say, and how many there are.
+//! The model by itself: ICMP errors that the gateway makes (specification, section 8), their
+//! contents and number.
 
 #![cfg(feature = "chapters")]
 
@@ -16,13 +16,13 @@ fn out(model: &mut Model, spec: &Spec) -> Expected {
     model.process(model.now(), Side::Inside, &spec.bytes(), None)
 }
 
-/// A datagram that goes no further, from the nth address after A's.
+/// A datagram with its last hop here, from the nth address after A's.
 fn last(n: u32) -> Spec {
     let source = Endpoint::new(A.address.to_bits() + n, A.port);
     Spec { ttl: 1, ..Spec::new(UDP, source, REMOTE) }
 }
 
-/// How many of these datagrams are answered.
+/// Number of these datagrams that are answered.
 fn answered(model: &mut Model, sources: impl IntoIterator<Item = u32>) -> usize {
     sources.into_iter().map(|n| out(model, &last(n)).made.transmits.len()).sum()
 }
@@ -65,16 +65,16 @@ fn one_requester_gets_a_quarter_and_leaves_the_rest_to_others() {
     let limits = Limits { icmp_errors_per_second: 8, ..Limits::default() };
     let mut model = Model::new(&Config { limits, ..config() }, START);
     assert_eq!(answered(&mut model, [0; 10]), 2);
-    // 4,096 on it is the same requester.
+    // An address 4,096 further is the same requester.
     assert_eq!(answered(&mut model, [4096]), 0);
     assert_eq!(answered(&mut model, 1..4), 3);
     assert_eq!(answered(&mut model, 1..4), 3);
-    // The common limit is used up; the reserve is for those who have had none.
+    // The common limit is used up. The reserve is for requesters without recent errors.
     assert_eq!(answered(&mut model, [1, 2, 3]), 0);
     assert_eq!(answered(&mut model, 4..20), 8);
     assert_eq!(answered(&mut model, [4, 20]), 0);
     model.advance(START.plus(Duration::from_millis(125)), None);
-    // One more of the common limit, and one of the reserve.
+    // One more error from the common limit, and one from the reserve.
     assert_eq!(answered(&mut model, [30; 3]), 1);
     assert_eq!(answered(&mut model, [31, 32]), 1);
     assert_eq!(model.counters().generated, 18);

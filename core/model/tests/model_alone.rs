@@ -1,5 +1,5 @@
-//! The model by itself, on what the specification says in numbers. It takes the first choice that
-//! is open, so its external endpoints are known.
+//! The model by itself: the numbers in the specification. The model takes the first open choice, so
+//! its external endpoints are known.
 
 #![cfg(feature = "chapters")]
 
@@ -41,7 +41,7 @@ fn into(model: &mut Model, spec: &Spec) -> Expected {
     model.process(model.now(), Side::Outside, &spec.bytes(), None)
 }
 
-/// Whether the checksum of a TCP, UDP or DCCP packet is right.
+/// True if the checksum of a TCP, UDP or DCCP packet is right.
 fn is_right(bytes: &[u8]) -> bool {
     let ip = Ipv4::new_checked(bytes).unwrap();
     let len = ip.payload().len() as u16;
@@ -188,7 +188,7 @@ fn an_unsolicited_syn_is_answered_after_six_seconds_unless_explained() {
     assert!(model.advance(after(13), None).transmits.is_empty());
 }
 
-/// State and time left of the only session.
+/// State and remaining time of the only session.
 fn state(model: &Model) -> (&'static str, u64) {
     let session = model.sessions()[0];
     (session.state, session.expires.since(model.now()).as_secs())
@@ -216,7 +216,7 @@ fn tcp_states_and_times() {
 
 #[test]
 fn a_rst_counts_in_the_window_only() {
-    // The internal end expects 501 and announces 10, scaled by 2: 501 to 540 count.
+    // The internal end expects 501 and announces 10, scaled by 2: 501 to 540 are valid.
     for (sequence, valid) in [(500, false), (501, true), (540, true), (541, false)] {
         let mut model = Model::new(&config(), START);
         let scale = Some(2);
@@ -245,8 +245,8 @@ fn a_syn_out_of_nowhere_teaches_nothing() {
 
 #[test]
 fn a_fin_counts_near_what_is_expected_only() {
-    // The internal end expects 501; its largest window is 65,535, scaled by 2, or by the most there
-    // is where it is not known.
+    // The internal end expects 501. Its largest window is 65,535, scaled by 2, or by the largest
+    // shift if the shift is not known.
     for (scale, window) in [(Some(2), 0xffff << 2), (None, 0xffff << 14)] {
         for (off, counts) in [(-window - 1, false), (-window, true), (window, false)] {
             let mut model = Model::new(&config(), START);

@@ -1,5 +1,5 @@
-//! Limits of a subscriber, by itself and with others of its class, and thresholds that are reported
-//! before (specification, sections 3.27 to 3.48 and 5.39).
+//! Limits of a subscriber by itself and together with its class, and thresholds that are reported
+//! before the limits (specification, sections 3.27 to 3.48 and 5.39).
 
 use crate::errors::{conforms, spend};
 use crate::{Host, Key, Model, has_ports};
@@ -10,7 +10,7 @@ use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// How often one is told of at most (3.44).
+/// Shortest time between two reports about one owner (3.44).
 const INTERVAL: Duration = Duration::from_secs(60);
 
 /// The owner of a limit.
@@ -34,24 +34,24 @@ struct Allowance {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ThresholdState {
     last: Option<Timestamp>,
-    /// Thresholds that were told and that use has not fallen far enough below since.
+    /// Thresholds that were reported, and that use has not fallen far enough below since.
     thresholds: Vec<(Resource, u8)>,
 }
 
 impl ThresholdState {
-    /// Thresholds may be told afresh (14.6).
+    /// Forgets the reports: each threshold may be reported again (14.6).
     pub(crate) fn forget(&mut self) {
         self.thresholds.clear();
     }
 
-    /// The part of it that makes a difference from now on.
+    /// The part of the state that matters from now on.
     pub(crate) fn recent(&self, now: Timestamp) -> (Duration, &[(Resource, u8)]) {
         let since = self.last.map_or(INTERVAL, |last| now.since(last).min(INTERVAL));
         (since, &self.thresholds)
     }
 }
 
-/// The protocol whose quota a protocol's mappings count against (5.16).
+/// The protocol whose quota counts a protocol's mappings (5.16).
 pub(crate) fn counts_as(protocol: u8) -> u8 {
     if matches!(protocol, TCP | UDP) { protocol } else { ICMP }
 }
@@ -66,8 +66,8 @@ fn resource(protocol: u8) -> Resource {
 }
 
 impl Model {
-    /// The class that a subscriber is of: the longest prefix says, its realm's own before one of
-    /// all (15.9).
+    /// The class of a subscriber: the class of the longest prefix. Of two equal prefixes, the
+    /// realm's own class goes before a class of all realms (15.9).
     pub(crate) fn class_of(&self, (realm, address): Host) -> Option<usize> {
         let there = |class: &Class| class.realm.is_none_or(|own| own == realm);
         let classes = self.config.classes.iter().enumerate().filter(|(_, class)| there(class));
@@ -83,7 +83,7 @@ impl Model {
         self.class_of(subscriber).map(|number| &self.config.classes[number])
     }
 
-    /// How many sessions a mapping of a subscriber may have.
+    /// Largest number of sessions of a subscriber's mapping.
     pub(crate) fn sessions_per_mapping(&self, subscriber: Host) -> usize {
         let own = self.class(subscriber).and_then(|class| class.limits.sessions_per_mapping);
         usize::from(own.unwrap_or(self.config.limits.sessions_per_mapping))
@@ -127,7 +127,7 @@ impl Model {
         }
     }
 
-    /// Whether a subscriber's mappings count as somebody's.
+    /// True if a subscriber's mappings count for an owner of limits.
     fn is_of(&self, subscriber: Host, whose: LimitOwner) -> bool {
         match whose {
             LimitOwner::Subscriber(one) => one == subscriber,
@@ -136,7 +136,7 @@ impl Model {
         }
     }
 
-    /// Mappings of a quota that one has.
+    /// Number of mappings of a quota that an owner has.
     fn mappings_of(&self, whose: LimitOwner, quota: u8) -> u64 {
         let own = self
             .dynamic()
@@ -144,14 +144,14 @@ impl Model {
         own.count() as u64
     }
 
-    /// Sessions that one has: one a mapping, and the further ones.
+    /// Number of an owner's sessions: one a mapping, and the further ones.
     pub(crate) fn sessions_of(&self, whose: LimitOwner) -> u64 {
         let own = self.dynamic().filter(|(key, _)| self.is_of(key.host(), whose));
         own.map(|(_, mapping)| 1 + mapping.further() as u64).sum()
     }
 
-    /// 3.27: rate, quota and sessions, first one's own, then the class's. Says whose stood in the
-    /// way.
+    /// 3.27: checks rate, quota and sessions, first of the subscriber, then of its class. The error
+    /// has the owner of the limit.
     pub(crate) fn permits_mapping(&self, key: Key) -> Result<(), (LimitOwner, DropReason)> {
         let subscriber = key.host();
         let class = self.class_of(subscriber).map(LimitOwner::Class);
@@ -173,7 +173,7 @@ impl Model {
         Ok(())
     }
 
-    /// 3.33: whether a subscriber may have one more session, by its own limit and its class's.
+    /// 3.33: true if a subscriber may have one more session, by its own limit and its class's.
     pub(crate) fn permits_session(&self, subscriber: Host) -> bool {
         let class = self.class_of(subscriber).map(LimitOwner::Class);
         [Some(LimitOwner::Subscriber(subscriber)), class].into_iter().flatten().all(|whose| {
@@ -182,7 +182,7 @@ impl Model {
         })
     }
 
-    /// 3.30: a mapping that is made takes a token of its subscriber, and of the class.
+    /// 3.30: takes a token of the subscriber, and of its class, for a new mapping.
     pub(crate) fn take_tokens(&mut self, subscriber: Host) {
         let class = self.class_of(subscriber).map(LimitOwner::Class);
         for whose in [Some(LimitOwner::Subscriber(subscriber)), class].into_iter().flatten() {
@@ -195,7 +195,7 @@ impl Model {
 
     // ---- thresholds ----
 
-    /// 3.44: how much of something one has, and may have.
+    /// 3.44: use and limit of a resource of an owner.
     fn use_of(&self, whose: LimitOwner, resource: Resource) -> Option<(u64, u64)> {
         if let LimitOwner::Pool(pool) = whose {
             return self.use_of_pool(pool, resource);
@@ -210,7 +210,7 @@ impl Model {
         Some((self.mappings_of(whose, quota), u64::from(*allowance.mappings.get(&quota)?)))
     }
 
-    /// 5.39: of a pool.
+    /// 5.39: use and limit of a pool's resource.
     fn use_of_pool(&self, pool: usize, resource: Resource) -> Option<(u64, u64)> {
         let protocol = match resource {
             Resource::Blocks => return self.use_of_blocks(pool),
@@ -229,7 +229,7 @@ impl Model {
         (used + usage.free > 0).then_some((used, used + usage.free))
     }
 
-    /// Tells the highest threshold that use has come to, unless it was told (3.44).
+    /// Reports the highest threshold that use has reached, unless it was reported (3.44).
     fn tell(&mut self, whose: LimitOwner, resource: Resource) {
         let thresholds = self.allowance(whose).thresholds;
         if thresholds.is_empty() {
@@ -257,7 +257,7 @@ impl Model {
         self.raise(self.now, change);
     }
 
-    /// 3.44, of a subscriber and its class: it has one more of something.
+    /// 3.44: reports thresholds of a subscriber and its class after one more of a resource.
     pub(crate) fn report_subscriber_use(&mut self, subscriber: Host, resource: Resource) {
         self.tell(LimitOwner::Subscriber(subscriber), resource);
         if let Some(class) = self.class_of(subscriber) {
@@ -265,7 +265,7 @@ impl Model {
         }
     }
 
-    /// 3.44 and 5.39: a mapping was made.
+    /// 3.44 and 5.39: reports thresholds after a new mapping.
     pub(crate) fn report_mapping_use(&mut self, key: Key, pool: usize) {
         let subscriber = key.host();
         self.report_subscriber_use(subscriber, resource(counts_as(key.protocol)));
@@ -276,13 +276,13 @@ impl Model {
         }
     }
 
-    /// 5.39: a block was assigned.
+    /// 5.39: reports thresholds after the assignment of a block.
     pub(crate) fn report_block_use(&mut self, pool: usize) {
         self.tell(LimitOwner::Pool(pool), Resource::Blocks);
     }
 
-    /// 3.44: thresholds that use has fallen far enough below may be told again; and of whom has no
-    /// mapping nothing is remembered.
+    /// 3.44: forgets reports of thresholds that use has fallen far enough below, and all reports
+    /// about subscribers without mappings.
     pub(crate) fn forget_thresholds(&mut self) {
         let mut reported_thresholds = std::mem::take(&mut self.chapters.reported_thresholds);
         reported_thresholds.retain(|whose, told| {

@@ -1,12 +1,12 @@
-//! A number that tells states of the model apart, for tests that follow each state once.
+//! A number that identifies states of the model, for tests that follow each state once.
 
 use crate::{Model, Session};
 use natgate_engine::{Side, TICK, Timestamp};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 impl Model {
-    /// A number that two states share if nothing that can be done from now on tells them apart
-    /// (packet counts and absolute times are left out).
+    /// A hash of the state. Two states share it if nothing from now on distinguishes them: packet
+    /// counts and absolute times are left out.
     pub fn digest(&self) -> u64 {
         let mut hash = DefaultHasher::new();
         let ahead = |time: Timestamp| time.0.saturating_sub(self.now.0);
@@ -56,7 +56,7 @@ impl Model {
         hash.finish()
     }
 
-    /// 8.6: how far the limits of ICMP errors are ahead of now, those at rest left out.
+    /// 8.6: the distances of the limits of ICMP errors from now, without limits at rest.
     fn errors_ahead(&self) -> (u64, u64, Vec<(u32, u64)>) {
         let ahead = |due: u64| due.saturating_sub(self.now.0);
         let requesters = self.errors.requesters.iter();

@@ -1,4 +1,4 @@
-//! Mappings that a host asks for (specification, section 16).
+//! Mappings that hosts request (specification, section 16).
 
 use crate::allocation::Source;
 use crate::bytes::is_martian;
@@ -31,7 +31,7 @@ impl Hold {
     }
 }
 
-/// The holds on a mapping: for all, or towards a remote endpoint.
+/// The holds on a mapping: for all remote endpoints (`None`), or for one.
 pub(crate) type Holds = BTreeMap<Option<Endpoint>, Hold>;
 
 const UNSPECIFIED: Endpoint = Endpoint { address: Ipv4Addr::UNSPECIFIED, port: 0 };
@@ -39,11 +39,11 @@ const UNSPECIFIED: Endpoint = Endpoint { address: Ipv4Addr::UNSPECIFIED, port: 0
 type Asked<T> = Result<T, ExplicitError>;
 
 impl Model {
-    /// 16.7: what comes of a request for a mapping for all. `choice` is the external endpoint of
-    /// the engine's, if it made one.
+    /// 16.7: grants or refuses a request for a mapping for all remote endpoints. `choice` is the
+    /// engine's external endpoint, if it made a mapping.
     ///
     /// # Errors
-    /// As the engine's.
+    /// The same errors as in the engine.
     pub fn map(
         &mut self,
         now: Timestamp,
@@ -98,10 +98,10 @@ impl Model {
         Ok(Explicit { external, lifetime: Some(self.time_to(until)) })
     }
 
-    /// 16.11.
+    /// 16.11: gives up a requested mapping.
     ///
     /// # Errors
-    /// As the engine's.
+    /// The same errors as in the engine.
     pub fn unmap(
         &mut self,
         now: Timestamp,
@@ -127,10 +127,11 @@ impl Model {
         Ok(left)
     }
 
-    /// 16.15: what comes of a request for a session. `choice` as above.
+    /// 16.15: grants or refuses a request for a session. `choice` is the engine's external
+    /// endpoint, if it made a mapping.
     ///
     /// # Errors
-    /// As the engine's.
+    /// The same errors as in the engine.
     pub fn peer(
         &mut self,
         now: Timestamp,
@@ -183,7 +184,7 @@ impl Model {
         Ok(Explicit { external, lifetime: Some(self.time_to(until)) })
     }
 
-    /// A session as the host's first packet would begin it.
+    /// Begins a session as the host's first packet would.
     fn begin_for(
         &mut self,
         key: Key,
@@ -290,7 +291,7 @@ impl Model {
         if all >= self.chapters.holds_room { Err(ExplicitError::Full) } else { Ok(()) }
     }
 
-    /// Whether another mapping has the same external port.
+    /// True if another mapping has the same external port.
     fn is_overloaded(&self, key: Key) -> bool {
         let external = self.mappings[&key].external;
         self.dynamic().any(|(other, mapping)| {
@@ -298,7 +299,7 @@ impl Model {
         })
     }
 
-    /// 16.20: an external endpoint within the subscriber's limits.
+    /// 16.20: chooses an external endpoint within the subscriber's limits.
     fn allot(
         &mut self,
         key: Key,
@@ -341,7 +342,7 @@ impl Model {
         })?;
         let chosen = match choice {
             Some(_) => self.choose(choice, &open),
-            // A refused request would have been given an endpoint elsewhere.
+            // A refused request would have got an endpoint at another address.
             None => {
                 let elsewhere = open.iter().find(|end| Some(end.address) != place);
                 *elsewhere.filter(|_| wanted.strict).unwrap_or(&open[0])
@@ -353,7 +354,7 @@ impl Model {
         }
     }
 
-    /// The address that is wanted, if the mapping may have it.
+    /// The suggested address, if the mapping may have it.
     fn wanted_place(
         &self,
         key: Key,
@@ -369,7 +370,7 @@ impl Model {
         })
     }
 
-    /// The open endpoints at the wanted address, or at any.
+    /// The open endpoints at the suggested address, or at any.
     fn open_beside(
         &self,
         key: Key,
@@ -386,8 +387,9 @@ impl Model {
         }
     }
 
-    /// The endpoints that section 5 leaves open, but for the protocols' own ports: in the place of
-    /// these what else is free of their address, of the subscriber's own ports where it has such.
+    /// The endpoints that section 5 leaves open, without the protocols' own ports. In place of
+    /// these ports the other free ports of their address are open, limited to the subscriber's own
+    /// ports if it has any.
     fn open_to_ask(&self, key: Key, source: Source) -> Result<Vec<Endpoint>, DropReason> {
         let all = self.open_choices(key, source)?;
         let (pool, _) = source;
@@ -405,7 +407,7 @@ impl Model {
         if open.is_empty() { Err(DropReason::PoolExhausted) } else { Ok(open) }
     }
 
-    /// Whether a subscriber may have an external endpoint that it wishes for.
+    /// True if a subscriber may have a suggested external endpoint.
     fn may_take(&self, key: Key, pool: usize, end: Endpoint) -> bool {
         let own = match self.config.allocation_of(&self.config.pools[pool]) {
             Allocation::Random | Allocation::Preserve => true,
@@ -430,7 +432,7 @@ impl Model {
             && own
     }
 
-    /// Takes a hold away; the mapping goes if nothing else keeps it.
+    /// Removes a hold. The mapping goes if nothing else keeps it.
     fn end_hold(&mut self, key: Key, of: Option<Endpoint>) {
         let mapping = self.mappings.get_mut(&key).expect("it is held");
         if mapping.sessions.is_empty() && mapping.marks.holds.len() == 1 {
@@ -440,7 +442,7 @@ impl Model {
         }
     }
 
-    /// 16.18: sessions with a hold go on as long as the hold, unless they are ending.
+    /// 16.18: keeps sessions with a hold as long as the hold, unless they are ending.
     pub(crate) fn extend_held_sessions(&mut self, time: Timestamp) {
         for mapping in self.mappings.values_mut() {
             for (remote, session) in &mut mapping.sessions {
@@ -457,8 +459,8 @@ impl Model {
         }
     }
 
-    /// 16.6: holds end with their session, or with their time. A mapping without sessions keeps the
-    /// hold that it goes with.
+    /// 16.6: ends holds with their session, or with their time. A mapping without sessions keeps
+    /// its last hold, and goes with it.
     pub(crate) fn end_holds(&mut self, time: Timestamp) {
         for mapping in self.mappings.values_mut() {
             let sessions = &mapping.sessions;
@@ -470,12 +472,13 @@ impl Model {
         }
     }
 
-    /// The time from now to the tick of another.
+    /// The time from now to the tick of `time`.
     fn time_to(&self, time: Timestamp) -> Duration {
         tick(time).since(self.now)
     }
 
-    /// Whether mappings for all are filed apart from those that packets make (16.25).
+    /// True if mappings for all remote endpoints have keys of another kind than mappings by packets
+    /// (16.25).
     pub(crate) fn files_apart(&self) -> bool {
         self.config.mapping != Behavior::EndpointIndependent
     }

@@ -1,5 +1,5 @@
-//! The far end of a packet, which only some features replace (specification, section 13), and the
-//! maximum segment size (4.25).
+//! Replacement of the far endpoint of a packet, for some features (specification, section 13), and
+//! of the maximum segment size (4.25).
 
 use crate::bytes::{ends, fill_header_checksum, ip, rewrite, set_address};
 use natgate_engine::{Endpoint, Side};
@@ -7,12 +7,12 @@ use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use natgate_wire::{Tcp, tcp::flags};
 use std::net::Ipv4Addr;
 
-/// Replaces the far end of a packet, of which only the beginning need be there. An identifier is
-/// the near end's.
+/// Replaces the far endpoint of a packet that may be incomplete. An identifier belongs to the near
+/// endpoint.
 pub(crate) fn set_far(bytes: &mut [u8], from: Side, far: Endpoint) {
     let (protocol, header_len) = (ip(bytes).protocol(), ip(bytes).header_len());
     if protocol == ICMP {
-        // Its checksum covers no address, and stays to the bit.
+        // ICMP's checksum covers no address, and stays the same bit for bit.
         set_address(bytes, from.other(), far.address.to_bits());
         return fill_header_checksum(bytes);
     }
@@ -30,13 +30,13 @@ pub(crate) fn set_outer_far(bytes: &mut [u8], from: Side, far: Ipv4Addr) {
     rewrite(bytes, |bytes| set_address(bytes, from.other(), far.to_bits()));
 }
 
-/// In an ICMP error that came from a side: replaces the far end of the packet that it embeds.
+/// In an ICMP error from a side, replaces the far endpoint of the embedded packet.
 pub(crate) fn set_embedded_far(bytes: &mut [u8], from: Side, far: Endpoint) {
     let body = ip(bytes).header_len() + 8;
     rewrite(bytes, |bytes| set_far(&mut bytes[body..], from.other(), far));
 }
 
-/// 4.25: lowers the maximum segment size that a segment with SYN announces.
+/// 4.25: lowers the maximum segment size in a segment with SYN.
 pub(crate) fn lower_mss(bytes: &mut [u8], limit: u16) {
     let ip = ip(bytes);
     let tcp = if ip.protocol() == TCP { Tcp::new_checked(ip.payload()) } else { None };
@@ -48,8 +48,8 @@ pub(crate) fn lower_mss(bytes: &mut [u8], limit: u16) {
     }
 }
 
-/// In a translated ICMP error that came from a side: replaces the far end of the packet that it
-/// embeds, and the error's source.
+/// In a translated ICMP error from a side, replaces the far endpoint of the embedded packet, and
+/// the error's source.
 pub(crate) fn set_error_far(bytes: &mut [u8], from: Side, far: Endpoint, source: Option<Ipv4Addr>) {
     let embedded = &bytes[ip(bytes).header_len() + 8..];
     if ends(embedded, from.other()).1 != far {

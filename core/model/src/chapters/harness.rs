@@ -1,5 +1,5 @@
-//! Access to the model for the comparison with the engine, besides its calls: choices of the engine
-//! that the specification leaves open, a large table taken over, and looks at single sessions.
+//! Access for the comparison with the engine: choices of the engine that the specification leaves
+//! open, the takeover of a large table, and queries for single sessions.
 
 use crate::bytes::{check, ends, ip};
 use crate::chapters::{MappingMarks, SessionMarks};
@@ -34,13 +34,13 @@ impl Model {
         std::mem::take(&mut self.made)
     }
 
-    /// Whether there is a session between the same endpoints, of a mapping with the same external
-    /// one.
+    /// True if there is a session between the same endpoints, of a mapping with the same external
+    /// endpoint.
     pub fn has_session(&self, session: &SessionInfo) -> bool {
         self.alike(session).any(|mapping| mapping.sessions.contains_key(&session.remote))
     }
 
-    /// Whether there is a mapping between the endpoints of a session's.
+    /// True if there is a mapping with the endpoints of a session's mapping.
     pub fn has_mapping(&self, session: &SessionInfo) -> bool {
         self.alike(session).next().is_some()
     }
@@ -54,8 +54,8 @@ impl Model {
         keys.map(|(_, mapping)| mapping)
     }
 
-    /// Takes over a mapping that the engine has made for a UDP datagram of a length in bytes from
-    /// an internal to a remote endpoint.
+    /// Takes over a mapping that the engine has made for a UDP datagram from an internal to a
+    /// remote endpoint. The datagram's length is in bytes.
     pub fn adopt(
         &mut self,
         now: Timestamp,

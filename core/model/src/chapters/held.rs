@@ -1,11 +1,12 @@
-//! Ports that rest (specification, section 5.9): how many may, and what a restart leaves of them.
+//! Resting ports (specification, section 5.9): their largest number, and their state after a
+//! restart.
 
 use crate::{Model, StillHeld, has_ports, tick};
 use natgate_engine::Endpoint;
 
 impl Model {
-    /// 5.11: of the ports that are due first as many are free as are held too many. It is enough to
-    /// see to it when time has passed: none is taken before.
+    /// 5.11: frees ports that are due first while too many are held. A call after time has passed
+    /// is enough, because no port is taken before.
     pub fn limit_held(&mut self, still_held: Option<StillHeld<'_>>) {
         let most = self.config.limits.held_ports.map_or(usize::MAX, |most| most as usize);
         while self.held.len() > most {
@@ -32,8 +33,7 @@ impl Model {
         }
     }
 
-    /// A translator that takes the place of this one: it knows of no mapping, but holds the ports
-    /// that were taken (5.12).
+    /// A translator that replaces this one: it has no mapping, but holds the taken ports (5.12).
     #[must_use]
     pub fn restarted(&self, still_held: Option<StillHeld<'_>>) -> Self {
         let mut after = Self::new(&self.config, self.now);

@@ -1,8 +1,8 @@
 //! Limits of mappings and sessions (specification, sections 3.27, 3.33 and 4.20): of the tables, of
 //! a mapping, of a subscriber. Limits of a class are in `classes`.
 //!
-//! A session that is not its mapping's first is a further one; further ones are limited in all, by
-//! subscriber, and by the side that made them.
+//! A session other than its mapping's first is a further session. Further sessions are limited in
+//! all, by subscriber, and by the side that made them.
 
 use crate::allocation::addresses;
 use crate::chapters::classes::LimitOwner;
@@ -13,15 +13,15 @@ use natgate_engine::{
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Most mappings at a time for the ports of one address that is mapped as a whole (3.25).
+/// Most mappings at a time of one whole mapped address (3.25).
 const MOST_OF_WHOLE: usize = 4096;
 /// Most sessions of a static mapping (3.33).
 const MOST_OF_STATIC: usize = 65_535;
 
-/// Most dynamic mappings: unless the configuration says how many, as many as ports.
+/// Most dynamic mappings: the configured number, or the number of ports.
 pub(crate) fn most_mappings(config: &Config) -> usize {
     let ports = |pool: &PoolConfig| {
-        // Room for all of TCP, UDP and ICMP, which DCCP shares.
+        // Room for all ports of TCP, UDP and ICMP. DCCP shares it.
         let each = usize::from(pool.ports.1 - pool.ports.0) + 1;
         3 * addresses(pool).count() * each * pool.mappings_per_port()
     };
@@ -30,13 +30,13 @@ pub(crate) fn most_mappings(config: &Config) -> usize {
 }
 
 impl Model {
-    /// 3.27: whether limits permit a mapping.
+    /// 3.27: checks that limits permit a mapping.
     pub(crate) fn limits_permit(&self, key: Key) -> Result<(), DropReason> {
         self.permits_mapping(key).map_err(|(_, reason)| reason)?;
         self.room_for_mapping(key)
     }
 
-    /// 3.27: whether the tables have room.
+    /// 3.27: checks that the tables have room.
     pub(crate) fn room_for_mapping(&self, key: Key) -> Result<(), DropReason> {
         let limits = &self.config.limits;
         let own = key.host();
@@ -50,7 +50,7 @@ impl Model {
         Ok(())
     }
 
-    /// 3.25: whether one port more of an address that is mapped as a whole may have a mapping.
+    /// 3.25: checks that one more port of a whole mapped address may have a mapping.
     pub(crate) fn room_for_whole(&self, key: Key) -> Result<(), DropReason> {
         let external = self.mappings[&key].external.address;
         let alike = |(other, mapping): &(&Key, &Mapping)| {
@@ -63,7 +63,7 @@ impl Model {
         if there_are.count() < MOST_OF_WHOLE { Ok(()) } else { Err(DropReason::MappingTableFull) }
     }
 
-    /// Raises what 3.29 says about a refused mapping, at most once a second.
+    /// Raises the event of 3.29 about a refused mapping, at most once a second.
     pub(crate) fn report(&mut self, key: Key, pool: usize, reason: DropReason) {
         let permitted = self.permits_mapping(key);
         let owner = permitted.err().map_or(LimitOwner::Subscriber(key.host()), |(of, _)| of);
@@ -92,7 +92,8 @@ impl Model {
         }
     }
 
-    /// 3.33 and 4.20: whether a mapping may have one session more, made by a packet from a side.
+    /// 3.33 and 4.20: checks that a mapping may have one more session, made by a packet from a
+    /// side.
     pub(crate) fn limits_permit_session(
         &self,
         key: Key,
@@ -134,7 +135,7 @@ impl Model {
         Ok(())
     }
 
-    /// 3.35: whether a new session of a mapping is its first one.
+    /// 3.35: true if a new session of a mapping becomes its first one.
     pub(crate) fn takes_first(&self, key: Key, remote: Endpoint) -> bool {
         let is_apart = self.files_apart()
             && key.remote.is_none()
@@ -147,7 +148,7 @@ impl Model {
             })
     }
 
-    /// How many further sessions there is room for: unless it is said, as many as mappings.
+    /// Largest number of further sessions: the configured number, or the number of mappings.
     pub(crate) fn room_for_further(&self) -> usize {
         let permanent = self.mappings.values().filter(|mapping| mapping.marks.permanent).count();
         let whole = self.config.statics.iter().filter(|fixed| fixed.external.1.is_none()).count();
@@ -155,13 +156,14 @@ impl Model {
         self.config.limits.extra_sessions.map_or(all, |most| most as usize)
     }
 
-    /// How many of them a subscriber may have: unless it is said, a sixteenth, at least 64.
+    /// Largest number of further sessions of a subscriber: the configured number, or a sixteenth of
+    /// all, at least 64.
     fn further_each(&self) -> usize {
         let each = self.config.limits.extra_sessions_per_subscriber;
         each.map_or((self.chapters.further_room / 16).max(64), |each| each as usize)
     }
 
-    /// 3.35: a session has been made: it is its mapping's first, or a further one.
+    /// 3.35: counts a new session as its mapping's first, or as a further one.
     pub(crate) fn count_session(&mut self, key: Key, remote: Endpoint) {
         if self.takes_first(key, remote) {
             self.mappings.get_mut(&key).expect("it is there").marks.first = Some(remote);
@@ -170,7 +172,7 @@ impl Model {
         }
     }
 
-    /// 3.35: where a first session has gone, the one made last takes its place.
+    /// 3.35: replaces first sessions that are gone by the session made last.
     pub(crate) fn replace_firsts(&mut self) {
         for (key, mapping) in &mut self.mappings {
             if mapping.marks.first.is_some_and(|first| !mapping.sessions.contains_key(&first)) {
@@ -183,12 +185,12 @@ impl Model {
 }
 
 impl Mapping {
-    /// How many further sessions it has.
+    /// Number of the mapping's further sessions.
     pub(crate) fn further(&self) -> usize {
         self.sessions.len() - usize::from(self.marks.first.is_some())
     }
 
-    /// Its further sessions.
+    /// The mapping's further sessions.
     fn further_sessions(&self) -> impl Iterator<Item = &Session> {
         let all = self.sessions.iter().filter(|(remote, _)| self.marks.first != Some(**remote));
         all.map(|(_, session)| session)

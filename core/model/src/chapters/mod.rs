@@ -1,5 +1,5 @@
-//! Optional features, a file each: the chapters. This file is the list of their answers
-//! at the decision points of the core, and of their state.
+//! Optional features, a file each: the chapters. This file has their answers at the decision points
+//! of the core, and their state.
 
 mod classes;
 mod digest;
@@ -38,23 +38,23 @@ pub(crate) struct State {
     started: Timestamp,
     /// Static mappings and servers.
     fixed: Vec<services::StaticEntry>,
-    /// By service and remote address, the server that new sessions go to.
+    /// The server for new sessions, by service and remote address.
     bound: BTreeMap<(u8, Endpoint, Ipv4Addr), Endpoint>,
     /// The engine's choices between servers (see [`Model::hint_servers`]).
     hint: services::Hint,
-    /// Ports that would be held had not a static mapping come for them (14.17).
+    /// Ports that would be held if a static mapping had not taken them (14.17).
     evicted: BTreeMap<(u8, Endpoint), Timestamp>,
     syns: Vec<unsolicited::Syn>,
-    /// Whether a session has been made whose remote endpoint is seen as another (13).
+    /// True if some session's remote endpoint has another name inside (13).
     has_twice: bool,
-    /// Blocks of ports that subscribers have, by where they begin.
+    /// Blocks of subscribers, by their first endpoint.
     blocks: BTreeMap<Endpoint, shares::Block>,
-    /// Of each pool the ports that somebody may get, if they are not all.
+    /// For each pool the ports that a subscriber may get; `None`: all.
     given: Vec<Option<BTreeSet<Endpoint>>>,
-    /// Addresses that have left their pools but for their mappings and blocks, and those pools
+    /// Addresses that have left their pools except for their mappings and blocks, with those pools
     /// (5.45).
     left: BTreeMap<Ipv4Addr, usize>,
-    /// Most dynamic mappings, further sessions and holds, settled at the start (14.21).
+    /// Largest numbers of dynamic mappings, further sessions and holds, fixed at the start (14.21).
     room: usize,
     further_room: usize,
     holds_room: usize,
@@ -63,8 +63,7 @@ pub(crate) struct State {
     exhaustion_reported: BTreeMap<usize, Option<Timestamp>>,
     /// Thresholds that were reported.
     reported_thresholds: BTreeMap<LimitOwner, ThresholdState>,
-    /// Subscribers that nobody has answered (18.1), and the latest number given to one or to a
-    /// mapping.
+    /// Unanswered subscribers (18.1), and the latest number of a subscriber or a mapping.
     unanswered: BTreeMap<Host, reclaim::Waiting>,
     numbers: u64,
 }
@@ -98,30 +97,31 @@ impl State {
 /// State of chapters in a mapping.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MappingMarks {
-    /// Counts up from mapping to mapping of subscribers.
+    /// Increases from mapping to mapping of subscribers.
     number: u64,
-    /// Of a static mapping with ports: it needs no sessions.
+    /// True for a static mapping with ports: it needs no sessions.
     permanent: bool,
-    /// The remote endpoint of the session that is no further one (3.35), while there is such.
+    /// The remote endpoint of the mapping's first session (3.35), if it has one.
     first: Option<Endpoint>,
-    /// Holds that hosts have asked for (16).
+    /// Holds that hosts requested (16).
     holds: explicit::Holds,
 }
 
 /// State of chapters in a session.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SessionMarks {
-    /// An unanswered subscriber has begun it, and nobody has answered (18.2).
+    /// True if an unanswered subscriber has begun the session, and no packet has answered it
+    /// (18.2).
     is_unanswered: bool,
 }
 
 impl MappingMarks {
-    /// 16.4: a mapping that a host has asked for has a kind of its own.
+    /// 16.4: a requested mapping has a kind of its own.
     pub(crate) fn kind_of(&self, kind: MappingKind) -> MappingKind {
         if self.holds.is_empty() { kind } else { MappingKind::Pcp }
     }
 
-    /// When the last hold ends.
+    /// The end of the last hold.
     pub(crate) fn held_until(&self) -> Option<Timestamp> {
         self.holds.values().map(|hold| hold.until).max()
     }
@@ -130,7 +130,7 @@ impl MappingMarks {
         self.permanent
     }
 
-    /// Holds of sessions go with these.
+    /// Removes holds of sessions, which go with the sessions.
     pub(crate) fn forget_sessions(&mut self) {
         self.holds.retain(|of, _| of.is_none());
     }

@@ -1,12 +1,12 @@
-//! Realms (specification, section 15): what a packet's, or a mapping's, means for it.
+//! Realms (specification, section 15): effects of the realm of a packet or a mapping.
 
 use crate::bytes::ip;
 use crate::{Model, Packet};
 use natgate_engine::{Config, Direction, DropReason, Rule, Side};
 
 impl Model {
-    /// 15.12: lets a packet into the realm that it is for; `in_session`: its session is there;
-    /// `as_is`: its source is seen as what it is.
+    /// 15.12: lets a packet into the realm of its receiver. `in_session`: its session exists.
+    /// `as_is`: its source has the same name inside and outside.
     pub(crate) fn enter_realm(
         &self,
         packet: &mut Packet,
@@ -27,8 +27,7 @@ impl Model {
         if permitted { Ok(()) } else { Err(DropReason::OtherRealm) }
     }
 
-    /// 15.7: whether a packet from outside that bypasses translation may have these ends in a
-    /// realm.
+    /// 15.7: checks the endpoints of a packet from outside that bypasses translation into a realm.
     pub(crate) fn may_pass(
         &self,
         realm: u16,
@@ -49,7 +48,7 @@ impl Model {
         if self.is_own(realm, source) { Err(DropReason::SpoofedSource) } else { Ok(()) }
     }
 
-    /// 15.25: whether the realms of a configuration may have the numbers that they have there.
+    /// 15.25: checks that the realms of a configuration may have their numbers.
     ///
     /// # Errors
     /// A sentence that names the realm.
@@ -89,7 +88,7 @@ impl Model {
         }
     }
 
-    /// 15.15: the least MTU of the realms that may reach a realm, or that it may reach.
+    /// 15.15: the least MTU of the realms that a realm may reach, or that may reach it.
     pub(crate) fn hairpin_mtu(&self, realm: u16) -> u16 {
         let near = |other: &u16| {
             self.config.may_hairpin(realm, *other) || self.config.may_hairpin(*other, realm)
@@ -100,7 +99,7 @@ impl Model {
     }
 }
 
-/// Puts other rules in the place of those of a realm.
+/// Replaces the rules of a realm.
 pub(crate) fn replace_rules(config: &mut Config, realm: u16, rules: &[Rule]) {
     let place = match usize::from(realm).checked_sub(1) {
         None => &mut config.rules,

@@ -1,5 +1,5 @@
-//! Admission under pressure (specification, section 18): which subscribers are unanswered, and
-//! which of them give way when something is scarce.
+//! Admission under pressure (specification, section 18): the unanswered subscribers, and the order
+//! in which they give way when something is scarce.
 
 use crate::tcp::State;
 use crate::{Effects, Host, Key, Mapping, Model, Session, has_ports};
@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How old a record is at least that gives way (18.5).
+/// Least age of a record that gives way (18.5).
 const GRACE: Duration = Duration::from_millis(250);
 /// A thing is scarce if unanswered subscribers have more than this many times what is free (18.4).
 const SCARCE: usize = 15;
@@ -17,25 +17,25 @@ const SCARCE: usize = 15;
 /// The record of an unanswered subscriber (18.1).
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
-    /// Counts up from one to the next.
+    /// Increases from one subscriber to the next.
     number: u64,
     made: Timestamp,
-    /// The number that it got when it first asked for a mapping.
+    /// The subscriber's number when it first requested a mapping.
     asking: Option<u64>,
 }
 
-/// The state of an unanswered subscriber that makes a difference from now on.
+/// The part of an unanswered subscriber's state that matters from now on.
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Ahead {
     host: Host,
     age: Duration,
-    /// How many others asked before it, if it has asked.
+    /// Number of subscribers that requested before it, if it has requested.
     asked_before: Option<usize>,
-    /// Its mappings, the latest last.
+    /// The subscriber's mappings, the latest last.
     mappings: Vec<Key>,
 }
 
-/// Which unanswered subscribers are looked at (18.5).
+/// The unanswered subscribers to look at (18.5).
 #[derive(Clone, Copy, Debug)]
 enum Queue {
     All,
@@ -48,7 +48,7 @@ impl Model {
         self.chapters.numbers
     }
 
-    /// 18.1: a host is about to have a mapping, perhaps its first.
+    /// 18.1: notes a host that is about to have a mapping, perhaps its first.
     pub(crate) fn note_newcomer(&mut self, key: Key) {
         let mut all = self.mappings.iter();
         let is_own = |(other, mapping): (&Key, &Mapping)| {
@@ -60,7 +60,7 @@ impl Model {
         }
     }
 
-    /// 18.3: a host has opened a connection that a packet from outside began.
+    /// 18.3: notes that a host has opened a connection that a packet from outside began.
     pub(crate) fn note_service(
         &mut self,
         key: Key,
@@ -80,7 +80,7 @@ impl Model {
         }
     }
 
-    /// 18.2: a packet from a side has gone through a session.
+    /// 18.2: notes a packet from a side in a session.
     pub(crate) fn note_answer(&mut self, key: Key, remote: Endpoint, from: Side) {
         let session = self.session_of(key, remote);
         if !session.marks.is_unanswered {
@@ -100,7 +100,7 @@ impl Model {
         mapping.sessions.get_mut(&remote).expect("just used")
     }
 
-    /// 18.2: whether a session that a packet from a side has begun waits for an answer.
+    /// 18.2: marks a session that a packet from a side has begun, if it waits for an answer.
     pub(crate) fn mark_unanswered(&mut self, key: Key, remote: Endpoint, from: Side) {
         let waits = from == Side::Inside
             && self.mappings[&key].kind != MappingKind::Static
@@ -108,7 +108,7 @@ impl Model {
         self.session_of(key, remote).marks.is_unanswered = waits;
     }
 
-    /// 18.2: sessions that have become transitory no longer wait.
+    /// 18.2: ends the wait of sessions that have become transitory.
     pub(crate) fn end_waiting(&mut self) {
         let sessions = self.mappings.values_mut().flat_map(|one| one.sessions.values_mut());
         for session in sessions.filter(|one| one.connection.state == Some(State::Transitory)) {
@@ -116,7 +116,7 @@ impl Model {
         }
     }
 
-    /// The state of the unanswered subscribers that makes a difference from now on, the oldest
+    /// The part of the unanswered subscribers' state that matters from now on, the oldest
     /// subscriber first.
     pub(crate) fn unanswered_ahead(&self) -> Vec<Ahead> {
         let mut all: Vec<(&Host, &Waiting)> = self.chapters.unanswered.iter().collect();
@@ -135,7 +135,7 @@ impl Model {
         all.iter().map(of).collect()
     }
 
-    /// 18.7: a host has got what it asked for.
+    /// 18.7: notes a granted request of a host.
     pub(crate) fn note_asking(&mut self, host: Host) {
         let number = self.next_number();
         if let Some(waiting) = self.chapters.unanswered.get_mut(&host) {
@@ -143,10 +143,10 @@ impl Model {
         }
     }
 
-    // ---- what is scarce ----
+    // ---- scarcity ----
 
-    /// 18.4: has unanswered subscribers give way, before a batch or a request. The bound of 18.6 is
-    /// left out: all give way in one call.
+    /// 18.4: makes unanswered subscribers give way, before a batch or a request. Without the bound
+    /// of 18.6: all give way in one call.
     pub fn reclaim(&mut self, now: Timestamp) -> Effects {
         self.see(now);
         if self.config.limits.unanswered_give_way {
@@ -159,7 +159,7 @@ impl Model {
         self.take_effects()
     }
 
-    /// 18.5, 18.6: takes mappings until something is not scarce.
+    /// 18.5, 18.6: takes mappings until a thing is not scarce.
     fn relieve(&mut self, queue: Queue, is_scarce: &dyn Fn(&Self) -> bool) {
         while is_scarce(self) {
             let Some(victim) = self.victim(queue) else { return };
@@ -174,7 +174,7 @@ impl Model {
         }
     }
 
-    /// 18.5: the oldest, if it is old enough.
+    /// 18.5: the oldest subscriber, if it is old enough.
     fn victim(&self, queue: Queue) -> Option<Host> {
         let order = |waiting: &Waiting| match queue {
             Queue::All => Some(waiting.number),
@@ -187,7 +187,7 @@ impl Model {
         (age >= GRACE).then_some(*oldest)
     }
 
-    /// 18.4: whether too little is free beside what unanswered subscribers have.
+    /// 18.4: true if little is free in comparison with the use by unanswered subscribers.
     fn is_scarce(&self, free: usize, unanswered: usize) -> bool {
         unanswered > self.config.limits.unanswered_kept as usize && free * SCARCE < unanswered
     }
@@ -200,7 +200,7 @@ impl Model {
             || self.is_scarce(mappings, self.unanswered_mappings())
     }
 
-    /// 18.7.
+    /// 18.7: true if unanswered subscribers with requests exceed their share.
     fn askers_are_too_many(&self) -> bool {
         let asking =
             self.chapters.unanswered.values().filter(|waiting| waiting.asking.is_some()).count();
@@ -238,7 +238,7 @@ impl Model {
         })
     }
 
-    /// How many mappings unanswered subscribers have.
+    /// Number of mappings of unanswered subscribers.
     fn unanswered_mappings(&self) -> usize {
         self.dynamic().filter(|(key, _)| self.chapters.unanswered.contains_key(&key.host())).count()
     }
@@ -249,13 +249,13 @@ impl Model {
         all.min(self.chapters.room)
     }
 
-    /// 18.6: removes a mapping whose port does not rest.
+    /// 18.6: removes a mapping. Its port does not rest.
     fn give_back(&mut self, key: Key) {
         let mapping = self.mappings.get_mut(&key).expect("it is there");
         let (id, external, first) = (mapping.id(key), mapping.external, mapping.marks.first);
         let mut sessions: Vec<(Endpoint, Session)> =
             std::mem::take(&mut mapping.sessions).into_iter().collect();
-        // The latest first, and last the one that is no further one.
+        // The latest session first, and the mapping's first session last.
         sessions.sort_by_key(|(remote, one)| (first == Some(*remote), Reverse(one.number)));
         let ended = sessions.iter().map(|(remote, session)| session.id(id, *remote)).collect();
         self.raise_ended(ended, self.now);

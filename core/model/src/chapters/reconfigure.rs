@@ -1,5 +1,5 @@
-//! Another configuration takes the place of the one in force (specification, section 14): what
-//! stays, and what goes.
+//! Replacement of the configuration in force (specification, section 14): the mappings that stay,
+//! and the mappings that go.
 
 use crate::chapters::classes::{LimitOwner, ThresholdState};
 use crate::chapters::realms::replace_rules;
@@ -11,8 +11,8 @@ use natgate_engine::{
 use std::collections::BTreeMap;
 
 impl Model {
-    /// Puts another configuration in force; mappings that it does not let stay go at once.
-    /// `still_held` as in [`Model::advance`].
+    /// Puts another configuration in force. Mappings that it does not allow go at once.
+    /// `still_held` is as in [`Model::advance`].
     pub fn reconfigure(&mut self, config: &Config, still_held: Option<StillHeld<'_>>) -> Effects {
         self.go_on(config);
         self.chapters.fixed = services::fixed(config);
@@ -20,7 +20,7 @@ impl Model {
         self.ask_all(still_held)
     }
 
-    /// Puts other rules in the place of those of a realm, and leaves all else.
+    /// Replaces the rules of a realm, and nothing else.
     pub fn replace_rules_of(
         &mut self,
         realm: u16,
@@ -31,7 +31,7 @@ impl Model {
         self.ask_all(still_held)
     }
 
-    /// 14.7: asks every mapping whether it may stay.
+    /// 14.7: checks every mapping.
     fn ask_all(&mut self, still_held: Option<StillHeld<'_>>) -> Effects {
         let gone = self.mappings.iter().filter(|(key, mapping)| !self.may_stay(key, mapping));
         self.remove_all(gone.map(|(key, _)| *key).collect(), self.now);
@@ -50,7 +50,7 @@ impl Model {
         std::mem::take(&mut self.made)
     }
 
-    /// 14.6: what is remembered of rates, refusals and thresholds.
+    /// 14.6: keeps the state of rates, refusals and thresholds.
     fn go_on(&mut self, config: &Config) {
         let old = &self.config.classes;
         let now = |whose: &LimitOwner| match *whose {
@@ -78,7 +78,7 @@ impl Model {
         }
     }
 
-    /// 14.11 and 14.17.
+    /// 14.11 and 14.17: true if a mapping may stay.
     fn may_stay(&self, key: &Key, mapping: &Mapping) -> bool {
         let Key { protocol, internal, realm, .. } = *key;
         let fixed = self.static_internals(protocol, mapping.external);

@@ -1,4 +1,4 @@
-//! Routers inside (specification, section 3.9): packets that go to a network behind one stay
+//! Routers inside (specification, section 3.9): packets to a network behind a router inside stay
 //! inside, untranslated.
 
 use crate::bytes::{check_error, ip, is_icmp_error};
@@ -6,7 +6,7 @@ use crate::{Model, Packet};
 use std::net::Ipv4Addr;
 
 impl Model {
-    /// Whether a packet from inside stays inside.
+    /// True if a packet from inside stays inside.
     pub(crate) fn stays_inside(&self, packet: &Packet) -> bool {
         let (_, destination) = packet.addresses();
         !packet.aimed
@@ -15,13 +15,13 @@ impl Model {
             || self.is_error_that_stays(packet, packet.realm)
     }
 
-    /// Whether a router inside leads to an address (3.9).
+    /// True if a router inside leads to an address (3.9).
     pub(crate) fn is_routed_inside(&self, realm: u16, address: u32) -> bool {
         let routes = self.config.inside_routes_of(realm);
         routes.iter().any(|range| range.contains(Ipv4Addr::from_bits(address)))
     }
 
-    /// Whether a packet is an ICMP error to a host of the connected network about a packet that
+    /// True if a packet is an ICMP error to a host of the connected network about a packet that
     /// stayed inside (3.9).
     fn is_error_that_stays(&self, packet: &Packet, realm: u16) -> bool {
         let bytes = &packet.bytes;

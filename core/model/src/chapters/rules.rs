@@ -1,5 +1,5 @@
-//! Rules (specification, section 3.5): which rule holds for a packet, an error or a mapping, and
-//! packets that pass without translation.
+//! Rules (specification, section 3.5): the rule for a packet, an error or a mapping, and packets
+//! that pass without translation.
 
 use crate::bytes::{check_error, ends, icmp_kind, ip, lower_ttl};
 use crate::{Fate, Key, Model, Packet};
@@ -44,8 +44,8 @@ impl Model {
         Ok(Verdict::Forward(exit))
     }
 
-    /// A realm's rule for a packet (3.5). What bypasses translation, or is dropped, takes the
-    /// errors about it along (3.13).
+    /// A realm's rule for a packet (3.5). Errors about packets that bypass translation, or are
+    /// dropped, get the same fate (3.13).
     pub(crate) fn rule(&self, packet: &Packet, realm: u16) -> Option<&RuleAction> {
         let rule = self.rule_of(realm, &packet.bytes, packet.from);
         if matches!(icmp_kind(&packet.bytes), Some(3 | 4 | 11 | 12))
@@ -62,13 +62,13 @@ impl Model {
         self.rule_between(realm, ip(bytes).protocol(), near, far)
     }
 
-    /// 4.9: whether what comes in by a mapping is dropped.
+    /// 4.9: true if a rule drops inbound packets of a mapping.
     pub(crate) fn is_dropped(&self, key: Key, remote: Endpoint) -> bool {
         let rule = self.rule_between(key.realm, key.protocol, key.internal, remote);
         rule == Some(&RuleAction::Drop)
     }
 
-    /// 6.6: whether an ICMP error from outside about a session is dropped.
+    /// 6.6: true if a rule drops an ICMP error from outside about a session.
     pub(crate) fn is_error_dropped(&self, sender: Ipv4Addr, key: Key, remote: Endpoint) -> bool {
         let sender = Endpoint { address: sender, port: 0 };
         let host = Endpoint { port: 0, ..key.internal };
@@ -77,8 +77,8 @@ impl Model {
         with_errors(rule, about) == Some(&RuleAction::Drop)
     }
 
-    /// 3.5: the highest priority, then the longest prefix, then the exact port, then that of the
-    /// source; seen from the inside.
+    /// 3.5: the rule with the highest priority, then the longest prefix, then the exact port, then
+    /// the source; seen from the inside.
     pub(crate) fn rule_between(
         &self,
         realm: u16,
@@ -89,7 +89,7 @@ impl Model {
         self.best_rule(realm, protocol, near, far).map(|rule| &rule.action)
     }
 
-    /// 9.11: the set of timeouts that the rule has which a new mapping's first packet meets.
+    /// 9.11: the set of timeouts of the rule for a new mapping's first packet.
     pub(crate) fn timeouts_of_rule(&self, key: Key, far: Endpoint) -> Option<TimeoutSet> {
         let number = self.best_rule(key.realm, key.protocol, key.internal, far)?.timeouts;
         let place = usize::from(number).checked_sub(1)?;
@@ -116,7 +116,7 @@ impl Model {
     }
 }
 
-/// 3.13: which rule holds for an ICMP error, of those that apply to it and to what it embeds.
+/// 3.13: the rule for an ICMP error, from the rules for the error and for its embedded packet.
 fn with_errors<'a>(
     rule: Option<&'a RuleAction>,
     about: Option<&'a RuleAction>,

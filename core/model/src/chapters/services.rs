@@ -20,7 +20,7 @@ pub(crate) struct StaticEntry {
     pub(crate) internal: (Ipv4Addr, Option<u16>),
     pub(crate) external: (Ipv4Addr, Option<u16>),
     begun: Begun,
-    /// Of a server: whether it gets new sessions, and whether a remote address stays with one.
+    /// For a server: true if it gets new sessions, and the affinity of remote addresses.
     server: Option<(bool, Affinity)>,
 }
 
@@ -33,9 +33,9 @@ impl StaticEntry {
 /// Choices of the engine that the specification leaves to it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hint {
-    /// By protocol, external and remote endpoint, the server that it gave a session to.
+    /// The engine's server for a session, by protocol, external and remote endpoint.
     servers: BTreeMap<(u8, Endpoint, Endpoint), Endpoint>,
-    /// Why it dropped the packet, if it did.
+    /// The engine's reason to drop the packet, if it did.
     drop: Option<DropReason>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn fixed(config: &Config) -> Vec<StaticEntry> {
 }
 
 impl Model {
-    /// Makes the static mappings with ports that there are not yet.
+    /// Makes static mappings with ports that do not exist yet.
     pub(crate) fn make_statics(&mut self) {
         for fixed in self.chapters.fixed.clone() {
             let (Some(inside), Some(outside)) = (fixed.internal.1, fixed.external.1) else {
@@ -80,8 +80,8 @@ impl Model {
         }
     }
 
-    /// 5.17: whether an address is kept from all protocols without ports, since a static mapping
-    /// takes it for one.
+    /// 5.17: true if no protocol without ports may use an address, because a static mapping takes
+    /// it for one of them.
     pub(crate) fn is_kept(&self, protocol: u8, address: Ipv4Addr) -> bool {
         let mut statics = self.config.statics.iter();
         !has_ports(protocol)
@@ -91,7 +91,7 @@ impl Model {
             })
     }
 
-    /// Tells which servers the engine gave the sessions to that it has.
+    /// Tells the model the servers of the engine's present sessions.
     pub fn hint_servers(&mut self, sessions: impl Iterator<Item = SessionInfo>) {
         let served = self.chapters.fixed.iter().filter(|fixed| fixed.server.is_some());
         let served: BTreeSet<Endpoint> = served
@@ -107,7 +107,7 @@ impl Model {
         self.chapters.hint.servers.extend(servers);
     }
 
-    /// Tells what became of the packet that comes next.
+    /// Tells the model the engine's verdict about the next packet.
     pub fn hint_verdict(&mut self, verdict: Verdict) {
         self.chapters.hint.drop = match verdict {
             Verdict::Drop(reason) => Some(reason),
@@ -115,8 +115,7 @@ impl Model {
         };
     }
 
-    /// The static mapping by which what an internal endpoint begins goes out, and its external
-    /// endpoint.
+    /// The static mapping for sessions that an internal endpoint begins, and its external endpoint.
     pub(crate) fn static_external(
         &self,
         protocol: u8,
@@ -134,7 +133,8 @@ impl Model {
         })
     }
 
-    /// The static mappings of an external endpoint, with their internal ones: several are servers.
+    /// The static mappings of an external endpoint, with their internal endpoints. Several are
+    /// servers.
     pub(crate) fn static_internals(
         &self,
         protocol: u8,
@@ -153,8 +153,8 @@ impl Model {
         meant.map(internal).collect()
     }
 
-    /// The static mapping between two endpoints. Those of whole addresses are as many as there are
-    /// ports, and written down only when looked at.
+    /// The static mapping between two endpoints. A whole mapped address has as many as ports, and
+    /// each is added when it is first looked up.
     pub(crate) fn fixed(
         &mut self,
         fixed: &StaticEntry,
@@ -176,14 +176,13 @@ impl Model {
         key
     }
 
-    /// 4.18: whether only the inside begins sessions of a static mapping.
+    /// 4.18: true if only the inside begins sessions of a static mapping.
     pub(crate) fn is_outbound_only(&self, key: Key, external: Endpoint) -> bool {
         let fixed = self.static_internals(key.protocol, external);
         fixed.iter().any(|(fixed, _)| fixed.begun == Begun::Inside)
     }
 
-    /// 4.12: the mapping that a new session from outside is for, `key` being what the endpoint
-    /// names.
+    /// 4.12: the mapping for a new session from outside. `key` is the mapping of the endpoint.
     pub(crate) fn server_for(
         &mut self,
         key: Key,
@@ -208,8 +207,8 @@ impl Model {
         }
         let key_of = |internal| Key { internal, ..key };
         let told = self.chapters.hint.servers.get(&(key.protocol, external, remote)).copied();
-        // If it was refused, then at a server where it is to be refused for that reason: a later
-        // packet may have got another.
+        // If the engine refused the packet, it chose a server that refuses for that reason: a later
+        // packet may have got another server.
         let (mut refuser, mut willing) = (None, None);
         let drop = self.chapters.hint.drop;
         for internal in open.iter().filter(|_| drop.is_some()) {
@@ -218,7 +217,8 @@ impl Model {
             let unseen = self.check_seen(key, remote, seen).err();
             let room = || self.room_for_session(key, remote, Side::Outside).err();
             let refused = dropped.or(unseen);
-            // Or for one that has nothing to do with the server, where that would not refuse it.
+            // Or the engine's reason has nothing to do with the server, and this server would not
+            // refuse the packet.
             willing = willing.or((refused.is_none() && told.is_none()).then_some(*internal));
             if refused.or_else(room) == drop {
                 refuser = Some(*internal);
@@ -240,8 +240,8 @@ impl Model {
         Some(key_of(chosen))
     }
 
-    /// 3.36: whether another mapping has a session with the remote endpoint at one of the ends, so
-    /// that answers could not be told apart.
+    /// 3.36: true if another mapping has a session with the remote endpoint at one of the
+    /// endpoints, so that replies would be ambiguous.
     pub(crate) fn is_ambiguous(&self, key: Key, remote: Endpoint) -> bool {
         let external = self.mappings.get(&key).map(|mapping| mapping.external);
         self.mappings.iter().any(|(other, mapping)| {

@@ -1,11 +1,11 @@
-//! Several mappings of one endpoint: static ones, those that hosts ask for, servers and overloaded
-//! ports (specification, sections 3.23, 4.10, 5.53 and 16.25).
+//! Several mappings of one endpoint: static ones, requested ones, servers and overloaded ports
+//! (specification, sections 3.23, 4.10, 5.53 and 16.25).
 
 use crate::{Key, Model, has_ports};
 use natgate_engine::Endpoint;
 
 impl Model {
-    /// The mapping that an internal and a remote endpoint belong to, `ordinary` without features.
+    /// The mapping of an internal and a remote endpoint. `ordinary` is its key without features.
     pub(crate) fn key_among_several(&mut self, ordinary: Key, remote: Endpoint) -> Key {
         let Key { protocol, realm, internal, .. } = ordinary;
         let by_remote = (!has_ports(protocol)).then_some(remote); // 5.13
@@ -36,9 +36,9 @@ impl Model {
         beside.find(|other| known(other)).copied().unwrap_or(key)
     }
 
-    /// 4.8, and for protocols without ports 5.13. Of several with one external endpoint, the
-    /// one that has a session with the remote; without such, a static one, or else the one that had
-    /// the endpoint first.
+    /// 4.8, and 5.13 for protocols without ports. Of several mappings with one external endpoint,
+    /// the one with a session to the remote endpoint wins; otherwise a static one; otherwise the
+    /// first owner.
     pub(crate) fn by_external(
         &mut self,
         protocol: u8,

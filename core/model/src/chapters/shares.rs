@@ -1,5 +1,5 @@
-//! Ports that are not everybody's (specification, sections 5.18 to 5.38): blocks that subscribers
-//! are assigned, and ports that follow from their addresses.
+//! Pools that share ports out (specification, sections 5.18 to 5.38): blocks that are assigned to
+//! subscribers, and ports that follow from their addresses.
 
 use crate::allocation::addresses;
 use crate::tick;
@@ -12,13 +12,13 @@ use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
-/// A block that somebody has; where it begins is said elsewhere.
+/// A block with an owner. Its first endpoint is the key in the map.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
     subscriber: Host,
-    /// It has a forwarded port (5.27).
+    /// True if the block has a forwarded port (5.27).
     pinned: bool,
-    /// Since when no port of it has been used or held.
+    /// Time since which no port of the block has been used or held.
     empty_since: Option<Timestamp>,
 }
 
@@ -55,7 +55,7 @@ fn division(pool: &PoolConfig, plan: &DeterministicConfig) -> Division {
     }
 }
 
-/// The ports that a subscriber has of its own (5.32).
+/// The ports of a subscriber by arithmetic (5.32).
 fn own_ports(
     pool: &PoolConfig,
     plan: &DeterministicConfig,
@@ -72,13 +72,13 @@ fn own_ports(
     Some((first..first + ports).map(|port| Endpoint { address, port: port as u16 }).collect())
 }
 
-/// Whether a port is one of those that its address gives to whoever needs one (5.33).
+/// True if a port is dynamic: its address gives it to any subscriber on demand (5.33).
 fn is_dynamic(pool: &PoolConfig, plan: &DeterministicConfig, port: u16) -> bool {
     let Division { ports, subscribers } = division(pool, plan);
     plan.dynamic_ports > 0 && u64::from(port) >= u64::from(pool.ports.0) + ports * subscribers
 }
 
-/// The ports of a pool that somebody may get, if they are not all (5.18, 5.30).
+/// The ports of a pool that subscribers may get; `None`: all (5.18, 5.30).
 pub(crate) fn given(config: &Config, pool: &PoolConfig) -> Option<BTreeSet<Endpoint>> {
     if pool.addresses.is_empty() {
         return None; // It is gone (5.47).
@@ -109,23 +109,23 @@ impl Model {
         self.config.allocation_of(&self.config.pools[pool])
     }
 
-    /// Whether a pool gives its ports to single subscribers.
+    /// True if a pool gives its ports to single subscribers.
     pub(crate) fn is_shared_out(&self, pool: usize) -> bool {
         matches!(self.allocation(pool), Allocation::Block(_) | Allocation::Deterministic(_))
     }
 
-    /// Whether somebody in a realm has a block.
+    /// True if a subscriber of a realm has a block.
     pub(crate) fn blocks_of_realm(&self, realm: u16) -> bool {
         self.chapters.blocks.values().any(|block| block.subscriber.0 == realm)
     }
 
-    /// Whether a pool has blocks.
+    /// True if a pool has blocks.
     pub fn has_blocks(&self) -> bool {
         (0..self.config.pools.len())
             .any(|pool| matches!(self.allocation(pool), Allocation::Block(_)))
     }
 
-    /// Where blocks of a pool begin that a subscriber has.
+    /// First endpoints of a subscriber's blocks of a pool.
     fn blocks_of(&self, subscriber: Host, pool: usize) -> Vec<Endpoint> {
         let of = self.chapters.blocks.iter().filter(|(start, block)| {
             block.subscriber == subscriber && self.gives_out_ports(start.address, pool)
@@ -133,7 +133,7 @@ impl Model {
         of.map(|(start, _)| *start).collect()
     }
 
-    /// The address that a subscriber has of a pool before any mapping (5.25, 5.35).
+    /// The address of a subscriber in a pool before any mapping (5.25, 5.35).
     fn address_of_shares(&self, subscriber: Host, pool: usize) -> Option<Ipv4Addr> {
         match self.allocation(pool) {
             Allocation::Block(_) if self.config.pooling == Pooling::Paired => {
@@ -147,7 +147,8 @@ impl Model {
         }
     }
 
-    /// 5.25, 5.35: the address that a subscriber is paired with, `paired` by its mappings alone.
+    /// 5.25, 5.35: the address that a subscriber is paired with. `paired` is the address by its
+    /// mappings alone.
     pub(crate) fn pair_of_shares(
         &self,
         host: Host,
@@ -161,7 +162,8 @@ impl Model {
         }
     }
 
-    /// Every external endpoint that a mapping of a pool of shares may get; never empty.
+    /// Every external endpoint that is open for a mapping of a pool that shares ports out; never
+    /// empty.
     pub(crate) fn shares_open(
         &self,
         key: Key,
@@ -175,8 +177,8 @@ impl Model {
         }
     }
 
-    /// The ports that a subscriber has of its own, if the pool gives out such; those of a computed
-    /// share, or of the blocks that it has.
+    /// The subscriber's own ports, if the pool shares ports out: its computed share, or the ports
+    /// of its blocks.
     pub(crate) fn own_ports(&self, subscriber: Host, pool: usize) -> Option<Vec<Endpoint>> {
         match self.allocation(pool) {
             Allocation::Random | Allocation::Preserve => None,
@@ -194,8 +196,8 @@ impl Model {
         }
     }
 
-    /// Of free ports of an address those that are a subscriber's own, or else dynamic, where a pool
-    /// is shared out.
+    /// Limits free ports of an address to the subscriber's own ports, or else to dynamic ports, if
+    /// the pool shares ports out.
     pub(crate) fn own_of(&self, key: Key, pool: usize, free: Vec<Endpoint>) -> Vec<Endpoint> {
         let Some(own) = self.own_ports(key.host(), pool) else { return free };
         let (own, others): (Vec<Endpoint>, Vec<Endpoint>) =
@@ -209,7 +211,7 @@ impl Model {
         }
     }
 
-    /// 5.18 and 5.23.
+    /// 5.18 and 5.23: the endpoints that are open in blocks.
     fn open_in_blocks(
         &self,
         key: Key,
@@ -262,7 +264,7 @@ impl Model {
         if open.is_empty() { Err(DropReason::PoolExhausted) } else { Ok(open) }
     }
 
-    /// 5.35 and 5.36.
+    /// 5.35 and 5.36: the endpoints that are open by arithmetic.
     fn open_by_plan(
         &self,
         key: Key,
@@ -307,7 +309,7 @@ impl Model {
         if open.is_empty() { Err(DropReason::PoolExhausted) } else { Ok(open) }
     }
 
-    /// 5.30: how a mapping with this external endpoint came to be.
+    /// 5.30: the kind of a mapping with this external endpoint.
     pub(crate) fn kind_of(&self, key: Key, pool: usize, external: Endpoint) -> MappingKind {
         match self.allocation(pool) {
             Allocation::Deterministic(plan)
@@ -320,7 +322,7 @@ impl Model {
         }
     }
 
-    /// 5.37: whether a mapping raises events.
+    /// 5.37: true if a mapping raises events.
     pub(crate) fn raises_events(&self, key: Key, mapping: &Mapping) -> bool {
         let pool = self.pool_of(mapping.external.address.to_bits());
         let in_block = pool
@@ -343,8 +345,8 @@ impl Model {
         BlockId { realm, subscriber, external: start.address, ports: (start.port, last) }
     }
 
-    /// 5.24: a mapping of a subscriber has got a port; its block is assigned if it was nobody's.
-    /// Says whether it was.
+    /// 5.24: notes that a subscriber's mapping has got a port, and assigns its block if the block
+    /// had no owner. Returns true if a block was assigned.
     pub(crate) fn use_block(&mut self, subscriber: Host, end: Endpoint) -> bool {
         let Some((start, _)) = self.block_of(end) else { return false };
         if let Some(block) = self.chapters.blocks.get_mut(&start) {
@@ -356,7 +358,7 @@ impl Model {
         true
     }
 
-    /// 5.39: how many blocks of a pool are somebody's or held, and how many there are to be had.
+    /// 5.39: number of a pool's blocks that are owned or held, and number of all its blocks.
     pub(crate) fn use_of_blocks(&self, number: usize) -> Option<(u64, u64)> {
         let Allocation::Block(block) = self.allocation(number) else { return None };
         let pool = &self.config.pools[number];
@@ -381,7 +383,7 @@ impl Model {
         Some((starts.iter().filter(is_used).count() as u64, starts.len() as u64))
     }
 
-    /// 5.27: the blocks of forwarded ports are their hosts'.
+    /// 5.27: assigns the blocks of forwarded ports to their hosts.
     pub(crate) fn pin_blocks(&mut self) {
         let statics = self.config.statics.iter().filter_map(|one| {
             let end = Endpoint { address: one.external.0, port: one.external.1? };
@@ -403,13 +405,13 @@ impl Model {
         }
     }
 
-    /// 5.28: when a block that is empty now is released.
+    /// 5.28: the time of release of a block that is empty now.
     fn release_of(&self, start: Endpoint, block: &Block) -> Option<Timestamp> {
         let (_, config) = self.block_of(start).expect("a block begins here");
         block.empty_since.map(|since| tick(since.plus(config.release_after)))
     }
 
-    /// When the next block is released.
+    /// The time of the next release of a block.
     pub(crate) fn next_block(&self) -> Option<Timestamp> {
         self.chapters
             .blocks
@@ -418,7 +420,7 @@ impl Model {
             .min()
     }
 
-    /// 5.28: notes which blocks are empty, and releases those that have been for long enough.
+    /// 5.28: notes the empty blocks, and releases blocks that were empty for long enough.
     pub(crate) fn release_blocks(&mut self, time: Timestamp) {
         self.note_empty(time);
         for start in self.chapters.blocks.keys().copied().collect::<Vec<_>>() {
@@ -430,7 +432,7 @@ impl Model {
         }
     }
 
-    /// 18.6: releases the block of a port, if it is in one and that is empty.
+    /// 18.6: releases the block of a port, if there is one and it is empty.
     pub(crate) fn release_empty(&mut self, end: Endpoint) {
         let Some((start, config)) = self.block_of(end) else { return };
         let Some(block) = self.chapters.blocks.get(&start).filter(|block| !block.pinned) else {
@@ -447,7 +449,7 @@ impl Model {
         }
     }
 
-    /// Notes which blocks are empty; those that were not have been since then.
+    /// Notes the empty blocks. Blocks that were not empty before are empty since `since`.
     pub(crate) fn note_empty(&mut self, since: Timestamp) {
         for start in self.chapters.blocks.keys().copied().collect::<Vec<_>>() {
             let (_, config) = self.block_of(start).expect("a block begins here");
@@ -463,7 +465,7 @@ impl Model {
         }
     }
 
-    /// Of each block what makes a difference from now on.
+    /// For each block the part of its state that matters from now on.
     pub(crate) fn blocks_ahead(
         &self,
         ahead: impl Fn(Timestamp) -> u64,

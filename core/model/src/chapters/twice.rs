@@ -1,8 +1,8 @@
-//! Destinations that rules translate, and remote endpoints that are others as seen from inside
+//! Translation of destinations by rules, and remote endpoints that have another name inside
 //! (specification, section 13).
 //!
-//! A packet from inside is given its other destination before the rest of the model looks at it;
-//! what the remote endpoint of a session is seen as is written into the session.
+//! A packet from inside gets its destination outside before the rest of the model looks at it. A
+//! session stores the name inside of its remote endpoint.
 
 use crate::bytes::{check_error, ends, icmp_kind, ip, is_martian};
 use crate::chapters::far::{set_far, set_outer_far};
@@ -11,12 +11,11 @@ use natgate_engine::{DropReason, Endpoint, Match, Prefix, RuleAction, Side};
 use natgate_wire::protocol::{DCCP, TCP, UDP};
 use std::net::Ipv4Addr;
 
-/// Sessions that are seen as others, at the least, unless it is said (13.18).
+/// Default room for sessions with a translated destination, at least (13.18).
 const LEAST_TWICE: usize = 1024;
 
 impl Model {
-    /// 13.3, of a packet that no bypass or drop rule is for: gives it the destination that it has
-    /// outside.
+    /// 13.3: gives a packet without a bypass or drop rule its destination outside.
     pub(crate) fn aim(&mut self, packet: &mut Packet) {
         match icmp_kind(&packet.bytes) {
             Some(3 | 4 | 11 | 12) => self.aim_error(packet),
@@ -33,7 +32,7 @@ impl Model {
         }
     }
 
-    /// 13.14: an error goes to whom the packet came from that it is about.
+    /// 13.14: sends an error to the sender of the packet that the error quotes.
     fn aim_error(&self, packet: &mut Packet) {
         if check_error(&packet.bytes).is_err() {
             return;
@@ -50,7 +49,7 @@ impl Model {
         }
     }
 
-    /// 13.1.
+    /// 13.1: the remote endpoint that a packet from inside goes to.
     fn remote_of(
         &mut self,
         protocol: u8,
@@ -67,7 +66,8 @@ impl Model {
         self.dnat(protocol, realm, seen).unwrap_or(seen)
     }
 
-    /// The remote endpoint of an internal endpoint's session that is seen as this and is another.
+    /// The remote endpoint, with another name, of an internal endpoint's session that is seen as
+    /// `seen`.
     pub(crate) fn seen_as_another(
         &self,
         protocol: u8,
@@ -98,7 +98,7 @@ impl Model {
         session.is_some_and(|session| session.seen == remote)
     }
 
-    /// 13.4: where the best rule sends packets to a destination.
+    /// 13.4: the destination to which the best rule sends packets.
     pub(crate) fn dnat(&self, protocol: u8, realm: u16, seen: Endpoint) -> Option<Endpoint> {
         let ports = matches!(protocol, TCP | UDP | DCCP);
         let rules = self.rules_of(realm).iter().filter_map(|rule| {
@@ -117,7 +117,7 @@ impl Model {
         rules.max_by_key(|(rank, _)| *rank).map(|(_, to)| to)
     }
 
-    /// 13.9: what the source of a packet from outside is seen as, that belongs to no session.
+    /// 13.9: the name inside of the source of a packet from outside that belongs to no session.
     fn dnat_back(&self, realm: u16, source: Endpoint) -> Option<Endpoint> {
         let rules = self.rules_of(realm).iter().rev().filter_map(|rule| {
             let (Match::Destination(prefix, port), RuleAction::DnatPrefix(to)) =
@@ -128,11 +128,11 @@ impl Model {
             let rank = (rule.priority, prefix.len(), port != 0);
             fits(*to, port, source).then(|| (rank, moved(source, *to, prefix)))
         });
-        // The last of the best, which is the first configured.
+        // Of equally good rules the last in this order is the first configured.
         rules.max_by_key(|(rank, _)| *rank).map(|(_, seen)| seen)
     }
 
-    /// 13.5: whether a translated packet may go where it is to go.
+    /// 13.5: checks that a translated packet may go to its destination.
     pub(crate) fn check_aim(&self, packet: &Packet) -> Result<(), DropReason> {
         let destination = ip(&packet.bytes).destination();
         if !packet.aimed {
@@ -146,7 +146,7 @@ impl Model {
         }
     }
 
-    /// 13.9 and 13.14: what the source of a packet from outside is seen as.
+    /// 13.9 and 13.14: the name inside of the source of a packet from outside.
     pub(crate) fn seen_from_inside(&mut self, packet: &Packet) -> Endpoint {
         let bytes = &packet.bytes;
         let source = Endpoint::new(ip(bytes).source(), 0);
@@ -172,12 +172,13 @@ impl Model {
         seen.or_else(|| self.dnat_back(realm, remote)).unwrap_or(remote)
     }
 
-    /// The realm that a packet from outside is for, as far as a mapping tells.
+    /// The realm of a packet from outside, as far as a mapping tells.
     fn realm_of(&mut self, protocol: u8, external: Endpoint, remote: Endpoint) -> u16 {
         self.by_external(protocol, external, remote).map_or(0, |key| key.realm)
     }
 
-    /// The endpoint that a session between these endpoints sees as its remote one, if it is there.
+    /// The name inside of the remote endpoint of a session between these endpoints, if there is
+    /// one.
     pub(crate) fn session_seen(
         &mut self,
         protocol: u8,
@@ -188,7 +189,7 @@ impl Model {
         self.mappings[&key].sessions.get(&remote).map(|session| session.seen)
     }
 
-    /// 13.11: whether a session that a packet from outside begins may be seen as this.
+    /// 13.11: checks that a session from outside may have this name of its remote endpoint.
     pub(crate) fn may_be_seen(
         &mut self,
         key: Key,
@@ -204,7 +205,7 @@ impl Model {
         self.room_to_see(remote, seen)
     }
 
-    /// 13.8: whether there is a place for a session that is seen as this.
+    /// 13.8: checks that there is room for a session with this name of its remote endpoint.
     pub(crate) fn room_to_see(&self, remote: Endpoint, seen: Endpoint) -> Result<(), DropReason> {
         if remote == seen {
             return Ok(());
@@ -221,7 +222,7 @@ fn fits(prefix: Prefix, port: u16, end: Endpoint) -> bool {
     prefix.contains(end.address.to_bits()) && (port == 0 || port == end.port)
 }
 
-/// The endpoint that stands in a prefix where one stands in another.
+/// The endpoint at the same offset in another prefix.
 fn moved(end: Endpoint, from: Prefix, to: Prefix) -> Endpoint {
     let place = end.address.to_bits().wrapping_sub(from.first());
     Endpoint { address: Ipv4Addr::from_bits(to.first().wrapping_add(place)), port: end.port }

@@ -7,12 +7,12 @@ use natgate_wire::icmp::kind::UNREACHABLE;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// How long an unsolicited SYN waits for its answer.
+/// Delay of the answer to an unsolicited SYN.
 const SYN_DELAY: Duration = Duration::from_secs(6);
-/// How many may wait.
+/// Most SYNs that wait.
 const MOST_SYNS: usize = 1024;
 
-/// An unsolicited SYN, or DCCP's like, that will be answered.
+/// An unsolicited SYN, or its equivalent of DCCP, that will be answered.
 #[derive(Clone, Debug)]
 pub(crate) struct Syn {
     pub(crate) due: Timestamp,
@@ -24,7 +24,7 @@ pub(crate) struct Syn {
 }
 
 impl Model {
-    /// 4.21: remembers a SYN that was refused; `external` is what it was sent to.
+    /// 4.21: remembers a refused SYN. `external` is its destination.
     pub(crate) fn remember(&mut self, packet: &Packet, external: Endpoint, remote: Endpoint) {
         if !self.config.answer_unsolicited_syn || !packet.is_syn() {
             return;
@@ -38,7 +38,7 @@ impl Model {
         self.chapters.syns.push(Syn { due, protocol, external, remote, back_to, quote });
     }
 
-    /// 4.21, to the nanosecond: answers the SYNs that nothing has explained by now.
+    /// 4.21, to the nanosecond: answers the due SYNs whose connections have not come about.
     pub(crate) fn answer_syns(&mut self, time: Timestamp) {
         let (due, later) = self.chapters.syns.drain(..).partition(|syn: &Syn| syn.due <= time);
         self.chapters.syns = later;
