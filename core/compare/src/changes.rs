@@ -1,4 +1,4 @@
-//! Changes while both run: a restart, other rules, another configuration, other pools.
+//! Changes while engine and model run: a restart, other rules, another configuration, other pools.
 
 use crate::same::{by_time, legal, same};
 use crate::{Divergence, Pair, invariants};
@@ -13,11 +13,11 @@ use std::fmt::Debug;
 use std::net::Ipv4Addr;
 
 impl Pair {
-    /// Puts a new engine, which holds the ports that the old one had taken, in its place; and so
-    /// with the model.
+    /// Replaces the engine by a new one that holds the ports that the old one had taken, and the
+    /// model likewise.
     ///
     /// # Errors
-    /// When the engine refuses the configuration, or a choice of its own was not open.
+    /// When the engine refuses the configuration, or its choice was not open.
     pub fn restart(&mut self, seed: [u8; 32]) -> Result<(), Divergence> {
         let old = &self.engine;
         let mut engine = Engine::new(&self.config, seed, self.model.now())
@@ -38,20 +38,20 @@ impl Pair {
         legal("ports held", self.model.effects())
     }
 
-    /// Puts other rules in the place of those in force, with both.
+    /// Replaces the rules of both.
     ///
     /// # Errors
-    /// When the engine refuses them, or where they part.
+    /// When the engine refuses the rules, or where the results differ.
     pub fn replace_rules(&mut self, rules: &[Rule]) -> Result<(), Divergence> {
         self.replace_rules_of(0, rules)
     }
 
-    /// As [`Pair::replace_rules`], for a realm.
+    /// [`Pair::replace_rules`] for a realm.
     ///
     /// # Errors
-    /// When the engine refuses them.
+    /// When the engine refuses the rules.
     pub fn replace_rules_of(&mut self, realm: u16, rules: &[Rule]) -> Result<(), Divergence> {
-        // Everything that is due by now happens before.
+        // Everything that is due by now happens before the change.
         self.advance(self.model.now())?;
         RuleSet::new(rules)
             .and_then(|set| self.engine.replace_rules_of(realm, set))
@@ -61,13 +61,13 @@ impl Pair {
         })
     }
 
-    /// Puts another configuration in force, with both. What the engine said beforehand of which
-    /// mappings would go must come true.
+    /// Puts another configuration in force, with both. The engine's review of departures before the
+    /// change must be correct.
     ///
     /// # Errors
-    /// When the engine refuses it, or where they part.
+    /// When the engine refuses the configuration, or where the results differ.
     pub fn reconfigure(&mut self, config: &Config) -> Result<(), Divergence> {
-        // Everything that is due by now happens before.
+        // Everything that is due by now happens before the change.
         self.advance(self.model.now())?;
         let config = &config.in_numbers_of(self.engine.config());
         self.model.check_numbers(config)?;
@@ -89,7 +89,7 @@ impl Pair {
             return Ok(());
         }
         same("mappings that stay and go", &self.engine.departed(), &(review.stay, review.go))?;
-        // Where an external port is shared, mappings may differ in the remote alone: ids are
+        // Mappings that share an external port may differ in the remote endpoint alone, so ids are
         // counted.
         for leaving in &review.named {
             *expected.entry(leaving.mapping).or_default() -= 1;
@@ -102,7 +102,7 @@ impl Pair {
         }
     }
 
-    /// How many of the engine's mappings have each id.
+    /// Number of the engine's mappings with each id.
     fn mapping_ids(&self) -> HashMap<MappingId, isize> {
         let mut ids = HashMap::new();
         for mapping in self.engine.mappings() {
@@ -111,7 +111,7 @@ impl Pair {
         ids
     }
 
-    /// Lets both remove what may not stay.
+    /// Lets both remove the mappings that may not stay.
     fn reconfigured(
         &mut self,
         in_model: impl FnOnce(&mut Model, StillHeld<'_>) -> Effects,
@@ -139,10 +139,10 @@ impl Pair {
         Ok(())
     }
 
-    /// Puts other pools in the place of those in force, with both; they must be those by name.
+    /// Replaces the pools of both. The new pools must have the names of the old ones.
     ///
     /// # Errors
-    /// When the engine refuses them, or gives them other numbers.
+    /// When the engine refuses the pools, or gives them other numbers.
     pub fn change_pools(&mut self, pools: &[PoolConfig]) -> Result<(), Divergence> {
         let config = Config { pools: pools.to_vec(), ..self.config.clone() };
         let refused =
@@ -161,7 +161,7 @@ impl Pair {
     }
 }
 
-/// Whether a rule chooses the external address of mappings.
+/// True if a rule chooses the external address of mappings.
 pub(crate) fn chooses(config: &Config) -> bool {
     choose(&config.rules) || config.realms.iter().any(|realm| choose(&realm.rules))
 }
@@ -170,7 +170,7 @@ fn choose(rules: &[Rule]) -> bool {
     rules.iter().any(|rule| matches!(rule.action, RuleAction::SnatTo(..)))
 }
 
-/// The ports that the engine would give to nobody now, a bit each, by external address.
+/// The ports that the engine would give to no mapping now, a bit each, by external address.
 fn taken(engine: &Engine, protocol: u8) -> impl Iterator<Item = (Ipv4Addr, [u64; 1024])> {
     (0..).map_while(move |index| {
         let mut ports = [0; 1024];
@@ -179,7 +179,7 @@ fn taken(engine: &Engine, protocol: u8) -> impl Iterator<Item = (Ipv4Addr, [u64;
     })
 }
 
-/// Whether the engine would give a port to nobody now.
+/// True if the engine would give a port to no mapping now.
 pub(crate) fn is_taken(engine: &Engine, protocol: u8, end: Endpoint) -> bool {
     let bit = |ports: [u64; 1024]| ports[usize::from(end.port) / 64] >> (end.port % 64) & 1 != 0;
     taken(engine, protocol).any(|(address, ports)| address == end.address && bit(ports))

@@ -1,21 +1,21 @@
-//! The external endpoints that the engine chose for the mappings of a batch's packets: found by the
-//! sessions which it has now and the model has not yet.
+//! The external endpoints that the engine chose for the mappings of a batch's packets. They are
+//! found by sessions that the engine has and the model does not have yet.
 //!
-//! The engine's sessions are gone through once for all packets, and only those kept that may be
-//! theirs.
+//! The engine's sessions are visited once for all packets, and only possible sessions of the
+//! packets are kept.
 
 use natgate_engine::{Endpoint, Engine, MappingId, SessionInfo, Side};
 use natgate_model::{Model, ends_from_inside};
 use std::collections::HashMap;
 
-/// Protocol, realm, internal endpoint, and the remote one as seen from inside.
+/// Protocol, realm, internal endpoint, and remote endpoint as seen from inside.
 type Ends = (u8, u16, Endpoint, Endpoint);
 
-/// The engine's sessions between the ends of some packets from inside, by these.
+/// The engine's sessions between the endpoints of some packets from inside, by these endpoints.
 pub(crate) struct Choices(HashMap<Ends, Vec<SessionInfo>>);
 
 impl Choices {
-    /// The sessions of packets with their realms, which the engine has just processed.
+    /// Collects the sessions of packets, with their realms, that the engine has just processed.
     pub(crate) fn of(engine: &Engine, from: Side, packets: &[(u16, Vec<u8>)]) -> Self {
         let inside = packets.iter().filter(|_| from == Side::Inside);
         let mut by_ends: HashMap<Ends, Vec<SessionInfo>> =
@@ -33,8 +33,8 @@ impl Choices {
         Self(by_ends)
     }
 
-    /// The external endpoint that the engine gave to a packet's mapping, if it made one that the
-    /// model does not have: that of the session which the engine alone has.
+    /// The external endpoint of a packet's mapping, if the engine made one that the model does not
+    /// have: the endpoint of the session that only the engine has.
     pub(crate) fn choice(&self, model: &Model, packet: &(u16, Vec<u8>)) -> Option<Endpoint> {
         let between = self.0.get(&ends_of(packet)?)?;
         let mut made = between.iter().filter(|one| !model.has_session(one));
@@ -44,7 +44,7 @@ impl Choices {
     }
 }
 
-/// The ends of a packet from inside, if it has such.
+/// The endpoints of a packet from inside, if it has any.
 fn ends_of((realm, bytes): &(u16, Vec<u8>)) -> Option<Ends> {
     let (protocol, internal, remote) = ends_from_inside(bytes)?;
     Some((protocol, *realm, internal, remote))

@@ -1,6 +1,5 @@
-//! The engine's explanation of a packet, compared with the result. Explaining borrows
-//! the engine for reading, and whatever it changed all the same would show in the comparison with
-//! the model.
+//! Comparison of the engine's explanation of a packet with the result. An explanation borrows the
+//! engine for reading; any change by it nevertheless would show in the comparison with the model.
 
 use crate::same::{Hex, same};
 use crate::{Divergence, Done};
@@ -10,7 +9,7 @@ use natgate_engine::{
 use natgate_wire::Ipv4;
 use std::net::Ipv4Addr;
 
-/// Has the engine explain the first of some packets, given with their realms.
+/// Makes the engine explain the first of some packets, given with their realms.
 pub(crate) fn explain(
     engine: &Engine,
     now: Timestamp,
@@ -25,8 +24,8 @@ pub(crate) fn explain(
     Some(explanation)
 }
 
-/// Compares it with what became of the packet, which `before` and `after` are the counters around
-/// of if it came alone.
+/// Compares an explanation with the result of the packet. `before` and `after` are the counters
+/// around the packet, if it came alone.
 pub(crate) fn check(
     explanation: &Explanation,
     packet: &[u8],
@@ -55,7 +54,7 @@ pub(crate) fn check(
                 .map(|one| after[place][*one as usize] - before[place][*one as usize])
                 .sum::<u64>()
         };
-        // Fragments that had waited are counted with it.
+        // Fragments that had waited are counted with the packet.
         if counted(&explanation.direction) == 0 {
             return Err(format!("counted as none of {:?} {}", explanation.direction, steps()));
         }

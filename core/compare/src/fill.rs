@@ -1,11 +1,12 @@
-//! A large table to begin with. Making it packet by packet in the model, which searches all that it
-//! has for every packet, would take days: the engine makes it, and the model takes it over.
+//! A large table at the start of a comparison. The model searches all entries for every packet, so
+//! making the table packet by packet would take days. Therefore the engine makes the table, and the
+//! model takes it over.
 
 use crate::{Divergence, Pair};
 use natgate_engine::{Change, Endpoint, Packet, SessionId, Side, Timestamp, Verdict};
 use std::collections::BTreeSet;
 
-/// A UDP datagram that begins a session, and its ends.
+/// A UDP datagram that begins a session, and its endpoints.
 #[derive(Clone, Debug)]
 pub struct First {
     /// The sender.
@@ -17,12 +18,12 @@ pub struct First {
 }
 
 impl Pair {
-    /// Makes a mapping for each datagram, all of different internal endpoints and all at once, of
-    /// subscribers that have no other. The mapping behavior must be endpoint-independent, and
-    /// nobody may be near a limit.
+    /// Makes a mapping for each datagram, all at once. The datagrams have different internal
+    /// endpoints, of subscribers without other mappings. The mapping behavior must be
+    /// endpoint-independent, and no subscriber may be near a limit.
     ///
     /// # Errors
-    /// When the engine does not make one, or gives two the same external endpoint.
+    /// When the engine does not make a mapping, or gives two the same external endpoint.
     pub fn fill(
         &mut self,
         now: Timestamp,

@@ -1,5 +1,5 @@
-//! Invariants of the engine, whatever the model says: which bytes of a packet may change, and
-//! what its mappings, sessions and pools never do.
+//! Invariants of the engine, independent of the model: the bytes of a packet that may change, and
+//! conditions on mappings, sessions and pools.
 
 use crate::Divergence;
 use natgate_engine::{
@@ -12,9 +12,9 @@ use natgate_wire::{Ipv4, Tcp, icmp, tcp::flags::SYN};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-/// Of a packet that is sent on only addresses, ports and identifiers, the time to live and
-/// checksums may change; in an ICMP error the embedded packet's likewise, except its time to live;
-/// and a SYN's maximum segment size, down to what the configuration says.
+/// Checks a forwarded packet. Only addresses, ports and identifiers, the time to live and checksums
+/// may change. In an ICMP error the same holds for the embedded packet, except for its time to
+/// live. The maximum segment size of a SYN may go down to the configured value.
 pub(crate) fn permitted_change(
     before: &[u8],
     after: &[u8],
@@ -59,14 +59,14 @@ pub(crate) fn permitted_change(
     }
 }
 
-/// Where the maximum segment size is in a packet with SYN, and what it is.
+/// Offset and value of the maximum segment size in a packet with SYN.
 fn mss(packet: &[u8]) -> Option<(usize, u16)> {
     let ip = Ipv4::new_checked(packet).ok().filter(|ip| ip.protocol() == TCP)?;
     let tcp = Tcp::new_checked(ip.payload()).filter(|tcp| tcp.flags() & SYN != 0)?;
     tcp.max_segment_size().map(|(at, size)| (ip.header_len() + at, size))
 }
 
-/// Where addresses, ports or identifiers, and checksums are in a packet.
+/// Offsets of addresses, ports or identifiers, and checksums in a packet.
 fn changeable(packet: &[u8]) -> Vec<usize> {
     let Ok(ip) = Ipv4::new_header_checked(packet) else { return Vec::new() };
     let transport: &[usize] = match ip.protocol() {
@@ -82,8 +82,8 @@ fn changeable(packet: &[u8]) -> Vec<usize> {
     (10..20).chain(transport).collect()
 }
 
-/// The ports of a pool, which are those of its own addresses, add up, and those in use are those of
-/// its mappings.
+/// Checks a pool's usage: its ports, on its own addresses, add up, and the used ones are the ports
+/// of its mappings.
 pub(crate) fn pool(
     pool: usize,
     (first, last): (u16, u16),
@@ -109,19 +109,21 @@ pub(crate) fn pool(
     Ok(())
 }
 
-/// Invariants that state from before a change of configuration may break.
+/// Invariants that may be broken since a change of the configuration.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Changed {
-    /// That pairs have one address: a rule has chosen some, or the pooling behavior was another.
+    /// The invariant that a subscriber has one address: a rule has chosen addresses, or the pooling
+    /// behavior was another.
     pub(crate) addresses: bool,
-    /// That nobody has more than it may.
+    /// The invariant that no subscriber exceeds its limits.
     pub(crate) limits: bool,
-    /// That mappings are of the pools that there are.
+    /// The invariant that mappings have addresses of present pools.
     pub(crate) pools: bool,
 }
 
-/// One to one, one external address a subscriber (unless a rule has chosen any), quotas; after a
-/// change of the pools mappings need not be of those that there are.
+/// Checks: no shared external endpoints, one external address a subscriber (unless a rule has
+/// chosen any), quotas. After a change of the pools, mappings may have addresses of no present
+/// pool.
 pub(crate) fn state(
     config: &Config,
     changed: Changed,
@@ -176,8 +178,8 @@ pub(crate) fn state(
     portless(sessions)
 }
 
-/// No two mappings have one external endpoint, but the servers of a service and where ports are
-/// overloaded (5.1).
+/// Checks that no two mappings share an external endpoint, except servers of a service and
+/// overloaded ports (5.1).
 fn one_to_one(
     config: &Config,
     changed: Changed,
@@ -187,7 +189,7 @@ fn one_to_one(
     for id in mappings.iter().map(|mapping| mapping.id) {
         let end = (id.external.address, id.external.port);
         let served = config.services.iter().any(|service| service.external == end);
-        // An address may have left the pool that its ports were overloaded in.
+        // An address may have left the pool that overloaded its ports.
         let overloaded = changed.pools
             || config.pools.iter().any(|pool| {
                 pool.overloading && addresses(pool).any(|address| address == id.external.address)
@@ -200,7 +202,7 @@ fn one_to_one(
     Ok(())
 }
 
-/// No two sessions have one external endpoint and one remote (3.36).
+/// Checks that no two sessions share an external endpoint and a remote endpoint (3.36).
 fn told_apart(sessions: &[SessionInfo]) -> Result<(), Divergence> {
     let mut seen = BTreeSet::new();
     for session in sessions.iter().filter(|session| has_ports(session.mapping.protocol)) {
@@ -212,7 +214,7 @@ fn told_apart(sessions: &[SessionInfo]) -> Result<(), Divergence> {
     Ok(())
 }
 
-/// The class that a subscriber is of: that of the longest prefix, its realm's own first.
+/// The class of a subscriber: the class of the longest prefix, the realm's own class first.
 fn class_of(config: &Config, (realm, subscriber): Host) -> Option<&Class> {
     let len = |class: &Class| {
         let own = class.subscribers.iter().filter(|prefix| prefix.contains(subscriber.to_bits()));
@@ -239,7 +241,7 @@ fn limits_of(config: &Config, subscriber: Host) -> Limits {
     }
 }
 
-/// No class, and no subscriber, has more than it may have in all (3.27, 3.33).
+/// Checks that no class, and no subscriber, exceeds its totals (3.27, 3.33).
 fn totals(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
     let mut of_subscriber: BTreeMap<Host, u32> = BTreeMap::new();
     let mut of_class: BTreeMap<&str, (u32, [u32; 3])> = BTreeMap::new();
@@ -277,7 +279,8 @@ fn totals(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
     Ok(())
 }
 
-/// Nobody has a port of another's block, nor one that arithmetic gives to another (5.18, 5.30).
+/// Checks that no subscriber has a port of another's block, or of another's share by arithmetic
+/// (5.18, 5.30).
 fn shares(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
     let mut owner_of: BTreeMap<(Ipv4Addr, u16), Host> = BTreeMap::new();
     for pool in &config.pools {
@@ -318,8 +321,8 @@ fn shares(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
     Ok(())
 }
 
-/// No more sessions of a mapping, of a subscriber and in all than there may be (3.33). At most one
-/// of a mapping is no further one.
+/// Checks the limits of sessions of a mapping, of a subscriber and in all (3.33). At most one
+/// session of a mapping is no further session.
 fn session_limits(config: &Config, mappings: &[MappingInfo]) -> Result<(), Divergence> {
     let limits = &config.limits;
     let further = |mapping: &MappingInfo| mapping.sessions.saturating_sub(1);
@@ -343,9 +346,9 @@ fn session_limits(config: &Config, mappings: &[MappingInfo]) -> Result<(), Diver
     }
 }
 
-/// Where packets from outside refresh nothing, no mapping has more time after a batch of them than
-/// before, made by a subscriber and of a protocol without connections. (Those of TCP and DCCP may
-/// end, for which they have time of their own.)
+/// Checks that packets from outside refresh nothing, if so configured: no mapping has more time
+/// after a batch of them than before. The check is for subscribers' mappings of protocols without
+/// connections. (Sessions of TCP and DCCP may end, and then have times of their own.)
 pub(crate) fn not_refreshed(
     before: &[MappingInfo],
     after: &[MappingInfo],
@@ -366,7 +369,7 @@ pub(crate) fn not_refreshed(
     }
 }
 
-/// No two subscribers share an external address towards one remote address (5.13).
+/// Checks that no two subscribers share an external address towards one remote address (5.13).
 fn portless(sessions: &[SessionInfo]) -> Result<(), Divergence> {
     let mut seen: BTreeMap<(u8, Endpoint, Endpoint), (u16, Endpoint)> = BTreeMap::new();
     for session in sessions {

@@ -1,12 +1,12 @@
-//! Engine and model side by side: the same calls to both, and a sentence where they part.
+//! Engine and model side by side: the same calls to both, and a sentence where the results differ.
 //!
 //! [`Pair::new`] begins with two empty translators. [`Pair::process`] and [`Pair::process_in`] give
-//! a batch of packets to both, [`Pair::advance`] lets time pass, [`Pair::map`], [`Pair::unmap`] and
-//! [`Pair::peer`] carry requests of hosts, [`Pair::restart`], [`Pair::replace_rules`],
-//! [`Pair::reconfigure`] and [`Pair::change_pools`] change what is in force. Each call compares
+//! a batch of packets to both, and [`Pair::advance`] lets time pass. [`Pair::map`], [`Pair::unmap`]
+//! and [`Pair::peer`] carry requests of hosts. [`Pair::restart`], [`Pair::replace_rules`],
+//! [`Pair::reconfigure`] and [`Pair::change_pools`] change the configuration. Each call compares
 //! verdicts, bytes, events, own packets and counters. [`Pair::check_state`] compares the whole
-//! state afterwards. Invariants of the engine are checked apart from the model (`invariants`), so
-//! an error that both share is still seen.
+//! state afterwards. Invariants of the engine are checked without the model (`invariants`), so an
+//! error that both share is still found.
 //!
 //! ```
 //! use natgate_compare::Pair;
@@ -58,22 +58,23 @@ pub struct Pair {
     buffer: Vec<u8>,
 }
 
-/// The result for a packet, on which both agree.
+/// The result for a packet, equal in engine and model.
 #[derive(Clone, Debug)]
 pub struct Done {
-    /// Its fate.
+    /// The verdict about the packet.
     pub verdict: Verdict,
-    /// Its bytes afterwards, meaningful unless it was dropped.
+    /// The packet's bytes afterwards. They have no meaning for a dropped packet.
     pub bytes: Vec<u8>,
-    /// The realm that it goes to, if it leaves by the inside.
+    /// The realm that the packet goes to, if it leaves by the inside.
     pub realm: u16,
 }
 
-/// Where engine and model, or engine and invariant, part: a sentence and the two sides.
+/// Difference between engine and model, or between engine and invariant: a sentence and the two
+/// sides.
 pub type Divergence = String;
 
 impl Pair {
-    /// Both, empty.
+    /// Makes both translators, empty.
     ///
     /// # Errors
     /// When the engine refuses the configuration.
@@ -93,14 +94,14 @@ impl Pair {
         })
     }
 
-    /// Lets time pass for both; returns the packets that were made.
+    /// Lets time pass for both. Returns the packets that they made.
     ///
     /// # Errors
-    /// Where they part.
+    /// Where the results differ.
     pub fn advance(&mut self, now: Timestamp) -> Result<Vec<Transmit>, Divergence> {
         let mut transmits = Vec::new();
-        // Where too many ports are held the engine says which are free, and the model can ask only
-        // what is so now; blocks make a difference of when that was.
+        // If too many ports are held, the engine decides which become free, and the model can only
+        // ask for the engine's present state. With blocks, the time of each release matters.
         if self.config.limits.held_ports.is_some() && self.model.has_blocks() {
             while let Some(due) = self.model.next_tick().filter(|due| *due < now) {
                 transmits.extend(self.advance_to(due)?);
@@ -132,10 +133,10 @@ impl Pair {
         Ok(made.transmits)
     }
 
-    /// Gives a batch to both; returns what became of each packet, and the packets that were made.
+    /// Gives a batch to both. Returns the result of each packet, and the packets that both made.
     ///
     /// # Errors
-    /// Where they part.
+    /// Where the results differ.
     pub fn process(
         &mut self,
         now: Timestamp,
@@ -146,10 +147,10 @@ impl Pair {
         self.process_in(now, from, &packets)
     }
 
-    /// As [`Pair::process`], for packets with the realms that they come from, if from inside.
+    /// [`Pair::process`] for packets with the realms that they come from, if from inside.
     ///
     /// # Errors
-    /// Where they part.
+    /// Where the results differ.
     pub fn process_in(
         &mut self,
         now: Timestamp,
@@ -177,7 +178,7 @@ impl Pair {
         let mut expected_all = Effects::default();
         for (index, (packet, result)) in packets.iter().zip(&results).enumerate() {
             let (realm, bytes) = packet;
-            // A batch that comes with an earlier time is counted once (1.1).
+            // A batch with an earlier time is counted once (1.1).
             let now = if index == 0 { now } else { now.max(self.model.now()) };
             let choice = choices.choice(&self.model, packet);
             self.model.hint_verdict(result.verdict);
@@ -252,7 +253,7 @@ impl Pair {
         Ok((results, made))
     }
 
-    /// Takes what the engine has made.
+    /// Takes the engine's events and packets.
     fn drain(&mut self, made: &mut Effects) -> Result<(), Divergence> {
         while let Some(event) = self.engine.poll_event() {
             made.events.push(event);
@@ -270,10 +271,10 @@ impl Pair {
         }
     }
 
-    /// Compares mappings, sessions and pools, and checks what must always hold of them.
+    /// Compares mappings, sessions and pools, and checks their invariants.
     ///
     /// # Errors
-    /// Where they part.
+    /// Where the states differ.
     pub fn check_state(&self) -> Result<(), Divergence> {
         let mut mappings: Vec<MappingInfo> = self.engine.mappings().collect();
         let mut sessions: Vec<SessionInfo> = self.engine.sessions().collect();
@@ -285,7 +286,7 @@ impl Pair {
         }
         let (mut expected, mut expected_sessions) = (self.model.mappings(), self.model.sessions());
         let order = |id: &MappingId| (id.protocol, id.realm, id.internal, id.external);
-        // Several mappings of a protocol without ports differ in nothing but what they count.
+        // Several mappings of a protocol without ports may differ only in their counts.
         let order_mappings = |one: &MappingInfo| {
             (order(&one.id), one.expires, one.sessions, one.packets_out, one.packets_in)
         };
@@ -294,7 +295,7 @@ impl Pair {
         sessions.sort_by_key(|session| (order(&session.mapping), session.remote));
         expected_sessions.sort_by_key(|session| (order(&session.mapping), session.remote));
         for (mapping, expected) in mappings.iter_mut().zip(&expected) {
-            // Told by the engine in ticks.
+            // The engine gives this time in ticks.
             if mapping.id == expected.id && mapping.created <= self.model.now() {
                 mapping.created = expected.created;
             }
@@ -306,7 +307,7 @@ impl Pair {
             let held = self.engine.pool_held(pool).map(u64::from);
             for (protocol, held) in [TCP, UDP, ICMP, DCCP].into_iter().zip(held) {
                 let usage = self.engine.pool_usage(pool, protocol);
-                // Ports may be held that the pool has no more.
+                // Ports may be held that the pool does not have any more.
                 if held < usage.held || held > usage.held && !self.changed.pools {
                     return Err(format!("pool {pool} counts {held} held ports, has {usage:?}"));
                 }

@@ -1,5 +1,5 @@
-//! Requests of hosts for mappings and sessions, and unanswered subscribers that give way: given to
-//! engine and model alike.
+//! Requests of hosts for mappings and sessions, and unanswered subscribers that give way, in engine
+//! and model alike.
 
 use crate::changes::is_taken;
 use crate::same::{legal, same};
@@ -8,10 +8,10 @@ use natgate_engine::{ExplicitError, MapRequest, PeerRequest, Timestamp};
 use natgate_model::Effects;
 
 impl Pair {
-    /// Asks both for a mapping for all; both must say the same.
+    /// Requests a mapping for all remote endpoints from both. The answers must be equal.
     ///
     /// # Errors
-    /// Where they part.
+    /// Where the results differ.
     pub fn map(&mut self, now: Timestamp, request: &MapRequest<'_>) -> Result<(), Divergence> {
         self.reclaim(now)?;
         let got = self.engine.map(now, request);
@@ -24,10 +24,10 @@ impl Pair {
         self.asked()
     }
 
-    /// Gives back to both what was asked for.
+    /// Gives up a requested mapping in both.
     ///
     /// # Errors
-    /// Where they part.
+    /// Where the results differ.
     pub fn unmap(&mut self, now: Timestamp, of: &MapRequest<'_>) -> Result<(), Divergence> {
         let MapRequest { protocol, realm, internal, nonce, .. } = *of;
         let got = self.engine.unmap(now, protocol, realm, internal, nonce);
@@ -36,10 +36,10 @@ impl Pair {
         self.asked()
     }
 
-    /// Asks both for a session.
+    /// Requests a session from both.
     ///
     /// # Errors
-    /// Where they part.
+    /// Where the results differ.
     pub fn peer(&mut self, now: Timestamp, request: &PeerRequest) -> Result<(), Divergence> {
         self.reclaim(now)?;
         let got = self.engine.peer(now, request);
@@ -49,8 +49,8 @@ impl Pair {
         self.asked()
     }
 
-    /// Has unanswered subscribers of both give way, as a batch and a request do first, and all that
-    /// have to. What the engine explains of a packet is then what becomes of the packet.
+    /// Makes unanswered subscribers of both give way completely, as a batch and a request do first.
+    /// The engine's explanation of a packet is then correct for the packet.
     pub(crate) fn reclaim(&mut self, now: Timestamp) -> Result<(), Divergence> {
         let mut made = Effects::default();
         while self.engine.reclaim(now) {

@@ -1,4 +1,4 @@
-//! Two results compared: what counts as the same, and the sentence that says how they differ.
+//! Comparison of two results: equality, and the sentence about a difference.
 
 use crate::Divergence;
 use natgate_engine::{Change, Event, MappingKind, Timestamp};
@@ -6,7 +6,7 @@ use natgate_model::Effects;
 use natgate_wire::Ipv4;
 use std::fmt::Debug;
 
-/// An error if the engine made a choice that was not open.
+/// Returns an error if the engine made a choice that was not open.
 pub(crate) fn legal(what: &str, made: &Effects) -> Result<(), Divergence> {
     match &made.illegal {
         Some(illegal) => Err(format!("{what}: {illegal}")),
@@ -14,9 +14,9 @@ pub(crate) fn legal(what: &str, made: &Effects) -> Result<(), Divergence> {
     }
 }
 
-/// Events as a multiset for each time (specification, 1.2 and 10): equal if these texts are. Which
-/// of several sessions goes first is open, and with it whether the others' mapping is still one
-/// that a host has asked for.
+/// Events as a multiset for each time (specification, 1.2 and 10), as texts to compare. The order
+/// in which several sessions go is open, and with it the question whether the others' mapping still
+/// counts as requested.
 pub(crate) fn by_time(events: &[Event]) -> Vec<String> {
     let text = |event: &Event| {
         let mut event = *event;
@@ -32,7 +32,7 @@ pub(crate) fn by_time(events: &[Event]) -> Vec<String> {
     texts.into_iter().map(|(_, text)| text).collect()
 }
 
-/// A packet that the engine made, without what the specification leaves open.
+/// A packet of the engine without the fields that the specification leaves open.
 pub(crate) fn without_free_fields(bytes: &[u8]) -> Result<Vec<u8>, Divergence> {
     let mut bytes = bytes.to_vec();
     let mut ip = match Ipv4::new_checked(&mut bytes[..]) {
@@ -69,7 +69,7 @@ pub(crate) fn same<T: PartialEq + Debug>(
     }
 }
 
-/// As [`same`], but prints only the elements that one side alone has.
+/// [`same`] for lists. It prints only the elements that one side alone has.
 pub(crate) fn same_lists<T: PartialEq + Debug>(
     what: &str,
     engine: &[T],

@@ -1,6 +1,6 @@
-//! Engine against model where more hosts want something than there is room for (specification,
-//! section 18): many hosts, few of them answered, small tables, little time between packets. A
-//! failing case is shrunk, and its seed is printed and kept by proptest.
+//! Engine and model under pressure (specification, section 18): more hosts want something than
+//! there is room for. There are many hosts, few of them answered, small tables, and little time
+//! between packets. A failing case is shrunk, and proptest prints and keeps its seed.
 
 mod common;
 
@@ -19,18 +19,18 @@ const HOSTS: u32 = 24;
 
 #[derive(Clone, Debug)]
 enum Operation {
-    /// Hosts each begin a flow, in one batch: the protocol, the host and its port.
+    /// Hosts each begin a flow, in one batch: true for TCP, the host and its port.
     Begin(Vec<(bool, u32, u16)>),
-    /// The remote answers flows that were let out, in one batch.
+    /// The remote endpoint answers flows that were let out, in one batch.
     Answer(Vec<prop::sample::Index>),
-    /// A host asks for a mapping for all.
+    /// A host requests a mapping for all remote endpoints.
     Ask(u32, u16),
-    /// A host asks for a TCP mapping for all; a stranger opens a connection to it: so many of SYN,
-    /// the host's SYN and ACK, and the stranger's ACK.
+    /// A host requests a TCP mapping for all, and a stranger opens a connection to it. The number
+    /// counts the packets: SYN, the host's SYN and ACK, the stranger's ACK.
     Serve(u32, u16, usize),
-    /// A host asks for a session.
+    /// A host requests a session.
     AskPeer(u32, u16),
-    /// Time goes by, milliseconds.
+    /// Time passes, milliseconds.
     Wait(u64),
 }
 
@@ -102,7 +102,7 @@ struct World {
 }
 
 impl World {
-    /// A host asks for a mapping for a day.
+    /// Requests a mapping for a day.
     fn ask(&mut self, protocol: u8, internal: Endpoint) -> Result<(), Divergence> {
         self.pair.map(
             self.now,
@@ -193,7 +193,7 @@ fn source(bytes: &[u8]) -> Endpoint {
     Endpoint::new(address, u16::from_be_bytes([bytes[20], bytes[21]]))
 }
 
-/// How many subscribers gave way.
+/// Runs the operations. Returns the number of subscribers that gave way.
 fn run(config: &Config, seed: [u8; 32], operations: &[Operation]) -> Result<u64, Divergence> {
     let mut world = World { pair: Pair::new(config, seed, START)?, now: START, out: Vec::new() };
     for (number, operation) in operations.iter().enumerate() {
@@ -203,7 +203,7 @@ fn run(config: &Config, seed: [u8; 32], operations: &[Operation]) -> Result<u64,
     Ok(world.pair.engine.counters().subscribers_reclaimed)
 }
 
-/// Cases that take some seconds, unless PROPTEST_CASES says otherwise.
+/// Number of cases that take some seconds, unless PROPTEST_CASES gives another number.
 fn cases() -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
     ProptestConfig { cases: cases.unwrap_or(300), ..ProptestConfig::default() }
@@ -212,7 +212,7 @@ fn cases() -> ProptestConfig {
 proptest! {
     #![proptest_config(cases())]
 
-    /// Engine and model agree on which subscribers give way, and when.
+    /// Engine and model agree on the subscribers that give way, and on the time.
     #[test]
     fn engine_agrees_with_model_on_what_gives_way(
         config in config(),
@@ -223,8 +223,8 @@ proptest! {
     }
 }
 
-/// The random operations have subscribers give way: of hosts that begin one after another and are
-/// not answered, those before the last few do.
+/// The random operations make subscribers give way: of hosts that begin one after another and are
+/// not answered, all except the last few give way.
 #[test]
 fn subscribers_give_way_in_both() -> Result<(), Divergence> {
     let base = common::config();

@@ -1,5 +1,5 @@
-//! Engine against model on mappings that hosts ask for: cases in which they once parted, made small
-//! and kept, and such as the random comparison seldom comes to.
+//! Engine and model on requested mappings: small cases of former differences, and cases that the
+//! random comparison seldom reaches.
 
 mod common;
 
@@ -18,7 +18,7 @@ const B: Endpoint = end([10, 0, 0, 2], 5000);
 const OTHER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 2);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Hosts may ask; strangers are let in by nothing else.
+/// Hosts may make requests. Without requests no stranger is admitted.
 fn config() -> Config {
     let base = common::config();
     Config {
@@ -60,7 +60,7 @@ fn after(seconds: u64) -> Timestamp {
     START.plus(Duration::from_secs(seconds))
 }
 
-/// 5.8, 16.20: where a rule says which address, a wish for that very address does not lead to
+/// 5.8, 16.20: if a rule gives the address, a suggestion of the same address does not lead to
 /// another.
 #[test]
 fn a_rules_address_is_the_only_one() -> Result<(), Divergence> {
@@ -79,8 +79,8 @@ fn a_rules_address_is_the_only_one() -> Result<(), Divergence> {
     Ok(())
 }
 
-/// 16.24: a wish for an address that has no port fails nothing, unless it is strict, and tells of
-/// nothing.
+/// 16.24: a suggestion of an address without free ports fails no request, unless it is strict, and
+/// raises no event.
 #[test]
 fn a_wish_for_a_full_address_harms_nobody() -> Result<(), Divergence> {
     for pooling in [Pooling::Paired, Pooling::SoftPaired, Pooling::Arbitrary] {
@@ -96,7 +96,7 @@ fn a_wish_for_a_full_address_harms_nobody() -> Result<(), Divergence> {
     Ok(())
 }
 
-/// An error assigns no block, whatever block chance would have chosen.
+/// An error assigns no block, whatever block the random draw gives.
 #[test]
 fn a_block_elsewhere_is_not_assigned_in_vain() -> Result<(), Divergence> {
     let block = BlockConfig { size: 16, max_per_subscriber: 2, ..BlockConfig::default() };
@@ -114,8 +114,8 @@ fn a_block_elsewhere_is_not_assigned_in_vain() -> Result<(), Divergence> {
     Ok(())
 }
 
-/// 16.23: the protocols' own ports are nobody's who asks, and where they alone have the right
-/// parity one of the other is given.
+/// 16.23: no request gets a port of the protocols themselves. If only these ports have the right
+/// parity, a port of the other parity is given.
 #[test]
 fn ports_of_the_protocols_themselves_are_left_out() -> Result<(), Divergence> {
     for allocation in [Allocation::Random, Allocation::Preserve] {
@@ -138,8 +138,8 @@ fn ports_of_the_protocols_themselves_are_left_out() -> Result<(), Divergence> {
     Ok(())
 }
 
-/// 16.13, and what is said beforehand of such packets: whom the filters of the host name is let in,
-/// where nobody else is.
+/// 16.13, with explanations of such packets: remote endpoints that a host's filters name are
+/// admitted, although the filtering behavior admits no others.
 #[test]
 fn strangers_come_in_as_the_host_has_said() -> Result<(), Divergence> {
     for (mapping, inbound_refresh) in
@@ -175,8 +175,8 @@ fn strangers_come_in_as_the_host_has_said() -> Result<(), Divergence> {
     Ok(())
 }
 
-/// 16.4: of a mapping that goes with its sessions, one of which was asked for, all are told as of
-/// that mapping, in whatever order.
+/// 16.4: if a mapping goes with its sessions, one of which was requested, all events name that
+/// mapping, in any order.
 #[test]
 fn sessions_that_go_together_are_told_alike() -> Result<(), Divergence> {
     for (first, for_all) in [(0, false), (1, false), (2, false), (1, true)] {

@@ -1,4 +1,4 @@
-//! Cases in which engine and model once parted, made small and kept.
+//! Small cases of former differences between engine and model.
 
 mod common;
 
@@ -24,8 +24,8 @@ fn remote(port: u16) -> Endpoint {
     end([198, 51, 100, 1], port)
 }
 
-/// A mapping that depends on the remote port stays that of its first remote, also when the session
-/// with it has gone and another port of the same address comes in.
+/// A mapping that depends on the remote port keeps its first remote endpoint, even when that
+/// session is gone and another port of the same address comes in.
 #[test]
 fn a_mapping_keeps_its_key_when_its_first_session_goes() -> Result<(), Divergence> {
     let config = Config { mapping: Behavior::AddressAndPortDependent, ..config() };
@@ -46,8 +46,8 @@ fn a_mapping_keeps_its_key_when_its_first_session_goes() -> Result<(), Divergenc
     pair.check_state()
 }
 
-/// A port whose hold-down ends at the very tick at which one more is held makes room for that one:
-/// what is due later stays held.
+/// A port with the end of its hold-down at the present tick makes room for a new held port. Ports
+/// that are due later stay held.
 #[test]
 fn what_is_due_now_makes_room_for_what_is_held_now() -> Result<(), Divergence> {
     let seconds = Duration::from_secs;
@@ -71,8 +71,8 @@ fn what_is_due_now_makes_room_for_what_is_held_now() -> Result<(), Divergence> {
     Ok(())
 }
 
-/// A source route in the packet that an ICMP error embeds is what the error is dropped for, also
-/// when that packet is a later fragment.
+/// A source route in the packet that an ICMP error embeds is the reason for the drop, even if that
+/// packet is a later fragment.
 #[test]
 fn an_embedded_source_route_is_seen_before_the_rest() -> Result<(), Divergence> {
     let mut pair = Pair::new(&config(), [0; 32], START)?;
@@ -88,8 +88,8 @@ fn an_embedded_source_route_is_seen_before_the_rest() -> Result<(), Divergence> 
     Ok(())
 }
 
-/// A wrong checksum of 0xffff stays one when all that changes is an identifier of 0xffff to 0. It
-/// does not become 0, which would be wrong by the same amount.
+/// A wrong checksum of 0xffff stays if the only change is an identifier of 0xffff to 0. It does not
+/// become 0, although 0 would be wrong by the same amount.
 #[test]
 fn a_full_checksum_stays_full_when_a_full_identifier_becomes_zero() -> Result<(), Divergence> {
     let mut config = config();
@@ -108,7 +108,7 @@ fn a_full_checksum_stays_full_when_a_full_identifier_becomes_zero() -> Result<()
     Ok(())
 }
 
-/// A mapping that shares a port takes none: what was told of the pool's use is not told again.
+/// A mapping that shares a port takes none, so no threshold is reported again.
 #[test]
 fn a_threshold_is_not_reached_again_by_a_port_that_is_shared() -> Result<(), Divergence> {
     let base = common::config();
@@ -130,8 +130,8 @@ fn a_threshold_is_not_reached_again_by_a_port_that_is_shared() -> Result<(), Div
     Ok(())
 }
 
-/// A subscriber that has lost the last mapping of a pool is paired anew there, whatever it has of
-/// other pools.
+/// A subscriber without its last mapping of a pool gets a new pair there, whatever it has of other
+/// pools.
 #[test]
 fn mappings_of_another_pool_keep_no_pairing() -> Result<(), Divergence> {
     let pool = |last: u8, count: u8| PoolConfig {
@@ -155,7 +155,7 @@ fn mappings_of_another_pool_keep_no_pairing() -> Result<(), Divergence> {
     let nearby = Endpoint { address: [198, 51, 100, 9].into(), ..remote(80) };
     let second = Endpoint { port: A.port + 1, ..A };
     let other = |last| Endpoint { address: [10, 0, 0, last].into(), ..A };
-    // Others take both addresses when the first mapping has gone, and one comes free again.
+    // Others take both addresses when the first mapping is gone, and one becomes free again.
     let packets = [
         (0, A, nearby),
         (3, second, remote(80)),
@@ -178,7 +178,7 @@ fn mappings_of_another_pool_keep_no_pairing() -> Result<(), Divergence> {
     Ok(())
 }
 
-/// A subscriber whose address has become another pool's is paired anew, though it gives
+/// A subscriber whose address is now in another pool gets a new pair, although the address gives
 /// out ports there.
 #[test]
 fn an_address_of_another_pool_is_no_pair() -> Result<(), Divergence> {
@@ -195,8 +195,8 @@ fn an_address_of_another_pool_is_no_pair() -> Result<(), Divergence> {
     let mut pair = Pair::new(&Config { pools: pools(one, other), ..config() }, [0; 32], START)?;
     let lasting = Endpoint { port: A.port + 1, ..A };
     let out = |from| Spec::new(UDP, from, remote(80)).bytes();
-    // One mapping lasts, with the first address; the second gets another while the pools are
-    // exchanged.
+    // One mapping lasts, with the first address. The second mapping gets another address while the
+    // pools are exchanged.
     for (second, from, exchange) in [
         (0, lasting, None),
         (1, lasting, Some(pools(other, one))),

@@ -1,4 +1,4 @@
-//! Engine against model at limits that are too far off for the random comparison to reach.
+//! Engine and model at limits that the random comparison does not reach.
 
 mod common;
 
@@ -9,10 +9,10 @@ use natgate_wire::protocol::{TCP, UDP};
 use std::time::Duration;
 
 const WHOLE: Endpoint = end([203, 0, 113, 80], 0);
-/// Packets a batch: as many as may be, since after each all that there is is looked through.
+/// Packets a batch: the largest number, because each batch is followed by a look at everything.
 const BATCH: usize = Engine::MAX_BATCH;
 
-/// Every packet may be answered.
+/// The rate of errors permits an answer to every packet.
 fn config() -> Config {
     Config {
         limits: Limits { icmp_errors_per_second: 1_000_000, ..Limits::default() },
@@ -20,7 +20,7 @@ fn config() -> Config {
     }
 }
 
-/// How many packets were dropped for a reason, and how many were answered.
+/// Number of packets dropped for a reason, and number of answered ones.
 fn send(
     pair: &mut Pair,
     from: Side,
@@ -36,8 +36,8 @@ fn send(
     Ok((dropped, answered))
 }
 
-/// 3.25: an address that is mapped as a whole has 4,096 mappings at a time. Who wants one more from
-/// inside is told so.
+/// 3.25: a whole mapped address has 4,096 mappings at a time. A further one from inside is refused
+/// with an answer.
 #[test]
 fn an_address_mapped_as_a_whole_is_full_some_time() -> Result<(), Divergence> {
     let whole = StaticMapping {
@@ -80,8 +80,8 @@ fn a_static_mapping_is_full_some_time() -> Result<(), Divergence> {
     pair.check_state()
 }
 
-/// 3.35, 4.20: when the first session of a mapping goes, the one made last of the others takes its
-/// place, and if a stranger made that one, strangers may make one more.
+/// 3.35, 4.20: when the first session of a mapping goes, the one made last takes its place. If a
+/// stranger made it, strangers may make one more.
 #[test]
 fn the_session_made_last_takes_the_place_of_the_first() -> Result<(), Divergence> {
     let limits = Limits { extra_sessions: Some(2), ..config().limits };
@@ -111,7 +111,7 @@ fn the_session_made_last_takes_the_place_of_the_first() -> Result<(), Divergence
     Ok(())
 }
 
-/// 4.23: of unsolicited SYNs 1,024 are remembered.
+/// 4.23: 1,024 unsolicited SYNs are remembered.
 #[test]
 fn so_many_unsolicited_syns_are_answered_and_no_more() -> Result<(), Divergence> {
     let mut pair = Pair::new(&config(), [0; 32], START)?;

@@ -1,10 +1,11 @@
-//! A world so small that everything that can happen in it is tried: two subscribers, two external
-//! addresses with two ports each, two remotes, three timers, and every sequence of a dozen or so
-//! operations up to a depth, engine against model after each step. One set of operations is about
-//! mappings, another about connections, errors and restarts, a third about what strangers send.
+//! A world so small that all its sequences of operations can be tried: two subscribers, two
+//! external addresses with two ports each, two remotes, three timers. Every sequence of a dozen or
+//! so operations up to a depth is tried, and engine and model are compared after each step. One set
+//! of operations is about mappings, another about connections, errors and restarts, a third about
+//! packets of strangers.
 //!
-//! Sequences that lead to the same state (as the model tells states apart) are followed once. Depth
-//! and time grow together; TINY_WORLD_DEPTH sets the depth.
+//! Sequences that lead to the same state (by the model's digest) are followed once. Depth and time
+//! grow together; TINY_WORLD_DEPTH sets the depth.
 
 mod common;
 
@@ -44,14 +45,14 @@ enum Operation {
     Dccp(Endpoint, u8),
     /// A DCCP packet of a type from the remote to an endpoint's external one.
     DccpTo(Endpoint, u8),
-    /// A TCP connection to the remote is opened by both ends.
+    /// Both ends open a TCP connection to the remote.
     Open(Endpoint),
-    /// A FIN to the remote that is right.
+    /// A right FIN to the remote.
     Fin(Endpoint),
-    /// In the remote's name, a FIN to an endpoint's external one, so far from the right one.
+    /// A FIN in the remote's name to an endpoint's external one, at this distance from the right
+    /// one.
     FinTo(Endpoint, i32),
-    /// In the remote's name, a SYN out of nowhere and a RST that follows it, to an endpoint's
-    /// external one.
+    /// A SYN in the remote's name, and a RST that follows it, to an endpoint's external one.
     Forged(Endpoint),
     /// A UDP datagram that goes no further.
     Last(Endpoint),
@@ -59,7 +60,7 @@ enum Operation {
     Restart,
     /// One tick.
     Tick,
-    /// Until the next thing is due.
+    /// Time until the next thing is due.
     Next,
 }
 
@@ -145,13 +146,13 @@ fn config() -> Config {
     }
 }
 
-/// The external endpoint of an internal one, or that of nobody.
+/// The external endpoint of an internal one, or an endpoint without a mapping.
 fn external_of(pair: &Pair, protocol: u8, internal: Endpoint) -> Endpoint {
     let is_it = |one: &MappingInfo| one.id.protocol == protocol && one.id.internal == internal;
     pair.model.mappings().iter().find(|one| is_it(one)).map_or(EXTERNAL, |one| one.id.external)
 }
 
-/// Further operations of the world of connections.
+/// Configuration of the world of connections.
 fn connections() -> Config {
     let config = config();
     Config {
@@ -163,7 +164,7 @@ fn connections() -> Config {
     }
 }
 
-/// Further operations of the world of strangers.
+/// Configuration of the world of strangers.
 fn strangers() -> Config {
     let config = config();
     let limits = Limits {
@@ -242,7 +243,7 @@ fn replay(config: &Config, path: &[Operation]) -> Pair {
     pair
 }
 
-/// Tries everything; returns how many states and how many steps there were.
+/// Tries everything. Returns the number of states and of steps.
 fn explore(config: &Config, operations: &[Operation], depth: usize) -> (usize, usize) {
     let mut seen = HashSet::from([replay(config, &[]).model.digest()]);
     let mut steps = 0;
@@ -271,11 +272,11 @@ fn depth(usual: usize) -> usize {
     depth.unwrap_or(usual)
 }
 
-/// Explores a world and says how large it is.
+/// Explores a world and prints its size.
 fn try_everything(config: &Config, operations: &[Operation], depth: usize) {
     let begun = std::time::Instant::now();
     let (states, steps) = explore(config, operations, depth);
-    // Past the test runner, which would keep it to itself.
+    // Written directly to standard error, because the test runner would capture it.
     let _ = writeln!(
         std::io::stderr(),
         "{:?}, {:?}: {states} states, {steps} steps to depth {depth}, {:?}",
@@ -321,7 +322,7 @@ fn everything_that_strangers_can_do_to_a_tiny_world() {
 fn everything_that_can_be_forged_of_a_tiny_connection() {
     for inbound_refresh in [true, false] {
         let mut config = Config { inbound_refresh, ..config() };
-        // Each its own, so that it shows which one it was.
+        // Each timeout is different, to identify the one that applied.
         config.timeouts.tcp_opening = Duration::from_millis(1000);
         config.timeouts.tcp_closing = Duration::from_millis(1500);
         try_everything(&config, FORGERS, depth(7));

@@ -1,4 +1,4 @@
-//! Packets for tests, right unless a test asks for something wrong; and the smallest configuration.
+//! Packets for tests, correct unless a test asks for an error; and the smallest configuration.
 
 #![allow(dead_code, reason = "no test needs all of it")]
 
@@ -11,7 +11,7 @@ use natgate_wire::{Dccp, Icmp, Tcp, checksum, dccp};
 pub(crate) const A: Endpoint = end([10, 0, 0, 1], 5000);
 pub(crate) const REMOTE: Endpoint = end([198, 51, 100, 1], 80);
 pub(crate) const EXTERNAL: Endpoint = end([203, 0, 113, 1], 2000);
-/// When tests begin.
+/// Start time of tests.
 pub(crate) const START: Timestamp = Timestamp(1_000_000_000_000);
 
 /// One pool of one address with four ports.
@@ -25,25 +25,26 @@ pub(crate) fn config() -> Config {
     }
 }
 
-/// How a transport checksum is made.
+/// Ways to make a transport checksum.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sum {
-    /// As it should be.
+    /// The right checksum.
     Right,
-    /// The field holds this, right or not (UDP: 0 means that there is none).
+    /// This value in the field, right or not (UDP: 0 means none).
     Is(u16),
-    /// Two bytes of payload are chosen so that the right checksum comes to this.
+    /// The right checksum with this value: two bytes of payload are chosen for it.
     Aimed(u16),
 }
 
-/// Most bytes that are copied before a maximum segment size.
+/// Most bytes before a maximum segment size option.
 const MOST_BEFORE_MSS: usize = 5;
 
-/// A packet to be written down.
+/// Contents of a packet.
 #[derive(Clone, Debug)]
 pub(crate) struct Spec {
     pub(crate) protocol: u8,
-    /// For ICMP queries the identifier is the port of the end that the packet's side translates.
+    /// For ICMP queries the identifier is the port of the endpoint that the packet's side
+    /// translates.
     pub(crate) source: Endpoint,
     pub(crate) destination: Endpoint,
     pub(crate) identifier: u16,
@@ -53,9 +54,9 @@ pub(crate) struct Spec {
     pub(crate) acknowledgment: u32,
     pub(crate) window: u16,
     pub(crate) scale: Option<u8>,
-    /// A maximum segment size, and how many bytes of no operation precede its option.
+    /// A maximum segment size, and the number of no-operation bytes before its option.
     pub(crate) mss: Option<(u16, usize)>,
-    /// DCCP's packet type, and whether its sequence number is of 48 bits.
+    /// DCCP's packet type, and true for a sequence number of 48 bits.
     pub(crate) dccp: (u8, bool),
     pub(crate) service: u8,
     pub(crate) payload: Vec<u8>,
@@ -66,7 +67,7 @@ pub(crate) struct Spec {
 }
 
 impl Spec {
-    /// A packet of a protocol between two ends.
+    /// Makes a packet of a protocol between two endpoints.
     pub(crate) fn new(protocol: u8, source: Endpoint, destination: Endpoint) -> Self {
         Self {
             protocol,
@@ -90,7 +91,7 @@ impl Spec {
         }
     }
 
-    /// The answer to a packet: its ends exchanged, its identifier and payload kept.
+    /// The answer to a packet: its endpoints exchanged, its identifier and payload kept.
     pub(crate) fn answer(packet: &[u8]) -> Self {
         let mut spec = Self::like(packet);
         (spec.source, spec.destination) = (spec.destination, spec.source);
@@ -102,8 +103,8 @@ impl Spec {
         spec
     }
 
-    /// The fields of a packet of TCP, UDP, DCCP, ICMP query or other, but for the IP header beyond
-    /// the addresses.
+    /// The fields of a packet of TCP, UDP, DCCP, ICMP query or other. Of the IP header only the
+    /// addresses are taken.
     pub(crate) fn like(packet: &[u8]) -> Self {
         let ip = Ipv4::new_checked(packet).expect("a packet that came out");
         let payload = ip.payload();
@@ -144,7 +145,7 @@ impl Spec {
         spec
     }
 
-    /// The bytes.
+    /// The packet's bytes.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let header_len = ipv4::HEADER_LEN + self.options.len();
         let mut transport = self.transport_header();
@@ -244,7 +245,7 @@ impl Spec {
         let right = |transport: &[u8]| !checksum::fold(checksum::sum(transport, pseudo));
         if let Sum::Aimed(aim) = self.sum {
             transport[aim_at..aim_at + 2].fill(0);
-            // The payload word that takes the sum from what it is to the complement of the aim.
+            // The payload word that turns the sum into the complement of the aim.
             let word = checksum::fold(u32::from(!aim) + u32::from(right(transport)));
             transport[aim_at..aim_at + 2].copy_from_slice(&word.to_be_bytes());
         }
@@ -259,7 +260,7 @@ impl Spec {
     }
 }
 
-/// An ICMP error about a packet, which it embeds the first bytes of.
+/// An ICMP error that embeds the first bytes of a packet.
 pub(crate) fn error_about(
     packet: &[u8],
     source: Endpoint,
@@ -277,7 +278,7 @@ pub(crate) fn error_about(
     bytes
 }
 
-/// Sets the checksum of an ICMP packet right.
+/// Computes the checksum of an ICMP packet.
 pub(crate) fn set_icmp_sum(bytes: &mut [u8]) {
     let mut ip = Ipv4::new_checked(bytes).expect("made so");
     Icmp::new_checked(ip.payload_mut()).expect("made so").fill_checksum();
@@ -288,7 +289,7 @@ pub(crate) const fn end(address: [u8; 4], port: u16) -> Endpoint {
     Endpoint::new(u32::from_be_bytes(address), port)
 }
 
-/// The side that a packet of an index and a direction comes from.
+/// The side of a packet with this direction.
 pub(crate) const fn side(outside: bool) -> Side {
     if outside { Side::Outside } else { Side::Inside }
 }

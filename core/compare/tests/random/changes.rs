@@ -1,4 +1,4 @@
-//! Changes of a case's configuration: another one takes its place, or its pools change.
+//! Changes of a case's configuration: another configuration, or other pools.
 
 use crate::configs::fit;
 use crate::policy::give_timeouts;
@@ -7,7 +7,7 @@ use natgate_engine::{
     AddressRange, Allocation, Begun, Behavior, Config, Limits, PoolConfig, Prefix, StaticMapping,
 };
 
-/// Another configuration, and which parts of it are taken.
+/// Another configuration, and the parts of it that are taken.
 #[derive(Clone, Debug)]
 pub(crate) struct Other {
     pub(crate) config: Config,
@@ -16,7 +16,7 @@ pub(crate) struct Other {
 }
 
 impl Other {
-    /// The configuration that takes the place of one in force.
+    /// The configuration that replaces one in force.
     pub(crate) fn in_place_of(&self, in_force: &Config) -> Config {
         let mut config = in_force.clone();
         let new = &self.config;
@@ -74,25 +74,25 @@ impl Other {
     }
 }
 
-/// How a pool changes, if it can.
+/// A change of a pool, if it is possible.
 #[derive(Clone, Debug)]
 pub(crate) enum PoolEdit {
     /// These of its addresses drain, by place.
     Drain(usize, Vec<u8>),
-    /// An address more, off the first of all.
+    /// The pool gets one more address, at this distance from the first of all.
     Grow(usize, u8),
-    /// Its last addresses go, all but so many.
+    /// The pool loses its last addresses, and keeps this number.
     Shrink(usize, u8),
-    /// Its addresses become another pool's, and the other way round.
+    /// Two pools exchange their addresses.
     Exchange,
-    /// These ports are excluded, from the first on.
+    /// These ports are excluded, counted from the first.
     Exclude(usize, Vec<(u16, u16)>),
-    /// Ports off those that it has.
+    /// The pool's first and last port move by these distances.
     Ports(usize, i8, i8),
 }
 
 impl PoolEdit {
-    /// The pools with this change, if they can be so.
+    /// The pools with this change, if it is possible.
     pub(crate) fn apply(&self, config: &Config) -> Vec<PoolConfig> {
         let mut pools = config.pools.clone();
         let place = |pool: usize| pool % config.pools.len();
@@ -152,7 +152,7 @@ impl PoolEdit {
     }
 }
 
-/// Takes the limits of another configuration; the sizes of tables stay.
+/// Takes the limits of another configuration. The sizes of tables stay.
 fn take_limits(config: &mut Config, new: &Config, in_force: &Config) {
     config.classes.clone_from(&new.classes);
     let sizes = in_force.limits.clone();
@@ -169,8 +169,8 @@ fn take_limits(config: &mut Config, new: &Config, in_force: &Config) {
     };
 }
 
-/// Takes the static mappings of another configuration, where both have such as can be followed:
-/// held ports of whole addresses, one-way mappings and pinned blocks are not.
+/// Takes the static mappings of another configuration, if the model can follow both. It does not
+/// follow held ports of whole addresses, one-way mappings and pinned blocks.
 fn take_statics(config: &mut Config, new: &Config, in_force: &Config) {
     let plain = |config: &Config| {
         let is_plain = |one: &StaticMapping| {

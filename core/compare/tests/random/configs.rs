@@ -1,4 +1,4 @@
-//! How configurations are drawn: small ones, in which everything runs out soon.
+//! Random configurations: small ones, in which everything runs out soon.
 
 use crate::common::end;
 use crate::policy::policy;
@@ -174,15 +174,15 @@ fn can_have(pool: &PoolConfig, shares: &Allocation) -> bool {
     }
 }
 
-/// Static mappings and services. Their hosts are subscribers otherwise, so that what they begin
-/// themselves meets what is begun towards them.
+/// Static mappings and services. Their hosts are also subscribers, so that their own sessions meet
+/// sessions towards them.
 fn fixed() -> BoxedStrategy<(Vec<StaticMapping>, Vec<Service>)> {
     prop_oneof![
         6 => (statics(), Just(vec![])),
         2 => (one_way(), Just(vec![])),
         2 => (Just(vec![]), services()),
         1 => (one_way(), services()).prop_map(|(statics, mut services)| {
-            // A whole address has all its ports.
+            // A whole mapped address has all its ports.
             services.retain(|service| {
                 let address = service.external.0;
                 statics.iter().all(|one| one.external != (address, None))
@@ -207,8 +207,7 @@ fn static_at(
     }
 }
 
-/// Static mappings that only one side begins; several of one internal endpoint that the outside
-/// does.
+/// Static mappings that only one side begins. Several from outside may have one internal endpoint.
 fn one_way() -> impl Strategy<Value = Vec<StaticMapping>> {
     let begun = || prop::sample::select(vec![Begun::Outside, Begun::Outside, Begun::Inside]);
     let host = prop::sample::select(vec![INSIDE[0], INSIDE[3]]);
@@ -219,7 +218,7 @@ fn one_way() -> impl Strategy<Value = Vec<StaticMapping>> {
             let has_ports = protocol != Some(GRE);
             let ports = (has_ports && !whole).then_some((5000, 2000));
             let mut all = vec![StaticMapping { begun, ..static_at(protocol, host, first, ports) }];
-            // Beside it what the outside begins; the first may be what the host goes out by.
+            // Further mappings from outside. The first may serve sessions of the host itself.
             if more > 0 {
                 let ports = has_ports.then_some((5000, 5001));
                 let begun = Begun::Outside;
@@ -233,7 +232,7 @@ fn one_way() -> impl Strategy<Value = Vec<StaticMapping>> {
     )
 }
 
-/// A service of one to three servers, one of which may be the same host's other port.
+/// A service of one to three servers. Two servers may be ports of one host.
 fn services() -> impl Strategy<Value = Vec<Service>> {
     let servers = [(INSIDE[3], 5000), (INSIDE[0], 5000), (INSIDE[3], 5001), (INSIDE[1], 80)];
     let server = (prop::sample::select(servers.to_vec()), 0u16..3, prop::bool::weighted(0.2));
@@ -273,7 +272,7 @@ fn statics() -> impl Strategy<Value = Vec<StaticMapping>> {
     ]
 }
 
-/// A rule about somebody who is met, often with a wider prefix.
+/// A rule about hosts that occur, often with a wider prefix.
 fn rule() -> impl Strategy<Value = Rule> {
     let all = [INSIDE[0], INSIDE[1], INSIDE[2], INSIDE[4], REMOTE[0], REMOTE[1], POOL, FIXED[0]];
     let len =
@@ -297,8 +296,8 @@ fn rule() -> impl Strategy<Value = Rule> {
     )
 }
 
-/// A rule that translates destinations that are met, to whom one meets outside, or to whom one
-/// should not.
+/// A rule that translates destinations that occur, to remote hosts that occur, or to destinations
+/// that are not permitted.
 fn dnat() -> impl Strategy<Value = Rule> {
     const ELSEWHERE: [u8; 4] = [172, 20, 0, 1];
     let from = [REMOTE[0], REMOTE[1], REMOTE[2], ELSEWHERE, POOL, FIXED[0], OWN[0], OWN[1]];
@@ -336,7 +335,7 @@ fn dnat() -> impl Strategy<Value = Rule> {
     )
 }
 
-/// Rules whose pools and addresses are yet to be [`fit`].
+/// Rules with pools and addresses that [`fit`] still has to adapt.
 pub(crate) fn rules() -> impl Strategy<Value = Vec<Rule>> {
     let prefix = |[a, b, c, d]: [u8; 4], len| Prefix::new(Ipv4Addr::new(a, b, c, d), len);
     let bypass = |matches| Rule::new(matches, RuleAction::Bypass);
@@ -363,7 +362,7 @@ pub(crate) fn rules() -> impl Strategy<Value = Vec<Rule>> {
             snat(Match::Source(prefix(INSIDE[0], 31), 0)),
         ]),
         4 => prop::collection::vec(rule(), 1..6),
-        // A packet from there could be seen as either.
+        // A packet from there could be seen as either of two.
         1 => Just([REMOTE[0], [172, 20, 0, 1]].map(|seen| {
             let to = RuleAction::DnatPrefix(prefix([10, 0, 9, 9], 31));
             Rule::new(Match::Destination(prefix(seen, 31), 0), to)
@@ -373,13 +372,13 @@ pub(crate) fn rules() -> impl Strategy<Value = Vec<Rule>> {
     ]
 }
 
-/// The rules with pools and addresses that there are, those that say the same again left out.
+/// The rules with existing pools and addresses, without repetitions.
 pub(crate) fn fit(rules: &[Rule], pools: &[PoolConfig]) -> Vec<Rule> {
     let mut fitting: Vec<Rule> = Vec::new();
     for rule in rules {
         let action = match rule.action {
             RuleAction::Snat(pool) => RuleAction::Snat(pool % pools.len()),
-            // Where subscribers have ports of their own, no rule chooses an address for them.
+            // No rule chooses an address where subscribers have ports of their own.
             RuleAction::SnatTo(pool, _) if pools[pool % pools.len()].allocation.is_some() => {
                 RuleAction::Snat(pool % pools.len())
             }
@@ -414,7 +413,7 @@ fn late() -> impl Strategy<Value = (Option<u16>, bool, Refusal)> {
     (mss, prop::bool::weighted(0.9), refusal)
 }
 
-/// Addresses behind routers inside: such as are remote elsewhere, and such as are on the link.
+/// Addresses behind routers inside: some are remote elsewhere, some are on the link.
 pub(crate) fn inside_routes() -> impl Strategy<Value = Vec<AddressRange>> {
     let range = |first: [u8; 4], last: [u8; 4]| AddressRange {
         first: end(first, 0).address,
@@ -441,7 +440,7 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
         )
     };
     let inside = side(OWN[0], vec![Some(Prefix::new(end([10, 0, 0, 0], 0).address, 16))]);
-    // The pool may lie in the outside network, and its last address be that network's last.
+    // The pool may be in the outside network, and its last address may be that network's last.
     let near_pool = |len| Some(Prefix::new(end(POOL, 0).address, len));
     let networks = vec![None, None, near_pool(30), near_pool(31), near_pool(24)];
     let outside = prop_oneof![3 => side(OWN[1], networks.clone()), 1 => side(POOL, networks)];
@@ -494,7 +493,8 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
     )
 }
 
-/// Takes out what is fixed where hosts may not have the blocks that their forwarded ports are in.
+/// Removes static mappings and services whose hosts cannot have the blocks of their forwarded
+/// ports.
 pub(crate) fn fit_blocks(config: Config) -> Config {
     match fits_blocks(&config) {
         true => config,
@@ -503,7 +503,7 @@ pub(crate) fn fit_blocks(config: Config) -> Config {
 }
 
 fn fits_blocks(config: &Config) -> bool {
-    // Classes may be of realms that are still to come.
+    // Classes may name realms that are added later.
     let config = Config { classes: vec![], ..config.clone() };
     match Engine::new(&config, [0; 32], START) {
         Ok(_) => true,

@@ -1,9 +1,9 @@
-//! Engine against model on random operations.
+//! Engine and model on random operations.
 //!
-//! A case is a small configuration and a list of operations: packets made afresh, packets sent
-//! again, answers to and ICMP errors about packets that came out, and time. After each operation
-//! everything that can be seen of both is compared. A failing case is shrunk, and its seed is
-//! printed and kept by proptest; PROPTEST_CASES sets how many cases are tried.
+//! A case is a small configuration and a list of operations: fresh packets, repeated packets,
+//! answers to and ICMP errors about packets that came out, and time. After each operation all
+//! visible state of both is compared. A failing case is shrunk, and proptest prints and keeps its
+//! seed. PROPTEST_CASES sets the number of cases.
 
 mod changes;
 #[path = "../common/mod.rs"]
@@ -31,7 +31,7 @@ use std::time::Duration;
 use strategies::operation;
 use world::{INSIDE, POOL, PORTS, PROTOCOLS, REMOTE, START, World};
 
-/// Cases that take about a minute in all, unless PROPTEST_CASES says otherwise.
+/// Number of cases that take about a minute in all, unless PROPTEST_CASES gives another number.
 fn cases(usual: u32) -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
     ProptestConfig { cases: cases.unwrap_or(usual), ..ProptestConfig::default() }
@@ -47,13 +47,13 @@ fn run(config: &Config, seed: [u8; 32], operations: &[Operation]) -> Result<(), 
     Ok(())
 }
 
-/// Mappings that the large table has; NATGATE_MAPPINGS sets how many.
+/// Number of mappings in the large table; NATGATE_MAPPINGS sets it.
 fn mappings() -> u32 {
     let mappings = std::env::var("NATGATE_MAPPINGS").ok();
     mappings.and_then(|mappings| mappings.parse().ok()).unwrap_or(20_000)
 }
 
-/// Sixteen mappings a subscriber, none of whom is among those that the operations are about.
+/// Sixteen mappings a subscriber. The operations are about other subscribers.
 fn firsts(count: u32) -> impl Iterator<Item = First> {
     (0..count).map(|number| {
         let subscriber = u32::from_be_bytes([10, 1, 0, 1]) + number / 16;
@@ -63,7 +63,7 @@ fn firsts(count: u32) -> impl Iterator<Item = First> {
     })
 }
 
-/// As [`run`], over a large table, whose state is compared now and then.
+/// [`run`] over a large table. Its state is compared now and then.
 fn run_large(config: &Config, seed: [u8; 32], operations: &[Operation]) -> Result<(), Divergence> {
     let count = mappings();
     let first = Endpoint::new(u32::from_be_bytes(POOL), 0).address;
@@ -85,7 +85,8 @@ fn run_large(config: &Config, seed: [u8; 32], operations: &[Operation]) -> Resul
         hairpin_to: vec![],
         statics: config.statics.iter().map(|fixed| StaticMapping { realm: 0, ..*fixed }).collect(),
         services: config.services.iter().map(|one| Service { realm: 0, ..one.clone() }).collect(),
-        // A few more, and mappings are scarce beside those that nobody has answered (18.4).
+        // With a few more mappings than this, mappings are scarce for unanswered subscribers
+        // (18.4).
         limits: Limits { mappings: Some(count + count / 15 + 5), ..Limits::default() },
         classes: vec![],
         ..config.clone()
@@ -112,7 +113,7 @@ fn all_outside(mut config: Config) -> Config {
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 20, ..cases(3) })]
 
-    /// So do they when the table is large.
+    /// Engine and model agree over a large table.
     #[test]
     fn engine_agrees_with_model_over_a_large_table(
         config in config().prop_flat_map(with_realms).prop_map(all_outside),
@@ -126,7 +127,7 @@ proptest! {
 proptest! {
     #![proptest_config(cases(1000))]
 
-    /// Whatever is done, engine and model agree.
+    /// Engine and model agree after any operations.
     #[test]
     fn engine_agrees_with_model(
         config in config().prop_flat_map(with_realms),
@@ -136,8 +137,8 @@ proptest! {
         run(&config, seed, &operations).map_err(TestCaseError::fail)?;
     }
 
-    /// The answer to a translated packet comes back to the sender, as if there were no translator
-    /// but for the time to live.
+    /// The answer to a translated packet comes back to the sender as if there were no translator,
+    /// except for the time to live.
     #[test]
     fn answers_come_back(
         config in config().prop_map(all_outside),
@@ -167,9 +168,8 @@ proptest! {
             (wanted.flags, wanted.ttl) = (SYN | ACK, 63);
             prop_assert_eq!(&results[0].bytes, &wanted.bytes());
         } else {
-            // Only a pool that keeps ports on the other side of 1024, or all for others, refuses a
-            // first mapping; or one of which the subscriber has ports, if a static mapping takes
-            // these.
+            // A first mapping is refused in two cases only: the pool keeps ports on the other side
+            // of 1024, or for others; or the subscriber's own ports are taken by a static mapping.
             let counters = pair.engine.counters();
             let dropped = counters.packets[Direction::Outbound as usize][Outcome::Dropped as usize];
             prop_assert_eq!(dropped, 1);

@@ -1,15 +1,15 @@
-//! Operations of a case: what is sent, asked for and changed, and how long it waits.
+//! Operations of a case: packets, requests, changes, and waits.
 
 use crate::changes::{Other, PoolEdit};
 use crate::common::{Spec, Sum};
 use natgate_engine::Rule;
 use natgate_wire::Ipv4;
 
-/// Where a fresh packet goes.
+/// Destination of a fresh packet.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
     Remote(usize, usize),
-    /// The external endpoint of one of the mappings there are.
+    /// The external endpoint of one of the mappings.
     Mapping(usize),
     Pool(u8, u16),
     Own(usize),
@@ -35,11 +35,11 @@ pub(crate) struct Body {
     pub(crate) oddity: Oddity,
 }
 
-/// A sequence number in terms of what the other end of an earlier packet expects.
+/// A sequence number, relative to the expectation of the other end of an earlier packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sequence {
     Off(i32),
-    /// Off the end of the earlier packet's window, scaled by its own shift.
+    /// Distance from the end of the earlier packet's window, scaled by its own shift.
     OffWindow(i32, u8),
     Any(u32),
 }
@@ -52,7 +52,7 @@ pub(crate) enum Oddity {
     Long(bool),
     Trailing(u8),
     Options(Vec<u8>),
-    /// A byte of the header (or of what follows) is changed, the header checksum set right or not.
+    /// A changed byte of the header (or after it), with the header checksum right (true) or not.
     Byte(usize, u8, bool),
     Cut(usize),
 }
@@ -68,38 +68,38 @@ pub(crate) enum Send {
 /// Rare fields of the packet that an ICMP error embeds.
 #[derive(Clone, Debug)]
 pub(crate) struct About {
-    /// It claims to end where more follows it (RFC 4884).
+    /// The length field is shorter than the packet (RFC 4884).
     pub(crate) short: bool,
-    /// It has these options, a multiple of four bytes.
+    /// IP options, a multiple of four bytes.
     pub(crate) options: Vec<u8>,
-    /// It is a fragment other than the first.
+    /// The embedded packet is a fragment other than the first.
     pub(crate) later: bool,
-    /// A byte of the error is wrong.
+    /// A wrong byte of the error.
     pub(crate) spoil: Option<usize>,
 }
 
-/// Many packets that differ in an end: to be answered, if their time to live has run out, else to
-/// make sessions.
+/// Many packets that differ in an endpoint: they get answers if their time to live runs out,
+/// otherwise they make sessions.
 #[derive(Clone, Debug)]
 pub(crate) struct Burst {
     pub(crate) outside: bool,
     pub(crate) first: usize,
     pub(crate) ttl: u8,
-    /// From one source address to the next; 0: all have one.
+    /// Step between two source addresses; 0: one address.
     pub(crate) step: u32,
-    /// From one remote port to the next.
+    /// Step between two remote ports.
     pub(crate) port_step: u16,
     pub(crate) count: usize,
     pub(crate) target: Target,
     pub(crate) protocol: usize,
 }
 
-/// Segments in the names of both ends of a connection, as one might send who knows of it, or who
+/// Segments in the names of both ends of a connection, from a forger who knows the connection or
 /// has a part in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Forgery {
     pub(crate) pick: usize,
-    /// How far from the truth the lies begin.
+    /// Distance of the lies from the truth.
     pub(crate) lie: i32,
     pub(crate) segments: Vec<Forged>,
 }
@@ -111,22 +111,22 @@ pub(crate) struct Forged {
     pub(crate) jump: Jump,
 }
 
-/// A sequence number, from the one that would be right.
+/// Distance of a sequence number from the right one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Jump {
     Off(i32),
-    /// Off the lie.
+    /// Distance from the lie.
     Lie(i32),
-    /// Off as far as the largest window with this shift, ahead or behind.
+    /// Distance of the largest window with this shift, ahead or behind.
     Window(bool, u8, i32),
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Wait {
     Nanos(u64),
-    /// To the next thing that is due, and some nanoseconds.
+    /// Until the next thing is due, plus some nanoseconds.
     Next(i64),
-    /// One of the timeouts, and some nanoseconds.
+    /// One of the timeouts, plus some nanoseconds.
     Timeout(usize, i64),
     Hours(u64),
     Back(u64),
@@ -135,7 +135,7 @@ pub(crate) enum Wait {
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
     Packets(Vec<Send>),
-    /// A connection of TCP or DCCP is opened by both ends.
+    /// Both ends open a connection of TCP or DCCP.
     Connect {
         near: (usize, usize),
         target: Target,
@@ -147,14 +147,14 @@ pub(crate) enum Operation {
     Restart([u8; 32]),
     /// The pools change.
     Pools(Vec<PoolEdit>),
-    /// Other rules, with pools as far as there are any.
+    /// Other rules, with pools as far as they exist.
     Rules(Vec<Rule>, usize),
-    /// Another configuration, as far as it can take the place of the one in force.
+    /// Another configuration, as far as it can replace the one in force.
     Reconfigure(Box<Other>),
-    /// A host asks for a mapping.
+    /// A host requests a mapping.
     Ask(Ask),
     Wait(Wait),
-    /// Time goes on, but `advance` is not told before the next packets.
+    /// Time passes, but `advance` is not called before the next packets.
     Unnoticed(u64),
 }
 
@@ -166,13 +166,14 @@ pub(crate) struct Ask {
     pub(crate) far: (usize, usize),
     pub(crate) protocol: usize,
     pub(crate) realm: usize,
-    /// Off the first address of the pools, if one is named, and its port.
+    /// Distance of the suggested address from the first of the pools, if any, and the suggested
+    /// port.
     pub(crate) wanted: (Option<u8>, u16),
     pub(crate) strict: bool,
     /// Milliseconds.
     pub(crate) lifetime: u64,
     pub(crate) nonce: u8,
-    /// Of the far address so many bits, and perhaps its port.
+    /// Number of bits of the far address, and true for its port too.
     pub(crate) filter: Option<(u8, bool)>,
     pub(crate) replaces: bool,
 }
@@ -206,7 +207,7 @@ impl About {
 }
 
 impl Body {
-    /// Fills a packet in; `output` is what became of an earlier one with the same payload.
+    /// Fills a packet in. `output` is the translation of an earlier packet with the same payload.
     pub(crate) fn apply(&self, mut spec: Spec, output: Option<&[u8]>) -> Vec<u8> {
         let end_of_window =
             |off: i32, shift: u8| (u32::from(spec.window) << shift).wrapping_add_signed(off);
@@ -238,7 +239,8 @@ impl Body {
             _ => {}
         }
         if let (Sum::Aimed(_), Some(output)) = (self.sum, output) {
-            // The checksum after translation is what should be met: aim with its ends.
+            // The checksum after translation is aimed at, so the endpoints after translation are
+            // used.
             let after = Spec::like(output);
             let aimed = Spec {
                 source: after.source,

@@ -1,4 +1,4 @@
-//! How what holds for some and not for others is drawn: classes of subscribers, thresholds.
+//! Random policies for some subscribers: classes and thresholds.
 
 use crate::common::end;
 use natgate_engine::{
@@ -21,7 +21,7 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// The configuration with it.
+    /// The configuration with this policy.
     pub(crate) fn add_to(self, mut config: Config) -> Config {
         config.classes = self.classes;
         config.limits.sessions_per_subscriber = self.sessions_per_subscriber;
@@ -36,7 +36,7 @@ impl Policy {
     }
 }
 
-/// Gives rules that translate sources timeouts, as far as there are such.
+/// Gives timeouts to rules that translate sources, as far as there are sets.
 pub(crate) fn give_timeouts(rules: &mut [Rule], sets: usize) {
     for (number, rule) in rules.iter_mut().enumerate() {
         let translates = matches!(rule.action, RuleAction::Snat(_) | RuleAction::SnatTo(..));
@@ -52,7 +52,7 @@ fn time() -> impl Strategy<Value = Duration> {
     ]
 }
 
-/// Timeouts of some of the ports that there are.
+/// Timeouts of some of the occurring ports.
 fn port_timeouts() -> impl Strategy<Value = Vec<PortTimeout>> {
     let all = [(UDP, (80, 80)), (UDP, (1023, 1024)), (TCP, (5000, 65_535)), (DCCP, (0, 65_535))];
     let some = prop::sample::subsequence(all.to_vec(), 0..=4);
@@ -124,7 +124,7 @@ fn class() -> impl Strategy<Value = Class> {
     })
 }
 
-/// Classes of prefixes in each other, as many as are kept.
+/// Classes of nested prefixes, without overlaps at one prefix.
 fn classes() -> impl Strategy<Value = Vec<Class>> {
     let prefix = |address, len| Prefix::new(end(address, 0).address, len);
     let groups = [

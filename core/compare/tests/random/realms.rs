@@ -1,4 +1,4 @@
-//! Realms of a case: networks with the addresses of the first, or hardly different.
+//! Realms of a case: networks with the addresses of realm 0, or with nearly the same.
 
 use crate::common::end;
 use crate::configs::{fit, fit_blocks, inside_routes, rules};
@@ -43,10 +43,10 @@ fn realm() -> impl Strategy<Value = (RealmConfig, usize)> {
     })
 }
 
-/// Most realms beside number 0.
+/// Most realms besides realm 0.
 const MOST: usize = 3;
 
-/// Has realms that are not of another configuration go, by name, and those come that are new there.
+/// Removes realms that another configuration does not have, by name, and adds its new realms.
 fn come_and_go(config: &mut Config, new: &Config) {
     // Settings that only a restart changes stay, and so does the realm.
     let plan = |pool: &PoolConfig| match config.allocation_of(pool) {
@@ -71,8 +71,8 @@ fn come_and_go(config: &mut Config, new: &Config) {
     }
 }
 
-/// Lets realms come and go, or have rules, subscribers, relations and an inside of another
-/// configuration, as far as there are such; `parts` are those of `Other`.
+/// Changes realms, or gives them rules, subscribers, relations and an inside of another
+/// configuration, as far as possible. `parts` are the parts of `Other`.
 pub(crate) fn change(config: &mut Config, new: &Config, parts: [bool; 8]) {
     let [rules, _, _, subscribers, switches, _, _, realms] = parts;
     if realms {
@@ -108,7 +108,7 @@ pub(crate) fn change(config: &mut Config, new: &Config, parts: [bool; 8]) {
     }
 }
 
-/// Gives classes realms that there are, and takes prefixes away that thereby are in two of them.
+/// Gives classes existing realms, and removes prefixes that are then in two classes.
 fn settle(classes: &mut Vec<Class>, live: &[u16]) {
     let mut seen = BTreeSet::new();
     for Class { realm, subscribers, .. } in &mut *classes {
@@ -118,20 +118,20 @@ fn settle(classes: &mut Vec<Class>, live: &[u16]) {
     classes.retain(|class| !class.subscribers.is_empty());
 }
 
-/// Additions of realms to a configuration: realms, with what is settled when the pools are known;
-/// whom realm 0 reaches; whose the static mappings and the plan are.
+/// Additions of realms to a configuration: the realms, with the number for their pools; the realms
+/// that realm 0 reaches; the owners of the static mappings and of the plan.
 pub(crate) type Drawn = (Vec<(RealmConfig, usize)>, Vec<u16>, [u16; 2]);
 
 fn drawn(realms: impl Strategy<Value = Vec<(RealmConfig, usize)>>) -> impl Strategy<Value = Drawn> {
     (realms, prop::sample::subsequence(vec![1u16, 2], 0..=2), any::<[u16; 2]>())
 }
 
-/// None of them, or some.
+/// No realms, or some.
 pub(crate) fn some_realms() -> impl Strategy<Value = Drawn> {
     drawn(prop::collection::vec(realm(), 0..=2))
 }
 
-/// Up to two realms more for a configuration, to which its static mapping or its plan may belong.
+/// Up to two more realms for a configuration. Its static mapping or its plan may belong to one.
 pub(crate) fn with_realms(config: Config) -> impl Strategy<Value = Config> {
     let realms = prop_oneof![
         5 => Just(vec![]),

@@ -1,5 +1,5 @@
-//! How operations are drawn: they prefer edges (ticks, timeouts, windows, checksums) to the vast
-//! middle. Large strategies are boxed, for proptest moves what it draws about.
+//! Random operations. They prefer edges (ticks, timeouts, windows, checksums) to the vast middle.
+//! Large strategies are boxed, because proptest moves them about.
 
 use crate::changes::{Other, PoolEdit};
 use crate::common::{Sum, end};
@@ -218,7 +218,7 @@ fn connect() -> BoxedStrategy<Operation> {
 }
 
 fn burst() -> BoxedStrategy<Operation> {
-    // 4,096 apart requesters share their limit.
+    // Requesters 4,096 apart share their limit.
     let step = prop::sample::select(vec![0u32, 0, 1, 7, 4096]);
     let count = prop_oneof![12 => 1usize..20, 1 => 20usize..160];
     let port_step = prop::sample::select(vec![0u16, 1, 1, 256]);
@@ -263,7 +263,7 @@ fn forgery() -> BoxedStrategy<Operation> {
         .boxed()
 }
 
-/// One or more things that change about the pools.
+/// One or more changes of the pools.
 fn pool_edits() -> BoxedStrategy<Operation> {
     let pool = 0usize..2;
     let ranges = prop::collection::vec((0u16..24, 0u16..20), 0..3);
@@ -306,7 +306,7 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// A request of one of the subscribers, mostly for what others were about.
+/// A request of a subscriber, mostly for an endpoint that other operations use.
 fn ask() -> impl Strategy<Value = Ask> {
     let what = prop_oneof![5 => Just(What::Map), 2 => Just(What::Unmap), 3 => Just(What::Peer)];
     let ends = ((0usize..5, 0usize..8), (0usize..3, 0usize..7));

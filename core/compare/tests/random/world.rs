@@ -1,5 +1,5 @@
-//! Carrying a case out: the packets that operations stand for, and the packets that came out
-//! before, which answers and errors refer to.
+//! Execution of a case: the packets of operations, and the packets that came out before, which
+//! answers and errors refer to.
 
 use crate::common::{Spec, end, error_about, set_icmp_sum, side};
 use crate::configs::fit;
@@ -15,12 +15,12 @@ use natgate_wire::tcp::flags::{ACK, SYN};
 use natgate_wire::{Ipv4, dccp};
 use std::time::Duration;
 
-/// Subscribers; one has a static mapping if there are any. The last but one is none, and the last
-/// means all.
+/// Subscribers. One has a static mapping if there are any. The last but one is no subscriber, and
+/// the last is the broadcast address.
 pub(crate) const INSIDE: [[u8; 4]; 6] =
     [[10, 0, 0, 1], [10, 0, 0, 2], [10, 0, 0, 3], [10, 0, 0, 80], [11, 0, 0, 1], [10, 0, 255, 255]];
 pub(crate) const REMOTE: [[u8; 4]; 3] = [[198, 51, 100, 1], [198, 51, 100, 2], [192, 0, 2, 200]];
-/// Senders outside. The last three lie: they belong inside, or to some link.
+/// Senders outside. The last three are forged: the addresses belong inside, or to a link.
 pub(crate) const OUTSIDE: [[u8; 4]; 6] =
     [REMOTE[0], REMOTE[1], REMOTE[2], INSIDE[1], [169, 254, 9, 9], [10, 0, 9, 9]];
 /// The gateway's own addresses, inside and outside.
@@ -35,14 +35,14 @@ pub(crate) const START: Timestamp = Timestamp(1_000_000_000_000_000_077);
 /// More packets than this are sorted by side, so that their batches are large.
 const LARGE: usize = 16;
 
-/// A packet, and the side and the realm that it comes from.
+/// A packet with its side and its realm.
 type Sent = (Side, u16, Vec<u8>);
 
-/// A packet that was sent on.
+/// A forwarded packet.
 pub(crate) struct Seen {
     from: Side,
     exit: Side,
-    /// The realms that it came from and went to, inside.
+    /// The inside realms that the packet came from and went to.
     realms: (u16, u16),
     input: Vec<u8>,
     output: Vec<u8>,
@@ -97,8 +97,7 @@ impl World {
         match operation {
             Operation::Unnoticed(nanos) => {
                 self.now.0 += nanos;
-                // Which held ports are free first is asked of the engine at each tick
-                // (`Pair::advance`).
+                // `Pair::advance` asks the engine at each tick which held ports are free first.
                 let has_blocks = |pool: &PoolConfig| {
                     matches!(self.config.allocation_of(pool), Allocation::Block(_))
                 };
@@ -141,7 +140,7 @@ impl World {
             }
             Operation::Burst(burst) => self.send(&self.burst(burst))?,
             Operation::Forgery(forgery) => {
-                // One by one: they come from both sides.
+                // One by one, because the packets come from both sides.
                 for packet in self.forgery(forgery) {
                     self.send(&[packet])?;
                 }
@@ -152,7 +151,7 @@ impl World {
                 if sends.len() > LARGE {
                     packets.sort_by_key(|sent| sent.0 == Side::Outside);
                 }
-                // One batch for as many as come from one side after each other.
+                // One batch for consecutive packets from one side.
                 for batch in packets.chunk_by(|one, next| one.0 == next.0) {
                     self.send(batch)?;
                 }
@@ -212,7 +211,7 @@ impl World {
         Ok(())
     }
 
-    /// The first packet, an answer, and an answer to that, as far as they get.
+    /// Sends the first packet, an answer, and an answer to the answer, as far as they get.
     fn connect(&mut self, first: &Send) -> Result<(), Divergence> {
         let Some(mut packet) = self.packet(first) else { return Ok(()) };
         for (flags, kind) in [(SYN | ACK, dccp::kind::RESPONSE), (ACK, dccp::kind::ACK)] {
@@ -256,7 +255,7 @@ impl World {
         (0..burst.count as u32).map(packet).collect()
     }
 
-    /// Nothing, if nothing of TCP has been sent on.
+    /// The packets of a forgery; none if no TCP packet was forwarded.
     fn forgery(&self, forgery: &Forgery) -> Vec<Sent> {
         let is_tcp = |seen: &&Seen| ip(&seen.input).protocol() == TCP;
         let all: Vec<&Seen> = self.seen.iter().filter(is_tcp).collect();
@@ -281,7 +280,7 @@ impl World {
         forgery.segments.iter().map(forge).collect()
     }
 
-    /// Moves the clock and returns the time to tell.
+    /// Moves the clock and returns the time to pass on.
     fn wait(&mut self, wait: &Wait) -> Timestamp {
         let times = &self.config.timeouts;
         let ahead = match *wait {
@@ -332,13 +331,13 @@ impl World {
         }
     }
 
-    /// One of the realms that there are, or have been.
+    /// One of the realms that exist, or existed.
     fn realm(&self, pick: usize) -> u16 {
         (pick % (self.config.realms.len() + 1)) as u16
     }
 
-    /// The packet that is sent, and from which side and realm; `None` when it is about one that
-    /// there is not.
+    /// The packet to send, with its side and realm. `None`: it refers to a packet that does not
+    /// exist.
     fn packet(&self, send: &Send) -> Option<Sent> {
         let picked = |pick: usize| self.seen.get(pick.checked_rem(self.seen.len())?);
         Some(match send {
@@ -396,7 +395,7 @@ impl World {
     }
 }
 
-/// The header of a packet that was sent on.
+/// The header of a forwarded packet.
 fn ip(packet: &[u8]) -> Ipv4<&[u8]> {
     Ipv4::new_checked(packet).expect("came out")
 }
