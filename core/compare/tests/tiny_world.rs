@@ -54,7 +54,7 @@ enum Operation {
     FinTo(Endpoint, i32),
     /// A SYN in the remote's name, and a RST that follows it, to an endpoint's external one.
     Forged(Endpoint),
-    /// A UDP datagram that goes no further.
+    /// A UDP datagram with its last hop here.
     Last(Endpoint),
     /// Another engine takes over.
     Restart,

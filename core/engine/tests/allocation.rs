@@ -1,5 +1,5 @@
-//! After start-up the engine allocates nothing, whatever comes: every allocation of this program is
-//! counted, and none may fall into a call of the engine.
+//! The engine allocates nothing after its start, whatever packets come. Every allocation of this
+//! program is counted, and none may happen in a call of the engine.
 
 mod common;
 
@@ -16,11 +16,12 @@ use std::time::Duration;
 struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-/// Bytes of large blocks that became longer, and so were copied.
+/// Bytes of large blocks that grew, and so were copied.
 static MOVED: AtomicU64 = AtomicU64::new(0);
 const LARGE: usize = 1 << 20;
 
-// SAFETY: every call goes to the system's allocator unchanged; counting touches no memory of it.
+// SAFETY: every call goes to the system's allocator unchanged. Counting touches no memory of the
+// block.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
@@ -46,7 +47,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// One after the other, for what is counted is the whole program's.
+/// The parts run one after the other, because the counts are for the whole program.
 #[test]
 fn nothing_is_allocated_after_start_up() {
     what_is_set_aside_is_not_touched();
@@ -65,8 +66,8 @@ fn nothing_is_allocated_after_start_up() {
     }
 }
 
-/// Ports take memory when somebody has them, though there is room for more addresses: what is
-/// copied to a larger place takes it at once, of every protocol.
+/// Ports take memory only when a mapping has them, although there is room for more addresses. A
+/// copy to a larger place would take the memory at once, for every protocol.
 fn what_is_set_aside_is_not_touched() {
     let mut config =
         Config { pools: vec![pool("203.0.113.1", "203.0.113.16", (1024, 1400))], ..config() };
@@ -96,7 +97,7 @@ fn nothing_is_allocated(allocation: Allocation) {
         if round % 3 == 0 {
             set_ttl(&mut packets[0], 1);
         }
-        // A fragment without its first.
+        // A fragment without the first of its datagram.
         packets[3][7] = u8::from(round % 5 == 0);
         packets[3][4..6].copy_from_slice(&(round as u16).to_be_bytes());
         fill_header_checksum(&mut packets[3]);

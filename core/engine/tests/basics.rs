@@ -1,4 +1,4 @@
-//! The translator's everyday behaviour, each promise by one short story.
+//! The translator's everyday behaviour: each promise is shown by one short scene.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Packets in a batch go through stages together; what comes of them is the same as one by one.
+//! Packets of a batch go through stages together. The result is the same as one by one.
 
 mod common;
 
@@ -9,7 +9,7 @@ use natgate_engine::{
 };
 use proptest::prelude::*;
 
-/// A packet between few endpoints, so that flows begin, go on and collide within a batch.
+/// A packet between few endpoints, so that flows begin, continue and collide within a batch.
 fn packet() -> impl Strategy<Value = (Side, Vec<u8>)> {
     let inner = (5_u8..8, 4000_u16..4006);
     let remote = (7_u8..9, 80_u16..82);
@@ -44,7 +44,7 @@ fn address(text: &str) -> std::net::Ipv4Addr {
     std::net::Ipv4Addr::from_bits(endpoint(text).0)
 }
 
-/// Rules for some of the flows, often enough none.
+/// Rules for some of the flows, often none.
 fn rules() -> impl Strategy<Value = Vec<Rule>> {
     let source = |text, len, port| Match::Source(Prefix::new(address(text), len), port);
     let destination = |text, len, port| Match::Destination(Prefix::new(address(text), len), port);
@@ -104,7 +104,7 @@ fn configuration() -> impl Strategy<Value = Config> {
                 mapping,
                 filtering,
                 pooling,
-                // Nothing is left to chance: in a batch it would be asked in another order.
+                // No random choice is left: a batch would draw in another order.
                 allocation: Allocation::Preserve,
                 inbound_refresh: refresh,
                 pools: vec![pool("203.0.113.1", "203.0.113.1", (1024, 65535)), second],
@@ -113,7 +113,7 @@ fn configuration() -> impl Strategy<Value = Config> {
                     .zip(with_static)
                     .filter_map(|(it, there)| there.then_some(it))
                     .collect(),
-                // Two that have mappings by a rule are no subscribers.
+                // Two hosts that have mappings by a rule are no subscribers.
                 subscribers: vec![Prefix::new(address("10.0.0.4"), 31)],
                 rules,
                 ..config()
@@ -125,7 +125,7 @@ fn configuration() -> impl Strategy<Value = Config> {
     )
 }
 
-/// What an engine made of packets: their fates and bytes, then everything that it tells.
+/// Results of packets in an engine: verdicts and bytes, then all reports of the engine.
 fn outcome(engine: &mut Engine, taken: Vec<(Verdict, Vec<u8>)>) -> String {
     let events: Vec<_> = std::iter::from_fn(|| engine.poll_event()).collect();
     let mut buffer = vec![0; 65_535];
@@ -170,7 +170,7 @@ proptest! {
     }
 }
 
-/// How ports are chosen, if chance has a part in it.
+/// Allocation with a random choice of ports.
 fn by_chance() -> impl Strategy<Value = Allocation> {
     let block = (prop::sample::select(vec![16_u16, 64]), 1_u16..4).prop_map(|(size, max)| {
         Allocation::Block(BlockConfig {
@@ -194,8 +194,8 @@ fn by_chance() -> impl Strategy<Value = Allocation> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Which ports it gets is chance, but not whether it gets one: quotas, shares and rules decide
-    /// about what begins inside.
+    /// The ports that flows get are random, but not their number: quotas, shares and rules decide
+    /// about flows from inside.
     #[test]
     fn in_a_batch_as_many_flows_begin_as_one_by_one(
         config in configuration(),
@@ -204,7 +204,7 @@ proptest! {
         packets in prop::collection::vec(packet(), 1..250),
     ) {
         let mut config = config;
-        // A rule takes no address of what is shared out.
+        // A rule names no address of a pool that shares ports out.
         let is_shared = matches!(second, Allocation::Random);
         let takes = |rule: &Rule| matches!(rule.action, RuleAction::SnatTo(..));
         config.rules.retain(|rule| is_shared || !takes(rule));
@@ -216,8 +216,8 @@ proptest! {
         let now = Timestamp(1_700_000_000_000_000_000);
         let mut whole = Engine::new(&config, [1; 32], now).unwrap();
         let mut single = Engine::new(&config, [1; 32], now).unwrap();
-        // Where chance decides, by address, whether a packet turns round or two without ports
-        // agree.
+        // Packets to an external address may be hairpinned, and packets without ports may be
+        // ambiguous. A random address decides about both, so they are left out.
         let is_other = |bytes: &[u8]| bytes[16..19] == [203, 0, 113] || bytes[9] == 47;
         let inside = packets.into_iter().filter(|(from, b)| *from == Side::Inside && !is_other(b));
         let batch: Vec<Vec<u8>> = inside.map(|(_, bytes)| bytes).collect();

@@ -1,5 +1,4 @@
-//! What holds for some and not for others: classes of subscribers, totals, thresholds, and timeouts
-//! by port and by rule.
+//! Policies for some subscribers: classes, totals, thresholds, and timeouts by port and by rule.
 
 mod common;
 
@@ -12,7 +11,7 @@ use natgate_wire::protocol;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// Subscribers 10.0.1.x are of the class.
+/// Subscribers 10.0.1.x are in the class.
 fn class(limits: ClassLimits, total: Totals) -> Class {
     let subscribers = vec![Prefix::new(Ipv4Addr::new(10, 0, 1, 0), 24)];
     Class { name: "class".into(), subscribers, realm: None, limits, total }
@@ -27,12 +26,12 @@ fn flow(subscriber: &str, number: u32) -> Vec<u8> {
     udp(&format!("{subscriber}:{}", 1024 + number), REMOTE)
 }
 
-/// How many of so many new flows of a subscriber get a mapping.
+/// Number of a subscriber's new flows that get a mapping.
 fn made(lab: &mut Lab, subscriber: &str, flows: std::ops::Range<u32>) -> usize {
     flows.filter(|&number| lab.passes(Side::Inside, &flow(subscriber, number))).count()
 }
 
-/// The events other than those of mappings, since the last that were asked for.
+/// Events since the last call, without events of mappings.
 fn told(lab: &mut Lab) -> Vec<Change> {
     let events = std::mem::take(&mut lab.events).into_iter().map(|event| event.change);
     let of_mapping =
@@ -68,7 +67,7 @@ fn a_class_says_what_its_subscribers_may_have() {
         assert_eq!(made(&mut lab, subscriber, 0..20), 9, "{subscriber}");
     }
     assert_eq!(made(&mut lab, "10.0.2.0", 0..20), 5);
-    // What the class does not say is everybody's.
+    // A limit that the class does not give is the common one.
     let tcp_flow = |number: u32| tcp(&format!("10.0.1.5:{}", 2000 + number), REMOTE, "S", 1, 0);
     let made = (0..400).filter(|&number| lab.passes(Side::Inside, &tcp_flow(number))).count();
     assert_eq!(made, 400);
@@ -88,7 +87,7 @@ fn sessions_of_a_subscriber_are_all_that_its_mappings_have() {
     for remote in 1..=4 {
         lab.out(&to(4000, remote));
     }
-    // The mapping has its four; another takes two more, and that is all.
+    // The mapping has its four sessions. Another mapping takes two more, up to the limit.
     assert_eq!(lab.refused(Side::Inside, &to(4000, 5)), DropReason::SessionLimit);
     lab.out(&to(4001, 1));
     lab.out(&to(4001, 2));
@@ -99,7 +98,7 @@ fn sessions_of_a_subscriber_are_all_that_its_mappings_have() {
     let subscriber = Ipv4Addr::new(10, 0, 1, 5);
     let refused = Change::QuotaReached { realm: 0, subscriber, protocol: protocol::UDP };
     assert_eq!(told(&mut lab), [refused]);
-    // When they have gone there is room again.
+    // After the end of these sessions there is room again.
     lab.wait_s(400.0);
     lab.out(&to(4002, 1));
 }
@@ -110,7 +109,7 @@ fn a_class_has_its_total_whoever_of_it_asks() {
     let mut lab = Lab::new(&with_class(ClassLimits::default(), total));
     assert_eq!(made(&mut lab, "10.0.1.5", 0..7), 7);
     assert_eq!(made(&mut lab, "10.0.1.6", 0..7), 3);
-    // One who has no record yet is refused for the same reason, and it is told of the class.
+    // A host without a record is refused for the same reason, and the event is about the class.
     assert_eq!(lab.refused(Side::Inside, &flow("10.0.1.7", 0)), DropReason::PortQuota);
     let full = Change::ClassQuotaReached { class: 0, protocol: protocol::UDP };
     assert_eq!(told(&mut lab), [full], "at most one a second");
@@ -140,7 +139,8 @@ fn a_class_has_its_rate_and_its_sessions() {
     lab.out(&flow("10.0.1.5", 0));
 }
 
-/// However hard a subscriber, or a class, beats on its limits: what others get does not change.
+/// A subscriber, or a class, beyond its limits does not change the service of others, whatever it
+/// sends.
 #[test]
 fn who_is_at_a_limit_costs_others_nothing() {
     let limits = ClassLimits {
@@ -155,7 +155,7 @@ fn who_is_at_a_limit_costs_others_nothing() {
         new_mappings_per_second: Some(100),
         ..Totals::default()
     };
-    // What a neighbour of the class, and one of none, get of 40 flows a second each.
+    // Mappings of a neighbour in the class, and of one outside, from 40 flows a second each.
     let neighbours = |flood: bool| {
         let mut lab = Lab::new(&with_class(limits.clone(), total.clone()));
         let mut got = Vec::new();
@@ -180,7 +180,7 @@ fn who_is_at_a_limit_costs_others_nothing() {
     assert_eq!(alone.iter().filter(|(one, _)| *one).count(), 20, "its own quota");
     assert_eq!(alone.iter().filter(|(_, other)| *other).count(), 1200);
     assert_eq!(neighbours(true), alone);
-    // A class whose total is used up leaves those of none alone.
+    // A class with an exhausted total does not affect subscribers in no class.
     let mut lab = Lab::new(&with_class(limits, total));
     for subscriber in 1..=10 {
         made(&mut lab, &format!("10.0.1.{subscriber}"), 0..30);
@@ -208,13 +208,13 @@ fn thresholds_are_told_before_the_limit() {
     assert_eq!(told(&mut lab), []);
     made(&mut lab, "10.0.0.5", 79..94);
     assert_eq!(told(&mut lab), [threshold("10.0.0.5", Resource::Udp, 80)]);
-    // The next comes within the minute and is told after it.
+    // The next threshold is reached within the minute and reported after it.
     made(&mut lab, "10.0.0.5", 94..98);
     assert_eq!(told(&mut lab), []);
     lab.wait_s(60.0);
     made(&mut lab, "10.0.0.5", 98..99);
     assert_eq!(told(&mut lab), [threshold("10.0.0.5", Resource::Udp, 95)]);
-    // Sessions are told of by themselves.
+    // Sessions have thresholds of their own.
     lab.wait_s(60.0);
     for number in 0..701 {
         let (inner, remote) = (1024 + number % 99, 1000 + number / 99);
@@ -223,16 +223,16 @@ fn thresholds_are_told_before_the_limit() {
     }
     assert_eq!(lab.engine.sessions().count(), 800);
     assert_eq!(told(&mut lab), [threshold("10.0.0.5", Resource::Sessions, 80)]);
-    // Another subscriber's minute is its own.
+    // The minute of another subscriber is separate.
     made(&mut lab, "10.0.0.6", 0..80);
     assert_eq!(told(&mut lab), [threshold("10.0.0.6", Resource::Udp, 80)]);
 }
 
-/// A subscriber whose use goes up and down round a threshold, a little or a lot, every few seconds
+/// A subscriber whose use goes up and down around a threshold, a little or a lot, every few seconds
 /// for an hour.
 #[test]
 fn oscillation_round_a_threshold_is_damped() {
-    // Mappings live for two seconds; there are 75 that stay, and so many that come and go.
+    // Mappings live for two seconds: some stay, and `more` come and go.
     let oscillate = |stay: u32, more: u32, every: u64| {
         let mut config = config();
         config.limits = Limits { udp_ports: 100, thresholds: vec![80], ..Limits::default() };
@@ -256,13 +256,13 @@ fn oscillation_round_a_threshold_is_damped() {
         assert!(events.iter().all(|(_, change)| *change == expected), "{events:?}");
         events.into_iter().map(|(time, _)| time).collect::<Vec<_>>()
     };
-    // Between 75 and 85 of 100: it never falls by ten points.
+    // Between 75 and 85 of 100: use never falls by ten points.
     assert_eq!(oscillate(75, 10, 5).len(), 1);
-    // Between 60 and 85 every five seconds: as often as is permitted, once a minute.
+    // Between 60 and 85 every five seconds: reports at the largest rate, once a minute.
     let times = oscillate(60, 25, 5);
     assert_eq!(times.len(), 60);
     assert!(times.windows(2).all(|pair| pair[1].since(pair[0]) >= Duration::from_secs(60)));
-    // The same every other minute: each time.
+    // Between 60 and 85 every other minute: a report each time.
     assert_eq!(oscillate(60, 25, 120).len(), 30);
 }
 
@@ -296,13 +296,13 @@ fn a_pool_tells_how_far_it_is_used() {
     assert_eq!(told(&mut lab), []);
     lab.out(&flow("10.0.0.200", 0));
     assert_eq!(told(&mut lab), [reached(Resource::Udp, 80)]);
-    // Ports in hold-down cannot be had either: 80 of them and 20 that are used.
+    // Ports in hold-down are not available either: 80 of them and 20 used ones.
     lab.wait_s(70.0);
     assert_eq!(lab.engine.mappings().count(), 0);
     made(&mut lab, "10.0.0.5", 0..30);
     let exhausted = Change::PoolExhausted { pool: 0, protocol: protocol::UDP };
     assert_eq!(told(&mut lab), [reached(Resource::Udp, 100), exhausted]);
-    // TCP is another matter.
+    // TCP has thresholds of its own.
     lab.wait_s(60.0);
     for number in 0..80 {
         lab.out(&tcp(&format!("10.0.0.5:{}", 1024 + number), REMOTE, "S", 1, 0));
@@ -355,7 +355,7 @@ fn a_remote_port_has_a_timeout_of_its_own() {
         let packet = udp("10.0.0.5:4000", &remote);
         lab.out(&packet);
         assert_eq!(lab.lives_on(), seconds, "port {port}");
-        // A packet of the session that is there starts the time afresh, from either side.
+        // A packet of the session from either side restarts the time.
         for from in [Side::Inside, Side::Outside] {
             let external = lab.external_of(&packet);
             lab.wait_s(5.0);
@@ -382,7 +382,7 @@ fn established_connections_go_by_the_port_and_others_do_not() {
             lab.out(&tcp(inner, &remote, "A", 2, 2));
             lab.wait_s(1.0);
         }
-        // Established, and what RFC 7857 gives to close; a second has gone by.
+        // The established timeout, plus RFC 7857's closing timeout. One second has passed.
         assert_eq!(lab.lives_on(), seconds + 240.0 - 1.0, "to port {port}");
     }
 }
@@ -408,7 +408,7 @@ fn a_rule_gives_its_mappings_timeouts() {
     let mut config = with_sets(&[(by(0, 25), 1), (by(128, 25), 2)], vec![first, second]);
     config.port_timeouts = vec![port_timeout(protocol::UDP, (53, 53), 10)];
     let mut lab = Lab::new(&config);
-    // The rule goes before the port, and the port before what holds for all.
+    // The rule goes before the port, and the port before the common timeout.
     for (inner, remote, lives) in [
         ("10.0.0.5:4000", "198.51.100.7:80", 20.0),
         ("10.0.0.5:4000", "198.51.100.7:53", 20.0),
@@ -426,7 +426,7 @@ fn a_rule_gives_its_mappings_timeouts() {
     assert_eq!(lab.lives_on(), 60.0);
     lab.out(&ping("10.0.0.200", "198.51.100.7", 9));
     assert_eq!(lab.lives_on(), 30.0);
-    // What is established for two hours has seven seconds then.
+    // A connection with a timeout of two hours has seven seconds after the change.
     let (inner, remote) = ("10.0.0.200:4000", "198.51.100.7:80");
     let external = lab.external_of(&tcp(inner, remote, "S", 1, 0));
     lab.inward(&tcp(remote, &external, "SA", 1, 2));
@@ -446,7 +446,7 @@ fn the_first_packet_of_a_mapping_says_for_all_its_sessions() {
         lab.out(&udp("10.0.0.5:4000", second));
         assert_eq!(lab.lives_on(), lives, "{first} first");
     }
-    // Other rules, or none, do not change what the mapping has.
+    // Other rules, or none, do not change the mapping's timeouts.
     let mut lab = Lab::new(&config);
     lab.out(&udp("10.0.0.5:4000", one));
     let none = natgate_engine::RuleSet::new(&[]).unwrap();

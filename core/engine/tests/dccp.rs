@@ -1,5 +1,5 @@
-//! DCCP: ports and checksum are translated, connections timed, nobody waits for an answer that the
-//! filter forbids (RFC 5597).
+//! DCCP: ports and checksum are translated, connections are timed, and no server waits for an
+//! answer that the filter forbids (RFC 5597).
 
 mod common;
 
@@ -19,7 +19,7 @@ fn ports_are_translated_and_the_rest_stays() {
     let request = dccp(INTERNAL, REMOTE, REQUEST);
     let out = lab.out(&request);
     assert_ne!(external(&out), INTERNAL);
-    // Data offset, coverage; type, sequence number, service code.
+    // Data offset and coverage; type, sequence number and service code.
     assert_eq!(out[24..26], request[24..26]);
     assert_eq!(out[28..], request[28..]);
     let back = lab.inward(&dccp(REMOTE, &external(&out), RESPONSE));
@@ -68,7 +68,8 @@ fn idle_connections_go_after_their_state_s_timeout() {
     }
 }
 
-/// Who forges the end of a connection only shortens its idle time until it next says something.
+/// A forged end of a connection only shortens its idle time until the next packet of the
+/// connection.
 #[test]
 fn traffic_revives_a_connection_that_was_said_to_end() {
     let mut lab = Lab::new(&config());

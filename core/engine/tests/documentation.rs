@@ -1,4 +1,4 @@
-//! docs/drop-reasons.md comes from the list in the code. `NATGATE_BLESS=1` writes it anew.
+//! docs/drop-reasons.md is generated from the list in the code. `NATGATE_BLESS=1` writes it anew.
 
 use natgate_engine::DropReason;
 use std::fmt::Write;

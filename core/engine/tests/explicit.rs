@@ -1,4 +1,4 @@
-//! Mappings that a host asks for: made, kept, given back, towards all or one, with filters and
+//! Requested mappings: made, kept, given up, towards all remote endpoints or one, with filters and
 //! limits.
 
 mod common;
@@ -112,13 +112,13 @@ fn anybody_gets_in_as_long_as_the_mapping_lasts() {
         assert_eq!((told.id.kind, told.sessions), (MappingKind::Pcp, 0));
         for remote in [REMOTE, "198.51.100.8:9"] {
             assert_eq!(ends(&lab.inward(&udp(remote, &external))).1, HOST);
-            // The answer leaves where the question came in.
+            // The reply leaves with the external endpoint that the request came to.
             assert_eq!(ends(&lab.out(&udp(HOST, remote))).0, external);
         }
-        // So does what the host begins itself.
+        // Packets that the host itself begins use the endpoint too.
         assert_eq!(ends(&lab.out(&udp(HOST, "198.51.100.9:53"))).0, external);
         assert_eq!(lab.count(), 1);
-        // Asked for again it is the same, whatever is wanted, and lasts from now on.
+        // A repeated request gives the same mapping, whatever it suggests, and a new lifetime.
         lab.wait_s(100.0);
         let again =
             MapRequest { wanted: wanted("203.0.113.9:7", false), ..request(UDP, HOST, HOUR) };
@@ -126,7 +126,7 @@ fn anybody_gets_in_as_long_as_the_mapping_lasts() {
         lab.wait_s(3590.0);
         assert_eq!(lab.count(), 1);
         assert_eq!(ends(&lab.inward(&udp("198.51.100.10:1", &external))).1, HOST);
-        // Its time is over, but a session is not.
+        // The hold is over, but a session continues.
         lab.wait_s(60.0);
         assert_eq!(lab.engine.mappings().next().unwrap().id.kind, MappingKind::Dynamic);
         lab.refused(Side::Outside, &udp("198.51.100.11:1", &external));
@@ -148,7 +148,7 @@ fn it_goes_when_its_time_is_over() {
     lab.wait_s(2.0);
     assert_eq!(lab.count(), 0);
     assert_eq!(lab.removed()[0].kind, MappingKind::Pcp);
-    // A lifetime that timers do not reach in one go.
+    // A lifetime beyond the reach of the timers.
     lab.mapped(&request(TCP, HOST, 10 * HOUR));
     lab.wait_s(35_990.0);
     assert_eq!(lab.count(), 1);
@@ -187,7 +187,7 @@ fn only_what_was_asked_for_can_be_given_back() {
     lab.out(&udp(HOST, REMOTE));
     assert_eq!(lab.unmap(UDP, HOST, NONCE), Err(ExplicitError::NotExplicit));
     assert_eq!(lab.unmap(TCP, "10.0.0.80:80", NONCE), Err(ExplicitError::NotExplicit));
-    // Of a host's all goes that can go, and it is said that not all has.
+    // A request to give up all mappings of a host reports that not all of them could go.
     lab.mapped(&request(TCP, "10.0.0.80:81", HOUR));
     let count = lab.count();
     assert!(!lab.engine.unmap_all(lab.now, TCP, 0, Ipv4Addr::new(10, 0, 0, 80), NONCE));
@@ -241,7 +241,7 @@ fn a_wish_is_granted_if_it_can_be() {
     let got = ask(&mut lab, "10.0.0.5:1", "203.0.113.1:7777", false).unwrap();
     assert_eq!(got.external, end("203.0.113.1:7777"));
     assert_eq!(ask(&mut lab, "10.0.0.5:2", "0.0.0.0:7778", true).unwrap().external.port, 7778);
-    // Taken, of another's, none of ours, or the protocol's own.
+    // A taken port, another host's port, an address that is not external, a port of the protocols.
     for external in [
         "203.0.113.1:7777",
         "203.0.113.1:80",
@@ -254,7 +254,7 @@ fn a_wish_is_granted_if_it_can_be() {
         assert_ne!(other, end(external));
         lab.unmap(UDP, "10.0.0.6:3", NONCE).unwrap();
     }
-    // What is there is not moved.
+    // The present mapping keeps its endpoint.
     assert_eq!(ask(&mut lab, "10.0.0.5:1", "203.0.113.1:9000", true), Err(ExplicitError::External));
     assert_eq!(ask(&mut lab, "10.0.0.5:1", "203.0.113.1:7777", true).unwrap().external.port, 7777);
 }
@@ -268,14 +268,14 @@ fn the_protocols_own_ports_are_never_given() {
     {
         let pools = pools.clone();
         let mut lab = Lab::new(&Config { pools, port_parity, allocation, ..asking() });
-        // Of the three one is left for who asks, whatever parity it has.
+        // One of the three ports is left for requests, whatever its parity.
         let got: Vec<_> = [5351, 5350, 5352]
             .map(|port| lab.map(&request(UDP, &format!("10.0.0.5:{port}"), HOUR)))
             .into();
         assert_eq!(got[0].map(|one| one.external.port), Ok(5352));
         assert_eq!(got[1..], [Err(ExplicitError::Full); 2]);
         assert!(lab.map(&request(TCP, "10.0.0.5:1", HOUR)).is_ok());
-        // Traffic has them.
+        // Traffic may have the protocols' ports.
         lab.out(&udp("10.0.0.5:5350", REMOTE));
         lab.out(&udp("10.0.0.5:5351", REMOTE));
     }
@@ -290,7 +290,8 @@ fn limits_of_the_subscriber_hold() {
         lab.mapped(&request(TCP, &format!("10.0.0.5:{port}"), HOUR));
     }
     assert_eq!(lab.map(&request(TCP, "10.0.0.5:9", HOUR)), Err(ExplicitError::Quota));
-    // Those that there are can be kept, others may ask, and what is given back makes room.
+    // Present mappings can be kept, other hosts may request, and a mapping that is given up makes
+    // room.
     lab.mapped(&request(TCP, "10.0.0.5:8", HOUR));
     lab.mapped(&request(TCP, "10.0.0.6:9", HOUR));
     lab.unmap(TCP, "10.0.0.5:1", NONCE).unwrap();
@@ -310,7 +311,7 @@ fn limits_of_the_subscriber_hold() {
     let mut lab = Lab::new(&Config { limits, ..asking() });
     lab.mapped(&request(TCP, "10.0.0.5:1", HOUR));
     assert_eq!(lab.map(&request(TCP, "10.0.0.6:1", HOUR)), Err(ExplicitError::Full));
-    // Nobody may ask where there is no room.
+    // Without room no request succeeds.
     let mut lab = Lab::new(&config());
     assert_eq!(lab.map(&request(TCP, HOST, HOUR)), Err(ExplicitError::Full));
 }
@@ -353,7 +354,7 @@ fn filters_let_in_whom_they_name() {
     for remote in strangers {
         assert_eq!(lab.refused(Side::Outside, &udp(remote, &external)), DropReason::Filtered);
     }
-    // Others are added, and the host itself may speak with anybody.
+    // More filters are added, and the host itself may send to any remote endpoint.
     let more = [filter([198, 51, 101, 1], 32, 9)];
     lab.mapped(&MapRequest { filters: &more, ..request(UDP, HOST, HOUR) });
     lab.inward(&udp(strangers[0], &external));
@@ -376,17 +377,17 @@ fn nothing_ends_sooner_than_traffic_would_have_it() {
     let mut lab = Lab::new(&asking());
     let external = lab.mapped(&request(UDP, HOST, HOUR));
     lab.out(&udp(HOST, REMOTE));
-    // The session has five minutes, so has the mapping.
+    // The session has five minutes, so the mapping has too.
     let shorter = lab.map(&request(UDP, HOST, MINUTE)).unwrap();
     assert_eq!(shorter.lifetime, Some(5 * MINUTE));
     assert_eq!(lab.unmap(UDP, HOST, NONCE), Ok(5 * MINUTE));
     assert_eq!(ends(&lab.out(&udp(HOST, REMOTE))).0, external);
-    // Without the hold the filter is as usual.
+    // Without the hold the configured filter applies.
     assert_eq!(lab.refused(Side::Outside, &udp("198.51.100.9:1", &external)), DropReason::Filtered);
     lab.wait_s(301.0);
     assert_eq!(lab.count(), 0);
 
-    // A connection that ends does not take the mapping along.
+    // A connection that ends does not end the mapping.
     let external = lab.mapped(&request(TCP, HOST, HOUR));
     lab.inward(&tcp(REMOTE, &external, "S", 1, 0));
     lab.out(&tcp(HOST, REMOTE, "SA", 9, 2));
@@ -407,7 +408,7 @@ fn nothing_ends_sooner_than_traffic_would_have_it() {
 fn a_session_is_kept_for_whom_asks() {
     for mapping in [Behavior::EndpointIndependent, Behavior::AddressAndPortDependent] {
         let mut lab = Lab::new(&Config { mapping, ..asking() });
-        // Before its first packet, at the endpoint that it had before a restart.
+        // A request before the host's first packet, at the endpoint from before a restart.
         let again = PeerRequest {
             wanted: wanted("203.0.113.1:3000", false),
             ..peer(UDP, HOST, REMOTE, HOUR)
@@ -422,20 +423,21 @@ fn a_session_is_kept_for_whom_asks() {
         assert_eq!(lab.peer(&stranger), Err(ExplicitError::Nonce(HOUR)));
         lab.wait_s(3500.0);
         assert_eq!(ends(&lab.out(&udp(HOST, REMOTE))).0, "203.0.113.1:3000");
-        // From now on it is as any other.
+        // From now on the mapping is like any other.
         lab.wait_s(299.0);
         assert_eq!(lab.count(), 1);
         lab.wait_s(2.0);
         assert_eq!(lab.count(), 0);
 
-        // One that there is, of which the wish says nothing.
+        // A request for a present mapping, with a suggestion that says nothing.
         let external = lab.external_of(&udp(HOST, REMOTE));
         let there =
             lab.peer(&PeerRequest { wanted: wanted("203.0.113.1:9", false), ..again }).unwrap();
         assert_eq!((there.external, there.lifetime), (end(&external), Some(HOUR)));
         lab.wait_s(1000.0);
         assert_eq!(lab.count(), 1);
-        // Given back, it is there as long as was promised, for nobody may have it sooner.
+        // A mapping that is given up stays for its promised time, because no other mapping may have
+        // its port sooner.
         let left = lab.peer(&PeerRequest { lifetime: Duration::ZERO, ..again }).unwrap().lifetime;
         assert!(left.unwrap() > 2590 * Duration::from_secs(1), "{left:?}");
     }
@@ -510,7 +512,7 @@ fn blocks_and_pairs_are_respected() {
     let assigned =
         lab.events.iter().filter(|event| matches!(event.change, Change::BlockAssigned(_)));
     assert_eq!(assigned.count(), 1);
-    // A port of nobody's block is nobody's to wish for.
+    // A port in a block without an owner cannot be had by a suggestion.
     let elsewhere = Endpoint { port: first.port ^ 16, ..first };
     let strict =
         WantedEndpoint { address: Some(elsewhere.address), port: elsewhere.port, strict: true };
@@ -520,8 +522,8 @@ fn blocks_and_pairs_are_respected() {
     let got = lab.map(&MapRequest { wanted: near, ..request(TCP, "10.0.0.5:3", HOUR) }).unwrap();
     assert_eq!(got.external.port, first.port ^ 1);
 
-    // The address that the subscriber's others have, and no other unless the pooling behavior lets
-    // it.
+    // The address of the subscriber's other mappings, and no other address unless the pooling
+    // behavior permits it.
     for pooling in [Pooling::Paired, Pooling::Arbitrary] {
         let pools = vec![pool("203.0.113.0", "203.0.113.1", (1024, 65_535))];
         let mut lab = Lab::new(&Config { pools, pooling, ..asking() });
@@ -549,7 +551,7 @@ fn computed_ports_are_the_subscribers_own() {
     let allocation = Allocation::Deterministic(plan);
     let pools = vec![pool("203.0.113.1", "203.0.113.1", (1024, 65_535))];
     let mut lab = Lab::new(&Config { allocation, pools, subscribers, ..asking() });
-    // The sixth host's: 1024 + 5 * 32 and the 31 that follow.
+    // The sixth host's share: 32 ports from 1024 + 5 * 32 on.
     let own = 1184..1216;
     for port in 1..=4 {
         let got = lab.mapped(&request(TCP, &format!("10.0.0.5:{port}"), HOUR));
@@ -606,7 +608,7 @@ fn all_of_a_host_are_given_back() {
     );
 }
 
-/// Where a rule says which address, no other is given because one was wished for.
+/// If a rule gives the address, a suggestion does not lead to another.
 #[test]
 fn a_wish_does_not_lead_past_a_rule() {
     let address = Ipv4Addr::new(203, 0, 113, 1);
@@ -625,7 +627,7 @@ fn a_wish_does_not_lead_past_a_rule() {
     assert_eq!(lab.count(), 1);
 }
 
-/// An address that is full is nothing to tell the operator of, while others are not.
+/// A full address is not reported as an exhausted pool while other addresses have ports.
 #[test]
 fn a_wish_for_a_full_address_exhausts_no_pool() {
     let pools = vec![pool("203.0.113.1", "203.0.113.2", (2000, 2000))];
@@ -639,7 +641,7 @@ fn a_wish_for_a_full_address_exhausts_no_pool() {
         ..request(TCP, "10.0.0.6:1", HOUR)
     };
     assert_ne!(lab.map(&hint).unwrap().external.address, first);
-    // The others have not been there for so long that they would give way.
+    // The other hosts are too young to give way.
     lab.wait_s(0.1);
     let told = |lab: &Lab| {
         let told =
@@ -662,7 +664,7 @@ fn what_cannot_be_had_of_blocks_changes_nothing() {
     let first = lab.map(&request(TCP, "10.0.0.5:1", HOUR)).unwrap().external.address;
     lab.wait_s(1.0);
     lab.events.clear();
-    // The one block that is left is not of the address that is wanted.
+    // The one block that is left is not on the suggested address.
     let wish = WantedEndpoint { address: Some(first), port: 0, strict: true };
     let asked = PeerRequest { wanted: wish, ..peer(TCP, "10.0.0.6:1", REMOTE, HOUR) };
     assert_eq!(lab.peer(&asked), Err(ExplicitError::External));
@@ -670,7 +672,7 @@ fn what_cannot_be_had_of_blocks_changes_nothing() {
     assert_eq!((lab.count(), lab.events.len()), (1, 0), "{:?}", lab.events);
 }
 
-/// Whoever kept a session learns that the operator has ended it.
+/// A host that kept a session learns that the operator has ended it.
 #[test]
 fn sessions_that_the_operator_ends_are_lost() {
     let mut lab = Lab::new(&asking());

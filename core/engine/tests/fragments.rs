@@ -6,7 +6,7 @@ use common::*;
 use natgate_engine::{DropReason, Side, Verdict};
 use natgate_wire::Ipv4;
 
-/// A datagram's fragments of `size` payload bytes.
+/// Fragments of a datagram with `size` payload bytes each.
 fn fragments(datagram: &[u8], identification: u16, size: usize) -> Vec<Vec<u8>> {
     let payload = &datagram[20..];
     let mut parts = Vec::new();

@@ -1,4 +1,4 @@
-//! Packets from inside to networks behind routers inside: they stay there, untranslated.
+//! Packets from inside to networks behind routers inside. They stay inside, untranslated.
 
 mod common;
 
@@ -20,14 +20,14 @@ fn prefix(address: &str, len: u8) -> Prefix {
     Prefix::new(address.parse().unwrap(), len)
 }
 
-/// Two networks behind routers inside, one of them within what is remote elsewhere.
+/// Two networks behind routers inside. One of them is within a prefix that is remote elsewhere.
 fn routed() -> Config {
     let ranges =
         vec![range("172.20.0.0", "172.20.255.255"), range("198.51.100.64", "198.51.100.127")];
     Config { inside_routes: ranges, ..config() }
 }
 
-/// The packet as it goes on inside; its header's checksum is right, and only the TTL is another.
+/// Checks that a packet stays inside: its header's checksum is right, and only the TTL has changed.
 fn stays(lab: &mut Lab, packet: &[u8]) {
     let (verdict, out) = lab.pass(Side::Inside, packet);
     assert_eq!(verdict, Verdict::Forward(Side::Inside), "{:?}", ends(packet));
@@ -45,18 +45,18 @@ fn a_packet_to_a_routed_network_stays_inside() {
     stays(&mut lab, &icmp("10.0.0.5", "172.20.5.5", 5, 0, &[0; 4]));
     stays(&mut lab, &udp(SENDER, "198.51.100.64:1"));
     stays(&mut lab, &udp(SENDER, "198.51.100.127:1"));
-    // From one routed network to another, and from whom nobody translates.
+    // From one routed network to another, and from a host that is no subscriber.
     stays(&mut lab, &udp("172.20.5.5:80", "198.51.100.100:4000"));
     stays(&mut lab, &udp("9.9.9.9:80", BRANCH));
     for fragment in cut(&udp_with(SENDER, BRANCH, &[7; 3000]), 99, 1480) {
         stays(&mut lab, &fragment);
     }
-    // Nothing is made for it.
+    // The packets make no mapping.
     assert_eq!(lab.engine.totals().mappings, 0);
     assert!(lab.created().is_empty());
     let counted = lab.engine.counters().packets[Direction::Hairpin as usize];
     assert_eq!(counted[Outcome::Forwarded as usize], 11);
-    // Everything else goes out.
+    // Packets to other destinations go out.
     for remote in ["198.51.100.63:1", "198.51.100.128:1", "172.19.255.255:1", "172.21.0.0:1"] {
         lab.out(&udp(SENDER, remote));
     }
@@ -72,7 +72,7 @@ fn it_is_forwarded_as_any_router_does() {
     let whole = with_fragment_field(&packet, 1, DONT_FRAGMENT);
     assert_eq!(lab.refused(Side::Inside, &whole), DropReason::TooBig);
     assert_eq!(lab.refused(Side::Inside, &with_ttl(&packet, 1)), DropReason::TtlExceeded);
-    // The connected network and the gateway are what they were.
+    // The connected network and the gateway are treated as before.
     assert_eq!(lab.refused(Side::Inside, &udp(SENDER, "10.0.0.1:9")), DropReason::LocalUnsupported);
 }
 
@@ -138,7 +138,7 @@ fn an_error_about_a_packet_that_stayed_inside_reaches_its_sender() {
     stays(&mut lab, &sent);
     let about = |packet: &[u8], to: &str| error("172.20.0.1", to, 3, 1, packet);
     stays(&mut lab, &about(&sent, "10.0.0.5"));
-    // To nobody but the sender, and about nothing but packets that stayed inside.
+    // Errors pass only to the sender, and only about packets that stayed inside.
     assert_eq!(lab.refused(Side::Inside, &about(&sent, "10.0.0.6")), DropReason::SameSide);
     let elsewhere = about(&udp(SENDER, "198.51.100.9:80"), "10.0.0.5");
     assert_eq!(lab.refused(Side::Inside, &elsewhere), DropReason::SameSide);

@@ -1,19 +1,19 @@
-//! The maximum segment size that SYNs announce is lowered on request, so that TCP connections find
-//! a path on which ICMP errors are lost.
+//! Lower maximum segment sizes in SYNs on request, so that TCP connections work on a path that
+//! loses ICMP errors.
 
 mod common;
 
 use common::*;
 use natgate_engine::{Config, Side};
 
-/// The announced size, if any, of a packet whose checksums are right.
+/// The announced size, if any, of a packet with right checksums.
 fn announced(bytes: &[u8]) -> Option<u16> {
     ends(bytes);
     natgate_wire::Tcp::new_checked(&bytes[20..]).unwrap().max_segment_size().map(|(_, size)| size)
 }
 
 const PLAIN: [u8; 4] = [2, 4, 0x05, 0xb4];
-/// At an odd place.
+/// Options with the size at an odd place.
 const SHIFTED: [u8; 8] = [1, 2, 4, 0x05, 0xb4, 3, 3, 7];
 
 #[test]
@@ -43,13 +43,13 @@ fn nothing_else_changes() {
     let mut lab = Lab::new(&Config { tcp_mss: Some(500), ..config() });
     let none = lab.out(&tcp("10.0.0.5:4000", REMOTE, "S", 1, 0));
     assert_eq!(announced(&none), None);
-    // Not a SYN: the same bytes are no announcement.
+    // Without a SYN flag the same bytes announce nothing.
     let mut segment = syn_with("10.0.0.5:4000", REMOTE, &PLAIN);
     segment[33] = 0x10;
     let sum = u16::from_be_bytes([segment[36], segment[37]]) - 0x0e;
     segment[36..38].copy_from_slice(&sum.to_be_bytes());
     assert_eq!(announced(&lab.out(&segment)), Some(1460));
-    // Options that contradict themselves are left to the receiver.
+    // Malformed options are left to the receiver.
     for options in [[2, 3, 0x05, 0xb4], [4, 0, 2, 4], [0, 2, 4, 9]] {
         let out = lab.out(&syn_with("10.0.0.5:4000", REMOTE, &options));
         assert_eq!(out[40..44], options);

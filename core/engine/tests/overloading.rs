@@ -23,18 +23,19 @@ fn who_finds_no_port_shares_one_towards_another_remote() {
     let shared = "203.0.113.1:5000";
     assert_eq!(lab.external_of(&udp("10.0.0.5:4000", REMOTE)), shared);
     assert_eq!(lab.external_of(&udp("10.0.0.6:4000", OTHER)), shared);
-    // Answers are told apart by whom they come from.
+    // The remote endpoints of replies tell the mappings apart.
     assert_eq!(ends(&lab.inward(&udp(REMOTE, shared))).1, "10.0.0.5:4000");
     assert_eq!(ends(&lab.inward(&udp(OTHER, shared))).1, "10.0.0.6:4000");
     assert_eq!(lab.external_of(&udp("10.0.0.6:4000", OTHER)), shared);
-    // The first is found by anybody, as ever; nobody has both ends of a session of another.
+    // The first mapping admits any remote endpoint as before. No two mappings have a session with
+    // the same remote endpoint.
     assert_eq!(ends(&lab.inward(&udp("192.0.2.77:9", shared))).1, "10.0.0.5:4000");
     let taken = lab.refused(Side::Inside, &udp("10.0.0.7:4000", OTHER));
     assert_eq!(taken, DropReason::PoolExhausted);
     assert_eq!(lab.refused(Side::Inside, &udp("10.0.0.5:4000", OTHER)), DropReason::Ambiguous);
     let usage = lab.engine.pool_usage(0, protocol::UDP);
     assert_eq!((usage.free, usage.used), (0, 1));
-    // A query has no remote port to tell it by.
+    // A query has no remote port, so it cannot share.
     lab.out(&ping("10.0.0.5", "198.51.100.7", 1));
     let query = ping("10.0.0.6", "198.51.100.8", 1);
     assert_eq!(lab.refused(Side::Inside, &query), DropReason::PoolExhausted);
@@ -59,7 +60,7 @@ fn a_shared_port_is_free_when_the_last_has_gone() {
     lab.external_of(&udp("10.0.0.5:4000", REMOTE));
     lab.wait_s(200.0);
     lab.external_of(&udp("10.0.0.6:4000", OTHER));
-    // The first goes after 300 s, the other 200 s later.
+    // The first mapping goes after 300 s, the other 200 s later.
     lab.wait_s(200.0);
     assert_eq!(lab.engine.mappings().count(), 1);
     assert_eq!(lab.refused(Side::Outside, &udp(REMOTE, shared)), DropReason::Filtered);
@@ -99,7 +100,7 @@ fn ports_of_static_mappings_and_of_others_blocks_are_not_shared() {
     assert_eq!(lab.refused(Side::Inside, &udp("10.0.0.6:1", OTHER)), DropReason::PoolExhausted);
 }
 
-/// A pool of few ports serves many flows, and all of it comes back.
+/// A pool of few ports serves many flows, and all ports come back.
 #[test]
 fn a_pool_that_was_overloaded_leaks_nothing() {
     let pool = PoolConfig { overloading: true, ..pool("203.0.113.1", "203.0.113.2", (5000, 5007)) };

@@ -1,5 +1,5 @@
-//! The gateway's own ICMP errors: how many, to whom, what they look like, and what the operator may
-//! change about them.
+//! ICMP errors that the gateway makes: their number, destinations and contents, and the settings of
+//! the operator.
 
 mod common;
 
@@ -32,8 +32,8 @@ fn one_requester_gets_a_quarter_of_the_rate() {
     assert_eq!(answers(&mut lab, "10.0.0.5:4000", 2000), 62);
 }
 
-/// However many ask, half of 2,000 causes at the most is answered, and whoever asks for the first
-/// time is, as long as the reserve lasts.
+/// Of 2,000 causes at most half are answered, for any number of requesters. The first request of
+/// each is answered as long as the reserve lasts.
 #[test]
 fn the_first_error_goes_out_even_when_the_rate_is_used_up() {
     let mut lab = Lab::new(&config());
@@ -113,7 +113,7 @@ fn an_unsolicited_syn_may_be_met_with_silence() {
     assert!(lab.sent.is_empty());
 }
 
-/// ICMP of an unknown type may be an error; about errors none is made.
+/// ICMP of an unknown type may be an error, and no errors are made about errors.
 //= test rfc1812#section-4.3.2.7-error
 #[test]
 fn icmp_that_is_no_query_is_not_answered() {
@@ -126,8 +126,8 @@ fn icmp_that_is_no_query_is_not_answered() {
     assert!(lab.sent.is_empty());
 }
 
-/// The first and the last address of a connected network mean all its hosts: nothing comes from
-/// there, nothing goes there, nobody is told.
+/// The first and the last address of a connected network mean all its hosts. Packets from or to
+/// them are dropped without an answer.
 #[test]
 fn broadcast_addresses_of_connected_networks_are_martian() {
     let mut lab = Lab::new(&config());

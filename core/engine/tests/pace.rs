@@ -1,5 +1,5 @@
-//! What is due happens in bounded calls, one between two batches; all the same it keeps pace with
-//! what packets begin.
+//! Due work happens in bounded calls, one between two batches. It keeps pace with the mappings that
+//! packets begin.
 
 mod common;
 
@@ -14,7 +14,7 @@ const BATCH: u64 = 64;
 const SECOND: u64 = 1_000_000_000;
 const SUBSCRIBERS: u64 = 250;
 
-/// What a batch is made of when each packet begins a mapping.
+/// A batch in which each packet begins a mapping.
 fn batch(first: u64) -> Vec<Vec<u8>> {
     let packet = |number| {
         let (host, port) = (2 + number % SUBSCRIBERS, 1024 + number / SUBSCRIBERS);
@@ -23,8 +23,8 @@ fn batch(first: u64) -> Vec<Vec<u8>> {
     (first..first + BATCH).map(packet).collect()
 }
 
-/// Every packet begins a mapping, and they do not stop: old ones leave as fast as new ones come,
-/// and soon after their time.
+/// Every packet begins a mapping, without a pause. Old mappings leave as fast as new ones come, and
+/// soon after their time.
 #[test]
 fn old_mappings_leave_as_fast_as_new_ones_come() {
     let (idle, held) = (Duration::from_secs(2), Duration::from_secs(1));
@@ -39,7 +39,7 @@ fn old_mappings_leave_as_fast_as_new_ones_come() {
     let mut engine =
         Engine::new(&Config { timeouts, limits, pools, ..config() }, [1; 32], Timestamp(0))
             .unwrap();
-    // A batch a millisecond.
+    // One batch a millisecond.
     let a_second = BATCH * 1000;
     let (mut made, mut gone, mut most) = (0, 0, 0);
     for millisecond in 1..10_000 {
@@ -60,7 +60,7 @@ fn old_mappings_leave_as_fast_as_new_ones_come() {
     assert!(seconds < 3.5, "mappings of {seconds} seconds are there, which end after {idle:?}");
 }
 
-/// What was looked at ahead of its turn may have gone until then, cleared between two calls.
+/// An element that was looked at ahead of its turn may be removed between two calls.
 #[test]
 fn what_is_due_may_go_between_two_calls() {
     let limits = Limits { sessions_per_mapping: 500, ..Limits::default() };
@@ -71,7 +71,7 @@ fn what_is_due_may_go_between_two_calls() {
             lab.out(&udp(host, &format!("198.51.100.7:{}", 1000 + number)));
         }
     }
-    // Their timers are due together, and only some of them are looked at in a call.
+    // The timers are due together, and a call looks at only some of them.
     lab.wait_s(299.9);
     lab.now = lab.now.plus(Duration::from_millis(250));
     for host in hosts.iter().rev() {

@@ -1,4 +1,4 @@
-//! What the operator decides: static mappings, rules, limits, pooling, ports.
+//! Settings of the operator: static mappings, rules, limits, pooling, ports.
 
 mod common;
 
@@ -271,8 +271,8 @@ fn there_is_room_for_so_many_subscribers() {
     lab.out(&udp("10.0.0.7:1", REMOTE));
 }
 
-/// Subscribers who come at once, as after a power cut, are spread by their number: by the ports
-/// that they take first, some addresses would get many more than others.
+/// Subscribers that come at once, as after a power cut, are spread over the addresses by their
+/// number. A spread by their first ports would give some addresses many more than others.
 #[test]
 fn subscribers_are_spread_over_the_addresses() {
     let pools = vec![pool("203.0.113.1", "203.0.113.16", (1024, 65535))];

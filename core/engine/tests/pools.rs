@@ -1,4 +1,4 @@
-//! Pools that change while packets flow (sections 5.39 to 5.52 of the specification): addresses and
+//! Changes of pools while packets flow (sections 5.39 to 5.52 of the specification): addresses and
 //! ports that come, go, drain and are excluded.
 
 mod common;
@@ -42,7 +42,7 @@ impl Lab {
         shown.map(|one| (one.address.to_string(), one.mappings, one.leaves)).collect()
     }
 
-    /// The external addresses that so many new subscribers get.
+    /// The external addresses of new subscribers.
     fn addresses_of(&mut self, subscribers: std::ops::Range<u8>) -> BTreeSet<String> {
         let of = |host: u8| self.external_of(&udp(&format!("10.0.0.{host}:4000"), REMOTE));
         subscribers.map(of).map(|external| address_of(&external).to_owned()).collect()
@@ -60,7 +60,7 @@ fn an_address_that_comes_is_used_and_others_stay() {
     let unknown = udp(REMOTE, "198.51.100.200:2099");
     let fate = lab.pass(Side::Outside, &unknown).0;
     assert_ne!(fate, Verdict::Drop(DropReason::NotForUs));
-    // From inside nobody may claim it.
+    // No host inside may use the address as a source.
     let claimed = lab.refused(Side::Inside, &udp("198.51.100.200:2000", "192.0.2.9:53"));
     assert_eq!(claimed, DropReason::SpoofedSource);
 }
@@ -76,17 +76,17 @@ fn an_address_drains_while_its_mappings_live() {
     config.pools[0].draining = vec![one(&address)];
     lab.change(&config);
     assert_eq!(lab.drain_out(), [(address.clone(), 1, false)]);
-    // Who is paired with it is paired anew.
+    // A subscriber of the drained address gets a new pair.
     let moved = lab.external_of(&udp("10.0.0.5:4001", REMOTE));
     assert_eq!(address_of(&moved), other);
     assert_eq!(address_of(&lab.external_of(&udp("10.0.0.5:4002", REMOTE))), other);
     assert_eq!(lab.addresses_of(20..60), BTreeSet::from([other.to_owned()]));
-    // What there was goes on, both ways.
+    // Present mappings continue, both ways.
     assert_eq!(lab.external_of(&udp("10.0.0.5:4000", "198.51.100.9:53")), mapped);
     assert!(lab.passes(Side::Outside, &udp(REMOTE, &mapped)));
     lab.wait_s(301.0);
     assert_eq!(lab.drain_out(), [(address.clone(), 0, false)]);
-    // It is taken out, and then knows nobody.
+    // The address is removed, and then it is not external any more.
     lab.wait_s(121.0);
     lab.change(&with(&[one(other)]));
     assert_eq!(lab.drain_out(), []);
@@ -126,7 +126,7 @@ fn excluded_ports_are_given_to_nobody() {
     };
     let used = take(&mut lab);
     assert_eq!(used, (2000..2010).chain(2090..2095).chain(2096..2100).collect());
-    // One more is; those that have it keep it, but when they have gone nobody gets it.
+    // One more port is excluded. Mappings keep their ports, and nobody gets the port after them.
     config.pools[0].excluded_ports.push((2000, 2004));
     lab.change(&config);
     assert_eq!(lab.engine.mappings().count(), 19);
@@ -155,13 +155,13 @@ fn an_address_changes_its_pool_when_it_has_no_mapping() {
     config.pools.push(named("second", "203.0.113.2"));
     let mut lab = Lab::new(&config);
     let mapped = lab.external_of(&udp("10.0.0.5:4000", REMOTE));
-    // The two addresses are exchanged.
+    // The two pools exchange their addresses.
     config.pools[0].addresses = vec![one("203.0.113.2")];
     config.pools[1].addresses = vec![one("203.0.113.1")];
     lab.change(&config);
     assert_eq!(lab.drain_out(), [("203.0.113.1".to_owned(), 1, true)]);
     assert_eq!(lab.engine.mappings().filter(|one| lab.engine.pools_allow(&one.id)).count(), 0);
-    // A new mapping comes from the pool as it is now; the old one lives on.
+    // A new mapping uses the pool's new address. The old mapping lives on.
     let moved = lab.external_of(&udp("10.0.0.5:4001", REMOTE));
     assert_eq!(address_of(&moved), "203.0.113.2");
     assert_eq!(lab.external_of(&udp("10.0.0.5:4000", REMOTE)), mapped);
@@ -182,7 +182,7 @@ fn a_pool_that_is_renamed_keeps_its_mappings_and_rules_follow() {
     config.pools.push(second);
     let mut lab = Lab::new(&config);
     let mapped = lab.external_of(&udp("10.0.0.5:4000", REMOTE));
-    // The first is called otherwise, and stands after the other.
+    // The first pool has another name now, and comes after the other.
     config.pools.swap(0, 1);
     config.pools[1].name = "renamed".into();
     config.default_pool = 1;
@@ -233,7 +233,7 @@ fn ports_are_shared_out_otherwise_when_what_was_has_gone() {
         let mut mappings = lab.engine.mappings();
         assert!(mappings.all(|one| lab.engine.pools_allow(&one.id)), "{kind:?}");
         drop(mappings);
-        // Mappings of an hour ago are all there is in the way.
+        // Only mappings of an hour ago stood in the way.
         lab.wait_s(400.0);
         lab.wait_s(400.0);
         assert_eq!(lab.drain_out(), []);
@@ -281,7 +281,7 @@ fn growing_a_deterministic_pool_leaves_subscribers_their_ports() {
     let far = lab.external_of(&udp("10.0.0.30:4000", REMOTE));
     assert_eq!((address_of(&far), port_of(&far) / 10), ("203.0.113.4", 203));
     let usage = lab.engine.pool_usage(0, UDP);
-    // 32 subscribers and 4 addresses' dynamic ports.
+    // 32 subscribers, and the dynamic ports of 4 addresses.
     assert_eq!((usage.free, usage.used), (32 * 10 + 4 * 10 - 2, 2));
 }
 
@@ -296,7 +296,7 @@ fn a_change_without_room_is_refused_as_a_whole() {
     let error = lab.engine.change_pools(change).unwrap_err();
     assert!(error.message.contains("1 + 2 external addresses are more than the 2"), "{error:?}");
     assert_eq!(lab.addresses_of(20..40).len(), 1);
-    // Where there is room, places are used again.
+    // Where there is room, indexes are used again.
     for turn in 2..40 {
         let address = format!("203.0.113.{turn}");
         lab.change(&with(&[one(&address)]));
@@ -321,8 +321,7 @@ fn a_change_without_room_is_refused_as_a_whole() {
     });
 }
 
-/// Packets between the steps of a change are translated, by what is the old pools' and the new
-/// ones'.
+/// Packets between the steps of a change are translated by the ports that old and new pools share.
 #[test]
 fn packets_flow_while_a_change_is_prepared() {
     let mut lab = Lab::new(&with(&[range("203.0.113.1", "203.0.113.4")]));
@@ -385,8 +384,8 @@ fn kinds() -> Vec<(&'static str, Config)> {
     allocations.into_iter().map(|(name, allocation)| (name, config(allocation))).collect()
 }
 
-/// Pools of all kinds are filled to 99 % and freed again, many times: free, used, held and reserved
-/// ports are all that there are at any time, and in the end all are free.
+/// Pools of all kinds are filled to 99 % and freed again, many times. At any time the free, used,
+/// held and reserved ports are all ports, and in the end all are free.
 #[test]
 fn a_pool_that_is_filled_and_freed_again_leaks_nothing() {
     const ALL: u64 = 4 * 1024;
@@ -443,8 +442,8 @@ fn a_pool_that_is_filled_and_freed_again_leaks_nothing() {
     }
 }
 
-/// Where a subscriber may have any address, none is foretold, not even one that it has mappings of:
-/// it is drawn anew.
+/// If a subscriber may have any address, the address of its next mapping is not predicted, even if
+/// it has mappings: it is drawn anew.
 #[test]
 fn what_will_be_drawn_is_not_foretold() {
     let mut config = with(&[range("203.0.113.1", "203.0.113.4")]);

@@ -1,4 +1,4 @@
-//! Realms: networks that use the same addresses, told apart by their number alone.
+//! Realms: networks that use the same addresses. Only their numbers tell them apart.
 
 mod common;
 
@@ -39,7 +39,7 @@ fn three() -> Config {
     Config { realms: vec![realm("b"), realm("c")], ..config() }
 }
 
-/// One packet in: the verdict, the realm that it leaves to, and the bytes after it.
+/// Passes one packet. Returns the verdict, the realm that it leaves to, and its bytes.
 fn pass(lab: &mut Lab, from: Side, realm: u16, bytes: &[u8]) -> (Verdict, u16, Vec<u8>) {
     let mut buffer = bytes.to_vec();
     let mut packets = [Packet::new(&mut buffer, 0).in_realm(realm)];
@@ -48,21 +48,21 @@ fn pass(lab: &mut Lab, from: Side, realm: u16, bytes: &[u8]) -> (Verdict, u16, V
     (verdicts[0], packets[0].realm(), packets[0].bytes().to_vec())
 }
 
-/// The external endpoint that a packet from a realm gets.
+/// The external endpoint of a packet from a realm.
 fn out(lab: &mut Lab, realm: u16, bytes: &[u8]) -> String {
     let (verdict, _, bytes) = pass(lab, Side::Inside, realm, bytes);
     assert_eq!(verdict, Verdict::Forward(Side::Outside));
     ends(&bytes).0
 }
 
-/// The realm and the endpoint that a packet from outside gets to.
+/// The realm and the endpoint that a packet from outside reaches.
 fn inward(lab: &mut Lab, bytes: &[u8]) -> (u16, String) {
     let (verdict, realm, bytes) = pass(lab, Side::Outside, 0, bytes);
     assert_eq!(verdict, Verdict::Forward(Side::Inside));
     (realm, ends(&bytes).1)
 }
 
-/// What a packet becomes that turns round: the realm that it goes to, and its ends.
+/// The realm that a hairpinned packet goes to, and its endpoints.
 fn hairpin(lab: &mut Lab, realm: u16, bytes: &[u8]) -> (u16, (String, String)) {
     let (verdict, realm, bytes) = pass(lab, Side::Inside, realm, bytes);
     assert_eq!(verdict, Verdict::Forward(Side::Inside));
@@ -190,7 +190,8 @@ fn a_reconfiguration_is_about_the_realm_that_it_changes() {
     assert!(out(&mut lab, C, &udp("10.0.0.7:4000", SERVER)).starts_with("203.0.113.9:"));
 }
 
-/// Puts another configuration in force and has all mappings asked; what the engine calls it.
+/// Puts another configuration in force and waits for the check of all mappings. Returns the
+/// engine's configuration.
 fn reload(lab: &mut Lab, config: &Config) -> Config {
     let mut new = Reconfiguration::new(lab.engine.config(), config).expect("it can be run");
     let arranged = new.config().clone();
@@ -204,7 +205,7 @@ fn reload(lab: &mut Lab, config: &Config) -> Config {
     arranged
 }
 
-/// The names of realms 1 and up in an engine's numbering; those that are gone in brackets.
+/// The names of realms from number 1 on in an engine's numbering; removed realms in brackets.
 fn names(config: &Config) -> Vec<String> {
     let name = |realm: &RealmConfig| match realm.gone {
         true => format!("({})", realm.name),
@@ -232,7 +233,7 @@ fn a_realm_goes_with_its_mappings_and_nobody_elses() {
     }
     assert!(lab.engine.replace_rules_of(B, RuleSet::new(&[]).unwrap()).is_err());
 
-    // Alone again, the engine asks what it asked before there were realms.
+    // With realm 0 alone again, the engine works as before.
     let arranged = reload(&mut lab, &config());
     assert_eq!(names(&arranged), ["(b)", "(c)"]);
     assert_eq!(&out(&mut lab, A, &packet), &externals[0]);
@@ -258,10 +259,10 @@ fn realms_keep_their_numbers_and_new_ones_get_those_that_nothing_is_left_of() {
     let mut lab = Lab::new(&with(&["b", "c"]));
     let packet = udp("10.0.0.5:4000", SERVER);
     out(&mut lab, B, &packet);
-    // In another order, with another before them.
+    // The realms in another order, with a new one before them.
     assert_eq!(names(&reload(&mut lab, &with(&["d", "c", "b"]))), ["b", "c", "d"]);
     assert_eq!(names(&reload(&mut lab, &with(&["c", "e"]))), ["(b)", "c", "(d)", "e"]);
-    // What was under way of b may still be: its number is its own for a while.
+    // Datagrams of b may still be under way, so its number stays reserved for a while.
     assert_eq!(names(&reload(&mut lab, &with(&["f", "c"]))), ["(b)", "c", "(d)", "(e)", "f"]);
     let again = reload(&mut lab, &with(&["c", "b"]));
     assert_eq!(names(&again), ["b", "c", "(d)", "(e)", "(f)"]);
@@ -306,7 +307,7 @@ fn a_number_waits_for_blocks_and_datagrams_of_its_realm() {
     let answer = cut(&udp_with(SERVER, &external, &[7; 64]), 9, 40);
     assert_eq!(pass(&mut lab, Side::Outside, 0, &answer[0]).1, B);
     reload(&mut lab, &blocks(&[]));
-    // The rest of datagrams does not go to who is there no longer.
+    // The rest of a datagram does not go to a realm that was removed.
     assert_eq!(refused(&mut lab, Side::Outside, 0, &answer[1]), DropReason::UnknownRealm);
     assert_eq!(refused(&mut lab, Side::Inside, B, &fragments[1]), DropReason::UnknownRealm);
     lab.wait_s(300.0);
@@ -328,7 +329,7 @@ fn what_names_realms_follows_them() {
     both.statics = vec![fixed(B, 8001), fixed(C, 8002)];
     both.hairpin_to = vec![C];
     let mut lab = Lab::new(&both);
-    // The other way round, and b is gone.
+    // The realms in the other order, without b.
     let mut next = Config { realms: vec![realm("d"), realm("c")], ..config() };
     next.statics = vec![fixed(1, 8003), fixed(2, 8002)];
     next.hairpin_to = vec![2];
@@ -363,14 +364,14 @@ fn an_inside_that_changes_holds_for_the_next_packet() {
     config.realms[0].inside.network = Some(prefix("10.0.0.8", 31));
     config.realms[1].inside.network = Some(prefix("10.0.0.8", 30));
     reload(&mut lab, &config);
-    // Who has the gateway's new address has lost his mapping.
+    // The host with the gateway's new address has lost its mapping.
     assert_eq!(lab.engine.departed(), (3, [1, 0, 0, 0]));
     let new = |source: &str| udp(source, "198.51.100.2:53");
     let refuses = |lab: &mut Lab, realm, source| refused(lab, Side::Inside, realm, &new(source));
     assert_eq!(refuses(&mut lab, B, "10.0.0.5:4001"), DropReason::SpoofedSource);
     out(&mut lab, B, &new("10.0.0.9:4001"));
     out(&mut lab, C, &new("10.0.0.9:4001"));
-    // Who has an address that means everybody now has a mapping, and begins nothing new.
+    // A host whose address is now a broadcast address has a mapping, and begins nothing new.
     out(&mut lab, C, &new("10.0.0.15:4000"));
     config.realms[1].inside.network = Some(prefix("10.0.0.0", 28));
     reload(&mut lab, &config);
@@ -396,7 +397,7 @@ fn hairpin_between_realms_is_refused_unless_it_is_permitted() {
     let packet = udp("10.0.0.5:4000", SERVER);
     let externals = [A, B, C].map(|realm| out(&mut lab, realm, &packet));
     let from = |external: &str| udp("10.0.0.6:5000", external);
-    // Within each realm nothing is between them.
+    // Within each realm all is permitted.
     for (realm, external) in [A, B, C].into_iter().zip(&externals) {
         assert_eq!(hairpin(&mut lab, realm, &from(external)).0, realm);
     }
@@ -408,7 +409,7 @@ fn hairpin_between_realms_is_refused_unless_it_is_permitted() {
     let packet = udp("10.0.0.5:4000", &externals[2]);
     let (to, (source, destination)) = hairpin(&mut lab, B, &packet);
     assert_eq!((to, &source, &destination[..]), (C, &externals[1], "10.0.0.5:4000"));
-    // The answer may go back, as what begins there may not.
+    // A reply may go back, although new sessions in that direction may not begin.
     let answer = udp("10.0.0.5:4000", &externals[1]);
     assert_eq!(hairpin(&mut lab, C, &answer), (B, (externals[2].clone(), "10.0.0.5:4000".into())));
     let stranger = udp("10.0.0.7:4000", &externals[1]);
@@ -447,7 +448,7 @@ fn a_drop_rule_narrows_what_is_permitted() {
     assert_eq!(refused(&mut lab, Side::Inside, A, &to(9000)), DropReason::Rule);
     assert_eq!(hairpin(&mut lab, A, &to(9001)).0, B);
     assert_eq!(refused(&mut lab, Side::Inside, C, &to(9001)), DropReason::OtherRealm);
-    // From outside anybody may.
+    // Packets from outside are not restricted.
     assert_eq!(inward(&mut lab, &udp(SERVER, "203.0.113.1:9000")).0, B);
 }
 
@@ -458,10 +459,10 @@ fn errors_go_to_the_realm_of_the_session() {
     let mut lab = Lab::new(&config);
     let packet = udp("10.0.0.5:4000", SERVER);
     let [_, b, c] = [A, B, C].map(|realm| out(&mut lab, realm, &packet));
-    // From outside.
+    // An error from outside.
     let about = error("198.51.100.9", "203.0.113.1", 3, 1, &udp(&c, SERVER));
     assert_eq!(inward(&mut lab, &about), (C, "10.0.0.5".into()));
-    // From the receiver of a hairpinned packet.
+    // An error from the receiver of a hairpinned packet.
     hairpin(&mut lab, B, &udp("10.0.0.5:4000", &c));
     let about = error("10.0.0.5", "203.0.113.1", 3, 3, &udp(&b, "10.0.0.5:4000"));
     assert_eq!(hairpin(&mut lab, C, &about).0, B);
@@ -505,14 +506,14 @@ fn fragments_of_two_realms_are_apart() {
     let datagram = common::udp_with("10.0.0.5:4000", SERVER, &[7; 64]);
     let parts = cut(&datagram, 5, 40);
     for realm in [A, B] {
-        // The second comes first and waits.
+        // The second fragment comes first and waits.
         assert_eq!(pass(&mut lab, Side::Inside, realm, &parts[1]).0, Verdict::Held);
     }
     let external = out_of_fragment(&mut lab, B, &parts[0]);
     let mut buffer = [0; 2048];
     assert!(lab.engine.poll_transmit(&mut buffer).is_some());
     assert!(lab.engine.poll_transmit(&mut buffer).is_none(), "that of realm 0 still waits");
-    // The other way, to the realm of the mapping, early ones and late ones.
+    // The other way, to the realm of the mapping, with early and late fragments.
     let parts = cut(&common::udp_with(SERVER, &external, &[7; 100]), 6, 40);
     assert_eq!(pass(&mut lab, Side::Outside, 0, &parts[1]).0, Verdict::Held);
     assert_eq!(pass(&mut lab, Side::Outside, 0, &parts[0]).1, B);
@@ -521,7 +522,7 @@ fn fragments_of_two_realms_are_apart() {
     assert_eq!(pass(&mut lab, Side::Outside, 0, &parts[2]).1, B);
 }
 
-/// The external endpoint that a first fragment gets, whose checksum is that of all of its datagram.
+/// The external endpoint of a first fragment. Its checksum covers the whole datagram.
 fn out_of_fragment(lab: &mut Lab, realm: u16, bytes: &[u8]) -> String {
     let (verdict, _, bytes) = pass(lab, Side::Inside, realm, bytes);
     assert_eq!(verdict, Verdict::Forward(Side::Outside));
@@ -615,10 +616,10 @@ fn nobody_outside_speaks_for_the_network_of_the_realm_that_he_sends_to() {
         let about =
             error(source.split_once(':').unwrap().0, "203.0.113.1", 3, 1, &udp(external, SERVER));
         assert_eq!(refused(&mut lab, Side::Outside, 0, &about), spoofed, "{source}");
-        // In another realm's network it is somebody outside.
+        // In another realm's network the source is a remote host.
         inward(&mut lab, &udp(source, realm));
     }
-    // Inside, a network is of its own realm only.
+    // Inside, a network belongs to its own realm only.
     out(&mut lab, A, &udp("10.0.0.5:4000", "172.16.0.255:80"));
     let home = udp("10.0.0.5:4000", "172.16.0.9:80");
     assert_eq!(refused(&mut lab, Side::Inside, C, &home), DropReason::SameSide);

@@ -1,5 +1,5 @@
-//! Another configuration at run time (section 14 of the specification): what stays, what goes and
-//! when, what is refused, and that nobody waits for it.
+//! Replacement of the configuration at run time (section 14 of the specification): the mappings
+//! that stay and go, the time of their removal, refused configurations, and the length of calls.
 
 mod common;
 
@@ -16,7 +16,7 @@ fn prefix(text: &str, len: u8) -> Prefix {
     Prefix::new(text.parse().unwrap(), len)
 }
 
-/// Puts a configuration in force; mappings have then not been asked.
+/// Puts a configuration in force, before the check of the mappings.
 fn force(engine: &mut Engine, now: Timestamp, config: &Config) {
     let mut new = Reconfiguration::new(engine.config(), config).expect("it can be run");
     engine.prepare_configuration(&mut new).expect("it is not refused");
@@ -32,7 +32,8 @@ impl Lab {
         force(&mut self.engine, now, config);
     }
 
-    /// The same, and all mappings are asked: how many went, by reason.
+    /// Puts a configuration in force and waits for the check of all mappings. Returns the number
+    /// removed, by reason.
     fn reload(&mut self, config: &Config) -> Vec<(Departure, u64)> {
         self.force(config);
         self.wait_s(0.0);
@@ -61,7 +62,7 @@ fn from_the_first_packet_on_nobody_uses_a_mapping_that_may_not_stay() {
     assert_eq!(lab.refused(Side::Inside, &goes), DropReason::NotSubscriber);
     assert_eq!(lab.external_of(&stays), kept);
     lab.inward(&udp(REMOTE, &kept));
-    // Its first packet had it removed; the sweep finds nothing left to do.
+    // The mapping's first packet removed it, and the sweep finds nothing left to do.
     assert_eq!(lab.removed().len(), 1);
     lab.wait_s(0.0);
     assert!(lab.engine.is_settled() && lab.removed().is_empty());
@@ -192,7 +193,7 @@ fn what_only_a_restart_changes_is_named_and_all_stays() {
     let refused = lab.engine.prepare_configuration(&mut new);
     assert_eq!(refused, Err(ReconfigureError::Restart(vec!["nat.mapping", "limits.mappings"])));
     lab.out(&udp("10.0.0.5:4000", REMOTE));
-    // A rule that names what is not there is found when the configuration is made.
+    // Making the configuration finds a rule that names something that does not exist.
     let rules = vec![Rule::new(Match::Source(prefix("10.0.0.0", 8), 0), RuleAction::Snat(7))];
     let wrong = Reconfiguration::new(lab.engine.config(), &Config { rules, ..config() });
     assert!(wrong.is_err());
@@ -226,7 +227,8 @@ fn static_mappings_come_and_go_and_take_what_is_theirs() {
     let mut lab = Lab::new(&with(vec![]));
     let (one, other) = (udp("10.0.0.5:4000", REMOTE), udp("10.0.0.6:4000", REMOTE));
     let (first, second) = (lab.external_of(&one), lab.external_of(&other));
-    // One whose external endpoint it takes, and one whose internal.
+    // The static mappings take the external endpoint of one mapping, and the internal endpoint of
+    // another.
     let forwarded = with(vec![
         static_tcp("10.0.0.80:8080", &first),
         static_tcp("10.0.0.6:4000", "203.0.113.1:1025"),
@@ -236,13 +238,13 @@ fn static_mappings_come_and_go_and_take_what_is_theirs() {
     assert_eq!(lab.external_of(&other), "203.0.113.1:1025");
     assert_ne!(lab.external_of(&one), first);
     assert_eq!(lab.refused(Side::Outside, &udp(REMOTE, &second)), DropReason::NoMapping);
-    // The same stays with its sessions, the other goes with them.
+    // An unchanged static mapping stays with its sessions, the other goes with them.
     let half = with(vec![static_tcp("10.0.0.6:4000", "203.0.113.1:1025")]);
     assert_eq!(lab.reload(&half), [(Departure::Static, 4)]);
     assert_eq!(lab.refused(Side::Outside, &udp("192.0.2.77:9", &first)), DropReason::NoMapping);
     assert_eq!(lab.external_of(&other), "203.0.113.1:1025");
     lab.reload(&with(vec![]));
-    // What was held when the static mapping came is so until its time, then free as all others.
+    // The port that was held before the static mapping stays held until its time, then it is free.
     lab.wait_s(1000.0);
     let usage = lab.engine.pool_usage(0, natgate_wire::protocol::UDP);
     assert_eq!((usage.free, usage.held, usage.reserved), (64_512, 0, 0));
@@ -283,14 +285,14 @@ fn a_whole_address_is_mapped_and_given_back() {
     assert_eq!((usage.free, usage.used, usage.held, usage.reserved), (2048, 0, 0, 0));
 }
 
-/// How many mappings the largest table has; NATGATE_MAPPINGS sets it.
+/// Number of mappings in the largest table; NATGATE_MAPPINGS sets it.
 fn many() -> u32 {
     let mappings = std::env::var("NATGATE_MAPPINGS").ok();
     mappings.and_then(|mappings| mappings.parse().ok()).unwrap_or(1_000_000)
 }
 
-/// Half of very many mappings go; those who send meanwhile wait for no more than a part of them.
-/// Times are printed, for they are the machine's.
+/// Half of very many mappings go. Packets in between wait for a small part of them only. Times are
+/// printed, because they depend on the machine.
 #[test]
 fn no_batch_waits_for_a_million_mappings() {
     let addresses = vec![AddressRange {
@@ -359,7 +361,7 @@ fn no_batch_waits_for_a_million_mappings() {
     assert!(kinds);
 }
 
-/// The prefixes that hold all addresses from 10.0.0.0 up to one.
+/// Prefixes that cover all addresses from 10.0.0.0 up to an end.
 fn below(end: u32) -> Vec<Prefix> {
     let mut prefixes = Vec::new();
     let mut at = u32::from_be_bytes([10, 0, 0, 0]);

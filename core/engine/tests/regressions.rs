@@ -1,5 +1,4 @@
-//! What once went wrong, so that it does not again. Each case says what a packet, or a
-//! configuration, could do.
+//! Former errors. Each case says what a packet, or a configuration, could cause.
 
 mod common;
 
@@ -40,8 +39,8 @@ fn halves(datagram: &[u8]) -> [Vec<u8>; 2] {
     [part(&datagram[20..middle], 0x2000), part(&datagram[middle..], (middle as u16 - 20) / 8)]
 }
 
-/// A stranger whom the filter admits took the place of a mapping's own remote, and the index no
-/// longer found the mapping.
+/// A stranger that the filter admitted took the place of a mapping's own remote endpoint, and the
+/// index no longer found the mapping.
 #[test]
 fn a_stranger_does_not_take_the_place_of_the_mappings_remote() {
     for filtering in [Behavior::EndpointIndependent, Behavior::AddressDependent] {
@@ -57,8 +56,8 @@ fn a_stranger_does_not_take_the_place_of_the_mappings_remote() {
     }
 }
 
-/// Sessions of one mapping with one remote address had one hash: their search grew with their
-/// number and could go round for ever.
+/// Sessions of one mapping with one remote address had one hash. The cost of their search grew with
+/// their number, and a search could run for ever.
 #[test]
 fn many_sessions_with_one_address_stay_cheap_to_tell_apart() {
     let mut limited = Config { filtering: Behavior::AddressDependent, ..config() };
@@ -110,7 +109,7 @@ fn a_whole_address_is_mapped_for_its_protocol_only() {
     assert_eq!(lab.refused(Side::Outside, &gre), DropReason::NoMapping);
 }
 
-/// Outsiders could fill the table of mappings through an address that is mapped as a whole.
+/// Strangers could fill the table of mappings through a whole mapped address.
 #[test]
 fn knocking_at_a_static_address_leaves_subscribers_their_room() {
     let mut limited = Config { statics: vec![whole(None, "10.0.0.80", "203.0.113.9")], ..config() };
@@ -132,8 +131,8 @@ fn knocking_at_a_static_address_leaves_subscribers_their_room() {
     lab.inward(&udp("198.51.100.9:7", "203.0.113.9:5999"));
 }
 
-/// Rules that look at ports judged later fragments, which have none, by themselves: they left
-/// untranslated.
+/// Rules that look at ports decided about later fragments, which have no ports, on their own. The
+/// fragments left untranslated.
 #[test]
 fn the_first_fragment_speaks_for_its_datagram_before_the_rules() {
     let rules = [
@@ -170,7 +169,7 @@ fn the_first_fragment_speaks_for_its_datagram_before_the_rules() {
     }
 }
 
-/// An ICMP error about a flow that a rule with a port sends past the translator was refused.
+/// An ICMP error about a flow that a rule with a port does not translate was refused.
 #[test]
 fn errors_about_bypassed_flows_pass_too() {
     let rules = vec![by_source("10.0.0.0", 16, 4500, RuleAction::Bypass)];
@@ -185,7 +184,7 @@ fn errors_about_bypassed_flows_pass_too() {
     assert_eq!(lab.refused(Side::Outside, &other), DropReason::NotForUs);
 }
 
-/// A UDP-Lite packet without a checksum that a rule sends past the translator got one.
+/// A UDP-Lite packet without a checksum got one, although a rule let it bypass translation.
 #[test]
 fn nothing_behind_the_header_of_a_bypassed_packet_changes() {
     let rules = vec![by_source("10.0.0.0", 16, 0, RuleAction::Bypass)];
@@ -244,7 +243,7 @@ fn a_first_fragment_may_end_within_the_options() {
     assert_eq!(verdict, Verdict::Forward(Side::Outside));
 }
 
-/// Configurations that the engine cannot run are refused, not run into.
+/// Configurations that the engine cannot run are refused at the start.
 #[test]
 fn contradictions_are_refused_at_the_start() {
     let refused = |config: Config| {
@@ -286,8 +285,8 @@ fn the_last_port_of_the_largest_pool_is_released() {
     assert!(natgate_engine::Engine::new(&large, [0; 32], natgate_engine::Timestamp(0)).is_err());
 }
 
-/// Anybody outside could send a SYN on a connection that was there, and then a RST that fitted it:
-/// the SYN had told the translator what the inside expected.
+/// Any remote host could send a SYN on a present connection, and then a matching RST: the SYN told
+/// the translator the sequence number that the inside expected.
 //= test rfc7857#section-2.2
 #[test]
 fn a_forged_syn_does_not_make_a_forged_rst_valid() {
@@ -318,8 +317,8 @@ fn established() -> (Lab, String) {
     (lab, at)
 }
 
-/// A forged SYN after a RST had put a connection that went on into an opening state, in which its
-/// traffic no longer refreshed it.
+/// A forged SYN after a RST put a live connection into an opening state, in which its traffic no
+/// longer refreshed it.
 #[test]
 fn a_forged_syn_after_a_reset_does_not_end_a_connection_that_goes_on() {
     let (mut lab, at) = established();
@@ -360,8 +359,8 @@ fn a_forged_fin_does_not_end_a_half_closed_connection() {
     }
 }
 
-/// Strangers outside, each packet from another port, filled the table of further sessions, and no
-/// subscriber could speak to a second remote.
+/// Strangers, each packet from another port, filled the table of further sessions, and no
+/// subscriber could reach a second remote endpoint.
 #[test]
 fn strangers_leave_subscribers_half_of_the_sessions() {
     let mut limited = config();
@@ -416,7 +415,7 @@ fn a_subscriber_gets_a_share_of_the_sessions() {
     }
 }
 
-/// A server behind a static mapping was left with as many clients as a subscriber's socket.
+/// A server behind a static mapping could have only as many clients as a subscriber's socket.
 #[test]
 fn a_static_server_has_as_many_clients_as_come() {
     let endpoint = |text: &str, port| (text.parse().unwrap(), Some(port));
@@ -432,7 +431,7 @@ fn a_static_server_has_as_many_clients_as_come() {
     }
 }
 
-/// Without refresh from outside, strangers kept a mapping all the same: each new session had a time
+/// Without refresh from outside, strangers nevertheless kept a mapping: each new session had a time
 /// of its own (RFC 4787 section 12).
 //= test rfc4787#REQ-6a
 #[test]
@@ -446,7 +445,7 @@ fn without_inbound_refresh_strangers_do_not_keep_a_mapping() {
     assert_eq!(lab.engine.mappings().count(), 0);
 }
 
-/// Whoever is outside and says that he is a neighbour of the subscribers lies.
+/// A packet from outside with a source of the inside network is forged.
 #[test]
 fn sources_of_the_inside_network_do_not_come_from_outside() {
     let mut lab = Lab::new(&config());
@@ -463,8 +462,8 @@ fn link_local_addresses_are_not_forwarded() {
     assert_eq!(lab.refused(Side::Outside, &from), DropReason::MartianSource);
 }
 
-/// A SYN in `transitory`, forged or not, makes everything forgotten and teaches nothing: it had
-/// made the forger's RST valid and the genuine one not.
+/// A SYN in `transitory`, forged or not, resets the known sequence numbers and teaches none.
+/// Before, it made the forger's RST valid and the genuine RST invalid.
 #[test]
 fn a_forged_syn_in_transitory_teaches_nothing() {
     let state = |lab: &Lab| lab.engine.sessions().next().map(|session| session.state);
@@ -481,8 +480,8 @@ fn a_forged_syn_in_transitory_teaches_nothing() {
     }
 }
 
-/// Without refresh from outside, who is outside kept a connection's mapping all the same: out of
-/// `transitory`, in which it was about to go, any segment of his led back to `established`.
+/// Without refresh from outside, the remote nevertheless kept a connection's mapping: any of its
+/// segments led back from `transitory` to `established`.
 #[test]
 fn without_inbound_refresh_the_remote_does_not_keep_a_connection() {
     let mut lab = Lab::new(&Config { inbound_refresh: false, ..config() });
@@ -496,7 +495,7 @@ fn without_inbound_refresh_the_remote_does_not_keep_a_connection() {
     assert_eq!(lab.engine.mappings().count(), 0);
 }
 
-/// Nor did strangers whose segments are picked up let it go.
+/// Strangers whose segments are picked up do not keep a mapping either.
 #[test]
 fn without_inbound_refresh_strangers_whom_pickup_admits_do_not_keep_a_mapping() {
     let mut lab = Lab::new(&Config { inbound_refresh: false, tcp_pickup: true, ..config() });

@@ -1,4 +1,5 @@
-//! Ports that are kept from new mappings for a while: after use, after a restart, and how many.
+//! Ports that new mappings do not get for a while: after use, and after a restart; and their
+//! number.
 
 mod common;
 
@@ -56,7 +57,7 @@ fn ports_that_were_taken_before_a_restart_are_held_after_it() {
         (DCCP, dccp("10.0.0.5:2", REMOTE, 0)),
     ] {
         let mut lab = Lab::new(&few_ports());
-        // Those of no pool, and of no known address, are nobody's.
+        // Ports in no pool, or of an address that is not external, are not held.
         lab.engine.hold_ports(EXTERNAL, protocol, &bits(&[5, 2000, 2001, 2002, 2003, 65535]));
         lab.engine.hold_ports(Ipv4Addr::new(9, 9, 9, 9), protocol, &bits(&[2000]));
         assert_eq!(lab.engine.pool_usage(0, protocol).held, 4);
@@ -88,7 +89,7 @@ fn without_hold_down_nothing_is_held() {
     lab.out(&udp("10.0.0.5:2", REMOTE));
 }
 
-/// RFC 6888 REQ-8 asks that the number of held ports can be limited: the oldest is free then.
+/// RFC 6888 REQ-8 requires a configurable number of held ports: beyond it, the oldest becomes free.
 //= test rfc6888#REQ-8
 //= test rfc6888#REQ-8-configurable
 #[test]

@@ -1,4 +1,5 @@
-//! Rules that drop, rules that name an address, priorities, and rules replaced while packets flow.
+//! Rules that drop, rules that name an address, priorities, and the replacement of rules while
+//! packets flow.
 
 mod common;
 
@@ -36,7 +37,7 @@ fn what_a_rule_drops_goes_neither_way_and_is_not_answered() {
     let mut lab = lab(vec![to("198.51.100.0", 24, RuleAction::Drop)]);
     assert_eq!(lab.refused(Side::Inside, &udp("10.0.0.5:1", REMOTE)), DropReason::Rule);
     assert_eq!(lab.refused(Side::Inside, &ping("10.0.0.5", "198.51.100.9", 5)), DropReason::Rule);
-    // Untranslated, and to a mapping that admits anybody.
+    // A packet without translation, and a packet to a mapping that admits any remote endpoint.
     assert_eq!(lab.refused(Side::Outside, &udp(REMOTE, "10.0.0.5:1")), DropReason::Rule);
     let external = lab.external_of(&udp("10.0.0.5:4000", "192.0.2.9:53"));
     assert_eq!(lab.refused(Side::Outside, &udp(REMOTE, &external)), DropReason::Rule);
@@ -63,7 +64,7 @@ fn errors_about_what_is_dropped_are_dropped() {
     let external = ends(&sent).0;
     let about = error("192.0.2.200", address_of(&external), 3, 3, &sent);
     lab.inward(&about);
-    // By the session, by the host, by who sends the error.
+    // A rule by the session, by the host, and by the sender of the error.
     for rule in [
         to("192.0.2.9", 32, RuleAction::Drop),
         by("10.0.0.5", 32, RuleAction::Drop),
@@ -104,7 +105,7 @@ fn a_rule_with_an_address_decides_whatever_the_pooling() {
             rules: vec![to("198.51.100.0", 24, RuleAction::SnatTo(0, mine))],
             ..config()
         });
-        // First by the rule: that does not pair the subscriber with the address.
+        // The rule makes the first mappings. That does not pair the subscriber with the address.
         let mut others = std::collections::BTreeSet::new();
         for port in 0..30 {
             let external = lab.external_of(&udp(&format!("10.0.0.5:{}", 2000 + port), REMOTE));
@@ -158,7 +159,8 @@ fn rules_are_replaced_and_mappings_stay() {
     assert!(address_of(&external) >= "203.0.113.64");
     lab.out(&stranger);
     assert_eq!(replace(&mut lab, &[]).len(), 2);
-    // The mapping keeps its address, a new one has another; who is no subscriber any more has lost.
+    // The mapping keeps its address, and a new one has another. A host that is no subscriber any
+    // more has lost its mapping.
     assert_eq!(lab.external_of(&old), external);
     assert_eq!(address_of(&lab.external_of(&udp("10.0.0.6:1", REMOTE))), "203.0.113.1");
     assert_eq!(lab.refused(Side::Inside, &stranger), DropReason::NotSubscriber);

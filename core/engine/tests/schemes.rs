@@ -1,6 +1,6 @@
-//! What each way of choosing ports costs: log lines, ports set aside, sessions refused, ports to
-//! guess among. Half a simulated hour of the same subscribers is given to each, and
-//! docs/allocation.md must say what comes out; NATGATE_WRITE_DOCS=1 writes it there.
+//! Costs of each way to choose ports: log lines, ports set aside, refused sessions, and ports to
+//! guess among. Each way gets half a simulated hour of the same subscribers. docs/allocation.md
+//! must have the results; NATGATE_WRITE_DOCS=1 writes them.
 
 mod common;
 
@@ -18,38 +18,38 @@ const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/allocati
 const SUBSCRIBERS: u32 = 1024;
 /// Connections of a subscriber in a day, on average.
 const A_DAY: u64 = 10_000;
-/// Of so many subscribers one is there at a time, for so long.
+/// One in this many subscribers is present at a time, for `PRESENCE`.
 const ABSENCE: u32 = 4;
 const PRESENCE: Duration = Duration::from_secs(900);
-/// What is simulated, and how much of that comes before counting begins.
+/// Simulated time, and the part of it before counting begins.
 const ALL: Duration = Duration::from_secs(3600);
 const BEFORE: Duration = Duration::from_secs(1800);
 const PORTS: (u16, u16) = (1024, 65_535);
 
-/// What half an hour came to.
+/// Results of half an hour.
 #[derive(Default)]
 struct Figures {
     sessions: u64,
     refused: u64,
     lines: u64,
-    /// Ports set aside, and those of them that were idle, summed over samples.
+    /// Ports set aside, and the idle ones among them, summed over samples.
     set_aside: u64,
     idle: u64,
     candidates: u64,
 }
 
-/// A generator of numbers that are always the same.
+/// A generator of always the same numbers.
 struct Dice(u64);
 
 impl Dice {
-    /// From 0 to below 1.
+    /// A number from 0 to below 1.
     fn roll(&mut self) -> f64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Pareto: at least 1, with a heavy tail.
+    /// A Pareto-distributed number: at least 1, with a heavy tail.
     fn heavy(&mut self, shape: f64) -> f64 {
         (1.0 - self.roll()).powf(-1.0 / shape)
     }
@@ -72,7 +72,7 @@ fn deterministic(dynamic_ports: u16) -> Allocation {
     })
 }
 
-/// Ports that are set aside, used ones among them, when so many blocks are assigned.
+/// Ports that are set aside, used ones included, with `blocks` assigned blocks.
 fn set_aside(config: &Config, blocks: u64, busy: u64) -> (u64, u64) {
     match config.allocation_of(&config.pools[0]) {
         Allocation::Random | Allocation::Preserve => (busy, u64::from(PORTS.1 - PORTS.0) + 1),
@@ -85,7 +85,7 @@ fn set_aside(config: &Config, blocks: u64, busy: u64) -> (u64, u64) {
     }
 }
 
-/// Half an hour of subscribers, after as long a time that are not counted.
+/// Half an hour of subscribers, after half an hour that is not counted.
 fn simulate(config: &Config) -> Figures {
     let mut dice = Dice(1);
     let appetite: Vec<f64> = (0..SUBSCRIBERS).map(|_| dice.heavy(1.3)).collect();
@@ -101,7 +101,7 @@ fn simulate(config: &Config) -> Figures {
     while elapsed < ALL {
         let who = dice.roll() * all;
         let who = below.partition_point(|sum| *sum <= who) as u32;
-        // They come and go at different times.
+        // Subscribers come and go at different times.
         let phase = PRESENCE * who / SUBSCRIBERS;
         let period = ((elapsed + phase).as_secs() / PRESENCE.as_secs()) as u32;
         let turn = (who.wrapping_mul(2_654_435_761) >> 16).wrapping_add(period);
@@ -111,7 +111,7 @@ fn simulate(config: &Config) -> Figures {
         let counted = elapsed >= BEFORE;
         let burst = dice.heavy(1.1).min(60.0) as u32;
         for _ in 0..burst {
-            // Each session is from a port of its own, in turn.
+            // Each session has a port of its own, in turn.
             port = (port + 1) % 60_000;
             let source = Ipv4Addr::from_bits((10 << 24 | 1 << 16) + who);
             let packet = udp(&format!("{source}:{}", 2000 + port), REMOTE);

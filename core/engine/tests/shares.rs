@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const MOST: u32 = 100_000;
 
-/// Blocks of 16 on addresses 203.0.113.1 and following.
+/// Blocks of 16 ports on addresses from 203.0.113.1 on.
 fn blocks(addresses: u8, ports: (u16, u16), max_per_subscriber: u16) -> Config {
     let release_after = Duration::from_secs(60);
     let block = BlockConfig { size: 16, max_per_subscriber, release_after };
@@ -83,7 +83,7 @@ fn one_line_of_log_tells_of_all_mappings_in_a_block() {
         assert_eq!(address, block.external.to_bits());
         assert!((block.ports.0..=block.ports.1).contains(&port));
     }
-    // The seventeenth needs another, on the same address.
+    // The seventeenth mapping needs another block, on the same address.
     lab.out(&udp("10.0.0.5:6000", REMOTE));
     let (assigned, _) = told(&mut lab);
     assert_eq!(assigned.len(), 1);
@@ -103,7 +103,7 @@ fn who_has_as_many_blocks_as_may_be_is_refused_and_costs_nobody() {
     assert_eq!(lab.refused(Side::Inside, &more), DropReason::PortQuota);
     let quota = lab.events.pop().map(|event| event.change);
     assert!(matches!(quota, Some(Change::QuotaReached { .. })), "{quota:?}");
-    // Two more subscribers fit, a third does not.
+    // Two more subscribers find room, a third does not.
     lab.out(&udp("10.0.0.6:5000", REMOTE));
     lab.out(&udp("10.0.0.7:5000", REMOTE));
     let last = udp("10.0.0.8:5000", REMOTE);
@@ -115,7 +115,7 @@ fn a_block_is_released_a_while_after_its_last_hold_down() {
     let mut lab = Lab::new(&blocks(1, (2048, 2063), 1));
     lab.out(&udp("10.0.0.5:5000", REMOTE));
     let (assigned, _) = told(&mut lab);
-    // 5 minutes of silence, 2 of hold-down, 1 that the block stays.
+    // 5 minutes of silence, 2 of hold-down, and 1 until the block's release.
     lab.wait_s(479.8);
     assert_eq!(told(&mut lab), (vec![], vec![]));
     assert_eq!(lab.refused(Side::Inside, &udp("10.0.0.6:5000", REMOTE)), DropReason::PoolExhausted);
@@ -123,7 +123,7 @@ fn a_block_is_released_a_while_after_its_last_hold_down() {
     lab.wait_s(0.4);
     assert_eq!(told(&mut lab), (vec![], assigned));
     lab.out(&udp("10.0.0.6:5000", REMOTE));
-    // Who uses it meanwhile keeps it.
+    // A subscriber that uses the block meanwhile keeps it.
     lab.wait_s(300.0 + 120.0 + 30.0);
     lab.out(&udp("10.0.0.6:5001", REMOTE));
     lab.wait_s(200.0);
@@ -137,7 +137,7 @@ fn a_paired_subscriber_comes_back_to_the_address_of_its_blocks() {
     for host in 5..60 {
         let host = format!("10.0.0.{host}");
         let first = lab.external_of(&tcp(&format!("{host}:5000"), REMOTE, "S", 1, 0));
-        // The mapping has gone, the block has not.
+        // The mapping is gone, the block is not.
         lab.wait_s(241.0);
         assert_eq!(lab.engine.mappings().count(), 0);
         let second = lab.external_of(&tcp(&format!("{host}:5001"), REMOTE, "S", 1, 0));
@@ -212,7 +212,7 @@ fn blocks_with_ports_held_since_before_a_restart_are_given_to_nobody() {
     assert_eq!(block_of(&lab.external_of(&third)), block_of(&old));
 }
 
-/// A port whose hold-down ends early, for too many are held, leaves its block empty then.
+/// A port whose hold-down ends early, because too many are held, leaves its block empty then.
 #[test]
 fn a_block_may_become_empty_because_too_many_ports_are_held() {
     let mut config = blocks(1, (2048, 2079), 1);
@@ -222,7 +222,7 @@ fn a_block_may_become_empty_because_too_many_ports_are_held() {
     lab.wait_s(10.0);
     lab.out(&udp("10.0.0.6:5000", REMOTE));
     told(&mut lab);
-    // The first is held at 300 s and free at 310 s; its block goes 60 s later.
+    // The first port is held at 300 s and free at 310 s. Its block goes 60 s later.
     lab.wait_s(290.0 + 10.0 + 59.8);
     assert_eq!(told(&mut lab), (vec![], vec![]));
     lab.wait_s(0.4);
@@ -249,7 +249,7 @@ fn blocks_keep_ports_on_their_side_of_1024_and_their_parity() {
 }
 
 //= test rfc6888#REQ-13
-/// A pool in blocks is used to the last block, and whatever becomes free comes back.
+/// A pool of blocks is used to the last block, and every free port comes back.
 #[test]
 fn a_pool_of_blocks_leaks_nothing() {
     let config = blocks(4, (1024, 2047), 1);
@@ -275,7 +275,7 @@ fn a_pool_of_blocks_leaks_nothing() {
 
 //= test rfc6888#REQ-15
 //= test rfc6056#section-4-obfuscate
-/// Which block it is, and which port of it, is not to be guessed.
+/// The choice of a block, and of a port in it, is random.
 #[test]
 fn blocks_and_ports_in_them_are_drawn_evenly() {
     let mut config = blocks(1, (1024, 2047), 1);
@@ -293,7 +293,7 @@ fn blocks_and_ports_in_them_are_drawn_evenly() {
         lab.wait_s(301.0);
         lab.events.clear();
     }
-    // A hundred times each block of 64, 400 times each port of 16: four standard deviations.
+    // A hundred draws of each of 64 blocks, 400 of each of 16 ports: four standard deviations.
     assert_eq!((drawn.len(), within.len()), (64, 16));
     assert!(drawn.values().all(|n| (60..140).contains(n)), "{drawn:?}");
     assert!(within.values().all(|n| (320..480).contains(n)), "{within:?}");
@@ -313,7 +313,7 @@ fn a_subscribers_ports_follow_from_its_address_and_nothing_is_logged() {
     for host in [0, 5, 77, 255] {
         let subscriber = Ipv4Addr::new(10, 0, 0, host);
         if host == 0 || host == 255 {
-            continue; // They mean the network of this laboratory.
+            continue; // These addresses mean the whole network of this laboratory.
         }
         let (external, (first, last)) = plan.forward(subscriber).unwrap();
         assert_eq!((first, last), (1024 + u16::from(host) * 252, 1275 + u16::from(host) * 252));
@@ -350,7 +350,7 @@ fn ports_are_random_within_a_subscribers_own() {
     assert!(steps < 8, "{order:?}");
     let more = tcp("10.0.0.2:5000", REMOTE, "S", 1, 0);
     assert_eq!(lab.refused(Side::Inside, &more), DropReason::PortQuota);
-    // It has cost nobody anything.
+    // The refusal has cost other subscribers nothing.
     lab.out(&tcp("10.0.0.3:5000", REMOTE, "S", 1, 0));
 }
 
@@ -359,7 +359,7 @@ fn ports_are_random_within_a_subscribers_own() {
 #[test]
 fn who_needs_more_gets_dynamic_ports_which_are_logged() {
     let mut lab = Lab::new(&deterministic((2000, 2019), 30, 8));
-    // 12 ports for four subscribers are three each, 2012 to 2019 everybody's.
+    // 12 ports for four subscribers are three each. Ports 2012 to 2019 are dynamic.
     for port in 0..3 {
         lab.out(&tcp(&format!("10.0.0.2:{}", 4000 + port), REMOTE, "S", 1, 0));
     }
@@ -368,7 +368,7 @@ fn who_needs_more_gets_dynamic_ports_which_are_logged() {
     assert!((2012..=2019).contains(&port_of(&dynamic)));
     let created = lab.created();
     assert_eq!((created.len(), created[0].kind), (1, MappingKind::Dynamic));
-    // Who has no ports of its own has dynamic ones only.
+    // A host without ports of its own gets only dynamic ones.
     for port in 0..7 {
         let left = lab.external_of(&tcp(&format!("10.0.0.9:{}", 4000 + port), REMOTE, "S", 1, 0));
         assert!((2012..=2019).contains(&port_of(&left)));
@@ -397,8 +397,8 @@ fn what_cannot_be_shared_out_is_refused() {
     assert!(refused(&blocks(1, (2000, 2015), 0)).contains("0 blocks a subscriber"));
 }
 
-/// A forwarded packet in either mode leaves by the complete way or the quick one to the same
-/// effect: the second packet of a flow goes the quick way.
+/// With blocks and with deterministic ports, the quick way and the complete way translate a packet
+/// alike. The second packet of a flow goes the quick way.
 #[test]
 fn answers_come_back_to_who_has_the_share() {
     for config in [blocks(2, (2048, 4095), 4), deterministic((2000, 5000), 24, 100)] {
@@ -414,8 +414,8 @@ fn answers_come_back_to_who_has_the_share() {
     }
 }
 
-/// Every block is found, up to the last; then there is none. What it takes when few are left is
-/// measured by `natgate bench engine`.
+/// Every block is found, up to the last. `natgate bench engine` measures the cost when few are
+/// left.
 #[test]
 fn every_block_is_found_when_few_are_left() {
     let mut config = blocks(16, (1024, 65_535), 1);

@@ -49,11 +49,13 @@ fn what_only_the_outside_begins_leaves_the_hosts_own_alone() {
         assert_eq!(ends(&inward).1, "10.0.0.80:5000");
         assert_eq!(ends(&lab.out(&udp("10.0.0.80:5000", &remote))).0, external);
     }
-    // What it begins has a mapping of its own, which goes while the others stay.
+    // A session that the host begins has a mapping of its own, which goes while the static ones
+    // stay.
     let own = lab.external_of(&udp("10.0.0.80:5000", "198.51.100.9:53"));
     assert!(own != "203.0.113.1:80" && own != "203.0.113.1:81");
     assert_eq!(lab.engine.mappings().count(), 8 + 1);
-    // Who has been sent to cannot come in by another door: the answer would leave by the first.
+    // A remote endpoint with a session cannot come in by another external endpoint: the reply would
+    // leave by the first.
     assert_eq!(lab.refused(Side::Outside, &udp("198.51.100.9:53", WEB)), DropReason::Ambiguous);
     lab.wait_s(1000.0);
     assert_eq!((lab.engine.mappings().count(), lab.engine.sessions().count()), (8, 0));
@@ -86,14 +88,14 @@ fn what_only_the_inside_begins_lets_in_answers_only() {
     }
 }
 
-/// Which server each of so many remote endpoints reaches.
+/// The server that each of several remote endpoints reaches.
 fn reached(lab: &mut Lab, addresses: u8, ports: u16) -> BTreeMap<(u8, u16), String> {
     let mut reached = BTreeMap::new();
     for address in 1..=addresses {
         for port in 1000..1000 + ports {
             let remote = format!("198.51.100.{address}:{port}");
             let inner = ends(&lab.inward(&udp(&remote, WEB))).1;
-            // The answer comes from the service.
+            // The reply has the service's endpoint as its source.
             assert_eq!(ends(&lab.out(&udp(&inner, &remote))), (WEB.into(), remote));
             reached.insert((address, port), inner);
         }
@@ -138,7 +140,7 @@ fn what_a_server_begins_is_translated_as_any_other_hosts() {
     assert_ne!(lab.external_of(&udp("10.0.0.80:8080", REMOTE)), WEB);
 }
 
-/// The two ends are both translated: a host that reaches itself sees itself from outside.
+/// Both endpoints are translated: a host that reaches itself sees its external endpoint.
 #[test]
 fn a_host_reaches_itself_and_its_own_servers_from_outside() {
     let statics = vec![fixed("10.0.0.80:8080", WEB, Begun::Anywhere)];
@@ -185,7 +187,7 @@ fn the_block_of_a_forwarded_port_is_its_hosts_for_good() {
         blocks.collect::<Vec<_>>()
     };
     assert_eq!(assigned(&lab), [(Ipv4Addr::new(10, 0, 0, 80), (5016, 5031))]);
-    // Its own mappings come from there, nobody else's.
+    // The host's own mappings use the address, mappings of others do not.
     for port in 1..=15 {
         let external = lab.external_of(&udp(&format!("10.0.0.80:{port}"), REMOTE));
         let port: u16 = external.split_once(':').unwrap().1.parse().unwrap();
@@ -227,7 +229,7 @@ fn a_block_may_be_forwarded_as_a_whole() {
     assert_eq!(ends(&lab.inward(&udp(REMOTE, "203.0.113.1:5015"))).1, "10.0.0.80:5015");
 }
 
-/// Ports of a range, a million static mappings, cost a start and no search.
+/// Ports of a range, a million static mappings, take time at the start but no searches.
 #[test]
 fn many_static_mappings_of_few_addresses_are_made() {
     let ports = (1..=65_535).map(|port: u16| StaticMapping {

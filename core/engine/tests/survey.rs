@@ -1,4 +1,4 @@
-//! Looking through the tables by parts: what is found is what a look at everything finds.
+//! Surveys of the tables by parts. They find the same as a look at everything.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn prefix(text: &str) -> Prefix {
     Prefix::new(ip4(address), len.parse().unwrap())
 }
 
-/// Static mappings, a service, ports that are shared, protocols without ports, many sessions.
+/// Static mappings, a service, shared ports, protocols without ports, many sessions.
 fn lab() -> Lab {
     let fixed = |internal: &str, port, external: &str| StaticMapping {
         realm: 0,
@@ -47,7 +47,7 @@ fn lab() -> Lab {
     for host in 2..60 {
         let source = format!("10.0.0.{host}:4000");
         for remote in 0..host % 5 + 1 {
-            // Some find their remote taken at every port.
+            // Some flows find their remote endpoint taken at every port.
             lab.pass(Side::Inside, &udp(&source, &format!("198.51.100.{}:53", host + remote)));
         }
         if host < 20 {
@@ -62,7 +62,7 @@ fn lab() -> Lab {
     lab
 }
 
-/// Questions of every kind, such as have an answer and such as have none.
+/// Filters of every kind, with and without matches.
 fn filters() -> Vec<Filter> {
     let mut filters = vec![Filter::default()];
     for (external, ports) in
@@ -134,7 +134,7 @@ fn has_remote(filter: &Filter, session: &SessionInfo) -> bool {
         && filter.remote_port.is_none_or(|port| port == session.remote.port)
 }
 
-/// All that a scan finds in parts of so many, looking at so many slots a call.
+/// All results of a scan in parts of `room`, with `most` slots a call.
 fn scan<T>(
     (room, most): (usize, usize),
     mut part: impl FnMut(&mut Cursor, usize, &mut Vec<T>) -> bool,
@@ -226,7 +226,7 @@ fn an_endpoint_is_looked_up_and_not_searched_for() {
         ..Filter::default()
     };
     let (mut cursor, mut found) = (Cursor::default(), Vec::with_capacity(8));
-    // Of four protocols a port each.
+    // One port for each of four protocols.
     assert!(lab.engine.scan_mappings(&mut cursor, 8, &filter, &mut found));
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].id.internal.port, 399);
@@ -319,12 +319,12 @@ fn what_is_cleared_is_told_and_counted() {
     assert_eq!((cleared, removed), (expected, expected));
     assert_eq!(expected, 3);
     assert!(mappings(&lab.engine, &filter, (100, 1000)).is_empty());
-    // The host begins anew.
+    // The host begins again.
     lab.out(&udp("10.0.0.9:4000", REMOTE));
     assert_eq!(mappings(&lab.engine, &filter, (100, 1000)).len(), 1);
 }
 
-/// Clears in small parts until all has been looked at; says how many went.
+/// Clears in small parts until the end. Returns the number removed.
 fn clear_all(lab: &mut Lab, filter: &Filter, most: usize, sessions: bool) -> u64 {
     let (mut cursor, mut cleared) = (Cursor::default(), 0);
     for _ in 0..1_000_000 {
@@ -389,7 +389,7 @@ fn blocks(engine: &Engine, filter: &Filter, parts: (usize, usize)) -> Vec<BlockI
     scan(parts, |cursor, most, found| engine.scan_blocks(cursor, most, filter, found))
 }
 
-/// Two pools of blocks, a deterministic one for a realm's subscribers, a static port in a block.
+/// Two pools of blocks, a deterministic pool for a realm's subscribers, a static port in a block.
 fn block_lab() -> Lab {
     let release_after = Duration::from_secs(60);
     let block = BlockConfig { size: 16, max_per_subscriber: 2, release_after };
@@ -427,7 +427,7 @@ fn a_block_has_an_owner_when_none_of_its_ports_has_a_mapping() {
     let external = lab.external_of(&udp("10.0.0.5:4000", REMOTE));
     let (address, port) = endpoint(&external);
     let ports = (port - (port - 1024) % 16, port - (port - 1024) % 16 + 15);
-    // Any port of the block names the owner, whatever the protocol.
+    // Any port of the block leads to the owner, for any protocol.
     for asked in [ports.0, port, ports.1] {
         let filter = Filter {
             external: Some(Ipv4Addr::from_bits(address).into()),
@@ -443,7 +443,8 @@ fn a_block_has_an_owner_when_none_of_its_ports_has_a_mapping() {
         let since = info.since.expect("it is known");
         assert!(since <= made && made.since(since) < Duration::from_millis(250));
     }
-    // The mapping goes, the port rests, the block stays the subscriber's; then it is released.
+    // The mapping goes, the port rests, and the block stays with the subscriber. Then it is
+    // released.
     let all = Filter::default();
     assert_eq!(clear_all(&mut lab, &all, 1 << 20, false), 1);
     let filter = Filter { subscriber: Some(ip4("10.0.0.5").into()), ..all };
@@ -520,7 +521,7 @@ fn a_port_in_hold_down_is_told_with_the_time_of_its_release() {
         scan((4, most), |cursor, most, found| lab.engine.scan_held(cursor, most, &filter, found))
     };
     assert!(held(&lab, ends[0], 1).is_empty());
-    // All go at one tick, some of them later.
+    // All mappings go at one tick, some of them later.
     let later = Filter { subscriber: Some(prefix("10.0.0.0/28")), ..Filter::default() };
     clear_all(&mut lab, &Filter { subscriber: Some(prefix("10.0.0.16/28")), ..later }, 9999, false);
     clear_all(&mut lab, &Filter { subscriber: Some(prefix("10.0.0.32/28")), ..later }, 9999, false);
@@ -574,7 +575,7 @@ fn static_mappings_stay_whatever_is_cleared() {
     assert!(lab.engine.sessions().count() > 0);
     clear(&mut lab, true);
     assert_eq!(lab.engine.sessions().count(), 0);
-    // That of the address mapped as a whole was made by a packet.
+    // A packet made the mapping of the whole mapped address.
     assert_eq!(statics(&lab.engine), before - 1);
     assert_eq!(lab.engine.totals().further_sessions, 0);
     // Everything works as before, after the hold-down.
@@ -615,7 +616,7 @@ fn place(info: &MappingInfo) -> (u8, Ipv4Addr, u16) {
     (info.id.protocol, info.id.external.address, info.id.external.port)
 }
 
-/// All that a scan in order finds from a place on, looking at so many ports a call.
+/// All results of a scan in order from a place on, with some ports a call.
 fn in_order(
     engine: &Engine,
     from: Option<(u8, Endpoint)>,
@@ -639,7 +640,7 @@ fn mappings_are_found_in_the_order_of_their_external_endpoints() {
     let mut all = mappings(&lab.engine, &filter, (100, 1000));
     all.retain(|info| info.id.protocol != protocol::GRE);
     all.sort_by_key(place);
-    // Of those who share a port one is told.
+    // Of mappings that share a port one is found.
     let mut places: Vec<_> = all.iter().map(place).collect();
     let shared = places.len();
     places.dedup();
@@ -649,7 +650,7 @@ fn mappings_are_found_in_the_order_of_their_external_endpoints() {
         assert_eq!(found.iter().map(place).collect::<Vec<_>>(), places);
         assert!(found.iter().all(|info| all.contains(info)));
     }
-    // From each on, from just behind it, and from protocols and addresses that there are not.
+    // From each place on, from just behind it, and from protocols and addresses that do not exist.
     for (number, &(protocol, address, port)) in places.iter().enumerate().step_by(7) {
         let first = |protocol, address, port| {
             let from = Some((protocol, Endpoint { address, port }));
@@ -678,9 +679,9 @@ fn a_scan_in_order_looks_at_no_more_ports_than_it_is_told() {
     while !lab.engine.scan_endpoints(&mut cursor, 1000, &Filter::default(), &mut found) {
         calls += 1;
     }
-    // Two addresses, four protocols; what was found counts besides.
+    // Two addresses, four protocols; results cost extra.
     assert!((8 * 65..8 * 67).contains(&calls), "{calls}");
-    // Of an address that nobody has a port of, ports are not looked at.
+    // Ports of an address without mappings are not looked at.
     let engine = Lab::new(&config()).engine;
     let (mut cursor, mut found) = (Cursor::default(), Vec::<ByEndpoint>::with_capacity(1));
     let addresses: usize = config().pools.iter().map(PoolConfig::count).sum();

@@ -1,4 +1,4 @@
-//! Destinations that rules translate, and what remote endpoints are seen as inside (twice NAT).
+//! Destinations that rules translate, and the names inside of remote endpoints (twice NAT).
 
 mod common;
 
@@ -35,12 +35,12 @@ fn end(text: &str) -> Endpoint {
     Endpoint::new(address, port)
 }
 
-/// All DNS to one resolver.
+/// A rule that sends all DNS to one resolver.
 fn dns() -> Lab {
     lab(vec![dnat("0.0.0.0/0", 53, "192.0.2.53:5353")])
 }
 
-/// Two networks with the same numbers: the one outside is seen as 172.20.0.0/24.
+/// Two networks with the same numbers. The outside one is seen as 172.20.0.0/24.
 fn overlapping() -> Lab {
     let server = StaticMapping {
         protocol: None,
@@ -63,13 +63,13 @@ fn answers_come_from_whom_was_asked() {
     let session = lab.engine.sessions().next().unwrap();
     assert_eq!(session.remote, end("192.0.2.53:5353"));
     assert_eq!(session.remote_inside, end("198.51.100.7:53"));
-    // Everything else goes where it was to go, through the same mapping.
+    // Other packets go to their destination, through the same mapping.
     assert_eq!(ends(&lab.out(&udp("10.0.0.5:4000", REMOTE))), (external.clone(), REMOTE.into()));
-    // Another server's answer would come from the same endpoint.
+    // Another server's reply would come from the same endpoint.
     let other = udp("10.0.0.5:4000", "198.51.100.8:53");
     assert_eq!(lab.refused(Side::Inside, &other), DropReason::Ambiguous);
     assert_eq!(ends(&lab.out(&udp("10.0.0.5:4001", "198.51.100.8:53"))).1, "192.0.2.53:5353");
-    // Asked for itself it answers as itself; then it has one name, and no other.
+    // A resolver that is addressed directly answers as itself. Then it has this name and no other.
     let itself = udp("10.0.0.5:4002", "192.0.2.53:5353");
     assert_eq!(ends(&lab.out(&itself)).1, "192.0.2.53:5353");
     let fake = udp("10.0.0.5:4002", "198.51.100.8:53");
@@ -94,7 +94,7 @@ fn tcp_connections_open_and_close_through_it() {
     lab.inward(&tcp(real, &external, "FA", 101, 2));
     lab.out(&tcp(inner, seen, "FA", 2, 102));
     assert_eq!(lab.engine.sessions().next().unwrap().state, "closed");
-    // Who is not known outside under the other name is filtered by what it is.
+    // A remote endpoint without another name is filtered by its own.
     let mut filtering = Lab::new(&Config {
         filtering: Behavior::AddressAndPortDependent,
         rules: vec![dnat("198.51.100.0/24", 80, "192.0.2.80:8080")],
@@ -128,22 +128,22 @@ fn queries_and_protocols_without_ports_go_by_address() {
 #[test]
 fn overlapping_networks_reach_each_other() {
     let mut lab = overlapping();
-    // The addresses are the same on both sides.
+    // The addresses are equal on both sides.
     let out = lab.out(&udp("10.0.0.9:4000", "172.20.0.9:7"));
     let (external, to) = ends(&out);
     assert_eq!((address_of(&external), &to[..]), ("203.0.113.1", "10.0.0.9:7"));
     assert_eq!(ends(&lab.inward(&udp(&to, &external))).0, "172.20.0.9:7");
-    // They begin: seen as where they can be answered.
+    // The outside begins: its source is a name that can be answered.
     let inward = lab.inward(&tcp("10.0.0.9:5000", "203.0.113.80:22", "S", 1, 0));
     assert_eq!(ends(&inward), ("172.20.0.9:5000".into(), "10.0.0.80:22".into()));
     let answer = lab.out(&tcp("10.0.0.80:22", "172.20.0.9:5000", "SA", 7, 2));
     assert_eq!(ends(&answer), ("203.0.113.80:22".into(), "10.0.0.9:5000".into()));
-    // What has no other name is still a lie.
+    // Without another name such a source is still refused.
     let mut plain = Lab::new(&config());
     let external = plain.external_of(&udp("10.0.0.9:4000", REMOTE));
     let lie = udp("10.0.0.9:7", &external);
     assert_eq!(plain.refused(Side::Outside, &lie), DropReason::SpoofedSource);
-    // Within the network inside nothing goes round by us.
+    // Packets within the inside network are not forwarded.
     let near = udp("10.0.0.9:4000", "10.0.0.8:7");
     assert_eq!(lab.refused(Side::Inside, &near), DropReason::SameSide);
 }
@@ -154,22 +154,22 @@ fn errors_of_both_sides_have_both_names_put_right() {
     let asked = udp("10.0.0.9:4000", "172.20.0.9:7");
     let sent = lab.out(&asked);
     let external = ends(&sent).0;
-    // From the host that was asked, and from a router of its network on the way.
+    // An error from the host that was addressed, and from a router of its network on the way.
     for (sender, seen) in [("10.0.0.9", "172.20.0.9"), ("10.0.0.254", "172.20.0.254")] {
         let inward = lab.inward(&error(sender, "203.0.113.1", 3, 3, &sent));
         assert_eq!(ends(&inward).0, seen);
         assert_eq!(ends(&inward[28..]), ("10.0.0.9:4000".into(), "172.20.0.9:7".into()));
     }
-    // From a router elsewhere, which is what it is.
+    // An error from a router elsewhere, which keeps its own name.
     let inward = lab.inward(&error("198.51.100.1", "203.0.113.1", 11, 0, &sent));
     assert_eq!(ends(&inward).0, "198.51.100.1");
-    // About an answer, from inside.
+    // An error from inside about a reply.
     let answer = lab.inward(&udp("10.0.0.9:7", &external));
     let out = lab.out(&error("10.0.0.9", "172.20.0.9", 3, 3, &answer));
     assert_eq!(ends(&out).0, "203.0.113.1");
     assert_eq!(ends(&out).1, "10.0.0.9");
     assert_eq!(ends(&out[28..]), ("10.0.0.9:7".into(), external.clone()));
-    // About what nobody sent.
+    // An error about a packet that was never sent.
     let forged = udp("172.20.0.8:7", "10.0.0.9:4000");
     let reason = lab.refused(Side::Inside, &error("10.0.0.9", "172.20.0.8", 3, 3, &forged));
     assert_eq!(reason, DropReason::IcmpNoSession);
@@ -179,7 +179,7 @@ fn errors_of_both_sides_have_both_names_put_right() {
     assert_eq!(reason, DropReason::IcmpNoSession);
 }
 
-/// The packet's own answers quote it as it came.
+/// Errors that the gateway makes quote the packet as it came.
 #[test]
 fn errors_of_our_own_quote_what_was_sent() {
     let mut lab = dns();
@@ -207,7 +207,7 @@ fn fragments_follow_their_first() {
     let whole = join(&out);
     let (external, to) = ends(&whole);
     assert_eq!((out.len(), &to[..]), (3, "10.0.0.9:7"));
-    // And back, from addresses that the network inside has as well.
+    // The reply, from addresses that the inside network has as well.
     let parts = cut(&udp_with("10.0.0.9:7", &external, &[8; 3000]), 7, 1400);
     let mut inward = Vec::new();
     for n in [2, 0, 1] {
@@ -222,7 +222,7 @@ fn fragments_follow_their_first() {
     assert_eq!(inward.len(), 3);
 }
 
-/// A rule that leads to an external endpoint of ours: the packet turns round.
+/// A rule that leads to an external endpoint of the gateway: the packet is hairpinned.
 #[test]
 fn a_server_inside_is_reached_by_another_name() {
     let server = StaticMapping {
@@ -239,14 +239,14 @@ fn a_server_inside_is_reached_by_another_name() {
     assert_eq!((address_of(&sender), &receiver[..]), ("203.0.113.1", "10.0.0.80:53"));
     let answer = lab.hairpin(&udp(&receiver, &sender));
     assert_eq!(ends(&answer), ("198.51.100.7:53".into(), "10.0.0.5:4000".into()));
-    // Errors, of the server about the question and of the host about the answer.
+    // Errors: from the server about the request, and from the host about the reply.
     let error_of_server = lab.hairpin(&error("10.0.0.80", "203.0.113.1", 3, 3, &turned));
     assert_eq!(ends(&error_of_server).0, "198.51.100.7");
     assert_eq!(ends(&error_of_server[28..]), ends(&asked));
     let error_of_host = lab.hairpin(&error("10.0.0.5", "198.51.100.7", 3, 3, &answer));
     assert_eq!(ends(&error_of_host).1, "10.0.0.80");
     assert_eq!(ends(&error_of_host[28..]), ("10.0.0.80:53".into(), sender));
-    // The server itself asks somebody, which is itself.
+    // The server itself addresses a name, which is its own.
     let own = lab.hairpin(&udp("10.0.0.80:53", "198.51.100.9:53"));
     assert_eq!(ends(&own), ("198.51.100.9:53".into(), "10.0.0.80:53".into()));
 }
@@ -258,15 +258,15 @@ fn an_own_address_may_be_translated() {
     let external = ends(&lab.out(&udp("10.0.0.5:4000", own))).0;
     let answer = lab.inward(&udp("192.0.2.53:5353", &external));
     assert_eq!(ends(&answer).0, own);
-    // The host does not want it any more, and says so to whom it knows.
+    // The host refuses the packet, and tells the name that it knows.
     let out = lab.out(&error("10.0.0.5", "10.0.0.1", 3, 3, &answer));
     assert_eq!(ends(&out).1, "192.0.2.53");
-    // All else there is ours.
+    // All other packets to this address are for the gateway.
     let (verdict, _) = lab.pass(Side::Inside, &ping("10.0.0.5", "10.0.0.1", 1));
     assert_eq!(verdict, Verdict::Reply(Side::Inside));
     let other = udp("10.0.0.5:4000", "10.0.0.1:54");
     assert_eq!(lab.refused(Side::Inside, &other), DropReason::LocalUnsupported);
-    // Not where a rule lets it pass untranslated.
+    // No redirection where a rule lets the packet pass untranslated.
     let bypass = Rule::new(Match::Source(prefix("10.0.0.5"), 0), RuleAction::Bypass);
     let rules = vec![dnat("0.0.0.0/0", 53, "192.0.2.53:5353"), bypass];
     let mut lab = Lab::new(&Config { rules, ..config() });
@@ -304,13 +304,13 @@ fn sessions_keep_their_destination_when_rules_change() {
     lab.engine.replace_rules(rules).unwrap();
     assert_eq!(ends(&lab.out(&asked)).1, "192.0.2.53:5353");
     assert_eq!(ends(&lab.out(&plain)).1, "192.0.2.54:53");
-    // Until all mappings have been asked whether they may stay.
+    // Until all mappings have been checked.
     lab.wait_s(1.0);
     lab.engine.replace_rules(RuleSet::new(&[]).unwrap()).unwrap();
     assert_eq!(ends(&lab.out(&asked)).1, "192.0.2.53:5353");
     let answer = udp("192.0.2.53:5353", &external);
     assert_eq!(ends(&lab.inward(&answer)).0, "198.51.100.7:53");
-    // New ones are as the rules are; and one that is as it is stays so.
+    // New sessions follow the new rules. A session without another name stays so.
     let fresh = udp("10.0.0.5:4001", "198.51.100.7:53");
     assert_eq!(ends(&lab.out(&fresh)).1, "198.51.100.7:53");
     let rules = RuleSet::new(&[dnat("0.0.0.0/0", 53, "192.0.2.53")]).unwrap();
@@ -349,7 +349,7 @@ fn where_nothing_may_go_nothing_is_sent() {
         let mut lab = lab(vec![dnat("198.51.100.7", 0, to)]);
         assert_eq!(lab.refused(Side::Inside, &udp("10.0.0.5:4000", REMOTE)), reason, "{to}");
         assert_eq!(lab.refused(Side::Inside, &ping("10.0.0.5", "198.51.100.7", 1)), reason);
-        // A stranger's is not looked at.
+        // A packet of a host that is no subscriber gets no redirection.
         let stranger = udp("8.8.8.8:4000", REMOTE);
         assert_eq!(lab.refused(Side::Inside, &stranger), DropReason::NotSubscriber);
     }

@@ -128,7 +128,7 @@ fn pools() -> impl Strategy<Value = Vec<PoolConfig>> {
     })
 }
 
-/// Ports that are not everybody's, or nothing of the kind.
+/// Allocation that shares ports out, or none.
 fn shares() -> impl Strategy<Value = Option<Allocation>> {
     let release = prop_oneof![
         1 => Just(Duration::ZERO),

@@ -124,7 +124,7 @@ fn class() -> impl Strategy<Value = Class> {
     })
 }
 
-/// Classes of nested prefixes, without overlaps at one prefix.
+/// Up to three classes with nested prefixes.
 fn classes() -> impl Strategy<Value = Vec<Class>> {
     let prefix = |address, len| Prefix::new(end(address, 0).address, len);
     let groups = [

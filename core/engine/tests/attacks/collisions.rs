@@ -1,6 +1,6 @@
-//! Keys chosen to collide: who knew the seed could make all lookups of a table go the same long
-//! way. Hash and index are the engine's own files, so that the keys are bad ones for the real
-//! thing; what the engine does with them is seen from outside.
+//! Keys that are chosen to collide: an attacker who knew the seed could make all lookups of a table
+//! take the same long way. Hash and index are the engine's own files, so that the keys are bad for
+//! the real table. The effects in the engine are seen from outside.
 
 #[allow(dead_code, missing_docs)]
 #[path = "../../src/index.rs"]
@@ -18,11 +18,11 @@ use random::{Generator, HashKey};
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-/// Mappings that the table holds, and the buckets of its index.
+/// Number of mappings in the table, and number of buckets of its index.
 const CAPACITY: usize = 1000;
 const BUCKETS: u64 = 155;
 
-/// The seed that the attacker has found out, and one that he has not.
+/// The seed that the attacker has found out, and other seeds.
 const KNOWN: u8 = 1;
 const OTHERS: [u8; 4] = [2, 3, 4, 5];
 
@@ -30,18 +30,18 @@ fn hash_key(seed: u8) -> HashKey {
     HashKey::new(&mut Generator::new([seed; 32]))
 }
 
-/// The hash of an internal endpoint's TCP mapping, as the table makes it.
+/// The hash of an internal endpoint's TCP mapping, computed like the table's.
 fn hash(key: HashKey, (address, port): (u32, u16)) -> u64 {
     let end = u64::from(address) << 32 | u64::from(port) << 16;
     key.hash(end | u64::from(protocol::TCP), 0)
 }
 
-/// Whether a lookup begins with the first bucket.
+/// True if a lookup begins with the first bucket.
 fn begins_first(hash: u64) -> bool {
     ((hash >> 32) * BUCKETS) >> 32 == 0
 }
 
-/// Internal endpoints of which a predicate of the hash under the known seed holds.
+/// Internal endpoints whose hash under the known seed meets a predicate.
 fn chosen(count: usize, is_bad: impl Fn(u64) -> bool) -> Vec<(u32, u16)> {
     let key = hash_key(KNOWN);
     let all =
@@ -49,7 +49,7 @@ fn chosen(count: usize, is_bad: impl Fn(u64) -> bool) -> Vec<(u32, u16)> {
     all.filter(|&end| is_bad(hash(key, end))).take(count).collect()
 }
 
-/// How many entries an average lookup looks at in an index of these endpoints.
+/// Average number of entries that a lookup visits in an index of these endpoints.
 fn looks(seed: u8, ends: &[(u32, u16)]) -> f64 {
     let key = hash_key(seed);
     let mut index = Index::new(CAPACITY);
@@ -67,8 +67,8 @@ fn looks(seed: u8, ends: &[(u32, u16)]) -> f64 {
     f64::from(looks) / ends.len() as f64
 }
 
-/// Forty endpoints with one bucket and one tag under the known seed: each lookup looks at 20.5 of
-/// them on average; under any other seed at the one that it is after.
+/// Forty endpoints with one bucket and one tag under the known seed: a lookup visits 20.5 of them
+/// on average. Under any other seed it visits only its own.
 #[test]
 fn endpoints_that_collide_under_one_seed_do_not_under_another() {
     let ends = chosen(40, |hash| begins_first(hash) && hash as u16 | 1 == 0x1235);
@@ -83,8 +83,8 @@ fn endpoints_that_collide_under_one_seed_do_not_under_another() {
     }
 }
 
-/// A full table of endpoints that all begin in one bucket: under the known seed it is slow, under
-/// another it is not, and under each it is right.
+/// A full table of endpoints that all begin in one bucket: it is slow under the known seed only,
+/// and its results are right under each.
 #[test]
 fn a_table_full_of_colliding_endpoints_translates_rightly() {
     let ends = chosen(CAPACITY, begins_first);
@@ -106,7 +106,7 @@ fn a_table_full_of_colliding_endpoints_translates_rightly() {
             assert_eq!(lab.external_of(&tcp(&name(end), REMOTE, "A", 2, 2)), *external);
             assert_eq!(ends_of(&mut lab, external), name(end));
         }
-        // All go, in whatever order, and leave the index as it was: others take their place.
+        // All mappings go, in any order, and leave the index in order: others take their place.
         lab.wait_s(3600.0 * 3.0);
         assert_eq!(lab.removed().len(), CAPACITY);
         lab.created();
@@ -117,7 +117,7 @@ fn a_table_full_of_colliding_endpoints_translates_rightly() {
     }
 }
 
-/// Whom an answer to an external endpoint reaches.
+/// The internal endpoint that a reply to an external endpoint reaches.
 fn ends_of(lab: &mut Lab, external: &str) -> String {
     ends(&lab.inward(&tcp(REMOTE, external, "SA", 1, 2))).1
 }

@@ -1,5 +1,5 @@
-//! Using up what others need: ports, mappings, sessions, the memory for refused SYNs, the ration of
-//! ICMP errors. Each test states what the attacker gets and what is left to others.
+//! Exhaustion of shared resources: ports, mappings, sessions, the memory for refused SYNs, the rate
+//! of ICMP errors. Each test states the attacker's gain and the remainder for others.
 
 use crate::common::*;
 use crate::world::*;
@@ -10,7 +10,7 @@ use natgate_engine::{
 use natgate_wire::protocol;
 use std::time::Duration;
 
-/// Rates that do not stand in the way of quotas.
+/// Rates that are above the quotas.
 fn hasty() -> Config {
     let mut config = config();
     config.limits.new_mappings_per_second = 1_000_000;
@@ -46,8 +46,8 @@ fn one_subscriber_gets_its_quota_and_no_more() {
     assert_eq!(lab.events.iter().filter(|event| told(event.change)).count(), 1, "one a second");
 }
 
-/// At its rate, however fast it sends: a second's worth at once and 500 a second. Other subscribers
-/// have a rate of their own.
+/// A fast sender gets mappings at its rate: a second's worth at once and 500 a second. Other
+/// subscribers have rates of their own.
 #[test]
 fn one_subscriber_makes_mappings_at_its_rate() {
     let mut config = config();
@@ -68,8 +68,8 @@ fn one_subscriber_makes_mappings_at_its_rate() {
     assert_eq!(others, 600);
 }
 
-/// Subscribers in numbers fill the table. Who is in it goes on, in and out, and its timers run on;
-/// who is not is told so, and finds room when mappings go.
+/// Many subscribers fill the table. Subscribers with mappings continue, in and out, and their
+/// timers run on. Subscribers without are refused with an answer, and find room when mappings go.
 #[test]
 fn a_full_table_leaves_alone_those_who_are_in_it() {
     const ROOM: u32 = 10_000;
@@ -90,14 +90,13 @@ fn a_full_table_leaves_alone_those_who_are_in_it() {
     assert_eq!(made, ROOM - 1);
     assert_eq!(lab.engine.mappings().count(), ROOM as usize);
     assert_eq!(dropped(&lab, DropReason::MappingTableFull), 50_000 - u64::from(made));
-    // A later one finds room as soon as the flood's mappings have timed out.
+    // A later subscriber finds room as soon as the flood's mappings have timed out.
     lab.wait_s(301.0);
     assert_eq!(lab.engine.mappings().count(), 1);
     lab.out(&udp("10.99.0.1:4000", REMOTE));
 }
 
-/// The same with ports instead of the table: the pool's last port is given out, and then nobody
-/// loses what he has.
+/// The pool's last port is given out. No subscriber loses its port.
 #[test]
 fn an_empty_pool_leaves_alone_those_who_have_ports() {
     let mut config = hasty();
@@ -112,20 +111,20 @@ fn an_empty_pool_leaves_alone_those_who_have_ports() {
     assert_eq!(dropped(&lab, DropReason::PoolExhausted), 20_000 - 3999);
     lab.out(&tcp(VICTIM, REMOTE, "A", 101, 501));
     lab.inward(&tcp(REMOTE, &external, "A", 501, 101));
-    // Of TCP: UDP and ICMP have their own.
+    // The exhausted ports are of TCP. UDP and ICMP have their own.
     lab.out(&udp(VICTIM, REMOTE));
     lab.out(&ping("10.0.0.5", "198.51.100.7", 7));
 }
 
-/// What becomes of real subscribers under a flood of forged sources.
+/// Results for real subscribers under a flood of forged sources.
 struct Flood {
-    /// Real subscribers that began a flow, and those whose answer came in.
+    /// Number of real subscribers that began a flow, and number whose reply came in.
     began: u32,
     served: u32,
 }
 
-/// Two seconds of 100,000 packets a second from as many forged sources, in batches as a worker has
-/// them, while a real subscriber begins every 5 ms. Each real packet is answered after 30 ms.
+/// Two seconds of 100,000 packets a second from as many forged sources, in batches of a worker's
+/// size, while a real subscriber begins every 5 ms. Each real packet is answered after 30 ms.
 fn flood_with_newcomers(lab: &mut Lab) -> Flood {
     const STEPS: u32 = 400;
     const FORGED_A_STEP: u32 = 500;
@@ -177,8 +176,8 @@ fn forged_packet(number: u32) -> Vec<u8> {
     udp(&format!("10.{}.{c}.{d}:4000", 128 + b), REMOTE)
 }
 
-/// Forged sources use something up, and the oldest of them give way: at least 99 of 100 real
-/// subscribers are served at the first try, and an answered connection goes on.
+/// Forged sources use something up, and the oldest of them give way. At least 99 of 100 real
+/// subscribers are served at the first try, and an answered connection continues.
 #[track_caller]
 fn newcomers_are_served_under_a_flood(config: &Config) {
     let (mut lab, external) = established(config);
@@ -191,7 +190,7 @@ fn newcomers_are_served_under_a_flood(config: &Config) {
     lab.inward(&tcp(REMOTE, &external, "A", 501, 101));
 }
 
-/// Room for as many subscribers as there are by default, and ports for all of them.
+/// The default room for subscribers, and ports for all of them.
 #[test]
 fn forged_sources_leave_newcomers_room() {
     let mut config = hasty();
@@ -199,7 +198,7 @@ fn forged_sources_leave_newcomers_room() {
     newcomers_are_served_under_a_flood(&config);
 }
 
-/// A single address, of which the forged sources take every port that they can.
+/// A single address. The forged sources take every port that they can.
 #[test]
 fn forged_sources_leave_newcomers_ports() {
     let mut config = hasty();
@@ -208,7 +207,7 @@ fn forged_sources_leave_newcomers_ports() {
     newcomers_are_served_under_a_flood(&config);
 }
 
-/// A table of mappings that is smaller than all else.
+/// A table of mappings that is smaller than everything else.
 #[test]
 fn forged_sources_leave_newcomers_mappings() {
     let mut config = hasty();
@@ -216,7 +215,7 @@ fn forged_sources_leave_newcomers_mappings() {
     newcomers_are_served_under_a_flood(&config);
 }
 
-/// Blocks of ports, of which each forged source takes one.
+/// Blocks of ports. Each forged source takes one.
 #[test]
 fn forged_sources_leave_newcomers_blocks() {
     let mut config = hasty();
@@ -226,8 +225,8 @@ fn forged_sources_leave_newcomers_blocks() {
     newcomers_are_served_under_a_flood(&config);
 }
 
-/// Without that, as RFC 6888 has it, the first have everything until their time is over, and
-/// everything that an answered subscriber has is its own either way.
+/// If unanswered subscribers do not give way, as RFC 6888 has it, the first ones keep everything
+/// until their time is over. An answered subscriber keeps everything in both cases.
 //= test rfc6888#REQ-11d
 #[test]
 fn forged_sources_keep_what_they_have_where_nobody_gives_way() {
@@ -242,7 +241,7 @@ fn forged_sources_keep_what_they_have_where_nobody_gives_way() {
     lab.inward(&tcp(REMOTE, &external, "A", 501, 101));
 }
 
-/// The sessions of one mapping are many where the limit was raised. They go in bounded steps, and
+/// A mapping has many sessions, because the limit was raised. The sessions go in bounded steps, and
 /// no event is lost.
 #[test]
 fn a_mapping_with_many_sessions_gives_way_in_steps() {
@@ -279,8 +278,8 @@ fn a_mapping_with_many_sessions_gives_way_in_steps() {
     assert_eq!(lab.engine.counters().events_lost, 0);
 }
 
-/// The oldest goes first, not before 250 ms, and what it had is free at once. One that was answered
-/// stays, however old it is.
+/// The oldest goes first, not before 250 ms, and its resources are free at once. An answered
+/// subscriber stays, however old it is.
 #[test]
 fn the_oldest_unanswered_subscriber_gives_way_first() {
     let mut config = hasty();
@@ -307,7 +306,7 @@ fn the_oldest_unanswered_subscriber_gives_way_first() {
     lab.inward(&udp(REMOTE, &answered));
 }
 
-/// A host asks for a mapping for a day; returns whether it got one.
+/// Requests a mapping for a day. Returns true if the host got one.
 fn ask(lab: &mut Lab, protocol: u8, internal: Endpoint) -> bool {
     let request = MapRequest {
         protocol,
@@ -335,8 +334,8 @@ fn flood_of_requests(lab: &mut Lab) {
     }
 }
 
-/// A server that asked for its mapping keeps it under forged requests once it has accepted a
-/// connection that a remote acknowledged. A server whose connections only half open loses it.
+/// A server with a requested mapping keeps it under forged requests once it has accepted a
+/// connection that a remote host acknowledged. A server whose connections only half open loses it.
 #[test]
 fn a_server_that_accepts_connections_keeps_the_mapping_that_it_asked_for() {
     for accepts in [true, false] {
@@ -360,8 +359,8 @@ fn a_server_that_accepts_connections_keeps_the_mapping_that_it_asked_for() {
     }
 }
 
-/// Requests for mappings from forged hosts, with the longest lifetimes, end where their share does,
-/// and are the first to go: newcomers that send packets and newcomers that ask are served.
+/// Requests for mappings from forged hosts, with the longest lifetimes, stop at their share and are
+/// the first to go. Newcomers that send packets and newcomers that send requests are served.
 #[test]
 fn forged_requests_for_mappings_leave_newcomers_room() {
     let mut config = hasty();
@@ -372,7 +371,7 @@ fn forged_requests_for_mappings_leave_newcomers_room() {
     let ask =
         |lab: &mut Lab, host: u32| ask(lab, protocol::UDP, Endpoint::new(0x0a80_0000 + host, 4000));
     flood_of_requests(&mut lab);
-    // A quarter, and what came within the last 250 ms.
+    // A quarter, plus the requests of the last 250 ms.
     let asking = lab.engine.mappings().count();
     assert!(asking <= 250 + 4 * 96, "{asking} of 1000 subscribers are forged ones that asked");
     for n in 1..=5 {
@@ -382,8 +381,9 @@ fn forged_requests_for_mappings_leave_newcomers_room() {
     }
 }
 
-/// Scanners outside open sessions with a subscriber's endpoint until it has all it may have: the
-/// sessions that it has go on, and other mappings, its own too, have theirs. A filter stops it.
+/// Scanners outside open sessions with a subscriber's endpoint up to the mapping's limit. Present
+/// sessions continue, and other mappings, of the same subscriber too, are not affected. A filter
+/// stops the scan.
 #[test]
 fn scanners_use_up_one_mappings_sessions_at_most() {
     for (filtering, expected) in [
@@ -409,8 +409,8 @@ fn scanners_use_up_one_mappings_sessions_at_most() {
     }
 }
 
-/// Strangers who know the endpoints of many mappings fill their half of the table of further
-/// sessions, and keep it full: a subscriber's second and third remote find room all the same.
+/// Strangers that know the endpoints of many mappings fill their half of the table of further
+/// sessions, and keep it full. A subscriber's second and third remote endpoints still find room.
 #[test]
 fn scanners_use_up_half_of_the_sessions_at_most() {
     let mut config = hasty();
@@ -437,7 +437,7 @@ fn scanners_use_up_half_of_the_sessions_at_most() {
     }
 }
 
-/// A subscriber that speaks to as many remotes as it can, within its quotas of mappings, gets a
+/// A subscriber that uses as many remote endpoints as it can, within its quotas of mappings, gets a
 /// sixteenth of the further sessions.
 //= test rfc6888#REQ-5
 #[test]
@@ -457,8 +457,8 @@ fn one_subscriber_uses_up_a_sixteenth_of_the_sessions() {
     lab.out(&udp(VICTIM, "192.0.2.9:53"));
 }
 
-/// What a scanner finds by trying every port of the address: each mapping that the filter admits
-/// him to, and of a port without mapping nothing comes back.
+/// A scanner that tries every port of the address finds the mappings that the filter admits it to.
+/// Ports without mappings give no reply.
 #[test]
 fn a_scan_of_all_ports_makes_no_mapping_and_no_noise() {
     let mut lab = Lab::new(&config());
@@ -474,8 +474,8 @@ fn a_scan_of_all_ports_makes_no_mapping_and_no_noise() {
     assert!(lab.sent.is_empty() && lab.events.is_empty());
 }
 
-/// A flood of SYNs from outside: 1,024 of them are remembered to be answered; the others are not,
-/// and connections, in and out, come about as without the flood.
+/// A flood of SYNs from outside: 1,024 of them are remembered for an answer, the others are not.
+/// Connections, in and out, are made as without the flood.
 #[test]
 fn a_flood_of_syns_from_outside_is_nobodys_business() {
     let mut lab = Lab::new(&config());
@@ -486,7 +486,7 @@ fn a_flood_of_syns_from_outside_is_nobodys_business() {
         let verdict = lab.pass(Side::Outside, &tcp(&source, &to, "S", n, 0)).0;
         assert_eq!(verdict, Verdict::Drop(DropReason::NoMapping));
         if n % 1000 == 0 {
-            // Somebody else connects, both ways.
+            // Other hosts connect, both ways.
             let inner = format!("10.0.1.{}:4000", n / 1000);
             let outer = lab.external_of(&tcp(&inner, REMOTE, "S", 1, 0));
             let back = lab.inward(&tcp(REMOTE, &outer, "SA", 1, 2));
@@ -501,13 +501,13 @@ fn a_flood_of_syns_from_outside_is_nobodys_business() {
     lab.wait_s(7.0);
     answered += lab.sent.len();
     assert_eq!(in_time, 100);
-    // Ten seconds: remembered at the start, and again when those have been answered.
+    // Ten seconds: SYNs are remembered at the start, and again when these have been answered.
     assert!((1..=3 * 1024).contains(&answered), "{answered}");
     assert_eq!(lab.engine.mappings().count(), 100);
 }
 
-/// A flood of SYNs from inside makes mappings that never open: within the quota, and gone after
-/// `tcp_opening`.
+/// A flood of SYNs from inside makes mappings that never open. They are within the quota, and go
+/// after `tcp_opening`.
 #[test]
 fn a_flood_of_syns_from_inside_is_within_the_quota_and_goes() {
     let mut lab = Lab::new(&hasty());
@@ -520,8 +520,8 @@ fn a_flood_of_syns_from_inside_is_within_the_quota_and_goes() {
     assert_eq!(lab.engine.pool_usage(0, protocol::TCP).free, 64_512);
 }
 
-/// Inbound packets keep a mapping alive as RFC 4787 REQ-6a allows: one packet from its remote in
-/// five minutes does. With `inbound_refresh` off it does not.
+/// Inbound packets keep a mapping alive as RFC 4787 REQ-6a allows: one packet from its remote
+/// endpoint in five minutes is enough. With `inbound_refresh` off they do not.
 #[test]
 fn who_sends_from_outside_keeps_a_mapping_only_if_inbound_packets_refresh() {
     for inbound_refresh in [true, false] {
@@ -535,8 +535,8 @@ fn who_sends_from_outside_keeps_a_mapping_only_if_inbound_packets_refresh() {
     }
 }
 
-/// Nor does one who comes from another port each time, for a new session of his: without refresh
-/// from outside it ends with the mapping's own.
+/// A remote host that uses another port each time, for a new session, does not keep the mapping
+/// either: without refresh from outside, its session ends with the mapping's own.
 #[test]
 fn who_comes_from_ever_new_ports_keeps_no_mapping_without_refresh() {
     let mut lab = Lab::new(&Config { inbound_refresh: false, ..config() });
@@ -564,9 +564,9 @@ fn who_is_refused_keeps_no_mapping() {
     assert_eq!(lab.engine.mappings().count(), 0);
 }
 
-/// Protocols without ports can be taken from others on the same external address: who uses one
-/// towards a remote has it to himself. Another remote, another protocol, another external address
-/// are free.
+/// A protocol without ports can be blocked for others on the same external address: the first
+/// subscriber that uses it towards a remote host has it alone. Another remote host, protocol or
+/// external address is free.
 #[test]
 fn a_protocol_without_ports_belongs_to_the_first_who_uses_it_towards_a_remote() {
     let mut lab = Lab::new(&config());
@@ -578,7 +578,7 @@ fn a_protocol_without_ports_belongs_to_the_first_who_uses_it_towards_a_remote() 
     assert_eq!(refused, DropReason::Ambiguous);
     lab.out(&packet(50, "10.0.0.5", "198.51.100.8"));
     lab.out(&packet(47, "10.0.0.5", "198.51.100.7"));
-    // How much of it one subscriber may take: the quota of ICMP.
+    // One subscriber may take as many as the quota of ICMP.
     let mut taken = 1;
     for n in 0..1000_u32 {
         let remote = format!("198.18.{}.{}", n / 250, n % 250);

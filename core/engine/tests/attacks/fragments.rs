@@ -1,6 +1,6 @@
 //! Floods of fragments, while a victim's datagrams pass in pieces: in order, and last piece first.
-//! Each flood lasts four seconds at 10,000 packets a second, through two lifetimes of the table of
-//! datagrams, and the memory that it takes stays within `limits.fragment_memory`.
+//! Each flood lasts four seconds at 10,000 packets a second, two lifetimes of the table of
+//! datagrams. The memory stays within `limits.fragment_memory`.
 
 use crate::common::*;
 use crate::world::*;
@@ -9,7 +9,7 @@ use natgate_wire::Ipv4;
 use std::time::Duration;
 
 const FLOOD: u32 = 40_000;
-/// Packets of the flood between two datagrams of the victim's each way.
+/// Packets of the flood between two datagrams of the victim each way.
 const PACE: u32 = 100;
 const MEMORY: u64 = 16 << 20;
 
@@ -22,7 +22,7 @@ struct Share {
 
 const ALL: Share = Share { in_order: 100, last_first: 100 };
 
-/// A victim, two ways for its datagrams, and how many of them pass.
+/// A victim, two ways of its datagrams, and the number that pass.
 struct Scene {
     lab: Lab,
     external: String,
@@ -43,7 +43,7 @@ impl Scene {
         Self { lab, external, sent: 0, in_order: 0, last_first: 0, received_bytes, most_waiting: 0 }
     }
 
-    /// Feeds a packet; how many packets leave by it, itself included.
+    /// Feeds a packet. Returns the number of packets that leave because of it, itself included.
     fn feed(&mut self, from: Side, packet: &[u8]) -> usize {
         self.received_bytes += packet.len() as u64;
         let passed = usize::from(passes(&mut self.lab, from, packet));
@@ -53,7 +53,7 @@ impl Scene {
         passed + released
     }
 
-    /// The victim's datagrams of three pieces, in and out, in order and last piece first.
+    /// Sends the victim's datagrams of three pieces, in and out, in order and last piece first.
     fn victim(&mut self) {
         let identification = self.sent as u16;
         let ways = [
@@ -78,7 +78,7 @@ impl Scene {
         }
     }
 
-    /// A flood from a side while the victim goes on; `packets` makes it.
+    /// Runs a flood from a side while the victim continues. `packets` makes the flood.
     fn flood(
         mut self,
         name: &str,
@@ -99,7 +99,7 @@ impl Scene {
             Share { in_order: percent(self.in_order), last_first: percent(self.last_first) };
         println!("{name}: {share:?}, at most {} KiB waiting", self.most_waiting / 1024);
         assert!(self.most_waiting <= MEMORY, "{} bytes wait", self.most_waiting);
-        // When it is over nothing of it remains.
+        // Nothing of the flood remains after its end.
         self.lab.wait_s(3.0);
         assert_eq!(settled_bytes(&self.lab), self.received_bytes, "all are sent or dropped");
         for n in 0..4 {
@@ -112,7 +112,7 @@ impl Scene {
     }
 }
 
-/// Who sends the flood: one host, or a forged source a packet.
+/// Senders of the flood: one host, or a forged source for each packet.
 #[derive(Clone, Copy, Debug)]
 enum Senders {
     One,
@@ -128,7 +128,7 @@ impl Senders {
     }
 }
 
-/// A datagram to a port that nobody has, so that its first fragment is refused.
+/// A datagram to a port without a mapping, so that its first fragment is refused.
 fn stray(senders: Senders, n: u32) -> Vec<u8> {
     udp_with(&senders.source(n), "203.0.113.1:80", &[6; 3000])
 }
@@ -138,10 +138,10 @@ fn piece(senders: Senders, n: u32, start: usize, more: bool) -> Vec<u8> {
     fragment(&stray(senders, n), (n % 60_000) as u16, start, &[6; 1400], more)
 }
 
-/// A flood's packets, by their number.
+/// Makes a flood's packets, by their number.
 type Packets = fn(Senders, u32) -> Vec<Vec<u8>>;
 
-/// Kinds of flood whose packets nothing can make whole.
+/// Kinds of flood whose datagrams cannot be completed.
 fn kinds() -> [(&'static str, Packets); 7] {
     [
         ("first fragments", |senders, n| vec![part(&stray(senders, n), n as u16, 0, 1400)]),
@@ -175,8 +175,8 @@ fn a_flood_of_fragments_from_one_host_costs_others_nothing() {
     }
 }
 
-/// From forged sources in numbers: what comes in order passes all the same. What must wait for its
-/// first finds the memory, or the half of the table that there is for it, taken.
+/// A flood from many forged sources. Datagrams in order pass. Fragments that must wait for their
+/// first find the memory, or their half of the table, full.
 //= test rfc4787#REQ-14a
 #[test]
 fn a_flood_of_fragments_from_many_hosts_costs_nothing_that_comes_in_order() {
@@ -189,9 +189,9 @@ fn a_flood_of_fragments_from_many_hosts_costs_nothing_that_comes_in_order() {
     }
 }
 
-/// First fragments that are translated take places in the table too, and rest there for two seconds
-/// if nothing follows. However many hosts send them, through a mapping that admits them or from
-/// inside, some places stay free for who has none.
+/// Translated first fragments take places in the table too, for two seconds if nothing follows. For
+/// any number of senders, through a mapping that admits them or from inside, some places stay free
+/// for a host without one.
 //= test rfc4787#REQ-14a
 #[test]
 fn a_flood_of_translated_first_fragments_costs_nothing_that_comes_in_order() {
@@ -213,8 +213,8 @@ fn a_flood_of_translated_first_fragments_costs_nothing_that_comes_in_order() {
     }
 }
 
-/// Who forges the sender's own address takes its share, an eighth: this host's datagrams suffer,
-/// other hosts' do not.
+/// A flood with a host's own forged address takes that host's share, an eighth. This host's
+/// datagrams suffer, other hosts' do not.
 #[test]
 fn a_flood_in_the_name_of_a_host_costs_that_host_its_fragments() {
     let header = udp_with(REMOTE, "203.0.113.1:80", &[6; 3000]);
@@ -231,22 +231,21 @@ fn a_flood_in_the_name_of_a_host_costs_that_host_its_fragments() {
     assert_eq!(scene.feed(Side::Outside, &part(&own, 1, 0, 1400)), 0);
     let other = udp_with("198.51.100.8:80", &external, &[7; 3000]);
     assert_eq!(scene.feed(Side::Outside, &part(&other, 1, 0, 1400)), 1);
-    // Whole datagrams of that host pass, and two seconds later fragments again.
+    // Whole datagrams of that host pass, and fragments pass again two seconds later.
     assert_eq!(scene.feed(Side::Outside, &udp(REMOTE, &external)), 1);
     scene.lab.wait_s(2.2);
     assert_eq!(scene.feed(Side::Outside, &part(&own, 2, 0, 1400)), 1);
 }
 
-/// Forging a piece of a datagram under way takes its identification, 16 bits, and then the datagram
-/// is lost, not changed: no two pieces that leave share a byte.
+/// A forged piece of a datagram under way needs the right identification of 16 bits. The datagram
+/// is then lost, not changed: no two pieces that leave share a byte.
 #[test]
 fn a_forged_piece_discards_a_datagram_and_never_replaces_a_part_of_it() {
     let mut lab = Lab::new(&config());
     let external = lab.external_of(&udp(VICTIM, REMOTE));
     let datagram = udp_with(REMOTE, &external, &[7; 3000]);
     let forged = udp_with(REMOTE, &external, &[0xee; 3000]);
-    // In place of the second piece, or before it, or across it and the first, or instead of the
-    // first.
+    // In place of the second piece, before it, across it and the first, or instead of the first.
     for (n, (start, end)) in [(1400, 2800), (1408, 2800), (8, 1408), (0, 1408)].iter().enumerate() {
         let identification = 100 + n as u16;
         let mut covered = vec![0_u32; 3008];
@@ -264,7 +263,7 @@ fn a_forged_piece_discards_a_datagram_and_never_replaces_a_part_of_it() {
         }
         assert!(covered.iter().all(|&n| n <= 1), "piece {start}..{end}");
     }
-    // Of 65,536 identifications one is right; who tries 8,000 wrong ones changes nothing.
+    // One of 65,536 identifications is right. 8,000 wrong ones change nothing.
     assert!(passes(&mut lab, Side::Outside, &part(&datagram, 7, 0, 1400)));
     for identification in 1000..9000 {
         passes(&mut lab, Side::Outside, &part(&forged, identification, 1408, 2808));

@@ -1,5 +1,5 @@
-//! Forged ICMP errors. An error is only as credible as the packet that it embeds: it must be about
-//! a session that exists, and even then it changes nothing in the translator (RFC 5508, RFC 5927).
+//! Forged ICMP errors. An error is as credible as the packet that it embeds: it must quote an
+//! existing session, and even then it changes nothing in the translator (RFC 5508, RFC 5927).
 
 use crate::common::*;
 use crate::world::*;
@@ -11,8 +11,8 @@ const ERRORS: [u8; 4] = [3, 4, 11, 12];
 /// Echo and timestamp, request and reply.
 const QUERIES: [u8; 4] = [0, 8, 13, 14];
 
-/// A victim with a session of each protocol, and for each what an error about it embeds: from
-/// outside the packet that it sent, from inside the one that it got.
+/// A victim with a session of each protocol, and the packet that an error about each embeds: from
+/// outside the packet that it sent, from inside the packet that it got.
 struct Victim {
     lab: Lab,
     sent: [Vec<u8>; 3],
@@ -47,7 +47,8 @@ impl Victim {
     }
 }
 
-/// An error of any type and code, from a side, to where errors about the victim's sessions go.
+/// An error of any type and code, from a side, to the destination of errors about the victim's
+/// sessions.
 fn forged(from: Side, kind: u8, code: u8, about: &[u8]) -> Vec<u8> {
     match from {
         Side::Inside => error("10.0.0.5", "198.51.100.7", kind, code, about),
@@ -65,7 +66,7 @@ fn with_endpoints(packet: &[u8], source: Option<&str>, destination: Option<&str>
     bytes
 }
 
-/// Feeds an error and checks its fate, and that nothing but the packet itself has moved.
+/// Feeds an error and checks its verdict, and that nothing but the packet itself has changed.
 fn judge(lab: &mut Lab, from: Side, packet: &[u8], expected: Verdict, what: &str) -> Vec<u8> {
     let before = picture(lab);
     let (verdict, bytes) = lab.pass(from, packet);
@@ -80,7 +81,7 @@ fn rightly_refused(kind: u8, from: Side) -> Option<DropReason> {
         return Some(DropReason::IcmpNoSession);
     }
     match kind {
-        // A request from inside is what the subscriber may send.
+        // A subscriber may send a request from inside.
         8 | 13 if from == Side::Inside => None,
         _ if QUERIES.contains(&kind) => Some(DropReason::NoMapping),
         _ => Some(DropReason::IcmpUnsupported),
@@ -115,7 +116,7 @@ fn of_all_types_and_codes_only_errors_about_a_session_pass_and_none_changes_anyt
         }
     }
     assert_eq!(passed, 2 * 4 * 16 * 3);
-    // However many errors there were, the sessions are there and go on.
+    // The sessions exist after any number of errors, and continue.
     let lab = &mut victim.lab;
     assert_eq!(session(lab, REMOTE).state, "established");
     for packet in [tcp(VICTIM, REMOTE, "A", 101, 501), udp(VICTIM, REMOTE)] {
@@ -123,7 +124,7 @@ fn of_all_types_and_codes_only_errors_about_a_session_pass_and_none_changes_anyt
     }
 }
 
-/// The same without the session: the remote, or the victim, is not the one.
+/// Errors without a session: another remote host, or another victim.
 #[test]
 fn of_all_types_and_codes_none_passes_without_a_session() {
     let mut victim = Victim::new();
@@ -147,8 +148,8 @@ fn of_all_types_and_codes_none_passes_without_a_session() {
     }
 }
 
-/// Who knows the victim's external address and its remote has still to guess a port: of 65,536
-/// external ports one, of 65,536 remote ports one.
+/// An attacker that knows the victim's external address and its remote address must still guess a
+/// port: one of 65,536 external ports, one of 65,536 remote ports.
 #[test]
 fn an_error_about_a_guessed_port_passes_once_in_65_536() {
     let mut victim = Victim::new();
@@ -169,8 +170,8 @@ fn an_error_about_a_guessed_port_passes_once_in_65_536() {
     }
 }
 
-/// "Fragmentation needed" with an absurd MTU is the host's to judge (RFC 1191 section 3: none below
-/// 68): it passes as it is, and the translator's own idea of the path stays what is configured.
+/// The host must judge "fragmentation needed" with an absurd MTU (RFC 1191 section 3: none below
+/// 68). The error passes unchanged, and the translator's MTU stays as configured.
 #[test]
 fn an_absurd_mtu_changes_nothing_here() {
     let mut victim = Victim::new();
@@ -191,7 +192,7 @@ fn an_absurd_mtu_changes_nothing_here() {
     assert_eq!(victim.lab.out(&full).len(), 1500);
 }
 
-/// An error must not embed an error, nor be about an address that is not ours (RFC 1122 section
+/// An error must not embed an error, nor quote an address that is not external (RFC 1122 section
 /// 3.2.2).
 #[test]
 fn errors_about_errors_and_about_others_do_not_pass() {
@@ -212,7 +213,7 @@ fn errors_about_errors_and_about_others_do_not_pass() {
     }
 }
 
-/// An error keeps no mapping alive: with one a second the victim's go when their time is over.
+/// An error keeps no mapping alive: with one error a second the victim's mappings go at their time.
 //= test rfc5508#REQ-6
 #[test]
 fn errors_refresh_nothing() {
@@ -224,7 +225,7 @@ fn errors_refresh_nothing() {
         passed += u32::from(passes(lab, Side::Outside, &forged(Side::Outside, 3, 1, &about)));
         lab.wait_s(1.0);
     }
-    // Its last packet went one second before the first error; five minutes is its time.
+    // The last packet went one second before the first error, and the timeout is five minutes.
     assert!((298..=300).contains(&passed), "{passed}");
     assert!(lab.engine.mappings().all(|mapping| mapping.id.protocol == protocol::TCP));
 }

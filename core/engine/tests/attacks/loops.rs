@@ -1,5 +1,5 @@
-//! Packets that come back to where they were: LAND in all its forms, gateways that are each other's
-//! default, and answers that are larger or more than what they answer. Nothing here may multiply.
+//! Packets that return to their start: LAND in all its forms, gateways that are each other's
+//! default, and answers that are larger or more than their causes. Nothing may multiply.
 
 use crate::common::*;
 use crate::world::*;
@@ -11,7 +11,7 @@ use natgate_wire::Ipv4;
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 
-/// Addresses of which each is somebody else to the gateway.
+/// Addresses with different meanings for the gateway.
 const ADDRESSES: [&str; 6] =
     ["10.0.0.5", "10.0.0.1", "192.0.2.254", "203.0.113.1", "198.51.100.7", "9.9.9.9"];
 
@@ -46,9 +46,10 @@ fn a_packet_to_its_own_source_goes_nowhere() {
     assert!(lab.sent.is_empty() && lab.events.is_empty());
 }
 
-/// By its external endpoint a subscriber reaches itself, as RFC 4787 REQ-9 has it. What arrives has
-/// the external endpoint as its source, so that no host takes it for a packet from itself; one
-/// comes out for one that goes in, and there is one mapping and one session however often it turns.
+/// A subscriber reaches itself by its external endpoint, as RFC 4787 REQ-9 requires. The received
+/// packet has the external endpoint as its source, so no host takes it for a packet from itself.
+/// One packet comes out for one that goes in, and there is one mapping with one session, however
+/// often packets pass.
 #[test]
 fn a_packet_to_its_own_external_endpoint_comes_back_once() {
     let mut lab = Lab::new(&config());
@@ -70,7 +71,8 @@ fn a_packet_to_its_own_external_endpoint_comes_back_once() {
     assert!(lab.sent.is_empty());
 }
 
-/// A gateway of the ring: what leaves it by one side enters the other gateway by the other.
+/// A gateway of the ring: a packet that leaves it by one side enters the other gateway by the other
+/// side.
 fn gateway(own: u8, rules: Vec<Rule>) -> Engine {
     let side = |address| SideConfig { address: Some(address), ..SideConfig::default() };
     let external = format!("100.64.{own}.1");
@@ -84,7 +86,7 @@ fn gateway(own: u8, rules: Vec<Rule>) -> Engine {
     Engine::new(&config, [own; 32], Timestamp(0)).unwrap()
 }
 
-/// How many times packets were forwarded, mappings and errors made, until nothing moves any more.
+/// Number of packets forwarded, mappings made and errors made, until nothing moves any more.
 #[derive(Debug, Default, PartialEq)]
 struct Toll {
     forwarded: usize,
@@ -117,8 +119,8 @@ fn circulate(gateways: &mut [Engine; 2], packet: Vec<u8>) -> Toll {
     toll
 }
 
-/// Two gateways, each the other's way out, each translating what the other translated: a packet
-/// dies of its TTL, and so does the one error about it.
+/// Two gateways, each the other's way out, each translating the other's packets. The TTL ends a
+/// packet, and the one error about it.
 #[test]
 fn in_a_ring_of_translators_a_packet_dies_of_its_ttl() {
     for ttl in [1, 2, 3, 64, 255] {
@@ -135,13 +137,13 @@ fn in_a_ring_of_translators_a_packet_dies_of_its_ttl() {
             let steps = usize::from(ttl) - 1;
             assert_eq!(toll.mappings, steps, "a mapping a step");
             assert_eq!(toll.errors, 1);
-            // The error goes no further than to its own maker, who knows its own address.
+            // The error goes no further than to its own maker, which knows its own address.
             assert!(toll.forwarded <= steps + 1);
         }
     }
 }
 
-/// The same where rules let the packet past both translators: no state at all.
+/// The ring with rules that let the packet bypass both translators: there is no state at all.
 #[test]
 fn in_a_ring_of_routers_a_packet_dies_of_its_ttl() {
     let bypass = || {
@@ -157,7 +159,8 @@ fn in_a_ring_of_routers_a_packet_dies_of_its_ttl() {
     assert!(toll.forwarded <= 63 + 1);
 }
 
-/// Outside to outside nothing circulates: what is not addressed to an external address is dropped.
+/// Nothing circulates from outside to outside: a packet to an address that is not external is
+/// dropped.
 #[test]
 fn gateways_that_face_each_other_pass_nothing_on() {
     let mut lab = Lab::new(&config());
@@ -170,7 +173,7 @@ fn gateways_that_face_each_other_pass_nothing_on() {
     assert!(other.sent.is_empty());
 }
 
-/// What the gateway itself sends because of a flood, and what the flood was.
+/// Packets that the gateway sends because of a flood, and packets of the flood.
 struct Bill {
     packets_in: u64,
     bytes_in: u64,
@@ -178,7 +181,7 @@ struct Bill {
     bytes_out: u64,
 }
 
-/// Ten seconds of a packet that provokes an error, 5,000 a second; then what is answered late.
+/// Ten seconds of a packet that provokes an error, 5,000 a second, and the delayed answers.
 fn provoke(lab: &mut Lab, from: Side, mut packet: impl FnMut(u32) -> Vec<u8>) -> Bill {
     let mut bill = Bill { packets_in: 0, bytes_in: 0, packets_out: 0, bytes_out: 0 };
     for n in 0..50_000 {
@@ -205,8 +208,8 @@ fn provoke(lab: &mut Lab, from: Side, mut packet: impl FnMut(u32) -> Vec<u8>) ->
     bill
 }
 
-/// The gateway's errors are no lever: never more than one for a packet, at most 28 bytes longer
-/// than it, 576 at the most, and of a flood at most 500 a second are answered.
+/// The gateway's errors do not amplify: at most one for a packet, at most 28 bytes longer than it,
+/// 576 at most, and at most 500 a second in a flood.
 #[test]
 fn errors_do_not_amplify() {
     let expiring = |mut packet: Vec<u8>| {
@@ -254,14 +257,14 @@ fn errors_do_not_amplify() {
             bill.packets_out,
             bill.bytes_out as f64 / bill.bytes_in as f64
         );
-        // The ration and a reserve as large for those who had none of it: of each a second's worth
-        // at once, and 500 a second until what is answered late has been.
+        // The rate, and a reserve of the same size for requesters without errors: a second's worth
+        // of each at once, and 500 a second until the delayed answers are sent.
         assert!(bill.packets_out <= 2 * (500 + 500 * 17), "{name}");
         assert!(bill.bytes_out <= bill.bytes_in / 2, "{name}");
     }
 }
 
-/// Who provokes errors on purpose uses up his own ration of them: those of others stay.
+/// An attacker that provokes errors uses up its own rate. The rates of others stay.
 #[test]
 fn a_flood_for_errors_leaves_others_theirs() {
     let mut lab = Lab::new(&config());
@@ -290,7 +293,7 @@ fn a_flood_for_errors_leaves_others_theirs() {
     assert!(to_flooder <= 125 * 11, "a quarter of the ration");
 }
 
-/// A ping is answered by as many bytes, and never to somebody who could not have asked.
+/// A ping is answered by as many bytes, and never to an address that cannot have sent it.
 #[test]
 fn pings_do_not_amplify() {
     let mut lab = Lab::new(&config());

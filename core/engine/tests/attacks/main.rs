@@ -1,12 +1,12 @@
-//! Attacks on the translator, in simulated time: what somebody outside, or a subscriber, can do who
-//! sends what he likes. Each test states how far the attack goes as a figure and asserts it;
-//! docs/attacks.md lists them all. Bad input without a plan is in `bad_input`.
+//! Attacks on the translator in simulated time: the power of an attacker outside, or of a
+//! subscriber, that sends any packets. Each test states the reach of the attack as a figure and
+//! asserts it. docs/attacks.md lists them all. `bad_input` tests bad input without a plan.
 
 extern crate alloc;
 
 #[path = "../common/mod.rs"]
 mod common;
-/// Of the engine: what its index needs at this place.
+/// Files of the engine that its index needs here.
 #[allow(missing_docs)]
 #[path = "../../src/prefetch.rs"]
 mod prefetch;

@@ -1,6 +1,6 @@
-//! Guessing what the translator chooses: external ports (RFC 6056), query identifiers, and the
-//! identifications of fragments (RFC 7739). Whoever sees 100,000 choices must not do better on the
-//! next than by chance.
+//! Prediction of the translator's choices: external ports (RFC 6056), query identifiers, and the
+//! identifications of fragments (RFC 7739). An attacker that sees 100,000 choices must not predict
+//! the next better than by chance.
 
 use crate::common::*;
 use crate::statistics::Figures;
@@ -12,10 +12,10 @@ use std::time::Duration;
 
 const ALLOCATIONS: usize = 100_000;
 const FIRST: u16 = 1024;
-/// Ports of the pool.
+/// Number of the pool's ports.
 const RANGE: u32 = 65_536 - FIRST as u32;
 
-/// Mappings that live a second and leave no hold-down: new ones do not run out of ports.
+/// Mappings live a second and leave no hold-down, so that new ones always find ports.
 fn quick() -> Config {
     let mut config = config();
     config.timeouts.udp = Duration::from_secs(1);
@@ -26,7 +26,7 @@ fn quick() -> Config {
     config
 }
 
-/// The external ports that so many new mappings get, 500 a second; `next` makes each one's packet.
+/// The external ports of new mappings, 500 a second. `next` makes each mapping's packet.
 fn allocate(config: &Config, seed: u8, mut next: impl FnMut(usize) -> Vec<u8>) -> Vec<u16> {
     let mut lab = Lab::seeded(config, seed);
     let mut ports = Vec::new();
@@ -47,7 +47,7 @@ fn endpoint_of(n: usize, port: usize) -> String {
     format!("10.{}.{}.{}:{port}", 100 + n / 65_536, n / 256 % 256, n % 256)
 }
 
-/// States the figures and asserts that they are those of chance.
+/// Prints the figures and asserts that they are those of chance.
 fn unpredictable(name: &str, numbers: &[u32], range: u32) {
     let figures = Figures::of(numbers, range, 256);
     println!(
@@ -103,7 +103,7 @@ fn query_identifiers_are_not_to_be_guessed() {
     unpredictable("icmp", &offsets(&identifiers), RANGE);
 }
 
-/// One subscriber alone, from one port after the other, as an attacker who probes would.
+/// One subscriber alone uses one port after the other, as an attacker that probes would.
 #[test]
 fn a_subscribers_own_ports_tell_nothing_about_the_next() {
     let ports =
@@ -111,13 +111,13 @@ fn a_subscribers_own_ports_tell_nothing_about_the_next() {
     unpredictable("tcp, one subscriber", &offsets(&ports), RANGE);
 }
 
-/// With `preserve` a port that is taken is replaced by a random one.
+/// With `preserve` a taken port is replaced by a random one.
 #[test]
 fn where_preserving_is_not_possible_ports_are_not_to_be_guessed() {
     let mut config = Config { allocation: Allocation::Preserve, ..quick() };
     config.timeouts.tcp_established = Duration::from_secs(100_000);
     let mut lab = Lab::seeded(&config, 7);
-    // The first has port 4000 and keeps it; all others want it.
+    // The first host has port 4000 and keeps it. All others want it.
     let holder = lab.external_of(&tcp("10.0.0.5:4000", REMOTE, "S", 100, 0));
     assert_eq!(holder, "203.0.113.1:4000");
     lab.inward(&tcp(REMOTE, &holder, "SA", 500, 101));
@@ -135,8 +135,8 @@ fn where_preserving_is_not_possible_ports_are_not_to_be_guessed() {
     unpredictable("tcp, preserve contended", &offsets(&ports), RANGE);
 }
 
-/// The last ports of an address: a word of the bitmap is drawn and one of its free ports taken, so
-/// that ports which are alone in their word come a little more often than others.
+/// The last ports of an address: a word of the bitmap is drawn and one of its free ports is taken.
+/// So ports that are alone in their word are drawn a little more often than others.
 #[test]
 fn the_last_ports_are_not_to_be_guessed_either() {
     const LEFT: usize = 500;
@@ -168,8 +168,8 @@ fn the_last_ports_are_not_to_be_guessed_either() {
     assert!(drawn.len() > LEFT * 9 / 10 && *likeliest < DRAWS / 100);
 }
 
-/// What comes of fragmenting: identifications that show neither the sender's counter nor an order
-/// of their own. Sixteen external addresses, for each has its own.
+/// Identifications after fragmentation show neither the sender's counter nor an order of their own.
+/// There are sixteen external addresses, each with a sequence of its own.
 #[test]
 fn identifications_of_fragments_are_not_to_be_guessed() {
     let pools = vec![pool("203.0.113.1", "203.0.113.16", (1024, 65_535))];
@@ -177,7 +177,7 @@ fn identifications_of_fragments_are_not_to_be_guessed() {
     let mut by_address: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for n in 0..ALLOCATIONS {
         let datagram = udp_with(&endpoint_of(n % 1024, 4000), REMOTE, &[7; 100]);
-        // The senders count up, as many do.
+        // The senders count up, as many hosts do.
         let out = lab.out(&part(&datagram, (n / 1024) as u16, 0, 48));
         let header = Ipv4::new_checked(&out[..]).unwrap();
         let identification = u32::from(header.identification());

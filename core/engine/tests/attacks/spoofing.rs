@@ -1,6 +1,6 @@
-//! Forged addresses: whose packets somebody pretends to send, and what comes of it. Who is outside
-//! cannot be somebody inside, nor the gateway; who is inside can be another subscriber, because
-//! nothing in a packet says otherwise (BCP 38 is for the access network to keep).
+//! Forged addresses: possible senders, and the effects. A sender outside cannot use an address of
+//! the inside or of the gateway. A sender inside can use another subscriber's address, because
+//! nothing in a packet contradicts it (the access network must apply BCP 38).
 
 use crate::common::*;
 use crate::world::*;
@@ -11,7 +11,7 @@ use natgate_engine::{
 use natgate_wire::protocol;
 use std::net::Ipv4Addr;
 
-/// Two pools of two addresses each, a static port on an address of its own; both sides' own
+/// Two pools of two addresses each, and a static port on an address of its own. Both sides' own
 /// addresses are 10.0.0.1 and 192.0.2.254.
 fn two_pools() -> Config {
     let range = |first: &str, last: &str| AddressRange {
@@ -50,8 +50,8 @@ const OURS: [&str; 7] = [
     "203.0.113.21",
 ];
 
-/// From either side, by any protocol and to whomever: not from one of our addresses, in or out of
-/// use, of this pool or another, on this side or the other.
+/// From either side, by any protocol and to any destination: no packet may have one of our
+/// addresses as its source, in use or not, of any pool, on any side.
 #[test]
 fn nobody_sends_from_our_addresses() {
     let (mut lab, external) = established(&two_pools());
@@ -87,8 +87,8 @@ fn nobody_sends_from_our_addresses() {
     assert!(lab.sent.is_empty() && lab.events.is_empty(), "and nobody is told");
 }
 
-/// Through the hairpin the receiver learns the sender's real external endpoint, whatever else it
-/// claims: the source is written by the translator.
+/// A hairpinned packet shows the sender's real external endpoint to the receiver: the translator
+/// writes the source.
 #[test]
 fn a_hairpinned_packet_shows_its_senders_own_endpoint() {
     let mut lab = Lab::new(&config());
@@ -98,16 +98,16 @@ fn a_hairpinned_packet_shows_its_senders_own_endpoint() {
     let (verdict, bytes) = lab.pass(Side::Inside, &udp("10.0.0.66:6666", &victim));
     assert_eq!(verdict, Verdict::Forward(Side::Inside));
     assert_eq!(ends(&bytes), (sender, VICTIM.into()));
-    // As the bystander, whose external address is the victim's too, it may not appear.
+    // The bystander, whose external address is the victim's too, cannot appear as the victim.
     assert_eq!(lab.refused(Side::Inside, &udp(&bystander, &victim)), DropReason::Land);
-    // Nor reach the victim past the translator.
+    // It cannot reach the victim directly either.
     let direct = udp("10.0.0.66:6666", VICTIM);
     assert_eq!(lab.refused(Side::Inside, &direct), DropReason::SameSide);
 }
 
-/// A subscriber that sends as its neighbour, by the neighbour's internal address, can use up what
-/// is the neighbour's, and nothing else: mappings that are there go on, other subscribers notice
-/// nothing, and what comes back goes to the neighbour.
+/// A subscriber that sends with its neighbour's internal address can use up the neighbour's quota,
+/// and nothing else: present mappings continue, other subscribers are not affected, and replies go
+/// to the neighbour.
 #[test]
 fn a_subscriber_that_sends_as_another_uses_up_only_the_others_quota() {
     let mut config = config();
@@ -131,7 +131,7 @@ fn a_subscriber_that_sends_as_another_uses_up_only_the_others_quota() {
     assert_eq!(others, 200);
 }
 
-/// Sources that are nobody's: 200,000 of them take nothing.
+/// Sources that are no subscribers: 200,000 of them take nothing.
 #[test]
 fn sources_that_are_no_subscribers_take_nothing() {
     let (mut lab, _) = established(&config());
@@ -164,7 +164,7 @@ fn sources_that_are_no_subscribers_take_nothing() {
     assert!(lab.sent.is_empty() && lab.events.is_empty());
 }
 
-/// From outside nothing reaches an internal address by naming it.
+/// No packet from outside reaches an internal address by naming it.
 #[test]
 fn internal_addresses_are_not_reached_from_outside() {
     let (mut lab, _) = established(&config());

@@ -1,8 +1,8 @@
-//! How random a sequence is. Each bound is so far out that a perfect source crosses it with
-//! probability below 10^-6 a figure (Z is 5.2 standard deviations, 2 x 10^-7 for both sides); the
-//! seeds are fixed, so that what passes once passes always.
+//! Tests of randomness. A perfect source crosses each bound with a probability below 10^-6 for each
+//! figure (Z is 5.2 standard deviations, 2 x 10^-7 for both sides). The seeds are fixed, so a
+//! result is always the same.
 
-/// Standard deviations that are too many.
+/// Standard deviations beyond which a figure is refused.
 const Z: f64 = 5.2;
 
 /// The figures of a sequence of numbers below `range`.
@@ -14,12 +14,12 @@ pub(crate) struct Figures {
     pub(crate) steps: Bounded,
     /// Correlation of each number with the one 1 to 8 places before: the largest in magnitude.
     pub(crate) correlation: Bounded,
-    /// How often the next number is one of those that a naive guesser names: the last one, the next
-    /// by one or two, up or down, or by the same step again.
+    /// Frequency with which the next number is one of a naive guesser's: the last one, the last
+    /// plus or minus one or two, or the last step repeated.
     pub(crate) guessed: Bounded,
 }
 
-/// A figure and the bounds that a perfect source keeps.
+/// A figure and its bounds for a perfect source.
 #[derive(Debug)]
 pub(crate) struct Bounded {
     pub(crate) value: f64,
@@ -34,7 +34,7 @@ impl Bounded {
 }
 
 impl Figures {
-    /// Of numbers below `range`, put into `buckets` buckets.
+    /// Computes the figures of numbers below `range`, in `buckets` buckets.
     pub(crate) fn of(numbers: &[u32], range: u32, buckets: u32) -> Self {
         let steps: Vec<u32> =
             numbers.windows(2).map(|pair| (pair[1] + range - pair[0]) % range).collect();
@@ -51,14 +51,15 @@ impl Figures {
     }
 }
 
-/// Pearson's statistic over equal buckets. Its bounds are by Wilson and Hilferty's approximation;
-/// too little is as suspicious as too much: numbers that count up are spread too evenly.
+/// Pearson's statistic over equal buckets. Its bounds use Wilson and Hilferty's approximation. A
+/// too small value is as suspicious as a too large one: numbers that count up are spread too
+/// evenly.
 fn chi_square(numbers: &[u32], range: u32, buckets: u32) -> Bounded {
     let mut seen = vec![0_u32; buckets as usize];
     for &number in numbers {
         seen[(u64::from(number) * u64::from(buckets) / u64::from(range)) as usize] += 1;
     }
-    // Buckets differ by one number where the range is no multiple of them.
+    // Buckets differ by one number if the range is no multiple of their number.
     let width = |bucket: u64| {
         let edge = |bucket: u64| (bucket * u64::from(range)).div_ceil(u64::from(buckets));
         (edge(bucket + 1) - edge(bucket)) as f64
@@ -82,7 +83,7 @@ fn worst_correlation(numbers: &[u32]) -> Bounded {
     };
     let worst =
         (1..=8).map(at).fold(0.0, |worst: f64, r| if r.abs() > worst.abs() { r } else { worst });
-    // Of eight lags one more often strays: a wider bound keeps the probability.
+    // One of eight lags strays more often, so a wider bound keeps the probability.
     let most = (Z + 0.4) / (numbers.len() as f64).sqrt();
     Bounded { value: worst, least: -most, most }
 }
@@ -96,7 +97,7 @@ fn guessed(numbers: &[u32], steps: &[u32], range: u32) -> Bounded {
     Bounded { value: (near + alike) as f64, least: 0.0, most }
 }
 
-// The figures must see what is not random.
+// The figures must detect sequences that are not random.
 
 fn sequential(range: u32) -> Vec<u32> {
     (0..100_000).map(|i| i % range).collect()

@@ -1,4 +1,4 @@
-//! Blind attacks on a TCP connection: somebody who is not on its path knows, or guesses, its two
+//! Blind attacks on a TCP connection: an attacker off its path knows, or guesses, its two
 //! endpoints, but not its sequence numbers.
 
 use crate::common::*;
@@ -6,8 +6,8 @@ use crate::world::*;
 use natgate_engine::{Behavior, Config, DropReason, SessionInfo, Side, Verdict};
 use std::time::Duration;
 
-/// A connection of which the inside expects `next` and has a window; the third handshake packet
-/// carries `window`, scaled by `scale` if both sides agreed on it.
+/// A connection whose inside expects `next`. The third handshake packet carries `window`, scaled by
+/// `scale` if both sides agreed on it.
 fn connection(next: u32, window: u16, scale: Option<u8>) -> (Lab, String) {
     let mut lab = Lab::new(&config());
     let syn = Segment { scale, ..segment("S", 100, 0) };
@@ -18,7 +18,7 @@ fn connection(next: u32, window: u16, scale: Option<u8>) -> (Lab, String) {
     (lab, external)
 }
 
-/// Whether a RST changes the state; data then brings the connection back for the next.
+/// True if a RST changes the state. Data then restores the connection for the next RST.
 fn resets(lab: &mut Lab, reset: &[u8], revival: &[u8]) -> bool {
     let before = session(lab, REMOTE);
     assert_eq!(before.state, "established");
@@ -42,7 +42,7 @@ fn offsets(window: u32, dice: &mut Dice) -> Vec<u32> {
     let edges = [window, 1 << 31, (1_u32 << 31).wrapping_add(window)];
     let mut offsets: Vec<u32> = around(0, 2000).collect();
     offsets.extend(edges.iter().flat_map(|&edge| around(edge, 2000)));
-    // Inside of the window all of a small one, else a sample.
+    // Inside the window: all of a small one, a sample of a large one.
     offsets.extend((0..window).step_by((window as usize / 20_000).max(1)));
     offsets.extend((0..10_000).map(|_| dice.word()));
     offsets.sort_unstable();
@@ -98,7 +98,7 @@ fn with_a_window_of_a_thousand_exactly_a_thousand_numbers_reset() {
     assert_eq!(believed, 1000);
 }
 
-/// Who knows one endpoint only has to guess the other among 65,536 ports.
+/// An attacker that knows one endpoint only must guess the other among 65,536 ports.
 #[test]
 fn a_reset_with_a_wrong_port_finds_no_session() {
     let (mut lab, external) = established(&config());
@@ -136,7 +136,7 @@ fn an_opening_connection_cannot_be_reset() {
         for _ in 0..10_000 {
             lab.inward(&tcp(REMOTE, &external, flags, dice.word(), dice.word()));
         }
-        // What the host itself would believe: RFC 9293 section 3.10.7.3.
+        // A RST that the host itself would accept: RFC 9293 section 3.10.7.3.
         lab.inward(&tcp(REMOTE, &external, flags, 0, 101));
         unchanged(&lab, &before, "opening-out");
     }
@@ -147,7 +147,7 @@ fn an_opening_connection_cannot_be_reset() {
     }
     let after = session(&lab, "192.0.2.9:81");
     assert_eq!((after.state, after.expires), ("opening-in", stranger.expires));
-    // The connection comes about as if nothing had happened.
+    // The connection is made as if nothing had happened.
     lab.inward(&tcp(REMOTE, &external, "SA", 500, 101));
     assert_eq!(session(&lab, REMOTE).state, "established");
 }
@@ -181,8 +181,8 @@ fn what_comes_from_others_leaves_a_connection_alone() {
     }
 }
 
-/// With the right endpoints, data of any sequence number is the receiver's to judge: it passes, and
-/// moves no state.
+/// With the right endpoints, data with any sequence number passes for the receiver to judge, and
+/// changes no state.
 #[test]
 fn data_with_wrong_sequence_numbers_moves_no_state() {
     let (mut lab, external) = established(&config());
@@ -195,14 +195,15 @@ fn data_with_wrong_sequence_numbers_moves_no_state() {
     }
     let id = session(&lab, REMOTE).mapping;
     assert_eq!(lab.engine.mappings().map(|mapping| mapping.id).collect::<Vec<_>>(), [id]);
-    // What the inside expects has not moved: a RST just outside of the window is still refused.
+    // The expectation of the inside has not changed: a RST just outside the window is still
+    // refused.
     for outside in [500, 1501] {
         lab.inward(&tcp(REMOTE, &external, "R", outside, 0));
         assert_eq!(session(&lab, REMOTE).state, "established");
     }
 }
 
-/// A single FIN is not the end (RFC 7857 section 2): a forged one takes nothing from the session's
+/// A single FIN is not the end (RFC 7857 section 2): a forged FIN does not shorten the session's
 /// time.
 #[test]
 fn a_forged_fin_does_not_shorten_a_connections_time() {
@@ -221,7 +222,7 @@ fn a_forged_fin_does_not_shorten_a_connections_time() {
     }
 }
 
-/// A SYN that is forged with the right endpoints neither ends nor replaces the connection.
+/// A forged SYN with the right endpoints neither ends nor replaces the connection.
 #[test]
 fn a_forged_syn_does_not_replace_a_connection() {
     let (mut lab, external) = established(&config());
@@ -238,15 +239,15 @@ fn a_forged_syn_does_not_replace_a_connection() {
     lab.inward(&tcp(REMOTE, &external, "A", 501, 101));
 }
 
-/// Who could teach the translator what the inside expects would need no luck: a SYN, and a RST that
-/// fits it (RFC 5961 section 4).
+/// An attacker that could teach the translator the sequence number of the inside would need no
+/// luck: a SYN, and a matching RST (RFC 5961 section 4).
 #[test]
 fn a_forged_syn_makes_no_forged_reset_credible() {
     let (mut lab, external) = established(&config());
     let (mut tried, mut believed) = (0, 0);
     for flags in ["S", "SA"] {
         let (syn, reset) = (tcp(REMOTE, &external, flags, 0, 0), tcp(REMOTE, &external, "R", 0, 0));
-        // Evenly over all sequence numbers, but for those that are in the window anyway.
+        // Evenly over all sequence numbers, except those in the window.
         for forged in (0..=u32::MAX).step_by(1 << 18).filter(|forged| *forged > 2000) {
             lab.inward(&with_sequence(&syn, forged));
             lab.inward(&with_sequence(&reset, forged.wrapping_add(1)));
@@ -257,8 +258,8 @@ fn a_forged_syn_makes_no_forged_reset_credible() {
     assert_eq!((tried, believed), (2 * 16_383, 0), "each of its RSTs would have fitted its SYN");
 }
 
-/// An hour of forged segments of every kind, ten a second, at a connection that says something once
-/// a minute: it is there at the end. Even after a RST that hit the window.
+/// An hour of forged segments of every kind, ten a second, at a connection with one packet a
+/// minute. The connection exists at the end, even after a RST in the window.
 #[test]
 fn a_connection_outlives_an_hour_of_blind_segments() {
     let flags = ["S", "SA", "R", "RA", "F", "FA", "A", "SF", "SR", ""];
@@ -281,15 +282,16 @@ fn a_connection_outlives_an_hour_of_blind_segments() {
             lab.inward(&tcp(REMOTE, &external, "A", 501 + minute, 101));
         }
         assert_eq!(reset > 0, lucky);
-        // Some FIN may have been near enough to what the inside expects: half a close is no end.
+        // Some FIN may have been near enough to the inside's expectation: half a close is no end.
         let after = session(&lab, REMOTE);
         assert!(matches!(after.state, "established" | "fin-in"), "{}", after.state);
         assert!(after.expires.since(lab.now) > Duration::from_secs(7400));
     }
 }
 
-/// A FIN must be near what the receiver expects, for else the real one of the other side would
-/// complete a close that is none: with a window scale of 7 one in 256 sequence numbers is.
+/// A FIN must be near the receiver's expectation. Otherwise the real FIN of the other side would
+/// complete a close that is none. With a window scale of 7, one in 256 sequence numbers is near
+/// enough.
 #[test]
 fn of_all_sequence_numbers_few_close_half_a_connection() {
     const WIDEST: u32 = 65_535 << 7;
@@ -305,7 +307,7 @@ fn of_all_sequence_numbers_few_close_half_a_connection() {
         assert_eq!(closing, offset.wrapping_add(WIDEST) < 2 * WIDEST, "offset {offset}");
         believed += u32::from(closing);
         if closing {
-            // A new connection between the two.
+            // A new connection between the two endpoints.
             (lab, _) = connection(501, 512, Some(7));
         }
     }

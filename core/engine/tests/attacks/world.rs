@@ -1,5 +1,5 @@
-//! What the attacks have in common: a victim, packets as no honest sender makes them, a look at all
-//! that an attack could have changed, and random numbers from a fixed seed.
+//! Common parts of the attacks: a victim, packets that no honest sender makes, a picture of all
+//! that an attack could change, and random numbers from a fixed seed.
 
 use crate::common::*;
 use natgate_engine::{Config, DropReason, MappingInfo, SessionInfo, Side, Timestamp, Verdict};
@@ -7,10 +7,10 @@ use natgate_wire::{Ipv4, Udp, checksum, protocol};
 
 /// The victim's internal endpoint; it talks to [`REMOTE`].
 pub(crate) const VICTIM: &str = "10.0.0.5:4000";
-/// A host outside that nobody has sent to.
+/// A host outside that no host inside has sent to.
 pub(crate) const ATTACKER: &str = "198.51.100.66:6666";
 
-/// Numbers from a fixed seed (SplitMix64): the same in every run, so a failure comes back.
+/// Numbers from a fixed seed (SplitMix64): they are the same in every run, so a failure repeats.
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
@@ -27,7 +27,7 @@ impl Dice {
     }
 }
 
-/// A TCP segment that says all that matters to a session.
+/// The fields of a TCP segment that matter to a session.
 #[derive(Clone, Copy)]
 pub(crate) struct Segment {
     pub(crate) flags: &'static str,
@@ -54,7 +54,7 @@ impl Segment {
     }
 }
 
-/// The packet with its total length and its checksums right, those of TCP included.
+/// The packet with its total length and its checksums right, the TCP checksum included.
 pub(crate) fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     let total_len = bytes.len() as u16;
     let mut packet = Ipv4::new_header_checked(&mut bytes[..]).unwrap();
@@ -71,7 +71,7 @@ pub(crate) fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// A packet with another sequence number; its checksum is not looked at on the way.
+/// A packet with another sequence number. Its checksum is not checked on the way.
 pub(crate) fn with_sequence(segment: &[u8], sequence: u32) -> Vec<u8> {
     let mut bytes = segment.to_vec();
     bytes[24..28].copy_from_slice(&sequence.to_be_bytes());
@@ -81,14 +81,14 @@ pub(crate) fn with_sequence(segment: &[u8], sequence: u32) -> Vec<u8> {
 /// A packet with other ports.
 pub(crate) fn with_ports(packet: &[u8], source: u16, destination: u16) -> Vec<u8> {
     let mut bytes = packet.to_vec();
-    // They stand at the same place in TCP.
+    // The ports are at the same place in TCP.
     let mut ports = Udp::new_checked(&mut bytes[20..]).unwrap();
     ports.set_source_port(source);
     ports.set_destination_port(destination);
     bytes
 }
 
-/// Mappings and sessions as they are, timers and packet counts included.
+/// The present mappings and sessions, timers and packet counts included.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Picture {
     pub(crate) mappings: Vec<MappingInfo>,
@@ -120,20 +120,20 @@ pub(crate) fn session(lab: &Lab, remote: &str) -> SessionInfo {
     session
 }
 
-/// The victim's TCP connection, established: the inside expects 501 and the outside 101, each with
-/// a window of 1000. With it its external endpoint.
+/// The victim's established TCP connection: the inside expects 501 and the outside 101, each with a
+/// window of 1000. Returns it with its external endpoint.
 pub(crate) fn established(config: &Config) -> (Lab, String) {
     let mut lab = Lab::new(config);
     let external = lab.external_of(&tcp(VICTIM, REMOTE, "S", 100, 0));
     lab.inward(&tcp(REMOTE, &external, "SA", 500, 101));
     lab.out(&tcp(VICTIM, REMOTE, "A", 101, 501));
-    // From here on a timer that starts afresh shows.
+    // A restart of a timer shows from here on.
     lab.wait_s(1.0);
     lab.events.clear();
     (lab, external)
 }
 
-/// Whether a packet goes on, to either side.
+/// True if a packet is forwarded, to either side.
 pub(crate) fn passes(lab: &mut Lab, from: Side, bytes: &[u8]) -> bool {
     matches!(lab.pass(from, bytes).0, Verdict::Forward(_))
 }
@@ -142,7 +142,7 @@ pub(crate) fn dropped(lab: &Lab, reason: DropReason) -> u64 {
     lab.engine.counters().drops[reason as usize]
 }
 
-/// Packets and bytes of a kind that the engine is done with: forwarded, answered or dropped.
+/// Bytes of packets with a final outcome: forwarded, answered or dropped.
 pub(crate) fn settled_bytes(lab: &Lab) -> u64 {
     lab.engine.counters().bytes.iter().flatten().sum()
 }
@@ -153,7 +153,7 @@ pub(crate) fn part(datagram: &[u8], identification: u16, start: usize, end: usiz
     fragment(datagram, identification, start, &datagram[20 + start..20 + end], more)
 }
 
-/// Any fragment: `payload` at offset `start`, whether that makes sense or not.
+/// A fragment with `payload` at offset `start`, valid or not.
 pub(crate) fn fragment(
     header: &[u8],
     identification: u16,

@@ -1,4 +1,4 @@
-//! Headers: lengths, checksums, options, addresses that nobody has (section 2).
+//! Headers: lengths, checksums, options, impossible addresses (section 2).
 
 use crate::common::*;
 use crate::world::*;
@@ -25,7 +25,7 @@ fn packets_cut_at_any_length_have_a_bad_length() {
 fn packets_whose_transport_header_is_cut_have_a_bad_length() {
     let mut world = World::new();
     for side in SIDES {
-        // The least IP payload of each that can be translated: the UDP length says 13.
+        // The least IP payload of each protocol that can be translated. The UDP length says 13.
         for (bytes, least) in
             [(world.good(side), 13), (world.good_tcp(side), 20), (world.good_ping(side), 8)]
         {
@@ -48,7 +48,7 @@ fn headers_that_lie_about_versions_and_lengths() {
         });
     }
     for words in (0..5).chain([9, 15]) {
-        // Nine words are 36 bytes of a packet of 33.
+        // Nine words are 36 bytes, and the packet has 33.
         world.refuse_both(&format!("{words} words"), DropReason::BadLength, |world, side| {
             with(&world.good(side), 0, 0x40 | words)
         });
@@ -81,7 +81,7 @@ fn bytes_after_the_total_length_are_cut_off() {
 #[test]
 fn a_wrong_header_checksum_is_seen_whatever_bit_is_wrong() {
     let mut world = World::new();
-    // Version and lengths, which are looked at before, have their own test.
+    // Version and lengths are checked before, and have their own test.
     for at in (0..20).filter(|at| !matches!(at, 0 | 2 | 3)) {
         for bit in 0..8 {
             let name = format!("bit {bit} of byte {at}");
@@ -198,7 +198,7 @@ fn transport_headers_that_lie_have_a_bad_length() {
             bytes
         });
     }
-    // Bytes between the datagram's end and the packet's are nobody's business.
+    // Bytes between the datagram's end and the packet's end do not matter.
     for side in SIDES {
         let short = with(&world.good(side), 25, 8);
         world.forward("UDP length 8", side, &short);
@@ -209,7 +209,7 @@ fn transport_headers_that_lie_have_a_bad_length() {
 #[test]
 fn the_first_fault_gives_the_reason() {
     let mut world = World::new();
-    // A packet with every fault; each step mends the one that was named.
+    // A packet with every fault. Each step repairs the reported fault.
     let mut bytes = shortened(&with_options(&world.good(Side::Outside), &[131, 9, 1, 1]), 28);
     bytes[0] = 0x66;
     bytes[12] = 127;
@@ -235,7 +235,7 @@ fn the_first_fault_gives_the_reason() {
     bytes[16..20].copy_from_slice(&source);
     bytes = sealed(bytes);
     refuse(&bytes, DropReason::Land);
-    // Behind the options there are four bytes of UDP.
+    // Four bytes of UDP follow the options.
     bytes = with_addresses(&bytes, Some(address("10.0.0.1")), Some(address("203.0.113.1")));
     refuse(&bytes, DropReason::BadLength);
     let whole = with_addresses(&udp(INNER, &world.udp), Some(address("10.0.0.1")), None);

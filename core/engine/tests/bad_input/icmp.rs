@@ -1,4 +1,4 @@
-//! ICMP: types, and what errors embed (sections 3.7, 4.3 and 6).
+//! ICMP: types, and embedded packets of errors (sections 3.7, 4.3 and 6).
 
 use crate::common::*;
 use crate::world::*;
@@ -14,7 +14,7 @@ fn icmp_types_that_are_not_translated_are_dropped() {
             sealed_icmp(with(&world.good_ping(side), 20, kind))
         });
     }
-    // A redirect looks like an error about a live session; it is none that a host may be told.
+    // A redirect looks like an error about a live session, but no host may be told of it.
     world.refuse_both("redirect", DropReason::IcmpUnsupported, |world, side| {
         world.error(side, 5, |_| {})
     });
@@ -96,12 +96,12 @@ fn icmp_errors_that_embed_rubbish_are_dropped() {
     world.finish();
 }
 
-/// An embedded packet made an ICMP message of some type.
+/// Turns an embedded packet into an ICMP message of some type.
 fn as_icmp(about: &[u8], kind: u8) -> Vec<u8> {
     with(&with(about, 9, protocol::ICMP), 20, kind)
 }
 
-/// An embedded packet with its ends exchanged.
+/// Exchanges the endpoints of an embedded packet.
 fn reverse(about: &mut [u8]) {
     let (addresses, ports) = (about[12..20].to_vec(), about[20..24].to_vec());
     about[12..20].copy_from_slice(&[&addresses[4..], &addresses[..4]].concat());
@@ -112,7 +112,7 @@ fn reverse(about: &mut [u8]) {
 fn a_wrong_icmp_checksum_of_an_error_is_seen_whatever_bit_is_wrong() {
     let mut world = World::new();
     let len = world.error(Side::Inside, 3, |_| {}).len();
-    // The type's bits would make it another message.
+    // The bits of the type would make another message of it.
     for at in 21..len {
         for bit in 0..8 {
             let name = format!("bit {bit} of byte {at}");
@@ -126,7 +126,7 @@ fn a_wrong_icmp_checksum_of_an_error_is_seen_whatever_bit_is_wrong() {
     world.finish();
 }
 
-/// Queries are not errors: their checksum is the receiver's to look at.
+/// Queries are not errors: the receiver checks their checksum.
 #[test]
 fn a_wrong_checksum_of_a_query_passes_and_stays_wrong() {
     let mut world = World::new();

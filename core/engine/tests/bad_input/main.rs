@@ -1,10 +1,10 @@
-//! Packets that nobody should send: each is dropped under its own reason, and that is all that
-//! happens. No byte of it changes, no mapping, session, timer or port is touched, no event is
-//! raised and nobody is answered (sections 2 to 6 of the specification).
+//! Invalid packets: each is dropped for its own reason, without any other effect. No byte of it
+//! changes, no mapping, session, timer or port changes, no event is raised and no answer is sent
+//! (sections 2 to 6 of the specification).
 //!
-//! The tables name the fault and the reason. The engine that they run against has live mappings of
-//! every kind (`world`), so that there is something to damage, and translates as before afterwards.
-//! `random` turns random bytes, and good packets with random faults, into the same checks.
+//! The tables name the fault and the reason. The engine in the tests has live mappings of every
+//! kind (`world`), so that damage would be possible, and it translates as before afterwards.
+//! `random` applies the same checks to random bytes, and to good packets with random faults.
 
 #[path = "../common/mod.rs"]
 mod common;

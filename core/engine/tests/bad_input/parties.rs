@@ -1,4 +1,4 @@
-//! Who may send to whom (sections 3 and 4).
+//! Permitted senders and receivers (sections 3 and 4).
 
 use crate::common::*;
 use crate::world::*;
@@ -9,7 +9,7 @@ fn own_and_external_addresses_are_no_sources() {
     let mut world = World::new();
     for source in ["10.0.0.1", "192.0.2.254", "203.0.113.1", "203.0.113.9"] {
         world.refuse_both(source, DropReason::SpoofedSource, |world, side| {
-            // Not to itself, which would be something else.
+            // Not to the source itself, which would be another fault.
             let to = if source == "203.0.113.1" { "203.0.113.9" } else { "203.0.113.1" };
             with_addresses(&world.good(side), Some(address(source)), Some(address(to)))
         });
@@ -52,7 +52,7 @@ fn the_gateway_answers_nothing_but_good_pings() {
         [(Side::Inside, "10.0.0.5", "10.0.0.1"), (Side::Outside, "192.0.2.9", "192.0.2.254")]
     {
         let request = ping(from, to, 7);
-        // Fragments but the last have whole eights of payload.
+        // All fragments except the last have payloads of multiples of eight bytes.
         let padded = shortened(&[&request[..], &[0; 11]].concat(), 36);
         let cases = [
             ("wrong checksum", with(&request, 22, !request[22])),

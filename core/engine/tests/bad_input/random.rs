@@ -1,4 +1,4 @@
-//! What fuzzing has found, and random faults.
+//! Cases found by fuzzing, and random faults.
 
 use crate::common::*;
 use crate::world::*;
@@ -7,7 +7,7 @@ use natgate_wire::Ipv4;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-/// A message of zeros is the one case that RFC 1624 gets wrong: its sum is 0x0000, not 0xffff.
+/// RFC 1624 is wrong only for a message of zeros: its sum is 0x0000, not 0xffff.
 #[test]
 fn a_message_of_zeros_keeps_a_right_checksum() {
     let mut lab = Lab::new(&config());
@@ -17,7 +17,7 @@ fn a_message_of_zeros_keeps_a_right_checksum() {
     assert_eq!(lab.inward(&reply)[20..], [0, 0, 0xff, 0xff, 0, 0, 0, 0]);
 }
 
-/// A clone has the room of its original, although it was cloned when there was nothing in it.
+/// A clone has the room of its original, even if the original was empty when it was cloned.
 #[test]
 fn a_clone_does_what_its_original_does() {
     let mut original = Lab::new(&config());
@@ -31,7 +31,7 @@ fn a_clone_does_what_its_original_does() {
 
 // ---- random faults ----
 
-/// Reasons that say that the packet itself is at fault, or finds nothing that could change.
+/// Reasons for a fault of the packet itself, or for a packet that finds nothing to change.
 fn is_harmless(reason: DropReason) -> bool {
     use DropReason::*;
     matches!(
@@ -56,7 +56,7 @@ fn is_harmless(reason: DropReason) -> bool {
     )
 }
 
-/// Feeds a packet that nothing is known of: whatever becomes of it, the verdict keeps its word.
+/// Feeds an arbitrary packet, and checks that the effects agree with the verdict.
 fn feed(world: &mut World, from: Side, bytes: &[u8]) -> Verdict {
     let (state, counters) = (world.state(), world.lab.engine.counters().clone());
     let mut buffer = bytes.to_vec();
@@ -83,7 +83,7 @@ fn feed(world: &mut World, from: Side, bytes: &[u8]) -> Verdict {
         Verdict::Held => assert!(is_fragment(bytes)),
         Verdict::HandOver => panic!("nobody shares the work"),
     }
-    // A fragment may be held, or decide the fate of others that were.
+    // A fragment may be held, or decide about others that were held.
     if !is_fragment(bytes) {
         let counted = |counters: &Counters| counters.packets.iter().flatten().sum::<u64>();
         assert_eq!(counted(world.lab.engine.counters()), counted(&counters) + 1);
@@ -96,7 +96,7 @@ fn is_fragment(bytes: &[u8]) -> bool {
         .is_ok_and(|packet| packet.more_fragments() || packet.fragment_offset() > 0)
 }
 
-/// Bytes replaced at places, then what the sealing says: nothing, the header, or ICMP too.
+/// Replaced bytes, and the checksums to repair: none, the header's, or ICMP's too.
 type Faults = (Vec<(prop::sample::Index, u8)>, u8);
 
 fn faults() -> impl Strategy<Value = Faults> {
@@ -150,7 +150,7 @@ proptest! {
                 feed(&mut world, side, &spoiled(bytes, &faults));
             }
         }
-        // Protocols without ports, which a fault may turn a packet into, share their endpoint.
+        // A fault may turn a packet into a protocol without ports, whose mappings share endpoints.
         let endpoints: Vec<_> = world
             .lab
             .engine
@@ -161,7 +161,7 @@ proptest! {
         prop_assert_eq!(endpoints.iter().collect::<BTreeSet<_>>().len(), endpoints.len());
     }
 
-    /// Random bytes seldom get past the checksum: here they stand behind good headers.
+    /// Random bytes seldom pass the checksum, so here they follow good headers.
     #[test]
     fn errors_about_random_bytes_do_no_harm(
         abouts in prop::collection::vec(

@@ -1,4 +1,4 @@
-//! The engine that bad input meets, what of it could be damaged, and how faults are made.
+//! The engine that gets bad input, its state that could be damaged, and ways to make faults.
 
 use crate::common::*;
 use natgate_engine::{
@@ -10,10 +10,10 @@ use std::net::Ipv4Addr;
 
 pub(crate) const INNER: &str = "10.0.0.5:4000";
 pub(crate) const SIDES: [Side; 2] = [Side::Inside, Side::Outside];
-/// IP protocols whose pools are watched.
+/// IP protocols whose use of pools is compared.
 pub(crate) const POOLED: [u8; 3] = [protocol::ICMP, protocol::TCP, protocol::UDP];
 
-/// Everything that a packet could have touched.
+/// Everything that a packet could change.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct State {
     mappings: Vec<MappingInfo>,
@@ -24,7 +24,7 @@ pub(crate) struct State {
     sent: usize,
 }
 
-/// An engine with live mappings, and the external endpoints of each.
+/// An engine with live mappings, and the external endpoint of each.
 pub(crate) struct World {
     pub(crate) lab: Lab,
     pub(crate) udp: String,
@@ -41,7 +41,7 @@ impl World {
                 external: (Ipv4Addr::new(203, 0, 113, 9), Some(80)),
                 ..StaticMapping::default()
             }],
-            // Few ports, for every look at the state takes all mappings that there could be.
+            // Few ports, because each look at the state visits all possible mappings.
             pools: vec![pool("203.0.113.1", "203.0.113.1", (1024, 1279))],
             ..config()
         });
@@ -50,7 +50,7 @@ impl World {
         lab.inward(&tcp(REMOTE, &tcp_external, "SA", 500, 101));
         let out = lab.out(&ping("10.0.0.5", "198.51.100.7", 77));
         let identifier = u16::from_be_bytes([out[24], out[25]]);
-        // From here on a timer that starts afresh shows.
+        // A restart of a timer shows from here on.
         lab.wait_s(1.0);
         lab.events.clear();
         Self { lab, udp: udp_external, tcp: tcp_external, ping: identifier }
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// A good ICMP error about the UDP session, from a side, with what it embeds changed.
+    /// A good ICMP error about the UDP session, from a side, with a changed embedded packet.
     pub(crate) fn error(&self, from: Side, kind: u8, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         let mut about = match from {
             Side::Inside => udp(REMOTE, INNER),
@@ -114,11 +114,11 @@ impl World {
         }
     }
 
-    /// Feeds a packet that must be dropped for `reason` and leave no trace but one count.
+    /// Feeds a packet that must be dropped for `reason` and leave no trace except one count.
     pub(crate) fn refuse(&mut self, name: &str, from: Side, bytes: &[u8], reason: DropReason) {
         let context = format!("{name}, from {from:?}");
         let (state, counters) = (self.state(), self.lab.engine.counters().clone());
-        // Bytes of the caller's around the packet stay the caller's.
+        // The caller's bytes around the packet must not change.
         let mut buffer = [&[0xee; 6][..], bytes].concat();
         let mut packets = [Packet::new(&mut buffer, 6)];
         let mut verdicts = [Verdict::Held];
@@ -132,7 +132,7 @@ impl World {
         assert_eq!(*counted, expected_count(counters, counted, reason, received), "{context}");
     }
 
-    /// As [`World::refuse`], from both sides, of a packet that is made for each.
+    /// [`World::refuse`] from both sides, for a packet that is made for each.
     pub(crate) fn refuse_both(
         &mut self,
         name: &str,
@@ -145,14 +145,14 @@ impl World {
         }
     }
 
-    /// Feeds a packet that must be forwarded to the other side, and returns it as it left.
+    /// Feeds a packet that must be forwarded to the other side. Returns its new bytes.
     pub(crate) fn forward(&mut self, name: &str, from: Side, bytes: &[u8]) -> Vec<u8> {
         let (verdict, after) = self.lab.pass(from, bytes);
         assert_eq!(verdict, Verdict::Forward(from.other()), "{name}, from {from:?}");
         after
     }
 
-    /// All sessions still translate, and nothing that was refused is answered late.
+    /// Checks that all sessions still translate, and that no refused packet is answered late.
     pub(crate) fn finish(mut self) {
         for side in SIDES {
             for bytes in [self.good(side), self.good_tcp(side), self.good_ping(side)] {
@@ -164,7 +164,7 @@ impl World {
     }
 }
 
-/// The counters with one more drop, of whatever direction it was counted in.
+/// The counters with one more drop, in the direction in which it was counted.
 pub(crate) fn expected_count(
     mut before: Counters,
     after: &Counters,
@@ -182,7 +182,7 @@ pub(crate) fn expected_count(
     before
 }
 
-/// A copy with one byte replaced, the header checksum set right again.
+/// A copy with one byte replaced and the right header checksum.
 pub(crate) fn with(bytes: &[u8], at: usize, value: u8) -> Vec<u8> {
     let mut changed = bytes.to_vec();
     changed[at] = value;
@@ -207,7 +207,7 @@ pub(crate) fn sealed_icmp(mut bytes: Vec<u8>) -> Vec<u8> {
     sealed(bytes)
 }
 
-/// The packet cut to `len` bytes, which its total length then admits to.
+/// The packet cut to `len` bytes, with that total length.
 pub(crate) fn shortened(bytes: &[u8], len: usize) -> Vec<u8> {
     let mut short = bytes[..len].to_vec();
     short[2..4].copy_from_slice(&(len as u16).to_be_bytes());

@@ -1,4 +1,4 @@
-//! A laboratory for the engine's tests: packets by a sentence, an engine with a clock.
+//! A laboratory for the engine's tests: packets from short texts, an engine with a clock.
 
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
@@ -88,7 +88,7 @@ pub fn udp_with(source: &str, destination: &str, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Flags as letters: S, A, F, R, P.
+/// A TCP segment, with flags as letters: S, A, F, R, P.
 pub fn tcp(source: &str, destination: &str, flags: &str, seq: u32, ack: u32) -> Vec<u8> {
     let (from, to) = (endpoint(source), endpoint(destination));
     let mut payload = [0; 20];
@@ -129,7 +129,7 @@ pub fn dccp(source: &str, destination: &str, kind: u8) -> Vec<u8> {
     bytes
 }
 
-/// A SYN with these options, which fill whole words.
+/// A SYN with these options, padded to whole words by the caller.
 pub fn syn_with(source: &str, destination: &str, options: &[u8]) -> Vec<u8> {
     let plain = tcp(source, destination, "S", 1, 0);
     let mut payload = [&plain[20..], options].concat();
@@ -168,7 +168,7 @@ pub fn fill_header_checksum(bytes: &mut [u8]) {
     Ipv4::new_checked(bytes).unwrap().fill_checksum();
 }
 
-/// A packet by its endpoints, for comparison.
+/// The endpoints of a packet, for comparison. Checksums must be right.
 pub fn ends(bytes: &[u8]) -> (String, String) {
     let packet = Ipv4::new_checked(bytes).unwrap();
     assert!(packet.checksum_valid(), "IP checksum");
@@ -199,7 +199,7 @@ pub fn ends(bytes: &[u8]) -> (String, String) {
     }
 }
 
-/// An engine with a clock, and what came of it.
+/// An engine with a clock, and its events and packets.
 pub struct Lab {
     pub engine: Engine,
     pub now: Timestamp,
@@ -243,7 +243,7 @@ impl Lab {
         self.wait(Duration::from_secs_f64(seconds));
     }
 
-    /// One packet in: the verdict and the bytes after it.
+    /// Passes one packet. Returns the verdict and the bytes after it.
     pub fn pass(&mut self, from: Side, bytes: &[u8]) -> (Verdict, Vec<u8>) {
         let mut buffer = bytes.to_vec();
         let mut packets = [Packet::new(&mut buffer, 0)];
@@ -254,21 +254,21 @@ impl Lab {
         (verdicts[0], bytes)
     }
 
-    /// A packet from inside that must be forwarded outside: its new form.
+    /// Passes a packet from inside that must be forwarded outside. Returns its new bytes.
     pub fn out(&mut self, bytes: &[u8]) -> Vec<u8> {
         let (verdict, bytes) = self.pass(Side::Inside, bytes);
         assert_eq!(verdict, Verdict::Forward(Side::Outside));
         bytes
     }
 
-    /// A packet from outside that must be let in: its new form.
+    /// Passes a packet from outside that must be let in. Returns its new bytes.
     pub fn inward(&mut self, bytes: &[u8]) -> Vec<u8> {
         let (verdict, bytes) = self.pass(Side::Outside, bytes);
         assert_eq!(verdict, Verdict::Forward(Side::Inside));
         bytes
     }
 
-    /// A packet that must be dropped, unchanged: why.
+    /// Passes a packet that must be dropped, unchanged. Returns the reason.
     pub fn refused(&mut self, from: Side, bytes: &[u8]) -> DropReason {
         let before = self.engine.counters().clone();
         let (verdict, after) = self.pass(from, bytes);
@@ -279,7 +279,7 @@ impl Lab {
         reason
     }
 
-    /// The external endpoint that a UDP or TCP packet from inside gets.
+    /// The external endpoint of a UDP or TCP packet from inside.
     pub fn external_of(&mut self, bytes: &[u8]) -> String {
         ends(&self.out(bytes)).0
     }
@@ -311,7 +311,7 @@ impl Lab {
     }
 }
 
-// ---- headers with more to them ----
+// ---- headers with options and other fields ----
 
 /// The packet with IP options, of whole words, behind its header.
 pub fn with_options(bytes: &[u8], options: &[u8]) -> Vec<u8> {
@@ -350,7 +350,7 @@ pub fn with_fragment_field(bytes: &[u8], identification: u16, field: u16) -> Vec
 /// The flag that forbids fragmentation, in the fragment field.
 pub const DONT_FRAGMENT: u16 = 0x4000;
 
-/// An ICMP error with its second word.
+/// An ICMP error with this second word.
 pub fn error_with(
     (source, destination): (&str, &str),
     (kind, code): (u8, u8),
@@ -360,9 +360,9 @@ pub fn error_with(
     icmp(source, destination, kind, code, &[&word[..], about].concat())
 }
 
-// ---- TCP with data, fragments, and stories of many packets ----
+// ---- TCP with data, fragments, and scenes of many packets ----
 
-/// As [`tcp`], with data.
+/// [`tcp`] with data.
 pub fn tcp_with(source: &str, destination: &str, flags: &str, data: &[u8]) -> Vec<u8> {
     let mut bytes = tcp(source, destination, flags, 1, 1);
     bytes.extend_from_slice(data);
@@ -389,7 +389,7 @@ pub fn cut(datagram: &[u8], identification: u16, size: usize) -> Vec<Vec<u8>> {
     parts.collect()
 }
 
-/// The datagram of which these are all fragments, in whatever order.
+/// The datagram of these fragments, in any order.
 pub fn join(parts: &[Vec<u8>]) -> Vec<u8> {
     let mut sorted = parts.to_vec();
     sorted.sort_by_key(|part| Ipv4::new_checked(&part[..]).unwrap().fragment_offset());
@@ -413,19 +413,19 @@ pub fn port_of(external: &str) -> u16 {
 }
 
 impl Lab {
-    /// What a packet from inside becomes that must turn round: its new form.
+    /// Passes a packet from inside that must be hairpinned. Returns its new bytes.
     pub fn hairpin(&mut self, bytes: &[u8]) -> Vec<u8> {
         let (verdict, bytes) = self.pass(Side::Inside, bytes);
         assert_eq!(verdict, Verdict::Forward(Side::Inside));
         bytes
     }
 
-    /// Whether a packet is forwarded.
+    /// True if a packet is forwarded.
     pub fn passes(&mut self, from: Side, bytes: &[u8]) -> bool {
         matches!(self.pass(from, bytes).0, Verdict::Forward(_))
     }
 
-    /// Lets time pass until all mappings are gone: how long the last lived on, in seconds.
+    /// Lets time pass until all mappings are gone. Returns the seconds that the last lived.
     pub fn lives_on(&mut self) -> f64 {
         let start = self.now;
         self.events.clear();

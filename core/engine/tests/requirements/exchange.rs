@@ -1,6 +1,6 @@
-//! One packet out through the translator and one back, of each protocol that has ports: what ICMP
-//! errors are about. Each packet is kept as it was on both sides, for an error quotes it as its
-//! sender saw it, and must reach the one that it is for quoting it as that one knows it.
+//! One packet out through the translator and one back, of each protocol with ports: the subjects of
+//! ICMP errors. Each packet is kept as it was on both sides: an error quotes it as the sender of
+//! the error saw it, and must arrive with a quotation that its receiver knows.
 
 use crate::common::*;
 use natgate_engine::{Config, Side, Verdict};
@@ -13,13 +13,13 @@ pub(crate) const REMOTE_HOST: &str = "198.51.100.7";
 pub(crate) const INSIDE_ROUTER: &str = "10.0.0.9";
 pub(crate) const OUTSIDE_ROUTER: &str = "192.0.2.1";
 pub(crate) const EXTERNAL: &str = "203.0.113.1";
-/// The protocols whose packets ICMP errors are about, by a port or an identifier.
+/// The protocols with a port or an identifier, whose packets ICMP errors quote.
 pub(crate) const PROTOCOLS: [u8; 4] =
     [protocol::UDP, protocol::TCP, protocol::DCCP, protocol::ICMP];
 const DCCP_REQUEST: u8 = 0;
 const DCCP_RESPONSE: u8 = 1;
-/// Every ICMP error that goes to the sender of a packet: destination unreachable for each reason,
-/// source quench, time exceeded, parameter problem.
+/// Every ICMP error to the sender of a packet: destination unreachable for each reason, source
+/// quench, time exceeded, parameter problem.
 pub(crate) const ERRORS: [(u8, u8); 22] = [
     (3, 0),
     (3, 1),
@@ -45,7 +45,7 @@ pub(crate) const ERRORS: [(u8, u8); 22] = [
     (12, 2),
 ];
 
-/// Where an ICMP error comes from.
+/// Sender of an ICMP error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// The remote host.
@@ -78,7 +78,7 @@ impl Place {
         }
     }
 
-    /// What a router's error quotes has one hop left, what a host's quotes has more.
+    /// A router's error quotes a packet with one hop left, a host's error a packet with more.
     fn ttl(self) -> u8 {
         match self {
             Self::OutsideRouter | Self::InsideRouter => 1,
@@ -87,16 +87,16 @@ impl Place {
     }
 }
 
-/// A packet out and the answer to it.
+/// A packet out and its reply.
 pub(crate) struct Exchange {
     pub(crate) lab: Lab,
-    /// As the subscriber sent it.
+    /// The packet as the subscriber sent it.
     pub(crate) sent: Vec<u8>,
-    /// As it left.
+    /// The packet as it left.
     pub(crate) left: Vec<u8>,
-    /// The answer as it came.
+    /// The reply as it came.
     pub(crate) came: Vec<u8>,
-    /// The answer as the subscriber received it.
+    /// The reply as the subscriber received it.
     pub(crate) received: Vec<u8>,
 }
 
@@ -105,7 +105,7 @@ impl Exchange {
         Self::shaped(&config(), protocol, <[u8]>::to_vec)
     }
 
-    /// Both packets changed by `shape` before they reach the gateway.
+    /// An exchange with both packets changed by `shape` before they reach the gateway.
     pub(crate) fn shaped(config: &Config, protocol: u8, shape: impl Fn(&[u8]) -> Vec<u8>) -> Self {
         let mut lab = Lab::new(config);
         let sent = shape(&request(protocol));
@@ -115,25 +115,25 @@ impl Exchange {
         Self { lab, sent, left, came, received }
     }
 
-    /// The packet that an error from a place is about, as it was there.
+    /// The packet that an error from a place quotes, as it was there.
     pub(crate) fn about(&self, place: Place) -> Vec<u8> {
         let packet = if place.side() == Side::Outside { &self.left } else { &self.received };
         with_ttl(packet, place.ttl())
     }
 
-    /// The same packet as the one that the error is for sent it, but for the hops since.
+    /// That packet as its sender sent it, except for the hops since.
     pub(crate) fn original(&self, place: Place) -> Vec<u8> {
         let packet = if place.side() == Side::Outside { &self.sent } else { &self.came };
         with_ttl(packet, place.ttl())
     }
 
-    /// An error from a place to the sender of what it is about.
+    /// An error from a place to the sender of the quoted packet.
     pub(crate) fn error(&self, place: Place, error: (u8, u8), about: &[u8]) -> Vec<u8> {
         let to = source(about);
         error_with((place.address(), &to), error, [0; 4], about)
     }
 
-    /// Feeds an error that must be translated and leave by the other side; returns it as it left.
+    /// Passes an error that must be translated and leave by the other side. Returns its new bytes.
     pub(crate) fn forward(&mut self, place: Place, error: &[u8]) -> Vec<u8> {
         let (verdict, told) = self.lab.pass(place.side(), error);
         assert_eq!(verdict, Verdict::Forward(place.side().other()), "{place:?}");
@@ -151,7 +151,7 @@ pub(crate) fn request(protocol: u8) -> Vec<u8> {
     }
 }
 
-/// The remote host's answer to a packet of the same protocol.
+/// The remote host's reply to a packet of the same protocol.
 pub(crate) fn answer(left: &[u8]) -> Vec<u8> {
     let (to, from) = ends(&without_options(left));
     match left[9] {
@@ -173,12 +173,12 @@ fn without_options(bytes: &[u8]) -> Vec<u8> {
     short
 }
 
-/// The source address of a packet of which the beginning is there.
+/// The source address of a packet that may be incomplete.
 pub(crate) fn source(bytes: &[u8]) -> String {
     Ipv4Addr::from_bits(Ipv4::new_header_checked(bytes).unwrap().source()).to_string()
 }
 
-/// A packet that must be dropped; nobody may hear of it, at once or later.
+/// Passes a packet that must be dropped without any answer, at once or later. Returns the reason.
 pub(crate) fn silently(lab: &mut Lab, from: Side, bytes: &[u8]) -> natgate_engine::DropReason {
     let before = lab.sent.len();
     let reason = lab.refused(from, bytes);

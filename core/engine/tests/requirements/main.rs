@@ -1,5 +1,5 @@
-//! What RFCs ask of a NAT, each requirement by a test that is named after it: packets in, packets
-//! out, virtual time. The requirements themselves stand in `requirements/`.
+//! Requirements of RFCs on a NAT. Each has a test with its name: packets in, packets out, virtual
+//! time. `requirements/` lists the requirements.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,6 +1,5 @@
-//! RFC 1812: what any router owes the packets that it forwards, and the ICMP messages that it makes
-//! itself (`rfc1812/own_icmp.rs`); as far as a box with two sides and no routing protocol is
-//! concerned.
+//! RFC 1812: duties of any router for the packets that it forwards, and ICMP messages that it makes
+//! (`rfc1812/own_icmp.rs`), as far as they concern a box with two sides and no routing protocol.
 
 mod own_icmp;
 
@@ -20,7 +19,7 @@ fn view(bytes: &[u8]) -> Ipv4<&[u8]> {
     Ipv4::new_checked(bytes).unwrap()
 }
 
-/// The exchange of each protocol with both packets changed, as they were before and after.
+/// The exchange of each protocol with both packets changed: the packets before and after.
 fn both_ways(shape: impl Fn(&[u8]) -> Vec<u8>) -> Vec<[Vec<u8>; 2]> {
     let pairs = PROTOCOLS.map(|protocol| {
         let exchange = Exchange::shaped(&config(), protocol, &shape);
@@ -34,7 +33,7 @@ fn errors(lab: &mut Lab) -> Vec<Vec<u8>> {
     lab.sent.drain(..).map(|(_, _, bytes)| bytes).collect()
 }
 
-/// A packet that dies here: its ICMP error.
+/// The ICMP error about a packet whose TTL ends here.
 fn expired(cause: &[u8]) -> Vec<u8> {
     let mut lab = Lab::new(&config());
     let cause = with_ttl(cause, 1);
@@ -98,7 +97,7 @@ const EXTERNAL_UDP: &str = "203.0.113.1:1023";
 #[test]
 fn section_5_3_13_options_that_mean_nothing_here_pass_unchanged() {
     for options in [
-        // Stream identifier, router alert, an option and a class that nobody has, nothing, the end.
+        // Stream identifier, router alert, an unknown option and class, no-operation, end of list.
         &[136, 4, 0, 7][..],
         &[148, 4, 0, 0],
         &[30, 6, 1, 2, 3, 4, 0, 0],
@@ -195,7 +194,7 @@ fn section_4_3_2_5_an_echo_reply_has_the_service_and_precedence_of_its_request()
 
 // ---- what a header must be ----
 
-/// Packets that are no IPv4 packets, each under its reason.
+/// Packets that are no valid IPv4 packets, each with its reason.
 fn invalid_headers(good: &[u8]) -> Vec<(Vec<u8>, DropReason)> {
     let with = |at: usize, value: u8| {
         let mut bytes = good.to_vec();
@@ -262,7 +261,7 @@ fn section_5_3_1_each_packet_loses_one_hop_and_lives_while_one_is_left() {
     assert_eq!((verdict, view(&round).ttl()), (Verdict::Forward(Side::Inside), 1));
 }
 
-/// A gateway that lets packets to 198.18/15 pass untranslated.
+/// A gateway that lets packets to 198.18.0.0/15 pass untranslated.
 fn with_bypass() -> Config {
     let prefix = Prefix::new(Ipv4Addr::new(198, 18, 0, 0), 15);
     let rule = Rule::new(Match::Destination(prefix, 0), RuleAction::Bypass);

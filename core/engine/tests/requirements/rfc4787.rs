@@ -1,14 +1,14 @@
-//! RFC 4787, what a NAT does with UDP: each requirement by the packets that show it.
+//! RFC 4787, NAT for UDP: each requirement is shown by packets.
 
 use crate::common::*;
 use natgate_engine::{Allocation, Behavior, Config, DropReason, Pooling, Side};
 use std::collections::BTreeSet;
 
 const INNER: &str = "10.0.0.5:4000";
-/// Nobody has sent anything to this one.
+/// A remote endpoint that no host has sent to.
 const STRANGER: &str = "192.0.2.77:9999";
 
-/// The external side of ports from the first to the last, of one address.
+/// A configuration with these ports, first to last, of one address.
 fn ports(first: u16, last: u16) -> Config {
     Config { pools: vec![pool("203.0.113.1", "203.0.113.1", (first, last))], ..config() }
 }
@@ -54,7 +54,8 @@ fn req_3_no_external_endpoint_is_shared() {
     for allocation in [Allocation::Random, Allocation::Preserve] {
         let mut lab = Lab::new(&Config { allocation, ..ports(2000, 2031) });
         let mut seen = BTreeSet::new();
-        // All want the same port, and each another remote, which would permit sharing.
+        // All hosts want the same port, each with another remote endpoint, which would permit
+        // sharing.
         for host in 10..42 {
             let inner = format!("10.0.0.{host}:2000");
             let external = lab.external_of(&udp(&inner, &format!("198.51.100.{host}:53")));
@@ -98,9 +99,9 @@ fn req_4_ports_keep_their_parity() {
 fn req_5_a_mapping_lives_two_minutes_whatever_others_do() {
     let mut lab = Lab::new(&ports(2000, 2015));
     let external = lab.external_of(&udp(INNER, REMOTE));
-    // A host that nobody has answered may be forged, and gives way.
+    // A host without an answer may be forged, and gives way.
     lab.inward(&udp(REMOTE, &external));
-    // Others ask for more ports than there are, all the time.
+    // Other hosts want more ports than there are, all the time.
     for round in 0..120 {
         for host in 10..40 {
             let _ =
@@ -195,7 +196,7 @@ fn req_9_hosts_meet_by_their_external_endpoints() {
         let mut lab = Lab::new(&Config { filtering, ..config() });
         let a = lab.external_of(&udp(INNER, REMOTE));
         let b = lab.external_of(&udp("10.0.0.6:5000", REMOTE));
-        // As with a remote outside: each sends first, so that a strict filter knows the other.
+        // As with a remote host outside: each sends first, so that a strict filter knows the other.
         let _ = lab.pass(Side::Inside, &udp("10.0.0.6:5000", &a));
         let there = lab.hairpin(&udp_with(INNER, &b, b"hello, neighbour"));
         assert_eq!(ends(&there), (a.clone(), "10.0.0.6:5000".into()), "REQ-9a: external source");
@@ -211,7 +212,7 @@ fn req_10_what_udp_carries_is_not_altered() {
     let message = b"INVITE sip:bob@198.51.100.7 SIP/2.0\r\nVia: SIP/2.0/UDP 10.0.0.5:5060\r\n\
         Contact: <sip:alice@10.0.0.5:5060>\r\n\r\nc=IN IP4 10.0.0.5\r\nm=audio 49170 RTP/AVP 0\r\n";
     let mut lab = Lab::new(&config());
-    // SIP, TFTP, RTSP, H.323 registration, IKE: what gateways are known to meddle with.
+    // SIP, TFTP, RTSP, H.323 registration, IKE: protocols that gateways are known to change.
     for port in [5060, 69, 554, 1719, 500] {
         let (inner, remote) = (format!("10.0.0.5:{port}"), format!("198.51.100.7:{port}"));
         let out = lab.out(&udp_with(&inner, &remote, message));
@@ -222,7 +223,7 @@ fn req_10_what_udp_carries_is_not_altered() {
     assert_eq!(lab.engine.mappings().count(), 5, "nothing is opened for what the text names");
 }
 
-/// What the RFC warns of: a NAT that behaves otherwise once two hosts want the same port.
+/// The RFC warns of a NAT that behaves in another way once two hosts want the same port.
 //= test rfc4787#REQ-11
 #[test]
 fn req_11_behavior_is_the_same_under_all_conditions() {
@@ -233,7 +234,8 @@ fn req_11_behavior_is_the_same_under_all_conditions() {
         let mut remotes = (1..1000).map(|n| format!("198.51.{}.{}:53", n / 200, 1 + n % 200));
         let mut fresh = || remotes.next().unwrap();
         let mut externals = Vec::new();
-        // The first finds its port free, the others do not; the last takes the last port of all.
+        // The first host finds its port free, the others do not. The last takes the last port of
+        // all.
         for host in 10..26 {
             let inner = format!("10.0.0.{host}:4000");
             externals.push((inner.clone(), lab.external_of(&udp(&inner, REMOTE))));
@@ -311,7 +313,7 @@ fn req_13_too_long_a_packet_that_may_not_be_fragmented_is_told_so() {
     assert_eq!(told[28..], long[..told.len() - 28], "as it was sent");
 }
 
-/// Sends the fragments in an order; gives those that left, with those that had waited.
+/// Sends the fragments in an order. Returns those that left, with those that had waited.
 fn pass_fragments(lab: &mut Lab, from: Side, parts: &[Vec<u8>], order: [usize; 3]) -> Vec<Vec<u8>> {
     let mut left = Vec::new();
     for n in order {
@@ -351,7 +353,7 @@ fn req_14a_floods_of_fragments_harm_no_others() {
         let mut lab = Lab::new(&small);
         let external = lab.external_of(&udp(INNER, REMOTE));
         for n in 0..20_000_u32 {
-            // Never a first fragment, each of another datagram; from many sources, on both sides.
+            // Later fragments only, each of another datagram, from many sources, on both sides.
             let inner = format!("10.0.{}.{}:1", n % 50, 10 + n % 200);
             let parts = cut(&udp_with(&inner, REMOTE, &[1; 64]), n as u16, 32);
             let _ = lab.pass(Side::Inside, &parts[1]);

@@ -1,14 +1,14 @@
-//! RFC 4884: extensions behind what an ICMP error quotes, which a NAT must leave alone.
+//! RFC 4884: extensions behind the quotation of an ICMP error. A NAT must not change them.
 
 use crate::common::*;
 use crate::exchange::*;
 use natgate_engine::Side;
 use natgate_wire::{checksum, protocol};
 
-/// The least that is quoted before an extension, bytes.
+/// Least length of a quotation before an extension, bytes.
 const QUOTED: usize = 128;
 
-/// An extension structure of one object: what MPLS routers tell of their labels (RFC 4950).
+/// An extension structure of one object: the labels that MPLS routers report (RFC 4950).
 fn extension() -> Vec<u8> {
     let mut bytes = vec![0x20, 0, 0, 0, 0, 12, 1, 1, 0, 0x3e, 0x81, 1, 0, 0x11, 0x21, 1];
     let sum = checksum::checksum(&bytes);
@@ -16,7 +16,7 @@ fn extension() -> Vec<u8> {
     bytes
 }
 
-/// An error with an extension, from a place, and what it is about.
+/// An error with an extension, from a place, and the packet that it quotes.
 fn extended(exchange: &Exchange, place: Place, error: (u8, u8), word: [u8; 4]) -> Vec<u8> {
     let mut quoted = exchange.about(place);
     let to = source(&quoted);
@@ -25,7 +25,7 @@ fn extended(exchange: &Exchange, place: Place, error: (u8, u8), word: [u8; 4]) -
     error_with((place.address(), &to), error, word, &quoted)
 }
 
-/// An exchange of packets longer than what comes before an extension at the least.
+/// An exchange of packets longer than the least quotation before an extension.
 fn long_exchange() -> Exchange {
     Exchange::shaped(&config(), protocol::UDP, |packet| {
         let (from, to) = ends(packet);
@@ -71,8 +71,8 @@ fn section_6_extensions_stay_as_they_are() {
 //= test rfc4884#section-6-length
 #[test]
 fn section_6_the_length_of_the_quotation_stays() {
-    // Beside the length: nothing, the next MTU, a pointer. Without it: extensions of before the
-    // RFC.
+    // Beside the length: nothing, the next MTU, a pointer. Without the length: extensions from
+    // before the RFC.
     let cases = [
         ((11, 0), [0, 32, 0, 0]),
         ((3, 4), [0, 32, 5, 0]),

@@ -1,4 +1,4 @@
-//! RFC 5382, what a NAT does with TCP: each requirement by the segments that show it.
+//! RFC 5382, NAT for TCP: each requirement is shown by segments.
 
 use crate::common::*;
 use natgate_engine::{Allocation, Behavior, Config, DropReason, Side, Verdict};
@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 const INNER: &str = "10.0.0.5:4000";
-/// Nobody has sent anything to this one.
+/// A remote endpoint that no host has sent to.
 const STRANGER: &str = "192.0.2.77:9999";
-/// The established timeout that the RFC asks for at the least, seconds.
+/// The RFC's least established timeout, seconds.
 const ESTABLISHED: f64 = 7440.0;
-/// The transitory one.
+/// The RFC's least transitory timeout, seconds.
 const TRANSITORY: f64 = 240.0;
 
 fn syn(from: &str, to: &str) -> Vec<u8> {
@@ -26,7 +26,7 @@ fn connect(config: &Config) -> (Lab, String) {
     (lab, external)
 }
 
-/// A connection that has been closed: a FIN of each side, both acknowledged.
+/// Closes a connection: a FIN of each side, both acknowledged.
 fn close(lab: &mut Lab, external: &str) {
     lab.out(&tcp(INNER, REMOTE, "FA", 101, 501));
     lab.inward(&tcp(REMOTE, external, "FA", 501, 102));
@@ -45,18 +45,18 @@ fn req_1_one_mapping_serves_every_remote_endpoint() {
     assert_ne!(lab.external_of(&syn("10.0.0.5:4001", REMOTE)), external);
 }
 
-/// Flags of the segments of a connection, each by who sends it: `>` who opens it, `<` the other.
+/// Flags of the segments of a connection, by sender: `>` the opener, `<` the other side.
 const CONNECTIONS: [&str; 9] = [
-    // Opened, used, closed by who opened it, by the other, by both at once.
+    // Opened, used, closed by the opener, by the other, by both at once.
     ">S <SA >A >PA <A <PA >A >FA <A <PA >A <FA >A",
     ">S <SA >A <FA >A >PA <A >FA <A",
     ">S <SA >A >FA <FA >A <A",
     // Everything twice, as after losses.
     ">S >S <SA <SA >A >A >PA >PA <A <A >FA >FA <A <FA <FA >A >A",
-    // Data and urgency with the SYN, the FIN with data; a FIN that comes before the answer.
+    // Data and urgency with the SYN, the FIN with data; a FIN before the answer.
     ">S <SA >PA <PA >FPA <FPA >A",
     ">S >FA <SA >A <A <FA >A",
-    // Refused; given up; given up in the middle, with what is still under way.
+    // Refused; given up; given up in the middle, with segments still under way.
     ">S <RA",
     ">S <SA >R <A",
     ">S <SA >A >PA <RA >PA <R",
@@ -68,9 +68,9 @@ fn req_2_every_valid_sequence_passes_from_either_side() {
     for connection in CONNECTIONS {
         for opener in [Side::Inside, Side::Outside] {
             let mut lab = Lab::new(&config());
-            // What makes the mapping by which the outside may come in.
+            // This makes the mapping by which the outside may come in.
             let external = lab.external_of(&syn(INNER, "192.0.2.9:1"));
-            // Again with the same ports once it is closed: a new connection.
+            // Again with the same ports after the close: a new connection.
             for round in 0..2 {
                 for segment in connection.split(' ') {
                     let (by_opener, flags) = (segment.starts_with('>'), &segment[1..]);
@@ -95,8 +95,9 @@ fn req_2_every_valid_sequence_passes_from_either_side() {
     }
 }
 
-/// As two peers do that know each other's external endpoints, through the strictest filter. One
-/// that has had the other's SYN-ACK before it sends its own need only acknowledge.
+/// Two peers that know each other's external endpoints open a connection at once, through the
+/// strictest filter. A peer that gets the other's SYN-ACK before it sends its own needs only to
+/// acknowledge.
 //= test rfc5382#REQ-2a
 #[test]
 fn req_2a_both_ends_may_open_at_once() {
@@ -149,7 +150,7 @@ fn req_3b_tcp_may_be_filtered_otherwise_than_udp() {
     }
 }
 
-/// What refuses a SYN is told apart by the filter, and by whether there is a mapping at all.
+/// Cases of a refused SYN: by the filter, and because there is no mapping.
 fn unsolicited() -> Vec<(Lab, Vec<u8>, DropReason)> {
     let filtering = Behavior::AddressAndPortDependent;
     let (lab, external) = connect(&Config { filtering, ..config() });
@@ -166,7 +167,7 @@ fn req_4_an_unsolicited_syn_is_not_answered_for_six_seconds() {
         assert_eq!(lab.refused(Side::Outside, &syn), reason);
         for _ in 0..59 {
             lab.wait_s(0.1);
-            // Its sender tries again, which makes no difference.
+            // Its sender tries again, without a difference.
             assert_eq!(lab.refused(Side::Outside, &syn), reason);
         }
         lab.wait_s(0.099);
@@ -177,7 +178,7 @@ fn req_4_an_unsolicited_syn_is_not_answered_for_six_seconds() {
 //= test rfc5382#REQ-4-outbound
 #[test]
 fn req_4_outbound_a_syn_from_inside_silences_the_answer() {
-    // The mapping is there, and its filter refuses the SYN; the inside opens the connection.
+    // The mapping exists, and its filter refuses the SYN. The inside then opens the connection.
     let filtering = Behavior::AddressAndPortDependent;
     let mut lab = Lab::new(&Config { filtering, ..config() });
     let external = lab.external_of(&syn(INNER, "192.0.2.9:1"));
@@ -187,7 +188,7 @@ fn req_4_outbound_a_syn_from_inside_silences_the_answer() {
     lab.wait_s(60.0);
     assert_eq!(lab.sent.len(), 0);
 
-    // There is no mapping; what the inside opens gets the very port that the SYN was for.
+    // There is no mapping. The inside then opens a connection from the very port of the SYN.
     let mut lab = Lab::new(&Config { allocation: Allocation::Preserve, ..config() });
     let early = syn(REMOTE, "203.0.113.1:4000");
     assert_eq!(lab.refused(Side::Outside, &early), DropReason::NoMapping);
@@ -196,7 +197,7 @@ fn req_4_outbound_a_syn_from_inside_silences_the_answer() {
     lab.wait_s(60.0);
     assert_eq!(lab.sent.len(), 0);
 
-    // Another connection of the same endpoint silences nothing.
+    // Another connection of the same endpoint does not prevent the answer.
     assert_eq!(lab.refused(Side::Outside, &syn(REMOTE, "203.0.113.1:2")), DropReason::NoMapping);
     lab.out(&syn("10.0.0.6:4001", REMOTE));
     lab.wait_s(60.0);
@@ -246,7 +247,7 @@ fn req_5_an_idle_connection_lives_two_hours_and_four_minutes() {
         assert!(lab.passes(from, &segment), "from {from:?}");
     }
     assert!(lab.lives_on() >= ESTABLISHED);
-    // One side has closed, the other has not: it is established still.
+    // One side has closed, the other has not: the connection is still established.
     let (mut lab, external) = connect(&config());
     lab.out(&tcp(INNER, REMOTE, "FA", 101, 501));
     lab.wait_s(ESTABLISHED - 0.1);
@@ -301,7 +302,7 @@ fn req_6_what_tcp_carries_is_not_altered() {
     let text = b"EPRT |1|10.0.0.5|6275|\r\nPORT 10,0,0,5,24,131\r\n227 Entering Passive Mode \
         (10,0,0,5,24,131)\r\nVia: SIP/2.0/TCP 10.0.0.5:5060\r\n";
     let mut lab = Lab::new(&config());
-    // FTP, SIP, PPTP, RTSP, H.323: what gateways are known to meddle with.
+    // FTP, SIP, PPTP, RTSP, H.323: protocols that gateways are known to change.
     for port in [21, 5060, 1723, 554, 1720] {
         let (inner, remote) = (format!("10.0.0.5:{port}"), format!("198.51.100.7:{port}"));
         let external = lab.external_of(&syn(&inner, &remote));

@@ -1,4 +1,4 @@
-//! RFC 5508: ICMP through a NAT, and ICMP messages of its own (`rfc5508/own.rs`).
+//! RFC 5508: ICMP through a NAT, and ICMP messages that the NAT makes (`rfc5508/own.rs`).
 
 mod own;
 
@@ -13,7 +13,7 @@ fn identifier(packet: &[u8]) -> u16 {
     u16::from_be_bytes([packet[24], packet[25]])
 }
 
-/// A query of a type, with as much behind its identifier as the type has.
+/// A query of a type, with the bytes that the type has after its identifier.
 fn query(kind: u8, id: u16) -> Vec<u8> {
     let [high, low] = id.to_be_bytes();
     let rest = if kind == 13 { &[0x5a; 12][..] } else { &b"0123456789"[..] };
@@ -50,7 +50,7 @@ fn req_1a_a_query_identifier_is_mapped_alike_for_all_remotes() {
     assert_ne!(identifier(&lab.out(&ping("10.0.0.6", REMOTE_HOST, 77))), left[0]);
 }
 
-/// Whether a reply is still let in so long after the query.
+/// True if a reply is let in `after` seconds after the query.
 fn reply_passes(config: &Config, after: f64) -> bool {
     let mut lab = Lab::new(config);
     let left = lab.out(&ping(HOST, REMOTE_HOST, 77));
@@ -91,7 +91,7 @@ fn req_2a_the_query_timer_can_be_set() {
     }
 }
 
-// ---- errors: what is looked at ----
+// ---- errors: checks ----
 
 //= test rfc5508#REQ-3
 #[test]
@@ -156,14 +156,14 @@ fn req_3c_a_wrong_embedded_transport_checksum_is_no_reason_to_drop() {
     for protocol in PROTOCOLS {
         for place in Place::ALL {
             let at = checksum_at(protocol);
-            // On its way to where the error comes from the packet was damaged.
+            // The packet was damaged on its way to the sender of the error.
             let mut exchange = Exchange::new(protocol);
             let (mut about, mut original) = (exchange.about(place), exchange.original(place));
             about[at] ^= 0x10;
             let error = exchange.error(place, (3, 3), &about);
             let told = exchange.forward(place, &error);
             ends(&told);
-            // It is as wrong as it was, and the rest as if it were right.
+            // The embedded checksum is as wrong as before, and the rest is as if it were right.
             assert_ne!(told[28 + at..][..2], original[at..][..2], "{protocol} {place:?}");
             original[at..at + 2].copy_from_slice(&told[28 + at..][..2]);
             assert_eq!(told[28..], original);
@@ -171,7 +171,7 @@ fn req_3c_a_wrong_embedded_transport_checksum_is_no_reason_to_drop() {
     }
 }
 
-/// An extension structure: one object of a class and type of nobody's (RFC 4884 section 7).
+/// An extension structure: one object of an unassigned class and type (RFC 4884 section 7).
 fn extension() -> Vec<u8> {
     let mut bytes = vec![0x20, 0, 0, 0, 0, 8, 201, 1, 0xde, 0xad, 0xbe, 0xef];
     let sum = natgate_wire::checksum::checksum(&bytes);
@@ -186,7 +186,7 @@ fn req_3d_padding_and_extensions_are_no_part_of_the_embedded_packet() {
         for place in Place::ALL {
             let mut exchange = Exchange::new(protocol);
             let about = exchange.about(place);
-            // All of the packet, and a fragment that ends before the checksum of TCP.
+            // The whole packet, and a fragment that ends before TCP's checksum.
             let cases = [
                 (about.clone(), exchange.original(place)),
                 (shortest_fragment(&about), shortest_fragment(&exchange.original(place))),
@@ -235,7 +235,7 @@ fn req_4_an_error_from_outside_about_nothing_is_dropped_silently() {
                 let reason = silently(&mut exchange.lab, Side::Outside, &stray);
                 assert_eq!(reason, DropReason::IcmpNoSession, "{protocol} {place:?}");
             }
-            // The mapping's time runs out: now it is about nothing, too.
+            // The mapping times out, and the error then quotes no session.
             let error = exchange.error(place, (3, 1), &about);
             exchange.forward(place, &error);
             exchange.lab.wait_s(10_000.0);
@@ -351,7 +351,7 @@ fn req_5_an_error_from_inside_about_nothing_is_dropped_silently() {
 //= test rfc5508#REQ-5
 #[test]
 fn req_5_routers_inside_need_not_be_subscribers() {
-    // Routers without addresses (RFC 7600), and with addresses of the operator's.
+    // Routers without addresses (RFC 7600), and routers with addresses of the operator.
     for router in ["192.0.0.8", "198.51.100.99"] {
         for protocol in PROTOCOLS {
             let mut exchange = Exchange::new(protocol);
@@ -359,7 +359,7 @@ fn req_5_routers_inside_need_not_be_subscribers() {
             let told = exchange.lab.out(&error(router, REMOTE_HOST, 3, 4, &about));
             assert_eq!(ends(&told), (EXTERNAL.into(), REMOTE_HOST.into()));
             assert_eq!(told[28..], exchange.original(Place::InsideRouter));
-            // What is no such error stays out.
+            // Other errors do not get out.
             let stray = error(router, REMOTE_HOST, 3, 4, &udp(REMOTE, "10.0.0.77:4000"));
             let (verdict, _) = exchange.lab.pass(Side::Inside, &stray);
             assert!(matches!(verdict, Verdict::Drop(_)));
@@ -378,7 +378,7 @@ fn req_5c_an_error_from_inside_leaves_with_an_external_address() {
             assert_eq!(ends(&told), (EXTERNAL.into(), REMOTE_HOST.into()), "{protocol} {place:?}");
         }
     }
-    // A host whose whole address is mapped has that address, as of Basic NAT.
+    // A host with a whole mapped address has that address, as in Basic NAT.
     let mut lab = Lab::new(&with_whole_addresses());
     let received = lab.inward(&udp(REMOTE, "198.18.0.80:53"));
     let told = lab.out(&error("10.0.0.80", REMOTE_HOST, 3, 3, &received));
@@ -417,7 +417,7 @@ fn req_6_errors_neither_refresh_nor_end_a_session() {
                 assert_eq!(sessions(&exchange.lab), before, "{protocol} {place:?} {error:?}");
             }
             if protocol == protocol::ICMP {
-                // It served until its time, and no longer.
+                // The session served until its time, and no longer.
                 exchange.lab.now = goes;
                 exchange.lab.wait(Duration::ZERO);
                 assert_eq!(exchange.lab.removed().len(), 1);
@@ -437,7 +437,7 @@ fn req_7_hosts_with_whole_addresses_ping_each_other_by_them() {
         assert_eq!(verdict, Verdict::Forward(Side::Inside));
         bytes
     };
-    // From a host that has a whole address, and from one that shares its external address.
+    // From a host with a whole mapped address, and from a host that shares its external address.
     for (from, seen_as) in [("10.0.0.80", "198.18.0.80"), (HOST, EXTERNAL)] {
         let sent = ping(from, "198.18.0.81", 77);
         let received = turn(&mut lab, &sent);
@@ -479,7 +479,7 @@ impl Hairpin {
                 let to = lab.external_of(&dccp("10.0.0.6:5000", REMOTE, 0));
                 dccp("10.0.0.5:4000", &to, 0)
             }
-            // A shared address cannot tell for whom a query is; a whole one can.
+            // A shared address cannot tell the receiver of a query. A whole mapped one can.
             _ => ping(HOST, "198.18.0.81", 77),
         };
         let (verdict, received) = lab.pass(Side::Inside, &sent);

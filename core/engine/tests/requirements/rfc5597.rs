@@ -1,4 +1,4 @@
-//! RFC 5597, what a NAT does with DCCP: each requirement by the packets that show it.
+//! RFC 5597, NAT for DCCP: each requirement is shown by packets.
 
 use crate::common::*;
 use natgate_engine::{Allocation, Behavior, Config, DropReason, Side, Verdict};
@@ -8,9 +8,9 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 const INNER: &str = "10.0.0.5:4000";
-/// Nobody has sent anything to this one.
+/// A remote endpoint that no host has sent to.
 const STRANGER: &str = "192.0.2.77:9999";
-/// The timeouts that the RFC asks for at the least, seconds.
+/// The RFC's least timeouts, seconds.
 const ESTABLISHED: f64 = 7440.0;
 const TRANSITORY: f64 = 240.0;
 const SERVICE_CODE: [u8; 4] = *b"voip";
@@ -28,19 +28,20 @@ const SYNC: u8 = 8;
 const SYNC_ACK: u8 = 9;
 const LISTEN: u8 = 10;
 
-/// A packet whose checksum covers all of it.
+/// A packet with a checksum over all of it.
 fn dccp(source: &str, destination: &str, kind: u8) -> Vec<u8> {
     dccp_with(source, destination, kind, 0, b"data")
 }
 
-/// A packet with this checksum coverage: 0 is all, 1 the header, each more four bytes of data more.
+/// A packet with this checksum coverage: 0 is all, 1 the header, each further step four bytes of
+/// data.
 fn dccp_with(source: &str, destination: &str, kind: u8, coverage: u8, data: &[u8]) -> Vec<u8> {
     let (from, to) = (endpoint(source), endpoint(destination));
     let mut header = vec![0; 16];
     header[..2].copy_from_slice(&from.1.to_be_bytes());
     header[2..4].copy_from_slice(&to.1.to_be_bytes());
     header[5] = coverage;
-    // Long sequence numbers, as all but data and acknowledgements must have.
+    // Long sequence numbers, which all packets except data and acknowledgements must have.
     header[8] = kind << 1 | 1;
     header[10..16].copy_from_slice(&[1, 2, 3, 4, 5, 6]);
     match kind {
@@ -56,7 +57,7 @@ fn dccp_with(source: &str, destination: &str, kind: u8, coverage: u8, data: &[u8
     ip(protocol::DCCP, from.0, to.0, &payload)
 }
 
-/// The folded sum over what the coverage of a DCCP packet names and the pseudo header.
+/// The folded sum over the bytes that a DCCP packet's coverage names, and the pseudo header.
 fn covered_sum(source: u32, destination: u32, payload: &[u8]) -> u16 {
     let covered = match payload[5] & 0xf {
         0 => payload.len(),
@@ -67,7 +68,7 @@ fn covered_sum(source: u32, destination: u32, payload: &[u8]) -> u16 {
     checksum::fold(checksum::sum(&payload[..covered.min(payload.len())], pseudo))
 }
 
-/// A packet's endpoints; the checksum over what it covers must be right.
+/// A packet's endpoints. The checksum over its coverage must be right.
 fn dccp_ends(bytes: &[u8]) -> (String, String) {
     let packet = Ipv4::new_checked(bytes).unwrap();
     assert!(packet.checksum_valid(), "IP checksum");
@@ -111,9 +112,9 @@ fn req_1_one_mapping_serves_every_remote_endpoint() {
     assert_ne!(lab.dccp_out(&dccp("10.0.0.5:4001", REMOTE, REQUEST)), external);
 }
 
-/// Packet types of a connection, each by whether the one that opens it sends it.
+/// Packet types of a connection, each with true if the opener sends it.
 const CONNECTIONS: [&[(bool, u8)]; 5] = [
-    // Opened, used, closed by the client, by the server's wish, by either's reset.
+    // Opened, used, closed by the client, at the server's request, by a reset of either side.
     &[(true, REQUEST), (false, RESPONSE), (true, ACK), (true, DATA), (false, DATA_ACK)],
     &[(true, REQUEST), (false, RESPONSE), (true, DATA_ACK), (true, CLOSE), (false, RESET)],
     &[
@@ -124,7 +125,7 @@ const CONNECTIONS: [&[(bool, u8)]; 5] = [
         (true, CLOSE),
         (false, RESET),
     ],
-    // With losses, and sequence numbers that must be agreed on anew.
+    // With losses, and with sequence numbers that must be synchronised.
     &[
         (true, REQUEST),
         (true, REQUEST),
@@ -146,7 +147,7 @@ fn req_2_every_valid_sequence_passes_from_either_side() {
     for connection in CONNECTIONS {
         for opener in [Side::Inside, Side::Outside] {
             let mut lab = Lab::new(&config());
-            // What makes the mapping by which the outside may come in.
+            // This makes the mapping by which the outside may come in.
             let external = lab.dccp_out(&dccp(INNER, "192.0.2.9:1", REQUEST));
             // Again with the same ports: a new connection.
             for _ in 0..2 {
@@ -171,8 +172,9 @@ fn req_2_every_valid_sequence_passes_from_either_side() {
     }
 }
 
-/// A server behind the translator says that it listens, so that the client's request comes in; and
-/// a client's request goes out before a server's word comes in. Through the strictest filter.
+/// A server behind the translator says that it listens, so that the client's request comes in. A
+/// client's request goes out before a server's packet comes in. Both pass through the strictest
+/// filter.
 //= test rfc5597#REQ-2-simultaneous
 #[test]
 fn req_2_simultaneous_both_ends_may_open_at_once() {
@@ -223,7 +225,7 @@ fn req_3_independent_dccp_may_be_filtered_otherwise_than_udp() {
     }
 }
 
-/// What is refused, by a filter and because there is no mapping.
+/// Refused packets: by a filter, and because there is no mapping.
 fn unsolicited(kind: u8) -> Vec<(Lab, Vec<u8>)> {
     let filtering = Behavior::AddressAndPortDependent;
     let (lab, external) = connect(&Config { filtering, ..config() });
@@ -258,7 +260,8 @@ fn req_4_outbound_a_request_from_inside_silences_the_answer() {
     assert_eq!(lab.dccp_out(&dccp(INNER, REMOTE, REQUEST)), "203.0.113.1:4000");
     lab.wait_s(60.0);
     assert_eq!(lab.sent.len(), 0);
-    // Another connection of the same endpoint silences nothing, nor does one by TCP.
+    // Another connection of the same endpoint does not prevent the answer, nor does a TCP
+    // connection.
     lab.refused(Side::Outside, &dccp(REMOTE, "203.0.113.1:4001", LISTEN));
     lab.out(&tcp("10.0.0.5:4001", REMOTE, "S", 1, 0));
     lab.wait_s(60.0);
@@ -365,7 +368,7 @@ fn req_9_destination_unreachable_is_translated() {
         assert_eq!((told[20], told[21]), (3, code));
         assert_eq!(ends(&told), ("192.0.2.1".into(), "10.0.0.5".into()));
         assert_eq!(dccp_ends(&told[28..]), (INNER.into(), REMOTE.into()), "what it is about");
-        // Most routers quote no more than eight bytes of it.
+        // Most routers quote at most eight bytes of the packet.
         let told = lab.inward(&error("192.0.2.1", "203.0.113.1", 3, code, &sent[..28]));
         assert_eq!(told[48..50], 4000_u16.to_be_bytes());
     }
@@ -390,8 +393,8 @@ fn req_10_no_icmp_message_ends_a_connection() {
     }
 }
 
-/// Every coverage, with data of lengths that end in and out of what is covered, both ways and
-/// hairpinned. What the checksum covers is asked of [`dccp_ends`].
+/// Every coverage, with data lengths that end inside and outside the coverage, both ways and
+/// hairpinned. [`dccp_ends`] checks the checksum.
 //= test rfc5597#REQ-11
 //= test rfc5597#REQ-12
 //= test rfc5597#REQ-13

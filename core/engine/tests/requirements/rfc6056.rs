@@ -1,7 +1,7 @@
-//! RFC 6056 section 4, which RFC 7857 section 9 makes a NAT's: external ports that nobody can
-//! guess.
+//! RFC 6056 section 4, which RFC 7857 section 9 requires of a NAT: external ports that cannot be
+//! guessed.
 //!
-//! Chance is told from order by counting: the seeds are fixed, so a count is the same at each run.
+//! Counts distinguish chance from order. The seeds are fixed, so a count is the same in each run.
 
 use crate::common::*;
 use natgate_engine::{Allocation, Config};
@@ -26,7 +26,7 @@ fn external_ports(config: &Config, seed: u8, protocol: u8, internal: u16, count:
     ports.collect()
 }
 
-/// Asserts that numbers spread over all of a range, and that none tells anything of the next.
+/// Asserts that numbers spread over the whole range, and that none predicts the next.
 fn assert_unguessable(ports: &[u16], (first, last): (u16, u16)) {
     let count = ports.len() as f64;
     let position = |port: u16| f64::from(port - first) / (f64::from(last - first) + 1.0);
@@ -56,7 +56,7 @@ fn section_4_external_ports_cannot_be_guessed() {
         let ports = external_ports(&config, 1, protocol, 4000, 1000);
         assert_unguessable(&ports, (1024, 65535));
         assert!(ports.iter().filter(|port| **port == 4000).count() <= 1);
-        // Another gateway, and another start of this one, chooses otherwise.
+        // Another gateway, and another start of this one, makes other choices.
         let others = external_ports(&config, 2, protocol, 4000, 1000);
         let same = ports.iter().zip(&others).filter(|(one, other)| one == other).count();
         assert!(same <= 2, "{same} the same for another seed");
@@ -106,7 +106,7 @@ fn section_4_the_last_free_ports_cannot_be_guessed_either() {
     let (before, last) = ports.split_at(ports.len() - 128);
     let mut free: BTreeSet<u16> = (FIRST..FIRST + 8192).collect();
     free.retain(|port| !before.contains(port));
-    // Who knew which ports of a neighbourhood are free would guess the lowest of them.
+    // An attacker that knew the free ports of a neighbourhood would guess the lowest of them.
     let (mut guessed, mut guesses) = (0, 0);
     for &port in last {
         let neighbourhood = port / 64 * 64..port / 64 * 64 + 64;

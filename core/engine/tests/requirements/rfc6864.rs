@@ -1,5 +1,5 @@
-//! RFC 6864: the IPv4 identification, which a NAT that shares an address among many must not repeat
-//! while fragments live, and which means nothing where there will be none.
+//! RFC 6864: the IPv4 identification. A NAT that shares an address among many hosts must not repeat
+//! it while fragments live. It has no meaning for packets that are never fragmented.
 
 use crate::common::*;
 use crate::exchange::*;
@@ -25,7 +25,7 @@ fn halves(datagram: &[u8], identification: u16, flags: u16) -> [Vec<u8>; 2] {
     [part(20..middle, MORE_FRAGMENTS), part(middle..datagram.len(), (middle as u16 - 20) / 8)]
 }
 
-/// Sends a datagram out in two fragments; returns the identification that both left with.
+/// Sends a datagram out in two fragments. Returns the identification that both left with.
 fn left_with(lab: &mut Lab, datagram: &[u8], identification: u16) -> u16 {
     let [first, last] = halves(datagram, identification, 0).map(|part| lab.out(&part));
     assert_eq!(view(&first).identification(), view(&last).identification());
@@ -36,8 +36,8 @@ fn left_with(lab: &mut Lab, datagram: &[u8], identification: u16) -> u16 {
 #[test]
 fn section_4_1_identifications_do_not_tell_copies() {
     for protocol in PROTOCOLS {
-        // The same packet again, and others with its identification, whether fragments may be made
-        // of them or not.
+        // The same packet again, and others with its identification, with and without permission to
+        // fragment.
         for flags in [0, DONT_FRAGMENT] {
             let mut lab = Lab::new(&config());
             let sent = with_fragment_field(&request(protocol), 7, flags);
@@ -98,7 +98,7 @@ fn section_4_2_a_copy_gets_an_identification_of_its_own() {
 fn section_4_3_subscribers_who_share_an_address_do_not_share_identifications() {
     let mut lab = Lab::new(&config());
     let mut used = BTreeSet::new();
-    // All count from the same number, as hosts do that have started alike.
+    // All hosts count from the same number, as hosts do that started alike.
     for identification in 0..100 {
         for host in 5..25 {
             let from = format!("10.0.0.{host}:4000");
@@ -149,7 +149,7 @@ fn section_4_3_what_may_not_be_fragmented_is_not() {
         (Side::Inside, long("10.0.0.6:4000", &external)),
     ] {
         assert_eq!(lab.refused(side, &packet), DropReason::TooBig);
-        // Nor a fragment that says so.
+        // A fragment with that flag is dropped too.
         let [first, _] = halves(&[&packet[..], &[0; 800]].concat(), 8, DONT_FRAGMENT);
         assert_eq!(lab.refused(side, &first), DropReason::TooBig);
     }

@@ -1,4 +1,4 @@
-//! RFC 6888: what a carrier-grade NAT owes its subscribers, and its operator.
+//! RFC 6888: duties of a carrier-grade NAT to its subscribers and its operator.
 
 use crate::common::*;
 use crate::exchange::*;
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 const GRE: u8 = 47;
-/// The protocols whose mappings are limited each by itself.
+/// The protocols with limits of their own on mappings.
 const LIMITED: [u8; 3] = [protocol::UDP, protocol::TCP, protocol::ICMP];
 
 /// A subscriber's first packet of a protocol, from a port (or with an identifier) of its own.
@@ -29,7 +29,7 @@ fn is_out(verdict: Verdict) -> bool {
     verdict == Verdict::Forward(Side::Outside)
 }
 
-/// A pool of addresses that do not follow each other.
+/// A pool of addresses that are not consecutive.
 fn scattered() -> Config {
     let single = |text: &str| {
         let address = text.parse().unwrap();
@@ -68,7 +68,7 @@ fn req_2_all_of_a_subscribers_mappings_have_one_external_address_by_default() {
         for protocol in [protocol::UDP, protocol::TCP, protocol::DCCP, protocol::ICMP, GRE] {
             for port in [2000, 3001, 4002] {
                 of_host.insert(source(&lab.out(&first(protocol, &host, port))));
-                // Portless protocols towards one remote allow one subscriber an address.
+                // Protocols without ports towards one remote host allow one subscriber an address.
                 if protocol == GRE {
                     lab.wait_s(301.0);
                     break;
@@ -102,7 +102,7 @@ fn req_3_external_addresses_need_not_follow_each_other() {
 
 // ---- limits ----
 
-/// How many mappings of a protocol a subscriber can make.
+/// Number of mappings of a protocol that a subscriber can make.
 fn mappings_made(lab: &mut Lab, protocol: u8, host: &str) -> usize {
     (2000..2100)
         .filter(|port| is_out(lab.pass(Side::Inside, &first(protocol, host, *port)).0))
@@ -124,10 +124,10 @@ fn req_4_a_subscriber_gets_so_many_external_ports_and_no_more() {
     for protocol in LIMITED {
         assert_eq!(mappings_made(&mut lab, protocol, HOST), 20);
         assert_eq!(lab.refused(Side::Inside, &first(protocol, HOST, 9)), DropReason::PortQuota);
-        // What one has taken, others do not lack.
+        // The mappings of one subscriber take nothing from another.
         assert_eq!(mappings_made(&mut lab, protocol, "10.0.0.6"), 20);
     }
-    // What has gone does not count.
+    // Removed mappings do not count.
     lab.wait_s(301.0);
     assert_eq!(mappings_made(&mut lab, protocol::UDP, HOST), 20);
 }
@@ -175,7 +175,7 @@ fn req_5_state_is_limited_for_each_mapping_and_each_subscriber() {
             }
             let more = udp(&inner, "198.51.100.7:99");
             assert_eq!(lab.refused(Side::Inside, &more), DropReason::SessionLimit);
-            // From outside neither: strangers could fill it up as well.
+            // The limit holds from outside too: otherwise strangers could fill the table.
             let external = lab.external_of(&udp(&inner, "198.51.100.7:1000"));
             let more = udp("198.51.100.7:99", &external);
             assert_eq!(lab.refused(Side::Outside, &more), DropReason::SessionLimit);
@@ -186,7 +186,7 @@ fn req_5_state_is_limited_for_each_mapping_and_each_subscriber() {
     }
 }
 
-// ---- what is not translated, who is let in ----
+// ---- bypass, filtering ----
 
 //= test rfc6888#REQ-6
 #[test]
@@ -204,7 +204,7 @@ fn req_6_translation_can_be_turned_off_by_destination() {
                 (udp("10.0.0.5:4000", to), udp(to, "10.0.0.5:4000")),
                 (tcp("10.0.0.5:4000", to, "S", 1, 0), tcp(to, "10.0.0.5:4000", "SA", 1, 2)),
             ] {
-                // As any router: only the TTL goes down.
+                // As with any router, only the TTL decreases.
                 assert_eq!(lab.out(&out), with_ttl(&out, 63));
                 assert_eq!(lab.inward(&back), with_ttl(&back, 63));
             }
@@ -227,9 +227,9 @@ fn req_7_anybody_may_send_to_a_mapping_by_default() {
     lab.inward(&tcp("192.0.2.77:9", &external, "S", 1, 0));
 }
 
-// ---- ports that are given back ----
+// ---- freed ports ----
 
-/// A pool of one port, from which a mapping has just gone after `lifetime` seconds.
+/// A pool of one port. Its mapping was removed after `lifetime` seconds.
 fn given_back(protocol: u8, hold_down: u64, lifetime: f64) -> Lab {
     let mut single = Config {
         pools: vec![pool(EXTERNAL, EXTERNAL, (4000, 4000))],
@@ -255,7 +255,8 @@ fn req_8_a_port_rests_before_another_gets_it() {
             assert_eq!(lab.refused(Side::Inside, &next), DropReason::PoolExhausted);
             lab.wait_s(hold_down as f64 - 0.2);
             assert_eq!(lab.refused(Side::Inside, &next), DropReason::PoolExhausted);
-            // Who had it does not get it back sooner: his remotes may still think of the old one.
+            // The former owner does not get the port sooner: its remote hosts may still send to the
+            // old mapping.
             assert_eq!(
                 lab.refused(Side::Inside, &first(protocol, HOST, 4000)),
                 DropReason::PoolExhausted
@@ -292,7 +293,7 @@ fn req_8b_a_static_port_never_rests() {
 
 // ---- refusal ----
 
-/// Each way to have no mapping: a gateway, and a packet that it must refuse.
+/// Each reason to get no mapping: a gateway, and a packet that it must refuse.
 fn refusals() -> Vec<(&'static str, Lab, Vec<u8>, DropReason)> {
     let filled = |config: &Config, packets: &[Vec<u8>]| {
         let mut lab = Lab::new(config);
@@ -356,7 +357,7 @@ fn req_11c_the_operator_is_told_when_ports_run_out() {
             DropReason::PoolExhausted => {
                 vec![Change::PoolExhausted { pool: 0, protocol: protocol::UDP }]
             }
-            // The size of the table is watched as a counter.
+            // A counter shows the size of the table.
             _ => vec![],
         };
         assert_eq!(told, expected, "{name}: once, however often it happens in a second");
@@ -444,7 +445,7 @@ fn req_15_a_port_tells_nothing_of_the_next() {
     let near = |pairs: &mut dyn Iterator<Item = (u16, u16)>| {
         pairs.filter(|(one, other)| one.abs_diff(*other) < 64).count()
     };
-    // One in five hundred is that near by chance.
+    // One in five hundred pairs is that near by chance.
     assert!(near(&mut one.windows(2).map(|pair| (pair[0], pair[1]))) <= 5);
     assert!(near(&mut one.iter().copied().zip(other.iter().copied())) <= 5);
     assert!(near(&mut one.iter().copied().zip(2000..)) <= 5);

@@ -1,4 +1,4 @@
-//! RFC 7857, updates to what a NAT does: each by the packets that show it.
+//! RFC 7857, updates of NAT requirements: each is shown by packets.
 
 use crate::common::*;
 use natgate_engine::{
@@ -10,9 +10,9 @@ use std::time::Duration;
 
 const INNER: &str = "10.0.0.5:4000";
 const NEIGHBOR: &str = "10.0.0.6:5000";
-/// Nobody has sent anything to this one.
+/// A remote endpoint that no host has sent to.
 const STRANGER: &str = "192.0.2.77:9999";
-/// The timers unless set, seconds.
+/// The default timeouts, seconds.
 const UDP: f64 = 300.0;
 const ESTABLISHED: f64 = 7440.0;
 const TRANSITORY: f64 = 240.0;
@@ -22,8 +22,8 @@ fn assert_lives(lived: f64, expected: f64, of: &str) {
     assert!((expected..latest).contains(&lived), "{of}: {lived} s instead of {expected} s");
 }
 
-/// The segments of a connection by who sends them: `>` inside, `<` outside, each with flags and
-/// where needed its sequence number. What comes out is the external endpoint.
+/// The segments of a connection by sender: `>` inside, `<` outside, each with flags and, if needed,
+/// its sequence number. Returns the external endpoint.
 fn play(lab: &mut Lab, story: &str) -> String {
     let external = lab.external_of(&tcp(INNER, REMOTE, "S", 100, 0));
     for segment in story.split_whitespace() {
@@ -41,23 +41,24 @@ fn play(lab: &mut Lab, story: &str) -> String {
     external
 }
 
-/// Each edge of the figure, by how long the session lives after it if nothing more comes: that
+/// Each edge of the figure, by the remaining life of the session without further packets. That
 /// tells the states apart.
 //= test rfc7857#section-2
 #[test]
 fn section_2_connections_are_tracked_by_the_figure() {
     let idle = ESTABLISHED + TRANSITORY;
     for (story, expected) in [
-        // INIT, and what does not lead out of it.
+        // INIT, and segments that do not lead out of it.
         ("", TRANSITORY),
         (">A >PA", TRANSITORY),
         ("<A", TRANSITORY),
         ("<RA", TRANSITORY),
-        // The server's SYN establishes, with or without an ACK; idle, it becomes TRANS, then goes.
+        // The server's SYN establishes the connection, with or without an ACK. Idle, it becomes
+        // TRANS, then goes.
         ("<SA", idle),
         ("<S", idle),
         ("<SA >A <PA", idle),
-        // One FIN keeps the established timer, both start the transitory one.
+        // One FIN keeps the established timer, two start the transitory one.
         ("<SA >A >FA", ESTABLISHED),
         ("<SA >A <FA", ESTABLISHED),
         ("<SA >A >FA <A <PA", ESTABLISHED),
@@ -74,7 +75,7 @@ fn section_2_connections_are_tracked_by_the_figure() {
         play(&mut lab, story);
         assert_lives(lab.lives_on(), expected, story);
     }
-    // TRANS by time alone: data then still brings the connection back.
+    // TRANS by time alone: data then still restores the connection.
     let mut lab = Lab::new(&config());
     let external = play(&mut lab, "<SA >A");
     lab.wait_s(idle - 1.0);
@@ -129,7 +130,7 @@ fn section_2_2_wait_the_session_outlives_a_reset() {
     for story in ["<SA >A <R", "<SA >A >R"] {
         let mut lab = Lab::new(&config());
         let external = play(&mut lab, story);
-        // The RST was lost behind the translator: whoever has not had it goes on.
+        // The RST was lost behind the translator: the host that did not get it continues.
         lab.wait_s(TRANSITORY - 1.0);
         lab.inward(&tcp(REMOTE, &external, "PA", 501, 101));
         lab.wait_s(ESTABLISHED - 1.0);
@@ -139,13 +140,13 @@ fn section_2_2_wait_the_session_outlives_a_reset() {
         play(&mut lab, story);
         assert_lives(lab.lives_on(), TRANSITORY, story);
     }
-    // Nobody off the path shortens anything by a RST that the connection would not accept.
+    // An attacker off the path shortens nothing by a RST that the connection would not accept.
     let mut lab = Lab::new(&config());
     play(&mut lab, "<SA >A <R@500 <R@90000 >R@90 >R@2147483749");
     assert_lives(lab.lives_on(), ESTABLISHED + TRANSITORY, "after RSTs out of the window");
 }
 
-/// Opens more than one address of a pool of two has ports for.
+/// Opens more mappings than one address of a pool of two has ports.
 fn overflow(pooling: Pooling, packet: impl Fn(&str) -> Vec<u8>) -> (BTreeSet<String>, usize) {
     let pools = vec![pool("203.0.113.1", "203.0.113.2", (2000, 2009))];
     let mut lab = Lab::new(&Config { pooling, pools, ..config() });
@@ -161,7 +162,7 @@ fn overflow(pooling: Pooling, packet: impl Fn(&str) -> Vec<u8>) -> (BTreeSet<Str
             }
         }
     }
-    // The other address has ports for others.
+    // The other address has ports for other subscribers.
     lab.out(&packet("10.0.0.6:3000"));
     (addresses, refused)
 }
@@ -207,7 +208,7 @@ fn section_5_a_mapping_is_for_one_protocol() {
     assert_ne!(by_tcp, by_udp, "two endpoints that only chance would make equal");
     let protocols: Vec<u8> = lab.created().iter().map(|id| id.protocol).collect();
     assert_eq!(protocols, [6, 17]);
-    // And they go by themselves.
+    // Such mappings go by themselves.
     lab.wait_s(UDP + 1.0);
     assert_eq!(lab.removed().len(), 2);
     assert_ne!(lab.external_of(&udp(INNER, REMOTE)), by_udp, "its port is in hold-down");
@@ -229,7 +230,7 @@ fn section_6_a_filter_is_for_one_protocol() {
     }
 }
 
-/// How long a mapping lives that only refused packets reach, one every ten seconds.
+/// Life of a mapping that only refused packets reach, one every ten seconds.
 fn besieged(config: &Config, mine: &[u8], refused: impl Fn(u32, &str) -> Vec<u8>) -> f64 {
     let mut lab = Lab::new(config);
     let start = lab.now;
@@ -245,7 +246,7 @@ fn besieged(config: &Config, mine: &[u8], refused: impl Fn(u32, &str) -> Vec<u8>
     panic!("the mapping lives on");
 }
 
-/// Policies that refuse what comes to a mapping; inbound packets otherwise restart its timer.
+/// Policies that refuse packets to a mapping. Inbound packets otherwise restart its timer.
 fn policies() -> [Config; 3] {
     let mut one_session = Config { inbound_refresh: true, ..config() };
     one_session.limits.sessions_per_mapping = 1;
@@ -280,7 +281,7 @@ fn section_7_tcp_refused_segments_keep_no_mapping_alive() {
 //= test rfc7857#section-7.1
 #[test]
 fn section_7_1_refusals_of_the_inside_keep_no_mapping_alive() {
-    // Somebody sends, and the host has closed the port.
+    // A remote host sends, and the host has closed the port.
     let mut lab = Lab::new(&Config { inbound_refresh: false, ..config() });
     let external = lab.external_of(&udp(INNER, REMOTE));
     for _ in 0..29 {
@@ -290,7 +291,8 @@ fn section_7_1_refusals_of_the_inside_keep_no_mapping_alive() {
     }
     assert_lives(290.0 + lab.lives_on(), UDP, "with ICMP errors");
 
-    // Somebody tries to connect to a port that only connects; the SYN makes a session of its own.
+    // A remote host tries to connect to a port that only connects. The SYN makes a session of its
+    // own.
     let mut lab = Lab::new(&config());
     let external = lab.external_of(&tcp(INNER, REMOTE, "S", 1, 0));
     lab.wait_s(200.0);
@@ -301,7 +303,7 @@ fn section_7_1_refusals_of_the_inside_keep_no_mapping_alive() {
     }
     assert_lives(230.0 + lab.lives_on(), TRANSITORY, "with RSTs to a stranger");
 
-    // A connection that the host knows nothing of any more.
+    // A connection that the host does not know any more.
     let mut lab = Lab::new(&config());
     play(&mut lab, "<SA >A");
     for _ in 0..24 {
@@ -322,8 +324,8 @@ fn section_8_parity_can_be_turned_off() {
     assert!((10..54).contains(&odd.count()), "about half of the ports are odd");
 }
 
-/// Ports of successive mappings as one that watches them sees them: all over the range, in steps
-/// that do not repeat, and others with another seed.
+/// Ports of successive mappings are unpredictable to an observer: spread over the range, in steps
+/// that do not repeat, and different with another seed.
 fn assert_unpredictable(config: &Config, inner: impl Fn(usize) -> String) {
     let sequence = |seed| {
         let mut lab = Lab::seeded(config, seed);
@@ -359,7 +361,7 @@ fn section_9_preserve_only_a_port_that_is_taken_is_replaced() {
     for port in 4000..4200 {
         assert_eq!(port_of(&lab.external_of(&udp(&format!("10.0.0.5:{port}"), REMOTE))), port);
     }
-    // All hosts ask for one port; the first gets it.
+    // All hosts want one port, and the first gets it.
     let mut taken = Lab::new(&preserve);
     assert_eq!(taken.external_of(&udp("10.0.9.9:4000", REMOTE)), "203.0.113.1:4000");
     assert_unpredictable(&preserve, |n| format!("10.0.1.{n}:4000"));
@@ -435,7 +437,7 @@ fn section_12_error_errors_about_hairpinned_packets_arrive() {
     let a = lab.external_of(&udp(INNER, REMOTE));
     let b = lab.external_of(&udp(NEIGHBOR, REMOTE));
     let received = lab.hairpin(&udp(INNER, &b));
-    // The host itself, and a router before it.
+    // An error from the host itself, and from a router before it.
     for (teller, kind, code) in [("10.0.0.6", 3, 3), ("10.0.0.9", 11, 0), ("10.0.0.9", 3, 4)] {
         let told = lab.hairpin(&error(teller, address_of(&a), kind, code, &received));
         assert_eq!((told[20], told[21]), (kind, code));

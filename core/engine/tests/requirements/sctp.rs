@@ -1,5 +1,5 @@
-//! SCTP, which no RFC asks a NAT to know, by address: its checksum covers no address, so a packet
-//! passes with nothing but the IP header changed, and its own association survives.
+//! SCTP by address, without a requirement of an RFC. Its checksum covers no address, so only the IP
+//! header of a packet changes, and its association survives.
 
 use crate::common::*;
 use crate::exchange::*;
@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 const SCTP: u8 = 132;
 const OTHER_REMOTE: &str = "198.51.100.8";
 
-/// A packet with a common header: ports, verification tag, checksum as a sender made it; a chunk.
+/// A packet with a common header: ports, verification tag, the sender's checksum; and a chunk.
 fn sctp(from: &str, to: &str, ports: (u16, u16)) -> Vec<u8> {
     let payload = [
         &ports.0.to_be_bytes()[..],
@@ -57,7 +57,7 @@ fn two_subscribers_with_one_remote_have_two_external_addresses() {
         let received = lab.inward(&sctp(REMOTE_HOST, external, (2, 1)));
         assert_eq!(ends(&received).1, *host);
     }
-    // A third has none left; towards another remote it has.
+    // No address is left for a third host. Towards another remote host there is one.
     let third = sctp("10.0.0.7", REMOTE_HOST, (1, 2));
     assert_eq!(lab.refused(Side::Inside, &third), DropReason::Ambiguous);
     lab.out(&sctp("10.0.0.7", OTHER_REMOTE, (1, 2)));

@@ -1,9 +1,9 @@
-//! ICMP messages of the gateway's own: their form, when there is none, how often, answers to
-//! queries.
+//! ICMP messages that the gateway makes: their form, cases without a message, their rate, and
+//! answers to queries.
 
 use super::*;
 
-// ---- ICMP of its own: form ----
+// ---- own ICMP: form ----
 
 //= test rfc1812#section-4.3.2.2
 #[test]
@@ -55,8 +55,7 @@ fn section_4_3_2_4_own_errors_come_from_the_side_that_they_leave_by() {
         let (_, by, told) = exchange.lab.sent.pop().unwrap();
         assert_eq!((by, ends(&told)), (side, (own.to_string(), source(packet))));
     }
-    // A side without an address has one that stands for all such (RFC 7600); outside it is
-    // external.
+    // A side without an address uses the dummy address (RFC 7600). Outside, the source is external.
     let nameless = SideConfig::default();
     let bare = Config { inside: nameless.clone(), outside: nameless, ..config() };
     let mut exchange = Exchange::shaped(&bare, protocol::UDP, <[u8]>::to_vec);
@@ -69,7 +68,7 @@ fn section_4_3_2_4_own_errors_come_from_the_side_that_they_leave_by() {
     }
 }
 
-// ---- ICMP of its own: when not ----
+// ---- own ICMP: cases without a message ----
 
 //= test rfc5508#REQ-10e
 //= test rfc1812#section-4.3.2.7-error
@@ -133,7 +132,7 @@ fn section_5_3_7_who_has_no_address_sends_nothing() {
                 let reason = silently(&mut lab, side, &packet);
                 assert_eq!(reason, DropReason::MartianSource, "{nobody}");
             }
-            // Nor to the gateway itself.
+            // No message for packets to the gateway itself either.
             let (_, _, own) = OWN[usize::from(side == Side::Outside)];
             let request = ping(nobody, own, 7);
             assert_eq!(silently(&mut lab, side, &request), DropReason::MartianSource, "{nobody}");
@@ -160,7 +159,7 @@ fn section_5_3_7_nothing_is_sent_to_nobody_or_to_everybody() {
     }
 }
 
-/// Addresses of everybody on a connected network: ones, and zeros as they once were.
+/// Broadcast addresses of a connected network: all ones, and all zeros by the old convention.
 const EVERYBODY: [(Side, &str); 4] = [
     (Side::Inside, "10.0.0.255"),
     (Side::Inside, "10.0.0.0"),
@@ -202,7 +201,8 @@ fn section_4_2_3_1_nothing_is_sent_to_everybody_on_a_connected_network() {
             let packet = with_ends(&good, None, Some(everybody));
             for packet in [packet.clone(), with_ttl(&packet, 1)] {
                 let before = lab.engine.mappings().count();
-                // As a martian, or on its own side as one that would not change sides.
+                // Dropped as a martian, or, on its own side, as a packet that does not change
+                // sides.
                 silently(&mut lab, side, &packet);
                 assert_eq!(lab.engine.mappings().count(), before, "{everybody}");
             }
@@ -237,7 +237,7 @@ fn section_4_3_2_7_what_is_dropped_silently_is_dropped_silently_whatever_else_is
     }
 }
 
-// ---- ICMP of its own: how often ----
+// ---- own ICMP: rate ----
 
 //= test rfc5508#REQ-10f
 //= test rfc1812#section-4.3.2.8
@@ -263,7 +263,7 @@ fn section_4_3_2_8_errors_are_limited_to_a_rate_that_is_set() {
         assert!((1..=most).contains(&sent), "{sent} of {most} in the next second");
         let counted = lab.engine.counters().errors_suppressed;
         assert!(counted >= 2000 - 2 * u64::from(per_second));
-        // For any reason, and from any side.
+        // For any cause, and from any side.
         let mut exchange = Exchange::shaped(&limited, protocol::UDP, <[u8]>::to_vec);
         let cause = with_ttl(&exchange.came, 1);
         for _ in 0..1000 {
@@ -334,7 +334,7 @@ fn section_4_3_3_3_nobody_is_quenched() {
     tight.limits.new_mappings_per_second = 40;
     tight.limits.mappings = Some(30);
     let mut lab = Lab::new(&tight);
-    // More than the gateway can take, for every reason that it has.
+    // More than the gateway can take, for each of its reasons.
     for n in 0..400 {
         let host = format!("10.0.0.{}:{}", 5 + n % 20, 1000 + n);
         lab.pass(Side::Inside, &udp(&host, REMOTE));
@@ -352,7 +352,7 @@ fn section_4_3_3_3_nobody_is_quenched() {
 //= test rfc1812#section-5.2.7.1-unknown
 #[test]
 fn section_5_2_7_1_what_cannot_be_forwarded_is_reported_by_the_code_that_fits() {
-    // Too big for the next link: code 4 with the MTU, as RFC 1191 has it.
+    // Too big for the next link: code 4 with the MTU, as in RFC 1191.
     let mut narrow = config();
     narrow.outside.mtu = Some(1280);
     narrow.limits.udp_ports = 1;
@@ -361,12 +361,12 @@ fn section_5_2_7_1_what_cannot_be_forwarded_is_reported_by_the_code_that_fits() 
     lab.refused(Side::Inside, &with_fragment_field(&large, 7, DONT_FRAGMENT));
     let told = &errors(&mut lab)[0];
     assert_eq!((&told[20..22], &told[24..28]), (&[3, 4][..], &[0, 0, 5, 0][..]));
-    // No mapping to be had: this host is unreachable, which says nothing of its network.
+    // No mapping is available: the error says that this host is unreachable, not its network.
     lab.out(&udp("10.0.0.5:4000", REMOTE));
     lab.refused(Side::Inside, &udp("10.0.0.5:4001", REMOTE));
     let told = &errors(&mut lab)[0];
     assert_eq!((&told[20..22], &told[24..28]), (&[3, 1][..], &[0; 4][..]));
-    // Nobody listens: the port is unreachable.
+    // No host listens: the port is unreachable.
     lab.refused(Side::Outside, &tcp(REMOTE, "203.0.113.1:2000", "S", 1, 0));
     lab.wait_s(7.0);
     let told = &errors(&mut lab)[0];

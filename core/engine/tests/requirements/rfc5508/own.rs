@@ -1,8 +1,8 @@
-//! ICMP messages of the translator's own, and what does not pass.
+//! ICMP messages that the translator makes, and messages that do not pass.
 
 use super::*;
 
-/// The one ICMP error that has been sent, and by which side.
+/// The only ICMP error that was sent, and its side.
 fn only_error(lab: &mut Lab) -> (Side, Vec<u8>) {
     assert_eq!(lab.sent.len(), 1);
     let (_, side, bytes) = lab.sent.pop().unwrap();
@@ -10,7 +10,7 @@ fn only_error(lab: &mut Lab) -> (Side, Vec<u8>) {
     (side, bytes)
 }
 
-/// A packet of a protocol that is exactly so long, forbidding fragmentation or not.
+/// A packet of a protocol with exactly `len` bytes, with this fragment field.
 fn sized(protocol: u8, from: &str, to: &str, len: usize, field: u16) -> Vec<u8> {
     let port = |text: &str, default: &str| {
         if text.contains(':') { text.to_string() } else { format!("{text}:{default}") }
@@ -38,7 +38,7 @@ fn narrow(inside: u16, outside: u16) -> Config {
 //= test rfc5508#section-7.1.1-honour
 #[test]
 fn req_10a_what_is_too_big_and_may_not_be_fragmented_is_told_the_mtu() {
-    // Outward, inward and round, for the narrow side is where the packet leaves.
+    // Outward, inward and hairpinned: the narrow side is where the packet leaves.
     let whole = 1300;
     for (mtu_in, mtu_out, from) in
         [(1500, 1300, Side::Inside), (1300, 1500, Side::Outside), (1300, 1400, Side::Inside)]
@@ -64,7 +64,7 @@ fn req_10a_what_is_too_big_and_may_not_be_fragmented_is_told_the_mtu() {
         assert_eq!((told[20], told[21]), (3, 4));
         assert_eq!(told[24..28], [0, 0, 5, 20], "1300 in the lower half of the second word");
         assert_eq!(told[28..], large[..told.len() - 28]);
-        // Without the flag it passes whole: cutting it is the next step's work.
+        // Without the flag the packet passes whole: the next step fragments it.
         let (verdict, passed) = lab.pass(from, &packet(whole + 1, 0));
         assert_eq!((verdict, passed.len()), (Verdict::Forward(to), whole + 1));
         assert!(lab.sent.is_empty());
@@ -139,7 +139,7 @@ fn req_10c_nobody_is_quenched_and_no_information_given() {
     tight.limits.mappings = Some(30);
     let mut lab = Lab::new(&tight);
     let kinds = |lab: &mut Lab| -> Vec<u8> { lab.sent.drain(..).map(|sent| sent.2[20]).collect() };
-    // More than the gateway can take, for every reason that it has.
+    // More than the gateway can take, for each of its reasons.
     for n in 0..400 {
         let host = format!("10.0.0.{}:{}", 5 + n % 20, 1000 + n);
         lab.pass(Side::Inside, &udp(&host, REMOTE));
@@ -160,7 +160,7 @@ fn req_10c_nobody_is_quenched_and_no_information_given() {
 fn req_10d_an_error_has_the_service_class_of_its_cause() {
     let mut lab = Lab::new(&config());
     for class in 0..64_u8 {
-        // The lower two bits tell of congestion; they are no part of the class.
+        // The lower two bits are congestion marks, not part of the class.
         let cause = with_ttl(&with_service(&request(protocol::UDP), class << 2 | 3), 1);
         lab.refused(Side::Inside, &cause);
         let (_, told) = only_error(&mut lab);
@@ -191,7 +191,7 @@ fn section_7_3_errors_that_embed_a_source_route_do_not_leave() {
 fn req_11_messages_that_are_neither_query_nor_error_are_dropped_silently() {
     let exchange = Exchange::new(protocol::UDP);
     let mut lab = exchange.lab;
-    // Router advertisement and solicitation, the mobile node's, and types that nobody has.
+    // Router advertisement and solicitation, mobile node messages, and unassigned types.
     for kind in [9, 10, 41, 77, 255] {
         for (side, from, to) in
             [(Side::Inside, HOST, REMOTE_HOST), (Side::Outside, REMOTE_HOST, EXTERNAL)]
