@@ -41,7 +41,7 @@ impl Pair {
     /// Replaces the rules of both.
     ///
     /// # Errors
-    /// When the engine refuses the rules, or where the results differ.
+    /// When the engine refuses the rules, or when the results differ.
     pub fn replace_rules(&mut self, rules: &[Rule]) -> Result<(), Divergence> {
         self.replace_rules_of(0, rules)
     }
@@ -65,7 +65,7 @@ impl Pair {
     /// change must be correct.
     ///
     /// # Errors
-    /// When the engine refuses the configuration, or where the results differ.
+    /// When the engine refuses the configuration, or when the results differ.
     pub fn reconfigure(&mut self, config: &Config) -> Result<(), Divergence> {
         // Everything that is due by now happens before the change.
         self.advance(self.model.now())?;

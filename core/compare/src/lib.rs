@@ -97,7 +97,7 @@ impl Pair {
     /// Lets time pass for both. Returns the packets that they made.
     ///
     /// # Errors
-    /// Where the results differ.
+    /// When the results differ.
     pub fn advance(&mut self, now: Timestamp) -> Result<Vec<Transmit>, Divergence> {
         let mut transmits = Vec::new();
         // If too many ports are held, the engine decides which become free, and the model can only
@@ -136,7 +136,7 @@ impl Pair {
     /// Gives a batch to both. Returns the result of each packet, and the packets that both made.
     ///
     /// # Errors
-    /// Where the results differ.
+    /// When the results differ.
     pub fn process(
         &mut self,
         now: Timestamp,
@@ -150,7 +150,7 @@ impl Pair {
     /// [`Pair::process`] for packets with the realms that they come from, if from inside.
     ///
     /// # Errors
-    /// Where the results differ.
+    /// When the results differ.
     pub fn process_in(
         &mut self,
         now: Timestamp,
@@ -274,7 +274,7 @@ impl Pair {
     /// Compares mappings, sessions and pools, and checks their invariants.
     ///
     /// # Errors
-    /// Where the states differ.
+    /// When the states differ.
     pub fn check_state(&self) -> Result<(), Divergence> {
         let mut mappings: Vec<MappingInfo> = self.engine.mappings().collect();
         let mut sessions: Vec<SessionInfo> = self.engine.sessions().collect();

@@ -11,7 +11,7 @@ impl Pair {
     /// Requests a mapping for all remote endpoints from both. The answers must be equal.
     ///
     /// # Errors
-    /// Where the results differ.
+    /// When the results differ.
     pub fn map(&mut self, now: Timestamp, request: &MapRequest<'_>) -> Result<(), Divergence> {
         self.reclaim(now)?;
         let got = self.engine.map(now, request);
@@ -27,7 +27,7 @@ impl Pair {
     /// Gives up a requested mapping in both.
     ///
     /// # Errors
-    /// Where the results differ.
+    /// When the results differ.
     pub fn unmap(&mut self, now: Timestamp, of: &MapRequest<'_>) -> Result<(), Divergence> {
         let MapRequest { protocol, realm, internal, nonce, .. } = *of;
         let got = self.engine.unmap(now, protocol, realm, internal, nonce);
@@ -39,7 +39,7 @@ impl Pair {
     /// Requests a session from both.
     ///
     /// # Errors
-    /// Where the results differ.
+    /// When the results differ.
     pub fn peer(&mut self, now: Timestamp, request: &PeerRequest) -> Result<(), Divergence> {
         self.reclaim(now)?;
         let got = self.engine.peer(now, request);

@@ -2,9 +2,9 @@
 //! know (section 16 of the specification). These are the effects of PCP's MAP and PEER on the
 //! tables.
 //!
-//! Such a mapping is an ordinary mapping with a hold: a record beside the table with the end of the
-//! hold, the nonce of later requests, and the remote endpoints that are admitted. A hold for all
-//! remote endpoints keeps the mapping and admits remote endpoints by its filters. A hold for a
+//! A requested mapping is an ordinary mapping with a hold: a record beside the table with the end
+//! of the hold, the nonce of later requests, and the remote endpoints that are admitted. A hold for
+//! all remote endpoints keeps the mapping and admits remote endpoints by its filters. A hold for a
 //! single remote endpoint keeps the session with that endpoint. Without its last hold the mapping
 //! is like any other, and stays as long as its sessions do. Packets look at holds only if they come
 //! from outside and would begin a session.

@@ -126,7 +126,8 @@ fn excluded_ports_are_given_to_nobody() {
     };
     let used = take(&mut lab);
     assert_eq!(used, (2000..2010).chain(2090..2095).chain(2096..2100).collect());
-    // One more port is excluded. Mappings keep their ports, and nobody gets the port after them.
+    // One more port is excluded. Mappings keep their ports, and no mapping gets the port after
+    // them.
     config.pools[0].excluded_ports.push((2000, 2004));
     lab.change(&config);
     assert_eq!(lab.engine.mappings().count(), 19);

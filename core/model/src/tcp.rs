@@ -48,8 +48,8 @@ pub(crate) enum Timer {
 struct Half {
     /// The next sequence number that the end expects.
     expected: Option<u32>,
-    /// Its latest window, as in the header, and true if a SYN announced it: such a window is never
-    /// scaled.
+    /// The end's latest window, as in the header, and true if a SYN announced it: such a window is
+    /// never scaled.
     window: Option<(u16, bool)>,
     /// The scale option of the end's SYN.
     scale: Option<u8>,

@@ -20,7 +20,7 @@ struct Piece {
 /// Reason why a fragment finds no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Misfit {
-    /// The same range has come before: networks repeat packets.
+    /// A piece with this range has come before: networks repeat packets.
     Duplicate,
     /// The fragment shares bytes with another piece without being its repetition, or contradicts
     /// the end of the datagram.

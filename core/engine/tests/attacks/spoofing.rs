@@ -100,7 +100,7 @@ fn a_hairpinned_packet_shows_its_senders_own_endpoint() {
     assert_eq!(ends(&bytes), (sender, VICTIM.into()));
     // The bystander, whose external address is the victim's too, cannot appear as the victim.
     assert_eq!(lab.refused(Side::Inside, &udp(&bystander, &victim)), DropReason::Land);
-    // It cannot reach the victim directly either.
+    // The bystander cannot reach the victim directly either.
     let direct = udp("10.0.0.66:6666", VICTIM);
     assert_eq!(lab.refused(Side::Inside, &direct), DropReason::SameSide);
 }

@@ -121,7 +121,7 @@ impl Exchange {
         with_ttl(packet, place.ttl())
     }
 
-    /// That packet as its sender sent it, except for the hops since.
+    /// The quoted packet as its sender sent it, except for the hops since.
     pub(crate) fn original(&self, place: Place) -> Vec<u8> {
         let packet = if place.side() == Side::Outside { &self.sent } else { &self.came };
         with_ttl(packet, place.ttl())

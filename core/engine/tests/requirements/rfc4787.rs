@@ -183,7 +183,7 @@ fn req_8_strangers_are_admitted_unless_strictness_is_asked_for() {
         assert_eq!(ends(&lab.inward(&udp(remote, &external))), (remote.into(), INNER.into()));
     }
     assert_eq!(lab.refused(Side::Outside, &udp(STRANGER, &external)), DropReason::Filtered);
-    // It is enough that the inside has sent to the address.
+    // One packet from the inside to the address is enough.
     lab.out(&udp(INNER, "192.0.2.77:1"));
     lab.inward(&udp(STRANGER, &external));
 }
@@ -196,7 +196,8 @@ fn req_9_hosts_meet_by_their_external_endpoints() {
         let mut lab = Lab::new(&Config { filtering, ..config() });
         let a = lab.external_of(&udp(INNER, REMOTE));
         let b = lab.external_of(&udp("10.0.0.6:5000", REMOTE));
-        // As with a remote host outside: each sends first, so that a strict filter knows the other.
+        // Each host sends first, as with a remote host outside, so that a strict filter knows the
+        // other.
         let _ = lab.pass(Side::Inside, &udp("10.0.0.6:5000", &a));
         let there = lab.hairpin(&udp_with(INNER, &b, b"hello, neighbour"));
         assert_eq!(ends(&there), (a.clone(), "10.0.0.6:5000".into()), "REQ-9a: external source");

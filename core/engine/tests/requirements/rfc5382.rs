@@ -110,7 +110,7 @@ fn req_2a_both_ends_may_open_at_once() {
             lab.out(&tcp(INNER, REMOTE, "SA", 100, 101));
             lab.inward(&tcp(REMOTE, &external, last, 100, 101));
             lab.out(&tcp(INNER, REMOTE, "A", 101, 101));
-            // It is established: no shorter timer ends it.
+            // The connection is established: no shorter timer ends it.
             lab.wait_s(ESTABLISHED - 1.0);
             lab.inward(&tcp(REMOTE, &external, "PA", 101, 101));
             lab.out(&tcp(INNER, REMOTE, "A", 101, 101));
@@ -167,7 +167,7 @@ fn req_4_an_unsolicited_syn_is_not_answered_for_six_seconds() {
         assert_eq!(lab.refused(Side::Outside, &syn), reason);
         for _ in 0..59 {
             lab.wait_s(0.1);
-            // Its sender tries again, without a difference.
+            // The SYN's sender tries again, without a difference.
             assert_eq!(lab.refused(Side::Outside, &syn), reason);
         }
         lab.wait_s(0.099);

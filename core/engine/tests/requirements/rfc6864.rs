@@ -36,7 +36,7 @@ fn left_with(lab: &mut Lab, datagram: &[u8], identification: u16) -> u16 {
 #[test]
 fn section_4_1_identifications_do_not_tell_copies() {
     for protocol in PROTOCOLS {
-        // The same packet again, and others with its identification, with and without permission to
+        // One packet again, and others with its identification, with and without permission to
         // fragment.
         for flags in [0, DONT_FRAGMENT] {
             let mut lab = Lab::new(&config());

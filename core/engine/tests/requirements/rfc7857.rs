@@ -208,7 +208,7 @@ fn section_5_a_mapping_is_for_one_protocol() {
     assert_ne!(by_tcp, by_udp, "two endpoints that only chance would make equal");
     let protocols: Vec<u8> = lab.created().iter().map(|id| id.protocol).collect();
     assert_eq!(protocols, [6, 17]);
-    // Such mappings go by themselves.
+    // The mappings go by themselves.
     lab.wait_s(UDP + 1.0);
     assert_eq!(lab.removed().len(), 2);
     assert_ne!(lab.external_of(&udp(INNER, REMOTE)), by_udp, "its port is in hold-down");

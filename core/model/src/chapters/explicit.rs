@@ -43,7 +43,7 @@ impl Model {
     /// engine's external endpoint, if it made a mapping.
     ///
     /// # Errors
-    /// The same errors as in the engine.
+    /// The errors of the same method of [`natgate_engine::Engine`].
     pub fn map(
         &mut self,
         now: Timestamp,
@@ -101,7 +101,7 @@ impl Model {
     /// 16.11: gives up a requested mapping.
     ///
     /// # Errors
-    /// The same errors as in the engine.
+    /// The errors of the same method of [`natgate_engine::Engine`].
     pub fn unmap(
         &mut self,
         now: Timestamp,
@@ -131,7 +131,7 @@ impl Model {
     /// endpoint, if it made a mapping.
     ///
     /// # Errors
-    /// The same errors as in the engine.
+    /// The errors of the same method of [`natgate_engine::Engine`].
     pub fn peer(
         &mut self,
         now: Timestamp,

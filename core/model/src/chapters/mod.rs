@@ -409,7 +409,7 @@ impl DecisionPoints for Model {
         self.answer_syns(time); // 4.21
         self.chapters.evicted.retain(|_, until| tick(*until) > time);
         if self.has_blocks() {
-            self.limit_held(still_held); // It may be what makes a block empty.
+            self.limit_held(still_held); // The release of a port may empty a block.
             self.release_blocks(time); // 5.28
         }
         self.settle_pools(); // 5.47

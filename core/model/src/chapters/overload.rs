@@ -1,16 +1,16 @@
-//! Ports that are overloaded (specification, 5.53): which may be shared.
+//! Overloading of ports (specification, 5.53): the ports that a new mapping may share.
 
 use crate::allocation::{Source, addresses};
 use crate::{Key, Model, Packet};
 use natgate_engine::Endpoint;
 use natgate_wire::protocol::{TCP, UDP};
 
-/// How many ports are looked at.
+/// Number of ports that are looked at.
 const LOOKS: usize = 32;
 
 impl Model {
-    /// The endpoints in use that a new mapping may share; none if it may not, or where the engine,
-    /// which need not look at all, has found none.
+    /// The endpoints in use that a new mapping may share; none if it may share none. Also none if
+    /// there are many ports and the engine found none, because the engine need not look at all.
     pub(crate) fn overloadable(
         &self,
         packet: &Packet,

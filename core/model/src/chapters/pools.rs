@@ -1,4 +1,4 @@
-//! Pools that change while the translator runs (specification, 5.40 to 5.52).
+//! Changes of pools while the translator runs (specification, 5.40 to 5.52).
 
 use crate::Model;
 use crate::allocation::addresses;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 impl Model {
-    /// 5.45: puts other pools in the place of those in force; their order is that of the old.
+    /// 5.45: replaces the pools. The new pools must be in the order of the old ones.
     pub fn change_pools(&mut self, config: Config) {
         let old = self.config.pools.iter().flat_map(addresses).collect::<Vec<_>>();
         let known = old.into_iter().chain(self.chapters.left.keys().copied());
@@ -30,7 +30,8 @@ impl Model {
         self.settle_pools();
     }
 
-    /// 5.47: an address that has left its pool is counted with it while anything of it is there.
+    /// 5.47: forgets addresses that have left their pool and have nothing left. Until then they are
+    /// counted with that pool.
     pub(crate) fn settle_pools(&mut self) {
         let used: Vec<Ipv4Addr> = self
             .dynamic()
@@ -40,14 +41,14 @@ impl Model {
         self.chapters.left.retain(|address, _| used.contains(address));
     }
 
-    /// The pool that an external address is of, or was while it had mappings that there still are
-    /// (5.45).
+    /// The pool that counts an external address: its pool, or its former pool while the address
+    /// still has mappings of it (5.45).
     pub(crate) fn pool_of(&self, address: u32) -> Option<usize> {
         let left = self.chapters.left.get(&Ipv4Addr::from_bits(address)).copied();
         left.or_else(|| self.config.pools.iter().position(|pool| pool.has(address.into())))
     }
 
-    /// 5.41, 5.45: whether an address of a pool gives out ports.
+    /// 5.41, 5.45: true if an address of a pool gives out ports.
     pub(crate) fn gives_out_ports(&self, address: Ipv4Addr, pool: usize) -> bool {
         let of_pool = &self.config.pools[pool];
         self.pool_of(address.to_bits()) == Some(pool)
@@ -66,7 +67,7 @@ impl Model {
         )
     }
 
-    /// Whether a port may be given to somebody when nobody has it.
+    /// True if a port would be given out if it had no owner.
     pub(crate) fn gives_out(&self, pool: usize, protocol: u8, end: Endpoint) -> bool {
         self.gives_out_ports(end.address, pool)
             && self.config.pools[pool].uses_port(end.port)
@@ -88,7 +89,7 @@ impl Model {
         let held = self.held.keys().filter(|(of, end)| *of == protocol && of_pool(end));
         let held: BTreeSet<Endpoint> = held.map(|(_, end)| *end).collect();
         let is_static = |address| self.chapters.fixed.iter().any(|one| one.external.0 == address);
-        // Where nothing else keeps ports, there are too many to look at.
+        // Other addresses have no reserved ports, and too many ports to look at.
         let may_keep = |address: &Ipv4Addr| {
             is_static(*address)
                 || self.chapters.given[pool].is_some()

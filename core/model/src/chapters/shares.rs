@@ -81,7 +81,7 @@ fn is_dynamic(pool: &PoolConfig, plan: &DeterministicConfig, port: u16) -> bool 
 /// The ports of a pool that subscribers may get; `None`: all (5.18, 5.30).
 pub(crate) fn given(config: &Config, pool: &PoolConfig) -> Option<BTreeSet<Endpoint>> {
     if pool.addresses.is_empty() {
-        return None; // It is gone (5.47).
+        return None; // The pool is gone (5.47).
     }
     let all = |address| (pool.ports.0..=pool.ports.1).map(move |port| Endpoint { address, port });
     match config.allocation_of(pool) {
