@@ -1,4 +1,4 @@
-//! Engine and model side by side: the same calls to both, and a sentence where the results differ.
+//! Engine and model side by side: each call goes to both, and a sentence reports a difference.
 //!
 //! [`Pair::new`] begins with two empty translators. [`Pair::process`] and [`Pair::process_in`] give
 //! a batch of packets to both, and [`Pair::advance`] lets time pass. [`Pair::map`], [`Pair::unmap`]

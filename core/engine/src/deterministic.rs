@@ -49,7 +49,7 @@ pub struct Plan {
 pub struct PlanError {
     /// The pool's key.
     pub key: &'static str,
-    /// One sentence: what is wrong, with the arithmetic, and what would be right.
+    /// One sentence with the error, the arithmetic and the remedy.
     pub message: String,
 }
 

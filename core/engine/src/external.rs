@@ -50,7 +50,7 @@ const WORDS: usize = PORTS / 64;
 const GROUPS: usize = 16;
 const GROUP_WORDS: usize = WORDS / GROUPS;
 
-/// The pool of an address in no pool; also the bound of the number of pools.
+/// Pool number of an address in no pool, and largest number of pools.
 const NO_POOL: u16 = u16::MAX;
 pub(crate) const MAX_POOLS: usize = 4096;
 

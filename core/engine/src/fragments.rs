@@ -110,7 +110,7 @@ pub(crate) struct Released {
 }
 
 impl Released {
-    /// Does what [`Rewrite::hands_over`] does.
+    /// [`Rewrite::hands_over`] for a released fragment.
     pub(crate) fn hands_over(&self) -> bool {
         self.direction == Direction::Hairpin && self.out == Side::Outside
     }

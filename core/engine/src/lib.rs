@@ -1,8 +1,8 @@
 //! The translator: mappings, sessions, pools, filtering, timers.
 //!
 //! The engine is a state machine without a clock, a source of randomness, input or output. Time,
-//! seed and packets come in by calls; verdicts, events and packets of the engine's own go out. The
-//! same calls give the same bytes. [`Engine::new`] makes every allocation.
+//! seed and packets come in by calls; verdicts, events and packets of the engine's own go out.
+//! Equal calls give equal bytes. [`Engine::new`] makes every allocation.
 //!
 //! The order of calls, for each batch:
 //!
@@ -96,7 +96,7 @@ pub use translate::{AddressChoice, Becomes, End, Explanation, Step};
 /// Error of a configuration that the engine cannot run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// One sentence: what is wrong and what would be right.
+    /// One sentence with the error and the remedy.
     pub message: alloc::string::String,
 }
 

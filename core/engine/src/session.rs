@@ -131,9 +131,9 @@ pub(crate) struct Session {
     pub(crate) remote_port: u16,
     /// Window scale shifts: low half inside, high half outside; 15: no option seen.
     scales: u8,
-    /// Low four bits: [`State`], with [`UNANSWERED`] or without. The other bits: the next sequence
-    /// number of inside is known; of outside; the window of inside is from a SYN, so it is not
-    /// scaled; of outside.
+    /// Low four bits: [`State`], with [`UNANSWERED`] or without. The other bits: the sequence
+    /// number that inside expects is known; that outside expects; the window of inside is from a
+    /// SYN, so it is not scaled; of outside.
     state_known: u8,
 }
 
@@ -366,8 +366,8 @@ impl Session {
         self.state_known & 0x10 << end != 0
     }
 
-    /// Notes the sequence number and window of a segment's sender. A SYN of an open connection is
-    /// ignored, because anyone could send it.
+    /// Notes the sequence number that a segment's sender expects, and its window. A SYN of an open
+    /// connection is ignored, because anyone could send it.
     #[inline(always)]
     pub(crate) fn learn(&mut self, way: Way, segment: Segment) {
         if segment.has(ACK) && !segment.has(SYN | RST) {

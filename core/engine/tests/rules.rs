@@ -105,7 +105,8 @@ fn a_rule_with_an_address_decides_whatever_the_pooling() {
             rules: vec![to("198.51.100.0", 24, RuleAction::SnatTo(0, mine))],
             ..config()
         });
-        // The rule makes the first mappings. That does not pair the subscriber with the address.
+        // The rule makes the first mappings. Mappings by the rule do not pair the subscriber with
+        // the address.
         let mut others = std::collections::BTreeSet::new();
         for port in 0..30 {
             let external = lab.external_of(&udp(&format!("10.0.0.5:{}", 2000 + port), REMOTE));

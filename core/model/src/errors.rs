@@ -35,7 +35,7 @@ pub(crate) type Message = (u8, u8, u16);
 pub(crate) struct ErrorRates {
     pub(crate) all: u64,
     pub(crate) reserve: u64,
-    /// By the last 12 bits of the errors' destination address.
+    /// Due times by the last 12 bits of the errors' destination address.
     pub(crate) requesters: BTreeMap<u32, u64>,
 }
 

@@ -1,5 +1,6 @@
-//! The same NAT as `natgate-engine`, slow and obvious, in ordered maps. Tests compare the engine
-//! with it, and it is the shortest way to learn the effects of natgate on a packet.
+//! The reference model of `natgate-engine`: the NAT in ordered maps, slow and obvious. Tests
+//! compare the engine with it, and it is the shortest way to learn the effects of natgate on a
+//! packet.
 //!
 //! The core is NAPT, sessions, TCP, timers and ICMP errors. Its files are in the order of
 //! SPECIFICATION.md: first checks and the bytes (`bytes`), from the inside (`outbound`), from the

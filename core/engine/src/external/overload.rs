@@ -1,7 +1,7 @@
 //! Ports that a subscriber's flow may share with others when no port is free (section 5.21 of the
 //! specification): ports of the address that the subscriber is paired with, else of any address; in
-//! pools that share ports out, the subscriber's own ports. The same pieces serve the search for a
-//! free port that avoids some ports.
+//! pools that share ports out, the subscriber's own ports. The search for a free port that avoids
+//! some ports uses the pieces too.
 
 use super::shares::Mode;
 use super::{ExternalPorts, Range, Wish};

@@ -154,7 +154,7 @@ impl Ports {
         }
     }
 
-    /// Does what [`Ports::renew`] does for some words of an address only. `usable` has all words.
+    /// [`Ports::renew`] for some words of an address only. `usable` has all words.
     pub(super) fn renew_words(
         &mut self,
         address: u32,

@@ -248,16 +248,16 @@ pub(super) struct SessionFields {
     pub(super) expires: u64,
     pub(super) packets_out: u32,
     pub(super) packets_in: u32,
-    /// State of a TCP connection: the next sequence numbers of inside and outside, their windows,
-    /// and the shifts of the windows (low half: inside; 15: unknown).
+    /// State of a TCP connection: the next sequence numbers that inside and outside expect, their
+    /// windows, and the shifts of the windows (low half: inside; 15: unknown).
     pub(super) expects: [u32; 2],
     pub(super) window: [u16; 2],
     pub(super) scales: u8,
     /// 1 open, 2 opening from inside, 3 opening from outside, 4 established, 5 FIN from inside, 6
     /// FIN from outside, 7 closed, 8 transitory.
     pub(super) state: u8,
-    /// A bit each: the next sequence number of inside is known; of outside; the window of inside is
-    /// not scaled; of outside.
+    /// A bit each: the sequence number that inside expects is known; that outside expects; the
+    /// window of inside is not scaled; of outside.
     pub(super) known: u8,
     /// 1: a packet from outside made it.
     pub(super) inbound: u8,

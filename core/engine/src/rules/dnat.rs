@@ -1,9 +1,9 @@
 //! Rules that translate destinations: a search by destination and port for the new destination, and
 //! a search back for the source of packets from a prefix that a rule translates to.
 //!
-//! Both use tries like all rules. An answer means a target: an address, the low bits of the
-//! original address that stay, and a port. Rules of one rank with the same target share it, so that
-//! a million prefixes cost little more than their tries.
+//! Both searches use tries like all rules. An answer means a target: an address, the low bits of
+//! the original address that stay, and a port. Rules of one rank with the same target share it, so
+//! that a million prefixes cost little more than their tries.
 
 use super::build::{Entry, looks_at, number_answers, write_end};
 use super::trie::Builder;

@@ -9,7 +9,7 @@ fn own_and_external_addresses_are_no_sources() {
     let mut world = World::new();
     for source in ["10.0.0.1", "192.0.2.254", "203.0.113.1", "203.0.113.9"] {
         world.refuse_both(source, DropReason::SpoofedSource, |world, side| {
-            // Not to the source itself, which would be another fault.
+            // The destination differs from the source, because equal addresses are another fault.
             let to = if source == "203.0.113.1" { "203.0.113.9" } else { "203.0.113.1" };
             with_addresses(&world.good(side), Some(address(source)), Some(address(to)))
         });

@@ -41,8 +41,8 @@ fn play(lab: &mut Lab, story: &str) -> String {
     external
 }
 
-/// Each edge of the figure, by the remaining life of the session without further packets. That
-/// tells the states apart.
+/// Each edge of the figure, by the remaining life of the session without further packets. The
+/// remaining life identifies the state.
 //= test rfc7857#section-2
 #[test]
 fn section_2_connections_are_tracked_by_the_figure() {

@@ -18,7 +18,7 @@ impl Model {
             (key, mapping.external).hash(&mut hash);
             Vec::from_iter(mapping.timeouts.times()).hash(&mut hash);
             let mut sessions: Vec<_> = mapping.sessions.iter().collect();
-            sessions.sort_by_key(|(_, session)| session.number); // who is first next (3.35)
+            sessions.sort_by_key(|(_, session)| session.number); // order of firsts (3.35)
             mapping.marks.first.hash(&mut hash);
             for (remote, hold) in &mapping.marks.holds {
                 (remote, ahead(hold.until)).hash(&mut hash);
