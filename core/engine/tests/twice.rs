@@ -304,7 +304,7 @@ fn sessions_keep_their_destination_when_rules_change() {
     lab.engine.replace_rules(rules).unwrap();
     assert_eq!(ends(&lab.out(&asked)).1, "192.0.2.53:5353");
     assert_eq!(ends(&lab.out(&plain)).1, "192.0.2.54:53");
-    // The session keeps its name until all mappings have been checked, and after.
+    // The wait leaves time for the check of all mappings.
     lab.wait_s(1.0);
     lab.engine.replace_rules(RuleSet::new(&[]).unwrap()).unwrap();
     assert_eq!(ends(&lab.out(&asked)).1, "192.0.2.53:5353");
