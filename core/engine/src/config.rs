@@ -22,8 +22,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// Makes the prefix of `len` bits (at most 32) that contains `address`. Bits beyond the length
-    /// are cleared.
+    /// The prefix of `len` bits (at most 32) with `address`. Bits beyond the length are cleared.
     ///
     /// # Panics
     /// When `len` is over 32.
@@ -99,8 +98,7 @@ impl AddressRange {
 /// Configuration of one of the gateway's two sides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SideConfig {
-    /// The gateway's own address on the side. The address answers ping and is the source of ICMP
-    /// errors.
+    /// The gateway's own address on the side: it answers ping and is the source of ICMP errors.
     pub address: Option<Ipv4Addr>,
     /// The network that is directly connected to the side.
     pub network: Option<Prefix>,
@@ -143,8 +141,7 @@ pub struct RealmConfig {
 pub struct PoolConfig {
     /// The pool's name, for rules.
     pub name: String,
-    /// The pool's addresses in configured order. Ranges do not overlap, in one pool or across
-    /// pools.
+    /// The pool's addresses in configured order. No two ranges, of any pools, overlap.
     pub addresses: Vec<AddressRange>,
     /// Addresses of the pool that get no new mappings.
     pub draining: Vec<AddressRange>,
@@ -157,8 +154,7 @@ pub struct PoolConfig {
     /// True if several mappings may use one port towards different remote endpoints when no port is
     /// free (RFC 7857 section 3).
     pub overloading: bool,
-    /// Thresholds for the use of the pool's ports, or blocks: percentages, ascending; see
-    /// [`Thresholds`].
+    /// Thresholds for the pool's ports, or blocks: percentages, ascending; see [`Thresholds`].
     pub thresholds: Vec<u8>,
 }
 
@@ -355,8 +351,7 @@ pub struct Limits {
     pub unanswered_kept: u32,
     /// Percentage of `subscribers` that may be unanswered and request mappings: 1 to 100.
     pub asking_share: u8,
-    /// Thresholds for a subscriber's quotas and sessions: percentages, ascending; see
-    /// [`Thresholds`].
+    /// Thresholds for quotas and sessions: percentages, ascending; see [`Thresholds`].
     pub thresholds: Vec<u8>,
 }
 
