@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes a Debian package of a natgate that has been built: packaging/deb.sh BINARY DIRECTORY [LABORATORY]
+# Makes a Debian package of a built natgate: packaging/deb.sh BINARY DIRECTORY [LABORATORY]
 #
-# With the binary of natgate-lab it makes a second package, natgate-lab. It prints the path of each package.
-# Man pages and completions are the programs' own. The same files and SOURCE_DATE_EPOCH (default: the time of
-# the last commit) give the same package, byte for byte. MAINTAINER and DEB_COMPRESSION (default: xz) may be set.
-# Needs dpkg-dev and gzip; no root.
+# With the binary of natgate-lab it makes a second package, natgate-lab. It prints the path of each
+# package. The programs generate their man pages and completions. The same files and
+# SOURCE_DATE_EPOCH (default: the time of the last commit) give the same package, byte for byte.
+# MAINTAINER and DEB_COMPRESSION (default: xz) may be set. Needs dpkg-dev and gzip; no root.
 set -euo pipefail
 
 [ $# = 2 ] || [ $# = 3 ] || { echo "deb.sh: write packaging/deb.sh BINARY DIRECTORY [LABORATORY]" >&2; exit 2; }
@@ -25,8 +25,8 @@ trap 'rm -rf "$work"' EXIT
 root=$work/root
 doc=$root/usr/share/doc/natgate
 
-# install_program BINARY NAME: a program, its man pages and its completions, below $root. The symbols left
-# out are for debuggers and several times as large as the rest.
+# install_program BINARY NAME: a program, its man pages and its completions, below $root. The
+# program is stripped of debug symbols, which are several times as large as the rest.
 install_program() {
 	install -Dm755 "$1" "$root/usr/bin/$2"
 	strip --strip-unneeded "$root/usr/bin/$2"
@@ -51,7 +51,7 @@ libraries() {
 	(cd "$work" && dpkg-shlibdeps -O "$root/usr/bin/$1" 2>/dev/null) | sed -n 's/^shlibs:Depends=//p'
 }
 
-# install_copyright: the licences, as Debian wants them.
+# install_copyright: the licences, in Debian's format.
 install_copyright() {
 	mkdir -p "$doc"
 	{
@@ -67,7 +67,7 @@ install_copyright() {
 	} >"$doc/copyright"
 }
 
-# changelog NAME: the changelog of a package, as Debian wants it.
+# changelog NAME: the changelog of a package in Debian's format.
 changelog() {
 	gzip -9n >"$doc/changelog.gz" <<END
 $1 ($version) stable; urgency=medium
@@ -78,7 +78,7 @@ $1 ($version) stable; urgency=medium
 END
 }
 
-# fields NAME: what the control files of the packages have in common.
+# fields NAME: the common fields of the packages' control files.
 fields() {
 	cat <<END
 Package: $1
@@ -91,7 +91,7 @@ Installed-Size: $(du -sk "$root" --exclude=DEBIAN | cut -f1)
 END
 }
 
-# pack NAME: makes the package of all that is below $root.
+# pack NAME: makes the package from all files below $root.
 pack() {
 	(cd "$root" && find . -type f ! -path './DEBIAN/*' -printf '%P\0' | LC_ALL=C sort -z | xargs -0 md5sum) \
 		>"$root/DEBIAN/md5sums"

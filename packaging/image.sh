@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Makes an OCI image of a natgate that has been built, as one tar file: packaging/image.sh BINARY FILE
+# Makes an OCI image of a built natgate, as one tar file: packaging/image.sh BINARY FILE
 #
-# An image is a few JSON files that name each other, and a layer, by their checksums (OCI image format 1.0), so
-# neither a container engine nor root is needed. Its one layer holds the program, the shared libraries that
-# it is linked with, documents without man pages, and a configuration that refuses to run before it has been edited.
-# The same files and SOURCE_DATE_EPOCH (default: the time of the last commit) give the same image.
+# An image is a few JSON files and a layer that refer to each other by checksums (OCI image format
+# 1.0), so the script needs neither a container engine nor root. The layer holds the program, its
+# shared libraries, documents without man pages, and a configuration that must be edited before
+# natgate starts. The same files and SOURCE_DATE_EPOCH (default: the time of the last commit) give
+# the same image.
 set -euo pipefail
 
 [ $# = 2 ] || { echo "image.sh: write packaging/image.sh BINARY FILE" >&2; exit 2; }
@@ -36,18 +37,18 @@ install -Dm644 packaging/natgate.toml "$root/etc/natgate/natgate.toml"
 install_shared "$root"
 echo "root:x:0:0:root:/:/usr/sbin/nologin" >"$root/etc/passwd"
 echo "root:x:0:" >"$root/etc/group"
-# What the dynamic linker would load, and the linker itself.
+# Files that the dynamic linker loads, and the linker itself.
 ldd "$binary" 2>/dev/null | grep -o '/[^ ]*' | while read -r library; do
 	install -Dm755 "$library" "$root$library"
 done
 
-# Packs a folder's contents so that the same contents give the same bytes.
+# Packs the contents of a folder; the same contents give the same bytes.
 pack() {
 	tar --create --directory "$1" --sort=name --format=ustar --owner=0 --group=0 --numeric-owner \
 		--mtime="@$epoch" --file "$2" .
 }
 
-# Puts a file among the blobs; prints what others know it by, with the media type.
+# Adds a file to the blobs; prints its descriptor with the media type.
 blob() {
 	local sum size
 	sum=$(sha256sum "$1" | cut -d' ' -f1)

@@ -1,6 +1,6 @@
-# Files that the package and the image have in common; sourced by deb.sh and image.sh, in the checkout.
+# Common files of the package and the image; deb.sh and image.sh source this file in the checkout.
 
-# Rewrites the links of a document for the place where it is installed. A link to a file that is not installed
+# Rewrites the links of a document for its installed path. A link to a file that is not installed
 # becomes plain text.
 installed_links='
 	s#^\[[\w-]+\]: docs/results/.*\n##mg and s#\[([^]\[]+)\]\[[\w-]+\]#$1#g;

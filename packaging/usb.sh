@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Makes the image of a USB stick of a natgate-bare that has been built: packaging/usb.sh IMAGE FILE
+# Makes the image of a USB stick from a built natgate-bare: packaging/usb.sh IMAGE FILE
 #
-# One disk for both firmwares, with one partition (FAT32), whose files anybody can edit. A BIOS starts GRUB from
-# the sectors before the partition, UEFI from the file in it that is for removable disks; either way GRUB does
-# what grub/grub.cfg in the partition says. The same files and SOURCE_DATE_EPOCH (default: the time of the last
-# commit) give the same image. Needs GRUB for both firmwares, mtools and binutils; no root.
+# The disk boots by BIOS and by UEFI. It has one partition (FAT32), so any computer can edit its
+# files. BIOS starts GRUB from the sectors before the partition, UEFI from the partition's file for
+# removable disks; both execute grub/grub.cfg in the partition. The same files and SOURCE_DATE_EPOCH
+# (default: the time of the last commit) give the same image. Needs GRUB for both firmwares, mtools
+# and binutils; no root.
 set -euo pipefail
 
 [ $# = 2 ] || { echo "usb.sh: write packaging/usb.sh IMAGE FILE" >&2; exit 2; }
@@ -20,7 +21,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 disk=$work/disk
 
-# Sectors of 512 bytes: where the partition begins, and how many it has.
+# The first sector of the partition, and its number of sectors, of 512 bytes each.
 first=2048
 count=129024
 
@@ -29,13 +30,14 @@ write() {
 	dd of="$1" bs=512 seek="$2" oflag=seek_bytes conv=notrunc status=none
 }
 
-# What is left of symbols is for debuggers and several times as large. GRUB refuses files whose list of sections
-# has relocations, though the program does those by itself; nobody needs that list to load it.
+# Removes debug symbols, which are several times as large as the program, and the list of sections.
+# GRUB refuses files whose list of sections has relocations, although the program does these itself;
+# loading needs no list.
 strip --strip-all -o "$work/natgate-bare" "$image"
 head -c 8 /dev/zero | write "$work/natgate-bare" 40
 head -c 4 /dev/zero | write "$work/natgate-bare" 60
 
-# GRUB with all of it that is needed: grub FORMAT FILE MODULE...
+# Makes GRUB with the needed modules: grub FORMAT FILE MODULE...
 grub() {
 	grub-mkimage --format="$1" --output="$2" --prefix='(,msdos1)/grub' \
 		part_msdos fat normal test multiboot2 "${@:3}"
@@ -43,8 +45,8 @@ grub() {
 grub i386-pc "$work/core" biosdisk
 grub x86_64-efi "$work/BOOTX64.EFI" efi_gop
 
-# The partition table's only entry: active, FAT32 by sector numbers. Three bytes of cylinder, head and sector say
-# that those are of no use.
+# The only entry of the partition table: active, FAT32 by sector numbers. The three bytes of
+# cylinder, head and sector have the value for unused.
 number() {
 	printf '%08x' "$1" | sed 's/\(..\)\(..\)\(..\)\(..\)/\\x\4\\x\3\\x\2\\x\1/'
 }
@@ -54,7 +56,7 @@ head -c 440 /usr/lib/grub/i386-pc/boot.img | write "$disk" 0
 printf NATG | write "$disk" 440
 printf "\x80\xfe\xff\xff\x0c\xfe\xff\xff$(number $first)$(number $count)" | write "$disk" 446
 printf '\x55\xaa' | write "$disk" 510
-# GRUB's first sector looks for the rest in the sectors after it.
+# GRUB's first sector loads the rest of GRUB from the following sectors.
 write "$disk" 512 <"$work/core"
 
 partition=$disk@@$((first * 512))
