@@ -1,13 +1,13 @@
-//! Copies of packets that match a filter, before and after translation, for who watches from
-//! outside the data plane.
+//! Copies of packets that match a filter, before and after translation, for observers outside the
+//! data plane.
 //!
-//! A batch asks one question, whether anybody watches at all. If so each packet is copied as it
-//! came, and after translation, when both its faces are known, each [`Tap`] decides whether it
-//! matches and writes both into its ring. What leaves without having come, or long after, is looked
-//! at by itself: packets of the gateway's own, and fragments that had waited for their first. The
-//! ring is bounded: what finds no room is counted, and who reads learns how many packets are
-//! missing before which. A worker never waits, takes no memory and gives none back: taps are made
-//! by the reader of the capture ([`crate::capture::Capture`]) and go back there.
+//! The worker asks once a batch whether any capture runs. If one does, each packet is copied as it
+//! came. After translation, when both forms of the packet are known, each [`Tap`] decides whether
+//! the packet matches, and writes both forms into its ring. Packets of the gateway's own, and
+//! fragments that waited for their first fragment, leave outside a batch and are matched alone. The
+//! ring is bounded: a packet without room is counted, and the reader learns how many packets are
+//! missing before which. A worker never waits, and neither allocates nor frees memory: the reader
+//! of the capture ([`crate::capture::Capture`]) makes the taps and gets them back.
 
 use crate::limits::MOST_CAPTURES;
 use arrayvec::ArrayVec;
@@ -19,7 +19,7 @@ use rtrb::{Consumer, Producer};
 /// Most bytes of a packet that are copied.
 pub const SNAPLEN: usize = 9216;
 
-/// Which packets are captured; what is `None` is not looked at.
+/// Selection of the packets to capture. A field that is `None` admits every packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Internal address.
@@ -34,10 +34,10 @@ pub struct Filter {
     pub port: Option<u16>,
 }
 
-/// An address, host byte order, and a port if there is one in sight.
+/// An address, host byte order, and its port if the packet shows one.
 type End = (u32, Option<u16>);
 
-/// A packet's ends.
+/// Endpoints and protocol of a packet.
 #[derive(Clone, Copy, Debug)]
 struct Face {
     protocol: u8,
@@ -68,7 +68,7 @@ impl Face {
         Some(Self { protocol, source, destination })
     }
 
-    /// Of the packet that an ICMP error is about.
+    /// Reads the packet that an ICMP error quotes.
     fn quoted(bytes: &[u8]) -> Option<Self> {
         let packet = Ipv4::new_header_checked(bytes).ok()?;
         let payload = bytes.get(packet.header_len()..)?;
@@ -79,16 +79,16 @@ impl Face {
     }
 }
 
-/// Where an ICMP error has the packet that it is about, bytes.
+/// Offset of the quoted packet in an ICMP error, bytes.
 const QUOTED: usize = 8;
 
-/// Whether a packet is a fragment.
+/// True if a packet is a fragment.
 fn is_fragment(bytes: &[u8]) -> bool {
     Ipv4::new_header_checked(bytes)
         .is_ok_and(|packet| packet.more_fragments() || packet.fragment_offset() > 0)
 }
 
-/// Whether any of some ends is one that is wanted.
+/// True if any of `ends` is in the wanted prefix and has the wanted port.
 fn is_in(ends: &[End], wanted: Option<(Prefix, Option<u16>)>) -> bool {
     wanted.is_none_or(|(prefix, port)| {
         ends.iter().any(|(address, own)| {
@@ -98,8 +98,8 @@ fn is_in(ends: &[End], wanted: Option<(Prefix, Option<u16>)>) -> bool {
 }
 
 impl Filter {
-    /// Whether a packet matches that came from a side, was given this verdict, and looks like this
-    /// before and, if it lives, afterwards.
+    /// True if a packet that came from a side matches. `after` is the packet after translation, if
+    /// it was not dropped.
     fn matches(&self, from: Side, verdict: Verdict, before: &Face, after: Option<&Face>) -> bool {
         let (mut internal, mut remote, mut external) =
             (ArrayVec::<End, 2>::new(), ArrayVec::<End, 1>::new(), ArrayVec::<End, 2>::new());
@@ -128,8 +128,8 @@ impl Filter {
             && self.protocol.is_none_or(|protocol| before.protocol == protocol)
     }
 
-    /// Whether a packet matches that leaves by a side and looks like this; an ICMP error also
-    /// matches as the packet does that it is about, which whoever gets it has sent.
+    /// True if a packet that leaves by a side matches. An ICMP error matches also if the packet
+    /// that it quotes does: the receiver of the error has sent that packet.
     fn matches_leaving(&self, to: Side, face: &Face, about: Option<&Face>) -> bool {
         let (mut internal, mut remote, mut external) =
             (ArrayVec::<End, 2>::new(), ArrayVec::<End, 2>::new(), ArrayVec::<End, 1>::new());
@@ -145,7 +145,7 @@ impl Filter {
             (Side::Inside, Some(about)) => {
                 internal.extend([face.destination, about.source]);
                 remote.push(about.destination);
-                // It may have been for another subscriber.
+                // The quoted packet may have been for another subscriber.
                 external.push(about.destination);
             }
             (Side::Outside, Some(about)) => {
@@ -158,7 +158,7 @@ impl Filter {
             && self.protocol.is_none_or(|protocol| protocols.any(|face| face.protocol == protocol))
     }
 
-    /// Whether some ends are those that are wanted, and a port that of any end.
+    /// True if the ends match the filter, and one of them has the wanted port.
     fn admits(
         &self,
         internal: &[End],
@@ -176,48 +176,49 @@ impl Filter {
     }
 }
 
-/// When packets come, and from where.
+/// Time and origin of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     pub(crate) now: Timestamp,
     pub(crate) from: Side,
-    /// Whether another worker has translated their senders' end, and shown how they came.
+    /// True for hairpin packets from another worker, which has translated the sender's endpoint and
+    /// has captured the packets as they came.
     pub(crate) turned: bool,
 }
 
-/// How a packet passes who watches.
+/// Stage at which a packet is captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// It came in.
+    /// The packet came in.
     Came,
-    /// It leaves, translated.
+    /// The packet leaves, translated.
     Left,
-    /// It leaves, and natgate has made it.
+    /// The packet leaves; natgate has made it.
     Made,
-    /// It leaves, translated: a fragment that had waited for the first of its datagram.
+    /// The packet leaves, translated: a fragment that waited for the first of its datagram.
     Released,
 }
 
 impl Way {
     pub(crate) const ALL: [Self; 4] = [Self::Came, Self::Left, Self::Made, Self::Released];
 
-    /// Whether it leaves.
+    /// True if the packet leaves.
     pub fn leaves(self) -> bool {
         self != Self::Came
     }
 }
 
-/// What stands before a packet's bytes in a ring.
+/// Header before a packet's bytes in a ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
-    /// Bytes that follow, and that the packet has.
+    /// Bytes in the ring, and length of the packet, bytes.
     pub(crate) copied: u32,
     pub(crate) len: u32,
     pub(crate) time: u64,
-    /// Packets that found no room in this ring so far.
+    /// Packets that have found no room in this ring so far.
     pub(crate) missed: u64,
     pub(crate) side: u8,
-    /// [`Way`].
+    /// Number of the [`Way`].
     pub(crate) way: u8,
     pub(crate) verdict: u8,
     pub(crate) reason: u8,
@@ -281,7 +282,7 @@ pub(crate) fn verdict_of(code: u8, reason: u8) -> Verdict {
     }
 }
 
-/// A worker's end of a capture.
+/// A worker's end of one capture.
 #[derive(Debug)]
 pub(crate) struct Tap {
     pub(crate) number: u64,
@@ -307,22 +308,22 @@ impl Tap {
     }
 }
 
-/// A worker's captures.
+/// Captures of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct Captures {
     taps: ArrayVec<Box<Tap>, MOST_CAPTURES>,
-    /// Where the packets of the batch lie in the first tap's scratch, and how long they are.
+    /// For each packet of the batch: offset in the first tap's scratch, bytes copied, and length.
     places: ArrayVec<(usize, usize, usize), BATCH>,
 }
 
 impl Captures {
-    /// Whether anybody watches.
+    /// True if any capture runs.
     #[inline(always)]
     pub(crate) fn is_on(&self) -> bool {
         !self.taps.is_empty()
     }
 
-    /// Takes a tap; what finds no room goes back.
+    /// Starts a capture; returns the tap if there is no room for it.
     pub(crate) fn begin(&mut self, tap: Box<Tap>) -> Option<Box<Tap>> {
         self.taps.try_push(tap).err().map(|full| full.element())
     }
@@ -332,7 +333,7 @@ impl Captures {
         Some(self.taps.remove(place))
     }
 
-    /// Remembers a batch as it came.
+    /// Copies a batch as it came.
     #[cold]
     pub(crate) fn before<'p>(&mut self, packets: impl Iterator<Item = (&'p [u8], u16)>) {
         self.places.clear();
@@ -346,7 +347,7 @@ impl Captures {
         }
     }
 
-    /// Hands on what matches of the batch, now that it is known what became of it.
+    /// Writes the batch's matching packets, now that their verdicts are known.
     #[cold]
     pub(crate) fn after<'p>(
         &mut self,
@@ -366,8 +367,8 @@ impl Captures {
         }
     }
 
-    /// Hands on a packet, if it matches, that leaves though none has come in for it just now: one
-    /// of the gateway's own, or a fragment that had waited.
+    /// Writes a matching packet that leaves outside a batch: one of the gateway's own, or a
+    /// fragment that waited.
     #[cold]
     pub(crate) fn leaving(&mut self, now: Timestamp, side: Side, bytes: &[u8]) {
         let Some(face) = Face::of(bytes) else { return };
@@ -403,7 +404,7 @@ impl Tap {
         let faces = (Face::of(before), is_changed.then(|| Face::of(after)).flatten());
         let matches = match &faces {
             (Some(face), after) => self.filter.matches(from, verdict, face, after.as_ref()),
-            // What cannot be read has no ends.
+            // A packet that cannot be read has no ends.
             (None, _) => self.filter == Filter::default(),
         };
         if !matches {
@@ -420,7 +421,8 @@ impl Tap {
             verdict,
             reason,
         };
-        // How it came, the worker has shown that took it first, unless it ends here.
+        // The worker that received the packet first has captured its original form, unless the
+        // packet ends here.
         if !turned || leaves.is_none() {
             self.put(head, before);
         }
@@ -431,7 +433,7 @@ impl Tap {
     }
 }
 
-/// Takes one packet out of a ring, which has whole ones only, and adds its bytes.
+/// Takes one packet out of a ring and appends its bytes. A ring holds whole packets only.
 pub(crate) fn take(ring: &mut Consumer<u8>, bytes: &mut Vec<u8>) -> Option<Head> {
     let mut head = [0; Head::LEN];
     let chunk = ring.read_chunk(Head::LEN).ok()?;
@@ -508,7 +510,7 @@ mod tests {
                 assert!(!matches(filter, from, Verdict::Forward(to)), "{filter:?} {from:?}");
             }
         }
-        // Whose a refused packet from outside would have been nobody knows.
+        // No subscriber is known for a refused packet from outside.
         let dropped = Verdict::Drop(DropReason::NoMapping);
         assert!(matches(filters[3], Side::Outside, dropped));
         assert!(!matches(filters[1], Side::Outside, dropped));
@@ -551,12 +553,12 @@ mod tests {
             let found = [by(filter, Side::Inside, &inside), by(filter, Side::Outside, &outside)];
             assert_eq!(found, expected, "{filter:?}");
         }
-        // Of a fragment that had waited there are addresses.
+        // A fragment that waited shows addresses, but no ports.
         let mut fragment = udp(REMOTE, HOST);
         fragment[6..8].copy_from_slice(&3_u16.to_be_bytes());
         assert!(is_fragment(&fragment) && by(subscriber, Side::Inside, &fragment));
         assert!(!by(remote, Side::Inside, &fragment) && Face::quoted(&fragment).is_none());
-        // What is cut short in the quotation is no reason to fail.
+        // A quotation that is cut short causes no panic.
         for end in 0..inside.len() {
             let _ = Face::of(&inside[..end]).zip(Face::quoted(&inside[..end]));
         }
@@ -596,7 +598,7 @@ mod tests {
             captures.before(std::iter::repeat_n((&before[..], 0), count));
             captures.after(moment, std::iter::repeat_n((&after[..], verdict), count));
         };
-        // Of three packets, before and after each, three copies fit.
+        // Three packets make six copies; three copies fit.
         pass(3);
         let mut bytes = Vec::new();
         let mut heads: Vec<Head> = std::iter::from_fn(|| take(&mut consumer, &mut bytes)).collect();

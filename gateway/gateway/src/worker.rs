@@ -1,8 +1,8 @@
-//! One thread's work: two devices, a translator and a router, and the way of packets between them.
+//! One thread's gateway: devices, a translator, a router, and the path of packets between them.
 //!
-//! A turn takes a batch from each side: sort the frames, translate the packets, find their
-//! neighbours, send. What the translator and the router have to say on their own goes out between.
-//! Everything happens at a time that is passed in; nothing here waits.
+//! A turn takes a batch from each device: sort the frames, translate the packets, find their
+//! neighbours, send. Between batches it sends the packets that the translator and the router make.
+//! The caller passes the time in; nothing here waits.
 
 mod legacy;
 mod own;
@@ -37,44 +37,43 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How often devices are looked after.
+/// Interval at which devices are maintained.
 const MAINTENANCE: Duration = Duration::from_secs(1);
 
-/// The longest IP packet.
+/// Bytes of the longest IP packet.
 const LONGEST: usize = 65_535;
 
 const _: () = assert!(BATCH <= Engine::MAX_BATCH && HEADROOM >= ETHERNET_LEN + VLAN_LEN);
 
-/// A gateway at work.
+/// One worker of a gateway.
 pub struct Worker {
     stages: Stages,
     devices: Devices,
-    /// Where the translator writes packets of its own: headroom and the longest packet.
+    /// Buffer for the translator's own packets: headroom and the longest packet.
     scratch: Vec<u8>,
     next_maintenance: Timestamp,
-    /// Remembers ports in use over a restart.
+    /// Saves the ports in use, for a restart.
     keeper: Option<PortStateWriter>,
-    /// Does what commands ask for.
+    /// Executes commands.
     clerk: CommandRunner,
-    /// What was taken over from other workers in one go.
+    /// Packets taken from other workers in one go.
     parcels: Vec<(usize, HandedPacket)>,
     began: Timestamp,
     /// Mappings made until the last turn in which packets came.
     made: u64,
-    /// Events that found no room in the translator, as far as that has been told.
+    /// Events that found no room in the translator and have been reported as lost.
     events_lost: u64,
 }
 
 impl Worker {
-    /// A gateway between these devices, in the order of [`Settings::devices`], that starts empty at
-    /// time
-    /// `now`.
+    /// Creates a worker with no mappings at time `now`. `devices` are in the order of
+    /// [`Settings::devices`].
     ///
     /// # Errors
-    /// [`WorkerError`] when the settings contradict themselves or the devices.
+    /// [`WorkerError`] if the settings contradict themselves or the devices.
     ///
     /// # Panics
-    /// When there are not as many devices as the settings name, or too many.
+    /// If there are not as many devices as the settings name, or too many.
     pub fn new(
         settings: &Settings,
         seed: [u8; 32],
@@ -114,8 +113,8 @@ impl Worker {
         Ok(worker)
     }
 
-    /// One of several workers that together are a gateway with these settings, which all of them
-    /// get; otherwise as [`Worker::new`]. The devices are its own.
+    /// Creates one of several workers that form one gateway. All of them get the same settings, and
+    /// each has its own devices; otherwise like [`Worker::new`].
     ///
     /// # Errors
     /// As [`Worker::new`].
@@ -140,12 +139,12 @@ impl Worker {
         Ok(worker)
     }
 
-    /// What it has done so far, to be read at any time.
+    /// Load counters of the worker, readable by any thread.
     pub fn load(&self) -> Arc<Load> {
         Arc::clone(&self.stages.load)
     }
 
-    /// Holds the ports that were in use before a restart, and remembers from now on which are.
+    /// Holds the ports that were in use before a restart, and saves the ports in use from now on.
     ///
     /// # Errors
     /// [`StateError::Thread`].
@@ -154,34 +153,33 @@ impl Worker {
         Ok(())
     }
 
-    /// Takes commands from there from now on.
+    /// Sets the source of commands.
     pub fn obey(&mut self, commands: Commands) {
         self.clerk.listen(commands);
     }
 
-    /// Ends the gateway's work: writes down a last time which ports are in use, if that is done at
-    /// all.
+    /// Ends the worker; saves the ports in use a last time, if [`Worker::remember`] was called.
     ///
     /// # Errors
-    /// Why that was not possible.
+    /// The error of the write.
     pub fn finish(mut self) -> io::Result<()> {
         self.keeper.take().map_or(Ok(()), |keeper| keeper.finish(&self.stages.engine))
     }
 
-    /// Does what there is to do; returns how many frames came in.
+    /// Does one turn's work; returns the number of frames that came in.
     pub fn turn(&mut self, now: Timestamp, observer: &mut dyn Observer) -> usize {
         if self.clerk.is_halted() {
             self.stand_still(now);
             return 0;
         }
-        // Should more be due than one call does, packets do not wait for it: the next call goes on.
+        // If more is due than one call does, packets do not wait: the next call continues.
         self.stages.engine.advance(now);
         self.drain(now, observer);
         let mut received = 0;
         for place in 0..self.devices.len() {
             let frames = self.pass(now, place);
             if frames > 0 {
-                // One call for each batch keeps pace with what batches begin.
+                // One call for each batch keeps pace with the deadlines that batches set.
                 self.stages.engine.advance(now);
             }
             received += frames;
@@ -224,7 +222,7 @@ impl Worker {
         received
     }
 
-    /// Notes how long a turn took in which so many frames came.
+    /// Records the duration of a turn with `frames` frames.
     pub fn note_turn(&mut self, began: Timestamp, ended: Timestamp, frames: usize) {
         let load = &self.stages.load;
         load.age_ns.store(ended.since(self.began).as_nanos() as u64, Ordering::Relaxed);
@@ -240,25 +238,25 @@ impl Worker {
         }
     }
 
-    /// Notes a sleep.
+    /// Records a sleep.
     pub fn note_sleep(&mut self, began: Timestamp, ended: Timestamp) {
         add(&self.stages.load.asleep_ns, ended.since(began).as_nanos() as u64);
     }
 
-    /// Says that the worker is going to sleep; `false`: it is not to, another has handed something
-    /// over.
+    /// Announces that the worker is about to sleep. Returns `false` if it must not: another worker
+    /// has handed something over.
     pub fn falls_asleep(&self) -> bool {
         self.stages.team.as_ref().is_none_or(Member::falls_asleep)
     }
 
-    /// Says that the worker is awake.
+    /// Announces that the worker is awake.
     pub fn wakes_up(&self) {
         if let Some(team) = &self.stages.team {
             team.wakes_up();
         }
     }
 
-    /// When a turn is due even if no frame comes.
+    /// Time of the next turn that is due without a frame.
     pub fn next_deadline(&self) -> Timestamp {
         let deadlines = [
             self.stages.engine.next_deadline(),
@@ -271,8 +269,8 @@ impl Worker {
         deadlines.into_iter().flatten().fold(self.next_maintenance, Timestamp::min)
     }
 
-    /// Looks after the devices; to be called when waiting for one reports an error. Done once a
-    /// second by turns.
+    /// Maintains the devices. [`Worker::turn`] does so once a second; call it also after an error
+    /// of waiting for a device.
     pub fn maintain(&mut self, now: Timestamp, observer: &mut dyn Observer) {
         self.next_maintenance = now.plus(MAINTENANCE);
         observer.passed(now);
@@ -295,7 +293,7 @@ impl Worker {
         }
     }
 
-    /// Has the router go by what the devices carry now; returns true if a link's MTU is another.
+    /// Adapts the router's MTUs to the devices; returns true if a link's MTU has changed.
     fn follow_mtus(&mut self) -> bool {
         let Stages { router, cables, .. } = &mut self.stages;
         let mut is_other = false;
@@ -307,8 +305,8 @@ impl Worker {
         is_other
     }
 
-    /// The same when the devices are new, or a configuration has set the MTUs of router and
-    /// translator as it says.
+    /// Adapts the MTUs of router and translator to new devices, or after a configuration has set
+    /// them to its own values.
     pub(crate) fn follow_mtus_anew(&mut self) {
         self.follow_mtus();
         if self.stages.router.is_narrowed() {
@@ -316,8 +314,7 @@ impl Worker {
         }
     }
 
-    /// Devices that carry less than these settings, by which it works, say of their links. It goes
-    /// by what the devices carry.
+    /// Devices that carry less than `settings` require. The worker uses the lesser values.
     pub fn narrow_devices(&self, settings: &Settings) -> Vec<NarrowDevice> {
         let devices = self.devices.iter().map(|device| device.link());
         self.stages.cables.narrow(settings, devices).collect()
@@ -328,7 +325,7 @@ impl Worker {
         &self.devices
     }
 
-    /// The state now.
+    /// The worker's state at time `now`.
     pub fn status(&mut self, now: Timestamp) -> Status<'_> {
         let mut side = |link: Link| {
             let device = &mut self.devices[self.stages.cables.device_of(link)];
@@ -354,7 +351,7 @@ impl Worker {
         }
     }
 
-    /// Takes a batch that has come in on one device to where it belongs; returns how many frames.
+    /// Processes a batch of one device; returns the number of its frames.
     fn pass(&mut self, now: Timestamp, place: usize) -> usize {
         let Self { stages, devices, .. } = self;
         let (mut receivers, mut transmitters) =
@@ -376,8 +373,8 @@ impl Worker {
         received
     }
 
-    /// Takes what other workers have handed over to where it belongs, and answers what they ask;
-    /// returns how many packets came.
+    /// Processes packets from other workers and answers their requests; returns the number of
+    /// packets.
     fn cooperate(&mut self, now: Timestamp) -> usize {
         let Self { stages, devices, parcels, .. } = self;
         let Some(team) = &mut stages.team else { return 0 };
@@ -402,7 +399,7 @@ impl Worker {
         taken
     }
 
-    /// Reports and sends what the translator has to say on its own.
+    /// Reports the events of the translator and the router, and sends the translator's own packets.
     fn drain(&mut self, now: Timestamp, observer: &mut dyn Observer) {
         while let Some(report) = self.stages.router.poll_report() {
             observer.neighbor(&report);
@@ -412,7 +409,7 @@ impl Worker {
             observer.event(&event);
             last = Some(event.time);
         }
-        // What was lost came when the queue was full, so after all that was in it.
+        // Events were lost while the queue was full, so after all events that were in it.
         let lost = self.stages.engine.counters().events_lost;
         if lost != self.events_lost {
             observer.events_lost(lost - self.events_lost, last.unwrap_or(now), now);
@@ -446,7 +443,7 @@ impl Worker {
         }
     }
 
-    /// Tells senders that the router could not deliver their packets.
+    /// Sends ICMP errors about packets that the router could not deliver.
     fn report(&mut self, now: Timestamp) {
         while let Some((from, error)) = self.stages.router.poll_error() {
             let mut bytes = [vec![0; HEADROOM], error].concat();
@@ -461,7 +458,7 @@ impl Worker {
         }
     }
 
-    /// Sends what the router has to say on its own, and what has waited for neighbours.
+    /// Sends the router's own frames, and packets that waited for neighbours.
     fn send_queued(&mut self) {
         while let Some((link, mut bytes, origin)) = self.stages.router.poll_transmit() {
             let end = bytes.len();
@@ -482,7 +479,7 @@ mod tests {
     use natgate_wire::arp::Mac;
     use natgate_wire::{Ipv4, protocol};
 
-    /// Events told, and how many were lost after so many.
+    /// Events that were reported, and losses: how many, and after how many events.
     #[derive(Default)]
     struct Told {
         events: Vec<Event>,
@@ -515,7 +512,7 @@ mod tests {
         let worker = Worker::new(&settings(), [7; 32], devices, now);
         let mut worker = worker.expect("the settings are right");
         let mut told = Told::default();
-        // A mapping each, more than the translator remembers until it is asked.
+        // One mapping each; more events than the translator's queue holds.
         let many = 5000_u32;
         let begin = |engine: &mut Engine, hosts: std::ops::Range<u32>| {
             for host in hosts {

@@ -1,4 +1,4 @@
-//! The service: admits requests, reads them and carries them out.
+//! The PCP service of one worker: admits requests, reads them and carries them out.
 
 use super::queue::{Pushed, Waiting};
 use super::{Announcer, Datagram, PcpCounters, PcpSettings, RequestClass};
@@ -15,21 +15,21 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// Clients are told apart by so many counts.
+/// Number of rate counters among which clients are spread.
 const COUNTS: usize = 4096;
 const SECOND: u64 = 1_000_000_000;
-/// What a mapping is asked for with that only serves to learn a host's external address, its port
-/// (that of the discard service), and for how long it is there.
+/// Nonce, port and lifetime of a mapping that serves only to learn a host's external address. The
+/// port is that of the discard service.
 const OF_ADDRESS: ([u8; 12], u16, Duration) = (*b"external add", 9, Duration::from_secs(120));
 
-/// Events that come evenly, a second's worth of which may come at once.
+/// A rate limiter: events come evenly, and one second's worth may come at once.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
     due: u64,
 }
 
 impl Rate {
-    /// Whether one more is within the rate; if so it counts.
+    /// Returns true, and counts the event, if one more is within the rate.
     fn spend(&mut self, now: u64, per_second: u32) -> bool {
         let permitted = self.next(per_second) <= now;
         if permitted {
@@ -38,7 +38,7 @@ impl Rate {
         permitted
     }
 
-    /// When one more is within the rate.
+    /// Time from which one more event is within the rate.
     fn next(self, per_second: u32) -> u64 {
         (self.due + spacing(per_second)).saturating_sub(SECOND)
     }
@@ -49,7 +49,7 @@ fn spacing(per_second: u32) -> u64 {
     SECOND / u64::from(per_second.max(1))
 }
 
-/// What is known of the sender of a request.
+/// Facts about the sender of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sender {
     /// True if the sender is a neighbour and the frame has the neighbour's hardware address, or if
@@ -62,53 +62,53 @@ pub(crate) struct Sender {
     pub(crate) prefix: Option<u32>,
 }
 
-/// What has become of a packet to the gateway itself.
+/// Result of a packet to the gateway itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// It is no request.
+    /// The packet is no request.
     NoRequest,
-    /// It waits.
+    /// The request waits.
     Waiting,
-    /// There are too many.
+    /// The request is refused: too many wait or came.
     Refused,
 }
 
-/// What is to be done with a request.
+/// Next step for a request.
 #[allow(clippy::large_enum_variant)]
 pub(crate) enum Next {
-    /// Nothing.
+    /// Do nothing.
     Nothing,
-    /// To send this.
+    /// Send this answer.
     Answer(Answer),
-    /// To carry it out, by the worker of the host that it is about.
+    /// Carry the request out, by the worker that owns its host.
     Ask(Request),
 }
 
-/// Where requests are served, of one worker.
+/// The PCP service of one worker.
 #[derive(Debug)]
 pub(crate) struct PcpService {
     settings: PcpSettings,
     server: Server,
     waiting: Waiting,
     hasher: RandomState,
-    /// Requests of clients, spread over the counts.
+    /// Rates of clients' requests, by hash.
     counts: Vec<Rate>,
-    /// Requests that were served.
+    /// Rate of all requests that are served.
     all: Rate,
-    /// When mappings were lost last, or the beginning.
+    /// Time of the last loss of mappings, or of the start.
     epoch: Timestamp,
-    /// How many had been by then.
+    /// Mappings lost until then.
     lost: u64,
     /// External addresses in force.
     addresses: Vec<AddressRange>,
     announcer: Announcer,
-    /// Whether this worker tells of what happens to all.
+    /// True if this worker makes the announcements to all hosts.
     speaks: bool,
     pub(crate) counters: PcpCounters,
 }
 
 impl PcpService {
-    /// A service that opens now.
+    /// Creates a service whose epoch begins now.
     pub(crate) fn new(settings: &PcpSettings, config: &Config, now: Timestamp) -> Self {
         let mut service = Self {
             settings: settings.clone(),
@@ -128,13 +128,13 @@ impl PcpService {
         service
     }
 
-    /// Leaves it to another worker to tell of what happens to all.
+    /// Leaves the announcements to another worker.
     pub(crate) fn be_silent(&mut self) {
         self.speaks = false;
         self.announcer.stop();
     }
 
-    /// Goes by other settings from now on.
+    /// Puts new settings in force.
     pub(crate) fn renew(&mut self, settings: &PcpSettings, config: &Config, now: Timestamp) {
         self.server = Server::new(policy(settings));
         self.settings = settings.clone();
@@ -146,12 +146,12 @@ impl PcpService {
         }
     }
 
-    /// Whether anything is served here.
+    /// True if the service is enabled.
     pub(crate) fn is_open(&self) -> bool {
         self.settings.enabled
     }
 
-    /// When something is to be done next.
+    /// Time of the next work.
     pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
         match self.waiting.is_empty() || !self.is_open() {
             true => self.announcer.next(),
@@ -164,18 +164,18 @@ impl PcpService {
 
     // ---- the epoch ----
 
-    /// When mappings were lost last, or the beginning.
+    /// Time of the last loss of mappings, or of the start.
     pub(crate) fn epoch(&self) -> Timestamp {
         self.epoch
     }
 
-    /// The external addresses in force.
+    /// External addresses in force.
     pub(crate) fn addresses(&self) -> &[AddressRange] {
         &self.addresses
     }
 
-    /// Goes on as another service did that lost no mapping since then: nobody need be told, unless
-    /// its external addresses were others.
+    /// Continues the epoch of another service that has lost no mapping since. Hosts are told
+    /// nothing. If the external addresses differ, the service keeps its own epoch.
     pub(crate) fn go_on(&mut self, epoch: Timestamp, addresses: &[AddressRange], now: Timestamp) {
         if self.addresses == addresses {
             self.epoch = epoch.min(now);
@@ -183,12 +183,12 @@ impl PcpService {
         }
     }
 
-    /// Seconds since mappings were lost last.
+    /// Seconds since the last loss of mappings.
     fn seconds(&self, now: Timestamp) -> u32 {
         u32::try_from(now.since(self.epoch).as_secs()).unwrap_or(u32::MAX)
     }
 
-    /// Notes mappings that went without their hosts' knowing.
+    /// Begins a new epoch if mappings were removed and their hosts do not know it.
     //= rfc6887#section-8.5-reset
     //= rfc6886#section-3.6
     pub(crate) fn watch(&mut self, engine: &Engine, now: Timestamp) {
@@ -215,8 +215,7 @@ impl PcpService {
         }
     }
 
-    /// What is to be said now to all hosts of a realm, whose external address is this if all of
-    /// them have the same: by PCP, and by NAT-PMP.
+    /// The announcement that is due now to all hosts, if any.
     pub(crate) fn announcement(&mut self, now: Timestamp) -> Option<Announcement> {
         if !self.is_open() || !self.announcer.is_due(now) {
             return None;
@@ -276,7 +275,7 @@ impl PcpService {
         self.counters.dropped += u64::from(pushed != Pushed::Waits);
     }
 
-    /// The next request, if one more may be served now.
+    /// Returns the next request, if the rate permits one more now.
     pub(crate) fn next(&mut self, now: Timestamp) -> Option<Datagram> {
         if self.waiting.is_empty() || !self.all.spend(now.0, self.settings.requests_per_second.1) {
             return None;
@@ -284,7 +283,7 @@ impl PcpService {
         self.waiting.next()
     }
 
-    /// What is to be done with it.
+    /// Reads a request; returns the next step.
     pub(crate) fn read(&mut self, datagram: &Datagram, now: Timestamp) -> Next {
         let client = datagram.client.0;
         //= rfc6887#section-13.1-permitted
@@ -338,7 +337,7 @@ impl PcpService {
     }
 }
 
-/// What is said to all hosts.
+/// An announcement to all hosts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Announcement {
     epoch: u32,
@@ -346,7 +345,8 @@ pub(crate) struct Announcement {
 }
 
 impl Announcement {
-    /// The messages to hosts whose external address is this if all of them have the same.
+    /// Messages of the announcement: by PCP and, if all hosts have the same external address, by
+    /// NAT-PMP.
     pub(crate) fn messages(self, external: Option<Ipv4Addr>) -> impl Iterator<Item = Answer> {
         let old = external.filter(|_| self.nat_pmp);
         let old = old.map(|external| nat_pmp_announcement(external, self.epoch));
@@ -354,7 +354,7 @@ impl Announcement {
     }
 }
 
-/// The result of a request that was answered without being carried out.
+/// Result code of an answer to a request that was not carried out.
 fn code_of(answer: &[u8]) -> ResultCode {
     match (answer[0], answer[3]) {
         (natgate_pcp::VERSION, code) => ResultCode::ALL[usize::from(code)],
@@ -420,7 +420,7 @@ fn grant_map(
         strict: map.prefer_failure,
     };
     let first = ask(map.port, wanted).map_err(refusal)?;
-    // Those that follow are mapped as long as they can be to what follows.
+    // The following ports are mapped while each can have the external port that follows.
     let mut ports = 1;
     while ports < map.ports {
         let Some(port) = first.external.port.checked_add(ports) else { break };
@@ -445,7 +445,7 @@ fn give_back(
         match engine.unmap(now, unmap.protocol, realm, internal, unmap.nonce) {
             Ok(of_this) => left = left.max(of_this),
             Err(error) if more == 0 => return Err(refusal(error)),
-            // Another's, which happens to be in the way.
+            // The mapping belongs to another request.
             Err(_) => {}
         }
     }
@@ -482,7 +482,7 @@ fn grant_peer(
     Ok(Granted { port: peer.port, ..told(&granted) })
 }
 
-/// The external address of a host; one that has none gets a mapping for a short time.
+/// Returns the external address of a host. A host without one gets a mapping for a short time.
 fn tell_address(
     engine: &mut Engine,
     now: Timestamp,
@@ -518,8 +518,8 @@ fn granted(external: Ipv4Addr, external_port: u16) -> Granted {
     Granted { external, external_port, lifetime: 0, port: 0, ports: 1 }
 }
 
-/// Whole seconds, begun ones left out: nobody counts on more than there is. Timers are at most a
-/// tick late, never early, so that what was asked for is told as it was.
+/// Whole seconds, rounded down: no host may count on more time than there is. A timer is at most
+/// one tick late and never early, so the lifetime told is the lifetime requested.
 fn seconds(time: Duration) -> u32 {
     u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
 }
@@ -637,7 +637,7 @@ mod tests {
         assert_eq!((again.external, engine.mappings().count()), (first.external, 1));
         let stranger = tell_address(&mut engine, at(2), (0, Ipv4Addr::new(192, 0, 2, 9)));
         assert_eq!(stranger.unwrap_err().code, ResultCode::NotAuthorized);
-        // Where there is one address for all nobody need have it.
+        // If all hosts share one external address, no mapping is needed to learn it.
         let mut engine = Engine::new(&config(1), [1; 32], at(0)).unwrap();
         tell_address(&mut engine, at(1), host).unwrap();
         assert_eq!(engine.mappings().count(), 0);

@@ -1,10 +1,10 @@
-//! Packets of two sides, in order of time, from one capture with two interfaces or from two with
-//! one each.
+//! Packets of two sides, in order of time, from one capture with two interfaces or from two
+//! captures with one each.
 //!
 //! One capture: interface 0 is the inside, unless the names say otherwise (`inside` on interface 1,
-//! or `outside` on interface 0). An interface that is not described by the first packet is taken to
-//! be like the other; a third is an error. The order is that of the capture. Sections stand for
-//! themselves.
+//! or `outside` on interface 0). An interface that no block before the first packet describes is
+//! assumed to be like the other; a third interface is an error. The order is that of the capture.
+//! Each section is read independently.
 //!
 //! Two captures: merged by time; at the same time the inside goes first.
 
@@ -13,7 +13,7 @@ use natgate_engine::{Side, Timestamp};
 use natgate_io::pcap::{Capture, Interface, Item, LinkType, ReadError, Record};
 use std::io::Read;
 
-/// Where a replay's packets come from.
+/// Source of a replay's packets.
 #[derive(Debug)]
 pub struct Input<R>(Source<R>);
 
@@ -23,43 +23,43 @@ enum Source<R> {
     Pair(Box<Pair<R>>),
 }
 
-/// What is wrong with one of the captures.
+/// Error in one of the captures.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct InputError {
-    /// With two captures, which.
+    /// Side of the damaged capture, if there are two.
     pub side: Option<Side>,
-    /// What is wrong.
+    /// The error.
     pub error: ReadError,
 }
 
-/// Something that happened in the input.
+/// One step of the input.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
     /// Both interfaces are described.
     Described,
-    /// A packet came; its bytes are [`Input::frame`].
+    /// A packet came; [`Input::frame`] has its bytes.
     Packet(Arrival),
 }
 
-/// A packet that came.
+/// Arrival of a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// The side that it came in on.
+    /// Side that the packet came in on.
     pub side: Side,
-    /// What its first header is.
+    /// Type of the packet's first header.
     pub link: LinkType,
-    /// When it came.
+    /// Time of the arrival.
     pub time: Timestamp,
 }
 
 impl<R: Read> Input<R> {
-    /// One capture with two interfaces.
+    /// Reads one capture with two interfaces.
     pub fn single(capture: Capture<R>) -> Self {
         Self(Source::Single(Box::new(Single { capture, inside: None, first: None })))
     }
 
-    /// A capture of the inside and one of the outside.
+    /// Reads a capture of the inside and one of the outside.
     pub fn pair(inside: Capture<R>, outside: Capture<R>) -> Self {
         let half =
             |capture, side| Half { capture, side, interface: None, next: Next::Unread, latest: 0 };
@@ -67,10 +67,10 @@ impl<R: Read> Input<R> {
         Self(Source::Pair(Box::new(Pair { halves, described: false, current: 0 })))
     }
 
-    /// What happens next; `None` at the end.
+    /// Returns the next step; `None` at the end.
     ///
     /// # Errors
-    /// What is wrong with a capture; then there is nothing more to read.
+    /// [`InputError`] if a capture is damaged; then there is nothing more to read.
     pub fn next_step(&mut self) -> Result<Option<Step>, InputError> {
         match &mut self.0 {
             Source::Single(single) => {
@@ -80,7 +80,7 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// The bytes of the packet that came last.
+    /// Bytes of the last packet.
     pub fn frame(&mut self) -> &mut [u8] {
         match &mut self.0 {
             Source::Single(single) => single.capture.frame(),
@@ -88,7 +88,7 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// The interfaces, as far as they are known.
+    /// Interfaces known so far.
     pub fn interfaces(&self) -> Interfaces {
         let (first_side, first, second) = match &self.0 {
             Source::Single(single) => {
@@ -96,7 +96,7 @@ impl<R: Read> Input<R> {
                 (single.side(0), first, second)
             }
             Source::Pair(pair) => {
-                // Which is which was said by the user, not by the names.
+                // The user has named the sides, so the names in the captures do not matter.
                 let [inside, outside] = pair.halves.each_ref().map(|half| {
                     half.interface.clone().map(|interface| Interface { name: None, ..interface })
                 });
@@ -117,7 +117,7 @@ impl<R: Read> Input<R> {
     }
 }
 
-/// An interface that has no name is called by its side.
+/// Names an interface without a name after its side.
 fn named(side: Side, mut interface: Interface) -> (Side, Interface) {
     interface.name.get_or_insert_with(|| side_name(side).to_vec());
     (side, interface)
@@ -134,9 +134,9 @@ fn side_name(side: Side) -> &'static [u8] {
 #[derive(Debug)]
 struct Single<R> {
     capture: Capture<R>,
-    /// Which interface of this section is the inside, once that is settled.
+    /// Index of the inside interface in this section, once it is known.
     inside: Option<usize>,
-    /// The interfaces of the first section that has any.
+    /// Interfaces of the first section that has any.
     first: Option<[Option<Interface>; 2]>,
 }
 
@@ -181,7 +181,7 @@ impl<R: Read> Single<R> {
         }
         let described = [interfaces.first().cloned(), interfaces.get(1).cloned()];
         match &self.first {
-            // A later section is written by the interfaces of the first.
+            // Packets of a later section are written with the interfaces of the first.
             Some([_, Some(_)]) => {}
             _ => self.first = Some(described),
         }
@@ -207,7 +207,7 @@ impl<R: Read> Single<R> {
     }
 }
 
-/// Which interface is the inside, as far as names tell.
+/// Index of the inside interface, according to the names.
 fn inside(interfaces: &[Interface]) -> usize {
     let is = |index: usize, side| {
         interfaces.get(index).and_then(|interface| interface.name.as_deref())
@@ -222,7 +222,7 @@ fn inside(interfaces: &[Interface]) -> usize {
 struct Pair<R> {
     halves: [Half<R>; 2],
     described: bool,
-    /// Whose packet came last.
+    /// Index of the capture with the last packet.
     current: usize,
 }
 
@@ -297,9 +297,8 @@ impl<R: Read> Half<R> {
         }
     }
 
-    /// When its turn is. Damage has its turn after the packets, of both captures, that came no
-    /// later than the last one before it: the other capture's later ones cannot be told to precede
-    /// it.
+    /// Sort key for the merge. Damage comes after the packets of both captures up to the time of
+    /// the last packet before the damage: later packets of the other capture may not precede it.
     fn key(&self) -> Option<(u64, bool)> {
         match &self.next {
             Next::Unread | Next::End => None,
@@ -343,7 +342,7 @@ mod tests {
         writer.into_inner()
     }
 
-    /// (side, time) of every packet, and how it ended.
+    /// (side, time) of every packet, and the end of the input.
     fn steps(input: &mut Input<&[u8]>) -> (Vec<(Side, u64)>, Result<(), InputError>) {
         let mut packets = Vec::new();
         loop {
@@ -423,7 +422,7 @@ mod tests {
     #[test]
     fn a_late_interface_must_not_change_the_sides() {
         let early = capture(&[None], &[(0, 1)]);
-        // Its description comes after the section header and the unnamed interface 0.
+        // The late description comes after the section header and the unnamed interface 0.
         let late = |name| {
             let alone = capture(&[None], &[]).len();
             [&early[..], &capture(&[None, name], &[(1, 2)])[alone..]].concat()

@@ -1,15 +1,15 @@
-//! The router around the translator: which neighbour a packet goes to, and ARP to find it.
+//! The router around the translator: routes, next hops, and ARP for the hardware addresses.
 //!
-//! A state machine without a device or a clock: frames and times come in, frames to send come out
-//! of [`Router::poll_transmit`]. On each link, one outside and one inside for each realm, it has an
-//! address, routes and neighbours of its own; it answers ARP requests for its own addresses and,
-//! outside, for every external address. Whether a packet may pass, and by which side, is the
-//! translator's decision.
+//! The router is a state machine without a device or a clock: frames and times come in, and frames
+//! to send come out of [`Router::poll_transmit`]. There is one link outside and one inside for each
+//! realm. On each link the router has an address, routes and neighbours of its own. It answers ARP
+//! requests for its own addresses and, outside, for every external address. The translator decides
+//! whether a packet may pass, and by which side.
 //!
-//! A packet that cannot be delivered is lost, which is noted, and its sender is told by an ICMP
-//! error. That error is about the packet as the router has it, translated: it comes out of
-//! [`Router::poll_error`], to be translated like any other that comes in where the packet would
-//! have left.
+//! A packet that cannot be delivered counts as lost, and an ICMP error tells its sender. The error
+//! quotes the packet as the router has it, after translation. [`Router::poll_error`] returns the
+//! error; the translator then processes it like a packet that came in by the link that the lost
+//! packet would have left by.
 
 mod budget;
 mod claims;
@@ -58,13 +58,13 @@ pub const MOST_HELD_IN_ALL: usize = 1024;
 /// Bytes of the hardware addresses that a frame begins with.
 const ADDRESSES: usize = 12;
 
-/// Most addresses that are announced on a new link; others are found by who asks for them.
+/// Most addresses that are announced on a new link. Neighbours find the others by ARP requests.
 const MOST_ANNOUNCED: usize = 256;
 
-/// The least MTU that a link of IPv4 may have, bytes (RFC 791 section 3.2).
+/// Least MTU of a link of IPv4, bytes (RFC 791 section 3.2).
 const LEAST_MTU: usize = 68;
 
-/// What the settings lack to make a router.
+/// Reason why settings do not make a router.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RouterError {
     /// A side has no address.
@@ -73,11 +73,11 @@ pub enum RouterError {
          there and the length of its network's prefix, such as address = \"{example}\""
     )]
     NoAddress {
-        /// The name of the side or the realm.
+        /// Name of the side or the realm.
         name: String,
-        /// Its device.
+        /// Device of the side.
         device: String,
-        /// What could be written.
+        /// Example of a correct value.
         example: &'static str,
     },
     /// A next hop cannot be reached.
@@ -86,18 +86,18 @@ pub enum RouterError {
          be directly connected"
     )]
     Unreachable {
-        /// The key that names the next hop.
+        /// Key that names the next hop.
         key: String,
-        /// The next hop.
+        /// Next hop.
         via: Ipv4Addr,
-        /// The name of the side or the realm.
+        /// Name of the side or the realm.
         name: String,
-        /// Its network, as in the configuration.
+        /// Network of the side, as in the configuration.
         network: String,
     },
 }
 
-/// What the router has counted besides packets.
+/// Counters of the router besides those of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouterCounters {
     /// ARP frames that came in.
@@ -106,19 +106,19 @@ pub struct RouterCounters {
     pub arp_answered: u64,
     /// ARP requests sent.
     pub arp_asked: u64,
-    /// ARP messages that could not be read, or that nobody may send.
+    /// ARP messages that could not be read, or whose sender is no valid neighbour.
     pub arp_ignored: u64,
-    /// ARP messages from others who use one of the gateway's addresses.
+    /// ARP messages from other hosts that use one of the gateway's addresses.
     pub arp_conflicts: u64,
     /// Packets to the kernel's own addresses.
     pub left_to_the_kernel: u64,
-    /// Learnt routes that there are now.
+    /// Learnt routes now.
     pub learnt_routes: u64,
     /// Neighbours that did not answer.
     pub neighbors_lost: u64,
-    /// Times that a neighbour was not asked for or not learnt, because of the limits.
+    /// Neighbours that were not asked for or not learnt, because of the limits.
     pub neighbors_refused: u64,
-    /// Claims to a neighbour's address that were not believed.
+    /// Claims to a neighbour's address that were rejected.
     pub neighbor_conflicts: u64,
     /// Neighbours that got another hardware address.
     pub neighbor_changes: u64,
@@ -127,48 +127,48 @@ pub struct RouterCounters {
     pub sources_refused: u64,
     /// ICMP errors sent about packets that could not be delivered.
     pub errors_made: u64,
-    /// ICMP errors that were due and not sent, because of their limits, a full queue, or a side
-    /// that gets none.
+    /// ICMP errors that were due and not sent: a limit was reached, a queue was full, or the side
+    /// is configured to get none.
     pub errors_suppressed: u64,
 }
 
-/// What becomes of a packet to be sent.
+/// Fate of a packet to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is a finished Ethernet frame now: send it.
+    /// The packet is a finished Ethernet frame now: send it.
     Ready,
-    /// The router has kept a copy, and will hand it out or note its loss.
+    /// The router has kept a copy. It sends the copy later, or counts it as lost.
     Kept,
-    /// It cannot be sent, which is noted.
+    /// The packet cannot be sent; the loss is counted.
     Lost,
 }
 
-/// Where a packet would go next.
+/// Next hop of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Onward {
-    /// No route leads to its destination.
+    /// No route leads to the destination.
     NoRoute,
-    /// Its destination is everybody on the link: it is not forwarded.
+    /// The destination is a broadcast address of the link: the packet is not forwarded.
     Everybody,
-    /// To a neighbour.
+    /// A neighbour gets the packet.
     Hop {
-        /// The neighbour's address.
+        /// Address of the neighbour.
         address: Ipv4Addr,
-        /// Its hardware address; `None`: it would be asked for by ARP first.
+        /// Hardware address of the neighbour; `None` if an ARP request would be needed first.
         mac: Option<Mac>,
-        /// Whether the packet fits the link, or may be cut into fragments.
+        /// True if the packet fits the link, or may be cut into fragments.
         passes: bool,
     },
 }
 
-/// Somebody on a link.
+/// A neighbour with a known hardware address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownNeighbor {
     /// The link.
     pub link: Link,
-    /// Its address there.
+    /// Address on that link.
     pub address: Ipv4Addr,
-    /// Its hardware address.
+    /// Hardware address.
     pub mac: Mac,
 }
 
@@ -185,28 +185,28 @@ pub struct Router {
 #[derive(Debug)]
 struct Port {
     mac: Mac,
-    /// What its frames are tagged with.
+    /// VLAN tag of the link's frames.
     vlan: Option<u16>,
     address: Ipv4Addr,
-    /// Largest packet that leaves in one piece, bytes: what the configuration says, or what the
-    /// device carries if that is less.
+    /// Largest packet that leaves in one piece, bytes: the lesser of the configuration's value and
+    /// the device's.
     mtu: usize,
     configured_mtu: usize,
-    /// Whether no ICMP errors of the gateway's own go there.
+    /// True if the gateway sends no ICMP errors of its own there.
     silent: bool,
     owned: OwnedAddresses,
-    /// Addresses there that are the kernel's.
+    /// Addresses of the kernel on this link.
     kernels: Vec<Ipv4Addr>,
     routes: Routes,
     neighbors: Neighbors,
 }
 
 impl Router {
-    /// A router between devices with these hardware addresses, in the order of
+    /// Creates a router. `macs` are the devices' hardware addresses in the order of
     /// [`Settings::devices`].
     ///
     /// # Errors
-    /// [`RouterError`] when the settings name no address or an unreachable next hop.
+    /// [`RouterError`] if the settings name no address or an unreachable next hop.
     pub fn new(settings: &Settings, macs: &[Mac]) -> Result<Self, RouterError> {
         let devices = settings.devices();
         let port = |link| {
@@ -220,11 +220,11 @@ impl Router {
         Ok(Self { ports, learnt: Arc::default(), outbox: Outbox::new(errors) })
     }
 
-    /// Finds the way of an IP packet that leaves by a link. The frame's bytes are the packet; when
-    /// it is [`Fate::Ready`] they are the Ethernet frame, whose header has taken headroom.
+    /// Finds the next hop of an IP packet that leaves by a link. The frame's bytes are the packet.
+    /// After [`Fate::Ready`] they are the Ethernet frame; the header has taken headroom.
     ///
     /// # Panics
-    /// When there is no headroom for an Ethernet header with a tag.
+    /// If there is no headroom for an Ethernet header with a tag.
     pub fn send(
         &mut self,
         now: Timestamp,
@@ -268,7 +268,7 @@ impl Router {
         }
     }
 
-    /// Where a packet of so many bytes would go that leaves by a link; changes nothing.
+    /// Finds the next hop of a packet of `len` bytes that leaves by a link; changes nothing.
     pub fn onward(
         &self,
         link: Link,
@@ -288,8 +288,8 @@ impl Router {
         }
     }
 
-    /// Whether an IP packet that came in by a link is for the kernel of this machine, which has its
-    /// own copy; this is counted.
+    /// Returns true, and counts the packet, if its destination is an address of this machine's
+    /// kernel. The kernel has its own copy of the packet.
     pub fn is_for_the_kernel(&mut self, link: Link, packet: &[u8]) -> bool {
         let kernels = &self.ports[index(link)].kernels;
         if kernels.is_empty() {
@@ -300,12 +300,12 @@ impl Router {
         is
     }
 
-    /// When [`Router::advance`] has something to do next.
+    /// Time of the next work for [`Router::advance`].
     pub fn next_deadline(&self) -> Option<Timestamp> {
         self.ports.iter().filter_map(|port| port.neighbors.next_deadline()).min()
     }
 
-    /// The next frame to send, oldest first: by which link, its bytes, and whence it came if it was
+    /// Returns the next frame to send, oldest first: its link, its bytes, and the origin if it was
     /// an input packet.
     pub fn poll_transmit(&mut self) -> Option<(Link, Vec<u8>, Option<Origin>)> {
         let (link, mut frame, origin) = self.outbox.pop()?;
@@ -315,19 +315,19 @@ impl Router {
         Some((link, frame, origin))
     }
 
-    /// The next ICMP error about a packet that could not be delivered: the link that it counts as
-    /// coming in by, and the whole packet, as a host beyond that link would have sent it. When it
-    /// has been translated it is to be sent by [`Router::send_error`].
+    /// Returns the next ICMP error about a packet that could not be delivered, and the link that it
+    /// counts as coming in by. The error is a whole packet, as a host beyond that link would have
+    /// sent it. Translate it, then send it by [`Router::send_error`].
     pub fn poll_error(&mut self) -> Option<(Link, Vec<u8>)> {
         self.outbox.errors.poll()
     }
 
-    /// As [`Router::send`], for a translated ICMP error that came from [`Router::poll_error`]: its
-    /// source becomes the router's own address on the link that it leaves by. It is not sent when
-    /// the limits, or the configuration of that link, forbid it.
+    /// Sends a translated ICMP error of [`Router::poll_error`]; otherwise like [`Router::send`].
+    /// The source becomes the router's own address on the link. The error is not sent if the
+    /// limits, or the configuration of that link, forbid it.
     ///
     /// # Panics
-    /// When the frame holds no IPv4 packet, or there is no headroom for an Ethernet header.
+    /// If the frame holds no IPv4 packet, or there is no headroom for an Ethernet header.
     //= rfc1812#section-4.3.2.4
     pub fn send_error(
         &mut self,
@@ -348,13 +348,13 @@ impl Router {
         self.send(now, link, frame, None)
     }
 
-    /// Counts an error that cannot be sent, for there is no room for it.
+    /// Counts an error that is not sent because there is no room for it.
     pub fn suppress_error(&mut self) {
         self.outbox.counters.errors_suppressed += 1;
     }
 
-    /// A link was away, or is another: its neighbours are asked for afresh, and told of our
-    /// addresses (RFC 5227 section 2.3).
+    /// Restarts a link that was down or has changed: neighbours are asked for again, and the
+    /// gateway's addresses are announced (RFC 5227 section 2.3).
     pub fn relink(&mut self, link: impl Into<Link>, mac: Mac) {
         let link = link.into();
         let port = &mut self.ports[index(link)];
@@ -367,7 +367,7 @@ impl Router {
         self.announce(link, addresses);
     }
 
-    /// Tells a link's neighbours whose these addresses are (RFC 5227 section 2.3).
+    /// Announces the hardware address of `addresses` on a link (RFC 5227 section 2.3).
     fn announce(&mut self, link: Link, addresses: Vec<Ipv4Addr>) {
         let mac = self.mac(link);
         for address in addresses {
@@ -384,7 +384,7 @@ impl Router {
 
     /// Sends an IP packet to all hosts of a link.
     pub fn send_to_all(&mut self, link: impl Into<Link>, packet: &[u8]) {
-        /// The hardware address of 224.0.0.1 (RFC 1112 section 6.4).
+        /// Hardware address of 224.0.0.1 (RFC 1112 section 6.4).
         const ALL_HOSTS: Mac = Mac([0x01, 0x00, 0x5e, 0x00, 0x00, 0x01]);
         let link = link.into();
         let mut frame = with_header_room(packet);
@@ -394,23 +394,23 @@ impl Router {
         }
     }
 
-    /// A link's own address.
+    /// The gateway's own address on a link.
     pub fn address(&self, link: impl Into<Link>) -> Ipv4Addr {
         self.ports[index(link.into())].address
     }
 
-    /// Goes by other learnt routes from now on; returns those before.
+    /// Replaces the learnt routes; returns the former ones.
     pub fn learn(&mut self, learnt: Arc<LearntRoutes>) -> Arc<LearntRoutes> {
         std::mem::replace(&mut self.learnt, learnt)
     }
 
-    /// Notes a packet that was handed out and could not be sent.
+    /// Counts a packet that `poll_transmit` returned and that could not be sent.
     pub fn note_loss(&mut self, origin: Option<Origin>, reason: DropReason) {
         self.outbox.losses.note(origin, reason);
     }
 
-    /// Takes off what the translator counted between two readings of its counters, for packets that
-    /// did not come in.
+    /// Excludes packets that did not come in: subtracts the difference between two readings of the
+    /// translator's counters.
     pub fn exclude(&mut self, before: &Counters, after: &Counters) {
         self.outbox.losses.exclude(before, after);
     }
@@ -420,8 +420,8 @@ impl Router {
         self.ports[index(link.into())].mtu
     }
 
-    /// Goes by what the device of a link carries now, bytes, up to what the configuration says;
-    /// returns true if the link's MTU is another than before.
+    /// Adapts a link's MTU to its device: the lesser of `carried`, bytes, and the configuration's
+    /// value. Returns true if the MTU has changed.
     //= rfc1812#section-3.3.4
     pub fn follow_mtu(&mut self, link: impl Into<Link>, carried: u32) -> bool {
         let port = &mut self.ports[index(link.into())];
@@ -434,7 +434,7 @@ impl Router {
         changed
     }
 
-    /// Whether the device of a link carries less than the configuration says.
+    /// True if the device of any link carries less than the configuration requires.
     pub fn is_narrowed(&self) -> bool {
         self.ports.iter().any(|port| port.mtu < port.configured_mtu)
     }
@@ -444,22 +444,22 @@ impl Router {
         self.ports[index(link.into())].mac
     }
 
-    /// What has been lost after the translator let it pass.
+    /// Packets lost after the translator let them pass.
     pub fn losses(&self) -> &Losses {
         &self.outbox.losses
     }
 
-    /// What has been counted besides packets.
+    /// Counters besides those of packets.
     pub fn counters(&self) -> RouterCounters {
         RouterCounters { learnt_routes: self.learnt.len() as u64, ..self.outbox.counters }
     }
 
-    /// The learnt routes that it goes by.
+    /// The learnt routes in force.
     pub fn learnt(&self) -> Arc<LearntRoutes> {
         Arc::clone(&self.learnt)
     }
 
-    /// Tells a link's neighbours, in any order.
+    /// Calls `tell` with each neighbour of a link, in any order.
     pub fn tell_neighbors(&self, link: impl Into<Link>, tell: impl FnMut(NeighborInfo)) {
         self.ports[index(link.into())].neighbors.each().for_each(tell);
     }
@@ -469,8 +469,8 @@ impl Router {
         self.ports[index(link.into())].neighbors.list()
     }
 
-    /// Everybody whose hardware address is known, outside and in the inside's own network: realms
-    /// may have other numbers where this is read.
+    /// Neighbours with a known hardware address, outside and in the network of realm 0. Other
+    /// realms are left out: the reader may number them differently.
     pub(crate) fn acquaintances(&self) -> Vec<KnownNeighbor> {
         let links = [Link::OUTSIDE, Link::inside(0)].into_iter();
         let of = |link: Link| {
@@ -482,7 +482,7 @@ impl Router {
         links.flat_map(of).collect()
     }
 
-    /// Gets to know somebody on a link, as if an answer had come.
+    /// Adds a neighbour with its hardware address, as if an answer had come.
     pub(crate) fn introduce(&mut self, now: Timestamp, link: Link, address: Ipv4Addr, mac: Mac) {
         if let Some(port) = self.ports.get_mut(index(link)) {
             port.neighbors.introduce(now, address, mac);
@@ -491,7 +491,7 @@ impl Router {
 }
 
 impl Port {
-    /// The link of a realm that there is not: nothing leads there.
+    /// A placeholder for the link of a missing realm: no route leads there.
     fn nowhere() -> Self {
         Self {
             mac: Mac::default(),
@@ -571,29 +571,29 @@ impl Port {
     }
 }
 
-/// A packet's destination; `None` when it is shorter than a header.
+/// Destination of a packet; `None` if the packet is shorter than a header.
 fn destination(packet: &[u8]) -> Option<Ipv4Addr> {
     let octets: [u8; 4] = packet.get(16..20)?.try_into().ok()?;
     Some(Ipv4Addr::from(octets))
 }
 
-/// Whether a packet may be cut into fragments.
+/// True if a packet may be cut into fragments.
 fn may_be_cut(packet: &[u8]) -> bool {
     Ipv4::new_checked(packet).is_ok_and(|packet| !packet.dont_fragment())
 }
 
-/// A copy of a packet with room for an Ethernet header in front.
+/// Copies a packet, with room for an Ethernet header in front.
 fn with_header_room(packet: &[u8]) -> Vec<u8> {
     [&[0; ETHERNET_LEN], packet].concat()
 }
 
-/// Puts a tag behind the hardware addresses of a frame that begins with room for it.
+/// Inserts a VLAN tag behind the hardware addresses of a frame that begins with room for the tag.
 fn insert_tag(frame: &mut [u8], vlan: u16) {
     frame.copy_within(VLAN_LEN..VLAN_LEN + ADDRESSES, 0);
     frame[ADDRESSES..ADDRESSES + VLAN_LEN].copy_from_slice(&tag(vlan));
 }
 
-/// Whom an error goes to, for the limits.
+/// Key of an error's receiver, for the limits.
 fn requester(link: Link, address: u32) -> u32 {
     address.wrapping_add(link.realm.into())
 }
@@ -609,7 +609,7 @@ fn least_mtu(ports: &[Port]) -> usize {
     ports.iter().map(|port| port.mtu).min().unwrap_or_default()
 }
 
-/// A link's place among the ports.
+/// Index of a link among the ports.
 fn index(link: Link) -> usize {
     match (link.side, link.realm) {
         (Side::Inside, 0) => 0,
@@ -618,7 +618,7 @@ fn index(link: Link) -> usize {
     }
 }
 
-/// The link that has a place among the ports.
+/// Link at an index among the ports.
 fn link_at(place: usize) -> Link {
     match place {
         0 => Link::inside(0),

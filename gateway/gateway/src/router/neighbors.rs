@@ -1,14 +1,15 @@
-//! Who is on one side's link: hardware addresses by address, and packets that wait for one.
+//! Neighbours of one link: their hardware addresses, and packets that wait for one.
 //!
 //! A neighbour is *asked* for until it answers; it is then *known* for a while. A known neighbour
-//! that was used meanwhile is asked again, and used on until it has failed to answer; one that was
-//! not is forgotten. A neighbour that asks for the gateway is *learnt* without a question, and a
-//! *static* one is the configuration's: it is neither asked nor changed.
+//! that was used meanwhile is asked again, and stays in use until it has failed to answer. A known
+//! neighbour that was not used is forgotten. A neighbour that asks for the gateway is *learnt*
+//! without a question. A *static* neighbour comes from the configuration: it is neither asked nor
+//! changed.
 //!
-//! No message alone changes a hardware address that is here: the old one is asked first
-//! ([`super::claims`]). Everything is bounded: neighbours, packets that wait for each, and how many
-//! new ones may be asked for in a second. When the table is full, those go that never answered or
-//! never were used.
+//! No message alone changes a hardware address that is here: the former owner is asked first
+//! ([`super::claims`]). Everything is bounded: neighbours, packets that wait for each, and new
+//! neighbours asked for in a second. If the table is full, neighbours that never answered or never
+//! were used make room.
 
 use super::budget::{Budget, Rate};
 use super::claims::{Assertion, Claim};
@@ -24,20 +25,20 @@ use std::time::Duration;
 /// Most packets that wait for one neighbour.
 pub const MOST_HELD: usize = 16;
 
-/// How long an answer holds.
+/// Time for which an answer holds.
 pub const KNOWN: Duration = Duration::from_secs(60);
 
-/// How long an answer is waited for before asking again.
+/// Time to wait for an answer before asking again.
 pub const RETRY: Duration = Duration::from_secs(1);
 
-/// How often is asked.
+/// Number of requests before a neighbour counts as lost.
 pub const TRIES: u8 = 3;
 
-/// The share of the table that one hardware address may have by its own requests alone: one in so
-/// many places, but at least [`FEWEST_LEARNT_OF_ONE`].
+/// Share of the table for the learnt neighbours of one hardware address: one in so many places, but
+/// at least [`FEWEST_LEARNT_OF_ONE`].
 const SHARE_OF_ONE: usize = 16;
 
-/// So many learnt neighbours one hardware address may have in any table.
+/// Learnt neighbours that one hardware address may have in any table.
 const FEWEST_LEARNT_OF_ONE: usize = 256;
 
 /// A packet that waits for its neighbour: room for an Ethernet header, then the packet.
@@ -47,37 +48,37 @@ pub(super) struct WaitingPacket {
     pub(super) origin: Option<Origin>,
 }
 
-/// Something to be done for a neighbour.
+/// Work for the caller.
 #[derive(Debug)]
 pub(super) enum Action {
-    /// Ask for an address: everybody, or the one that had it.
+    /// Ask for an address: by broadcast, or the hardware that had it.
     Ask(Ipv4Addr, Option<Mac>),
-    /// These packets' neighbour does not answer.
+    /// Drop these packets: their neighbour does not answer.
     GiveUp(Vec<WaitingPacket>),
-    /// These packets' neighbour makes room for another; whether it would have answered is not
-    /// known.
+    /// Drop these packets: their neighbour makes room for another. It might still have answered.
     Evict(Vec<WaitingPacket>),
-    /// Another hardware address claimed a neighbour's address, and the one that had it answers.
+    /// Report a conflict: other hardware claims a neighbour's address, and the former owner
+    /// answers.
     Conflict { address: Ipv4Addr, mac: Mac, claimed: Mac },
-    /// A neighbour has another hardware address now.
+    /// Report that a neighbour has another hardware address now.
     Changed { address: Ipv4Addr, from: Mac, to: Mac },
 }
 
-/// How a neighbour's hardware address came to be known, the better the later.
+/// Source of a neighbour's hardware address. A later variant is better proven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NeighborState {
-    /// It is not: the neighbour is being asked for.
+    /// None yet: the neighbour is being asked for.
     Asked,
-    /// By a request that the neighbour sent; it has not been asked yet.
+    /// A request that the neighbour sent; the neighbour has not been asked yet.
     Learnt,
-    /// By the neighbour's answer.
+    /// The neighbour's answer.
     Known,
-    /// By the configuration.
+    /// The configuration.
     Static,
 }
 
 impl NeighborState {
-    /// Its name in lists.
+    /// Name of the state in lists.
     pub fn name(self) -> &'static str {
         match self {
             Self::Asked => "asked",
@@ -92,64 +93,65 @@ impl NeighborState {
 pub(super) struct Neighbor {
     pub(super) mac: Option<Mac>,
     pub(super) state: NeighborState,
-    /// Requests sent without an answer so far; 0: none is being waited for.
+    /// Requests sent without an answer so far; 0 if no answer is expected.
     pub(super) tries: u8,
-    /// When something is to be done: ask again, give up, or question what is known.
+    /// Time of the next step: ask again, give up, or verify.
     deadline: Timestamp,
-    /// Whether it was used since it was last known.
+    /// True if a packet has used the neighbour since it was last known.
     used: bool,
-    /// Whether it is among the learnt that no packet has needed yet.
+    /// True if the neighbour is learnt and no packet has needed it yet.
     idle: bool,
-    /// Whether it was known before it was asked for.
+    /// True if the neighbour was known before it was asked for.
     former: bool,
-    /// The claim of other hardware to the address.
+    /// Claim of other hardware to the address.
     pub(super) claim: Option<Claim>,
-    /// Before this time no other claim is looked into.
+    /// Time until which further claims are ignored.
     pub(super) quiet_until: Timestamp,
-    /// Order of making, for eviction.
+    /// Order of insertion, for eviction.
     serial: u64,
     held: Vec<WaitingPacket>,
 }
 
-/// A neighbour as others see it.
+/// A neighbour as lists show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeighborInfo {
-    /// Its address.
+    /// Address.
     pub address: Ipv4Addr,
-    /// Its hardware address, once it has answered.
+    /// Hardware address, once it is known.
     pub mac: Option<Mac>,
-    /// How the hardware address came to be known.
+    /// Source of the hardware address.
     pub state: NeighborState,
-    /// Whether an answer is being waited for.
+    /// True if an answer is expected.
     pub asking: bool,
-    /// Packets that wait for it.
+    /// Packets that wait for the neighbour.
     pub held: usize,
 }
 
-/// One side's neighbours.
+/// Neighbours of one link.
 #[derive(Debug)]
 pub(super) struct Neighbors {
     pub(super) table: HashMap<Ipv4Addr, Neighbor>,
     /// Most neighbours that requests and packets may put into the table.
     limit: usize,
-    /// Neighbours by configuration.
+    /// Neighbours from the configuration.
     fixed: Vec<(Ipv4Addr, Mac)>,
-    /// Some of those that are known and used, for packets to find quickly.
+    /// Some known and used neighbours, for a fast look-up.
     recent: Recent,
-    /// Some of those that were known and have been forgotten.
+    /// Some neighbours that were known and have been forgotten.
     former: Recent,
-    /// Deadlines of all but static ones.
+    /// Deadlines of all neighbours but the static ones.
     timers: BTreeSet<(Timestamp, Ipv4Addr)>,
-    /// Those without a hardware address: such as never were known first, then the oldest.
+    /// Neighbours without a hardware address: first those never known before, then by age, oldest
+    /// first.
     unresolved: BTreeSet<(bool, u64, Ipv4Addr)>,
-    /// Learnt ones that no packet has needed yet, oldest first.
+    /// Learnt neighbours that no packet has needed yet, oldest first.
     idle: BTreeSet<(u64, Ipv4Addr)>,
-    /// How many of these each hardware address has.
+    /// Number of such neighbours of each hardware address.
     idle_of: HashMap<Mac, usize>,
     next_serial: u64,
     budget: Budget,
     pub(super) verifications: Rate,
-    /// Neighbours that are asked for because a packet claims to be theirs.
+    /// Rate of questions that verify the source of a packet.
     pub(super) source_checks: Rate,
 }
 
@@ -160,7 +162,7 @@ impl Default for Neighbors {
 }
 
 impl Neighbors {
-    /// Room for so many neighbours, and those that the configuration names.
+    /// Creates a table with room for `limit` neighbours and the static ones.
     pub(super) fn new(limit: usize, fixed: Vec<(Ipv4Addr, Mac)>) -> Self {
         let mut neighbors = Self {
             table: HashMap::new(),
@@ -181,8 +183,8 @@ impl Neighbors {
         neighbors
     }
 
-    /// Goes by what `new` has been made with from now on; its neighbours stay those that it had.
-    /// Returns packets that waited for a neighbour that is static now, and its hardware address.
+    /// Takes the limit and the static neighbours of `new`; the other neighbours stay. Returns
+    /// packets that waited for a neighbour that is static now, with its hardware address.
     pub(super) fn renew(&mut self, new: &Self) -> Vec<(Mac, Vec<WaitingPacket>)> {
         for (address, _) in std::mem::take(&mut self.fixed) {
             self.remove(address);
@@ -207,12 +209,13 @@ impl Neighbors {
         self.recent.fit(self.table.len());
     }
 
-    /// A neighbour's hardware address, if there is one.
+    /// Returns a neighbour's hardware address, if it is known, and marks the neighbour as used.
     pub(super) fn resolve(&mut self, address: Ipv4Addr) -> Option<Mac> {
         self.recent.get(address).or_else(|| self.search(address))
     }
 
-    /// The same, for who only asks: the neighbour does not count as used.
+    /// Returns a neighbour's hardware address, if it is known; the neighbour does not count as
+    /// used.
     pub(super) fn known(&self, address: Ipv4Addr) -> Option<Mac> {
         self.table.get(&address)?.mac
     }
@@ -240,8 +243,8 @@ impl Neighbors {
         }
     }
 
-    /// Sees to it that a neighbour is asked for; returns whether it is. It is not when too many new
-    /// ones were asked for this second.
+    /// Begins to ask for a neighbour. Returns false if too many new neighbours were asked for in
+    /// this second.
     pub(super) fn ask(
         &mut self,
         now: Timestamp,
@@ -268,7 +271,7 @@ impl Neighbors {
         true
     }
 
-    /// Whether a neighbour was known before, as far as that is remembered.
+    /// True if a neighbour was known before, as far as that is remembered.
     pub(super) fn was_known(&self, address: Ipv4Addr) -> bool {
         self.former.get(address).is_some()
     }
@@ -281,8 +284,8 @@ impl Neighbors {
         self.former.fit(self.table.len());
     }
 
-    /// Gets to know a neighbour by its own request; returns false if there is no room. Nobody who
-    /// has answered or is in use makes room for it.
+    /// Learns a neighbour from its own request; returns false if there is no room. Neighbours that
+    /// have answered or are in use do not make room for it.
     pub(super) fn learn(
         &mut self,
         now: Timestamp,
@@ -310,7 +313,7 @@ impl Neighbors {
         true
     }
 
-    /// Gets to know a neighbour that another gateway knew; nobody makes room for it.
+    /// Adds a neighbour that another gateway knew; no other neighbour makes room for it.
     pub(super) fn introduce(&mut self, now: Timestamp, address: Ipv4Addr, mac: Mac) {
         if self.table.len() < self.limit && !self.table.contains_key(&address) {
             let neighbor = Neighbor {
@@ -340,9 +343,9 @@ impl Neighbors {
         }
     }
 
-    /// Makes room: the oldest goes of those that have not answered, or of those that were learnt
-    /// and never used, whichever are more; so a flood of either kind pushes out itself. Returns
-    /// false if there are neither.
+    /// Makes room: removes the oldest neighbour of the larger group, those that have not answered
+    /// or those that were learnt and never used. So a flood of either kind evicts itself. Returns
+    /// false if both groups are empty.
     fn evict_unproven(&mut self, act: &mut dyn FnMut(Action)) -> bool {
         let victim = if self.unresolved.len() >= self.idle.len() {
             self.unresolved.first().map(|(.., address)| *address)
@@ -378,11 +381,12 @@ impl Neighbors {
         neighbor.held
     }
 
-    /// Takes the hardware address that a message gives as a neighbour's, which the caller has
-    /// decided to believe; returns the packets that waited for it.
+    /// Takes the hardware address that a message states for a neighbour; the caller has decided to
+    /// believe the message. Returns the packets that waited for the neighbour.
     pub(super) fn confirm(&mut self, now: Timestamp, said: &Assertion) -> Vec<WaitingPacket> {
         let address = said.address;
-        // It may have another hardware address now, and counts as unused until the next packet.
+        // The neighbour may have another hardware address now, and counts as unused until the next
+        // packet.
         self.recent.take_out(address);
         let Some(neighbor) = self.table.get_mut(&address) else { return Vec::new() };
         self.unresolved.remove(&(neighbor.former, neighbor.serial, address));
@@ -409,7 +413,7 @@ impl Neighbors {
         held
     }
 
-    /// Does what is due.
+    /// Does the work that is due.
     pub(super) fn advance(&mut self, now: Timestamp, act: &mut dyn FnMut(Action)) {
         while self.timers.first().is_some_and(|(deadline, _)| *deadline <= now)
             && let Some((_, address)) = self.timers.pop_first()
@@ -434,8 +438,8 @@ impl Neighbors {
         self.ask_again(now, address, act);
     }
 
-    /// Asks for a neighbour once more: the one that has the address, the last time everybody, for
-    /// the address may have moved to other hardware.
+    /// Asks for a neighbour once more: its known hardware address, or, at the last try, by
+    /// broadcast, because the address may have moved to other hardware.
     pub(super) fn ask_again(
         &mut self,
         now: Timestamp,
@@ -445,7 +449,7 @@ impl Neighbors {
         let Some(neighbor) = self.table.get_mut(&address) else { return };
         neighbor.tries += 1;
         let whom = neighbor.mac.filter(|_| neighbor.tries < TRIES);
-        // Where two claim an address, the one that has it has half the time for each answer.
+        // If two claim an address, the former owner has half the time for each answer.
         let wait = match whom.is_some() && neighbor.claim.is_some() {
             true => RETRY / 2,
             false => RETRY,
@@ -454,7 +458,7 @@ impl Neighbors {
         act(Action::Ask(address, whom));
     }
 
-    /// Has something be due for a neighbour at another time.
+    /// Sets the deadline of a neighbour.
     pub(super) fn set_deadline(&mut self, address: Ipv4Addr, deadline: Timestamp) {
         if let Some(neighbor) = self.table.get_mut(&address) {
             self.timers.remove(&(neighbor.deadline, address));
@@ -463,13 +467,13 @@ impl Neighbors {
         }
     }
 
-    /// When something is due next.
+    /// Time of the next work.
     pub(super) fn next_deadline(&self) -> Option<Timestamp> {
         self.timers.first().map(|(deadline, _)| *deadline)
     }
 
-    /// Forgets everybody but static neighbours, as when the link was away; packets that wait are
-    /// handed back.
+    /// Forgets all but static neighbours, as after the link was down; returns the packets that
+    /// waited.
     pub(super) fn clear(&mut self) -> Vec<WaitingPacket> {
         self.recent.clear();
         self.timers.clear();
@@ -487,13 +491,13 @@ impl Neighbors {
         held
     }
 
-    /// Has the next packet to each search for it.
+    /// Forces a full search at the next look-up of each neighbour.
     #[cfg(test)]
     pub(super) fn forget_recent(&mut self) {
         self.recent.clear();
     }
 
-    /// Everybody, in order of address.
+    /// All neighbours, in order of address.
     pub(super) fn list(&self) -> Vec<NeighborInfo> {
         let mut list: Vec<_> = self.each().collect();
         list.sort_by_key(|neighbor| neighbor.address);
@@ -513,7 +517,7 @@ impl Neighbors {
 }
 
 impl Neighbor {
-    /// A neighbour that has been asked for once.
+    /// Creates a neighbour that has been asked for once.
     fn asked(deadline: Timestamp, serial: u64) -> Self {
         Self {
             mac: None,

@@ -1,12 +1,12 @@
-//! How packets come from one worker to another: a bounded ring for each pair of them and direction,
-//! with one producer and one consumer. What is handed over is copied once, into a buffer that the
-//! receiver gives back by a second ring, so nothing is allocated while packets flow. A worker that
-//! sleeps is woken when something has come for it, by whatever its sleep is ended by.
+//! Transport of packets between workers: for each pair of workers and direction a bounded ring with
+//! one producer and one consumer. A packet is copied once, into a buffer that the receiver returns
+//! by a second ring, so nothing is allocated while packets flow. A sleeping worker is woken by its
+//! [`Wake`] if something has come for it.
 //!
-//! Processors wait for each other when one reads what another has just written. So a ring is
-//! written once a turn, with all that has come together; the buffer that has come back last is used
-//! first, so that few go to and fro; and whoever takes parcels has all of their packets fetched
-//! before it looks at the first.
+//! Processors wait for each other when one reads memory that another has just written. So a ring is
+//! written once a turn, with all packets of the turn; the buffer that was returned last is used
+//! first, so that few buffers move between caches; and the receiver prefetches all packets before
+//! it reads the first.
 
 use crate::link::Link;
 use crate::pcp::RequestClass;
@@ -20,44 +20,44 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// Packets that wait between two workers, at most, and for how many there is room in all; of many
-/// workers each pair has less, but some.
+/// Most packets that wait between two workers, and the room for all pairs together. With many
+/// workers each pair has less, but at least `LEAST_DEPTH`.
 const DEPTH: usize = 1024;
 const LEAST_DEPTH: usize = 32;
 const ROOM: usize = 16 * DEPTH;
 
-/// What comes together at most, before the receiver is let see it.
+/// Most packets that gather before the receiver sees them.
 const TOGETHER: usize = natgate_io::BATCH;
 
 /// Bytes of a cache line.
 const CACHE_LINE: usize = 64;
 
-/// What a parcel's bytes are.
+/// Content of a handed packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// An IP packet as it came in by a link.
     Packet(Link),
     /// An IP packet to the gateway itself, as it came in by a link, and the frame's source.
     Local(Link, Mac),
-    /// An IP packet from a realm that turns round, with its sender's end translated.
+    /// A hairpin IP packet from a realm, with the sender's endpoint translated.
     Turned(u16),
-    /// The same of an ICMP error of the router's own, which has not come in.
+    /// A hairpin ICMP error of the router's own, with the sender's endpoint translated.
     Error(u16),
     /// A request from a realm for a mapping of a host there.
     Request {
-        /// The realm's number.
+        /// Number of the realm.
         realm: u16,
-        /// The host's address.
+        /// Address of the host.
         host: u32,
-        /// The class that the request was admitted to.
+        /// Class that the request was admitted to.
         class: RequestClass,
     },
-    /// An Ethernet frame with ARP, without a tag, for everybody to learn from.
+    /// An Ethernet frame with ARP, without a tag; every worker learns from it.
     Arp(Link),
 }
 
 impl Kind {
-    /// The link that it counts as coming in by: what turns round comes back from outside.
+    /// Link that the content counts as coming in by. A hairpin packet comes back from outside.
     pub(super) fn link(self) -> Link {
         match self {
             Self::Packet(link) | Self::Local(link, _) | Self::Arp(link) => link,
@@ -67,46 +67,46 @@ impl Kind {
     }
 }
 
-/// Who has been asked whose a packet is.
+/// State of the search for a packet's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OwnerLookup {
-    /// It is the receiver's.
+    /// The receiver owns the packet.
     Settled,
-    /// The receiver is to find out, from the first fragment.
+    /// The receiver finds the owner, from the first fragment.
     Guide,
-    /// So many workers do not know it; it is of a protocol without ports.
+    /// Number of workers that do not know the packet. Its protocol has no ports.
     Portless(u8),
-    /// These workers, a bit each, may still know its host inside; if none does, it is its bucket's
-    /// owner's.
+    /// Workers, one bit each, that may still know the packet's internal host. If none does, the
+    /// owner of the host's bucket owns the packet.
     Former(u64),
 }
 
-/// Bytes on their way to another worker.
+/// A packet on its way to another worker.
 #[derive(Debug)]
 pub(crate) struct HandedPacket {
     pub(crate) kind: Kind,
     pub(crate) asked: OwnerLookup,
     pub(crate) buffer: Box<[u8]>,
-    /// Where the bytes begin and end.
+    /// Offsets of the packet's first byte and of its end in the buffer.
     pub(crate) start: usize,
     pub(crate) end: usize,
 }
 
-/// The way to one worker.
+/// Ring to one worker.
 #[derive(Debug)]
 struct Outgoing {
     parcels: Producer<HandedPacket>,
-    /// What the receiver does not see yet.
+    /// Packets that the receiver does not see yet.
     waiting: Vec<HandedPacket>,
     empty: Consumer<Box<[u8]>>,
-    /// Buffers that nobody uses, the last one first.
+    /// Unused buffers. The last one is used first.
     spare: Vec<Box<[u8]>>,
     waker: Arc<Waker>,
-    /// Whether something was sent since the receiver was last looked after.
+    /// True if something was sent since the last flush.
     is_due: bool,
 }
 
-/// The way from one worker.
+/// Ring from one worker.
 #[derive(Debug)]
 struct Incoming {
     parcels: Consumer<HandedPacket>,
@@ -115,37 +115,37 @@ struct Incoming {
     returned: Vec<Box<[u8]>>,
 }
 
-/// What ends a worker's sleep.
+/// Ends a worker's sleep.
 pub trait Wake: Send + Sync + Debug {
-    /// Ends it, or else the next as soon as it begins. Does not wait.
+    /// Ends the current sleep, or else the next one as soon as it begins. Does not wait.
     fn wake(&self);
 }
 
-/// A byte for who waits for one at the other end.
+/// Wakes a worker that waits for a byte at the other end of a stream.
 #[derive(Debug)]
 struct ByByte(UnixStream);
 
 impl Wake for ByByte {
     fn wake(&self) {
-        // A full pipe wakes, too.
+        // A full pipe wakes the worker, too.
         let _ = (&self.0).write_all(&[0]);
     }
 }
 
 impl From<UnixStream> for Box<dyn Wake> {
     fn from(stream: UnixStream) -> Self {
-        // A pipe that is full has bytes that wake.
+        // A full pipe holds bytes that wake the worker.
         let _ = stream.set_nonblocking(true);
         Box::new(ByByte(stream))
     }
 }
 
-/// Wakes a worker. Alone in its cache line, since others look at it whenever they hand over.
+/// Wakes a worker. It is alone in its cache line, because other workers read it at each hand-over.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Waker {
     asleep: AtomicBool,
-    /// Whether there is something for it that is not in a ring.
+    /// True if there is something for the worker outside the rings.
     noted: AtomicBool,
     end: Box<dyn Wake>,
 }
@@ -156,20 +156,20 @@ impl Waker {
         Arc::new(Self { asleep: AtomicBool::new(false), noted: AtomicBool::new(false), end })
     }
 
-    /// Tells the worker that there is something for it beside packets.
+    /// Notifies the worker of something outside the rings.
     pub(super) fn note(&self) {
         self.noted.store(true, Ordering::Release);
         self.wake();
     }
 
-    /// Whether it was told so since it asked.
+    /// Returns true if a notification came since the last call.
     pub(super) fn take_note(&self) -> bool {
         self.noted.load(Ordering::Relaxed) && self.noted.swap(false, Ordering::Acquire)
     }
 
     /// Wakes the worker if it sleeps.
     pub(super) fn wake(&self) {
-        // What was sent must be seen by a receiver that looks once more before it sleeps.
+        // A receiver that looks once more before it sleeps must see what was sent.
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
             self.end.wake();
@@ -177,18 +177,18 @@ impl Waker {
     }
 }
 
-/// A worker's ways from and to the others.
+/// Rings of a worker from and to the others.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    /// By worker; none to itself.
+    /// By worker; `None` for the worker itself.
     outgoing: Vec<Option<Outgoing>>,
     incoming: Vec<Option<Incoming>>,
     own: Arc<Waker>,
-    /// Where to look next.
+    /// Worker to look at first in the next call.
     next: usize,
 }
 
-/// The exchanges of workers that are woken so; a parcel holds so many bytes.
+/// Creates the exchanges of all workers; a packet has at most `longest` bytes.
 pub(super) fn exchanges(wakers: &[Arc<Waker>], longest: usize) -> Vec<Exchange> {
     let workers = wakers.len();
     let depth = depth(workers);
@@ -209,32 +209,32 @@ pub(super) fn exchanges(wakers: &[Arc<Waker>], longest: usize) -> Vec<Exchange> 
     all
 }
 
-/// Packets that wait between two of so many workers, at most.
+/// Most packets that wait between two of `workers` workers.
 fn depth(workers: usize) -> usize {
     (ROOM / (workers * workers)).clamp(LEAST_DEPTH, DEPTH)
 }
 
-/// Bytes that the exchanges of so many workers take whose parcels hold so many.
+/// Bytes of memory that the exchanges take.
 pub(super) fn memory(workers: usize, longest: usize) -> usize {
     let ways = workers * (workers - 1);
     let each = room_for(longest) + size_of::<HandedPacket>() + 2 * size_of::<Box<[u8]>>();
     ways * depth(workers) * each
 }
 
-/// Bytes of a parcel's buffer.
+/// Bytes of a packet's buffer.
 fn room_for(longest: usize) -> usize {
     HEADROOM + CACHE_LINE + longest
 }
 
-/// The ways between a worker and one that joins it.
+/// Rings between a worker and one that joins.
 #[derive(Debug)]
 pub(super) struct Ways {
     outgoing: Outgoing,
     incoming: Incoming,
 }
 
-/// The exchange of a worker that joins those that are woken so, and for each of them the ways
-/// between it and the newcomer.
+/// Creates the exchange of a worker that joins, and for each present worker its rings from and to
+/// the newcomer.
 pub(super) fn join(
     wakers: &[Arc<Waker>],
     own: &Arc<Waker>,
@@ -256,7 +256,7 @@ pub(super) fn join(
     (exchange, others)
 }
 
-/// A way to the worker that is woken so.
+/// Creates a ring to the worker of `to`.
 fn way(to: &Arc<Waker>, depth: usize, longest: usize) -> (Outgoing, Incoming) {
     let (parcels, received) = RingBuffer::new(depth);
     let (empty, taken) = RingBuffer::new(depth);
@@ -273,8 +273,8 @@ fn way(to: &Arc<Waker>, depth: usize, longest: usize) -> (Outgoing, Incoming) {
     (outgoing, Incoming { parcels: received, empty, returned })
 }
 
-/// Lets the other end of a ring see things, for which there is room: there are as many as it is
-/// long.
+/// Makes elements visible to the other end of a ring. There is always room: a ring is as long as
+/// there are elements.
 fn publish<T>(ring: &mut Producer<T>, things: &mut Vec<T>) {
     if let Ok(room) = ring.write_chunk_uninit(things.len()) {
         room.fill_from_iter(things.drain(..));
@@ -282,7 +282,8 @@ fn publish<T>(ring: &mut Producer<T>, things: &mut Vec<T>) {
 }
 
 impl Outgoing {
-    /// Copies bytes into a parcel; `false`: there is no buffer, or they are too many.
+    /// Copies bytes into a buffer. Returns `false` if there is no buffer, or the bytes are too
+    /// many.
     fn put(&mut self, kind: Kind, asked: OwnerLookup, bytes: &[u8]) -> bool {
         let fits = |buffer: &mut Box<[u8]>| start_in(buffer) + bytes.len() <= buffer.len();
         let Some(mut buffer) = self.spare.pop_if(fits) else { return false };
@@ -297,7 +298,7 @@ impl Outgoing {
         true
     }
 
-    /// Lets the receiver see what was sent, and takes the buffers that have come back.
+    /// Makes sent packets visible to the receiver, and takes the buffers that were returned.
     fn flush(&mut self) {
         if std::mem::take(&mut self.is_due) {
             publish(&mut self.parcels, &mut self.waiting);
@@ -314,33 +315,33 @@ impl Outgoing {
     }
 }
 
-/// Where bytes begin in a buffer: at a cache line's beginning, so that a packet's headers are in
-/// one.
+/// Offset of the packet in a buffer: the beginning of a cache line, so that the headers are in one
+/// line.
 fn start_in(buffer: &[u8]) -> usize {
     HEADROOM + (buffer.as_ptr().addr() + HEADROOM).wrapping_neg() % CACHE_LINE
 }
 
 impl Exchange {
-    /// Takes a newcomer in.
+    /// Adds the rings of a newcomer.
     pub(super) fn welcome(&mut self, Ways { outgoing, incoming }: Ways) {
         self.outgoing.push(Some(outgoing));
         self.incoming.push(Some(incoming));
     }
 
-    /// Hands bytes over; `false`: the receiver has too much to do already, or they are too many.
+    /// Hands bytes to a worker. Returns `false` if the receiver's ring is full, or the bytes are
+    /// too many.
     pub(super) fn give(&mut self, to: usize, kind: Kind, asked: OwnerLookup, bytes: &[u8]) -> bool {
         self.outgoing[to].as_mut().is_some_and(|way| way.put(kind, asked, bytes))
     }
 
-    /// Hands the same bytes to all others that have room.
+    /// Hands the same bytes to all other workers that have room.
     pub(super) fn tell_all(&mut self, kind: Kind, bytes: &[u8]) {
         for to in 0..self.outgoing.len() {
             self.give(to, kind, OwnerLookup::Settled, bytes);
         }
     }
 
-    /// Has others see what was sent to them and given back, and wakes those whom something was
-    /// sent.
+    /// Makes sent packets and returned buffers visible to the others, and wakes the receivers.
     pub(super) fn flush(&mut self) {
         self.outgoing.iter_mut().flatten().for_each(Outgoing::flush);
         for Incoming { empty, returned, .. } in self.incoming.iter_mut().flatten() {
@@ -348,7 +349,7 @@ impl Exchange {
         }
     }
 
-    /// Takes what has come from others, as much as there is room for, from each in turn.
+    /// Takes at most `most` packets from the other workers, from each in turn.
     pub(super) fn take(&mut self, mut parcel: impl FnMut(usize, HandedPacket), most: usize) {
         let workers = self.incoming.len();
         let mut room = most;
@@ -365,19 +366,20 @@ impl Exchange {
         self.next = (self.next + 1) % workers;
     }
 
-    /// Gives a parcel's buffer back to whom it came from.
+    /// Returns a packet's buffer to its sender.
     pub(super) fn give_back(&mut self, from: usize, buffer: Box<[u8]>) {
         if let Some(way) = &mut self.incoming[from] {
             way.returned.push(buffer);
         }
     }
 
-    /// Whether something has come.
+    /// True if a packet has come.
     fn has_parcels(&self) -> bool {
         self.incoming.iter().flatten().any(|way| !way.parcels.is_empty())
     }
 
-    /// Says that the worker is going to sleep; `false`: it is not to, something has come.
+    /// Announces that the worker is about to sleep. Returns `false` if it must not: something has
+    /// come.
     pub(super) fn falls_asleep(&self) -> bool {
         self.own.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -388,7 +390,7 @@ impl Exchange {
         may
     }
 
-    /// Says that the worker is awake.
+    /// Announces that the worker is awake.
     pub(super) fn wakes_up(&self) {
         self.own.asleep.store(false, Ordering::Relaxed);
     }

@@ -1,8 +1,8 @@
-//! Several workers that are one gateway: who has what, and how packets come to whom they belong.
+//! Several workers that form one gateway: who owns what, and how packets reach their owner.
 //!
-//! Each worker is a thread with an engine, a router and devices of its own; on the way of a packet
-//! nothing is shared but the list of who has which external ports. Back ends deliver a packet to
-//! the worker whose it is where they can; a worker that gets another's hands it over.
+//! Each worker is a thread with an engine, a router and devices of its own. On the path of a packet
+//! the workers share nothing but the list of the owners of external ports. Back ends deliver a
+//! packet to its owner where they can; another worker that gets the packet hands it over.
 
 mod broker;
 mod exchange;
@@ -25,7 +25,7 @@ use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-/// What a packet's link header and tag add to the largest packet.
+/// Bytes that link header and tag add to the largest packet.
 const LINK_HEADER: usize = 18;
 
 /// Division of subscribers and external ports among workers.
@@ -38,7 +38,7 @@ pub struct Division {
     pub addresses: Vec<(u32, Vec<(u16, u8)>)>,
 }
 
-/// What makes a worker one of several.
+/// Membership of a worker in a team.
 #[derive(Debug)]
 pub struct Member {
     number: usize,
@@ -46,25 +46,26 @@ pub struct Member {
     exchange: Exchange,
     broker: PortLender,
     guide: Guide,
-    /// Packets handed over since it was last asked.
+    /// Packets handed over since the last call of [`Member::flush`].
     handed_over: u64,
 }
 
-/// Where a packet is to go.
+/// Result of dispatching a packet.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// It is this worker's.
+    /// This worker owns the packet.
     Here,
-    /// Another has it now, or will find out whose it is; or it waits for its first fragment.
+    /// Another worker has the packet now, or will find its owner; or the packet waits for its first
+    /// fragment.
     Gone,
-    /// There is no room for it.
+    /// There is no room to hand the packet over.
     Lost,
-    /// There is no room to wait for its first fragment.
+    /// There is no room to wait for the packet's first fragment.
     Unguided,
 }
 
-/// The members of a team of so many workers that is to have these settings, each with what ends its
-/// sleep: a stream is the other end of what it waits for.
+/// Creates the members of a team with these settings, one for each waker. A stream given as a waker
+/// is the other end of the stream that the worker waits for.
 pub fn team(settings: &Settings, wakers: Vec<impl Into<Box<dyn Wake>>>) -> Vec<Member> {
     let workers = wakers.len();
     let partition = Arc::new(Partition::new(&settings.engine, workers, None));
@@ -81,26 +82,26 @@ pub fn team(settings: &Settings, wakers: Vec<impl Into<Box<dyn Wake>>>) -> Vec<M
     exchanges.into_iter().zip(broker::brokers(&wakers)).enumerate().map(member).collect()
 }
 
-/// Bytes that such a team takes beside its engines.
+/// Bytes of memory that such a team takes beside its engines.
 pub fn team_memory(settings: &Settings) -> u64 {
     exchange::memory(settings.workers.count.max(1), longest(settings)) as u64
 }
 
-/// What devices are told, so that packets of the inside, and of the outside, come to the worker
-/// that they belong to. Where that is not the whole truth, the workers see to the rest.
+/// Steering of devices inside and outside, so that packets reach their owner. If a device cannot
+/// follow it fully, the workers hand packets over.
 pub fn steering(settings: &Settings) -> [Steering; 2] {
     let outside = partition::stretches(&settings.engine, settings.workers.count);
     [Steering::Source, Steering::Destination(outside)]
 }
 
-/// The longest frame that is handed over.
+/// Bytes of the longest frame that is handed over.
 fn longest(settings: &Settings) -> usize {
     let insides = settings.realms.iter().map(|realm| &realm.inside);
     let sides = insides.chain([&settings.inside, &settings.outside]);
     sides.map(|side| usize::from(side.mtu)).max().unwrap_or_default() + LINK_HEADER
 }
 
-/// What a worker is told of one that joins.
+/// Data with which a worker admits one that joins.
 #[derive(Debug)]
 pub(crate) struct Newcomer {
     partition: Arc<Partition>,
@@ -108,7 +109,7 @@ pub(crate) struct Newcomer {
     mailbox: Mailbox,
 }
 
-/// What is needed to join a team.
+/// Data that a worker needs to join a team.
 #[derive(Debug)]
 pub(crate) struct Invitation {
     partition: Arc<Partition>,
@@ -117,8 +118,8 @@ pub(crate) struct Invitation {
 }
 
 impl Invitation {
-    /// The member that joins a team with these settings, which wakes by its stream, and what each
-    /// of the others is to be told. Subscribers come once it begins.
+    /// Creates the member that joins a team with these settings, and the data for each of the
+    /// others. `waker` ends the newcomer's sleep. The newcomer gets subscribers when it begins.
     pub(crate) fn accept(
         self,
         settings: &Settings,
@@ -140,12 +141,12 @@ impl Invitation {
     }
 }
 
-/// Lets a worker that has joined take its part.
+/// Permission for a worker that has joined to take its share.
 #[derive(Debug)]
 pub(crate) struct Beginning(Arc<Partition>);
 
 impl Beginning {
-    /// Gives it subscribers: those of its buckets that nobody knows yet.
+    /// Gives the worker its buckets: their subscribers that no other worker knows yet.
     pub(crate) fn begin(self) {
         self.0.welcome();
     }
@@ -158,14 +159,14 @@ impl Member {
         engine.divide_from_now((0, 1));
     }
 
-    /// What another needs to join.
+    /// Data with which another worker can join.
     pub(crate) fn invite(&self) -> Invitation {
         let mailboxes = self.broker.mailboxes();
         let wakers = mailboxes.iter().map(|(_, waker)| Arc::clone(waker)).collect();
         Invitation { partition: Arc::clone(&self.partition), wakers, mailboxes }
     }
 
-    /// Takes a newcomer in.
+    /// Admits a newcomer.
     pub(crate) fn welcome(&mut self, newcomer: Newcomer, engine: &mut Engine) {
         let Newcomer { partition, ways, mailbox } = newcomer;
         self.exchange.welcome(ways);
@@ -175,53 +176,53 @@ impl Member {
         engine.set_engines((self.number as u16, self.workers() as u16));
     }
 
-    /// Forgets that buckets were this worker's of which it has no subscribers any more.
+    /// Gives up former buckets of which this worker has no subscribers left.
     pub(crate) fn tidy(&self, engine: &Engine) {
         self.partition.forget(self.number, |bucket| engine.hosts_of(bucket) == 0);
     }
 
-    /// Its place among the workers.
+    /// Number of this worker among the workers.
     pub fn number(&self) -> usize {
         self.number
     }
 
-    /// How many workers there are.
+    /// Number of workers.
     pub fn workers(&self) -> usize {
         self.partition.workers()
     }
 
-    /// Whether a host inside is this worker's.
+    /// True if this worker owns an internal host.
     pub(crate) fn has(&self, realm: u16, host: Ipv4Addr) -> bool {
         self.partition.of_host(realm, host.to_bits()) == self.number
     }
 
-    /// Who has what.
+    /// The partition in force.
     pub(crate) fn partition(&self) -> &Arc<Partition> {
         &self.partition
     }
 
-    /// Who has what from now on.
+    /// Puts a new partition in force.
     pub(crate) fn set_partition(&mut self, partition: Arc<Partition>, engine: &mut Engine) {
         self.partition = partition;
         self.broker.look_after(engine.config());
         self.settle(engine);
     }
 
-    /// Tells the engine which ports it has.
+    /// Gives the engine the ports that this worker owns.
     pub(crate) fn settle(&self, engine: &mut Engine) {
         for (address, words) in self.partition.owned(self.number) {
             engine.own(address, words);
         }
     }
 
-    /// Tells an engine which ports it has, and that it has no others.
+    /// Gives an engine the ports that this worker owns, and takes all others from it.
     pub(crate) fn settle_only(&self, engine: &mut Engine) {
         for (address, words) in self.partition.all_owned(self.number) {
             engine.own_only(address, &words);
         }
     }
 
-    /// Makes an engine this worker's.
+    /// Prepares an engine for this worker's part.
     pub(crate) fn divide(&mut self, engine: &mut Engine) {
         self.broker.look_after(engine.config());
         let partition = &self.partition;
@@ -230,7 +231,7 @@ impl Member {
         self.settle(engine);
     }
 
-    /// Sends a packet where it belongs.
+    /// Dispatches a packet to its owner.
     #[inline]
     pub(crate) fn dispatch(
         &mut self,
@@ -262,7 +263,7 @@ impl Member {
         }
     }
 
-    /// Sends a request for a mapping of a host to whose the host is.
+    /// Dispatches a request for a mapping to the owner of its host.
     pub(crate) fn dispatch_request(
         &mut self,
         engine: &Engine,
@@ -281,7 +282,7 @@ impl Member {
         }
     }
 
-    /// The same for one that another has handed over, having asked so far.
+    /// Dispatches a packet that another worker has handed over; `asked` is the state of the search.
     pub(crate) fn dispatch_again(
         &mut self,
         now: Timestamp,
@@ -305,7 +306,7 @@ impl Member {
             OwnerLookup::Guide => {
                 let owner = match whose() {
                     PacketOwner::Of(owner) => Some(owner),
-                    // Its datagram is followed to whom the bucket is now.
+                    // The fragments of the datagram go to the present owner of the bucket.
                     PacketOwner::Host(host) => Some(self.partition.now_and_before(host).0),
                     PacketOwner::Fragment(_) | PacketOwner::Portless => None,
                 };
@@ -314,8 +315,8 @@ impl Member {
         }
     }
 
-    /// Keeps a packet of a host inside if it has mappings here; else gives it to the next of those
-    /// that may have some, and in the end to whom the host is of now.
+    /// Keeps a packet of an internal host that has mappings here. Otherwise hands it to the next
+    /// worker that may have some, and at last to the present owner.
     fn find_host(
         &mut self,
         engine: &Engine,
@@ -338,8 +339,8 @@ impl Member {
         self.give(owner, kind, OwnerLookup::Settled, bytes)
     }
 
-    /// Keeps a packet of a protocol without ports if a mapping here is for it, or nobody is left to
-    /// ask.
+    /// Keeps a packet of a protocol without ports if a mapping here expects it, or if no worker is
+    /// left to ask.
     fn ask_next(&mut self, engine: &mut Engine, kind: Kind, bytes: &[u8], asked: u8) -> Way {
         let workers = self.workers();
         if usize::from(asked) + 1 >= workers || engine.expects(bytes) {
@@ -356,7 +357,7 @@ impl Member {
             Advice::Go(owner, waiting) => {
                 let way = self.give(owner, kind, OwnerLookup::Settled, bytes);
                 if owner == self.number {
-                    // They come after it, by way of itself.
+                    // These fragments follow the first one by way of this worker itself.
                     self.guide.recall(waiting);
                 } else {
                     for Waiting { kind, bytes } in waiting {
@@ -381,54 +382,55 @@ impl Member {
         }
     }
 
-    /// Tells all others what an ARP frame says that came in by a link.
+    /// Tells all other workers the content of an ARP frame that came in by a link.
     pub(crate) fn tell_arp(&mut self, link: Link, frame: &[u8]) {
         self.exchange.tell_all(Kind::Arp(link), frame);
     }
 
-    /// A fragment that has waited here and whose first has come here since.
+    /// Returns a fragment that waited here and whose first fragment has come here since.
     pub(crate) fn recalled(&mut self) -> Option<(Kind, Vec<u8>)> {
         self.guide.recalled().map(|Waiting { kind, bytes }| (kind, bytes))
     }
 
-    /// A fragment that has waited in vain; and whether there was no room for it where it belonged.
+    /// Returns a fragment that waited in vain, and whether its owner had no room for it.
     pub(crate) fn given_up(&mut self, now: Timestamp) -> Option<(Kind, usize, bool)> {
         self.guide.given_up(now)
     }
 
-    /// Takes what others have handed over, at most so much.
+    /// Takes at most `most` packets that others have handed over.
     pub(crate) fn take(&mut self, parcel: impl FnMut(usize, HandedPacket), most: usize) {
         self.exchange.take(parcel, most);
     }
 
-    /// Gives a buffer back to whom it came from.
+    /// Returns a buffer to its sender.
     pub(crate) fn give_back(&mut self, from: usize, buffer: Box<[u8]>) {
         self.exchange.give_back(from, buffer);
     }
 
-    /// Wakes those whom something was handed over; returns how many packets that was.
+    /// Wakes the receivers of handed packets; returns the number of packets.
     pub(crate) fn flush(&mut self) -> u64 {
         self.exchange.flush();
         std::mem::take(&mut self.handed_over)
     }
 
-    /// Sees to it that there are ports; returns how many were borrowed and lent.
+    /// Trades ports with other workers; returns the numbers of ports borrowed and lent.
     pub(crate) fn trade(&mut self, now: Timestamp, engine: &mut Engine) -> (u64, u64) {
         let Trade { borrowed, lent } = self.broker.turn(now, engine, &self.partition);
         (borrowed, lent)
     }
 
-    /// When something is to be done even if nothing comes.
+    /// Time of the next work without a packet.
     pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
         self.guide.next_deadline()
     }
 
-    /// Says that the worker is going to sleep; `false`: it is not to, something has come.
+    /// Announces that the worker is about to sleep. Returns `false` if it must not: something has
+    /// come.
     pub(crate) fn falls_asleep(&self) -> bool {
         self.exchange.falls_asleep()
     }
 
-    /// Says that the worker is awake.
+    /// Announces that the worker is awake.
     pub(crate) fn wakes_up(&self) {
         self.exchange.wakes_up();
     }

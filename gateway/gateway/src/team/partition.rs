@@ -1,11 +1,11 @@
-//! Whose a packet is: which worker has a subscriber, which an external endpoint.
+//! Partition among the workers: the owner of each subscriber and of each external endpoint.
 //!
-//! A subscriber's worker follows from its address, so a packet from inside is dispatched by
-//! arithmetic. Servers of one service are all of one worker. External ports have an owner each, by
-//! words of 64: at the start a pool's addresses are dealt out whole, or, if the pool has fewer than
-//! there are workers, cut into as many slices. Ports that were dealt out change hands when a worker
-//! runs short of them (`broker`); so the owners are shared by all workers, and read with each
-//! packet from outside.
+//! A subscriber's worker follows from the subscriber's address, so a packet from inside is
+//! dispatched by arithmetic. One worker owns all servers of a service. Each external port has an
+//! owner, by words of 64 ports. At the start a pool's addresses are divided whole; if the pool has
+//! fewer addresses than there are workers, each address is cut into as many slices. Ports change
+//! their owner when a worker runs short of them (`broker`). So all workers share the list of
+//! owners, and read it with each packet from outside.
 
 mod handed;
 mod whose;
@@ -24,10 +24,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 /// Words of 64 ports that an address has.
 pub(super) const WORDS: usize = 1024;
 
-/// The owners of an address's ports, by words.
+/// Owners of an address's ports, by words.
 pub(super) struct Owners {
     words: [AtomicU8; WORDS],
-    /// Whether they may be several.
+    /// True if several workers may own ports of the address.
     split: AtomicBool,
 }
 
@@ -49,7 +49,7 @@ impl Owners {
         self.words[word].load(Ordering::Relaxed).into()
     }
 
-    /// The stretches of words that a worker has.
+    /// Runs of words that a worker owns.
     fn stretches(&self, worker: usize) -> Vec<Range<usize>> {
         let mut stretches: Vec<Range<usize>> = Vec::new();
         for word in (0..WORDS).filter(|&word| self.of(word) == worker) {
@@ -62,14 +62,14 @@ impl Owners {
     }
 }
 
-/// Subscribers are told apart by so many buckets; a worker has some of them.
+/// Number of buckets of subscribers; each bucket has one owner.
 const BUCKETS: usize = 256;
 
-/// Whose the buckets are, and were: a worker that joins gets some, but subscribers stay with the
-/// worker that has their mappings until these have gone.
+/// Present and former owners of the buckets. A worker that joins gets some buckets, but a
+/// subscriber stays with the worker that has its mappings until these have gone.
 pub(super) struct Buckets {
     owners: [AtomicU8; BUCKETS],
-    /// The workers that may still have subscribers of a bucket, a bit each.
+    /// Workers, one bit each, that may still have subscribers of a bucket.
     former: [AtomicU64; BUCKETS],
 }
 
@@ -82,7 +82,7 @@ impl Debug for Buckets {
 impl Buckets {
     fn new(workers: usize) -> Arc<Self> {
         Arc::new(Self {
-            // As devices are told, too.
+            // Devices are steered by the same division.
             owners: std::array::from_fn(|bucket| AtomicU8::new((bucket % workers) as u8)),
             former: std::array::from_fn(|_| AtomicU64::new(0)),
         })
@@ -93,13 +93,13 @@ impl Buckets {
         (owner.into(), self.former[bucket].load(Ordering::Acquire))
     }
 
-    /// Gives the last of so many workers its part, evenly from all others.
+    /// Gives the last of `workers` workers its part, evenly from all others.
     fn deal_to_last(&self, workers: usize) {
         let mut left: Vec<usize> = vec![0; workers];
         for bucket in 0..BUCKETS {
             let (owner, _) = self.of(bucket);
             left[owner] += 1;
-            // Each keeps its share; what is beyond goes.
+            // Each worker keeps its share; further buckets move.
             if left[owner] > BUCKETS.div_ceil(workers) {
                 self.former[bucket].fetch_or(1 << owner, Ordering::Release);
                 self.owners[bucket].store((workers - 1) as u8, Ordering::Release);
@@ -108,61 +108,63 @@ impl Buckets {
     }
 }
 
-/// What is known of an external address.
+/// Ownership of one external address.
 #[derive(Debug)]
 struct Row {
     address: u32,
     owners: Arc<Owners>,
-    /// The place of the plan by which its ports are those of subscribers.
+    /// Index of the plan by which the ports follow from subscribers' addresses.
     plan: Option<usize>,
-    /// Whether something is fixed there.
+    /// True if the address has a static endpoint.
     has_fixed: bool,
 }
 
 impl Row {
-    /// Whether several workers may have ports of the address.
+    /// True if several workers may have ports of the address.
     fn is_shared(&self) -> bool {
         self.has_fixed || self.plan.is_some() || self.owners.split.load(Ordering::Relaxed)
     }
 }
 
-/// Who has what. A reload makes a new one, in which ports keep their owners.
+/// Partition among the workers. A reload makes a new one, in which ports keep their owners.
 #[derive(Debug)]
 pub(crate) struct Partition {
     workers: usize,
-    /// Whether a worker has joined.
+    /// True if a worker has joined.
     has_grown: bool,
     buckets: Arc<Buckets>,
-    /// By address.
+    /// Sorted by address.
     rows: Vec<Row>,
     plans: Vec<Plan>,
-    /// Hosts that are not of the worker that arithmetic says.
+    /// Owners of hosts that differ from the arithmetic.
     hosts: HashMap<(u16, u32), usize>,
-    /// Whose the static endpoints are, by address, port and protocol.
+    /// Owners of static endpoints, by address, port and protocol.
     fixed: HashMap<(u32, u16, u8), usize>,
-    /// The same of whole addresses; protocols without ports are number 0.
+    /// Owners of whole static addresses, by address and protocol; 0 stands for all portless
+    /// protocols.
     whole: HashMap<(u32, u8), usize>,
 }
 
-/// Whose a packet is.
+/// Owner of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PacketOwner {
-    /// A worker's.
+    /// One worker.
     Of(usize),
-    /// That of a host inside: its bucket's, or one that had the bucket before.
+    /// The worker of an internal host: the owner of its bucket, or a former owner.
     Host(Host),
-    /// Nobody can say, for it is a fragment without ports, to an address that several workers
-    /// share. This one finds out.
+    /// Unknown: a fragment without ports, to an address that several workers share. This worker
+    /// finds the owner.
     Fragment(usize),
-    /// Any may have it that shares the address: its protocol has no ports.
+    /// Any worker that shares the address: the protocol has no ports.
     Portless,
 }
 
-/// A host inside: realm and address.
+/// An internal host: realm and address.
 pub(super) type Host = (u16, u32);
 
 impl Partition {
-    /// For so many workers; ports that had an owner keep it.
+    /// Divides a configuration among `workers` workers; ports that had an owner in `before` keep
+    /// it.
     pub(crate) fn new(config: &Config, workers: usize, before: Option<&Self>) -> Self {
         assert!((1..=MOST_WORKERS).contains(&workers));
         let buckets = before.map(|before| Arc::clone(&before.buckets));
@@ -212,7 +214,7 @@ impl Partition {
         self.rows.push(Row { address, owners, plan, has_fixed: false });
     }
 
-    /// The place of a pool's plan, if its ports follow from the subscribers' addresses.
+    /// Index of a pool's plan, if its ports follow from the subscribers' addresses.
     fn plan(&mut self, config: &Config, pool: &PoolConfig) -> Option<usize> {
         let Allocation::Deterministic(deterministic) = config.allocation_of(pool) else {
             return None;
@@ -221,7 +223,7 @@ impl Partition {
         Some(self.plans.len() - 1)
     }
 
-    /// Sees to it that hosts of static mappings stay where they are though a worker joins.
+    /// Keeps hosts of static mappings with their worker although another worker joins.
     fn keep_fixed(&mut self, config: &Config, before: &Self) {
         let statics = config.statics.iter().map(|one| (one.realm, one.internal.0));
         let services = config.services.iter().flat_map(|service| {
@@ -233,7 +235,7 @@ impl Partition {
         }
     }
 
-    /// Sees to it that all servers of a service are of one worker, whatever services they share.
+    /// Gives all servers of a service to one worker. Services may share servers.
     fn keep_servers_together(&mut self, config: &Config) {
         let several = config.services.iter().filter(|service| service.servers.len() > 1);
         for service in several {
@@ -243,7 +245,7 @@ impl Partition {
             let workers: Vec<usize> =
                 hosts.iter().map(|&(realm, address)| self.of_host(realm, address)).collect();
             let worker = workers[0];
-            // Whoever shared a worker with one of them for the same reason goes with it.
+            // Hosts that were with one of these workers for the same reason move, too.
             for other in self.hosts.values_mut().filter(|other| workers.contains(other)) {
                 *other = worker;
             }
@@ -251,7 +253,7 @@ impl Partition {
         }
     }
 
-    /// Enters whose static endpoints are.
+    /// Enters the owners of static endpoints.
     fn fix(&mut self, config: &Config) {
         const PORTS: [u8; 4] = [protocol::TCP, protocol::UDP, protocol::ICMP, protocol::DCCP];
         for one in &config.statics {
@@ -288,7 +290,7 @@ impl Partition {
         Some(&self.rows[at])
     }
 
-    /// The worker of a host inside.
+    /// Owner of an internal host.
     pub(crate) fn of_host(&self, realm: u16, address: u32) -> usize {
         let by_arithmetic = || self.buckets.of(bucket(realm, address)).0;
         match self.hosts.is_empty() {
@@ -297,7 +299,7 @@ impl Partition {
         }
     }
 
-    /// The worker of an external endpoint.
+    /// Owner of an external endpoint.
     fn of_external(&self, row: &Row, own: u8, port: u16) -> PacketOwner {
         if row.has_fixed {
             let fixed = self.fixed.get(&(row.address, port, own));
@@ -314,7 +316,7 @@ impl Partition {
         plan.and_then(planned).unwrap_or_else(by_words)
     }
 
-    /// The workers that a packet may be for, the last of them if none of the others knows of it.
+    /// Workers that may own a packet. The last of them owns it if no other knows it.
     pub(crate) fn candidates(&self, link: crate::link::Link, bytes: &[u8]) -> Vec<usize> {
         match self.whose(link.side, link.realm, bytes) {
             PacketOwner::Of(worker) | PacketOwner::Fragment(worker) => vec![worker],
@@ -327,7 +329,7 @@ impl Partition {
         }
     }
 
-    /// Whose a host inside is.
+    /// Owner of an internal host, present or former.
     pub(super) fn whose_host(&self, host: Host) -> PacketOwner {
         if let Some(&worker) = self.hosts.get(&host) {
             return PacketOwner::Of(worker);
@@ -338,7 +340,7 @@ impl Partition {
         }
     }
 
-    /// The worker that a host is of now, and those that it may have been of before, a bit each.
+    /// Present owner of a host's bucket, and the former owners, one bit each.
     pub(super) fn now_and_before(&self, (realm, address): Host) -> (usize, u64) {
         self.buckets.of(bucket(realm, address))
     }
@@ -348,8 +350,8 @@ impl Partition {
         self.buckets.deal_to_last(self.workers);
     }
 
-    /// Notes that a worker has no subscribers any more of buckets that it had before: of those of
-    /// which `has_none` says so.
+    /// Notes that a worker has no subscribers left of buckets that it had before. `has_none` says
+    /// so of a bucket.
     pub(super) fn forget(&self, worker: usize, has_none: impl Fn(usize) -> bool) {
         for (bucket, former) in self.buckets.former.iter().enumerate() {
             if former.load(Ordering::Relaxed) >> worker & 1 != 0 && has_none(bucket) {
@@ -358,7 +360,7 @@ impl Partition {
         }
     }
 
-    /// The words of ports that a worker has, by address.
+    /// Runs of words of ports that a worker owns, by address.
     pub(super) fn owned(&self, worker: usize) -> impl Iterator<Item = (Ipv4Addr, Range<usize>)> {
         self.rows.iter().flat_map(move |row| {
             let address = Ipv4Addr::from_bits(row.address);
@@ -375,24 +377,23 @@ impl Partition {
         }
     }
 
-    /// How many workers there are.
+    /// Number of workers.
     pub(super) fn workers(&self) -> usize {
         self.workers
     }
 }
 
-/// To whom a word of ports of a pool's address goes at the start; `place` is the address's in the
-/// pool.
+/// First owner of a word of ports; `place` is the address's index in the pool.
 fn deal(config: &Config, pool: &PoolConfig, workers: usize, place: usize, word: usize) -> usize {
     if pool.count() >= workers {
         return place % workers;
     }
-    // Ports stay on their side of 1024, so each side is cut.
+    // Mappings stay on their side of port 1024, so each side is cut by itself.
     let is_low = word < LOW_WORDS && pool.ports.0 < 1024;
     let ports = if is_low { (pool.ports.0, pool.ports.1.min(1023)) } else { high_ports(pool) };
     let size = block_size(config, pool);
     if size == 1 {
-        // As evenly as can be: everybody has some while there are words.
+        // As evenly as possible: each worker gets some while there are words.
         let (first, last) = (usize::from(ports.0) / 64, usize::from(ports.1) / 64);
         return word.saturating_sub(first).min(last - first) * workers / (last - first + 1);
     }
@@ -411,14 +412,14 @@ fn block_size(config: &Config, pool: &PoolConfig) -> usize {
 /// Words of ports below 1024.
 pub(super) const LOW_WORDS: usize = 1024 / 64;
 
-/// The ports of a pool from 1024 on, if it has such; else all.
+/// Ports of a pool from 1024 on, if it has any; else all.
 fn high_ports(pool: &PoolConfig) -> (u16, u16) {
     let (first, last) = pool.ports;
     if last < 1024 { pool.ports } else { (first.max(1024), last) }
 }
 
-/// How ports of an address, first to last, are cut into slices: the first port, and how many each
-/// has. Slices end where blocks do.
+/// Cuts the ports of an address, first to last, into slices: the first port, and the ports of each
+/// slice. Slices end where blocks end.
 fn slices(
     config: &Config,
     pool: &PoolConfig,
@@ -431,7 +432,7 @@ fn slices(
     (first, (blocks.div_ceil(workers) * size).next_multiple_of(64))
 }
 
-/// What a device is told of that.
+/// Division of the external addresses, for devices that steer packets.
 pub(super) fn stretches(config: &Config, workers: usize) -> Vec<Stretch> {
     let of_pool = |pool: &PoolConfig| {
         let mut place = 0;
