@@ -1,17 +1,17 @@
-//! What became of packets after the translator let them pass.
+//! Counters of packets that were lost after the translator let them pass.
 //!
-//! The translator counts a packet as forwarded when it has done its part. Where the router or the
-//! device then loses it, [`Losses`] notes that, and [`Losses::correct`] moves it to the drops, so
-//! that every input packet is still counted once.
+//! The translator counts a packet as forwarded when it has done its part. If the router or the
+//! device then loses the packet, [`Losses`] notes that, and [`Losses::correct`] moves it to the
+//! drops, so that every input packet is still counted once.
 
 use natgate_engine::{Counters, Direction, DropReason, Outcome, Side};
 
 /// An input packet as the translator has counted it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// The way it takes.
+    /// Direction of the packet.
     pub direction: Direction,
-    /// What it was counted as.
+    /// Outcome that was counted.
     pub outcome: Outcome,
     /// Bytes as received.
     pub len: usize,
@@ -37,16 +37,16 @@ impl Origin {
 /// Packets that the translator let pass and that were lost afterwards.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// By direction and by what they were counted as.
+    /// Losses by direction and counted outcome.
     counted: Counters,
     /// Packets of the gateway's own making that were lost.
     own: u64,
-    /// What the translator counted though it did not come in.
+    /// Counts of the translator for packets that did not come in.
     excluded: Counters,
 }
 
 impl Losses {
-    /// Notes the loss of a packet; without an origin it was of the gateway's own making.
+    /// Counts the loss of a packet; without an origin it was of the gateway's own making.
     pub fn note(&mut self, origin: Option<Origin>, reason: DropReason) {
         match origin {
             Some(Origin { direction, outcome, len }) => {
@@ -57,8 +57,8 @@ impl Losses {
         }
     }
 
-    /// Takes off what the translator counted between two readings of its counters: a packet of the
-    /// gateway's own making that had to be translated, and is no input packet.
+    /// Excludes a packet of the gateway's own making that had to be translated, and is no input
+    /// packet: subtracts the difference between two readings of the translator's counters.
     pub fn exclude(&mut self, before: &Counters, after: &Counters) {
         combine(&mut self.excluded, after, |sum, count| *sum += count);
         combine(&mut self.excluded, before, |sum, count| *sum -= count);
@@ -69,8 +69,7 @@ impl Losses {
         self.own
     }
 
-    /// The translator's counters of input packets, with what was lost afterwards counted as
-    /// dropped.
+    /// The translator's counters of input packets; packets lost afterwards count as dropped.
     #[must_use]
     pub fn correct(&self, counters: &Counters) -> Counters {
         let mut corrected = counters.clone();
@@ -89,7 +88,7 @@ impl Losses {
     }
 }
 
-/// Does something to each count of packets, bytes and drops, with the same one of another.
+/// Applies `action` to each count of packets, bytes and drops, with the same count of `with`.
 fn combine(counters: &mut Counters, with: &Counters, action: impl Fn(&mut u64, u64)) {
     let ways = counters.packets.iter_mut().chain(&mut counters.bytes).flatten();
     let counts = ways.chain(&mut counters.drops);

@@ -5,7 +5,7 @@
 //! gateway that runs as root get the owner of the folder that they are in.
 //!
 //! That owner could plant a link to a file of root's in the folder. So a gateway that runs as root
-//! follows no link there, and gives away no file that it has not made itself.
+//! follows no link there, and changes the owner of no file that it has not created itself.
 
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
@@ -14,9 +14,9 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::Path;
 
-/// Opens a file, or makes it. A new file of a process that runs as root belongs to the owner of its
-/// folder. `options` say how to open the file, but not to create it or to truncate it: what is not
-/// this process's file must not change.
+/// Opens or creates a file. A new file of a process that runs as root belongs to the owner of its
+/// folder. `options` say how to open the file, but not to create it or to truncate it: a file of
+/// another process must not change.
 ///
 /// # Errors
 /// The system's error. If this process runs as root and the folder belongs to another user: an
@@ -48,8 +48,8 @@ pub fn open_or_create(options: &OpenOptions, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Makes a file with this mode, whatever had the name before. A new file of a process that runs as
-/// root belongs to the owner of its folder.
+/// Creates a file with this mode, and removes a former file of that name. A new file of a process
+/// that runs as root belongs to the owner of its folder.
 ///
 /// # Errors
 /// The system's error.
@@ -67,7 +67,7 @@ pub fn create_anew(path: &Path, mode: u32) -> io::Result<File> {
 /// folder belongs to another user.
 ///
 /// # Errors
-/// The system's error if it refuses that.
+/// The system's error if the change is refused.
 pub fn give_to_folder_owner(file: &File, path: &Path) -> io::Result<()> {
     foreign_folder(path)?.map_or(Ok(()), |folder| give(file, &folder))
 }
@@ -76,7 +76,8 @@ fn give(file: &File, folder: &Metadata) -> io::Result<()> {
     fchown(file, Some(folder.uid()), Some(folder.gid()))
 }
 
-/// The folder of a file, if it belongs to another user than root and this process runs as root.
+/// Metadata of a file's folder, if it belongs to another user than root and this process runs as
+/// root.
 fn foreign_folder(path: &Path) -> io::Result<Option<Metadata>> {
     if !geteuid().is_root() {
         return Ok(None);
@@ -92,7 +93,7 @@ mod tests {
     use std::os::unix::fs::{chown, symlink};
     use std::path::PathBuf;
 
-    /// A user that no system has.
+    /// A user number that no system has.
     const NOBODY: u32 = 12_345;
 
     struct Folder(PathBuf);
@@ -113,7 +114,7 @@ mod tests {
             self.0.join("theirs").join(name)
         }
 
-        /// The victim is as it was.
+        /// True if the victim is unchanged.
         fn is_whole(&self) -> bool {
             let victim = self.0.join("victim");
             let about = fs::metadata(&victim).expect("it is there");

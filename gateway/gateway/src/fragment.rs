@@ -11,9 +11,9 @@ const COPIED: u8 = 0x80;
 //= rfc1812#section-4.2.2.7-few
 //= rfc1812#section-4.2.2.7-order
 //= rfc5508#section-7.1.1-fragment
-/// The fragments of a packet, each at most `mtu` bytes; `None` when it may not be fragmented, is no
-/// IPv4 packet, ends beyond the longest datagram, or not even eight bytes of payload would fit
-/// behind the header.
+/// Cuts a packet into fragments of at most `mtu` bytes. Returns `None` if the packet may not be
+/// fragmented, is no IPv4 packet, or ends beyond the longest datagram, or if `mtu` leaves no room
+/// for eight bytes of payload.
 pub(crate) fn fragment(packet: &[u8], mtu: usize) -> Option<Vec<Vec<u8>>> {
     let whole = Ipv4::new_checked(packet).ok().filter(|whole| !whole.dont_fragment())?;
     let payload = whole.payload();
@@ -25,7 +25,7 @@ pub(crate) fn fragment(packet: &[u8], mtu: usize) -> Option<Vec<Vec<u8>>> {
     let mut offset = 0;
     while offset < payload.len() {
         let header = if offset == 0 { &packet[..whole.header_len()] } else { &later_header };
-        // All but the last carry a multiple of eight bytes.
+        // All fragments but the last carry a multiple of eight bytes.
         let room = mtu.checked_sub(header.len()).map(|room| room & !7).filter(|room| *room > 0)?;
         let rest = payload.len() - offset;
         let last = header.len() + rest <= mtu;
@@ -61,7 +61,7 @@ fn one(header: &[u8], payload: &[u8], field: FragmentField) -> Vec<u8> {
     bytes
 }
 
-/// The header of all fragments but the first: only the options that are meant to be repeated.
+/// Header of all fragments but the first: only options that are repeated.
 fn later_header(packet: &[u8], whole: &Ipv4<&[u8]>) -> Vec<u8> {
     const END: u8 = 0;
     const NO_OPERATION: u8 = 1;
@@ -103,7 +103,7 @@ mod tests {
         bytes
     }
 
-    /// Puts the payloads of fragments where they say they belong.
+    /// Joins the payloads of fragments by their offsets.
     fn reassembled(fragments: &[Vec<u8>], first: usize) -> Vec<u8> {
         let mut payload = Vec::new();
         for fragment in fragments {

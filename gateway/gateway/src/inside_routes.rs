@@ -1,16 +1,16 @@
-//! Destinations behind routers inside, as the translator is told of them.
+//! Destinations behind routers inside, in the form that the translator uses.
 //!
-//! The translator knows no routes. So the prefixes of a realm's inside routes are made into ranges
-//! of addresses, without the parts to which a longer prefix leads elsewhere: a connected network,
-//! or a route outside. The inside's default route is none of them: it would hold everything.
+//! The translator knows no routes. So the prefixes of a realm's inside routes become ranges of
+//! addresses, without the parts to which a longer prefix leads elsewhere: a connected network, or a
+//! route outside. The inside's default route is left out: it would contain every address.
 
 use crate::settings::{InsideRoutes, Route, Settings};
 use natgate_engine::{AddressRange, Prefix, Side};
 use std::net::Ipv4Addr;
 
 impl Settings {
-    /// Tells the translator's part which destinations are behind routers inside; to be done again
-    /// when routes or networks change.
+    /// Sets the translator's list of destinations behind routers inside. Call it again when routes
+    /// or networks change.
     pub fn derive_inside_routes(&mut self) {
         let outside = &self.engine.outside.network;
         let outward: Vec<Prefix> =
@@ -33,20 +33,20 @@ impl Settings {
     }
 }
 
-/// The prefixes of a side's routes, but the default route's.
+/// Prefixes of a side's routes, except the default route's.
 fn via(routes: &[Route], side: Side) -> impl Iterator<Item = Prefix> + '_ {
     let routes = routes.iter().filter(move |route| route.side == side);
     routes.map(|route| route.prefix).filter(|prefix| !prefix.is_empty())
 }
 
-/// A prefix that is still open in [`ranges`]: addresses up to its last are in it.
+/// A prefix that is still open in [`ranges`], and its last address.
 #[derive(Clone, Copy)]
 struct Open {
     last: u64,
     inside: bool,
 }
 
-/// The addresses whose longest prefix is one of `inside`, in order and apart; among equals one of
+/// Ranges of addresses whose longest prefix is in `inside`, in order and apart; for equal prefixes
 /// `elsewhere` counts.
 fn ranges(inside: Vec<Prefix>, elsewhere: Vec<Prefix>) -> Vec<AddressRange> {
     if inside.is_empty() {
@@ -77,7 +77,7 @@ fn ranges(inside: Vec<Prefix>, elsewhere: Vec<Prefix>) -> Vec<AddressRange> {
     ranges
 }
 
-/// Adds addresses from the first to the last behind those that are there.
+/// Appends a range of addresses.
 fn add(ranges: &mut Vec<AddressRange>, (first, last): (u64, u64), inside: bool) {
     let (Ok(from), Ok(to)) = (u32::try_from(first), u32::try_from(last)) else { return };
     if !inside || from > to {

@@ -33,9 +33,9 @@ fn place(info: &MappingInfo) -> MappingPlace {
 }
 
 impl Commander {
-    /// At most so many mappings in the order of protocol number, external address and port, from a
-    /// place on. Mappings of protocols without ports have no place; of those that share an external
-    /// endpoint there is one.
+    /// At most `most` mappings in the order of protocol number, external address and port, from a
+    /// position on. Mappings of protocols without ports have no position. Of mappings that share an
+    /// external endpoint the page has one.
     ///
     /// # Errors
     /// [`CommandError::Stopping`].
@@ -49,7 +49,7 @@ impl Commander {
         let (mut entries, mut until) = (Vec::new(), None);
         for worker in 0..self.workers() {
             let (found, is_last) = self.page::<ByEndpoint>(worker, cursor, most)?;
-            // Behind the last that one with more has told there may be more.
+            // A worker with more mappings may have some behind the last one that it returned.
             if let Some(ByEndpoint(last)) = found.last().filter(|_| !is_last) {
                 until = until.into_iter().chain([place(last)]).min();
             }
@@ -64,8 +64,8 @@ impl Commander {
         Ok(Page { entries, is_last })
     }
 
-    /// At most so many subscribers in the order of a rank that each is given and of their
-    /// addresses, from a place on; those without a rank are left out.
+    /// At most `most` subscribers in the order of rank and address, from a position on. `rank`
+    /// gives each subscriber its rank; subscribers without a rank are left out.
     ///
     /// # Errors
     /// [`CommandError::Stopping`].
@@ -87,7 +87,7 @@ impl Commander {
         Ok(least.page())
     }
 
-    /// A subscriber that has mappings.
+    /// One subscriber, if it has mappings.
     ///
     /// # Errors
     /// [`CommandError::Stopping`].

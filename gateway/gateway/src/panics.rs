@@ -1,12 +1,12 @@
 //! Panics: a bug in the control plane does not end forwarding, and one in the data plane ends it at
 //! once.
 //!
-//! A thread of the data plane (a worker, what workers rely on) has packets and tables in its hands.
-//! If an invariant breaks there, the process ends before another packet is sent, and a service
-//! manager starts it again. A thread of the control plane (requests, logs, metrics, routes) begins
-//! anew instead; each such panic is told and counted.
+//! A thread of the data plane (a worker, or a thread that workers rely on) holds packets and
+//! tables. If an invariant breaks there, the process ends before another packet is sent, and a
+//! service manager starts it again. A thread of the control plane (requests, logs, metrics, routes)
+//! restarts its work instead; each such panic is reported and counted.
 //!
-//! Without [`install`] panics are as the standard library has them.
+//! Without [`install`] panics have their default effect.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
@@ -18,28 +18,28 @@ use std::time::{Duration, Instant};
 /// Panics of the control plane so far.
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
-/// The first pause before work begins anew, and the longest.
+/// First pause before work restarts, and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 
-/// Work that lasted so long before it panicked begins anew after the first pause.
+/// Work that lasted so long before it panicked restarts after the first pause.
 const LASTED: Duration = Duration::from_secs(60);
 
 thread_local! {
     static IS_DATA_PLANE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Has this thread belong to the data plane from now on.
+/// Makes this thread part of the data plane.
 pub fn enter_data_plane() {
     IS_DATA_PLANE.set(true);
 }
 
-/// Panics of the control plane since the process began.
+/// Number of panics of the control plane since the process began.
 pub fn count() -> u64 {
     PANICS.load(Ordering::Relaxed)
 }
 
-/// Tells each panic by `tell`, in one sentence, after what the standard library says of it. A panic
-/// of the data plane then ends the process.
+/// Reports each panic by `tell`, in one sentence, after the standard library's message. A panic of
+/// the data plane then ends the process.
 pub fn install(tell: fn(&str)) {
     let before = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -65,13 +65,13 @@ fn sentence(info: &PanicHookInfo<'_>, is_data_plane: bool) -> String {
     format!("warning: a bug of natgate's: thread {thread} panicked{place}: {what}; {goes_on}")
 }
 
-/// Does work of the control plane until it returns. After a panic it begins anew, with what it has,
-/// after a pause.
+/// Runs work of the control plane until it returns. After a panic and a pause the work restarts,
+/// with the same state.
 pub fn contain<T>(mut work: impl FnMut() -> T) -> T {
     let mut pause = PAUSE.0;
     loop {
         let began = Instant::now();
-        // Each caller's state is such that beginning anew is sound, however the last time ended.
+        // The state of each caller permits a restart, however the last run ended.
         match panic::catch_unwind(AssertUnwindSafe(&mut work)) {
             Ok(done) => return done,
             Err(_) if began.elapsed() >= LASTED => pause = PAUSE.0,
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// Says which ending this process is to try, when a test starts it once more.
+    /// Names the kind of thread that a child process of the test plays.
     const TRIAL: &str = "NATGATE_TEST_OF_PANICS";
 
     #[test]
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!((result, times, done), ("done", 3, vec![1, 2, 3]));
     }
 
-    /// Not a test of its own: the process that [`planes_end_differently`] starts.
+    /// The child process that [`planes_end_differently`] starts; no test of its own.
     #[test]
     fn trial() {
         let Ok(plane) = std::env::var(TRIAL) else { return };

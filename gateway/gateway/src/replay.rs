@@ -1,15 +1,15 @@
-//! The offline loop: a capture in, what the translator makes of it out, in simulated time.
+//! The offline loop: reads a capture and writes the translated packets, in simulated time.
 //!
 //! The clock is the packets' timestamps. Before a packet is taken, everything due earlier happens
-//! at its own time; a timestamp that goes back counts as the latest seen, and the first is when the
-//! translator starts. The replay ends with the last packet: timers are not run out, and fragments
-//! that wait then stay without a fate. What there is to a packet is handed on before the next is
-//! read, if asked for.
+//! at its own time. A timestamp that goes back counts as the latest seen. The translator starts at
+//! the first timestamp. The replay ends with the last packet: timers are not run out, and fragments
+//! that wait then stay without a fate. If asked for, the results of one packet are flushed before
+//! the next packet is read.
 //!
-//! Which side a packet is of, [`Input`] says; which link header one leaves with, the output part.
-//! There is no ARP here and no routing: what the translator forwards leaves by the other interface,
-//! in fragments if it is longer than that side's MTU. Realms are told apart by the VLAN tags of the
-//! inside's frames.
+//! [`Input`] tells the side of a packet; the output module chooses the link header of a packet that
+//! leaves. There is no ARP and no routing here: a forwarded packet leaves by the other interface,
+//! in fragments if it is longer than that side's MTU. VLAN tags of the inside's frames tell realms
+//! apart.
 
 mod input;
 mod output;
@@ -29,43 +29,43 @@ use natgate_wire::link::ethertype;
 use output::{Cause, Header, Output};
 use std::io::{self, Read, Write};
 
-/// The capture's two interfaces, in the order of the capture, and which sides they are.
+/// The capture's two interfaces in the order of the capture, with their sides.
 pub type Interfaces = [(Side, Interface); 2];
 
 /// Longest packet that the translator makes, bytes.
 const MAX_PACKET: usize = 65_535;
 
-/// Longest packet that a side carries when the configuration does not say, bytes.
+/// Longest packet of a side without a configured MTU, bytes.
 const DEFAULT_MTU: u16 = 1500;
 
-/// Who wants to know of changes of the translator's state.
+/// Receiver of the translator's events.
 pub trait Observer {
     /// Takes an event.
     ///
     /// # Errors
-    /// Those of whatever it is written to.
+    /// The error of the write.
     fn event(&mut self, event: &Event) -> io::Result<()>;
 
-    /// Hands everything taken so far to whoever reads it.
+    /// Flushes all events taken so far.
     ///
     /// # Errors
-    /// Those of whatever it is written to.
+    /// The error of the write.
     fn flush(&mut self) -> io::Result<()>;
 }
 
-/// When results are handed on.
+/// Time of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flush {
-    /// Each packet's before the next is read: for conversations.
+    /// After each packet: for conversations.
     EachPacket,
-    /// When buffers are full, and at the end: for files.
+    /// If buffers are full, and at the end: for files.
     AtEnd,
 }
 
-/// Why a replay ended early. Everything before has been translated and written.
+/// Reason why a replay ended early. Everything before has been translated and written.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The translator cannot be run like this.
+    /// The translator cannot run with these settings.
     #[error("{}", .0.message)]
     Config(ConfigError),
     /// The input cannot be read further.
@@ -79,17 +79,17 @@ pub enum ReplayError {
     Events(#[source] io::Error),
 }
 
-/// How a replay went.
+/// Result of a replay.
 #[derive(Debug)]
 pub struct Report {
-    /// What was counted, up to the end.
+    /// Counters at the end.
     pub counters: Counters,
-    /// Whether the end is that of the input.
+    /// `Ok` if the replay reached the end of the input.
     pub end: Result<(), ReplayError>,
 }
 
-/// Takes every packet of `input` through a translator of these settings and this seed, and writes
-/// what leaves it to `output` as pcapng.
+/// Translates every packet of `input` with these settings and this seed, and writes the packets
+/// that leave to `output` as pcapng.
 pub fn replay<R: Read, W: Write>(
     settings: &Settings,
     seed: [u8; 32],
@@ -133,21 +133,21 @@ struct Replay<'a, W> {
     /// Largest packets, bytes: of the outside, and of each realm inside.
     mtu_outside: usize,
     mtus_inside: Vec<usize>,
-    /// The VLAN of each realm, and the realms of the inside's frames.
+    /// VLAN of each realm, and realms of the inside's frames.
     vlans: Vec<Option<u16>>,
     carried: DeviceLinks,
     /// Packets that were too long after translation.
     losses: Losses,
-    /// The latest time seen.
+    /// Latest timestamp seen.
     now: Timestamp,
-    /// How often time went back: the engine is only told times that do not.
+    /// Timestamps that went back. The engine gets only times that do not.
     backwards: u64,
-    /// For packets of the engine's own making.
+    /// Buffer for packets of the engine's own.
     buffer: Vec<u8>,
 }
 
 impl<W: Write> Replay<'_, W> {
-    /// The engine is started with the first packet, for its clock counts from its start.
+    /// Starts the engine with the first packet, because its clock counts from its start.
     fn run<R: Read>(
         &mut self,
         engine: &mut Option<Engine>,
@@ -176,7 +176,7 @@ impl<W: Write> Replay<'_, W> {
         self.output.begin(|| input.interfaces()).map_err(ReplayError::Output)
     }
 
-    /// Events first: who has read a packet finds what it changed.
+    /// Flushes events before packets: a reader that has a packet finds the changes that it made.
     fn flush(&mut self) -> Result<(), ReplayError> {
         self.observer.flush().map_err(ReplayError::Events)?;
         self.output.flush().map_err(ReplayError::Output)
@@ -187,7 +187,7 @@ impl<W: Write> Replay<'_, W> {
         self.flush()
     }
 
-    /// What is due until a packet's time happens.
+    /// Lets everything happen that is due before a packet's time.
     fn let_time_pass(&mut self, engine: &mut Engine, time: Timestamp) -> Result<(), ReplayError> {
         if time < self.now {
             self.backwards += 1;
@@ -245,8 +245,7 @@ impl<W: Write> Replay<'_, W> {
         self.drain(engine, Some((side, header)))
     }
 
-    /// The realm of a frame, and its header as it is when no tag tells the realm; `None`: no
-    /// realm's.
+    /// Realm of a frame, and its header without the realm's tag; `None` if no realm has the tag.
     fn realm(&self, arrival: Arrival, header: &[u8]) -> Option<(u16, Header)> {
         let plain = Header::new(arrival.link, header);
         let tags_tell = arrival.side == Side::Inside
@@ -259,7 +258,7 @@ impl<W: Write> Replay<'_, W> {
         Some((realm, plain.without_tag()))
     }
 
-    /// Largest packet that leaves by a side, to a realm if by the inside, bytes.
+    /// Largest packet that leaves by a side, bytes. The realm counts on the inside.
     fn mtu(&self, side: Side, realm: u16) -> usize {
         match side {
             Side::Inside => self.mtus_inside[usize::from(realm)],
@@ -293,8 +292,8 @@ impl<W: Write> Replay<'_, W> {
         Ok(())
     }
 
-    /// Writes the events and packets that the last call made the engine produce: on its own, or
-    /// provoked by a packet.
+    /// Writes the events and packets that the engine produced in its last call. `provoked_by` is
+    /// the packet of that call, if any.
     fn drain(
         &mut self,
         engine: &mut Engine,
@@ -307,7 +306,7 @@ impl<W: Write> Replay<'_, W> {
         while let Some((time, side, len)) = engine.poll_transmit(&mut buffer) {
             let packet = &buffer[..len];
             let cause = match provoked_by {
-                // Fragments are never the engine's own: they waited for this packet.
+                // The engine makes no fragments itself: these waited for this packet.
                 Some((_, header)) if is_fragment(packet) => Cause::Passed(header),
                 Some((from, header)) if side == from => Cause::Answered(header),
                 _ => Cause::Unknown,

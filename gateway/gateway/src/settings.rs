@@ -1,4 +1,4 @@
-//! What a gateway is told when it starts: the engine's configuration and what is around it.
+//! Settings of a gateway: the engine's configuration and everything around the engine.
 
 use crate::kernel::KernelSettings;
 use crate::limits::{FEWEST_NEIGHBORS, MOST_NEIGHBORS};
@@ -14,7 +14,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How packets get in and out.
+/// Back end of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
     /// Packet sockets of the Linux kernel.
@@ -24,12 +24,12 @@ pub enum Backend {
     AfXdp,
     /// Ports of DPDK.
     Dpdk,
-    /// A layer 3 device of the Linux kernel's.
+    /// A layer 3 device of the Linux kernel.
     Tun,
 }
 
 impl Backend {
-    /// Its name in configurations.
+    /// Name of the back end in configurations.
     pub fn name(self) -> &'static str {
         match self {
             Self::AfPacket => "af-packet",
@@ -43,21 +43,21 @@ impl Backend {
 /// One side: its device and its place in the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SideSettings {
-    /// The device's name. With [`Backend::Dpdk`] a port's, or that of a virtual device to be made,
-    /// with its arguments.
+    /// Name of the device. With [`Backend::Dpdk`] it is the name of a port, or of a virtual device
+    /// to be made, with its arguments.
     pub device: String,
-    /// How packets get in and out of it.
+    /// Back end of the device.
     pub backend: Backend,
-    /// The gateway's own address there and the length of its prefix, bits. `None`: taken from the
-    /// device.
+    /// The gateway's own address there and the length of its prefix, bits. `None`: the device's
+    /// address.
     pub address: Option<(Ipv4Addr, u8)>,
-    /// Next hop for what no route names.
+    /// Next hop of destinations without a route.
     pub gateway: Option<Ipv4Addr>,
     /// Largest IP packet, bytes.
     pub mtu: u16,
-    /// What matters more where packet sockets receive.
+    /// Goal of packet sockets that receive: latency or throughput.
     pub mode: ReceiveMode,
-    /// Frames that a receive queue holds; `None`: as many as is usual with the back end.
+    /// Frames that a receive queue holds; `None`: the back end's usual number.
     pub ring: Option<u32>,
 }
 
@@ -68,43 +68,43 @@ pub struct Route {
     pub prefix: Prefix,
     /// Next hop, an address that is directly connected.
     pub via: Ipv4Addr,
-    /// The side that the next hop is on.
+    /// Side of the next hop.
     pub side: Side,
 }
 
-/// A neighbour whose hardware address the configuration gives: it is never asked for.
+/// A neighbour with a configured hardware address: the gateway never asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StaticNeighbor {
-    /// The side that it is on.
+    /// Side of the neighbour.
     pub side: Side,
-    /// Its address, which is directly connected.
+    /// Address, directly connected.
     pub address: Ipv4Addr,
-    /// Its hardware address.
+    /// Hardware address.
     pub mac: Mac,
 }
 
-/// A realm beside the one that the rest of the settings is about.
+/// A realm other than realm 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RealmSettings {
-    /// Its name.
+    /// Name of the realm.
     pub name: String,
-    /// Its device, which may be another's too, and the gateway's place there.
+    /// Device, which realms may share, and the gateway's address there.
     pub inside: SideSettings,
-    /// Which frames of the device are its own; `None`: those without a tag.
+    /// VLAN of the realm's frames on the device; `None`: frames without a tag.
     pub vlan: Option<u16>,
-    /// Static routes there; of all of them the side is the inside.
+    /// Static routes of the realm; the side of all of them is the inside.
     pub routes: Vec<Route>,
-    /// Static neighbours there, all inside.
+    /// Static neighbours of the realm, all inside.
     pub neighbors: Vec<StaticNeighbor>,
 }
 
-/// How many threads do the gateway's work.
+/// Number of workers and their processors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerSettings {
-    /// How many workers there are, each with a thread of its own.
+    /// Number of workers, each with a thread of its own.
     pub count: usize,
-    /// The processors that they run on, one each; none: several workers take those that the process
-    /// may use, and one worker alone is not bound.
+    /// Processors of the workers, one each. If empty, several workers take the processors that the
+    /// process may use, and a single worker is not bound.
     pub cores: Vec<usize>,
 }
 
@@ -114,90 +114,91 @@ impl Default for WorkerSettings {
     }
 }
 
-/// Where commands are taken, and from whom.
+/// Sockets for commands, and who may use them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ControlSettings {
-    /// Where the control socket is; `None`: at its usual place, if that can be had.
+    /// Path of the control socket; `None`: its usual path, if that can be created.
     pub socket: Option<PathBuf>,
-    /// The group of its file; `None`: the process's.
+    /// Group of the socket's file; `None`: the process's group.
     pub group: Option<String>,
-    /// A further socket, for those who may only ask.
+    /// Path of a further socket, for clients that may only read.
     pub read_socket: Option<PathBuf>,
-    /// The group of its file.
+    /// Group of that socket's file.
     pub read_group: Option<String>,
-    /// What other machines may do; `None`: nothing.
+    /// Access for other machines; `None`: none.
     pub remote: Option<RemoteSettings>,
 }
 
-/// How other machines come to the control interface: by TLS, with certificates.
+/// Access of other machines to the control interface: by TLS, with certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteSettings {
-    /// Where to listen.
+    /// Address to listen on.
     pub listen: SocketAddr,
     /// The gateway's certificate, a PEM file.
     pub certificate: PathBuf,
-    /// Its key.
+    /// Key of the certificate, a PEM file.
     pub key: PathBuf,
-    /// The certificates of those who sign clients' certificates.
+    /// Certificates of the authorities that sign clients' certificates, a PEM file.
     pub clients: PathBuf,
-    /// Lists of revoked clients' certificates, a PEM file; `None`: nobody revokes.
+    /// Lists of revoked clients' certificates, a PEM file; `None`: none is revoked.
     pub revoked: Option<PathBuf>,
-    /// Common names of clients that may do everything; others may ask.
+    /// Common names of clients that may do everything; other clients may only read.
     pub operators: Vec<String>,
 }
 
-/// Everything about a gateway.
+/// All settings of a gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The translator's part; its sides' addresses and MTUs agree with those below.
+    /// Configuration of the translator; the addresses and MTUs of its sides agree with those below.
     pub engine: Config,
     /// The subscribers' side.
     pub inside: SideSettings,
     /// The Internet's side.
     pub outside: SideSettings,
-    /// Realms 1 and up, as many as the translator has; those that are gone there are not here
+    /// Realms 1 and up, as many as the translator has. Realms that are gone there are not here
     /// either.
     pub realms: Vec<RealmSettings>,
-    /// Static routes; the longest prefix wins, connected networks first among equals.
+    /// Static routes of realm 0 and outside; the longest prefix wins. For equal prefixes, connected
+    /// networks come first.
     pub routes: Vec<Route>,
-    /// What happens to packets from inside to destinations behind routers inside.
+    /// Fate of packets from inside to destinations behind routers inside.
     pub inside_routes: InsideRoutes,
     /// Static neighbours of realm 0 and outside.
     pub neighbors: Vec<StaticNeighbor>,
     /// Most neighbours of a link; `None`: as many as its network can have, within limits.
     pub neighbors_limit: Option<usize>,
-    /// How many workers there are.
+    /// Number of workers and their processors.
     pub workers: WorkerSettings,
-    /// Arguments of DPDK's environment; `None`: those that virtual devices need.
+    /// Arguments of DPDK's environment; `None`: the arguments that virtual devices need.
     pub dpdk: Option<Vec<String>>,
-    /// What the kernel of the machine has to do with it.
+    /// Settings for the kernel of the machine.
     pub kernel: KernelSettings,
-    /// Where ports in use are remembered over a restart; `None`: they are not.
+    /// File that saves the ports in use over a restart; `None`: ports are not saved.
     pub state: Option<StateSettings>,
-    /// Where commands are taken, and from whom.
+    /// Sockets for commands, and who may use them.
     pub control: ControlSettings,
-    /// Which event logs are kept.
+    /// Event logs.
     pub logs: Vec<LogSettings>,
-    /// Where the page for browsers is.
+    /// Address of the page for browsers.
     pub page: PageSettings,
-    /// What is said of requests for mappings.
+    /// Settings of the service for requests for mappings.
     pub pcp: PcpSettings,
-    /// Who watches.
+    /// Settings of monitoring.
     pub monitoring: MonitoringSettings,
 }
 
-/// What happens to packets from inside whose destination is behind a router inside.
+/// Fate of packets from inside whose destination is behind a router inside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InsideRoutes {
-    /// They are forwarded there, untranslated.
+    /// Such packets are forwarded to that router, untranslated.
     #[default]
     Forward,
-    /// They are translated, and leave outside.
+    /// Such packets are translated, and leave outside.
     Translate,
 }
 
 impl InsideRoutes {
-    /// Its name in configurations.
+    /// Name of the value in configurations.
     pub fn name(self) -> &'static str {
         match self {
             Self::Forward => "forward",
@@ -206,44 +207,44 @@ impl InsideRoutes {
     }
 }
 
-/// Where ports in use are remembered.
+/// File that saves the ports in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateSettings {
-    /// The file.
+    /// Path of the file.
     pub file: PathBuf,
-    /// How often it is written.
+    /// Interval of the writes.
     pub interval: Duration,
 }
 
-/// Where the page for browsers is, and under which names.
+/// Address and host names of the page for browsers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageSettings {
-    /// Where.
+    /// Address of the page.
     pub place: PagePlace,
-    /// Host names, besides addresses and `localhost`, under which it may be asked for.
+    /// Host names of the page, besides addresses and `localhost`.
     pub names: Vec<String>,
 }
 
-/// Where the page for browsers is.
+/// Address of the page for browsers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PagePlace {
-    /// At its usual place, if that can be had.
+    /// The usual address, if it is free.
     #[default]
     Usual,
-    /// There, or the gateway does not start.
+    /// This address; the gateway does not start without it.
     At(SocketAddr),
-    /// Nowhere.
+    /// None: there is no page.
     Nowhere,
 }
 
 impl PagePlace {
-    /// The usual place: only this machine reaches it.
+    /// The usual address; only this machine reaches it.
     pub const USUAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9465);
 }
 
 impl SideSettings {
-    /// A device with packet sockets that carries Ethernet's usual packets, of which nothing else is
-    /// said.
+    /// Creates settings of a device with packet sockets and Ethernet's usual MTU; the rest is
+    /// default.
     pub fn new(device: impl Into<String>) -> Self {
         Self {
             device: device.into(),
@@ -258,7 +259,7 @@ impl SideSettings {
 }
 
 impl Settings {
-    /// A translator between two devices, and nothing more.
+    /// Creates settings of a translator between two devices, and nothing more.
     pub fn new(engine: Config, inside: SideSettings, outside: SideSettings) -> Self {
         Self {
             engine,
@@ -281,7 +282,7 @@ impl Settings {
         }
     }
 
-    /// One side's settings.
+    /// Settings of one side.
     pub fn side(&self, side: Side) -> &SideSettings {
         match side {
             Side::Inside => &self.inside,
@@ -289,10 +290,10 @@ impl Settings {
         }
     }
 
-    /// The settings of a link.
+    /// Settings of one link.
     ///
     /// # Panics
-    /// When there is no such realm.
+    /// If there is no such realm.
     pub fn link(&self, link: Link) -> &SideSettings {
         match usize::from(link.realm).checked_sub(1) {
             Some(place) if link.side == Side::Inside => &self.realms[place].inside,
@@ -300,13 +301,13 @@ impl Settings {
         }
     }
 
-    /// Most neighbours of a link whose network has a prefix of so many bits.
+    /// Most neighbours of a link whose network has a prefix of `prefix_len` bits.
     pub(crate) fn most_neighbors(&self, prefix_len: u8) -> usize {
         let stations = 1_usize << (32 - u32::from(prefix_len.min(32))).min(usize::BITS - 1);
         self.neighbors_limit.unwrap_or_else(|| stations.clamp(FEWEST_NEIGHBORS, MOST_NEIGHBORS))
     }
 
-    /// What the translator is told of a link.
+    /// The translator's settings of one link.
     pub fn engine_link(&self, link: Link) -> &SideConfig {
         match link.side {
             Side::Inside => self.engine.inside_of(link.realm),
@@ -314,8 +315,7 @@ impl Settings {
         }
     }
 
-    /// The devices that a gateway needs: the inside's, the outside's, and those that only realms
-    /// have.
+    /// Devices that a gateway needs: the inside's, the outside's, and further ones of realms.
     pub fn devices(&self) -> Vec<&str> {
         let mut devices = vec![&self.inside.device[..], &self.outside.device];
         for (_, device, _) in self.insides() {
@@ -326,14 +326,14 @@ impl Settings {
         devices
     }
 
-    /// Of each realm that there is its number, its device, and its VLAN if it has one.
+    /// Number, device and VLAN of each realm that is not gone.
     pub(crate) fn insides(&self) -> impl Iterator<Item = (u16, &str, Option<u16>)> {
         let further = (1..).zip(&self.realms).filter(|(realm, _)| self.engine.has_realm(*realm));
         let further = further.map(|(number, realm)| (number, &realm.inside.device[..], realm.vlan));
         std::iter::once((0, &self.inside.device[..], None)).chain(further)
     }
 
-    /// The place of each realm's device among [`Settings::devices`], if there is such a realm.
+    /// Index in [`Settings::devices`] of each realm's device; `None` for a realm that is gone.
     pub(crate) fn places(&self) -> Vec<Option<usize>> {
         let devices = self.devices();
         let mut places = vec![None; self.realms.len() + 1];
@@ -343,7 +343,7 @@ impl Settings {
         places
     }
 
-    /// The same with realms in the numbering of a translator at work, whose configuration is given.
+    /// Renumbers the realms after the configuration of a translator at work.
     pub(crate) fn in_numbers_of(self, in_force: &Config) -> Self {
         let engine = self.engine.in_numbers_of(in_force);
         let named = self.realms.iter().map(|realm| (&realm.name[..], realm));
@@ -363,7 +363,7 @@ impl Settings {
         Self { engine, realms, ..self }
     }
 
-    /// The name of a realm; realm 0 is called `default`.
+    /// Name of a realm; realm 0 is called `default`.
     pub fn realm_name(&self, realm: u16) -> &str {
         let further = usize::from(realm).checked_sub(1).and_then(|place| self.realms.get(place));
         further.map_or("default", |realm| &realm.name)

@@ -34,57 +34,57 @@ const MANY: usize = 64;
 /// Counters and table sizes of one worker.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// The worker's number, and how many there are.
+    /// The worker's number, and the number of workers.
     pub worker: (usize, usize),
-    /// The time.
+    /// Time of the figures.
     pub now: Timestamp,
-    /// Packets, with what was lost after translation counted as dropped.
+    /// Packets; losses after translation are counted as dropped.
     pub counters: Counters,
-    /// What the router has counted besides.
+    /// Counters of the router besides those of packets.
     pub router: RouterCounters,
     /// Packets of the gateway's own making that were lost.
     pub own_lost: u64,
-    /// Frames that were not sent to the gateway.
+    /// Frames addressed to other stations.
     pub not_addressed: u64,
-    /// Mappings, subscribers and sessions: how many there are and may be.
+    /// Mappings, subscribers and sessions: present numbers and limits.
     pub totals: TableTotals,
-    /// What the worker has done.
+    /// Load of the worker.
     pub load: LoadNow,
-    /// Its devices, one for each link.
+    /// Devices of the worker, one for each link.
     pub links: Vec<LinkFigures>,
     /// Pools, in the engine's numbering.
     pub pools: Vec<PoolFigures>,
 }
 
-/// A link's device.
+/// The device of one link.
 #[derive(Clone, Debug)]
 pub struct LinkFigures {
     /// The link.
     pub link: Link,
-    /// The device's name.
+    /// Name of the device.
     pub device: String,
-    /// Its hardware address.
+    /// Hardware address of the device.
     pub mac: Mac,
     /// Largest payload of a frame, bytes.
     pub mtu: u32,
-    /// Whether it is switched on and has a carrier.
+    /// True if the device is switched on and has a carrier.
     pub up: bool,
-    /// Frames; of a device that several links share, those of all.
+    /// Frame counters. A device that several links share counts the frames of all.
     pub frames: Statistics,
 }
 
-/// A pool's ports.
+/// Ports of one pool.
 #[derive(Clone, Debug, Default)]
 pub struct PoolFigures {
-    /// Its name.
+    /// Name of the pool.
     pub name: String,
     /// Ports that a new mapping may take: TCP, UDP, ICMP, DCCP.
     pub free: [u32; 4],
-    /// Ports in hold-down, by protocol as those.
+    /// Ports in hold-down, by protocol in the same order.
     pub held: [u32; 4],
     /// Dynamic mappings: of TCP, UDP, ICMP, DCCP and others.
     pub used: [u64; 5],
-    /// Blocks that nobody has, if ports are given out in blocks.
+    /// Blocks without an owner, if ports are given out in blocks.
     pub free_blocks: Option<u32>,
 }
 
@@ -102,7 +102,7 @@ impl LinkFigures {
 }
 
 impl LinkFigures {
-    /// Writes what a device tells.
+    /// Writes the state of a device.
     pub(crate) fn write(&mut self, link: Link, frames: Statistics, info: &LinkInfo) {
         self.device.clone_from(&info.name);
         let LinkInfo { mac, mtu, up, .. } = *info;
@@ -111,14 +111,14 @@ impl LinkFigures {
 }
 
 impl Figures {
-    /// With room for what a worker will write.
+    /// Creates figures with room for what a worker will write.
     pub(crate) fn with_room() -> Self {
         let pool = || PoolFigures { name: String::with_capacity(NAME), ..PoolFigures::default() };
         let (links, pools) = (roomy(LinkFigures::empty), roomy(pool));
         Self { links, pools, ..Self::default() }
     }
 
-    /// Writes what the devices of links tell.
+    /// Writes the state of the links' devices.
     pub(crate) fn set_links(
         &mut self,
         links: impl Iterator<Item = Link>,
@@ -135,7 +135,7 @@ impl Figures {
         self.links.truncate(count);
     }
 
-    /// Writes what pools have.
+    /// Writes the use of the pools.
     pub(crate) fn set_pools(&mut self, engine: &Engine) {
         let pools = &engine.config().pools;
         self.pools.resize_with(pools.len(), PoolFigures::default);
@@ -147,13 +147,13 @@ impl Figures {
         }
     }
 
-    /// Frames that came too fast, over all devices.
+    /// Frames lost because they came too fast, over all devices.
     pub fn overrun(&self) -> u64 {
         self.links.iter().map(|link| link.frames.receive_overrun).sum()
     }
 }
 
-/// A list with entries to be written over.
+/// Creates a list of entries that will be overwritten.
 fn roomy<T>(entry: impl Fn() -> T) -> Vec<T> {
     (0..MANY).map(|_| entry()).collect()
 }
@@ -192,19 +192,19 @@ pub struct Removal {
 
 macro_rules! lists {
     ($($kind:ident: $of:ty, $scan:ident;)*) => {
-        /// What a worker is asked.
+        /// A question to a worker.
         #[derive(Debug)]
         pub enum Question {
-            /// For figures.
+            /// Asks for figures.
             Figures(Box<Figures>, SyncSender<Box<Figures>>),
-            /// For neighbours.
+            /// Asks for neighbours.
             Neighbors(Vec<(Link, NeighborInfo)>, SyncSender<Vec<(Link, NeighborInfo)>>),
-            /// For the learnt routes.
+            /// Asks for the learnt routes.
             Learnt(SyncSender<Arc<LearntRoutes>>),
-            /// To remove.
+            /// Asks to remove mappings or sessions.
             Clear(Box<Removal>, SyncSender<Box<Removal>>),
             $(
-                /// For a part of a list.
+                /// Asks for a part of a list.
                 $kind(Box<Part<$of>>, SyncSender<Box<Part<$of>>>),
             )*
         }

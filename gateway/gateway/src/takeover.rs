@@ -117,7 +117,7 @@ impl Worker {
     /// Replaces the devices, in the order of [`Settings::devices`](crate::Settings::devices).
     ///
     /// # Panics
-    /// When there are not as many as before.
+    /// If the number of devices differs.
     pub fn set_devices(&mut self, devices: Devices) {
         assert_eq!(devices.len(), self.devices().len());
         self.exchange(Exchange(devices));

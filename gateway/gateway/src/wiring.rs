@@ -1,8 +1,8 @@
-//! Which devices there are and whose frames they carry; and how that becomes otherwise while the
-//! gateway is at work, because realms come, go or move.
+//! Devices of a gateway and the links that they carry, and changes of both while the gateway works,
+//! because realms come, go or move.
 //!
-//! Devices are opened by the thread that prepares other settings, and those that are not needed any
-//! more go back there: the gateway's thread only puts them in their places.
+//! The thread that prepares new settings opens devices, and gets back devices that are no longer
+//! needed: the worker's thread only puts devices in their places.
 
 use crate::limits::{MOST_DEVICES, OUTSIDE};
 use crate::link::Link;
@@ -17,7 +17,7 @@ use std::fmt::{self, Debug, Formatter};
 /// Devices in the order of [`Settings::devices`].
 pub(crate) type Devices = Vec<Box<dyn Device>>;
 
-/// The links of each device, and of each realm the place of its device, if there is such a realm.
+/// Links of each device, and for each realm the index of its device, if the realm exists.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkMap {
     pub(crate) carried: Vec<DeviceLinks>,
@@ -29,7 +29,7 @@ impl LinkMap {
         Self { carried: DeviceLinks::by_device(settings), places: settings.places() }
     }
 
-    /// The place of a link's device. Nothing is sent by links of realms that there are not.
+    /// Index of a link's device. Nothing is sent by links of realms that do not exist.
     pub(crate) fn device_of(&self, link: Link) -> usize {
         match link.side {
             Side::Inside => self.places[usize::from(link.realm)].unwrap_or_default(),
@@ -37,18 +37,18 @@ impl LinkMap {
         }
     }
 
-    /// The realms beside number 0.
+    /// Numbers of the realms beside realm 0.
     pub(crate) fn further(&self) -> impl Iterator<Item = u16> + '_ {
         let realms = (0..).zip(&self.places).skip(1);
         realms.filter_map(|(realm, place)| place.map(|_| realm))
     }
 
-    /// The links of a device, by its place.
+    /// Links of a device, by its index.
     pub(crate) fn links(&self, place: usize) -> impl Iterator<Item = Link> + '_ {
         self.carried[place].realms().map(move |realm| Link::new(side_of(place), realm))
     }
 
-    /// Links of which the settings say more than their devices carry.
+    /// Links whose settings require more than their devices carry.
     pub(crate) fn narrow<'d>(
         &self,
         settings: &Settings,
@@ -69,16 +69,16 @@ impl LinkMap {
     }
 }
 
-/// The side of a device, by its place.
+/// Side of a device, by its index.
 pub(crate) fn side_of(place: usize) -> Side {
     if place == OUTSIDE { Side::Outside } else { Side::Inside }
 }
 
-/// Where a device comes from.
+/// Origin of a device.
 enum Source {
-    /// It is there, at this place.
+    /// The device at this index stays.
     Kept(usize),
-    /// It is to be opened, or has been.
+    /// The device is to be opened, or has been.
     New(String, Option<Box<dyn Device>>),
 }
 
@@ -91,17 +91,17 @@ impl Debug for Source {
     }
 }
 
-/// What becomes of the wiring; made apart from the gateway.
+/// New wiring, prepared apart from the worker.
 #[derive(Debug)]
 pub(crate) struct Rewiring {
     cables: LinkMap,
     sources: Vec<Source>,
-    /// Largest packets of the links that devices have now, bytes, by the device's place.
+    /// MTUs of the links that devices have now, bytes, by the device's index.
     former_mtus: Vec<u16>,
 }
 
 impl Rewiring {
-    /// What other settings make of it, before devices are opened.
+    /// Prepares the wiring of new settings; devices are not opened yet.
     pub(crate) fn new(in_force: &Settings, new: &Settings) -> Result<Self, ConfigError> {
         let (before, names) = (in_force.devices(), new.devices());
         if names.len() > MOST_DEVICES {
@@ -110,7 +110,7 @@ impl Rewiring {
         }
         let source = |(place, name): (usize, &str)| match before.iter().position(|old| *old == name)
         {
-            // A side's device is its own.
+            // A device does not change its side.
             Some(old) if (old == OUTSIDE) == (place == OUTSIDE) => Source::Kept(old),
             _ => Source::New(name.to_owned(), None),
         };
@@ -122,7 +122,7 @@ impl Rewiring {
         Ok(Self { cables: LinkMap::new(new), sources, former_mtus })
     }
 
-    /// The devices that are not open yet.
+    /// Names of the devices that are not open yet.
     pub(crate) fn missing(&self) -> Vec<String> {
         let name = |source: &Source| match source {
             Source::New(name, None) => Some(name.clone()),
@@ -131,7 +131,7 @@ impl Rewiring {
         self.sources.iter().filter_map(name).collect()
     }
 
-    /// Takes one that has been opened.
+    /// Adds a device that has been opened.
     pub(crate) fn put(&mut self, opened: &str, opened_device: Box<dyn Device>) {
         for source in &mut self.sources {
             if let Source::New(name, device @ None) = source
@@ -143,13 +143,13 @@ impl Rewiring {
         }
     }
 
-    /// Whether no device need be opened any more.
+    /// True if all devices are open.
     pub(crate) fn is_ready(&self) -> bool {
         !self.sources.iter().any(|source| matches!(source, Source::New(_, None)))
     }
 
-    /// Whether devices carry what the settings say of their links, as far as they are open. A
-    /// device that is kept may have come to carry less than was said of it before.
+    /// Checks whether the open devices carry what the settings require of their links. A kept
+    /// device may carry less than when it was opened.
     pub(crate) fn check(&self, settings: &Settings, devices: &Devices) -> Result<(), WorkerError> {
         let unknown = |name: &str| LinkInfo {
             name: name.to_owned(),
@@ -172,10 +172,10 @@ impl Rewiring {
         self.cables.narrow(settings, infos.iter()).next().map_or(Ok(()), |one| Err(one.into()))
     }
 
-    /// Puts the devices in their places; those that are not needed any more are handed back.
+    /// Puts the devices in their places; returns those that are no longer needed.
     ///
     /// # Panics
-    /// When a device has not been opened.
+    /// If a device has not been opened.
     pub(crate) fn apply(self, cables: &mut LinkMap, devices: &mut Devices) -> Devices {
         let mut before: Vec<Option<Box<dyn Device>>> = devices.drain(..).map(Some).collect();
         devices.extend(self.sources.into_iter().map(|source| match source {

@@ -6,14 +6,14 @@ use std::net::Ipv4Addr;
 
 /// Bytes of the headers of IPv4 and UDP.
 const HEADERS: usize = 28;
-/// As much of a request as is kept: enough to see that it is too long.
+/// Bytes of a request that are kept: enough to see that a request is too long.
 const KEPT: usize = LONGEST + 4;
 const DONT_FRAGMENT: u16 = 0x4000;
-/// How far an answer may travel.
+/// TTL of answers.
 const TTL: u8 = 64;
 
-/// The class of a request that was admitted. Another worker that the request is handed over to
-/// keeps it in the same class, so that a forger gains nothing by a hand-over.
+/// Class of an admitted request. Another worker that gets the request keeps it in the same class,
+/// so that a forger gains nothing by a hand-over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestClass {
     /// True if the sender is known ([`Sender::is_known`](super::Sender)).
@@ -22,25 +22,25 @@ pub(crate) struct RequestClass {
     pub(crate) group: u8,
 }
 
-/// A request, and where its answer goes.
+/// A request, and the address for its answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Datagram {
-    /// The realm that it came from.
+    /// Realm that the request came from.
     pub(crate) realm: u16,
-    /// Who sent it.
+    /// Endpoint of the sender.
     pub(crate) client: (Ipv4Addr, u16),
-    /// The address that was asked.
+    /// Address of the gateway that was asked.
     pub(crate) asked: Ipv4Addr,
-    /// Whether the host that it is about is known to be this worker's.
+    /// True if this worker is known to own the host that the request is about.
     pub(crate) is_here: bool,
-    /// The class that the worker that received it admitted it to.
+    /// Class to which the receiving worker admitted the request.
     pub(crate) class: RequestClass,
     len: usize,
     bytes: [u8; KEPT],
 }
 
 impl Datagram {
-    /// The request in a packet from a realm, if it is one to this address.
+    /// Reads the request in a packet from a realm, if the packet is a request to address `own`.
     pub(crate) fn read(realm: u16, packet: &[u8], own: Option<Ipv4Addr>) -> Option<Self> {
         let ip = Ipv4::new_checked(packet).ok()?;
         let (source, destination) = (ip.source(), ip.destination());
@@ -73,17 +73,17 @@ impl Datagram {
         })
     }
 
-    /// The request itself.
+    /// Bytes of the request.
     pub(crate) fn request(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
-    /// Writes the packet that it came in to the front of a buffer, for another worker; returns its
+    /// Writes the packet of the request to the front of a buffer, for another worker; returns its
     /// length.
     pub(crate) fn packet(&self, into: &mut [u8]) -> usize {
         let (client, port) = self.client;
         let len = write(((client, port), (self.asked, SERVER_PORT)), TTL, self.request(), into);
-        // Between workers nothing changes bytes.
+        // Bytes do not change between workers, so the checksum is left out.
         into[26..28].fill(0);
         len
     }
@@ -94,11 +94,11 @@ impl Datagram {
     }
 }
 
-/// Writes the packet with a UDP datagram from one endpoint to another to the front of a buffer;
-/// returns its length, 28 bytes more than the datagram carries.
+/// Writes a packet with a UDP datagram between two endpoints to the front of a buffer. Returns its
+/// length, 28 bytes more than the payload.
 ///
 /// # Panics
-/// When the packet does not fit the buffer or is longer than 65,535 bytes.
+/// If the packet does not fit the buffer or is longer than 65,535 bytes.
 pub fn write(
     ((from, from_port), (to, port)): ((Ipv4Addr, u16), (Ipv4Addr, u16)),
     ttl: u8,
@@ -130,7 +130,7 @@ pub fn write(
     len
 }
 
-/// The checksum of a datagram; over one that has it, zero.
+/// Checksum of a datagram; zero for a datagram with a correct checksum.
 fn sum((source, destination): (u32, u32), datagram: &[u8]) -> u16 {
     let len = datagram.len() as u16;
     let start = checksum::pseudo_header(source, destination, protocol::UDP, len);
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!((ip.source(), ip.destination()), (OWN.to_bits(), CLIENT.0.to_bits()));
         assert_eq!(bytes[20..26], [0x14, 0xe7, 0x9c, 0x40, 0, 11]);
         assert_eq!(sum((ip.source(), ip.destination()), &bytes[20..len]), 0);
-        // As another worker gets it.
+        // Another worker reads the packet that was handed over.
         let mut handed = [0; 1500];
         let len = datagram.packet(&mut handed);
         let again = Datagram::read(3, &handed[..len], Some(OWN)).unwrap();

@@ -1,9 +1,9 @@
 //! Requests that wait, and the order in which they are served.
 //!
 //! A forger chooses the source address of each request, so a budget for each address does not hold
-//! a forger back. Two things hold: senders that natgate knows are served before all others, and
-//! senders of one class take turns by groups. A group is a hardware address where it is at hand,
-//! and a prefix otherwise. So one sender fills the room that nobody else needs, and no more.
+//! a forger back. Two rules do: senders that natgate knows are served before all others, and groups
+//! of senders in one class take turns. A group is a hardware address if it is known, and a prefix
+//! otherwise. So one sender fills the room that no other sender needs, and no more.
 
 use super::Datagram;
 use std::collections::VecDeque;
@@ -11,10 +11,10 @@ use std::collections::VecDeque;
 /// Requests of one class that wait.
 pub(super) const ROOM: usize = 64;
 
-/// Groups that senders are spread over.
+/// Number of groups of senders.
 pub(super) const GROUPS: usize = 256;
 
-/// One request in so many is of an unknown sender while requests of both classes wait.
+/// While requests of both classes wait, one request in so many is of an unknown sender.
 const TURN_OF_UNKNOWN: u32 = 4;
 
 /// Requests of known senders, and of unknown ones.
@@ -50,13 +50,13 @@ impl Waiting {
 /// A queue of at most [`ROOM`] requests, whose groups are served by turns.
 #[derive(Debug)]
 pub(super) struct FairQueue {
-    /// In the order of arrival.
+    /// Waiting requests in order of arrival.
     order: VecDeque<Entry>,
     slots: Vec<Datagram>,
     free: Vec<u8>,
-    /// Requests of each group that wait.
+    /// Number of waiting requests of each group.
     counts: [u8; GROUPS],
-    /// The group that was served last.
+    /// Group that was served last.
     last: u8,
 }
 
@@ -66,14 +66,14 @@ struct Entry {
     slot: u8,
 }
 
-/// What became of a request that was to wait.
+/// Result of adding a request to a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pushed {
-    /// It waits.
+    /// The request waits.
     Waits,
-    /// It waits in the place of a request of the group that had most.
+    /// The request waits in the place of one of the largest group.
     Replaces,
-    /// There is no room for its group.
+    /// There is no room for the request's group.
     Refused,
 }
 
@@ -100,8 +100,8 @@ impl FairQueue {
         self.order.len() < ROOM || self.longest().is_some_and(|longest| self.yields(longest, group))
     }
 
-    /// Lets a request wait. If all places are taken, it gets the place of the latest request of
-    /// the group that has most, as long as its own group has fewer even then.
+    /// Adds a request. If all places are taken, the request gets the place of the latest request of
+    /// the largest group, as long as its own group stays smaller.
     pub(super) fn push(&mut self, group: u8, datagram: &Datagram) -> Pushed {
         let mut pushed = Pushed::Waits;
         if self.order.len() >= ROOM {
@@ -135,12 +135,12 @@ impl FairQueue {
         Some(self.slots[usize::from(slot)])
     }
 
-    /// The group of which most requests wait.
+    /// Group with the most waiting requests.
     fn longest(&self) -> Option<u8> {
         self.order.iter().map(|entry| entry.group).max_by_key(|group| self.count(*group))
     }
 
-    /// True if a group gives a place to another and does not have fewer than that one then.
+    /// True if group `longest` gives a place to `group` and then does not have fewer requests.
     fn yields(&self, longest: u8, group: u8) -> bool {
         self.count(longest) > self.count(group) + 1
     }
@@ -208,8 +208,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes, places are bounded, each request that waits is served once, in order
-        /// within its group, and a group with less than its part of the room finds a place.
+        /// Whatever comes, places are bounded, each waiting request is served once, in order within
+        /// its group, and a group with less than its share of the room finds a place.
         #[test]
         fn places_are_shared_whatever_comes(
             steps in prop::collection::vec(prop::option::weighted(0.8, 0u8..12), 1..600)

@@ -1,12 +1,12 @@
 //! The translated capture: each packet leaves through its side's interface, under a link header.
 //!
-//! A forwarded packet keeps the link header that it came with, addresses and VLAN tags unchanged,
-//! but for the tags that tell realms apart: one that it came with is taken away, and that of the
-//! realm that it goes to is put there. An answer gets that of the packet that provoked it with the
-//! Ethernet addresses exchanged. Where there is none to keep (the packet was made by a timer, or
-//! came in under another type of header), the last frame that came in on the side that the packet
-//! leaves by lends its own, exchanged; if none has come, addresses are zero. In Linux cooked
-//! headers an exchange makes the packet one that this machine sent, from an unknown address.
+//! A forwarded packet keeps its link header, addresses and VLAN tags unchanged, except for the tags
+//! that tell realms apart: the tag that the packet came with is removed, and the tag of the
+//! destination realm is added. An answer gets the header of the packet that provoked it, with the
+//! Ethernet addresses exchanged. A packet without such a header was made by a timer, or came in
+//! under another type of header. It gets the header of the last frame that came in on its side,
+//! exchanged; if no frame has come, addresses are zero. In Linux cooked headers an exchange makes
+//! the packet one that this machine sent, from an unknown address.
 
 use super::Interfaces;
 use crate::link::tag;
@@ -15,10 +15,10 @@ use natgate_io::pcap::{LinkType, Writer};
 use natgate_wire::link::{self, Ethernet, ethertype};
 use std::io::{self, Write};
 
-/// Longest link header: Linux cooked version 2 and all the tags that are looked behind, bytes.
+/// Longest link header, bytes: Linux cooked version 2 with the most tags.
 const MAX_HEADER: usize = link::COOKED2_LEN + link::MAX_VLAN_TAGS * link::VLAN_LEN;
 
-/// Where tags stand in an Ethernet header: behind the addresses.
+/// Offset of tags in an Ethernet header: behind the addresses.
 const TAG_AT: usize = 12;
 
 /// A link header.
@@ -29,26 +29,26 @@ pub(super) struct Header {
     len: usize,
 }
 
-/// Where a packet's link header comes from.
+/// Origin of a packet's link header.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Cause {
-    /// It came with this one and goes on.
+    /// The packet came with this header and goes on.
     Passed(Header),
-    /// It answers a packet that came with this one.
+    /// The packet answers one that came with this header.
     Answered(Header),
-    /// Nothing that came.
+    /// The packet has no such header.
     Unknown,
 }
 
 impl Header {
-    /// What stands in front of an IPv4 packet in a frame.
+    /// Copies the link header in front of an IPv4 packet.
     pub(super) fn new(link: LinkType, header: &[u8]) -> Self {
         let mut bytes = [0; MAX_HEADER];
         bytes[..header.len()].copy_from_slice(header);
         Self { link, bytes, len: header.len() }
     }
 
-    /// A header for packets to and from nowhere.
+    /// A header with zero addresses.
     fn blank(link: LinkType) -> Self {
         const ARPHRD_ETHER: u8 = 1;
         let [high, low] = ethertype::IPV4.to_be_bytes();
@@ -73,7 +73,7 @@ impl Header {
         Self { link, bytes, len }.exchanged()
     }
 
-    /// The header of an answer.
+    /// Header of an answer.
     fn exchanged(mut self) -> Self {
         const SENT_BY_US: u8 = 4;
         match self.link {
@@ -95,14 +95,14 @@ impl Header {
         self
     }
 
-    /// The same Ethernet header without its first VLAN tag.
+    /// Removes the first VLAN tag of an Ethernet header.
     pub(super) fn without_tag(mut self) -> Self {
         self.bytes.copy_within(TAG_AT + link::VLAN_LEN..self.len, TAG_AT);
         self.len -= link::VLAN_LEN;
         self
     }
 
-    /// The same header with a VLAN tag before all others, if it is one of Ethernet.
+    /// Adds a VLAN tag before all others, if the header is one of Ethernet.
     fn tagged(mut self, vlan: u16) -> Self {
         let len = self.len + link::VLAN_LEN;
         if self.link == LinkType::ETHERNET && len <= MAX_HEADER {
@@ -118,7 +118,7 @@ impl Header {
     }
 }
 
-/// The output, which has a beginning as soon as the interfaces are known.
+/// The output. It gets its first blocks as soon as the interfaces are known.
 pub(super) struct Output<W>(State<W>);
 
 enum State<W> {
@@ -128,7 +128,7 @@ enum State<W> {
 
 struct Begun<W> {
     writer: Writer<W>,
-    /// Interface number, link type, and the header last seen: of the inside and of the outside.
+    /// Interface number, link type, and the header last seen, for inside and outside.
     sides: [(u32, LinkType, Option<Header>); 2],
 }
 
@@ -137,7 +137,7 @@ impl<W: Write> Output<W> {
         Self(State::Fresh(Some(output)))
     }
 
-    /// Writes what comes before the first packet, unless it has been written.
+    /// Writes the blocks before the first packet, unless they are written.
     pub(super) fn begin(&mut self, interfaces: impl FnOnce() -> Interfaces) -> io::Result<()> {
         let State::Fresh(output) = &mut self.0 else { return Ok(()) };
         let Some(output) = output.take() else { return Ok(()) };
@@ -150,7 +150,7 @@ impl<W: Write> Output<W> {
         Ok(())
     }
 
-    /// Remembers the link header of a frame that came in.
+    /// Saves the link header of a frame that came in.
     pub(super) fn saw(&mut self, side: Side, header: Header) {
         if let State::Begun(begun) = &mut self.0 {
             begun.sides[side as usize].2 = Some(header);
@@ -195,7 +195,7 @@ mod tests {
     const ETHERNET: [u8; 18] = [1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 0x81, 0, 0, 9, 8, 0];
     const EXCHANGED: [u8; 18] = [2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 0x81, 0, 0, 9, 8, 0];
 
-    /// The frames of an output whose inside and outside have these links, after `write`.
+    /// Frames of an output after `write`; inside and outside have these link types.
     fn frames(
         [inside, outside]: [LinkType; 2],
         write: impl FnOnce(&mut Output<&mut Vec<u8>>),

@@ -1,16 +1,16 @@
-//! ICMP errors about packets that cannot be delivered: no route leads there (code 0), or the
-//! neighbour does not answer ARP (code 1); RFC 1812 sections 3.3.2 and 4.3.3.1.
+//! ICMP errors about packets that cannot be delivered: there is no route (code 0), or the neighbour
+//! does not answer ARP (code 1); RFC 1812 sections 3.3.2 and 4.3.3.1.
 //!
-//! The router sees packets after translation, so what it could quote is not what the sender sent.
-//! It therefore writes the error that a host beyond would have sent about the packet as it stands,
-//! and leaves it to the translator to find the sender and to put the quotation right. The source is
-//! the undelivered packet's destination, because nobody else speaks from there with the
-//! translator's consent; it is replaced by the router's own address after translation.
+//! The router sees packets after translation, so it cannot quote what the sender sent. It therefore
+//! writes the error that a host beyond would have sent about the translated packet. The translator
+//! then finds the sender and corrects the quotation. The source is the undelivered packet's
+//! destination, because the translator admits an error from no other address; after translation the
+//! router's own address replaces it.
 //!
-//! Always true: none is about an ICMP error, a later fragment or a packet of the gateway's own; of
-//! packets that waited together one a conversation is answered. They are limited as the
-//! translator's own errors are, and counted apart from those: all together to a rate, those to one
-//! address to a quarter of it.
+//! Always true: no error is about an ICMP error, a later fragment or a packet of the gateway's own.
+//! Of packets that waited together one of each conversation is answered. The errors have limits
+//! like the translator's own errors, with separate counts: a rate for all, and a quarter of it for
+//! one address.
 
 use crate::counters::Origin;
 use crate::link::Link;
@@ -20,7 +20,7 @@ use natgate_wire::{Icmp, Ipv4, icmp, ipv4, protocol};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Errors that wait to be translated: as many as one batch can make.
+/// Most errors that wait to be translated: as many as one batch can make.
 const MOST_WAITING: usize = natgate_io::BATCH;
 
 /// Longest error, bytes (RFC 1812 section 4.3.2.3).
@@ -28,19 +28,20 @@ const LONGEST: usize = 576;
 
 const HEADERS: usize = ipv4::HEADER_LEN + icmp::HEADER_LEN;
 
-/// TTL before translation, which takes one: it leaves with that of all the gateway's packets.
+/// TTL before translation, which takes one: the error leaves with the TTL of all the gateway's
+/// packets.
 const TTL: u8 = 65;
 
-/// Addresses that errors go to are told apart by their last twelve bits.
+/// Number of addresses that the limits tell apart, by the last twelve bits.
 const REQUESTERS: usize = 4096;
 
-/// What an error says.
+/// Code of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unreachable {
     /// There is no route.
     Network = 0,
-    /// The neighbour does not answer. If it is the next router, others behind the same network may
-    /// still be reached another way, so it is said of the host alone.
+    /// The neighbour does not answer. Even if the neighbour is a router, only the host is reported
+    /// as unreachable: other hosts of the same network may be reachable another way.
     Host = 1,
 }
 
@@ -55,7 +56,7 @@ pub(super) struct Errors {
 }
 
 impl Errors {
-    /// As many as these limits permit, none longer than `mtu`.
+    /// Creates the writer with these limits; no error is longer than `mtu`.
     pub(super) fn new(limits: &Limits, mtu: usize) -> Self {
         let per_second = limits.icmp_errors_per_second;
         Self {
@@ -66,12 +67,12 @@ impl Errors {
         }
     }
 
-    /// Forgets those that count as coming in by a link.
+    /// Drops errors that count as coming in by a link.
     pub(super) fn forget(&mut self, link: Link) {
         self.waiting.retain(|(from, _)| *from != link);
     }
 
-    /// Sends them at another rate from now on, and none longer than `mtu`.
+    /// Sets another rate and another `mtu`, the longest error.
     pub(super) fn renew(&mut self, per_second: u32, mtu: usize) {
         self.fit(mtu);
         self.all.spacing = Pace::new(per_second).spacing;
@@ -79,13 +80,13 @@ impl Errors {
         self.requesters.iter_mut().for_each(|requester| requester.spacing = share);
     }
 
-    /// Makes none longer than `mtu` from now on.
+    /// Sets the length of the longest error.
     pub(super) fn fit(&mut self, mtu: usize) {
         self.longest = LONGEST.min(mtu);
     }
 
-    /// Makes the error about a packet that should have left by `link`, if it is one that is
-    /// answered; `None`: it is not. `Some(false)`: too many wait.
+    /// Makes the error about a packet that should have left by `link`. Returns `None` if the packet
+    /// gets no error, and `Some(false)` if too many errors wait.
     //= rfc1812#section-4.3.3.1-network
     //= rfc1812#section-4.3.3.1-host
     pub(super) fn report(
@@ -103,12 +104,12 @@ impl Errors {
         Some(room)
     }
 
-    /// The oldest error and the link that it counts as coming in by.
+    /// Returns the oldest error and the link that it counts as coming in by.
     pub(super) fn poll(&mut self) -> Option<(Link, Vec<u8>)> {
         self.waiting.pop_front()
     }
 
-    /// Whether one more error may be sent to an address, which then counts.
+    /// Returns true, and counts the error, if one more may be sent to an address.
     //= rfc1812#section-4.3.2.8
     pub(super) fn permits(&mut self, now: Timestamp, requester: u32) -> bool {
         let own = &mut self.requesters[requester as usize % REQUESTERS];
@@ -125,7 +126,7 @@ impl Errors {
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     spacing: Duration,
-    /// When the events so far would have been had they kept the spacing.
+    /// Time at which the events so far would be due with even spacing.
     due: Timestamp,
 }
 
@@ -145,8 +146,8 @@ impl Pace {
     }
 }
 
-/// The packet, if it is one that gets an error: forwarded for somebody, a whole datagram or the
-/// first fragment, and no ICMP but queries and replies.
+/// Returns the packet if it gets an error: it was forwarded, is a whole datagram or the
+/// first fragment, and of ICMP only queries and replies.
 //= rfc1812#section-4.3.2.7-error
 //= rfc1812#section-4.3.2.7-fragment
 fn answered(packet: &[u8], origin: Option<Origin>) -> Option<&[u8]> {
@@ -161,7 +162,7 @@ fn answered(packet: &[u8], origin: Option<Origin>) -> Option<&[u8]> {
     (forwarded && !may_be_error).then_some(packet)
 }
 
-/// The error about a packet, as the host that it was for would send it.
+/// Writes the error about a packet, as the packet's destination would send it.
 //= rfc1812#section-4.3.2.2
 //= rfc1812#section-4.3.2.3
 //= rfc1812#section-4.3.2.5
@@ -191,24 +192,24 @@ fn write(packet: &[u8], unreachable: Unreachable, longest: usize) -> Option<Vec<
     Some(bytes)
 }
 
-/// Who talks with whom: of packets that wait together one of each conversation is answered.
+/// Endpoints of a packet. Of packets that wait together one of each conversation is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Conversation {
     source: u32,
     destination: u32,
     protocol: u8,
-    /// Ports, or what serves as such.
+    /// Ports, or the identifier of a query.
     ports: [u8; 4],
 }
 
 impl Conversation {
-    /// A packet's; `None` when it is no packet.
+    /// Conversation of a packet; `None` if the bytes are no packet.
     pub(super) fn of(packet: &[u8]) -> Option<Self> {
         let packet = Ipv4::new_checked(packet).ok()?;
         let (source, destination) = (packet.source(), packet.destination());
         let at = match packet.protocol() {
             protocol::TCP | protocol::UDP | protocol::DCCP => Some(0),
-            // Type, code and checksum differ from message to message, identifiers do not.
+            // Type, code and checksum differ between messages; identifiers do not.
             protocol::ICMP => Some(4),
             _ => None,
         };

@@ -1,8 +1,8 @@
-//! What is on its way out of the router, and what has been lost there.
+//! Frames on their way out of the router, and losses there.
 //!
-//! Frames wait here until the loop fetches them; packets longer than the link are cut into
+//! Frames wait here until the worker fetches them. Packets longer than the link are cut into
 //! fragments as they come in, once their neighbour is known. Losses are counted here, and reported
-//! to senders where that is due.
+//! to senders if that is due.
 
 use super::errors::{Conversation, Errors, Unreachable};
 use super::neighbors::WaitingPacket;
@@ -16,10 +16,10 @@ use natgate_wire::arp::Mac;
 use natgate_wire::link::ETHERNET_LEN;
 use std::collections::VecDeque;
 
-/// Most frames that wait to be fetched; answers beyond are not given.
+/// Most frames that wait to be fetched; beyond that, no answers are added.
 const MOST_QUEUED: usize = 4096;
 
-/// What is on its way out, and what has been lost there.
+/// Frames on their way out, and losses there.
 #[derive(Debug)]
 pub(super) struct Outbox {
     frames: VecDeque<(Link, Vec<u8>, Option<Origin>)>,
@@ -28,7 +28,7 @@ pub(super) struct Outbox {
     pub(super) losses: Losses,
     pub(super) counters: RouterCounters,
     pub(super) errors: Errors,
-    /// What happened to neighbours, oldest first.
+    /// Reports about neighbours, oldest first.
     pub(super) reports: VecDeque<NeighborReport>,
 }
 
@@ -44,7 +44,7 @@ impl Outbox {
         }
     }
 
-    /// Whether so many frames wait that no answers should be added.
+    /// True if so many frames wait that no answers should be added.
     pub(super) fn is_full(&self) -> bool {
         self.frames.len() >= MOST_QUEUED
     }
@@ -54,12 +54,12 @@ impl Outbox {
         self.frames.push_back((link, frame, origin));
     }
 
-    /// The oldest frame.
+    /// Returns the oldest frame.
     pub(super) fn pop(&mut self) -> Option<(Link, Vec<u8>, Option<Origin>)> {
         self.frames.pop_front()
     }
 
-    /// Loses what is on its way out by a link, and forgets errors about what was.
+    /// Drops the frames that wait for a link, and the errors about packets of that link.
     pub(super) fn forget(&mut self, link: Link) {
         let Self { frames, losses, errors, .. } = self;
         frames.retain(|(out, _, origin)| {
@@ -71,8 +71,8 @@ impl Outbox {
         errors.forget(link);
     }
 
-    /// Adds a packet to a neighbour, behind room for its header; in fragments if the link asks for
-    /// it. Then, for the counters, the packet stands or falls with its first fragment.
+    /// Adds a packet to a neighbour, behind room for its header; in fragments if the link needs
+    /// that. The packet counts as lost if its first fragment is lost.
     pub(super) fn push_packet(
         &mut self,
         link: Link,
@@ -99,13 +99,13 @@ impl Outbox {
         Fate::Kept
     }
 
-    /// Notes a loss.
+    /// Counts a loss.
     pub(super) fn lose(&mut self, origin: Option<Origin>, reason: DropReason) -> Fate {
         self.losses.note(origin, reason);
         Fate::Lost
     }
 
-    /// Notes the loss of packets whose neighbour is no longer asked for.
+    /// Counts the loss of packets whose neighbour is no longer asked for.
     pub(super) fn give_up(&mut self, held: Vec<WaitingPacket>) {
         self.counters.neighbors_lost += 1;
         self.held -= held.len();
@@ -114,7 +114,7 @@ impl Outbox {
         }
     }
 
-    /// Tells the sender of a packet that it cannot be delivered; returns whether that was due.
+    /// Makes the error about a packet that cannot be delivered; returns true if an error was due.
     pub(super) fn report(
         &mut self,
         link: Link,
@@ -127,7 +127,7 @@ impl Outbox {
         made.is_some()
     }
 
-    /// Tells those whose packets waited for a neighbour in vain, once a conversation.
+    /// Makes errors about packets that waited in vain for a neighbour, one for each conversation.
     pub(super) fn report_held(&mut self, link: Link, held: &[WaitingPacket]) {
         let mut told: Vec<Conversation> = Vec::new();
         for held in held {

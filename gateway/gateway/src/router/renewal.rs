@@ -1,5 +1,4 @@
-//! Other links, routes and external addresses, and another rate of ICMP errors, while the router is
-//! at work.
+//! Changes of a router at work: links, routes, external addresses, and the rate of ICMP errors.
 
 use super::{
     Link, MOST_ANNOUNCED, OwnedAddresses, Port, Router, RouterError, index, least_mtu, link_at,
@@ -10,39 +9,39 @@ use natgate_engine::{DropReason, Side};
 use natgate_wire::arp::Mac;
 use std::net::Ipv4Addr;
 
-/// What becomes of a link.
+/// Change of one link.
 #[derive(Debug)]
 enum Change {
-    /// Nothing.
+    /// The link stays as it is.
     Same,
-    /// What is there is still the same network: its neighbours stay known.
+    /// The network stays the same: its neighbours stay known.
     Renewed(Port),
-    /// It is another, or gone.
+    /// The network is another, or gone.
     Other(Port),
 }
 
-/// What becomes different; made apart from the router.
+/// Changes of a router, prepared apart from it.
 #[derive(Debug)]
 pub struct Renewal {
-    /// By the place of the link.
+    /// Changes by the index of the link.
     changes: Vec<Change>,
-    /// External addresses that have come, at most [`MOST_ANNOUNCED`].
+    /// New external addresses, at most [`MOST_ANNOUNCED`].
     new: Vec<Ipv4Addr>,
     errors_per_second: u32,
 }
 
-/// What links were; to be disposed of in another thread.
+/// Former links, to be dropped in another thread.
 #[derive(Debug)]
 pub struct Retired {
     _ports: Vec<Port>,
 }
 
 impl Renewal {
-    /// What other settings, whose realms have the numbers that they have in those in force, make of
-    /// a router.
+    /// Prepares the change from the settings in force to new ones, whose realms have the same
+    /// numbers.
     ///
     /// # Errors
-    /// [`RouterError`] when they name no address or an unreachable next hop.
+    /// [`RouterError`] if the new settings name no address or an unreachable next hop.
     pub fn new(in_force: &Settings, new: &Settings) -> Result<Self, RouterError> {
         let change = |link: Link| {
             if link.realm != 0 && !new.engine.has_realm(link.realm) {
@@ -73,12 +72,12 @@ impl Renewal {
     }
 }
 
-/// All that makes a link what it is.
+/// Everything that describes a link.
 #[derive(PartialEq)]
 struct Described<'s> {
-    /// Its place.
+    /// Settings of the side.
     side: &'s SideSettings,
-    /// Whether it gets errors.
+    /// True if the link gets no ICMP errors.
     silent: bool,
     vlan: Option<u16>,
     routes: Vec<Route>,
@@ -86,7 +85,7 @@ struct Described<'s> {
     most_neighbors: Option<usize>,
 }
 
-/// A link, if there is such.
+/// Describes a link, if it exists.
 fn described(settings: &Settings, link: Link) -> Option<Described<'_>> {
     let (vlan, routes, neighbors) = match usize::from(link.realm).checked_sub(1) {
         None => (None, &settings.routes, &settings.neighbors),
@@ -108,14 +107,14 @@ fn described(settings: &Settings, link: Link) -> Option<Described<'_>> {
     })
 }
 
-/// What of a link tells that its neighbours are the same.
+/// Identity of a link's network. While it is the same, neighbours stay known.
 fn network<'s>(link: &Described<'s>) -> (&'s str, Option<(Ipv4Addr, u8)>, Option<u16>) {
     (&link.side.device, link.side.address, link.vlan)
 }
 
 impl Router {
-    /// Has other links from now on, whose hardware addresses are given, answers for other external
-    /// addresses, tells neighbours of addresses that are new, and makes errors at another rate.
+    /// Puts the change in force: links, external addresses and the rate of errors. `mac` gives the
+    /// hardware address of a link. New addresses are announced.
     pub fn renew(&mut self, renewal: Renewal, mac: impl Fn(Link) -> Mac) -> Retired {
         let Renewal { changes, new, errors_per_second } = renewal;
         let mut retired: Vec<Port> =
@@ -149,7 +148,7 @@ impl Router {
         Retired { _ports: retired }
     }
 
-    /// Puts another link in the place of one, which may be the next that there is not.
+    /// Replaces a link, or adds the next one.
     fn replace(&mut self, link: Link, port: Port, retired: &mut Vec<Port>) {
         let addresses: Vec<Ipv4Addr> = port.owned.addresses().take(MOST_ANNOUNCED).collect();
         self.outbox.forget(link);

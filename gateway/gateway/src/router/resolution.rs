@@ -1,7 +1,6 @@
-//! ARP on the router's links: what is asked, what is answered, and what messages teach.
+//! ARP on the router's links: requests, answers, and what the router learns from messages.
 //!
-//! Which of it is believed is decided by [`super::claims`]; the neighbours themselves are kept by
-//! [`super::neighbors`].
+//! [`super::claims`] decides which message is believed; [`super::neighbors`] keeps the neighbours.
 
 use super::claims::Assertion;
 use super::neighbors::{Action, WaitingPacket};
@@ -16,20 +15,20 @@ use std::net::Ipv4Addr;
 /// Most reports about neighbours that wait to be fetched.
 const MOST_REPORTS: usize = 64;
 
-/// Most neighbours that are asked for in a second, a link, because a packet claims to be theirs.
+/// Most neighbours of a link that are asked for in a second to verify the source of a packet.
 pub const MOST_CHECKED_PER_SECOND: u32 = 256;
 
-/// What happened to a neighbour's hardware address.
+/// Change of a neighbour's hardware address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NeighborEvent {
-    /// Other hardware claimed the address, and was not believed.
+    /// Other hardware claimed the address, and was rejected.
     Conflict,
     /// Other hardware has the address now.
     Changed,
 }
 
 impl NeighborEvent {
-    /// Its name in logs.
+    /// Name of the event in logs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Conflict => "neighbor_conflict",
@@ -38,23 +37,23 @@ impl NeighborEvent {
     }
 }
 
-/// A claim to a neighbour's address, and what came of it.
+/// A claim to a neighbour's address, and its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeighborReport {
-    /// What came of it.
+    /// Result of the claim.
     pub event: NeighborEvent,
     /// The link.
     pub link: Link,
-    /// The neighbour's address.
+    /// Address of the neighbour.
     pub address: Ipv4Addr,
-    /// The hardware address that it had.
+    /// Hardware address that the neighbour had.
     pub mac: Mac,
-    /// The other one.
+    /// Hardware address of the claim.
     pub other: Mac,
 }
 
 impl Router {
-    /// Asks for a neighbour's hardware address, unless that is being done or it is known.
+    /// Asks for a neighbour's hardware address, unless it is known or being asked for.
     pub fn seek(&mut self, now: Timestamp, link: Link, address: Ipv4Addr) {
         let Self { ports, outbox, .. } = self;
         let port = &mut ports[index(link)];
@@ -62,14 +61,14 @@ impl Router {
         port.neighbors.ask(now, address, &mut |action| asker.act(action, link, outbox));
     }
 
-    /// The hardware address of a neighbour, if it is known; changes nothing.
+    /// Hardware address of a neighbour, if it is known; changes nothing.
     pub fn known(&self, link: Link, address: Ipv4Addr) -> Option<Mac> {
         self.ports.get(index(link))?.neighbors.known(address)
     }
 
-    /// Whether a packet from a link may be from its source: a source behind a router may be, and a
-    /// source of the link's network if the neighbour with that address has this hardware address.
-    /// A neighbour that is not known is asked for, and the refusal is counted.
+    /// True if a packet from a link may be from its source. A source behind a router may be. A
+    /// source of the link's network may be if the neighbour with that address has this hardware
+    /// address. An unknown neighbour is asked for, and the refusal is counted.
     pub fn vouches(&mut self, now: Timestamp, link: Link, source: Ipv4Addr, mac: Mac) -> bool {
         let Self { ports, outbox, .. } = self;
         let port = &mut ports[index(link)];
@@ -88,7 +87,7 @@ impl Router {
         false
     }
 
-    /// Takes in an Ethernet frame without a tag that carries ARP.
+    /// Processes an Ethernet frame without a tag that carries ARP.
     pub fn receive_arp(&mut self, now: Timestamp, link: impl Into<Link>, frame: &[u8]) {
         let link = link.into();
         self.outbox.counters.arp_received += 1;
@@ -99,22 +98,23 @@ impl Router {
         }
     }
 
-    /// Counts one that came in by no link.
+    /// Counts an ARP frame that belongs to no link.
     pub fn ignore_arp(&mut self) {
         self.outbox.counters.arp_received += 1;
         self.outbox.counters.arp_ignored += 1;
     }
 
-    /// Takes in one that another router with the same addresses has received, who answers it.
+    /// Learns from an ARP frame that another router with the same addresses has received and
+    /// answers.
     pub fn overhear_arp(&mut self, now: Timestamp, link: impl Into<Link>, frame: &[u8]) {
         let counters = self.outbox.counters;
         self.learn_neighbor(now, link.into(), frame, true);
-        // It has been counted there.
+        // The other router has counted the frame.
         (self.outbox.counters.arp_ignored, self.outbox.counters.arp_conflicts) =
             (counters.arp_ignored, counters.arp_conflicts);
     }
 
-    /// Learns from ARP who is a neighbour; returns what it says if it may be answered.
+    /// Learns a neighbour from ARP; returns the message if it may be answered.
     fn learn_neighbor(
         &mut self,
         now: Timestamp,
@@ -137,7 +137,7 @@ impl Router {
             outbox.counters.arp_ignored += 1;
             return None;
         }
-        // A station that claims one of our addresses is neither believed nor answered.
+        // A station that claims an address of the gateway is neither believed nor answered.
         if port.owned.contains(message.sender) {
             outbox.counters.arp_conflicts += 1;
             return None;
@@ -163,8 +163,9 @@ impl Router {
         Some(message)
     }
 
-    /// Answers a request for one of our addresses. A probe (RFC 5227), whose sender has no address
-    /// yet, is answered like any other: so the prober learns that the address is taken.
+    /// Answers a request for an address of the gateway. A probe (RFC 5227), whose sender has no
+    /// address yet, is answered like any other request: so the prober learns that the address is
+    /// taken.
     fn answer(&mut self, link: Link, request: &Repr) {
         let port = &self.ports[index(link)];
         if !port.owned.contains(request.target) || self.outbox.is_full() {
@@ -181,7 +182,7 @@ impl Router {
         self.outbox.counters.arp_answered += 1;
     }
 
-    /// Sends what waited for a neighbour on its way.
+    /// Sends the packets that waited for a neighbour.
     pub(super) fn release(&mut self, link: Link, mac: Mac, released: Vec<WaitingPacket>) {
         for held in released {
             self.outbox.held -= 1;
@@ -190,7 +191,7 @@ impl Router {
         }
     }
 
-    /// Lets time pass: asks again, gives up, forgets.
+    /// Does the work that is due: asks again, gives up, forgets.
     pub fn advance(&mut self, now: Timestamp) {
         let Self { ports, outbox, .. } = self;
         for (place, port) in ports.iter_mut().enumerate() {
@@ -199,7 +200,7 @@ impl Router {
         }
     }
 
-    /// The next report about a neighbour's hardware address, oldest first.
+    /// Returns the next report about a neighbour's hardware address, oldest first.
     pub fn poll_report(&mut self) -> Option<NeighborReport> {
         self.outbox.reports.pop_front()
     }
@@ -253,7 +254,7 @@ impl Asker {
 }
 
 impl Outbox {
-    /// Adds a report; one that nobody fetches in time is left out.
+    /// Adds a report; if the queue is full, the report is left out.
     fn add_report(&mut self, report: NeighborReport) {
         if self.reports.len() < MOST_REPORTS {
             self.reports.push_back(report);
@@ -261,7 +262,7 @@ impl Outbox {
     }
 }
 
-/// Lets a packet wait for its neighbour, who is asked for.
+/// Keeps a packet until its neighbour is known, and asks for the neighbour.
 #[cold]
 pub(super) fn hold(
     now: Timestamp,
@@ -274,7 +275,7 @@ pub(super) fn hold(
     let asker = port.asker();
     let asked = port.neighbors.ask(now, hop, &mut |action| asker.act(action, link, outbox));
     outbox.counters.neighbors_refused += u64::from(!asked);
-    // Packets to neighbours that were known before have as much room again.
+    // Packets to neighbours that were known before have twice as much room.
     let most = match port.neighbors.was_known(hop) {
         true => 2 * MOST_HELD_IN_ALL,
         false => MOST_HELD_IN_ALL,
@@ -289,7 +290,7 @@ pub(super) fn hold(
     }
 }
 
-/// An ARP message, and who sent its frame to whom.
+/// An ARP message, and the addresses of its frame.
 pub(super) struct Received {
     pub(super) destination: Mac,
     source: Mac,

@@ -1,9 +1,9 @@
-//! Where packets go next: one side's routes, of which the longest matching prefix wins.
+//! Routes of one link and their look-up: the longest matching prefix wins.
 //!
-//! All are in a trie. Most gateways have a handful: those are also laid out as the stretches of
-//! addresses that they divide the whole into, which a packet finds its own among in a few steps.
-//! Routes that others have [learnt](super::LearntRoutes) stand beside; of two for the same prefix
-//! the configured one counts.
+//! All routes are in a trie. Most gateways have a handful: these are also laid out as runs of
+//! addresses with one target each, in which a look-up takes a few steps. [Learnt
+//! routes](super::LearntRoutes) are kept apart; if a configured and a learnt route have the same
+//! prefix, the configured route counts.
 
 use super::learnt::Table;
 use natgate_engine::Prefix;
@@ -11,40 +11,40 @@ use prefix_trie::PrefixMap;
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
 
-/// What a route says.
+/// Target of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
     /// The destination is on the link.
     Connected,
-    /// The next hop is.
+    /// The next hop, which is on the link.
     Via(Ipv4Addr),
 }
 
-/// Where a packet goes next.
+/// Result of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hop {
-    /// To this address on the link.
+    /// The packet goes to this address on the link.
     Neighbor(Ipv4Addr),
-    /// No route leads to its destination.
+    /// No route leads to the destination.
     Nowhere,
-    /// To everybody on the link: such a packet is not forwarded (RFC 2644), nor answered (RFC 1812
-    /// section 4.3.2.7).
+    /// The destination is a broadcast address: such a packet is not forwarded (RFC 2644), nor
+    /// answered (RFC 1812 section 4.3.2.7).
     Everybody,
 }
 
-/// One side's routes.
+/// Routes of one link.
 #[derive(Debug)]
 pub(super) struct Routes {
     connected: Prefix,
     table: PrefixMap<(u32, u8), Target>,
-    /// The same, if there are few.
+    /// The same routes as runs, if there are few.
     few: Option<Stretches>,
-    /// Every next hop.
+    /// Next hops of all routes.
     hops: HashSet<Ipv4Addr>,
 }
 
 impl Routes {
-    /// The routes of a side with this network on its link.
+    /// Creates the routes of a link with this network.
     pub(super) fn new(connected: Prefix) -> Self {
         let mut table = PrefixMap::new();
         table.insert(key(connected), Target::Connected);
@@ -52,8 +52,8 @@ impl Routes {
         Self { connected, table, few, hops: HashSet::new() }
     }
 
-    /// Adds a route; of two for the same prefix the earlier stays. Returns whether `via` is an
-    /// address that can be on the link, as it must be.
+    /// Adds a route; of two for the same prefix the earlier stays. Returns true if `via` is a valid
+    /// next hop: an address of a station on the link.
     pub(super) fn add(&mut self, prefix: Prefix, via: Ipv4Addr) -> bool {
         self.table.entry(key(prefix)).or_insert(Target::Via(via));
         self.hops.insert(via);
@@ -61,17 +61,17 @@ impl Routes {
         is_neighbor(self.connected, via)
     }
 
-    /// Whether an address is one that a single station of the connected network can have.
+    /// True if a single station of the connected network can have the address.
     pub(super) fn is_on_link(&self, address: Ipv4Addr) -> bool {
         is_neighbor(self.connected, address)
     }
 
-    /// Whether an address is a configured route's next hop.
+    /// True if the address is a configured route's next hop.
     pub(super) fn is_next_hop(&self, address: Ipv4Addr) -> bool {
         self.hops.contains(&address)
     }
 
-    /// Where a packet to a destination goes next, if the others have learnt these routes.
+    /// Finds the next hop for a destination, with these learnt routes besides the configured ones.
     pub(super) fn next_hop(&self, destination: Ipv4Addr, learnt: Option<&Table>) -> Hop {
         let target = match (&self.few, learnt) {
             (Some(few), None) => few.find(destination),
@@ -88,7 +88,7 @@ impl Routes {
         }
     }
 
-    /// How many there are, and about how many bytes they take.
+    /// Number of routes, and approximate memory, bytes.
     #[cfg(test)]
     pub(super) fn size(&self) -> (usize, usize) {
         (self.table.len(), self.table.mem_size())
@@ -108,7 +108,7 @@ impl Routes {
     }
 }
 
-/// Whether an address belongs to a single station of a network.
+/// True if an address belongs to a single station of a network.
 pub(super) fn is_neighbor(network: Prefix, address: Ipv4Addr) -> bool {
     let address = address.to_bits();
     // Networks of two addresses or one have no broadcast address (RFC 3021).
@@ -120,22 +120,22 @@ pub(super) fn key(prefix: Prefix) -> (u32, u8) {
     (prefix.first(), prefix.len())
 }
 
-/// All addresses, cut into stretches of one target each.
+/// All addresses, cut into runs with one target each.
 #[derive(Debug)]
 struct Stretches {
-    /// Where each begins, in order; the first at 0. What is left over is [`u32::MAX`].
+    /// First address of each run, in order; the first is 0. Unused entries are [`u32::MAX`].
     first: [u32; Self::MOST],
-    /// What is left over has what the last stretch has.
+    /// Target of each run. Unused entries repeat the last run's target.
     targets: [Option<Target>; Self::MOST],
 }
 
 impl Stretches {
     const MOST: usize = 16;
 
-    /// So many prefixes cut the addresses into no more stretches than there is room for.
+    /// Most prefixes that always fit: they cut the addresses into at most `MOST` runs.
     const MOST_PREFIXES: usize = (Self::MOST - 1) / 2;
 
-    /// The stretches of few routes; `None`: there are too many.
+    /// Lays out a few routes as runs; `None` if there are too many routes.
     fn of(table: &PrefixMap<(u32, u8), Target>) -> Option<Self> {
         if table.len() > Self::MOST_PREFIXES {
             return None;
@@ -162,7 +162,7 @@ impl Stretches {
         let mut place = 0;
         let mut step = Self::MOST / 2;
         while step > 0 {
-            // What is known: the stretch at `place` begins at the destination or before.
+            // Invariant: the run at `place` begins at the destination or before.
             place += step * usize::from(self.first[place + step] <= destination);
             step /= 2;
         }

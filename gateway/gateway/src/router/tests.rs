@@ -1,5 +1,5 @@
-//! The router in virtual time: finding neighbours, waiting for them, giving up, answering for
-//! others.
+//! The router in virtual time: asking for neighbours, packets that wait, giving up, and answers to
+//! ARP requests.
 
 mod claims;
 mod floods;
@@ -120,7 +120,7 @@ fn what_is_for_the_kernel_is_told_by_its_address_and_counted() {
     ] {
         assert_eq!(router.is_for_the_kernel(link, &packet(to, 40)), expected, "{to}");
     }
-    // What is too short to say is not.
+    // A packet too short for an address is not for the kernel.
     assert!(!router.is_for_the_kernel(inside, &packet("10.0.0.2", 40)[..19]));
     assert_eq!(router.counters().left_to_the_kernel, 2);
     let mut router = self::router();
@@ -131,7 +131,7 @@ fn upstream_reply() -> Vec<u8> {
     reply(("192.0.2.254", UPSTREAM), ("192.0.2.1", OUTSIDE))
 }
 
-/// What the router sends: ARP messages with where they go, and packets with their neighbour.
+/// Output of the router: ARP messages with their receiver, and packets with their neighbour.
 #[derive(Debug, PartialEq, Eq)]
 enum Out {
     Arp(Side, Mac, Repr),
@@ -154,13 +154,13 @@ fn outputs(router: &mut Router) -> Vec<Out> {
         .collect()
 }
 
-/// The question for the outside's gateway.
+/// ARP request for the outside's gateway.
 fn question(to: Mac) -> Out {
     let from = ("192.0.2.1", OUTSIDE);
     Out::Arp(Side::Outside, to, arp(Operation::Request, from, ("192.0.2.254", Mac::default())))
 }
 
-/// A router that knows the outside's gateway since time 0.
+/// A router that has known the outside's gateway since time 0.
 fn acquainted() -> Router {
     let mut router = router();
     assert_eq!(send(&mut router, at(0), Side::Outside, "8.8.8.8").0, Fate::Kept);
@@ -241,7 +241,7 @@ fn a_neighbor_that_does_not_answer_is_asked_three_times_and_given_up() {
     assert_eq!(router.counters().neighbors_lost, 1);
     assert!(router.neighbors(Side::Outside).is_empty());
     assert_eq!(router.next_deadline(), None);
-    // A late answer is not believed; the next packet asks again.
+    // A late answer is ignored; the next packet asks again.
     router.receive_arp(at(3001), Side::Outside, &upstream_reply());
     assert_eq!(send(&mut router, at(3002), Side::Outside, "8.8.8.8").0, Fate::Kept);
     assert_eq!(outputs(&mut router), [question(Mac::BROADCAST)]);
@@ -330,7 +330,7 @@ fn requests_for_our_addresses_are_answered_on_their_side() {
     for other in ["192.0.2.2", "203.0.113.15", "203.0.113.32", "10.0.0.1", "198.51.100.8"] {
         assert_eq!(answer(Side::Outside, "192.0.2.9", other), [], "{other}");
     }
-    // A probe: somebody wants to know whether the address is taken.
+    // A probe: a host asks whether the address is taken.
     let taken = says(Side::Outside, OUTSIDE, "192.0.2.1", "0.0.0.0");
     assert_eq!(answer(Side::Outside, "0.0.0.0", "192.0.2.1"), taken);
     assert_eq!(router.counters().arp_answered, 6);
@@ -382,14 +382,14 @@ fn packets_that_wait_are_bounded_for_each_neighbor_and_in_all() {
         }
     }
     assert_eq!(kept, MOST_HELD_IN_ALL);
-    // Even who cannot wait has asked; and giving up makes room again.
+    // A packet without room to wait has asked for its neighbour, too; giving up makes room again.
     assert_eq!(router.neighbors(Side::Inside).len(), 128);
     (0..4).for_each(|second| router.advance(at(second * 1000)));
     assert_eq!(lost(&router, DropReason::NoNeighbor), 128 * 16 + 17);
     assert_eq!(send(&mut router, at(4000), Side::Outside, "8.8.8.8").0, Fate::Kept);
 }
 
-/// The address number `n` of the inside.
+/// Internal address number `n`.
 fn nth(n: usize) -> String {
     Ipv4Addr::from_bits(ip("10.1.0.0").to_bits() + n as u32).to_string()
 }
@@ -402,7 +402,8 @@ fn new_neighbors_are_bounded_a_second() {
     }
     assert_eq!(router.counters().arp_asked, u64::from(MOST_NEW_PER_SECOND));
     assert_eq!(router.counters().neighbors_refused, 20);
-    // Others in the same prefix of 24 bits wait, those in another have a share of their own.
+    // Neighbours in the same prefix of 24 bits wait; those in another prefix have a share of their
+    // own.
     assert_eq!(send(&mut router, at(999), Side::Inside, &nth(1010)).0, Fate::Lost);
     let share = usize::from(SHARE_PER_SECOND);
     let asked = |router: &Router| router.counters().arp_asked as usize;
@@ -441,7 +442,8 @@ fn neighbors_are_bounded_and_the_oldest_that_never_answered_goes_first() {
     assert_eq!(send(&mut router, now, Side::Inside, "10.9.9.1").0, Fate::Kept);
     assert!(!known(&older, &mut router) && known(&newer, &mut router));
     assert_eq!(lost(&router, DropReason::NoNeighbor), 1);
-    // Two more: the other silent one, then the first newcomer, both before any that has answered.
+    // Two more: they replace the other silent neighbour and the first newcomer, not one that has
+    // answered.
     assert_eq!(send(&mut router, now, Side::Inside, "10.9.9.2").0, Fate::Kept);
     assert_eq!(send(&mut router, now, Side::Inside, "10.9.9.3").0, Fate::Kept);
     assert!(!known(&newer, &mut router) && !known("10.9.9.1", &mut router));

@@ -1,14 +1,13 @@
-//! The file that remembers ports, as the file system sees it.
+//! Replacement of the file with the saved ports.
 //!
-//! A writing replaces the file as a whole: the new file is written under another name beside the
-//! old one, brought to the disk, renamed. The old file stays as the generation before, under a
-//! third name, for the case that the disk spoils the newest file; a damaged file never becomes the
-//! generation before. Whatever happens, and whenever, the path names either the old file or the
-//! new one.
+//! A write replaces the file as a whole: the new file is written under another name beside the old
+//! one, synchronised to the disk, and renamed. The old file stays as the generation before, under a
+//! third name, for the case that the disk spoils the newest file. A damaged file never becomes the
+//! generation before. At every moment the path names either the old file or the new one.
 //!
-//! The other name has the number of the process, because at a take-over two processes write beside
-//! the same file. A process that is killed leaves such files; `remove_strays` removes them.
-//! Nobody but the gateway's user may read the files: they tell which ports are open.
+//! The temporary name has the number of the process, because at a take-over two processes write
+//! beside the same file. A process that is killed leaves such files; `remove_strays` removes them.
+//! Only the gateway's user may read the files: they show which ports are open.
 
 use super::format::{self, Record, Writer};
 use crate::folder_owner::create_anew;
@@ -22,13 +21,13 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// More than the file can be, bytes: all ports of all addresses that can be configured.
+/// Upper bound of the file's size, bytes: all ports of all addresses that can be configured.
 const MOST: u64 = 2 << 30;
 
-/// The end of the names under which files are written.
+/// End of the temporary names.
 const BESIDE: &str = ".new";
 
-/// The file's bytes; `None` when there is none.
+/// Reads the file; `None` if there is none.
 pub(super) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -42,7 +41,7 @@ pub(super) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// True if the file is there, or the generation before.
+/// True if the file or the generation before exists.
 pub(super) fn is_there(path: &Path) -> bool {
     let has_name = |path: &Path| fs::symlink_metadata(path).is_ok();
     has_name(path) || has_name(&generation_before(path))
@@ -55,7 +54,7 @@ pub(super) fn write(path: &Path, records: &[Record]) -> io::Result<()> {
     replacement.finish()
 }
 
-/// Removes the file and the generation before. A file that is there still counts until the end.
+/// Removes the file and the generation before. The file itself goes last, because it counts.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     for path in [&generation_before(path), path] {
         match fs::remove_file(path) {
@@ -71,7 +70,7 @@ pub(super) fn try_write(path: &Path) -> io::Result<()> {
     create(&Beside::new(path).0).map(drop)
 }
 
-/// A file that is being written and will take another's place. Dropped unfinished, it is gone.
+/// A file in progress that will replace another. Dropping it unfinished removes it.
 #[derive(Debug)]
 pub(super) struct Replacement<'a> {
     path: &'a Path,
@@ -90,34 +89,34 @@ impl<'a> Replacement<'a> {
         self.writer.record(record)
     }
 
-    /// Puts it in its place, once all of it is on the disk. A generation before that cannot be kept
-    /// is an error, but does not stop that.
+    /// Synchronises the new file to the disk and puts it in its place. If the generation before
+    /// cannot be kept, that is an error, but the new file is in its place.
     pub(super) fn finish(self) -> io::Result<()> {
         let Self { path, beside, writer } = self;
         let file = writer.finish()?.into_inner()?;
         file.sync_all()?;
         let kept = keep_generation(path);
         fs::rename(&beside.0, path)?;
-        // So that the name, too, is there after a loss of power.
+        // The rename must survive a loss of power, too.
         File::open(folder(path))?.sync_all()?;
         kept
     }
 }
 
-/// Makes the file the generation before, too, if there is one and it is whole. A file that cannot
-/// be read is not whole. The file keeps its own name, so that it has one at every moment.
+/// Makes the file the generation before, if it exists and is whole. A file that cannot be read is
+/// not whole. The file keeps its own name, so that the name exists at every moment.
 pub(super) fn keep_generation(path: &Path) -> io::Result<()> {
     let Ok(mut file) = open_itself(path) else { return Ok(()) };
     if !format::is_whole(&file).unwrap_or(false) {
         return Ok(());
     }
     let second = Beside::new(path);
-    // Some file systems have one name for a file only.
+    // Some file systems permit only one name for a file.
     fs::hard_link(path, &second.0).or_else(|_| copy(&mut file, &second.0))?;
     fs::rename(&second.0, generation_before(path))
 }
 
-/// Opens what has this name, not what a link of this name names. A FIFO does not hold it up.
+/// Opens the file of this name without following a link. A FIFO does not block the call.
 fn open_itself(path: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)
@@ -131,11 +130,11 @@ pub(super) fn copy(file: &mut File, path: &Path) -> io::Result<()> {
     copy.sync_all()
 }
 
-/// A new file that nobody but this user may read. Its lock tells that it is being written.
+/// Creates a file that only this user may read. Its lock tells that it is being written.
 fn create(path: &Path) -> io::Result<File> {
     const OWNER_ONLY: u32 = 0o600;
     let file = create_anew(path, OWNER_ONLY)?;
-    // Some file systems have no locks: there the number of the process counts alone.
+    // Some file systems have no locks: the number of the process alone counts there.
     let _ = file.try_lock();
     Ok(file)
 }
@@ -156,8 +155,8 @@ fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A name beside a file that no other writing has: `FILE.PROCESS-NUMBER.new`. Dropped, it takes the
-/// file of that name along.
+/// A unique name beside a file: `FILE.PROCESS-NUMBER.new`. Dropping it removes the file of that
+/// name.
 #[derive(Debug)]
 struct Beside(PathBuf);
 
@@ -171,13 +170,13 @@ impl Beside {
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        // A file that has got its place has no such name any more.
+        // A renamed file no longer has this name.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-/// Removes what processes that were killed have left beside a file: regular files of this user with
-/// such a name, whose process has ended and which nobody writes.
+/// Removes files that killed processes have left beside a file: regular files of this user with
+/// such a name, whose process has ended and which no process writes.
 pub(super) fn remove_strays(path: &Path) {
     let folder = folder(path);
     let (Some(name), Ok(entries)) = (path.file_name(), fs::read_dir(folder)) else { return };
@@ -190,7 +189,7 @@ pub(super) fn remove_strays(path: &Path) {
     }
 }
 
-/// The process that a name of a [`Beside`] of this file names.
+/// Process number in a [`Beside`] name of this file.
 fn process_of(file: &OsStr, name: &OsStr) -> Option<Pid> {
     let (file, name) = (file.as_encoded_bytes(), name.as_encoded_bytes());
     let between = name.strip_prefix(file)?.strip_suffix(BESIDE.as_bytes())?;
@@ -203,15 +202,15 @@ fn process_of(file: &OsStr, name: &OsStr) -> Option<Pid> {
     Pid::from_raw(process.parse().ok()?)
 }
 
-/// True if there is no such process, or it is this one: a process before it may have had its
-/// number, and this one's files are told by their locks.
+/// True if no such process runs, or it is this one. A former process may have had this one's
+/// number; locks show which files this process still writes.
 fn has_ended(process: Pid) -> bool {
     let is_this = i64::from(Pid::as_raw(Some(process))) == i64::from(process::id());
     is_this || test_kill_process(process) == Err(rustix::io::Errno::SRCH)
 }
 
-/// True if it is a regular file of this user's, or of the user's whose folder it is if this process
-/// runs as root, and nobody has its lock.
+/// True if the file is a regular file without a lock and belongs to this user. If this process runs
+/// as root, the file may also belong to the owner of the folder.
 fn is_ours(path: &Path, folder: &Path) -> bool {
     let (Ok(about), user) = (fs::symlink_metadata(path), geteuid()) else { return false };
     let has_folder = || fs::metadata(folder).is_ok_and(|folder| folder.uid() == about.uid());

@@ -1,4 +1,4 @@
-//! The bytes of the file that remembers ports; numbers are big-endian.
+//! Format of the file with the saved ports; numbers are big-endian.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -10,8 +10,8 @@
 //! | 8 each | those words; port 0 is the lowest bit of the first |
 //! | 4 | CRC-32 (IEEE) of all that precedes it |
 //!
-//! So an address with few ports in use takes little, and one with all of them 8,325 bytes. Reading
-//! checks everything before anything is believed.
+//! So an address with few ports in use takes few bytes, and one with all ports in use 8,325 bytes.
+//! A reader checks the whole file before it uses any record.
 
 use crc32fast::Hasher;
 use std::fs::File;
@@ -25,10 +25,10 @@ pub(super) const VERSION: u16 = 1;
 
 const MAGIC: &[u8; 8] = b"NATPORTS";
 
-/// The ports of one address and protocol that are in use: a bit each.
+/// Ports in use of one address and protocol, one bit each.
 pub(super) type Bitmap = Box<[u64; WORDS]>;
 
-/// One address's ports of one protocol.
+/// Ports in use of one address and protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) address: Ipv4Addr,
@@ -36,18 +36,18 @@ pub(super) struct Record {
     pub(super) ports: Bitmap,
 }
 
-/// Why bytes are not what was written.
+/// Reason why bytes are no valid file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FormatError {
-    /// They never were.
+    /// Natgate did not write the bytes.
     Foreign,
     /// Another version of this program wrote them.
     Version(u16),
-    /// Some have been lost or changed.
+    /// Bytes have been lost or changed.
     Damaged(&'static str),
 }
 
-/// Writes records as they come.
+/// Writes records one by one.
 #[derive(Debug)]
 pub(super) struct Writer<W> {
     output: W,
@@ -75,7 +75,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes the end; without it the bytes will not be believed.
+    /// Writes the checksum; without it the file counts as damaged.
     pub(super) fn finish(mut self) -> io::Result<W> {
         let sum = self.hasher.finalize();
         self.output.write_all(&sum.to_be_bytes())?;
@@ -88,11 +88,11 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// The records that a [`Writer`] wrote.
+/// Reads the records of a file.
 pub(super) fn read(bytes: &[u8]) -> Result<Vec<Record>, FormatError> {
     const ENDS_EARLY: FormatError = FormatError::Damaged("it ends too early");
     if !bytes.starts_with(MAGIC) {
-        // A file that was cut to nothing, or within the name, has nothing to protect.
+        // A file that was cut to nothing, or within the magic, has no content to protect.
         return Err(if MAGIC.starts_with(bytes) { ENDS_EARLY } else { FormatError::Foreign });
     }
     let mut input = Input(&bytes[MAGIC.len()..]);
@@ -118,8 +118,8 @@ pub(super) fn is_summed(bytes: &[u8]) -> bool {
     sum.is_some_and(|(body, sum)| crc32fast::hash(body) == u32::from_be_bytes(*sum))
 }
 
-/// True if a file's checksum is right, as far as its name and version are those of this format. The
-/// file is not read into memory.
+/// True if a file's checksum is right and its name and version, as far as they are there, are those
+/// of this format. The file is not read into memory.
 pub(super) fn is_whole(mut file: &File) -> io::Result<bool> {
     const SUM: u64 = size_of::<u32>() as u64;
     let Some(body) = file.metadata()?.len().checked_sub(SUM) else { return Ok(false) };
@@ -138,7 +138,7 @@ pub(super) fn is_whole(mut file: &File) -> io::Result<bool> {
     Ok(is_ours && sum.0.finalize() == u32::from_be_bytes(expected))
 }
 
-/// Takes bytes and remembers nothing but their checksum.
+/// A writer that keeps only the checksum of the bytes.
 struct Sum(Hasher);
 
 impl Write for Sum {
@@ -152,7 +152,7 @@ impl Write for Sum {
     }
 }
 
-/// Bytes that are still to be read.
+/// Bytes that are not read yet.
 struct Input<'a>(&'a [u8]);
 
 impl Input<'_> {

@@ -1,9 +1,9 @@
-//! The loop's part of remembering ports: copying what is taken, a few addresses a turn, for another
-//! thread to write.
+//! The worker's part of saving ports: copies the taken ports, a few addresses a turn, for a thread
+//! that writes them.
 //!
-//! A pass goes through all external addresses. The two threads are joined by a channel that holds a
-//! few addresses: when the disk is slow the pass waits, packets do not. Each address is copied at
-//! one moment, but not all at the same.
+//! A pass covers all external addresses. A channel with room for a few addresses joins the two
+//! threads: if the disk is slow, the pass waits and packets do not. Each address is copied at one
+//! moment, but not all addresses at the same moment.
 
 use super::file::Replacement;
 use super::format::{Bitmap, Record, WORDS};
@@ -21,35 +21,35 @@ use std::time::Duration;
 /// Addresses that are copied in one turn: 128 KiB, some ten microseconds.
 const ADDRESSES_A_TURN: usize = 4;
 
-/// Addresses that wait to be written.
+/// Most addresses that wait to be written.
 const MOST_WAITING: usize = 16;
 
-/// When to look again whether the other thread has room.
+/// Interval at which the worker checks for room in the channel.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Protocols whose ports are remembered.
+/// Protocols whose ports are saved.
 const PROTOCOLS: [u8; 4] = [protocol::TCP, protocol::UDP, protocol::ICMP, protocol::DCCP];
 
-/// What the loop's thread tells the other.
+/// A message to the thread that writes.
 #[derive(Debug)]
 enum Message {
-    /// One address's ports.
+    /// The ports of one address.
     Address(Vec<Record>),
-    /// That was the last address.
+    /// The end of the pass.
     End,
 }
 
-/// Remembers the ports that a translator has given out.
+/// Saves the ports that a translator has given out.
 #[derive(Debug)]
 pub(crate) struct PortStateWriter {
     interval: Duration,
-    /// When the next pass begins.
+    /// Time of the next pass.
     next: Timestamp,
-    /// When there is something to do.
+    /// Time of the next work.
     wake: Timestamp,
-    /// The next address of the pass under way.
+    /// Next address of the pass in progress.
     at: Option<usize>,
-    /// What the other thread had no room for.
+    /// Message for which the channel had no room.
     unsent: Option<Message>,
     messages: SyncSender<Message>,
     results: Receiver<io::Result<()>>,
@@ -57,7 +57,7 @@ pub(crate) struct PortStateWriter {
 }
 
 impl PortStateWriter {
-    /// Holds what was in use before, and remembers what is in use from now on.
+    /// Holds the saved ports, and saves the ports in use from now on.
     ///
     /// # Errors
     /// [`StateError::Thread`].
@@ -76,7 +76,7 @@ impl PortStateWriter {
         let thread = Builder::new()
             .name("state file".into())
             .spawn(move || {
-                // The worker waits for its answers.
+                // The worker waits for answers of this thread.
                 panics::enter_data_plane();
                 write_passes(&file, &received, &sender);
             })
@@ -86,8 +86,8 @@ impl PortStateWriter {
         Ok(Self { interval, next, wake, at, unsent, messages, results, thread })
     }
 
-    /// Does a turn's share of a pass, if one is under way or due; returns how a pass ended that has
-    /// been written meanwhile.
+    /// Does one turn's share of a pass that is in progress or due; returns the result of a pass
+    /// that has been written meanwhile.
     pub(crate) fn turn(&mut self, now: Timestamp, engine: &Engine) -> Option<io::Result<()>> {
         if self.at.is_none() && now >= self.next {
             self.at = Some(0);
@@ -106,7 +106,7 @@ impl PortStateWriter {
         self.results.try_recv().ok()
     }
 
-    /// Copies one address; `false`: no pass is under way, or the other thread has no room.
+    /// Copies one address. Returns `false` if no pass is in progress, or the channel has no room.
     fn step(&mut self, engine: &Engine) -> bool {
         let message = match self.unsent.take() {
             Some(message) => message,
@@ -124,7 +124,7 @@ impl PortStateWriter {
         }
     }
 
-    /// The next message of the pass under way.
+    /// Next message of the pass in progress.
     fn copy(&mut self, engine: &Engine) -> Option<Message> {
         let at = self.at?;
         let mut is_address = false;
@@ -141,17 +141,17 @@ impl PortStateWriter {
         Some(if is_address { Message::Address(records) } else { Message::End })
     }
 
-    /// When [`PortStateWriter::turn`] has something to do next.
+    /// Time of the next work for [`PortStateWriter::turn`].
     pub(crate) fn next_deadline(&self) -> Timestamp {
         self.wake
     }
 
-    /// Writes everything once more, waiting for it, and ends.
+    /// Writes a last pass, waits for it, and ends the thread.
     ///
     /// # Errors
-    /// Why the file could not be written.
+    /// The error of the write.
     pub(crate) fn finish(mut self, engine: &Engine) -> io::Result<()> {
-        // A pass under way is completed first: the other thread could not tell two apart.
+        // A pass in progress is completed first: the thread could not tell two passes apart.
         let mut passes = if self.at.is_some() || self.unsent.is_some() { 2 } else { 1 };
         while passes > 0 {
             self.at = self.at.or(self.unsent.is_none().then_some(0));
@@ -172,7 +172,7 @@ impl PortStateWriter {
     }
 }
 
-/// The other thread: writes pass after pass until nobody sends any more.
+/// The thread that writes: pass after pass, until the sender is gone.
 fn write_passes(path: &Path, messages: &Receiver<Message>, results: &Sender<io::Result<()>>) {
     while let Ok(first) = messages.recv() {
         let Some(result) = write_pass(path, first, messages) else { return };
@@ -182,7 +182,7 @@ fn write_passes(path: &Path, messages: &Receiver<Message>, results: &Sender<io::
     }
 }
 
-/// Writes one pass; `None`: it was broken off.
+/// Writes one pass; `None` if the pass was broken off.
 fn write_pass(path: &Path, first: Message, messages: &Receiver<Message>) -> Option<io::Result<()>> {
     let mut replacement = Replacement::begin(path);
     let mut message = first;
@@ -190,7 +190,7 @@ fn write_pass(path: &Path, first: Message, messages: &Receiver<Message>) -> Opti
         if let Ok(open) = &mut replacement
             && let Err(error) = records.iter().try_for_each(|record| open.record(record))
         {
-            // The rest of the pass is taken in all the same, and not written.
+            // The rest of the pass is received and discarded.
             replacement = Err(error);
         }
         message = messages.recv().ok()?;

@@ -1,20 +1,20 @@
-//! Ports in use, remembered over a restart: whoever had one is still being sent to, so it must not
-//! go to somebody else at once (RFC 6888 REQ-8). That is true of TCP too, whose connections the
-//! translator no longer knows after it.
+//! Ports in use, saved over a restart. Remote endpoints still send to these ports, so they must not
+//! go to another subscriber at once (RFC 6888 REQ-8). That holds for TCP too: after a restart the
+//! translator no longer knows the connections.
 //!
-//! Every so often the loop's thread copies which ports of each external address are taken, a few
-//! addresses a turn, so that no packet waits for it; another thread writes them to a file, and does
-//! so once more when the gateway stops. At the start all that the file names are held for the
-//! hold-down. A gateway that is killed forgets what it gave out since the last writing.
+//! At each interval the worker's thread copies which ports of each external address are taken, a
+//! few addresses a turn, so that no packet waits. Another thread writes them to a file, and once
+//! more when the gateway stops. At the start all ports in the file are held for the hold-down. A
+//! gateway that is killed loses what it gave out since the last write.
 //!
-//! The file of the writing before stays beside it. If the newest one is damaged, lost or
-//! unreadable, the ports are taken from there.
+//! The file of the previous write stays beside the file, as the generation before. If the newest
+//! file is damaged, lost or unreadable, the ports are taken from the generation before.
 //!
-//! Each worker writes a file of its own, and at the start holds its part of what all files name.
-//! Files of workers that there are no more are merged into the first worker's file.
+//! Each worker writes a file of its own, and at the start holds its part of the ports in all files.
+//! Files of workers that no longer exist are merged into the first worker's file.
 //!
-//! The file's form is in `format`, how it is replaced in `file`. What a port is held for is the
-//! translator's business.
+//! The format of the file is in `format`, its replacement in `file`. The translator decides how a
+//! port is held.
 
 mod file;
 mod format;
@@ -31,15 +31,15 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// Why ports cannot be remembered.
+/// Reason why ports cannot be saved.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// The file is there and cannot be read.
+    /// The file exists and cannot be read.
     #[error("state.file {} cannot be read: {error}; {}", .path.display(), readable(path, error))]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         error: io::Error,
     },
     /// The file cannot be written.
@@ -48,36 +48,36 @@ pub enum StateError {
          be written", .path.display()
     )]
     Unwritable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         error: io::Error,
     },
-    /// The file is somebody else's.
+    /// The file was not written by natgate.
     #[error(
         "state.file {} was not written by natgate; name another, or remove it", .path.display()
     )]
     Foreign {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// The file is of a version to come.
+    /// The file has a later version.
     #[error(
         "state.file {} is of version {version}, this natgate reads version {}; remove it, or \
          run the natgate that wrote it", .path.display(), format::VERSION
     )]
     Version {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its version.
+        /// Version of the file.
         version: u16,
     },
-    /// No thread can be made to write it.
+    /// The thread that writes the file cannot be started.
     #[error("no thread can be started to write state.file")]
     Thread(#[source] io::Error),
 }
 
-/// Ports that were in use before a restart, and where to write those in use from now on.
+/// Ports that were in use before a restart, and the file for ports in use from now on.
 #[derive(Debug)]
 pub struct SavedPorts {
     settings: StateSettings,
@@ -89,22 +89,22 @@ pub struct SavedPorts {
 /// Ports that were in use before a restart, of a gateway with several workers.
 #[derive(Debug)]
 pub struct SavedTeam {
-    /// For each worker the ports that were in use of all, and its own file.
+    /// For each worker the ports that were in use of all workers, and its own file.
     pub workers: Vec<SavedPorts>,
-    /// What the files name of workers that there were before and are no more.
+    /// Ports in the files of former workers.
     pub former: Vec<SavedPorts>,
 }
 
-/// Where remembered ports come from.
+/// Origin of saved ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
-    /// From the file, as far as it could be read.
+    /// The file, as far as it could be read.
     Newest,
-    /// From the generation before.
+    /// The generation before.
     Before,
 }
 
-/// What makes a file readable.
+/// Advice on how to make a file readable.
 fn readable(path: &Path, error: &io::Error) -> String {
     let folder = path.parent().unwrap_or(Path::new("/")).display();
     match error.kind() {
@@ -117,8 +117,8 @@ fn readable(path: &Path, error: &io::Error) -> String {
     }
 }
 
-/// True if a file that cannot be read for this reason is refused. A folder never gives way to a
-/// file. What the operator can mend is refused if there is no generation before to go by.
+/// True if a file that cannot be read for this reason is refused. A folder is always refused. An
+/// error that the operator can mend is refused if there is no generation before.
 fn is_refused(error: &io::Error, has_generation_before: bool) -> bool {
     match error.kind() {
         ErrorKind::IsADirectory => true,
@@ -127,12 +127,12 @@ fn is_refused(error: &io::Error, has_generation_before: bool) -> bool {
     }
 }
 
-/// The settings by which ports are remembered, if they are.
+/// Settings of saved ports; `None` if ports are not saved.
 fn remembered(settings: &Settings) -> Option<&StateSettings> {
     settings.state.as_ref().filter(|_| !settings.engine.timeouts.hold_down.is_zero())
 }
 
-/// The file of a worker.
+/// File of one worker.
 fn file_of(file: &Path, number: usize) -> PathBuf {
     match number {
         0 => file.to_owned(),
@@ -145,19 +145,19 @@ fn file_of(file: &Path, number: usize) -> PathBuf {
 }
 
 impl SavedPorts {
-    /// Reads the file that the settings name, and makes sure that it can be written; `None` when
-    /// they name none, or ports are not held at all. A file that is not there is a first start.
+    /// Reads the file that the settings name, and makes sure that it can be written. Returns `None`
+    /// if they name none, or ports are not held at all. A missing file means a first start.
     ///
     /// # Errors
-    /// [`StateError`] when the file cannot be used. A damaged one can: see
+    /// [`StateError`] if the file cannot be used. A damaged file can be used: see
     /// [`SavedPorts::damage`].
     pub fn open(settings: &Settings) -> Result<Option<Self>, StateError> {
         remembered(settings).map(|own| Self::open_file(own.clone())).transpose()
     }
 
-    /// The same for each of several workers, each of which writes a file of its own, but holds what
-    /// all files name that there are: a second one's name ends in `.1`. What processes that were
-    /// killed have left beside the files is removed.
+    /// Reads the files of several workers. Each worker writes a file of its own, but holds the
+    /// ports in all existing files. The second worker's file name ends in `.1`. Temporary files
+    /// that killed processes have left are removed.
     ///
     /// # Errors
     /// As [`SavedPorts::open`].
@@ -171,7 +171,7 @@ impl SavedPorts {
                 workers.push(Self::open_file(settings_of)?);
             } else if file::is_there(&settings_of.file) {
                 match Self::read(settings_of) {
-                    // It is not going to be written.
+                    // A file of a former worker is not written, so a stranger's file does no harm.
                     Err(StateError::Foreign { .. }) => {}
                     read => former.push(read?),
                 }
@@ -190,7 +190,7 @@ impl SavedPorts {
         Ok(saved)
     }
 
-    /// Reads a file, or, if that is of no use, the generation before.
+    /// Reads a file or, if it is of no use, the generation before.
     fn read(settings: StateSettings) -> Result<Self, StateError> {
         let path = || settings.file.clone();
         let newest = Content::read(&settings.file);
@@ -218,7 +218,7 @@ impl SavedPorts {
         StateError::Unwritable { path: self.settings.file.clone(), error }
     }
 
-    /// For a worker that joins: it writes a file of its own, and nothing was in use of it.
+    /// Prepares the file of a worker that joins; no ports were in use.
     ///
     /// # Errors
     /// As [`SavedPorts::open`].
@@ -228,30 +228,30 @@ impl SavedPorts {
         Self::open_file(StateSettings { file, ..own.clone() }).map(Self::without_ports).map(Some)
     }
 
-    /// For a gateway that takes over from another, which knows itself which ports are in use.
+    /// Leaves the ports out: a gateway that takes over from another process learns them from it.
     #[must_use]
     pub fn without_ports(self) -> Self {
         Self { records: Vec::new(), damage: None, ..self }
     }
 
-    /// The file.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.settings.file
     }
 
-    /// What is wrong with the file's content; it is not used then.
+    /// Damage of the file; a damaged file is not used.
     pub fn damage(&self) -> Option<&str> {
         self.damage.as_deref()
     }
 
-    /// The file of the writing before, if the ports come from there because of the
+    /// Path of the generation before, if the ports come from there because of the
     /// [`damage`](Self::damage).
     pub fn generation_before(&self) -> Option<PathBuf> {
         let path = || file::generation_before(&self.settings.file);
         (self.origin == Origin::Before).then(path)
     }
 
-    /// Ports that were in use, over all addresses and protocols.
+    /// Number of ports that were in use, over all addresses and protocols.
     pub fn ports(&self) -> u64 {
         let ports = self.records.iter().flat_map(|record| record.ports.iter());
         ports.map(|word| u64::from(word.count_ones())).sum()
@@ -259,11 +259,11 @@ impl SavedPorts {
 }
 
 impl SavedTeam {
-    /// Writes what all files name to the first worker's file, then removes the files of former
-    /// workers: no worker would ever replace them.
+    /// Writes the ports of all files to the first worker's file, then removes the files of former
+    /// workers, which no worker would replace.
     ///
     /// # Errors
-    /// [`StateError::Unwritable`]; the files are still there then.
+    /// [`StateError::Unwritable`]; the files still exist then.
     pub fn adopt(&self) -> Result<(), StateError> {
         let (Some(first), false) = (self.workers.first(), self.former.is_empty()) else {
             return Ok(());
@@ -276,7 +276,7 @@ impl SavedTeam {
     }
 }
 
-/// One record for each address and protocol.
+/// Merges records: one for each address and protocol.
 fn merged<'r>(records: impl Iterator<Item = &'r Record>) -> Vec<Record> {
     let mut merged: BTreeMap<_, Record> = BTreeMap::new();
     for record in records {
@@ -288,17 +288,18 @@ fn merged<'r>(records: impl Iterator<Item = &'r Record>) -> Vec<Record> {
     merged.into_values().collect()
 }
 
-/// What a file holds.
+/// Content of a file.
 enum Content {
     Missing,
     Records(Vec<Record>),
     Damaged(&'static str),
-    /// The system does not give its bytes.
+    /// The system gives an error instead of bytes.
     Unreadable(io::Error),
     Foreign,
     /// Another version of this program wrote it: its checksum is right.
     Version(u16),
-    /// It names another version, and its checksum is not the one that this version would write.
+    /// The file names another version, and its checksum is not the one that this version would
+    /// write.
     OtherVersion(u16),
 }
 
@@ -320,7 +321,7 @@ impl Content {
         }
     }
 
-    /// The records, if it is whole.
+    /// Records of a whole file.
     fn records(self) -> Option<Vec<Record>> {
         match self {
             Self::Records(records) => Some(records),
@@ -328,7 +329,7 @@ impl Content {
         }
     }
 
-    /// Why it is of no use.
+    /// Reason why the file is of no use.
     fn damage(&self) -> Option<String> {
         match self {
             Self::Records(_) => None,

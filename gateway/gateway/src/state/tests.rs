@@ -1,5 +1,5 @@
-//! What is written is read again, whatever happens to the file in between; what was in use before a
-//! restart is not given out after it.
+//! State files: what was written is read again, whatever happens to the file in between, and ports
+//! in use before a restart are held after it.
 
 use super::file::{self, Replacement};
 use super::format::{self, Bitmap, WORDS, Writer};
@@ -90,7 +90,7 @@ fn the_bytes_are_those_that_are_documented() {
 
 // ---- the file ----
 
-/// A folder of a test's own, which goes with it.
+/// A folder for one test, removed with the value.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -109,7 +109,7 @@ impl Folder {
         self.0.join("ports.old")
     }
 
-    /// A name under which a process writes the file of this name.
+    /// Temporary name of a file while a process writes it.
     fn beside(&self, file: &str, process: u32, number: u32) -> PathBuf {
         self.0.join(format!("{file}.{process}-{number}.new"))
     }
@@ -123,7 +123,7 @@ impl Folder {
         names
     }
 
-    /// Whether a file is being written here.
+    /// True if a file is being written here.
     fn has_unfinished(&self) -> bool {
         self.names().iter().any(|name| name.ends_with(".new"))
     }
@@ -154,7 +154,7 @@ fn settings(file: PathBuf) -> Settings {
     }
 }
 
-/// The same with ten addresses, more than one turn copies.
+/// Settings with ten addresses, more than one turn copies.
 fn settings_of_ten(file: PathBuf) -> Settings {
     let mut settings = settings(file);
     settings.engine.pools[0].addresses = vec![AddressRange {
@@ -221,7 +221,7 @@ fn a_damaged_file_is_told_and_not_used() {
     }
 }
 
-/// A folder whose file names two ports, and the generation before one.
+/// A folder with a file that names two ports and a generation before that names one.
 fn two_generations(test: &str) -> (Folder, Vec<u8>) {
     let folder = Folder::new(test);
     let before = written(&[record(0xcb00_7101, 17, &[5000])]);
@@ -252,7 +252,7 @@ fn wherever_the_newest_file_is_cut_or_changed_the_generation_before_counts() {
     fs::remove_file(folder.file()).expect("it is there");
     let saved = open(&settings);
     assert_eq!((saved.damage(), saved.ports()), (Some("it is not there"), 1));
-    // Both are of no use: that is told, and nothing is held.
+    // Both generations are damaged: that is reported, and nothing is held.
     for bytes in [&newest[..20], b"", b"[inside]"] {
         fs::write(folder.file(), &newest[..30]).expect("the file can be written");
         fs::write(folder.old(), bytes).expect("the file can be written");
@@ -262,8 +262,8 @@ fn wherever_the_newest_file_is_cut_or_changed_the_generation_before_counts() {
     }
 }
 
-/// Two files that are there and give no bytes: reading one is an input/output error, the other is a
-/// link to itself.
+/// Two files that exist and give no bytes: reading the first is an input/output error, the second
+/// is a link to itself.
 fn unreadable(folder: &Folder) -> [PathBuf; 2] {
     ["/proc/self/mem".into(), folder.file()]
 }
@@ -280,7 +280,7 @@ fn if_the_newest_file_cannot_be_read_the_generation_before_counts() {
         assert!(damage.starts_with(&format!("it cannot be read: {why}")), "{damage}");
         assert_eq!((saved.ports(), saved.generation_before()), (1, Some(folder.old())));
     }
-    // Without a generation before, nothing is held, and that is told.
+    // Without a generation before, nothing is held, and that is reported.
     fs::remove_file(folder.old()).expect("it is there");
     let saved = open(&settings);
     assert!(saved.damage().is_some() && saved.generation_before().is_none());
@@ -311,7 +311,7 @@ fn what_gives_no_bytes_does_not_become_the_generation_before() {
     let (folder, _) = two_generations("no-bytes");
     let before = fs::read(folder.old()).expect("it is there");
     fs::remove_file(folder.file()).expect("it is there");
-    // It can be opened, and not read.
+    // A folder can be opened, and not read.
     fs::create_dir(folder.file()).expect("a folder");
     file::keep_generation(&folder.file()).expect("that stops nothing");
     assert_eq!(fs::read(folder.old()).expect("it is there"), before);
@@ -328,7 +328,8 @@ fn a_writing_that_ends_after_any_of_its_steps_leaves_both_generations() {
     assert_eq!(read(), both);
     drop(replacement);
     assert_eq!((read(), folder.names()), (both, vec!["ports".into(), "ports.old".into()]));
-    // The step before the new file gets its name; done again, both names are of one file already.
+    // This step comes before the new file gets its name. After its second run both names are of one
+    // file.
     for _ in 0..2 {
         file::keep_generation(&path).expect("the file can be kept");
         assert_eq!(read(), [&newest[..], &newest]);
@@ -411,7 +412,7 @@ fn files_that_killed_processes_left_are_removed_at_the_start_and_no_others() {
         chown(&foreign, Some(12_345), None).expect("root may do that");
         others.push(foreign);
     }
-    // Another thread of this process is writing.
+    // Another thread of this process writes a file.
     let path = folder.file();
     let writing = Replacement::begin(&path).expect("the file can be written");
     SavedPorts::open_team(&settings(folder.file())).expect("the file can be used");
@@ -461,8 +462,8 @@ fn two_processes_that_write_beside_each_other_both_end_well() {
 
 // ---- several workers ----
 
-/// A folder with files of three workers, the last of them damaged but with a generation before, and
-/// of a stranger.
+/// A folder with files of three workers and of a stranger. The third worker's file is damaged but
+/// has a generation before.
 fn three_workers(test: &str) -> (Folder, Settings) {
     let folder = Folder::new(test);
     let write = |name: &str, records: &[Record]| {
@@ -547,12 +548,12 @@ fn a_damaged_file_does_not_become_the_generation_before() {
     assert_eq!(fs::read(folder.old()).expect("it is there"), before);
     let first = fs::read(folder.file()).expect("it is there");
     assert_eq!(open(&settings).ports(), 1);
-    // A whole one does.
+    // A whole file becomes the generation before.
     gateway.send(at(11), protocol::TCP, 1).expect("a port");
     gateway.pass(at(20)).expect("the file can be written");
     assert_eq!(fs::read(folder.old()).expect("it is there"), first);
     assert_eq!(open(&settings).ports(), 2);
-    // One that was spoiled since it was written does not.
+    // A file that was spoiled since it was written does not.
     fs::write(folder.file(), b"NATPORTS").expect("the file can be written");
     gateway.stop();
     assert_eq!(fs::read(folder.old()).expect("it is there"), first);
@@ -619,7 +620,7 @@ fn packet(protocol: u8, host: u8) -> Vec<u8> {
     bytes
 }
 
-/// A translator and what remembers its ports.
+/// A translator and the writer of its ports.
 struct Gateway {
     engine: Engine,
     keeper: PortStateWriter,
@@ -639,7 +640,7 @@ impl Gateway {
         Self { engine, keeper, host: 100 }
     }
 
-    /// Has a host of the inside send a packet; returns the mapping's external end.
+    /// Sends a packet of an internal host; returns the mapping's external endpoint.
     fn send(&mut self, now: Timestamp, protocol: u8, host: u8) -> Result<String, DropReason> {
         let mut bytes = packet(protocol, host);
         let mut verdicts = [Verdict::Held];
@@ -655,7 +656,7 @@ impl Gateway {
         }
     }
 
-    /// Takes all ports that can be had, each for another host.
+    /// Takes all free ports, each for another host.
     fn exhaust(&mut self, now: Timestamp, protocol: u8) -> Vec<String> {
         let mut taken = Vec::new();
         loop {
@@ -678,7 +679,7 @@ impl Gateway {
         while self.engine.poll_event().is_some() {}
     }
 
-    /// Turns until a pass has been written; returns how it ended.
+    /// Turns until a pass has been written; returns its result.
     fn pass(&mut self, now: Timestamp) -> io::Result<()> {
         let begin = Instant::now();
         loop {
@@ -695,7 +696,7 @@ impl Gateway {
     }
 }
 
-/// After a restart nobody gets a port that was in use before, until the hold-down is over.
+/// Checks that no port in use before a restart is given out until the hold-down is over.
 fn held_after_restart(folder: &str, stop: impl FnOnce(Gateway)) {
     let folder = Folder::new(folder);
     let settings = settings(folder.file());
@@ -737,7 +738,7 @@ fn ports_in_use_at_the_last_writing_are_held_after_a_crash() {
     held_after_restart("crash", |mut gateway| {
         assert!(gateway.keeper.turn(at(9), &gateway.engine).is_none());
         gateway.pass(at(10)).expect("the file can be written");
-        // Nothing is written at the end: the process is gone.
+        // The process is gone: no last pass is written.
         std::mem::forget(gateway);
     });
 }

@@ -1,6 +1,6 @@
-//! How a worker that runs short of ports gets some from another: it asks one after the other, who
-//! gives a stretch of ports that nobody has, if it has plenty itself. So that no packet waits for
-//! it, a worker asks before it has run out.
+//! Trade of ports between workers. A worker that runs short of ports asks the others one after the
+//! other. A worker that has plenty gives a run of ports that no mapping uses. A worker asks before
+//! it has run out, so that no packet waits.
 
 use super::exchange::Waker;
 use super::partition::Partition;
@@ -12,22 +12,22 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// How often a worker looks whether it is short of ports.
+/// Interval at which a worker checks whether it is short of ports.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// How long nobody is asked again when nobody had any.
+/// Pause after all other workers had none to give.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Words of 64 ports that change hands at once, at most: what that takes is felt by nobody.
+/// Most words of 64 ports that change hands at once, so that the transfer delays no packet.
 const MOST_WORDS: usize = 16;
 
-/// A worker is short of ports below this many, or this part of its share of a pool.
+/// A worker is short of ports below this number, or below this part of its share of a pool.
 const LEAST_FREE: u32 = 256;
 const LEAST_PART: u32 = 16;
 
-/// Ports that may be short, on a side of port 1024: the sides do not make up for each other (RFC
-/// 4787 REQ-3). Nor do addresses, where a pool's few are cut into slices and subscribers stay with
-/// theirs.
+/// Ports that may be short, on one side of port 1024: the sides do not replace each other (RFC 4787
+/// REQ-3). Nor do addresses, where a pool's few addresses are cut into slices and subscribers stay
+/// with their address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PortKind {
     pool: usize,
@@ -36,7 +36,7 @@ pub(super) struct PortKind {
 }
 
 impl PortKind {
-    /// All that there are among so many workers.
+    /// All kinds of ports of a configuration with `workers` workers.
     fn all(config: &Config, workers: usize) -> Vec<Self> {
         let of_pool = |(number, pool): (usize, &PoolConfig)| -> Vec<Self> {
             if matches!(config.allocation_of(pool), Allocation::Deterministic(_)) {
@@ -53,7 +53,7 @@ impl PortKind {
         config.pools.iter().enumerate().flat_map(of_pool).collect()
     }
 
-    /// How many of them are free.
+    /// Number of free ports of this kind.
     fn free(self, engine: &Engine) -> u32 {
         match self.address {
             Some(address) => engine.free_ports_of(address, self.is_low),
@@ -61,7 +61,7 @@ impl PortKind {
         }
     }
 
-    /// Free ports below which one of so many workers is short.
+    /// Number of free ports below which one of `workers` workers is short.
     fn least(self, config: &Config, workers: usize) -> u32 {
         let Some(pool) = config.pools.get(self.pool) else { return 0 };
         let (first, last) = (u32::from(pool.ports.0), u32::from(pool.ports.1));
@@ -74,44 +74,44 @@ impl PortKind {
     }
 }
 
-/// What one worker tells another.
+/// A message between workers.
 #[derive(Debug)]
 pub(super) enum Note {
     /// `from` is short of ports.
     Want { from: usize, goods: PortKind },
-    /// These are yours now.
+    /// The receiver owns these ports now.
     Gift(Ipv4Addr, Range<usize>),
-    /// There is nothing to spare.
+    /// The sender has no ports to spare.
     Nothing,
 }
 
-/// A worker's part in that.
+/// One worker's part in the trade.
 #[derive(Debug)]
 pub(super) struct PortLender {
     number: usize,
     notes: Receiver<Note>,
     others: Vec<Mailbox>,
-    /// When to look again.
+    /// Time of the next check.
     next: Timestamp,
-    /// What was asked for, and how many others remain to be asked.
+    /// Ports that were asked for, and the number of workers still to be asked.
     asked: Option<(PortKind, usize)>,
-    /// What there is to look after, and when it may be asked for again.
+    /// Kinds of ports to check, and the time from which each may be asked for again.
     goods: Vec<(PortKind, Timestamp)>,
 }
 
-/// What has changed hands.
+/// Numbers of ports that changed hands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Trade {
-    /// Ports that came.
+    /// Ports received.
     pub(super) borrowed: u64,
-    /// Ports that went.
+    /// Ports given away.
     pub(super) lent: u64,
 }
 
-/// The brokers of workers that are woken so.
+/// Creates the lenders of a team of workers with these wakers.
 pub(super) fn brokers(wakers: &[Arc<Waker>]) -> Vec<PortLender> {
     let workers = wakers.len();
-    // Everybody asks for one thing at a time, and is answered by one note.
+    // Each worker asks for one kind at a time, and gets one note as an answer.
     let ends = (0..workers).map(|_| sync_channel(2 * MOST_WORKERS));
     let (senders, notes): (Vec<_>, Vec<_>) = ends.unzip();
     let others: Vec<_> = senders.into_iter().zip(wakers.iter().cloned()).collect();
@@ -126,10 +126,10 @@ pub(super) fn brokers(wakers: &[Arc<Waker>]) -> Vec<PortLender> {
     notes.into_iter().enumerate().map(broker).collect()
 }
 
-/// How one worker writes to another.
+/// Sender of notes to one worker.
 pub(super) type Mailbox = (SyncSender<Note>, Arc<Waker>);
 
-/// The broker of a worker that joins others, and where they write to it.
+/// Creates the lender of a worker that joins, and the mailbox of its notes.
 pub(super) fn join(mut others: Vec<Mailbox>, own: &Arc<Waker>) -> (PortLender, Mailbox) {
     let number = others.len();
     let (sender, notes) = sync_channel(2 * MOST_WORKERS);
@@ -141,17 +141,17 @@ pub(super) fn join(mut others: Vec<Mailbox>, own: &Arc<Waker>) -> (PortLender, M
 }
 
 impl PortLender {
-    /// Where the others are written to, and this worker is.
+    /// Mailboxes of all workers, this one included.
     pub(super) fn mailboxes(&self) -> Vec<Mailbox> {
         self.others.clone()
     }
 
-    /// Takes a newcomer in.
+    /// Adds a newcomer.
     pub(super) fn welcome(&mut self, mailbox: Mailbox) {
         self.others.push(mailbox);
     }
 
-    /// Answers the others, and looks whether something is short; to be called each turn.
+    /// Answers the other workers, and checks whether ports are short. Call it each turn.
     pub(super) fn turn(
         &mut self,
         now: Timestamp,
@@ -180,13 +180,13 @@ impl PortLender {
         trade
     }
 
-    /// Looks after these pools from now on.
+    /// Checks the pools of this configuration from now on.
     pub(super) fn look_after(&mut self, config: &Config) {
         let all = PortKind::all(config, self.others.len());
         self.goods = all.into_iter().map(|goods| (goods, Timestamp(0))).collect();
     }
 
-    /// Asks for ports that are short, unless something was asked for.
+    /// Asks for ports that are short, unless a request is open.
     fn look(&mut self, now: Timestamp, engine: &Engine) {
         if self.asked.is_some() {
             return;
@@ -206,7 +206,7 @@ impl PortLender {
         let workers = self.others.len();
         if left > 1 {
             let whom = (self.number + workers - left + 1) % workers;
-            // It has room; should it be gone, somebody else is asked after the pause.
+            // The mailbox has room. If that worker is gone, another one is asked after the pause.
             if self.tell(whom, Note::Want { from: self.number, goods }) {
                 self.asked = Some((goods, left - 1));
                 return;
@@ -217,7 +217,7 @@ impl PortLender {
         }
     }
 
-    /// Gives ports to another, if there are plenty; returns how many.
+    /// Gives ports to another worker, if there are plenty; returns their number.
     fn lend(&self, to: usize, goods: PortKind, engine: &mut Engine, partition: &Partition) -> u64 {
         let PortKind { pool, address, is_low } = goods;
         let is_known = pool < engine.config().pools.len();
@@ -227,19 +227,19 @@ impl PortLender {
             if is_known && plenty { engine.cede(pool, address, is_low, most) } else { None };
         let (note, ports) = match given {
             Some((address, words)) => {
-                // From now on packets for them go there, though nobody has them yet.
+                // From now on packets to these ports go there, although no mapping uses them yet.
                 partition.give(address, words.clone(), to);
                 let ports = 64 * words.len() as u64;
                 (Note::Gift(address, words), ports)
             }
             None => (Note::Nothing, 0),
         };
-        // Who asked waits for it.
+        // The worker that asked waits for the note.
         self.tell(to, note);
         ports
     }
 
-    /// Tells another something; `false`: it is gone.
+    /// Sends a note to another worker. Returns `false` if that worker is gone.
     fn tell(&self, whom: usize, note: Note) -> bool {
         let (sender, waker) = &self.others[whom];
         let told = sender.try_send(note).is_ok();

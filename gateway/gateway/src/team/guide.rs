@@ -1,8 +1,8 @@
-//! Where the fragments of a datagram go that say nothing of ports, if several workers share the
-//! address that they are for: to the worker to which the first fragment went. One worker an address
-//! knows; what comes before the first fragment waits here.
+//! The way of fragments without ports, if several workers share their destination address. They go
+//! to the worker to which the first fragment of their datagram went. One worker for each address
+//! knows that worker; fragments that come before the first fragment wait here.
 //!
-//! Everything is bounded: datagrams, fragments that wait, how long.
+//! Everything is bounded: datagrams, fragments that wait, and the time that they wait.
 
 use super::exchange::Kind;
 use natgate_engine::Timestamp;
@@ -10,12 +10,12 @@ use natgate_wire::Ipv4;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-/// Most datagrams that are known, and most fragments that wait, in all and of one datagram.
+/// Most known datagrams, and most fragments that wait, in all and of one datagram.
 const MOST_DATAGRAMS: usize = 4096;
 const MOST_WAITING: usize = 512;
 const MOST_OF_ONE: usize = 32;
 
-/// What names a datagram: its addresses, protocol and identification.
+/// Key of a datagram: its addresses, protocol and identification.
 type Key = (u32, u32, u8, u16);
 
 /// A fragment that waits.
@@ -27,39 +27,39 @@ pub(super) struct Waiting {
 
 #[derive(Debug)]
 enum Datagram {
-    /// Its first fragment went to this worker.
+    /// The first fragment went to this worker.
     Known(usize),
-    /// These wait for the first.
+    /// These fragments wait for the first one.
     Unknown(Vec<Waiting>),
 }
 
-/// What becomes of a fragment.
+/// Decision about a fragment.
 #[derive(Debug)]
 pub(super) enum Advice {
-    /// It goes to this worker, and after it those that have waited.
+    /// The fragment goes to this worker, followed by the fragments that have waited.
     Go(usize, Vec<Waiting>),
-    /// It waits.
+    /// The fragment waits.
     Wait,
-    /// There is no room for it.
+    /// There is no room for the fragment.
     Full,
 }
 
-/// What one worker knows of datagrams.
+/// One worker's knowledge of datagrams.
 #[derive(Debug)]
 pub(super) struct Guide {
     timeout: Duration,
     datagrams: HashMap<Key, Datagram>,
-    /// When each is forgotten, oldest first.
+    /// Time at which each datagram is forgotten, oldest first.
     due: VecDeque<(Timestamp, Key)>,
     waiting: usize,
-    /// Fragments whose first has come, and went no further.
+    /// Fragments whose first fragment has come and stayed with this worker.
     recalled: VecDeque<Waiting>,
-    /// Those for which there was no room where they belong.
+    /// Fragments for which their owner had no room.
     lost: Vec<Waiting>,
 }
 
 impl Guide {
-    /// Knows of nothing; datagrams are forgotten after so long.
+    /// Creates a guide without datagrams; each datagram is forgotten after `timeout`.
     pub(super) fn new(timeout: Duration) -> Self {
         Self {
             timeout,
@@ -71,7 +71,7 @@ impl Guide {
         }
     }
 
-    /// Where a fragment goes; `owner` is whose it is if it is the first. `bytes` are a whole
+    /// Decides about a fragment. `owner` is the owner of a first fragment. `bytes` are a whole
     /// packet.
     pub(super) fn advise(
         &mut self,
@@ -111,23 +111,23 @@ impl Guide {
         }
     }
 
-    /// Lets fragments follow the first that went no further.
+    /// Releases fragments whose first fragment stayed with this worker.
     pub(super) fn recall(&mut self, waiting: Vec<Waiting>) {
         self.recalled.extend(waiting);
     }
 
-    /// The next of these.
+    /// Next fragment of those.
     pub(super) fn recalled(&mut self) -> Option<Waiting> {
         self.recalled.pop_front()
     }
 
-    /// Notes that there was no room for one.
+    /// Keeps a fragment for which its owner had no room, to be counted.
     pub(super) fn give_up(&mut self, waiting: Waiting) {
         self.lost.push(waiting);
     }
 
-    /// A fragment that has waited in vain: what it was, its length, and whether there was no room
-    /// for it where it belonged.
+    /// Returns a fragment that waited in vain: its kind, its length, and whether its owner had no
+    /// room for it.
     pub(super) fn given_up(&mut self, now: Timestamp) -> Option<(Kind, usize, bool)> {
         if let Some(Waiting { kind, bytes }) = self.lost.pop() {
             return Some((kind, bytes.len(), true));
@@ -148,7 +148,7 @@ impl Guide {
         None
     }
 
-    /// When something is forgotten next.
+    /// Time at which the next datagram is forgotten.
     pub(super) fn next_deadline(&self) -> Option<Timestamp> {
         self.due.front().map(|(due, _)| *due)
     }

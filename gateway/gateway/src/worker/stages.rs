@@ -1,4 +1,4 @@
-//! What a batch goes through: sorted, translated, routed, sent.
+//! Stages of a batch: sort, translate, route, send.
 
 use super::serve;
 use crate::counters::Origin;
@@ -20,44 +20,45 @@ use natgate_wire::link::{ETHERNET_LEN, ethertype};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// What a batch goes through, in order of the methods.
+/// Parts of a worker that packets need, and the stages of a batch in order of the methods.
 pub(super) struct Stages {
     pub(super) engine: Engine,
     pub(super) router: Router,
     pub(super) cables: LinkMap,
-    /// Frames sent to other stations, or to everybody, that were not ARP.
+    /// Frames sent to other stations or by broadcast that were not ARP.
     pub(super) not_addressed: u64,
-    /// What makes this one of several workers.
+    /// Membership in a team, if there are several workers.
     pub(super) team: Option<Member>,
     pub(super) load: Arc<Load>,
-    /// Who wants copies of packets.
+    /// Captures that run.
     pub(super) captures: Captures,
-    /// Where requests for mappings are served.
+    /// Service for requests for mappings.
     pub(super) pcp: PcpService,
-    /// Where packets wait for the program.
+    /// Queue of packets for the program.
     pub(super) door: LocalTcpPort,
 }
 
-/// A packet, and the realm that it comes from if from inside.
+/// A packet, and its realm if it comes from inside.
 pub(super) type ReceivedPacket<'d> = (Frame<'d>, u16);
 
-/// Those of a batch. They stay where they are from one stage to the next: a batch is larger than
-/// what moving it would be worth. After translation a packet's realm is the one that it goes to if
-/// it leaves by the inside.
+/// Packets of one batch. They stay in place from one stage to the next, because moving a batch
+/// would cost too much. After translation the realm is the destination's, if the packet leaves by
+/// the inside.
 pub(super) type Packets<'d> = ArrayVec<ReceivedPacket<'d>, BATCH>;
 
-/// What is to be done with each packet of a batch.
+/// Verdicts of one batch.
 pub(super) type Verdicts = [Verdict; BATCH];
 
-/// None yet.
+/// Verdicts before translation.
 pub(super) const NO_VERDICTS: Verdicts = [Verdict::Held; BATCH];
 
-/// A packet after translation, what to do with it, and the realm that it goes to if it leaves by
-/// the inside.
+/// A packet after translation, its verdict, and the realm of its destination if it leaves by the
+/// inside.
 pub(super) type TranslatedPacket<'d> = (Frame<'d>, Verdict, u16);
 
 impl Stages {
-    /// Keeps the frames that carry IPv4 to us, as packets; ARP is dealt with, the rest is counted.
+    /// Sorts frames: keeps those with IPv4 for the gateway, as packets; processes ARP; counts the
+    /// rest.
     pub(super) fn sort<'d>(
         &mut self,
         now: Timestamp,
@@ -89,7 +90,7 @@ impl Stages {
                 let (start, end) = frame.range();
                 let tag = header_len - ETHERNET_LEN;
                 let addresses = ETHERNET_LEN - size_of::<u16>();
-                // What follows the addresses is then the type.
+                // The bytes behind the addresses are now the type.
                 frame.bytes_mut().copy_within(..addresses, tag);
                 frame.set_range(start + tag, end);
                 self.router.receive_arp(now, link, frame.bytes());
@@ -97,7 +98,7 @@ impl Stages {
                     team.tell_arp(link, frame.bytes());
                 }
             } else if destination != self.router.mac(link) {
-                // Nothing that was sent to many, or to others, is forwarded.
+                // A frame that was broadcast, or sent to another station, is not forwarded.
                 //= rfc1812#section-4.3.2.7-link
                 //= rfc1812#section-5.3.4-forward
                 //= rfc1812#section-5.3.4-discard
@@ -118,10 +119,9 @@ impl Stages {
         }
     }
 
-    /// Whether a packet from inside may go to the translator while the table of subscribers is more
-    /// than half full: its host has a place there already, or a neighbour entry agrees with its
-    /// source. So forged sources fill half of the table at most. Another worker's hosts are that
-    /// worker's matter.
+    /// True if a packet from inside may go to the translator while the table of subscribers is more
+    /// than half full: its host has a record already, or a neighbour entry agrees with its source.
+    /// So forged sources fill at most half of the table. Hosts of another worker are checked there.
     #[cold]
     fn is_admitted(&mut self, now: Timestamp, link: Link, mac: Mac, packet: &Frame<'_>) -> bool {
         let octets = packet.bytes().get(12..16).and_then(|octets| <[u8; 4]>::try_from(octets).ok());
@@ -131,7 +131,7 @@ impl Stages {
             || self.router.vouches(now, link, source, mac)
     }
 
-    /// Takes packets that came from a side to where they belong.
+    /// Takes packets of a side through all stages.
     pub(super) fn carry(
         &mut self,
         now: Timestamp,
@@ -147,7 +147,7 @@ impl Stages {
         self.deliver(now, from, (packets, &verdicts), transmitters);
     }
 
-    /// Translates packets in place; those that turn round go on to whom they are for.
+    /// Translates packets in place. Hairpin packets continue to the worker of their receiver.
     fn translate(
         &mut self,
         now: Timestamp,
@@ -170,7 +170,7 @@ impl Stages {
         }
     }
 
-    /// Translates packets in place as far as the sender's worker does.
+    /// Translates packets in place; of hairpin packets only the sender's endpoint.
     fn process(
         &mut self,
         now: Timestamp,
@@ -182,8 +182,8 @@ impl Stages {
         change(packets, |views| self.engine.process(now, from, views, verdicts));
     }
 
-    /// Translates an ICMP error of the router's own, as one that came in by `from`, and finds its
-    /// way. It is no input packet, so it is not counted as one.
+    /// Translates an ICMP error of the router's own as if it had come in by `from`, and routes it.
+    /// The error is no input packet, so it is not counted as one.
     pub(super) fn translate_error<'d>(
         &mut self,
         now: Timestamp,
@@ -207,7 +207,7 @@ impl Stages {
         self.emit(now, fated?)
     }
 
-    /// Finds the way of a translated ICMP error of the router's own.
+    /// Routes a translated ICMP error of the router's own.
     pub(super) fn emit<'d>(
         &mut self,
         now: Timestamp,
@@ -219,7 +219,7 @@ impl Stages {
         (fate == Fate::Ready).then_some((link, frame))
     }
 
-    /// Has the translator go by the MTUs that the router goes by.
+    /// Gives the translator the MTUs of the router.
     #[cold]
     pub(super) fn set_engine_mtus(&mut self) {
         let Self { engine, router, .. } = self;
@@ -227,7 +227,7 @@ impl Stages {
         engine.set_mtus(|side, realm| mtu(Link::new(side, realm)));
     }
 
-    /// Finds the way of the packets that live, and sends them.
+    /// Routes the packets that were not dropped, and sends them.
     pub(super) fn deliver(
         &mut self,
         now: Timestamp,
@@ -237,7 +237,7 @@ impl Stages {
     ) {
         let mut outputs = Outputs::default();
         for ((mut frame, realm), verdict) in packets.drain(..).zip(verdicts) {
-            // Translation changes no length, and what followed the packet has been cut off.
+            // Translation changes no length, and bytes behind the packet have been cut off.
             let len = frame.len();
             let (side, origin) = match *verdict {
                 Verdict::Forward(side) => (side, Origin::forwarded(from, side, len)),
@@ -265,7 +265,7 @@ impl Stages {
         }
     }
 
-    /// Takes a packet to the gateway itself, which the translator does not understand, if it is a
+    /// Takes a packet to the gateway itself that the translator does not understand, if it is a
     /// request for a mapping or for the program.
     //= rfc6887#section-8.2-interface
     #[cold]
@@ -291,7 +291,7 @@ impl Stages {
         self.engine.count_local(other, packet.len());
     }
 
-    /// Sends a device's frames; says which were lost.
+    /// Sends the frames of one device; returns the losses.
     pub(super) fn send(&mut self, output: &mut Output<'_>, device: &mut dyn Transmit) -> Lost {
         if output.frames.is_empty() {
             return Lost::NONE;
@@ -309,12 +309,12 @@ impl Stages {
     }
 }
 
-/// The halves of devices that send, in order.
+/// Transmit halves of the devices, in order.
 pub(super) fn transmitters(devices: &mut Devices) -> ArrayVec<&mut dyn Transmit, MOST_DEVICES> {
     devices.iter_mut().map(|device| device.split().1).collect()
 }
 
-/// Has the translator change packets, and the frames that they are in.
+/// Lets the translator change packets, then adapts the frames that hold them.
 pub(super) fn change(packets: &mut [ReceivedPacket<'_>], action: impl FnOnce(&mut [Packet<'_>])) {
     let mut views: ArrayVec<Packet<'_>, BATCH> = ArrayVec::new();
     for (frame, realm) in &mut *packets {
@@ -333,7 +333,7 @@ pub(super) fn change(packets: &mut [ReceivedPacket<'_>], action: impl FnOnce(&mu
     }
 }
 
-/// What captures see of packets and of what is to be done with them.
+/// Bytes and verdicts of packets, for captures.
 pub(super) fn seen<'p>(
     packets: &'p [ReceivedPacket<'_>],
     verdicts: &'p [Verdict],
@@ -344,13 +344,13 @@ pub(super) fn seen<'p>(
 /// Frames that leave, by device.
 #[derive(Debug, Default)]
 pub(super) struct Outputs<'d> {
-    /// By the first two devices, which all gateways have.
+    /// Frames for the first two devices, which every gateway has.
     pub(super) near: [Output<'d>; 2],
     pub(super) further: Vec<(usize, Output<'d>)>,
 }
 
 impl<'d> Outputs<'d> {
-    /// Those that leave by the device at a place.
+    /// Frames that leave by the device at `place`.
     pub(super) fn of(&mut self, place: usize) -> &mut Output<'d> {
         if let Some(near) = self.near.get_mut(place) {
             return near;

@@ -1,5 +1,5 @@
-//! A worker among others: which packets are its own, and what it does with those that others have
-//! handed over.
+//! A worker in a team: hands packets to their owners, and processes packets that others have handed
+//! over.
 
 use super::stages::{
     NO_VERDICTS, Output, Packets, ReceivedPacket, Stages, TranslatedPacket, Verdicts, change, seen,
@@ -16,8 +16,8 @@ use natgate_wire::arp::{self, Mac};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
 
 impl Stages {
-    /// Whether a packet that came in by a link is this worker's; if not, it has gone where it
-    /// belongs.
+    /// Returns true if this worker owns a packet that came in by a link; otherwise the packet has
+    /// been handed over.
     pub(super) fn is_here(
         &mut self,
         now: Timestamp,
@@ -48,7 +48,7 @@ impl Stages {
         own.is_some_and(|own| packet.get(16..20) == Some(&own.octets()))
     }
 
-    /// Takes note of where a packet goes; returns whether it stays here.
+    /// Counts a packet that does not stay here; returns true if it stays.
     pub(super) fn has_come(&mut self, way: Way, direction: Direction, len: usize) -> bool {
         match way {
             Way::Here => return true,
@@ -64,8 +64,8 @@ impl Stages {
         false
     }
 
-    /// Takes a packet from a realm whose sender's end has been translated to whom it is for;
-    /// returns what is to be done with it here.
+    /// Hands a hairpin packet, with its sender's endpoint translated, to the receiver's worker. If
+    /// that is this worker, returns the packet and its verdict.
     pub(super) fn turn_over<'d>(
         &mut self,
         now: Timestamp,
@@ -80,7 +80,7 @@ impl Stages {
         Some(self.receive_one_turned(now, (packet, realm)))
     }
 
-    /// The same for those of a batch that turn round.
+    /// Hands over the hairpin packets of a batch.
     pub(super) fn turn_over_some(
         &mut self,
         now: Timestamp,
@@ -92,14 +92,15 @@ impl Stages {
                 continue;
             }
             let (frame, realm) = std::mem::take(packet);
-            // One that has gone elsewhere leaves an empty frame, with which nothing is done.
+            // A packet that was handed over leaves an empty frame, which is skipped.
             let fated = self.turn_over(now, frame, realm);
             let (frame, fate, realm) = fated.unwrap_or((Frame::default(), Verdict::Held, 0));
             (*packet, *verdict) = ((frame, realm), fate);
         }
     }
 
-    /// The same for an ICMP error of the router's own: it has not come in, so it is not counted.
+    /// Hands over a hairpin ICMP error of the router's own. It has not come in, so it is not
+    /// counted.
     pub(super) fn turn_error_over<'d>(
         &mut self,
         now: Timestamp,
@@ -114,7 +115,7 @@ impl Stages {
         Some(self.receive_one_turned(now, (error, realm)))
     }
 
-    /// Takes note of where such an error goes; returns whether it stays here.
+    /// Counts an error that is lost; returns true if the error stays here.
     fn error_has_come(&mut self, way: Way) -> bool {
         if let Way::Lost | Way::Unguided = way {
             self.router.suppress_error();
@@ -122,7 +123,7 @@ impl Stages {
         way == Way::Here
     }
 
-    /// Takes one from another worker to whom it is for.
+    /// Processes a hairpin ICMP error that another worker has handed over.
     #[cold]
     fn unpack_error(
         &mut self,
@@ -140,7 +141,7 @@ impl Stages {
         }
     }
 
-    /// Translates the receiver's end of a packet that turns round.
+    /// Translates the receiver's endpoint of a hairpin packet.
     fn receive_one_turned<'d>(
         &mut self,
         now: Timestamp,
@@ -152,7 +153,7 @@ impl Stages {
         (frame, verdict, realm)
     }
 
-    /// The same of several.
+    /// Translates the receivers' endpoints of several hairpin packets.
     fn receive_turned(
         &mut self,
         now: Timestamp,
@@ -172,7 +173,7 @@ impl Stages {
         }
     }
 
-    /// Takes what others have handed over to where it belongs.
+    /// Processes packets that other workers have handed over.
     pub(super) fn unpack(
         &mut self,
         now: Timestamp,
@@ -215,7 +216,7 @@ impl Stages {
         }
     }
 
-    /// Whether what another has handed over is this worker's; if not, it has gone where it belongs.
+    /// Returns true if this worker owns a handed packet; otherwise the packet has been handed on.
     fn is_settled(
         &mut self,
         now: Timestamp,
@@ -228,14 +229,14 @@ impl Stages {
         let Some(team) = &mut self.team else { return true };
         let way = team.dispatch_again(now, &mut self.engine, (kind, asked), bytes);
         match kind {
-            // It has been counted where it came in; its client asks again.
+            // The worker that received the request has counted it; the client asks again.
             Kind::Request { .. } => way == Way::Here,
             Kind::Error(_) => self.error_has_come(way),
             kind => self.has_come(way, direction_of(kind), bytes.len()),
         }
     }
 
-    /// Lets fragments go that have waited for the first of their datagram, or have waited in vain.
+    /// Releases fragments whose first fragment has come, and drops those that have waited in vain.
     pub(super) fn follow_fragments(&mut self, now: Timestamp, devices: &mut Devices) {
         while let Some((kind, bytes)) = self.team.as_mut().and_then(Member::recalled) {
             let buffer = [vec![0; HEADROOM], bytes].concat().into_boxed_slice();
@@ -253,7 +254,7 @@ impl Stages {
     }
 }
 
-/// How a packet counts that another worker has handed over.
+/// Direction for the counters of a handed packet.
 fn direction_of(kind: Kind) -> Direction {
     match kind {
         Kind::Packet(Link { side: Side::Inside, .. }) | Kind::Local(..) => Direction::Outbound,

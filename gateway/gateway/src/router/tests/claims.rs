@@ -7,13 +7,13 @@ use proptest::prelude::*;
 const THIEF: Mac = Mac([2, 6, 6, 6, 6, 6]);
 const UPSTREAM_ADDRESS: &str = "192.0.2.254";
 
-/// The hardware address that packets to the outside's gateway go to.
+/// Hardware address for packets to the outside's gateway.
 fn next_hop(router: &mut Router, now: Timestamp) -> Option<Mac> {
     let (fate, frame) = send(router, now, Side::Outside, "8.8.8.8");
     (fate == Fate::Ready).then(|| arp::read_ethernet(&frame).expect("a frame").0)
 }
 
-/// A gratuitous ARP request: its sender says that an address is its own.
+/// A gratuitous ARP request: its sender claims an address.
 fn gratuitous(mac: Mac) -> Vec<u8> {
     request((UPSTREAM_ADDRESS, mac), UPSTREAM_ADDRESS)
 }
@@ -35,7 +35,7 @@ fn one_forged_request_does_not_take_over_the_next_hop() {
         let mut router = acquainted();
         router.receive_arp(at(1000), Side::Outside, &forged);
         assert_eq!(next_hop(&mut router, at(1000)), Some(UPSTREAM));
-        // The one that has the address is asked, by itself, and answers.
+        // The former owner is asked, by unicast, and answers.
         assert!(outputs(&mut router).contains(&question(UPSTREAM)));
         router.receive_arp(at(1001), Side::Outside, &reply_of(UPSTREAM));
         assert_eq!(next_hop(&mut router, at(1001)), Some(UPSTREAM));
@@ -197,13 +197,13 @@ fn one_that_overhears_a_claim_leaves_the_question_and_the_report_to_the_other() 
     assert_eq!(outputs(&mut router), []);
     router.overhear_arp(at(1001), Side::Outside, &reply_of(UPSTREAM));
     assert_eq!((router.poll_report(), router.counters().neighbor_conflicts), (None, 0));
-    // If no answer comes, it asks.
+    // If no answer comes, this router asks.
     router.overhear_arp(at(3000), Side::Outside, &gratuitous(THIEF));
     router.advance(at(3500));
     assert_eq!(outputs(&mut router), [question(UPSTREAM)]);
 }
 
-/// What happens on the outside's link.
+/// One event on the outside's link.
 #[derive(Clone, Debug)]
 enum Step {
     Forge { reply: bool, broadcast: bool, mac: u8 },
@@ -220,7 +220,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// As long as the next hop answers what it is asked, no forged message moves it.
+    /// As long as the next hop answers requests, no forged message changes its hardware address.
     #[test]
     fn a_next_hop_that_answers_stays_where_it_is(steps in steps()) {
         let mut router = acquainted();
@@ -255,7 +255,7 @@ proptest! {
     }
 }
 
-/// The outside's gateway answers what it is asked.
+/// Answers as the outside's gateway.
 fn answer(router: &mut Router, now: Timestamp) {
     for out in outputs(router) {
         if let Out::Arp(Side::Outside, to, message) = out

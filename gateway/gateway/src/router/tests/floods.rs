@@ -1,14 +1,14 @@
-//! New subscribers beside floods of packets to neighbours that are not there, and of forged ARP.
+//! New subscribers beside floods of packets to absent neighbours, and of forged ARP.
 
 use super::*;
 
-/// The hardware address of subscriber number `n`.
+/// Hardware address of subscriber number `n`.
 fn mac(n: u32) -> Mac {
     let [a, b, c, d] = n.to_be_bytes();
     Mac([2, 1, a, b, c, d])
 }
 
-/// Numbers that look random and are the same every time (xorshift).
+/// A repeatable sequence of pseudo-random numbers (xorshift).
 struct Numbers(u32);
 
 impl Numbers {
@@ -20,7 +20,7 @@ impl Numbers {
     }
 }
 
-/// Settings whose inside network has a prefix of so many bits.
+/// Settings whose inside network has a prefix of `len` bits.
 fn with_inside(len: u8) -> Settings {
     let mut settings = settings();
     settings.inside.address = Some((ip("10.0.0.1"), len));
@@ -32,8 +32,8 @@ fn new_router(settings: &Settings) -> Router {
 }
 
 /// Runs a flood of answers to forged sources, `forged` a millisecond, for some seconds, beside 20
-/// new subscribers a second; returns how many there were, and how many got their first answer
-/// within a second.
+/// new subscribers a second. Returns the number of new subscribers, and the number that got their
+/// first answer within a second.
 fn flood(settings: &Settings, forged: u32, seconds: u64) -> (u32, u32) {
     let mut router = new_router(settings);
     let network = settings.inside.address.map(|(own, len)| Prefix::new(own, len));
@@ -130,7 +130,7 @@ fn every_subscriber_of_a_connected_network_of_sixteen_bits_has_a_place() {
 fn who_asks_for_the_gateway_is_learnt_and_nobody_else() {
     let mut router = router();
     let learnt = |router: &Router, side| router.neighbors(side).len();
-    // Not for the gateway, not of the link's network, not itself, nobody.
+    // Not for the gateway; not of the link's network; no address; no request; a wrong source.
     router.receive_arp(at(0), Side::Inside, &request(("10.0.0.5", HOST), "10.0.0.9"));
     router.receive_arp(at(0), Side::Inside, &request(("11.0.0.5", HOST), "10.0.0.1"));
     router.receive_arp(at(0), Side::Inside, &request(("0.0.0.0", HOST), "10.0.0.1"));
@@ -147,7 +147,7 @@ fn who_asks_for_the_gateway_is_learnt_and_nobody_else() {
     outputs(&mut router);
     assert_eq!(send(&mut router, at(1), Side::Inside, "10.0.0.5").0, Fate::Ready);
     assert_eq!(outputs(&mut router), []);
-    // Used meanwhile, it is asked after a minute, and is known then.
+    // A used neighbour is asked after a minute, and is known then.
     router.advance(at(60_000));
     assert_eq!(outputs(&mut router).len(), 1);
     router.receive_arp(at(60_001), Side::Inside, &reply(("10.0.0.5", HOST), ("10.0.0.1", INSIDE)));
@@ -174,7 +174,7 @@ fn learnt_neighbors_push_out_nobody_who_answered_or_is_used() {
     assert_eq!(neighbors.len(), 512);
     let known = |one: &&NeighborInfo| one.state == NeighborState::Known;
     assert_eq!(neighbors.iter().filter(known).count(), 200);
-    // Where all are known, a request teaches nothing, and that is counted.
+    // If all neighbours are known, a request teaches nothing, and that is counted.
     let mut router = new_router(&Settings { neighbors_limit: Some(10), ..with_inside(16) });
     for number in 1..=10 {
         let address = nth_of_sixteen(number);

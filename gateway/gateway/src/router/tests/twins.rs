@@ -1,5 +1,5 @@
-//! What is quick beside what is simple: routes beside a list that is searched from end to end, and
-//! neighbours beside such as forget at every step who was used last.
+//! Fast structures against simple twins: routes against a linear search, and neighbours against a
+//! table that forgets its recent entries at every step.
 
 use super::super::claims::Assertion;
 use super::super::neighbors::{Action, Neighbors, WaitingPacket};
@@ -22,12 +22,12 @@ fn destinations(prefixes: &[Prefix]) -> Vec<u32> {
     edges.chain([0, u32::MAX, 0xc000_0201, 0xc000_02ff]).collect()
 }
 
-/// A next hop on 192.0.2.0/24 that tells which route it is of.
+/// A next hop on 192.0.2.0/24 that identifies its route.
 fn via(number: usize) -> Ipv4Addr {
     Ipv4Addr::new(192, 0, 2, 1 + (number % 250) as u8)
 }
 
-/// Finds the longest prefix the simple way; the first among equals wins.
+/// Finds the longest prefix by linear search; the first among equals wins.
 fn search(
     connected: Prefix,
     own: &[Prefix],
@@ -87,7 +87,7 @@ proptest! {
     }
 }
 
-/// What somebody does to neighbours.
+/// One operation on neighbours.
 #[derive(Clone, Debug)]
 enum Step {
     Send(u8),
@@ -107,7 +107,7 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Does a step, and tells everything that can be seen of it.
+/// Does one step; returns all observable results.
 fn step(neighbors: &mut Neighbors, now: &mut Timestamp, one: &Step) -> String {
     let address = |who: &u8| Ipv4Addr::new(10, 0, 0, *who);
     let mut said = String::new();
@@ -137,7 +137,7 @@ fn step(neighbors: &mut Neighbors, now: &mut Timestamp, one: &Step) -> String {
             *now = now.plus(Duration::from_millis((*millis).into()));
             neighbors.advance(*now, &mut act);
         }
-        // In which order the packets come back is no matter.
+        // The order in which packets come back does not matter.
         Step::Clear => said = neighbors.clear().len().to_string(),
     }
     format!("{said} {:?} {:?}", neighbors.list(), neighbors.next_deadline())
@@ -157,7 +157,7 @@ proptest! {
     }
 }
 
-/// A hundred thousand routes: all are found, and take a bounded room each.
+/// A hundred thousand routes: each is found, and their memory is bounded.
 #[test]
 fn a_hundred_thousand_routes_fit() {
     let mut settings = settings();

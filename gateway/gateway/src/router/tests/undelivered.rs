@@ -1,4 +1,5 @@
-//! Packets that cannot be delivered, or not in one piece: who is told, in what words, how often.
+//! Packets that cannot be delivered, or not in one piece: receivers, content and rate of ICMP
+//! errors.
 
 use super::*;
 use natgate_wire::{Icmp, Udp, icmp, protocol};
@@ -51,7 +52,7 @@ fn hand_over(
     router.send(now, side, &mut Frame::new(&mut buffer, HEADROOM, end), origin)
 }
 
-/// The outside has no gateway: what is beyond its network has no route.
+/// A router without a gateway outside: destinations beyond its network have no route.
 fn confined(errors_per_second: u32) -> Router {
     let mut settings = settings();
     settings.outside.gateway = None;
@@ -64,7 +65,7 @@ fn errors(router: &mut Router) -> Vec<(Side, Vec<u8>)> {
     errors.map(|(link, error)| (link.side, error)).collect()
 }
 
-/// The code of an error, and the packet that it quotes.
+/// Code of an error, and the packet that it quotes.
 fn read_error(error: &[u8]) -> (u8, &[u8]) {
     let packet = Ipv4::new_checked(error).expect("a packet");
     assert!(packet.checksum_valid());
@@ -74,7 +75,7 @@ fn read_error(error: &[u8]) -> (u8, &[u8]) {
     (message.code(), &error[28..])
 }
 
-/// The source ports of the packets that errors with this code quote.
+/// Source ports of the packets that errors with this code quote.
 fn ports(errors: &[(Side, Vec<u8>)], code: u8) -> Vec<u16> {
     let port = |(_, error): &(Side, Vec<u8>)| {
         let (found, quoted) = read_error(error);
@@ -129,7 +130,7 @@ fn packets_that_get_no_error() {
     let later = with_fragment_field(datagram(4000, REMOTE, 40), 0x2000 | 5);
     let error = icmp_message(icmp::kind::TIME_EXCEEDED);
     let redirect = icmp_message(icmp::kind::REDIRECT);
-    // Nobody knows whether that is an error.
+    // An unknown type: it may be an error.
     let unknown = icmp_message(200);
     let everybody = datagram(4000, "192.0.2.255", 40);
     for silent in [&later, &error, &redirect, &unknown, &everybody] {
@@ -188,13 +189,13 @@ fn pings_of_one_kind_are_one_conversation() {
 #[test]
 fn nobody_is_told_before_it_is_known() {
     let mut router = small();
-    // Too many wait, then the link is another: whether the neighbour is there, nobody knows.
+    // Too many packets wait, then the link changes: nothing is known about the neighbour.
     for port in 0..MOST_HELD as u16 + 5 {
         let packet = datagram(port, REMOTE, 40);
         hand_over(&mut router, at(0), Side::Outside, &packet, Some(OUTBOUND));
     }
     router.relink(Side::Outside, OUTSIDE);
-    // The first makes room for all the others.
+    // The first neighbour makes room for all the others.
     for number in 0..=FEWEST_NEIGHBORS {
         let now = at(number as u64 * 2);
         let packet = datagram(4000, &nth(number + 1), 40);
@@ -205,7 +206,7 @@ fn nobody_is_told_before_it_is_known() {
     assert_eq!(errors(&mut router), []);
 }
 
-/// Whether an error to this address goes out, or waits for its neighbour.
+/// True if an error to this address goes out, or waits for its neighbour.
 fn passes(router: &mut Router, millis: u64, side: Side, to: &str) -> bool {
     let error = datagram(0, to, 56);
     let mut buffer = [&[0; HEADROOM], &error[..]].concat();

@@ -1,4 +1,4 @@
-//! Whose a packet is.
+//! Owner of a packet.
 
 use super::{PacketOwner, Partition, Row};
 use natgate_engine::Side;
@@ -6,14 +6,14 @@ use natgate_wire::icmp::{self, kind};
 use natgate_wire::{Ipv4, protocol};
 
 impl Partition {
-    /// Whose an IP packet is that came in by a side, from a realm if from inside. What cannot be
-    /// read is everybody's: whoever has it drops it.
+    /// Finds the owner of an IP packet that came in by a side; from inside, `realm` counts. A
+    /// packet that cannot be read belongs to any worker, which drops it.
     pub(in crate::team) fn whose(&self, from: Side, realm: u16, bytes: &[u8]) -> PacketOwner {
         self.whose_whole(from, realm, bytes).unwrap_or_else(|| self.whose_any(from, realm, bytes))
     }
 
-    /// The same of the commonest, TCP and UDP in one piece without options, for as little as can
-    /// be; what is wrong with one is for its owner to find. `None`: it is none of these.
+    /// Finds the owner of a TCP or UDP packet in one piece without options, the commonest kind, at
+    /// the least cost. The owner checks the packet for errors. `None` for all other packets.
     fn whose_whole(&self, from: Side, realm: u16, bytes: &[u8]) -> Option<PacketOwner> {
         let header = bytes.first_chunk::<24>()?;
         let own = header[9];
@@ -36,7 +36,8 @@ impl Partition {
         let Ok(packet) = Ipv4::new_checked(bytes) else { return PacketOwner::Of(0) };
         match from {
             Side::Inside => {
-                // Whoever sends an ICMP error, it is about the session of whom the packet went to.
+                // An ICMP error, by any sender, is about the session of the host that the quoted
+                // packet went to.
                 let about = about(&packet, bytes);
                 let host = about.map_or_else(|| packet.source(), |(about, _)| about.destination());
                 self.whose_host((realm, host))
@@ -47,7 +48,7 @@ impl Partition {
 
     fn whose_outside(&self, packet: &Ipv4<&[u8]>, bytes: &[u8]) -> PacketOwner {
         let Some(row) = self.row(packet.destination()) else {
-            // Past the translator, or to the gateway itself.
+            // The packet bypasses the translator, or is for the gateway itself.
             return self.whose_host((0, packet.destination()));
         };
         let own = packet.protocol();
@@ -73,7 +74,7 @@ impl Partition {
         }
     }
 
-    /// Whose a packet to an address is, of a protocol without ports, or cut off before them.
+    /// Owner of a packet to an address of a protocol without ports, or cut off before its ports.
     fn portless(&self, row: &Row, own: u8) -> PacketOwner {
         let number = if matches!(own, protocol::TCP | protocol::UDP) { own } else { 0 };
         match self.whole.get(&(row.address, number)) {
@@ -83,10 +84,10 @@ impl Partition {
         }
     }
 
-    /// Who is asked first about fragments that say nothing of ports, to the address that this one,
-    /// the first of its datagram, goes to; `None`: fragments to there need no guide.
+    /// Worker that finds the owner of fragments without ports, for the destination of `bytes`, the
+    /// first fragment of a datagram. `None` if fragments to that destination need no guide.
     pub(in crate::team) fn guide_of(&self, bytes: &[u8]) -> Option<usize> {
-        // Nearly none is a fragment, which is seen at once.
+        // Almost no packet is a fragment; this check is quick.
         bytes.get(6).filter(|&&flags| flags & 0x20 != 0)?;
         let packet = Ipv4::new_checked(bytes).ok()?;
         let row = self.row(packet.destination())?;
@@ -94,7 +95,7 @@ impl Partition {
     }
 }
 
-/// The packet that an ICMP error is about, and what there is of its payload.
+/// The packet that an ICMP error quotes, and the quoted part of its payload.
 fn about<'b>(packet: &Ipv4<&[u8]>, bytes: &'b [u8]) -> Option<(Ipv4<&'b [u8]>, &'b [u8])> {
     if packet.protocol() != protocol::ICMP || packet.fragment_offset() > 0 {
         return None;
@@ -120,8 +121,8 @@ enum End {
     Destination,
 }
 
-/// The port at an end of a packet, or its query identifier; `None`: its protocol has none, or it is
-/// cut off.
+/// Port, or query identifier, of one end of a packet. `None` if the protocol has none, or the
+/// packet is cut off.
 fn port_of(own: u8, payload: &[u8], end: End) -> Option<u16> {
     let at = match (own, end) {
         (protocol::TCP | protocol::UDP | protocol::DCCP, End::Source) => 0,
