@@ -17,33 +17,34 @@ const RING: usize = 4 << 20;
 /// A packet of a capture.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'c> {
-    /// When it came.
+    /// Time at which the packet came.
     pub time: Timestamp,
-    /// The side that it came in by, or leaves by.
+    /// Side that the packet came in by, or leaves by.
     pub side: Side,
-    /// Whether it came or leaves, and as what.
+    /// Stage at which the packet was captured.
     pub way: Way,
-    /// What the translator said of it.
+    /// Verdict of the translator.
     pub verdict: Verdict,
-    /// Its length, bytes.
+    /// Length of the packet, bytes.
     pub len: usize,
-    /// Packets that are missing before it.
+    /// Packets that are missing before this one.
     pub missing: u64,
-    /// Its bytes, as far as they were copied.
+    /// Bytes of the packet that were copied.
     pub bytes: &'c [u8],
 }
 
-/// A capture under way; it ends when this goes.
+/// A capture in progress. Dropping it ends the capture.
 #[derive(Debug)]
 pub struct Capture {
     commander: Commander,
     number: u64,
     filter: Filter,
-    /// By worker, with the packets that are known to be missing.
+    /// Rings by worker, each with the number of packets known to be missing.
     rings: Vec<(Consumer<u8>, u64)>,
-    /// Answers of workers that have joined since.
+    /// Answers of workers that have joined since the start.
     joining: Vec<Receiver<Option<Box<Tap>>>>,
-    /// What was taken out and not told yet, by time: where it lies in `bytes`.
+    /// Packets that were taken out and not reported yet, by time: header, missing packets before,
+    /// and offset in `bytes`.
     records: Vec<(Head, u64, usize)>,
     bytes: Vec<u8>,
 }
@@ -51,7 +52,7 @@ pub struct Capture {
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 impl Capture {
-    /// Has every worker copy the packets that match from now on.
+    /// Starts a capture: every worker copies the packets that match from now on.
     ///
     /// # Errors
     /// [`CommandError::Captures`], [`CommandError::Stopping`].
@@ -70,7 +71,7 @@ impl Capture {
         Ok(capture)
     }
 
-    /// What one more worker copies packets by.
+    /// Creates the tap of one more worker.
     fn tap(&mut self) -> Box<Tap> {
         let (ring, consumer) = RingBuffer::new(RING);
         self.rings.push((consumer, 0));
@@ -78,22 +79,22 @@ impl Capture {
         Box::new(Tap { number, filter, ring, missed: 0, scratch })
     }
 
-    /// Has workers that have joined since copy packets, too. Nobody waits for them: a worker that
-    /// is busy with a reload comes to it afterwards.
+    /// Starts the capture on workers that have joined since. The call does not wait: a worker that
+    /// is busy with a reload starts the capture afterwards.
     fn follow_workers(&mut self) {
         let (commander, known) = (self.commander.clone(), self.rings.len());
         let answers = commander.go_on_capturing(known, || self.tap());
         self.joining.extend(answers);
-        // What one has no room for goes here, and not in the worker.
+        // A tap that a worker has no room for is dropped here, and not in the worker.
         self.joining.retain(|answer| matches!(answer.try_recv(), Err(TryRecvError::Empty)));
     }
 
-    /// Whether the gateway has gone.
+    /// True if the gateway has ended.
     pub fn is_over(&self) -> bool {
         self.rings.iter().all(|(ring, _)| ring.is_abandoned())
     }
 
-    /// Tells what has come since, in order of time.
+    /// Reports the packets that have come since the last call, in order of time.
     pub fn read(&mut self, mut tell: impl FnMut(Record<'_>)) {
         self.follow_workers();
         let Self { rings, records, bytes, .. } = self;

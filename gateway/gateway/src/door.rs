@@ -1,15 +1,15 @@
-//! A door in the gateway's own inside address: one TCP port whose packets the program around the
-//! gateway takes, which has a TCP of its own. Nothing from outside comes in by it.
+//! One TCP port of the gateway's own inside address for the program around the gateway, which has a
+//! TCP stack of its own. No packet from outside gets there.
 
 use crate::pcp::Admission;
 use natgate_wire::{Ipv4, protocol};
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 
-/// Packets that wait for the program.
+/// Most packets that wait for the program.
 const ROOM: usize = 64;
 
-/// The door, closed at first.
+/// The TCP port, closed at first.
 #[derive(Debug, Default)]
 pub(crate) struct LocalTcpPort {
     port: Option<u16>,
@@ -17,23 +17,23 @@ pub(crate) struct LocalTcpPort {
 }
 
 impl LocalTcpPort {
-    /// Takes packets to a port from now on.
+    /// Opens the port.
     pub(crate) fn open(&mut self, port: u16) {
         self.port = Some(port);
     }
 
-    /// Whether one waits.
+    /// True if a packet waits.
     pub(crate) fn has_next(&self) -> bool {
         !self.packets.is_empty()
     }
 
-    /// The next that has come in.
+    /// Returns the oldest packet that waits.
     pub(crate) fn next(&mut self) -> Option<Vec<u8>> {
         self.packets.pop_front()
     }
 
-    /// Takes a packet to the gateway itself from realm 0, whose own address is given, if it is for
-    /// the door.
+    /// Takes a packet from realm 0 to the gateway itself, if it is for the port. `own` is the
+    /// gateway's address in realm 0.
     pub(crate) fn take(&mut self, packet: &[u8], own: Option<Ipv4Addr>) -> Admission {
         if !self.port.is_some_and(|port| is_for(port, own, packet)) {
             return Admission::NoRequest;
@@ -46,7 +46,7 @@ impl LocalTcpPort {
     }
 }
 
-/// Whether a packet is a whole one of TCP to a port of an address.
+/// True if a packet is whole, of TCP, and for this port of this address.
 fn is_for(port: u16, own: Option<Ipv4Addr>, packet: &[u8]) -> bool {
     let Ok(ip) = Ipv4::new_checked(packet) else { return false };
     let is_whole = !ip.more_fragments() && ip.fragment_offset() == 0;
@@ -62,7 +62,7 @@ mod tests {
 
     const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 
-    /// A segment's first bytes.
+    /// First bytes of a segment.
     fn segment() -> Vec<u8> {
         let mut bytes = vec![0; 40];
         let mut ip = Ipv4::init(&mut bytes[..], 20);

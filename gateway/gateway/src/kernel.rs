@@ -1,45 +1,46 @@
-//! What a gateway and the kernel of its machine have to do with each other, beside devices: whose
-//! packets are the kernel's, and which routes each tells the other.
+//! Relations of a gateway to the kernel of its machine, besides devices: the kernel's own
+//! addresses, and routes that each learns from the other.
 
 use natgate_engine::Side;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// What is said of the kernel; the default leaves to it what it has, and tells it nothing.
+/// Settings for the kernel. By default the kernel keeps its addresses, and no routes are exchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelSettings {
-    /// The kernel's own addresses, `[inside, outside]`; `None`: those that it has on the device.
+    /// The kernel's own addresses, `[inside, outside]`; `None`: the kernel's addresses on the
+    /// device.
     pub management: [Option<Vec<Ipv4Addr>>; 2],
-    /// Which of the kernel's tables gets routes to the external addresses, if one does.
+    /// Routing table of the kernel that gets routes to the external addresses; `None`: none does.
     pub announce: Option<AnnounceSettings>,
-    /// Which of the kernel's tables routes are learnt from, if one is.
+    /// Routing table of the kernel from which routes are learnt; `None`: none.
     pub learn: Option<LearnSettings>,
-    /// How long packets are translated after the announced routes have been withdrawn, when the
-    /// gateway is to end; `None`: see [`KernelSettings::drain`].
+    /// Time for which packets are still translated at the end, after the announced routes have been
+    /// withdrawn; `None`: see [`KernelSettings::drain`].
     pub drain: Option<Duration>,
 }
 
-/// Where the external addresses are announced.
+/// Announcement of the external addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnnounceSettings {
     /// The kernel's routing table.
     pub table: u32,
-    /// What the routes have as their protocol, by which they are told from others'.
+    /// Protocol number of the routes, which tells them from other routes.
     pub protocol: u8,
 }
 
-/// How it stands with the announced routes.
+/// State of the announced routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AnnouncedRoutes {
-    /// Routes that are in the kernel's table.
+    /// Routes present in the kernel's table.
     pub present: u64,
-    /// Routes that should be there and are not.
+    /// Routes missing from the kernel's table.
     pub missing: u64,
     /// Routes that other programs removed and that were put back, since the start.
     pub restored: u64,
 }
 
-/// Where routes are learnt from.
+/// Source of learnt routes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LearnSettings {
     /// The kernel's routing table.
@@ -50,25 +51,25 @@ impl KernelSettings {
     /// The kernel's main routing table.
     pub const MAIN_TABLE: u32 = 254;
 
-    /// The protocol of announced routes, unless another is given.
+    /// Default protocol number of announced routes.
     pub const PROTOCOL: u8 = 78;
 
-    /// How long routers usually take to send packets elsewhere.
+    /// Usual time until routers send packets elsewhere.
     pub const DRAIN: Duration = Duration::from_secs(2);
 
-    /// How long packets are translated when the gateway is to end. Unless that is said, only where
-    /// routers are told to send them elsewhere.
+    /// Time for which packets are still translated when the gateway ends. Without a configured time
+    /// it is zero, unless routes are announced.
     pub fn drain(&self) -> Duration {
         let usual = if self.announce.is_some() { Self::DRAIN } else { Duration::ZERO };
         self.drain.unwrap_or(usual)
     }
 
-    /// The kernel's own addresses on a side's device, as far as they are known.
+    /// The kernel's own known addresses on a side's device.
     pub fn management(&self, side: Side) -> &[Ipv4Addr] {
         self.management[place(side)].as_deref().unwrap_or_default()
     }
 
-    /// The same, to be filled in.
+    /// The kernel's own addresses on a side's device, to be set.
     pub fn management_mut(&mut self, side: Side) -> &mut Option<Vec<Ipv4Addr>> {
         &mut self.management[place(side)]
     }

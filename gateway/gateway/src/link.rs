@@ -3,15 +3,15 @@
 use natgate_engine::Side;
 use natgate_wire::link::{VLAN_LEN, ethertype};
 
-/// Bits of a tag that are the VLAN's identifier.
+/// Bits of a tag that hold the VLAN identifier.
 pub(crate) const VLAN_BITS: u16 = 0x0fff;
 
 /// A link: the outside, or a realm's inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Link {
-    /// The side.
+    /// Side of the link.
     pub side: Side,
-    /// The number of the realm; 0 outside.
+    /// Number of the realm; 0 outside.
     pub realm: u16,
 }
 
@@ -24,7 +24,7 @@ impl Link {
         Self { side: Side::Inside, realm }
     }
 
-    /// What a packet leaves by, that goes to a realm if it leaves by the inside.
+    /// Link by which a packet leaves; the realm counts on the inside only.
     pub const fn new(side: Side, realm: u16) -> Self {
         match side {
             Side::Inside => Self::inside(realm),
@@ -39,7 +39,7 @@ impl From<Side> for Link {
     }
 }
 
-/// The tag of a VLAN, as it stands behind the hardware addresses.
+/// VLAN tag, as it stands behind the hardware addresses.
 pub(crate) fn tag(vlan: u16) -> [u8; VLAN_LEN] {
     let [a, b] = ethertype::VLAN.to_be_bytes();
     let [c, d] = vlan.to_be_bytes();

@@ -1,5 +1,5 @@
-//! The links that a gateway has: the outside's, and one inside for each realm. Several may share a
-//! device, told apart by VLAN tags (IEEE 802.1Q).
+//! Links of a gateway: one outside, and one inside for each realm. Several links may share a
+//! device; VLAN tags (IEEE 802.1Q) tell them apart.
 
 use crate::link::VLAN_BITS;
 use crate::settings::Settings;
@@ -8,23 +8,24 @@ use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN, ethertype};
 /// The links of one device.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeviceLinks {
-    /// The realm of frames without a tag.
+    /// Realm of frames without a tag.
     untagged: Option<u16>,
-    /// Those of tagged frames: VLAN and realm, by VLAN.
+    /// Realms of tagged frames: VLAN and realm, sorted by VLAN.
     tagged: Vec<(u16, u16)>,
 }
 
-/// What a frame is by its link header.
+/// Result of reading a frame's link header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Header {
-    /// Of a realm: its number, the type of what follows, and the header's length in bytes.
+    /// The frame belongs to a realm: its number, the type of the payload, and the header's length
+    /// in bytes.
     Of(u16, u16, usize),
-    /// Of no realm; the type of what follows, and the header's length in bytes.
+    /// The frame belongs to no realm: the type of the payload, and the header's length in bytes.
     Unknown(u16, usize),
 }
 
 impl DeviceLinks {
-    /// The links of each device, in the order of [`Settings::devices`].
+    /// Links of each device, in the order of [`Settings::devices`].
     pub(crate) fn by_device(settings: &Settings) -> Vec<Self> {
         let mut all = vec![Self::default(); settings.devices().len()];
         let places = settings.places();
@@ -43,17 +44,18 @@ impl DeviceLinks {
         all
     }
 
-    /// Whether tags tell realms apart here.
+    /// True if tags tell realms apart on this device.
     pub(crate) fn has_vlans(&self) -> bool {
         !self.tagged.is_empty()
     }
 
-    /// The realms of the device.
+    /// Realms of the device.
     pub(crate) fn realms(&self) -> impl Iterator<Item = u16> + '_ {
         self.untagged.into_iter().chain(self.tagged.iter().map(|(_, realm)| *realm))
     }
 
-    /// What a frame is whose type field says `kind`. Where there are no VLANs tags are no matter.
+    /// Reads the link header of a frame with type field `kind`. On a device without VLANs tags are
+    /// ignored.
     pub(crate) fn header(&self, frame: &[u8], kind: u16) -> Header {
         let tag = frame.get(ETHERNET_LEN..).and_then(|rest| rest.first_chunk::<VLAN_LEN>());
         match (kind, tag) {
@@ -72,7 +74,7 @@ impl DeviceLinks {
         }
     }
 
-    /// The realm of frames of a VLAN; 0: of none.
+    /// Realm of frames of a VLAN; 0 stands for frames without a VLAN.
     pub(crate) fn realm(&self, vlan: u16) -> Option<u16> {
         if vlan == 0 {
             return self.untagged;
@@ -101,7 +103,7 @@ mod tests {
         let carried = DeviceLinks { untagged: Some(0), tagged: vec![(100, 1), (200, 2)] };
         assert_eq!(header(&carried, &[8, 0]), Header::Of(0, 0x0800, 14));
         for (vlan, realm) in [(0, 0), (100, 1), (200, 2)] {
-            // Priority is no matter.
+            // The priority in the tag is ignored.
             let rest = [0x81, 0, 0xe0, vlan, 8, 6];
             assert_eq!(header(&carried, &rest), Header::Of(realm, 0x0806, 18));
         }

@@ -58,16 +58,16 @@ impl Commander {
         (0..self.workers()).map(figures).collect()
     }
 
-    /// The mappings, sessions (each with its mapping), subscribers or addresses of pools that a
-    /// filter means, in parts of at most so many. Each worker tells its own; of addresses all tell
-    /// what they use.
+    /// Lists the mappings, sessions (each with its mapping), subscribers or pool addresses that
+    /// match a filter, in parts of at most `room` entries. Each worker lists its own; of a pool
+    /// address every worker lists the ports that it uses.
     pub fn list<T: Listed>(&self, filter: Filter, room: usize) -> List<T> {
         let (cursor, found) = (Cursor::default(), Vec::with_capacity(room.max(1)));
         let part = Some(Box::new(Part { cursor, filter, found, now: Timestamp(0), done: false }));
         List { commander: self.clone(), filter, worker: 0, part }
     }
 
-    /// What one worker finds from a place on, at most so many; and whether that was all.
+    /// Returns at most `most` entries of one worker from a cursor on, and true if these were all.
     pub(crate) fn page<T: Listed>(
         &self,
         worker: usize,
@@ -99,7 +99,7 @@ impl Commander {
         Ok(all)
     }
 
-    /// Each worker's neighbours, in order of link and address. Several workers may know the same
+    /// Neighbours of each worker, in order of link and address. Several workers may know the same
     /// neighbour.
     ///
     /// # Errors
@@ -117,7 +117,7 @@ impl Commander {
         (0..self.workers()).map(neighbors).collect()
     }
 
-    /// The learnt routes that the routers go by.
+    /// Learnt routes in force.
     ///
     /// # Errors
     /// [`CommandError::Stopping`].

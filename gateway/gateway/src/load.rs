@@ -1,17 +1,18 @@
-//! What a worker has done so far, for others to read at any time.
+//! Load counters of a worker, readable by other threads at any time.
 
 use crate::timing::{Timing, TimingNow};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! load {
     ($($(#[doc = $text:literal])* $name:ident,)*) => {
-        /// What a worker has done so far. Only the worker itself writes, once a turn, so it shares
-        /// no cache line (nor the next, which comes along) with what others write.
+        /// Load counters of a worker. Only the worker writes them, once a turn. They share no cache
+        /// line (nor the adjacent line, which is prefetched with it) with data that other threads
+        /// write.
         #[derive(Debug, Default)]
         #[repr(align(128))]
         pub struct Load {
             $($(#[doc = $text])* pub(crate) $name: AtomicU64,)*
-            /// How long things took.
+            /// Durations of turns.
             pub(crate) timing: Timing,
         }
 
@@ -22,12 +23,12 @@ macro_rules! load {
         }
 
         impl Load {
-            /// What it is now.
+            /// Reads the counters.
             pub fn now(&self) -> LoadNow {
                 LoadNow { $($name: self.$name.load(Ordering::Relaxed),)* }
             }
 
-            /// How long things took until now.
+            /// Reads the durations of turns.
             pub fn timing(&self) -> TimingNow {
                 self.timing.now()
             }
@@ -43,7 +44,7 @@ macro_rules! load {
 }
 
 load! {
-    /// Nanoseconds since it began.
+    /// Nanoseconds since the worker began.
     age_ns,
     /// Nanoseconds of turns in which packets came.
     busy_ns,
@@ -57,15 +58,15 @@ load! {
     largest_burst,
     /// Packets handed over to other workers.
     handed_over,
-    /// Packets that were to be handed over when there was no room.
+    /// Packets that found no room to be handed over.
     hand_over_full,
     /// Packets taken over from other workers.
     taken_over,
-    /// External ports that others gave it, of each protocol.
+    /// External ports received from other workers, of each protocol.
     ports_borrowed,
-    /// External ports that it gave others.
+    /// External ports given to other workers.
     ports_lent,
-    /// Mappings that it has.
+    /// Mappings of the worker.
     mappings,
 }
 

@@ -1,45 +1,45 @@
-//! What event logs are kept, where, and of what.
+//! Event logs: content, destination and transport.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What happened that a log tells. Blocks of ports, and limits that are reached, are in every log.
+/// Content of a log. Every log has blocks of ports and reached limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogWhat {
-    /// Mappings that are made and go.
+    /// Mappings that are created and removed.
     #[default]
     Mappings,
     /// Nothing more.
     Blocks,
-    /// Sessions that begin and end, and no mappings.
+    /// Sessions that begin and end, instead of mappings.
     Sessions,
 }
 
-/// One log.
+/// Settings of one log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSettings {
-    /// What it tells.
+    /// Content of the log.
     pub what: LogWhat,
-    /// Whether it tells sessions' remote endpoints.
+    /// True if the log names the remote endpoints of sessions.
     pub remotes: bool,
-    /// How many events wait for it at most.
+    /// Most events that wait for the log.
     pub queue: usize,
-    /// Where it is written to.
+    /// Destination of the log.
     pub to: LogTo,
 }
 
 impl LogSettings {
-    /// How many events wait for a log at most, if nothing else is said.
+    /// Default number of events that may wait for a log.
     pub const QUEUE: usize = 65_536;
 
-    /// A file of JSON lines, as usual.
+    /// Default settings of a log to a file of JSON lines.
     pub fn file(path: PathBuf) -> Self {
         let (what, queue) = (LogWhat::default(), Self::QUEUE);
         Self { what, remotes: false, queue, to: LogTo::File(path) }
     }
 }
 
-/// Where a log is written to.
+/// Destination of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogTo {
     /// JSON lines at the end of this file.
@@ -52,72 +52,73 @@ pub enum LogTo {
     Spool(SpoolSettings),
 }
 
-/// A collector, and how to get there.
+/// A collector, and the transport to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collector {
-    /// Its address or name, and port.
+    /// Address or name, and port.
     pub address: String,
-    /// How records get there.
+    /// Transport of the records.
     pub transport: Transport,
 }
 
-/// How records get to a collector.
+/// Transport of records to a collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// Datagrams.
+    /// UDP datagrams.
     Udp,
-    /// A connection.
+    /// A TCP connection.
     Tcp,
-    /// A connection that nobody can read or change.
+    /// A TLS connection.
     Tls(TlsSettings),
 }
 
-/// Who is trusted, and who one is.
+/// Certificates for TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsSettings {
-    /// Certificates of the authorities that the collector's must be by, PEM.
+    /// Certificates of the authorities that may sign the collector's certificate, PEM.
     pub authorities: PathBuf,
-    /// The name that the collector's certificate must be for; `None`: as in its address.
+    /// Name that the collector's certificate must have; `None`: the name in the collector's
+    /// address.
     pub name: Option<String>,
-    /// One's own certificate chain and key, PEM.
+    /// The gateway's own certificate chain and key, PEM.
     pub own: Option<(PathBuf, PathBuf)>,
 }
 
-/// What syslog messages say besides.
+/// Settings of syslog messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyslogSettings {
-    /// Where they go.
+    /// Destination of the messages.
     pub collector: Collector,
-    /// The facility's number.
+    /// Number of the facility.
     pub facility: u8,
-    /// HOSTNAME; `None`: the machine's.
+    /// HOSTNAME; `None`: the machine's name.
     pub host_name: Option<String>,
     /// APP-NAME.
     pub app_name: String,
-    /// The enterprise number in the name of the structured data.
+    /// Enterprise number in the name of the structured data.
     pub enterprise: u32,
 }
 
-/// What IPFIX messages say besides.
+/// Settings of IPFIX messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IpfixSettings {
-    /// Where they go.
+    /// Destination of the messages.
     pub collector: Collector,
-    /// The observation domain.
+    /// Number of the observation domain.
     pub domain: u32,
-    /// How often templates are sent anew by UDP.
+    /// Interval at which templates are sent again by UDP.
     pub template_interval: Duration,
-    /// After how many messages templates are sent anew by UDP.
+    /// Number of messages after which templates are sent again by UDP.
     pub template_messages: u32,
 }
 
-/// How much is kept.
+/// Limits of the event log on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpoolSettings {
-    /// The folder.
+    /// Folder of the files.
     pub folder: PathBuf,
-    /// Bytes that the files may have together.
+    /// Most bytes of all files together.
     pub max_size: u64,
-    /// How long events are kept.
+    /// Time for which events are kept.
     pub max_age: Duration,
 }

@@ -1,60 +1,59 @@
-//! What a gateway is told of those who watch it: where metrics are served, and which SNMP agent has
-//! its tables.
+//! Settings of monitoring: the address of the metrics, and the SNMP agent.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-/// Who watches.
+/// Settings of monitoring.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MonitoringSettings {
-    /// Where metrics are served.
+    /// Address of the metrics.
     pub metrics: MetricsPlace,
-    /// Host names, besides addresses and `localhost`, under which metrics may be asked for.
+    /// Host names of the metrics' address, besides addresses and `localhost`.
     pub metrics_names: Vec<String>,
-    /// The SNMP agent; `None`: none.
+    /// SNMP agent; `None`: none.
     pub snmp: Option<SnmpSettings>,
 }
 
-/// Where metrics are served.
+/// Address of the metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MetricsPlace {
-    /// At [`MetricsPlace::USUAL`], if that can be had.
+    /// [`MetricsPlace::USUAL`], if it is free.
     #[default]
     Usual,
-    /// There, or the gateway does not start.
+    /// This address; the gateway does not start without it.
     At(SocketAddr),
-    /// Nowhere.
+    /// None: no metrics are served.
     Nowhere,
 }
 
 impl MetricsPlace {
-    /// The usual place.
+    /// The usual address.
     pub const USUAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9464);
 }
 
-/// What an SNMP subagent is told.
+/// Settings of the SNMP subagent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnmpSettings {
-    /// Where the master agent listens.
+    /// Address of the master agent.
     pub master: Master,
-    /// The percentage of the mappings that there may be whose use is told; `None`: none.
+    /// Percentage of the largest number of mappings whose reaching is notified; `None`: none.
     pub mappings_threshold: Option<u8>,
-    /// The percentage of the subscribers that there may be whose use is told; `None`: none.
+    /// Percentage of the largest number of subscribers whose reaching is notified; `None`: none.
     pub subscribers_threshold: Option<u8>,
-    /// The percentage of a pool's ports, of any pool, down to which use is told; `None`: none.
+    /// Percentage of any pool's ports; when use falls to it, that is notified; `None`: none.
     pub pools_low_threshold: Option<u8>,
-    /// The shortest time between two notifications of one thing, seconds.
+    /// Shortest time between two notifications of one object, seconds.
     pub interval: u16,
-    /// Whether subscribers and their mappings are shown, and told of when they have as many as they
-    /// may.
+    /// True if the agent shows subscribers and their mappings, and notifies when a subscriber has
+    /// reached its quota.
     pub subscribers: bool,
 }
 
-/// Where a master agent listens.
+/// Address of a master agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Master {
-    /// At a Unix socket.
+    /// A Unix socket.
     Unix(PathBuf),
-    /// At a TCP port.
+    /// A TCP port.
     Tcp(SocketAddr),
 }

@@ -1,11 +1,11 @@
 //! Requests for mappings: PCP and NAT-PMP at the gateway's own inside addresses (docs/pcp.md).
 //!
-//! The translator drops what is addressed to the gateway itself. Of that, requests wait, as many as
-//! there is room for and as each client may send a second; the worker serves some of them each
-//! turn, between batches, and no more in a second than the configuration says. Senders that natgate
-//! knows are served first (`queue`). So a flood costs packets no more than the same datagrams to
-//! any other port would, and real clients get their answers beside it. The worker of the host whose
-//! mapping it is to be serves a request. Nothing that came from outside gets here.
+//! The translator drops packets to the gateway itself. Requests among them wait, within limits on
+//! the queue and on each client's rate. The worker serves some of them each turn, between batches,
+//! and no more in a second than the configuration permits. Senders that natgate knows are served
+//! first (`queue`). So a flood costs packets no more than the same datagrams to any other port
+//! would, and real clients get their answers beside it. A request is served by the worker that owns
+//! the mapping's host. No packet from outside gets here.
 
 mod announce;
 mod datagram;
@@ -21,23 +21,22 @@ use natgate_engine::Prefix;
 pub use natgate_pcp::{ResultCode, SERVER_PORT as PCP_PORT};
 use std::time::Duration;
 
-/// What the operator says of requests for mappings.
+/// Settings of the service for requests for mappings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PcpSettings {
-    /// Whether they are answered at all.
+    /// True if requests are answered.
     pub enabled: bool,
-    /// The shortest and the longest lifetime that a mapping gets; whole seconds.
+    /// Shortest and longest lifetime of a mapping; whole seconds.
     pub lifetime: (Duration, Duration),
-    /// Who may ask for mappings of others.
+    /// Clients that may request mappings for other hosts.
     pub third_party: Vec<Prefix>,
-    /// Whether NAT-PMP is spoken, too.
+    /// True if NAT-PMP is served, too.
     pub nat_pmp: bool,
-    /// Whether clients are told when mappings may have been lost.
+    /// True if clients are notified when mappings may have been lost.
     pub announce: bool,
-    /// Most ports that one request gets.
+    /// Most ports of one request.
     pub port_set: u16,
-    /// Requests of one client, and of all, that are served a second; one second's worth may come at
-    /// once.
+    /// Requests a second of one client, and of all clients. One second's worth may come at once.
     pub requests_per_second: (u32, u32),
 }
 
@@ -55,14 +54,14 @@ impl Default for PcpSettings {
     }
 }
 
-/// What has become of requests.
+/// Counters of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PcpCounters {
     /// Answers, by [`ResultCode`].
     pub results: [u64; ResultCode::ALL.len()],
-    /// Those that get no answer: too short, or responses.
+    /// Requests without an answer: too short, or responses.
     pub ignored: u64,
-    /// Those that came faster than they are served.
+    /// Requests above the rates or without room to wait.
     pub dropped: u64,
     /// Announcements sent.
     pub announced: u64,

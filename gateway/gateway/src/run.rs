@@ -1,5 +1,5 @@
-//! The loop: turns while there is traffic, a short spin after it, then sleep until something comes
-//! or is due.
+//! The loop of a worker: turns while there is traffic, a short spin after it, then sleep until a
+//! frame comes or work is due.
 //!
 //! A core that others share must not be held for long: after [`SPIN`] without a frame the thread
 //! sleeps in the kernel, which wakes it in microseconds.
@@ -15,28 +15,27 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long to look for frames before sleeping.
+/// Time to look for frames before sleeping.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// How long a sleep lasts at most while another process is about to take over.
+/// Longest sleep while another process is about to take over.
 const STANDING: Duration = Duration::from_millis(10);
 
-/// How others tell a running gateway something: by setting a flag, then writing a byte to the other
-/// end of `wake`.
+/// Signals to a running gateway: set a flag, then write a byte to the other end of `wake`.
 #[derive(Debug)]
 pub struct Controls<'a> {
-    /// Stop.
+    /// Set to stop the gateway.
     pub stop: &'a AtomicBool,
-    /// Tell the observer the state.
+    /// Set to report the state to the observer.
     pub status: &'a AtomicBool,
-    /// Where the byte comes in; does not block.
+    /// Stream of the bytes that wake the worker; non-blocking.
     pub wake: &'a UnixStream,
 }
 
-/// Runs a gateway until it is told to stop.
+/// Runs a worker until it is told to stop.
 ///
 /// # Errors
-/// What the system says, when it cannot wait.
+/// The system's error if waiting fails.
 pub fn run(
     worker: &mut Worker,
     clock: &Clock,
@@ -68,7 +67,7 @@ pub fn run(
     Ok(())
 }
 
-/// Sleeps until a frame comes, something is due, or somebody wants something.
+/// Sleeps until a frame comes, work is due, or a signal comes.
 fn sleep(
     worker: &mut Worker,
     clock: &Clock,
@@ -100,14 +99,15 @@ fn sleep(
     Ok(())
 }
 
-/// Sleeps until somebody wants something, or some time has passed: frames that wait are another's.
+/// Sleeps until a signal comes, or [`STANDING`] has passed: frames that wait belong to another
+/// process.
 fn stand_by(controls: &Controls<'_>) -> io::Result<()> {
     wait(&[controls.wake.as_fd()], STANDING)?;
     swallow(controls.wake);
     Ok(())
 }
 
-/// Takes the bytes that woke us.
+/// Reads the bytes that woke the worker.
 fn swallow(mut wake: &UnixStream) {
     let mut bytes = [0; 64];
     while matches!(wake.read(&mut bytes), Ok(count) if count > 0) {}

@@ -1,17 +1,17 @@
-//! How long a worker's turns take: histograms of few buckets, filled once a turn from the two times
-//! that the loop takes anyway.
+//! Durations of a worker's turns: histograms with few buckets, filled once a turn from the two
+//! times that the loop reads anyway.
 //!
-//! Nothing is timed for a packet or a mapping alone. A turn's time is what its last packet has
-//! waited; divided by its packets it is what one costs, and a turn in which mappings were made,
-//! divided by them, is the most that making one has cost. Buckets are powers of two, so that
-//! finding one takes one instruction.
+//! No packet or mapping is timed alone. The duration of a turn is the wait of its last packet.
+//! Divided by the turn's packets it is the cost of one packet. In a turn that made mappings, the
+//! duration divided by them is an upper bound of the cost of making one. Buckets are powers of two,
+//! so that finding one takes one instruction.
 
 use crate::single_writer::add;
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The first bucket holds what took 2^4 = 16 ns or less, the last but one 2^24 ns = 17 ms or less,
-/// the last the rest.
+/// The first bucket holds durations up to 2^4 = 16 ns, the last but one up to 2^24 ns = 17 ms, the
+/// last all longer ones.
 const FIRST: u32 = 4;
 const LAST: u32 = 24;
 const BUCKETS: usize = (LAST - FIRST) as usize + 2;
@@ -37,13 +37,13 @@ impl DurationHistogram {
     }
 }
 
-/// The bucket of a duration.
+/// Bucket of a duration.
 fn bucket(ns: u64) -> usize {
     let bits = u64::BITS - ns.saturating_sub(1).leading_zeros();
     (bits.clamp(FIRST, LAST + 1) - FIRST) as usize
 }
 
-/// How long a worker's turns took.
+/// Durations of a worker's turns.
 #[derive(Debug, Default)]
 pub(crate) struct Timing {
     turn: DurationHistogram,
@@ -52,7 +52,7 @@ pub(crate) struct Timing {
 }
 
 impl Timing {
-    /// Notes a turn in which so many packets came, at least one, and so many mappings were made.
+    /// Counts a turn with at least one packet; `made` is the number of mappings made in it.
     pub(crate) fn note(&self, ns: u64, packets: u64, made: u64) {
         self.turn.note(ns);
         self.packet.note(ns / packets);
@@ -70,28 +70,29 @@ impl Timing {
     }
 }
 
-/// How long a worker's turns have taken at one time.
+/// Durations of a worker's turns at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TimingNow {
-    /// Turns in which packets came.
+    /// Durations of turns in which packets came.
     pub turn: Durations,
-    /// The same, each divided by its packets.
+    /// Durations of these turns, each divided by its packets.
     pub packet: Durations,
-    /// Those in which mappings were made, each divided by them.
+    /// Durations of turns that made mappings, each divided by the mappings.
     pub creation: Durations,
 }
 
 /// Durations, counted by length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Durations {
-    /// How many there were of each length.
+    /// Number of durations in each bucket.
     counts: [u64; BUCKETS],
-    /// All together, nanoseconds.
+    /// Sum of all durations, nanoseconds.
     pub sum_ns: u64,
 }
 
 impl Durations {
-    /// How many took so many nanoseconds or less, for each length that is told apart, ascending.
+    /// For each bucket bound, ascending: the bound in nanoseconds, and the number of durations up
+    /// to it.
     pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let mut all = 0;
         (FIRST..=LAST).zip(&self.counts).map(move |(bits, count)| {
@@ -100,7 +101,7 @@ impl Durations {
         })
     }
 
-    /// How many there were.
+    /// Number of durations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }

@@ -1,6 +1,6 @@
-//! What would happen to a packet: asked of a running gateway, answered by the worker whose packet
-//! it is. The translator explains (`natgate_engine::Explanation`), the router says where the packet
-//! would go next; nothing is sent and nothing changes. What takes memory is made by who asks.
+//! Explanation of a packet's fate, asked of a running gateway and answered by the worker that owns
+//! the packet. The translator explains (`natgate_engine::Explanation`), the router adds the next
+//! hop; nothing is sent and nothing changes. The asker allocates the memory.
 
 use crate::link::Link;
 use crate::router::{Onward, Router};
@@ -8,23 +8,23 @@ use natgate_engine::{Becomes, Engine, Explanation, Packet, Side, Timestamp, Verd
 use natgate_wire::{Ipv4, protocol};
 use std::net::Ipv4Addr;
 
-/// A packet that is asked about.
+/// A packet to be explained.
 #[derive(Clone, Debug)]
 pub struct Probe {
-    /// The link that it would come in by.
+    /// Link that the packet would come in by.
     pub link: Link,
-    /// The IP packet.
+    /// Bytes of the IP packet.
     pub packet: Vec<u8>,
 }
 
-/// What one worker says of it.
+/// Explanation of one worker.
 #[derive(Clone, Debug)]
 pub struct WorkerTrace {
-    /// The worker, by its number.
+    /// Number of the worker.
     pub worker: usize,
-    /// What the translator would do.
+    /// Explanation of the translator.
     pub explanation: Explanation,
-    /// Where the packet would go next, if it leaves and is not handed over.
+    /// Link and next hop of the packet, if it leaves and is not handed over.
     pub onward: Option<(Link, Onward)>,
 }
 
@@ -32,10 +32,10 @@ pub struct WorkerTrace {
 #[derive(Debug)]
 pub(crate) struct Tracing {
     pub(crate) probe: Probe,
-    /// Whether another worker has translated its sender's end.
+    /// True if another worker has translated the sender's endpoint (hairpin).
     pub(crate) turned: bool,
     pub(crate) traced: WorkerTrace,
-    /// Whether the worker knows the sender, or what the packet is for: asked where several may.
+    /// True if the worker knows the sender, or the packet's mapping: asked if several workers may.
     pub(crate) knows: bool,
 }
 
@@ -46,7 +46,7 @@ impl Tracing {
         Self { probe, turned, traced, knows: false }
     }
 
-    /// Has a worker's translator and router say what they would do.
+    /// Asks a worker's translator and router for their explanations.
     pub(crate) fn answer(&mut self, now: Timestamp, engine: &mut Engine, router: &Router) {
         let Self { probe, turned, traced, knows } = self;
         let Probe { link, packet } = probe;
@@ -79,7 +79,7 @@ impl Tracing {
     }
 }
 
-/// The packet as it would be handed over, if its new ends are known.
+/// The packet as it would be handed over, if its new endpoints are known.
 pub(crate) fn turned(packet: &[u8], becomes: &Becomes) -> Option<Vec<u8>> {
     let mut bytes = packet.to_vec();
     let mut ip = Ipv4::new_checked(&mut bytes[..]).ok()?;

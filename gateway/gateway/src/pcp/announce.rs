@@ -1,5 +1,5 @@
-//! When clients are told that mappings may have been lost: ten times, each interval twice the one
-//! before (RFC 6887 section 14.1.3, RFC 6886 section 3.2.1).
+//! Schedule of announcements that mappings may have been lost: ten announcements, each interval
+//! twice the one before (RFC 6887 section 14.1.3, RFC 6886 section 3.2.1).
 
 use natgate_engine::Timestamp;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 const TIMES: u32 = 10;
 const FIRST: Duration = Duration::from_millis(250);
 
-/// Announcements that are due.
+/// Schedule of the announcements that are due.
 #[derive(Debug, Default)]
 pub(crate) struct Announcer {
     next: Option<Timestamp>,
@@ -20,12 +20,12 @@ impl Announcer {
         (self.next, self.sent) = (Some(now), 0);
     }
 
-    /// Says no more.
+    /// Stops the announcements.
     pub(crate) fn stop(&mut self) {
         self.next = None;
     }
 
-    /// Whether one is to be sent now.
+    /// Returns true if an announcement is to be sent now.
     //= rfc6887#section-14.1.3-interval
     //= rfc6886#section-3.2.1-repeat
     pub(crate) fn is_due(&mut self, now: Timestamp) -> bool {
@@ -38,7 +38,7 @@ impl Announcer {
         true
     }
 
-    /// When the next is.
+    /// Time of the next announcement.
     pub(crate) fn next(&self) -> Option<Timestamp> {
         self.next
     }

@@ -1,4 +1,4 @@
-//! How many questions a link may carry in a second.
+//! Limits on the ARP questions of a link in one second.
 //!
 //! A scan of the link's addresses from the other side, or answers to forged sources, must not
 //! become a storm of ARP requests. One budget serves every new neighbour. When it is used up, each
@@ -12,19 +12,19 @@ use std::time::Duration;
 /// Most new neighbours that are asked for in a second by one link, whatever their prefix.
 pub const MOST_NEW_PER_SECOND: u32 = 1000;
 
-/// Most that each group of prefixes of 24 bits may ask for when the common budget is used up.
+/// Most questions of each group of prefixes of 24 bits when the common budget is used up.
 pub const SHARE_PER_SECOND: u8 = 16;
 
 /// Most neighbours that were known before and are asked for beyond the budgets of all others.
 pub const MOST_FORMER_PER_SECOND: u32 = 1000;
 
-/// Groups that prefixes of 24 bits are spread over: a power of two.
+/// Number of groups of prefixes of 24 bits: a power of two.
 const GROUPS: usize = 64;
 
-/// How long a budget lasts.
+/// Duration of a budget.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// What a link has used of its budgets.
+/// Used parts of a link's budgets.
 #[derive(Debug)]
 pub(super) struct Budget {
     began: Timestamp,
@@ -40,8 +40,8 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Takes one question out of a budget; returns false if none is left. `former`: the neighbour
-    /// was known before.
+    /// Takes one question out of a budget; returns false if none is left. `former` says that the
+    /// neighbour was known before.
     pub(super) fn take(&mut self, now: Timestamp, address: Ipv4Addr, former: bool) -> bool {
         if now.since(self.began) >= WINDOW {
             *self = Self { began: now, ..Self::default() };
@@ -69,7 +69,7 @@ fn group(address: Ipv4Addr) -> usize {
     (prefix ^ prefix >> 6 ^ prefix >> 12) & (GROUPS - 1)
 }
 
-/// A plain limit on how often something happens in a second.
+/// A limit on events in one second.
 #[derive(Debug, Default)]
 pub(super) struct Rate {
     began: Timestamp,
@@ -77,7 +77,7 @@ pub(super) struct Rate {
 }
 
 impl Rate {
-    /// Notes one more; returns false if there were `most` in this second.
+    /// Counts one event; returns false if there were `most` in this second.
     pub(super) fn take(&mut self, now: Timestamp, most: u32) -> bool {
         if now.since(self.began) >= WINDOW {
             *self = Self { began: now, count: 0 };

@@ -1,57 +1,57 @@
-//! What ARP messages say about neighbours, and which of it is believed.
+//! Claims of ARP messages about neighbours, and the decision which claim to believe.
 //!
-//! ARP proves nothing: any station of a link can say that an address is its own. So a message
-//! changes no hardware address that is here. The station that has the address is asked first, by
-//! itself, twice within [`RETRY`]. If it answers, it keeps the address, and the claim is reported
-//! as a conflict. If it is silent, everybody is asked, and the first answer counts: that is how an
-//! address moves to other hardware, as in VRRP. A neighbour that has only been learnt has proved
-//! nothing either: then everybody is asked at once.
+//! ARP proves nothing: any station of a link can claim any address. So a message alone changes no
+//! known hardware address. The station that has the address is asked first, by unicast, twice
+//! within [`RETRY`]. If it answers, it keeps the address, and the claim is reported as a conflict.
+//! If it is silent, a broadcast follows, and the first answer counts: so an address moves to other
+//! hardware, as in VRRP. A neighbour that has only been learnt has proved nothing either: then the
+//! broadcast is sent at once.
 //!
-//! Claims cost the link little: one neighbour's are looked into once a second at most, later ones
-//! wait for their turn, and all together no more often than [`MOST_VERIFIED_PER_SECOND`].
+//! Claims cost the link little: claims to one neighbour are checked once a second at most, later
+//! ones wait, and all together no more often than [`MOST_VERIFIED_PER_SECOND`].
 
 use super::neighbors::{Action, NeighborState, Neighbors, RETRY, TRIES, WaitingPacket};
 use natgate_engine::Timestamp;
 use natgate_wire::arp::Mac;
 use std::net::Ipv4Addr;
 
-/// Most claims that are looked into in a second, a link. Next hops of routes do not count.
+/// Most claims that are checked in a second, a link. Next hops of routes do not count.
 pub const MOST_VERIFIED_PER_SECOND: u32 = 500;
 
-/// What a message says about its sender.
+/// Content of a message about its sender.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Assertion {
-    /// The sender's address.
+    /// Address of the sender.
     pub(super) address: Ipv4Addr,
-    /// Its hardware address.
+    /// Hardware address of the sender.
     pub(super) mac: Mac,
-    /// Whether the message is a reply to the gateway; else it is a request, or for everybody.
+    /// True if the message is a reply to the gateway; false for requests and broadcasts.
     pub(super) is_reply: bool,
-    /// Whether a neighbour may be learnt from it.
+    /// True if the message may teach a neighbour.
     pub(super) teaches: bool,
-    /// Whether it came to another worker, which looks into it and reports it.
+    /// True if the message came to another worker, which checks it and reports it.
     pub(super) overheard: bool,
-    /// Whether the address is a route's next hop.
+    /// True if the address is a route's next hop.
     pub(super) is_next_hop: bool,
 }
 
-/// Somebody else's claim to a neighbour's address.
+/// A claim of other hardware to a neighbour's address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim {
     mac: Mac,
 }
 
-/// What became of a message.
+/// Result of a message.
 #[derive(Debug, Default)]
 pub(super) struct Reaction {
     /// Packets that waited for the neighbour.
     pub(super) released: Vec<WaitingPacket>,
-    /// Whether the neighbour could have been learnt, and there was no room.
+    /// True if the neighbour could have been learnt, and there was no room.
     pub(super) refused: bool,
 }
 
 impl Neighbors {
-    /// Takes in what a message says about its sender.
+    /// Processes a message about its sender.
     pub(super) fn told(
         &mut self,
         now: Timestamp,
@@ -64,7 +64,7 @@ impl Neighbors {
         };
         let (state, tries, claim) = (neighbor.state, neighbor.tries, neighbor.claim);
         let released = match neighbor.mac {
-            // An answer that nobody asked for is not believed.
+            // An unrequested answer is not believed.
             Some(mac) if mac == said.mac && said.is_reply && tries == 0 => Vec::new(),
             Some(mac) if mac == said.mac && state == NeighborState::Static => Vec::new(),
             Some(mac) if mac == said.mac => {
@@ -81,7 +81,7 @@ impl Neighbors {
                 }
                 Vec::new()
             }
-            // The station that had the address has not answered, and everybody has been asked.
+            // The former owner has not answered, and the broadcast has been sent.
             Some(from) if tries >= TRIES => {
                 if !said.overheard {
                     act(Action::Changed { address: said.address, from, to: said.mac });
@@ -97,14 +97,14 @@ impl Neighbors {
         Reaction { released, refused: false }
     }
 
-    /// Looks into the claim of another hardware address to a neighbour's address.
+    /// Checks the claim of another hardware address to a neighbour's address.
     fn contest(&mut self, now: Timestamp, said: &Assertion, act: &mut dyn FnMut(Action)) {
         let Some(neighbor) = self.table.get_mut(&said.address) else { return };
         if neighbor.claim.is_some() {
             return;
         }
         neighbor.claim = Some(Claim { mac: said.mac });
-        // The one that has the address is being asked already.
+        // The former owner is being asked already.
         if neighbor.tries > 0 {
             return;
         }
@@ -121,7 +121,7 @@ impl Neighbors {
             neighbor.tries = TRIES - 1;
         }
         if said.overheard {
-            // Another worker asks; this one does if no answer has come of that.
+            // Another worker asks. This one asks if no answer has come after that.
             self.ask_again(now, said.address, &mut |_| {});
         } else {
             self.ask_again(now, said.address, act);

@@ -1,8 +1,8 @@
-//! Routes that somebody else has learnt, such as a routing daemon on the same machine: many, and
-//! often other ones.
+//! Routes learnt from another program, such as a routing daemon on the same machine: many, and
+//! often changing.
 //!
-//! They are made into a table apart from the router, which only takes the finished table into its
-//! place and hands back the one before. Several routers can share a table.
+//! The table is built apart from the router. The router only replaces its table by the finished one
+//! and returns the former. Several routers can share a table.
 
 use super::routes::{is_neighbor, key};
 use crate::settings::{Route, Settings};
@@ -13,20 +13,20 @@ use std::net::Ipv4Addr;
 /// Most learnt routes.
 pub const MOST_LEARNT: usize = 1 << 20;
 
-/// One side's: the next hop by prefix.
+/// Routes of one side: next hop by prefix.
 pub(super) type Table = PrefixMap<(u32, u8), Ipv4Addr>;
 
-/// Routes of both sides that have been learnt. Realms other than that of `[inside]` have none.
+/// Learnt routes of both sides. Realms other than that of `[inside]` have none.
 #[derive(Debug, Default)]
 pub struct LearntRoutes {
-    /// In the order of the router's first two links: inside, outside.
+    /// Tables in the order of the router's first two links: inside, outside.
     tables: [Table; 2],
 }
 
 impl LearntRoutes {
-    /// A table of those routes whose next hop is a neighbour's address on its side; of two for the
-    /// same prefix and side the earlier stays. `networks` are those of inside and outside. Also
-    /// returns how many routes are not in it.
+    /// Builds a table of the routes whose next hop is a neighbour's address on its side. Of two
+    /// routes for the same prefix and side the earlier stays. `networks` are the networks of inside
+    /// and outside. Also returns the number of routes that were left out.
     pub fn new(
         networks: [Option<Prefix>; 2],
         routes: impl IntoIterator<Item = Route>,
@@ -47,7 +47,7 @@ impl LearntRoutes {
         (learnt, left_out)
     }
 
-    /// All of them, in order of side and prefix.
+    /// All routes, in order of side and prefix.
     pub fn iter(&self) -> impl Iterator<Item = Route> + '_ {
         let sides = [Side::Inside, Side::Outside].into_iter().zip(&self.tables);
         sides.flat_map(|(side, table)| {
@@ -58,23 +58,23 @@ impl LearntRoutes {
         })
     }
 
-    /// How many there are.
+    /// Number of routes.
     pub fn len(&self) -> usize {
         self.tables.iter().map(PrefixMap::len).sum()
     }
 
-    /// Whether there are none.
+    /// True if there are no routes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Those of a link, by its place; `None`: there are none.
+    /// Routes of a link, by its index; `None` if there are none.
     pub(super) fn of(&self, place: usize) -> Option<&Table> {
         self.tables.get(place).filter(|table| !table.is_empty())
     }
 }
 
-/// The networks that settings put on the two sides' links.
+/// Networks of the two sides' links.
 pub fn networks(settings: &Settings) -> [Option<Prefix>; 2] {
     [&settings.inside, &settings.outside]
         .map(|side| side.address.map(|(address, len)| Prefix::new(address, len)))

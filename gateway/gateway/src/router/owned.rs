@@ -1,25 +1,25 @@
-//! The addresses that a side's ARP requests are answered for: the gateway's own there and, outside,
-//! every external one.
+//! Addresses for which the router answers ARP requests on one side: the gateway's own address there
+//! and, outside, every external address.
 //!
-//! They are kept as ranges, because a pool may have tens of thousands of them: a search costs a few
-//! comparisons. The same list tells when somebody else uses one of them, and which are announced on
-//! a new link.
+//! The addresses are kept as ranges, because a pool may have tens of thousands: a search costs a
+//! few comparisons. The same list shows whether another station uses one of the addresses, and
+//! which addresses are announced on a new link.
 
 use crate::settings::SideSettings;
 use natgate_engine::Config;
 use std::net::Ipv4Addr;
 
-/// Addresses that are answered for: ranges in order, none touching another.
+/// Addresses of the gateway: ranges in order, none touching another.
 #[derive(Debug)]
 pub(super) struct OwnedAddresses(Vec<(u32, u32)>);
 
 impl OwnedAddresses {
-    /// No address.
+    /// An empty list.
     pub(super) fn none() -> Self {
         Self(Vec::new())
     }
 
-    /// A side's own address and, outside, the external addresses.
+    /// The side's own address and, outside, the external addresses.
     pub(super) fn new(side: &SideSettings, external: Option<&Config>) -> Self {
         let own = side.address.iter().map(|(address, _)| (address.to_bits(), address.to_bits()));
         let pools = external.into_iter().flat_map(|config| &config.pools);
@@ -39,12 +39,12 @@ impl OwnedAddresses {
         Self(ranges)
     }
 
-    /// Every address, in order.
+    /// All addresses, in order.
     pub(super) fn addresses(&self) -> impl Iterator<Item = Ipv4Addr> + '_ {
         self.0.iter().flat_map(|(first, last)| *first..=*last).map(Ipv4Addr::from_bits)
     }
 
-    /// Whether an address is one of them.
+    /// True if the list has an address.
     pub(super) fn contains(&self, address: Ipv4Addr) -> bool {
         let address = address.to_bits();
         let after = self.0.partition_point(|(first, _)| *first <= address);

@@ -1,19 +1,19 @@
-//! The neighbours that packets went to last, found without a search in the table of all.
+//! Recently used neighbours, found without a search in the table of all.
 //!
-//! An entry is a promise: that neighbour is known by this hardware address, and is marked as used
-//! until it is confirmed again. So a packet that finds its neighbour here need not touch the table.
-//! Whoever changes the table in a way that breaks the promise takes the entry out first.
+//! An entry guarantees that the neighbour is known by this hardware address, and that the table
+//! marks it as used until it is confirmed again. So a packet that finds its neighbour here need not
+//! touch the table. A change of the table that breaks the guarantee takes the entry out first.
 
 use natgate_wire::arp::Mac;
 use std::net::Ipv4Addr;
 
-/// Entries at first, and at most; there are as many as neighbours, rounded up.
+/// Fewest and most entries; there are as many as neighbours, rounded up to a power of two.
 const FEWEST: usize = 16;
 const MOST: usize = crate::limits::MOST_NEIGHBORS;
 
 const _: () = assert!(FEWEST.is_power_of_two() && MOST.is_power_of_two());
 
-/// One entry for each place that an address may have.
+/// One entry for each slot of the hash.
 #[derive(Debug)]
 pub(super) struct Recent {
     places: Vec<Option<(Ipv4Addr, Mac)>>,
@@ -26,7 +26,7 @@ impl Default for Recent {
 }
 
 impl Recent {
-    /// The hardware address of a neighbour that is here.
+    /// Hardware address of a neighbour that is here.
     pub(super) fn get(&self, address: Ipv4Addr) -> Option<Mac> {
         match self.places[self.place(address)] {
             Some((known, mac)) if known == address => Some(mac),
@@ -34,24 +34,24 @@ impl Recent {
         }
     }
 
-    /// Puts a neighbour here that is known and marked as used; another may lose its place.
+    /// Adds a neighbour that is known and marked as used; another may lose its slot.
     pub(super) fn put(&mut self, address: Ipv4Addr, mac: Mac) {
         let place = self.place(address);
         self.places[place] = Some((address, mac));
     }
 
-    /// Takes a neighbour out, if it is here.
+    /// Removes a neighbour, if it is here.
     pub(super) fn take_out(&mut self, address: Ipv4Addr) {
         let place = self.place(address);
         self.places[place].take_if(|(known, _)| *known == address);
     }
 
-    /// Takes everybody out.
+    /// Removes all neighbours.
     pub(super) fn clear(&mut self) {
         self.places.fill(None);
     }
 
-    /// Has room for so many neighbours, as far as that is reasonable.
+    /// Grows to hold `neighbors` neighbours, within the limits.
     pub(super) fn fit(&mut self, neighbors: usize) {
         let wanted = neighbors.next_power_of_two().clamp(FEWEST, MOST);
         if wanted > self.places.len() {
@@ -60,7 +60,8 @@ impl Recent {
         }
     }
 
-    /// Neighbours often differ in their last bits only, and these count most here.
+    /// Slot of an address. Neighbours often differ in their last bits only, and these count most
+    /// here.
     fn place(&self, address: Ipv4Addr) -> usize {
         let bits = address.to_bits() as usize;
         (bits ^ bits >> 12) & (self.places.len() - 1)
@@ -95,7 +96,7 @@ mod tests {
         recent.put(one.0, one.1);
         recent.put(other.0, other.1);
         assert_eq!((recent.get(one.0), recent.get(other.0)), (None, Some(other.1)));
-        // Who is not there takes nobody else out.
+        // Removing an absent neighbour leaves the others.
         recent.take_out(one.0);
         assert_eq!(recent.get(other.0), Some(other.1));
     }

@@ -1,4 +1,4 @@
-//! What of a worker goes to another process, and what one that comes goes on with.
+//! Export of a worker's state to another process, and adoption of another process's state.
 
 use super::Worker;
 use super::stages::Stages;
@@ -11,23 +11,23 @@ use natgate_engine::{AddressRange, Engine, Timestamp};
 use std::sync::mpsc::SyncSender;
 
 impl Worker {
-    /// Whether it takes no packets, for another process is about to take over.
+    /// True if the worker takes no packets because another process is about to take over.
     pub(crate) fn is_halted(&self) -> bool {
         self.clerk.is_halted()
     }
 
-    /// Whether it is about to do what it is told.
+    /// True if a command is in progress.
     pub(crate) fn is_told(&self) -> bool {
         self.clerk.is_busy()
     }
 
-    /// Who waits to hear that it takes no packets.
+    /// Takes the pending answer to the command that halts the worker.
     pub(crate) fn halting(&mut self) -> Option<SyncSender<Legacy>> {
         self.clerk.halting()
     }
 
-    /// What another goes on with, besides what the translator writes. The first of several says who
-    /// has what.
+    /// State for another process besides the records of the translator. The first of several
+    /// workers adds the division.
     pub(crate) fn legacy(&self) -> Legacy {
         let first = self.stages.team.as_ref().filter(|team| team.number() == 0);
         Legacy {
@@ -38,16 +38,16 @@ impl Worker {
         }
     }
 
-    /// Does a turn's share of what it is told, and nothing else.
+    /// Does one turn's share of a command, and nothing else.
     pub(crate) fn obey_standing(&mut self, now: Timestamp) {
         let Stages { engine, router, cables, team, captures, .. } = &mut self.stages;
         let devices = &mut self.devices;
         let mut parts = WorkerParts { now, captures, engine, router, cables, devices, team };
-        // No other settings come into force as long as somebody may take over.
+        // No other settings come into force while another process may take over.
         self.clerk.turn(&mut parts);
     }
 
-    /// Has what another had among several.
+    /// Adopts the division of another process. `None` if it does not fit.
     pub(crate) fn adopt_division(&mut self, division: Option<&Division>) -> Option<()> {
         match (&self.stages.team, division) {
             (None, None) => Some(()),
@@ -60,7 +60,8 @@ impl Worker {
         }
     }
 
-    /// Goes on with requests for mappings as another did that lost none since `epoch`.
+    /// Continues the service for requests for mappings of another process that lost none since
+    /// `epoch`.
     pub(crate) fn go_on_since(
         &mut self,
         epoch: Timestamp,
@@ -70,7 +71,7 @@ impl Worker {
         self.stages.pcp.go_on(epoch, addresses, now);
     }
 
-    /// Exchanges its devices.
+    /// Exchanges the devices.
     pub(crate) fn exchange(&mut self, mut exchange: Exchange) {
         exchange.turn(&mut self.stages.router, &self.stages.cables, &mut self.devices);
     }

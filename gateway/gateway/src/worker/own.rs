@@ -1,5 +1,4 @@
-//! Packets of the gateway's own: what it answers, and what the program around it sends by its
-//! router.
+//! Packets of the program around the gateway: to its TCP port, and sent by the gateway's router.
 
 use super::stages::{Output, Stages, transmitters};
 use super::{LONGEST, Worker};
@@ -10,8 +9,8 @@ use natgate_io::{Frame, HEADROOM, Transmit};
 use std::net::Ipv4Addr;
 
 impl Worker {
-    /// Whether a packet to an address would be sent by a link at once. If only the neighbour's
-    /// hardware address is missing, it is asked for.
+    /// True if a packet to an address would be sent at once. If only the neighbour's hardware
+    /// address is missing, the router asks for it.
     pub fn is_reachable(&mut self, now: Timestamp, link: Link, to: Ipv4Addr) -> bool {
         if !self.devices[self.stages.cables.device_of(link)].link().up {
             return false;
@@ -27,10 +26,10 @@ impl Worker {
         }
     }
 
-    /// Sends a whole IP packet of the program's own by a link. It is not translated.
+    /// Sends a whole IP packet of the program by a link, untranslated.
     ///
     /// # Panics
-    /// When it is longer than 65,535 bytes.
+    /// If the packet is longer than 65,535 bytes.
     pub fn send(&mut self, now: Timestamp, link: Link, packet: &[u8]) -> Fate {
         assert!(packet.len() <= LONGEST, "no packet is longer");
         let Self { stages, devices, scratch, .. } = self;
@@ -38,18 +37,18 @@ impl Worker {
         stages.send_own(now, link, (scratch, packet.len()), &mut transmitters(devices))
     }
 
-    /// Keeps packets to a TCP port of its own inside address for the program from now on, up to 64
-    /// at a time.
+    /// Keeps packets to a TCP port of the gateway's own inside address for the program, up to 64 at
+    /// a time.
     pub fn open_door(&mut self, port: u16) {
         self.stages.door.open(port);
     }
 
-    /// Whether such a packet waits.
+    /// True if such a packet waits.
     pub fn has_visitor(&self) -> bool {
         self.stages.door.has_next()
     }
 
-    /// The next packet to that port, from its IP header on.
+    /// Returns the next packet to that port, from its IP header on.
     pub fn visitor(&mut self) -> Option<Vec<u8>> {
         self.stages.door.next()
     }
@@ -66,7 +65,7 @@ impl Worker {
 }
 
 impl Stages {
-    /// Sends a packet that lies behind headroom, of so many bytes.
+    /// Sends a packet of `len` bytes that lies behind headroom.
     pub(super) fn send_own(
         &mut self,
         now: Timestamp,

@@ -13,13 +13,14 @@ use natgate_wire::arp::{self, Mac};
 use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN};
 use std::net::Ipv4Addr;
 
-/// Requests that are served in one turn. One asks for up to a port set; packets wait for them.
+/// Requests that are served in one turn. One request may ask for a whole port set; packets wait for
+/// it.
 const BUDGET: usize = 2;
-/// What is said to all hosts of a link stays there.
+/// TTL of an announcement to all hosts of a link.
 const ONE_LINK: u8 = 1;
 
 impl Worker {
-    /// Serves some requests, and tells hosts what they should know.
+    /// Serves some requests, and sends announcements that are due.
     pub(super) fn serve(&mut self, now: Timestamp) {
         if !self.stages.pcp.is_open() {
             return;
@@ -39,8 +40,8 @@ impl Worker {
 }
 
 impl Stages {
-    /// Deals with a request; writes the packet that answers it to the front of a buffer and returns
-    /// its length, 0 if there is none.
+    /// Serves a request. Writes the packet with the answer to the front of a buffer; returns its
+    /// length, 0 if there is none.
     fn answer(&mut self, now: Timestamp, datagram: &Datagram, into: &mut [u8]) -> usize {
         let answer = match self.pcp.read(datagram, now) {
             Next::Nothing => return 0,
@@ -63,7 +64,7 @@ impl Stages {
         datagram.reply(&answer, into)
     }
 
-    /// Tells all hosts inside that mappings may have been lost.
+    /// Announces to all hosts inside that mappings may have been lost.
     //= rfc6887#section-14.1.3-inform
     fn announce(&mut self, now: Timestamp, scratch: &mut [u8]) {
         let Some(announcement) = self.pcp.announcement(now) else { return };
@@ -83,8 +84,7 @@ impl Stages {
     }
 }
 
-/// What is known of the client that a request from a realm names as its source; `hardware`: see
-/// [`Sender::hardware`].
+/// Facts about the source address of a request from a realm; `hardware`: see [`Sender::hardware`].
 pub(super) fn sender(
     (router, engine): (&Router, &Engine),
     realm: u16,

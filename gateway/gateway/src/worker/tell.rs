@@ -1,4 +1,4 @@
-//! What others are told of a worker: figures, and its part of lists.
+//! Answers to questions about a worker: figures, and its part of lists.
 
 use super::Worker;
 use super::stages::Stages;
@@ -11,7 +11,7 @@ use crate::wiring::{Devices, LinkMap};
 use natgate_engine::{Engine, Timestamp};
 
 impl Worker {
-    /// What it has counted and has.
+    /// Figures of the worker.
     pub fn figures(&mut self, now: Timestamp) -> Figures {
         let mut figures = Figures::default();
         let (engine, mut teller) = self.stages.teller(&mut self.devices, now);
@@ -19,7 +19,7 @@ impl Worker {
         figures
     }
 
-    /// Does a turn's share of what somebody asks.
+    /// Does one turn's share of answering a question.
     pub(super) fn answer(&mut self, now: Timestamp) {
         let Self { stages, devices, clerk, .. } = self;
         let (engine, mut teller) = stages.teller(devices, now);
@@ -44,13 +44,13 @@ impl Worker {
     }
 }
 
-/// All links of realms that there are.
+/// Links of all realms that exist, and the outside.
 fn links(cables: &LinkMap) -> impl Iterator<Item = Link> + '_ {
     let sides = [Link::inside(0), Link::OUTSIDE];
     sides.into_iter().chain(cables.further().map(Link::inside))
 }
 
-/// Writes figures.
+/// Writer of a worker's figures.
 struct FigureWriter<'a> {
     now: Timestamp,
     router: &'a Router,
@@ -62,7 +62,7 @@ struct FigureWriter<'a> {
 }
 
 impl Stages {
-    /// Who writes figures, and the translator that they are about.
+    /// Splits the stages into the writer of figures and the translator.
     fn teller<'a>(
         &'a mut self,
         devices: &'a mut Devices,

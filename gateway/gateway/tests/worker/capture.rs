@@ -1,4 +1,4 @@
-//! Who watches packets sees what leaves by itself, too, and whatever worker it leaves by.
+//! Captures show packets that leave by themselves, too, from whichever worker.
 
 use crate::team::{Team, subscriber, with_pool};
 use crate::world::*;
@@ -8,8 +8,7 @@ use natgate_wire::Ipv4;
 use natgate_wire::protocol::ICMP;
 use std::thread;
 
-/// Watches the packets that match; who watches waits for the workers, who are to do something
-/// meanwhile.
+/// Starts a capture. The capture waits for the workers, so they take turns meanwhile.
 fn watch(team: &mut Team, filter: Filter) -> Capture {
     let commander = team.commander.clone();
     let begins = thread::spawn(move || Capture::begin(&commander, filter));
@@ -19,7 +18,7 @@ fn watch(team: &mut Team, filter: Filter) -> Capture {
     begins.join().expect("it ends").expect("it begins")
 }
 
-/// What has passed: how, by which side, and the protocol.
+/// Captured packets: stage, side, and protocol.
 fn seen(capture: &mut Capture) -> Vec<(Way, Side, u8)> {
     let mut all = Vec::new();
     capture.read(|record| {
@@ -66,7 +65,7 @@ fn errors_of_the_gateways_own_and_fragments_that_had_waited_are_there() {
     ];
     assert_eq!(seen(&mut capture), expected);
 
-    // The next hop of a translated packet does not answer: that is told by the router.
+    // The next hop of a translated packet does not answer: the router reports that.
     let lost = udp((SUBSCRIBER, 4000), (REMOTE, 54), b"lost");
     let unreachable = std::net::Ipv4Addr::new(198, 51, 100, 9);
     let lost = with(lost, |header| header.set_destination(unreachable.to_bits()));
@@ -88,7 +87,7 @@ fn a_worker_that_joins_while_somebody_watches_shows_its_packets() {
         let mut team = Team::new(&settings, count);
         let mut capture = watch(&mut team, Filter::default());
         team.grow(&settings);
-        // It is asked when somebody looks, and comes to it in its next turn.
+        // The newcomer is asked at the first read, and starts the capture in its next turn.
         assert_eq!(seen(&mut capture), []);
         team.settle();
         team.pass(std::time::Duration::from_millis(50));

@@ -1,5 +1,5 @@
-//! Packets that are longer than the side they leave by carries: cut into fragments that a receiver
-//! can tell from those of other subscribers.
+//! Packets that are longer than the MTU of their outgoing side: they leave in fragments that a
+//! receiver can tell from those of other subscribers.
 
 use crate::world::*;
 use natgate_engine::{Direction, DropReason, Outcome};
@@ -12,13 +12,13 @@ use std::time::Duration;
 
 const OTHER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 6);
 
-/// What the narrow side carries, bytes.
+/// MTU of the narrow side, bytes.
 const MTU: u16 = 700;
 
-/// The identification that every sender here uses.
+/// Identification that every sender here uses.
 const SENDERS: u16 = 0x0101;
 
-/// The outside carries less than the inside.
+/// Settings whose outside carries less than the inside.
 fn narrow() -> Settings {
     let mut settings = settings();
     settings.outside.mtu = MTU;
@@ -55,8 +55,7 @@ fn packets(world: &mut World) -> Vec<Vec<u8>> {
     frames.map(|frame| frame[ETHERNET_LEN..].to_vec()).collect()
 }
 
-/// Puts fragments that came in order together; returns their identification and the datagram's
-/// payload.
+/// Joins fragments that came in order; returns their identification and the datagram's payload.
 fn reassemble(fragments: &[Vec<u8>]) -> (u16, Vec<u8>) {
     let identification = view(&fragments[0]).identification();
     let mut payload = Vec::new();
@@ -92,7 +91,7 @@ fn datagrams_that_are_cut_get_identifications_of_the_external_addresss_own() {
         assert!(payload[8..] == [0x5a; 1400]);
     }
     assert_eq!(world.packets(Direction::Outbound, Outcome::Forwarded), 201);
-    // Those that fit keep the sender's.
+    // Datagrams that fit keep the sender's identification.
     let short = udp((SUBSCRIBER, 4000), (REMOTE, 53), &[0x5a; 600]);
     world.inside.send(&to_inside(&with_fields(short, SENDERS, 0)));
     let sent = packets(&mut world);
@@ -109,7 +108,7 @@ fn who_has_used_up_his_identifications_is_dropped_and_counted() {
         passed += u32::from(!packets(&mut world).is_empty());
         assert!(passed <= 65_536, "an identification came twice");
     }
-    // A quarter of all there are: others get theirs.
+    // A quarter of all identifications: other subscribers get theirs.
     assert_eq!(passed, 65_536 / 4);
     assert_eq!(world.packets(Direction::Outbound, Outcome::Dropped), 1);
     world.inside.send(&to_inside(&long(OTHER)));

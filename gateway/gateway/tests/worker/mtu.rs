@@ -1,5 +1,5 @@
-//! A device that comes to carry less, or more, while packets flow: router and translator follow
-//! it, up to what the configuration says.
+//! A device whose MTU falls or rises while packets flow: router and translator follow it, up to the
+//! configured value.
 
 use crate::world::*;
 use natgate_engine::DropReason;
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The MTU of devices and configuration at first, bytes.
 const USUAL: u32 = 1500;
 
-/// A second after which devices have been looked after.
+/// A second, after which devices have been maintained.
 const A_WHILE: Duration = Duration::from_millis(1100);
 
 /// A world whose neighbours are known, and the external port of its subscriber.
@@ -22,9 +22,9 @@ struct Scene {
 /// The result of one packet.
 #[derive(Debug, PartialEq, Eq)]
 enum Result {
-    /// It left whole or in fragments, each no longer than so many bytes.
+    /// The packet left whole or in fragments, each no longer than this many bytes.
     Passed(usize),
-    /// Its sender was told to send so many bytes at most.
+    /// The sender got an error with this MTU, bytes.
     Refused(u16),
 }
 
@@ -46,7 +46,7 @@ impl Scene {
         self.pass(A_WHILE);
     }
 
-    /// IP packets that have come out inside and outside; ARP is answered.
+    /// IP packets that have come out inside and outside. ARP is answered.
     fn packets(&mut self) -> [Vec<Vec<u8>>; 2] {
         let World { inside, outside, .. } = &self.world;
         [(inside, HOST), (outside, SERVER)].map(|(wire, host)| {
@@ -61,7 +61,7 @@ impl Scene {
         })
     }
 
-    /// Sends a datagram of so many bytes with its headers from one side to the other.
+    /// Sends a datagram of `len` bytes with its headers from one side to the other.
     fn sends(&mut self, outbound: bool, len: usize, dont_fragment: bool) -> Result {
         let (from, to) = match outbound {
             true => ((SUBSCRIBER, 4000), (REMOTE, 53)),
@@ -111,7 +111,7 @@ fn packets_fit_a_device_that_carries_less_than_before() {
     assert_eq!(scene.sends(true, 1400, true), Result::Passed(1400));
     assert_eq!(scene.sends(false, 1400, true), Result::Refused(900));
     assert!(matches!(scene.sends(false, 1400, false), Result::Passed(..=900)));
-    // More than the configuration says is no matter, nor is less than IPv4 asks of any link.
+    // An MTU above the configuration's or below IPv4's minimum changes nothing.
     scene.carry(9000, 20);
     assert_eq!(scene.sends(true, 1501, true), Result::Refused(1500));
     assert_eq!(scene.sends(false, 69, true), Result::Refused(68));
@@ -139,7 +139,7 @@ fn a_device_that_carries_less_at_the_start_is_told_and_gone_by() {
     scene.world.inside.set_mtu(CONFIGURED.into());
     assert_eq!(scene.sends(true, 1501, true), Result::Refused(1500));
     assert!(matches!(scene.sends(true, 1501, false), Result::Passed(..=1500)));
-    // As soon as the device carries more, natgate goes by that, up to what the configuration says.
+    // As soon as the device carries more, natgate uses that, up to the configured value.
     scene.carry(8000, CONFIGURED.into());
     assert_eq!(scene.world.worker.narrow_devices(&settings).len(), 1);
     assert_eq!(scene.sends(true, 1501, true), Result::Passed(1501));
@@ -170,7 +170,7 @@ fn whatever_devices_carry_no_longer_packet_is_sent_and_none_is_lost_in_silence()
         let (outbound, dont_fragment) = (draw(2) == 0, draw(2) == 0);
         let len = 30 + draw(1471) as usize;
         let most = carried[usize::from(!outbound)].min(USUAL) as usize;
-        // Nobody asks faster than errors are made.
+        // This pace is below the rate limit of errors.
         scene.pass(Duration::from_millis(300));
         match scene.sends(outbound, len, dont_fragment) {
             Result::Passed(longest) => {

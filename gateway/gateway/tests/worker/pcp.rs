@@ -20,10 +20,10 @@ const FORGED_PER_MS: u32 = 10;
 const SECONDS: u32 = 5;
 const REAL: u32 = 20;
 const ENOUGH: usize = 19;
-/// A real host asks every so many milliseconds.
+/// Interval at which real hosts ask, milliseconds.
 const SPACING: u32 = SECONDS * 1000 / REAL;
 
-/// Where the hosts behind a router are.
+/// Network of the hosts behind a router.
 const BEHIND: Ipv4Addr = Ipv4Addr::new(10, 64, 0, 0);
 
 const FORGER: Mac = Mac([2, 6, 6, 6, 6, 6]);
@@ -39,7 +39,7 @@ impl Random {
     }
 }
 
-/// A host that asks: its address, and the hardware that its frames come from.
+/// A host that asks: its address, and the hardware address of its frames.
 #[derive(Clone, Copy)]
 struct Host {
     address: Ipv4Addr,
@@ -58,7 +58,7 @@ fn with_pcp() -> Settings {
     settings
 }
 
-/// Ports of the mappings that real hosts and forgers ask for.
+/// Ports of the mappings that real hosts and forgers request.
 const REAL_PORT: u16 = 7000;
 const FORGED_PORT: u16 = 7001;
 
@@ -136,7 +136,7 @@ impl Gateway for Team {
 struct Scene<G = World> {
     gateway: G,
     hosts: Vec<Host>,
-    /// What answers ARP on the link.
+    /// Stations that answer ARP on the link.
     stations: Vec<Host>,
     granted: HashSet<Ipv4Addr>,
     /// True if the gateway has not heard of the hosts before they ask.
@@ -149,7 +149,7 @@ impl Scene {
         Scene::acquainted_with(World::with(&with_pcp()))
     }
 
-    /// Hosts behind a router, which have spoken through the gateway before.
+    /// Hosts behind a router, which have sent packets through the gateway before.
     fn routed() -> Self {
         let router = Host { address: Ipv4Addr::new(10, 0, 0, 254), mac: Mac([2, 3, 3, 3, 3, 3]) };
         let mut settings = with_pcp();
@@ -187,7 +187,7 @@ impl<G: Gateway> Scene<G> {
         scene
     }
 
-    /// Reads what comes out: hosts answer ARP, and take answers that say success.
+    /// Takes one turn: hosts answer ARP, and count answers that grant a mapping.
     fn turn(&mut self) {
         self.gateway.turn();
         while let Some(frame) = self.gateway.inside().take() {
@@ -216,7 +216,7 @@ impl<G: Gateway> Scene<G> {
         }
     }
 
-    /// Floods, while the hosts ask once each; returns how many got what they asked for.
+    /// Floods while the hosts ask once each; returns the number of hosts that got their mappings.
     fn flood(mut self, mut forged: impl FnMut(&mut Random) -> Vec<u8>) -> usize {
         let mut random = Random(7);
         for ms in 0..SECONDS * 1000 {
@@ -241,7 +241,7 @@ impl<G: Gateway> Scene<G> {
     }
 }
 
-/// Any address of the subscribers.
+/// A random address of the subscribers.
 fn anybody(random: &mut Random) -> Ipv4Addr {
     Ipv4Addr::from_bits(0x0a00_0000 | random.next() & 0x00ff_ffff)
 }

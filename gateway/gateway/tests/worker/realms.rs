@@ -48,14 +48,14 @@ fn with_realms() -> Settings {
     settings
 }
 
-/// The same without one of the realms.
+/// Settings without one of the realms.
 fn without(mut settings: Settings, name: &str) -> Settings {
     settings.engine.realms.retain(|realm| realm.name != name);
     settings.realms.retain(|realm| realm.name != name);
     settings
 }
 
-/// A gateway that takes commands, and what is in force there.
+/// A gateway that takes commands, and its settings in force.
 struct Commanded {
     world: World,
     commander: Option<Commander>,
@@ -74,7 +74,7 @@ impl Commanded {
         (Self { world, commander, in_force, _wake: wake }, other)
     }
 
-    /// Puts other settings in force, as the control plane does; a device that is new is this one.
+    /// Puts other settings in force, as the control plane does. A new device is `device`.
     fn reload(
         &mut self,
         new: Settings,
@@ -107,14 +107,14 @@ impl Commanded {
         done
     }
 
-    /// The external port of what a VLAN's subscriber sends.
+    /// External port of a packet that a VLAN's subscriber sends.
     fn port(&mut self, vlan: u16) -> u16 {
         let frame = ethernet(INSIDE, HOST, &udp((SUBSCRIBER, 4000), (REMOTE, 53), b"out"));
         self.world.inside.send(&tagged(vlan, &frame));
         source_port(&self.world.next_outside())
     }
 
-    /// The VLAN that an answer to a port comes to.
+    /// VLAN on which an answer to a port arrives.
     fn answer(&mut self, port: u16) -> Option<u16> {
         let packet = udp((REMOTE, 53), (EXTERNAL, port), b"back");
         self.world.outside.send(&to_outside(&packet));
@@ -122,7 +122,7 @@ impl Commanded {
         next(&mut self.world, &wire, HOST).0
     }
 
-    /// The numbers of the realms of which something is told.
+    /// Numbers of the realms in the status.
     fn realms(&mut self) -> Vec<u16> {
         let now = self.world.now;
         self.world.worker.status(now).realms.iter().map(|(realm, _)| *realm).collect()
@@ -141,7 +141,7 @@ fn world(settings: &Settings) -> (World, Wire) {
     (World { worker, inside, outside, now, told: Told::default() }, other)
 }
 
-/// The same frame with a tag.
+/// Adds a tag to a frame.
 fn tagged(vlan: u16, frame: &[u8]) -> Vec<u8> {
     let mut frame = frame.to_vec();
     let [high, low] = vlan.to_be_bytes();
@@ -149,7 +149,7 @@ fn tagged(vlan: u16, frame: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A frame's VLAN, and the frame without its tag.
+/// VLAN of a frame, and the frame without its tag.
 fn untagged(frame: &[u8]) -> (Option<u16>, Vec<u8>) {
     match frame[12..14] {
         [0x81, 0] => {
@@ -160,7 +160,7 @@ fn untagged(frame: &[u8]) -> (Option<u16>, Vec<u8>) {
     }
 }
 
-/// The next packet on a cable and its VLAN; the host there answers ARP in its VLAN.
+/// Next packet on a cable and its VLAN. The host there answers ARP in its VLAN.
 fn next(world: &mut World, wire: &Wire, host: Mac) -> (Option<u16>, Vec<u8>) {
     for _ in 0..4 {
         world.turn();
@@ -197,8 +197,8 @@ fn one_address_on_three_links_is_three_subscribers() {
     }
     let mut expected = Vec::new();
     for _ in 0..2 {
-        // The first answers ask by ARP where the subscriber is, on each link; the second find it
-        // there.
+        // The first answers cause an ARP request for the subscriber on each link; the second find
+        // it there.
         for (number, port) in ports.iter().enumerate() {
             let packet = udp((REMOTE, 53), (EXTERNAL, *port), &[number as u8]);
             world.outside.send(&to_outside(&packet));
@@ -248,7 +248,7 @@ fn a_frame_of_no_realm_is_dropped() {
 #[test]
 fn what_cannot_be_delivered_is_told_in_its_realm() {
     let (mut world, _) = world(&with_realms());
-    // Nobody outside answers ARP; then the sender is told, in its VLAN.
+    // No host outside answers ARP; then the sender gets an error, in its VLAN.
     let nobody = Ipv4Addr::new(192, 0, 2, 77);
     let frame = ethernet(INSIDE, HOST, &udp((SUBSCRIBER, 4000), (nobody, 53), b"out"));
     world.inside.send(&tagged(200, &frame));
@@ -292,7 +292,7 @@ fn realms_come_and_go_while_packets_flow() {
     let (mut gateway, _) = Commanded::new(&with_realms());
     let ports = [100, 200].map(|vlan| gateway.port(vlan));
     assert_eq!(gateway.realms(), [1, 2, 3]);
-    // A device that is not needed any more goes, and so does a VLAN.
+    // A device that is no longer needed is removed, and so is a VLAN.
     let done = gateway.reload(without(one(), "one"), None).expect("it is put in force");
     assert_eq!((done.stayed, done.went), (1, [1, 0, 0, 0]));
     assert_eq!((gateway.realms(), gateway.world.worker.devices().len()), (vec![2], 2));
@@ -302,7 +302,7 @@ fn realms_come_and_go_while_packets_flow() {
     gateway.world.inside.send(&tagged(100, &frame));
     gateway.world.turn();
     assert_eq!(gateway.world.drops(DropReason::UnknownRealm), 1);
-    // Another comes, before the one that is there, and has a VLAN at once.
+    // A new realm comes before the present one, and has a VLAN at once.
     let mut new = without(one(), "one");
     let mut four = one();
     (four.engine.realms[0].name, four.realms[0].name) = ("four".into(), "four".into());
@@ -310,7 +310,7 @@ fn realms_come_and_go_while_packets_flow() {
     new.realms.insert(0, RealmSettings { vlan: Some(400), ..four.realms[0].clone() });
     let done = gateway.reload(new.clone(), None).expect("it is put in force");
     assert_eq!((done.stayed, done.went), (1, [0; 4]));
-    // Neighbors are told where the gateway is.
+    // The gateway's address is announced to neighbours.
     let announced: Vec<Option<u16>> = std::iter::from_fn(|| gateway.world.inside.take())
         .map(|frame| untagged(&frame).0)
         .collect();

@@ -1,4 +1,4 @@
-//! Settings that change while packets flow: nothing is lost on flows that stay allowed.
+//! Settings that change while packets flow: no packet of a session that stays allowed is lost.
 
 use crate::world::*;
 use natgate_engine::{AddressRange, Match, PoolConfig, Prefix, Rule, RuleAction, Side};
@@ -16,8 +16,8 @@ use std::time::Duration;
 const GUEST: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 5);
 const SECOND_POOL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 9);
 
-/// The settings of a turn of reloads: each has something else that does not concern the
-/// subscriber's flow.
+/// Settings of one of several reloads: each has a difference that does not concern the subscriber's
+/// session.
 fn variant(number: usize) -> Settings {
     let mut settings = settings();
     let engine = &mut settings.engine;
@@ -52,7 +52,7 @@ fn reload(
     commander.reconfigure(prepared)
 }
 
-/// A world that takes commands, and the other end.
+/// A world that takes commands, and the sender of the commands.
 fn commanded(settings: &Settings) -> (World, Commander, UnixStream) {
     let (wake, waker) = UnixStream::pair().expect("a pair of sockets");
     wake.set_nonblocking(true).expect("it can be set");
@@ -83,7 +83,7 @@ fn a_thousand_reloads_under_traffic_lose_nothing_on_flows_that_stay_allowed() {
     });
     let (mut sent, mut guests) = (0_u64, 0_u64);
     while !reloads.is_finished() {
-        // Both ways, and somebody who is a subscriber at times.
+        // Both ways, and a host that is a subscriber at times.
         world.inside.send(&to_inside(&flow));
         let packet = world.next_outside();
         let source = Udp::new_checked(view(&packet).payload()).expect("UDP").source_port();

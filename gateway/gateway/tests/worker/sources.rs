@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 
 const ATTACKER: Mac = Mac([2, 0, 0, 0, 6, 6]);
 
-/// Subscribers that there may be.
+/// Largest number of subscribers.
 const MOST: u32 = 64;
 
 /// A router inside, and a host behind it.
@@ -67,7 +67,7 @@ impl Scene {
         self.0.worker.status(self.0.now).router.sources_refused
     }
 
-    /// Hosts that the gateway asks for by ARP, all of whom are silent.
+    /// ARP requests of the gateway for inside hosts; the hosts are silent.
     fn asked(&mut self) -> Vec<Vec<u8>> {
         let frames = std::iter::from_fn(|| self.0.inside.take());
         frames.filter(|frame| frame[12..14] == ethertype::ARP.to_be_bytes()).collect()

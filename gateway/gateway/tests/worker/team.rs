@@ -1,5 +1,5 @@
-//! Several workers that are one gateway: whichever of them a frame comes to, what happens is what
-//! one would do.
+//! Several workers that form one gateway: whichever worker a frame comes to, the result is that of
+//! a single worker.
 
 use crate::world::*;
 use natgate_engine::{AddressRange, Direction, DropReason, Outcome, StaticMapping, Timestamp};
@@ -26,14 +26,14 @@ pub(crate) struct Team {
     told: Told,
     pub(crate) commander: Commander,
     wakes: Vec<UnixStream>,
-    /// Devices of workers to come, by turns inside and outside.
+    /// Devices of workers that will join, alternately inside and outside.
     spare: Vec<Box<dyn Device>>,
 }
 
 /// Most workers of a team here.
 const MOST: usize = 6;
 
-/// What came out since it was last looked: packets.
+/// Packets that came out since the last look.
 #[derive(Debug, Default)]
 pub(crate) struct Out {
     pub(crate) inside: Vec<Vec<u8>>,
@@ -50,7 +50,7 @@ pub(crate) fn with_pool(addresses: u8, ports: (u16, u16)) -> Settings {
 }
 
 impl Team {
-    /// Frames come to one worker after the other.
+    /// Creates a team; frames come to one worker after the other.
     pub(crate) fn new(settings: &Settings, count: usize) -> Self {
         let turn = Arc::new(AtomicUsize::new(0));
         Self::with(settings, count, move || turn.fetch_add(1, Ordering::Relaxed) % count)
@@ -93,7 +93,7 @@ impl Team {
         Self { workers, inside, outside, now, told, commander, wakes, spare }
     }
 
-    /// Lets a worker more join.
+    /// Adds a worker.
     pub(crate) fn grow(&mut self, settings: &Settings) {
         let pairs = [(); 3].map(|()| UnixStream::pair().expect("a pair of sockets"));
         let [(a, first), (b, waker), (c, wake)] = pairs;
@@ -171,7 +171,7 @@ impl Team {
         self.workers.iter_mut().map(of).sum()
     }
 
-    /// What was handed over has been taken.
+    /// Checks that every packet that was handed over has been taken.
     fn nothing_is_under_way(&self) {
         let loads: Vec<_> = self.workers.iter().map(|worker| worker.load().now()).collect();
         let handed_over: u64 = loads.iter().map(|load| load.handed_over).sum();
@@ -191,7 +191,7 @@ impl Team {
         self.workers.iter().map(|worker| worker.load().now().handed_over).sum()
     }
 
-    /// The mappings of each worker: internal to external endpoint.
+    /// Mappings of each worker: internal to external endpoint.
     pub(crate) fn mappings(&mut self) -> Vec<HashMap<(Ipv4Addr, u16), (Ipv4Addr, u16)>> {
         let now = self.now;
         let of = |worker: &mut Worker| {
@@ -228,7 +228,8 @@ fn destination(packet: &[u8]) -> (Ipv4Addr, u16) {
     (Ipv4Addr::from_bits(view.destination()), port)
 }
 
-/// Two subscribers of different workers, each with a mapping of port 4000: who and where.
+/// Two subscribers of different workers, each with a mapping of port 4000: address and external
+/// endpoint.
 fn two_of_different_workers(team: &mut Team) -> [(Ipv4Addr, (Ipv4Addr, u16)); 2] {
     let mut found = Vec::new();
     for worker in 0..2 {
@@ -285,11 +286,11 @@ fn subscribers_of_different_workers_reach_each_other() {
     let packet = one(team.send_inside(&udp((b, 4000), external_a, b"to a")).inside);
     assert_eq!((source(&packet), destination(&packet)), (external_b, (a, 4000)));
     assert_eq!(team.packets(Direction::Hairpin, Outcome::Forwarded), before + 2);
-    // And to somebody of the same worker; nothing leaves.
+    // A packet to a subscriber of the same worker; nothing leaves outside.
     let out = team.send_inside(&udp((a, 4000), external_a, b"to itself"));
     assert_eq!(destination(&one(out.inside)), (a, 4000));
     assert!(out.outside.is_empty());
-    // An endpoint that nobody has.
+    // An endpoint without a mapping.
     let nobody = (external_b.0, external_b.1 ^ 1);
     assert!(team.send_inside(&udp((a, 4000), nobody, b"?")).inside.is_empty());
     assert_eq!(team.drops(DropReason::NoMapping), 1);
@@ -300,7 +301,7 @@ fn errors_about_packets_that_turned_round_come_back() {
     let mut team = Team::new(&with_pool(2, (1024, 65535)), 2);
     let [(a, external_a), (b, external_b)] = two_of_different_workers(&mut team);
     let received = one(team.send_inside(&udp((a, 4000), external_b, b"to b")).inside);
-    // b says port unreachable.
+    // Subscriber b answers port unreachable.
     let mut message = vec![3, 3, 0, 0, 0, 0, 0, 0];
     message.extend(&received);
     let sum = checksum::checksum(&message);
@@ -339,7 +340,7 @@ fn who_calls_a_subscriber_that_cannot_be_reached_learns_it() {
                 assert_eq!(checksum::checksum(view(&error).payload()), 0);
             }
         }
-        // The errors are the gateway's own: what came in is counted once, and nothing else.
+        // The errors are the gateway's own: each input packet is counted once, and nothing else.
         let mut all =
             |outcome| -> u64 { Direction::ALL.map(|way| team.packets(way, outcome)).iter().sum() };
         assert_eq!((all(Outcome::Forwarded), all(Outcome::Dropped)), (taken, 8));
@@ -411,7 +412,7 @@ fn fragments_of_a_datagram_come_to_one_worker_in_any_order() {
             }
         }
         team.nothing_is_under_way();
-        // To each other, in fragments.
+        // The subscribers send fragments to each other.
         let [(a, external_a), (b, external_b)] = ends;
         for order in [[0, 1], [1, 0]] {
             id += 1;
@@ -524,7 +525,7 @@ fn a_worker_that_runs_short_of_ports_borrows_from_the_other() {
         let borrowed: u64 = loads.iter().map(|load| load.ports_borrowed).sum();
         assert!(borrowed >= 960, "{borrowed} ports were borrowed");
         assert_eq!(borrowed, loads.iter().map(|load| load.ports_lent).sum::<u64>());
-        // What comes back finds its way, whatever was whose at the start.
+        // Answers find their worker, although ports have changed owners since the start.
         for external in made.iter().take(300) {
             let out = team.send_outside(&udp((REMOTE, 53), *external, b"answer"));
             assert_eq!(view(&one(out.inside)).destination(), subscriber(3).to_bits());
@@ -592,7 +593,7 @@ fn a_reload_is_everybodys() {
         let packet = one(team.send_inside(&udp((host, 4000), (REMOTE, 53), b"x")).outside);
         assert_eq!(source(&packet), external, "its mapping stays");
     }
-    // New addresses are dealt out, too, and the static mapping is there.
+    // The new addresses are divided, too, and the static mapping exists.
     let mut seen = HashSet::new();
     for number in 200..260 {
         let packet = udp((subscriber(number), 4000), (REMOTE, 53), b"x");
@@ -602,7 +603,7 @@ fn a_reload_is_everybodys() {
     let external = (Ipv4Addr::new(203, 0, 113, 4), 53);
     let packet = one(team.send_outside(&udp((REMOTE, 9), external, b"query")).inside);
     assert_eq!(destination(&packet), (subscriber(99), 53));
-    // And back again, where addresses leave.
+    // The former settings again: addresses leave.
     let done = reload(&mut team, &new, old);
     assert!(done.went.iter().sum::<u64>() > 0);
     for (host, external) in ends {
@@ -615,7 +616,7 @@ fn a_reload_is_everybodys() {
 fn a_worker_that_is_too_slow_loses_packets_that_are_counted() {
     let mut team = Team::with(&with_pool(2, (1024, 65535)), 2, || 1);
     let [(host, _), _] = two_of_different_workers(&mut team);
-    // All frames come to the other worker; the host's stands still.
+    // All frames come to the other worker; the host's worker takes no turns.
     let mut sent = 0;
     for _ in 0..40 {
         for _ in 0..64 {
@@ -660,7 +661,7 @@ fn a_worker_that_joins_takes_subscribers_and_nobody_loses_a_mapping() {
                 let out = team.send_outside(&udp((REMOTE, 54), external, b"answer"));
                 assert_eq!(destination(&one(out.inside)), (host, 4000));
             }
-            // Who comes anew may be the newcomer's, who has borrowed ports.
+            // New subscribers may belong to the newcomer, which has borrowed ports.
             team.pass(Duration::from_millis(50));
             for number in 0..40 {
                 let host = subscriber(100 * joined as u32 + number);
@@ -673,7 +674,7 @@ fn a_worker_that_joins_takes_subscribers_and_nobody_loses_a_mapping() {
             }
             assert!(!team.mappings().last().expect("a worker").is_empty(), "it has subscribers");
         }
-        // Whoever has a mapping may call whoever has another.
+        // Subscribers with mappings reach each other.
         let ends: Vec<_> = known.iter().map(|(host, external)| (*host, *external)).collect();
         for pair in ends.windows(2) {
             let [(a, from), (b, to)] = [pair[0], pair[1]];
@@ -683,7 +684,7 @@ fn a_worker_that_joins_takes_subscribers_and_nobody_loses_a_mapping() {
         let packet = udp((REMOTE, 9), (EXTERNAL, 5000), b"query");
         let packet = one(team.send_outside(&packet).inside);
         assert_eq!(destination(&packet), (subscriber(500), 53));
-        // When all mappings have gone, nobody is asked any more who had them before.
+        // When all mappings have gone, no former owner is asked any more.
         for _ in 0..4 {
             team.pass(Duration::from_secs(200));
         }

@@ -1,5 +1,5 @@
-//! Packets that the router cannot deliver after translation: their senders learn it in words that
-//! they understand, and nothing is counted twice.
+//! Packets that the router cannot deliver after translation: their senders get ICMP errors about
+//! the packets that they sent, and nothing is counted twice.
 
 use crate::world::*;
 use natgate_engine::{Direction, DropReason, Match, Outcome, Prefix, Rule, RuleAction, Side};
@@ -10,20 +10,20 @@ use natgate_wire::{Icmp, Ipv4, Udp, icmp};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// An address that no route leads to.
+/// An address without a route.
 const NOWHERE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
-/// An address of the outside's network where nobody is.
+/// An address of the outside's network without a station.
 const NOBODY: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 77);
 /// Another subscriber.
 const OTHER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 6);
 
-/// Lets the neighbours that are asked for be given up.
+/// Waits until the neighbours that are asked for are given up.
 fn wait_in_vain(world: &mut World) {
     world.turn();
     (0..3).for_each(|_| world.pass(Duration::from_secs(1)));
 }
 
-/// Checks an error's envelope; returns its code and the packet that it quotes.
+/// Checks the headers of an error; returns its code and the packet that it quotes.
 fn read_error(error: &[u8], from: Ipv4Addr, to: Ipv4Addr) -> (u8, Vec<u8>) {
     let packet = view(error);
     assert!(packet.checksum_valid());
@@ -35,7 +35,7 @@ fn read_error(error: &[u8], from: Ipv4Addr, to: Ipv4Addr) -> (u8, Vec<u8>) {
     (message.code(), message.body().to_vec())
 }
 
-/// A packet as it is quoted: as sent, but for its time to live.
+/// A packet as an error quotes it: as sent, but for its time to live.
 fn one_hop_later(mut packet: Vec<u8>) -> Vec<u8> {
     let mut header = Ipv4::new_checked(&mut packet[..]).expect("a packet");
     header.set_ttl(header.ttl() - 1);
@@ -43,7 +43,7 @@ fn one_hop_later(mut packet: Vec<u8>) -> Vec<u8> {
     packet
 }
 
-/// The next IP packet on a cable, if there is one; ARP is not answered.
+/// Next IP packet on a cable, if there is one. ARP is not answered.
 fn packet_on(wire: &natgate_io::memory::Wire) -> Option<Vec<u8>> {
     let frames = std::iter::from_fn(|| wire.take());
     let mut packets = frames.filter(|frame| frame[12..14] == [8, 0]);
@@ -98,7 +98,8 @@ fn each_subscriber_learns_it_of_his_own() {
     wait_in_vain(&mut world);
     let error = packet_on(&world.inside).expect("an error");
     read_error(&error, OWN_INSIDE, SUBSCRIBER);
-    // The other's hardware address is not known yet; its error waits for that like any packet.
+    // The hardware address of the other subscriber is not known yet; its error waits like any
+    // packet.
     assert_eq!(view(&world.next_inside()).destination(), OTHER.to_bits());
 }
 
@@ -114,7 +115,7 @@ fn pings_that_cannot_be_delivered_are_answered_too() {
 #[test]
 fn a_remote_host_learns_that_the_subscriber_is_gone() {
     let (mut world, port) = World::acquainted();
-    // The gateway asks whether the subscriber is still there, in vain, and forgets it.
+    // The gateway asks for the subscriber in vain, and forgets it.
     (0..8).for_each(|_| world.pass(Duration::from_secs(20)));
     let sent = udp((REMOTE, 53), (EXTERNAL, port), b"are you there?");
     world.outside.send(&to_outside(&sent));
@@ -157,7 +158,7 @@ fn untranslated_packets_are_answered_both_ways() {
     let error = world.next_inside();
     assert_eq!(read_error(&error, OWN_INSIDE, SUBSCRIBER), (0, one_hop_later(sent)));
 
-    // Nobody routes back to the sender: neither the packet's answer nor an error finds the way.
+    // There is no route back to the sender, so neither an answer nor an error leaves.
     let stray = udp((NOWHERE, 53), (OTHER, 4000), b"as it is");
     world.outside.send(&to_outside(&stray));
     wait_in_vain(&mut world);
@@ -170,13 +171,13 @@ fn untranslated_packets_are_answered_both_ways() {
 #[test]
 fn errors_and_answers_of_the_gateways_own_make_no_errors() {
     let (mut world, _) = World::acquainted();
-    // A dying packet of an unknown sender: the error about it finds no neighbour.
+    // A packet of an unknown sender with TTL 1: the error about it finds no neighbour.
     let mut dying = udp((OTHER, 4000), (REMOTE, 53), b"old");
     let mut header = Ipv4::new_checked(&mut dying[..]).expect("a packet");
     header.set_ttl(1);
     header.fill_checksum();
     world.inside.send(&to_inside(&dying));
-    // A ping from nowhere: the answer to it finds no route.
+    // A ping from an address without a route: its answer finds no route.
     world.outside.send(&to_outside(&echo_request(NOWHERE, OWN_OUTSIDE)));
     wait_in_vain(&mut world);
     let status = world.worker.status(world.now);
@@ -240,7 +241,7 @@ fn an_error_of_a_router_inside_reaches_the_host_that_it_is_about() {
     let error = ip(ICMP, Ipv4Addr::new(172, 20, 0, 1), SUBSCRIBER, &message);
     world.inside.send(&ethernet(INSIDE, SERVER, &error));
     assert_eq!(world.next_inside(), one_hop_later(error));
-    // An error to another host goes nowhere.
+    // An error to another host is dropped.
     let other = ip(ICMP, Ipv4Addr::new(172, 20, 0, 1), OTHER, &message);
     world.inside.send(&ethernet(INSIDE, SERVER, &other));
     world.turn();

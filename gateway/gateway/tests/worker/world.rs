@@ -1,9 +1,9 @@
-//! A gateway between two cables in memory, hosts that answer ARP on them, and a clock that a test
-//! turns.
+//! A gateway between two cables in memory, hosts that answer ARP on them, and a clock that the test
+//! sets.
 //!
-//! Inside is 10.0.0.0/8 with one subscriber's hardware, outside 192.0.2.0/24 with one server's; the
-//! one external address is 203.0.113.1. A test writes frames to a cable and reads what comes out of
-//! the other.
+//! Inside is 10.0.0.0/8 with the hardware of one subscriber, outside 192.0.2.0/24 with that of one
+//! server. The one external address is 203.0.113.1. A test writes frames to a cable and reads the
+//! frames that come out of the other.
 
 use natgate_engine::{
     AddressRange, Config, Direction, DropReason, Event, Outcome, PoolConfig, Prefix, Side,
@@ -57,7 +57,7 @@ pub(crate) fn settings() -> Settings {
     Settings::new(engine, inside, outside)
 }
 
-/// What the gateway tells.
+/// Reports of the gateway.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     pub(crate) events: Vec<Event>,
@@ -92,7 +92,7 @@ impl World {
         Self::with(&settings())
     }
 
-    /// A world whose gateway has other settings.
+    /// A world with these settings of the gateway.
     pub(crate) fn with(settings: &Settings) -> Self {
         let (inside_device, inside) = memory::pair("in", INSIDE);
         let (outside_device, outside) = memory::pair("out", OUTSIDE);
@@ -102,12 +102,12 @@ impl World {
         Self { worker, inside, outside, now, told: Told::default() }
     }
 
-    /// A gateway whose neighbours are known: the hosts have spoken through it.
+    /// A world whose neighbours are known, because they have sent packets; also the external port.
     pub(crate) fn acquainted() -> (Self, u16) {
         Self::acquainted_with(&settings())
     }
 
-    /// The same with other settings.
+    /// A world with these settings whose neighbours are known; also the external port.
     pub(crate) fn acquainted_with(settings: &Settings) -> (Self, u16) {
         let mut world = Self::with(settings);
         world.inside.send(&to_inside(&udp((SUBSCRIBER, 4000), (REMOTE, 53), b"first")));
@@ -127,12 +127,12 @@ impl World {
         self.turn();
     }
 
-    /// The next IP packet that leaves outside, the server there answering ARP.
+    /// Next IP packet that leaves outside. The server there answers ARP.
     pub(crate) fn next_outside(&mut self) -> Vec<u8> {
         self.next(|world| &world.outside, SERVER)
     }
 
-    /// The next IP packet that leaves inside, the subscriber there answering ARP.
+    /// Next IP packet that leaves inside. The subscriber there answers ARP.
     pub(crate) fn next_inside(&mut self) -> Vec<u8> {
         self.next(|world| &world.inside, HOST)
     }
@@ -161,7 +161,7 @@ impl World {
     }
 }
 
-/// A host's answer to an ARP request.
+/// Answer of a host to an ARP request.
 pub(crate) fn answer(frame: &[u8], host: Mac) -> Vec<u8> {
     let asked = Arp::new_checked(&frame[ETHERNET_LEN..]).expect("ARP").repr();
     assert_eq!(asked.operation, Operation::Request);

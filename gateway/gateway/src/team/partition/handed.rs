@@ -1,5 +1,6 @@
-//! Who has what, told another process, and taken from one: by arithmetic both come to the same at
-//! the start, but ports change hands, and workers that join get some of the subscribers.
+//! Export and adoption of the partition at a take-over. By arithmetic two processes have the same
+//! partition at the start, but ports change hands, and workers that join get some of the
+//! subscribers.
 
 use super::{BUCKETS, Partition, Row, WORDS};
 use crate::team::Division;
@@ -8,7 +9,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 impl Partition {
-    /// The stretches of words that a worker has of each address, of which it may have none.
+    /// Runs of words that a worker owns of each address; possibly none.
     pub(in crate::team) fn all_owned(
         &self,
         worker: usize,
@@ -17,8 +18,9 @@ impl Partition {
         self.rows.iter().map(of)
     }
 
-    /// Who has what, for the same number of workers in another process; `None`: a worker has joined
-    /// since the start, and hosts that are mapped for good are elsewhere than arithmetic says.
+    /// Exports the partition for the same number of workers in another process. `None` if a worker
+    /// has joined since the start, and hosts of static mappings have owners that differ from the
+    /// arithmetic.
     pub(crate) fn division(&self) -> Option<Division> {
         if self.has_grown && !self.hosts.is_empty() {
             return None;
@@ -39,8 +41,8 @@ impl Partition {
         Some(Division { buckets, addresses: self.rows.iter().map(row).collect() })
     }
 
-    /// Has everybody have what they have in another process; what is not known there stays as it
-    /// is. `None`: there are not so many workers, or that cannot be.
+    /// Adopts the partition of another process; addresses unknown there keep their owners. `None`
+    /// if the number of workers differs, or the division is invalid.
     pub(crate) fn adopt(&self, division: &Division) -> Option<()> {
         let is_one = |owner: u8| usize::from(owner) < self.workers;
         let of_buckets = &division.buckets;
@@ -98,7 +100,7 @@ mod tests {
         assert_ne!(owned(&new), owned(&old));
         new.adopt(&old.division().unwrap()).unwrap();
         assert_eq!(owned(&new), owned(&old));
-        // When another joins, it gets subscribers that the others may still have.
+        // A worker that joins gets subscribers that the others may still have.
         let more = Partition::new(&config(), 3, Some(&old));
         more.welcome();
         let new = Partition::new(&config(), 3, None);
