@@ -1,8 +1,8 @@
-//! How long packets wait while a gateway with many mappings is taken over.
+//! Measures how long packets wait while a gateway with many mappings is taken over.
 //!
-//! Two gateways between cables in memory, in one process: the one that goes gets so many UDP
-//! mappings, and then datagrams of all of them, over and over, while the other takes over. So
-//! whatever can have changed since the last pass has, which is the worst that can be.
+//! Two gateways between cables in memory, in one process. The old gateway gets the given number of
+//! UDP mappings, and then datagrams of all of them, over and over, while the new one takes over. So
+//! every mapping can have changed since the last pass, which is the worst case.
 //!
 //! `cargo run --release -p natgate-handover --example interruption -- 1000000`
 
@@ -59,7 +59,7 @@ fn settings(mappings: u32) -> Settings {
         addresses: vec![AddressRange { first, last }],
         ..PoolConfig::default()
     };
-    // Nobody answers here, and the table is to be full.
+    // No host answers here, and the table is to be full.
     let limits =
         Limits { mappings: Some(mappings + 1000), unanswered_give_way: false, ..Limits::default() };
     let engine = Config {
@@ -79,7 +79,7 @@ fn worker(settings: &Settings, clock: &Clock) -> (Worker, Wire) {
     (Worker::new(settings, [7; 32], devices, clock.now()).expect("it can be"), wire)
 }
 
-/// A datagram of the mapping with a number.
+/// A datagram of mapping `number`.
 fn datagram(number: u32) -> [u8; 42] {
     let mut frame = [0; 42];
     frame[..6].copy_from_slice(&INSIDE.0);
@@ -96,8 +96,7 @@ fn datagram(number: u32) -> [u8; 42] {
     frame
 }
 
-/// What all threads have computed so far: on a machine that others use, too, it says more than the
-/// clock.
+/// Processor time of all threads so far. On a shared machine it is a better measure than the clock.
 fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)

@@ -1,4 +1,4 @@
-//! The process that goes: it listens, and serves who asks, one at a time.
+//! The process that hands over: it listens, and serves one heir at a time.
 
 use crate::HandoverError;
 use crate::message::{Message, send_records};
@@ -16,39 +16,39 @@ use std::path::{Path, PathBuf};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// How long the other may be silent while packets flow.
+/// Longest silence of the heir while packets flow.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long it may be silent while they do not.
+/// Longest silence of the heir while packets do not flow.
 const PATIENCE_HALTED: Duration = Duration::from_secs(5);
 
-/// How long it may take to open its devices.
+/// Longest time for the heir to open its devices.
 const PATIENCE_CLOSED: Duration = Duration::from_secs(30);
 
-/// Bytes that may be on the way to the other, if the system allows.
+/// Bytes of the socket's send buffer, if the system permits.
 const ON_THE_WAY: usize = 8 << 20;
 
 /// Connections that wait to be accepted.
 const QUEUE: i32 = 16;
 
-/// Who asks for a gateway.
+/// A process that asks to take over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asker {
-    /// Its process, as it says.
+    /// Process number, as the asker states it.
     pub process: u32,
-    /// How many workers it has.
+    /// Number of the asker's workers.
     pub workers: usize,
-    /// Whether it can open its devices only when no other process has them.
+    /// True if the asker can open its devices only when no other process has them.
     pub closes: bool,
 }
 
-/// A worker's devices, of each of several.
+/// Devices of several workers.
 type Devices = Vec<Vec<Box<dyn Device>>>;
 
-/// How a gateway's devices are closed and opened again, for each worker those in the order of its
-/// settings.
+/// Closing and reopening of a gateway's devices. Each list has the devices of each worker in the
+/// order of its settings.
 pub struct Gates {
-    /// Opens what stands in for devices that are closed; or says why that cannot be.
+    /// Opens placeholders for devices that are closed; the error says why that is impossible.
     pub stand_in: Box<dyn Fn() -> Result<Devices, String>>,
     /// Opens the devices again, however long it takes.
     pub open: Box<dyn Fn() -> Devices>,
@@ -60,21 +60,21 @@ impl Debug for Gates {
     }
 }
 
-/// What a gateway permits that is asked to hand over.
+/// Terms on which a gateway hands over.
 pub struct Grant<G> {
-    /// What each worker's translator has its tables sized by.
+    /// Configuration that determines the sizes of each worker's tables.
     pub config: Config,
-    /// How many workers there are.
+    /// Number of workers.
     pub workers: usize,
-    /// How devices are closed that two processes cannot have; `None`: they can.
+    /// Closing of devices that two processes cannot have at a time; `None`: they can.
     pub gates: Option<Gates>,
-    /// Is called when the gateway is the other's, before that learns of it.
+    /// Called when the gateway belongs to the heir, before the heir learns of it.
     pub handed: Box<dyn FnOnce()>,
-    /// As long as this is held, no other configuration comes into force.
+    /// While this value exists, no other configuration comes into force.
     pub hold: G,
 }
 
-/// Listens for who comes to take over.
+/// Listener for processes that take over.
 #[derive(Debug)]
 pub struct Giver {
     path: PathBuf,
@@ -82,12 +82,12 @@ pub struct Giver {
 }
 
 impl Giver {
-    /// Begins to listen, in a thread of its own, at a path that only this user may use. `grant` is
-    /// asked whether the gateway is handed over, and may say in a sentence why not; `gone` is told
-    /// when it has been: it must end the process, whose workers never take a packet again.
+    /// Begins to listen, in a thread of its own, at a path that only this user may use. `grant`
+    /// decides about the hand-over, and may refuse it with a sentence. `gone` is called after the
+    /// hand-over: it must end the process, whose workers never take a packet again.
     ///
     /// # Errors
-    /// What the system says; another process listens there.
+    /// The system's error; also if another process listens there.
     pub fn listen<G>(
         path: &Path,
         commander: Commander,
@@ -97,7 +97,7 @@ impl Giver {
     ) -> io::Result<Self> {
         let (listener, inode) = bind(path)?;
         let serve = move || {
-            // It has the workers stand still, and nobody else has them go on.
+            // This thread halts the workers, and no other thread would resume them.
             panics::enter_data_plane();
             for stream in listener.incoming() {
                 let Ok(stream) = stream else {
@@ -106,7 +106,7 @@ impl Giver {
                 };
                 if serve(&stream, &commander, &clock, &grant).is_ok() {
                     gone();
-                    // Until the process has ended the other sees that the connection stands.
+                    // The heir sees the connection until the process has ended.
                     std::mem::forget(stream);
                     return;
                 }
@@ -148,7 +148,8 @@ fn bind(path: &Path) -> io::Result<(UnixListener, u64)> {
     Ok((OwnedFd::from(socket).into(), placed?))
 }
 
-/// Serves one that asks; `Ok`: the gateway is the other's, and this one never takes a packet again.
+/// Serves one heir. `Ok` means that the gateway belongs to the heir, and this process never takes a
+/// packet again.
 fn serve<G>(
     stream: &UnixStream,
     commander: &Commander,
@@ -210,7 +211,8 @@ fn serve<G>(
         Message::Taken => {}
         _ => return Err(HandoverError::Damaged("it does not say that it has everything")),
     }
-    // Should the other not get this, nobody is there: but it would be worse if both were.
+    // If the heir does not get this message, no process takes packets. Two processes at work would
+    // be worse.
     halted.stay();
     closed.into_iter().for_each(ClosedDevices::stay);
     handed();
@@ -222,7 +224,7 @@ fn say(stream: &UnixStream, message: &Message) -> Result<(), HandoverError> {
     message.send(stream).map_err(HandoverError::Lost)
 }
 
-/// A gateway that takes no packets, and does again when this goes.
+/// A gateway that takes no packets. Dropping the value resumes the intake.
 struct HaltedGateway<'a> {
     commander: &'a Commander,
     legacy: Legacy,
@@ -231,13 +233,13 @@ struct HaltedGateway<'a> {
 
 impl<'a> HaltedGateway<'a> {
     fn begin(commander: &'a Commander) -> Result<Self, HandoverError> {
-        // Should one not stop, those that have are told to go on.
+        // If one worker does not halt, the drop resumes those that have halted.
         let mut halted = Self { commander, legacy: Legacy::default(), stays: false };
         halted.legacy = commander.halt().map_err(refused)?;
         Ok(halted)
     }
 
-    /// It never does.
+    /// Keeps the gateway halted for good.
     fn stay(mut self) {
         self.stays = true;
     }
@@ -246,14 +248,14 @@ impl<'a> HaltedGateway<'a> {
 impl Drop for HaltedGateway<'_> {
     fn drop(&mut self) {
         if !self.stays {
-            // If that fails it is stopping anyway.
+            // If the resumption fails, the gateway is stopping anyway.
             let _ = self.commander.resume();
         }
     }
 }
 
-/// A gateway whose devices are closed, and are opened again when this goes: before it takes packets
-/// again.
+/// A gateway whose devices are closed. Dropping the value opens them again, before packets are
+/// taken.
 struct ClosedDevices<'a> {
     commander: &'a Commander,
     gates: Option<Gates>,
@@ -266,7 +268,7 @@ impl<'a> ClosedDevices<'a> {
         Ok(Self { commander, gates: Some(gates) })
     }
 
-    /// They stay closed.
+    /// Keeps the devices closed.
     fn stay(mut self) {
         self.gates = None;
     }
@@ -284,7 +286,7 @@ fn refused(error: impl ToString) -> HandoverError {
     HandoverError::Refused(error.to_string())
 }
 
-/// What passes write: of each worker two rooms, of which one is filled while the other is sent.
+/// Buffers of a pass: two for each worker, one that is filled while the other is sent.
 struct Pass {
     writings: Vec<Option<Box<Writing>>>,
     spares: Vec<Vec<u8>>,
@@ -299,7 +301,7 @@ impl Pass {
         }
     }
 
-    /// Has all workers write a pass, and sends what they write as it comes.
+    /// Has all workers write a pass, and sends the records as they come.
     fn write(
         &mut self,
         stream: &UnixStream,
@@ -325,7 +327,7 @@ impl Pass {
                     count += writing.export.written();
                     self.writings[worker] = Some(writing);
                 } else {
-                    // It writes on while this is sent.
+                    // The worker continues while this buffer is sent.
                     *waits = Some(commander.write(worker, writing).map_err(|_| stopping())?);
                 }
                 send_records(BufWriter::new(stream), worker as u16, &full)

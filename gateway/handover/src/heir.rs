@@ -1,4 +1,4 @@
-//! The process that comes.
+//! The process that takes over.
 
 use crate::HandoverError;
 use crate::message::Message;
@@ -12,27 +12,27 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the other may be silent.
+/// Longest silence of the giver.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long it may take to end when it has handed over.
+/// Longest time for the giver to end after it has handed over.
 const LAST: Duration = Duration::from_secs(30);
 
-/// Passes at most before the last one.
+/// Most passes before the last one.
 const MOST_PASSES: usize = 8;
 
-/// A pass that writes fewer mappings than one in so many of the first is followed by the last.
+/// The last pass follows one that writes fewer mappings than the first divided by this number.
 const FEW: u64 = 50;
 
 /// Messages of records that wait for each worker.
 const WAITING: usize = 2;
 
-/// What has been taken over.
+/// Result of a take-over.
 #[derive(Clone, Copy, Debug)]
 pub struct Taken {
-    /// What became of the mappings.
+    /// Fate of the mappings.
     pub restored: Restored,
-    /// Since when nobody takes packets.
+    /// Time since which no process takes packets.
     pub since: Instant,
 }
 
@@ -46,11 +46,11 @@ pub struct Heir {
 }
 
 impl Heir {
-    /// Asks who listens at a path, for a gateway of so many workers; `closes`: whether its devices
-    /// can be opened only when no other process has them.
+    /// Asks the process that listens at a path for a gateway of `workers` workers. `closes` says
+    /// that its devices can be opened only when no other process has them.
     ///
     /// # Errors
-    /// [`HandoverError`]; the other goes on.
+    /// [`HandoverError`]; the giver continues.
     pub fn ask(path: &Path, workers: usize, closes: bool) -> Result<Self, HandoverError> {
         let stream = UnixStream::connect(path)
             .map_err(|error| HandoverError::Nobody { path: path.to_owned(), error })?;
@@ -67,27 +67,27 @@ impl Heir {
         }
     }
 
-    /// The other's clock, to be gone by.
+    /// Clock of the giver, to be continued.
     pub fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// Whether the other closes its devices before this process is to open any.
+    /// True if the giver closes its devices before this process opens any.
     pub fn closes(&self) -> bool {
         self.closes
     }
 
-    /// Fills new workers with the other's state while that goes on working, until little changes
-    /// any more.
+    /// Fills new workers with the giver's state while the giver works, until little changes between
+    /// passes.
     ///
     /// # Errors
-    /// [`HandoverError`]; the other goes on, and the workers are not to be used.
+    /// [`HandoverError`]; the giver continues, and the workers are not to be used.
     pub fn fill(&mut self, workers: &mut [Worker]) -> Result<(), HandoverError> {
         self.restorations = workers.iter().map(Worker::begin_restoration).collect();
         let mut first = None;
         for _ in 0..MOST_PASSES {
             self.say(&Message::More)?;
-            // What comes meanwhile the other has, too.
+            // The giver has the frames that come meanwhile, too.
             let written = self.pass(workers, Worker::discard_frames)?;
             let first = *first.get_or_insert(written);
             if written <= first / FEW && written < first {
@@ -97,11 +97,11 @@ impl Heir {
         Ok(())
     }
 
-    /// Has the other stop, and takes the rest; `open` opens the workers' devices if the other has
-    /// closed its own. When this returns, the gateway is this process's.
+    /// Has the giver stop, and takes the rest. `open` opens the workers' devices if the giver has
+    /// closed its own. When this returns, the gateway belongs to this process.
     ///
     /// # Errors
-    /// [`HandoverError`]; the other goes on, and the workers are not to be used.
+    /// [`HandoverError`]; the giver continues, and the workers are not to be used.
     pub fn take(
         &mut self,
         workers: &mut [Worker],
@@ -114,7 +114,7 @@ impl Heir {
             return Err(HandoverError::Damaged("it does not stop"));
         };
         for worker in &mut *workers {
-            // What came until now the other has had; what comes from here on waits for the worker.
+            // The giver has handled the frames until now; later frames wait for the worker.
             worker.discard_frames();
             let fits = worker.adopt(legacy.division.as_ref());
             fits.ok_or(HandoverError::Damaged("its workers have what cannot be"))?;
@@ -139,7 +139,7 @@ impl Heir {
         }
     }
 
-    /// Puts what was taken in force.
+    /// Completes the restoration on all workers.
     fn finish(&mut self, workers: &mut [Worker]) -> Result<Restored, HandoverError> {
         let mut sum = Restored::default();
         for (worker, restoration) in workers.iter_mut().zip(&mut self.restorations) {
@@ -151,10 +151,10 @@ impl Heir {
         Ok(sum)
     }
 
-    /// Waits until the other has ended, or has had long enough for that: its sockets and files are
-    /// free then.
+    /// Waits until the giver has ended, or its time to end is over: its sockets and files are free
+    /// then.
     pub fn wait_until_gone(self) {
-        // Nothing comes any more: this returns when the connection has ended, or after the
+        // No data comes any more: this call returns when the connection has ended, or after the
         // time-out.
         let _ = self.stream.set_read_timeout(Some(LAST));
         let _ = (&self.stream).read(&mut [0]);
@@ -164,8 +164,8 @@ impl Heir {
         message.send(&self.stream).map_err(HandoverError::Lost)
     }
 
-    /// Takes what one pass writes, each worker in a thread of its own, which does something from
-    /// time to time; returns how many mappings that were.
+    /// Reads the records of one pass, each worker in a thread of its own. `between` is called
+    /// after each part of a worker's records. Returns the number of mappings written.
     fn pass(
         &mut self,
         workers: &mut [Worker],
@@ -188,7 +188,7 @@ impl Heir {
             let written = deal(stream, inboxes);
             for reader in readers {
                 let read = reader.join().unwrap_or_else(|panic| resume_unwind(panic));
-                // That says more than why nobody takes what came.
+                // A read error is more precise than the closed channel that it causes.
                 read.map_err(wrong)?;
             }
             written
@@ -196,7 +196,7 @@ impl Heir {
     }
 }
 
-/// Deals records out to those who read them until a pass is over.
+/// Distributes records to the threads that read them until a pass is over.
 fn deal(stream: &UnixStream, inboxes: Vec<SyncSender<Vec<u8>>>) -> Result<u64, HandoverError> {
     loop {
         match Message::receive(stream)? {

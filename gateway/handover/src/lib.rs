@@ -1,22 +1,23 @@
-//! An upgrade in place: a gateway's process hands its state over to another one, by a socket, and
-//! ends.
+//! An upgrade in place: the process of a gateway hands its state over to another process, by a
+//! socket, and ends.
 //!
-//! The one that goes listens ([`Giver`]); the one that comes asks ([`Heir`]). Records of the state
-//! go by pass after pass while packets flow, until little has changed in the last; then the old one
-//! takes no more packets, sends the last changes, and waits. The new one says that it has
-//! everything, the old one says that it is its, and from then on never takes a packet again: that
-//! is the point of no return. Before it, whatever goes wrong (an end of the connection, silence, a
-//! refusal) leaves the old one at work; the new one goes on only if it has been told.
+//! The old process listens ([`Giver`]); the new one asks ([`Heir`]). Records of the state are sent
+//! pass after pass while packets flow, until little has changed in the last pass. Then the old
+//! process takes no more packets, sends the last changes, and waits. The new process confirms that
+//! it has everything. The old process replies that the gateway is the new one's, and from then on
+//! never takes a packet again: that is the point of no return. Before it, any failure (an end of
+//! the connection, silence, a refusal) leaves the old process at work. The new process goes on only
+//! after that reply.
 //!
-//! Where two processes cannot have a device's queues at a time, the old one closes its devices when
-//! it has sent everything, and the new one opens them before it says so. If that fails the old one
-//! opens its own again.
+//! If two processes cannot have a device's queues at a time, the old process closes its devices
+//! after it has sent everything, and the new one opens them before it confirms. If that fails, the
+//! old process opens its devices again.
 //!
-//! Each worker writes its own state, all at the same time, and the new process' worker with its
-//! number reads it.
+//! All workers write their state at the same time. The worker with the same number in the new
+//! process reads it.
 //!
-//! Messages are framed, bounded and have a checksum. What the records mean is the translator's
-//! business; what a worker does for it, the gateway's.
+//! Messages are framed, bounded and have a checksum. The translator defines the records; the
+//! gateway crate defines what a worker does.
 
 #![forbid(unsafe_code)]
 
@@ -32,18 +33,18 @@ pub use heir::{Heir, Taken};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a gateway's state is not handed over.
+/// Reason why a gateway's state is not handed over.
 #[derive(Debug, thiserror::Error)]
 pub enum HandoverError {
-    /// Nobody listens.
+    /// No process listens.
     #[error(
         "no natgate hands over at {}: {error}; start without --take-over, or name the socket of the one that \
          runs by control.socket", .path.display()
     )]
     Nobody {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         error: io::Error,
     },
     /// The other process has given a reason.
@@ -54,7 +55,7 @@ pub enum HandoverError {
         "the natgate that runs broke the hand-over off ({0}); it goes on as before, unless it has ended"
     )]
     Lost(#[source] io::Error),
-    /// What came is not what a gateway sends.
+    /// A message is not one that a gateway sends.
     #[error("what came from the natgate that runs cannot be read ({0}); restart natgate instead")]
     Damaged(&'static str),
     /// The state does not fit the configuration.
@@ -71,7 +72,7 @@ pub enum HandoverError {
     Devices(String),
 }
 
-/// Where the process with a control socket hands over: beside that socket.
+/// Path of the socket for take-overs: beside the control socket.
 pub fn path_beside(control: &Path) -> PathBuf {
     let mut path = control.as_os_str().to_owned();
     path.push(".take-over");

@@ -1,4 +1,4 @@
-//! What the two processes say: a tag, a length, so many bytes, and a checksum over all of these.
+//! Messages of the two processes: a tag, a length, the body, and a checksum over all of these.
 
 use crate::HandoverError;
 use natgate_engine::{AddressRange, HANDOVER_VERSION, Side, Timestamp};
@@ -15,41 +15,41 @@ const LONGEST_SENTENCE: usize = 1024;
 
 const HEAD: usize = 5;
 
-/// What is said.
+/// A message between the two processes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// The new one: which form of records it reads, how many workers it has, the number of its
-    /// process, and whether it can open its devices only when the other has closed its own.
+    /// New process: the version of records that it reads, its number of workers, its process
+    /// number, and true if it can open its devices only when the other process has closed its own.
     Hello { version: u16, workers: u16, process: u32, closes: bool },
-    /// The old one: what its clock says, and the machine's steady one; whether it is to close its
-    /// devices before the other opens any.
+    /// Old process: its clock and the machine's monotonic clock, nanoseconds, and true if it closes
+    /// its devices before the other process opens any.
     Welcome { time: u64, steady: u64, closes: bool },
-    /// The old one: why not.
+    /// Old process: the reason for a refusal.
     Refused(String),
-    /// The new one: one more pass.
+    /// New process: asks for one more pass.
     More,
-    /// The new one: take no packets any more, and the last pass.
+    /// New process: asks to take no more packets, and for the last pass.
     Stop,
-    /// The old one: it takes none, and leaves this.
+    /// Old process: it takes no packets, and hands over this state.
     Halted(Legacy),
-    /// The old one: what one of its workers has written.
+    /// Old process: records of one of its workers.
     Records { worker: u16, records: Vec<u8> },
-    /// The old one: a pass is over, that wrote so many mappings.
+    /// Old process: the pass is over; the number of mappings in it.
     Over(u64),
-    /// The new one: close the devices.
+    /// New process: asks to close the devices.
     Close,
-    /// The old one: they are.
+    /// Old process: the devices are closed.
     Closed,
-    /// The new one: it has everything.
+    /// New process: it has everything.
     Taken,
-    /// The old one: it never takes a packet again.
+    /// Old process: the gateway is the new process's; the old one never takes a packet again.
     Yours,
 }
 
 const RECORDS: u8 = 7;
 
 impl Message {
-    /// The first of a new process.
+    /// First message of a new process.
     pub(crate) fn hello(workers: usize, closes: bool) -> Self {
         let workers = u16::try_from(workers).unwrap_or(u16::MAX);
         let process = std::process::id();
@@ -96,12 +96,12 @@ impl Message {
         }
     }
 
-    /// Sends it.
+    /// Sends the message.
     pub(crate) fn send(&self, to: impl Write) -> io::Result<()> {
         send(to, self.tag(), &self.body(), &[])
     }
 
-    /// Waits for one.
+    /// Waits for a message.
     pub(crate) fn receive(mut from: impl Read) -> Result<Self, HandoverError> {
         let mut head = [0; HEAD];
         from.read_exact(&mut head).map_err(HandoverError::Lost)?;
@@ -125,7 +125,7 @@ impl Message {
         let message = match tag {
             1 => {
                 let (version, workers, process) = (from.u16()?, from.u16()?, from.u32()?);
-                // Another version may say more: it is told that it is another.
+                // Another version may append fields; it is refused by its version later.
                 return Some(Self::Hello { version, workers, process, closes: from.flag()? });
             }
             2 => {
@@ -172,7 +172,7 @@ fn checksum(parts: &[&[u8]]) -> [u8; 4] {
     hasher.finalize().to_le_bytes()
 }
 
-/// What is left of a message's body.
+/// Unread part of a message's body.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -202,10 +202,10 @@ impl Fields<'_> {
         self.u8().filter(|flag| *flag < 2).map(|flag| flag == 1)
     }
 
-    /// As many as a number before them says.
+    /// Reads a list that is preceded by its length.
     fn list<T>(&mut self, mut one: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let count = self.u32()?;
-        // There is no more room taken than bytes there are.
+        // The list takes no more memory than the message has bytes.
         (0..count).map(|_| one(self)).collect()
     }
 }

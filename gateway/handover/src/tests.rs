@@ -1,4 +1,4 @@
-//! Two gateways in one process, between cables in memory: one hands over to the other, or goes on.
+//! Two gateways in one process, between cables in memory: a take-over, and failures of one.
 
 use crate::message::Message;
 use crate::{Asker, Gates, Giver, Grant, HandoverError, Heir, path_beside};
@@ -57,7 +57,7 @@ fn settings(workers: usize) -> Settings {
     }
 }
 
-/// Workers with cables in memory, and for each what it waits for and what wakes it.
+/// Workers with cables in memory; for each the stream that it waits for and the one that wakes it.
 fn workers(
     settings: &Settings,
     clock: &Clock,
@@ -82,7 +82,7 @@ fn workers(
     (members.map(worker).collect(), wires, ends)
 }
 
-/// A worker's devices, and the inside's other end.
+/// Devices of a worker, and the other end of the inside's cable.
 fn devices() -> (Vec<Box<dyn Device>>, Wire) {
     let ((inside, wire), (outside, _)) = (memory::pair("in", INSIDE), memory::pair("out", OUTSIDE));
     (vec![Box::new(inside), Box::new(outside)], wire)
@@ -99,7 +99,7 @@ impl Observer for Nobody {
 
 /// A gateway at work that can be taken over.
 struct Old {
-    /// The first worker's; another one when its devices have been opened again.
+    /// Inside cable of the first worker; replaced when its devices have been opened again.
     wire: Arc<Mutex<Wire>>,
     wakers: Vec<UnixStream>,
     stop: Arc<AtomicBool>,
@@ -109,9 +109,9 @@ struct Old {
     giver: Giver,
     path: PathBuf,
     gone: Arc<AtomicBool>,
-    /// What it says to who asks.
+    /// Refusal that the gateway answers, if any.
     refusal: Arc<Mutex<Option<&'static str>>>,
-    /// How often its devices were closed, and opened again.
+    /// Number of times that the devices were closed, and opened again.
     closed: Arc<AtomicU32>,
     opened: Arc<AtomicU32>,
 }
@@ -121,7 +121,7 @@ impl Old {
         Self::with(1, false)
     }
 
-    /// One of so many workers, which closes its devices first, or not.
+    /// Starts a gateway of `count` workers. `closes` says that it closes its devices first.
     fn with(count: usize, closes: bool) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -187,7 +187,7 @@ impl Old {
                 hold: (),
             })
         };
-        // Before the other learns of it, who is told outside has been.
+        // The outside is told before the heir learns of the hand-over.
         let gone_is = move || went.store(handed.load(Ordering::Acquire), Ordering::Release);
         let giver = Giver::listen(&path, commander.clone(), clock, grant, gone_is).unwrap();
         Self {
@@ -206,7 +206,7 @@ impl Old {
         }
     }
 
-    /// A subscriber sends a datagram from a port.
+    /// Sends a datagram of a subscriber from a port.
     fn send(&self, port: u16) {
         self.send_from(5, port);
     }
@@ -216,7 +216,7 @@ impl Old {
         (&self.wakers[0]).write_all(&[0]).unwrap();
     }
 
-    /// Waits until it has so many mappings.
+    /// Waits until the gateway has this number of mappings.
     fn has(&self, mappings: u64) {
         let there = || -> u64 {
             let figures = self.commander.figures().unwrap();
@@ -229,17 +229,18 @@ impl Old {
         }
     }
 
-    /// How often its devices were closed, and opened again.
+    /// Numbers of closings and openings of the devices.
     fn times(&self) -> (u32, u32) {
         (self.closed.load(Ordering::Relaxed), self.opened.load(Ordering::Relaxed))
     }
 
-    /// Waits until it has taken what was sent: between two answers it looks at its devices.
+    /// Waits until the gateway has taken the sent frames: it looks at its devices between two
+    /// answers.
     fn settle(&self) {
         (0..2).for_each(|_| drop(self.commander.numbered().unwrap()));
     }
 
-    /// Stops it, and tells what mappings each worker has.
+    /// Stops the gateway; returns the mappings of each worker.
     fn end(self) -> Vec<Vec<MappingInfo>> {
         self.stop.store(true, Ordering::Relaxed);
         for mut waker in self.wakers {
@@ -250,7 +251,7 @@ impl Old {
         ended.map(|mut worker| mappings(&mut worker, &self.clock)).collect()
     }
 
-    /// The same of one of one worker, when it has taken what was sent.
+    /// Stops a gateway of one worker after it has taken the sent frames; returns its mappings.
     fn mappings(self) -> Vec<MappingInfo> {
         self.settle();
         self.end().remove(0)
@@ -298,7 +299,7 @@ fn a_new_process_has_what_the_old_one_had_and_the_old_one_lets_go() {
     assert_eq!(taken.restored.left_out, [0; 4]);
     assert!(!heir.closes());
     let there = mappings(&mut new[0], &old.clock);
-    // What comes now the old one does not take.
+    // The old gateway does not take packets that come now.
     old.send(5000);
     let before = old.mappings();
     assert_eq!(before, there);
@@ -328,7 +329,7 @@ fn devices_that_two_processes_cannot_have_are_closed_before_others_are_opened() 
     let old = Old::with(1, true);
     old.send(4000);
     old.has(1);
-    // The other cannot open its own: the old one does, and goes on.
+    // The new process cannot open its devices: the old one opens its own, and continues.
     let mut heir = Heir::ask(&old.path, 1, false).unwrap();
     assert!(heir.closes());
     let (mut new, ..) = workers(&settings(1), &heir.clock());
@@ -336,7 +337,7 @@ fn devices_that_two_processes_cannot_have_are_closed_before_others_are_opened() 
     let error = heir.take(&mut new, |_| Err("no such device".to_owned())).unwrap_err();
     drop(heir);
     assert!(error.to_string().starts_with("no such device; the natgate that runs"), "{error}");
-    // When it serves the next, the last is over.
+    // When the giver serves the next heir, the last attempt is over.
     let mut heir = Heir::ask(&old.path, 1, true).unwrap();
     assert_eq!(old.times(), (1, 1));
     old.send(4001);
@@ -360,8 +361,8 @@ fn devices_that_two_processes_cannot_have_are_closed_before_others_are_opened() 
 fn whoever_breaks_off_leaves_the_old_one_at_work() {
     let old = Old::start();
     old.send(4000);
-    // By going away at once, after having read everything, after the stop, and instead of the last
-    // word.
+    // The heir breaks off at once, after having read everything, after the stop, and instead of the
+    // last message.
     drop(Heir::ask(&old.path, 1, false).unwrap());
     let mut heir = Heir::ask(&old.path, 1, false).unwrap();
     let (mut new, ..) = workers(&settings(1), &heir.clock());
@@ -376,11 +377,11 @@ fn whoever_breaks_off_leaves_the_old_one_at_work() {
         while !matches!(Message::receive(&stream).unwrap(), Message::Over(_)) {}
         if let Some(last) = last {
             last.send(&stream).unwrap();
-            // It hangs up.
+            // The giver closes the connection.
             assert!(matches!(Message::receive(&stream), Err(HandoverError::Lost(_))));
         }
     }
-    // Bytes that mean nothing.
+    // Bytes that are no message.
     let mut stream = UnixStream::connect(&old.path).unwrap();
     stream.write_all(&[7; 64]).unwrap();
     let ended = stream.read(&mut [0; 8]);
@@ -388,7 +389,7 @@ fn whoever_breaks_off_leaves_the_old_one_at_work() {
         matches!(&ended, Ok(0))
             || ended.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset)
     );
-    // Served one after the other: when this one is, all before are over.
+    // Heirs are served one after the other: when this one is, all attempts before are over.
     drop(Heir::ask(&old.path, 1, false).unwrap());
     old.send(4001);
     assert!(!old.gone.load(Ordering::Acquire));

@@ -1,12 +1,14 @@
-//! What back ends cost: a forwarder between two cables, in a network namespace of its own.
+//! Measures the cost of back ends: a forwarder between two cables, in a network namespace of its
+//! own.
 //!
 //! `cargo run --release -p natgate-io --example rates -- [SECONDS] [FRAME BYTES] [BACK END]...`
 //!
-//! For each back end, one after the other and round about several times, medians: frames a second
-//! that are only sent, and the processor's time for one; frames a second that are forwarded while a
-//! generator sends as fast as it can, and the forwarder's time for one; how long a single frame
-//! takes that is forwarded while nothing else goes on. The generator has one core, the forwarder
-//! the other. The times are those of the thread, with what the kernel does on its behalf: on a
+//! Back ends take turns for several rounds; medians are shown. For each: frames a second that are
+//! only sent, and the processor's time for one; frames a second that are forwarded while a
+//! generator sends as fast as it can, and the forwarder's time for one; the delay of a single frame
+//! without other traffic. The generator has one core, the forwarder the other. Times are those of
+//! the thread, including the kernel's work on its behalf: on a veth, sending includes the
+//! receiver's first steps. Needs root.
 //! veth, sending includes the receiver's first steps. Needs root.
 
 use natgate_io::packet::{self, PacketDevice};
@@ -20,9 +22,9 @@ use std::time::{Duration, Instant};
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 type Pair = [Box<dyn Device>; 2];
 
-/// How often each back end has its turn.
+/// Rounds.
 const ROUNDS: usize = 5;
-/// As the gateway does: look for frames so long, then sleep.
+/// Time to look for frames before sleeping, as in the gateway.
 const SPIN: Duration = Duration::from_micros(50);
 /// Frames whose delay is measured in a round, and the time between them.
 const SINGLES: usize = 300;
@@ -133,8 +135,8 @@ fn open_up(kind: &str) -> Result<Pair> {
     Ok(devices)
 }
 
-/// Sends as fast as frames are taken; returns how many, and the seconds by the clock and of this
-/// thread.
+/// Sends as fast as frames are taken; returns the number of frames, and the seconds by the clock
+/// and of this thread.
 fn send_for(device: &mut dyn Device, len: usize, time: Duration) -> (u64, f64, f64) {
     let mut bytes: Vec<_> = (0..BATCH).map(|number| frame(len, number)).collect();
     let (begin, cpu) = (Instant::now(), thread_time());
@@ -147,8 +149,8 @@ fn send_for(device: &mut dyn Device, len: usize, time: Duration) -> (u64, f64, f
     (sent, begin.elapsed().as_secs_f64(), thread_time() - cpu)
 }
 
-/// Forwards what a generator sends; returns how much that was, how much came out at the other end,
-/// and the seconds of the forwarding thread and by the clock.
+/// Forwards the frames of a generator. Returns the frames sent, the frames that came out at the
+/// other end, and the seconds of the forwarding thread and by the clock.
 fn forward(devices: Pair, time: Duration, len: usize) -> Result<(u64, u64, f64, f64)> {
     let stop = AtomicBool::new(false);
     let before = arrived()?;
@@ -230,7 +232,7 @@ fn delays(devices: Pair, len: usize) -> Result<[f64; 2]> {
     Ok([delays[delays.len() / 2], delays[delays.len() * 99 / 100]])
 }
 
-/// A UDP datagram that nobody is waiting for.
+/// A frame that no program waits for.
 fn frame(len: usize, number: usize) -> Vec<u8> {
     let mut frame = vec![0; len];
     frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5]);
@@ -280,7 +282,7 @@ fn pin(core: usize) {
     unsafe { libc::sched_setaffinity(0, std::mem::size_of_val(&set), &set) };
 }
 
-/// Seconds that this thread has had a core.
+/// Processor time of this thread, seconds.
 fn thread_time() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the time outlives the call.

@@ -6,11 +6,11 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::net::Ipv4Addr;
 
-/// All IPv4 addresses that the kernel has on a device, in its order; none if there is no such
-/// device.
+/// All IPv4 addresses that the kernel has on a device, in the kernel's order; none if there is no
+/// such device.
 ///
 /// # Errors
-/// [`Error`] when the system does not tell.
+/// [`Error`] if the system cannot list the addresses.
 pub fn kernel_addresses(device: &str) -> Result<Vec<Ipv4Addr>, Error> {
     let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY: the place for the list outlives the call.
@@ -20,13 +20,13 @@ pub fn kernel_addresses(device: &str) -> Result<Vec<Ipv4Addr>, Error> {
     let mut addresses = Vec::new();
     let mut entry = list;
     while !entry.is_null() {
-        // SAFETY: the list is whole until it is freed below, and nobody else has it.
+        // SAFETY: the list is whole until it is freed below, and only this function has it.
         let one = unsafe { &*entry };
         // SAFETY: an entry's name is a string.
         let name = unsafe { CStr::from_ptr(one.ifa_name) };
         if name.to_bytes() == device.as_bytes() && !one.ifa_addr.is_null() {
-            // SAFETY: an address that is there says of which family it is; those of IPv4 are such
-            // structures, for which the system has aligned them.
+            // SAFETY: an address names its family; an address of IPv4 is such a structure, aligned
+            // by the system.
             let address = unsafe {
                 let is_ipv4 = libc::c_int::from((*one.ifa_addr).sa_family) == libc::AF_INET;
                 is_ipv4.then(|| (*one.ifa_addr.cast::<libc::sockaddr_in>()).sin_addr.s_addr)
@@ -40,10 +40,10 @@ pub fn kernel_addresses(device: &str) -> Result<Vec<Ipv4Addr>, Error> {
     Ok(addresses)
 }
 
-/// The kernel's number for a device; `None`: there is no such device.
+/// Index that the kernel has for a device; `None` if there is no such device.
 ///
 /// # Errors
-/// The system's, when it does not tell: no descriptor or no memory is free.
+/// The system's error if no descriptor or no memory is free.
 pub fn kernel_index(device: &str) -> io::Result<Option<u32>> {
     let Ok(name) = CString::new(device) else { return Ok(None) };
     // SAFETY: the name is a string that outlives the call.

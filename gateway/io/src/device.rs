@@ -13,25 +13,24 @@ use std::time::Duration;
 /// A link that sends and receives Ethernet frames. It may be opened in one thread and used in
 /// another.
 pub trait Device: Send + std::fmt::Debug {
-    /// The two halves.
+    /// Receive and transmit halves.
     fn split(&mut self) -> (&mut dyn Receive, &mut dyn Transmit);
 
-    /// What the link is, as of the latest [`Device::maintain`].
+    /// State of the link at the latest [`Device::maintain`].
     fn link(&self) -> &LinkInfo;
 
-    /// What has passed since the device was opened.
+    /// Counters since the device was opened.
     fn statistics(&mut self) -> Statistics;
 
-    /// Looks after the link; to be called about once a second, and whenever waiting for
-    /// [`Device::readiness`] reports an error. Returns what has changed.
+    /// Maintains the link; returns what has changed. Call it about once a second, and whenever
+    /// waiting for [`Device::readiness`] reports an error.
     fn maintain(&mut self) -> Option<Change>;
 
-    /// Readable when frames wait to be received; `None` when there is nothing to wait for, because
-    /// the device is gone.
+    /// Descriptor that is readable when frames wait; `None` if the device is gone.
     fn readiness(&self) -> Option<BorrowedFd<'_>>;
 
-    /// How long a sleep may last at most while the device is there, because it wakes nobody: it has
-    /// to be asked. `None`: [`Device::readiness`] wakes.
+    /// Longest sleep while the device exists, because the device cannot wake a sleeper and has to
+    /// be polled. `None` if [`Device::readiness`] wakes.
     fn poll_interval(&self) -> Option<Duration> {
         None
     }
@@ -39,32 +38,33 @@ pub trait Device: Send + std::fmt::Debug {
 
 /// The half that receives.
 pub trait Receive: std::fmt::Debug {
-    /// Takes back the memory of the frames it handed out before, and adds to `batch` the frames
-    /// that have come in, oldest first, as many as fit. Does not wait.
+    /// Takes back the memory of the frames returned before. Adds received frames to `batch`, oldest
+    /// first, as many as fit. Does not wait.
     fn receive<'d>(&'d mut self, batch: &mut Batch<'d>);
 }
 
 /// The half that sends.
 pub trait Transmit: std::fmt::Debug {
-    /// Sends frames in order, at most [`crate::BATCH`]. Does not wait: what the link cannot take
-    /// now is lost. A frame whose memory was taken over (see [`crate::Lease`]) is empty afterwards.
+    /// Sends frames in order, at most [`crate::BATCH`]. Does not wait: frames that the link cannot
+    /// take now are lost. A frame whose memory was taken over (see [`crate::Lease`]) is empty
+    /// afterwards.
     fn transmit(&mut self, frames: &mut [Frame<'_>]) -> Lost;
 }
 
-/// Which frames of a batch were not sent: bit `i` stands for frame `i`.
+/// Frames of a batch that were not sent: bit `i` stands for frame `i`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost(u64);
 
 const _: () = assert!(crate::BATCH <= u64::BITS as usize);
 
 impl Lost {
-    /// None.
+    /// No frame.
     pub const NONE: Self = Self(0);
 
-    /// All of so many.
+    /// The first `count` frames.
     ///
     /// # Panics
-    /// When no batch has so many.
+    /// If `count` is larger than a batch.
     pub fn all(count: usize) -> Self {
         let mut lost = Self::NONE;
         (0..count).for_each(|index| lost.mark(index));
@@ -74,41 +74,40 @@ impl Lost {
     /// Marks a frame.
     ///
     /// # Panics
-    /// When no batch has such a frame.
+    /// If `index` is not below the size of a batch.
     pub fn mark(&mut self, index: usize) {
         assert!(index < crate::BATCH);
         self.0 |= 1 << index;
     }
 
-    /// Whether a frame is marked.
+    /// True if a frame is marked.
     pub fn contains(self, index: usize) -> bool {
         self.0 >> index & 1 == 1
     }
 
-    /// How many are marked.
+    /// Number of marked frames.
     pub fn count(self) -> u32 {
         self.0.count_ones()
     }
 }
 
-/// What a link is.
+/// State of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkInfo {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// The system's number for it.
+    /// Index that the system has for the link.
     pub index: u32,
-    /// Its hardware address.
+    /// Hardware address.
     pub mac: Mac,
     /// Largest payload of a frame, bytes.
     pub mtu: u32,
-    /// Whether it is switched on and has a carrier.
+    /// True if the link is switched on and has a carrier.
     pub up: bool,
 }
 
 impl LinkInfo {
-    /// Notes whether it is up, and counts it among `losses` if it was and no longer is; returns
-    /// what that changes.
+    /// Sets `up`, and increments `losses` if the link went down; returns the change.
     pub fn set_up(&mut self, up: bool, losses: &mut u64) -> Option<Change> {
         match (mem::replace(&mut self.up, up), up) {
             (true, false) => {
@@ -120,7 +119,7 @@ impl LinkInfo {
         }
     }
 
-    /// As [`Self::set_up`], of a link that may be otherwise in other ways, too.
+    /// Sets the whole state, and increments `losses` if the link went down; returns the change.
     pub fn renew(&mut self, now: Self, losses: &mut u64) -> Option<Change> {
         let change = self.set_up(now.up, losses);
         let altered = (*self != now).then_some(Change::Altered);
@@ -129,7 +128,7 @@ impl LinkInfo {
     }
 }
 
-/// What [`Device::maintain`] found changed.
+/// Change that [`Device::maintain`] found.
 #[derive(Debug)]
 pub enum Change {
     /// The link went up.
@@ -140,41 +139,43 @@ pub enum Change {
     Gone,
     /// The device is back, or another of its name came; with the error when it cannot be used.
     Back(Result<(), Error>),
-    /// Its hardware address or MTU changed.
+    /// The hardware address or the MTU changed.
     Altered,
-    /// The system does not say what the device is, so its last known state holds. Told once, until
-    /// the system answers again.
+    /// The system does not tell the device's state, so the last known state holds. Reported once,
+    /// until the system answers again.
     Unknown(Error),
 }
 
 /// Frames counted since the device was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Handed out by `receive`.
+    /// Frames returned by `receive`.
     pub received: u64,
-    /// Sent.
+    /// Frames sent.
     pub transmitted: u64,
-    /// Lost on the way in, because they came faster than they were taken.
+    /// Frames lost on the way in, because they came faster than they were taken.
     pub receive_overrun: u64,
-    /// Of those, frames for which there was no empty buffer, where that is known: those that took
-    /// frames hold them. Else the queue of filled ones was full.
+    /// Part of [`receive_overrun`](Self::receive_overrun) for which there was no empty buffer, if
+    /// that is known: receivers of frames hold the buffers. The other part found the queue of
+    /// filled buffers full.
     pub receive_no_buffer: u64,
-    /// Not handed out because they were longer than the link's MTU, or stood for several (by
-    /// receive offload here or segmentation offload at the sender) in a way that is not known.
+    /// Frames discarded because they were longer than the link's MTU, or were merged segments (by
+    /// receive offload here or segmentation offload at the sender) of an unknown kind.
     pub receive_oversize: u64,
-    /// Not handed out because the sender left a checksum unfinished that cannot be finished here.
+    /// Frames discarded because their sender left a checksum unfinished that cannot be finished
+    /// here.
     pub receive_unfinished: u64,
-    /// Not sent because a queue was full.
+    /// Frames not sent because a queue was full.
     pub transmit_full: u64,
-    /// Not sent because the link was down, gone or refused the frame.
+    /// Frames not sent because the link was down, gone or refused the frame.
     pub transmit_refused: u64,
-    /// Times that the link went down or away.
+    /// Number of times that the link went down or away.
     pub link_losses: u64,
 }
 
 impl Statistics {
-    /// Those of one link, of the devices that share it: frames add up, and that the link was lost
-    /// is seen by all of them.
+    /// Sum of the statistics of devices that share a link. Frames add up; a loss of the link counts
+    /// once, because every device sees it.
     pub fn of_group(each: impl IntoIterator<Item = Self>) -> Self {
         each.into_iter().fold(Self::default(), |sum, one| Self {
             received: sum.received + one.received,

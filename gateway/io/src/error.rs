@@ -1,20 +1,20 @@
-//! What can go wrong when a device is opened. Once it is open nothing fails any more: trouble is
-//! counted, and mended by [`crate::Device::maintain`].
+//! Errors of opening a device. An open device does not fail any more: problems are counted, and
+//! [`crate::Device::maintain`] recovers from them.
 
-/// Why a device cannot be used.
+/// Reason why a device cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The system has no device of that name.
     #[error("there is no network device {0:?}; `ip link` lists those that exist")]
     NoDevice(String),
-    /// It is not Ethernet.
+    /// The device is not Ethernet.
     #[error(
         "device {device:?} is not Ethernet (its type is {kind}); natgate needs Ethernet devices"
     )]
     NotEthernet {
-        /// Its name.
+        /// Name of the device.
         device: String,
-        /// Its hardware type (ARPHRD_...).
+        /// Hardware type of the device (ARPHRD_...).
         kind: u16,
     },
     /// The process may not open packet sockets.
@@ -29,17 +29,17 @@ pub enum Error {
          CAP_NET_RAW, CAP_BPF and CAP_IPC_LOCK"
     )]
     XdpPermission(String),
-    /// The kernel or the device's driver lacks something.
+    /// The kernel or the device's driver lacks AF_XDP.
     #[error(
         "{what} for device {device:?} failed: {source}; this kernel or driver does not know \
          AF_XDP, so use backend = \"af-packet\""
     )]
     XdpUnsupported {
-        /// What was tried.
+        /// Operation that was tried.
         what: &'static str,
-        /// The device's name.
+        /// Name of the device.
         device: String,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
     /// Another program has the device.
@@ -54,22 +54,22 @@ pub enum Error {
          `ip link set dev {device} mtu {most}`, or use backend = \"af-packet\""
     )]
     MtuTooLarge {
-        /// Its name.
+        /// Name of the device.
         device: String,
-        /// Its MTU, bytes.
+        /// MTU of the device, bytes.
         mtu: u32,
-        /// The largest MTU that works, bytes.
+        /// Largest MTU that works, bytes.
         most: u32,
     },
-    /// The device has not as many receive queues as are to be served.
+    /// The device has fewer receive queues than are to be served.
     #[error(
         "device {device:?} has {there} receive queues and {wanted} are wanted; `ethtool -L \
          {device} combined {wanted}` (or rx {wanted}) sets their number where the device can"
     )]
     TooFewQueues {
-        /// Its name.
+        /// Name of the device.
         device: String,
-        /// Queues that it has.
+        /// Queues that the device has.
         there: u32,
         /// Queues that are wanted.
         wanted: u32,
@@ -107,17 +107,17 @@ pub enum Error {
     /// A system call failed.
     #[error("{what} on device {device:?} failed: {source}")]
     System {
-        /// What was tried.
+        /// Operation that was tried.
         what: &'static str,
-        /// The device's name.
+        /// Name of the device.
         device: String,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
 }
 
 impl Error {
-    /// The error that the latest system call left behind.
+    /// The error of the latest system call.
     pub(crate) fn last(what: &'static str, device: &str) -> Self {
         let source = std::io::Error::last_os_error();
         match source.raw_os_error() {
@@ -126,12 +126,12 @@ impl Error {
         }
     }
 
-    /// As [`Self::last`], of a call that AF_XDP needs.
+    /// The error of the latest system call, if AF_XDP needs that call.
     pub(crate) fn last_xdp(what: &'static str, device: &str) -> Self {
         Self::of_xdp(what, device, std::io::Error::last_os_error())
     }
 
-    /// What a call that AF_XDP needs has said.
+    /// Converts the error of a call that AF_XDP needs.
     pub(crate) fn of_xdp(what: &'static str, device: &str, source: std::io::Error) -> Self {
         match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => Self::XdpPermission(device.to_owned()),
@@ -142,7 +142,7 @@ impl Error {
         }
     }
 
-    /// What a system call has said.
+    /// Converts the error of a system call.
     pub(crate) fn of(what: &'static str, device: &str, source: std::io::Error) -> Self {
         let device = device.to_owned();
         match source.raw_os_error() {

@@ -1,20 +1,20 @@
 //! Frames and batches of them.
 //!
-//! A frame is a part of a buffer that somebody else owns: a slot of a ring, a piece of a shared
-//! memory area, a test's vector. What is before and after it in the buffer is free for headers to
-//! grow into, at least [`HEADROOM`] bytes before it as received.
+//! A frame is a part of a buffer with another owner: a slot of a ring, a piece of a shared memory
+//! area, a test's vector. The bytes of the buffer before and after the frame are free for headers
+//! to grow into; a received frame has at least [`HEADROOM`] bytes before it.
 
 use crate::{Lease, Pool, TakenOver};
 use arrayvec::ArrayVec;
 use std::mem;
 
-/// Most frames that are handed over at once.
+/// Most frames of one call.
 pub const BATCH: usize = 64;
 
 /// Free bytes before every received frame.
 pub const HEADROOM: usize = 64;
 
-/// Frames that one call hands over.
+/// Frames of one call.
 pub type Batch<'d> = ArrayVec<Frame<'d>, BATCH>;
 
 /// A frame in a buffer with room around it.
@@ -30,58 +30,59 @@ impl<'d> Frame<'d> {
     /// The frame `buffer[start..end]`.
     ///
     /// # Panics
-    /// When that is no part of the buffer.
+    /// If the range is no part of the buffer.
     pub fn new(buffer: &'d mut [u8], start: usize, end: usize) -> Self {
         assert!(start <= end && end <= buffer.len());
         Self { buffer, start, end, lease: None }
     }
 
-    /// The frame `buffer[start..end]`, whose buffer who sends it may take over.
+    /// The frame `buffer[start..end]`. The device that sends it may take ownership of the buffer.
     ///
     /// # Panics
-    /// When that is no part of the buffer.
+    /// If the range is no part of the buffer.
     pub fn leased(buffer: &'d mut [u8], start: usize, end: usize, lease: &'d Lease) -> Self {
         Self { lease: Some(lease), ..Self::new(buffer, start, end) }
     }
 
-    /// Takes the frame's buffer over, if it is one of `pool` and on lease; the frame is empty then.
+    /// Takes ownership of the frame's buffer, if it is leased and belongs to `pool`. The frame is
+    /// empty then.
     pub fn take_over(&mut self, pool: Pool) -> Option<TakenOver> {
         let buffer = self.lease?.take(pool)?;
         let Self { start, end, .. } = mem::take(self);
         Some(TakenOver { buffer, start, end })
     }
 
-    /// Its bytes.
+    /// Bytes of the frame.
     pub fn bytes(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
-    /// Its bytes, to change.
+    /// Bytes of the frame, mutable.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.buffer[self.start..self.end]
     }
 
-    /// Its length, bytes.
+    /// Length, bytes.
     pub fn len(&self) -> usize {
         self.end - self.start
     }
 
-    /// Whether it has no bytes.
+    /// True if the frame has no bytes.
     pub fn is_empty(&self) -> bool {
         self.start == self.end
     }
 
-    /// Free bytes before it.
+    /// Free bytes before the frame.
     pub fn headroom(&self) -> usize {
         self.start
     }
 
-    /// Where it begins and ends in its buffer.
+    /// Offsets of the frame's first byte and of its end in the buffer.
     pub fn range(&self) -> (usize, usize) {
         (self.start, self.end)
     }
 
-    /// The buffer up to the frame's end, for who edits the frame with its headroom.
+    /// Buffer up to the frame's end, for edits that use the headroom.
     pub fn buffer_mut(&mut self) -> &mut [u8] {
         &mut self.buffer[..self.end]
     }
@@ -89,7 +90,7 @@ impl<'d> Frame<'d> {
     /// Moves the frame's ends within its buffer.
     ///
     /// # Panics
-    /// When they would not lie in the buffer, in order.
+    /// If the range does not lie in the buffer, in order.
     pub fn set_range(&mut self, start: usize, end: usize) {
         assert!(start <= end && end <= self.buffer.len());
         (self.start, self.end) = (start, end);

@@ -1,5 +1,5 @@
-//! What the kernel knows of a device: index, hardware address, MTU, state, queues; and what it does
-//! to received frames on its own, merging them or taking their VLAN tags off.
+//! State of a device in the kernel: index, hardware address, MTU, link state, queues. Also the
+//! kernel's own treatment of received frames: merging, and removal of VLAN tags.
 #![allow(unsafe_code)]
 
 use crate::{Error, LinkInfo};
@@ -9,7 +9,7 @@ use std::mem;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Something that merges received frames into ones longer than the MTU.
+/// An offload that merges received frames into ones longer than the MTU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
     /// Generic receive offload: the kernel merges.
@@ -27,15 +27,15 @@ impl fmt::Display for Offload {
     }
 }
 
-/// Reads what an Ethernet device is.
+/// Reads the state of an Ethernet device.
 pub(crate) fn read(name: &str) -> Result<LinkInfo, Error> {
     Query::new(name)?.read()
 }
 
-/// How many receive queues a device has; one, when it cannot be asked.
+/// Number of receive queues of a device; one if the device does not tell.
 pub(crate) fn receive_queues(name: &str) -> Result<u32, Error> {
     const GET_CHANNELS: u32 = 0x3c;
-    // Most and present numbers of receive, transmit, other and combined channels.
+    // Largest and present numbers of receive, transmit, other and combined channels.
     let mut channels = [0_u32; 9];
     channels[0] = GET_CHANNELS;
     let asked = Query::new(name)?.ethtool(&mut channels);
@@ -43,10 +43,10 @@ pub(crate) fn receive_queues(name: &str) -> Result<u32, Error> {
     Ok(if asked { receive.saturating_add(combined).max(1) } else { 1 })
 }
 
-/// The kernel's own IPv4 address of a device and its prefix length; `None` when it has none.
+/// The kernel's own IPv4 address of a device and its prefix length; `None` if it has none.
 ///
 /// # Errors
-/// [`Error`] when there is no such device.
+/// [`Error`] if there is no such device.
 pub fn kernel_address(name: &str) -> Result<Option<(Ipv4Addr, u8)>, Error> {
     let query = Query::new(name)?;
     query.ask(libc::SIOCGIFINDEX, "reading the index")?;
@@ -63,14 +63,14 @@ pub fn kernel_address(name: &str) -> Result<Option<(Ipv4Addr, u8)>, Error> {
     Ok(address.zip(mask).map(|(address, mask)| (address, mask.to_bits().count_ones() as u8)))
 }
 
-/// The next hop of the kernel's own default route by a device; `None` when it has none.
+/// Next hop of the kernel's own default route by a device; `None` if there is none.
 pub fn kernel_gateway(name: &str) -> Option<Ipv4Addr> {
     default_gateway(&std::fs::read_to_string("/proc/net/route").ok()?, name)
 }
 
-/// Finds a device's default gateway in the kernel's table: a line a route, the fields being device,
-/// destination, gateway, flags and others, of which the eighth is the mask; addresses are numbers
-/// in hexadecimal, as they lie in memory.
+/// Finds a device's default gateway in the kernel's table. Each line is a route with the fields
+/// device, destination, gateway, flags and others; the eighth field is the mask. Addresses are
+/// hexadecimal numbers, as they lie in memory.
 fn default_gateway(table: &str, name: &str) -> Option<Ipv4Addr> {
     table.lines().find_map(|line| {
         let fields: Vec<_> = line.split_whitespace().collect();
@@ -82,14 +82,14 @@ fn default_gateway(table: &str, name: &str) -> Option<Ipv4Addr> {
     })
 }
 
-/// Switches off what merges received frames; returns what was on.
+/// Switches off offloads that merge received frames; returns the offloads that were on.
 pub(crate) fn stop_merging(name: &str) -> Result<Vec<Offload>, Error> {
     const GET_GRO: u32 = 0x2b;
     const SET_GRO: u32 = 0x2c;
     const LRO_FLAG: u32 = 1 << 15;
     let query = Query::new(name)?;
     let mut stopped = Vec::new();
-    // A device that cannot be asked has no such offload.
+    // A device that does not answer has no such offload.
     if query.get(GET_GRO).is_some_and(|on| on != 0) {
         query.set(SET_GRO, 0)?;
         stopped.push(Offload::Gro);
@@ -100,38 +100,38 @@ pub(crate) fn stop_merging(name: &str) -> Result<Vec<Offload>, Error> {
     Ok(stopped)
 }
 
-/// Whether a device is one end of a veth pair: a cable between parts of this machine.
+/// True if a device is one end of a veth pair: a cable between parts of this machine.
 pub(crate) fn is_veth(name: &str) -> bool {
     const GET_DRIVER: u32 = 0x03;
-    // The driver's name is the first string in the structure, of 32 bytes.
+    // The driver's name is the first string in the structure, 32 bytes long.
     let mut driver = [0_u32; 49];
     driver[0] = GET_DRIVER;
     let asked = Query::new(name).is_ok_and(|query| query.ethtool(&mut driver));
     asked && driver[1].to_ne_bytes() == *b"veth" && driver[2] == 0
 }
 
-/// Has the device leave VLAN tags in received frames; returns whether it took them off before.
+/// Makes the device leave VLAN tags in received frames; returns true if it removed them before.
 ///
 /// # Errors
-/// [`Error`] when it takes them off for good.
+/// [`Error`] if the device cannot leave them in.
 pub(crate) fn keep_vlan_tags(name: &str) -> Result<bool, Error> {
     const RECEIVE_VLAN_FLAG: u32 = 1 << 8;
     Query::new(name)?.clear_flag(RECEIVE_VLAN_FLAG)
 }
 
-/// A socket to ask about one device by. The device need not exist when the socket is opened.
+/// A socket for questions about one device. The device need not exist when the socket is opened.
 #[derive(Debug)]
 pub(crate) struct Query {
     socket: OwnedFd,
     name: String,
-    /// The system error with which each question fails.
+    /// System error with which each question fails.
     #[cfg(test)]
     pub(crate) fault: std::cell::Cell<Option<libc::c_int>>,
 }
 
 impl Query {
     pub(crate) fn new(name: &str) -> Result<Self, Error> {
-        // The kernel cuts longer names off, and would answer for another device.
+        // The kernel cuts longer names, and would answer for another device.
         if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains(['\0', '/']) {
             return Err(Error::NoDevice(name.to_owned()));
         }
@@ -143,7 +143,7 @@ impl Query {
         })
     }
 
-    /// Reads what an Ethernet device is.
+    /// Reads the state of an Ethernet device.
     pub(crate) fn read(&self) -> Result<LinkInfo, Error> {
         match self.read_any()? {
             (link, libc::ARPHRD_ETHER) => Ok(link),
@@ -151,14 +151,14 @@ impl Query {
         }
     }
 
-    /// Reads what a device is, and its hardware type (ARPHRD_...); without Ethernet, its hardware
-    /// address means nothing.
+    /// Reads the state of a device, and its hardware type (ARPHRD_...). Without Ethernet the
+    /// hardware address has no meaning.
     pub(crate) fn read_any(&self) -> Result<(LinkInfo, u16), Error> {
         let index = self.ask(libc::SIOCGIFINDEX, "reading the index")?;
         let hardware = self.ask(libc::SIOCGIFHWADDR, "reading the hardware address")?;
         let mtu = self.ask(libc::SIOCGIFMTU, "reading the MTU")?;
         let flags = self.ask(libc::SIOCGIFFLAGS, "reading the flags")?;
-        // SAFETY: each request has filled in the member that belongs to it; all are plain integers.
+        // SAFETY: each request has filled in its own member of the union; all are plain integers.
         let (index, hardware, mtu, flags) = unsafe {
             (
                 index.ifru_ifindex,
@@ -208,7 +208,7 @@ impl Query {
         Ok(request.ifr_ifru)
     }
 
-    /// The value that an ethtool command reads; `None` when the device does not know it.
+    /// Reads a value by an ethtool command; `None` if the device does not know it.
     fn get(&self, command: u32) -> Option<u32> {
         let mut value = [command, 0];
         self.ethtool(&mut value).then_some(value[1])
@@ -222,8 +222,8 @@ impl Query {
         Err(Error::last("switching off receive offload", &self.name))
     }
 
-    /// Clears one of the device's old flags; returns whether it was set. A device that cannot be
-    /// asked does not have it.
+    /// Clears one of the device's legacy flags; returns true if it was set. A device that does not
+    /// answer does not have the flag.
     fn clear_flag(&self, flag: u32) -> Result<bool, Error> {
         const GET_FLAGS: u32 = 0x25;
         const SET_FLAGS: u32 = 0x26;
@@ -233,21 +233,21 @@ impl Query {
         self.set(SET_FLAGS, flags & !flag).map(|()| true)
     }
 
-    /// Makes a request of the kind that ethtool makes: a command, then what it reads or writes.
-    /// Returns whether the device took it.
+    /// Makes an ethtool request: a command, then the value that it reads or writes. Returns true if
+    /// the device accepted it.
     fn ethtool<const N: usize>(&self, command: &mut [u32; N]) -> bool {
         const SIOCETHTOOL: libc::c_ulong = 0x8946;
         let mut request = self.request();
         request.ifr_ifru.ifru_data = command.as_mut_ptr().cast();
-        // SAFETY: request and command outlive the call; every caller passes the structure that
-        // belongs to its command, all of whose fields are such integers.
+        // SAFETY: request and command outlive the call; every caller passes the structure of its
+        // command, whose fields are all such integers.
         let result =
             unsafe { libc::ioctl(self.socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) };
         result == 0
     }
 }
 
-/// Opens a socket that only serves to ask about devices.
+/// Opens a socket that only serves for questions about devices.
 fn open_for_queries(device: &str) -> Result<OwnedFd, Error> {
     // SAFETY: no pointers are passed.
     let descriptor =
@@ -255,7 +255,7 @@ fn open_for_queries(device: &str) -> Result<OwnedFd, Error> {
     if descriptor < 0 {
         return Err(Error::last("opening a socket to ask", device));
     }
-    // SAFETY: the descriptor was just made and nobody else has it.
+    // SAFETY: the descriptor is new and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 

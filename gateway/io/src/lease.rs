@@ -1,23 +1,23 @@
-//! Leases: how the memory of a frame changes hands between two devices without being copied.
+//! Leases: the memory of a frame changes its owner between two devices without a copy.
 //!
-//! Devices whose buffers come from one pool lend their frames on lease. Who is given such a frame
-//! to send, and draws from the same pool, takes its buffer over: the frame is empty from then on,
-//! so nobody sees the buffer any more, and the lender does not take it back. What a buffer is
-//! called (an address, a number) is the pool's business. Nobody but those who know a [`Pool`]'s
-//! value can lease or take over its buffers.
+//! Devices whose buffers come from one pool lend their frames on lease. A device of the same pool
+//! that sends such a frame takes ownership of its buffer: the frame is empty from then on, so no
+//! other code sees the buffer, and the lender does not take it back. The pool defines the number of
+//! a buffer (an address, an index). Only holders of a [`Pool`]'s value can lease or take over its
+//! buffers.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// Memory that several devices take their buffers from.
+/// Memory from which several devices take their buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pool(u32);
 
 impl Pool {
-    /// A pool unlike every other.
+    /// Creates a pool unlike every other.
     ///
     /// # Panics
-    /// When there are four thousand million of them.
+    /// If there are four thousand million pools.
     pub fn unique() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -26,42 +26,42 @@ impl Pool {
     }
 }
 
-/// The lender's note about one buffer that it has lent.
+/// The lender's record of one lent buffer.
 #[derive(Debug)]
 pub struct Lease {
     pool: Pool,
-    /// What the pool calls the buffer; 0: nothing is lent, or it was taken over.
+    /// Number of the buffer in the pool; 0 if nothing is lent, or the buffer was taken over.
     buffer: AtomicUsize,
 }
 
-/// A buffer that was taken over, and where in it the frame lies.
+/// A buffer that was taken over, and the frame's range in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TakenOver {
-    /// What the pool calls the buffer.
+    /// Number of the buffer in the pool.
     pub buffer: NonZeroUsize,
-    /// Where the frame begins.
+    /// Offset of the frame's first byte.
     pub start: usize,
-    /// Where the frame ends.
+    /// Offset of the frame's end.
     pub end: usize,
 }
 
 impl Lease {
-    /// For a buffer of this pool.
+    /// Creates a lease for a buffer of this pool.
     pub fn new(pool: Pool) -> Self {
         Self { pool, buffer: AtomicUsize::new(0) }
     }
 
-    /// Notes which buffer is about to be lent.
+    /// Records the buffer that is about to be lent.
     pub fn lend(&mut self, buffer: NonZeroUsize) {
         *self.buffer.get_mut() = buffer.get();
     }
 
-    /// Ends the lease: the buffer, unless somebody took it over.
+    /// Ends the lease; returns the buffer, unless it was taken over.
     pub fn end(&mut self) -> Option<NonZeroUsize> {
         NonZeroUsize::new(std::mem::take(self.buffer.get_mut()))
     }
 
-    /// Takes the buffer over. A frame is in one place at a time, so nobody else does just now; and
+    /// Takes the buffer over. A frame is in one place at a time, so no other call does so now; and
     /// the lender looks again only when the frame is gone.
     pub(crate) fn take(&self, pool: Pool) -> Option<NonZeroUsize> {
         if self.pool != pool {

@@ -1,22 +1,22 @@
-//! Looks after a device that is in use: whether it is still there, and what it is now.
+//! Observation of a device in use: its existence and its state.
 //!
-//! The socket to ask by is opened with the device and stays open, so that a process without free
-//! descriptors can still ask. Only ENODEV and ENXIO mean that the device is gone. Any other error
-//! (no memory, no descriptor, an interrupted call) says nothing about the device: its last known
-//! state stays, the error is told once, and the next look asks again.
+//! The socket for the questions is opened with the device and stays open, so that a process without
+//! free descriptors can still ask. Only ENODEV and ENXIO mean that the device is gone. Any other
+//! error (no memory, no descriptor, an interrupted call) tells nothing about the device: its last
+//! known state stays, the error is reported once, and the next look asks again.
 
 use crate::interface::Query;
 use crate::{Change, Error, LinkInfo};
 use std::mem;
 
-/// What a look at a device in use has shown.
+/// Result of a look at a device in use.
 #[derive(Debug)]
 pub(crate) enum Look {
-    /// A device of that name is there.
+    /// A device of that name exists.
     There(LinkInfo),
-    /// No device of that name is there, or one of another kind.
+    /// No device of that name exists, or one of another kind.
     Gone,
-    /// The system did not answer; the change says so the first time.
+    /// The system did not answer; the first time there is a change to report.
     Unknown(Option<Change>),
 }
 
@@ -24,11 +24,11 @@ pub(crate) enum Look {
 #[derive(Debug)]
 pub(crate) struct Monitor {
     query: Query,
-    /// Whether only Ethernet devices count.
+    /// True if only Ethernet devices count.
     ethernet: bool,
-    /// Whether the latest question had no answer.
+    /// True if the latest question had no answer.
     failing: bool,
-    /// Why a device that came back could not be opened, as told last.
+    /// Last reported reason why a device that came back could not be opened.
     refused: Option<String>,
 }
 
@@ -47,7 +47,7 @@ impl Monitor {
         Ok(Self { query: Query::new(name)?, ethernet, failing: false, refused: None })
     }
 
-    /// Reads what the device is.
+    /// Reads the state of the device.
     pub(crate) fn read(&self) -> Result<LinkInfo, Error> {
         match self.ethernet {
             true => self.query.read(),
@@ -69,7 +69,7 @@ impl Monitor {
         }
     }
 
-    /// What a device that had gone is now; `None`: it is not back yet, as far as is known.
+    /// State of a device that had gone; `None` if it is not back yet, as far as known.
     pub(crate) fn back(&self) -> Option<Result<LinkInfo, Error>> {
         match self.read() {
             Ok(link) => Some(Ok(link)),
@@ -78,7 +78,7 @@ impl Monitor {
         }
     }
 
-    /// Notes how it went to open a device that came back. The same obstacle is told once.
+    /// Records the result of opening a device that came back. The same obstacle is reported once.
     pub(crate) fn reopened(&mut self, opened: Result<(), Error>) -> Option<Change> {
         let obstacle = opened.as_ref().err().map(ToString::to_string);
         let is_known = obstacle.is_some() && obstacle == self.refused;

@@ -7,14 +7,14 @@ use std::time::Duration;
 /// Most descriptors to wait for at once.
 const MOST: usize = 96;
 
-/// Waits until a descriptor is readable or in error, or the time is over; a signal ends it early.
-/// Returns whether any was in error.
+/// Waits until a descriptor is readable or in error, or the time is over; a signal ends the wait
+/// early. Returns true if any descriptor was in error.
 ///
 /// # Errors
-/// What the system says, when it cannot wait.
+/// The system's error if it cannot wait.
 ///
 /// # Panics
-/// When there are more than 96 descriptors.
+/// If there are more than 96 descriptors.
 #[allow(unsafe_code)]
 pub fn wait(descriptors: &[BorrowedFd<'_>], timeout: Duration) -> io::Result<bool> {
     assert!(descriptors.len() <= MOST);
@@ -44,10 +44,10 @@ pub fn wait(descriptors: &[BorrowedFd<'_>], timeout: Duration) -> io::Result<boo
     Ok(polled.iter().any(|entry| entry.revents & !libc::POLLIN != 0))
 }
 
-/// A descriptor that is readable when any of these is, or is in error.
+/// A descriptor that is readable when any of `watched` is readable or in error.
 ///
 /// # Errors
-/// What the system says, when it cannot watch them.
+/// The system's error if it cannot watch them.
 #[allow(unsafe_code)]
 pub(crate) fn watch<'a>(watched: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<OwnedFd> {
     // SAFETY: no pointers are passed.
@@ -55,7 +55,7 @@ pub(crate) fn watch<'a>(watched: impl Iterator<Item = BorrowedFd<'a>>) -> io::Re
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor was just made and nobody else has it.
+    // SAFETY: the descriptor is new and has no other owner.
     let epoll = unsafe { OwnedFd::from_raw_fd(descriptor) };
     for one in watched {
         let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };

@@ -1,8 +1,8 @@
-//! A device that harms frames: it loses some, sends some twice, lets some be overtaken, and turns
-//! single bits over, both ways, by ratios and reproducibly from a seed.
+//! A device that harms frames: it loses, duplicates and reorders frames and flips single bits, in
+//! both directions, by ratios and reproducibly from a seed.
 //!
-//! Frames are copied into memory of its own. What is lost here is not reported as lost, just as no
-//! cable reports it.
+//! Frames are copied into memory of the decorator. Lost frames are not reported as lost, just as no
+//! cable reports them.
 
 use super::halves::{Half, split};
 use crate::{BATCH, Batch, Change, Device, Frame, HEADROOM, LinkInfo, Lost};
@@ -15,7 +15,7 @@ use std::os::fd::BorrowedFd;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// How many frames of each kind of harm, as shares from 0 to 1.
+/// Shares of harmed frames by kind of harm, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
     /// Frames that are lost.
@@ -24,13 +24,13 @@ pub struct Faults {
     pub duplicate: f64,
     /// Frames that the next one overtakes.
     pub reorder: f64,
-    /// Frames of which a bit is turned over.
+    /// Frames with one bit flipped.
     pub corrupt: f64,
-    /// What the choice of frames follows from.
+    /// Seed of the random choice of frames.
     pub seed: u64,
 }
 
-/// Why faults could not be read.
+/// Reason why faults could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no fault; write loss, duplicate, reorder or corrupt with a share from 0 to 1, or \
@@ -63,16 +63,16 @@ impl FromStr for Faults {
     }
 }
 
-/// Frames harmed so far, both ways.
+/// Number of harmed frames so far, both directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultCounts {
-    /// Lost.
+    /// Lost frames.
     pub lost: u64,
-    /// Arrived twice.
+    /// Frames that arrived twice.
     pub duplicated: u64,
-    /// Overtaken.
+    /// Frames that were overtaken.
     pub reordered: u64,
-    /// With a bit turned over.
+    /// Frames with one bit flipped.
     pub corrupted: u64,
 }
 
@@ -81,7 +81,7 @@ pub struct FaultCounts {
 pub struct Faulty {
     receive: FaultyReceive,
     transmit: FaultyTransmit,
-    // Last, so that the pointers to its halves go before it.
+    // The field is last, so that the pointers to its halves are dropped before it.
     inner: Box<dyn Device>,
 }
 
@@ -98,7 +98,7 @@ struct FaultyTransmit {
     line: Line,
 }
 
-/// One way, with the frames that are on it.
+/// One direction, with the frames that are on their way.
 #[derive(Debug)]
 struct Line {
     faults: Faults,
@@ -116,13 +116,13 @@ impl Faulty {
     /// Harms the frames of a device.
     pub fn new(inner: Box<dyn Device>, faults: Faults) -> Self {
         let longest = HEADROOM + inner.link().mtu as usize + 18;
-        // Different numbers for each way.
+        // Each direction has random numbers of its own.
         let [receive, transmit] = [0, 1].map(|way| Line::new(faults, way, longest));
         let receive = FaultyReceive { inner: Half::none(), line: receive, lent: ArrayVec::new() };
         Self { receive, transmit: FaultyTransmit { inner: Half::none(), line: transmit }, inner }
     }
 
-    /// What it has done.
+    /// Frames harmed so far.
     pub fn counts(&self) -> FaultCounts {
         let (one, other) = (self.receive.line.counts, self.transmit.line.counts);
         FaultCounts {
@@ -138,7 +138,7 @@ impl Line {
     fn new(faults: Faults, way: u64, longest: usize) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(faults.seed);
         random.set_stream(way);
-        // A batch, doubled, a frame that waits, and what is lent out.
+        // Room for a batch, doubled, a frame that waits, and the frames that are lent out.
         let most = 3 * BATCH + 1;
         Self {
             faults,
@@ -154,9 +154,10 @@ impl Line {
         f64::from(self.random.next_u32()) < share * (f64::from(u32::MAX) + 1.0)
     }
 
-    /// Takes a frame in, and does to it what is to be done.
+    /// Takes a frame in, and harms it if its random numbers say so.
     fn put(&mut self, frame: &[u8]) {
-        // Every frame takes the same numbers, so that one share does not change the others' choice.
+        // Every frame uses the same number of random numbers, so one share does not change the
+        // others' choice.
         let Faults { loss, duplicate, reorder, corrupt, .. } = self.faults;
         let [lost, twice, late, damaged] =
             [loss, duplicate, reorder, corrupt].map(|share| self.happens(share));
@@ -183,7 +184,7 @@ impl Line {
         self.ready.extend(again);
     }
 
-    /// Lets the frame that was held back follow.
+    /// Releases the frame that was held back.
     fn release(&mut self) {
         self.ready.extend(self.held.take());
     }
@@ -212,7 +213,7 @@ impl Device for Faulty {
     }
 
     fn maintain(&mut self) -> Option<Change> {
-        // Whoever waits to be overtaken when nobody comes any more goes on.
+        // A frame that waits to be overtaken is released when no other frame comes.
         self.transmit.line.release();
         self.split().1.transmit(&mut []);
         self.inner.maintain()
@@ -230,7 +231,7 @@ impl Device for Faulty {
 impl Receive for FaultyReceive {
     fn receive<'d>(&'d mut self, batch: &mut Batch<'d>) {
         self.line.free.extend(self.lent.drain(..));
-        // While frames are left from the last time, no more are asked for.
+        // While frames are left from the last call, no more are received.
         if self.line.ready.len() < BATCH {
             let mut incoming = Batch::new();
             // SAFETY: this half is lent only by `split`, which has just renewed the pointer, and
@@ -272,7 +273,7 @@ impl Transmit for FaultyTransmit {
                     Frame::new(memory, HEADROOM, end)
                 })
                 .collect();
-            // Which of the caller's frames these are is not known any more; the device counts them.
+            // The caller's frames are no longer known here; the device counts the losses.
             inner.transmit(&mut batch);
             drop(batch);
             self.line.free.extend(sent);

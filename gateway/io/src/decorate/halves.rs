@@ -1,8 +1,8 @@
-//! The two halves of the device that a decorator is around.
+//! Halves of the device that a decorator wraps.
 //!
-//! A decorator lends out halves of its own, each of which uses one of the inner device's. Those are
-//! borrowed from the inner device for as long as the decorator's are lent, which no lifetime can
-//! express where both lie in one structure; so they are kept as pointers, renewed at each `split`.
+//! A decorator lends out halves of its own, each of which uses one of the inner device's. The inner
+//! halves are borrowed for as long as the decorator's are lent. No lifetime can express that if
+//! both are in one structure. So the inner halves are kept as pointers, renewed at each `split`.
 #![allow(unsafe_code)]
 
 use crate::{Device, Receive, Transmit};
@@ -13,26 +13,26 @@ use std::ptr::NonNull;
 #[derive(Debug)]
 pub(super) struct Half<T: ?Sized>(Option<NonNull<T>>);
 
-/// Pointers to both.
+/// Pointers to both halves.
 pub(super) type Halves = (Half<dyn Receive>, Half<dyn Transmit>);
 
-// SAFETY: it is the half of a device that is moved together with it, and devices may go to another
-// thread.
+// SAFETY: the half belongs to a device that moves together with the pointer, and devices may move
+// to another thread.
 unsafe impl<T: ?Sized> Send for Half<T> {}
 
 impl<T: ?Sized> Half<T> {
-    /// Of no device yet.
+    /// A pointer without a device.
     pub(super) const fn none() -> Self {
         Self(None)
     }
 
-    /// The half.
+    /// Returns the half.
     ///
     /// # Safety
-    /// It comes from [`split`] of a device that is still there, has not been used since, and is
-    /// borrowed for as long as what is returned lives.
+    /// The pointer comes from [`split`] of a device that still exists and has not been used since.
+    /// The device stays borrowed for as long as the returned reference lives.
     pub(super) unsafe fn get<'d>(&mut self) -> Option<&'d mut T> {
-        // SAFETY: by the caller's promise the half is there, and nobody else uses it.
+        // SAFETY: by the caller's promise the half exists, and no other reference to it does.
         self.0.map(|mut half| unsafe { half.as_mut() })
     }
 }
@@ -42,8 +42,8 @@ pub(super) fn split(device: &mut dyn Device) -> Halves {
     let (receive, transmit) = device.split();
     let receive: NonNull<dyn Receive + '_> = receive.into();
     let transmit: NonNull<dyn Transmit + '_> = transmit.into();
-    // SAFETY: pointers that differ only in how long what they point to may be used, which callers
-    // of `get` vouch for.
+    // SAFETY: the pointers differ only in the lifetime of their targets, for which the callers of
+    // `get` vouch.
     unsafe {
         (
             Half(Some(mem::transmute::<NonNull<dyn Receive + '_>, NonNull<dyn Receive>>(receive))),

@@ -1,8 +1,7 @@
-//! Devices around devices: whatever the back end, frames can be recorded ([`Tap`]), told line by
-//! line ([`Tracer`]), or harmed on their way ([`Faulty`]).
+//! Devices around devices: with any back end, frames can be recorded ([`Tap`]), shown line by line
+//! ([`Tracer`]), or harmed on their way ([`Faulty`]).
 //!
-//! For finding out what happens and for tests; none of them is made to be fast. They can be put
-//! around each other in any order.
+//! The decorators serve diagnosis and tests; none of them is fast. They can be nested in any order.
 
 mod fault;
 mod halves;

@@ -1,7 +1,7 @@
-//! Records what passes, both ways, as a capture.
+//! Records passing frames, in both directions, as a capture.
 //!
-//! Bounded: when the capture has reached its size it ends, and what passes is only counted. Written
-//! by the thread that moves the frames, so a slow disk is felt.
+//! The size is bounded: when the capture is full it ends, and later frames are only counted. The
+//! thread that moves the frames writes the capture, so a slow disk delays frames.
 
 use super::{Watcher, Way};
 use crate::pcap::{Direction, Interface, LinkType, Writer};
@@ -11,7 +11,7 @@ use std::io::{self, Write};
 /// A capture of one device or several.
 pub struct Tap<W> {
     writer: Option<Writer<W>>,
-    /// Bytes that it may still take.
+    /// Bytes of packets that the capture may still take.
     left: u64,
     failure: Option<io::Error>,
     recorded: u64,
@@ -28,11 +28,11 @@ impl<W> fmt::Debug for Tap<W> {
 }
 
 impl<W: Write> Tap<W> {
-    /// Begins a capture of at most so many bytes of packets; the devices are known by their place
-    /// among these names.
+    /// Begins a capture of at most `limit` bytes of packets. A device is known by its index among
+    /// `names`.
     ///
     /// # Errors
-    /// Those of the output.
+    /// The error of the output.
     pub fn new(output: W, names: &[&str], limit: u64) -> io::Result<Self> {
         let interface = |name: &&str| Interface {
             name: Some(name.as_bytes().to_vec()),
@@ -44,15 +44,15 @@ impl<W: Write> Tap<W> {
         Ok(Self { writer: Some(writer), left: limit, failure: None, recorded: 0, missed: 0 })
     }
 
-    /// How many frames it has, and how many it lacks because they came after its end.
+    /// Number of frames in the capture, and number of frames that came after its end.
     pub fn counts(&self) -> (u64, u64) {
         (self.recorded, self.missed)
     }
 
-    /// Hands everything on to the output.
+    /// Flushes the output.
     ///
     /// # Errors
-    /// Those of the output, now or earlier.
+    /// The error of the output, now or earlier.
     pub fn flush(&mut self) -> io::Result<()> {
         match (self.failure.take(), &mut self.writer) {
             (Some(error), _) => Err(error),
@@ -61,7 +61,7 @@ impl<W: Write> Tap<W> {
         }
     }
 
-    /// The output, unless the capture has ended.
+    /// Returns the output, unless the capture has ended.
     pub fn into_inner(self) -> Option<W> {
         self.writer.map(Writer::into_inner)
     }
@@ -82,7 +82,7 @@ impl<W: Write + Send> Watcher for Tap<W> {
             self.missed += 1;
             return;
         };
-        // What surrounds a packet in the file is less.
+        // The file adds less than that around a packet.
         let taken = frame.len() as u64 + 64;
         if taken > self.left {
             self.missed += 1;

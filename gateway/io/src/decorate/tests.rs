@@ -1,4 +1,4 @@
-//! Decorators around devices that lie in memory.
+//! Tests of decorators around devices in memory.
 
 use super::*;
 use crate::memory::{self, Wire};
@@ -29,7 +29,7 @@ fn send(device: &mut dyn Device, bytes: &[u8]) -> Lost {
     device.split().1.transmit(&mut [Frame::new(&mut bytes, 0, end)])
 }
 
-/// All that a wire has been sent.
+/// All frames sent to a wire.
 fn taken(wire: &Wire) -> Vec<Vec<u8>> {
     std::iter::from_fn(|| wire.take()).collect()
 }
@@ -65,7 +65,7 @@ fn a_tap_records_both_ways_and_changes_nothing() {
     assert_eq!(ways.collect::<Vec<_>>(), [1, 1, 2]);
 }
 
-/// A device that takes over the buffers of frames on lease, and has to be asked.
+/// A device that takes over the buffers of leased frames, and has to be polled.
 #[derive(Debug)]
 struct Greedy {
     inner: Box<dyn Device>,
@@ -182,7 +182,7 @@ fn a_tap_that_cannot_write_says_so_and_frames_pass() {
     assert_eq!(tap.flush().expect_err("it failed").to_string(), "broken");
 }
 
-/// A datagram, or what else has ports, of this protocol.
+/// A frame with a packet of this protocol: a datagram, or a payload with ports.
 fn packet(protocol: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
     let len = (20 + payload.len()) as u16;
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0];
@@ -250,7 +250,7 @@ fn a_tracer_tells_what_passes() {
     );
 }
 
-/// What becomes of a thousand frames each way.
+/// Fate of a thousand frames each way.
 fn harmed(faults: Faults) -> ([Vec<Vec<u8>>; 2], FaultCounts) {
     let (inner, wire) = device();
     let mut device = Faulty::new(inner, faults);

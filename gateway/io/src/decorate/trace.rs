@@ -1,4 +1,4 @@
-//! Tells what passes, a line a frame: `12.000000345 inside in 98 IPv4 udp 10.0.0.5:4000 >
+//! Shows passing frames, one line a frame: `12.000000345 inside in 98 IPv4 udp 10.0.0.5:4000 >
 //! 198.51.100.7:53`.
 
 use super::{Watcher, Way};
@@ -11,7 +11,7 @@ use std::fmt;
 use std::io::Write;
 use std::net::Ipv4Addr;
 
-/// Tells of one device or several.
+/// Shows the frames of one device or several.
 pub struct Tracer<W> {
     output: W,
     names: Vec<String>,
@@ -24,12 +24,12 @@ impl<W> fmt::Debug for Tracer<W> {
 }
 
 impl<W: Write> Tracer<W> {
-    /// Writes lines to `output`; the devices are known by their place among these names.
+    /// Writes lines to `output`. A device is known by its index among `names`.
     pub fn new(output: W, names: &[&str]) -> Self {
         Self { output, names: names.iter().map(|&name| name.to_owned()).collect() }
     }
 
-    /// The output.
+    /// Returns the output.
     pub fn into_inner(self) -> W {
         self.output
     }
@@ -44,12 +44,12 @@ impl<W: Write + Send> Watcher for Tracer<W> {
         };
         let (seconds, rest) = (time / 1_000_000_000, time % 1_000_000_000);
         let (len, what) = (frame.len(), What(frame));
-        // Nobody listens any more: frames still pass.
+        // If the output is closed, frames still pass.
         let _ = writeln!(self.output, "{seconds}.{rest:09} {name} {way} {len} {what}");
     }
 }
 
-/// What a frame is, in a few words.
+/// A frame, shown in a few words.
 struct What<'a>(&'a [u8]);
 
 impl fmt::Display for What<'_> {

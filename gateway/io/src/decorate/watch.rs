@@ -1,4 +1,4 @@
-//! A device whose frames somebody watches: each that is received, each that was sent.
+//! A device with a watcher of its frames: each frame received, and each frame sent.
 
 use super::halves::{Half, split};
 use super::wall_clock;
@@ -9,18 +9,18 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Which way a frame goes.
+/// Direction of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Received.
+    /// The frame was received.
     In,
-    /// Sent.
+    /// The frame was sent.
     Out,
 }
 
-/// Who watches, perhaps several devices.
+/// A watcher of one or several devices.
 pub trait Watcher: fmt::Debug + Send {
-    /// A frame passes a device, at this time, nanoseconds since 1970.
+    /// Reports a frame of device `port`; `time` is nanoseconds since 1970.
     fn frame(&mut self, port: u32, way: Way, time: u64, frame: &[u8]);
 }
 
@@ -29,7 +29,7 @@ pub trait Watcher: fmt::Debug + Send {
 pub struct Watched {
     receive: WatchedReceive,
     transmit: WatchedTransmit,
-    // Last, so that the pointers to its halves go before it.
+    // The field is last, so that the pointers to its halves are dropped before it.
     inner: Box<dyn Device>,
 }
 
@@ -45,14 +45,14 @@ struct WatchedReceive {
 #[derive(Debug)]
 struct WatchedTransmit {
     inner: Half<dyn Transmit>,
-    /// What a batch was, one frame behind the other: a device may empty frames that it is given.
+    /// Copies of a batch, one frame behind the other: a device may empty the frames that it gets.
     copies: Vec<u8>,
     port: u32,
     watcher: Shared,
 }
 
 impl Watched {
-    /// Has somebody watch a device, to whom it is known by this number.
+    /// Adds a watcher to a device, which the watcher knows by the number `port`.
     pub fn new(inner: Box<dyn Device>, port: u32, watcher: Shared) -> Self {
         let receive = WatchedReceive { inner: Half::none(), port, watcher: Arc::clone(&watcher) };
         let copies = Vec::with_capacity(BATCH * (inner.link().mtu as usize + 18));

@@ -1,8 +1,8 @@
 //! A back end without a network: two devices with queues between them, for tests and simulations.
 //!
-//! [`pair`] makes a [`MemoryDevice`], which a gateway uses, and the [`Wire`] that a test holds at
-//! the other end. Both queues are bounded, so that full queues can be tried too. [`group`] makes
-//! several devices at one end, for several workers.
+//! [`pair`] makes a [`MemoryDevice`], which a gateway uses, and a [`Wire`], the test's end of the
+//! cable. Both queues are bounded, so that full queues can be tested too. [`group`] makes several
+//! devices at one end, for several workers.
 
 use crate::{BATCH, Batch, Change, Device, Frame, HEADROOM, LinkInfo, Lost};
 use crate::{Receive, Statistics, Transmit};
@@ -12,7 +12,7 @@ use std::fmt::{self, Debug, Formatter};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What links carry at first, bytes.
+/// MTU of new links, bytes.
 const MTU: u32 = 1500;
 
 /// Most frames that wait in a queue.
@@ -20,14 +20,14 @@ pub const QUEUE: usize = 1024;
 
 #[derive(Debug)]
 struct Queues {
-    /// One a device.
+    /// One queue for each device.
     to_device: Vec<VecDeque<Vec<u8>>>,
     from_device: VecDeque<Vec<u8>>,
     up: bool,
     mtu: u32,
 }
 
-/// Nobody leaves queues half done, so one who panicked is no matter.
+/// Locks the queues. They are consistent even after a panic, so poisoning is ignored.
 fn lock(queues: &Mutex<Queues>) -> MutexGuard<'_, Queues> {
     queues.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -48,7 +48,7 @@ pub struct Wire {
     choose: Arc<Choose>,
 }
 
-/// Says which device a frame comes to; a number that none has means the first.
+/// Choice of the device that a frame comes to; an invalid index means the first device.
 type Choose = dyn Fn(&[u8]) -> usize + Send + Sync;
 
 impl Debug for Wire {
@@ -57,14 +57,15 @@ impl Debug for Wire {
     }
 }
 
-/// A device of this name and hardware address, and the other end of its cable. It is up.
+/// Creates a device of this name and hardware address, and the other end of its cable. The link is
+/// up.
 pub fn pair(name: &str, mac: Mac) -> (MemoryDevice, Wire) {
     let (mut devices, wire) = group(name, mac, 1, |_| 0);
     (devices.remove(0), wire)
 }
 
-/// So many devices at one end of a cable, as several workers have, and its other end. `choose` says
-/// to which of them a frame comes.
+/// Creates `count` devices at one end of a cable, as several workers have, and its other end.
+/// `choose` returns the index of the device that a frame comes to.
 pub fn group(
     name: &str,
     mac: Mac,
@@ -88,7 +89,7 @@ pub fn group(
 }
 
 impl Wire {
-    /// Puts a frame on the cable; returns whether there was room.
+    /// Puts a frame on the cable; returns true if there was room.
     pub fn send(&self, frame: &[u8]) -> bool {
         let chosen = (self.choose)(frame);
         let mut queues = lock(&self.queues);
@@ -111,7 +112,7 @@ impl Wire {
         lock(&self.queues).up = up;
     }
 
-    /// Has the link carry packets of so many bytes.
+    /// Sets the MTU of the link, bytes.
     pub fn set_mtu(&self, mtu: u32) {
         lock(&self.queues).mtu = mtu;
     }
@@ -152,7 +153,7 @@ impl Device for MemoryDevice {
 #[derive(Debug)]
 struct Receiver {
     queues: Arc<Mutex<Queues>>,
-    /// Which of them is its own.
+    /// Index of the receiver's queue.
     number: usize,
     lent: Vec<Vec<u8>>,
     received: u64,

@@ -1,10 +1,10 @@
-//! The back end without a network keeps the promises of the trait.
+//! Tests that the back end without a network keeps the promises of the trait.
 
 use super::*;
 
 const MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
 
-/// What one call of `receive` hands out.
+/// Frames of one call of `receive`.
 fn received(device: &mut MemoryDevice) -> Vec<Vec<u8>> {
     let mut batch = Batch::new();
     device.split().0.receive(&mut batch);

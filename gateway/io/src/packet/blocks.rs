@@ -1,8 +1,8 @@
-//! A receive ring of blocks (TPACKET_V3): the kernel packs frames into a block one behind the other
-//! and hands it over when it is full, or a millisecond after its first frame.
+//! A receive ring of blocks (TPACKET_V3): the kernel packs frames into a block one behind the
+//! other. It hands the block over when it is full, or a millisecond after its first frame.
 //!
-//! A block belongs to the kernel or to us, as its status word says. Its frames are lent out in
-//! their order, and it is given back when all of them have come back.
+//! A block belongs to the kernel or to this process, as its status word says. Its frames are lent
+//! out in order, and the block is given back when all of them have come back.
 #![allow(unsafe_code)]
 
 use super::slot::Slot;
@@ -16,12 +16,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Bytes of a block: the longest merged frame fits, so that none needs the socket's queue.
 const BLOCK_LEN: usize = 128 << 10;
 
-/// How long a block that is not full waits for more, milliseconds: the least that can be asked for.
+/// Time after which an incomplete block is handed over, milliseconds: the least possible.
 const RETIRE: libc::c_uint = 1;
 
 const HEADER_LEN: usize = mem::size_of::<libc::tpacket3_hdr>();
 
-/// Where in a block's description things are.
+/// Offsets in a block's description.
 const STATUS: usize = mem::offset_of!(libc::tpacket_block_desc, hdr);
 const PACKETS: usize = STATUS + mem::offset_of!(libc::tpacket_hdr_v1, num_pkts);
 const FIRST: usize = STATUS + mem::offset_of!(libc::tpacket_hdr_v1, offset_to_first_pkt);
@@ -30,27 +30,27 @@ const FIRST: usize = STATUS + mem::offset_of!(libc::tpacket_hdr_v1, offset_to_fi
 pub(super) struct Blocks {
     memory: NonNull<u8>,
     count: usize,
-    /// The block to look at.
+    /// Index of the block to read.
     current: usize,
-    /// Frames of it that have not been lent yet, and where the next one's description is.
+    /// Frames of the block that have not been lent yet, and offset of the next frame's description.
     left: u32,
     next: usize,
-    /// Blocks before it whose frames are all lent.
+    /// Number of blocks before the current one whose frames are all lent.
     finished: usize,
 }
 
-// SAFETY: the ring's memory belongs to this value alone, whatever thread that is in; neither it nor
-// the system asks which.
+// SAFETY: the ring's memory belongs to this value alone, in any thread; neither the memory nor the
+// system depends on the thread.
 unsafe impl Send for Blocks {}
 
 impl Blocks {
-    /// Makes the ring of a socket and maps it.
+    /// Creates the ring of a socket and maps it.
     pub(super) fn map(socket: &OwnedFd, device: &str, config: &Config) -> Result<Self, Error> {
         let count = config.ring_blocks(BLOCK_LEN);
         let request = libc::tpacket_req3 {
             tp_block_size: BLOCK_LEN as libc::c_uint,
             tp_block_nr: count as libc::c_uint,
-            // Frames have no places of their own; the kernel wants the product to be right.
+            // Frames have no fixed places; the kernel requires that the product is right.
             tp_frame_size: 2048,
             tp_frame_nr: (count * (BLOCK_LEN / 2048)) as libc::c_uint,
             tp_retire_blk_tov: RETIRE,
@@ -70,11 +70,11 @@ impl Blocks {
         }
     }
 
-    /// The next frame.
+    /// Returns the next frame.
     ///
     /// # Safety
-    /// What was returned before the latest [`Self::give_back`] is gone; what is returned must be
-    /// gone before the next, and before the ring is.
+    /// Frames returned before the latest [`Self::give_back`] no longer exist. The returned frame
+    /// must be dropped before the next call of it, and before the ring.
     pub(super) unsafe fn next<'d>(&mut self) -> Option<Slot<'d>> {
         while self.left == 0 {
             let ours = self.finished < self.count
@@ -91,19 +91,19 @@ impl Blocks {
         if !begin.is_multiple_of(mem::align_of::<libc::tpacket3_hdr>())
             || begin + HEADER_LEN > BLOCK_LEN
         {
-            // No kernel writes such a thing; the block is skipped.
+            // No kernel writes such an offset; the block is skipped.
             self.finish();
             return None;
         }
-        // SAFETY: the place is in the block and aligned; the block is ours and was filled in, and a
-        // description consists of integers.
+        // SAFETY: the offset is in the block and aligned; the block belongs to this process and was
+        // filled in, and a description consists of integers.
         let header =
             unsafe { self.begin(self.current).add(begin).cast::<libc::tpacket3_hdr>().read() };
         let start = usize::from(header.tp_mac).checked_sub(HEADER_LEN).unwrap_or(usize::MAX);
         let room = BLOCK_LEN - begin - HEADER_LEN;
         let end = start.checked_add(header.tp_snaplen as usize).filter(|end| *end <= room);
-        // SAFETY: this is the frame and what is free before it, of which by the caller's promise
-        // nobody else has a reference; the next description begins behind it.
+        // SAFETY: this is the frame and the free bytes before it; by the caller's promise no other
+        // reference to them exists; the next description begins behind the frame.
         let buffer = unsafe {
             let begin = self.begin(self.current).add(begin + HEADER_LEN);
             std::slice::from_raw_parts_mut(begin, end.unwrap_or(0))
@@ -124,7 +124,7 @@ impl Blocks {
         })
     }
 
-    /// Goes on to the next block.
+    /// Proceeds to the next block.
     fn finish(&mut self) {
         self.left = 0;
         self.current = (self.current + 1) % self.count;
@@ -137,7 +137,7 @@ impl Blocks {
         unsafe { AtomicU32::from_ptr(self.begin(block).add(STATUS).cast()) }
     }
 
-    /// A word of the current block's description, which is ours.
+    /// A word of the current block's description; the block belongs to this process.
     fn word(&self, at: usize) -> u32 {
         // SAFETY: the word is in the description, aligned.
         unsafe { self.begin(self.current).add(at).cast::<u32>().read() }
@@ -152,7 +152,7 @@ impl Blocks {
 
 impl Drop for Blocks {
     fn drop(&mut self) {
-        // SAFETY: `map` made this mapping, of this length; nothing of it is lent any more, because
+        // SAFETY: `map` made this mapping, of this length; no frame of it is lent any more, because
         // frames borrow the ring.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), BLOCK_LEN * self.count) };
     }

@@ -1,36 +1,37 @@
-//! How much memory a packet socket takes.
+//! Memory and methods of a packet socket.
 
-/// Sizes of a packet socket's queues; out of range means the nearest in range.
+/// Sizes of a packet socket's queues; a value out of range means the nearest in range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Frames that the receive ring holds, 256 to 65,536; rounded up to a power of two. With a
-    /// large MTU it is fewer: the ring takes at most 256 MiB.
+    /// Frames that the receive ring holds, 256 to 65,536; rounded up to a power of two. A large MTU
+    /// reduces the number: the ring takes at most 256 MiB.
     pub slots: usize,
     /// Bytes that may wait to be sent, 64 KiB to 256 MiB.
     pub send_buffer: usize,
-    /// What matters more.
+    /// Goal of receiving.
     pub mode: Mode,
-    /// How frames get to the kernel.
+    /// Method of sending.
     pub sending: Sending,
 }
 
-/// What matters more where frames are received.
+/// Goal of receiving.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// That no frame waits for others (TPACKET_V2).
+    /// Latency: no frame waits for others (TPACKET_V2).
     #[default]
     Latency,
-    /// That many frames come in (TPACKET_V3): the kernel hands them over by blocks, full ones or
-    /// after a millisecond. The memory of as many slots holds several times as many small frames.
+    /// Throughput (TPACKET_V3): the kernel hands frames over by blocks, when they are full or after
+    /// a millisecond. The memory of the same number of slots holds several times as many small
+    /// frames.
     Rate,
 }
 
-/// How a packet socket sends.
+/// Method by which a packet socket sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sending {
-    /// By a call that is given a list of frames (`sendmmsg`).
+    /// A call with a list of frames (`sendmmsg`).
     Calls,
-    /// By a ring that is shared with the kernel (TX_RING).
+    /// A ring that is shared with the kernel (TX_RING).
     #[default]
     Ring,
 }
@@ -49,22 +50,22 @@ impl Default for Config {
 impl Config {
     const MOST_RING_BYTES: usize = 256 << 20;
 
-    /// Slots of a ring whose slots have this many bytes.
+    /// Number of slots of a ring whose slots have this many bytes.
     pub(super) fn ring_slots(&self, slot_len: usize) -> usize {
         let slots = self.slots.clamp(256, 65_536).next_power_of_two();
         slots.min((Self::MOST_RING_BYTES / slot_len).max(256))
     }
 
-    /// Blocks of a ring of the same size as one of slots for usual frames. When frames come slowly
-    /// a block is handed over after a millisecond with few in it, so there are enough blocks for
-    /// the time in which somebody else has the core.
+    /// Number of blocks of a ring that is as large as one of slots for usual frames. If frames come
+    /// slowly, a block is handed over after a millisecond with few frames in it. So there are
+    /// enough blocks for the time in which another thread has the core.
     pub(super) fn ring_blocks(&self, block_len: usize) -> usize {
         const USUAL_SLOT: usize = 2048;
         const LEAST: usize = 32;
         (self.ring_slots(USUAL_SLOT) * USUAL_SLOT / block_len).max(LEAST)
     }
 
-    /// The send buffer in range.
+    /// Size of the send buffer in range, bytes.
     pub(super) fn send_buffer_bytes(&self) -> libc::c_int {
         self.send_buffer.clamp(64 << 10, 256 << 20) as libc::c_int
     }

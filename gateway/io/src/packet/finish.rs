@@ -1,8 +1,9 @@
-//! What the kernel leaves undone when a frame never meets hardware: the transport checksum, and the
-//! VLAN tag that it keeps beside the frame.
+//! Completion of frames that never meet hardware: the kernel leaves the transport checksum
+//! unfinished, and keeps the VLAN tag beside the frame.
 //!
-//! A virtual device's sender writes only the pseudo header's sum into the checksum field and says
-//! where the field is (the virtio network header); whoever lets the frame out must do the rest.
+//! The sender on a virtual device writes only the pseudo header's sum into the checksum field and
+//! names the field in the virtio network header. The code that lets the frame out must finish the
+//! checksum.
 
 use natgate_wire::checksum;
 use natgate_wire::link::ETHERNET_LEN;
@@ -18,7 +19,7 @@ pub(super) struct VirtioHeader {
     checksum_offset: u16,
 }
 
-/// Its length, bytes.
+/// Length of the header, bytes.
 pub(super) const VIRTIO_LEN: usize = 10;
 
 const NEEDS_CHECKSUM: u8 = 1;
@@ -36,12 +37,12 @@ impl VirtioHeader {
         }
     }
 
-    /// Whether the frame stands for several that were merged, or were never taken apart.
+    /// True if the frame holds several segments that were merged, or were never cut.
     pub(super) fn merged(self) -> bool {
         self.segmentation != 0
     }
 
-    /// The protocol whose segments were merged, as far as it is known here, over IPv4.
+    /// Protocol of the merged segments, if it is known here, over IPv4.
     pub(super) fn segmented_protocol(self) -> Option<u8> {
         const TCP_OVER_IPV4: u8 = 1;
         const UDP_DATAGRAMS: u8 = 5;
@@ -58,7 +59,7 @@ impl VirtioHeader {
         self.segment_size.into()
     }
 
-    /// Finishes the frame's checksum if it needs that; returns whether it is now right.
+    /// Finishes the frame's checksum if needed; returns true if the checksum is right now.
     pub(super) fn finish_checksum(self, frame: &mut [u8]) -> bool {
         if self.flags & NEEDS_CHECKSUM == 0 {
             return true;
@@ -68,8 +69,8 @@ impl VirtioHeader {
         if field + 2 > frame.len() || carries_sctp(frame, start) {
             return false;
         }
-        // The field holds the pseudo header's sum, which so gets into the total. Zero would say
-        // that there is no checksum (RFC 768); its other form means the same number to TCP.
+        // The field holds the pseudo header's sum, so the sum is part of the total. Zero would mean
+        // that there is no checksum (RFC 768); all ones means the same number to TCP.
         let sum = match checksum::checksum(&frame[start..]) {
             0 => 0xffff,
             sum => sum,
@@ -79,13 +80,13 @@ impl VirtioHeader {
     }
 }
 
-/// Whether the protocol whose header begins at `start` is SCTP, whose checksum is of another kind.
+/// True if the protocol whose header begins at `start` is SCTP, whose checksum is of another kind.
 fn carries_sctp(frame: &[u8], start: usize) -> bool {
     start >= ETHERNET_LEN + 20 && frame[ETHERNET_LEN] >> 4 == 4 && frame[ETHERNET_LEN + 9] == SCTP
 }
 
-/// Puts a VLAN tag back behind the hardware addresses. `with_room` begins four free bytes before
-/// the frame, where the frame begins afterwards.
+/// Inserts a VLAN tag behind the hardware addresses. `with_room` begins four free bytes before the
+/// frame; the frame begins there afterwards.
 pub(super) fn insert_vlan_tag(with_room: &mut [u8], protocol: u16, control: u16) {
     const ADDRESSES: usize = 12;
     with_room.copy_within(4..4 + ADDRESSES, 0);

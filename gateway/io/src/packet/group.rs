@@ -1,10 +1,10 @@
-//! Several sockets on one device, of which each frame comes to one (packet fanout).
+//! Several sockets on one device; each frame comes to one of them (packet fanout).
 //!
-//! The kernel numbers a group's sockets as they join, and a steering's program answers with such
-//! numbers. So all rings of a group are opened at once, in order, by whichever of its devices asks
-//! first, and wait here for the others: when the link is new, and again each time that it was taken
-//! away and has come back. Nothing is received before all have joined: a socket that is bound and
-//! has not joined yet gets every frame.
+//! The kernel numbers a group's sockets as they join, and the program of a steering returns such
+//! numbers. So the device that asks first opens all rings of a group at once, in order; the rings
+//! of the other devices wait here. That happens when the link is new, and each time that it was
+//! taken away and has come back. No frame is received before all sockets have joined: a socket that
+//! is bound and has not joined yet would get every frame.
 
 use super::ring::Ring;
 use super::{Config, socket};
@@ -12,11 +12,11 @@ use crate::{Error, LinkInfo, Steering, steering};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What the devices of a group have in common.
+/// Shared state of the devices of a group.
 #[derive(Debug)]
 pub(super) struct Group {
     count: usize,
-    /// Which socket a frame goes to; `None`: the kernel goes by its hash of the flow.
+    /// Program that chooses the socket of a frame; `None`: the kernel's hash of the flow chooses.
     filter: Option<Vec<libc::sock_filter>>,
     opened: Mutex<Opened>,
 }
@@ -24,19 +24,19 @@ pub(super) struct Group {
 /// Sockets that joined together.
 #[derive(Debug, Default)]
 struct Opened {
-    /// The index of the link that they are bound to.
+    /// Index of the link that the sockets are bound to.
     index: u32,
-    /// Those that have not been asked for yet, by number.
+    /// Rings that have not been taken yet, by number.
     waiting: Vec<Option<Ring>>,
-    /// Who has a ring of these has it, too.
+    /// Held together with each ring.
     ticket: Ticket,
 }
 
-/// Held by who has a ring of a group; true when the group has to be opened anew, and the ring given
-/// back.
+/// Held by the owner of a group's ring. True if the group has to be opened again, and the ring
+/// given back.
 type Ticket = Arc<AtomicBool>;
 
-/// A device's place in a group.
+/// Place of a device in a group.
 #[derive(Debug)]
 pub(super) struct Seat {
     group: Arc<Group>,
@@ -45,7 +45,7 @@ pub(super) struct Seat {
 }
 
 impl Group {
-    /// So many seats.
+    /// Creates `count` seats.
     pub(super) fn seats(
         count: usize,
         steering: Option<&Steering>,
@@ -70,8 +70,8 @@ impl Group {
         Ok(Opened { index: link.index, waiting, ticket: Ticket::default() })
     }
 
-    /// Has a ring's socket join the group of this number, the first one a new group; returns the
-    /// group's number.
+    /// Lets a ring's socket join the group of this number, or a new group if it is the first;
+    /// returns the group's number.
     fn join(&self, ring: &Ring, number: Option<u16>, name: &str) -> Result<u16, Error> {
         let socket = ring.socket();
         let kind =
@@ -92,8 +92,8 @@ impl Group {
 }
 
 impl Seat {
-    /// The ring of this seat on a link; `None` while another device of the group has one that has
-    /// to be given back first.
+    /// Takes the ring of this seat on a link. Returns `None` while another device of the group has
+    /// a ring that must be given back first.
     pub(super) fn take(&mut self, link: &LinkInfo, config: &Config) -> Result<Option<Ring>, Error> {
         self.leave();
         let mut opened = self.group.opened.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,12 +112,12 @@ impl Seat {
         Ok(opened.waiting[self.number].take())
     }
 
-    /// To be called when the ring has been closed.
+    /// Leaves the group. Call it after the ring has been closed.
     pub(super) fn leave(&mut self) {
         self.ticket = None;
     }
 
-    /// Whether the ring has to be given back.
+    /// True if the ring has to be given back.
     pub(super) fn recalled(&self) -> bool {
         self.ticket.as_ref().is_some_and(|ticket| ticket.load(Ordering::Relaxed))
     }

@@ -1,15 +1,16 @@
-//! Linux packet sockets (AF_PACKET): works with every Ethernet device, needs no driver support.
+//! Linux packet sockets (AF_PACKET): they work with every Ethernet device and need no driver
+//! support.
 //!
-//! Receives from a ring that is shared with the kernel, in place (TPACKET_V2: a slot a frame, so
-//! that no frame waits for a block to fill; or TPACKET_V3, where the rate matters more); sends by
-//! another ring (TX_RING), or by `sendmmsg`. Two sockets, so that the halves know nothing of each
-//! other. What the kernel leaves undone on virtual devices is finished here: checksums that the
-//! sender meant for its hardware, VLAN tags that were taken off. A tag of VLAN 0, which carries
-//! only a priority, stays off; any other is put back, so that the frame is as it was on the wire.
-//! Frames that stand for several, merged or never cut, are taken apart.
+//! Receiving uses a ring that is shared with the kernel, in place: TPACKET_V2, one slot a frame, so
+//! that no frame waits for a block to fill; or TPACKET_V3, if throughput matters more. Sending uses
+//! another ring (TX_RING), or `sendmmsg`. There are two sockets, so that the halves are
+//! independent. On virtual devices the kernel leaves some work, which is done here: checksums that
+//! the sender meant for its hardware, and VLAN tags that were removed. A tag of VLAN 0, which
+//! carries only a priority, is left out; any other tag is put back, so that the frame is as it was
+//! on the wire. Merged frames are cut into segments.
 //!
-//! The kernel sees every frame, too: a device used here should have no address of the kernel's own,
-//! or both answer.
+//! The kernel sees every frame, too: a device used here should have no address of the kernel, or
+//! both answer.
 
 mod blocks;
 mod config;
@@ -43,7 +44,7 @@ pub struct PacketDevice {
     link: LinkInfo,
     monitor: Monitor,
     config: Config,
-    /// Its place, when it is one of several on the link.
+    /// Place in a group, if several devices share the link.
     seat: Option<Seat>,
     receiver: Receiver,
     transmitter: Transmitter,
@@ -55,17 +56,17 @@ impl PacketDevice {
     /// Opens a device; it may be down.
     ///
     /// # Errors
-    /// [`Error`] when there is no such device, it is not Ethernet, or the system does not let us.
+    /// [`Error`] if there is no such device, it is not Ethernet, or the system does not permit it.
     pub fn open(name: &str, config: Config) -> Result<Self, Error> {
         Self::open_seat(name, None, config)
     }
 
-    /// Opens a device for `count` workers, each of which gets a device of its own. Every frame
-    /// comes to one of them: the steering says to which, and without one the kernel goes by flows.
-    /// They belong together: if one is closed, what was its is scattered over the others.
+    /// Opens a device for `count` workers, one device for each worker. Each frame comes to one of
+    /// them, by the steering, or without one by the kernel's hash of flows. The devices form a
+    /// group: if one is closed, its frames are scattered over the others.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// The errors of [`Self::open`].
     pub fn open_group(
         name: &str,
         count: usize,
@@ -96,16 +97,16 @@ impl PacketDevice {
         Ok(device)
     }
 
-    /// Switches off what merges received frames beyond the MTU (generic and large receive offload).
-    /// Returns what was on and is now off.
+    /// Switches off offloads that merge received frames beyond the MTU (generic and large receive
+    /// offload). Returns the offloads that were on.
     ///
     /// # Errors
-    /// [`Error`] when one is on and cannot be switched off.
+    /// [`Error`] if an offload is on and cannot be switched off.
     pub fn stop_merging(&self) -> Result<Vec<Offload>, Error> {
         interface::stop_merging(&self.link.name)
     }
 
-    /// Opens the sockets; returns `false` when that is not possible yet.
+    /// Opens the sockets; returns `false` if that is not possible yet.
     fn attach(&mut self) -> Result<bool, Error> {
         let sender = Way::open(&self.link, &self.config)?;
         let ring = match &mut self.seat {
@@ -151,7 +152,7 @@ impl PacketDevice {
     fn refresh(&mut self, now: LinkInfo, flapped: bool) -> Option<Change> {
         let before = std::mem::replace(&mut self.link, now);
         self.transmitter.follow(&self.link, &self.config);
-        // An error that is pending now is of a loss that was not seen before.
+        // A pending error reports a loss of the link that was not seen before.
         if flapped || before.up && !self.link.up {
             self.link_losses += 1;
         }
@@ -227,7 +228,7 @@ impl Receive for Receiver {
     }
 }
 
-/// What sends to a device that is there.
+/// Sender of a device that exists.
 #[derive(Debug)]
 enum Way {
     Calls(Sender),
@@ -246,7 +247,7 @@ impl Way {
 #[derive(Debug, Default)]
 struct Transmitter {
     sender: Option<Way>,
-    /// The MTU of the link that the sender was opened for, bytes.
+    /// MTU of the link for which the sender was opened, bytes.
     mtu: u32,
     counts: transmit::Counts,
 }
@@ -256,7 +257,7 @@ impl Transmitter {
         (self.sender, self.mtu) = (Some(sender), mtu);
     }
 
-    /// Opens the sender anew if the link's MTU has changed. If that fails, the old one stays and
+    /// Reopens the sender if the link's MTU has changed. If that fails, the old sender stays and
     /// the next call tries again.
     fn follow(&mut self, link: &LinkInfo, config: &Config) {
         if self.mtu != link.mtu

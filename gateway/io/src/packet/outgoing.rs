@@ -1,12 +1,12 @@
 //! The sending half by a ring that is shared with the kernel (TX_RING): frames are copied into
-//! slots and sent by one call without a word about each.
+//! slots and sent by one call without arguments for each.
 //!
-//! The kernel looks at slots in order, and sends those that ask for it until it meets one that does
-//! not. A slot is free again when its frame has left: with hardware when it has been sent, on a
-//! virtual cable when the other end lets go of its sender. Usually the kernel lets a frame's bytes
-//! lie in the slot, but for the headers. Here each frame is preceded by a virtio header that calls
-//! all of it headers, so all of it is copied: that is faster, for frames of every length, and
-//! nobody who still looks at the frame depends on the slot.
+//! The kernel reads slots in order, and sends the marked ones until it meets one without the mark.
+//! A slot is free again when its frame has left: on hardware after the transmission, on a virtual
+//! cable when the other end releases the buffer. Usually the kernel leaves a frame's bytes in the
+//! slot, except for the headers. Here a virtio header before each frame calls the whole frame a
+//! header, so the kernel copies all of it. That is faster, for frames of every length, and no later
+//! reader of the frame depends on the slot.
 #![allow(unsafe_code)]
 
 use super::finish::VIRTIO_LEN;
@@ -19,10 +19,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Slots of the ring: some batches, and what hardware may be late with.
+/// Slots of the ring: some batches, and slots that slow hardware returns late.
 const SLOTS: usize = 1024;
 
-/// Where in a slot its contents begin: behind the kernel's header (TPACKET_V2).
+/// Offset of a slot's contents: behind the kernel's header (TPACKET_V2).
 const CONTENTS: usize = std::mem::size_of::<libc::tpacket2_hdr>();
 const LENGTH_AT: usize = std::mem::offset_of!(libc::tpacket2_hdr, tp_len);
 
@@ -35,14 +35,14 @@ pub(super) struct Outgoing {
     socket: OwnedFd,
     memory: NonNull<u8>,
     slot_len: usize,
-    /// The slot that the kernel looks at next.
+    /// Slot that the kernel reads next.
     next: usize,
-    /// The longest packet, Ethernet header not counted.
+    /// Longest packet, without its Ethernet header.
     mtu: usize,
 }
 
-// SAFETY: the ring's memory belongs to this value alone, whatever thread that is in; neither it nor
-// the system asks which.
+// SAFETY: the ring's memory belongs to this value alone, in any thread; neither the memory nor the
+// system depends on the thread.
 unsafe impl Send for Outgoing {}
 
 impl Outgoing {
@@ -53,7 +53,7 @@ impl Outgoing {
         socket::set(&socket, name, libc::PACKET_VERSION, version, "choosing TPACKET_V2")?;
         let one: libc::c_int = 1;
         socket::set(&socket, name, libc::PACKET_VNET_HDR, one, "asking for virtio headers")?;
-        // What the kernel refuses all the same is skipped.
+        // The kernel skips frames that it refuses all the same.
         socket::set(&socket, name, libc::PACKET_LOSS, one, "setting up the transmit ring")?;
         socket::set_send_buffer(&socket, config.send_buffer_bytes());
         let mtu = link.mtu as usize;
@@ -76,7 +76,7 @@ impl Outgoing {
     pub(super) fn transmit(&mut self, frames: &[Frame<'_>], counts: &mut Counts) -> Lost {
         assert!(frames.len() <= BATCH);
         let mut lost = Lost::NONE;
-        // For each slot that is filled, the frame in it.
+        // Index of the frame in each filled slot.
         let mut placed = arrayvec::ArrayVec::<usize, BATCH>::new();
         for (index, frame) in frames.iter().enumerate() {
             let slot = (self.next + placed.len()) % SLOTS;
@@ -96,7 +96,7 @@ impl Outgoing {
         lost
     }
 
-    /// Has the kernel send the slots from `next` on, in which these frames are.
+    /// Makes the kernel send the slots from `next` on, which hold these frames.
     fn flush(&mut self, placed: &[usize], lost: &mut Lost, counts: &mut Counts) {
         let (mut done, mut patience) = (0, PATIENCE);
         while done < placed.len() {
@@ -115,7 +115,7 @@ impl Outgoing {
                 _ if rest.is_empty() => return,
                 Some(Trouble::Again) => continue,
                 Some(Trouble::AllRefused | Trouble::Refused) => &mut counts.refused,
-                // What is left is tried again; when that is in vain, there is no room.
+                // The rest is tried again; if that fails, there is no room.
                 None | Some(Trouble::Full | Trouble::AllFull) => {
                     patience -= 1;
                     if patience > 0 {
@@ -126,7 +126,7 @@ impl Outgoing {
             };
             *counter += rest.len() as u64;
             rest.iter().for_each(|index| lost.mark(*index));
-            // The kernel has not looked at them, and will look here first.
+            // The kernel has not read these slots, and will read here first.
             for place in 0..rest.len() {
                 let slot = (self.next + place) % SLOTS;
                 self.status(slot).store(libc::TP_STATUS_AVAILABLE, Ordering::Release);
@@ -135,7 +135,7 @@ impl Outgoing {
         }
     }
 
-    /// Whether the link takes frames of this length.
+    /// True if the link takes frames of this length.
     fn fits(&self, frame: &[u8]) -> bool {
         let tagged =
             frame.get(ETHERNET_LEN - 2..ETHERNET_LEN) == Some(&ethertype::VLAN.to_be_bytes()[..]);
@@ -165,10 +165,10 @@ impl Outgoing {
         assert!(CONTENTS + VIRTIO_LEN + frame.len() <= self.slot_len);
         let begin = self.begin(slot);
         let mut header = [0; VIRTIO_LEN];
-        // All of it is header.
+        // The whole frame is header.
         header[2..4].copy_from_slice(&(frame.len() as u16).to_ne_bytes());
-        // SAFETY: the slot is ours, since it is free, and is as long as was just asserted; the
-        // length's field is aligned as the slot is.
+        // SAFETY: the slot is free, so it belongs to this process, and is as long as was just
+        // asserted; the length's field is aligned as the slot is.
         unsafe {
             begin.add(LENGTH_AT).cast::<u32>().write((VIRTIO_LEN + frame.len()) as u32);
             begin.add(CONTENTS).copy_from_nonoverlapping(header.as_ptr(), VIRTIO_LEN);

@@ -1,8 +1,8 @@
 //! The receiving half: a ring in memory that is shared with the kernel, of slots or of blocks.
 //!
-//! `receive` lends what is filled out as frames; the next `receive` gives it back. A frame that
-//! stands for several is taken apart into memory of our own; if it does not fit its slot, the
-//! kernel has put the whole of it into the socket's queue beside the ring.
+//! `receive` lends filled entries out as frames; the next `receive` gives them back. A merged frame
+//! is cut into memory of this process. If such a frame does not fit its slot, the kernel has put
+//! all of it into the socket's queue beside the ring.
 
 use super::blocks::Blocks;
 use super::config::{Config, Mode};
@@ -33,7 +33,7 @@ pub(super) struct Ring {
     /// Longest frame of the link, bytes.
     longest: usize,
     merged: Merged,
-    /// Memory for segments of merged frames, a batch's worth.
+    /// Memory for segments of merged frames, one batch.
     segments: Vec<u8>,
 }
 
@@ -47,12 +47,12 @@ enum Store {
 impl Ring {
     pub(super) fn open(link: &LinkInfo, config: &Config) -> Result<Self, Error> {
         let ring = Self::unbound(link, config)?;
-        // Bound last: from now on frames come in.
+        // The socket is bound last: frames come in from now on.
         socket::bind(&ring.socket, &link.name, link.index, libc::ETH_P_ALL as u16)?;
         Ok(ring)
     }
 
-    /// Bound, and letting nothing in yet.
+    /// Opens a bound ring whose socket refuses all frames for now.
     pub(super) fn open_shut(link: &LinkInfo, config: &Config) -> Result<Self, Error> {
         let ring = Self::unbound(link, config)?;
         socket::shut(&ring.socket, &link.name)?;
@@ -94,18 +94,18 @@ impl Ring {
         self.socket.as_fd()
     }
 
-    /// Whether the device that was bound to still exists.
+    /// True if the device of the socket still exists.
     pub(super) fn attached(&self) -> bool {
         socket::bound_index(&self.socket).is_some()
     }
 
-    /// Takes the pending error; returns whether there was one: the device was down, if only for a
+    /// Takes the pending error; returns true if there was one: the device was down, if only for a
     /// moment.
     pub(super) fn take_error(&self) -> bool {
         socket::take_error(&self.socket) != 0
     }
 
-    /// Frames that found no free slot since the last call.
+    /// Number of frames that found no free slot since the last call.
     pub(super) fn take_overruns(&self) -> u64 {
         socket::take_drops(&self.socket)
     }
@@ -123,8 +123,8 @@ impl Ring {
                 batch.extend(next_segment(merged, &mut room));
                 continue;
             }
-            // SAFETY: what was lent before was given back above, when nobody could have it any
-            // more; `self` stays borrowed for as long as the frame lives.
+            // SAFETY: frames lent before were given back above, when no reference to them could
+            // exist; `self` stays borrowed for as long as the frame lives.
             #[allow(unsafe_code)]
             let slot = unsafe {
                 match store {
@@ -139,19 +139,19 @@ impl Ring {
     }
 }
 
-/// The next segment of a merged frame, in memory of its own.
+/// Next segment of a merged frame, in memory of its own.
 fn next_segment<'d>(
     merged: &mut Merged,
     room: &mut impl Iterator<Item = &'d mut [u8]>,
 ) -> Option<Frame<'d>> {
-    // There is memory for as many segments as a batch takes.
+    // There is memory for as many segments as a batch holds.
     let memory = room.next()?;
     let len = merged.write_next(&mut memory[HEADROOM..])?;
     Some(Frame::new(memory, HEADROOM, HEADROOM + len))
 }
 
-/// The frame in a slot, finished; `None` when it is merged and has been left to `merged`, or is one
-/// to refuse, which is counted.
+/// Takes the frame of a slot and finishes it. Returns `None` if the frame is merged and was left to
+/// `merged`, or was refused and counted.
 fn take<'d>(
     slot: Slot<'d>,
     socket: &OwnedFd,
@@ -181,7 +181,7 @@ fn take<'d>(
     Some(Frame::new(buffer, start, end))
 }
 
-/// Copies a frame that may be longer than its slot; returns whether the whole of it was there.
+/// Copies a frame that may be longer than its slot; returns true if all of it was there.
 fn take_whole(
     slot: &Slot<'_>,
     start: usize,

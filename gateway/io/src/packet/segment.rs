@@ -1,8 +1,8 @@
-//! Taking apart what was merged: a frame that stands for several, because receive offload merged
-//! them or because their sender left cutting to hardware that is not there.
+//! Cutting of merged frames: receive offload has merged segments, or their sender has left the
+//! cutting to hardware that does not exist.
 //!
-//! TCP and UDP over IPv4 are known; everything else merged is refused. Every segment is a whole
-//! frame with finished checksums, as if the sender had made it.
+//! TCP and UDP over IPv4 are supported; every other merged frame is refused. Each segment is a
+//! whole frame with finished checksums, as if the sender had made it.
 
 use super::finish::VirtioHeader;
 use natgate_wire::arp;
@@ -16,12 +16,12 @@ pub(super) const LONGEST: usize = ETHERNET_LEN + 65_535;
 
 const UDP_LEN: usize = 8;
 
-/// A merged frame, and how far it has been taken apart.
+/// A merged frame, and the progress of cutting it.
 #[derive(Debug, Default)]
 pub(super) struct Merged {
-    /// The frame; filled by who has it.
+    /// The frame; the caller fills it.
     pub(super) frame: Vec<u8>,
-    /// `None`: nothing to be done.
+    /// `None` if there is no frame to cut.
     layout: Option<Layout>,
     /// Segments written so far.
     written: usize,
@@ -30,7 +30,7 @@ pub(super) struct Merged {
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     protocol: u8,
-    /// Where the TCP or UDP header begins, and where the payload does.
+    /// Offsets of the TCP or UDP header, and of the payload.
     transport: usize,
     payload: usize,
     /// Bytes of payload in every segment but the last.
@@ -38,21 +38,21 @@ struct Layout {
 }
 
 impl Merged {
-    /// Begins with the frame that has been filled in, whose segments may be `longest` bytes;
-    /// returns whether it is of a kind that is known.
+    /// Begins with the frame that has been filled in. Its segments may have `longest` bytes.
+    /// Returns true if its kind is supported.
     pub(super) fn begin(&mut self, header: VirtioHeader, longest: usize) -> bool {
         self.layout = Layout::of(header, &self.frame, longest);
         self.written = 0;
         self.layout.is_some()
     }
 
-    /// Whether there are segments to write.
+    /// True if there are segments to write.
     pub(super) fn is_busy(&self) -> bool {
         self.layout.is_some()
     }
 
-    /// Writes the next segment to the front of `out`, which must hold the longest; returns its
-    /// length, or `None` when there are no more.
+    /// Writes the next segment to the front of `out`, which must hold the longest. Returns its
+    /// length, or `None` if there are no more.
     pub(super) fn write_next(&mut self, out: &mut [u8]) -> Option<usize> {
         let layout = self.layout?;
         let (headers, payload) = self.frame.split_at(layout.payload);
@@ -72,7 +72,7 @@ impl Merged {
         Some(out.len())
     }
 
-    /// Makes the IP header that of the next segment.
+    /// Writes the IP header of the next segment.
     fn write_ip(&self, packet: &mut [u8]) {
         let len = packet.len() as u16;
         packet[2..4].copy_from_slice(&len.to_be_bytes());
@@ -82,7 +82,7 @@ impl Merged {
         }
     }
 
-    /// Makes the TCP or UDP header that of the segment with the payload from `offset`.
+    /// Writes the TCP or UDP header of the segment with the payload from `offset`.
     fn write_transport(&self, layout: Layout, frame: &mut [u8], offset: usize, last: bool) {
         const FIN_AND_PSH: u8 = 0x09;
         const CWR: u8 = 0x80;
@@ -98,7 +98,8 @@ impl Merged {
             let first = u32::from_be_bytes([segment[4], segment[5], segment[6], segment[7]]);
             let sequence = first.wrapping_add(offset as u32);
             segment[4..8].copy_from_slice(&sequence.to_be_bytes());
-            // What ends or urges is said at the end; that the window was reduced, once (RFC 3168).
+            // FIN and PSH are set in the last segment only; CWR is set in the first only (RFC
+            // 3168).
             segment[13] &= if last { 0xff } else { !FIN_AND_PSH };
             segment[13] &= if self.written == 0 { 0xff } else { !CWR };
         } else {
@@ -115,8 +116,7 @@ impl Merged {
 }
 
 impl Layout {
-    /// Where things are in a merged frame; `None` when it is of no kind that is known, or
-    /// malformed.
+    /// Layout of a merged frame; `None` if its kind is not supported, or it is malformed.
     fn of(header: VirtioHeader, frame: &[u8], longest: usize) -> Option<Self> {
         let (_, _, kind) = arp::read_ethernet(frame)?;
         let packet = Ipv4::new_checked(frame.get(ETHERNET_LEN..)?).ok()?;
@@ -180,7 +180,7 @@ mod tests {
     const KIND_TCP: u8 = 1;
     const KIND_UDP: u8 = 5;
 
-    /// The segments of a frame; `None` when it is refused.
+    /// Segments of a frame; `None` if the frame is refused.
     fn segments(header: VirtioHeader, frame: Vec<u8>) -> Option<Vec<Vec<u8>>> {
         let mut merged = Merged { frame, ..Merged::default() };
         let mut out = vec![0xee; 1514];
@@ -217,7 +217,7 @@ mod tests {
             payload.extend(&segment[HEADERS + 24..]);
         }
         assert_eq!(payload, whole[HEADERS + 24..]);
-        // CWR on the first only, FIN and PSH on the last only.
+        // CWR is in the first segment only, FIN and PSH are in the last only.
         assert_eq!(segments.iter().map(|s| s[47]).collect::<Vec<_>>(), [0xf6, 0x76, 0x7f]);
     }
 
@@ -244,7 +244,7 @@ mod tests {
         let good = || frame(TCP, &tcp(), 3000);
         let refused = |header, frame| segments(header, frame).is_none();
         assert!(!refused(virtio(KIND_TCP, 1400), good()));
-        // ECN's mark beside the kind changes nothing.
+        // The mark of ECN beside the kind changes nothing.
         assert!(!refused(virtio(KIND_TCP | 0x80, 1400), good()));
         for (kind, size) in [(KIND_UDP, 1400), (4, 1400), (3, 1400), (KIND_TCP, 0)] {
             assert!(refused(virtio(kind, size), good()), "{kind} {size}");

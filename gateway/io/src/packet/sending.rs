@@ -1,12 +1,11 @@
-//! A device that only sends: what a worker has that joins others on a link whose frames they
-//! receive.
+//! A device that only sends, for a worker that joins others on a link and does not receive on it.
 
 use super::{Config, Transmitter, Way};
 use crate::monitor::{Look, Monitor};
 use crate::{Batch, Change, Device, Error, LinkInfo, Receive, Statistics, Transmit};
 use std::os::fd::BorrowedFd;
 
-/// A device by which frames leave and none come.
+/// A device that sends frames and receives none.
 #[derive(Debug)]
 pub struct SendingDevice {
     link: LinkInfo,
@@ -28,7 +27,7 @@ impl SendingDevice {
     /// Opens a device; it may be down.
     ///
     /// # Errors
-    /// [`Error`] when there is no such device, it is not Ethernet, or the system does not let us.
+    /// [`Error`] if there is no such device, it is not Ethernet, or the system does not permit it.
     pub fn open(name: &str, config: Config) -> Result<Self, Error> {
         let monitor = Monitor::ethernet(name)?;
         let link = monitor.read()?;

@@ -1,45 +1,45 @@
-//! A received frame as the kernel describes it, and the memory that it lies in.
+//! A received frame as the kernel describes it, and its memory.
 
 use super::finish::{VIRTIO_LEN, VirtioHeader};
 
-/// A frame that is ours, in either kind of ring.
+/// A received frame, in either kind of ring, that belongs to this process for now.
 #[derive(Debug)]
 pub(super) struct Slot<'d> {
     pub(super) status: u32,
-    /// The frame's length, and how much of it is there.
+    /// Length of the frame, and bytes that are there.
     pub(super) len: u32,
     pub(super) there: u32,
-    /// Where in the buffer it begins.
+    /// Offset of the frame in the buffer.
     pub(super) start: usize,
     pub(super) vlan_control: u16,
     pub(super) vlan_protocol: u16,
-    /// The frame, what is free before it, and perhaps after it.
+    /// Memory of the frame, with the free bytes before it and perhaps after it.
     pub(super) buffer: &'d mut [u8],
 }
 
 impl Slot<'_> {
-    /// Where in the buffer the frame begins and ends.
+    /// Offsets of the frame's first byte and of its end in the buffer.
     pub(super) fn range(&self) -> Option<(usize, usize)> {
         let end = self.start.checked_add(self.there as usize)?;
         (end <= self.buffer.len()).then_some((self.start, end))
     }
 
-    /// What the kernel left undone in the frame that begins at `start`.
+    /// Virtio header before the frame at `start`: work that the kernel has left.
     pub(super) fn virtio(&self, start: usize) -> Option<VirtioHeader> {
         self.buffer.get(..start)?.last_chunk::<VIRTIO_LEN>().map(VirtioHeader::read)
     }
 
-    /// Whether the frame's end is missing.
+    /// True if the frame's end is missing.
     pub(super) fn truncated(&self) -> bool {
         self.len > self.there
     }
 
-    /// Whether the whole frame is in the socket's queue, too.
+    /// True if the whole frame is in the socket's queue, too.
     pub(super) fn copied(&self) -> bool {
         self.has(libc::TP_STATUS_COPY)
     }
 
-    /// Protocol and control of the VLAN tag that the kernel took off, unless it is of VLAN 0.
+    /// Protocol and control of the VLAN tag that the kernel removed, unless it is of VLAN 0.
     pub(super) fn vlan_tag(&self) -> Option<(u16, u16)> {
         const VLAN_NUMBER: u16 = 0x0fff;
         let tagged = self.has(libc::TP_STATUS_VLAN_VALID) && self.vlan_control & VLAN_NUMBER != 0;

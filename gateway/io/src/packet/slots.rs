@@ -1,8 +1,8 @@
-//! A receive ring of slots, a frame each (TPACKET_V2): a slot belongs to the kernel or to us, as
-//! its status word says.
+//! A receive ring of slots, one frame each (TPACKET_V2): a slot belongs to the kernel or to this
+//! process, as its status word says.
 //!
-//! Slots are filled in order. The kernel does not touch a slot whose status is "ours", nor do we
-//! touch another.
+//! Slots are filled in order. The kernel does not touch a slot of this process, and this process
+//! touches no other slot.
 #![allow(unsafe_code)]
 
 use super::slot::Slot;
@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Bytes of a slot before its frame: the kernel's header and address, alignment, the headroom, the
-/// virtio header. The kernel says where exactly; this is no less.
+/// virtio header. The kernel gives the exact offset; it is no larger.
 const BEFORE_FRAME: usize = 192;
 
 const HEADER_LEN: usize = mem::size_of::<libc::tpacket2_hdr>();
@@ -24,14 +24,14 @@ pub(super) struct Slots {
     memory: NonNull<u8>,
     slot_len: usize,
     count: usize,
-    /// The slot that the kernel fills next, as far as we have seen.
+    /// Slot that the kernel fills next, as far as known.
     head: usize,
     /// Slots before `head` that are lent out.
     lent: usize,
 }
 
-// SAFETY: the ring's memory belongs to this value alone, whatever thread that is in; neither it nor
-// the system asks which.
+// SAFETY: the ring's memory belongs to this value alone, in any thread; neither the memory nor the
+// system depends on the thread.
 unsafe impl Send for Slots {}
 
 impl Slots {
@@ -67,28 +67,28 @@ impl Slots {
         }
     }
 
-    /// The next slot; of a batch's worth at most.
+    /// Returns the next slot, at most one batch of slots in all.
     ///
     /// # Safety
-    /// What was returned before the latest [`Self::give_back`] is gone; what is returned must be
-    /// gone before the next, and before the ring is.
+    /// Slots returned before the latest [`Self::give_back`] no longer exist. The returned slot must
+    /// be dropped before the next call of it, and before the ring.
     pub(super) unsafe fn next<'d>(&mut self) -> Option<Slot<'d>> {
         let ours = self.status(self.head).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0;
         if self.lent == BATCH || !ours {
             return None;
         }
-        // SAFETY: the slot is ours, and was not lent since it was given to the kernel: there are
-        // more slots than a batch has frames. The rest is the caller's promise.
+        // SAFETY: the slot belongs to this process, and was not lent since it was given to the
+        // kernel: there are more slots than a batch has frames. The caller promises the rest.
         let slot = unsafe { self.lend(self.head) };
         self.head = (self.head + 1) % self.count;
-        // A slot of which no frame comes is given back with the others, so that the order stays.
+        // A slot without a usable frame is given back with the others, so that the order stays.
         self.lent += 1;
         Some(slot)
     }
 
     fn status(&self, slot: usize) -> &AtomicU32 {
         // SAFETY: a slot begins with its status word, aligned as the slot is; only the kernel and
-        // this type touch it, and no slice that is lent covers it.
+        // this type touch it, and no lent slice covers it.
         unsafe { AtomicU32::from_ptr(self.begin(slot).cast()) }
     }
 
@@ -98,17 +98,18 @@ impl Slots {
         unsafe { self.memory.as_ptr().add(slot * self.slot_len) }
     }
 
-    /// A slot's contents.
+    /// Lends the contents of a slot.
     ///
     /// # Safety
-    /// The slot is ours, and its memory was not lent since it was given to the kernel last. What is
-    /// returned must be gone before the slot is given back, and before the ring is.
+    /// The slot belongs to this process, and its memory was not lent since the slot was last given
+    /// to the kernel. The returned value must be dropped before the slot is given back, and before
+    /// the ring.
     unsafe fn lend<'d>(&self, slot: usize) -> Slot<'d> {
         let begin = self.begin(slot);
         // SAFETY: a slot begins with this header of integers, which the kernel has filled in.
         let header = unsafe { begin.cast::<libc::tpacket2_hdr>().read() };
-        // SAFETY: what follows the header in the slot is ours by the caller's promise, and nobody
-        // else has a reference to it.
+        // SAFETY: the bytes behind the header belong to this process by the caller's promise, and
+        // no other reference to them exists.
         let buffer = unsafe {
             std::slice::from_raw_parts_mut(begin.add(HEADER_LEN), self.slot_len - HEADER_LEN)
         };
@@ -116,7 +117,7 @@ impl Slots {
             status: header.tp_status,
             len: header.tp_len,
             there: header.tp_snaplen,
-            // A frame that begins before the buffer would end behind it as well.
+            // The offset of a frame that begins before the buffer is out of range.
             start: usize::from(header.tp_mac).checked_sub(HEADER_LEN).unwrap_or(usize::MAX),
             vlan_control: header.tp_vlan_tci,
             vlan_protocol: header.tp_vlan_tpid,
@@ -127,7 +128,7 @@ impl Slots {
 
 impl Drop for Slots {
     fn drop(&mut self) {
-        // SAFETY: `map` made this mapping, of this length; nothing of it is lent any more, because
+        // SAFETY: `map` made this mapping, of this length; no slot of it is lent any more, because
         // frames borrow the ring.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), self.slot_len * self.count) };
     }

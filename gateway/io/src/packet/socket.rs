@@ -14,7 +14,7 @@ pub(super) fn open(device: &str) -> Result<OwnedFd, Error> {
     if descriptor < 0 {
         return Err(Error::last("opening a packet socket", device));
     }
-    // SAFETY: the descriptor was just made and nobody else has it.
+    // SAFETY: the descriptor is new and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
@@ -40,7 +40,7 @@ pub(super) fn bind(socket: &OwnedFd, device: &str, index: u32, protocol: u16) ->
     Ok(())
 }
 
-/// The index of the device that the socket is bound to; `None` when that device is gone.
+/// Index of the device that the socket is bound to; `None` if that device is gone.
 pub(super) fn bound_index(socket: &OwnedFd) -> Option<u32> {
     // SAFETY: sockaddr_ll is plain integers, of which zero is a value.
     let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
@@ -62,7 +62,7 @@ pub(super) fn set<T: Copy>(
     set_at(socket, libc::SOL_PACKET, option, value).map_err(|_| Error::last(what, device))
 }
 
-/// Maps a socket's ring of so many bytes.
+/// Maps a socket's ring of `len` bytes.
 pub(super) fn map(
     socket: &OwnedFd,
     len: usize,
@@ -78,7 +78,7 @@ pub(super) fn map(
     mapped.ok_or_else(|| Error::last(what, device))
 }
 
-/// Has the socket refuse every frame, until [`let_in`].
+/// Makes the socket refuse every frame, until [`let_in`].
 pub(super) fn shut(socket: &OwnedFd, device: &str) -> Result<(), Error> {
     let refuse =
         [libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 }];
@@ -86,14 +86,14 @@ pub(super) fn shut(socket: &OwnedFd, device: &str) -> Result<(), Error> {
         .map_err(|()| Error::last("attaching a filter", device))
 }
 
-/// Has the socket take frames again.
+/// Makes the socket take frames again.
 pub(super) fn let_in(socket: &OwnedFd, device: &str) -> Result<(), Error> {
     let nothing: libc::c_int = 0;
     set_at(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, nothing)
         .map_err(|()| Error::last("detaching a filter", device))
 }
 
-/// Gives the socket's fanout group the program that chooses among its sockets.
+/// Sets the program by which the socket's fanout group chooses among its sockets.
 pub(super) fn steer(
     socket: &OwnedFd,
     device: &str,
@@ -108,7 +108,7 @@ fn program(filter: &[libc::sock_filter]) -> libc::sock_fprog {
     libc::sock_fprog { len, filter: filter.as_ptr().cast_mut() }
 }
 
-/// The number of the fanout group that the socket has joined.
+/// Number of the fanout group that the socket has joined.
 pub(super) fn fanout_number(socket: &OwnedFd, device: &str) -> Result<u16, Error> {
     let mut value: u32 = 0;
     if get_at(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &mut value) {
@@ -118,8 +118,8 @@ pub(super) fn fanout_number(socket: &OwnedFd, device: &str) -> Result<u16, Error
     }
 }
 
-/// Sets the bytes that may wait to be sent; without the right to exceed the system's limit, up to
-/// it.
+/// Sets the bytes that may wait to be sent. Without the right to exceed the system's limit, sets
+/// that limit.
 pub(super) fn set_send_buffer(socket: &OwnedFd, bytes: libc::c_int) {
     if set_at(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, bytes).is_err() {
         // The system's default works as well, only with a shorter queue.
@@ -127,7 +127,7 @@ pub(super) fn set_send_buffer(socket: &OwnedFd, bytes: libc::c_int) {
     }
 }
 
-/// Sets the bytes that may wait to be received beside a ring, as far as the system lets us.
+/// Sets the bytes that may wait to be received beside a ring, as far as the system permits.
 pub(super) fn set_receive_buffer(socket: &OwnedFd, bytes: libc::c_int) {
     if set_at(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes).is_err() {
         // The system's default works as well, only with a shorter queue.
@@ -135,7 +135,7 @@ pub(super) fn set_receive_buffer(socket: &OwnedFd, bytes: libc::c_int) {
     }
 }
 
-/// Receives a frame that waits, to the front of a buffer; returns its length, cut to the buffer's.
+/// Receives a waiting frame to the front of a buffer; returns its length, cut to the buffer's.
 pub(super) fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> Option<usize> {
     // SAFETY: the buffer outlives the call, and its length is passed.
     let len = unsafe {
@@ -176,7 +176,7 @@ pub(super) fn take_drops(socket: &OwnedFd) -> u64 {
     statistics.tp_drops.into()
 }
 
-/// Reads an option; `T` must be plain integers. Returns whether it could be read.
+/// Reads an option; `T` must be plain integers. Returns true if the option could be read.
 fn get_at<T: Copy>(
     socket: &OwnedFd,
     level: libc::c_int,

@@ -21,7 +21,7 @@ pub(super) struct Sender {
     socket: OwnedFd,
 }
 
-/// A packet socket that only sends, for other back ends' use.
+/// A packet socket that only sends, for other back ends.
 #[derive(Debug)]
 pub(crate) struct Outlet(Sender);
 
@@ -30,7 +30,7 @@ impl Outlet {
         Sender::open(link, &Config::default()).map(Self)
     }
 
-    /// Sends frames; returns which are lost, and the counts of these alone.
+    /// Sends frames; returns the lost frames, and the counts of this call.
     pub(crate) fn transmit(&self, frames: &[Frame<'_>]) -> (Lost, Counts) {
         let mut counts = Counts::default();
         (self.0.transmit(frames, &mut counts), counts)
@@ -40,22 +40,22 @@ impl Outlet {
         self.0.socket.as_fd()
     }
 
-    /// Whether the device has been taken away.
+    /// True if the device has been taken away.
     pub(crate) fn is_cut_off(&self) -> bool {
         socket::bound_index(&self.0.socket).is_none()
     }
 }
 
-/// What a failed send means for the frames after it.
+/// Consequence of a failed send for the frames after it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Trouble {
-    /// Nothing: the call was interrupted.
+    /// No consequence: the call was interrupted.
     Again,
-    /// The device's queue is full; so it may be for the next, or not.
+    /// The device's queue is full; the next frame may fit.
     Full,
-    /// This socket's buffer is full; the others would not fit either.
+    /// This socket's buffer is full; the other frames would not fit either.
     AllFull,
-    /// This frame is not wanted, too long perhaps.
+    /// This frame is refused, perhaps because it is too long.
     Refused,
     /// The link is down or gone.
     AllRefused,
@@ -97,7 +97,7 @@ impl Sender {
         lost
     }
 
-    /// Sends frames up to the first that meets trouble, at least one.
+    /// Sends frames up to the first that fails, at least one.
     fn send(&self, frames: &[Frame<'_>]) -> io::Result<usize> {
         let mut parts = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH];
         // SAFETY: mmsghdr is integers and pointers, of which zero is a value.
@@ -123,7 +123,7 @@ impl Sender {
     }
 }
 
-/// What an error of sending means.
+/// Consequence of an error of sending.
 pub(super) fn diagnose(error: &io::Error) -> Trouble {
     match error.raw_os_error() {
         Some(libc::EINTR) => Trouble::Again,

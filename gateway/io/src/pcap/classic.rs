@@ -1,8 +1,8 @@
 //! Classic pcap: a file header, then records of 16 bytes and a frame.
 //!
-//! The first item is its only interface. Both byte orders, microseconds and nanoseconds. The
-//! frame check sequence that a header may announce is left at the frame's end, where the
-//! translator cuts off what follows the IP packet.
+//! The first item is the only interface. Both byte orders, microseconds and nanoseconds are read. A
+//! header may announce a frame check sequence: it is left at the frame's end, where the translator
+//! cuts off the bytes behind the IP packet.
 
 use super::{Endian, Input, Interface, Item, MAX_BLOCK, ReadError, Record, read_up_to, supported};
 use std::io::Read;
@@ -12,15 +12,15 @@ const RECORD_HEADER: usize = 16;
 const MICROSECONDS: u32 = 0xa1b2_c3d4;
 const NANOSECONDS: u32 = 0xa1b2_3c4d;
 
-/// What the magic number tells.
+/// Encoding according to the magic number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Encoding {
     endian: Endian,
-    /// Nanoseconds that one unit of a record's fraction of a second is.
+    /// Nanoseconds of one unit of a record's fraction of a second.
     unit: u64,
 }
 
-/// What the first four bytes tell, if they are a classic pcap's.
+/// Encoding according to the first four bytes, if they are a classic pcap's.
 pub(super) fn encoding(magic: [u8; 4]) -> Option<Encoding> {
     [Endian::Little, Endian::Big].into_iter().find_map(|endian| {
         let unit = match endian.u32(&magic, 0) {
@@ -36,7 +36,7 @@ pub(super) fn encoding(magic: [u8; 4]) -> Option<Encoding> {
 pub(super) struct Classic<R> {
     input: Input<R>,
     encoding: Encoding,
-    /// Of the record, or the file header, read last; and of what follows it.
+    /// Offsets of the record, or the file header, read last, and of the next one.
     offset: u64,
     next_offset: u64,
     interfaces: Vec<Interface>,
@@ -82,7 +82,7 @@ impl<R: Read> Classic<R> {
         if version != 2 {
             return self.damaged(format!("the pcap version is {version}, not 2"));
         }
-        // The upper bits of the link type tell the length of the frame check sequence.
+        // The upper bits of the link type are the length of the frame check sequence.
         let link = supported(endian.u16(&header, if endian == Endian::Big { 22 } else { 20 }))
             .map_err(|what| ReadError::Unsupported { offset: self.offset, what })?;
         self.next_offset = FILE_HEADER as u64;

@@ -1,11 +1,11 @@
 //! Captures in files and streams: pcapng and classic pcap in, pcapng out.
 //!
-//! [`Capture`] hands over a packet as soon as the last byte of its block has arrived and never
-//! waits for more, so a program at the other end of a pipe can look at the answer before it sends
-//! the next. It believes nothing: what contradicts itself ends the reading with the offset of the
-//! block, and no length in the file makes it take more than [`MAX_BLOCK`] bytes of memory.
-//! [`Writer`] writes little-endian pcapng with times in nanoseconds. Sides, clocks and translation
-//! are left to others.
+//! [`Capture`] returns a packet as soon as the last byte of its block has arrived and never waits
+//! for more, so a program at the other end of a pipe can read the answer before it sends the next
+//! packet. The reader trusts nothing: a contradiction ends the reading with the offset of the
+//! block, and no length in the file makes it allocate more than [`MAX_BLOCK`] bytes. [`Writer`]
+//! writes little-endian pcapng with times in nanoseconds. This module knows nothing of sides,
+//! clocks and translation.
 
 mod classic;
 mod ng;
@@ -18,8 +18,8 @@ use natgate_wire::link::{self, Network, ethertype};
 use ng::Ng;
 use std::io::{self, BufReader, Cursor, Read};
 
-/// Longest block or record that is read, bytes: sixteen mebibytes, as other readers have it, and
-/// some for what is around them.
+/// Longest block or record that is read, bytes: sixteen mebibytes, the limit of other readers, and
+/// room for the framing.
 pub const MAX_BLOCK: usize = (16 << 20) + (64 << 10);
 
 /// Most interfaces that a section may describe.
@@ -27,27 +27,27 @@ pub const MAX_INTERFACES: usize = 256;
 
 const READ_BUFFER: usize = 256 << 10;
 
-/// What stands in front of the network packet, as captures number it (LINKTYPE_ values).
+/// Type of the header in front of the network packet, by number in captures (LINKTYPE_ values).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkType(u16);
 
 impl LinkType {
     /// Ethernet, perhaps with VLAN tags.
     pub const ETHERNET: Self = Self(1);
-    /// Nothing: IPv4 or IPv6, as the version field says.
+    /// No header: IPv4 or IPv6, by the version field.
     pub const RAW: Self = Self(101);
     /// Linux cooked.
     pub const COOKED: Self = Self(113);
-    /// Nothing: IPv4.
+    /// No header: IPv4.
     pub const IPV4: Self = Self(228);
-    /// Nothing: IPv6.
+    /// No header: IPv6.
     pub const IPV6: Self = Self(229);
     /// Linux cooked, version 2.
     pub const COOKED2: Self = Self(276);
-    /// Raw IP as some systems number it in their files.
+    /// Other numbers of raw IP, in files of some systems.
     const RAW_ELSEWHERE: [u16; 2] = [12, 14];
 
-    /// The link type of this number, if it can be read.
+    /// Link type of this number, if it can be read.
     pub fn from_number(number: u16) -> Option<Self> {
         let known =
             [Self::ETHERNET, Self::RAW, Self::COOKED, Self::IPV4, Self::IPV6, Self::COOKED2];
@@ -55,17 +55,17 @@ impl LinkType {
             .then_some(Self(number))
     }
 
-    /// Its number in files.
+    /// Number of the link type in files.
     pub const fn number(self) -> u16 {
         self.0
     }
 
-    /// Whether the network packet stands alone, without a link header.
+    /// True if the network packet stands alone, without a link header.
     pub fn is_bare(self) -> bool {
         !matches!(self, Self::ETHERNET | Self::COOKED | Self::COOKED2)
     }
 
-    /// Where the network packet is in a frame of this type; `None` when the frame ends before it.
+    /// Finds the network packet in a frame of this type; `None` if the frame ends before it.
     pub fn locate(self, frame: &[u8]) -> Option<Network> {
         let bare = |ethertype| Some(Network { ethertype, offset: 0 });
         match self {
@@ -85,26 +85,26 @@ impl LinkType {
 /// An interface as a capture describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name, if it is given.
+    /// Name, if it is given.
     pub name: Option<Vec<u8>>,
-    /// What its frames begin with.
+    /// Type of the first header of the frames.
     pub link: LinkType,
     /// Most bytes kept of a frame; 0: all.
     pub snaplen: u32,
 }
 
-/// A packet as captured; its bytes are [`Capture::frame`].
+/// A captured packet; [`Capture::frame`] has its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Index of its interface in the section.
+    /// Index of the packet's interface in the section.
     pub interface: usize,
-    /// Nanoseconds since 1970. A packet that carries no time has the latest seen before it.
+    /// Nanoseconds since 1970. A packet without a time has the latest time before it.
     pub time: u64,
-    /// Length that it had on the wire, bytes.
+    /// Length on the wire, bytes.
     pub original_len: u32,
 }
 
-/// What [`Capture::next_item`] found.
+/// Result of [`Capture::next_item`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item {
     /// A section begins: interfaces are numbered from 0 again.
@@ -115,7 +115,7 @@ pub enum Item {
     Packet(Record),
 }
 
-/// Why reading ended early.
+/// Reason why reading ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The capture contradicts itself or ends within a block.
@@ -123,15 +123,15 @@ pub enum ReadError {
     Damaged {
         /// First byte of the block or record that cannot be read.
         offset: u64,
-        /// What is wrong with it.
+        /// Description of the damage.
         what: String,
     },
-    /// The capture is whole, but not of a kind that is read.
+    /// The capture is whole, but of a kind that is not supported.
     #[error("at byte offset {offset}: {what}")]
     Unsupported {
-        /// First byte of the block that says so.
+        /// First byte of the unsupported block.
         offset: u64,
-        /// What it is, and what would be right.
+        /// Description of the unsupported kind, and what would be right.
         what: String,
     },
     /// The input could not be read.
@@ -139,7 +139,7 @@ pub enum ReadError {
     Io(#[from] io::Error),
 }
 
-/// A capture that is being read, of either format.
+/// A reader of a capture of either format.
 #[derive(Debug)]
 pub struct Capture<R>(State<R>);
 
@@ -151,16 +151,16 @@ enum State<R> {
 }
 
 impl<R: Read> Capture<R> {
-    /// A capture from its first byte on; nothing is read yet.
+    /// Creates a reader of a capture from its first byte on; nothing is read yet.
     pub fn new(input: R) -> Self {
         Self(State::Unopened(Some(input)))
     }
 
-    /// Reads up to and including the next thing of interest; `None` at the end. After an error
-    /// there is nothing more to read.
+    /// Reads up to and including the next item; `None` at the end. After an error there is nothing
+    /// more to read.
     ///
     /// # Errors
-    /// [`ReadError`], with all that precedes it already handed over.
+    /// [`ReadError`]; all items before it have been returned.
     pub fn next_item(&mut self) -> Result<Option<Item>, ReadError> {
         if let State::Unopened(input) = &mut self.0 {
             let Some(input) = input.take() else { return Ok(None) };
@@ -173,7 +173,7 @@ impl<R: Read> Capture<R> {
         }
     }
 
-    /// The bytes of the last packet.
+    /// Bytes of the last packet.
     pub fn frame(&mut self) -> &mut [u8] {
         match &mut self.0 {
             State::Unopened(_) => &mut [],
@@ -182,7 +182,7 @@ impl<R: Read> Capture<R> {
         }
     }
 
-    /// The interfaces of this section so far.
+    /// Interfaces of this section so far.
     pub fn interfaces(&self) -> &[Interface] {
         match &self.0 {
             State::Unopened(_) => &[],
@@ -191,12 +191,12 @@ impl<R: Read> Capture<R> {
         }
     }
 
-    /// Whether this is a classic pcap, which knows one interface and no names.
+    /// True if this is a classic pcap, which has one interface and no names.
     pub fn is_classic(&self) -> bool {
         matches!(self.0, State::Classic(_))
     }
 
-    /// First byte of the block or record that the last item came from.
+    /// First byte of the block or record of the last item.
     pub fn offset(&self) -> u64 {
         match &self.0 {
             State::Unopened(_) => 0,
@@ -209,7 +209,7 @@ impl<R: Read> Capture<R> {
 /// The input, with the first four bytes put back before the rest.
 type Input<R> = io::Chain<Cursor<[u8; 4]>, BufReader<R>>;
 
-/// Tells the formats apart by their first four bytes.
+/// Detects the format by the first four bytes.
 fn open<R: Read>(input: R) -> Result<State<R>, ReadError> {
     let mut input = BufReader::with_capacity(READ_BUFFER, input);
     let mut magic = [0; 4];
@@ -230,8 +230,8 @@ fn open<R: Read>(input: R) -> Result<State<R>, ReadError> {
     Err(ReadError::Damaged { offset: 0, what })
 }
 
-/// Reads until `buffer` is full or the input ends, and not a byte more than is there: says how
-/// much.
+/// Reads until `buffer` is full or the input ends, and not a byte more; returns the number of
+/// bytes.
 fn read_up_to(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut len = 0;
     while len < buffer.len() {
@@ -245,7 +245,7 @@ fn read_up_to(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(len)
 }
 
-/// The link type of this number, or the sentence that says which would do.
+/// Link type of this number, or a message that names the supported ones.
 fn supported(number: u16) -> Result<LinkType, String> {
     LinkType::from_number(number).ok_or_else(|| {
         format!(
@@ -255,7 +255,7 @@ fn supported(number: u16) -> Result<LinkType, String> {
     })
 }
 
-/// Bytes with an order.
+/// Byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Endian {
     Little,

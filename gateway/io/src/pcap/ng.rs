@@ -1,8 +1,8 @@
 //! pcapng: sections of blocks, each with its length at both ends.
 //!
 //! Sections, interfaces and packets of all three kinds (enhanced, simple, and the obsolete one) are
-//! read; every other block is skipped by its length. A block is judged as a whole before anything
-//! of it is handed over. Options of packets are not looked at.
+//! read; every other block is skipped by its length. A block is checked as a whole before any part
+//! of it is returned. Options of packets are ignored.
 
 use super::{
     Endian, Input, Interface, Item, MAX_BLOCK, MAX_INTERFACES, ReadError, Record, read_up_to,
@@ -18,7 +18,7 @@ const OBSOLETE_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const ENHANCED_PACKET: u32 = 6;
 
-/// Type, length, length again: the shortest block, and what every block has.
+/// Type, length, length again: the shortest block, and the framing of every block.
 const FRAMING: usize = 12;
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 
@@ -31,11 +31,11 @@ pub(super) struct Ng<R> {
     input: Input<R>,
     /// Byte order of this section.
     endian: Endian,
-    /// Of the block read last, and of what follows it.
+    /// Offsets of the block read last, and of the next one.
     offset: u64,
     next_offset: u64,
     block: Vec<u8>,
-    /// Where in the block the packet is.
+    /// Range of the packet in the block.
     packet: Range<usize>,
     interfaces: Vec<Interface>,
     clocks: Vec<Clock>,
@@ -94,7 +94,7 @@ impl<R: Read> Ng<R> {
             FRAMING => {}
             len => return self.damaged(format!("the file ends after {len} bytes of a block")),
         }
-        // A section may have another byte order than the one before; only its header tells.
+        // A section may have another byte order than the one before; only its header shows that.
         if self.endian.u32(&self.block, 0) == SECTION_HEADER {
             self.endian = self.byte_order()?;
         }
@@ -156,7 +156,7 @@ impl<R: Read> Ng<R> {
         Ok(Item::Interface(index))
     }
 
-    /// An enhanced packet, or an obsolete one: they differ in how they give the interface.
+    /// Reads an enhanced packet, or an obsolete one: they differ in the field of the interface.
     fn packet(&mut self) -> Result<Record, ReadError> {
         self.expect_len(32, "a packet block")?;
         let field = |index: usize| self.endian.u32(&self.block, 8 + 4 * index);
@@ -174,8 +174,8 @@ impl<R: Read> Ng<R> {
         Ok(Record { interface, time, original_len })
     }
 
-    /// A simple packet is of the first interface and has no time of its own. How much of it was
-    /// kept follows from the interface's limit.
+    /// Reads a simple packet. It belongs to the first interface and has no time of its own. Its
+    /// captured length follows from the interface's limit.
     fn simple_packet(&mut self) -> Result<Record, ReadError> {
         self.expect_len(16, "a simple packet block")?;
         let Some(interface) = self.interfaces.first() else {
@@ -218,7 +218,7 @@ impl<R: Read> Ng<R> {
     }
 }
 
-/// Name and clock of an interface from the options of its description.
+/// Name and clock of an interface, from the options of its description.
 fn options(endian: Endian, mut bytes: &[u8]) -> Result<(Option<Vec<u8>>, Clock), String> {
     let (mut name, mut clock) = (None, Clock::default());
     while bytes.len() >= 4 {
@@ -243,7 +243,7 @@ fn options(endian: Endian, mut bytes: &[u8]) -> Result<(Option<Vec<u8>>, Clock),
     Ok((name, clock))
 }
 
-/// How an interface counts time.
+/// Units and offset of an interface's times.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     /// if_tsresol: a negative power of ten or, with the highest bit set, of two.
@@ -259,7 +259,7 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// Nanoseconds since 1970, rounded down; before 1970 and after 2554 the nearest that there is.
+    /// Nanoseconds since 1970, rounded down; before 1970 and after 2554 the nearest possible time.
     fn nanoseconds(self, units: u64) -> u64 {
         const BILLION: i128 = 1_000_000_000;
         let power = u32::from(self.resolution & 0x7f);
@@ -269,7 +269,7 @@ impl Clock {
         } else if power <= 9 {
             units * 10_i128.pow(9 - power)
         } else {
-            // More than 38 digits do not fit, and leave nothing.
+            // A divisor of more than 38 digits does not fit; the quotient is zero.
             10_i128.checked_pow(power - 9).map_or(0, |divisor| units / divisor)
         };
         let time = nanoseconds + i128::from(self.offset) * BILLION;

@@ -1,7 +1,7 @@
-//! pcapng out: one section, its interfaces, enhanced packets.
+//! Writing of pcapng: one section, its interfaces, enhanced packets.
 //!
-//! Little-endian on every machine, times in nanoseconds, no options but name and resolution: the
-//! same calls give the same bytes.
+//! The file is little-endian on every machine, has times in nanoseconds, and no options but name
+//! and resolution. The same calls give the same bytes.
 
 use super::{Interface, ng::SECTION_HEADER};
 use std::io::{self, Write};
@@ -9,26 +9,26 @@ use std::io::{self, Write};
 /// Longest name that is written, bytes.
 const MAX_NAME: usize = 1024;
 
-/// Which way a packet went, as seen from the interface's owner.
+/// Direction of a packet, as seen from the interface's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// Received.
+    /// The packet was received.
     Inbound = 1,
-    /// Sent.
+    /// The packet was sent.
     Outbound = 2,
 }
 
-/// A pcapng that is being written.
+/// A writer of a pcapng file.
 #[derive(Debug)]
 pub struct Writer<W> {
     output: W,
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a capture with these interfaces, which packets name by their index.
+    /// Begins a capture with these interfaces; packets name an interface by its index.
     ///
     /// # Errors
-    /// Those of the output.
+    /// The error of the output.
     pub fn new(mut output: W, interfaces: &[Interface]) -> io::Result<Self> {
         let length_unknown = [0xff; 8];
         let header = [&0x1a2b_3c4d_u32.to_le_bytes()[..], &[1, 0, 0, 0], &length_unknown].concat();
@@ -39,11 +39,11 @@ impl<W: Write> Writer<W> {
         Ok(Self { output })
     }
 
-    /// Writes a packet in two parts, which nothing separates in the file: what is in front of the
-    /// network packet, and the network packet. `time` is nanoseconds since 1970.
+    /// Writes a packet in two parts, which are contiguous in the file: the link header, and the
+    /// network packet. `time` is nanoseconds since 1970.
     ///
     /// # Errors
-    /// Those of the output.
+    /// The error of the output.
     pub fn packet(
         &mut self,
         interface: u32,
@@ -55,11 +55,11 @@ impl<W: Write> Writer<W> {
         write_block(&mut self.output, ENHANCED_PACKET, &[&header, link_header, packet])
     }
 
-    /// Writes a packet with the way that it went, by the option epb_flags. `time` is nanoseconds
-    /// since 1970.
+    /// Writes a packet with its direction, by the option epb_flags. `time` is nanoseconds since
+    /// 1970.
     ///
     /// # Errors
-    /// Those of the output.
+    /// The error of the output.
     pub fn packet_going(
         &mut self,
         interface: u32,
@@ -73,12 +73,11 @@ impl<W: Write> Writer<W> {
         write_block(&mut self.output, ENHANCED_PACKET, &[&header, packet, padding, &options])
     }
 
-    /// Writes a packet with the way that it went and a comment; `len` is its length on the wire, of
-    /// which `packet` may be the beginning. `interface` comes with the time, nanoseconds since
-    /// 1970.
+    /// Writes a packet with its direction and a comment. `len` is the packet's length on the wire;
+    /// `packet` may be only the beginning. `interface` comes with the time, nanoseconds since 1970.
     ///
     /// # Errors
-    /// Those of the output.
+    /// The error of the output.
     pub fn packet_told(
         &mut self,
         (interface, time): (u32, u64),
@@ -97,11 +96,11 @@ impl<W: Write> Writer<W> {
         write_block(&mut self.output, ENHANCED_PACKET, &[&header, packet, padding, &options])
     }
 
-    /// Writes how many packets an interface has had until a time, nanoseconds since 1970, and how
-    /// many of these are missing.
+    /// Writes the number of packets of an interface until a time, nanoseconds since 1970, and the
+    /// number of packets that are missing.
     ///
     /// # Errors
-    /// Those of the output.
+    /// The error of the output.
     pub fn statistics(
         &mut self,
         interface: u32,
@@ -124,15 +123,15 @@ impl<W: Write> Writer<W> {
         write_block(&mut self.output, INTERFACE_STATISTICS, &[&body])
     }
 
-    /// Hands everything written so far to whoever reads it.
+    /// Flushes the output.
     ///
     /// # Errors
-    /// Those of the output.
+    /// The error of the output.
     pub fn flush(&mut self) -> io::Result<()> {
         self.output.flush()
     }
 
-    /// The output.
+    /// Returns the output.
     pub fn into_inner(self) -> W {
         self.output
     }
@@ -141,10 +140,10 @@ impl<W: Write> Writer<W> {
 const ENHANCED_PACKET: u32 = 6;
 const INTERFACE_STATISTICS: u32 = 5;
 
-/// The option that is a comment.
+/// Code of the comment option.
 const COMMENT: u16 = 1;
 
-/// What precedes a packet of this length in its block.
+/// Header of a packet of this length in its block.
 fn packet_header(interface: u32, time: u64, len: usize) -> [u8; 20] {
     let mut header = [0; 20];
     let fields = [interface, (time >> 32) as u32, time as u32, len as u32, len as u32];
@@ -174,7 +173,7 @@ fn put_option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
     body.resize(body.len().next_multiple_of(4), 0);
 }
 
-/// A block whose body is these parts, one after the other, filled up to a multiple of four.
+/// Writes a block whose body is these parts, one after the other, padded to a multiple of four.
 fn write_block(output: &mut impl Write, kind: u32, parts: &[&[u8]]) -> io::Result<()> {
     let body: usize = parts.iter().map(|part| part.len()).sum();
     let padded = body.next_multiple_of(4);

@@ -1,9 +1,9 @@
-//! A [`Steering`] as a program of the kernel's classic packet filter: it is given a packet, which
-//! begins with its IP header, and returns the worker's number.
+//! A [`Steering`] as a program of the kernel's classic packet filter. The program gets a packet,
+//! which begins with its IP header, and returns the worker's number.
 //!
-//! Reading beyond the packet's end ends the program with 0, worker 0. The program is put together
-//! with labels, since a conditional jump reaches 255 instructions only; what lies farther away is
-//! jumped to unconditionally.
+//! Reading beyond the packet's end ends the program with 0, worker 0. The program is built with
+//! labels: a conditional jump reaches 255 instructions only, so farther labels are reached by an
+//! unconditional jump.
 
 use super::{
     DESTINATION, DESTINATION_PORT, ERRORS, FRAGMENT, FRAGMENT_OFFSET, ICMP_LEN, IDENTIFIER,
@@ -13,7 +13,7 @@ use super::{
 use natgate_wire::link::ethertype;
 use natgate_wire::protocol::ICMP;
 
-/// What the instructions are; A is the accumulator, X the index, M the scratch memory.
+/// Codes of the instructions; A is the accumulator, X the index, M the scratch memory.
 #[allow(clippy::cast_possible_truncation)]
 mod code {
     const fn of(parts: [u32; 3]) -> u16 {
@@ -56,20 +56,20 @@ mod code {
     pub(super) const IF_AT_LEAST: u16 = of([BPF_JMP, BPF_JGE, BPF_K]);
     pub(super) const IF_AT_LEAST_X: u16 = of([BPF_JMP, BPF_JGE, BPF_X]);
     pub(super) const IF_ANY: u16 = of([BPF_JMP, BPF_JSET, BPF_K]);
-    /// The answer is K, or A.
+    /// Returns K, or A.
     pub(super) const ANSWER: u16 = of([BPF_RET, BPF_K, 0]);
     pub(super) const ANSWER_A: u16 = of([BPF_RET, BPF_A, 0]);
 }
 
-/// Where the frame's EtherType is to be read.
+/// Offset of the frame's EtherType.
 const ETHERTYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32;
 
-/// Places of the scratch memory: a slice's first port and length, and a quoted packet's protocol.
+/// Places in the scratch memory: a slice's first port and length, and a quoted packet's protocol.
 const FIRST: u32 = 0;
 const LEN: u32 = 1;
 const QUOTED: u32 = 2;
 
-/// The program for so many workers.
+/// Builds the program for `count` workers.
 pub(crate) fn assemble(steering: &Steering, count: usize) -> Vec<libc::sock_filter> {
     let mut program = Program::default();
     let count = count.max(1) as u32;
@@ -92,13 +92,13 @@ pub(crate) fn assemble(steering: &Steering, count: usize) -> Vec<libc::sock_filt
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Label(usize);
 
-/// A program in the making.
+/// A program that is being built.
 #[derive(Debug, Default)]
 struct Program {
     code: Vec<libc::sock_filter>,
-    /// Where each label is, once that is known.
+    /// Place of each label, once it is known.
     labels: Vec<usize>,
-    /// Unconditional jumps, and where to.
+    /// Unconditional jumps, and their labels.
     jumps: Vec<(usize, Label)>,
 }
 
@@ -121,19 +121,19 @@ impl Program {
         self.say(code::GO, 0);
     }
 
-    /// Goes there if the condition holds.
+    /// Jumps to a label if the condition holds.
     fn go_if(&mut self, condition: u16, k: u32, to: Label) {
         self.code.push(libc::sock_filter { code: condition, jt: 0, jf: 1, k });
         self.go(to);
     }
 
-    /// Goes there unless the condition holds.
+    /// Jumps to a label unless the condition holds.
     fn go_unless(&mut self, condition: u16, k: u32, to: Label) {
         self.code.push(libc::sock_filter { code: condition, jt: 1, jf: 0, k });
         self.go(to);
     }
 
-    /// Answers worker 0 unless the condition holds.
+    /// Returns worker 0 unless the condition holds.
     fn unless_answer(&mut self, condition: u16, k: u32) {
         self.code.push(libc::sock_filter { code: condition, jt: 1, jf: 0, k });
         self.say(code::ANSWER, 0);
@@ -170,8 +170,8 @@ fn by_destination(program: &mut Program, stretches: &[Stretch], count: u32) {
         }
         program.here(next);
     }
-    // The kernel wants to see that what is recalled was stored on every way, and takes the answer
-    // for one; a jump it does not.
+    // The kernel checks that every word of scratch memory is stored before it is read, on every
+    // path. It counts a return as such a path, but not a jump.
     let nobody = program.label();
     program.go(nobody);
     program.here(sliced);
@@ -180,7 +180,7 @@ fn by_destination(program: &mut Program, stretches: &[Stretch], count: u32) {
     program.say(code::ANSWER, 0);
 }
 
-/// Finds the port, then the slice that it is in.
+/// Finds the port, then the slice that contains it.
 fn by_port(program: &mut Program, count: u32) {
     let [ports, icmp, query, error, quoted_query, quoted_ports, slice] =
         [(); 7].map(|()| program.label());
@@ -210,7 +210,7 @@ fn by_port(program: &mut Program, count: u32) {
     program.here(error);
     program.say(code::BYTE_AT_X, (ICMP_LEN + PROTOCOL) as u32);
     program.say(code::STORE, QUOTED);
-    // X = where the quoted packet's own payload begins, less the ICMP header.
+    // X is the offset of the quoted packet's own payload, less the ICMP header.
     program.say(code::BYTE_AT_X, ICMP_LEN as u32);
     program.say(code::AND, 0xf);
     program.say(code::LSH, 2);
@@ -235,7 +235,7 @@ fn by_port(program: &mut Program, count: u32) {
     program.say(code::ANSWER_A, 0);
 }
 
-/// Goes to the label of the list that A is in; else answers worker 0.
+/// Jumps to the label of the list that contains A; otherwise returns worker 0.
 fn choose(program: &mut Program, lists: &[(&[u8], Label)]) {
     for (values, label) in lists {
         for value in *values {

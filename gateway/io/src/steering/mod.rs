@@ -1,11 +1,12 @@
-//! Who gets which packet, where several workers share a link.
+//! Steering: the division of packets among workers that share a link.
 //!
-//! A group of devices, one a worker, serves one link. Back ends that can are told by a [`Steering`]
-//! which worker owns a packet, and deliver it there. That is an optimisation: a worker that gets a
-//! packet of another's hands it over, so a back end that cannot steer, or not everything, is slower
-//! and no less right. What is not IPv4, ARP among it, goes to worker 0.
+//! A group of devices, one for each worker, serves one link. A [`Steering`] tells a back end which
+//! worker owns a packet; a back end that supports it delivers the packet there. That is an
+//! optimisation: a worker hands packets of other workers over. So a back end without steering, or
+//! with a part of it, is slower and no less right. A frame that is not IPv4, such as ARP, goes to
+//! worker 0.
 //!
-//! [`Steering::worker`] is the definition; the filter for packet sockets is made to agree with it.
+//! [`Steering::worker`] is the definition; the filter for packet sockets agrees with it.
 
 mod filter;
 
@@ -15,53 +16,54 @@ use std::net::Ipv4Addr;
 
 pub(crate) use filter::assemble;
 
-/// Most stretches of addresses that a filter of the kernel's is told of; what lies in further ones
-/// goes to worker 0 there.
+/// Most stretches of addresses in a filter of the kernel. Addresses of further stretches go to
+/// worker 0 there.
 pub const MOST_STRETCHES: usize = 400;
 
-/// Whose packets are whose on one side of the gateway.
+/// Rule that gives the worker of a packet on one side of the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Steering {
     /// The inside: packets belong to the worker of their source address, see [`worker_of_source`].
     Source,
     /// The outside: packets belong to the worker of their destination address, or of a slice of its
-    /// ports. The first stretch that an address lies in counts; what lies in none is worker 0's.
+    /// ports. The first stretch that contains an address counts; other addresses belong to worker
+    /// 0.
     Destination(Vec<Stretch>),
 }
 
-/// Consecutive external addresses that are shared out in one way.
+/// Consecutive external addresses that are divided in one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// The first address.
+    /// First address.
     pub first: Ipv4Addr,
-    /// The last address.
+    /// Last address.
     pub last: Ipv4Addr,
-    /// How.
+    /// Method of the division.
     pub share: Share,
 }
 
-/// How external addresses are shared out to workers.
+/// Method by which external addresses are divided among workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// Each address is one worker's: that of its place among all of them. The stretch's first has
-    /// this place, the others follow.
+    /// Each address belongs to one worker, by its index among all addresses. `place` is the index
+    /// of the stretch's first address; the others follow.
     Whole {
-        /// The place of the first address.
+        /// Index of the first address.
         place: u32,
     },
-    /// Each address' ports are cut into slices, one a worker in their order; the last worker has
-    /// what is left over, and what has no port of these is worker 0's. Of ICMP the identifier
-    /// counts, of ICMP errors the source port of the packet that they quote. Of a datagram in
-    /// pieces only the first has ports, the others are worker 0's.
+    /// The ports of each address are cut into slices, one for each worker in order. The last worker
+    /// has the remainder; packets without one of these ports belong to worker 0. For ICMP queries
+    /// the identifier counts, for ICMP errors the source port of the quoted packet. Of a datagram
+    /// in fragments only the first has ports; the others belong to worker 0.
     Slices {
-        /// The first port of worker 0.
+        /// First port of worker 0.
         first: u16,
         /// Ports of each slice; not zero.
         len: u16,
     },
 }
 
-/// The worker, of `count`, of packets from this inside address.
+/// Worker, of `count`, that owns packets from this inside address.
 pub fn worker_of_source(source: Ipv4Addr, count: usize) -> usize {
     (source.to_bits().wrapping_mul(SCATTER) >> SCATTER_SHIFT) as usize % count
 }
@@ -71,18 +73,18 @@ const SCATTER: u32 = 0x9e37_79b1;
 const SCATTER_SHIFT: u32 = 24;
 
 impl Share {
-    /// Slices of equal length of these ports, for so many workers.
+    /// Slices of equal length of these ports, for `count` workers.
     ///
     /// # Panics
-    /// When there are no ports or no workers.
+    /// If there are no ports or no workers.
     pub fn slices(first: u16, last: u16, count: usize) -> Self {
         assert!(first <= last && count > 0);
         let len = (usize::from(last - first) + 1) / count;
         Self::Slices { first, len: len.clamp(1, usize::from(u16::MAX)) as u16 }
     }
 
-    /// The worker, of `count`, of a port of the address that is so many addresses after the
-    /// stretch's first; `None` stands for packets without a port.
+    /// Worker, of `count`, that owns a port of the address at `offset` from the stretch's first
+    /// address. `None` stands for packets without a port.
     pub fn worker(self, offset: u32, port: Option<u16>, count: usize) -> usize {
         match self {
             Self::Whole { place } => place.wrapping_add(offset) as usize % count,
@@ -95,11 +97,11 @@ impl Share {
 }
 
 impl Steering {
-    /// The worker, of `count`, that a packet belongs to; the packet begins with its IPv4 header.
-    /// One that is cut off, or has no owner, is worker 0's.
+    /// Worker, of `count`, that owns a packet; the packet begins with its IPv4 header. A packet
+    /// that is cut off, or has no owner, belongs to worker 0.
     ///
     /// # Panics
-    /// When there are no workers.
+    /// If there are no workers.
     pub fn worker(&self, packet: &[u8], count: usize) -> usize {
         assert!(count > 0);
         let worker = match self {
@@ -114,7 +116,7 @@ impl Steering {
         worker.unwrap_or(0)
     }
 
-    /// As [`Self::worker`], of an Ethernet frame, perhaps with a VLAN tag.
+    /// Like [`Self::worker`], for an Ethernet frame, perhaps with a VLAN tag.
     pub fn worker_of_frame(&self, frame: &[u8], count: usize) -> usize {
         let kind = |at| short(frame, at);
         let packet = match kind(ETHERNET_LEN - 2) {
@@ -128,34 +130,34 @@ impl Steering {
     }
 }
 
-/// Where fields of an IPv4 header are.
+/// Offsets of fields of an IPv4 header.
 const FRAGMENT: usize = 6;
 const PROTOCOL: usize = 9;
 const SOURCE: usize = 12;
 const DESTINATION: usize = 16;
 /// Bits of the fragment field that are zero in whole datagrams and first fragments.
 const FRAGMENT_OFFSET: u16 = 0x1fff;
-/// Where a transport header has its ports, and an ICMP query its identifier.
+/// Offsets of the ports in a transport header, and of the identifier in an ICMP query.
 const SOURCE_PORT: usize = 0;
 const DESTINATION_PORT: usize = 2;
 const IDENTIFIER: usize = 4;
-/// An ICMP error's header, before the packet that it quotes.
+/// Length of an ICMP error's header, before the quoted packet.
 const ICMP_LEN: usize = 8;
-/// Protocols with ports, all of which have them in the same place.
+/// Protocols with ports; all have them in the same place.
 const WITH_PORTS: [u8; 4] = [TCP, UDP, DCCP, SCTP];
 /// ICMP messages with an identifier: echo, timestamp, information, and the answers.
 const QUERIES: [u8; 6] = [0, 8, 13, 14, 15, 16];
 /// ICMP messages that quote a packet.
 const ERRORS: [u8; 5] = [3, 4, 5, 11, 12];
 
-/// How far into its stretch an address lies, and how that is shared out.
+/// Offset of an address in its stretch, and the division there.
 fn find(stretches: &[Stretch], address: u32) -> Option<(u32, Share)> {
     let within = |one: &&Stretch| (one.first.to_bits()..=one.last.to_bits()).contains(&address);
     let stretch = stretches.iter().find(within)?;
     Some((address - stretch.first.to_bits(), stretch.share))
 }
 
-/// The port on our side of a packet that comes in on the outside.
+/// External port of a packet that comes in on the outside.
 fn port(packet: &[u8]) -> Option<u16> {
     if short(packet, FRAGMENT)? & FRAGMENT_OFFSET != 0 {
         return None;

@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// The kernel's machine, as far as the filter uses it; the packet is one of IPv4.
+/// The kernel's machine, as far as the filter uses it; the packet is IPv4.
 fn run(program: &[libc::sock_filter], packet: &[u8]) -> u32 {
     let (mut a, mut x, mut memory, mut at) = (0_u32, 0_u32, [0_u32; 16], 0);
     let read = |at: u64, len: usize| {
@@ -65,7 +65,7 @@ fn run(program: &[libc::sock_filter], packet: &[u8]) -> u32 {
     }
 }
 
-/// Few addresses and ports, so that the interesting ones are hit.
+/// Few addresses and ports, so that generated packets hit them.
 fn an_address() -> impl Strategy<Value = Ipv4Addr> {
     (0..24_u32).prop_map(|last| Ipv4Addr::from(0xcb00_7100 + last))
 }
@@ -89,7 +89,7 @@ fn a_steering() -> impl Strategy<Value = Steering> {
     ]
 }
 
-/// A header of an IPv4 packet, with options perhaps, and of a protocol that matters.
+/// A header of an IPv4 packet, perhaps with options, of a relevant protocol.
 fn a_header() -> impl Strategy<Value = Vec<u8>> {
     let protocol = prop::sample::select(vec![1, 1, 6, 17, 33, 132, 47]);
     let fragment = prop_oneof![4 => Just(0), 1 => Just(0x2000_u16), 1 => Just(185)];
@@ -118,7 +118,7 @@ fn a_packet() -> impl Strategy<Value = Vec<u8>> {
                 packet.extend(quoted);
             }
             packet.extend(words([two, one, three, 0]));
-            // Most are whole, some end where they should not.
+            // Most packets are whole; some are truncated.
             packet.truncate(if cut < 80 { usize::MAX } else { packet.len() - (cut - 79) });
             packet
         },

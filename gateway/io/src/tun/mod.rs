@@ -1,13 +1,14 @@
-//! A layer 3 device of the kernel's (TUN): what the kernel routes into it comes in here as frames.
+//! A layer 3 device of the kernel (TUN): packets that the kernel routes into it arrive here as
+//! frames.
 //!
-//! For containers and tests: no second machine is needed, the kernel itself is at the other end.
-//! The kernel knows no Ethernet there, gateways know nothing else, so the device presents a link
-//! with one other station on it, [`STATION`]: what comes in has that as its source, what goes out
-//! loses its header. The device answers ARP for that station, whatever address is asked for, except
-//! where the gateway asks for its own.
+//! It serves containers and tests: no second machine is needed, because the kernel itself is at the
+//! other end. The kernel uses no Ethernet there, and gateways use nothing else. So the device
+//! presents a link with one other station on it, [`STATION`]: received packets get a header with
+//! that source, and sent frames lose their header. The device answers ARP for that station,
+//! whatever address is asked for, except for the gateway's own.
 //!
-//! The device is made when it is not there, and then goes with the process; addresses, routes and
-//! whether it is up are left to who configures the kernel.
+//! The device is created if it does not exist, and then goes with the process. Addresses, routes
+//! and the link state are left to the configuration of the kernel.
 
 mod receive;
 mod socket;
@@ -22,13 +23,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use transmit::Sender;
 
-/// The gateway's hardware address on every such link.
+/// Hardware address of the gateway on every such link.
 pub const GATEWAY: Mac = Mac([2, 0, 0, 0, 0, 1]);
 
-/// The other station's: the kernel's.
+/// Hardware address of the other station, the kernel.
 pub const STATION: Mac = Mac([2, 0, 0, 0, 0, 2]);
 
-/// Answers to ARP that wait to be received; more are asked for again.
+/// Most ARP answers that wait to be received; further requests are repeated by their sender.
 const ANSWERS: usize = 64;
 
 /// A TUN device.
@@ -36,9 +37,9 @@ const ANSWERS: usize = 64;
 pub struct TunDevice {
     link: LinkInfo,
     monitor: Monitor,
-    /// Whether it is one of several queues.
+    /// True if this is one of several queues.
     several: bool,
-    /// Whether the device was made here.
+    /// True if the device was created here.
     made: bool,
     receiver: ReceiveHalf,
     transmitter: TransmitHalf,
@@ -51,7 +52,7 @@ pub struct TunDevice {
 #[derive(Debug)]
 struct Answers {
     frames: Arc<Mutex<ArrayVec<[u8; arp::FRAME_LEN], ANSWERS>>>,
-    /// Always readable: who waits for frames while there are such does not wait.
+    /// Always readable: while such frames wait, a reader does not sleep.
     ready: Arc<OwnedFd>,
 }
 
@@ -68,19 +69,19 @@ impl Clone for Answers {
 }
 
 impl TunDevice {
-    /// Opens the device of this name; makes it if it is not there. It may be down.
+    /// Opens the device of this name; creates it if it does not exist. It may be down.
     ///
     /// # Errors
-    /// [`Error`] when the device is of another kind or in use, or the system does not let us.
+    /// [`Error`] if the device is of another kind or in use, or the system does not permit it.
     pub fn open(name: &str) -> Result<Self, Error> {
         Self::open_queue(name, false)
     }
 
-    /// Opens the device for `count` workers, each of which gets a queue of it. The kernel keeps a
-    /// flow to the queue by which packets of it were sent last, and spreads what is new.
+    /// Opens the device for `count` workers, one queue for each. The kernel keeps a flow on the
+    /// queue that last sent packets of it, and distributes new flows.
     ///
     /// # Errors
-    /// As [`Self::open`]; also when the device was made without several queues.
+    /// The errors of [`Self::open`]; also if the device was created without several queues.
     pub fn open_group(name: &str, count: usize) -> Result<Vec<Self>, Error> {
         (0..count).map(|_| Self::open_queue(name, count > 1)).collect()
     }
@@ -108,7 +109,7 @@ impl TunDevice {
         Ok(device)
     }
 
-    /// Whether the device was not there and has been made.
+    /// True if the device did not exist and was created.
     pub fn is_made(&self) -> bool {
         self.made
     }
@@ -151,7 +152,7 @@ impl TunDevice {
     }
 }
 
-/// The device with the hardware address that it does not have by itself.
+/// Adds the hardware address, which the device itself lacks.
 fn with_address(link: LinkInfo) -> LinkInfo {
     LinkInfo { mac: GATEWAY, ..link }
 }
@@ -174,7 +175,7 @@ impl Device for TunDevice {
             transmit_full: sent.full,
             transmit_refused: sent.refused,
             link_losses: self.link_losses,
-            // The kernel's queue before us is the kernel's device's: it counts what it drops.
+            // The kernel's device counts the packets that its queue drops.
             ..Statistics::default()
         }
     }

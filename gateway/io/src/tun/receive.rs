@@ -1,5 +1,5 @@
-//! The receiving half: a read a packet, into memory of our own with room for the Ethernet header
-//! that it gets.
+//! The receiving half: one read a packet, into memory of this process with room for the Ethernet
+//! header.
 
 use super::{ANSWERS, GATEWAY, STATION, socket};
 use crate::{BATCH, Batch, Frame, HEADROOM};
@@ -16,7 +16,7 @@ pub(super) struct Counts {
     pub(super) oversize: u64,
 }
 
-/// What receives from a device that is there.
+/// Receiver of a device that exists.
 #[derive(Debug)]
 pub(super) struct Receiver {
     file: Arc<OwnedFd>,
@@ -24,13 +24,13 @@ pub(super) struct Receiver {
     memory: Vec<u8>,
 }
 
-/// Where a packet lies in its piece of the memory.
+/// Offset of a packet in its piece of the memory.
 const PACKET: usize = HEADROOM + ETHERNET_LEN;
 
 impl Receiver {
     pub(super) fn new(file: Arc<OwnedFd>, mtu: usize) -> Self {
-        // A byte more than a packet has, so that a longer one is seen to be longer; and an answer
-        // to ARP must fit.
+        // One byte more than the longest packet, so that a longer packet is detected; an ARP answer
+        // must fit, too.
         Self { file, mtu, memory: vec![0; BATCH * (PACKET + mtu.max(arp::LEN) + 1)] }
     }
 

@@ -1,4 +1,4 @@
-//! The file that stands for a TUN device: the few system calls that both halves need.
+//! The file of a TUN device: the few system calls that both halves need.
 #![allow(unsafe_code)]
 
 use crate::Error;
@@ -10,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 
 const DEVICE: &str = "/dev/net/tun";
 
-/// Attaches to the device of this name, or makes it: one with several queues, if that is wanted.
+/// Attaches to the device of this name, or creates it; with several queues, if that is wanted.
 pub(super) fn open(name: &str, several: bool) -> Result<OwnedFd, Error> {
     if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains(['\0', '/', '%']) {
         return Err(Error::NoDevice(name.to_owned()));
@@ -42,7 +42,7 @@ pub(super) fn open(name: &str, several: bool) -> Result<OwnedFd, Error> {
     Ok(file)
 }
 
-/// Whether the device that the file stands for still exists.
+/// True if the device of the file still exists.
 pub(super) fn is_attached(file: &OwnedFd) -> bool {
     // SAFETY: as above.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
@@ -50,14 +50,14 @@ pub(super) fn is_attached(file: &OwnedFd) -> bool {
     unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNGETIFF as _, &raw mut request) == 0 }
 }
 
-/// Takes the next packet; returns its length, cut to the memory's.
+/// Reads the next packet; returns its length, cut to the memory's.
 pub(super) fn read(file: &OwnedFd, memory: &mut [u8]) -> Option<usize> {
     // SAFETY: the memory outlives the call, and its length is passed.
     let len = unsafe { libc::read(file.as_raw_fd(), memory.as_mut_ptr().cast(), memory.len()) };
     usize::try_from(len).ok()
 }
 
-/// Gives the kernel a packet.
+/// Writes a packet to the kernel.
 pub(super) fn write(file: &OwnedFd, packet: &[u8]) -> io::Result<()> {
     // SAFETY: the packet outlives the call, and its length is passed.
     let len = unsafe { libc::write(file.as_raw_fd(), packet.as_ptr().cast(), packet.len()) };
@@ -71,6 +71,6 @@ pub(super) fn always_readable(device: &str) -> Result<OwnedFd, Error> {
     if descriptor < 0 {
         return Err(Error::last("making an event descriptor", device));
     }
-    // SAFETY: the descriptor was just made and nobody else has it.
+    // SAFETY: the descriptor is new and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }

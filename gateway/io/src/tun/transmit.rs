@@ -1,4 +1,5 @@
-//! The sending half: a write a packet. ARP is answered here; what is not IP has nowhere to go.
+//! The sending half: one write a packet. ARP is answered here; other frames without IP are
+//! discarded.
 
 use super::{ANSWERS, Answers, STATION, socket};
 use crate::{BATCH, Frame, Lost};
@@ -15,14 +16,14 @@ pub(super) struct Counts {
     pub(super) refused: u64,
 }
 
-/// What sends to a device that is there.
+/// Sender of a device that exists.
 #[derive(Debug)]
 pub(super) struct Sender {
     pub(super) file: Arc<OwnedFd>,
     pub(super) mtu: usize,
 }
 
-/// What has become of a frame.
+/// Fate of a frame.
 enum Fate {
     Sent,
     Full,
@@ -78,8 +79,8 @@ impl Sender {
     }
 }
 
-/// The station's answer: it has every address that somebody else asks for. A probe or an
-/// announcement of one's own address (RFC 5227) wants none.
+/// Answer of the station: it has every address that the gateway asks for. A probe or an
+/// announcement of the gateway's own address (RFC 5227) gets none.
 fn answer(asked: Repr) -> Option<[u8; arp::FRAME_LEN]> {
     let own = asked.sender.is_unspecified() || asked.sender == asked.target;
     if asked.operation != Operation::Request || own {

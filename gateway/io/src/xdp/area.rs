@@ -1,10 +1,10 @@
-//! The memory that frames lie in, shared with the kernel, and who has which piece of it.
+//! Memory of frames, shared with the kernel, and the owners of its pieces.
 //!
-//! The area is cut into chunks, a frame each. A chunk is free, or the kernel has it (to fill it or
-//! to send it), or it is lent out as a frame, or both of the latter: a frame that came in by one
-//! device is sent by another without being copied, while whoever translates still holds it. It is
-//! free again when the kernel and the borrower both have given it back. Devices that share an area
-//! belong to one thread; the lock is there so that this need not be believed.
+//! The area is cut into chunks, one frame each. A chunk is free, or the kernel has it (to fill it
+//! or to send it), or it is lent out as a frame, or both of the latter: one device sends a frame
+//! that came in by another without a copy, while the translator still holds it. The chunk is free
+//! again when both the kernel and the borrower have given it back. Devices that share an area
+//! belong to one thread; the lock makes this safe without that assumption.
 #![allow(unsafe_code)]
 
 use crate::{Error, HEADROOM};
@@ -23,7 +23,7 @@ const _: () = assert!(KERNEL_HEADROOM >= HEADROOM);
 /// The largest MTU whose frames fit a chunk, bytes.
 pub(super) const LARGEST_MTU: u32 = (LARGEST - KERNEL_HEADROOM - ETHERNET_LEN - VLAN_LEN) as u32;
 
-/// Who the kernel's holder of a chunk is: a queue's number, never zero.
+/// Number of the queue that holds a chunk in the kernel; never zero.
 pub(super) type Holder = u32;
 
 /// Memory for frames.
@@ -35,16 +35,16 @@ pub(super) struct Area {
     chunks: Mutex<Chunks>,
 }
 
-// SAFETY: the memory is the area's own, and pieces of it are handed out only as `Chunks` allows,
-// which a lock protects.
+// SAFETY: the memory belongs to the area, and pieces of it are handed out only as `Chunks` permits;
+// a lock protects `Chunks`.
 unsafe impl Send for Area {}
 // SAFETY: as above.
 unsafe impl Sync for Area {}
 
-/// Who has which chunk.
+/// Owners of the chunks.
 #[derive(Debug)]
 pub(super) struct Chunks {
-    /// What is nobody's, most recently used last: its memory is most likely cached.
+    /// Free chunks, most recently used last: their memory is most likely cached.
     free: Vec<u32>,
     states: Box<[State]>,
     chunk_len: u64,
@@ -53,14 +53,14 @@ pub(super) struct Chunks {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
-    /// The queue in whose rings it is; 0: none.
+    /// Queue whose rings hold the chunk; 0 if none does.
     holder: Holder,
-    /// Whether it is lent out as a frame.
+    /// True if the chunk is lent out as a frame.
     lent: bool,
 }
 
 impl Area {
-    /// Memory for this many frames of links with at most this MTU; `device` is named by errors.
+    /// Allocates memory for this many frames of links with at most this MTU; errors name `device`.
     pub(super) fn new(count: usize, mtu: u32, device: &str) -> Result<Self, Error> {
         let chunk_len = chunk_len(mtu);
         let len = count * chunk_len;
@@ -72,17 +72,17 @@ impl Area {
         let memory: NonNull<u8> =
             memory.ok_or_else(|| Error::last("taking memory for frames", device))?;
         // SAFETY: the mapping was just made and has this length. Small pages work as well, so the
-        // answer does not matter.
+        // result does not matter.
         unsafe { libc::madvise(memory.as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
         Ok(Self { memory, chunk_len, count, chunks: Mutex::new(Chunks::new(count, chunk_len)) })
     }
 
-    /// Where it begins.
+    /// Address of the area.
     pub(super) fn address(&self) -> u64 {
         self.memory.as_ptr() as u64
     }
 
-    /// Its length, bytes.
+    /// Length of the area, bytes.
     pub(super) fn len(&self) -> usize {
         self.count * self.chunk_len
     }
@@ -91,7 +91,7 @@ impl Area {
         self.chunk_len
     }
 
-    /// Whether frames of links with this MTU fit the chunks.
+    /// True if frames of links with this MTU fit the chunks.
     pub(super) fn fits(&self, mtu: u32) -> bool {
         mtu <= LARGEST_MTU && chunk_len(mtu) <= self.chunk_len
     }
@@ -100,18 +100,18 @@ impl Area {
         self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where in the area these bytes lie, if they do.
+    /// Offset of these bytes in the area; `None` if they lie elsewhere.
     pub(super) fn offset_of(&self, bytes: &[u8]) -> Option<u64> {
         let offset = (bytes.as_ptr() as usize).checked_sub(self.memory.as_ptr() as usize)?;
         (offset < self.len() && bytes.len() <= self.len() - offset).then_some(offset as u64)
     }
 
-    /// A chunk's memory.
+    /// Lends the memory of a chunk.
     ///
     /// # Safety
-    /// `Chunks` says that the chunk is lent and that the kernel does not have it, or that it was
-    /// just taken for sending. Nobody else has a reference to it, and what is returned must be gone
-    /// before the chunk is given on, and before the area is.
+    /// According to `Chunks` the chunk is lent and the kernel does not have it, or it was just
+    /// taken for sending. No other reference to it exists. The returned slice must be dropped
+    /// before the chunk changes its owner, and before the area is dropped.
     pub(super) unsafe fn lend<'d>(&self, chunk: u32) -> &'d mut [u8] {
         assert!((chunk as usize) < self.count);
         // SAFETY: the mapping has `count` chunks; the rest is the caller's promise.
@@ -124,13 +124,14 @@ impl Area {
 
 impl Drop for Area {
     fn drop(&mut self) {
-        // SAFETY: `new` made this mapping, of this length; nothing of it is lent any more, because
-        // frames borrow devices and devices share the area. What the kernel still has it keeps.
+        // SAFETY: `new` made this mapping, of this length; no chunk is lent any more, because
+        // frames borrow devices and devices share the area. The kernel keeps the pages that it
+        // still uses.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), self.len()) };
     }
 }
 
-/// The chunks that frames of this MTU need, bytes.
+/// Length of the chunks for frames of this MTU, bytes.
 fn chunk_len(mtu: u32) -> usize {
     let longest = KERNEL_HEADROOM + ETHERNET_LEN + VLAN_LEN + mtu as usize;
     longest.next_power_of_two().clamp(2048, LARGEST)
@@ -146,18 +147,18 @@ impl Chunks {
         }
     }
 
-    /// A number for a queue that nobody had before.
+    /// Creates a new number for a queue.
     pub(super) fn new_holder(&mut self) -> Holder {
         self.holders += 1;
         self.holders
     }
 
-    /// The chunk that a place in the area belongs to.
+    /// Chunk that contains an offset in the area.
     pub(super) fn at(&self, offset: u64) -> u32 {
         (offset / self.chunk_len) as u32
     }
 
-    /// Where a chunk begins.
+    /// Offset of a chunk.
     pub(super) fn begin(&self, chunk: u32) -> u64 {
         u64::from(chunk) * self.chunk_len
     }
@@ -169,7 +170,7 @@ impl Chunks {
         Some(chunk)
     }
 
-    /// Lends out a chunk that a queue has received; `false` when the queue did not have it.
+    /// Lends out a chunk that a queue has received; `false` if the queue did not hold it.
     pub(super) fn lend(&mut self, chunk: u32, holder: Holder) -> bool {
         match self.states.get_mut(chunk as usize) {
             Some(state) if state.holder == holder && !state.lent => {
@@ -180,7 +181,7 @@ impl Chunks {
         }
     }
 
-    /// Takes back what was lent.
+    /// Takes back a lent chunk.
     pub(super) fn take_back(&mut self, chunk: u32) {
         let state = &mut self.states[chunk as usize];
         assert!(state.lent);
@@ -190,8 +191,8 @@ impl Chunks {
         }
     }
 
-    /// Gives a lent chunk to a queue that sends it, beside its borrower; `false` when a queue has
-    /// it already, or it is not lent at all.
+    /// Gives a lent chunk to a queue that sends it, beside its borrower; `false` if a queue holds
+    /// it already, or it is not lent.
     pub(super) fn share(&mut self, chunk: u32, holder: Holder) -> bool {
         match self.states.get_mut(chunk as usize) {
             Some(state) if state.lent && state.holder == 0 => {
@@ -202,7 +203,7 @@ impl Chunks {
         }
     }
 
-    /// The kernel gives a queue's chunk back.
+    /// Takes back a chunk that the kernel returns from a queue.
     pub(super) fn release(&mut self, chunk: u32, holder: Holder) {
         if let Some(state) = self.states.get_mut(chunk as usize)
             && state.holder == holder
@@ -214,7 +215,7 @@ impl Chunks {
         }
     }
 
-    /// A queue is closed: what it had is given back.
+    /// Takes back all chunks of a queue that is closed.
     pub(super) fn release_all(&mut self, holder: Holder) {
         for chunk in 0..self.states.len() as u32 {
             self.release(chunk, holder);
@@ -242,7 +243,7 @@ mod tests {
     fn a_frame_is_found_in_the_area_and_others_are_not() {
         let area = Area::new(2, 1500, "none").expect("memory");
         let chunk = area.chunks().take(1).expect("all are free");
-        // SAFETY: the chunk was just taken, and nobody has it.
+        // SAFETY: the chunk was just taken, and no other reference to it exists.
         let memory = unsafe { area.lend(chunk) };
         let begin = area.chunks().begin(chunk);
         assert_eq!(area.offset_of(&memory[300..400]), Some(begin + 300));
@@ -258,7 +259,7 @@ mod tests {
             let chunk = chunks.take(a).expect("all are free");
             assert!(!chunks.lend(chunk, b) && chunks.lend(chunk, a) && !chunks.lend(chunk, a));
             assert!(chunks.share(chunk, b));
-            // Sent twice, it has to be copied.
+            // A frame that is sent twice has to be copied.
             assert!(!chunks.share(chunk, b) && !chunks.share(chunk, a));
             if kernel_first {
                 chunks.release(chunk, b);

@@ -1,4 +1,4 @@
-//! The XDP program's instructions: which frames go to the sockets and which stay the kernel's.
+//! Instructions of the XDP program: they send frames to the sockets or leave them to the kernel.
 //!
 //! ```text
 //! if there is a share: frame too short to tell     -> socket
@@ -16,17 +16,16 @@ use std::net::Ipv4Addr;
 /// Most addresses of a [`KernelShare`].
 pub const MOST_SHARED: usize = 32;
 
-/// Which frames of an interface are left to the kernel's own network stack; all others come to the
-/// sockets.
+/// Frames of an interface that are left to the kernel's own network stack. All other frames come to
+/// the sockets.
 ///
-/// What is neither IPv4 nor ARP always is the kernel's, and so is IPv4 that was sent to a group of
-/// stations.
+/// Frames that are neither IPv4 nor ARP always go to the kernel, and so does IPv4 to a multicast or
+/// broadcast hardware address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelShare {
-    /// The kernel has IPv4 packets that go to these addresses, and ARP about them; at most
-    /// [`MOST_SHARED`].
+    /// The kernel has IPv4 packets to these addresses, and ARP about them; at most [`MOST_SHARED`].
     pub addresses: Vec<Ipv4Addr>,
-    /// Whether it also has everything with a VLAN tag.
+    /// True if the kernel also has all frames with a VLAN tag.
     pub tagged: bool,
 }
 
@@ -40,7 +39,7 @@ pub(super) struct Instruction {
     pub(super) immediate: i32,
 }
 
-/// What becomes of a frame that is for a socket where there is none.
+/// Action for a frame to a socket that does not exist: the kernel gets it.
 pub(super) const PASS: i32 = 2;
 
 const LOAD_WORD: u8 = 0x61;
@@ -58,7 +57,7 @@ const JUMP_IF_GREATER: u8 = 0x2d;
 const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
 
-/// Where a jump leads.
+/// Target of a jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Label {
     Socket,
@@ -68,7 +67,7 @@ enum Label {
     Compare,
 }
 
-/// A program that is being written.
+/// A program that is being built.
 #[derive(Default)]
 struct Assembler {
     code: Vec<Instruction>,
@@ -104,8 +103,8 @@ impl Assembler {
     }
 }
 
-/// The program for this map of sockets. `otherwise` is what becomes of frames of a queue without a
-/// socket.
+/// Builds the program for this map of sockets. `otherwise` is the action for frames of a queue
+/// without a socket.
 pub(super) fn assemble(
     sockets: i32,
     share: Option<&KernelShare>,
@@ -115,13 +114,13 @@ pub(super) fn assemble(
     const MAP_DESCRIPTOR: u8 = 1;
     const REDIRECT_MAP: i32 = 51;
     let mut program = Assembler::default();
-    // The context lies in r1; sorting leaves it there.
+    // Register r1 has the context; sorting leaves it there.
     if let Some(share) = share {
         sort(&mut program, share);
     }
     program.label(Label::Socket);
     program.put(LOAD_WORD, [2, 1], QUEUE_IN_CONTEXT, 0);
-    // Twice as long as the others.
+    // This instruction is twice as long as the others.
     program.put(LOAD_CONSTANT_64, [1, MAP_DESCRIPTOR], 0, sockets);
     program.put(0, [0, 0], 0, 0);
     program.put(MOVE_CONSTANT, [3, 0], 0, otherwise);
@@ -135,7 +134,7 @@ pub(super) fn assemble(
     program.finish()
 }
 
-/// Bytes of a frame's headers and where in them the fields are.
+/// Lengths of a frame's headers and offsets of fields in them, bytes.
 const ETHERNET: i32 = 14;
 const TYPE: i16 = 12;
 const IPV4: i32 = ETHERNET + 20;
@@ -143,14 +142,14 @@ const IPV4_DESTINATION: i16 = 14 + 16;
 const ARP: i32 = ETHERNET + 28;
 const ARP_TARGET: i16 = 14 + 24;
 
-/// Jumps to the kernel with what is its own; the rest falls through to the socket. The frame begins
-/// at r2 and ends at r3; r4 and r5 are scratch.
+/// Jumps to the kernel with the kernel's frames; the rest falls through to the socket. The frame
+/// begins at r2 and ends at r3; r4 and r5 are scratch.
 fn sort(program: &mut Assembler, share: &KernelShare) {
     program.put(LOAD_WORD, [2, 1], 0, 0);
     program.put(LOAD_WORD, [3, 1], 4, 0);
     require(program, ETHERNET);
     program.put(LOAD_HALF, [5, 2], TYPE, 0);
-    // As a load finds them: in the order of the network.
+    // The value as a load finds it: in network byte order.
     let kind = |kind: u16| i32::from(u16::from_ne_bytes(kind.to_be_bytes()));
     program.jump(JUMP_IF_EQUAL_32, [5, 0], kind(ethertype::IPV4), Label::Ipv4);
     program.jump(JUMP_IF_EQUAL_32, [5, 0], kind(ethertype::ARP), Label::Arp);
@@ -177,10 +176,10 @@ fn sort(program: &mut Assembler, share: &KernelShare) {
     }
 }
 
-/// A tag of the provider's (IEEE 802.1ad).
+/// EtherType of a provider's tag (IEEE 802.1ad).
 const SERVICE_VLAN: u16 = 0x88a8;
 
-/// Sends frames to the socket that have fewer bytes.
+/// Sends frames with fewer bytes to the socket.
 fn require(program: &mut Assembler, len: i32) {
     program.put(MOVE, [4, 2], 0, 0);
     program.put(ADD_CONSTANT, [4, 0], 0, len);

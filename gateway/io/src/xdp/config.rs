@@ -1,8 +1,8 @@
-//! How much memory an AF_XDP device takes.
+//! Memory of an AF_XDP device.
 
 use crate::BATCH;
 
-/// Sizes of the queues; out of range means the nearest in range.
+/// Sizes of the queues; a value out of range means the nearest in range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Frames that a receive queue holds, and that may wait to be sent: 256 to 16,384, rounded up
@@ -22,8 +22,8 @@ impl Config {
         self.frames.clamp(256, 16_384).next_power_of_two() as u32
     }
 
-    /// Frames that a device of this many queues has under way at most: those that each queue may
-    /// fill and a batch that is lent out, and those that wait to be sent.
+    /// Most frames in use by a device of `queues` queues: those in each receive queue, a batch that
+    /// is lent out, and those that wait to be sent.
     pub(super) fn frames_of(&self, queues: usize) -> usize {
         queues * self.ring_len() as usize + BATCH + self.ring_len() as usize
     }

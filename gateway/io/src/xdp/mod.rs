@@ -1,15 +1,16 @@
-//! AF_XDP sockets: the kernel hands frames over before it makes anything of them.
+//! AF_XDP sockets: the kernel hands frames over before its network stack processes them.
 //!
-//! An XDP program sends the frames of the interface, ARP too, to sockets, one a queue; nothing is
-//! left to the kernel's own network stack there but what a [`KernelShare`] names. Tried are the
-//! driver's own mode, then the generic one; and zero copy, then copying: [`XdpDevice::mode`] tells
-//! what it has come to. Frames lie in an area of memory that both devices of a gateway can share
-//! ([`XdpDevice::open_pair`]): what came in by one is then sent by the other from where it lies.
+//! An XDP program sends the frames of the interface, ARP too, to sockets, one for each queue. The
+//! kernel's own network stack gets only the frames that a [`KernelShare`] names. The driver's own
+//! mode is tried first, then the generic one; and zero copy, then copying. [`XdpDevice::mode`]
+//! tells the result. Frames lie in an area of memory that both devices of a gateway can share
+//! ([`XdpDevice::open_pair`]): a frame that came in by one is then sent by the other without a
+//! copy.
 //!
-//! Beside the frame the kernel tells nothing. A checksum that the sender left to its hardware, as
-//! hosts at the other end of a veth do, stays unfinished, and a VLAN tag that the hardware took off
+//! The kernel tells nothing beside the frame. A checksum that the sender left to its hardware, as
+//! hosts at the other end of a veth do, stays unfinished, and a VLAN tag that the hardware removed
 //! is lost. So senders on the same machine must finish their checksums (`ethtool -K DEVICE tx
-//! off`), and opening a device has it leave the tags in.
+//! off`). Opening a device makes it leave the tags in.
 
 mod area;
 mod assembly;
@@ -45,19 +46,20 @@ use transmit::Sender;
 #[derive(Clone, Debug)]
 pub struct Memory(Arc<Area>);
 
-/// What [`XdpDevice::mode`] tells.
+/// Result of [`XdpDevice::mode`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// Where the program runs.
+    /// Place where the program runs.
     pub mode: Mode,
-    /// Why not in the driver.
+    /// Reason why the program does not run in the driver.
     pub obstacle: Option<String>,
-    /// Whether the driver puts frames into our memory itself.
+    /// True if the driver writes frames into the area itself.
     pub zero_copy: bool,
-    /// How many queues are served. Without any it receives nothing, and sends by a packet socket.
+    /// Number of queues that are served. Without any the device receives nothing, and sends by a
+    /// packet socket.
     pub queues: usize,
-    /// Whether the hardware takes VLAN tags off and cannot be told not to: frames of every VLAN
-    /// look alike then.
+    /// True if the hardware removes VLAN tags and cannot be told not to: frames of every VLAN look
+    /// alike then.
     pub loses_vlan_tags: bool,
 }
 
@@ -68,7 +70,7 @@ pub struct XdpDevice {
     monitor: Monitor,
     config: Config,
     hook: Hook,
-    /// The queues to serve.
+    /// Queues to serve.
     part: Part,
     memory: Memory,
     attachment: Option<Arc<Attachment>>,
@@ -81,7 +83,7 @@ pub struct XdpDevice {
     link_losses: u64,
 }
 
-/// What tells that frames wait: the only socket, or what watches all of them.
+/// Descriptor that tells that frames wait: the only socket, or one that watches all sockets.
 #[derive(Debug)]
 enum Readiness {
     One(Arc<OwnedFd>),
@@ -89,19 +91,20 @@ enum Readiness {
 }
 
 impl Memory {
-    /// Enough for these devices.
+    /// Allocates enough memory for these devices.
     ///
     /// # Errors
-    /// [`Error`] when one of them does not exist or its MTU is too large, or there is not enough
+    /// [`Error`] if one of them does not exist or its MTU is too large, or there is not enough
     /// memory.
     pub fn new(devices: &[&str], config: &Config) -> Result<Self, Error> {
         Self::of(devices, &Part::All, config)
     }
 
-    /// One for each of `count` workers, enough for the worker's part of each of these devices.
+    /// Allocates one memory for each of `count` workers, enough for the worker's part of each
+    /// device.
     ///
     /// # Errors
-    /// As [`Self::new`].
+    /// The errors of [`Self::new`].
     pub fn for_workers(
         devices: &[&str],
         count: usize,
@@ -144,22 +147,22 @@ impl fmt::Display for Description {
 }
 
 impl XdpDevice {
-    /// Opens a device, all queues of it, with memory of its own; it may be down.
+    /// Opens a device with all its queues, with memory of its own; it may be down.
     ///
     /// # Errors
-    /// [`Error`] when there is no such device, it is not Ethernet, its MTU is too large, another
-    /// program has it, or the system does not let us.
+    /// [`Error`] if there is no such device, it is not Ethernet, its MTU is too large, another
+    /// program has it, or the system does not permit it.
     pub fn open(name: &str, config: Config) -> Result<Self, Error> {
         let memory = Memory::new(&[name], &config)?;
         Self::open_queues(&Hook::new(name), None, &memory, config)
     }
 
-    /// Opens an interface for several workers, each of which gets a device of its own, with the
-    /// memory of that number ([`Memory::for_workers`]). The queues are shared out evenly. A worker
-    /// that gets none, because there are fewer queues than workers, only sends.
+    /// Opens an interface for several workers, one device for each, with the memory of the same
+    /// index ([`Memory::for_workers`]). The queues are divided evenly. If there are fewer queues
+    /// than workers, a worker without a queue only sends.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// The errors of [`Self::open`].
     pub fn open_group(
         hook: &Hook,
         memories: &[Memory],
@@ -173,7 +176,7 @@ impl XdpDevice {
         memories.iter().enumerate().map(open).collect()
     }
 
-    /// How many queues it receives from now.
+    /// Number of queues that the device receives from now.
     pub fn queues(&self) -> usize {
         self.receiver.open.as_ref().map_or(0, |receiver| receiver.queues.len())
     }
@@ -181,18 +184,18 @@ impl XdpDevice {
     /// Opens two devices that share their memory, as those of a gateway should.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// The errors of [`Self::open`].
     pub fn open_pair(names: [&str; 2], config: &Config) -> Result<[Self; 2], Error> {
         let memory = Memory::new(&names, config)?;
         let open = |name| Self::open_queues(&Hook::new(name), None, &memory, config.clone());
         Ok([open(names[0])?, open(names[1])?])
     }
 
-    /// Opens some queues of an interface, or all: several devices may each serve a part, with one
-    /// [`Hook`] among them. What is sent leaves by the first of the queues.
+    /// Opens some queues of an interface, or all. Several devices may each serve a part, with one
+    /// [`Hook`] among them. Frames are sent by the first of the queues.
     ///
     /// # Errors
-    /// As [`Self::open`]; also when the interface has fewer queues.
+    /// The errors of [`Self::open`]; also if the interface has fewer queues.
     pub fn open_queues(
         hook: &Hook,
         queues: Option<Range<u32>>,
@@ -224,7 +227,7 @@ impl XdpDevice {
         Ok(device)
     }
 
-    /// What it has come to; `None` while the device is gone.
+    /// Mode of the device; `None` while the device is gone.
     pub fn mode(&self) -> Option<Description> {
         let (attachment, receiver) = (self.attachment.as_ref()?, self.receiver.open.as_ref()?);
         Some(Description {
@@ -236,22 +239,22 @@ impl XdpDevice {
         })
     }
 
-    /// Frames that were sent from where they lay.
+    /// Number of frames that were sent without a copy.
     pub fn handed_over(&self) -> u64 {
         self.transmitter.counts.handed_over
     }
 
-    /// Whether this is a cable between parts of this machine (veth), whose senders leave checksums
-    /// unfinished unless they are told not to.
+    /// True if the device is a cable between parts of this machine (veth). Its senders leave
+    /// checksums unfinished unless they are told not to.
     pub fn is_virtual(&self) -> bool {
         interface::is_veth(&self.link.name)
     }
 
-    /// Switches off what merges received frames beyond the MTU, as
-    /// [`crate::packet::PacketDevice::stop_merging`] does.
+    /// Switches off offloads that merge received frames beyond the MTU, like
+    /// [`crate::packet::PacketDevice::stop_merging`].
     ///
     /// # Errors
-    /// [`Error`] when one is on and cannot be switched off.
+    /// [`Error`] if an offload is on and cannot be switched off.
     pub fn stop_merging(&self) -> Result<Vec<Offload>, Error> {
         interface::stop_merging(&self.link.name)
     }
@@ -262,7 +265,7 @@ impl XdpDevice {
             return Err(too_large(link));
         }
         let attachment = self.hook.attach(link)?;
-        // Untagged frames pass all the same where that cannot be had.
+        // Untagged frames pass all the same if the device removes tags.
         self.loses_vlan_tags = interface::keep_vlan_tags(&link.name).is_err();
         let Some(queues) = self.part.of(attachment.queues) else {
             let (device, there) = (link.name.clone(), attachment.queues);
@@ -297,10 +300,10 @@ impl XdpDevice {
 
     fn detach(&mut self) -> Change {
         self.closed = self.overruns();
-        // No frame must come in any more before the memory that it would lie in is free.
+        // No frame may come in any more before its memory is free.
         (self.attachment, self.readiness) = (None, None);
         let (sender, receiver) = (self.transmitter.open.take(), self.receiver.open.take());
-        // The first queue's socket is shared by both, and closed with the second of them.
+        // Both halves share the first queue's socket; it is closed with the second of them.
         sender.into_iter().for_each(Sending::close);
         receiver.into_iter().for_each(Receiver::close);
         self.link_losses += 1;
@@ -319,14 +322,14 @@ impl XdpDevice {
         self.monitor.reopened(attached)
     }
 
-    /// Frames lost at sockets, at those of today and those before.
+    /// Number of frames lost at present and former sockets.
     fn overruns(&self) -> Overruns {
         let queues = self.receiver.open.iter().flat_map(|receiver| &receiver.queues);
         let live = queues.map(|queue| socket::overruns(&queue.socket));
         live.fold(self.closed, Overruns::plus)
     }
 
-    /// Whether the kernel has taken the device away from a socket.
+    /// True if the kernel has taken the device away from a socket.
     fn is_cut_off(&self) -> bool {
         if let Some(Sending::Packets(outlet)) = &self.transmitter.open {
             return outlet.is_cut_off();
@@ -349,12 +352,12 @@ impl XdpDevice {
     }
 }
 
-/// The longest frame of a link, bytes.
+/// Longest frame of a link, bytes.
 fn longest(link: &LinkInfo) -> usize {
     link.mtu as usize + ETHERNET_LEN + VLAN_LEN
 }
 
-/// How a queue is to be opened.
+/// Parameters for opening a queue.
 struct Plan<'a> {
     link: &'a LinkInfo,
     area: &'a Arc<Area>,
@@ -363,7 +366,7 @@ struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// Opens a queue; with what sends, too, if wanted.
+    /// Opens a queue, with the sending rings if wanted.
     fn open(
         &self,
         number: u32,
@@ -374,7 +377,7 @@ impl Plan<'_> {
         let size = self.config.ring_len();
         let socket = socket::open(name)?;
         socket::register(&socket, self.area, name)?;
-        // The kernel wants a completion ring even where nothing is sent.
+        // The kernel requires a completion ring even if nothing is sent.
         for ring in [libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_COMPLETION_RING, libc::XDP_RX_RING] {
             socket::size_ring(&socket, ring, size, name)?;
         }
@@ -402,7 +405,7 @@ impl Plan<'_> {
             area: Arc::clone(self.area),
             zero_copy: socket::is_zero_copy(&socket),
             socket: Arc::clone(&socket),
-            // Another number than what receives has: each gives back its own.
+            // Another number than the receiver's: each gives back its own chunks.
             holder: self.area.chunks().new_holder(),
             ring,
             completed,
@@ -415,7 +418,7 @@ impl Plan<'_> {
 }
 
 impl Readiness {
-    /// `None` where there are no queues.
+    /// `None` if there are no queues.
     fn of(queues: &[Queue], device: &str) -> Result<Option<Self>, Error> {
         match queues {
             [] => Ok(None),
@@ -501,7 +504,7 @@ impl Receive for ReceiveHalf {
 #[derive(Debug, Default)]
 struct TransmitHalf {
     open: Option<Sending>,
-    /// Whether the link was up when it was looked at last.
+    /// True if the link was up at the last look.
     up: bool,
     counts: transmit::Counts,
 }

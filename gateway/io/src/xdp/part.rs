@@ -1,4 +1,4 @@
-//! Which queues of an interface a device serves, and how it sends when that is none.
+//! Queues of an interface that a device serves, and sending for a device without queues.
 
 use super::transmit;
 use crate::packet::Outlet;
@@ -10,10 +10,10 @@ use std::os::fd::BorrowedFd;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     All,
-    /// These.
+    /// Queues in a range.
     Range(Range<u32>),
-    /// Those of one of several workers, among whom the queues are shared out evenly: the first have
-    /// one more, or one while others have none.
+    /// Queues of one of several workers. The queues are divided evenly: the first workers have one
+    /// more, or one while others have none.
     Worker {
         number: usize,
         count: usize,
@@ -21,7 +21,8 @@ pub(super) enum Part {
 }
 
 impl Part {
-    /// Which those are of an interface with so many; `None`: it has not all of them.
+    /// Range of the part in an interface of `queues` queues; `None` if the interface lacks some of
+    /// them.
     pub(super) fn of(&self, queues: u32) -> Option<Range<u32>> {
         match self {
             Self::All => Some(0..queues),
@@ -33,18 +34,19 @@ impl Part {
         }
     }
 
-    /// The most queues that those can be.
+    /// Largest number of queues of the part.
     pub(super) fn most(&self, queues: u32) -> usize {
         self.of(queues).map_or(0, |range| range.len())
     }
 }
 
-/// What sends to a device that is there.
+/// Sender of a device that exists.
 #[derive(Debug)]
 pub(super) enum Sending {
-    /// The rings of the first of its queues.
+    /// The rings of the first of the device's queues.
     Rings(transmit::Sender),
-    /// A packet socket, where no queue is ours: each has one sender in AF_XDP, who serves it.
+    /// A packet socket, if the device serves no queue: AF_XDP permits one sender for each queue,
+    /// and the queue's device is that sender.
     Packets(Outlet),
 }
 
@@ -62,7 +64,7 @@ impl Sending {
         }
     }
 
-    /// Has the kernel send what is left.
+    /// Makes the kernel send the remaining frames.
     pub(super) fn push(&mut self, longest: usize, counts: &mut transmit::Counts) {
         if let Self::Rings(sender) = self {
             sender.longest = longest;
@@ -80,7 +82,7 @@ impl Sending {
         }
     }
 
-    /// A descriptor that is never readable, where nothing is received; in error when the device is
+    /// Descriptor of a device that receives nothing: never readable; in error when the device is
     /// down or gone.
     pub(super) fn quiet_descriptor(&self) -> Option<BorrowedFd<'_>> {
         match self {

@@ -1,9 +1,9 @@
-//! The XDP program at its interface: loaded, attached, told of the sockets.
+//! The XDP program at its interface: loading, attaching, and its map of sockets.
 //!
 //! [`assembly`] has its few instructions. Every frame that is not the [kernel's](KernelShare) goes
-//! to the socket of the queue that it came by. The program belongs to the interface and is shared
-//! by all devices that serve queues of it; the last of them detaches it, and the kernel does when
-//! the process ends otherwise. Frames of a queue without a socket go to the kernel.
+//! to the socket of the queue that it came by. The program belongs to the interface, and all
+//! devices that serve queues of the interface share it. The last device detaches it; if the process
+//! ends otherwise, the kernel does. Frames of a queue without a socket go to the kernel.
 #![allow(unsafe_code)]
 
 use super::assembly::{self, Instruction, KernelShare, assemble};
@@ -19,14 +19,14 @@ use std::time::Duration;
 /// Most queues of an interface.
 pub(super) const MOST_QUEUES: u32 = 256;
 
-/// How often to try again while the kernel has not let go of what a process before us used.
+/// Number of tries while the kernel has not released resources of a former process.
 pub(super) const TRIES: u32 = 40;
 pub(super) const BETWEEN_TRIES: Duration = Duration::from_millis(25);
 
-/// Where the program runs.
+/// Place where the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// In the driver, before the kernel makes anything of the frame.
+    /// In the driver, before the kernel processes the frame.
     Native,
     /// In the kernel's general receive path: works with every driver, and costs more.
     Generic,
@@ -45,7 +45,7 @@ impl fmt::Display for Mode {
 #[derive(Clone, Debug)]
 pub struct Hook {
     name: Arc<str>,
-    /// What is left to the kernel; `None`: nothing.
+    /// Frames that are left to the kernel; `None`: no frame is.
     share: Option<Arc<KernelShare>>,
     attached: Arc<Mutex<Weak<Attachment>>>,
 }
@@ -55,38 +55,39 @@ pub struct Hook {
 pub(super) struct Attachment {
     index: u32,
     pub(super) mode: Mode,
-    /// Why it is not native.
+    /// Reason why the mode is not native.
     pub(super) obstacle: Option<String>,
     /// Receive queues of the interface.
     pub(super) queues: u32,
     sockets: OwnedFd,
-    /// Holds the program in its place.
+    /// Keeps the program attached.
     link: OwnedFd,
 }
 
 impl Drop for Attachment {
-    /// A program that this process is just starting has the descriptor too, until it is another:
-    /// closing ours would leave the XDP program where it is for that long.
+    /// Detaches the program. A child process that this one is just starting has the descriptor too,
+    /// until it becomes another program: closing it here would leave the XDP program attached for
+    /// that long.
     fn drop(&mut self) {
         let request = LinkDetach { link: self.link.as_raw_fd() as u32 };
-        // Where the interface or the right to ask is gone, closing the descriptor has to do.
+        // If the interface or the permission is gone, closing the descriptor must suffice.
         let _gone = bpf(DETACH_LINK, &request);
     }
 }
 
 impl Hook {
-    /// For the interface of this name; it is attached when the first device opens it. All frames
-    /// come to the devices.
+    /// Creates a hook for the interface of this name. The first device that opens the interface
+    /// attaches the program. All frames come to the devices.
     pub fn new(name: &str) -> Self {
         Self { name: name.into(), share: None, attached: Arc::default() }
     }
 
-    /// As [`Self::new`], but these frames are left to the kernel.
+    /// Creates a hook that leaves these frames to the kernel; otherwise like [`Self::new`].
     pub fn sharing(name: &str, share: KernelShare) -> Self {
         Self { share: Some(Arc::new(share)), ..Self::new(name) }
     }
 
-    /// The interface's name.
+    /// Name of the interface.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -129,7 +130,7 @@ impl Attachment {
         }
     }
 
-    /// Has a queue's frames sent to a socket.
+    /// Directs a queue's frames to a socket.
     pub(super) fn direct(&self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
         let (key, value) = (queue, socket.as_raw_fd() as u32);
         let request = MapUpdate {
@@ -143,7 +144,7 @@ impl Attachment {
     }
 }
 
-/// What keeps the program from running in the driver, and what would help.
+/// Explains why the program cannot run in the driver, and what would help.
 fn explain(error: &io::Error, link: &LinkInfo) -> String {
     let name = &link.name;
     match error.raw_os_error() {
@@ -222,7 +223,7 @@ fn load(program: &[Instruction]) -> io::Result<OwnedFd> {
     bpf(LOAD, &request).map(own)
 }
 
-/// Attaches a program; waits a little for one that is there to go.
+/// Attaches a program; waits a little for a former program to be detached.
 fn attach(program: &OwnedFd, interface: u32, mode: Mode) -> io::Result<OwnedFd> {
     const XDP: u32 = 37;
     let flags = match mode {
@@ -243,14 +244,14 @@ fn attach(program: &OwnedFd, interface: u32, mode: Mode) -> io::Result<OwnedFd> 
 }
 
 fn own(descriptor: libc::c_int) -> OwnedFd {
-    // SAFETY: the commands whose results get here return a descriptor that nobody else has.
+    // SAFETY: the commands whose results come here return a descriptor without another owner.
     unsafe { OwnedFd::from_raw_fd(descriptor) }
 }
 
-/// Makes a request of the kernel's BPF; `T` is the beginning of the command's structure.
+/// Makes a BPF request; `T` is the beginning of the command's structure.
 fn bpf<T>(command: libc::c_int, request: &T) -> io::Result<libc::c_int> {
-    // SAFETY: the request outlives the call, and its length is passed; what it points to outlives
-    // it at every caller; the commands used only read it.
+    // SAFETY: the request outlives the call, and its length is passed; at every caller the targets
+    // of its pointers outlive the call; the commands used only read them.
     let result =
         unsafe { libc::syscall(libc::SYS_bpf, command, request as *const T, mem::size_of::<T>()) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as libc::c_int) }
@@ -291,7 +292,7 @@ mod tests {
         );
     }
 
-    /// Runs a program on a frame, and tells what it returned.
+    /// Runs a program on a frame; returns its result.
     fn run(program: &OwnedFd, frame: &[u8]) -> u32 {
         const RUN: libc::c_int = 10;
         #[repr(C)]
@@ -320,7 +321,7 @@ mod tests {
         request.returned
     }
 
-    /// A frame to a station or a group, of this type, with an address at this place.
+    /// A frame to a station or a group, of this type, with an address at this offset.
     fn frame(group: bool, kind: u16, address: [u8; 4], at: usize, len: usize) -> Vec<u8> {
         let mut frame = vec![0x5a; len];
         frame[0] = if group { 0xff } else { 2 };
@@ -334,7 +335,7 @@ mod tests {
     #[test]
     fn the_kernel_gets_its_share_and_no_more() {
         let sockets = make_map(1).expect("maps of sockets need root: run the tests as root");
-        // There is no socket, so that frames for one get this instead.
+        // There is no socket, so frames for a socket get this result instead.
         const SOCKET: u32 = 1;
         const KERNEL: u32 = assembly::PASS as u32;
         let loaded = |share: &KernelShare| {
@@ -352,9 +353,9 @@ mod tests {
             (frame(false, ipv4, theirs, 30, 60), KERNEL, SOCKET),
             (frame(false, ipv4, last, 30, 60), KERNEL, SOCKET),
             (frame(false, ipv4, theirs, 30, 34), KERNEL, SOCKET),
-            // Too short for a destination.
+            // The frame is too short for a destination.
             (frame(false, ipv4, theirs, 30, 33), SOCKET, SOCKET),
-            // From, not to.
+            // The address is the source, not the destination.
             (frame(false, ipv4, theirs, 26, 60), SOCKET, SOCKET),
             (frame(true, ipv4, ours, 30, 60), KERNEL, KERNEL),
             (frame(true, arp, ours, 38, 60), SOCKET, SOCKET),
@@ -362,7 +363,7 @@ mod tests {
             (frame(false, arp, theirs, 38, 42), KERNEL, SOCKET),
             (frame(false, arp, theirs, 38, 41), SOCKET, SOCKET),
             (frame(false, arp, theirs, 28, 60), SOCKET, SOCKET),
-            // IPv6, LLDP, a length.
+            // IPv6, LLDP, and a length instead of a type.
             (frame(false, 0x86dd, ours, 30, 60), KERNEL, KERNEL),
             (frame(true, 0x88cc, ours, 30, 60), KERNEL, KERNEL),
             (frame(true, 0x0026, ours, 30, 60), KERNEL, KERNEL),

@@ -1,8 +1,8 @@
-//! The receiving half: frames are lent where the kernel has put them.
+//! The receiving half: frames are lent from where the kernel has put them.
 //!
-//! A queue has a fill ring, by which the kernel gets empty chunks, and a receive ring, by which it
-//! gives them back with frames. `receive` lends frames out; the next `receive` takes the chunks
-//! back, unless they were handed on to be sent.
+//! A queue has a fill ring, by which the kernel gets empty chunks, and a receive ring, by which the
+//! kernel gives them back with frames. `receive` lends frames out; the next `receive` takes the
+//! chunks back, unless they were given to a sender.
 
 use super::area::{Area, Chunks, Holder};
 use super::ring::{Consumer, Producer};
@@ -27,9 +27,9 @@ pub(super) struct Queue {
     pub(super) holder: Holder,
     pub(super) fill: Producer<u64>,
     pub(super) filled: Consumer<libc::xdp_desc>,
-    /// Chunks that are in the two rings.
+    /// Chunks in the two rings.
     pub(super) held: u32,
-    /// How many are to be there.
+    /// Number of chunks that should be there.
     pub(super) target: u32,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Receiver {
     /// Longest frame of the link, bytes.
     pub(super) longest: usize,
     lent: ArrayVec<u32, BATCH>,
-    /// The queue to look at first.
+    /// Queue to read first.
     first: usize,
 }
 
@@ -65,12 +65,12 @@ impl Receiver {
             let queue = (*first + turn) % queues.len();
             queues[queue].receive(area, &mut chunks, *longest, lent, batch, counts);
         }
-        // The queue after the one that was served first: none waits for the others for ever.
+        // The next call begins with the next queue, so that no queue waits for ever.
         *first = (*first + 1) % queues.len().max(1);
         counts.received += (batch.len() - before) as u64;
     }
 
-    /// Gives back what is lent and what the kernel had; to be called before the sockets are closed
+    /// Gives back the lent chunks and those of the kernel. Call it before the sockets are closed
     /// for good.
     pub(super) fn close(mut self) {
         let queues = std::mem::take(&mut self.queues);
@@ -122,7 +122,7 @@ impl Queue {
         self.refill(chunks);
     }
 
-    /// Gives the kernel empty chunks, as many as it has less than it should.
+    /// Gives the kernel the empty chunks that it lacks.
     pub(super) fn refill(&mut self, chunks: &mut Chunks) {
         let lack = self.target.saturating_sub(self.held).min(self.fill.room());
         for _ in 0..lack {

@@ -1,5 +1,5 @@
-//! The rings that a socket shares with the kernel: one end puts entries in, the other takes them
-//! out, and each end's position is a word that the other reads.
+//! Rings that a socket shares with the kernel: one end puts entries in, the other takes them out,
+//! and each end's position is a word that the other reads.
 #![allow(unsafe_code)]
 
 use crate::Error;
@@ -20,11 +20,11 @@ pub(super) struct Shared<T> {
     entries: PhantomData<T>,
 }
 
-// SAFETY: the mapping belongs to this value; the words that the kernel changes are read as atomics.
+// SAFETY: the mapping belongs to this value; words that the kernel changes are read as atomics.
 unsafe impl<T> Send for Shared<T> {}
 
 impl<T: Copy> Shared<T> {
-    /// The ring that a socket has at a place.
+    /// Maps the ring at an offset of a socket.
     pub(super) fn map(
         socket: &OwnedFd,
         offsets: libc::xdp_ring_offset,
@@ -44,7 +44,7 @@ impl<T: Copy> Shared<T> {
     }
 
     fn word(&self, offset: u64) -> &AtomicU32 {
-        // SAFETY: the kernel says where in the mapping its aligned words are.
+        // SAFETY: the kernel gives the offsets of its aligned words in the mapping.
         unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset as usize).cast()) }
     }
 
@@ -78,7 +78,7 @@ impl<T> Drop for Shared<T> {
 #[derive(Debug)]
 pub(super) struct Producer<T> {
     memory: Shared<T>,
-    /// Where the next entry goes; beyond what the kernel knows until `publish`.
+    /// Position of the next entry; ahead of the kernel's view until `publish`.
     next: u32,
 }
 
@@ -87,12 +87,12 @@ impl<T: Copy> Producer<T> {
         Self { memory, next: 0 }
     }
 
-    /// How many entries have room.
+    /// Number of entries that have room.
     pub(super) fn room(&self) -> u32 {
         self.memory.size - self.next.wrapping_sub(self.taken())
     }
 
-    /// Puts an entry in, for which there must be room.
+    /// Puts an entry in; there must be room for it.
     pub(super) fn put(&mut self, entry: T) {
         // SAFETY: the entry's place is in the ring, and the kernel does not look at it until it is
         // published.
@@ -100,22 +100,22 @@ impl<T: Copy> Producer<T> {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Shows the kernel what was put in.
+    /// Makes the entries visible to the kernel.
     pub(super) fn publish(&self) {
         self.memory.producer().store(self.next, Ordering::Release);
     }
 
-    /// Where the next entry goes.
+    /// Position of the next entry.
     pub(super) fn next(&self) -> u32 {
         self.next
     }
 
-    /// Up to where the kernel has taken entries.
+    /// Position up to which the kernel has taken entries.
     pub(super) fn taken(&self) -> u32 {
         self.memory.consumer().load(Ordering::Acquire)
     }
 
-    /// Whether the kernel has to be called to look at the ring.
+    /// True if the kernel must be called to look at the ring.
     pub(super) fn needs_wakeup(&self) -> bool {
         self.memory.needs_wakeup()
     }
@@ -125,7 +125,7 @@ impl<T: Copy> Producer<T> {
 #[derive(Debug)]
 pub(super) struct Consumer<T> {
     memory: Shared<T>,
-    /// The next entry to take; beyond what the kernel knows until `release`.
+    /// Position of the next entry to take; ahead of the kernel's view until `release`.
     next: u32,
 }
 
@@ -134,22 +134,22 @@ impl<T: Copy> Consumer<T> {
         Self { memory, next: 0 }
     }
 
-    /// How many entries wait.
+    /// Number of entries that wait.
     pub(super) fn waiting(&self) -> u32 {
         let put = self.memory.producer().load(Ordering::Acquire);
         put.wrapping_sub(self.next).min(self.memory.size)
     }
 
-    /// Takes an entry, one of those that wait.
+    /// Takes one of the waiting entries.
     pub(super) fn take(&mut self) -> T {
-        // SAFETY: the entry's place is in the ring, and the kernel has published it and leaves it
-        // alone until it is released.
+        // SAFETY: the entry is in the ring, and the kernel has published it and leaves it alone
+        // until it is released.
         let entry = unsafe { self.memory.entry(self.next).read() };
         self.next = self.next.wrapping_add(1);
         entry
     }
 
-    /// Lets the kernel use the places of what was taken.
+    /// Releases the places of taken entries to the kernel.
     pub(super) fn release(&self) {
         self.memory.consumer().store(self.next, Ordering::Release);
     }
@@ -165,7 +165,7 @@ mod tests {
 
     /// Both ends of one ring of four entries, in a file that lies in memory.
     fn ends() -> (Producer<u64>, Consumer<u64>) {
-        // SAFETY: the name is a string; the descriptor is new and nobody else has it.
+        // SAFETY: the name is a string; the descriptor is new and has no other owner.
         let file = unsafe { OwnedFd::from_raw_fd(libc::memfd_create(c"ring".as_ptr(), 0)) };
         // SAFETY: no pointers are passed.
         assert_eq!(unsafe { libc::ftruncate(file.as_raw_fd(), 4096) }, 0);
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn entries_come_out_in_order_over_the_end_of_the_ring_and_of_the_numbers() {
         let (mut producer, mut consumer) = ends();
-        // Nearly four thousand million entries ago.
+        // The positions begin a few entries before they overflow.
         for word in [producer.memory.producer(), producer.memory.consumer()] {
             word.store(u32::MAX - 5, Ordering::Relaxed);
         }

@@ -9,7 +9,7 @@ use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::thread;
 
-/// Bytes that the frames under way in the kernel may take.
+/// Bytes of frames that may be on their way in the kernel.
 const SEND_BUFFER: libc::c_int = 16 << 20;
 
 /// Opens a socket.
@@ -20,14 +20,14 @@ pub(super) fn open(device: &str) -> Result<OwnedFd, Error> {
     if descriptor < 0 {
         return Err(Error::last_xdp("opening an AF_XDP socket", device));
     }
-    // SAFETY: the descriptor was just made and nobody else has it.
+    // SAFETY: the descriptor is new and has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
-    // Without the right to this, fewer frames can be under way.
+    // Without this permission, fewer frames can be on their way.
     let _ = set(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BUFFER);
     Ok(socket)
 }
 
-/// Registers an area; each socket registers it anew, so that none needs another to stay.
+/// Registers an area. Each socket registers it again, so that no socket depends on another.
 pub(super) fn register(socket: &OwnedFd, area: &Area, device: &str) -> Result<(), Error> {
     let registration = libc::xdp_umem_reg_v1 {
         addr: area.address(),
@@ -49,7 +49,7 @@ pub(super) fn size_ring(
     set(socket, libc::SOL_XDP, ring, entries).map_err(|_| Error::last_xdp("making a ring", device))
 }
 
-/// Where in the rings' mappings what is.
+/// Offsets in the mappings of the rings.
 pub(super) fn ring_offsets(
     socket: &OwnedFd,
     device: &str,
@@ -63,8 +63,8 @@ pub(super) fn ring_offsets(
     }
 }
 
-/// Binds to a device's queue; waits a little for who had it before. The kernel takes zero copy
-/// where the driver has it, unless `copy` is asked for.
+/// Binds to a device's queue; waits a little for its former owner. The kernel uses zero copy if the
+/// driver has it, unless `copy` is set.
 pub(super) fn bind(socket: &OwnedFd, link: &LinkInfo, queue: u32, copy: bool) -> Result<(), Error> {
     let address = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,
@@ -96,21 +96,21 @@ pub(super) fn bind(socket: &OwnedFd, link: &LinkInfo, queue: u32, copy: bool) ->
     }
 }
 
-/// Whether the driver puts frames into the area itself.
+/// True if the driver writes frames into the area itself.
 pub(super) fn is_zero_copy(socket: &OwnedFd) -> bool {
     let mut options = libc::xdp_options { flags: 0 };
     get(socket, libc::SOL_XDP, libc::XDP_OPTIONS, &mut options)
         && options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0
 }
 
-/// Lets one call send so many frames at least, where the kernel can be told.
+/// Sets the least number of frames that one call may send, if the kernel has that option.
 pub(super) fn set_send_budget(socket: &OwnedFd, frames: u32) {
     const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
-    // Linux before 6.17 sends 32 a call, and is called more often.
+    // Linux before 6.17 sends 32 frames a call, and is called more often.
     let _ = set(socket, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, frames);
 }
 
-/// Takes the socket's pending error: it has one when its device is gone.
+/// Takes the socket's pending error; the socket has one when its device is gone.
 pub(super) fn take_error(socket: &OwnedFd) -> bool {
     let mut error: libc::c_int = 0;
     get(socket, libc::SOL_SOCKET, libc::SO_ERROR, &mut error) && error != 0
@@ -119,9 +119,9 @@ pub(super) fn take_error(socket: &OwnedFd) -> bool {
 /// Frames that the kernel could not put into the area.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Overruns {
-    /// For want of an empty chunk.
+    /// Frames without an empty chunk.
     pub(super) no_buffer: u64,
-    /// Because the receive ring was full.
+    /// Frames that found the receive ring full.
     pub(super) ring_full: u64,
 }
 
@@ -148,7 +148,7 @@ pub(super) fn overruns(socket: &OwnedFd) -> Overruns {
     Overruns { no_buffer: statistics.rx_dropped, ring_full: statistics.rx_ring_full }
 }
 
-/// Has the kernel send what is in the transmit ring.
+/// Makes the kernel send the entries of the transmit ring.
 pub(super) fn send(socket: &OwnedFd) -> io::Result<()> {
     let (none, no_address) = (std::ptr::null(), std::ptr::null());
     // SAFETY: nothing is read from the null pointers, since the lengths are zero.
@@ -157,11 +157,11 @@ pub(super) fn send(socket: &OwnedFd) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Has the driver look at the fill ring.
+/// Makes the driver look at the fill ring.
 pub(super) fn wake_receiver(socket: &OwnedFd) {
     let null = std::ptr::null_mut();
-    // SAFETY: nothing is written to the null pointer, since the length is zero. There is nothing to
-    // do about an error but to try again, which the next call does.
+    // SAFETY: nothing is written to the null pointer, since the length is zero. An error needs no
+    // treatment: the next call tries again.
     unsafe { libc::recv(socket.as_raw_fd(), null, 0, libc::MSG_DONTWAIT) };
 }
 
@@ -179,7 +179,7 @@ fn set<T: Copy>(
     if result < 0 { Err(()) } else { Ok(()) }
 }
 
-/// Reads an option; `T` must be plain integers. Returns whether it could be read.
+/// Reads an option; `T` must be plain integers. Returns true if the option could be read.
 fn get<T: Copy>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &mut T) -> bool {
     let mut len = mem::size_of::<T>() as libc::socklen_t;
     // SAFETY: value and length outlive the call; the kernel writes at most `len` bytes, and every

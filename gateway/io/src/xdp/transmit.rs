@@ -1,9 +1,9 @@
-//! The sending half: frames of the shared area are handed over where they lie, others are copied
-//! into it.
+//! The sending half: frames in the shared area are handed over without a copy, others are copied
+//! into the area.
 //!
-//! What is in the transmit ring is under way; what the completion ring returns is free again. With
-//! a driver that copies, the kernel sends while it is called, so it is called until it has taken
-//! everything, and says of single frames that the device had no room.
+//! Frames in the transmit ring are on their way; the completion ring returns free chunks. A driver
+//! that copies sends only during a call. So the kernel is called until it has taken every frame,
+//! and tells of single frames that the device had no room.
 
 use super::area::{Area, Chunks, Holder};
 use super::ring::{Consumer, Producer};
@@ -14,14 +14,14 @@ use natgate_wire::link::ETHERNET_LEN;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Calls for a batch that the kernel does not take; what is left goes with the next.
+/// Calls for a batch that the kernel does not take; the rest goes with the next batch.
 const PATIENCE: usize = 4;
 
 /// Frames counted on the way out.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) sent: u64,
-    /// Of those sent, frames that were handed over without being copied.
+    /// Part of the sent frames that was handed over without a copy.
     pub(super) handed_over: u64,
     pub(super) full: u64,
     pub(super) refused: u64,
@@ -48,7 +48,7 @@ impl Sender {
     pub(super) fn transmit(&mut self, frames: &[Frame<'_>], counts: &mut Counts) -> Lost {
         assert!(frames.len() <= BATCH);
         let mut lost = Lost::NONE;
-        // Which frames have got into the ring, in order.
+        // Frames that are in the ring, in order.
         let mut placed = ArrayVec::<usize, BATCH>::new();
         let area = Arc::clone(&self.area);
         let mut chunks = area.chunks();
@@ -81,7 +81,7 @@ impl Sender {
         lost
     }
 
-    /// Where in the area the frame lies or has been copied to, and whether it lay there.
+    /// Offset of the frame in the area, and true if the frame was not copied there.
     fn place(&self, area: &Area, chunks: &mut Chunks, frame: &Frame<'_>) -> Option<(u64, bool)> {
         let bytes = frame.bytes();
         if let Some(offset) = area.offset_of(bytes)
@@ -90,8 +90,8 @@ impl Sender {
             return Some((offset, true));
         }
         let chunk = chunks.take(self.holder)?;
-        // SAFETY: the chunk was free and is now the sender's, so nobody has a reference to it; this
-        // one is gone before the kernel learns of it.
+        // SAFETY: the chunk was free and now belongs to the sender, so no other reference to it
+        // exists; this reference ends before the kernel learns of the chunk.
         #[allow(unsafe_code)]
         let memory = unsafe { area.lend(chunk) };
         memory[..bytes.len()].copy_from_slice(bytes);
@@ -111,7 +111,7 @@ impl Sender {
         }
     }
 
-    /// Has the kernel send what is in the ring, again after a time in which it could not.
+    /// Makes the kernel send the entries of the ring, after a time in which it could not.
     pub(super) fn push(&mut self, counts: &mut Counts) {
         let area = Arc::clone(&self.area);
         self.take_completed(&mut area.chunks());
@@ -121,14 +121,14 @@ impl Sender {
         }
     }
 
-    /// Has the kernel send what is in the ring, of which the latest entries are the frames
-    /// `placed`.
+    /// Makes the kernel send the entries of the ring; the latest entries are the frames `placed`.
     fn flush(&mut self, placed: &[usize], lost: &mut Lost, counts: &mut Counts) {
         if !self.ring.needs_wakeup() {
             return;
         }
         let begin = self.ring.next().wrapping_sub(placed.len() as u32);
-        // The entry that the kernel looks at next; what it shows of that may lag behind.
+        // Position of the entry that the kernel reads next. The kernel's published position may lag
+        // behind.
         let mut position = self.ring.taken();
         let mut patience = PATIENCE;
         for _ in 0..self.size {
@@ -140,7 +140,7 @@ impl Sender {
             }
             match error.raw_os_error() {
                 Some(libc::EBUSY) if !self.zero_copy => {
-                    // The latest entry that was taken found the device's queue full.
+                    // The last entry that the kernel took found the device's queue full.
                     if !moved {
                         position = position.wrapping_add(1);
                     }
@@ -165,7 +165,7 @@ impl Sender {
         }
     }
 
-    /// Gives back what the kernel had.
+    /// Gives back the chunks of the kernel.
     pub(super) fn close(self) {
         let Self { area, holder, socket, ring, completed, .. } = self;
         drop((socket, ring, completed));
