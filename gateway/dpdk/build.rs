@@ -1,10 +1,10 @@
-//! Compiles the shim if libdpdk is there (pkg-config tells), and sets `cfg(libdpdk)`; without it
-//! the crate opens no device and says why.
+//! Compiles the shim if pkg-config finds libdpdk, and sets `cfg(libdpdk)`. Without libdpdk the
+//! crate opens no device and says why.
 
-/// What the shim calls; drivers are plugins that libdpdk loads by itself.
+/// Libraries that the shim calls; drivers are plugins that libdpdk loads by itself.
 const LIBRARIES: [&str; 5] = ["rte_pipeline", "rte_ethdev", "rte_mbuf", "rte_mempool", "rte_eal"];
 
-/// The first release whose interface the shim is written against.
+/// Oldest supported release of libdpdk.
 const OLDEST: &str = "22.11";
 
 fn main() {
@@ -22,7 +22,8 @@ fn main() {
                 "cargo::warning=libdpdk {OLDEST} or later was not found by pkg-config, so the dpdk \
                  back end will open no device; install libdpdk-dev and pkg-config"
             );
-            // A file that does not exist has this script run each time: the library may come.
+            // A file that does not exist makes cargo run this script each time: the library may be
+            // installed.
             println!("cargo::rerun-if-changed=libdpdk-is-missing");
             return;
         }
@@ -32,9 +33,9 @@ fn main() {
         .file("src/gate.c")
         .file("src/shim.c")
         .file("src/swx.c")
-        // SWX is not promised to stay as it is: what it becomes shows when this is compiled.
+        // SWX is experimental: a change of its interface shows when this is compiled.
         .define("ALLOW_EXPERIMENTAL_API", None)
-        // As libdpdk's own inline functions were meant to be compiled.
+        // Flag with which libdpdk's own inline functions are meant to be compiled.
         .flag("-march=corei7")
         .flag("-include")
         .flag("rte_config.h")

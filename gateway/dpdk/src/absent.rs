@@ -1,4 +1,4 @@
-//! What the crate offers without libdpdk: the same names, and the reason why nothing opens.
+//! The crate's interface without libdpdk: the same names, and the reason why nothing opens.
 
 use crate::Error;
 use natgate_io::{Change, Device, LinkInfo, Receive, Statistics, Transmit};
@@ -7,15 +7,15 @@ use natgate_p4::swx::Pipeline;
 use std::convert::Infallible;
 use std::os::fd::BorrowedFd;
 
-/// DPDK's environment, which cannot be had.
+/// DPDK's environment, which does not exist here.
 #[derive(Clone, Copy, Debug)]
 pub struct Eal(Infallible);
 
-/// A queue of a port, which cannot be had.
+/// A queue of a port, which does not exist here.
 #[derive(Debug)]
 pub struct DpdkDevice(Infallible);
 
-/// Starts nothing.
+/// Returns an error: there is no libdpdk.
 ///
 /// # Errors
 /// [`Error::Absent`].
@@ -23,7 +23,7 @@ pub fn start(_: Option<&[String]>, _: u16) -> Result<Eal, Error> {
     Err(Error::Absent)
 }
 
-/// Starts nothing.
+/// Returns an error: there is no libdpdk.
 ///
 /// # Errors
 /// [`Error::Absent`].
@@ -32,21 +32,21 @@ pub fn start_for(_: Option<&[String]>, _: u16, _: u16) -> Result<Eal, Error> {
 }
 
 impl Eal {
-    /// Opens nothing.
+    /// Cannot be called.
     ///
     /// # Errors
-    /// None: nobody has an environment to open a port of.
+    /// None: no environment exists.
     pub fn open(self, _: &str, _: u16, _: u16) -> Result<Vec<DpdkDevice>, Error> {
         match self.0 {}
     }
 }
 
-/// A program that DPDK's SWX pipeline executes, which cannot be had.
+/// A P4 program in DPDK's SWX pipeline, which does not exist here.
 #[derive(Debug)]
 pub struct Swx(Infallible);
 
 impl Swx {
-    /// Executes nothing.
+    /// Returns an error: there is no libdpdk.
     ///
     /// # Errors
     /// [`Error::Absent`].

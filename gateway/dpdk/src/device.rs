@@ -1,9 +1,9 @@
 //! A queue of a port, as a device.
 //!
-//! Each received frame lies in a buffer of DPDK's (an mbuf), of which the lease holds the address.
-//! A buffer belongs to exactly one of: the pool, a driver, a lease. `receive` moves it from the
-//! driver to a lease, and from a lease that nobody took over to the pool; `transmit` takes it over
-//! from whichever port's lease it is, and gives it to its driver.
+//! Each received frame lies in a buffer of DPDK (an mbuf); the lease holds its address. A buffer
+//! belongs to exactly one of: the pool, a driver, a lease. `receive` moves a buffer from the driver
+//! to a lease, and from a lease that was not taken over to the pool. `transmit` takes a buffer over
+//! from the lease of any port, and gives it to its own driver.
 #![allow(unsafe_code)]
 
 use crate::eal::Buffers;
@@ -19,10 +19,10 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-// What shim.c takes for granted.
+// Constants on which shim.c relies.
 const _: () = assert!(BATCH == 64 && HEADROOM == 64);
 
-/// An Ethernet header, and a VLAN tag that does not count among a packet's bytes.
+/// Bytes of an Ethernet header and a VLAN tag, which do not count as part of a packet.
 const ETHERNET: u32 = 14 + 4;
 
 /// A queue of a DPDK port.
@@ -32,11 +32,11 @@ pub struct DpdkDevice {
     link_losses: u64,
     receiver: Receiver,
     transmitter: Transmitter,
-    /// Last, so that the port is closed when its buffers have been released.
+    /// The field is last, so that the port is closed after its buffers have been released.
     queue: Queue,
 }
 
-/// Which queue of which port.
+/// Port and number of a queue.
 #[derive(Clone, Debug)]
 struct Queue {
     port: Arc<Port>,
@@ -76,12 +76,13 @@ impl Device for DpdkDevice {
             transmit_refused: transmitter.refused,
             link_losses: self.link_losses,
         };
-        // What the port counts for all its queues is told by the first.
+        // The first queue's device reports the counters that the port has for all queues.
         if self.queue.number == 0 {
             let port = self.queue.port.statistics();
             statistics.receive_overrun += port.missed + port.no_buffer;
             statistics.receive_no_buffer += port.no_buffer;
-            // Some drivers count what they did not take among what they failed to send.
+            // Some drivers count frames that they did not accept among those that they failed to
+            // send.
             let failed = port.transmit_errors.saturating_sub(transmitter.full);
             statistics.transmit_refused += failed;
             statistics.transmitted = statistics.transmitted.saturating_sub(failed);
@@ -90,7 +91,7 @@ impl Device for DpdkDevice {
     }
 
     fn maintain(&mut self) -> Option<Change> {
-        // A port that cannot be asked is one without a link.
+        // A port that does not answer counts as one without a link.
         let now = self.queue.port.link().unwrap_or(LinkInfo { up: false, ..self.link.clone() });
         let change = self.link.renew(now, &mut self.link_losses);
         self.transmitter.up = self.link.up;
@@ -106,15 +107,15 @@ impl Device for DpdkDevice {
     }
 }
 
-/// The half that receives.
+/// The receive half.
 #[derive(Debug)]
 struct Receiver {
-    /// For each frame of a batch, which buffer it is in.
+    /// For each frame of a batch, its buffer.
     leases: Box<[Lease; BATCH]>,
-    /// How many of the leases are in use.
+    /// Number of leases in use.
     lent: usize,
     descriptors: Box<Descriptors>,
-    /// The longest frame that is handed out, bytes.
+    /// Longest frame that is returned, bytes.
     longest: u32,
     received: u64,
     refused: Refused,
@@ -124,7 +125,7 @@ struct Receiver {
 #[derive(Debug)]
 struct Descriptors([FrameDescriptor; BATCH]);
 
-// SAFETY: the addresses in them mean nothing between two calls.
+// SAFETY: the addresses in the descriptors have no meaning between two calls.
 unsafe impl Send for Descriptors {}
 
 impl Descriptors {
@@ -141,7 +142,7 @@ impl Receiver {
         Self { leases, lent: 0, descriptors, longest, received: 0, refused, queue }
     }
 
-    /// Gives back to the pool what was lent and not taken over.
+    /// Returns lent buffers that were not taken over to the pool.
     fn release(&mut self) {
         let mut mbufs = [std::ptr::null_mut(); BATCH];
         let mut count = 0;
@@ -153,13 +154,13 @@ impl Receiver {
         }
         self.lent = 0;
         if count > 0 {
-            // SAFETY: these are mbufs that belonged to our leases, and nobody looks at their frames
-            // any more, which borrowed this receiver.
+            // SAFETY: these mbufs belonged to the leases, and no reference to their frames exists
+            // any more, because frames borrowed this receiver.
             unsafe { sys::natgate_dpdk_release(mbufs.as_mut_ptr(), count as u32) };
         }
     }
 
-    /// Takes in at most `most` frames.
+    /// Receives at most `most` frames.
     fn burst(&mut self, most: usize) -> usize {
         let (port, queue) = (self.queue.port.id, self.queue.number);
         let frames = self.descriptors.0.as_mut_ptr();
@@ -187,8 +188,9 @@ impl Receive for Receiver {
             }
         }
         batch.extend(descriptors.iter().zip(self.leases.iter()).map(|(descriptor, lease)| {
-            // SAFETY: the mbuf belongs to the lease now, so this buffer of its is nobody else's
-            // until the frame is gone: it ends with the borrow of this receiver, or by a takeover.
+            // SAFETY: the mbuf belongs to the lease now, so no other reference to its buffer exists
+            // until the frame is gone: the frame ends with the borrow of this receiver, or by a
+            // take-over.
             let buffer = unsafe {
                 std::slice::from_raw_parts_mut(descriptor.bytes, descriptor.room as usize)
             };
@@ -204,7 +206,7 @@ impl Drop for Receiver {
     }
 }
 
-/// The half that sends.
+/// The transmit half.
 #[derive(Debug)]
 struct Transmitter {
     descriptors: Box<Descriptors>,
@@ -220,7 +222,7 @@ impl Transmitter {
         Self { descriptors: Descriptors::new(), up, sent: 0, full: 0, refused: 0, queue }
     }
 
-    /// What the shim is told of a frame; its buffer is taken over if it is one of ours.
+    /// Describes a frame for the shim; takes its buffer over if it belongs to this pool.
     fn describe(&self, frame: &mut Frame<'_>) -> FrameDescriptor {
         let len = frame.len() as u32;
         match frame.take_over(self.queue.buffers.pool) {
@@ -251,8 +253,8 @@ impl Transmit for Transmitter {
         let mut not_sent = NotSent::default();
         let (port, queue, buffers) = (self.queue.port.id, self.queue.number, self.queue.buffers);
         // SAFETY: the port is open, and only this transmitter sends by this queue. Each descriptor
-        // is of an mbuf that was taken over, so that it is ours to give away, or of bytes that
-        // `frames` holds during the call.
+        // holds an mbuf that was taken over and so belongs to this call, or bytes that `frames`
+        // holds during the call.
         unsafe {
             sys::natgate_dpdk_transmit(
                 port,

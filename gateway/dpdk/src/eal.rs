@@ -1,8 +1,8 @@
 //! DPDK's environment (EAL): started once a process, with one pool of buffers for all ports.
 //!
-//! The environment would keep the thread that starts it on one core; it may run again where it
-//! might before. It gets one core of its own reckoning, because the threads that move packets are
-//! not its.
+//! The environment would keep the thread that starts it on one core; afterwards the thread may run
+//! on its former cores again. The environment counts only one core, because it does not own the
+//! threads that move packets.
 #![allow(unsafe_code)]
 
 use crate::device::DpdkDevice;
@@ -17,20 +17,20 @@ use std::mem;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Buffers for packets of one worker: what two ports' queues hold, both ways, what lies in caches
-/// and in hands; and as many again for all workers together.
+/// Buffers for packets of one worker: those in the queues of two ports, both directions, in caches
+/// and in use; and as many again for all workers together.
 const BUFFERS: u32 = 8192;
-/// Most workers that more buffers are made for.
+/// Largest number of workers for which further buffers are made.
 const MOST_WORKERS: u16 = 127;
 /// Free buffers that a thread keeps for itself.
 const CACHE: u32 = 512;
-/// The least room of a buffer: what most drivers expect.
+/// Least room of a buffer, bytes: most drivers expect it.
 const LEAST_ROOM: u16 = 2048;
-/// What ports carry if nothing is said.
+/// Default MTU of ports.
 const USUAL_MTU: u16 = 1500;
-/// What an Ethernet frame has besides its packet, bytes: header, two VLAN tags, checksum.
+/// Bytes of an Ethernet frame besides its packet: header, two VLAN tags, checksum.
 const ETHERNET: u16 = 14 + 8 + 4;
-/// The longest frame a buffer can have room for.
+/// Longest packet for which a buffer can have room, bytes.
 const MOST_MTU: u16 = u16::MAX - ETHERNET - 1024;
 
 /// DPDK's environment, running.
@@ -42,9 +42,9 @@ pub struct Eal {
 /// The pool of buffers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Buffers {
-    /// What DPDK knows it by.
+    /// Handle of the pool in DPDK.
     pub(crate) memory: NonNull<Mempool>,
-    /// What leases know it by. Nobody outside this crate gets to know it.
+    /// Identity of the pool in leases. It is not visible outside this crate.
     pub(crate) pool: Pool,
     /// Room of a buffer, bytes, headroom not counted.
     pub(crate) room: u16,
@@ -55,32 +55,33 @@ unsafe impl Send for Buffers {}
 // SAFETY: likewise.
 unsafe impl Sync for Buffers {}
 
-/// Memory without huge pages, MiB.
+/// Default memory without huge pages, MiB.
 const USUAL_MEMORY: u32 = 256;
 
-/// What was started: with which arguments, if not the usual ones; no environment: starting failed.
+/// Result of the start: the arguments, `None` for the default ones; and the environment, `None` if
+/// the start failed.
 type Started = (Option<Vec<String>>, Option<Eal>);
 
 static STARTED: Mutex<Option<Started>> = Mutex::new(None);
 
 /// Starts DPDK with these arguments of its environment, for packets of up to `mtu` bytes. Without
-/// arguments it gets what virtual devices need: memory of the process's own, on huge pages if some
-/// are free.
+/// arguments it gets those that virtual devices need: private memory, on huge pages if some are
+/// free.
 ///
-/// Starting once more with the same arguments gives what was started. Arguments that make DPDK end
-/// the process, such as `--help`, do so.
+/// A further start with the same arguments returns the running environment. Arguments that make
+/// DPDK end the process, such as `--help`, do so.
 ///
 /// # Errors
-/// [`Error`] when DPDK does not start, or was started otherwise before.
+/// [`Error`] if DPDK does not start, or was started with other arguments before.
 pub fn start(arguments: Option<&[String]>, mtu: u16) -> Result<Eal, Error> {
     start_for(arguments, mtu, 1)
 }
 
-/// As [`start`], with buffers for so many threads, each of which has a queue of two ports. Who
-/// starts it first says for how many.
+/// Starts DPDK with buffers for `workers` threads, each of which has a queue of two ports;
+/// otherwise like [`start`]. The first start determines the number.
 ///
 /// # Errors
-/// As [`start`].
+/// The errors of [`start`].
 pub fn start_for(arguments: Option<&[String]>, mtu: u16, workers: u16) -> Result<Eal, Error> {
     let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((before, eal)) = &*started {
@@ -91,11 +92,10 @@ pub fn start_for(arguments: Option<&[String]>, mtu: u16, workers: u16) -> Result
     start_first(&mut started, arguments, (mtu, workers), USUAL_MEMORY)
 }
 
-/// Starts DPDK, unless it runs, with so much memory, MiB, where it does not have huge pages to take
-/// memory from.
+/// Starts DPDK, unless it runs. Without huge pages it gets `memory` MiB.
 ///
 /// # Errors
-/// As [`start`].
+/// The errors of [`start`].
 pub(crate) fn start_with_memory(memory: u32) -> Result<Eal, Error> {
     let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
     match &*started {
@@ -121,11 +121,11 @@ fn start_first(
 
 impl Eal {
     /// Opens a port for packets of up to `mtu` bytes, with a device for each of `queues` queues.
-    /// `device` is a port's name, or a virtual device to be made: its name, which begins with its
-    /// driver's, and its arguments, as after DPDK's `--vdev`.
+    /// `device` is the name of a port, or a virtual device to be made: its name, which begins with
+    /// the driver's name, and its arguments, as after DPDK's `--vdev`.
     ///
     /// # Errors
-    /// [`Error`] when there is no such port, it lacks something, or is open already.
+    /// [`Error`] if there is no such port, it lacks a capability, or is open already.
     pub fn open(self, device: &str, mtu: u16, queues: u16) -> Result<Vec<DpdkDevice>, Error> {
         let port = Arc::new(Port::open(device, mtu, queues, self.pool)?);
         let queues = 0..queues;
@@ -134,7 +134,7 @@ impl Eal {
 }
 
 impl Buffers {
-    /// The longest packet that a buffer has room for, bytes.
+    /// Longest packet for which a buffer has room, bytes.
     pub(crate) fn longest(self) -> u16 {
         self.room - ETHERNET
     }
@@ -147,7 +147,7 @@ impl Buffers {
     }
 }
 
-/// What virtual devices need.
+/// Arguments that virtual devices need.
 fn usual_arguments(memory: u32) -> Vec<String> {
     let memory = memory.to_string();
     let arguments: &[&str] = match huge_pages_are_free() {
@@ -165,7 +165,7 @@ fn huge_pages_are_free() -> bool {
     })
 }
 
-/// Buffers for so many workers; one less than a power of two costs the least memory.
+/// Buffers for `workers` workers; one less than a power of two costs the least memory.
 fn buffers_for(workers: u16) -> u32 {
     BUFFERS * (1 + u32::from(workers.clamp(1, MOST_WORKERS))) - 1
 }
@@ -182,14 +182,14 @@ fn command_line(arguments: &[String]) -> Result<Vec<CString>, Error> {
     all.map(|argument| text("the argument of dpdk.eal", argument)).collect()
 }
 
-/// Text as C has it.
+/// Converts text to a C string.
 pub(crate) fn text(what: &'static str, text: &str) -> Result<CString, Error> {
     CString::new(text).map_err(|_| Error::Text { what, text: text.to_owned() })
 }
 
-/// Starts the environment, and lets this thread run where it might before.
+/// Starts the environment, then restores the cores on which this thread may run.
 fn initialize(arguments: Vec<CString>) -> Result<(), Refusal> {
-    // DPDK moves the pointers about and may keep some, so neither they nor the texts ever go.
+    // DPDK reorders the pointers and may keep some, so neither they nor the texts are ever freed.
     let mut pointers: Vec<*mut c_char> = arguments.into_iter().map(CString::into_raw).collect();
     pointers.push(std::ptr::null_mut());
     let count = (pointers.len() - 1) as c_int;
@@ -203,7 +203,7 @@ fn initialize(arguments: Vec<CString>) -> Result<(), Refusal> {
     check(result).map(drop)
 }
 
-/// The cores that this thread may run on.
+/// Cores on which this thread may run.
 fn affinity() -> Option<libc::cpu_set_t> {
     // SAFETY: a set is integers, of which zero is a value.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
@@ -218,12 +218,12 @@ fn allowed_cores() -> Vec<usize> {
     (0..libc::CPU_SETSIZE as usize).filter(|&core| unsafe { libc::CPU_ISSET(core, &set) }).collect()
 }
 
-/// What a function of the shim returned: a number, or an error as its negative.
+/// Result of a function of the shim: a number, or a negative error number.
 pub(crate) fn check(result: c_int) -> Result<c_int, Refusal> {
     if result < 0 { Err(Refusal::new(-result)) } else { Ok(result) }
 }
 
-/// A device's name and arguments, as C has them.
+/// Name and arguments of a device, as C strings.
 pub(crate) fn split(device: &str) -> Result<(CString, CString), Error> {
     let name = port_name(device);
     let arguments = device[name.len()..].trim_start_matches(',');

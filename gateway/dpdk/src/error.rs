@@ -1,14 +1,14 @@
-//! Why a DPDK port cannot be used.
+//! Reasons why a DPDK port cannot be used.
 
 use std::fmt::{self, Display, Formatter};
 use std::io;
 
-/// Why DPDK refused something.
+/// Reason of a refusal by DPDK.
 #[derive(Debug)]
 pub struct Refusal(i32);
 
 impl Refusal {
-    /// By the number of an error.
+    /// Creates a refusal from an error number.
     #[cfg(libdpdk)]
     pub(crate) fn new(errno: i32) -> Self {
         Self(errno)
@@ -17,7 +17,8 @@ impl Refusal {
 
 impl Display for Refusal {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        // Drivers say -1 when they mean nothing in particular, not that permission is missing.
+        // Drivers return -1 for errors without a reason; it does not mean that a permission is
+        // missing.
         match self.0 {
             1 => write!(f, "the driver refuses, without a reason"),
             errno => write!(f, "{}", io::Error::from_raw_os_error(errno)),
@@ -25,7 +26,7 @@ impl Display for Refusal {
     }
 }
 
-/// What can go wrong when DPDK is started or a port opened.
+/// Error of starting DPDK or opening a port.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The program was built on a machine without libdpdk.
@@ -37,9 +38,9 @@ pub enum Error {
     /// An argument cannot be passed on.
     #[error("{what} {text:?} has a zero byte; take it out")]
     Text {
-        /// What it is.
+        /// Kind of the argument.
         what: &'static str,
-        /// What was written.
+        /// Text of the argument.
         text: String,
     },
     /// DPDK's environment refuses to start.
@@ -48,9 +49,9 @@ pub enum Error {
          says why"
     )]
     Start {
-        /// Its arguments.
+        /// Arguments of the environment.
         arguments: Vec<String>,
-        /// What it said.
+        /// Error of DPDK.
         reason: Refusal,
     },
     /// DPDK was started in this process before, and cannot be started a second time.
@@ -59,15 +60,15 @@ pub enum Error {
          failed to start; it starts once only, so restart the program"
     )]
     Once,
-    /// Not enough memory for packets.
+    /// There is not enough memory for packets.
     #[error(
         "DPDK has no memory for {count} buffers of {bytes} bytes; raise the MiB after \"-m\" in \
          dpdk.eal, or reserve more huge pages"
     )]
     Memory {
-        /// How many there should be.
+        /// Number of buffers.
         count: u32,
-        /// Of how many bytes.
+        /// Bytes of each buffer.
         bytes: u32,
     },
     /// There is no such port.
@@ -82,20 +83,20 @@ pub enum Error {
          does what they name exist?"
     )]
     Make {
-        /// The device and its arguments.
+        /// Name and arguments of the device.
         device: String,
-        /// What DPDK said.
+        /// Error of DPDK.
         reason: Refusal,
     },
     /// The port is open already.
     #[error("DPDK port {0:?} is in use by this process already; give each side its own")]
     InUse(String),
-    /// The port does not carry packets that long.
+    /// The port does not carry packets of the required length.
     #[error("DPDK port {device:?} carries packets of up to {most} bytes; set mtu = {most} there")]
     Mtu {
-        /// The port.
+        /// Name of the port.
         device: String,
-        /// The longest that it carries, bytes.
+        /// Longest packet of the port, bytes.
         most: u16,
     },
     /// The port has fewer queues.
@@ -104,11 +105,11 @@ pub enum Error {
          it more queues where it can have them (net_af_packet by the argument qpairs={asked})"
     )]
     Queues {
-        /// The port.
+        /// Name of the port.
         device: String,
-        /// How many were asked for.
+        /// Number of queues that were requested.
         asked: u16,
-        /// How many it has.
+        /// Number of queues of the port.
         most: u16,
     },
     /// A pipeline cannot be made.
@@ -117,19 +118,19 @@ pub enum Error {
          registers and counters fewer places, or reserve huge pages"
     )]
     Pipeline {
-        /// What is refused.
+        /// Part that is refused.
         what: String,
-        /// What DPDK said.
+        /// Error of DPDK.
         reason: Refusal,
     },
     /// A call failed.
     #[error("{what} DPDK port {device:?} failed: {reason}; is what it leads to there, and ready?")]
     System {
-        /// What was tried.
+        /// Operation that was tried.
         what: &'static str,
-        /// The port.
+        /// Name of the port.
         device: String,
-        /// What DPDK said.
+        /// Error of DPDK.
         reason: Refusal,
     },
 }

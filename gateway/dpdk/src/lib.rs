@@ -2,16 +2,16 @@
 //!
 //! A port is a network card that was given to DPDK, or a virtual device: shared memory with another
 //! process (`net_memif`), a virtual machine's card (`net_vhost`), a packet socket
-//! (`net_af_packet`), and so on. [`start`] starts DPDK's environment, once a process, and
-//! [`Eal::open`] opens a port: a device for each of its queues, so that each worker has its own.
+//! (`net_af_packet`), and so on. [`start`] starts DPDK's environment, once a process. [`Eal::open`]
+//! opens a port, with a device for each of its queues, so that each worker has its own.
 //!
-//! A received frame is lent where the driver put it. Sent through any port of the process, its
-//! buffer goes along ([`natgate_io::Lease`]); frames that lie elsewhere are copied. Ports have no
-//! descriptor to wait for: they are asked, every [`POLL_INTERVAL`] when nothing comes.
+//! A received frame is lent from where the driver put it. If a port of the same process sends it,
+//! its buffer changes the owner ([`natgate_io::Lease`]); other frames are copied. Ports have no
+//! descriptor to wait for: they are polled, every [`POLL_INTERVAL`] while no frame comes.
 //!
 //! [`Swx`] executes P4 programs by DPDK's SWX pipeline, which takes its packets from memory.
 //!
-//! The crate builds without libdpdk, too. Then [`start`] says so.
+//! The crate builds without libdpdk, too. Then [`start`] returns an error.
 
 #[cfg(not(libdpdk))]
 mod absent;
@@ -39,7 +39,7 @@ pub use swx::Swx;
 
 use std::time::Duration;
 
-/// How long a port is left unasked at most when no frame comes.
+/// Longest time for which a port is not polled while no frame comes.
 pub const POLL_INTERVAL: Duration = Duration::from_micros(100);
 
 /// A port's name without the arguments that make it.

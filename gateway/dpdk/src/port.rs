@@ -1,4 +1,4 @@
-//! A port: found or made, configured, closed again when the last of its queues goes.
+//! A port: found or made, configured, and closed when the last of its queues is dropped.
 #![allow(unsafe_code)]
 
 use crate::eal::{Buffers, check, split};
@@ -11,11 +11,11 @@ use std::ffi::{CString, c_int};
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What the drivers of virtual network devices have their names begin with.
+/// Prefix of the names of virtual network drivers.
 const VIRTUAL: &str = "net_";
 
-/// Ports that are open. Whoever changes a port, or asks it what DPDK lets only one thread ask at a
-/// time, holds it.
+/// Open ports. The lock is held for changes of a port, and for questions that DPDK permits to one
+/// thread at a time.
 static OPEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 
 /// An open port.
@@ -23,7 +23,7 @@ static OPEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 pub(crate) struct Port {
     pub(crate) id: u16,
     name: String,
-    /// Its name for DPDK, if we made it.
+    /// The port's name for DPDK, if this process made the port.
     made: Option<CString>,
 }
 
@@ -40,7 +40,7 @@ impl Port {
             return Err(Error::InUse(device.to_owned()));
         }
         drop(open);
-        // From here on, dropping it undoes what was done.
+        // From here on, dropping the port undoes everything.
         let port = Self { id, name: port_name(device).to_owned(), made };
         port.configure(device, mtu, queues, buffers)?;
         Ok(port)
@@ -70,13 +70,13 @@ impl Port {
             return Err(Error::Mtu { device: device.to_owned(), most });
         }
         let pool = buffers.memory.as_ptr();
-        // SAFETY: the port is open and nobody moves packets through it yet; the pool lives as long
-        // as the process.
+        // SAFETY: the port is open and no thread moves packets through it yet; the pool lives as
+        // long as the process.
         let result = unsafe { sys::natgate_dpdk_configure(self.id, queues, mtu, pool) };
         check(result).map(drop).map_err(failed("setting up"))
     }
 
-    /// What the link is now.
+    /// State of the link.
     pub(crate) fn link(&self) -> Result<LinkInfo, Error> {
         let _control = control();
         let mut link = Link::default();
@@ -95,7 +95,7 @@ impl Port {
         }
     }
 
-    /// What it has counted since it was opened; zero where it does not count.
+    /// Counters since the port was opened; zero for a port without counters.
     pub(crate) fn statistics(&self) -> PortStatistics {
         let _control = control();
         let mut statistics = PortStatistics::default();
@@ -109,8 +109,8 @@ impl Drop for Port {
     fn drop(&mut self) {
         let mut open = control();
         let name = self.made.as_ref().map_or(ptr::null(), |name| name.as_ptr());
-        // SAFETY: its queues have gone, so nobody moves packets through it; no text, or one that
-        // outlives the call.
+        // SAFETY: the queues are gone, so no thread moves packets through the port; the name is
+        // null, or a text that outlives the call.
         unsafe { sys::natgate_dpdk_close(self.id, name) };
         open.remove(&self.id);
     }
@@ -120,7 +120,7 @@ fn control() -> MutexGuard<'static, BTreeSet<u16>> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The port of a device, and its name if it had to be made.
+/// Finds or makes the port of a device; also returns its name if it had to be made.
 fn find_or_make(device: &str) -> Result<(u16, Option<CString>), Error> {
     let (name, arguments) = split(device)?;
     // SAFETY: a text that outlives the call.

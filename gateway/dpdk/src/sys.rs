@@ -1,14 +1,14 @@
-//! What src/shim.c offers, declared once more: structures and functions must be kept in step.
+//! Declarations of the functions in src/shim.c. Keep structures and functions in step with it.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_void};
 
-/// A buffer of DPDK's, seen from outside.
+/// A buffer of DPDK, opaque here.
 pub(crate) type Mbuf = c_void;
-/// A pool of them.
+/// A pool of such buffers.
 pub(crate) type Mempool = c_void;
 
-/// A frame as it crosses between the languages.
+/// A frame as it is passed between Rust and C.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FrameDescriptor {
@@ -24,7 +24,7 @@ impl FrameDescriptor {
         Self { mbuf: std::ptr::null_mut(), bytes: std::ptr::null_mut(), start: 0, len: 0, room: 0 };
 }
 
-/// Frames that came in and were not handed out.
+/// Numbers of frames that came in and were not returned.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Refused {
@@ -33,7 +33,7 @@ pub(crate) struct Refused {
     pub(crate) memory: u64,
 }
 
-/// Which frames of a burst were not sent, a bit each.
+/// Frames of a burst that were not sent, a bit each.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NotSent {
@@ -41,7 +41,7 @@ pub(crate) struct NotSent {
     pub(crate) refused: u64,
 }
 
-/// What a port can do at most.
+/// Limits of a port.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Limits {
@@ -49,7 +49,7 @@ pub(crate) struct Limits {
     pub(crate) mtu: u16,
 }
 
-/// What a port's link is.
+/// State of a port's link.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Link {
@@ -58,7 +58,7 @@ pub(crate) struct Link {
     pub(crate) up: bool,
 }
 
-/// What a port has counted.
+/// Counters of a port.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PortStatistics {

@@ -1,14 +1,14 @@
-//! Ports that need nothing but DPDK itself: rings in memory, and a source and sink of nothing.
+//! Ports that need nothing but DPDK itself: rings in memory, and a source and a sink.
 //!
-//! DPDK runs once a process, so the tests share it; each has ports of its own. Needs what `make
-//! test` installs.
+//! DPDK runs once a process, so the tests share it; each test has ports of its own. Needs the
+//! programs that `make test` installs.
 #![cfg(libdpdk)]
 
 use natgate_dpdk::{DpdkDevice, Eal, Error, start};
 use natgate_io::{BATCH, Batch, Device, Frame, HEADROOM, Lost};
 
 const MTU: u16 = 1500;
-/// More frames than there are buffers: a leak shows.
+/// Larger than the number of buffers, so that a leak shows.
 const MORE_THAN_BUFFERS: usize = 100_000;
 
 fn eal() -> Eal {
@@ -35,7 +35,7 @@ fn receive(device: &mut DpdkDevice) -> Vec<Vec<u8>> {
     batch.iter().map(|frame| frame.bytes().to_vec()).collect()
 }
 
-/// Frames and where they lie.
+/// Addresses of the frames' bytes.
 fn places(batch: &Batch<'_>) -> Vec<*const u8> {
     batch.iter().map(|frame| frame.bytes().as_ptr()).collect()
 }
@@ -67,7 +67,7 @@ fn a_frame_goes_on_without_being_copied() {
     let before = places(&batch);
     for frame in &mut batch {
         assert!(frame.headroom() >= HEADROOM);
-        // As the gateway does: another length of header, other bytes.
+        // As in the gateway, the length of the header and some bytes change.
         let (start, end) = frame.range();
         frame.set_range(start - 4, end - 10);
         frame.bytes_mut()[..4].copy_from_slice(b"head");
@@ -95,7 +95,7 @@ fn no_buffer_is_lost_whatever_becomes_of_frames() {
         assert!(!batch.is_empty(), "buffers ran out after {passed} frames");
         passed += batch.len();
         turn += 1;
-        // Some are dropped, some sent, some sent back.
+        // Some frames are dropped, some sent, some sent back.
         match turn % 3 {
             0 => {}
             1 => assert_eq!(to.split().1.transmit(&mut batch), Lost::NONE),
@@ -162,7 +162,7 @@ fn queues_of_a_port_are_devices_of_their_own() {
     for (number, queue) in queues.iter_mut().enumerate() {
         assert_eq!(receive(queue), [frame_bytes(number, 100)]);
     }
-    // The port lives as long as any of them.
+    // The port lives as long as any of its queues.
     queues.remove(0);
     send(&mut queues[0], &frame_bytes(7, 100));
     assert_eq!(receive(&mut queues[0]), [frame_bytes(7, 100)]);
@@ -201,7 +201,7 @@ fn refusals_say_what_would_be_right() {
     }
     let _used = open("net_null84");
     assert!(refused("net_null84", MTU, 1).contains("in use"));
-    // What was refused is free again.
+    // A refused port is free again.
     open("net_null81");
     assert!(matches!(start(Some(&["--no-huge".to_owned()]), MTU), Err(Error::Once)));
     assert!(matches!(start(None, 9000), Err(Error::Once)));

@@ -1,4 +1,4 @@
-//! Whether the tests of this crate test anything: without libdpdk there are no others.
+//! Checks that libdpdk is present: without it this crate has no other tests.
 
 #[test]
 fn dpdk_was_built_in_and_starts() {

@@ -1,7 +1,7 @@
 //! Two threads at once, each with a queue of either port: through shared memory, and over a cable
-//! of the kernel's. Every frame arrives once and whole, whichever queue it comes by.
+//! of the kernel. Every frame arrives once and whole, by any queue.
 //!
-//! Needs what `make test` installs, and root for a network namespace.
+//! Needs the programs that `make test` installs, and root for a network namespace.
 #![cfg(libdpdk)]
 
 use natgate_dpdk::{DpdkDevice, Error, start_for};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const MTU: u16 = 1500;
 const WORKERS: usize = 2;
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Frames that each thread sends, and has under way at most: fewer than any queue holds.
+/// Frames that each thread sends, and most frames on their way: fewer than any queue holds.
 const EACH: usize = 20_000;
 const UNDER_WAY: usize = 100;
 
@@ -36,7 +36,7 @@ fn frame(sender: usize, number: usize) -> Vec<u8> {
     frame
 }
 
-/// Sends from one port to the other; returns how many frames came to each thread.
+/// Sends from one port to the other; returns the number of frames that came to each thread.
 fn exchange(from: Vec<DpdkDevice>, to: Vec<DpdkDevice>) -> Vec<usize> {
     let arrived = [const { AtomicUsize::new(0) }; WORKERS];
     let all = || arrived.iter().map(|count| count.load(Ordering::Relaxed)).sum::<usize>();
@@ -76,7 +76,7 @@ fn exchange(from: Vec<DpdkDevice>, to: Vec<DpdkDevice>) -> Vec<usize> {
     ended.iter().map(|(_, to)| to.received as usize).collect()
 }
 
-/// Looks after both ports until they are up.
+/// Maintains both ports until they are up.
 fn wait_until_up(ports: [&mut Vec<DpdkDevice>; 2]) {
     let begin = Instant::now();
     for queue in ports.into_iter().flatten() {
@@ -95,14 +95,14 @@ fn through_shared_memory() {
     let mut from = open(&(device("net_memif0", "server") + ",socket-abstract=no"));
     let mut to = open(&(device("net_memif1", "client") + ",socket-abstract=no"));
     wait_until_up([&mut from, &mut to]);
-    // What is sent by a queue comes by the queue of the same number.
+    // A frame sent by a queue comes by the queue of the same number.
     assert_eq!(exchange(from, to), [EACH, EACH]);
     let _ = std::fs::remove_file(socket);
 }
 
-/// Both ends of shared memory go, one right after the other: a thread of DPDK's hears of the first
-/// while the second is closed. DPDK tells on standard error of memory that is freed twice, so all
-/// of it happens in a process of its own.
+/// Both ends of shared memory are closed, one right after the other: a thread of DPDK learns of the
+/// first while the second is closed. DPDK reports a double free on standard error, so the test runs
+/// in a process of its own.
 #[test]
 fn both_ends_go_at_once() {
     const OWN: &str = "NATGATE_BOTH_ENDS";
@@ -127,7 +127,7 @@ fn both_ends_go_at_once() {
     }
 }
 
-/// Who is at the other end comes and goes while this end is asked for packets all the time.
+/// The other end is closed and opened while this end is polled all the time.
 #[test]
 fn the_other_end_goes_while_packets_move() {
     let socket = std::env::temp_dir().join(format!("natgate-goes-{}", std::process::id()));
@@ -176,7 +176,7 @@ fn over_a_cable_of_the_kernels() {
     wait_until_up([&mut from, &mut to]);
     let came = exchange(from, to);
     assert!(came.iter().all(|count| *count > 0), "flows are spread: {came:?}");
-    // A port with fewer queues than workers says how it gets more, or what to do without.
+    // The error for a port with fewer queues than workers names both remedies.
     let eal = start_for(None, MTU, WORKERS as u16).expect("DPDK runs");
     let error = eal.open("net_af_packet2,iface=near", MTU, WORKERS as u16);
     let error = error.expect_err("it has one queue");

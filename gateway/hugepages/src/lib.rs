@@ -1,12 +1,11 @@
 //! Memory for large tables: an allocator that puts them on large pages, so that a random access to
-//! gigabytes does not pay for a walk through page tables as well, and lines of them fetched ahead
-//! of their use.
+//! gigabytes needs no walk through page tables as well; and prefetch of cache lines.
 //!
 //! Allocations of [`LARGE`] bytes and more come straight from the kernel: from reserved huge pages
-//! when there are enough, else as ordinary memory that begins at a huge page's boundary and for
-//! which transparent huge pages are asked. Everything else, and anything that the kernel refuses,
-//! is the system allocator's. Memory is taken when it is first touched, except for reserved huge
-//! pages, which the kernel sets aside at once.
+//! if there are enough, otherwise from ordinary memory that begins at a huge page's boundary and
+//! for which transparent huge pages are requested. The system allocator serves all other
+//! allocations, and those that the kernel refuses. Memory is taken when it is first touched, except
+//! for reserved huge pages, which the kernel sets aside at once.
 
 use libc::{
     MADV_HUGEPAGE, MAP_ANONYMOUS, MAP_FAILED, MAP_HUGE_2MB, MAP_HUGETLB, MAP_NORESERVE,
@@ -16,26 +15,26 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 
-/// A huge page, bytes.
+/// Size of a huge page, bytes.
 pub const HUGE_PAGE: usize = 2 << 20;
 
-/// Allocations from this size on are put on large pages, bytes.
+/// Size from which allocations are put on large pages, bytes.
 pub const LARGE: usize = 2 * HUGE_PAGE;
 
-/// The allocator; a program makes it its own with `#[global_allocator]`.
+/// The allocator; a program selects it with `#[global_allocator]`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LargePages;
 
 /// Called with the size of an allocation that failed, bytes, before the program learns of it.
 static EXHAUSTED: OnceLock<fn(usize)> = OnceLock::new();
 
-/// Has a function called when an allocation fails, with its size in bytes. The function may end the
-/// process; it must not allocate. Further calls change nothing.
+/// Sets the function that is called when an allocation fails, with its size in bytes. The function
+/// may end the process; it must not allocate. Further calls change nothing.
 pub fn on_exhaustion(call: fn(usize)) {
     let _ = EXHAUSTED.set(call);
 }
 
-/// The block, after the function for failed allocations was called if there is none.
+/// Returns the block; calls the function for failed allocations if it is null.
 fn checked(block: *mut u8, layout: Layout) -> *mut u8 {
     if block.is_null() {
         exhausted(layout.size());
@@ -50,14 +49,14 @@ fn exhausted(size: usize) {
     }
 }
 
-/// Whether an allocation is this allocator's business. It depends on the layout alone, so that
-/// freeing knows what allocating did.
+/// True if this allocator serves an allocation itself. That depends on the layout alone, so that
+/// `dealloc` decides like `alloc`.
 fn is_large(layout: Layout) -> bool {
     layout.size() >= LARGE && layout.align() <= HUGE_PAGE
 }
 
-/// Starts fetching the cache line of `slice[index]`; does nothing when there is no such element, or
-/// on processors for which nothing is known.
+/// Starts fetching the cache line of `slice[index]`. Does nothing if there is no such element, or
+/// on unknown processors.
 #[inline(always)]
 pub fn prefetch<T>(slice: &[T], index: usize) {
     if let Some(element) = slice.get(index) {
@@ -73,12 +72,13 @@ pub fn prefetch<T>(slice: &[T], index: usize) {
     }
 }
 
-/// As [`prefetch`], of a line that is going to be written: no other processor has it afterwards.
+/// Starts fetching a line that will be written, like [`prefetch`]: no other processor has it
+/// afterwards.
 #[inline(always)]
 pub fn prefetch_to_write<T>(slice: &[T], index: usize) {
     if let Some(element) = slice.get(index) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: as above; a processor that does not know this instruction takes it for none.
+        // SAFETY: as above; a processor without this instruction treats it as a no-operation.
         unsafe {
             let address = core::ptr::from_ref(element);
             core::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags));
@@ -92,9 +92,9 @@ fn rounded(size: usize) -> Option<usize> {
     size.checked_next_multiple_of(HUGE_PAGE)
 }
 
-// SAFETY: a block is either the system allocator's, or a private mapping of its own that is at
-// least as long as asked for, aligned to a huge page, zero, and unmapped exactly once, by
-// `dealloc`. Which of the two is a function of the layout.
+// SAFETY: a block belongs to the system allocator, or is a private mapping that is at least as long
+// as asked for, aligned to a huge page, zero, and unmapped exactly once, by `dealloc`. The layout
+// alone decides which of the two it is.
 unsafe impl GlobalAlloc for LargePages {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_large(layout) {
@@ -115,7 +115,7 @@ unsafe impl GlobalAlloc for LargePages {
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         if is_large(layout) {
             let size = rounded(layout.size()).expect("it was allocated");
-            // SAFETY: the block is a mapping of this size that nobody uses any more.
+            // SAFETY: the block is a mapping of this size that is not used any more.
             unsafe { munmap(block.cast(), size) };
             return;
         }
@@ -124,7 +124,7 @@ unsafe impl GlobalAlloc for LargePages {
     }
 }
 
-/// A zeroed mapping at a huge page's boundary; null: there is no such memory.
+/// Creates a zeroed mapping at a huge page's boundary; null if there is no such memory.
 fn map(size: usize) -> *mut u8 {
     let Some(size) = rounded(size) else { return null_mut() };
     let reserved = map_anonymous(size, MAP_HUGETLB | MAP_HUGE_2MB);
@@ -137,7 +137,7 @@ fn map(size: usize) -> *mut u8 {
         return start;
     }
     let before = start.align_offset(HUGE_PAGE);
-    // SAFETY: both ends lie within the mapping, and nobody has them yet.
+    // SAFETY: both ends lie within the mapping, and no reference to them exists yet.
     unsafe {
         let block = start.add(before);
         if before > 0 {
@@ -146,7 +146,7 @@ fn map(size: usize) -> *mut u8 {
         if before < HUGE_PAGE {
             munmap(block.add(size).cast(), HUGE_PAGE - before);
         }
-        // Where the kernel has no transparent huge pages this fails, and ordinary ones do.
+        // On a kernel without transparent huge pages this call fails, and ordinary pages remain.
         madvise(block.cast(), size, MADV_HUGEPAGE);
         block
     }
@@ -203,8 +203,7 @@ mod tests {
         assert!(block.is_null());
     }
 
-    /// Bytes that are resident of the mapping that has this address: what other tests take and give
-    /// back at the same time does not count.
+    /// Resident bytes of the mapping with this address; memory of other tests does not count.
     fn resident(address: usize) -> usize {
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let mut lines = maps.lines();

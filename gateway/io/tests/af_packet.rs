@@ -1,7 +1,7 @@
-//! Packet sockets against the kernel: frames through a veth pair, and what real senders do to them.
+//! Packet sockets against the kernel: frames through a veth pair, with the quirks of real senders.
 //!
-//! Each test runs in a network namespace of its own thread, which goes with the thread. Needs root
-//! and iproute2, and fails without.
+//! Each test runs in a network namespace of its own thread, which ends with the thread. Needs root
+//! and iproute2, and fails without them.
 
 use natgate_io::packet::{Config, Mode, Offload, PacketDevice, kernel_address};
 use natgate_io::{Batch, Change, Device, Error, Frame, Lost, wait};
@@ -11,7 +11,7 @@ use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Long enough for any machine, short enough to fail the same day.
+/// Longest wait for an event: enough for any machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Moves this thread into a new network namespace that holds the pair end-a, end-b, both up.
@@ -27,7 +27,7 @@ fn make_pair() {
     ip("link add end-a address 02:00:00:00:00:0a type veth peer name end-b");
     ip("link set end-b address 02:00:00:00:00:0b");
     for end in ["end-a", "end-b"] {
-        // No neighbour discovery of the kernel's between the frames of the tests.
+        // The kernel sends no neighbour discovery of its own between the frames of the tests.
         ip(&format!("link set {end} addrgenmode none up"));
     }
 }
@@ -69,7 +69,7 @@ fn send(device: &mut PacketDevice, bytes: &[u8]) -> Lost {
     device.split().1.transmit(&mut [Frame::new(&mut bytes, 0, end)])
 }
 
-/// Frames that come in until there are `count`.
+/// Receives frames until there are `count`.
 fn receive(device: &mut PacketDevice, count: usize) -> Vec<Vec<u8>> {
     let begin = Instant::now();
     let mut frames = Vec::new();
@@ -88,7 +88,7 @@ fn receive(device: &mut PacketDevice, count: usize) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Looks after the device until it reports what `expected` accepts.
+/// Maintains the device until it reports a change that `expected` accepts.
 fn maintain_until(device: &mut PacketDevice, expected: impl Fn(&Change) -> bool) {
     let begin = Instant::now();
     loop {
@@ -117,7 +117,7 @@ fn frames_pass_both_ways_unchanged_and_in_order() {
         assert_eq!(send(&mut b, bytes), Lost::NONE);
     }
     assert_eq!(receive(&mut a, 1000), sent);
-    // Neither end sees what it sent itself.
+    // Neither end receives the frames that it sent itself.
     assert_eq!((a.statistics().received, b.statistics().received), (1000, 5000));
     assert_eq!((a.statistics().transmitted, b.statistics().transmitted), (5000, 1000));
 }
@@ -180,7 +180,7 @@ fn merged_frames_are_taken_apart() {
 fn merged_frames_are_taken_apart_in(mode: Mode) {
     let mut b = open_in("end-b", mode);
     let socket = kernel_sender();
-    // One merged frame that fits a slot of the ring, then ones that do not, more than a batch.
+    // One merged frame that fits a slot of the ring, then larger ones, more than a batch.
     for (size, len) in [(100, 1000), (1000, 10_000), (1400, 60_001), (600, 60_000)] {
         merge_datagrams(&socket, size);
         let payload: Vec<u8> = (0..len).map(|n| (n / 7) as u8).collect();
@@ -198,7 +198,8 @@ fn merged_frames_are_taken_apart_in(mode: Mode) {
     assert_eq!(b.statistics().receive_oversize, 0);
 }
 
-/// Has the kernel cut what the socket sends into datagrams of this size, as late as it can; 0: not.
+/// Makes the kernel cut the socket's data into datagrams of this size, as late as it can; 0
+/// switches that off.
 fn merge_datagrams(socket: &UdpSocket, size: libc::c_int) {
     // SAFETY: the value outlives the call, and its length is passed.
     let result = unsafe {
@@ -321,7 +322,7 @@ fn receive_offload_is_switched_off_once() {
 const GET_GRO: u32 = 0x2b;
 const SET_GRO: u32 = 0x2c;
 
-/// Asks for a device's generic receive offload, or sets it, as ethtool does.
+/// Reads or sets a device's generic receive offload, as ethtool does.
 fn generic_receive_offload(device: &str, command: u32, value: u32) -> u32 {
     let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket to ask by");
     let mut asked = [command, value];
@@ -358,7 +359,7 @@ fn the_kernels_address_is_read() {
     assert!(matches!(kernel_address("end-c"), Err(Error::NoDevice(name)) if name == "end-c"));
 }
 
-/// A socket of the kernel's whose datagrams leave by end a.
+/// A socket of the kernel whose datagrams leave by end a.
 fn kernel_sender() -> UdpSocket {
     ip("addr add 10.9.0.1/24 dev end-a");
     ip("neigh add 10.9.0.2 lladdr 02:00:00:00:00:0b dev end-a");
@@ -387,7 +388,7 @@ fn frames_that_are_read_late_are_as_they_were_sent() {
     };
     assert_eq!(set, 0);
     let mut a = open("end-a");
-    // Many more than the transmit ring has slots, each of other bytes.
+    // Many more datagrams than the transmit ring has slots, each with other bytes.
     let payload = |number: u32| number.to_be_bytes().repeat(100);
     let datagram = |number: u32| {
         let payload = payload(number);

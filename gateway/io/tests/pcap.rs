@@ -1,14 +1,14 @@
-//! Captures: every encoding is read, every damage is found where it is, what is written is read
-//! again, by us and by another implementation.
+//! Captures: every encoding is read, damage is reported at its offset, and this crate and another
+//! implementation can read written captures.
 //!
-//! [`Ng`] and [`Classic`] below build captures field by field in either byte order, so that nothing
-//! under test makes what it is tested with, but where the writer itself is the subject.
+//! [`Ng`] and [`Classic`] below build captures field by field in either byte order, so that the
+//! code under test does not produce its own test data, except in tests of the writer.
 
 use natgate_io::pcap::{Capture, Interface, Item, LinkType, ReadError, Record, Writer};
 use proptest::prelude::*;
 use std::io::{self, Read};
 
-/// A pcapng in the making, and where each of its blocks begins.
+/// A pcapng that is being built, and the offset of each of its blocks.
 struct Ng {
     big: bool,
     bytes: Vec<u8>,
@@ -99,7 +99,7 @@ fn classic(big: bool, magic: u32, link: u32, records: &[(u32, u32, &[u8])]) -> V
 
 type Packets = Vec<(Record, Vec<u8>)>;
 
-/// Everything in a capture, and how the reading ended.
+/// All items of a capture, and the end of the reading.
 fn read(input: impl Read) -> (Packets, Vec<Interface>, Result<(), ReadError>) {
     let mut capture = Capture::new(input);
     let (mut packets, mut interfaces) = (Vec::new(), Vec::new());
@@ -198,7 +198,7 @@ fn sections_follow_each_other_in_any_byte_order() {
 fn classic_of_both_byte_orders_and_resolutions() {
     for big in [false, true] {
         for (magic, unit) in [(0xa1b2_c3d4, 1000), (0xa1b2_3c4d, 1)] {
-            // The upper half of the link type tells of a frame check sequence.
+            // The upper half of the link type announces a frame check sequence.
             let file = classic(big, magic, 0x2400_0001, &[(7, 8, b"abc"), (9, 0, b"")]);
             let (packets, interfaces, end) = read(&file[..]);
             end.unwrap();
@@ -216,8 +216,8 @@ fn classic_of_both_byte_orders_and_resolutions() {
     }
 }
 
-/// However much of a file is there: the packets that are whole come out, and the damage is where
-/// the first block begins that is not whole.
+/// For every truncation of a file: the whole packets are returned, and the damage is at the first
+/// block that is not whole.
 #[test]
 fn every_truncation_is_found_where_it_is() {
     let ng = Ng::new(true)
@@ -316,7 +316,7 @@ fn unknown_link_types_are_told_from_damage() {
     }
 }
 
-/// An input that gives up its bytes one at a time, and would block after the last.
+/// An input that returns one byte at a time, and would block after the last.
 struct Trickle<'b>(&'b [u8]);
 
 impl Read for Trickle<'_> {
@@ -363,7 +363,7 @@ fn interface(name: Option<&[u8]>, link: LinkType) -> Interface {
     Interface { name: name.map(<[u8]>::to_vec), link, snaplen: 262_144 }
 }
 
-/// What the writer makes, an implementation that is not ours reads.
+/// Another implementation reads the files of the writer.
 #[test]
 fn others_read_what_is_written() {
     use pcap_parser::pcapng::{Block, parse_block_le};
@@ -423,8 +423,8 @@ proptest! {
         prop_assert_eq!(found, expected);
     }
 
-    /// Whatever the bytes: an end, never a panic. Most begin as a capture does, or are one with a
-    /// few bytes changed, for otherwise the reading would end at once.
+    /// Reading any bytes ends without a panic. Most inputs begin as a capture does, or are one with
+    /// a few bytes changed; otherwise the reading would end at once.
     #[test]
     fn nothing_makes_it_panic(
         noise in proptest::collection::vec(any::<u8>(), 0..300),

@@ -25,31 +25,31 @@ struct Args {
     /// Port that leads to the translator's inside: a virtual device with its arguments, or a name
     #[arg(long, value_name = "PORT")]
     inside: String,
-    /// Port that leads to its outside
+    /// Port that leads to the translator's outside
     #[arg(long, value_name = "PORT")]
     outside: String,
-    /// An argument for DPDK; may be repeated (default: those for virtual devices)
+    /// An argument for DPDK; may be repeated (default: the arguments for virtual devices)
     #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
     eal: Option<Vec<String>>,
-    /// How many flows there are, each with its mapping
+    /// Number of flows, each with its mapping
     #[arg(long, default_value_t = 1)]
     flows: u32,
     /// Length of a frame on the wire, bytes
     #[arg(long, default_value_t = 64)]
     frame: u16,
-    /// Which packets are sent
+    /// Direction of the packets
     #[arg(long, value_enum, default_value_t = Way::Up)]
     way: Way,
-    /// Packets a second (default: as many as are taken)
+    /// Packets a second (default: as many as the translator takes)
     #[arg(long, value_name = "N")]
     rate: Option<u64>,
-    /// How long packets are sent once every flow has its mapping
+    /// Seconds of sending once every flow has its mapping
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
-    /// Compare every byte that arrives with what it should be
+    /// Compare every byte that arrives with the expected byte
     #[arg(long)]
     check: bool,
-    /// Process whose time on the processor is measured meanwhile
+    /// Process whose processor time is measured meanwhile
     #[arg(long, value_name = "ID")]
     process: Option<u32>,
     /// The translator's inside address

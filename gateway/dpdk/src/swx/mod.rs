@@ -1,11 +1,11 @@
 //! P4 programs executed by DPDK's SWX pipeline, as far as natgate_p4 has made pipelines of them.
 //!
-//! Packets are copied into buffers of ours as far as the program looks at them, the pipeline runs
-//! until they have left, and what they begin with then is handed back. The pipeline takes in as
-//! many as it has threads of its own kind, but leaves one for the next only where it waits for
-//! something, which nothing of ours has it do: so what a packet leaves in tables and registers the
-//! next one finds, as everywhere else. Tables, extern objects and ports belong to [`Swx`]; the
-//! pipeline has their addresses and uses them only while it is run, and only one thread runs it.
+//! The part of a packet that the program reads is copied into a buffer, the pipeline runs until the
+//! packets have left, and the new beginning of each packet is returned. The pipeline takes in as
+//! many packets as it has threads of its own kind. It switches threads only when one waits, and no
+//! code here makes it wait. So a packet finds the tables and registers as the packet before left
+//! them, as in other executors. Tables, extern objects and ports belong to [`Swx`]; the pipeline
+//! has their addresses and uses them only while it runs, and only one thread runs it.
 #![allow(unsafe_code)]
 
 mod objects;
@@ -26,7 +26,7 @@ use std::ptr;
 use sys::{Calls, Field, Raw};
 use table::Table;
 
-/// Instructions at a time: as many as a packet needs, more or less.
+/// Instructions of one call: about as many as a packet needs.
 const STEPS: u32 = 64;
 
 /// Memory that DPDK's environment gets besides that for registers, MiB.
@@ -37,7 +37,7 @@ const MEMORY: u64 = 256;
 pub struct Swx {
     raw: *mut Raw,
     program: swx::Pipeline,
-    /// The names of the arrays of registers.
+    /// Names of the arrays of registers.
     arrays: Vec<CString>,
     shared: *mut Shared,
     ports: *mut Ports,
@@ -47,12 +47,12 @@ pub struct Swx {
 }
 
 impl Swx {
-    /// Without entries; `seed` is that of random numbers. DPDK's environment is started if it does
-    /// not run.
+    /// Creates an executor without table entries; `seed` is that of random numbers. Starts DPDK's
+    /// environment if it does not run.
     ///
     /// # Errors
     ///
-    /// [`Error`] when DPDK does not start, lacks memory, or refuses something.
+    /// [`Error`] if DPDK does not start, lacks memory, or refuses a part.
     pub fn new(program: &swx::Pipeline, seed: u64) -> Result<Self, Error> {
         Self::reserve(program, 1)?;
         let names = program.arrays.iter().map(|array| name(&array.name));
@@ -85,16 +85,17 @@ impl Swx {
         Ok(swx)
     }
 
-    /// Starts DPDK's environment with memory for so many pipelines of this program, unless it runs.
+    /// Starts DPDK's environment with memory for `pipelines` pipelines of this program, unless it
+    /// runs.
     ///
     /// # Errors
     ///
-    /// [`Error`] when it does not start.
+    /// [`Error`] if the environment does not start.
     pub fn reserve(program: &swx::Pipeline, pipelines: u16) -> Result<(), Error> {
         eal::start_with_memory(memory(program, pipelines)).map(drop)
     }
 
-    /// Makes the pipeline, with registers as they are at the start.
+    /// Builds the pipeline, with registers in their initial state.
     fn build(&mut self) -> Result<(), Error> {
         let calls = Calls {
             receive: ports::receive,
@@ -111,7 +112,7 @@ impl Swx {
         self.add_tables()?;
         let instructions = texts(&self.program.instructions)?;
         let pointers = pointers(&instructions);
-        // SAFETY: as many texts as are said.
+        // SAFETY: the number of texts is passed.
         let built =
             unsafe { sys::natgate_swx_build(self.raw, pointers.as_ptr(), pointers.len() as u32) };
         check("its instructions and memory", built)?;
@@ -135,13 +136,13 @@ impl Swx {
         }
         for (header, of) in &self.program.headers {
             let (named, of) = (name(header)?, name(of)?);
-            // SAFETY: likewise.
+            // SAFETY: as above.
             check(header, unsafe {
                 sys::natgate_swx_header(self.raw, named.as_ptr(), of.as_ptr())
             })?;
         }
         let of = name(&self.program.metadata)?;
-        // SAFETY: likewise.
+        // SAFETY: as above.
         check("the metadata", unsafe { sys::natgate_swx_metadata(self.raw, of.as_ptr()) })
     }
 
@@ -159,7 +160,7 @@ impl Swx {
             let calls = calls.ok_or_else(|| refused(&one.name, -libc::EINVAL))?;
             let [kind, mailbox, named] =
                 [name(one.type_name())?, name(&one.mailbox)?, name(&one.name)?];
-            // SAFETY: likewise, and the object lives longer than the pipeline.
+            // SAFETY: as above, and the object lives longer than the pipeline.
             check(&one.name, unsafe {
                 sys::natgate_swx_extern(
                     self.raw,
@@ -197,7 +198,7 @@ impl Swx {
             let (default, args) = self.program.default_of(one);
             let (named, default, args) = (name(&one.name)?, name(default)?, name(&args)?);
             let has_args = one.actions[one.default.0].1 > 0;
-            // SAFETY: likewise, and the table lives longer than the pipeline.
+            // SAFETY: as above, and the table lives longer than the pipeline.
             check(&one.name, unsafe {
                 sys::natgate_swx_table(
                     self.raw,
@@ -216,7 +217,8 @@ impl Swx {
         Ok(())
     }
 
-    /// Arguments lie in tables as the processor has numbers; DPDK must not want them otherwise.
+    /// Checks the byte order of arguments. Tables have them in the processor's order; DPDK must
+    /// expect the same.
     fn check_arguments(&self) -> Result<(), Error> {
         let counts = self.program.tables.iter().flat_map(|table| &table.actions);
         for (action, args) in counts {
@@ -234,10 +236,10 @@ impl Swx {
         Ok(())
     }
 
-    /// Tells the pipeline of defaults that have changed.
+    /// Updates defaults that have changed in the pipeline.
     fn tell_defaults(&mut self) {
         for (number, table) in self.tables.iter().enumerate() {
-            // SAFETY: it is ours, and the pipeline does not run.
+            // SAFETY: the table belongs to this executor, and the pipeline does not run.
             let table = unsafe { &mut **table };
             if std::mem::replace(&mut table.is_default_told, true) {
                 continue;
@@ -258,8 +260,8 @@ impl Swx {
         }
     }
 
-    /// Takes packets that came in by a port through the pipeline, [`BATCH`] at most; the ports know
-    /// what became of them.
+    /// Runs packets that came in by a port through the pipeline, at most [`BATCH`]; the ports
+    /// record their fates.
     fn run<'p>(
         &mut self,
         world: &mut World,
@@ -268,9 +270,9 @@ impl Swx {
     ) -> &Ports {
         self.tell_defaults();
         let (now, tick) = (world.now(), world.tick());
-        // SAFETY: both are ours. The pipeline's functions look at them, at tables and at the world
-        // only while it runs, one after the other, and no reference of ours to any of them is alive
-        // meanwhile.
+        // SAFETY: both pointers belong to this executor. The pipeline's functions access ports,
+        // tables and the world only while the pipeline runs, one after the other, and no other
+        // reference to them exists meanwhile.
         unsafe {
             (*self.shared).now = now;
             (*self.shared).tick = tick;
@@ -286,16 +288,16 @@ impl Swx {
 
     fn free(&mut self) {
         if !self.raw.is_null() {
-            // SAFETY: it is ours, and nobody uses it any more.
+            // SAFETY: the pipeline belongs to this executor and is not used any more.
             unsafe { sys::natgate_swx_free(self.raw) };
         }
         self.raw = ptr::null_mut();
     }
 
-    /// What is at a place of an array of registers.
+    /// Value at an index of an array of registers.
     fn register(&self, array: usize, index: u32) -> u64 {
         let mut value = 0;
-        // SAFETY: the text and the place for the value live during the call.
+        // SAFETY: the text and the variable for the value live during the call.
         let read = unsafe {
             sys::natgate_swx_read(self.raw, self.arrays[array].as_ptr(), index, &mut value)
         };
@@ -342,13 +344,13 @@ impl Execute for Swx {
     }
 
     fn table(&self, number: usize) -> &dyn Store {
-        // SAFETY: it is ours, and the pipeline, which alone looks at it otherwise, does not run
-        // while we are borrowed.
+        // SAFETY: the table belongs to this executor; the pipeline, its only other user, does not
+        // run during this borrow.
         unsafe { &*self.tables[number] }
     }
 
     fn table_mut(&mut self, number: usize) -> &mut dyn Store {
-        // SAFETY: likewise.
+        // SAFETY: as above.
         unsafe { &mut *self.tables[number] }
     }
 
@@ -392,12 +394,13 @@ impl Execute for Swx {
                 meters.clear();
             }
         }
-        // Registers are many, so the pipeline is made anew; there is room for it where it was.
+        // There are many registers, so the pipeline is built again; the memory of the former one is
+        // free.
         if let Err(error) = self.build() {
             panic!("a pipeline that was made once is made again: {error}");
         }
         for table in &self.tables {
-            // SAFETY: it is ours, and the pipeline does not run.
+            // SAFETY: the table belongs to this executor, and the pipeline does not run.
             unsafe { (**table).is_default_told = false };
         }
     }
@@ -406,7 +409,7 @@ impl Execute for Swx {
 impl Drop for Swx {
     fn drop(&mut self) {
         self.free();
-        // SAFETY: each came from a box and is given back once, after the pipeline that knew of it.
+        // SAFETY: each pointer came from a box and is freed once, after the pipeline that used it.
         unsafe {
             self.objects.drain(..).for_each(|object| drop(Box::from_raw(object)));
             self.tables.drain(..).for_each(|table| drop(Box::from_raw(table)));
@@ -416,14 +419,14 @@ impl Drop for Swx {
     }
 }
 
-/// The memory that the registers of so many pipelines take, and what else there is, MiB.
+/// Memory for the registers of `pipelines` pipelines and everything else, MiB.
 fn memory(program: &swx::Pipeline, pipelines: u16) -> u32 {
     let places = program.arrays.iter().map(|array| u64::from(array.size).next_power_of_two());
     let bytes: u64 = places.map(|places| places * 8).sum();
     u32::try_from(u64::from(pipelines) * ((bytes >> 20) + 1) + MEMORY).unwrap_or(u32::MAX)
 }
 
-/// How many words a mailbox has; its last field is there to be read beyond.
+/// Number of words of a mailbox; its last field is padding for reads beyond the others.
 fn fields(program: &swx::Pipeline, mailbox: &str) -> usize {
     let found = program.structs.iter().find(|one| one.name == *mailbox);
     found.map_or(0, |found| found.fields.len() - 1)
@@ -437,7 +440,7 @@ fn texts(lines: &[impl AsRef<str>]) -> Result<Vec<CString>, Error> {
     lines.iter().map(|line| name(line.as_ref())).collect()
 }
 
-/// The addresses of texts, as long as they live.
+/// Addresses of texts; valid as long as the texts live.
 fn pointers(texts: &[CString]) -> Vec<*const c_char> {
     texts.iter().map(|text| text.as_ptr()).collect()
 }

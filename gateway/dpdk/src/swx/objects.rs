@@ -1,4 +1,4 @@
-//! Extern objects: what the program asks that the pipeline itself does not have. Their mailboxes
+//! Extern objects: functions that the program calls and the pipeline itself lacks. Their mailboxes
 //! are words of eight bytes.
 
 use super::ports::Shared;
@@ -8,7 +8,7 @@ use natgate_p4::rt::{Meters, Random};
 use natgate_p4::swx::{Kept, Pipeline, Use};
 use std::ffi::{c_int, c_void};
 
-/// Words of the mailbox of what adds entries.
+/// Words of the mailbox of the object that adds entries.
 const ACTION: usize = 0;
 const PROFILE: usize = 1;
 const ADDED: usize = 2;
@@ -30,7 +30,7 @@ enum Kind {
     Digest { number: usize, fields: usize },
 }
 
-/// What objects keep, by the program's numbers.
+/// State of objects, by the program's numbers.
 #[derive(Debug)]
 pub(super) enum Memory {
     Meters(Box<Meters>),
@@ -49,7 +49,7 @@ impl Memory {
 }
 
 impl Object {
-    /// An object of this use, whose mailbox has so many words.
+    /// Creates an object of this use, with a mailbox of `fields` words.
     pub(super) fn new(
         of: Use,
         fields: usize,
@@ -77,7 +77,7 @@ impl Object {
     }
 }
 
-/// The function of that name.
+/// Function of that name.
 pub(super) fn function(name: &str) -> Option<Call> {
     Some(match name {
         "restart" => restart,
@@ -92,11 +92,11 @@ pub(super) fn function(name: &str) -> Option<Call> {
 
 /// # Safety
 ///
-/// As for all functions here: the object is an [`Object`], what it points to lives, is looked at by
-/// nobody else meanwhile, and the world is that of the packet; the mailbox has the words that the
-/// object's use takes.
+/// This holds for all functions here. The object is an [`Object`]; the targets of its pointers
+/// live, and no other code accesses them meanwhile. The world is that of the packet; the mailbox
+/// has the words of the object's use.
 unsafe extern "C" fn restart(object: *mut c_void, _: *mut c_void) -> c_int {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     unsafe {
         let Object { shared, kind } = &*object.cast::<Object>();
         if let Kind::Table(table) = kind {
@@ -108,9 +108,9 @@ unsafe extern "C" fn restart(object: *mut c_void, _: *mut c_void) -> c_int {
 
 /// # Safety
 ///
-/// As for [`restart`].
+/// The conditions of [`restart`].
 unsafe extern "C" fn set_timeout(object: *mut c_void, mailbox: *mut c_void) -> c_int {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     unsafe {
         let Object { shared, kind } = &*object.cast::<Object>();
         if let Kind::Table(table) = kind {
@@ -123,9 +123,9 @@ unsafe extern "C" fn set_timeout(object: *mut c_void, mailbox: *mut c_void) -> c
 
 /// # Safety
 ///
-/// As for [`restart`].
+/// The conditions of [`restart`].
 unsafe extern "C" fn add(object: *mut c_void, mailbox: *mut c_void) -> c_int {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     unsafe {
         let Object { shared, kind } = &*object.cast::<Object>();
         if let Kind::Table(table) = kind {
@@ -140,9 +140,9 @@ unsafe extern "C" fn add(object: *mut c_void, mailbox: *mut c_void) -> c_int {
 
 /// # Safety
 ///
-/// As for [`restart`].
+/// The conditions of [`restart`].
 unsafe extern "C" fn execute(object: *mut c_void, mailbox: *mut c_void) -> c_int {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     unsafe {
         let Object { shared, kind } = &*object.cast::<Object>();
         if let Kind::Meter(meters) = kind {
@@ -156,9 +156,9 @@ unsafe extern "C" fn execute(object: *mut c_void, mailbox: *mut c_void) -> c_int
 
 /// # Safety
 ///
-/// As for [`restart`].
+/// The conditions of [`restart`].
 unsafe extern "C" fn draw(object: *mut c_void, mailbox: *mut c_void) -> c_int {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     unsafe {
         if let Kind::Random { state, least, most, mask } = &(*object.cast::<Object>()).kind {
             *mailbox.cast::<u64>() = ((**state).next(*least, *most) & mask) as u64;
@@ -169,9 +169,9 @@ unsafe extern "C" fn draw(object: *mut c_void, mailbox: *mut c_void) -> c_int {
 
 /// # Safety
 ///
-/// As for [`restart`].
+/// The conditions of [`restart`].
 unsafe extern "C" fn pack(object: *mut c_void, mailbox: *mut c_void) -> c_int {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     unsafe {
         let Object { shared, kind } = &*object.cast::<Object>();
         if let Kind::Digest { number, fields } = kind {

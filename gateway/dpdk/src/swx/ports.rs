@@ -1,4 +1,4 @@
-//! The pipeline's ports: packets come from memory and go to memory, each with a header of ours in
+//! Ports of the pipeline: packets come from memory and go to memory, each with a private header in
 //! front.
 
 use super::sys::Packet;
@@ -6,51 +6,52 @@ use natgate_p4::rt::{Tick, Verdict, World};
 use natgate_p4::swx::{ARRIVAL_BYTES, DEPARTURE_BYTES};
 use std::ffi::{c_int, c_void};
 
-/// Bytes that instructions and lookups may read behind a field's first.
+/// Bytes that instructions and look-ups may read behind a field's first byte.
 const BEYOND: usize = 64;
 
 /// Most packets at once: as many as a batch of devices.
 pub(super) const BATCH: usize = 64;
 
-/// What tables and extern objects share with whoever runs the pipeline.
+/// State that tables and extern objects share with the caller of the pipeline.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// The time, nanoseconds.
+    /// Time, nanoseconds.
     pub(super) now: u64,
     /// The latest tick of timers.
     pub(super) tick: Tick,
-    /// What else belongs to the program, while it runs.
+    /// Further state of the program, while it runs.
     pub(super) world: *mut World,
 }
 
-/// What became of a packet.
+/// Fate of a packet.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
-    /// It leaves by a port and begins there in the buffer.
+    /// The packet leaves by this port and begins at this offset of the buffer.
     Sent(u32, usize),
     Dropped,
 }
 
-/// Packets' ways in and out: they leave in the order in which they come.
+/// Input and output of packets: packets leave in the order in which they come.
 #[derive(Debug)]
 pub(super) struct Ports {
-    /// A buffer for each packet.
+    /// Buffers, one for each packet.
     memory: Vec<u8>,
-    /// The length of a buffer.
+    /// Length of a buffer.
     stride: usize,
-    /// Where packets begin in it when they come.
+    /// Offset in the buffer at which an arriving packet begins.
     start: usize,
-    /// As much of a packet as the program looks at.
+    /// Most bytes of a packet that the program reads.
     most: usize,
-    /// The lengths of packets that have come, and how many of them the pipeline has taken.
+    /// Lengths of the packets that have come, and number of packets that the pipeline has taken.
     lengths: Vec<usize>,
     taken: usize,
-    /// What became of those that it has finished.
+    /// Fates of the packets that the pipeline has finished.
     fates: Vec<Fate>,
 }
 
 impl Ports {
-    /// For packets of which the program looks at so many bytes, and which grow by so many.
+    /// Creates ports for a program that reads `most` bytes of a packet and adds up to `grown`
+    /// bytes.
     pub(super) fn new(most: usize, grown: usize) -> Self {
         let start = grown + DEPARTURE_BYTES + ARRIVAL_BYTES + BEYOND;
         let stride = (start + most + BEYOND).next_multiple_of(64);
@@ -59,18 +60,18 @@ impl Ports {
         Self { memory, stride, start, most, lengths, taken: 0, fates }
     }
 
-    /// Forgets what was there.
+    /// Forgets all packets.
     pub(super) fn begin(&mut self) {
         self.lengths.clear();
         self.fates.clear();
         self.taken = 0;
     }
 
-    /// Has another packet wait.
+    /// Adds a packet that waits.
     ///
     /// # Panics
     ///
-    /// When there are [`BATCH`] already.
+    /// If there are [`BATCH`] packets already.
     pub(super) fn put(&mut self, now: u64, port: u32, packet: &[u8]) {
         let kept = packet.len().min(self.most);
         let buffer = &mut self.memory[self.lengths.len() * self.stride..][..self.stride];
@@ -83,12 +84,12 @@ impl Ports {
         self.lengths.push(packet.len());
     }
 
-    /// Whether packets are on their way.
+    /// True if packets are on their way.
     pub(super) fn is_busy(&self) -> bool {
         self.fates.len() < self.lengths.len()
     }
 
-    /// What became of a packet, and what it begins with when it leaves.
+    /// Fate of a packet, and its new beginning if it leaves.
     pub(super) fn fate(&self, number: usize) -> (Verdict, &[u8]) {
         let taken = self.lengths[number].min(self.most);
         match self.fates[number] {
@@ -100,7 +101,7 @@ impl Ports {
         }
     }
 
-    /// Where the buffer of a packet begins.
+    /// Offset of a packet's buffer.
     fn offset(&self, number: usize) -> usize {
         number * self.stride
     }
@@ -110,9 +111,9 @@ impl Ports {
 ///
 /// # Safety
 ///
-/// The ports are [`Ports`] that nobody else looks at meanwhile, and the packet can be written.
+/// The ports are [`Ports`] that no other code accesses meanwhile, and the packet can be written.
 pub(super) unsafe extern "C" fn receive(ports: *mut c_void, packet: *mut Packet) -> c_int {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     let (ports, packet) = unsafe { (&mut *ports.cast::<Ports>(), &mut *packet) };
     let Some(length) = ports.lengths.get(ports.taken) else { return 0 };
     *packet = Packet {
@@ -129,9 +130,9 @@ pub(super) unsafe extern "C" fn receive(ports: *mut c_void, packet: *mut Packet)
 ///
 /// # Safety
 ///
-/// As for [`receive`].
+/// The conditions of [`receive`].
 pub(super) unsafe extern "C" fn send(ports: *mut c_void, packet: *mut Packet) {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     let (ports, packet) = unsafe { (&mut *ports.cast::<Ports>(), &*packet) };
     let begin = packet.offset as usize;
     let port = ports.memory.get(begin..begin + DEPARTURE_BYTES);
@@ -144,9 +145,9 @@ pub(super) unsafe extern "C" fn send(ports: *mut c_void, packet: *mut Packet) {
 ///
 /// # Safety
 ///
-/// As for [`receive`].
+/// The conditions of [`receive`].
 pub(super) unsafe extern "C" fn discard(ports: *mut c_void, _: *mut Packet) {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     let ports = unsafe { &mut *ports.cast::<Ports>() };
     ports.fates.push(Fate::Dropped);
 }

@@ -1,4 +1,4 @@
-//! What src/swx.c offers, declared once more: structures and functions must be kept in step.
+//! Declarations of the functions in src/swx.c. Keep structures and functions in step with it.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -23,13 +23,13 @@ pub(super) struct Field {
     pub(super) bits: u32,
 }
 
-/// Takes in a packet; whether there was one.
+/// Takes in a packet; returns non-zero if there was one.
 pub(super) type Receive = unsafe extern "C" fn(ports: *mut c_void, packet: *mut Packet) -> c_int;
 
 /// Takes a packet that leaves or is dropped.
 pub(super) type Send = unsafe extern "C" fn(ports: *mut c_void, packet: *mut Packet);
 
-/// Looks a key up; whether that is done, which it always is.
+/// Looks a key up; returns non-zero when done, which is always.
 pub(super) type Lookup = unsafe extern "C" fn(
     table: *mut c_void,
     mailbox: *mut c_void,
@@ -40,10 +40,10 @@ pub(super) type Lookup = unsafe extern "C" fn(
     hit: *mut c_int,
 ) -> c_int;
 
-/// A function of an extern object; whether it is done, which it always is.
+/// A function of an extern object; returns non-zero when done, which is always.
 pub(super) type Call = unsafe extern "C" fn(object: *mut c_void, mailbox: *mut c_void) -> c_int;
 
-/// What packets and keys come to.
+/// Functions for packets and keys.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Calls {

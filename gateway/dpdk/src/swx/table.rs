@@ -1,7 +1,8 @@
-//! Tables as the pipeline looks them up: keys where they are in headers or metadata, arguments in
-//! eight bytes each.
+//! Tables for look-ups by the pipeline: keys are read from headers or metadata, and each argument
+//! has eight bytes.
 //!
-//! Behind that are the tables that programs compiled to Rust have, so that both find the same.
+//! The entries are in the tables that programs compiled to Rust have, so that both find the same
+//! entry.
 
 use super::ports::Shared;
 use natgate_p4::MatchKind;
@@ -13,7 +14,7 @@ use std::fmt::Debug;
 /// Most arguments of an action.
 const MOST_ARGS: usize = 8;
 
-/// An action's number in the table's list, and its arguments.
+/// Number of an action in the table's list, and its arguments.
 #[derive(Clone, Copy, Debug)]
 struct Words<const N: usize> {
     number: usize,
@@ -43,12 +44,12 @@ impl<const N: usize> Action for Words<N> {
     }
 }
 
-/// Where a key is.
+/// Location of a key field.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     offset: usize,
-    /// How many bits it is to be shifted down by, once it was read as eight bytes from the first
-    /// on.
+    /// Bits by which the field is shifted down after it was read as eight bytes from its first
+    /// byte.
     unused: u32,
     is_big_endian: bool,
     width: u32,
@@ -63,10 +64,10 @@ impl Part {
 
     /// # Safety
     ///
-    /// Eight bytes can be read from there.
+    /// Eight bytes can be read from the field's offset.
     #[inline]
     unsafe fn read(&self, base: *const u8) -> u64 {
-        // SAFETY: the caller says so.
+        // SAFETY: the caller promises it.
         let word = unsafe { base.add(self.offset).cast::<u64>().read_unaligned() };
         match self.is_big_endian {
             true => u64::from_be(word) >> self.unused,
@@ -75,7 +76,7 @@ impl Part {
     }
 }
 
-/// What a lookup has found: where to put it.
+/// Result of a look-up, and the places where it is written.
 #[derive(Debug, Default)]
 pub(super) struct Current {
     number: usize,
@@ -92,20 +93,20 @@ impl Current {
 
 /// Entries of one kind of keys.
 trait Entries: Debug {
-    /// Looks up the key whose struct is there; whether there is an entry.
+    /// Looks up the key in the struct at `base`; returns true if there is an entry.
     ///
     /// # Safety
     ///
-    /// The struct has the keys' fields, and eight bytes can be read from each.
+    /// The struct has the fields of the keys, and eight bytes can be read from each.
     unsafe fn find(&mut self, tick: Tick, base: *const u8, current: &mut Current) -> bool;
 
-    /// Adds an entry for the key that was looked up last; whether there was room.
+    /// Adds an entry for the key that was looked up last; returns true if there was room.
     fn add(&mut self, now: u64, number: usize, args: &[u64], timeout: u32) -> bool;
 
     /// Changes the timeout of the entry that was found or added last.
     fn set_timeout(&mut self, timeout: u32);
 
-    /// Starts its timer anew.
+    /// Restarts the timer of that entry.
     fn restart(&mut self, now: u64);
 
     fn store(&self) -> &dyn Store;
@@ -121,18 +122,18 @@ struct ExactEntries<K, const N: usize> {
     place: Place,
 }
 
-/// Keys of so many bits that are read where they are.
+/// Keys of a fixed width, read from their struct.
 trait Key: Packed {
     /// # Safety
     ///
-    /// As for [`Part::read`] of each.
+    /// The conditions of [`Part::read`] for each part.
     unsafe fn read(parts: &[Part], base: *const u8) -> Self;
 }
 
 impl Key for u64 {
     #[inline]
     unsafe fn read(parts: &[Part], base: *const u8) -> Self {
-        // SAFETY: the caller says so.
+        // SAFETY: the caller promises it.
         let read = |part: &Part| unsafe { part.read(base) };
         match parts {
             [one] => read(one),
@@ -144,7 +145,7 @@ impl Key for u64 {
 impl Key for u128 {
     #[inline]
     unsafe fn read(parts: &[Part], base: *const u8) -> Self {
-        // SAFETY: the caller says so.
+        // SAFETY: the caller promises it.
         let read = |part: &Part| Self::from(unsafe { part.read(base) });
         parts.iter().fold(0, |key, part| key << part.width | read(part))
     }
@@ -154,7 +155,7 @@ impl<const M: usize> Key for [u128; M] {
     unsafe fn read(parts: &[Part], base: *const u8) -> Self {
         let mut key = [0; M];
         for (place, part) in key.iter_mut().zip(parts) {
-            // SAFETY: the caller says so.
+            // SAFETY: the caller promises it.
             *place = unsafe { part.read(base) }.into();
         }
         key
@@ -163,7 +164,7 @@ impl<const M: usize> Key for [u128; M] {
 
 impl<K: Key, const N: usize> Entries for ExactEntries<K, N> {
     unsafe fn find(&mut self, tick: Tick, base: *const u8, current: &mut Current) -> bool {
-        // SAFETY: the caller says so.
+        // SAFETY: the caller promises it.
         self.key = unsafe { K::read(&self.parts, base) };
         let (found, place) = self.table.find(tick, self.key);
         self.place = place;
@@ -196,7 +197,7 @@ impl<K: Key, const N: usize> Entries for ExactEntries<K, N> {
     }
 }
 
-/// Tables that packets add nothing to.
+/// Methods of tables to which packets add no entries.
 macro_rules! fixed {
     () => {
         fn add(&mut self, _: u64, _: usize, _: &[u64], _: u32) -> bool {
@@ -225,7 +226,7 @@ struct LpmEntries<K, const N: usize> {
 
 impl<K: Key + std::ops::BitAnd<Output = K>, const N: usize> Entries for LpmEntries<K, N> {
     unsafe fn find(&mut self, _: Tick, base: *const u8, current: &mut Current) -> bool {
-        // SAFETY: the caller says so.
+        // SAFETY: the caller promises it.
         let found = self.table.find(unsafe { K::read(&self.parts, base) });
         if found.hit {
             current.take(&found.action);
@@ -246,7 +247,7 @@ struct ScanEntries<const N: usize> {
 impl<const N: usize> Entries for ScanEntries<N> {
     unsafe fn find(&mut self, _: Tick, base: *const u8, current: &mut Current) -> bool {
         self.keys.clear();
-        // SAFETY: the caller says so.
+        // SAFETY: the caller promises it.
         let keys = self.parts.iter().map(|part| u128::from(unsafe { part.read(base) }));
         self.keys.extend(keys);
         let found = self.table.find(&self.keys);
@@ -259,11 +260,12 @@ impl<const N: usize> Entries for ScanEntries<N> {
     fixed!();
 }
 
-/// The entries that a table's keys and actions take.
+/// Creates the entries for a table's keys and actions.
 fn entries<const N: usize>(table: &swx::Table) -> Box<dyn Entries> {
     let parts: Box<[Part]> = table.keys.iter().map(Part::of).collect();
     let widths: Vec<u32> = table.keys.iter().map(|key| key.width).collect();
-    // As many as the program has tables, and as long as it runs.
+    // The number of leaked lists is that of the program's tables, and they are used until the
+    // process ends.
     let widths: &'static [u32] = widths.leak();
     let default = Words::<N>::new(0, &[]);
     let kind = |kind| table.keys.iter().filter(|key| key.kind == kind).count();
@@ -303,13 +305,12 @@ fn exact<K: Key + 'static, const N: usize>(
 pub(super) struct Table {
     shared: *mut Shared,
     entries: Box<dyn Entries>,
-    /// How many keys it has.
+    /// Number of keys.
     keys: usize,
-    /// For each action of the table's list, its number in the pipeline and how many arguments it
-    /// takes.
+    /// For each action of the table's list, its number in the pipeline and its number of arguments.
     actions: Vec<(usize, usize)>,
     default: (usize, Vec<u128>),
-    /// Whether the pipeline has been told of the default.
+    /// True if the pipeline knows the present default.
     pub(super) is_default_told: bool,
     current: Current,
 }
@@ -333,13 +334,13 @@ impl Table {
         }
     }
 
-    /// The number in the pipeline of what is done with keys that are not there, and its arguments.
+    /// Default action: its number in the pipeline, and its arguments.
     pub(super) fn default_action(&self) -> (usize, Vec<u64>) {
         let (number, args) = &self.default;
         (self.actions[*number].0, args.iter().map(|arg| *arg as u64).collect())
     }
 
-    /// Adds an entry for the key that was looked up last; whether there was room.
+    /// Adds an entry for the key that was looked up last; returns true if there was room.
     pub(super) fn add(&mut self, now: u64, number: usize, args: &[u64], timeout: u32) -> bool {
         self.entries.add(now, number, args, timeout)
     }
@@ -352,7 +353,7 @@ impl Table {
         self.entries.restart(now);
     }
 
-    /// An entry without the keys and arguments that there is room for only.
+    /// Cuts keys and arguments of an entry to their real number.
     fn trimmed(&self, mut entry: Listed) -> Listed {
         entry.keys.truncate(self.keys);
         entry.args.truncate(self.actions[entry.action].1);
@@ -364,8 +365,8 @@ impl Table {
 ///
 /// # Safety
 ///
-/// The table is a [`Table`] that nobody else looks at meanwhile, the key's struct is what the
-/// table's keys are of, and the other places can be written.
+/// The table is a [`Table`] that no other code accesses meanwhile, the struct has the fields of the
+/// table's keys, and the other pointers can be written.
 pub(super) unsafe extern "C" fn lookup(
     table: *mut c_void,
     _: *mut c_void,
@@ -375,8 +376,8 @@ pub(super) unsafe extern "C" fn lookup(
     entry: *mut usize,
     hit: *mut c_int,
 ) -> c_int {
-    // SAFETY: the caller says so; fields have eight bytes behind their first, as the pipeline reads
-    // them, too.
+    // SAFETY: the caller promises it; fields have eight bytes behind their first, because the
+    // pipeline reads them the same way.
     unsafe {
         let table = &mut *table.cast::<Table>();
         let tick = (*table.shared).tick;

@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Starts it, and waits until nobody else has a pipeline.
+/// Starts DPDK, and waits until no other test has a pipeline.
 pub(crate) fn turn() -> MutexGuard<'static, ()> {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let arguments = ["--no-pci", "--no-shconf", "--no-huge", "-m", "1024"].map(str::to_owned);

@@ -1,14 +1,14 @@
-//! What executes the program here: the interpreter, Rust and DPDK's SWX pipeline.
+//! Executors of the program in these tests: the interpreter, Rust and DPDK's SWX pipeline.
 
 use crate::environment;
 use natgate_dpdk::Swx;
 use natgate_p4::{Machine, Program, programs};
 use std::sync::MutexGuard;
 
-/// What is held while machines are used.
+/// Lock that is held while machines are used.
 pub(crate) type Turn = MutexGuard<'static, ()>;
 
-/// The program at work, by everything that executes it.
+/// The program in each of its executors.
 pub(crate) fn all(program: &Program) -> (Turn, Vec<(&'static str, Machine<'_>)>) {
     let turn = environment::turn();
     let pipeline = program.swx().unwrap_or_else(|error| panic!("{}", error.rendered()));

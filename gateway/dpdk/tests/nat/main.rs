@@ -1,5 +1,5 @@
-//! p4/nat.p4 by DPDK's SWX pipeline: the same cases as for the interpreter and Rust, compared with
-//! them.
+//! p4/nat.p4 in DPDK's SWX pipeline: the cases of the interpreter and of Rust, with the same
+//! results.
 #![cfg(libdpdk)]
 
 #[path = "../../../../p4/compiler/tests/nat/cases.rs"]

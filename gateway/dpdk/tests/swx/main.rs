@@ -1,5 +1,5 @@
-//! Random packets, entries and times through every construct that DPDK's SWX pipeline has:
-//! interpreter, Rust and the pipeline do the same.
+//! Random packets, entries and times through every construct that DPDK's SWX pipeline supports:
+//! interpreter, Rust and the pipeline give the same results.
 #![cfg(libdpdk)]
 
 #[path = "../environment/mod.rs"]

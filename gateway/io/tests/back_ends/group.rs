@@ -1,5 +1,5 @@
-//! Several devices on one link, one for each worker: every frame comes to one of them, to the right
-//! one where the back end can steer; links that come and go are survived by all.
+//! Several devices on one link, one for each worker: every frame comes to one of them, and to its
+//! owner if the back end can steer. All devices survive links that come and go.
 
 use crate::stage::{BackEnd, PATIENCE, enter_namespace, ip, maintain_until, receive, send};
 use natgate_io::packet::{self, PacketDevice};
@@ -38,7 +38,7 @@ fn open_packet_group(steering: Option<&Steering>) -> Vec<PacketDevice> {
     group
 }
 
-/// What each device has received, when that is `count` frames together.
+/// Frames of each device, once there are `count` frames together.
 fn receive_by_all<D: Device>(group: &mut [D], count: usize) -> Vec<Vec<Vec<u8>>> {
     let begin = Instant::now();
     let mut each = vec![Vec::new(); group.len()];
@@ -50,7 +50,7 @@ fn receive_by_all<D: Device>(group: &mut [D], count: usize) -> Vec<Vec<Vec<u8>>>
             frames.extend(batch.iter().map(|frame| frame.bytes().to_vec()));
         }
     }
-    // None comes twice.
+    // No frame comes twice.
     std::thread::sleep(Duration::from_millis(20));
     for device in group {
         let mut batch = Batch::new();
@@ -70,7 +70,7 @@ fn packet(protocol: u8, source: Ipv4Addr, destination: Ipv4Addr, payload: &[u8])
     packet
 }
 
-/// All kinds of packets for this address and port or identifier; numbered in their last bytes.
+/// Packets of all kinds for this address and port or identifier; their last bytes number them.
 fn kinds(source: Ipv4Addr, destination: Ipv4Addr, port: u16) -> Vec<Vec<u8>> {
     let [high, low] = port.to_be_bytes();
     let udp = [&[0, 53, high, low, 0, 12, 0, 0][..], &[7; 20]].concat();
@@ -103,7 +103,8 @@ fn frame(tag: &[u8], kind: u16, payload: &[u8]) -> Vec<u8> {
     [&macs[..], tag, &kind.to_be_bytes(), payload].concat()
 }
 
-/// Sends packets, plain and with a VLAN's tag, and sees them come to the device that owns them.
+/// Sends packets, untagged and with a VLAN tag, and checks that they come to the device of their
+/// owner.
 fn steered_rightly(group: &mut [PacketDevice], far: &mut PacketDevice, steering: &Steering) {
     let mut workers = HashSet::new();
     for number in 0..40_u32 {
@@ -129,7 +130,7 @@ fn steered_rightly(group: &mut [PacketDevice], far: &mut PacketDevice, steering:
     assert_eq!(workers.len(), COUNT, "each has had some");
 }
 
-/// Whole addresses, and one that is sliced.
+/// Steering with whole addresses, and one that is sliced.
 fn by_destination() -> Steering {
     let address = |last| Ipv4Addr::new(203, 0, 113, last);
     Steering::Destination(vec![
@@ -146,7 +147,7 @@ fn packet_sockets_get_what_their_worker_owns() {
         let mut group = open_packet_group(Some(&steering));
         let mut far = open_far();
         steered_rightly(&mut group, &mut far, &steering);
-        // What a device sends itself comes to none of them.
+        // No device receives a frame that one of them sent.
         for device in &mut group {
             let bytes = frame(&[], 0x800, &[0x45; 40]);
             assert_eq!(send(device, &bytes), Lost::NONE);
@@ -174,7 +175,7 @@ fn packet_sockets_without_steering_share_flows() {
     }
     for received in receive_by_all(&mut group, 400) {
         assert!(received.len() > 30, "{} frames", received.len());
-        // A flow is one device's.
+        // One device has all frames of a flow.
         let different: HashSet<_> = received.iter().collect();
         assert_eq!(different.len() * 2, received.len());
     }
@@ -191,7 +192,7 @@ fn steering_stays_right_when_links_come_and_go() {
         let gone = |change: &Change| matches!(change, Change::Down);
         group.iter_mut().for_each(|device| maintain_until(device, gone));
         ip("link set dev near up");
-        // Whoever looks first, in whatever order.
+        // The devices may look in any order.
         group.iter_mut().rev().for_each(|device| wait_until_up(device));
         let mut far = open_far();
         steered_rightly(&mut group, &mut far, &steering);
@@ -200,7 +201,7 @@ fn steering_stays_right_when_links_come_and_go() {
         let mut seen = group.iter_mut().rev().collect::<Vec<_>>();
         maintain_until(seen[0], |change| matches!(change, Change::Gone));
         BackEnd::AfPacket.make();
-        // One is back before the others have noticed.
+        // One device is back before the others have noticed the loss.
         maintain_until(seen[0], |change| matches!(change, Change::Back(Ok(()))));
         for device in &mut seen[1..] {
             maintain_until(*device, |change| matches!(change, Change::Gone));
@@ -228,7 +229,7 @@ fn a_group_can_be_opened_while_the_link_is_down() {
     assert!(matches!(error, Error::NoDevice(name) if name == "nosuch0"));
 }
 
-/// Opens a group by AF_XDP on both ends' worth of queues.
+/// Opens a group of `count` AF_XDP devices on `near`.
 fn open_xdp_group(count: usize) -> Vec<XdpDevice> {
     let config = xdp::Config { frames: 256 };
     let memories = Memory::for_workers(&["near"], count, &config).expect("there is memory");

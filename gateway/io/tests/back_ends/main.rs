@@ -1,8 +1,8 @@
-//! The same tests over every back end: frames pass unchanged, links come and go, long frames are
-//! refused; and below, what one back end has that others have not.
+//! The same tests for every back end: frames pass unchanged, links come and go, long frames are
+//! refused. The modules below test the features of single back ends.
 //!
-//! Each test runs in a network namespace of its own thread, which goes with the thread. Needs root
-//! and iproute2, and fails without.
+//! Each test runs in a network namespace of its own thread, which ends with the thread. Needs root
+//! and iproute2, and fails without them.
 
 mod group;
 mod stage;
@@ -45,14 +45,14 @@ over_every_back_end! {
     what_comes_too_fast_is_counted
 }
 
-/// Bytes of which no two frames have the same.
+/// Bytes that differ between any two frames.
 fn payload(number: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (number.wrapping_mul(31) ^ at.wrapping_mul(7)) as u8).collect()
 }
 
 fn frames_pass_both_ways_unchanged_and_in_order(kind: BackEnd) {
     let mut stage = Stage::new(kind);
-    // More than any ring has places, of every length.
+    // More frames than any ring has places, of every length.
     for number in 0..1481 {
         let inward = stage.inward(&payload(number, number));
         stage.far.send(&inward);
@@ -154,7 +154,7 @@ fn the_mtu_is_kept(kind: BackEnd) {
 
 fn what_comes_too_fast_is_counted(kind: BackEnd) {
     if kind == BackEnd::Tun {
-        // The queue is the kernel's there, and the kernel counts what it drops.
+        // The queue belongs to the kernel, and the kernel counts its drops.
         return;
     }
     let mut stage = Stage::new(kind);
@@ -164,7 +164,7 @@ fn what_comes_too_fast_is_counted(kind: BackEnd) {
     for number in 0..700 {
         let inward = stage.inward(&payload(number, 100));
         stage.far.send(&inward);
-        // The kernel takes its time where it hands frames over to another processor.
+        // The kernel needs time to hand frames over to another processor.
         std::thread::sleep(std::time::Duration::from_micros(50));
     }
     let begin = std::time::Instant::now();
@@ -176,7 +176,7 @@ fn what_comes_too_fast_is_counted(kind: BackEnd) {
     stage.works(b"room again");
 }
 
-/// Where a ring has no places, so that how many frames it holds depends on them.
+/// Checks a ring without places of fixed size: the number of frames in it depends on their lengths.
 fn everything_is_received_or_counted(stage: &mut Stage) {
     const SENT: u64 = 30_000;
     for number in 0..SENT {
@@ -193,7 +193,7 @@ fn everything_is_received_or_counted(stage: &mut Stage) {
         let statistics = stage.device.statistics();
         assert!(begin.elapsed() < stage::PATIENCE, "{statistics:?}");
         if waiting == 0 && statistics.received + statistics.receive_overrun == SENT {
-            // 32 blocks; how full they were depends on how fast frames came.
+            // The ring has 32 blocks; their use depends on how fast frames came.
             assert!((32..20_000).contains(&statistics.received), "{statistics:?}");
             break;
         }

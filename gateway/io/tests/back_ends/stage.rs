@@ -9,14 +9,14 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Long enough for any machine, short enough to fail the same day.
+/// Longest wait for an event: enough for any machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A back end, as a test chooses it.
+/// A back end under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BackEnd {
     AfPacket,
-    /// Receiving by blocks.
+    /// Packet sockets that receive by blocks.
     AfPacketRate,
     XdpNative,
     XdpGeneric,
@@ -26,14 +26,14 @@ pub(crate) enum BackEnd {
 }
 
 impl BackEnd {
-    /// Makes what the device is to be opened on: `near`, up, and for all but TUN the other end of
-    /// the cable, `far`.
+    /// Creates the link of the device: `near`, up, and for all but TUN the other end of the cable,
+    /// `far`.
     pub(crate) fn make(self) {
         match self {
             Self::AfPacket | Self::AfPacketRate | Self::XdpNative => cable("", ""),
             Self::XdpGeneric => {
                 cable("", "");
-                // More than the near end has receive queues, so that the driver refuses.
+                // More queues than the near end has receive queues, so that the driver refuses.
                 run("ethtool", "-L far tx 2");
             }
             Self::XdpQueues => {
@@ -47,7 +47,7 @@ impl BackEnd {
         }
     }
 
-    /// Takes it away.
+    /// Deletes the link.
     pub(crate) fn unmake(self) {
         ip("link delete near");
     }
@@ -67,7 +67,7 @@ impl BackEnd {
         }
     }
 
-    /// The hardware addresses, the device's first.
+    /// Hardware addresses, the device's first.
     fn macs(self) -> [[u8; 6]; 2] {
         match self {
             Self::Tun => [GATEWAY.0, STATION.0],
@@ -76,7 +76,7 @@ impl BackEnd {
     }
 }
 
-/// Opens AF_XDP on `near`, and sees that it is as it should be.
+/// Opens AF_XDP on `near`, and checks its mode.
 pub(crate) fn open_xdp(kind: BackEnd) -> XdpDevice {
     let config = xdp::Config { frames: 256 };
     let device = XdpDevice::open("near", config).expect("the device can be opened");
@@ -113,7 +113,7 @@ pub(crate) fn run(program: &str, arguments: &str) {
 /// The far end: frames go into the cable there, and come out.
 pub(crate) enum Far {
     Cable(Box<PacketDevice>),
-    /// What the kernel routes into the TUN device, and what comes out of it, without Ethernet.
+    /// The kernel's side of a TUN device, without Ethernet.
     Kernel(OwnedFd),
 }
 
@@ -129,7 +129,7 @@ impl Far {
         // SAFETY: no pointers are passed.
         let socket = unsafe { libc::socket(libc::AF_PACKET, flags, protocol.into()) };
         assert!(socket >= 0, "{}", io::Error::last_os_error());
-        // SAFETY: the descriptor is new and nobody else has it.
+        // SAFETY: the descriptor is new and has no other owner.
         let socket = unsafe { OwnedFd::from_raw_fd(socket) };
         // SAFETY: sockaddr_ll is plain integers, of which zero is a value.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -162,7 +162,7 @@ impl Far {
             Self::Kernel(socket) => {
                 let packet = &frame[14..];
                 let (at, len) = (packet.as_ptr().cast(), packet.len());
-                // The first may fail because the device was down in the meantime.
+                // The first try may fail because the device was down in the meantime.
                 let sent = (0..2).any(|_| {
                     // SAFETY: the packet outlives the call, and its length is passed.
                     let sent = unsafe { libc::send(socket.as_raw_fd(), at, len, 0) };
@@ -212,7 +212,7 @@ impl Stage {
         stage
     }
 
-    /// With a device that is open already.
+    /// Creates a stage with an open device.
     pub(crate) fn with(kind: BackEnd, device: Box<dyn Device>) -> Self {
         Self { kind, device, far: Far::open(kind) }
     }
@@ -223,13 +223,13 @@ impl Stage {
         }
     }
 
-    /// Opens the far end anew, after its device has come back.
+    /// Reopens the far end after its device has come back.
     pub(crate) fn reopen_far(&mut self) {
         self.far = Far::open(self.kind);
         self.wait_until_up();
     }
 
-    /// A frame of IPv4 that the far end sends; `payload` follows what looks like a header.
+    /// A frame of IPv4 that the far end sends; `payload` follows a header.
     pub(crate) fn inward(&self, payload: &[u8]) -> Vec<u8> {
         let [here, there] = self.kind.macs();
         [&here[..], &there, &[8, 0], &HEADER, payload].concat()
@@ -241,7 +241,7 @@ impl Stage {
         [&there[..], &here, &[8, 0], &HEADER, payload].concat()
     }
 
-    /// Sends a frame each way and sees it arrive.
+    /// Sends a frame each way and checks that it arrives.
     pub(crate) fn works(&mut self, word: &[u8]) {
         let (inward, outward) = (self.inward(word), self.outward(word));
         self.far.send(&inward);
@@ -251,11 +251,11 @@ impl Stage {
     }
 }
 
-/// An IPv4 header, as far as anybody looks at it here.
+/// An IPv4 header with the fields that matter here.
 pub(crate) const HEADER: [u8; 20] =
     [0x45, 0, 0, 20, 0, 0, 0, 0, 64, 253, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
 
-/// Moves this thread into a new network namespace, without IPv6 and its noise.
+/// Moves this thread into a new network namespace, without the packets of IPv6.
 pub(crate) fn enter_namespace() {
     // SAFETY: no pointers are passed; only this thread changes its namespace.
     let result = unsafe { libc::unshare(libc::CLONE_NEWNET) };
@@ -263,7 +263,7 @@ pub(crate) fn enter_namespace() {
     assert!(result == 0, "making a network namespace failed ({error}); run this test as root");
     for scope in ["all", "default"] {
         let key = format!("/proc/sys/net/ipv6/conf/{scope}/disable_ipv6");
-        // A kernel without IPv6 makes no noise.
+        // A kernel without IPv6 sends none.
         let _ = std::fs::write(key, "1");
     }
 }
@@ -274,7 +274,7 @@ pub(crate) fn send(device: &mut dyn Device, bytes: &[u8]) -> Lost {
     device.split().1.transmit(&mut [Frame::new(&mut bytes, 0, end)])
 }
 
-/// Frames that come in until there are `count`.
+/// Receives frames until there are `count`.
 pub(crate) fn receive(device: &mut dyn Device, count: usize) -> Vec<Vec<u8>> {
     let begin = Instant::now();
     let mut frames = Vec::new();
@@ -296,7 +296,7 @@ pub(crate) fn receive(device: &mut dyn Device, count: usize) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Looks after the device until it reports what `expected` accepts.
+/// Maintains the device until it reports a change that `expected` accepts.
 pub(crate) fn maintain_until(device: &mut dyn Device, expected: impl Fn(&Change) -> bool) {
     let begin = Instant::now();
     loop {

@@ -1,5 +1,5 @@
-//! What only TUN has: the device is made if it is not there, ARP is answered, the kernel itself is
-//! at the other end.
+//! Features of TUN alone: the device is created if it does not exist, ARP is answered, and the
+//! kernel itself is at the other end.
 
 use crate::stage::{PATIENCE, enter_namespace, ip, maintain_until, receive, send};
 use natgate_io::tun::{GATEWAY, STATION, TunDevice};
@@ -88,7 +88,7 @@ fn the_kernel_talks_by_it() {
     let address = |at: usize| u32::from_be_bytes(frame[at..at + 4].try_into().expect("four"));
     let pseudo = checksum::pseudo_header(address(26), address(30), 17, 16);
     assert_eq!(checksum::fold(checksum::sum(&frame[34..], pseudo)), 0xffff, "finished");
-    // Back where it came from: addresses and ports change places, so the checksums stay right.
+    // The packet returns: addresses and ports are exchanged, so the checksums stay right.
     for (one, other, len) in [(0, 6, 6), (26, 30, 4), (34, 36, 2)] {
         (0..len).for_each(|at| frame.swap(one + at, other + at));
     }

@@ -1,8 +1,8 @@
-//! VLAN tags that senders at the other end of a cable hand over beside the frame, as kernels do
-//! that leave them to hardware: they are in the frame again where the back end is told of them.
+//! VLAN tags that senders at the other end of a cable keep beside the frame, as kernels do for
+//! hardware that inserts tags. A back end that learns of such a tag puts it back into the frame.
 //!
-//! A VLAN device would do that, and not every kernel has those; so a program at the far end's way
-//! out adds the tag by the same means.
+//! A VLAN device would send such tags, and not every kernel has those devices. So a program on the
+//! far end's output adds the tag by the same means.
 
 use crate::stage::{BackEnd, PATIENCE, enter_namespace, ip, maintain_until, run};
 use natgate_io::{Batch, Change, Device};
@@ -13,15 +13,15 @@ use std::time::Instant;
 const PLAIN: &[u8] = b"plain plain plain pl";
 const TAGGED: &[u8] = b"tagged tagged tagged";
 
-/// The far end's kernel sends two datagrams, the second with a tag of VLAN 5, which it leaves to
-/// hardware or not; returns both frames as the device receives them.
+/// The far end's kernel sends two datagrams, the second with a tag of VLAN 5, in the frame or
+/// beside it. Returns both frames as the device receives them.
 fn frames_of(kind: BackEnd, leave_to_hardware: bool) -> [Vec<u8>; 2] {
     enter_namespace();
     kind.make();
     if !leave_to_hardware {
         run("ethtool", "-K far tx-vlan-hw-insert off");
     }
-    // No checksums that somebody else has to finish.
+    // The sender finishes its checksums.
     run("ethtool", "-K far tx off");
     ip("addr add 10.6.0.1/24 dev far");
     ip("neigh add 10.6.0.2 lladdr 02:00:00:00:00:0a dev far");
@@ -39,7 +39,7 @@ fn frames_of(kind: BackEnd, leave_to_hardware: bool) -> [Vec<u8>; 2] {
     [plain, received(TAGGED)]
 }
 
-/// The frame that ends in this payload.
+/// Receives the frame that ends in this payload.
 fn frame_with(device: &mut dyn Device, payload: &[u8]) -> Vec<u8> {
     let begin = Instant::now();
     loop {
@@ -52,8 +52,8 @@ fn frame_with(device: &mut dyn Device, payload: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Has every frame that leaves by a device get a tag of VLAN 5, for as long as what is returned
-/// lives: `bpf_skb_vlan_push(context, ETH_P_8021Q, 5); return 0` on the device's way out.
+/// Adds a tag of VLAN 5 to every frame that leaves by a device, for as long as the returned
+/// descriptor lives: `bpf_skb_vlan_push(context, ETH_P_8021Q, 5); return 0` on the device's output.
 fn add_tags(device: &str) -> OwnedFd {
     const LOAD: libc::c_int = 5;
     const CREATE_LINK: libc::c_int = 28;
@@ -73,18 +73,18 @@ fn add_tags(device: &str) -> OwnedFd {
     bpf(CREATE_LINK, &[program.as_raw_fd() as u32, index, WAY_OUT, 0])
 }
 
-/// Makes a request of the kernel's BPF, which returns a descriptor.
+/// Makes a BPF request that returns a descriptor.
 fn bpf<const N: usize>(command: libc::c_int, request: &[u32; N]) -> OwnedFd {
     let len = std::mem::size_of_val(request);
-    // SAFETY: the request outlives the call, its length is passed, and what it points to outlives
-    // the call at every caller.
+    // SAFETY: the request outlives the call, its length is passed, and at every caller the targets
+    // of its pointers outlive the call.
     let made = unsafe { libc::syscall(libc::SYS_bpf, command, request.as_ptr(), len) };
     assert!(made >= 0, "bpf {command}: {}", std::io::Error::last_os_error());
-    // SAFETY: the descriptor is new and nobody else has it.
+    // SAFETY: the descriptor is new and has no other owner.
     unsafe { OwnedFd::from_raw_fd(made as libc::c_int) }
 }
 
-/// What precedes the packet in a frame, behind the addresses.
+/// Bytes of a frame between the hardware addresses and the packet.
 fn heads(frames: &[Vec<u8>; 2]) -> [&[u8]; 2] {
     frames.each_ref().map(|frame| &frame[12..frame.len() - 48])
 }
@@ -110,7 +110,7 @@ fn af_xdp_sees_tags_that_are_in_the_frame() {
     }
 }
 
-/// The kernel tells XDP nothing of them: what the documentation warns of.
+/// The kernel does not tell XDP of such tags, as the documentation warns.
 #[test]
 fn af_xdp_does_not_see_tags_beside_the_frame() {
     for kind in [BackEnd::XdpNative, BackEnd::XdpGeneric] {

@@ -1,4 +1,4 @@
-//! What only AF_XDP has: its modes, memory that two devices share, queues that several devices
+//! Features of AF_XDP alone: its modes, memory that two devices share, queues that several devices
 //! serve.
 
 use crate::stage::{BackEnd, enter_namespace, ip, maintain_until, open_xdp, receive, send};
@@ -36,7 +36,7 @@ fn open_pair() -> [XdpDevice; 2] {
     pair
 }
 
-/// Hands what waits at `from` on to `to`; returns how many frames.
+/// Forwards the frames that wait at `from` to `to`; returns their number.
 fn forward(from: &mut XdpDevice, to: &mut XdpDevice, times: usize) -> usize {
     let mut batch = Batch::new();
     from.split().0.receive(&mut batch);
@@ -55,7 +55,7 @@ fn what_is_forwarded_is_not_copied_and_its_memory_comes_back() {
     let [mut a, mut b] = open_pair();
     let (mut left, mut right) = (open_packet("a1"), open_packet("b1"));
     wait_until_up(&mut right);
-    // Many times more frames than there is memory for.
+    // Many times more frames than the memory holds.
     for round in 0..200_u32 {
         let mut expected = Vec::new();
         for number in 0..20_u32 {
@@ -69,7 +69,7 @@ fn what_is_forwarded_is_not_copied_and_its_memory_comes_back() {
             forwarded += forward(&mut a, &mut b, 1);
         }
         assert_eq!(receive(&mut right, 20), expected);
-        // And what was not received by either, which is copied.
+        // A frame that was received by neither device is copied.
         assert_eq!(send(&mut b, &expected[0]), Lost::NONE);
         assert_eq!(receive(&mut right, 1), expected[..1]);
     }
@@ -91,7 +91,7 @@ fn a_frame_that_is_sent_twice_goes_out_twice() {
         frame[20] = 0xee;
         assert_eq!(receive(&mut right, 2), [frame.clone(), frame]);
     }
-    // Copied the second time, unless the first has come back by then.
+    // The second sending copies the frame, unless the first has completed.
     assert!(b.handed_over() >= 1000);
     assert_eq!((b.statistics().transmitted, b.statistics().transmit_full), (2000, 0));
 }
@@ -114,7 +114,7 @@ fn one_of_a_pair_comes_and_goes_and_the_memory_stays_whole() {
         wait_until_up(&mut b);
         let mut right = open_packet("b1");
         wait_until_up(&mut right);
-        // As many as fill both rings: nothing has been lost with the device.
+        // Enough frames to fill both rings: no chunk was lost with the device.
         for number in 0..600_u32 {
             let mut frame = number.to_be_bytes().repeat(15);
             assert_eq!(send(&mut left, &frame), Lost::NONE);
@@ -139,7 +139,7 @@ fn two_devices_serve_a_queue_each() {
         device
     };
     let (mut first, mut second) = (open(0..1), open(1..2));
-    // Whatever the kernel does with the flows: each frame comes to one of the devices.
+    // Each frame comes to one of the devices, whatever the kernel's distribution of flows.
     for number in 0..500_u32 {
         assert_eq!(send(&mut far, &number.to_be_bytes().repeat(20)), Lost::NONE);
         let begin = std::time::Instant::now();
@@ -199,7 +199,7 @@ fn the_program_goes_though_a_child_has_its_descriptors() {
     enter_namespace();
     BackEnd::XdpNative.make();
     let device = open_xdp(BackEnd::XdpNative);
-    // SAFETY: the child only waits, and is told to end; it uses nothing of ours.
+    // SAFETY: the child only waits until it is killed; it uses no memory of the parent.
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: both may be called in the child of a process with threads.
@@ -211,7 +211,7 @@ fn the_program_goes_though_a_child_has_its_descriptors() {
     assert!(child > 0, "there can be a child");
     drop(device);
     let shown = std::panic::catch_unwind(|| assert_no_program_at("near"));
-    // SAFETY: the child is ours and has not been waited for.
+    // SAFETY: the process is a child and has not been waited for.
     unsafe {
         libc::kill(child, libc::SIGKILL);
         libc::waitpid(child, std::ptr::null_mut(), 0);
@@ -244,7 +244,7 @@ fn mtus_that_do_not_fit_are_refused_with_the_remedy() {
     let expected = "device \"near\" has an MTU of 9000, and AF_XDP carries at most 3822 here; lower \
                     it with `ip link set dev near mtu 3822`, or use backend = \"af-packet\"";
     assert_eq!(error.to_string(), expected);
-    // Too long for the driver's mode, not for the generic one.
+    // The length is too large for the driver's mode, not for the generic one.
     ip("link set dev near mtu 3800");
     ip("link set dev far mtu 3800");
     let device = XdpDevice::open("near", CONFIG).expect("the generic mode works");
@@ -271,7 +271,7 @@ fn a_full_device_says_which_frames_it_lost() {
     let [mut a, _] = open_pair();
     let mut left = XdpDevice::open("a1", CONFIG).expect("the device can be opened");
     wait_until_up(&mut left);
-    // Faster than the other processor takes them over: the cable's queue has 256 places.
+    // Faster than the other processor receives them: the cable's queue has 256 places.
     let (mut sent, mut lost, mut received) = (0_u64, 0_u64, 0_u64);
     for round in 0..400_u32 {
         let mut bytes: Vec<_> = (0..BATCH as u32)
@@ -286,7 +286,7 @@ fn a_full_device_says_which_frames_it_lost() {
         received += batch.len() as u64;
     }
     let begin = std::time::Instant::now();
-    // Every frame was received, or found a queue full, here or there.
+    // Every frame was received, or found a queue full, at either end.
     loop {
         let mut batch = Batch::new();
         a.split().0.receive(&mut batch);
