@@ -1,9 +1,9 @@
-//! IPv4 addresses as others write them: prefixes with lengths or masks, ranges, ports.
+//! IPv4 addresses in the notation of other programs: prefixes with lengths or masks, ranges, ports.
 
 use std::fmt::{self, Display, Formatter};
 use std::net::Ipv4Addr;
 
-/// Addresses from the first to the last.
+/// Range of addresses, first to last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Range {
     pub(crate) first: u32,
@@ -22,7 +22,7 @@ impl Range {
         Self { first: address & !hosts, last: address | hosts }
     }
 
-    /// An address, a prefix (with a length or a mask), or a range.
+    /// Reads an address, a prefix (with a length or a mask), or a range.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         if let Some((first, last)) = text.split_once('-') {
             let range = Self { first: address(first)?, last: address(last)? };
@@ -57,14 +57,14 @@ impl Range {
         self.first <= other.last && other.first <= self.last
     }
 
-    /// The same as a prefix, if it is one.
+    /// Length of the range as a prefix, if it is one.
     pub(crate) fn len(self) -> Option<u8> {
         let hosts = self.first ^ self.last;
         let whole = hosts.wrapping_add(1).is_power_of_two() || hosts == u32::MAX;
         (whole && self.first & hosts == 0).then_some(hosts.leading_zeros() as u8)
     }
 
-    /// The fewest prefixes that make it up.
+    /// The fewest prefixes that cover exactly this range.
     pub(crate) fn prefixes(self) -> Vec<Self> {
         let (mut first, mut prefixes) = (u64::from(self.first), Vec::new());
         while first <= u64::from(self.last) {
@@ -76,7 +76,7 @@ impl Range {
         prefixes
     }
 
-    /// What is left of it without another.
+    /// Parts of the range outside another.
     pub(crate) fn without(self, other: Self) -> Vec<Self> {
         if !self.overlaps(other) {
             return vec![self];
@@ -88,7 +88,7 @@ impl Range {
         before.into_iter().chain(after).collect()
     }
 
-    /// Whether hosts of the Internet or of a private network can have all of them.
+    /// True if hosts of the Internet or of a private network can have all addresses of the range.
     pub(crate) fn is_usable(self) -> bool {
         let zero = Self::prefix(0, 8);
         let loopback = Self::prefix(127 << 24, 8);
@@ -98,7 +98,7 @@ impl Range {
 }
 
 impl Display for Range {
-    /// As natgate's configuration has it.
+    /// Writes the range in the notation of natgate's configuration.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let (first, last) = (Ipv4Addr::from_bits(self.first), Ipv4Addr::from_bits(self.last));
         match (self.single(), self.len()) {
@@ -113,7 +113,7 @@ pub(crate) fn address(text: &str) -> Option<u32> {
     text.trim().parse::<Ipv4Addr>().ok().map(Ipv4Addr::to_bits)
 }
 
-/// Ports from the first to the last.
+/// Range of ports, first to last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ports {
     pub(crate) first: u16,
@@ -121,7 +121,7 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// One, or a range with one of these between.
+    /// Reads one port, or a range with the separator `between`.
     pub(crate) fn parse(text: &str, between: char) -> Option<Self> {
         let (first, last) = text.split_once(between).unwrap_or((text, text));
         let ports = Self { first: port(first)?, last: port(last)? };
@@ -146,7 +146,7 @@ impl Display for Ports {
     }
 }
 
-/// A number, or one of the names that rules have most.
+/// Reads a number, or one of the commonest names in rules.
 fn port(text: &str) -> Option<u16> {
     let text = text.trim();
     const NAMES: [(&str, u16); 12] = [

@@ -1,10 +1,9 @@
-//! Makes rules of kind drop of what the filter of forwarded packets drops, as far as such rules can
-//! say it.
+//! Conversion of the filter of forwarded packets to rules of kind drop, as far as such rules can
+//! express it.
 //!
 //! A rule of kind drop looks at one endpoint, for all protocols and in both directions, and has no
-//! exceptions. Addresses that are accepted before are therefore taken out of the prefixes that are
-//! dropped. Where this cannot be done, hosts would get out that could not before: such a line is
-//! lost.
+//! exceptions. Addresses that are accepted before are therefore taken out of the dropped prefixes.
+//! Where that is impossible, hosts would pass that did not pass before: such a line counts as lost.
 
 use crate::address::{Ports, Range};
 use crate::netfilter::{
@@ -12,13 +11,14 @@ use crate::netfilter::{
 };
 use crate::plan::{Kind, Origin, Plan, Side};
 
-/// Most rules that accept something before others drop: each of these is compared with all before.
+/// Most rules that accept packets before others drop: each dropping rule is compared with all of
+/// them.
 const MOST_ACCEPTED: usize = 1000;
 
-/// Why a rule behind more of them is lost.
+/// Reason why a rule behind more of them is lost.
 const TOO_MANY: &str = "follows more than 1000 rules that accept something; put prefixes together";
 
-/// The rules of one chain, and where its policy says that the rest is dropped.
+/// Converts the rules of one chain. `policy` is the line that makes dropping the default.
 pub(crate) fn forwarded(entries: &[Entry], policy: Option<&Origin>, plan: &mut Plan) {
     let mut accepted: Vec<Entry> = Vec::new();
     for entry in entries {
@@ -42,7 +42,7 @@ pub(crate) fn forwarded(entries: &[Entry], policy: Option<&Origin>, plan: &mut P
     }
 }
 
-/// Says that natgate is no firewall; nobody is translated otherwise for that.
+/// Remarks that natgate is no firewall; the translation of hosts stays the same.
 fn is_filter(entry: &Entry, plan: &mut Plan) {
     plan.decides = false;
     elsewhere(entry, Hook::Forward, plan);
@@ -50,14 +50,14 @@ fn is_filter(entry: &Entry, plan: &mut Plan) {
 }
 
 impl Condition {
-    /// Whether it matches all packets that take one way through the devices.
+    /// True if the condition matches all packets of one direction through the devices.
     fn is_open(&self) -> bool {
         let ends = self.source.is_none() && self.destination.is_none() && self.ports.is_none();
         ends && self.protocols.is_none() && self.odd.is_empty() && self.not_destination.is_empty()
     }
 }
 
-/// Whether a rule is about packets of connections that are there, or that come to a static mapping.
+/// True if a rule is about packets of existing connections, or to a static mapping.
 fn is_answer(condition: &Condition) -> bool {
     let is_state = |odd: &String| {
         let odd = odd.to_ascii_lowercase();
@@ -69,7 +69,7 @@ fn is_answer(condition: &Condition) -> bool {
     condition.odd.iter().any(is_state)
 }
 
-/// The same rule for what subscribers begin: a rule for new connections is for all of them.
+/// The rule for connections that subscribers begin: a rule for new connections matches all of them.
 fn for_new(entry: &Entry) -> Entry {
     let mut entry = entry.clone();
     entry.condition.odd.retain(|odd| {
@@ -79,14 +79,14 @@ fn for_new(entry: &Entry) -> Entry {
     entry
 }
 
-/// Which packets a rule is about, by their devices.
+/// Packets that a rule is about, by their devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
-    /// Packets that subscribers send; others may be among them.
+    /// Packets that subscribers send; other packets may be among them.
     Outbound,
     /// Packets that come in from outside.
     Inbound,
-    /// Packets of devices that natgate does not have.
+    /// Packets of devices outside natgate.
     Elsewhere,
 }
 
@@ -103,13 +103,13 @@ impl Direction {
         }
     }
 
-    /// By the device of one end; `near`: where outbound packets have it.
+    /// Direction by the device at one end; `near` is the side where outbound packets have it.
     fn by(device: &Device, near: &Side, far: &Side) -> Self {
         let is = |side: &Side| side.device.as_deref() == Some(&device.name[..]);
         match (device.negated, is(near), is(far)) {
             (false, true, _) | (true, _, true) => Self::Outbound,
             (false, _, true) | (true, true, _) => Self::Inbound,
-            // Which device it is the file does not say.
+            // The file does not name the device.
             (false, ..) if near.device.is_none() => Self::Outbound,
             (false, ..) => Self::Elsewhere,
             (true, ..) => Self::Outbound,
@@ -117,7 +117,7 @@ impl Direction {
     }
 }
 
-/// A rule that drops some packets.
+/// Converts a rule that drops packets.
 fn dropped(entry: &Entry, direction: Direction, accepted: &[Entry], plan: &mut Plan) {
     let Entry { origin, condition, .. } = entry;
     if direction == Direction::Elsewhere {
@@ -130,7 +130,7 @@ fn dropped(entry: &Entry, direction: Direction, accepted: &[Entry], plan: &mut P
         return plan.lost(origin, TOO_MANY);
     }
     let is_inbound = direction == Direction::Inbound;
-    // The remote end is the destination of what subscribers send.
+    // For outbound packets the remote endpoint is the destination.
     let (is_source, ranges) = match (&condition.source, &condition.destination) {
         (Some(remote), _) if is_inbound => (false, remote.clone()),
         (Some(source), _) => (true, source.clone()),
@@ -152,7 +152,7 @@ fn dropped(entry: &Entry, direction: Direction, accepted: &[Entry], plan: &mut P
     }
 }
 
-/// Whether a rule of kind drop can look at what this one does; if not, that is said.
+/// True if a rule of kind drop can express the condition; otherwise a remark says why not.
 fn can_be_said(entry: &Entry, direction: Direction, plan: &mut Plan) -> bool {
     let Entry { origin, condition, .. } = entry;
     let is_inbound = direction == Direction::Inbound;
@@ -179,8 +179,7 @@ fn can_be_said(entry: &Entry, direction: Direction, plan: &mut Plan) -> bool {
     false
 }
 
-/// The addresses that are left to drop where earlier rules accept some; nothing if that cannot be
-/// said.
+/// Addresses left to drop after earlier rules accepted some; empty if that cannot be expressed.
 fn without_accepted(
     entry: &Entry,
     is_source: bool,
@@ -217,7 +216,7 @@ fn without_accepted(
     Some(ranges)
 }
 
-/// The addresses that are left without others.
+/// Parts of `ranges` outside `exempt`.
 fn left(ranges: &[Range], exempt: &[Range]) -> Vec<Range> {
     let mut left = ranges.to_vec();
     for other in exempt {
@@ -227,13 +226,13 @@ fn left(ranges: &[Range], exempt: &[Range]) -> Vec<Range> {
 }
 
 impl Condition {
-    /// Whether nothing but the source's address decides.
+    /// True if the source's address alone decides.
     fn is_source_only(&self) -> bool {
         let plain = Self { source: None, ..self.clone() };
         self.source.is_some() && plain.is_open()
     }
 
-    /// Whether nothing but the destination's address decides, for the ports of another.
+    /// True if the destination's address alone decides, for the ports of `other`.
     fn is_destination_only(&self, other: &Self) -> bool {
         let ports = self.ports.is_none() || self.ports == other.ports;
         let plain = Self { destination: None, ports: None, ..self.clone() };
@@ -241,7 +240,7 @@ impl Condition {
     }
 }
 
-/// Whether some packet may match both.
+/// True if a packet may match both conditions.
 fn meets(one: &Condition, other: &Condition) -> bool {
     let ranges = |one: &Option<Vec<Range>>, other: &Option<Vec<Range>>| match (one, other) {
         (Some(one), Some(other)) => {
@@ -265,7 +264,7 @@ fn meets(one: &Condition, other: &Condition) -> bool {
         && protocols
 }
 
-/// All that no rule has accepted is dropped.
+/// Converts the policy that drops packets which no rule has accepted.
 fn rest(accepted: &[Entry], origin: &Origin, plan: &mut Plan) {
     if let Some(open) = accepted.iter().find(|entry| entry.condition.is_open()) {
         let message = format!(

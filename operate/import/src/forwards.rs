@@ -1,5 +1,5 @@
-//! Rules about destinations: what outside hosts reach inside becomes static mappings, where
-//! subscribers' packets go instead becomes rules of kind dnat.
+//! Rules about destinations: redirections of outside hosts to inside become static mappings, and
+//! redirections of subscribers' packets become rules of kind dnat.
 
 use crate::address::{Ports, Range};
 use crate::netfilter::{Action, Condition, Device, Entry, add_rule, clamp, is_odd, single_ports};
@@ -8,7 +8,7 @@ use crate::plan::{Kind, Plan, Side, Static, Way};
 /// Most addresses of a network that is mapped to another, one to one.
 const MOST_NETMAP: u64 = 1024;
 
-/// A rule about destinations.
+/// Converts a rule about destinations.
 pub(crate) fn prerouting(entry: &Entry, plan: &mut Plan) {
     let Entry { origin, condition, action } = entry;
     let (to, ports) = match action {
@@ -61,7 +61,7 @@ pub(crate) fn prerouting(entry: &Entry, plan: &mut Plan) {
     forward(entry, to_address, ports, plan);
 }
 
-/// Whether a rule about destinations is for what subscribers send.
+/// True if a rule about destinations is for packets of subscribers.
 fn comes_from_inside(condition: &Condition, plan: &Plan) -> bool {
     let is_inside = |device: &Device| {
         let is = |side: &Side| side.device.as_deref() == Some(device.name.as_str());
@@ -79,7 +79,7 @@ fn comes_from_inside(condition: &Condition, plan: &Plan) -> bool {
     by_device || by_source || by_destination
 }
 
-/// Where subscribers' packets go instead.
+/// Converts a redirection of subscribers' packets.
 fn outgoing(entry: &Entry, to: u32, ports: Option<Ports>, plan: &mut Plan) {
     let Entry { origin, condition, .. } = entry;
     if condition.source.is_some() {
@@ -109,7 +109,7 @@ fn outgoing(entry: &Entry, to: u32, ports: Option<Ports>, plan: &mut Plan) {
     }
 }
 
-/// What outside hosts reach inside.
+/// Converts a redirection of outside hosts to an inside host.
 fn forward(entry: &Entry, to: u32, ports: Option<Ports>, plan: &mut Plan) {
     let Entry { origin, condition, .. } = entry;
     let all = condition.destination.clone().unwrap_or_default();
@@ -155,7 +155,7 @@ fn forward(entry: &Entry, to: u32, ports: Option<Ports>, plan: &mut Plan) {
     }
 }
 
-/// One static mapping for each range of ports.
+/// Adds one static mapping for each range of ports.
 fn forward_ports(
     entry: &Entry,
     external: Option<u32>,
@@ -200,7 +200,7 @@ fn forward_ports(
     }
 }
 
-/// A network to another, address by address.
+/// Converts a mapping of one network to another, address by address.
 pub(crate) fn netmap(entry: &Entry, from: Option<Range>, to: Range, way: Way, plan: &mut Plan) {
     let origin = &entry.origin;
     let Some(from) = from.filter(|from| from.count() == to.count() && from.count() <= MOST_NETMAP)

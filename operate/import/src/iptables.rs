@@ -1,5 +1,5 @@
-//! What `iptables-save` prints: tables (`*nat`), chains (`:POSTROUTING ACCEPT [0:0]`), rules (`-A
-//! ...`), COMMIT.
+//! Reader of the output of `iptables-save`: tables (`*nat`), chains (`:POSTROUTING ACCEPT [0:0]`),
+//! rules (`-A ...`), COMMIT.
 
 use crate::ImportError;
 use crate::address::{Ports, Range};
@@ -91,7 +91,7 @@ fn rule(chains: &mut Chains, table: &str, text: &str, origin: Origin, plan: &mut
     chain(chains, table, name).entries.extend(entry);
 }
 
-/// Words as the shell would have them.
+/// Splits text into words like a shell.
 pub(crate) fn split(text: &str) -> Vec<String> {
     let (mut words, mut word, mut quoted, mut any) = (Vec::new(), String::new(), false, false);
     let mut letters = text.chars();
@@ -117,12 +117,12 @@ pub(crate) fn split(text: &str) -> Vec<String> {
     words
 }
 
-/// A rule as far as it is read.
+/// A rule that is being read.
 struct Reader<'a> {
     table: &'a str,
     condition: Condition,
     target: Option<String>,
-    /// The target's own options.
+    /// Options of the target.
     rest: Vec<(String, String)>,
 }
 
@@ -162,7 +162,7 @@ impl Reader<'_> {
                     None => odd(condition),
                 }
             }
-            // An address of the machine's own: what is taken where there is no destination.
+            // An address of the machine itself, as in a rule without a destination.
             "--dst-type" if value == "LOCAL" && !negated => {}
             "-m" | "--match" | "--comment" => {}
             "-j" | "--jump" | "-g" | "--goto" => self.target = Some(value.to_owned()),
@@ -187,7 +187,7 @@ impl Reader<'_> {
             }
         };
         if matches!(action, Action::Clamp(_)) {
-            // Only SYNs have the option.
+            // Only SYN segments have the option.
             self.condition.odd.retain(|odd| !odd.starts_with("--tcp-flags"));
         }
         Some(Entry { origin, condition: self.condition, action })
@@ -256,7 +256,7 @@ const BUILT_IN: [&str; 14] = [
     "TTL",
 ];
 
-/// `203.0.113.1-203.0.113.9:1024-65535`, of which the ports may be missing.
+/// Reads `203.0.113.1-203.0.113.9:1024-65535`; the ports may be missing.
 pub(crate) fn target_of(text: &str) -> Result<(Range, Option<Ports>), String> {
     let wrong = || format!("{text:?} is no IPv4 address with ports");
     let (addresses, ports) = match text.split_once(':') {

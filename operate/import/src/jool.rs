@@ -1,7 +1,8 @@
 //! Jool's JSON: the file of an atomic configuration (`jool file handle`), NAT64 or SIIT.
 //!
-//! natgate translates IPv4 to IPv4: of a NAT64 it can have the external addresses with their ports
-//! and the timeouts. Whoever had IPv6 behind the translator needs another way there.
+//! natgate translates IPv4 to IPv4. From a NAT64 configuration it can take the external addresses
+//! with their ports and the timeouts. Hosts with IPv6 behind the translator need another translator
+//! there.
 
 use crate::ImportError;
 use crate::address::{Ports, Range};
@@ -9,7 +10,7 @@ use crate::plan::{Origin, Plan};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Why there is none for what IPv6 is part of.
+/// Reason why a line about IPv6 has no equivalent.
 const NO_IPV6: &str = "is about IPv6, and natgate translates IPv4 to IPv4";
 
 pub(crate) fn read(text: &str, plan: &mut Plan) -> Result<(), ImportError> {
@@ -48,20 +49,20 @@ pub(crate) fn read(text: &str, plan: &mut Plan) -> Result<(), ImportError> {
     Ok(())
 }
 
-/// Where in the text something stands: values of JSON do not know.
+/// Finds lines in the text: values of JSON do not know their lines.
 struct Lines<'a> {
     text: &'a str,
 }
 
 impl Lines<'_> {
-    /// The first line that has such a key.
+    /// The first line with this key.
     fn of(&self, key: &str, value: &Value) -> Origin {
         let wanted = format!("\"{key}\"");
         let line = self.text.lines().position(|line| line.contains(&wanted));
         Origin::new(line.map_or(0, |line| line + 1), &format!("{wanted}: {value}"))
     }
 
-    /// The line that has the entry's first address.
+    /// The line with the entry's first address.
     fn of_entry(&self, entry: &Value) -> Origin {
         let words = entry.as_object().into_iter().flat_map(|entry| entry.values());
         let address = words.filter_map(Value::as_str).find(|word| word.contains(['.', ':']));
@@ -78,7 +79,7 @@ fn entries(value: &Value, finder: &Lines<'_>, plan: &mut Plan, why: impl Fn(&Val
     }
 }
 
-/// External addresses: an entry for each protocol, and for each range of ports.
+/// Converts external addresses: there is an entry for each protocol, and for each range of ports.
 fn pools(value: &Value, finder: &Lines<'_>, plan: &mut Plan) {
     let mut known: BTreeMap<Range, (Option<Ports>, Origin)> = BTreeMap::new();
     for entry in value.as_array().into_iter().flatten().take(crate::plan::MOST_ENTRIES) {
@@ -98,7 +99,7 @@ fn pools(value: &Value, finder: &Lines<'_>, plan: &mut Plan) {
             plan.without(&origin, "\"max iterations\" bounds a search that natgate does not make");
         }
         let ports = match entry["port range"].as_str() {
-            // ICMP identifiers begin at 0, which natgate gives nobody.
+            // ICMP identifiers begin at 0, which natgate does not assign.
             Some(text) => match Ports::parse(
                 &text.replacen("0-", "1-", usize::from(text.starts_with("0-"))),
                 '-',
@@ -109,7 +110,7 @@ fn pools(value: &Value, finder: &Lines<'_>, plan: &mut Plan) {
                     continue;
                 }
             },
-            // Jool's default.
+            // The default of Jool.
             None => Some(Ports { first: 1024, last: 65_535 }),
         };
         match known.get_mut(&range) {
@@ -133,7 +134,7 @@ fn pools(value: &Value, finder: &Lines<'_>, plan: &mut Plan) {
     }
 }
 
-/// Keys with a value that natgate has, too.
+/// Converts the keys that natgate has, too.
 fn global(value: &Value, finder: &Lines<'_>, plan: &mut Plan) {
     for (key, value) in value.as_object().into_iter().flatten() {
         let origin = finder.of(key, value);
@@ -188,7 +189,7 @@ fn global(value: &Value, finder: &Lines<'_>, plan: &mut Plan) {
     }
 }
 
-/// Seconds, or `H:MM:SS` with a fraction.
+/// Reads seconds, or `H:MM:SS` with a fraction.
 fn seconds(value: &Value) -> Option<u64> {
     if let Some(seconds) = value.as_u64() {
         return Some(seconds);

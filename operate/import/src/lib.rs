@@ -1,13 +1,14 @@
 //! Reads configurations of other translators (iptables, nftables, VPP, Jool) and writes natgate's.
 //!
-//! Every line of theirs is taken, taken with a difference, or left out, and of the latter two each
-//! says why in a [`Remark`]. What comes of it is text for people to read and edit: comments name
-//! the lines that it is from, and what they did not say (such as the devices of VPP in the kernel)
-//! is filled in with names and addresses that reach nobody. Whether natgate accepts the text, its
-//! caller finds out with the reader of configurations; nothing here depends on that.
+//! Each line of the input is converted, converted with a difference, or left out. A [`Remark`]
+//! gives the reason for a difference or an omission. The result is text for people to read and
+//! edit: comments name the lines of the input. Missing information, such as the kernel's names of
+//! VPP's devices, is filled in with placeholder names and addresses that no host has. The caller
+//! checks with the reader of configurations whether natgate accepts the text; nothing here depends
+//! on that.
 //!
-//! Any text may come in: what is not understood is a remark, never a panic, and everything that
-//! multiplies (sets, chains that call chains) has a limit.
+//! Any text may be read: text that is not understood becomes a remark, never a panic. Everything
+//! that multiplies (sets, chains that call chains) has a limit.
 
 mod address;
 mod filter;
@@ -31,12 +32,12 @@ use plan::Plan;
 /// Most bytes of a file that is read.
 pub const MOST_BYTES: usize = 64 << 20;
 
-/// Whose configuration it is.
+/// Format of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// What `iptables-save` prints.
+    /// The output of `iptables-save`.
     Iptables,
-    /// What `nft list ruleset` prints, as text or, with `-j`, as JSON.
+    /// The output of `nft list ruleset`, as text or, with `-j`, as JSON.
     Nft,
     /// Commands of VPP's command line, as in its startup configuration.
     Vpp,
@@ -44,35 +45,35 @@ pub enum Format {
     Jool,
 }
 
-/// What the file does not say and its reader knows.
+/// Information that the file lacks and the user gives.
 #[derive(Clone, Debug, Default)]
 pub struct Hints {
-    /// The device of the inside.
+    /// Device of the inside.
     pub inside: Option<String>,
-    /// The device of the outside.
+    /// Device of the outside.
     pub outside: Option<String>,
-    /// The external addresses where the file has "that of the device".
+    /// External addresses, if the file says "the address of the device".
     pub external: Option<String>,
 }
 
-/// Why nothing comes of a file.
+/// Reason why a file cannot be converted.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// There is nothing to import.
     #[error("the input is empty: there are no rules to import")]
     Empty,
-    /// Nobody knows what it is.
+    /// The format is not recognised.
     #[error("the file is not recognised; say with --from whether it is iptables, nft, vpp or jool")]
     Unknown,
-    /// It is not what was said.
+    /// The file does not have the given format.
     #[error("line {line}: {message}")]
     Malformed {
-        /// The line, from 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// What is wrong, and what would be right.
+        /// Description of the error, and of what would be right.
         message: String,
     },
-    /// It has nothing to do with translation.
+    /// The file has no rule for translation.
     #[error("the file has no rule for translation; {0}")]
     Nothing(&'static str),
     /// An argument is wrong.
@@ -80,16 +81,16 @@ pub enum ImportError {
     External(String),
 }
 
-/// What has come of a file.
+/// Result of a conversion.
 #[derive(Debug)]
 pub struct Imported {
-    /// natgate's configuration.
+    /// Configuration of natgate.
     pub config: String,
-    /// What was taken with a difference or not at all, in order of lines.
+    /// Differences and omissions, in order of lines.
     pub remarks: Vec<Remark>,
 }
 
-/// Whose configuration a text seems to be.
+/// Guesses the format of a text.
 pub fn detect(text: &str) -> Option<Format> {
     let start = text.trim_start();
     if start.starts_with('{') {
@@ -117,7 +118,7 @@ pub fn detect(text: &str) -> Option<Format> {
     })
 }
 
-/// Reads a configuration and writes natgate's; `format` or else what [`detect`] says.
+/// Converts a configuration; without `format`, [`detect`] guesses it.
 ///
 /// # Errors
 /// [`ImportError`].

@@ -1,5 +1,5 @@
-//! What iptables and nftables have in common: chains of rules, the first that matches decides. Made
-//! of them are natgate's pools, rules and static mappings.
+//! Common parts of iptables and nftables: chains of rules, of which the first that matches decides.
+//! They become natgate's pools, rules and static mappings.
 
 use crate::address::{Ports, Range};
 use crate::filter;
@@ -7,43 +7,43 @@ use crate::forwards::{netmap, prerouting};
 use crate::plan::{Kind, Origin, Plan, Rule, Way};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How deep chains may call chains, and how many rules are looked at, each as often as it is
+/// Greatest depth of calls between chains, and most rules that are read, each as often as it is
 /// called.
 const MOST_DEPTH: usize = 8;
 const MOST_RULES: usize = 50_000;
 
-/// Where a chain is asked.
+/// Hook at which a chain is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hook {
     Prerouting,
     Postrouting,
     /// The filter of packets that are forwarded.
     Forward,
-    /// Packets of the machine's own.
+    /// Packets of the machine itself.
     Local,
-    /// Any other table's.
+    /// The hook of any other table.
     Other,
 }
 
-/// A device's name, or every other device.
+/// A device by name, or every other device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Device {
     pub(crate) name: String,
     pub(crate) negated: bool,
 }
 
-/// What a rule matches; all of it must hold.
+/// Condition of a rule; all parts must hold.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Condition {
     pub(crate) source: Option<Vec<Range>>,
     pub(crate) destination: Option<Vec<Range>>,
     pub(crate) not_destination: Vec<Range>,
     pub(crate) protocols: Option<Vec<String>>,
-    /// Of the destination.
+    /// Ports of the destination.
     pub(crate) ports: Option<Vec<Ports>>,
     pub(crate) input: Option<Device>,
     pub(crate) output: Option<Device>,
-    /// What natgate's rules do not look at.
+    /// Parts that natgate's rules do not support.
     pub(crate) odd: Vec<String>,
 }
 
@@ -57,12 +57,12 @@ pub(crate) enum Action {
     Return,
     Drop,
     Redirect,
-    /// The largest maximum segment size; `None`: by the MTU.
+    /// The largest maximum segment size; `None`: derived from the MTU.
     Clamp(Option<u16>),
     Jump(String),
     /// Nothing happens to the packet.
     Nothing,
-    /// natgate has no such thing.
+    /// natgate has no equivalent.
     Odd(String),
 }
 
@@ -76,17 +76,17 @@ pub(crate) struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Chain {
     pub(crate) hook: Option<Hook>,
-    /// Where it says that what no rule accepts is dropped.
+    /// Line that makes dropping the chain's default.
     pub(crate) policy: Option<Origin>,
     pub(crate) entries: Vec<Entry>,
 }
 
 pub(crate) type Chains = BTreeMap<String, Chain>;
 
-/// Source translation: whose, and from what.
+/// Source translation: sources, and external addresses.
 struct Snat {
     sources: Option<Vec<Range>>,
-    /// Destination port, where the rule is about one.
+    /// Destination ports, if the rule is about some.
     ports: Option<Vec<Ports>>,
     addresses: Vec<Range>,
     pool_ports: Option<Ports>,
@@ -94,7 +94,7 @@ struct Snat {
     origin: Origin,
 }
 
-/// Makes natgate's of them.
+/// Converts the chains to natgate's pools, rules and mappings.
 pub(crate) fn lower(chains: &Chains, plan: &mut Plan) {
     let before = of_hook(chains, Hook::Prerouting, plan);
     plan.decides = true;
@@ -107,7 +107,8 @@ pub(crate) fn lower(chains: &Chains, plan: &mut Plan) {
     }
     let mut snats = Vec::new();
     for (place, entry) in after.iter().enumerate() {
-        // Forwarded packets are filtered before their sources are translated: place 0.
+        // Forwarded packets are filtered before their sources are translated: the filter has place
+        // 0.
         plan.place = place + 1;
         plan.decides = decides(&entry.action);
         snats.extend(postrouting(entry, plan));
@@ -127,7 +128,7 @@ pub(crate) fn lower(chains: &Chains, plan: &mut Plan) {
     }
 }
 
-/// Whether a rule about source addresses decides which hosts are translated.
+/// True if a rule about source addresses decides which hosts are translated.
 fn decides(action: &Action) -> bool {
     match action {
         Action::Masquerade(_)
@@ -145,7 +146,7 @@ fn decides(action: &Action) -> bool {
     }
 }
 
-/// The rules of all chains of a hook, each with those that it calls.
+/// Rules of all chains of a hook, each with the rules of called chains.
 fn of_hook(chains: &Chains, hook: Hook, plan: &mut Plan) -> Vec<Entry> {
     let mut flat = Flat::default();
     for chain in chains.values().filter(|chain| chain.hook == Some(hook)) {
@@ -154,21 +155,21 @@ fn of_hook(chains: &Chains, hook: Hook, plan: &mut Plan) -> Vec<Entry> {
     flat.all
 }
 
-/// The rules of a chain and of those that it calls.
+/// Rules of a chain and of the chains that it calls.
 fn of_chain(chains: &Chains, chain: &Chain, plan: &mut Plan) -> Vec<Entry> {
     let mut flat = Flat::default();
     flatten(chains, chain, &Condition::default(), 0, plan, &mut flat);
     flat.all
 }
 
-/// The rules of a hook, and how many were looked at for that.
+/// Rules of a hook, and number of rules read for it.
 #[derive(Default)]
 struct Flat {
     all: Vec<Entry>,
     looked_at: usize,
 }
 
-/// Puts the rules of chains that are called in the place of the call.
+/// Replaces calls of chains by the rules of these chains.
 fn flatten(
     chains: &Chains,
     chain: &Chain,
@@ -219,7 +220,7 @@ fn flatten(
     }
 }
 
-/// What matches both; `None`: nothing can.
+/// Condition that holds if both hold; `None` if no packet can match both.
 fn both(outer: &Condition, inner: &Condition) -> Option<Condition> {
     let ranges = |one: &Option<Vec<Range>>, other: &Option<Vec<Range>>| match (one, other) {
         (Some(one), Some(other)) => {
@@ -254,8 +255,8 @@ fn both(outer: &Condition, inner: &Condition) -> Option<Condition> {
     })
 }
 
-/// The outside is where packets leave that are translated; what goes back where it came from, and
-/// what comes in elsewhere, tells the inside.
+/// Finds the devices. Translated packets leave by the outside; the inside is the device where
+/// packets return to their sender's side, or where other packets come in.
 fn find_devices(before: &[Entry], after: &[Entry], plan: &mut Plan) {
     let translates =
         |entry: &&Entry| matches!(entry.action, Action::Masquerade(_) | Action::Snat(..));
@@ -285,7 +286,7 @@ fn find_devices(before: &[Entry], after: &[Entry], plan: &mut Plan) {
     }
 }
 
-/// Says that a rule matches what natgate's do not look at.
+/// Remarks that a rule has parts that natgate's rules do not support; returns true if it has.
 pub(crate) fn is_odd(entry: &Entry, plan: &mut Plan) -> bool {
     let odd = &entry.condition.odd;
     if !odd.is_empty() {
@@ -305,7 +306,7 @@ pub(crate) fn says_protocol(condition: &Condition, entry: &Entry, plan: &mut Pla
     }
 }
 
-/// A rule about source addresses: what it translates, if it does.
+/// Converts a rule about source addresses; returns its translation, if it has one.
 fn postrouting(entry: &Entry, plan: &mut Plan) -> Option<Snat> {
     let Entry { origin, condition, action } = entry;
     if matches!(action, Action::Nothing) {
@@ -360,7 +361,7 @@ fn postrouting(entry: &Entry, plan: &mut Plan) -> Option<Snat> {
     Some(Snat { sources, ports, addresses, pool_ports, place, origin })
 }
 
-/// What is done after routing beside translating sources.
+/// Converts actions after routing other than source translation.
 fn other_than_source(entry: &Entry, plan: &mut Plan) {
     let Entry { origin, condition, action } = entry;
     match action {
@@ -378,7 +379,7 @@ fn other_than_source(entry: &Entry, plan: &mut Plan) {
     }
 }
 
-/// natgate's packets leave by one device.
+/// Returns true if the rule is about packets that leave by the outside.
 fn leaves_outside(entry: &Entry, plan: &mut Plan) -> bool {
     let Some(Device { name, negated }) = &entry.condition.output else { return true };
     if plan.inside.device.as_deref() == Some(name) && !negated {
@@ -390,7 +391,7 @@ fn leaves_outside(entry: &Entry, plan: &mut Plan) -> bool {
     if *negated && is_outside || !negated && !is_outside {
         let outside = plan.outside.device.as_deref().unwrap_or("another").to_owned();
         let message = format!("is about another device than {outside}; natgate has one outside");
-        // Packets that leave there were not translated, and are not now.
+        // Packets that leave by this device were not translated, and are not now.
         match entry.action {
             Action::Accept | Action::Return | Action::Drop => {
                 plan.unneeded(&entry.origin, message);
@@ -418,7 +419,7 @@ fn by_destination(
     }
 }
 
-/// A rule's destination ports as natgate's rules have them, one each; 0: any.
+/// Destination ports of a rule, one for each of natgate's rules; 0 for any port.
 pub(crate) fn single_ports(entry: &Entry, plan: &mut Plan) -> Vec<u16> {
     const MOST: u32 = 64;
     let Some(ports) = &entry.condition.ports else { return vec![0] };
@@ -433,11 +434,11 @@ pub(crate) fn single_ports(entry: &Entry, plan: &mut Plan) -> Vec<u16> {
     ports.iter().flat_map(|ports| ports.first..=ports.last).collect()
 }
 
-/// Makes pools and rules of what is translated.
+/// Adds pools and rules for the source translations.
 fn sources(snats: Vec<Snat>, plan: &mut Plan) {
     let kinds: BTreeSet<_> =
         snats.iter().map(|snat| (snat.addresses.clone(), snat.pool_ports)).collect();
-    // Who is not named gets the pool `default`, which is the first.
+    // Subscribers without a rule get the pool `default`, which is the first.
     let (all, named): (Vec<_>, Vec<_>) =
         snats.into_iter().partition(|snat| snat.sources.is_none() && snat.ports.is_none());
     for snat in &all {
@@ -465,7 +466,7 @@ fn sources(snats: Vec<Snat>, plan: &mut Plan) {
             continue;
         }
         let kind = kind_of(&snat, plan);
-        // One pool for all whom the configuration names needs no rule.
+        // If there is one pool for all configured subscribers, no rule is needed.
         if kinds.len() == 1 && snat.ports.is_none() {
             continue;
         }
@@ -482,7 +483,8 @@ fn sources(snats: Vec<Snat>, plan: &mut Plan) {
     }
 }
 
-/// Whether a static mapping of a whole address does it, the other way being there already.
+/// True if a static mapping of a whole address does the translation, because the other direction is
+/// configured already.
 fn is_one_to_one(snat: &Snat, sources: &[Range], plan: &mut Plan) -> bool {
     let ([source], [external]) = (sources, &snat.addresses[..]) else { return false };
     let pair = (source.single(), external.single());
@@ -495,7 +497,7 @@ fn is_one_to_one(snat: &Snat, sources: &[Range], plan: &mut Plan) -> bool {
     known.map(|known| known.way = Way::Both).is_some()
 }
 
-/// The pool, or an address of one that is there.
+/// Selects the pool, or an address of an existing pool.
 fn kind_of(snat: &Snat, plan: &mut Plan) -> Kind {
     if let [range] = snat.addresses[..] {
         let holds = |pool: &crate::plan::Pool| {
@@ -551,7 +553,7 @@ pub(crate) fn clamp(most: Option<u16>, plan: &mut Plan) {
     plan.nat.insert("tcp_mss", value);
 }
 
-/// A rule that is not about translation of forwarded packets.
+/// Remarks on a rule that is not about translation of forwarded packets.
 pub(crate) fn elsewhere(entry: &Entry, hook: Hook, plan: &mut Plan) {
     let Entry { origin, action, .. } = entry;
     match (action, hook) {

@@ -1,4 +1,5 @@
-//! What `nft list ruleset` prints: tables, in them sets and chains, in those rules, one a line.
+//! Reader of the output of `nft list ruleset`: tables, in them sets and chains, in chains rules,
+//! one a line.
 
 use crate::ImportError;
 use crate::address::Ports;
@@ -15,7 +16,7 @@ pub(crate) fn read(text: &str, plan: &mut Plan) -> Result<(), ImportError> {
     let mut lines = text.lines().enumerate();
     while let Some((number, line)) = lines.next() {
         let (number, mut line) = (number + 1, line.trim().to_owned());
-        // Elements of sets go over several lines.
+        // Elements of sets may span several lines.
         while !matches!(block, Block::None) && opened(&line) > 0 && !is_head(&line) {
             let Some((_, more)) = lines.next() else {
                 let message = "ends within braces; the file is cut off".to_owned();
@@ -81,10 +82,10 @@ pub(crate) fn read(text: &str, plan: &mut Plan) -> Result<(), ImportError> {
     finish(rules, &sets, chains, plan)
 }
 
-/// A rule's table and chain, and where it stands.
+/// A rule's table and chain, its origin, and its text.
 type Found = (String, String, Origin, String);
 
-/// Reads the rules, for which all sets must be known.
+/// Reads the rules after all sets are known.
 fn finish(
     rules: Vec<Found>,
     sets: &Sets,
@@ -101,7 +102,7 @@ fn finish(
     nft_rule::finish(&chains, "`nft list ruleset` prints all of them, as root", plan)
 }
 
-/// Puts elements into a set or a map, whichever it is.
+/// Adds elements to a set or a map.
 fn add_elements(name: &str, words: &[&str], sets: &mut Sets) {
     for one in words.split(|word| *word == ",").filter(|one| !one.is_empty()) {
         match (element(one), sets.maps.get_mut(name), sets.sets.get_mut(name)) {
@@ -112,10 +113,10 @@ fn add_elements(name: &str, words: &[&str], sets: &mut Sets) {
     }
 }
 
-/// Words that may stand behind a value in a set.
+/// Words that may follow a value in a set.
 const ATTRIBUTES: [&str; 6] = ["comment", "timeout", "expires", "counter", "limit", "quota"];
 
-/// An element's values, and those that belong to it in a map.
+/// Values of an element, and the values that it maps to in a map.
 fn element(words: &[&str]) -> (Element, Option<Element>) {
     let values = |words: &[&str]| -> Element {
         let end = words.iter().position(|word| ATTRIBUTES.contains(word));
@@ -135,7 +136,7 @@ enum Block {
     Set(String),
 }
 
-/// Whether a line opens a block.
+/// True if a line opens a block.
 fn is_head(line: &str) -> bool {
     let first = line.split_whitespace().next().unwrap_or_default();
     line.ends_with('{')
@@ -145,13 +146,13 @@ fn is_head(line: &str) -> bool {
         )
 }
 
-/// Braces that are open at the end of a line.
+/// Number of braces that are open at the end of a line.
 fn opened(line: &str) -> i32 {
     let count = |brace: char| line.chars().filter(|one| *one == brace).count() as i32;
     count('{') - count('}')
 }
 
-/// Words, with braces, commas between them and semicolons as words of their own.
+/// Splits a line into words; braces, commas between them and semicolons are words, too.
 fn tokens(line: &str) -> Vec<String> {
     let mut spaced = String::with_capacity(line.len() + 16);
     let (mut quoted, mut depth) = (false, 0_usize);
@@ -164,7 +165,7 @@ fn tokens(line: &str) -> Vec<String> {
         }
         match letter {
             '{' | '}' | ';' if !quoted => spaced.extend([' ', letter, ' ']),
-            // Elsewhere it joins flags: `established,related`.
+            // Outside braces a comma joins flags: `established,related`.
             ',' if !quoted && depth > 0 => spaced.extend([' ', letter, ' ']),
             letter => spaced.push(letter),
         }
@@ -172,7 +173,7 @@ fn tokens(line: &str) -> Vec<String> {
     split(&spaced)
 }
 
-/// What a rule may look at.
+/// First words of matches.
 const MATCHES: [&str; 20] = [
     "ip",
     "meta",
@@ -196,13 +197,13 @@ const MATCHES: [&str; 20] = [
     "tcp-option",
 ];
 
-/// What `log` may be told, each with a word.
+/// Options of `log`, each followed by a word.
 const LOG: [&str; 6] = ["prefix", "group", "snaplen", "queue-threshold", "level", "flags"];
 
-/// How ports are drawn, which natgate settles by nat.allocation and nat.pooling.
+/// Options for the choice of ports, which natgate's nat.allocation and nat.pooling replace.
 const FLAGS: [&str; 3] = ["random", "fully-random", "persistent"];
 
-/// What may come behind flags of TCP.
+/// Words that may follow flags of TCP.
 const STATEMENTS: [&str; 17] = [
     "tcp",
     "ip",
@@ -223,7 +224,7 @@ const STATEMENTS: [&str; 17] = [
     "log",
 ];
 
-/// A rule's words.
+/// Words of a rule.
 struct Words<'a> {
     table: &'a str,
     sets: &'a Sets,
@@ -251,7 +252,7 @@ impl Words<'_> {
     fn entries(self, origin: &Origin, plan: &mut Plan) -> Vec<Entry> {
         nft_rule::entries(origin, self.read(), plan)
     }
-    /// What the rule matches and does.
+    /// Reads the rule's matches and its action.
     fn read<'d>(mut self) -> Result<RuleDraft<'d>, Unreadable>
     where
         Self: 'd,
@@ -300,7 +301,7 @@ impl Words<'_> {
                 }
             }
             "jump" | "goto" => said.chain = self.next().unwrap_or_default().to_owned(),
-            // How it is refused.
+            // The words that follow give the kind of the refusal.
             "reject" => self.place = self.words.len(),
             flags if flags.split(',').all(|flag| FLAGS.contains(&flag)) => return Ok(()),
             _ => {}
@@ -308,14 +309,14 @@ impl Words<'_> {
         if let Some(action) = nft_rule::action(name, said, self.table)? {
             draft.end(&action);
             if matches!(action, Action::Odd(_)) {
-                // What follows belongs to it.
+                // The words that follow belong to the action.
                 self.place = self.words.len();
             }
         }
         Ok(())
     }
 
-    /// `to :1024-65535`
+    /// Reads `to :1024-65535`.
     fn ports_behind_to(&mut self) -> Result<Option<Ports>, String> {
         if !self.is_next("to") {
             return Ok(None);
@@ -325,7 +326,7 @@ impl Words<'_> {
         ports.map(Some).ok_or_else(|| format!("{word:?} are no ports"))
     }
 
-    /// Where a translation leads; with the map that decides it, if one does.
+    /// Reads the target of a translation; also returns the map that selects it, if there is one.
     fn target(
         &mut self,
         word: &str,
@@ -343,7 +344,7 @@ impl Words<'_> {
         }
         let to = self.next().unwrap_or_default().to_owned();
         if to.starts_with('@') || matches!(&to[..], "numgen" | "jhash" | "symhash" | "ip") {
-            // What decides has words of its own.
+            // The selecting expression has words of its own.
             self.place = self.words.len();
             return Ok(None);
         }
@@ -352,7 +353,7 @@ impl Words<'_> {
         Ok(None)
     }
 
-    /// `tcp dport map @web`: the fields that decide, up to the word `map`, and the map.
+    /// Reads `tcp dport map @web`: the key fields up to the word `map`, and the map.
     fn map(&mut self, end: usize) -> Result<Lookup, String> {
         let mut fields = Vec::new();
         while self.place < end {
@@ -373,7 +374,7 @@ impl Words<'_> {
         }
     }
 
-    /// The elements of a map that stands here, or is named.
+    /// Reads the elements of an anonymous or a named map.
     fn pairs(&mut self) -> Result<Vec<Pair>, String> {
         if self.peek() != "{" {
             let word = self.next().unwrap_or_default().to_owned();
@@ -384,7 +385,7 @@ impl Words<'_> {
         Ok(pairs.collect())
     }
 
-    /// The elements in the braces that open here.
+    /// Reads the elements in the braces that open here.
     fn elements(&mut self) -> Vec<(Element, Option<Element>)> {
         self.place += 1;
         let rest = &self.words[self.place.min(self.words.len())..];
@@ -395,7 +396,7 @@ impl Words<'_> {
         all.map(element).collect()
     }
 
-    /// A field's name, of which this is the first word.
+    /// Reads the name of a field; `word` is its first word.
     fn field(&mut self, word: &str) -> String {
         match word {
             "ip" | "meta" | "ct" | "tcp" | "udp" | "dccp" | "sctp" | "th" | "ip6" | "icmp"
@@ -408,7 +409,7 @@ impl Words<'_> {
         }
     }
 
-    /// What a rule matches.
+    /// Reads a match.
     fn matched(&mut self, word: &str, draft: &mut RuleDraft<'_>) -> Result<(), String> {
         let mut fields = vec![self.field(word)];
         while self.is_next(".") {
@@ -416,7 +417,7 @@ impl Words<'_> {
             fields.push(self.field(&word));
         }
         if fields == ["tcp flags"] {
-            // `syn / syn,rst`, or `& (syn | rst) == syn`
+            // Either `syn / syn,rst`, or `& (syn | rst) == syn`.
             let begin = self.place;
             while !self.peek().is_empty() && !STATEMENTS.contains(&self.peek()) {
                 self.place += 1;
@@ -434,7 +435,7 @@ impl Words<'_> {
         draft.compare(&fields, negated, &elements)
     }
 
-    /// `fib daddr type`, `fib saddr . iif oif`: what is asked of the table of routes.
+    /// Reads the key of a look-up in the routing table: `fib daddr type`, `fib saddr . iif oif`.
     fn route(&mut self) -> String {
         let mut keys = vec![self.next().unwrap_or_default().to_owned()];
         while self.is_next(".") {
@@ -444,7 +445,7 @@ impl Words<'_> {
         format!("fib {} {result}", keys.join(" . "))
     }
 
-    /// `tcp option maxseg size set rt mtu`; else what it is about.
+    /// Reads `tcp option maxseg size set rt mtu`; the error names other options.
     fn segment_size(&mut self) -> Result<Option<u16>, String> {
         let set = self.words[self.place.min(self.words.len())..].join(" ");
         self.place = self.words.len();
@@ -458,7 +459,7 @@ impl Words<'_> {
         }
     }
 
-    /// One value, those in braces, or a set's.
+    /// Reads one value, values in braces, or a set.
     fn values(&mut self) -> Result<Vec<Element>, String> {
         if self.peek() == "{" {
             return Ok(self.elements().into_iter().map(|(key, _)| key).collect());

@@ -1,6 +1,6 @@
-//! What `nft -j list ruleset` prints (libnftables-json(5)): a list of objects, each a table, a
-//! chain, a set or a rule with its expressions. In remarks the number of the object stands where
-//! other formats have a line.
+//! Reader of the output of `nft -j list ruleset` (libnftables-json(5)): a list of objects, each a
+//! table, a chain, a set or a rule with its expressions. Remarks give the number of the object
+//! instead of a line.
 
 use crate::ImportError;
 use crate::address::{Ports, Range};
@@ -54,7 +54,7 @@ fn word(value: &Value) -> String {
     }
 }
 
-/// The table that something is in.
+/// Table of an object.
 fn table(object: &Value) -> String {
     format!("{} {}", word(&object["family"]), word(&object["table"]))
 }
@@ -78,7 +78,7 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// A value as `nft` writes it in text.
+/// Writes a value as `nft` writes it in text.
 fn value(value: &Value) -> Option<String> {
     if let Some(prefix) = value.get("prefix") {
         return Some(format!("{}/{}", word(&prefix["addr"]), prefix["len"]));
@@ -116,7 +116,7 @@ fn pair(one: &Value) -> Option<Pair> {
     Some(Pair { key, value })
 }
 
-/// The elements of a set that stands in the rule, or is named there.
+/// Elements of an anonymous or a named set.
 fn elements(right: &Value, table: &str, sets: &Sets) -> Result<Option<Vec<Element>>, String> {
     if let Some(all) = right.get("set").and_then(Value::as_array).or_else(|| right.as_array()) {
         return Ok(all.iter().map(element).collect());
@@ -127,7 +127,7 @@ fn elements(right: &Value, table: &str, sets: &Sets) -> Result<Option<Vec<Elemen
     }
 }
 
-/// The map by which something is chosen.
+/// A map that selects a value.
 fn lookup(map: &Value, table: &str, sets: &Sets) -> Result<Lookup, String> {
     let fields = fields(&map["key"]).ok_or("looks into a map by what natgate does not know")?;
     let data = &map["data"];
@@ -138,7 +138,7 @@ fn lookup(map: &Value, table: &str, sets: &Sets) -> Result<Lookup, String> {
     Ok(Lookup { fields, pairs })
 }
 
-/// The fields that are looked at together.
+/// Fields that are matched together.
 fn fields(left: &Value) -> Option<Vec<String>> {
     match left.get("concat").and_then(Value::as_array) {
         Some(parts) => parts.iter().map(field).collect(),
@@ -146,7 +146,7 @@ fn fields(left: &Value) -> Option<Vec<String>> {
     }
 }
 
-/// The field that stands on the left, as `nft` writes it in text.
+/// Field on the left side of a match, as `nft` writes it in text.
 fn field(left: &Value) -> Option<String> {
     if let Some(payload) = left.get("payload") {
         return Some(format!("{} {}", payload["protocol"].as_str()?, payload["field"].as_str()?));
@@ -167,7 +167,7 @@ fn field(left: &Value) -> Option<String> {
     drawn.into_iter().find(|name| left.get(name).is_some()).map(str::to_owned)
 }
 
-/// What a rule matches and does.
+/// Reads the rule's matches and its action.
 fn read_rule<'a>(
     rule: &Value,
     table: &'a str,
@@ -207,7 +207,7 @@ fn compare(
     Ok(())
 }
 
-/// What a rule does, if this expression says it.
+/// Reads the action of an expression, if it is one.
 fn statement(
     mut name: &str,
     inner: &Value,

@@ -1,5 +1,5 @@
-//! What nftables' rules mean, whichever way they are written. `nft` prints them as text and as
-//! JSON; who reads either only finds out what stands there, and what that comes to is decided here.
+//! Meaning of nftables' rules in either notation. `nft` prints them as text and as JSON. The
+//! readers of both find the words; this module interprets them.
 
 use crate::ImportError;
 use crate::address::{Ports, Range};
@@ -7,10 +7,10 @@ use crate::netfilter::{Action, Chain, Chains, Condition, Device, Entry, Hook, lo
 use crate::nft_sets::RuleDraft;
 use crate::plan::{Origin, Plan};
 
-/// Why there is nothing for rules of such a table.
+/// Reason why rules of such a table have no equivalent.
 pub(crate) const IPV6: &str = "is about IPv6, and natgate translates IPv4 addresses";
 
-/// Makes natgate's of all chains.
+/// Converts all chains to natgate's configuration.
 pub(crate) fn finish(
     chains: &Chains,
     command: &'static str,
@@ -23,7 +23,7 @@ pub(crate) fn finish(
     Ok(())
 }
 
-/// A chain's policy.
+/// Reads a chain's policy.
 pub(crate) fn policy(policy: &str, origin: Origin, chain: &mut Chain, plan: &mut Plan) {
     if policy == "drop" && chain.hook == Some(Hook::Forward) {
         chain.policy = Some(origin);
@@ -46,24 +46,24 @@ pub(crate) fn hook_of(kind: &str, hook: &str, table: &str) -> Hook {
     }
 }
 
-/// What a statement says behind its name.
+/// Arguments of a statement.
 #[derive(Default)]
 pub(crate) struct StatementArguments {
-    /// The chain that is called.
+    /// Chain that is called.
     pub(crate) chain: String,
-    /// Where a translation leads; `None`: an expression decides.
+    /// Target of a translation; `None` if an expression selects it.
     pub(crate) to: Option<Range>,
     pub(crate) ports: Option<Ports>,
-    /// Whether a prefix becomes another, address by address.
+    /// True if a prefix becomes another, address by address.
     pub(crate) prefix: bool,
-    /// The largest maximum segment size; `None`: by the MTU.
+    /// The largest maximum segment size; `None`: derived from the MTU.
     pub(crate) size: Option<u16>,
 }
 
-/// What the statement `mss` is called here, which sets TCP's maximum segment size.
+/// Name used here for the statement that sets TCP's maximum segment size.
 pub(crate) const SEGMENT_SIZE: &str = "tcp option maxseg size set";
 
-/// What a statement does; nothing: it only looks.
+/// Action of a statement; nothing if it only matches.
 pub(crate) fn action(
     name: &str,
     said: StatementArguments,
@@ -93,9 +93,9 @@ pub(crate) fn action(
     }))
 }
 
-/// Why a rule cannot be read.
+/// Reason why a rule cannot be read.
 pub(crate) struct Unreadable {
-    /// The statement at which reading ended.
+    /// Statement at which reading ended.
     pub(crate) statement: String,
     pub(crate) message: String,
 }
@@ -106,7 +106,7 @@ impl Unreadable {
     }
 }
 
-/// The rules that one stands for, of what it matches and does, or why it cannot be one.
+/// Entries of one rule, or a remark on the reason why there are none.
 pub(crate) fn entries(
     origin: &Origin,
     read: Result<RuleDraft<'_>, Unreadable>,
@@ -135,7 +135,7 @@ pub(crate) fn entries(
             plan.unneeded(origin, IPV6);
             continue;
         }
-        // It is the first segment's size that matters, whatever flags the rule looks at.
+        // The first segment's size matters, whatever flags the rule matches.
         if matches!(action, Action::Clamp(_)) {
             condition.odd.retain(|odd| !odd.starts_with("tcp flags"));
         }
@@ -144,7 +144,7 @@ pub(crate) fn entries(
     entries
 }
 
-/// Puts into a condition that a field has one of these values, or none.
+/// Adds to a condition that a field has one of these values, or none of them if `negated`.
 pub(crate) fn apply(field: &str, negated: bool, values: &[String], condition: &mut Condition) {
     let odd = |condition: &mut Condition| {
         let not = if negated { "not " } else { "" };
@@ -187,7 +187,7 @@ pub(crate) fn apply(field: &str, negated: bool, values: &[String], condition: &m
             None => odd(condition),
         },
         ("meta nfproto", false) if values == ["ipv4"] => {}
-        // To an address of the machine's own, as external addresses are there.
+        // The destination is an address of the machine itself, as external addresses are there.
         ("fib daddr type", false) if values == ["local"] => {}
         _ => odd(condition),
     }

@@ -1,8 +1,7 @@
-//! Sets and maps of nftables, and rules that use them, written out.
+//! Sets and maps of nftables: rules that use them are expanded.
 //!
-//! A rule that looks into a map, or at several fields together, stands for one rule for each
-//! element. The alternatives of all rules together, and the elements that they look at, are
-//! limited.
+//! A rule with a look-up in a map, or with several fields together, stands for one rule for each
+//! element. The alternatives of all rules together, and the elements that they read, are limited.
 
 use crate::address::{Ports, Range};
 use crate::netfilter::{Action, Condition};
@@ -10,26 +9,26 @@ use crate::nft_rule::{StatementArguments, action, apply};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-/// Most rules that are written for maps and for fields together, in a whole file.
+/// Most rules that result from maps and fields together, in a whole file.
 const MOST_ALTERNATIVES: usize = 50_000;
 
-/// Most elements of sets that rules look at, in a whole file, each as often as it is looked at.
+/// Most elements of sets that rules read, in a whole file, each as often as it is read.
 const MOST_LOOKS: usize = 2_000_000;
 
-/// An element of a set: one value, or one for each field that is looked at.
+/// An element of a set: one value, or one for each field.
 pub(crate) type Element = Vec<String>;
 
-/// An element of a map, and what belongs to it.
+/// An element of a map, and its value.
 #[derive(Clone, Debug)]
 pub(crate) struct Pair {
     pub(crate) key: Element,
     pub(crate) value: Element,
 }
 
-/// Fields by which a map is asked, and its elements.
+/// Key fields of a look-up in a map, and the map's elements.
 #[derive(Debug)]
 pub(crate) struct Lookup {
-    /// Such as `ip saddr`.
+    /// Names such as `ip saddr`.
     pub(crate) fields: Vec<String>,
     pub(crate) pairs: Vec<Pair>,
 }
@@ -44,13 +43,13 @@ pub(crate) struct Sets {
 }
 
 impl Sets {
-    /// The elements of a named set; `None`: there is none of this name.
+    /// Elements of a named set; `None` if there is no set of this name.
     pub(crate) fn set(&self, table: &str, name: &str) -> Result<Option<&[Element]>, String> {
         let set = self.sets.get(&format!("{table} {name}"));
         set.map(|set| self.look(set.len()).map(|()| &set[..])).transpose()
     }
 
-    /// The elements of a named map.
+    /// Elements of a named map.
     pub(crate) fn map(&self, table: &str, name: &str) -> Result<Vec<Pair>, String> {
         let map = self.maps.get(&format!("{table} {name}"));
         let map = map.ok_or_else(|| format!("looks into map {name}, which is not there"))?;
@@ -77,7 +76,7 @@ impl Sets {
     }
 }
 
-/// Conditions and actions of a rule, so far as it has been read.
+/// A rule that is being read: its conditions and actions.
 pub(crate) struct RuleDraft<'a> {
     sets: &'a Sets,
     table: &'a str,
@@ -91,12 +90,12 @@ impl<'a> RuleDraft<'a> {
         Self { sets, table, conditions: vec![Condition::default()], ends: Vec::new() }
     }
 
-    /// Notes something that natgate's rules do not look at.
+    /// Adds a part that natgate's rules do not support.
     pub(crate) fn odd(&mut self, what: &str) {
         self.conditions.iter_mut().for_each(|one| one.odd.push(what.to_owned()));
     }
 
-    /// The rule looks whether fields have one of these values, or none of them.
+    /// Adds the condition that fields have one of these values, or none of them if `negated`.
     pub(crate) fn compare(
         &mut self,
         fields: &[String],
@@ -123,13 +122,13 @@ impl<'a> RuleDraft<'a> {
         Ok(())
     }
 
-    /// The rule does this.
+    /// Sets the rule's action.
     pub(crate) fn end(&mut self, action: &Action) {
         let ends = self.conditions.iter().map(|condition| (condition.clone(), action.clone()));
         self.ends = ends.collect();
     }
 
-    /// The rule does what a map says.
+    /// Sets the action that a map selects.
     pub(crate) fn end_by(
         &mut self,
         name: &str,
@@ -152,7 +151,7 @@ impl<'a> RuleDraft<'a> {
         Ok(())
     }
 
-    /// Chance, or a hash of addresses, decides between addresses: as it does in a pool.
+    /// Sets an action with a random or hashed choice between addresses, which a pool replaces.
     fn end_by_chance(
         &mut self,
         name: &str,
@@ -175,7 +174,7 @@ impl<'a> RuleDraft<'a> {
     }
 }
 
-/// Whether numbers that say nothing of the packet choose.
+/// True if the choice does not depend on the packet's meaning: random numbers or hashes.
 fn is_drawn(fields: &[String]) -> bool {
     fields.iter().any(|field| {
         let name = field.split(' ').next().unwrap_or_default();
@@ -183,7 +182,7 @@ fn is_drawn(fields: &[String]) -> bool {
     })
 }
 
-/// A condition that also asks fields for the values of an element.
+/// A condition that also requires the values of an element in fields.
 fn with(condition: &Condition, fields: &[String], element: &[String]) -> Condition {
     let mut condition = condition.clone();
     if fields.len() != element.len() {
@@ -199,7 +198,7 @@ fn with(condition: &Condition, fields: &[String], element: &[String]) -> Conditi
     condition
 }
 
-/// The action of a statement with a map's value; `None`: the next rule decides.
+/// Action of a statement with a map's value; `None` if the next rule decides.
 fn chosen(
     name: &str,
     said: &StatementArguments,
@@ -229,7 +228,7 @@ fn chosen(
     )
 }
 
-/// Where a map's value leads: an address, and maybe ports.
+/// Target that a map's value names: an address, and perhaps ports.
 fn target(value: &[String]) -> Result<(Range, Option<Ports>), String> {
     let wrong = || format!("has {:?} in its map, which is no IPv4 address", value.join(" . "));
     let range = value.first().and_then(|text| Range::parse(text)).ok_or_else(wrong)?;

@@ -1,15 +1,15 @@
-//! The order of rules: in other translators the first that matches wins, in natgate the highest
-//! priority and then the longest prefix.
+//! Order of rules: in other translators the first match wins, in natgate the highest priority and
+//! then the longest prefix.
 //!
-//! A rule that would lose to a later one by its prefix gets a higher priority than that; one behind
-//! a rule that matches all that it does is left out, for it never applied.
+//! A rule that would lose to a later one by its prefix gets a higher priority than the later one. A
+//! rule behind another that matches all its packets is left out, because it never applied.
 
 use crate::plan::{Kind, Plan, Rule};
 
-/// Different priorities that natgate has.
+/// Number of different priorities in natgate.
 const MOST_PRIORITIES: i32 = 16;
 
-/// Rules whose order is looked at; with more, each pair would take long.
+/// Most rules whose order is examined; more pairs would take too long.
 const MOST_ORDERED: usize = 5_000;
 
 pub(crate) fn settle(plan: &mut Plan) {
@@ -25,7 +25,7 @@ pub(crate) fn settle(plan: &mut Plan) {
     }
     let (destinations, others): (Vec<Rule>, Vec<Rule>) =
         all.into_iter().take(MOST_ORDERED).partition(|rule| matches!(rule.kind, Kind::Dnat(..)));
-    // Rules for destinations are a search of their own.
+    // Rules for destinations are searched separately.
     for group in [others, destinations] {
         let reached = reached(plan, group);
         let ranked = ranked(plan, reached);
@@ -34,7 +34,7 @@ pub(crate) fn settle(plan: &mut Plan) {
     plan.rules.sort_by_key(|rule| rule.place);
 }
 
-/// Those that are not behind another that matches all that they do.
+/// Rules that are not behind another that matches all their packets.
 fn reached(plan: &mut Plan, rules: Vec<Rule>) -> Vec<Rule> {
     let mut kept: Vec<Rule> = Vec::new();
     for rule in rules {
@@ -59,7 +59,7 @@ fn reached(plan: &mut Plan, rules: Vec<Rule>) -> Vec<Rule> {
     kept
 }
 
-/// With priorities.
+/// Assigns priorities.
 fn ranked(plan: &mut Plan, mut rules: Vec<Rule>) -> Vec<Rule> {
     let mut levels = vec![0; rules.len()];
     for place in (0..rules.len()).rev() {
@@ -86,22 +86,22 @@ fn ranked(plan: &mut Plan, mut rules: Vec<Rule>) -> Vec<Rule> {
 }
 
 impl Rule {
-    /// Whether it matches all that another does.
+    /// True if the rule matches all packets that another matches.
     fn covers(&self, other: &Self) -> bool {
         self.is_source == other.is_source
             && self.prefix.contains(other.prefix)
             && (self.port == 0 || self.port == other.port)
     }
 
-    /// Whether some packet matches both.
+    /// True if a packet may match both rules.
     fn meets(&self, other: &Self) -> bool {
         self.is_source != other.is_source
             || self.prefix.overlaps(other.prefix)
                 && (self.port == 0 || other.port == 0 || self.port == other.port)
     }
 
-    /// Whether it wins over another of the same priority: by the longer prefix, the exact port, the
-    /// source.
+    /// True if the rule wins over another of the same priority: by the longer prefix, the exact
+    /// port, the source.
     fn wins(&self, other: &Self) -> bool {
         let rank = |rule: &Self| (rule.prefix.len(), rule.port != 0, rule.is_source);
         rank(self) > rank(other)

@@ -1,8 +1,8 @@
-//! What is to become natgate's configuration, as the readers of other formats put it together.
+//! The future configuration of natgate, as the readers of other formats build it.
 //!
-//! [`Plan::settle`] sees to what natgate insists on: pools that overlap neither each other nor the
-//! subscribers, static mappings that do not overlap, rules whose order matters by priority. What
-//! gives way is a remark.
+//! [`Plan::settle`] establishes natgate's requirements: pools overlap neither each other nor the
+//! subscribers, static mappings do not overlap, and the order of rules is expressed by priorities.
+//! A line that gives way becomes a remark.
 
 use crate::address::{Ports, Range};
 use crate::{Hints, ImportError, order};
@@ -11,34 +11,34 @@ use std::collections::{BTreeMap, HashMap};
 /// Longest excerpt of a line in a remark, characters.
 const LONGEST_EXCERPT: usize = 160;
 
-/// Most static mappings and rules that are made of a file.
+/// Most static mappings and rules of one file.
 pub(crate) const MOST_ENTRIES: usize = 20_000;
 
-/// What has become of a line.
+/// Result for one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grade {
-    /// natgate does something else in its place.
+    /// natgate does something different in its place.
     Differs,
-    /// There is no equivalent.
+    /// The line has no equivalent.
     Without,
-    /// There is no equivalent, and other hosts are translated, or pass, than before.
+    /// The line has no equivalent, and other hosts are translated, or pass, than before.
     Lost,
 }
 
-/// What is to be known of a line.
+/// A remark on a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remark {
-    /// The line, from 1; 0: the file as a whole.
+    /// Number of the line, from 1; 0 for the file as a whole.
     pub line: usize,
-    /// The line's text, or its beginning.
+    /// Text of the line, or its beginning.
     pub text: String,
-    /// What has become of it.
+    /// Result for the line.
     pub grade: Grade,
-    /// Why, and what to do.
+    /// Reason, and advice.
     pub message: String,
 }
 
-/// Where something is from.
+/// Origin of an entry in the file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origin {
     pub(crate) line: usize,
@@ -65,12 +65,12 @@ pub(crate) struct Pool {
     pub(crate) name: String,
     pub(crate) addresses: Vec<Range>,
     pub(crate) ports: Option<Ports>,
-    /// Of a deterministic pool: whose it is.
+    /// Subscribers of a deterministic pool.
     pub(crate) subscribers: Vec<Range>,
     pub(crate) origin: Origin,
 }
 
-/// A static mapping's ways.
+/// Directions of a static mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Both,
@@ -83,7 +83,7 @@ pub(crate) struct Static {
     pub(crate) internal: (u32, Option<Ports>),
     /// Further servers with weights; then `internal` is not used.
     pub(crate) servers: Vec<(u32, u16, u16)>,
-    /// `None`: the address that natgate has outside.
+    /// `None` means the gateway's own outside address.
     pub(crate) external: (Option<u32>, Option<Ports>),
     pub(crate) protocol: Option<&'static str>,
     pub(crate) way: Way,
@@ -92,9 +92,9 @@ pub(crate) struct Static {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// From the pool with this number.
+    /// Translation from the pool with this number.
     Snat(usize),
-    /// From one address of a pool.
+    /// Translation from one address of a pool.
     Address(u32),
     Bypass,
     Drop,
@@ -104,19 +104,19 @@ pub(crate) enum Kind {
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     pub(crate) kind: Kind,
-    /// Whether it looks at the source, not the destination.
+    /// True if the rule matches the source; false for the destination.
     pub(crate) is_source: bool,
     /// A prefix.
     pub(crate) prefix: Range,
-    /// 0: any.
+    /// 0 means any port.
     pub(crate) port: u16,
     pub(crate) priority: i32,
-    /// Its place among all: the first that matches decides.
+    /// Place among all rules: the first match decides.
     pub(crate) place: usize,
     pub(crate) origin: Origin,
 }
 
-/// Everything.
+/// All entries of the future configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) inside: Side,
@@ -125,24 +125,24 @@ pub(crate) struct Plan {
     pub(crate) subscribers: Vec<Range>,
     pub(crate) statics: Vec<Static>,
     pub(crate) rules: Vec<Rule>,
-    /// Keys of `[nat]`, `[timeouts]`, `[limits]` with values as TOML has them.
+    /// Keys of `[nat]`, `[timeouts]`, `[limits]` with values in TOML.
     pub(crate) nat: BTreeMap<&'static str, String>,
     pub(crate) timeouts: BTreeMap<&'static str, String>,
     pub(crate) limits: BTreeMap<&'static str, String>,
     pub(crate) remarks: Vec<Remark>,
-    /// What the outside's address is, where that is what a rule says.
+    /// External addresses for rules that say "the address of the outside's device".
     pub(crate) external: Vec<Range>,
-    /// The place of rules that are added now.
+    /// Place of the rules that are added now.
     pub(crate) place: usize,
     /// True while lines are read that decide which hosts are translated.
     pub(crate) decides: bool,
-    /// Whether `external` was made up.
+    /// True if `external` is a placeholder.
     pub(crate) is_made_up: bool,
-    /// Ports of all pools, where that is said for all together.
+    /// Ports of all pools, if the file sets them for all together.
     pub(crate) nat_ports: Option<Ports>,
 }
 
-/// An address of those that documents use (RFC 5737): it reaches nobody.
+/// An address for documentation (RFC 5737), which no host has.
 const NOBODY: u32 = 0xc000_0201;
 
 impl Plan {
@@ -162,18 +162,18 @@ impl Plan {
         self.remark(origin, Grade::Differs, message.into());
     }
 
-    /// There is no equivalent. Where [`Self::decides`] says so, the loss is told as one.
+    /// Remarks that there is no equivalent. If [`Self::decides`] is set, the line counts as lost.
     pub(crate) fn without(&mut self, origin: &Origin, message: impl Into<String>) {
         let grade = if self.decides { Grade::Lost } else { Grade::Without };
         self.remark(origin, grade, message.into());
     }
 
-    /// There is no equivalent, and other hosts are translated, or pass, than before.
+    /// Remarks that there is no equivalent, and other hosts are translated, or pass, than before.
     pub(crate) fn lost(&mut self, origin: &Origin, message: impl Into<String>) {
         self.remark(origin, Grade::Lost, message.into());
     }
 
-    /// There is no equivalent, and it makes no difference to anybody.
+    /// Remarks that there is no equivalent, and none is needed.
     pub(crate) fn unneeded(&mut self, origin: &Origin, message: impl Into<String>) {
         self.remark(origin, Grade::Without, message.into());
     }
@@ -181,13 +181,13 @@ impl Plan {
     fn remark(&mut self, origin: &Origin, grade: Grade, message: String) {
         let Origin { line, text } = origin.clone();
         let remark = Remark { line, text, grade, message };
-        // Of a line with sets one sentence is enough.
+        // One sentence is enough for a line with sets.
         if self.remarks.iter().rev().take(8).all(|known| *known != remark) {
             self.remarks.push(remark);
         }
     }
 
-    /// The addresses that stand for "that of the outside's device".
+    /// Addresses for a rule that says "the address of the outside's device".
     pub(crate) fn own_addresses(&mut self, origin: &Origin) -> Vec<Range> {
         if self.external.is_empty() {
             let known = self.outside.address.map(|(address, _)| address);
@@ -206,7 +206,7 @@ impl Plan {
         self.external.clone()
     }
 
-    /// The number of the pool with these addresses and ports, made if there is none.
+    /// Number of the pool with these addresses and ports; creates it if it does not exist.
     pub(crate) fn pool(
         &mut self,
         addresses: &[Range],
@@ -234,7 +234,7 @@ impl Plan {
         self.pools.len() - 1
     }
 
-    /// Whether there is room for another; if not, that is said once.
+    /// True if there is room for another entry; otherwise one remark says so.
     pub(crate) fn has_room(&mut self, origin: &Origin) -> bool {
         let full = self.statics.len() + self.rules.len() >= MOST_ENTRIES;
         if full {
@@ -246,7 +246,7 @@ impl Plan {
         !full
     }
 
-    /// Sees to what natgate insists on.
+    /// Establishes natgate's requirements.
     pub(crate) fn settle(&mut self) {
         self.settle_subscribers();
         self.settle_pools();
@@ -297,7 +297,7 @@ impl Plan {
         self.keep_subscribers_apart();
     }
 
-    /// Whoever named a pool of which nothing is left gets the first one that is.
+    /// Removes empty pools; rules for them get the first pool that is left.
     fn merge_empty_pools(&mut self) {
         let old = std::mem::take(&mut self.pools);
         let mut numbers = HashMap::new();
@@ -317,7 +317,7 @@ impl Plan {
         }
     }
 
-    /// Subscribers and external addresses do not overlap.
+    /// Separates subscribers from external addresses.
     fn keep_subscribers_apart(&mut self) {
         const PRIVATE: [(u32, u8); 4] =
             [(0x0a00_0000, 8), (0xac10_0000, 12), (0xc0a8_0000, 16), (0x6440_0000, 10)];
@@ -350,7 +350,7 @@ impl Plan {
         }
     }
 
-    /// A side's address and gateway stay if natgate would have them.
+    /// Keeps a side's address and gateway if natgate accepts them.
     fn settle_sides(&mut self) {
         let pools: Vec<Range> = self.pools.iter().flat_map(|pool| pool.addresses.clone()).collect();
         let is_external = |address: u32| pools.iter().any(|pool| pool.contains(Range::of(address)));
@@ -386,7 +386,7 @@ impl Plan {
         }
     }
 
-    /// What maps one endpoint both ways is one; what others have already is left out.
+    /// Merges mappings of one endpoint in both directions; leaves out conflicting ones.
     fn settle_statics(&mut self) {
         let unsaid = self.statics.iter().find(|fixed| fixed.external.0.is_none());
         let own =
@@ -419,8 +419,8 @@ impl Plan {
         self.settle_internal();
     }
 
-    /// The one address that stands for the outside's own: what is said of it, else the first that
-    /// subscribers get.
+    /// External address of the outside itself: the configured one, otherwise the first address of
+    /// the pools.
     fn own_external(&mut self, origin: &Origin) -> u32 {
         let first = self.pools.first().and_then(|pool| pool.addresses.first());
         match (self.external.first(), first) {
@@ -440,7 +440,7 @@ impl Plan {
         }
     }
 
-    /// Only those of one way may share their internal endpoint.
+    /// Leaves out mappings that share an internal endpoint, unless each has one direction.
     fn settle_internal(&mut self) {
         let mut seen: HashMap<u32, Vec<usize>> = HashMap::new();
         for place in 0..self.statics.len() {
@@ -467,7 +467,7 @@ impl Plan {
     }
 }
 
-/// Whether there is a protocol that both are about.
+/// True if a protocol matches both.
 fn has_common(one: Option<&str>, other: Option<&str>) -> bool {
     one.zip(other).is_none_or(|(one, other)| one == other)
 }

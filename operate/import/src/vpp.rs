@@ -1,12 +1,12 @@
-//! VPP's commands, as its startup configuration has them: `nat44`, `set interface nat44`, `det44`,
-//! `set nat timeout`, and of the rest what says where the gateway is (`set interface ip address`,
+//! Reader of VPP's commands in its startup configuration: `nat44`, `set interface nat44`, `det44`,
+//! `set nat timeout`, and the commands with the gateway's addresses (`set interface ip address`,
 //! `ip route add`).
 
 use crate::ImportError;
 use crate::address::{Ports, Range, address};
 use crate::plan::{Kind, MOST_ENTRIES, Origin, Plan, Pool, Rule, Static, Way};
 
-/// Ports that VPP gives out.
+/// Ports that VPP assigns.
 const PORTS: Ports = Ports { first: 1024, last: 65_535 };
 
 pub(crate) fn read(text: &str, plan: &mut Plan) -> Result<(), ImportError> {
@@ -16,7 +16,7 @@ pub(crate) fn read(text: &str, plan: &mut Plan) -> Result<(), ImportError> {
         let words = words.split(['#', ';']).next().unwrap_or_default().trim();
         let origin = Origin::new(line + 1, words);
         let mut words: Vec<&str> = words.split_whitespace().collect();
-        // Some versions have the plugin's variant as a word of its own; what it does is the same.
+        // Some versions have the plugin's variant as a separate word; the effect is the same.
         words.retain(|word| !matches!(*word, "ei" | "ed"));
         reader.line(&words, &origin);
     }
@@ -31,12 +31,12 @@ pub(crate) fn read(text: &str, plan: &mut Plan) -> Result<(), ImportError> {
 
 struct Reader<'a> {
     plan: &'a mut Plan,
-    /// Which devices have which addresses.
+    /// Addresses of devices.
     addresses: Vec<(String, (u32, u8))>,
     pool: Vec<Range>,
-    /// The pool's first line.
+    /// First line of the pool.
     from: Option<Origin>,
-    /// Whether there was anything about translation.
+    /// True if a line was about translation.
     any: bool,
 }
 
@@ -83,7 +83,7 @@ impl Reader<'_> {
         words.iter().take(2).any(|word| word.starts_with("nat"))
     }
 
-    /// `in eth1 out eth0`, `inside eth1 outside eth0`, `out eth0 output-feature`
+    /// Reads `in eth1 out eth0`, `inside eth1 outside eth0`, `out eth0 output-feature`.
     fn sides(&mut self, words: &[&str], origin: &Origin) {
         for pair in words.chunks(2) {
             let side = match pair {
@@ -165,7 +165,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `sessions 1000000 users 1000 ...`
+    /// Reads `sessions 1000000 users 1000 ...`.
     fn enable(&mut self, words: &[&str], origin: &Origin) {
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -208,7 +208,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `203.0.113.1 - 203.0.113.9 [tenant-vrf N] [twice-nat]`
+    /// Reads `203.0.113.1 - 203.0.113.9 [tenant-vrf N] [twice-nat]`.
     fn address(&mut self, words: &[&str], origin: &Origin) {
         let (range, rest) = match words {
             [first, "-", last, rest @ ..] => (Range::parse(&format!("{first}-{last}")), rest),
@@ -235,7 +235,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `tcp local 10.0.0.3 80 external 203.0.113.1 8080 [out2in-only]`
+    /// Reads `tcp local 10.0.0.3 80 external 203.0.113.1 8080 [out2in-only]`.
     fn fixed(&mut self, words: &[&str], origin: &Origin) {
         let (mut protocol, mut local, mut external, mut way) = (None, None, None, Way::Both);
         let mut words = words.iter().copied().peekable();
@@ -282,7 +282,7 @@ impl Reader<'_> {
         }
         let external = match Range::parse(&outer).and_then(Range::single) {
             Some(address) => Some(address),
-            // An interface's: that of the outside.
+            // The address of an interface: that of the outside.
             None => self.own(&outer, origin),
         };
         let usable =
@@ -300,7 +300,7 @@ impl Reader<'_> {
         });
     }
 
-    /// The address of an interface.
+    /// Address of an interface.
     fn own(&mut self, device: &str, origin: &Origin) -> Option<u32> {
         let known = self.addresses.iter().find(|(name, _)| name == device);
         known.map(|(_, (address, _))| *address).or_else(|| {
@@ -315,7 +315,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What is to stay as it is.
+    /// Reads a mapping of an address to itself.
     fn identity(&mut self, words: &[&str], origin: &Origin) {
         let host =
             words.first().and_then(|word| Range::parse(word)).filter(|host| host.is_usable());
@@ -341,7 +341,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `protocol tcp external 203.0.113.1:80 local 10.0.0.2:80 probability 50 ...`
+    /// Reads `protocol tcp external 203.0.113.1:80 local 10.0.0.2:80 probability 50 ...`.
     fn balanced(&mut self, words: &[&str], origin: &Origin) {
         const MOST_SERVERS: usize = 64;
         let (mut protocol, mut external, mut servers) = (None, None, Vec::new());
@@ -402,7 +402,7 @@ impl Reader<'_> {
         });
     }
 
-    /// `add in 10.0.0.0/18 out 203.0.113.0/28`, and the plugin's other lines.
+    /// Reads `add in 10.0.0.0/18 out 203.0.113.0/28`, and the plugin's other lines.
     fn det44(&mut self, words: &[&str], origin: &Origin) {
         let (inner, outer) = match words {
             ["add", "in", inner, "out", outer] => (Range::parse(inner), Range::parse(outer)),
@@ -414,7 +414,7 @@ impl Reader<'_> {
         }) else {
             return self.plan.lost(origin, "has no two networks of hosts");
         };
-        // At least a port each.
+        // Each subscriber needs at least one port.
         if inner.count() > outer.count() * u64::from(PORTS.count()) {
             return self.plan.lost(origin, "has more subscribers than ports");
         }
@@ -442,7 +442,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `udp 300 tcp-established 7440 tcp-transitory 240 icmp 60`, with or without colons.
+    /// Reads `udp 300 tcp-established 7440 tcp-transitory 240 icmp 60`, with or without colons.
     fn timeouts(&mut self, words: &[&str], origin: &Origin) {
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -515,7 +515,7 @@ impl Reader<'_> {
     }
 }
 
-/// Why a line of VPP's has no equivalent.
+/// Reason why a line of VPP has no equivalent.
 fn why(words: &[&str]) -> String {
     let has = |wanted: &str| words.iter().any(|word| word.contains(wanted));
     let reason = match () {

@@ -1,4 +1,4 @@
-//! Writes what has been put together as natgate's configuration, with comments.
+//! Writes a plan as natgate's configuration, with comments.
 
 use crate::address::{Ports, Range};
 use crate::plan::{Grade, Kind, Origin, Plan, Pool, Rule, Side, Static, Way};
@@ -38,7 +38,7 @@ pub(crate) fn config(plan: &Plan) -> String {
 fn side(text: &mut String, name: &str, side: &Side, missing: &str) {
     line!(text, "\n[{name}]");
     match side.device.as_deref() {
-        // The kernel's names of devices have at most 15 bytes.
+        // Names of devices in the kernel have at most 15 bytes.
         Some(device) if (1..=15).contains(&device.len()) => {
             line!(text, "device = {}", quoted(device));
         }
@@ -162,19 +162,19 @@ fn remarks(text: &mut String, plan: &Plan) {
     }
 }
 
-/// Where an entry is from.
+/// Writes the origin of an entry.
 fn origin(text: &mut String, origin: &Origin) {
     if origin.line > 0 {
         line!(text, "# line {}: {}", origin.line, comment(&origin.text));
     }
 }
 
-/// What a comment may have.
+/// Replaces characters that a comment may not have.
 fn comment(text: &str) -> String {
     text.chars().map(|one| if one.is_control() { ' ' } else { one }).collect()
 }
 
-/// A string of TOML.
+/// A string in TOML.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for one in text.chars() {
@@ -195,7 +195,7 @@ fn list(ranges: &[Range]) -> String {
     }
 }
 
-/// As prefixes, which is all that some keys take.
+/// The ranges as prefixes; some keys accept nothing else.
 fn prefixes(ranges: &[Range]) -> Vec<Range> {
     ranges.iter().flat_map(|range| range.prefixes()).collect()
 }

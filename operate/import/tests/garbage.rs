@@ -1,5 +1,5 @@
-//! Whatever comes in, nothing panics: any text, and files of other programs with pieces lost,
-//! doubled and exchanged.
+//! No input causes a panic: any text, and files of other programs with pieces lost, doubled and
+//! exchanged.
 
 use natgate_import::{Format, Hints, detect, import};
 use proptest::prelude::*;
@@ -28,19 +28,19 @@ fn every_file_is_recognised() {
     assert_eq!(detect("{\"nftables\": []}"), Some(Format::Nft));
 }
 
-/// Chains that call each other, and themselves, several times: what is looked at is bounded, not
-/// only what comes of it.
+/// Chains that call each other, and themselves, several times: the number of rules read is bounded,
+/// not only the number of results.
 #[test]
 fn chains_that_call_chains_come_to_an_end() {
     let calls = "-A a -j a\n-A a -j b\n-A b -j a\n-A b -j b\n".repeat(20);
     let text = format!("*nat\n:a - [0:0]\n:b - [0:0]\n-A POSTROUTING -j a\n{calls}COMMIT\n");
-    // Nothing of it translates, or all of it is a remark.
+    // Either nothing is translated, or every line is a remark.
     if let Ok(imported) = import(&text, Some(Format::Iptables), &Hints::default()) {
         assert!(imported.remarks.len() < 100_000, "{} remarks", imported.remarks.len());
     }
 }
 
-/// Maps that many rules look into, and fields together: what is written out is bounded.
+/// Maps that many rules look up, and fields together: the number of expanded rules is bounded.
 #[test]
 fn maps_that_multiply_come_to_an_end() {
     let pairs: Vec<String> =
@@ -62,7 +62,7 @@ fn maps_that_multiply_come_to_an_end() {
     assert!(imported.remarks.len() < 200_000, "{} remarks", imported.remarks.len());
 }
 
-/// Words that each format has, so that random lines come far.
+/// Words of each format, so that random lines are read far.
 fn words() -> impl Strategy<Value = String> {
     let all: Vec<&'static str> =
         FILES.iter().flat_map(|(text, _)| text.split_whitespace()).collect();

@@ -1,5 +1,4 @@
-//! What becomes of the lines of other programs: pools, mappings, rules, and the sentences about the
-//! rest.
+//! Conversions of lines of other programs: pools, mappings, rules, and remarks on the rest.
 
 use natgate_import::{Format, Grade, Hints, ImportError, Imported, Remark, import};
 
@@ -15,7 +14,7 @@ fn nothing_to_import_is_said_to_be_nothing() {
     }
 }
 
-/// A configuration without comments and empty lines, tables apart.
+/// A configuration without comments and empty lines, as one string for each table.
 fn tables(config: &str) -> Vec<String> {
     let lines = config.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     let mut tables: Vec<String> = Vec::new();
@@ -152,7 +151,7 @@ fn a_ruleset_of_nftables() {
         &all,
         "[[rule]] kind = \"snat\" match = { source = \"10.2.0.96/30\" } pool = \"default\" priority = 1",
     );
-    // The rule before has port 80, so of the map 443 is left, and nothing of it.
+    // The rule before has port 80, so only 443 of the map is left, and it has no effect.
     lacks(&all, line("map @services"), "has that external endpoint already");
     lost(&all, line("meta mark"), "meta mark");
     lost(&all, line("10.4.0.0/16"), "ct state new");
@@ -170,7 +169,7 @@ const MAPS: [&str; 2] = [include_str!("files/maps.nft"), include_str!("files/map
 fn sets_and_maps_of_nftables_are_written_out() {
     for text in MAPS {
         let all = imported(text, Format::Nft);
-        // Maps of destinations: ports and addresses, in the rule and by name.
+        // Maps of destinations: ports and addresses, anonymous and named.
         for (internal, external) in [
             ("10.0.0.80:80", "80"),
             ("10.0.0.81:443", "443"),
@@ -192,7 +191,7 @@ fn sets_and_maps_of_nftables_are_written_out() {
                 ),
             );
         }
-        // A map of sources: a pool for each element. A set: its prefixes.
+        // A map of sources becomes a pool for each element; a set becomes its prefixes.
         let own = tables(&all.config);
         let pool_of = |source: &str| {
             let rule = format!("[[rule]] kind = \"snat\" match = {{ source = \"{source}\" }} ");
@@ -207,10 +206,10 @@ fn sets_and_maps_of_nftables_are_written_out() {
         assert_eq!(pool_of("10.3.1.0/24"), "addresses = [\"203.0.113.4\"]");
         assert_eq!(pool_of("10.0.0.0/16"), "addresses = [\"203.0.113.1-203.0.113.2\"]");
         assert_eq!(pool_of("10.2.0.0/22"), "addresses = [\"203.0.113.1-203.0.113.2\"]");
-        // Chance and a hash between addresses: a pool of all of them.
+        // A random or hashed choice between addresses becomes a pool of all of them.
         assert_eq!(pool_of("10.5.0.0/16"), "addresses = [\"203.0.113.5\", \"203.0.113.6\"]");
         assert_eq!(pool_of("10.6.0.0/16"), "addresses = [\"203.0.113.7\", \"203.0.113.8\"]");
-        // A map of networks: address by address.
+        // A map of networks becomes mappings address by address.
         for host in [0, 15] {
             let external = 16 + host;
             has(
@@ -248,7 +247,7 @@ fn what_the_filter_of_nftables_drops_is_dropped() {
         assert!(!drops("source", "10.0.1.0/24"), "{own:#?} {:#?}", all.remarks);
         assert!(drops("destination", "192.0.2.66"), "{own:#?}");
         let lost = all.remarks.iter().filter(|one| one.grade == Grade::Lost);
-        // Mail is refused to those only that the map does not accept: no rule can say that.
+        // Mail is refused only to hosts that the map does not accept: no rule can express that.
         let lost: Vec<_> = lost.collect();
         assert!(lost.len() == 1 && lost[0].text.contains("465"), "{lost:#?}");
     }
@@ -268,7 +267,7 @@ fn the_filter_of_iptables_becomes_rules_of_kind_drop() {
         own.filter_map(|one| one.strip_prefix(rule).map(str::to_owned)).collect::<Vec<_>>()
     };
     let losses = |all: &Imported| all.remarks.iter().filter(|one| one.grade == Grade::Lost).count();
-    // An accepted address within a prefix that is dropped is taken out of it.
+    // An accepted address within a dropped prefix is taken out of it.
     let all = filter(
         "ACCEPT",
         "-A FORWARD -d 192.0.2.0/24 -j REJECT --reject-with icmp-port-unreachable\n\
@@ -285,7 +284,7 @@ fn the_filter_of_iptables_becomes_rules_of_kind_drop() {
     }
     assert_eq!((dropped.len(), losses(&all)), (3, 0), "{:#?}", all.remarks);
     differs(&all, 3, "without an answer");
-    // By policy all is dropped but what some subscribers send.
+    // The policy drops everything except the packets of some subscribers.
     let all = filter(
         "DROP",
         "-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n\
@@ -293,7 +292,7 @@ fn the_filter_of_iptables_becomes_rules_of_kind_drop() {
     );
     assert_eq!(drops(&all), ["{ source = \"10.128.0.0/9\" }"], "{:#?}", all.remarks);
     assert_eq!(losses(&all), 0);
-    // All is accepted from inside, as with the usual firewall of a home.
+    // Everything from inside is accepted, as by the usual firewall of a home.
     let all = filter(
         "DROP",
         "-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -j ACCEPT\n\
@@ -302,14 +301,14 @@ fn the_filter_of_iptables_becomes_rules_of_kind_drop() {
     );
     assert_eq!((drops(&all).len(), losses(&all)), (0, 0), "{:#?}", all.remarks);
     differs(&all, 2, "as line 4 accepts them");
-    // The filter drops before addresses are translated, though a rule for that is narrower.
+    // The filter drops before addresses are translated, even if a translating rule is narrower.
     let named = "*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -s 10.0.0.0/8 -j DROP\nCOMMIT\n*nat\n\
         -A POSTROUTING -s 10.1.0.0/16 -o wan0 -j SNAT --to-source 203.0.113.1\n\
         -A POSTROUTING -s 172.16.0.0/16 -o wan0 -j SNAT --to-source 203.0.113.2\nCOMMIT\n";
     let all = imported(named, Format::Iptables);
     assert_eq!(drops(&all), ["{ source = \"10.0.0.0/8\" }"], "{}", all.config);
     lacks(&all, 6, "never applies: line 3 matches all that it does");
-    // Conditions that no rule of kind drop has are lost.
+    // Conditions without an equivalent in rules of kind drop are lost.
     for rule in [
         "-A FORWARD -s 10.1.0.0/16 -d 192.0.2.0/24 -j DROP",
         "-A FORWARD -m mac --mac-source 02:00:00:00:00:01 -j DROP",
@@ -331,7 +330,7 @@ fn what_is_lost_of_source_translation_is_told_as_lost() {
         ("-A POSTROUTING -s 10.1.0.0/16 -d 192.0.2.0/24 -j RETURN", Grade::Lost),
         ("-A POSTROUTING -s 10.1.0.0/16 -j SNAT --to-source 2001:db8::1", Grade::Lost),
         ("-A POSTROUTING -s 10.1.0.0/16 -j nowhere", Grade::Lost),
-        // These change nothing for those that are translated.
+        // These lines change nothing for translated hosts.
         ("-A POSTROUTING -o other0 -j ACCEPT", Grade::Without),
         ("-A PREROUTING -p tcp --dport 80 -j REDIRECT --to-ports 8080", Grade::Without),
         ("-A OUTPUT -p tcp --dport 80 -j DNAT --to-destination 10.0.0.1", Grade::Without),
@@ -420,7 +419,7 @@ fn nftables_as_text_and_as_json_are_the_same() {
         &from_json,
         "[[rule]] kind = \"bypass\" match = { destination = \"10.8.0.0/24\" } priority = 1",
     );
-    // What is logged and then accepted is accepted.
+    // Packets that are logged and then accepted are accepted.
     assert!(from_json.config.contains("10.7.0.0/24"), "{}", from_json.config);
 }
 
@@ -531,7 +530,7 @@ fn the_first_rule_that_matches_wins_here_too() {
         -A POSTROUTING -s 172.16.0.0/24 -o eth0 -j SNAT --to-source 203.0.113.3\n\
         -A POSTROUTING -s 172.16.0.0/25 -o eth0 -j RETURN\nCOMMIT\n";
     let all = imported(text, Format::Iptables);
-    // Looked at before the one for 172.16.0.0/24, though its prefix is shorter.
+    // The rule comes before the one for 172.16.0.0/24, though its prefix is shorter.
     has(
         &all,
         "[[rule]] kind = \"bypass\" match = { destination = \"192.168.0.0/16\" } priority = 1",

@@ -1,13 +1,13 @@
 //! Damping of events about limits, so that one host does not fill a log.
 //!
-//! The translator tells once a second that a subscriber, a class or a pool is at a limit. Such
-//! events about one subject form an episode, which ends after [`QUIET`] without an event. The first
-//! event of an episode is written at once, a later one when a pause has passed that doubles each
+//! While a subscriber, a class or a pool is at a limit, the translator reports that once a second.
+//! Events about one subject form an episode, which ends after [`QUIET`] without an event. The first
+//! event of an episode is written at once. A later one is written after a pause, which doubles each
 //! time. The end of an episode is a [`Summary`] of its events.
 //!
-//! Each event is written, or a summary counts it, or both. Summaries stand in order of time. At
-//! most [`MOST_EPISODES`] episodes of subscribers are remembered; one more stands for all other
-//! subscribers. Classes and pools are as many as the configuration has.
+//! Each event is written, or a summary counts it, or both. Summaries are in order of time. At most
+//! [`MOST_EPISODES`] episodes of subscribers are kept; one more stands for all other subscribers.
+//! There are as many classes and pools as the configuration has.
 
 use crate::record::Record;
 use natgate_engine::{Change, Event, Resource, Timestamp};
@@ -17,19 +17,19 @@ use std::collections::{BinaryHeap, HashMap};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// An episode ends when no event has come for so long.
+/// An episode ends after this time without an event.
 const QUIET: Duration = Duration::from_secs(300);
 
-/// An episode ends after so long in any case, so that each day's log says of it.
+/// An episode ends after this time in any case, so that the log of each day mentions it.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
-/// The first pause between two events of an episode that are written.
+/// First pause between two events of an episode that are written.
 const FIRST_PAUSE: Duration = Duration::from_secs(60);
 
-/// The longest pause between two events of an episode that are written.
+/// Longest pause between two events of an episode that are written.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 
-/// Episodes of subscribers that are remembered at most.
+/// Most episodes of subscribers that are kept.
 const MOST_EPISODES: usize = 16_384;
 
 /// The subject of an event about a limit.
@@ -101,7 +101,8 @@ impl Subject {
         })
     }
 
-    /// An event of this subject, for its name and fields; `None`: of several subscribers.
+    /// An event of this subject, for its name and fields; `None` if it stands for several
+    /// subscribers.
     pub(crate) fn change(&self) -> Option<Change> {
         Some(match *self {
             Self::Quota { realm, subscriber, protocol } => {
@@ -126,7 +127,7 @@ impl Subject {
         })
     }
 
-    /// The subject instead of this one when there is no room; `None`: there always is.
+    /// Subject that replaces this one if there is no room; `None` if there always is.
     fn other(&self) -> Option<Self> {
         match self {
             Self::Quota { .. } => Some(Self::OtherQuotas),
@@ -136,23 +137,23 @@ impl Subject {
     }
 }
 
-/// The protocol whose limit a protocol counts against: a host must not have an episode for each of
-/// 256 numbers.
+/// Protocol whose quota a protocol counts against: a host must not have an episode for each of 256
+/// numbers.
 fn quota_of(protocol: u8) -> u8 {
     if matches!(protocol, TCP | UDP | DCCP) { protocol } else { ICMP }
 }
 
-/// The end of an episode: how many events there were, from when to when.
+/// End of an episode: the number of its events, and the times of the first and the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
     pub(crate) subject: Subject,
-    /// When the episode was seen to have ended.
+    /// Time at which the episode was found to have ended.
     pub(crate) time: Timestamp,
     /// Events of the episode.
     pub(crate) count: u32,
-    /// The first event, milliseconds before `time`.
+    /// Time of the first event, milliseconds before `time`.
     pub(crate) first_ago: u32,
-    /// The last event, milliseconds before `time`.
+    /// Time of the last event, milliseconds before `time`.
     pub(crate) last_ago: u32,
 }
 
@@ -166,12 +167,12 @@ impl Summary {
         Self { subject, time, count: episode.count, first_ago, last_ago }
     }
 
-    /// The time of the first event, to the millisecond.
+    /// Time of the first event, to the millisecond.
     pub(crate) fn from(&self) -> Timestamp {
         self.before(self.first_ago)
     }
 
-    /// The time of the last event, to the millisecond.
+    /// Time of the last event, to the millisecond.
     pub(crate) fn to(&self) -> Timestamp {
         self.before(self.last_ago)
     }
@@ -186,9 +187,9 @@ impl Summary {
 struct Episode {
     first: Timestamp,
     last: Timestamp,
-    /// The next event is written if it comes then or later.
+    /// Time from which the next event is written.
     next: Timestamp,
-    /// The pause after that one.
+    /// Pause after that event.
     pause: Duration,
     count: u32,
     written: u32,
@@ -200,7 +201,7 @@ impl Episode {
         Self { first: time, last: time, next, pause: FIRST_PAUSE * 2, count: 1, written: 1 }
     }
 
-    /// Counts an event; returns whether it is to be written.
+    /// Counts an event; returns true if it is to be written.
     fn add(&mut self, time: Timestamp) -> bool {
         self.last = time;
         self.count = self.count.saturating_add(1);
@@ -213,12 +214,12 @@ impl Episode {
         is_due
     }
 
-    /// When it ends if nothing more comes.
+    /// Time at which the episode ends without further events.
     fn end(&self) -> Timestamp {
         self.last.plus(QUIET)
     }
 
-    /// Whether there is something to sum up that has not been written.
+    /// True if the episode has events that were not written.
     fn is_damped(&self) -> bool {
         self.count > self.written
     }
@@ -229,9 +230,9 @@ impl Episode {
 pub struct Damping {
     most: usize,
     episodes: HashMap<Subject, Episode>,
-    /// One entry for each episode: a time when it may have ended.
+    /// One entry for each episode: a time at which it may have ended.
     ends: BinaryHeap<Reverse<(Timestamp, Subject)>>,
-    /// The latest time of a record.
+    /// Latest time of a record.
     now: Timestamp,
 }
 
@@ -247,8 +248,8 @@ impl Damping {
         Self { most, episodes, ends, now: Timestamp(0) }
     }
 
-    /// Moves records, all that there are until a time (`None`: more may follow), into `into`,
-    /// with the summaries that are due. Events that are only counted go into `counted` instead.
+    /// Moves records into `into`, with the summaries that are due. All records until a time are
+    /// given, or more may follow (`None`). Events that are only counted go into `counted` instead.
     pub fn apply(
         &mut self,
         records: &mut Vec<Record>,
@@ -275,7 +276,7 @@ impl Damping {
         }
     }
 
-    /// Counts an event if it is about a limit; returns whether it is to be written.
+    /// Counts an event if it is about a limit; returns true if it is to be written.
     fn add(&mut self, event: &Event, into: &mut Vec<Record>) -> bool {
         let Some(mut subject) = Subject::of(&event.change) else { return true };
         if let Some(other) = subject.other()
@@ -300,7 +301,7 @@ impl Damping {
         true
     }
 
-    /// Ends episodes in which nothing has happened for long enough at a time.
+    /// Ends episodes that have been quiet for long enough at a time.
     fn end_until(&mut self, time: Timestamp, into: &mut Vec<Record>) {
         while let Some(&Reverse((due, subject))) = self.ends.peek()
             && due <= time
@@ -318,7 +319,7 @@ impl Damping {
         }
     }
 
-    /// Ends all episodes, because nothing will come any more.
+    /// Ends all episodes, because no further records come.
     pub(crate) fn end(&mut self, into: &mut Vec<Record>) {
         let mut left: Vec<_> = self.episodes.drain().filter(|(_, it)| it.is_damped()).collect();
         left.sort_unstable_by_key(|(subject, _)| *subject);

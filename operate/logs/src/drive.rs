@@ -1,8 +1,8 @@
-//! A sink's work at a time that is passed in: take from the queue, write, try again later, tell.
+//! The work of a sink at a given time: take from the queue, write, retry, and report.
 //!
-//! Nothing here waits and nobody asks for the time, so that an hour without a collector is a test
-//! of milliseconds. Records are let go of when the sink has written them; those that it has not
-//! stay in the batch, the others in the queue, and what the queue cannot hold becomes a gap.
+//! Nothing here waits or reads the clock, so a test of an hour without a collector takes
+//! milliseconds. Records are dropped when the sink has written them. Records not yet written stay
+//! in the batch, further ones in the queue, and records without room in the queue become a gap.
 
 use crate::json::Names;
 use crate::queue::Queue;
@@ -18,27 +18,28 @@ use std::time::Duration;
 /// Records that are written in one go.
 const BATCH: usize = 512;
 
-/// How long until the first further try, and the longest between two.
+/// First pause before a retry, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
-/// How often what was written is seen to.
+/// Interval of flushes.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// Tells the operator something.
+/// Reports a sentence to the operator.
 pub type Tell = Arc<dyn Fn(String) + Send + Sync>;
 
-/// Where records go.
+/// Destination of records.
 pub trait Sink: Send {
-    /// Gets ready to write, after the start or an error.
+    /// Prepares to write, after the start or an error.
     ///
     /// # Errors
-    /// Why that is not possible now.
+    /// The error if that is not possible now.
     fn connect(&mut self, now: Timestamp) -> io::Result<()>;
 
-    /// Writes records; returns how many were, from the first on.
+    /// Writes records; returns the number written, from the first on.
     ///
     /// # Errors
-    /// Why the next could not be; then the sink is connected anew before it writes again.
+    /// The error of the first record that was not written; then the sink connects again before it
+    /// writes.
     fn write(
         &mut self,
         records: &[Record],
@@ -46,52 +47,52 @@ pub trait Sink: Send {
         now: Timestamp,
     ) -> (usize, io::Result<()>);
 
-    /// Says that all records until a time have been written; nothing says so of a time by itself.
+    /// Notifies the sink that all records until a time have been written. The default ignores it.
     fn passed(&mut self, _until: Timestamp) {}
 
-    /// Has what was written arrive; called about once a second, with or without records.
+    /// Flushes written records; called about once a second, with or without records.
     ///
     /// # Errors
-    /// As [`Sink::write`].
+    /// The errors of [`Sink::write`].
     fn flush(&mut self, now: Timestamp) -> io::Result<()>;
 
-    /// Somebody has put files aside.
+    /// Reopens files: they may have been rotated.
     fn reopen(&mut self) {}
 
-    /// Nothing comes any more: nothing may take longer than a moment.
+    /// Shortens all waits: no further records come.
     fn hurry(&mut self) {}
 
-    /// All is written that there will ever be.
+    /// Closes the sink after the last record.
     ///
     /// # Errors
-    /// As [`Sink::write`].
+    /// The errors of [`Sink::write`].
     fn close(&mut self, _now: Timestamp) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// What a sink has done, to be read at any time.
+/// Counters of a sink, readable at any time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SinkMetrics {
-    /// What it is called: its kind and where it writes to.
+    /// Name: the kind of the sink and its destination.
     pub name: String,
     /// Events written.
     pub written: u64,
-    /// Gaps, and the events that are missing there.
+    /// Number of gaps.
     pub gaps: u64,
-    /// Events that are missing.
+    /// Events that are missing in gaps.
     pub lost: u64,
-    /// Records that wait, and how many can.
+    /// Records that wait.
     pub waiting: u64,
-    /// How many records can wait.
+    /// Most records that can wait.
     pub capacity: u64,
-    /// Whether it can write.
+    /// True if the sink can write.
     pub connected: bool,
-    /// How often it could not any more.
+    /// Number of failures.
     pub failures: u64,
 }
 
-/// What a sink's thread counts.
+/// Counters of a sink's thread.
 #[derive(Debug)]
 pub(crate) struct Counts {
     name: String,
@@ -99,12 +100,12 @@ pub(crate) struct Counts {
     written: AtomicU64,
     failures: AtomicU64,
     connected: AtomicBool,
-    /// Whether files are to be opened anew.
+    /// True if files are to be reopened.
     pub(crate) reopen: AtomicBool,
 }
 
 impl Counts {
-    /// What it has done, with what its queue has.
+    /// Counters of the sink and of its queue.
     pub(crate) fn metrics(&self, queue: &Queue) -> SinkMetrics {
         let (waiting, lost, gaps) = queue.figures();
         SinkMetrics {
@@ -120,7 +121,7 @@ impl Counts {
     }
 }
 
-/// A sink at work.
+/// A sink with its queue and its state.
 pub struct Drive {
     sink: Box<dyn Sink>,
     queue: Arc<Queue>,
@@ -133,12 +134,12 @@ pub struct Drive {
     wall: Arc<WallClock>,
 }
 
-/// Whether a sink can write.
+/// Ability of a sink to write.
 enum Health {
-    /// It has not been tried.
+    /// The sink has not been tried.
     New,
     Well,
-    /// Not since then; when to try again, and how long to wait after that.
+    /// The sink has failed since a time; the time of the next try, and the pause after it.
     Failed {
         since: Timestamp,
         again: Timestamp,
@@ -147,8 +148,8 @@ enum Health {
 }
 
 impl Drive {
-    /// A sink that takes from a queue; `name` is what the operator is told of it, the names are
-    /// those that the configuration gives. The sink is told the time by `wall`.
+    /// Creates the drive of a sink with a queue of `capacity` records. `name` appears in reports,
+    /// `names` are those of the configuration. `wall` gives the sink its time.
     pub fn new(
         name: String,
         capacity: usize,
@@ -183,12 +184,12 @@ impl Drive {
         Arc::clone(&self.counts)
     }
 
-    /// What it has done.
+    /// Counters of the sink.
     pub fn metrics(&self) -> SinkMetrics {
         self.counts.metrics(&self.queue)
     }
 
-    /// Does what there is to do; returns how long the thread may sleep, unless something comes.
+    /// Does the work that is due; returns how long the thread may sleep.
     pub fn turn(&mut self, now: Timestamp) -> Pause {
         if let Health::Failed { again, .. } = self.health
             && now < again
@@ -201,7 +202,8 @@ impl Drive {
         }
     }
 
-    /// Says that nothing comes any more, and writes what can be written now; whether that was all.
+    /// Writes what can be written now, because no further records come; returns true if that was
+    /// all.
     pub fn finish(&mut self, now: Timestamp) -> bool {
         self.sink.hurry();
         self.next_flush = now;
@@ -216,7 +218,7 @@ impl Drive {
         }
     }
 
-    /// Works; a panic is a failure like others, after which the sink is connected anew.
+    /// Works. A panic counts as a failure, after which the sink connects again.
     fn work_or_fail(&mut self, now: Timestamp) -> io::Result<()> {
         let worked = panic::catch_unwind(AssertUnwindSafe(|| self.work(now)));
         worked.unwrap_or_else(|_| Err(io::Error::other("its writer panicked, a bug of natgate's")))
@@ -228,7 +230,8 @@ impl Drive {
         }
         if !matches!(self.health, Health::Well) {
             self.sink.connect(self.wall.at(now))?;
-            // What may be open need not take anything: only what has been written tells.
+            // An open connection need not accept anything: only a successful write proves that it
+            // works.
             self.next_flush = now;
         }
         let names = Arc::clone(&self.names.read().unwrap_or_else(PoisonError::into_inner));
@@ -263,7 +266,8 @@ impl Drive {
         Ok(())
     }
 
-    /// A sink that takes a little now and then is tried as often as one that has just failed.
+    /// Resets the pause of a sink that takes some records: it is retried like one that has just
+    /// failed.
     fn made_progress(&mut self, written: usize) {
         if let Health::Failed { pause, .. } = &mut self.health
             && written > 0
@@ -282,7 +286,7 @@ impl Drive {
         self.counts.connected.store(true, Ordering::Relaxed);
     }
 
-    /// Notes that the sink cannot write; returns when to try again.
+    /// Records that the sink cannot write; returns the pause before the next try.
     fn failed(&mut self, error: &io::Error, now: Timestamp) -> Duration {
         self.counts.connected.store(false, Ordering::Relaxed);
         let (since, pause) = match self.health {
@@ -314,7 +318,7 @@ impl Drive {
     }
 }
 
-/// Why something cannot be written, with the remedy where there is a usual one.
+/// Reason of a write error, with the remedy if there is a usual one.
 fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -325,12 +329,12 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-/// How long a sink's thread may sleep.
+/// Longest sleep of a sink's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
-    /// So long, or until there is something in the queue.
+    /// Sleep this long, or until the queue has a record.
     UnlessSomethingComes(Duration),
-    /// So long, whatever comes.
+    /// Sleep this long in any case.
     Whatever(Duration),
 }
 
@@ -343,7 +347,7 @@ pub(crate) mod tests {
     use std::path::Path;
     use std::sync::Mutex;
 
-    /// A mapping made at that time.
+    /// Record of a mapping made at a time.
     pub(crate) fn created(time: u64) -> Record {
         let id = MappingId {
             realm: 0,
@@ -359,7 +363,7 @@ pub(crate) mod tests {
         records.iter().map(|record| record.time().0).collect()
     }
 
-    /// A collector that can be away, and takes at most so many records a turn.
+    /// A collector that can be absent, and takes a limited number of records a turn.
     #[derive(Clone, Default)]
     struct Collector(Arc<Mutex<Inside>>);
 
@@ -450,7 +454,7 @@ pub(crate) mod tests {
                 _ => None,
             })
             .collect();
-        // One batch was in the sink's hands beside the queue.
+        // The sink held one batch beside the queue.
         let lost = gaps.iter().map(|gap| gap.lost).sum::<u64>();
         assert_eq!(events as u64 + lost, 1 + hour + 1);
         assert_eq!(gaps.len(), 1, "one outage is one gap");

@@ -1,6 +1,7 @@
-//! A worker's end of the logs: a bounded ring for its events, and until when they are complete.
+//! A worker's end of the logs: a bounded ring for its events, and the time until which it is
+//! complete.
 //!
-//! The worker never waits here and allocates nothing: what does not fit is counted, and goes into
+//! The worker never waits here and allocates nothing. Events without room are counted, and go into
 //! the ring as a gap when there is room.
 
 use crate::record::{Gap, Record};
@@ -13,37 +14,37 @@ use std::thread::Thread;
 /// Records that a worker's ring holds.
 pub(crate) const RING: usize = 65_536;
 
-/// After so many events the thread that takes them is woken; otherwise it looks by itself.
+/// Number of events after which the thread that takes them is woken; otherwise it looks by itself.
 const WAKE_EVERY: u32 = 4096;
 
-/// Where one worker's events go in.
+/// Input of one worker's events.
 #[derive(Debug)]
 pub struct Feed {
     ring: Producer<Record>,
     shared: Arc<Shared>,
-    /// What did not fit since the last that did.
+    /// Events that found no room since the last one that did.
     gap: Option<Gap>,
-    /// Whether anybody wants events.
+    /// True if any log or listener wants events.
     wanted: Arc<AtomicBool>,
     since_wake: u32,
     taker: Option<Thread>,
 }
 
-/// What the two ends of a feed share besides the ring.
+/// Shared state of the two ends besides the ring.
 #[derive(Debug, Default)]
 struct Shared {
-    /// Until when all events are in the ring.
+    /// Time until which all events are in the ring.
     until: AtomicU64,
 }
 
-/// Where they come out.
+/// Output of one worker's events.
 #[derive(Debug)]
 pub(crate) struct Outlet {
     ring: Consumer<Record>,
     shared: Arc<Shared>,
 }
 
-/// The two ends; `taker` is woken when there is much to take.
+/// Creates both ends; `taker` is woken when there is much to take.
 pub(crate) fn feed(room: usize, wanted: Arc<AtomicBool>, taker: Option<Thread>) -> (Feed, Outlet) {
     let (producer, consumer) = RingBuffer::new(room);
     let shared = Arc::new(Shared::default());
@@ -52,7 +53,7 @@ pub(crate) fn feed(room: usize, wanted: Arc<AtomicBool>, taker: Option<Thread>) 
 }
 
 impl Feed {
-    /// Takes an event, no earlier than the last.
+    /// Adds an event, no earlier than the last.
     #[inline]
     pub fn event(&mut self, event: &Event) {
         if !self.wanted.load(Ordering::Relaxed) {
@@ -70,7 +71,7 @@ impl Feed {
         }
     }
 
-    /// Events are missing after the last one that came.
+    /// Adds a gap after the last event.
     #[cold]
     pub fn lost(&mut self, missing: Gap) {
         if !self.wanted.load(Ordering::Relaxed) {
@@ -94,7 +95,7 @@ impl Feed {
         }
     }
 
-    /// Puts the gap into the ring; `false`: there is none, or no room.
+    /// Puts the gap into the ring. Returns `false` if there is none, or no room.
     fn tell_gap(&mut self) -> bool {
         let Some(gap) = self.gap else { return false };
         let told = self.ring.push(Record::Gap(gap)).is_ok();
@@ -104,10 +105,10 @@ impl Feed {
         told
     }
 
-    /// All events until that time have come.
+    /// Notes that all events until a time have been added.
     pub fn passed(&mut self, until: Timestamp) {
         self.tell_gap();
-        // What is in the ring is there before the time is.
+        // The events are visible in the ring before the time is.
         self.shared.until.store(until.0, Ordering::Release);
     }
 
@@ -128,7 +129,7 @@ impl Drop for Feed {
 }
 
 impl Outlet {
-    /// Takes what there is, at most so much; returns until when it is complete.
+    /// Takes at most `most` records; returns the time until which they are complete.
     pub(crate) fn take(&mut self, most: usize, into: &mut impl Extend<Record>) -> Timestamp {
         let until = self.shared.until.load(Ordering::Acquire);
         let there = self.ring.slots();
@@ -136,13 +137,13 @@ impl Outlet {
         if let Ok(chunk) = self.ring.read_chunk(count) {
             into.extend(chunk);
         }
-        // What stays in the ring may be earlier than the worker's last word.
+        // Records left in the ring may be earlier than the worker's noted time.
         Timestamp(if count < there { 0 } else { until })
     }
 
-    /// Whether nothing will come any more.
+    /// True if no further records come.
     pub(crate) fn is_done(&self) -> bool {
-        // In this order: who has gone puts nothing in.
+        // The order matters: an abandoned ring gets no further records.
         self.ring.is_abandoned() && self.ring.is_empty()
     }
 }
@@ -178,7 +179,7 @@ mod tests {
         taken.clear();
         outlet.take(9, &mut taken);
         drop(feed);
-        // What was lost last is told when the worker ends.
+        // The last gap is added when the worker ends.
         assert_eq!(outlet.take(9, &mut taken), Timestamp(u64::MAX));
         let gap = Gap { lost: 6, from: Timestamp(15), to: Timestamp(20) };
         assert_eq!(taken.last(), Some(&Record::Gap(gap)));
@@ -193,7 +194,7 @@ mod tests {
         feed.lost(gap(3, 2, 4));
         feed.event(&event(5));
         feed.event(&event(6));
-        // The ring is full: what is lost now, here and there, is told as one.
+        // The ring is full: losses in the translator and in the ring become one gap.
         feed.lost(gap(2, 6, 7));
         feed.event(&event(8));
         let mut taken = Vec::new();

@@ -1,5 +1,5 @@
-//! The threads: one that puts workers' events in order and deals them out, one for each sink. Sinks
-//! come and go while they run ([`Changer`]); those that stay do not notice.
+//! Threads of the logs: one orders workers' events and distributes them, and one for each sink.
+//! Sinks are added and removed while others run ([`Changer`]); the others do not notice.
 
 use crate::damping::Damping;
 use crate::drive::{Counts, Drive, Pause, SinkMetrics, Tell};
@@ -18,33 +18,33 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-/// How often the rings are looked at when nobody says that there is much.
+/// Interval at which the rings are checked without a wake-up.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How often the machine's clock is compared with the translator's.
+/// Interval at which the machine's clock is compared with the translator's.
 const COMPARE: Duration = Duration::from_secs(1);
 
-/// A clock that was right when it was made differs by less than that, nanoseconds.
+/// Difference of a clock that has not been set since its start, nanoseconds: less than this.
 const AGREES: i64 = 100_000_000;
 
-/// Records that are dealt out in one go.
+/// Records that are distributed in one go.
 const DEAL: usize = 1024;
 
-/// Why logs cannot be kept as the settings say.
+/// Reason why a log cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("log {name} cannot be opened: {error}")]
 pub struct OpenError {
-    /// Which.
+    /// Name of the log.
     pub name: String,
-    /// Why.
+    /// Error of the system.
     #[source]
     pub error: io::Error,
 }
 
-/// Who gets records: a log's queue, or somebody who listens for a while.
+/// Receivers of records: queues of logs, and of temporary listeners.
 type Queues = Arc<Mutex<Vec<Arc<Queue>>>>;
 
-/// The logs that are written, in the order of the settings.
+/// Logs that are written, in the order of the settings.
 type Sinks = Arc<Mutex<Vec<Running>>>;
 
 /// A log that is written.
@@ -52,18 +52,18 @@ struct Running {
     settings: LogSettings,
     counts: Arc<Counts>,
     queue: Arc<Queue>,
-    /// Until somebody waits for its end.
+    /// Thread of the sink; taken when its end is awaited.
     thread: Option<JoinHandle<bool>>,
 }
 
-/// A log that is ready to be.
+/// A log that is open, and not yet running.
 struct Opened {
     settings: LogSettings,
     drive: Drive,
     queue: Arc<Queue>,
 }
 
-/// What it takes to open one.
+/// Shared parts needed to open a log.
 #[derive(Clone)]
 struct Kit {
     names: Arc<RwLock<Arc<Names>>>,
@@ -96,7 +96,8 @@ impl Kit {
 }
 
 impl Running {
-    /// Has it write what is left; what gives what it has done then, and whether that was all.
+    /// Makes the log write its remaining records. The returned function waits for the end; it
+    /// returns the log's counters, and true if all records were written.
     fn end(&mut self) -> impl FnOnce() -> (SinkMetrics, bool) + use<> {
         self.queue.close();
         let (thread, counts, queue) =
@@ -108,7 +109,7 @@ impl Running {
     }
 }
 
-/// All logs at work.
+/// All logs in operation.
 pub struct Logs {
     dealer: Option<JoinHandle<()>>,
     joining: Joining,
@@ -118,7 +119,7 @@ pub struct Logs {
     stop: Arc<AtomicBool>,
 }
 
-/// Makes feeds for workers.
+/// Creates feeds for workers.
 #[derive(Clone)]
 pub struct Joining {
     outlets: Sender<Outlet>,
@@ -127,22 +128,22 @@ pub struct Joining {
 }
 
 impl Joining {
-    /// The end of one more worker.
+    /// Creates the feed of one more worker.
     pub fn feed(&self) -> Feed {
         let (feed, outlet) = feed(RING, Arc::clone(&self.wanted), Some(self.dealer.clone()));
-        // Who deals out is there until the logs are finished.
+        // The distributing thread exists until the logs are finished.
         let _ = self.outlets.send(outlet);
         feed
     }
 }
 
 impl Logs {
-    /// Opens the logs and has their threads run; `names` are those of the configuration in force,
-    /// `continued`: whether there are mappings from before, `tell` is what the operator is told by.
+    /// Opens the logs and starts their threads. `names` are those of the configuration in force.
+    /// `continued` says that there are mappings from before. `tell` reports to the operator.
     ///
     /// # Errors
-    /// [`OpenError`] when a file, folder or certificate cannot be used. A collector that is not
-    /// there is none: it may come.
+    /// [`OpenError`] if a file, folder or certificate cannot be used. An absent collector is no
+    /// error: it may appear later.
     pub fn open(
         settings: &[LogSettings],
         names: Names,
@@ -175,54 +176,54 @@ impl Logs {
         Ok(Self { dealer, joining, kit, sinks, queues, stop })
     }
 
-    /// Makes feeds for workers that there are or that join.
+    /// Creates feeds for present and joining workers.
     pub fn joining(&self) -> Joining {
         self.joining.clone()
     }
 
-    /// The machine's clock as the logs have it, to be told when it is set.
+    /// The machine's clock of the logs, to be updated when the clock is set.
     pub fn wall(&self) -> Arc<WallClock> {
         Arc::clone(&self.kit.wall)
     }
 
-    /// Says what the configuration in force calls pools, classes and realms.
+    /// Returns a function that sets the names of pools, classes and realms.
     pub fn rename(&self) -> impl Fn(Names) + Send + use<> {
         let names = Arc::clone(&self.kit.names);
         move |new| *names.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new)
     }
 
-    /// Opens files anew, because somebody has put them aside.
+    /// Returns a function that reopens files, after they have been rotated.
     pub fn reopen(&self) -> impl Fn() + Send + use<> {
         let sinks = Arc::clone(&self.sinks);
         move || lock(&sinks).iter().for_each(|one| one.counts.reopen.store(true, Ordering::Relaxed))
     }
 
-    /// What each log has done; callable from anywhere.
+    /// Returns a function that reads the counters of each log, from any thread.
     pub fn metrics(&self) -> impl Fn() -> Vec<SinkMetrics> + Send + Sync + use<> {
         let sinks = Arc::clone(&self.sinks);
         move || lock(&sinks).iter().map(|one| one.counts.metrics(&one.queue)).collect()
     }
 
-    /// Has other logs written than those there are.
+    /// Returns the means to change the set of logs.
     pub fn changer(&self) -> Changer {
         let (kit, sinks, queues) =
             (self.kit.clone(), Arc::clone(&self.sinks), Arc::clone(&self.queues));
         Changer { kit, sinks, queues, wanted: Arc::clone(&self.joining.wanted) }
     }
 
-    /// Lets somebody listen for a while.
+    /// Returns the means to listen to events for a while.
     pub fn subscribers(&self) -> Subscribers {
         let (queues, wanted) = (Arc::clone(&self.queues), Arc::clone(&self.joining.wanted));
         Subscribers { queues, wanted }
     }
 
-    /// Writes what is left, once workers have let go of their feeds; returns the logs that could
-    /// not be written to their end, or have missed events.
+    /// Writes the remaining records, after workers have dropped their feeds. Returns the logs that
+    /// could not be written to their end, or have missed events.
     pub fn finish(mut self) -> Vec<SinkMetrics> {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(dealer) = self.dealer.take() {
             dealer.thread().unpark();
-            // One that has panicked has told so.
+            // A thread that has panicked has reported that.
             let _ = dealer.join();
         }
         let ends: Vec<_> = lock(&self.sinks).iter_mut().map(Running::end).collect();
@@ -232,7 +233,7 @@ impl Logs {
     }
 }
 
-/// Exchanges logs while events come.
+/// Changes the set of logs while events come.
 #[derive(Clone)]
 pub struct Changer {
     kit: Kit,
@@ -242,11 +243,11 @@ pub struct Changer {
 }
 
 impl Changer {
-    /// Opens the logs of these settings that are not written yet. Nothing is written to them, nor
-    /// do others end, before [`Exchange::apply`].
+    /// Opens the new logs of these settings. They are not written, and no other log ends, before
+    /// [`Exchange::apply`].
     ///
     /// # Errors
-    /// [`OpenError`], as [`Logs::open`]; then nothing has changed.
+    /// The errors of [`Logs::open`]; then nothing has changed.
     pub fn prepare(&self, settings: &[LogSettings]) -> Result<Exchange, OpenError> {
         let mut before: Vec<LogSettings> =
             lock(&self.sinks).iter().map(|one| one.settings.clone()).collect();
@@ -257,24 +258,24 @@ impl Changer {
                 None => new.push(one),
             }
         }
-        // There are mappings, whether the log is new or only kept otherwise.
+        // There are mappings, whether the log is new or only has other settings.
         let opened = new.into_iter().map(|one| self.kit.open(one, true));
         let opened = opened.collect::<Result<_, _>>()?;
         Ok(Exchange { changer: self.clone(), opened, settings: settings.to_vec() })
     }
 }
 
-/// Logs that are ready to take the place of others.
+/// Logs that are ready to replace others.
 pub struct Exchange {
     changer: Changer,
     opened: Vec<Opened>,
-    /// Of all logs that there are to be.
+    /// Settings of all logs after the exchange.
     settings: Vec<LogSettings>,
 }
 
 impl Exchange {
-    /// Has the new logs written from the next event on, and ends those that are not wanted any more
-    /// with the last before it. What waits for these is written if that can be done within moments.
+    /// Starts the new logs with the next event, and ends removed logs with the event before it.
+    /// Their waiting records are written if that can be done within moments.
     pub fn apply(self) {
         let Self { changer: Changer { kit, sinks, queues, wanted }, opened, settings } = self;
         let (mut gone, mut left) = (Vec::<Running>::new(), settings.clone());
@@ -289,13 +290,13 @@ impl Exchange {
             }
         }
         {
-            // An event goes to those before or to those after.
+            // An event goes to the former logs or to the new ones.
             let mut queues = lock(&queues);
             queues.retain(|queue| !gone.iter().any(|one| Arc::ptr_eq(&one.queue, queue)));
             queues.extend(opened.iter().map(|one| Arc::clone(&one.queue)));
             wanted.store(!queues.is_empty(), Ordering::Relaxed);
         }
-        // What is kept otherwise at the same place is written there by one at a time.
+        // A former log at the same destination ends before its successor writes there.
         let ends: Vec<_> = gone.iter_mut().map(Running::end).collect();
         let incomplete = ends.into_iter().map(|end| end()).filter(|(_, complete)| !complete);
         for (SinkMetrics { name, waiting, .. }, _) in incomplete {
@@ -322,7 +323,7 @@ impl Exchange {
     }
 }
 
-/// Where one can begin to listen to events.
+/// Source of subscriptions to events.
 #[derive(Clone)]
 pub struct Subscribers {
     queues: Queues,
@@ -330,13 +331,14 @@ pub struct Subscribers {
 }
 
 impl Subscribers {
-    /// Listens from now on; at most so many records wait, and what is more is a gap.
+    /// Listens from now on. At most `most` records wait; further ones become a gap.
     pub fn listen(&self, most: usize, what: LogWhat) -> Subscription {
         self.listen_by(Queue::new(most, what))
     }
 
-    /// As [`Self::listen`], with every event about a limit, though logs only count it. Such events
-    /// come behind their place, with times by the translator's clock.
+    /// Listens to every event about a limit, though logs only count some; otherwise like
+    /// [`Self::listen`]. Such events come later than their place, with times by the translator's
+    /// clock.
     pub fn listen_undamped(&self, most: usize, what: LogWhat) -> Subscription {
         self.listen_by(Queue::undamped(most, what))
     }
@@ -351,14 +353,14 @@ impl Subscribers {
     }
 }
 
-/// Somebody who listens to events.
+/// A subscription to events.
 pub struct Subscription {
     queue: Arc<Queue>,
     of: Subscribers,
 }
 
 impl Subscription {
-    /// Takes what has come, waiting for it at most so long.
+    /// Takes records that have come; waits for them up to `patience`.
     pub fn take(&self, most: usize, patience: Duration, into: &mut Vec<Record>) {
         self.queue.wait(patience);
         self.queue.take(most, into);
@@ -377,7 +379,7 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Notices that the machine's clock was set.
+/// Compares the machine's clock with the translator's, to notice that it was set.
 fn compare(clock: Clock, wall: &WallClock) {
     let ahead = clock.ahead();
     if ahead.saturating_sub(wall.ahead()).saturating_abs() >= AGREES {
@@ -385,7 +387,7 @@ fn compare(clock: Clock, wall: &WallClock) {
     }
 }
 
-/// Puts events in order and deals them out until the workers have gone.
+/// Orders and distributes events until the workers have ended.
 fn deal(
     outlets: &Receiver<Outlet>,
     (clock, wall): (Clock, &WallClock),
@@ -401,11 +403,11 @@ fn deal(
         counted: Vec::new(),
         records: Vec::with_capacity(DEAL),
     };
-    // The feeds stay in the merge, however a turn ends.
+    // The feeds stay in the merge, even if a turn panics.
     panics::contain(|| dealing.go_on(outlets, (clock, wall), queues, stop));
 }
 
-/// The state of the thread that deals records out.
+/// State of the thread that distributes records.
 struct Dealing {
     merge: Merge,
     damping: Damping,
@@ -445,7 +447,7 @@ impl Dealing {
                 damping.end(damped);
             }
             let until = timing.apply(wall, damped, until, records);
-            // The list is short, and nobody holds it for long.
+            // The list is short, and no thread holds its lock for long.
             for queue in &*lock(queues) {
                 queue.offer(records);
                 if queue.is_undamped() {
@@ -468,7 +470,7 @@ impl Dealing {
     }
 }
 
-/// Has one sink work until its queue is closed; whether all was written then.
+/// Runs one sink until its queue is closed; returns true if all records were written.
 fn write(mut drive: Drive, queue: &Queue, clock: Clock) -> bool {
     loop {
         let goes_on = match drive.turn(clock.now()) {

@@ -1,6 +1,6 @@
-//! Records as JSON objects, and the names that they mention.
+//! Records as JSON objects, and the names in them.
 //!
-//! Names and meanings of the fields are part of the outside interface and stay. Times are seconds
+//! Names and meanings of the fields are part of the external interface and stay. Times are seconds
 //! since 1970, as numbers; endpoints are `address:port`.
 
 use crate::damping::{Subject, Summary};
@@ -12,7 +12,7 @@ use serde::Serialize;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// What the realm is called that has no name of its own.
+/// Name of the realm that has none of its own.
 pub const DEFAULT_REALM: &str = "default";
 
 /// An event, ready to be one line of JSON.
@@ -54,23 +54,23 @@ pub struct EventObject<'p> {
     to: Option<f64>,
 }
 
-/// Names that the configuration gives and events mention, in its order.
+/// Names that the configuration gives and events mention, in the configuration's order.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
-    /// The pools'.
+    /// Names of the pools.
     pub pools: Vec<String>,
-    /// The classes'.
+    /// Names of the classes.
     pub classes: Vec<String>,
-    /// The realms', if there are more than one.
+    /// Names of the realms, if there are several.
     pub realms: Vec<String>,
-    /// Mappings that a subscriber may have: TCP, UDP, and of other protocols.
+    /// Quotas of a subscriber: TCP, UDP, and other protocols.
     pub quotas: [u32; 3],
-    /// How many addresses each pool has, and how many ports each of them.
+    /// Number of addresses of each pool, and number of ports of each address.
     pub sizes: Vec<(u32, u32)>,
 }
 
 impl Names {
-    /// Those of a configuration.
+    /// Names of a configuration.
     pub fn of(config: &Config) -> Self {
         let limits = &config.limits;
         let size = |pool: &PoolConfig| {
@@ -86,12 +86,12 @@ impl Names {
         }
     }
 
-    /// The name of a realm, if there are more than one.
+    /// Name of a realm, if there are several.
     pub fn realm(&self, number: u16) -> Option<&str> {
         self.realms.get(usize::from(number)).map(String::as_str)
     }
 
-    /// Mappings of a protocol that a subscriber may have.
+    /// Quota of a subscriber for a protocol.
     pub(crate) fn quota(&self, protocol: u8) -> u32 {
         match protocol {
             natgate_wire::protocol::TCP => self.quotas[0],
@@ -109,7 +109,7 @@ impl Names {
     }
 }
 
-/// The names of all realms, unless there is only one.
+/// Names of all realms, unless there is only one.
 fn realms(config: &Config) -> Vec<String> {
     let further = config.realms.iter().map(|realm| realm.name.clone());
     match config.realms.is_empty() {
@@ -118,7 +118,7 @@ fn realms(config: &Config) -> Vec<String> {
     }
 }
 
-/// A mapping as events name it, without its protocol.
+/// Fields of a mapping, without its protocol.
 #[derive(Debug, Serialize)]
 struct MappingObject {
     internal: String,
@@ -127,7 +127,7 @@ struct MappingObject {
     kind: &'static str,
 }
 
-/// The event as an object, with all that it says.
+/// An event as an object, with all its fields.
 pub fn event<'p>(event: &Event, names: &'p Names) -> EventObject<'p> {
     let object = EventObject { time: seconds(event.time), ..EventObject::default() };
     let refused = |event, number| object.of(event).and(|it| it.protocol = Some(protocol(number)));
@@ -175,7 +175,7 @@ pub fn event<'p>(event: &Event, names: &'p Names) -> EventObject<'p> {
     }
 }
 
-/// A record as an object; remote endpoints only if they are asked for.
+/// A record as an object; it has remote endpoints only if `remotes` is set.
 pub fn record<'p>(record: &Record, names: &'p Names, remotes: bool) -> EventObject<'p> {
     match record {
         Record::Event(happened) => {
@@ -209,7 +209,7 @@ pub fn record<'p>(record: &Record, names: &'p Names, remotes: bool) -> EventObje
     }
 }
 
-/// The event that a summary is about, at the summary's time.
+/// Object of the event that a summary is about, at the summary's time.
 fn summed_up<'p>(summary: &Summary, names: &'p Names) -> EventObject<'p> {
     let time = summary.time;
     let name = match (summary.subject.change(), summary.subject) {
@@ -221,7 +221,7 @@ fn summed_up<'p>(summary: &Summary, names: &'p Names) -> EventObject<'p> {
 }
 
 impl<'p> EventObject<'p> {
-    /// The same of another name.
+    /// An object of another name with the same time.
     fn of(&self, event: &'static str) -> Self {
         Self { event, time: self.time, ..Self::default() }
     }
@@ -259,7 +259,7 @@ impl<'p> EventObject<'p> {
     }
 }
 
-/// A protocol's name, or its number in digits.
+/// Name of a protocol, or its number in digits.
 pub fn protocol(number: u8) -> String {
     natgate_wire::protocol::named(number).to_string()
 }
@@ -274,18 +274,17 @@ pub fn seconds(time: Timestamp) -> f64 {
     time.since(Timestamp(0)).as_secs_f64()
 }
 
-/// A time for people, in UTC to the millisecond.
+/// A time for people: UTC, to the millisecond.
 pub fn shown(time: Timestamp) -> String {
     let millis = i64::try_from(time.0 / 1_000_000).unwrap_or(i64::MAX);
     jiff::Timestamp::from_millisecond(millis)
         .map_or_else(|_| format!("{:.3}", seconds(time)), |time| format!("{time:.3}"))
 }
 
-/// A time that somebody has written: seconds since 1970, or a date and a time with its offset from
-/// UTC.
+/// Reads a time: seconds since 1970, or a date and a time with its offset from UTC.
 ///
 /// # Errors
-/// What would be right.
+/// A sentence with a correct example.
 pub fn time(text: &str) -> Result<Timestamp, String> {
     let wrong =
         || format!("{text:?} is no time; write one such as 2026-03-01T12:30:00Z or 1772368200.5");
@@ -301,7 +300,7 @@ pub fn time(text: &str) -> Result<Timestamp, String> {
     u64::try_from(time.as_nanosecond()).map(Timestamp).map_err(|_| wrong())
 }
 
-/// Nanoseconds before now: of `now`, or of a text such as `-10m`.
+/// Reads `now`, or a text such as `-10m`, as nanoseconds before now.
 fn ago(text: &str) -> Option<u64> {
     if text == "now" {
         return Some(0);

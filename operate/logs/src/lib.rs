@@ -1,10 +1,11 @@
-//! Event logs: what the translator's state was and when, written where operators keep such things.
+//! Event logs: changes of the translator's state with their times, written to the operator's
+//! destinations.
 //!
-//! A worker hands its [`Event`](natgate_engine::Event)s over as they are by a [`Feed`], a bounded
-//! ring that never makes it wait. One thread puts all workers' events in order of time and deals
-//! them out to the sinks' queues; each sink is a thread of its own that takes from its queue,
-//! formats and writes. Every memory here has a bound. What does not fit one is counted, and told in
-//! the log itself, as a [`Gap`], where the events would have been: how many, from when, until when.
+//! A worker adds its [`Event`](natgate_engine::Event)s to a [`Feed`], a bounded ring that never
+//! makes it wait. One thread orders the events of all workers by time and distributes them to the
+//! sinks' queues. Each sink is a thread of its own that takes from its queue, formats and writes.
+//! All memory is bounded. Events without room are counted, and the log itself has a [`Gap`] in
+//! their place: their number, and the times of the first and the last.
 //!
 //! | module | does |
 //! |---|---|

@@ -1,18 +1,18 @@
-//! All workers' events in order of time.
+//! Merge of all workers' events in order of time.
 //!
-//! An event goes on when every worker has told all that it had until then. Those that sleep say so
-//! about once a second; should too many events wait for one, they go on in the order of their times
-//! as far as it is known.
+//! An event is released when every worker has added all its events until then. A sleeping worker
+//! confirms that about once a second. If too many events wait for one worker, they are released in
+//! the order of their times as far as it is known.
 
 use crate::feed::Outlet;
 use crate::record::Record;
 use natgate_engine::Timestamp;
 use std::collections::VecDeque;
 
-/// Records that wait for other workers.
+/// Most records that wait for other workers.
 pub(crate) const MOST_WAITING: usize = 1 << 18;
 
-/// What comes in from the workers.
+/// Feeds of the workers.
 #[derive(Debug, Default)]
 pub(crate) struct Merge {
     lanes: Vec<Lane>,
@@ -26,13 +26,13 @@ struct Lane {
 }
 
 impl Merge {
-    /// Takes from another worker, too.
+    /// Adds the feed of a worker.
     pub(crate) fn add(&mut self, outlet: Outlet) {
         self.lanes.push(Lane { outlet, waiting: VecDeque::new(), until: Timestamp(0) });
     }
 
-    /// Puts what can go on into `into`, in order of time, at most so many; returns until when
-    /// nothing will come any more, if that is known.
+    /// Moves at most `most` records that can be released into `into`, in order of time. Returns the
+    /// time until which no earlier record will come, if that is known.
     pub(crate) fn take(&mut self, most: usize, into: &mut Vec<Record>) -> Option<Timestamp> {
         self.take_within(MOST_WAITING, most, into);
         let until = |lane: &Lane| match lane.waiting.front() {
@@ -40,7 +40,7 @@ impl Merge {
             None => lane.until,
         };
         let until = self.lanes.iter().map(until).min()?;
-        // Workers that have gone say nothing of the time, nor does one that has not begun.
+        // A worker that has ended gives no time, nor does one that has not begun.
         (until != Timestamp(0) && until != Timestamp(u64::MAX)).then_some(until)
     }
 
@@ -50,7 +50,7 @@ impl Merge {
             let free = each.saturating_sub(lane.waiting.len());
             lane.until = lane.outlet.take(free, &mut lane.waiting);
         }
-        // Who has no room for more is not waited for, and does not wait.
+        // If a worker's lane is full, no other worker is waited for.
         let full = self.lanes.iter().any(|lane| lane.waiting.len() >= each);
         while into.len() < most {
             let missing = self.lanes.iter().filter(|lane| lane.waiting.is_empty());
@@ -65,12 +65,12 @@ impl Merge {
         }
     }
 
-    /// Whether nothing will come any more.
+    /// True if no further records come.
     pub(crate) fn is_done(&self) -> bool {
         self.lanes.iter().all(|lane| lane.waiting.is_empty() && lane.outlet.is_done())
     }
 
-    /// Forgets workers that have gone.
+    /// Forgets workers that have ended.
     pub(crate) fn tidy(&mut self) {
         self.lanes.retain(|lane| !lane.waiting.is_empty() || !lane.outlet.is_done());
     }

@@ -1,8 +1,8 @@
-//! A sink's queue: records that it has not taken yet, at most so many.
+//! Queue of a sink: records that it has not taken yet, within a capacity.
 //!
-//! When it is full, what comes is counted and not kept: the oldest records stay, because what is
-//! missing can then be told as one gap, in its place. As soon as there is room again, the gap goes
-//! in ahead of what comes next.
+//! When the queue is full, further records are counted and not kept. The oldest records stay,
+//! because the missing ones are then one gap, in its place. As soon as there is room again, the gap
+//! goes in before the next record.
 
 use crate::record::{Gap, Record};
 use natgate_engine::Timestamp;
@@ -15,16 +15,16 @@ use std::time::Duration;
 /// Steps of the clock that a full queue takes beyond its capacity.
 const MOST_STEPS: usize = 1024;
 
-/// Records between the thread that deals them out and one sink's.
+/// Records between the thread that distributes them and one sink's thread.
 #[derive(Debug)]
 pub struct Queue {
     capacity: usize,
     what: LogWhat,
-    /// Whether events that logs only count come, too.
+    /// True if the queue also gets events that logs only count.
     undamped: bool,
     state: Mutex<State>,
     something: Condvar,
-    /// Events that were lost here, for ever and ever.
+    /// Events that were lost here since the start.
     lost: AtomicU64,
     gaps: AtomicU64,
 }
@@ -32,15 +32,15 @@ pub struct Queue {
 #[derive(Debug, Default)]
 struct State {
     records: VecDeque<Record>,
-    /// What is missing after the last of them.
+    /// Missing records after the last one.
     gap: Option<Gap>,
-    /// Until when all has been offered.
+    /// Time until which all records have been offered.
     until: Option<Timestamp>,
     closed: bool,
 }
 
 impl Queue {
-    /// One that holds so many records, of such events.
+    /// Creates a queue of `capacity` records, with events of this kind.
     pub fn new(capacity: usize, what: LogWhat) -> Self {
         Self {
             capacity: capacity.max(2),
@@ -53,7 +53,7 @@ impl Queue {
         }
     }
 
-    /// One that gets every event about a limit, though logs only count it.
+    /// Creates a queue that gets every event about a limit, though logs only count some.
     pub(crate) fn undamped(capacity: usize, what: LogWhat) -> Self {
         Self { undamped: true, ..Self::new(capacity, what) }
     }
@@ -84,23 +84,23 @@ impl Queue {
         }
     }
 
-    /// Says that all records until a time have been offered.
+    /// Notes that all records until a time have been offered.
     pub fn passed(&self, until: Timestamp) {
         self.state().until = Some(until);
     }
 
-    /// Until when all records have been offered and taken; `None`: some wait, or nobody has said
-    /// so.
+    /// Time until which all records have been offered and taken. `None` if some wait, or no time
+    /// was noted.
     pub fn passed_until(&self) -> Option<Timestamp> {
         let state = self.state();
         state.until.filter(|_| state.records.is_empty() && state.gap.is_none())
     }
 
-    /// Puts one in; whether that was possible.
+    /// Adds a record; returns true if there was room.
     fn put(&self, state: &mut State, record: &Record) -> bool {
-        // Who is new after a gap has the gap before it, so there must be room for both.
+        // A record after a gap follows the gap, so there must be room for both.
         let needed = 1 + usize::from(state.gap.is_some());
-        // Times after it would mean nothing without a step of the clock.
+        // Without a step of the clock the times after it would have no meaning.
         let room = match record {
             Record::ClockSet(_) => self.capacity + MOST_STEPS,
             _ => self.capacity,
@@ -126,7 +126,7 @@ impl Queue {
         true
     }
 
-    /// Takes the oldest, so many that `into` has `most`; a gap behind the last one, too.
+    /// Takes the oldest records until `into` has `most`; a gap behind the last one, too.
     pub fn take(&self, most: usize, into: &mut Vec<Record>) {
         let mut state = self.state();
         let count = state.records.len().min(most.saturating_sub(into.len()));
@@ -136,7 +136,7 @@ impl Queue {
         }
     }
 
-    /// Waits until there is something or so long; `false`: nothing will come any more.
+    /// Waits until there is a record, at most `most`. Returns `false` if no further records come.
     pub fn wait(&self, most: Duration) -> bool {
         let state = self.state();
         let nothing =
@@ -145,19 +145,19 @@ impl Queue {
         !waited.unwrap_or_else(PoisonError::into_inner).0.closed
     }
 
-    /// Sleeps although there is something, unless the queue is closed; `false`: it is.
+    /// Sleeps although there are records, unless the queue is closed. Returns `false` if it is.
     pub(crate) fn pause(&self, most: Duration) -> bool {
         let waited = self.something.wait_timeout_while(self.state(), most, |state| !state.closed);
         !waited.unwrap_or_else(PoisonError::into_inner).0.closed
     }
 
-    /// Says that nothing will come any more.
+    /// Closes the queue: no further records come.
     pub fn close(&self) {
         self.state().closed = true;
         self.something.notify_all();
     }
 
-    /// How many records wait, and how many events were lost in how many gaps.
+    /// Number of waiting records, of lost events, and of gaps.
     pub fn figures(&self) -> (u64, u64, u64) {
         let waiting = self.state().records.len() as u64;
         (waiting, self.lost.load(Ordering::Relaxed), self.gaps.load(Ordering::Relaxed))
@@ -179,13 +179,13 @@ mod tests {
         queue.take(2, &mut taken);
         assert_eq!(times(&taken), [1, 2]);
         assert_eq!(queue.figures(), (2, 6, 1));
-        // Two places are free: one for the gap, one for what comes.
+        // Two places are free: one for the gap, one for the next record.
         queue.offer(&[created(11), created(12)]);
         taken.clear();
         queue.take(100, &mut taken);
         let gap = Gap { lost: 6, from: Timestamp(5), to: Timestamp(10) };
         assert_eq!(taken[..4], [created(3), created(4), Record::Gap(gap), created(11)]);
-        // What was lost last is told even if nothing comes after it.
+        // The last gap is returned even if no record follows it.
         let gap = Gap { lost: 1, from: Timestamp(12), to: Timestamp(12) };
         assert_eq!(taken[4..], [Record::Gap(gap)]);
         assert_eq!(queue.figures(), (0, 7, 2));

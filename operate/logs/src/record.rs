@@ -1,4 +1,4 @@
-//! What a log consists of: events, and gaps where events are missing.
+//! Content of a log: events, and gaps where events are missing.
 
 use crate::damping::Summary;
 use natgate_engine::{Change, Event, Timestamp};
@@ -7,11 +7,11 @@ use natgate_gateway::LogWhat;
 /// Events that are missing in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// How many.
+    /// Number of missing events.
     pub lost: u64,
-    /// The time of the first of them.
+    /// Time of the first of them.
     pub from: Timestamp,
-    /// The time of the last of them.
+    /// Time of the last of them.
     pub to: Timestamp,
 }
 
@@ -21,7 +21,7 @@ impl Gap {
         Self { lost: 1, from: event.time, to: event.time }
     }
 
-    /// Makes it one with another.
+    /// Adds another gap to this one.
     pub fn add(&mut self, other: Self) {
         self.lost += other.lost;
         self.from = self.from.min(other.from);
@@ -32,30 +32,30 @@ impl Gap {
 /// The machine's clock was set: times in logs are by the new one from here on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockSet {
-    /// What the clock would have said.
+    /// Time that the clock would have shown.
     pub from: Timestamp,
-    /// What it said instead.
+    /// Time that it showed instead.
     pub to: Timestamp,
 }
 
 /// One entry of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// Something happened.
+    /// A change of the translator's state.
     Event(Event),
-    /// Something is missing here.
+    /// Events are missing here.
     Gap(Gap),
     /// The clock was set here.
     ClockSet(ClockSet),
-    /// Events about a limit have ended here.
+    /// A series of events about a limit has ended here.
     Summary(Summary),
 }
 
-/// Rings and queues hold many records.
+/// Records are no larger than events, because rings and queues hold many.
 const _: () = assert!(size_of::<Record>() == size_of::<Event>());
 
 impl Record {
-    /// When it happened; of a gap, until when.
+    /// Time of the record; for a gap, its end.
     pub fn time(&self) -> Timestamp {
         match self {
             Self::Event(event) => event.time,
@@ -65,7 +65,7 @@ impl Record {
         }
     }
 
-    /// The same as a gap: what is missing without it.
+    /// The gap that remains without the record.
     pub(crate) fn missing(&self) -> Gap {
         match self {
             Self::Event(event) => Gap::of(event),
@@ -76,8 +76,8 @@ impl Record {
     }
 }
 
-/// Whether a log of this kind has such a change in it. Blocks and limits are in every log: there
-/// are few of them, and without blocks nobody could be found in a pool that has them.
+/// True if a log of this kind contains such a change. Blocks and limits are in every log: they are
+/// few, and without blocks no subscriber could be found in a pool that uses them.
 pub fn wants(what: LogWhat, change: &Change) -> bool {
     match change {
         //= rfc8158#section-4.6.1-both

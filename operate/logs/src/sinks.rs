@@ -1,4 +1,4 @@
-//! Where logs are written to: what each kind makes of a record, and how it gets there.
+//! Destinations of logs: the format of each kind, and its transport.
 
 pub(crate) mod connection;
 pub(crate) mod file;
@@ -10,7 +10,7 @@ use crate::drive::Sink;
 use natgate_gateway::{Collector, LogSettings, LogTo, Transport};
 use std::io;
 
-/// What a log is called where the operator is told of it.
+/// Name of a log in reports to the operator.
 pub(crate) fn name(settings: &LogSettings) -> String {
     let of = |kind: &str, collector: &Collector| {
         let transport = match collector.transport {
@@ -28,8 +28,8 @@ pub(crate) fn name(settings: &LogSettings) -> String {
     }
 }
 
-/// Makes a log's sink; what has to be there at the start is looked at. `continued`: the gateway
-/// goes on with mappings that there were.
+/// Creates the sink of a log; checks what must exist at the start. `continued` says that the
+/// gateway continues with existing mappings.
 pub(crate) fn open(settings: &LogSettings, continued: bool) -> io::Result<Box<dyn Sink>> {
     let remotes = settings.remotes;
     Ok(match &settings.to {

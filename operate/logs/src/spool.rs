@@ -1,11 +1,11 @@
-//! The spool: events in compressed files of a folder, to be searched for who had an external
+//! The spool: events in compressed files of a folder, searched for the holder of an external
 //! endpoint.
 //!
-//! A file, a segment, is named after its place in the order of writing and the time of its first
-//! event. It has frames one after the other: a second's events or a few thousand, compressed, with
-//! check sums; before them from when to when they are, their number, and a filter that tells most
-//! external endpoints that are not in there. So a search reads few frames. A frame that was not
-//! written to its end is no frame: a crash cuts off the last one at most.
+//! A file, called segment, is named after its place in the order of writing and the time of its
+//! first event. It consists of frames: the events of one second or a few thousand, compressed, with
+//! checksums. The header of a frame has the times of its events, its number, and a filter that
+//! excludes most external endpoints that are not in it. So a search reads few frames. An incomplete
+//! frame does not count: a crash loses at most the last one.
 //!
 //! | module | does |
 //! |---|---|

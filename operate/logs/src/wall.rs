@@ -1,9 +1,10 @@
-//! The machine's clock, as logs have it.
+//! The machine's clock for logs.
 //!
-//! The translator's clock never steps, so its events have times that may differ from the machine's
-//! clock once that has been set. Logs are read by the machine's clock. So it is said here how far
-//! that one is ahead, and since when; the thread that deals events out adds it to their times, and
-//! puts a [`ClockSet`] where it becomes another.
+//! The translator's clock never steps, so the times of its events may differ from the machine's
+//! clock after that has been set. Logs have the times of the machine's clock. So this module keeps
+//! its lead over the translator's clock, and the times at which the lead changed. The thread that
+//! distributes events adds the lead to their times, and inserts a [`ClockSet`] where the lead
+//! changes.
 
 use crate::damping::Summary;
 use crate::record::{ClockSet, Gap, Record};
@@ -12,35 +13,35 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Steps that wait to be dealt out at most. Further ones replace the last.
+/// Most steps that wait to be distributed. Further ones replace the last.
 const MOST_WAITING: usize = 64;
 
-/// How far the machine's clock is ahead of the translator's.
+/// Lead of the machine's clock over the translator's.
 #[derive(Debug, Default)]
 pub struct WallClock {
-    /// Nanoseconds, now.
+    /// Present lead, nanoseconds.
     ahead: AtomicI64,
-    /// Steps that have not been dealt out.
+    /// Steps that have not been distributed.
     steps: Mutex<VecDeque<Step>>,
 }
 
 /// A step of the machine's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Step {
-    /// When it was noticed, by the translator's clock.
+    /// Time at which it was noticed, by the translator's clock.
     at: Timestamp,
-    /// How far the machine's clock is ahead from then on, nanoseconds.
+    /// Lead of the machine's clock from then on, nanoseconds.
     ahead: i64,
 }
 
 impl WallClock {
-    /// A clock that is so many nanoseconds ahead of the translator's.
+    /// Creates a clock with a lead, nanoseconds.
     pub fn new(ahead: i64) -> Self {
         Self { ahead: AtomicI64::new(ahead), steps: Mutex::default() }
     }
 
-    /// The machine's clock is so many nanoseconds ahead from then on, by the translator's clock.
-    /// Times do not go back from call to call.
+    /// Sets the lead, nanoseconds, from a time by the translator's clock on. Times do not go back
+    /// from call to call.
     pub fn set(&self, at: Timestamp, ahead: i64) {
         let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
         let is_full = steps.len() >= MOST_WAITING;
@@ -51,17 +52,17 @@ impl WallClock {
         self.ahead.store(ahead, Ordering::Relaxed);
     }
 
-    /// Nanoseconds that the machine's clock is ahead now.
+    /// Present lead of the machine's clock, nanoseconds.
     pub fn ahead(&self) -> i64 {
         self.ahead.load(Ordering::Relaxed)
     }
 
-    /// What the machine's clock says when the translator's says that.
+    /// Time of the machine's clock at a time of the translator's.
     pub fn at(&self, own: Timestamp) -> Timestamp {
         moved(own, self.ahead())
     }
 
-    /// The next step, if it was until then.
+    /// Next step, if it is not after a time.
     fn next(&self, until: Timestamp) -> Option<Step> {
         let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = steps.front().is_some_and(|step| step.at <= until);
@@ -73,7 +74,7 @@ fn moved(time: Timestamp, by: i64) -> Timestamp {
     Timestamp(time.0.saturating_add_signed(by))
 }
 
-/// Gives records the times of the machine's clock, in the order in which they are dealt out.
+/// Converts the times of records to the machine's clock, in the order of distribution.
 #[derive(Debug)]
 pub(crate) struct Timing {
     ahead: i64,
@@ -84,8 +85,8 @@ impl Timing {
         Self { ahead: clock.ahead() }
     }
 
-    /// Moves records, all that there are until a time (`None`: more may follow), into `into` with
-    /// their times by the machine's clock; returns that time.
+    /// Moves records into `into` with their times by the machine's clock. All records until a time
+    /// are given, or more may follow (`None`). Returns that time by the machine's clock.
     pub(crate) fn apply(
         &mut self,
         clock: &WallClock,
@@ -117,7 +118,7 @@ impl Timing {
             Record::Gap(gap) => {
                 Record::Gap(Gap { from: moved(gap.from, by), to: moved(gap.to, by), ..gap })
             }
-            // Nobody but this makes such records.
+            // Only this function makes such records.
             Record::ClockSet(_) => record,
             Record::Summary(summary) => {
                 Record::Summary(Summary { time: moved(summary.time, by), ..summary })
@@ -145,12 +146,12 @@ mod tests {
         assert_eq!(apply(&[1, 2], Some(5)).0, [1001, 1002]);
         clock.set(Timestamp(10), -4);
         assert_eq!(clock.at(Timestamp(12)), Timestamp(8));
-        // What happened before the step is told by the clock of before.
+        // Events before the step have times of the former clock.
         let (taken, until, records) = apply(&[9, 10, 11], None);
         assert_eq!((taken, until), (vec![1009, 6, 6, 7], None));
         let set = ClockSet { from: Timestamp(1010), to: Timestamp(6) };
         assert_eq!(records[1], Record::ClockSet(set));
-        // A step is told though nothing happens, as soon as all before it has been.
+        // A step is written without any event, as soon as all before it is.
         clock.set(Timestamp(20), 0);
         assert_eq!(apply(&[], Some(19)).1, Some(15));
         let (taken, until, _) = apply(&[], Some(21));

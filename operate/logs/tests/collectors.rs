@@ -1,5 +1,5 @@
-//! Logs against collectors that others have made: rsyslogd, tshark, nfcapd with nfdump; TLS against
-//! a server of rustls with certificates made here. Each is on a port of the loopback that was free.
+//! Logs against other collectors: rsyslogd, tshark, nfcapd with nfdump; and TLS against a server of
+//! rustls with certificates made here. Each uses a free port of the loopback.
 
 mod common;
 mod exchange;
@@ -23,7 +23,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A program that is there until the test ends.
+/// A child process that is killed when the test ends.
 struct Program(Child);
 
 impl Program {
@@ -117,7 +117,7 @@ fn rsyslogd_reads_our_messages_by_udp_and_tcp() {
     }
 }
 
-/// What a listener gets by TCP, until its other end hangs up.
+/// Reads all bytes of one TCP connection to a listener.
 fn swallow(listener: TcpListener) -> std::thread::JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("somebody comes");
@@ -176,7 +176,7 @@ fn tshark_names_every_field_of_our_ipfix() {
     }
 }
 
-/// The output of nfdump, in a format, after nfcapd has received these changes.
+/// Output of nfdump, in a format, after nfcapd has received these changes.
 fn nfdump(what: LogWhat, changes: impl Iterator<Item = Change>, format: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let port = free_port();
@@ -190,31 +190,31 @@ fn nfdump(what: LogWhat, changes: impl Iterator<Item = Change>, format: &[&str])
     let sink = log(ipfix(port, Transport::Udp), what);
     assert!(after(&[sink], &events(changes)).is_empty());
     std::thread::sleep(Duration::from_millis(500));
-    // It writes its file when it is told to end.
+    // nfcapd writes its file when it is told to end.
     assert!(Command::new("kill").arg(nfcapd.0.id().to_string()).status().unwrap().success());
     nfcapd.0.wait().unwrap();
     output(Command::new("nfdump").arg("-R").arg(folder.path()).args(format))
 }
 
-/// The version of the nfdump that is installed.
+/// Version of the installed nfdump.
 fn nfdump_version() -> [u32; 3] {
     let text = output(Command::new("nfdump").arg("-V"));
     let rest = text.split("Version: ").nth(1).unwrap_or_else(|| panic!("{text}"));
-    // The names of what it was built with may stand before the number.
+    // The names of its libraries may come before the number.
     let rest = rest.trim_start_matches(|c: char| !c.is_ascii_digit());
     let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
     let numbers: Vec<u32> = rest[..end].split('.').map(|one| one.parse().unwrap()).collect();
     numbers.try_into().unwrap_or_else(|_| panic!("{text}"))
 }
 
-/// The values of a field in nfdump's raw format.
+/// Values of a field in nfdump's raw format.
 fn raw_values(shown: &str, field: &str) -> Vec<String> {
     let lines = shown.lines().filter_map(|line| line.trim().split_once(" = "));
     let own = lines.filter(|(name, _)| name.trim() == field);
     own.map(|(_, value)| value.trim().to_owned()).collect()
 }
 
-/// docs/logs.md says which nfdump shows what of which event.
+/// Checks the versions and events in docs/logs.md.
 #[test]
 fn nfdump_names_events_as_its_version_knows_them() {
     let changes = [
@@ -226,7 +226,7 @@ fn nfdump_names_events_as_its_version_knows_them() {
         Change::MappingRemoved(mapping(1)),
     ];
     let shown = nfdump(LogWhat::Mappings, changes.into_iter(), &["-o", "raw"]);
-    // Numbers, addresses and subscribers are there in any version.
+    // Every version shows numbers, addresses and subscribers.
     let numbers = [8, 16, 17, 13, 3, 9];
     let events = raw_values(&shown, "nat event");
     let own: Vec<u32> =
@@ -238,7 +238,7 @@ fn nfdump_names_events_as_its_version_knows_them() {
     let names: Vec<&str> = events.iter().filter_map(|event| event.split(": ").nth(1)).collect();
     let starts = raw_values(&shown, "pblock start");
     if nfdump_version() < [1, 7, 5] {
-        // Version 1.7.1, Debian 12's, keeps no ports of blocks.
+        // Version 1.7.1, in Debian 12, keeps no ports of blocks.
         assert_eq!((names, starts.len()), (vec!["UNKNOW"; 6], 0), "{shown}");
         return;
     }
@@ -258,7 +258,7 @@ fn nfdump_names_events_as_its_version_knows_them() {
 #[test]
 fn nfdump_shows_what_nfcapd_has_got() {
     let changes = (0..SUBSCRIBERS).map(|number| Change::SessionCreated(session(number)));
-    // The field of the event has another name from version to version.
+    // The name of the event field differs between versions.
     let format = "fmt:%sa|%sp|%da|%dp|%pr|%nsa|%nsp|%pr";
     let shown = nfdump(LogWhat::Sessions, changes, &["-q", "-o", format]);
     let shown: String = shown.split(' ').collect();
@@ -308,7 +308,7 @@ fn messages_go_by_tls_only_to_who_has_the_right_certificate() {
             let connection = ServerConnection::new(config).unwrap();
             let mut stream = StreamOwned::new(connection, stream);
             let mut got = Vec::new();
-            // A client that hangs up ends it, whether it says so or not.
+            // A client ends the connection with or without a notice.
             let mut bytes = [0; 4096];
             while let Ok(count) = stream.read(&mut bytes) {
                 if count == 0 {
@@ -332,7 +332,7 @@ fn messages_go_by_tls_only_to_who_has_the_right_certificate() {
         assert!(bad.is_empty(), "{bad:?}");
         let mut rest = &got[..];
         for _ in 0..SUBSCRIBERS {
-            // The length goes before each (RFC 5425).
+            // The length precedes each message (RFC 5425).
             let (len, text) = rest.split_once(' ').unwrap();
             let (message, others) = text.split_at(len.parse().unwrap());
             assert!(
@@ -378,8 +378,8 @@ fn a_collector_that_is_restarted_gets_the_rest_and_others_feel_nothing() {
     assert_eq!(metrics.iter().map(|one| one.written).collect::<Vec<_>>(), [2, 2]);
 }
 
-/// A host at its quota for half an hour: few lines and a sum in the log, and every event for those
-/// that listen to all.
+/// A host at its quota for half an hour: the log has few lines and a summary, and listeners without
+/// damping get every event.
 #[test]
 fn a_log_has_few_lines_of_a_host_at_its_quota() {
     const SECONDS: u64 = 1800;
@@ -417,7 +417,7 @@ fn a_log_has_few_lines_of_a_host_at_its_quota() {
     assert_eq!(last["subscriber"], subscriber.to_string());
 }
 
-/// Tells one mapping.
+/// Adds the event of one mapping.
 fn tell(feed: &mut natgate_logs::Feed, number: u8) {
     let one = [Change::MappingCreated(mapping(number))].into_iter();
     events(one).iter().for_each(|event| feed.event(event));

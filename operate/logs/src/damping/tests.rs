@@ -22,7 +22,7 @@ fn event(time: Timestamp, change: Change) -> Record {
     Record::Event(Event { time, change })
 }
 
-/// The output when records come one by one.
+/// Output for records that come one by one.
 fn damped(most: usize, records: &[Record]) -> Vec<Record> {
     let (mut damping, mut out) = (Damping::new(most), Vec::new());
     for record in records {
@@ -60,7 +60,7 @@ fn a_host_that_goes_on_trying_gets_few_lines_and_a_summary() {
             "to": 1_700_003_599.0,
         })]
     );
-    // The next one is told at once, and alone it needs no summary.
+    // The next event is written at once, and needs no summary.
     out.clear();
     damping.apply(&mut vec![event(at(9000), host)], Some(at(20_000)), &mut out, &mut Vec::new());
     assert_eq!(out, [event(at(9000), host)]);
@@ -108,7 +108,7 @@ fn hosts_without_room_are_summed_up_together() {
     records.push(event(at(9), pool));
     records.push(event(at(10), pool));
     let out = damped(4, &records);
-    // Four hosts, the first of all others, the pool, and the end of each of them.
+    // Four hosts, the first of all others, the pool, and the end of each episode.
     assert_eq!(out.len(), 12, "{out:#?}");
     let summaries = lines(&out[6..]);
     assert!(summaries.contains(&json!({
@@ -140,7 +140,7 @@ fn everything_else_passes_in_its_place() {
     assert_eq!(summary.time(), at(301));
 }
 
-/// A step of a history: so many milliseconds later, this happens.
+/// A step of a history: a change after this many milliseconds.
 #[derive(Clone, Debug)]
 struct Step {
     after: u64,
@@ -172,14 +172,14 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..300)
 }
 
-/// The same by a plain list that keeps every event of every episode.
+/// Damping by a plain list that keeps every event of every episode.
 #[derive(Default)]
 struct List {
     episodes: Vec<(Subject, Vec<Timestamp>)>,
     out: Vec<Record>,
 }
 
-/// Which of the times of an episode are written.
+/// Times of an episode's events that are written.
 fn written(all: &[Timestamp]) -> Vec<Timestamp> {
     let (mut written, mut pause) = (vec![all[0]], 60);
     for time in &all[1..] {

@@ -1,9 +1,9 @@
-//! The way to a collector: datagrams, a connection, or one that is encrypted.
+//! Connection to a collector: datagrams, TCP, or TLS.
 //!
-//! Who writes waits here, in the sink's own thread: a slow collector is one that takes its time, a
-//! dead one has not taken a byte for [`STALL`], or has said that it is gone. What the kernel has
-//! taken over and the collector has not read when a connection breaks is lost without a word; that
-//! much is TCP's nature. So whether the other end is still there is looked at before each write.
+//! Writing waits here, in the sink's own thread. A slow collector takes its time; a dead one has
+//! not taken a byte for [`STALL`], or has closed the connection. If a connection breaks, data that
+//! the kernel has taken and the collector has not read is lost silently; TCP cannot avoid that. So
+//! the connection is checked before each write.
 
 use natgate_gateway::{Collector, TlsSettings, Transport};
 use rustls::pki_types::pem::PemObject;
@@ -17,19 +17,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a collector may take nothing.
+/// Longest time for which a collector may take nothing.
 const STALL: Duration = Duration::from_secs(10);
 
-/// The same when nothing comes any more.
+/// Longest such time after the last record.
 const HURRY: Duration = Duration::from_secs(1);
 
-/// How long a connection may take to be made.
+/// Longest time for making a connection.
 const CONNECT: Duration = Duration::from_secs(3);
 
-/// How long one call may wait.
+/// Longest wait of one call.
 const STEP: Duration = Duration::from_millis(200);
 
-/// How to get to a collector, and the connection if there is one.
+/// Address of a collector, and the connection if there is one.
 pub(crate) struct Connection {
     address: String,
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
@@ -53,7 +53,7 @@ impl Debug for Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         if let Some(State::Tls(stream)) = &mut self.state {
-            // Said if it can be; the other end sees that it is over anyhow.
+            // A failure is ignored; the other end sees the end of the connection anyhow.
             stream.conn.send_close_notify();
             let _ = stream.conn.write_tls(&mut stream.sock);
         }
@@ -61,7 +61,7 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    /// How to get to a collector; certificates are read.
+    /// Prepares a connection; reads the certificates.
     pub(crate) fn new(collector: &Collector) -> io::Result<Self> {
         let tls = match &collector.transport {
             Transport::Tls(settings) => Some(read_tls(settings, &collector.address)?),
@@ -76,17 +76,17 @@ impl Connection {
         })
     }
 
-    /// Whether each message goes by itself.
+    /// True if each message is a datagram.
     pub(crate) fn is_datagram(&self) -> bool {
         self.is_datagram
     }
 
-    /// Nothing may take long any more.
+    /// Shortens all waits.
     pub(crate) fn hurry(&mut self) {
         self.stall = HURRY;
     }
 
-    /// Makes the connection anew.
+    /// Opens the connection again.
     pub(crate) fn open(&mut self) -> io::Result<()> {
         self.state = None;
         let mut last = io::Error::new(io::ErrorKind::NotFound, "its name has no address");
@@ -117,7 +117,7 @@ impl Connection {
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(STEP))?;
         stream.set_read_timeout(Some(STEP))?;
-        // A host that has vanished is noticed although nothing is written.
+        // Keepalive detects a vanished host even if nothing is written.
         let socket = SockRef::from(&stream);
         socket.set_keepalive(true)?;
         socket.set_tcp_user_timeout(Some(3 * STALL))?;
@@ -136,7 +136,8 @@ impl Connection {
         Ok(State::Tls(Box::new(stream)))
     }
 
-    /// Sends one message as a datagram, or these bytes; returns how many of them are gone for sure.
+    /// Sends one message as a datagram, or bytes; returns the number of bytes that were surely
+    /// sent.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> (usize, io::Result<()>) {
         let stall = self.stall;
         let Some(state) = &mut self.state else {
@@ -154,7 +155,7 @@ impl Connection {
             State::Tls(stream) => {
                 let (_, result) = send_all(bytes, stall, |rest| stream.write(rest));
                 let result = result.and_then(|()| flush(stream, stall));
-                // What of it has left is not known if not all has.
+                // If not everything was sent, the part that has left is unknown.
                 (if result.is_ok() { bytes.len() } else { 0 }, result)
             }
         };
@@ -164,13 +165,13 @@ impl Connection {
         result
     }
 
-    /// Looks whether the other end is still there.
+    /// Checks whether the other end still exists.
     pub(crate) fn look(&mut self) -> io::Result<()> {
         self.state.as_mut().map_or(Ok(()), State::look)
     }
 }
 
-/// Writes until all is written, or nothing has been for too long.
+/// Writes until everything is written, or nothing was taken for too long.
 fn send_all(
     bytes: &[u8],
     stall: Duration,
@@ -205,7 +206,8 @@ fn flush(stream: &mut StreamOwned<ClientConnection, TcpStream>, stall: Duration)
 }
 
 impl State {
-    /// Whether the other end is still there, as far as one can see; what it says is of no interest.
+    /// Checks whether the other end still exists, as far as that is visible; received data is
+    /// ignored.
     fn look(&mut self) -> io::Result<()> {
         let gone = || Err(io::Error::new(io::ErrorKind::ConnectionAborted, "it has hung up"));
         match self {
@@ -242,7 +244,7 @@ impl State {
                     }
                 };
                 sock.set_nonblocking(false)?;
-                // What it says is thrown away.
+                // Received data is discarded.
                 let _ = io::copy(&mut conn.reader(), &mut io::sink());
                 read
             }
@@ -250,7 +252,7 @@ impl State {
     }
 }
 
-/// Whether nothing is wrong but the time.
+/// True if the error only means that the call must be repeated.
 fn is_pause(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
@@ -295,7 +297,7 @@ fn read_tls(
     Ok((Arc::new(config), name))
 }
 
-/// The certificates of a file, of which there is at least one.
+/// Certificates in a file; an error if there is none.
 fn certificates(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect)

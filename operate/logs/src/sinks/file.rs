@@ -1,8 +1,8 @@
 //! A file of JSON lines.
 //!
-//! Lines are written whole or not at all: what a full disk has cut off is taken back before it is
-//! tried again. When another file has come to the path, or none, or somebody says so, the file is
-//! opened anew.
+//! Lines are written whole or not at all: a line that a full disk has cut is removed before it is
+//! tried again. If the path has another file, or none, or a reopening is requested, the file is
+//! opened again.
 
 use crate::drive::Sink;
 use crate::json::{self, Names};
@@ -14,8 +14,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Access to files that are made: their owner, and the group to read. A file that is there keeps
-/// its own.
+/// Mode of new files: the owner may write, the group may read. An existing file keeps its mode.
 const MODE: u32 = 0o640;
 
 /// Appends JSON lines to a file.
@@ -23,23 +22,23 @@ const MODE: u32 = 0o640;
 pub struct FileSink {
     path: PathBuf,
     remotes: bool,
-    /// Device and number of the file, if it is one that can be put aside.
+    /// The file, with its device and inode if it is a file that can be rotated.
     file: Option<(File, Option<(u64, u64)>)>,
     lines: Vec<u8>,
 }
 
 impl FileSink {
-    /// Opens the file, or makes it.
+    /// Opens or creates the file.
     ///
     /// # Errors
-    /// As the system says.
+    /// The system's error.
     pub fn open(path: &Path, remotes: bool) -> io::Result<Self> {
         let mut sink = Self { path: path.to_owned(), remotes, file: None, lines: Vec::new() };
         sink.connect(Timestamp(0))?;
         Ok(sink)
     }
 
-    /// Whether the path leads elsewhere now.
+    /// True if the path leads to another file now.
     fn is_elsewhere(&self) -> bool {
         let Some((_, Some(identity))) = self.file else { return false };
         fs::metadata(&self.path).ok().is_none_or(|now| (now.dev(), now.ino()) != identity)
@@ -81,7 +80,7 @@ impl Sink for FileSink {
         match file.write_all(&self.lines) {
             Ok(()) => (records.len(), Ok(())),
             Err(error) => {
-                // A line in half would spoil the next one, too.
+                // A partial line would spoil the next one, too.
                 if let Some(len) = before {
                     let _ = file.set_len(len);
                 }
@@ -96,7 +95,7 @@ impl Sink for FileSink {
 
     fn reopen(&mut self) {
         self.file = None;
-        // Should this fail, the next write says so.
+        // If this fails, the next write reports the error.
         let _ = self.connect(Timestamp(0));
     }
 }
@@ -146,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_an_error_and_not_half_a_line() {
-        // What is written to this file finds no room.
+        // This file has no room for any byte.
         let path = Path::new("/dev/full");
         let mut sink = FileSink::open(path, false).unwrap();
         let (written, result) = sink.write(&[created(1)], &Names::default(), Timestamp(0));

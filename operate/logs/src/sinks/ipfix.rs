@@ -1,9 +1,9 @@
 //! IPFIX (RFC 7011) with the events of RFC 8158.
 //!
-//! Templates go ahead of data: once a connection, and by UDP again after a time and a number of
-//! messages. Sequence numbers count data records of the connection, or of the UDP session. A gap is
-//! told as the reliability of the exporting process (RFC 7011 section 4.3). What has no place in
-//! RFC 8158, such as a class' limits, is told by the nearest event there.
+//! Templates go ahead of data: once for each connection, and by UDP again after a time and a number
+//! of messages. Sequence numbers count data records of the connection, or of the UDP session. A gap
+//! is reported as the reliability of the exporting process (RFC 7011 section 4.3). An event without
+//! an equivalent in RFC 8158, such as a class' limit, is reported as the nearest event there.
 
 mod encode;
 #[cfg(test)]
@@ -19,10 +19,10 @@ use natgate_gateway::IpfixSettings;
 use std::io;
 use std::time::Duration;
 
-/// Bytes of a message by UDP: what every path carries without fragments (RFC 7011 section 10.3.3).
+/// Bytes of a message by UDP: every path carries it without fragments (RFC 7011 section 10.3.3).
 const DATAGRAM: usize = 1400;
 
-/// The same of a connection.
+/// Bytes of a message by a connection.
 const STREAM: usize = 16_384;
 
 /// Sends IPFIX messages.
@@ -32,17 +32,17 @@ pub struct IpfixSink {
     encoder: Encoder,
     interval: Duration,
     messages: u32,
-    /// When templates are due again by UDP.
+    /// Time at which templates are due again by UDP.
     templates_due: Timestamp,
-    /// Messages since they were sent.
+    /// Messages since the templates were sent.
     since_templates: u32,
 }
 
 impl IpfixSink {
-    /// One that is not connected yet.
+    /// Creates a sink that is not connected yet.
     ///
     /// # Errors
-    /// When certificates cannot be used.
+    /// The error if certificates cannot be used.
     pub fn new(settings: &IpfixSettings, remotes: bool) -> io::Result<Self> {
         let connection = Connection::new(&settings.collector)?;
         let most = if connection.is_datagram() { DATAGRAM } else { STREAM };
@@ -65,7 +65,7 @@ impl IpfixSink {
     }
 
     //= rfc7011#section-8.4-resend
-    /// Whether templates are to be sent again.
+    /// True if templates are to be sent again.
     fn is_due(&self, now: Timestamp) -> bool {
         self.connection.is_datagram()
             && (now >= self.templates_due
@@ -75,9 +75,9 @@ impl IpfixSink {
     }
 }
 
-/// Whether RFC 8158 or RFC 7011 has something that says it. Steps of the clock need no record:
-/// times of the records after it are right. Summaries have none: the first event of an episode and
-/// the later ones that are written are records.
+/// True if RFC 8158 or RFC 7011 has a record for it. Steps of the clock need none: times of later
+/// records are right. Summaries have none: the first event of an episode and the later ones that
+/// are written are records.
 fn has_template(record: &Record) -> bool {
     matches!(record, Record::Event(_) | Record::Gap(_))
 }
@@ -90,7 +90,7 @@ impl Sink for IpfixSink {
         //= rfc7011#section-10.4.4-templates
         self.send_templates(now)?;
         if self.connection.is_datagram() {
-            // A port where nobody listens is told by an answer.
+            // A port without a listener is reported by an answer.
             std::thread::sleep(Duration::from_millis(20));
             self.connection.look()?;
         }

@@ -1,4 +1,4 @@
-//! Records into the spool: a frame a second, or whenever one is full.
+//! Writes records into the spool: one frame a second, or whenever one is full.
 
 use crate::drive::Sink;
 use crate::json::Names;
@@ -10,41 +10,41 @@ use natgate_engine::Timestamp;
 use natgate_gateway::SpoolSettings;
 use std::io;
 
-/// Writes a spool.
+/// Sink of a spool.
 #[derive(Debug)]
 pub struct SpoolSink {
     writer: Writer,
     remotes: bool,
-    /// The next frame's entries.
+    /// Entries of the next frame.
     entries: Vec<Entry>,
-    /// What is written first, as soon as the gateway works: one that fails at its start has neither
-    /// begun nor ended anything.
+    /// First entry of the run, written as soon as the gateway works: a gateway that fails at its
+    /// start has neither begun nor ended anything.
     beginning: Option<Beginning>,
-    /// When it was connected first.
+    /// Time of the first connection.
     connected: Option<Timestamp>,
-    /// Until when all is in the frames.
+    /// Time until which all records are in the frames.
     until: Timestamp,
-    /// The time that was noted last.
+    /// Time that was noted last.
     noted: Timestamp,
 }
 
-/// What a run begins with.
+/// First entry of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beginning {
-    /// Nobody has anything.
+    /// No endpoint has a holder.
     Start,
-    /// It goes on where the run before ends.
+    /// The run continues where the one before ends.
     Continues,
-    /// Mappings go on, but no run before has all of them.
+    /// Mappings continue, but no earlier run has all of them.
     Resumes,
 }
 
 impl SpoolSink {
-    /// Makes the folder if need be. Unless the gateway goes on with mappings that there were, what
-    /// is in the spool ends here.
+    /// Opens a spool; creates the folder if needed. All holdings in the spool end here, unless the
+    /// gateway continues with existing mappings.
     ///
     /// # Errors
-    /// As the system says.
+    /// The system's error.
     pub fn open(settings: &SpoolSettings, remotes: bool) -> io::Result<Self> {
         let writer = Writer::new(&settings.folder, settings.max_size, settings.max_age)?;
         Ok(Self {
@@ -58,11 +58,11 @@ impl SpoolSink {
         })
     }
 
-    /// The gateway goes on with the mappings that there were. Somebody who writes the spool until
-    /// now has not closed it yet; what was closed before is of another time.
+    /// Notes that the gateway continues with existing mappings. A process that still writes the
+    /// spool has not closed it yet; a closed spool is from another time.
     ///
     /// # Errors
-    /// As the system says.
+    /// The system's error.
     pub fn continued(self) -> io::Result<Self> {
         let beginning = match Outline::is_closed(self.writer.folder())? {
             true => Beginning::Resumes,
@@ -71,7 +71,7 @@ impl SpoolSink {
         Ok(Self { beginning: Some(beginning), ..self })
     }
 
-    /// Says how the run begins, if nothing has been said yet, no later than at that time.
+    /// Writes the first entry of the run, if that is not done, no later than at a time.
     fn begin(&mut self, time: Timestamp) {
         let Some(beginning) = self.beginning.take() else { return };
         let connected = self.connected.unwrap_or(time);
@@ -91,11 +91,11 @@ impl SpoolSink {
     fn put(&mut self, record: &Record, now: Timestamp) -> io::Result<()> {
         if let Record::ClockSet(set) = record {
             if self.beginning.is_some() {
-                // Nothing has a time by the old clock.
+                // No entry has a time by the old clock.
                 self.connected = Some(set.to);
                 return Ok(());
             }
-            // In a segment times only grow.
+            // Times only grow within a segment.
             self.write_frame(now)?;
             self.writer.end_segment();
             self.entries.extend(Entry::of(record, self.remotes));
@@ -103,7 +103,7 @@ impl SpoolSink {
             return Ok(());
         }
         let Some(entry) = Entry::of(record, self.remotes) else { return Ok(()) };
-        // There is room for how the run begins, too.
+        // The frame has room for the first entry of the run, too.
         if self.entries.len() + 2 > MOST_ENTRIES {
             self.write_frame(now)?;
         }
@@ -152,7 +152,7 @@ impl Sink for SpoolSink {
     }
 
     fn close(&mut self, now: Timestamp) -> io::Result<()> {
-        // A gateway that ends before anything happened has begun nevertheless.
+        // A gateway that ends before any event has begun nevertheless.
         if self.beginning.is_some() {
             self.passed(self.connected.unwrap_or(now));
         }

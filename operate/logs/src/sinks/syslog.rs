@@ -1,7 +1,7 @@
-//! Syslog messages (RFC 5424): what happened as structured data, and in words.
+//! Syslog messages (RFC 5424): each event as structured data, and in words.
 //!
-//! By UDP a message is a datagram (RFC 5426); by TCP and TLS its length goes before it (RFC 6587,
-//! RFC 5425), so that no byte in it can be taken for its end.
+//! By UDP a message is a datagram (RFC 5426). By TCP and TLS its length precedes it (RFC 6587, RFC
+//! 5425), so that no byte of the message can be taken for its end.
 
 use super::connection::Connection;
 use crate::drive::Sink;
@@ -14,10 +14,10 @@ use serde_json::Value;
 use std::fmt::Write;
 use std::{fs, io, process};
 
-/// What a field of the header has when it is not known.
+/// Value of an unknown header field.
 const NIL: &str = "-";
 
-/// RFC 5424 section 6.2.1.
+/// Severities (RFC 5424 section 6.2.1).
 const WARNING: u8 = 4;
 const INFORMATIONAL: u8 = 6;
 
@@ -27,11 +27,11 @@ pub struct SyslogSink {
     connection: Connection,
     messages: Messages,
     remotes: bool,
-    /// Whether the last thing that was tried failed.
+    /// True if the last attempt failed.
     failed: bool,
 }
 
-/// Makes messages, which go out by whatever way there is.
+/// Formatter of messages, independent of the transport.
 #[derive(Debug)]
 pub struct Messages {
     facility: u8,
@@ -42,10 +42,10 @@ pub struct Messages {
 }
 
 impl SyslogSink {
-    /// One that is not connected yet.
+    /// Creates a sink that is not connected yet.
     ///
     /// # Errors
-    /// When certificates cannot be used.
+    /// The error if certificates cannot be used.
     pub fn new(settings: &SyslogSettings, remotes: bool) -> io::Result<Self> {
         let host = machine().unwrap_or_else(|| NIL.to_owned());
         let messages = Messages::new(settings, &host, &process::id().to_string());
@@ -53,7 +53,7 @@ impl SyslogSink {
         Ok(Self { connection, messages, remotes, failed: false })
     }
 
-    /// A message as it goes out.
+    /// Writes a message with the framing of its transport.
     fn frame(&self, message: &str, into: &mut Vec<u8>) {
         if !self.connection.is_datagram() {
             into.extend_from_slice(format!("{} ", message.len()).as_bytes());
@@ -62,7 +62,7 @@ impl SyslogSink {
     }
 }
 
-/// The machine's name.
+/// Name of the machine.
 fn machine() -> Option<String> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     Some(name.trim().to_owned()).filter(|name| !name.is_empty())
@@ -72,7 +72,8 @@ impl Sink for SyslogSink {
     fn connect(&mut self, now: Timestamp) -> io::Result<()> {
         self.connection.open()?;
         if self.connection.is_datagram() && self.failed {
-            // Whether anybody is there shows after something was sent: nothing that matters.
+            // The absence of a receiver shows after a datagram: this one has no content that
+            // matters.
             let probe = self.messages.plain(INFORMATIONAL, now, "probe", "is anybody there");
             self.connection.send(probe.as_bytes()).1?;
             std::thread::sleep(std::time::Duration::from_millis(20));
@@ -121,7 +122,8 @@ impl Sink for SyslogSink {
 }
 
 impl Messages {
-    /// Those of a log; `host` is HOSTNAME if the settings do not say any, `process` PROCID.
+    /// Creates the formatter of a log. `host` is HOSTNAME if the settings have none, `process`
+    /// PROCID.
     pub fn new(settings: &SyslogSettings, host: &str, process: &str) -> Self {
         let host = settings.host_name.as_deref().unwrap_or(host);
         let app = printable(&settings.app_name, 48);
@@ -132,7 +134,7 @@ impl Messages {
         }
     }
 
-    /// The beginning of a message, up to its structured data.
+    /// Beginning of a message, up to its structured data.
     fn begin(&self, severity: u8, time: Timestamp, kind: &str) -> String {
         let priority = self.facility * 8 + severity;
         format!("<{priority}>1 {} {} {kind} ", stamp(time), self.whence)
@@ -143,14 +145,14 @@ impl Messages {
         format!("{}{NIL} {text}", self.begin(severity, time, kind))
     }
 
-    /// The message about a record, without what a connection needs around it; with the remote
-    /// endpoints of sessions, if they are wanted.
+    /// Message about a record, without the framing of a transport. It has the remote endpoints of
+    /// sessions if `remotes` is set.
     pub fn message(&self, record: &Record, names: &Names, remotes: bool) -> String {
         let object = json::record(record, names, remotes);
         let severity = if is_ordinary(record) { INFORMATIONAL } else { WARNING };
         let mut fields = match serde_json::to_value(&object) {
             Ok(Value::Object(fields)) => fields,
-            // An object it is.
+            // A record is always an object.
             _ => serde_json::Map::new(),
         };
         fields.remove("time");
@@ -175,7 +177,7 @@ impl Messages {
     }
 }
 
-/// Whether nobody need look at it.
+/// True if the record needs no attention.
 fn is_ordinary(record: &Record) -> bool {
     let Record::Event(event) = record else { return false };
     matches!(
@@ -195,7 +197,7 @@ fn stamp(time: Timestamp) -> String {
     Time::from_microsecond(micros).map_or_else(|_| NIL.to_owned(), |time| format!("{time:.6}"))
 }
 
-/// A field of the header: printable ASCII without spaces, so long (section 6).
+/// A field of the header: printable ASCII without spaces, at most `most` characters (section 6).
 fn printable(text: &str, most: usize) -> String {
     let fit = |c: char| if c.is_ascii_graphic() { c } else { '?' };
     let fitted: String = text.chars().take(most).map(fit).collect();
@@ -214,12 +216,12 @@ fn escape(text: &str) -> String {
     escaped
 }
 
-/// Without characters that receivers take for something else (section 8.2).
+/// Replaces control characters, which receivers may misinterpret (section 8.2).
 fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
-/// For people, in letters that need no encoding to be told.
+/// Text for people, in characters that need no declared encoding.
 fn plain(text: &str) -> String {
     let fit = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
     text.chars().map(fit).collect()

@@ -1,4 +1,4 @@
-//! Segments and frames in bytes. Numbers are little-endian.
+//! Byte formats of segments and frames. Numbers are little-endian.
 //!
 //! | bytes of a segment | mean |
 //! |---|---|
@@ -22,19 +22,19 @@
 //! | 52 | CRC-32 of the 52 bytes before |
 //! | 56 | the filter, then the compressed entries (Zstandard) |
 //!
-//! Version 1 is read, too. Its segments have no numbers and no check sum; its frames have a header
-//! of 44 bytes without a number, whose last check sum is of the header and the filter.
+//! Version 1 is read, too. Its segments have no numbers and no checksum; its frames have a header
+//! of 44 bytes without a number, whose last checksum covers the header and the filter.
 
 use crate::record::{ClockSet, Gap, Record};
 use natgate_engine::{BlockId, Change, Endpoint, MappingId, Timestamp};
 use std::io;
 use std::net::Ipv4Addr;
 
-/// What a segment begins with; the last byte is the version.
+/// Beginning of a segment; the last byte is the version.
 pub(crate) const SEGMENT: [u8; 8] = *b"NATGATE\x02";
 const SEGMENT_1: [u8; 8] = *b"NATGATE\x01";
 
-/// What a frame begins with.
+/// Beginning of a frame.
 const MAGIC: u32 = 0x4d52_464e;
 
 /// Bytes of a segment before its realms' names.
@@ -45,10 +45,10 @@ const SEGMENT_HEADER_1: usize = 12;
 const HEADER: usize = 56;
 const HEADER_1: usize = 44;
 
-/// Most bytes of a header, of segments and frames alike.
+/// Most bytes of a header of a segment or a frame.
 pub(crate) const MOST_HEADER: usize = 64;
 
-/// The most that a segment's header may say of realms, bytes.
+/// Most bytes of the realms' names in a segment's header.
 const MOST_NAMES: usize = 1 << 20;
 
 /// Bytes of an entry.
@@ -57,59 +57,58 @@ const ENTRY: usize = 40;
 /// Most entries of a frame.
 pub(crate) const MOST_ENTRIES: usize = 4096;
 
-/// A filter's bits an entry, and how many of them each key sets.
+/// Bits of a filter for each entry, and number of bits that each key sets.
 const BITS_EACH: usize = 12;
 const HASHES: u64 = 6;
 
-/// Ports that share a key.
+/// Number of ports that share a key.
 const PORTS: u16 = 64;
 
-/// Keys that a block has at most; of a larger one, all its address' keys are taken to be there.
+/// Most keys of a block; a larger one sets the key of its whole address.
 const MOST_KEYS: usize = 64;
 
-/// What an entry says of an external endpoint.
+/// An entry about an external endpoint or about the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
-    /// Somebody has it from then on.
+    /// A subscriber has the holding from this time on.
     Begins(Timestamp, Holding),
-    /// Somebody has it no longer.
+    /// A subscriber has the holding no longer.
     Ends(Timestamp, Holding),
-    /// The gateway began anew: nobody has anything. The first entry of a run.
+    /// The gateway started: no endpoint has a holder. The first entry of a run.
     Start(Timestamp),
-    /// Something is missing.
+    /// Events are missing.
     Gap(Gap),
-    /// Mappings go on that there were. The first entry of a run, which goes on with the run before
-    /// if that was closed.
+    /// Existing mappings continue. The first entry of a run, which continues the run before if that
+    /// was closed.
     Continues(Timestamp),
-    /// Mappings go on that there were, and the spool has nothing of the time before. The first
-    /// entry of a run.
+    /// Existing mappings continue, and the spool lacks the time before. The first entry of a run.
     Resumes(Timestamp),
-    /// All until then was written, and nothing follows. The last entry of a run.
+    /// All until this time was written, and nothing follows. The last entry of a run.
     Closed(Timestamp),
     /// The clock was set. The first entry of a segment.
     ClockSet(ClockSet),
 }
 
-/// Who has what.
+/// A holding: an external endpoint or block, and the subscriber that has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Holding {
-    /// IP protocol; `None`: all.
+    /// IP protocol; `None` for all protocols.
     pub(crate) protocol: Option<u8>,
     pub(crate) realm: u16,
     pub(crate) subscriber: Ipv4Addr,
-    /// The internal port, if it is a mapping's or a session's.
+    /// Internal port, for a mapping or a session.
     pub(crate) internal_port: Option<u16>,
     pub(crate) external: Ipv4Addr,
     /// First and last port.
     pub(crate) ports: (u16, u16),
-    /// A session's remote endpoint; address 0: it is none, or it was not asked for.
+    /// Remote endpoint of a session; address 0 if there is none, or it was not wanted.
     pub(crate) remote: Endpoint,
-    /// Whether it is a session.
+    /// True if the holding is a session.
     pub(crate) is_session: bool,
 }
 
 impl Entry {
-    /// What is kept of a record; limits that were reached are not.
+    /// Entry of a record; reached limits have none.
     pub(crate) fn of(record: &Record, remotes: bool) -> Option<Self> {
         let event = match record {
             Record::Event(event) => event,
@@ -159,7 +158,7 @@ impl Entry {
         }
     }
 
-    /// Whether it is about everything.
+    /// True if the entry is about all endpoints.
     pub(crate) fn is_whole(&self) -> bool {
         self.holding().is_none()
     }
@@ -236,7 +235,7 @@ impl Holding {
         }
     }
 
-    /// Whether it is of an external endpoint.
+    /// True if the holding includes an external endpoint.
     pub(crate) fn is_of(&self, external: Ipv4Addr, port: u16, protocol: Option<u8>) -> bool {
         self.external == external
             && (self.ports.0..=self.ports.1).contains(&port)
@@ -294,35 +293,35 @@ fn address_at(bytes: &[u8], at: usize) -> Option<Ipv4Addr> {
     array::<4>(bytes, at).map(Ipv4Addr::from)
 }
 
-/// What a segment says before its frames.
+/// Header of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHead {
     pub(crate) version: Version,
-    /// Bytes before the realms' names.
+    /// Bytes of the header before the realms' names.
     pub(crate) size: usize,
     /// Bytes of the realms' names.
     pub(crate) names: usize,
     crc: u32,
 }
 
-/// How segments are written.
+/// Version of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Version {
     One,
     Two,
 }
 
-/// Why bytes are no segment's header.
+/// Reason why bytes are no segment's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoSegment {
-    /// It is cut off.
+    /// The header is cut off.
     Short,
-    /// It is something else.
+    /// The file is no segment.
     Foreign,
 }
 
 impl SegmentHead {
-    /// Reads the bytes that a file begins with, as many as there are up to [`MOST_HEADER`].
+    /// Reads the first bytes of a file, as many as it has up to [`MOST_HEADER`].
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, NoSegment> {
         let magic = &bytes[..bytes.len().min(SEGMENT.len())];
         let (version, size) = match () {
@@ -341,7 +340,7 @@ impl SegmentHead {
         Ok(Self { version, size, names: names as usize, crc })
     }
 
-    /// Whether the header and the realms' names are as they were written.
+    /// True if the checksum of the header and the realms' names is right.
     pub(crate) fn is_whole(&self, header: &[u8], names: &[u8]) -> bool {
         let Some(before) = header.get(..self.size - 4) else { return false };
         let mut crc = crc32fast::Hasher::new();
@@ -351,7 +350,7 @@ impl SegmentHead {
     }
 }
 
-/// The bytes that a segment begins with.
+/// Header of a new segment.
 pub(crate) fn segment_header(run: u64, number: u64, realms: &[u8]) -> Vec<u8> {
     let mut bytes = SEGMENT.to_vec();
     bytes.extend(run.to_le_bytes());
@@ -365,7 +364,7 @@ pub(crate) fn segment_header(run: u64, number: u64, realms: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What a frame says before its entries.
+/// Header of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     version: Version,
@@ -374,14 +373,14 @@ pub(crate) struct Head {
     pub(crate) filter_len: u32,
     pub(crate) first: Timestamp,
     pub(crate) last: Timestamp,
-    /// The number in the run; version 1 has none.
+    /// Number of the frame in the run; version 1 has none.
     pub(crate) number: Option<u64>,
-    /// Whether entries are among them that are about everything.
+    /// True if an entry is about all endpoints.
     pub(crate) whole: bool,
     crc: u32,
-    /// Of the filter; in version 1 of the header and the filter.
+    /// Checksum of the filter; in version 1 of the header and the filter.
     filter_crc: u32,
-    /// Of what is before the filter in version 1.
+    /// Checksum of the bytes before the filter in version 1.
     before: u32,
 }
 
@@ -394,7 +393,7 @@ impl Head {
         }
     }
 
-    /// Reads the bytes before a filter; `None`: it is no frame.
+    /// Reads the header of a frame; `None` if it is none.
     pub(crate) fn read(version: Version, bytes: &[u8]) -> Option<Self> {
         if u32_at(bytes, 0)? != MAGIC {
             return None;
@@ -424,14 +423,14 @@ impl Head {
             filter_crc,
             before,
         };
-        // Larger numbers were not written by natgate.
+        // natgate never writes larger numbers.
         let sane = head.count as usize <= MOST_ENTRIES
             && head.packed as usize <= 2 * MOST_ENTRIES * ENTRY
             && head.filter_len as usize <= MOST_ENTRIES * MOST_KEYS * BITS_EACH;
         sane.then_some(head)
     }
 
-    /// Whether the filter is as it was written, in version 1 with the header.
+    /// True if the filter's checksum is right; in version 1 it covers the header, too.
     pub(crate) fn is_whole(&self, filter: &[u8]) -> bool {
         let mut crc = match self.version {
             Version::One => crc32fast::Hasher::new_with_initial(self.before),
@@ -441,7 +440,7 @@ impl Head {
         filter.len() == self.filter_len as usize && crc.finalize() == self.filter_crc
     }
 
-    /// The entries, from their compressed form; `None`: it is damaged.
+    /// Decompresses the entries; `None` if they are damaged.
     pub(crate) fn entries(&self, packed: &[u8]) -> Option<Vec<Entry>> {
         if packed.len() != self.packed as usize || crc32fast::hash(packed) != self.crc {
             return None;
@@ -452,7 +451,7 @@ impl Head {
     }
 }
 
-/// A frame of these entries, in bytes; `number`: which one of its run.
+/// Encodes a frame of these entries; `number` is its number in the run.
 pub(crate) fn frame(entries: &[Entry], number: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(entries.len() * ENTRY);
     entries.iter().for_each(|entry| entry.put(&mut bytes));
@@ -480,13 +479,13 @@ pub(crate) fn frame(entries: &[Entry], number: u64) -> io::Result<Vec<u8>> {
 /// Bytes of a run's note.
 pub(crate) const NOTE: usize = 36;
 
-/// How far a run has come: the file beside its segments, which is written over once a second.
+/// Progress of a run: the file beside its segments, overwritten once a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
     pub(crate) run: u64,
-    /// How many frames were written.
+    /// Number of frames written.
     pub(crate) frames: u64,
-    /// Until when all is in them.
+    /// Time until which all entries are in them.
     pub(crate) until: Timestamp,
 }
 
@@ -502,7 +501,7 @@ impl Note {
         bytes
     }
 
-    /// Reads a note; `None`: it is damaged, or nothing was noted.
+    /// Reads a note; `None` if it is damaged, or nothing was noted.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let whole = bytes.len() == NOTE
             && bytes.starts_with(&SEGMENT)
@@ -516,7 +515,8 @@ impl Note {
     }
 }
 
-/// Tells which external endpoints entries are about: all that they are, and few others.
+/// Filter of external endpoints (a Bloom filter): it has all endpoints of the entries, and few
+/// others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Filter(pub(crate) Vec<u8>);
 
@@ -543,24 +543,24 @@ impl Filter {
         filter
     }
 
-    /// Where a key's bits are.
+    /// Positions of a key's bits.
     fn bits(&self, key: u64) -> impl Iterator<Item = usize> + use<> {
         let (one, two, len) = (key, key >> 32 | 1, self.0.len() as u64 * 8);
         (0..HASHES).map(move |at| (one.wrapping_add(two.wrapping_mul(at)) % len) as usize)
     }
 
-    /// Whether there may be something about an external endpoint.
+    /// True if there may be an entry about an external endpoint.
     pub(crate) fn may_have(&self, external: Ipv4Addr, port: u16) -> bool {
         let has = |key| self.bits(key).all(|bit| self.0[bit / 8] & 1 << (bit % 8) != 0);
         !self.0.is_empty() && (has(key(external, Some(port / PORTS))) || has(key(external, None)))
     }
 }
 
-/// A number for a part of an address' ports, or for all.
+/// Key of a part of an address' ports, or of all.
 fn key(external: Ipv4Addr, part: Option<u16>) -> u64 {
     let part = part.map_or(u64::from(u16::MAX), u64::from);
     let mut key = u64::from(external.to_bits()) << 16 | part;
-    // So that numbers that differ in one bit have nothing in common (the finish of SplitMix64).
+    // The finish of SplitMix64: keys that differ in one bit get unrelated values.
     key = (key ^ key >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     key = (key ^ key >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     key ^ key >> 31

@@ -1,9 +1,9 @@
-//! The outline of a spool: all frames in the order of writing, the parts that they make, and the
-//! spans of time that the parts cover.
+//! Outline of a spool: all frames in the order of writing, the parts that they form, and the spans
+//! of time that the parts cover.
 //!
-//! A part is a row of frames that lacks none and in which the clock was not set: all that happened
-//! from its begin to its end is in it, but for the events that it says are lost. A part ends where
-//! a gateway starts, where the clock was set, and where something is missing.
+//! A part is a series of consecutive frames in which the clock was not set: it has all events from
+//! its begin to its end, except those that it reports as lost. A part ends where a gateway starts,
+//! where the clock was set, and where frames are missing.
 
 use super::format::{Entry, Note};
 use super::reader::{Frame, Frames, Reader};
@@ -16,72 +16,72 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Gaps of lost events that are remembered at most; further ones are added to the last.
+/// Most gaps of lost events that are kept; further ones are added to the last.
 const MOST_GAPS: usize = 10_000;
 
-/// Gaps that an answer has at most: those that are nearest to the time.
+/// Most gaps in an answer: those nearest to the time.
 const MOST_SHOWN: usize = 20;
 
-/// A span of time, in seconds since 1970, in which a log has all that happened, but for its gaps.
+/// A span of time, in seconds since 1970, of which a log has all events, except for its gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Span {
-    /// Its begin.
+    /// Begin of the span.
     pub from: f64,
-    /// Its end.
+    /// End of the span.
     pub until: f64,
 }
 
-/// Why a log lacks something.
+/// Reason of a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// Events were lost on their way into the log.
     EventsLost,
-    /// No gateway wrote.
+    /// No gateway wrote the log.
     NotWritten,
     /// Files or parts of them are missing or cannot be read.
     Missing,
-    /// The clock was set: no moment had these times, or two had.
+    /// The clock was set: no moment had these times, or two moments had them.
     ClockSet,
 }
 
-/// What a log lacks. If the clock was set back, `until` is earlier than `from`.
+/// A gap of a log. If the clock was set back, `until` is earlier than `from`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LogGap {
-    /// Its begin, seconds since 1970.
+    /// Begin of the gap, seconds since 1970.
     pub from: f64,
-    /// Its end.
+    /// End of the gap.
     pub until: f64,
-    /// Why.
+    /// Reason of the gap.
     pub reason: Reason,
-    /// How many events are lost, if that is known.
+    /// Number of lost events, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost: Option<u64>,
 }
 
-/// What a log covers about a time.
+/// Coverage of a time by a log.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Coverage {
-    /// The spans that have the time; if none has it, those before and after it.
+    /// Spans that contain the time; if none does, those before and after it.
     pub covered: Vec<Span>,
-    /// The gaps in these spans and at their ends.
+    /// Gaps in these spans and at their ends.
     pub gaps: Vec<LogGap>,
 }
 
 impl Coverage {
-    /// Adds what another log covers.
+    /// Adds the coverage of another log.
     pub fn add(&mut self, other: Self) {
         self.covered.extend(other.covered);
         self.gaps.extend(other.gaps);
     }
 
-    /// The same for people, in one sentence without its full stop.
+    /// The coverage for people, in one sentence without its full stop.
     pub fn sentence(&self) -> String {
         sentence(&self.covered, &self.gaps)
     }
 }
 
-/// What a log covers, for people.
+/// Describes coverage for people.
 pub fn sentence(covered: &[Span], gaps: &[LogGap]) -> String {
     let time = |seconds: f64| {
         shown(Timestamp(0).plus(std::time::Duration::from_secs_f64(seconds.max(0.0))))
@@ -121,67 +121,67 @@ pub(crate) struct FrameAt {
     pub(crate) frame: Frame,
 }
 
-/// How a part follows the one before.
+/// Relation of a part to the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Follows {
-    /// A gateway started: what was before has ended.
+    /// A gateway started: all earlier holdings have ended.
     Start,
     /// Nothing is missing between the two.
     Directly,
     /// The clock was set between the two, and nothing is missing.
     ClockSet,
-    /// Something is missing between the two, or before the first one.
+    /// Entries are missing between the two, or before the first one.
     After(Reason),
 }
 
-/// A row of frames that lacks none and in which the clock was not set.
+/// A series of consecutive frames in which the clock was not set.
 #[derive(Debug)]
 pub(crate) struct Part {
-    /// Indexes of its frames.
+    /// Indexes of the part's frames.
     pub(crate) frames: Range<usize>,
     pub(crate) from: Timestamp,
     pub(crate) until: Timestamp,
     pub(crate) follows: Follows,
 }
 
-/// What a spool has.
+/// Content of a spool.
 #[derive(Debug, Default)]
 pub(crate) struct Outline {
     pub(crate) segments: Vec<SegmentFile>,
     pub(crate) frames: Vec<FrameAt>,
     pub(crate) parts: Vec<Part>,
-    /// Events that are lost inside of parts, and the tails of runs that are missing.
+    /// Events that are lost inside of parts, and missing tails of runs.
     gaps: Vec<LogGap>,
 }
 
-/// Why there is no outline.
+/// Reason why there is no outline.
 #[derive(Debug)]
 pub(crate) enum OutlineError {
     Io(PathBuf, io::Error),
     Cancelled,
 }
 
-/// What an outline is made with.
+/// Outline that is being built.
 #[derive(Debug, Default)]
 struct Builder {
     outline: Outline,
     run: u64,
-    /// The number that the run's next frame has.
+    /// Number of the run's next frame.
     next: Option<u64>,
-    /// Whether the run before was closed, or this one is.
+    /// True if the run before was closed, or this one is.
     is_closed: bool,
-    /// Whether bytes were unreadable since the last frame.
+    /// True if bytes were unreadable since the last frame.
     is_damaged: bool,
 }
 
 impl Outline {
-    /// Reads the headers of all frames of a folder; `go_on` is asked again and again.
+    /// Reads the headers of all frames of a folder. `go_on` is called regularly; false cancels.
     pub(crate) fn of(folder: &Path, go_on: &dyn Fn() -> bool) -> Result<Self, OutlineError> {
         let wrong = |path: &Path| {
             let path = path.to_owned();
             move |error| OutlineError::Io(path, error)
         };
-        // Notes are read first, so that they are not ahead of the frames that are read.
+        // Notes are read first, so that they are not ahead of the frames.
         let Listing { notes, .. } = list(folder).map_err(wrong(folder))?;
         let read = |(run, path): (u64, PathBuf)| {
             Note::read(&fs::read(path).ok()?).filter(|note| note.run == run)
@@ -196,7 +196,7 @@ impl Outline {
             }
             match builder.segment(segment, go_on) {
                 Ok(()) => {}
-                // It has been thrown away since; the numbers of frames tell.
+                // The segment was deleted meanwhile; the numbers of frames show the gap.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(wrong(&segment.path)(error)),
             }
@@ -208,7 +208,7 @@ impl Outline {
         Ok(builder.outline)
     }
 
-    /// The parts that follow each other directly, about one of them.
+    /// Parts around one part that follow each other directly.
     fn chain(&self, part: usize) -> Range<usize> {
         let directly = |at: usize| {
             self.parts.get(at).is_some_and(|part| at > 0 && part.follows == Follows::Directly)
@@ -223,7 +223,7 @@ impl Outline {
         first..end
     }
 
-    /// The gap before a part.
+    /// Gap before a part.
     fn gap_before(&self, part: usize) -> Option<LogGap> {
         let this = &self.parts[part];
         let before = part.checked_sub(1).map(|before| self.parts[before].until);
@@ -238,8 +238,8 @@ impl Outline {
         Some(LogGap { from, until, reason, lost: None })
     }
 
-    /// What is covered about a time, by the parts with these indexes and those that follow
-    /// directly; and the gaps there, and since the time `since`.
+    /// Coverage around a time by the parts with these indexes and those that follow directly; also
+    /// the gaps there and since the time `since`.
     pub(crate) fn coverage(
         &self,
         parts: &[usize],
@@ -282,7 +282,7 @@ impl Outline {
         Coverage { covered, gaps }
     }
 
-    /// Whether the last run was written to its end.
+    /// True if the last run was written to its end.
     pub(crate) fn is_closed(folder: &Path) -> io::Result<bool> {
         let segments = list(folder)?.segments;
         for segment in segments.iter().rev() {
@@ -302,7 +302,7 @@ impl Builder {
         (self.run, self.next) = (run, None);
     }
 
-    /// The run has no further frame: its note says until when it goes, and whether frames are
+    /// Ends a run without further frames: its note gives the end, and shows whether frames are
     /// missing.
     fn end_run(&mut self, notes: &[Note]) {
         let Some(note) = notes.iter().find(|note| note.run == self.run) else { return };
@@ -330,7 +330,8 @@ impl Builder {
             };
             self.frame(FrameAt { segment: number, frame }, &whole);
         }
-        // Frames have numbers in version 2, so that one that is written again is missed by nobody.
+        // Frames of version 2 have numbers, so a damaged frame that was written again counts as
+        // present.
         self.is_damaged |= is_damaged && reader.is_first_version();
         Ok(())
     }
@@ -373,7 +374,8 @@ impl Builder {
         }
     }
 
-    /// How a frame begins a part, and from when on; `None`: it goes on with the one that there is.
+    /// Relation and begin of the part that a frame begins; `None` if the frame continues the
+    /// present part.
     fn beginning(
         &mut self,
         entry: Option<&Entry>,
@@ -385,7 +387,7 @@ impl Builder {
         Some(match entry {
             Some(Entry::Start(time)) => (Follows::Start, *time),
             Some(Entry::Continues(time)) if self.is_closed => {
-                // The process that goes on may have another clock: its times are its own then.
+                // The continuing process may have another clock: its times are its own then.
                 let before = self.outline.parts.last();
                 match before.is_some_and(|before| *time < before.until) {
                     true => (Follows::ClockSet, *time),

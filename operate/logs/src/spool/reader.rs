@@ -1,4 +1,4 @@
-//! One segment, read frame by frame, also while the gateway writes it.
+//! Reader of one segment, frame by frame, also while the gateway writes it.
 
 use super::format::{Entry, Filter, Head, MOST_HEADER, NoSegment, SegmentHead, Version};
 use std::fs::File;
@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Bytes that are read at once while headers are looked for.
+/// Bytes that are read at once in search of headers.
 const CHUNK: usize = 32 << 10;
 
 /// A segment that is read.
@@ -15,15 +15,15 @@ pub(crate) struct Reader {
     file: File,
     version: Version,
     realms: Vec<String>,
-    /// Where the first frame begins.
+    /// Offset of the first frame.
     begin: u64,
     len: u64,
 }
 
-/// Where a frame is, and what it says before its entries.
+/// Offset of a frame, and its header.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
-    /// Where its filter begins.
+    /// Offset of the filter.
     filter_at: u64,
     pub(crate) head: Head,
 }
@@ -33,7 +33,7 @@ impl Frame {
         self.filter_at + u64::from(self.head.filter_len)
     }
 
-    /// Where the next frame begins.
+    /// Offset of the next frame.
     pub(crate) fn end(&self) -> u64 {
         self.entries_at() + u64::from(self.head.packed)
     }
@@ -43,15 +43,15 @@ impl Frame {
 #[derive(Debug)]
 pub(crate) struct Frames {
     pub(crate) frames: Vec<Frame>,
-    /// Whether bytes follow that are no frame.
+    /// True if bytes follow that are no frame.
     pub(crate) is_damaged: bool,
 }
 
 impl Reader {
-    /// Opens a segment. One whose header is cut off has no frames.
+    /// Opens a segment. A segment with a cut header has no frames.
     ///
     /// # Errors
-    /// As the system says, and when the file is something else.
+    /// The system's error; also if the file is no segment.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         let len = file.metadata()?.len();
@@ -76,28 +76,28 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Where the first frame begins.
+    /// Offset of the first frame.
     pub(crate) fn begin(&self) -> u64 {
         self.begin
     }
 
-    /// Whether it is of the first version, whose frames have no numbers.
+    /// True if the segment has the first version, whose frames have no numbers.
     pub(crate) fn is_first_version(&self) -> bool {
         self.version == Version::One
     }
 
-    /// What a realm was called, if there were several.
+    /// Name of a realm, if there were several.
     pub(crate) fn realm(&self, number: u16) -> Option<String> {
         self.realms.get(usize::from(number)).cloned()
     }
 
-    /// So many bytes from there, or as many as there are.
+    /// Reads `len` bytes from an offset, or as many as there are.
     fn some_bytes(&self, at: u64, len: usize) -> io::Result<Vec<u8>> {
         let len = self.len.saturating_sub(at).min(len as u64) as usize;
         Ok(self.bytes(at, len)?.unwrap_or_default())
     }
 
-    /// So many bytes from there, if there are.
+    /// Reads `len` bytes from an offset, if they are there.
     fn bytes(&self, at: u64, len: usize) -> io::Result<Option<Vec<u8>>> {
         if at.saturating_add(len as u64) > self.len {
             return Ok(None);
@@ -105,13 +105,13 @@ impl Reader {
         let mut bytes = vec![0; len];
         match self.file.read_exact_at(&mut bytes, at) {
             Ok(()) => Ok(Some(bytes)),
-            // The writer has taken back what it could not write whole.
+            // The writer has cut a partial write.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// The frame that begins there; `None`: there is none, or it is damaged.
+    /// Reads the header of the frame at an offset; `None` if there is none, or it is damaged.
     pub(crate) fn frame(&self, at: u64) -> io::Result<Option<Frame>> {
         let header = self.some_bytes(at, Head::size(self.version))?;
         self.frame_of(at, &header)
@@ -126,7 +126,7 @@ impl Reader {
         Ok(is_frame.then_some(frame))
     }
 
-    /// All frames up to the first damage; `go_on` is asked at each.
+    /// Reads all frames up to the first damage. `go_on` is called for each; false cancels.
     pub(crate) fn frames(&self, go_on: &dyn Fn() -> bool) -> io::Result<Frames> {
         let (mut at, mut frames) = (self.begin, Vec::new());
         let (mut chunk, mut chunk_at) = (Vec::new(), 0);
@@ -145,13 +145,13 @@ impl Reader {
         Ok(Frames { frames, is_damaged: false })
     }
 
-    /// A frame's filter; `None`: it is damaged.
+    /// Reads the filter of a frame; `None` if it is damaged.
     pub(crate) fn filter(&self, frame: &Frame) -> io::Result<Option<Filter>> {
         let filter = self.bytes(frame.filter_at, frame.head.filter_len as usize)?;
         Ok(filter.filter(|filter| frame.head.is_whole(filter)).map(Filter))
     }
 
-    /// A frame's entries; `None`: they are damaged.
+    /// Reads the entries of a frame; `None` if they are damaged.
     pub(crate) fn entries(&self, frame: &Frame) -> io::Result<Option<Vec<Entry>>> {
         let packed = self.bytes(frame.entries_at(), frame.head.packed as usize)?;
         Ok(packed.and_then(|packed| frame.head.entries(&packed)))

@@ -1,12 +1,12 @@
 //! Finds the holder of an external endpoint at a time in a spool.
 //!
-//! The clock says which place in the order of writing the time is: usually one. If the clock was
-//! set back, several places had the time, and all of them are answered for. From a place the search
-//! goes back through the entries, whatever their times are: the latest that is told of a holding
-//! decides whether it was there. A start ends all that was before it. If nothing is told before,
-//! and something is missing there, what ends first after it had been there. Only frames whose time
-//! and filter fit are unpacked; files are mapped nowhere and read as they are, also while the
-//! gateway writes.
+//! The clock determines the place of a time in the order of writing: usually one. If the clock was
+//! set back, several places had the time, and the answer covers all of them. From a place the
+//! search goes back through the entries, whatever their times: the latest entry about a holding
+//! decides whether the holding existed. A start ends all holdings before it. If no entry is found
+//! before, and entries are missing there, the first holding that ends after the place existed at
+//! it. Only frames whose time and filter match are decompressed. Files are not mapped into memory,
+//! and are read also while the gateway writes them.
 
 use super::format::{Entry, Holding};
 use super::outline::{Coverage, Follows, FrameAt, Outline, OutlineError, Part};
@@ -20,42 +20,42 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-/// Sessions that are told at most.
+/// Most sessions in an answer.
 const MOST_HOLDERS: usize = 1000;
 
-/// Holdings of an endpoint that are told apart at most; earlier ones are not looked at.
+/// Most holdings of an endpoint that are distinguished; earlier ones are ignored.
 const MOST_HOLDINGS: usize = 200_000;
 
-/// How often a search begins anew because files were thrown away meanwhile.
+/// Most restarts of a search because files were deleted meanwhile.
 const MOST_TRIES: usize = 5;
 
-/// Who had an external endpoint.
+/// Holder of an external endpoint.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Holder {
-    /// The subscriber.
+    /// Address of the subscriber.
     pub subscriber: Ipv4Addr,
-    /// Its realm, if there are several.
+    /// Realm of the subscriber, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub realm: Option<String>,
-    /// The protocol; `None`: all.
+    /// Protocol; `None` for all protocols.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<String>,
-    /// The internal endpoint, if it was a mapping or a session.
+    /// Internal endpoint, for a mapping or a session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub internal: Option<String>,
-    /// The external address.
+    /// External address.
     pub external: Ipv4Addr,
-    /// The port, or the block of ports.
+    /// Port, or block of ports.
     pub ports: String,
-    /// A session's remote endpoint, if the log has it.
+    /// Remote endpoint of a session, if the log has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remote: Option<String>,
-    /// Since when, seconds since 1970; `None`: since before the log begins.
+    /// Begin of the holding, seconds since 1970; `None` if it is before the log begins.
     pub since: Option<f64>,
-    /// Until when; `None`: as far as the log goes.
+    /// End of the holding; `None` if it lasts as far as the log goes.
     pub until: Option<f64>,
-    /// Events that are missing in the log between then and the time in question: if there are any,
-    /// the answer may be wrong.
+    /// Events missing in the log between the begin and the time in question. If there are any, the
+    /// answer may be wrong.
     #[serde(skip_serializing_if = "is_zero")]
     pub missing: u64,
 }
@@ -65,48 +65,49 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Why there is no answer.
+/// Reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
     /// The spool cannot be read.
     #[error("{}: cannot be read: {error}", .path.display())]
     Io {
-        /// The file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         #[source]
         error: io::Error,
     },
-    /// It has nothing of that time.
+    /// The spool has nothing of that time.
     #[error("the log has nothing from before that time")]
     TooEarly(Coverage),
-    /// Nobody is known to have had it.
+    /// No holder is known.
     #[error("the log names nobody who had it then{}", after(.last, *.missing))]
     Nobody {
         /// The last holder before.
         last: Option<Box<Holder>>,
-        /// Events that are missing in the log about that time.
+        /// Events missing in the log about that time.
         missing: u64,
-        /// What the log covers about that time.
+        /// Coverage of that time by the log.
         coverage: Coverage,
     },
-    /// The log does not cover the time, and nobody had it when the log was written last before.
+    /// The log does not cover the time, and the endpoint had no holder at the last time that it
+    /// covers.
     #[error("the log does not cover that time; nobody had it before{}", after(.last, *.missing))]
     Uncovered {
         /// The last holder before.
         last: Option<Box<Holder>>,
-        /// Events that are missing in the log about that time.
+        /// Events missing in the log about that time.
         missing: u64,
-        /// What the log covers about that time.
+        /// Coverage of that time by the log.
         coverage: Coverage,
     },
-    /// Nobody waits for the answer any more.
+    /// The search was cancelled: the answer is no longer needed.
     #[error("the search was cancelled")]
     Cancelled,
 }
 
 impl SearchError {
-    /// What the log covers about the time.
+    /// Coverage of the time by the log.
     pub fn coverage(&self) -> Option<&Coverage> {
         match self {
             Self::TooEarly(coverage)
@@ -120,13 +121,13 @@ impl SearchError {
 /// The holders of an external endpoint at a time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Holders {
-    /// One mapping or block, or the sessions that there were.
+    /// One mapping or block, or all sessions of the time.
     pub holders: Vec<Holder>,
-    /// What the log covers about that time.
+    /// Coverage of that time by the log.
     pub coverage: Coverage,
 }
 
-/// What may help although nobody had it.
+/// Further information for an answer without a holder.
 fn after(last: &Option<Box<Holder>>, missing: u64) -> String {
     let last = last.as_ref().map(|last| {
         let until = last.until.unwrap_or_default();
@@ -136,9 +137,9 @@ fn after(last: &Option<Box<Holder>>, missing: u64) -> String {
     last.into_iter().chain(missing).collect()
 }
 
-/// Who had an external endpoint at a time, by the spool in a folder: one mapping or block, or the
-/// sessions that there were; of another protocol each, if none is given. `go_on` is asked between
-/// frames: the search ends when it says no.
+/// Searches the spool in a folder for the holders of an external endpoint at a time: one mapping or
+/// block, or all sessions of the time; of each protocol, if none is given. `go_on` is called
+/// between frames; false cancels the search.
 ///
 /// # Errors
 /// [`SearchError`].
@@ -154,7 +155,7 @@ pub fn holders(
     loop {
         tries += 1;
         match search(folder, &question, go_on) {
-            // A file was thrown away while it was searched.
+            // A file was deleted during the search.
             Err(SearchError::Io { error, .. })
                 if error.kind() == io::ErrorKind::NotFound && tries < MOST_TRIES => {}
             other => return other,
@@ -188,7 +189,7 @@ fn search(
     }
     let mut parts: Vec<usize> = places.iter().map(|place| place.part).collect();
     if !is_covered {
-        // The span after the time is told as well.
+        // The answer includes the span after the time.
         let after = places.iter().map(|place| place.part + 1);
         let first = (!outline.parts.is_empty() && places.is_empty()).then_some(0);
         let after = after.chain(first).filter(|part| *part < outline.parts.len());
@@ -216,15 +217,15 @@ impl From<OutlineError> for SearchError {
     }
 }
 
-/// What is asked.
+/// Question of a search.
 struct Question {
     external: (Ipv4Addr, u16),
     protocol: Option<u8>,
     at: Timestamp,
 }
 
-/// A place in the order of writing: after all entries of the parts before, and after those of the
-/// part until a time.
+/// Place in the order of writing: after all entries of earlier parts, and after those of the part
+/// until a time.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     part: usize,
@@ -232,17 +233,17 @@ struct Place {
 }
 
 impl Place {
-    /// Whether an entry of a part is before.
+    /// True if an entry of a part is before the place.
     fn is_after(&self, part: usize, time: Timestamp) -> bool {
         part < self.part || part == self.part && time <= self.until
     }
 }
 
-/// The places that a time is, and whether the log covers it. None: it is before the log.
+/// Places of a time, and true if the log covers it. There is none if the time is before the log.
 fn places(parts: &[Part], at: Timestamp) -> (Vec<Place>, bool) {
     let place = |part| Place { part, until: at };
     let has = |part: &Part| part.from <= at && at <= part.until;
-    // Where one part ends and the next begins the next has the time.
+    // If one part ends and the next begins at the time, the next has it.
     let is_left = |index: usize| {
         parts.get(index + 1).is_some_and(|next| next.from == at && parts[index].until == at)
     };
@@ -264,7 +265,7 @@ fn places(parts: &[Part], at: Timestamp) -> (Vec<Place>, bool) {
     }
 }
 
-/// A holding and its realm's name, which says the same in all runs.
+/// A holding and its realm's name, which is the same in all runs.
 type Key = (Holding, String);
 
 /// A holding that was found.
@@ -306,32 +307,32 @@ fn key(holding: &Holding, realm: &Option<String>) -> Key {
     (Holding { realm: 0, ..*holding }, name)
 }
 
-/// What is known of a place.
+/// Answer for one place.
 struct Answer {
     holders: Vec<Holder>,
     last: Option<Box<Holder>>,
     missing: u64,
 }
 
-/// What was found from a place into the past.
+/// Findings from a place into the past.
 #[derive(Default)]
 struct Past {
-    /// All holdings that were met, by their latest entry, in the order in which they were met.
+    /// All holdings found, by their latest entry, in the order of the search.
     found: Vec<HoldingMatch>,
     known: HashMap<Key, usize>,
-    /// Events that are missing between the earliest entry and the place.
+    /// Events missing between the earliest entry and the place.
     missing: u64,
-    /// Whether more is missing, or the log begins there.
+    /// True if more is missing, or the log begins there.
     is_cut: bool,
-    /// Earlier entries say nothing more.
+    /// True if earlier entries change nothing.
     is_done: bool,
 }
 
-/// What comes next after a place.
+/// Next event about an endpoint after a place.
 enum Next {
-    /// Somebody had it.
+    /// A holding ends.
     Ends(HoldingMatch),
-    /// Somebody got it, so nobody had it; or nothing is known.
+    /// A holding begins, so there was no holder; or nothing is known.
     Nothing,
 }
 
@@ -339,7 +340,7 @@ struct Search<'s> {
     outline: &'s Outline,
     question: &'s Question,
     go_on: &'s dyn Fn() -> bool,
-    /// The segment that was read last.
+    /// Segment that was read last.
     reader: Option<(usize, Reader)>,
 }
 
@@ -364,8 +365,8 @@ impl Search<'_> {
         Ok(Answer { holders, last, missing: past.missing })
     }
 
-    /// Unpacks a frame, if it may be about the endpoint. Damaged ones count as events that are
-    /// missing.
+    /// Decompresses a frame, if it may be about the endpoint. The entries of a damaged frame count
+    /// as missing events.
     fn entries(&mut self, at: &FrameAt, missing: &mut u64) -> Result<Vec<Entry>, SearchError> {
         if !(self.go_on)() {
             return Err(SearchError::Cancelled);
@@ -395,12 +396,12 @@ impl Search<'_> {
         holding.is_of(address, port, self.question.protocol)
     }
 
-    /// What a realm is called in the segment that was read last.
+    /// Name of a realm in the segment that was read last.
     fn realm(&self, number: u16) -> Option<String> {
         self.reader.as_ref().and_then(|(_, reader)| reader.realm(number))
     }
 
-    /// Goes from a place into the past.
+    /// Searches from a place into the past.
     fn backward(&mut self, place: &Place, past: &mut Past) -> Result<(), SearchError> {
         let outline = self.outline;
         for part in (0..=place.part).rev() {
@@ -444,7 +445,7 @@ impl Search<'_> {
         let is_full = past.found.len() >= MOST_HOLDINGS;
         match past.known.entry(key(holding, &realm)) {
             hash_map::Entry::Occupied(known) => {
-                // Its latest entry has decided already; an earlier one may say since when it was.
+                // The latest entry has decided; an earlier one may give the begin.
                 let found = &mut past.found[*known.get()];
                 found.since = found.since.or(since);
             }
@@ -455,15 +456,15 @@ impl Search<'_> {
             hash_map::Entry::Vacant(free) => {
                 free.insert(past.found.len());
                 past.found.push(HoldingMatch { holding: *holding, realm, since, ended });
-                // A mapping or a block that is there has it alone; sessions may be several, and so
-                // may protocols.
+                // A mapping or a block has the endpoint alone. Sessions may be several, and so may
+                // protocols.
                 let is_one = holding.protocol.is_none() || self.question.protocol.is_some();
                 past.is_done |= ended.is_none() && is_one && !holding.is_session;
             }
         }
     }
 
-    /// Goes from a place into the future, for what is told next of the endpoint.
+    /// Searches from a place into the future, for the next event about the endpoint.
     fn forward(&mut self, place: &Place, missing: &mut u64) -> Result<Next, SearchError> {
         let outline = self.outline;
         for (part, about) in outline.parts.iter().enumerate().skip(place.part) {
@@ -496,7 +497,7 @@ impl Search<'_> {
         Ok(Next::Nothing)
     }
 
-    /// When each of these ended that had not at a place.
+    /// Ends of holdings that had not ended at a place.
     fn ends_of(
         &mut self,
         place: &Place,

@@ -1,10 +1,9 @@
-//! The files of a spool: named, listed, written to, thrown away when there are too many or they are
-//! too old.
+//! Files of a spool: named, listed, written, and deleted when they are too many or too old.
 //!
-//! A run is what one sink writes, from its start to its end. Runs have numbers that only grow, a
-//! run's segments have numbers that only grow, and so have its frames. So the order of writing is
-//! known whatever the clock did, and a missing part is seen. A process that takes over begins a run
-//! of its own: what the other process still writes comes before it.
+//! A run is the output of one sink, from its start to its end. Numbers of runs only grow, and so do
+//! the numbers of a run's segments and frames. So the order of writing is known whatever the clock
+//! did, and a missing part is visible. A process that takes over begins a run of its own: later
+//! output of the other process comes before it.
 
 use super::format::{Entry, Note, frame, segment_header};
 use natgate_engine::Timestamp;
@@ -20,56 +19,56 @@ const EXTENSION: &str = "spool";
 /// The extension of a run's note.
 const NOTE_EXTENSION: &str = "run";
 
-/// Access to folders and files that are made: their owner, and the group to read.
+/// Modes of new folders and files: the owner may write, the group may read.
 const FOLDER_MODE: u32 = 0o750;
 pub(crate) const FILE_MODE: u32 = 0o640;
 
-/// Bytes after which a segment is followed by the next: a part of all, within bounds.
+/// Bytes after which a new segment begins: a part of the whole, within bounds.
 const PART: u64 = 64;
 const SEGMENTS: (u64, u64) = (64 << 10, 64 << 20);
 
-/// Segments of version 1 may be named so much earlier than one that was written before them.
+/// A segment of version 1 may be named this much earlier than one that was written before it.
 const SWAPPED: Duration = Duration::from_secs(60);
 
-/// Where a segment stands in the order of writing. Those of version 1 are of run 0.
+/// Place of a segment in the order of writing. Segments of version 1 belong to run 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub(crate) run: u64,
     pub(crate) number: u64,
 }
 
-/// A segment's file and the time from which on it has entries.
+/// File of a segment, and the time of its first entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) place: Place,
     pub(crate) from: Timestamp,
     pub(crate) path: PathBuf,
     pub(crate) size: u64,
-    /// When it was written to last.
+    /// Time of the last write.
     modified: SystemTime,
 }
 
-/// What is in a folder.
+/// Content of a folder.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
-    /// In the order of writing.
+    /// Segments in the order of writing.
     pub(crate) segments: Vec<Segment>,
     /// Notes of runs, by the runs' numbers.
     pub(crate) notes: Vec<(u64, PathBuf)>,
 }
 
 impl Listing {
-    /// The highest number of a run.
+    /// Highest number of a run.
     fn last_run(&self) -> u64 {
         let runs = self.segments.iter().map(|segment| segment.place.run);
         runs.chain(self.notes.iter().map(|(run, _)| *run)).max().unwrap_or(0)
     }
 }
 
-/// What is in a folder.
+/// Lists a folder.
 ///
 /// # Errors
-/// As the system says.
+/// The system's error.
 pub(crate) fn list(folder: &Path) -> io::Result<Listing> {
     let (mut first_version, mut listing) = (Vec::new(), Listing::default());
     for entry in fs::read_dir(folder)? {
@@ -83,7 +82,7 @@ pub(crate) fn list(folder: &Path) -> io::Result<Listing> {
             }
             continue;
         }
-        // A file that has been thrown away since is no segment.
+        // A file that was deleted meanwhile is no segment.
         let (Some(EXTENSION), Ok(about)) = (extension, entry.metadata()) else { continue };
         let Some((place, from)) = parse_name(stem) else { continue };
         let modified = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
@@ -101,7 +100,7 @@ pub(crate) fn list(folder: &Path) -> io::Result<Listing> {
     Ok(listing)
 }
 
-/// What a segment's name says, without the extension: its place, and from when on it has entries.
+/// Reads a segment's name without the extension: its place, and the time of its first entry.
 fn parse_name(stem: &str) -> Option<(Place, u64)> {
     let mut parts = stem.split('-').map(|part| part.parse::<u64>().ok());
     match (parts.next(), parts.next(), parts.next(), parts.next()) {
@@ -114,8 +113,8 @@ fn parse_name(stem: &str) -> Option<(Place, u64)> {
 }
 
 /// Puts segments of version 1 in the order of writing. They are named after their first entry's
-/// time; where there are realms, a segment with nothing but a start was followed by one that is
-/// named a little earlier and was written to later.
+/// time. With realms, a segment with nothing but a start was followed by one that is named a little
+/// earlier and was written later.
 fn order_first_version(segments: &mut [Segment]) {
     segments.sort_by(|one, other| (one.from, &one.path).cmp(&(other.from, &other.path)));
     let mut at = 1;
@@ -133,7 +132,7 @@ fn order_first_version(segments: &mut [Segment]) {
     }
 }
 
-/// Whether a segment's first entry is a start.
+/// True if a segment's first entry is a start.
 fn starts(path: &Path) -> bool {
     let first = || {
         let reader = super::reader::Reader::open(path).ok()?;
@@ -143,29 +142,29 @@ fn starts(path: &Path) -> bool {
     matches!(first(), Some(Entry::Start(_)))
 }
 
-/// The segment that is written.
+/// The segment that is being written.
 #[derive(Debug)]
 struct Open {
     file: File,
-    /// How many bytes of it are good.
+    /// Number of valid bytes.
     len: u64,
     since: Timestamp,
 }
 
-/// What is written at the end of a folder's segments.
+/// Writer of new segments in a folder.
 #[derive(Debug)]
 pub(crate) struct Writer {
     folder: PathBuf,
     max_size: u64,
     max_age: Duration,
     run: u64,
-    /// The run's note. While it is there, the run's number is taken.
+    /// Note of the run. While it exists, the run's number is taken.
     note: File,
-    /// How many segments and frames the run has.
+    /// Numbers of segments and frames of the run.
     segments: u64,
     frames: u64,
     open: Option<Open>,
-    /// What realms are called, as JSON.
+    /// Names of realms, as JSON.
     realms: Vec<u8>,
 }
 
@@ -190,7 +189,7 @@ impl Writer {
         &self.folder
     }
 
-    /// Says what realms are called from now on; a segment has one list of them.
+    /// Sets the names of realms; a segment has one list of them.
     pub(crate) fn name_realms(&mut self, realms: &[String]) -> io::Result<bool> {
         let realms = serde_json::to_vec(realms)?;
         let is_other = realms != self.realms;
@@ -201,12 +200,13 @@ impl Writer {
         Ok(is_other)
     }
 
-    /// Has the next frame begin a segment.
+    /// Makes the next frame begin a segment.
     pub(crate) fn end_segment(&mut self) {
         self.open = None;
     }
 
-    /// Writes a frame of these entries, which is there then even if the machine fails.
+    /// Writes a frame of these entries and synchronises it, so that it survives a failure of the
+    /// machine.
     pub(crate) fn write(&mut self, entries: &[Entry], now: Timestamp) -> io::Result<()> {
         let Some(first) = entries.iter().map(Entry::time).min() else { return Ok(()) };
         let most = (self.max_size / PART).clamp(SEGMENTS.0, SEGMENTS.1);
@@ -228,7 +228,7 @@ impl Writer {
                 Ok(())
             }
             Err(error) => {
-                // A frame in half is none, and would end the segment.
+                // A partial frame is invalid, and would end the segment.
                 if file.set_len(len).is_ok() {
                     self.open = Some(Open { file, len, since });
                 }
@@ -237,7 +237,7 @@ impl Writer {
         }
     }
 
-    /// Notes until when all is written.
+    /// Notes the time until which everything is written.
     pub(crate) fn note(&self, until: Timestamp) -> io::Result<()> {
         let note = Note { run: self.run, frames: self.frames, until };
         self.note.write_all_at(&note.bytes(), 0)
@@ -259,20 +259,21 @@ impl Writer {
         match (&file).write_all(&header) {
             Ok(()) => {
                 self.segments += 1;
-                // The frame's own synchronisation need not reach the folder.
+                // The frame's own synchronisation does not cover the folder.
                 let _ = File::open(&self.folder).and_then(|folder| folder.sync_all());
                 Ok(Open { file, len: header.len() as u64, since: now })
             }
             Err(error) => {
-                // Nothing is in it.
+                // The file is empty.
                 let _ = fs::remove_file(path);
                 Err(error)
             }
         }
     }
 
-    /// Throws away what is too old, and the oldest of what is too much with so many bytes more. The
-    /// segment that is written stays, and so do those of a later run.
+    /// Deletes segments that are too old, and the oldest ones if there are too many bytes, with
+    /// `more` bytes to come. The segment that is being written stays, and so do those of a later
+    /// run.
     fn tidy(&self, now: Timestamp, more: u64) -> io::Result<()> {
         let Listing { segments, notes } = list(&self.folder)?;
         let mut size = more + segments.iter().map(|segment| segment.size).sum::<u64>();
@@ -303,7 +304,7 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         if self.segments == 0 {
-            // A run that never began leaves nothing behind.
+            // A run that never began leaves no file.
             let _ = fs::remove_file(note_path(&self.folder, self.run));
         }
     }
@@ -313,7 +314,7 @@ fn note_path(folder: &Path, run: u64) -> PathBuf {
     folder.join(format!("{run:010}.{NOTE_EXTENSION}"))
 }
 
-/// Makes a file of the spool.
+/// Creates a file of the spool.
 fn new_file(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let file = options.create_new(true).mode(FILE_MODE).open(path)?;
     give_to_folder_owner(&file, path)?;

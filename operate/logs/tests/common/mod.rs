@@ -1,4 +1,4 @@
-//! Events of some subscribers, logs that get them, and what tests of both need.
+//! Events of some subscribers, logs that get them, and helpers for tests of both.
 
 use natgate_engine::{
     BlockId, Change, Endpoint, Event, MappingId, MappingKind, SessionId, Timestamp,
@@ -10,10 +10,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How many subscribers there are.
+/// Number of subscribers.
 pub(crate) const SUBSCRIBERS: u8 = 20;
 
-/// When events happen: 2023-11-14 22:13:20 UTC.
+/// Time of the events: 2023-11-14 22:13:20 UTC.
 const TIME: Timestamp = Timestamp(1_700_000_000_000_000_000);
 
 pub(crate) fn mapping(number: u8) -> MappingId {
@@ -51,7 +51,7 @@ pub(crate) fn log_file(path: &Path) -> LogSettings {
     LogSettings::file(path.to_owned())
 }
 
-/// Logs at work.
+/// Logs in operation.
 pub(crate) struct World {
     pub(crate) logs: Logs,
 }
@@ -63,7 +63,7 @@ impl World {
         Self { logs: logs.unwrap_or_else(|error| panic!("{error}")) }
     }
 
-    /// The logs that are not complete at the end.
+    /// Ends the logs; returns those that are not complete.
     pub(crate) fn finish(self) -> Vec<SinkMetrics> {
         self.logs.finish()
     }
@@ -78,13 +78,13 @@ pub(crate) fn after(settings: &[LogSettings], events: &[Event]) -> Vec<SinkMetri
     world.finish()
 }
 
-/// A port of the loopback that nobody has.
+/// A free port of the loopback.
 pub(crate) fn free_port() -> u16 {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("there is one");
     socket.local_addr().expect("it has an address").port()
 }
 
-/// Waits until something is so; a minute is for ever.
+/// Waits until a condition holds; fails after a minute.
 pub(crate) fn wait_for(what: &str, is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() {
@@ -93,7 +93,7 @@ pub(crate) fn wait_for(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Writes IPFIX messages that came by a connection as datagrams of a capture.
+/// Writes IPFIX messages of a connection as datagrams of a capture.
 pub(crate) fn write_capture(path: &Path, mut messages: &[u8]) {
     const RAW: u32 = 101;
     let mut capture = Vec::new();

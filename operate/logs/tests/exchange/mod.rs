@@ -1,5 +1,5 @@
-//! Logs that come and go while events are told: no event is lost where a log stays, and each event
-//! is in those before an exchange or in those after it.
+//! Logs that are added and removed while events come: a log that stays loses no event, and each
+//! event is in the former logs or in the new ones.
 
 use crate::common::{World, events, log_file as file, mapping, wait_for};
 use natgate_engine::Change;
@@ -15,7 +15,7 @@ fn tell(feed: &mut Feed, number: u8) {
     feed.passed(natgate_engine::Timestamp(u64::MAX - 1));
 }
 
-/// The subscribers that a file tells of, in order.
+/// Subscribers in a file's events, in order.
 fn told(path: &Path) -> Vec<u8> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let subscriber = |line: &str| {
@@ -42,13 +42,13 @@ fn each_event_is_in_those_before_or_those_after_and_who_stays_has_all() {
     tell(&mut feed, 1);
     wait_for("the first", || written(&world.logs) == 2);
     exchange(&world.logs, &[file(&c), file(&b)]);
-    // What has gone is written to its end, and closed.
+    // A removed log is written to its end, and closed.
     assert_eq!((told(&a), told(&c)), (vec![1], vec![]));
     let names: Vec<_> = world.logs.metrics()().into_iter().map(|one| one.name).collect();
     assert_eq!(names, [&c, &b].map(|path| format!("file {}", path.display())));
     tell(&mut feed, 2);
     wait_for("the second", || told(&c).len() == 1);
-    // To none, and to some again.
+    // An exchange to no log, and to some again.
     exchange(&world.logs, &[]);
     assert_eq!((told(&b), told(&c)), (vec![1, 2], vec![2]));
     tell(&mut feed, 3);
@@ -85,7 +85,7 @@ fn a_bad_one_changes_nothing() {
     let bad = [file(&other), file(&folder.path().join("no/such/folder"))];
     let error = world.logs.changer().prepare(&bad).err().expect("it cannot be opened");
     assert!(error.to_string().contains("no/such/folder cannot be opened"), "{error}");
-    // One that is prepared and not wanted after all changes nothing either.
+    // A prepared exchange that is not applied changes nothing either.
     drop(world.logs.changer().prepare(&[file(&other)]));
     tell(&mut feed, 5);
     drop(feed);

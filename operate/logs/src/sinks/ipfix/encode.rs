@@ -1,7 +1,7 @@
-//! Templates, and records by them.
+//! Templates and the records that use them.
 //!
 //! A template is a list of fields, and a record's fields are written by the same list, so that the
-//! two cannot part. Template numbers are fixed; those of records that name a realm are [`NAMED`]
+//! two always agree. Template numbers are fixed; those of records that name a realm are [`NAMED`]
 //! higher.
 
 use crate::json::Names;
@@ -9,22 +9,22 @@ use crate::record::{Gap, Record};
 use natgate_engine::{Change, Endpoint, Event, MappingId, Resource, Timestamp};
 use std::net::Ipv4Addr;
 
-/// RFC 7011 section 3.1.
+/// Version and header length of messages (RFC 7011 section 3.1).
 const VERSION: u16 = 10;
 const HEADER: usize = 16;
 /// Sets of templates and options templates (section 3.3.2).
 const TEMPLATES: u16 = 2;
 const OPTIONS: u16 = 3;
-/// The length of a field that says its own.
+/// Length of a field with its own length.
 const VARIABLE: u16 = 65_535;
-/// Records that name a realm.
+/// Offset of template numbers for records that name a realm.
 const NAMED: u16 = 100;
 
-/// This exporting process, of those on the machine, and this NAT.
+/// Number of this exporting process on the machine, and of this NAT.
 const PROCESS: u32 = 1;
 const INSTANCE: u32 = 1;
 
-/// Information elements: number in IANA's registry, bytes.
+/// Information element: number in IANA's registry, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Element(u16, u16);
 
@@ -54,8 +54,7 @@ const ADDRESSES_HIGH: Element = Element(476, 4);
 const MAPPINGS_HIGH: Element = Element(478, 4);
 const OF_SUBSCRIBER_HIGH: Element = Element(480, 4);
 
-/// A template: its number, whether it is one of options (whose first field is the scope), its
-/// fields.
+/// A template: its number; true if it has options, whose first field is the scope; its fields.
 #[derive(Debug)]
 struct Template(u16, bool, &'static [Element]);
 
@@ -92,38 +91,38 @@ const BLOCK: Template = Template(
     false,
     &[TIME, NAT_EVENT, SOURCE, POST_SOURCE, RANGE_START, RANGE_END, NAT_INSTANCE],
 );
-/// A pool without a free port (section 4.6.5), for which protocol.
+/// A pool without a free port of a protocol (section 4.6.5).
 const EXHAUSTED: Template = Template(259, false, &[TIME, NAT_EVENT, POOL, PROTOCOL, NAT_INSTANCE]);
-/// A subscriber's quota (section 4.6.7.3), of which protocol.
+/// A subscriber's quota of a protocol (section 4.6.7.3).
 const QUOTA_REACHED: Template = Template(
     260,
     false,
     &[TIME, NAT_EVENT, QUOTA, MOST_OF_SUBSCRIBER, SOURCE, PROTOCOL, NAT_INSTANCE],
 );
-/// What a class may have in all; the nearest is the most of all mappings (section 4.6.7.2). How
-/// much that is stays 0: it is not the NAT's limit.
+/// The total of a class; the nearest event is the most of all mappings (section 4.6.7.2). The value
+/// stays 0, because it is not the NAT's limit.
 const CLASS_QUOTA: Template =
     Template(261, false, &[TIME, NAT_EVENT, QUOTA, MOST_MAPPINGS, PROTOCOL, NAT_INSTANCE]);
 /// Blocks of a pool (section 4.6.8.1).
 const BLOCKS_HIGH: Template =
     Template(262, false, &[TIME, NAT_EVENT, THRESHOLD, POOL, ADDRESSES_HIGH, NAT_INSTANCE]);
-/// Ports of a pool (section 4.6.8.2), of which protocol.
+/// Ports of a pool of a protocol (section 4.6.8.2).
 const PORTS_HIGH: Template = Template(
     263,
     false,
     &[TIME, NAT_EVENT, THRESHOLD, POOL, MAPPINGS_HIGH, PROTOCOL, NAT_INSTANCE],
 );
-/// What a subscriber has (section 4.6.8.3; the registry has an element of that name, too).
+/// Mappings of a subscriber (section 4.6.8.3; the registry has an element of that name, too).
 const SUBSCRIBER_HIGH: Template = Template(
     264,
     false,
     &[TIME, NAT_EVENT, THRESHOLD, MAPPINGS_HIGH, OF_SUBSCRIBER_HIGH, SOURCE, NAT_INSTANCE],
 );
-/// What a class' subscribers have.
+/// Mappings of a class' subscribers.
 const CLASS_HIGH: Template =
     Template(265, false, &[TIME, NAT_EVENT, THRESHOLD, MAPPINGS_HIGH, NAT_INSTANCE]);
 //= rfc7011#section-4.3-reliability
-/// What is missing: how much, from when, until when (RFC 7011 section 4.3).
+/// Missing records: number, and times of the first and the last (RFC 7011 section 4.3).
 const RELIABILITY: Template = Template(266, true, &[PROCESS_ID, NOT_SENT_FLOWS, TIME, TIME]);
 
 const ALL: [&Template; 11] = [
@@ -140,7 +139,7 @@ const ALL: [&Template; 11] = [
     &RELIABILITY,
 ];
 
-/// Those whose subscriber is in a realm.
+/// Templates whose subscriber is in a realm.
 const OF_REALMS: [&Template; 5] = [&MAPPING, &SESSION, &BLOCK, &QUOTA_REACHED, &SUBSCRIBER_HIGH];
 
 //= rfc8158#section-4.3-historic
@@ -166,18 +165,18 @@ mod limit {
     pub(super) const MAPPINGS_OF_USER_HIGH: u32 = 4;
 }
 
-/// Makes messages.
+/// Encoder of messages.
 #[derive(Debug)]
 pub(super) struct Encoder {
     domain: u32,
     remotes: bool,
-    /// Bytes that a message may have.
+    /// Most bytes of a message.
     most: usize,
-    /// Data records that were sent.
+    /// Number of data records sent.
     sequence: u32,
 }
 
-/// What a record's fields are taken from.
+/// Values for a record's fields.
 #[derive(Clone, Copy, Debug, Default)]
 struct Values<'n> {
     time: Timestamp,
@@ -189,7 +188,7 @@ struct Values<'n> {
     protocol: u8,
     ports: (u16, u16),
     pool: u32,
-    /// Which limit it is, and how much that is.
+    /// Kind of a limit, and its value.
     limit: (u32, u32),
     realm: Option<&'n str>,
     gap: Option<Gap>,
@@ -200,17 +199,17 @@ impl Encoder {
         Self { domain, remotes, most, sequence: 0 }
     }
 
-    /// Another stream begins.
+    /// Restarts the sequence numbers for another stream.
     pub(super) fn restart(&mut self) {
         self.sequence = 0;
     }
 
-    /// So many data records have been sent.
+    /// Counts data records that have been sent.
     pub(super) fn sent(&mut self, records: usize) {
         self.sequence = self.sequence.wrapping_add(records as u32);
     }
 
-    /// The message with all templates.
+    /// Message with all templates.
     pub(super) fn templates(&self, now: Timestamp) -> Vec<u8> {
         let mut message = self.begin(now);
         for (set, options) in [(TEMPLATES, false), (OPTIONS, true)] {
@@ -227,7 +226,7 @@ impl Encoder {
         message
     }
 
-    /// A message with the first of these records, and how many of them; at least one.
+    /// Message with as many of these records as fit, at least one, and their number.
     pub(super) fn message(
         &self,
         records: &[Record],
@@ -282,13 +281,13 @@ impl Encoder {
         message
     }
 
-    /// By which template a record goes, and what its fields are.
+    /// Template of a record, and values of its fields.
     fn values<'n>(&self, record: &Record, names: &'n Names) -> (&'static Template, Values<'n>) {
         let base = Values { time: record.time(), ..Values::default() };
         match record {
             Record::Event(event) => self.of_event(event, names, base),
             Record::Gap(gap) => (&RELIABILITY, Values { gap: Some(*gap), ..base }),
-            // The sink leaves these out.
+            // The sink leaves these records out.
             Record::ClockSet(_) | Record::Summary(_) => (&RELIABILITY, base),
         }
     }
@@ -370,12 +369,12 @@ impl Encoder {
     }
 }
 
-/// A share of something, rounded up.
+/// A percentage of a number, rounded up.
 fn part(all: u32, percent: u8) -> u32 {
     (u64::from(all) * u64::from(percent)).div_ceil(100) as u32
 }
 
-/// The protocol that a resource is of.
+/// Protocol of a resource.
 fn number_of(resource: Resource) -> u8 {
     use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
     match resource {
@@ -395,7 +394,7 @@ impl Template {
         message.extend(number.to_be_bytes());
         message.extend(((fields.len() + usize::from(named)) as u16).to_be_bytes());
         if *options {
-            // The first is the scope.
+            // The first field is the scope.
             message.extend(1_u16.to_be_bytes());
         }
         for Element(number, len) in fields.iter().copied().chain(realm) {
@@ -406,7 +405,7 @@ impl Template {
 }
 
 impl Values<'_> {
-    /// Writes the field that stands at that place of the template.
+    /// Writes the field at index `place` of the template.
     fn put(&self, field: Element, place: usize, into: &mut Vec<u8>) {
         let nowhere = Endpoint::new(0, 0);
         let internal = self.mapping.map_or(nowhere, |id| id.internal);
@@ -414,7 +413,7 @@ impl Values<'_> {
         let (inside, outside) = self.remote.unwrap_or((nowhere, nowhere));
         let gap = self.gap.unwrap_or(Gap { lost: 0, from: self.time, to: self.time });
         match field {
-            // A gap's first time is its beginning.
+            // The first time of a gap is its beginning.
             TIME if self.gap.is_some() && place == 2 => put_time(gap.from, into),
             TIME => put_time(self.time, into),
             NAT_EVENT => into.push(self.nat_event),
@@ -446,7 +445,7 @@ fn put_time(time: Timestamp, into: &mut Vec<u8>) {
     into.extend((time.0 / 1_000_000).to_be_bytes());
 }
 
-/// A field that says its length (RFC 7011 section 7).
+/// Writes a field with its own length (RFC 7011 section 7).
 fn put_text(text: &str, into: &mut Vec<u8>) {
     let bytes = &text.as_bytes()[..text.len().min(254)];
     into.push(bytes.len() as u8);

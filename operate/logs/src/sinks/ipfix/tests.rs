@@ -1,4 +1,4 @@
-//! Messages against a decoder that knows RFC 7011 and the registry, and nothing of the encoder.
+//! Messages against a decoder that knows RFC 7011 and the registry, and does not use the encoder.
 
 use super::IpfixSink;
 use super::encode::Encoder;
@@ -37,7 +37,7 @@ impl Decoded {
 #[derive(Default)]
 struct Decoder {
     templates: HashMap<u16, Vec<(u16, u16)>>,
-    /// The sequence number that the next message must have.
+    /// Sequence number that the next message must have.
     sequence: Option<u32>,
 }
 
@@ -50,7 +50,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 }
 
 impl Decoder {
-    /// Takes a message apart; what is against RFC 7011 is a panic.
+    /// Decodes a message; panics on a violation of RFC 7011.
     fn decode(&mut self, message: &[u8], domain: u32) -> Vec<Decoded> {
         assert_eq!((u16_at(message, 0), usize::from(u16_at(message, 2))), (10, message.len()));
         assert_eq!(u32_at(message, 12), domain);
@@ -144,7 +144,7 @@ fn session() -> SessionId {
     SessionId { mapping: mapping(), remote, remote_inside }
 }
 
-/// One event's record.
+/// Decoded record of one event.
 fn told(change: Change, remotes: bool, names: &Names) -> Decoded {
     let encoder = encoder(remotes);
     let mut decoder = Decoder::default();
@@ -213,7 +213,7 @@ fn the_document_lists_the_elements_of_every_template() {
         let mut elements: Vec<u16> = fields.iter().map(|(element, _)| *element).collect();
         numbers.extend(elements.iter().copied());
         let base = if *number >= 300 { number - 100 } else { *number };
-        // Where there are realms, the name is the last element.
+        // In records of realms the name is the last element.
         assert_eq!(*number >= 300, elements.last() == Some(&464), "{number}");
         elements.retain(|element| *element != 464);
         assert_eq!(listed.get(&base), Some(&elements), "template {number}");
@@ -323,7 +323,7 @@ proptest! {
             decoded.extend(decoder.decode(&message, DOMAIN));
             encoder.sent(count);
             done += count;
-            // Templates that come again count as nothing.
+            // Repeated templates do not count as records.
             decoder.decode(&encoder.templates(Timestamp(0)), DOMAIN);
         }
         prop_assert_eq!(decoded.len(), records.len());
@@ -406,7 +406,7 @@ fn every_connection_begins_with_templates_and_counts_from_nothing() {
             records += decoder.decode(&message, DOMAIN).len();
         }
         assert_eq!(records, 3);
-        // The collector has hung up, which is seen before anything is lost.
+        // The collector has closed the connection, which is detected before a record is lost.
         drop(stream);
         let (written, result) = sink.write(&some(), &names(), Timestamp(0));
         assert!(written == 0 && result.is_err());

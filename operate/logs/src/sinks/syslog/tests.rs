@@ -1,4 +1,4 @@
-//! Messages against a reader of RFC 5424's grammar that knows nothing of how they are made.
+//! Messages against a reader of RFC 5424's grammar that is independent of the formatter.
 
 use super::*;
 use crate::drive::tests::created;
@@ -17,7 +17,7 @@ fn settings() -> SyslogSettings {
     }
 }
 
-/// A message taken apart.
+/// A message in its parts.
 #[derive(Debug, PartialEq)]
 struct Read {
     priority: u32,
@@ -29,7 +29,7 @@ struct Read {
     text: String,
 }
 
-/// Reads by the grammar of section 6; what is against it is a panic.
+/// Reads a message by the grammar of section 6; panics on a violation.
 fn read(message: &str) -> Read {
     let (priority, rest) = message.strip_prefix('<').unwrap().split_once('>').unwrap();
     let mut fields = rest.splitn(7, ' ');

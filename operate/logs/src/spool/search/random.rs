@@ -1,7 +1,6 @@
-//! Whole histories of a spool, written at random and searched, against a plain list in memory:
-//! sessions, mappings and blocks that come and go, events that are lost, gateways that start,
-//! crash, end and take over, clocks that are set, realms that come, segments that end and are
-//! thrown away, torn ends.
+//! Random histories of a spool, written and searched, against a plain list in memory: sessions,
+//! mappings and blocks that begin and end, lost events, gateways that start, crash, end and take
+//! over, clocks that are set, new realms, segments that end and are deleted, and torn ends.
 
 use super::tests::{POOL, mapping, settings, subscriber};
 use super::*;
@@ -20,10 +19,10 @@ use tempfile::TempDir;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// When histories begin.
+/// Begin of each history.
 const BEGIN: u64 = 1_000_000 * SECOND;
 
-/// Ports, with a block over the last ones.
+/// Ports; a block covers the last ones.
 const PORTS: [u16; 4] = [5000, 5001, 5002, 5003];
 const BLOCK: (u16, u16) = (5002, 5009);
 
@@ -38,18 +37,18 @@ enum Step {
     Passes(u64),
     /// The clock is set forward or back, seconds.
     ClockSet(i64),
-    /// A gateway ends, or crashes and perhaps leaves half a frame; another starts seconds later by
+    /// A gateway ends, or crashes and perhaps leaves half a frame. Another starts seconds later by
     /// a clock that may have been set meanwhile.
     Restart { clean: bool, torn: bool, later: i64 },
     /// A gateway starts and fails before it translates anything.
     FailedStart,
-    /// Another process, or another configuration, goes on with the mappings.
+    /// Another process, or another configuration, continues with the mappings.
     TakeOver { clean: bool },
     /// The log is not written for seconds.
     Pause(u64),
-    /// There is one more realm.
+    /// One more realm is added.
     Realm,
-    /// The oldest segment is thrown away.
+    /// The oldest segment is deleted.
     ThrownAway,
 }
 
@@ -81,7 +80,7 @@ enum Item {
     Lost,
 }
 
-/// What somebody has.
+/// A holding of a subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Owned {
     kind: u8,
@@ -98,7 +97,7 @@ impl Owned {
     }
 }
 
-/// A holder as the list has it.
+/// An expected holder, from the list.
 #[derive(Clone, Debug, PartialEq)]
 struct Expected {
     subscriber: Ipv4Addr,
@@ -123,7 +122,7 @@ impl Expected {
     }
 }
 
-/// What the list has of an endpoint at a place.
+/// State of an endpoint at a place, from the list.
 #[derive(Clone, Copy, Debug)]
 struct State {
     owned: Owned,
@@ -132,7 +131,7 @@ struct State {
     order: usize,
 }
 
-/// What belongs together: nothing is missing in it, and the clock was not set.
+/// A stretch in which nothing is missing, and the clock was not set.
 #[derive(Clone, Debug)]
 struct Stretch {
     from: u64,
@@ -147,9 +146,9 @@ struct History {
     names: Names,
     now: u64,
     stretches: Vec<Stretch>,
-    /// How the next entry begins a stretch, if it does.
+    /// Relation of the next stretch, if the next entry begins one.
     next: Option<Follows>,
-    /// When the sink was connected.
+    /// Time at which the sink was connected.
     connected: u64,
     was_closed: bool,
 }
@@ -176,7 +175,7 @@ impl History {
         }
     }
 
-    /// The stretch that goes on, or begins, now.
+    /// The present stretch, or a new one.
     fn stretch(&mut self) -> &mut Stretch {
         if let Some(follows) = self.next.take() {
             let before = self.stretches.last().map(|before| before.until);
@@ -213,7 +212,7 @@ impl History {
         self.sink.flush(Timestamp(now)).unwrap();
     }
 
-    /// Another sink, which has written nothing yet.
+    /// Replaces the sink by one that has written nothing yet.
     fn replace(&mut self, continues: bool) {
         let sink = SpoolSink::open(&small(self.folder.path()), true).unwrap();
         self.sink = if continues { sink.continued().unwrap() } else { sink };
@@ -227,12 +226,12 @@ impl History {
         self.was_closed = true;
     }
 
-    /// Cuts the last frame off, as a crash may; the clock is not known to have come so far then.
+    /// Cuts the last frame off, as a crash may; then the time that it reached is unknown.
     fn tear(&mut self) {
         let segments = list(self.folder.path()).unwrap().segments;
         let Some(last) = segments.last().filter(|_| self.next.is_none()) else { return };
         let Some(stretch) = self.stretches.last_mut() else { return };
-        // Something must stay of the stretch, so that it is seen at all.
+        // The stretch must keep an entry, so that it is visible at all.
         if stretch.items.len() < 2 {
             return;
         }
@@ -262,7 +261,7 @@ impl History {
             Step::Passes(seconds) => {
                 self.now += seconds * SECOND;
                 self.pass();
-                // All until then has been told, so what comes is later.
+                // All until now has been written, so later entries have later times.
                 self.now += 1;
             }
             Step::ClockSet(by) => {
@@ -297,7 +296,7 @@ impl History {
                 failed.flush(Timestamp(self.now)).unwrap();
             }
             Step::TakeOver { clean } => {
-                // A run that has written nothing yet is not seen.
+                // A run that has written nothing yet is not visible.
                 let resumes = self.was_closed && self.next.is_some();
                 let sink = SpoolSink::open(&small(self.folder.path()), true).unwrap();
                 let sink = sink.continued().unwrap();
@@ -330,7 +329,7 @@ impl History {
         }
     }
 
-    /// Throws the oldest segment away, unless it is the one that is written.
+    /// Deletes the oldest segment, unless it is being written.
     fn throw_away(&mut self) {
         let segments = list(self.folder.path()).unwrap().segments;
         let [oldest, _, ..] = &segments[..] else { return };
@@ -383,7 +382,7 @@ fn change(Owned { kind, number, port }: Owned, begins: bool) -> Change {
 }
 
 impl History {
-    /// The places of a time: a stretch each, and whether they are covered.
+    /// Places of a time: a stretch each, and true if they are covered.
     fn places(&self, at: u64) -> (Vec<usize>, bool) {
         let all = &self.stretches;
         let meets = |index: usize| {
@@ -405,7 +404,7 @@ impl History {
         }
     }
 
-    /// What the list has after a place: the stretch and the items that are not before the place.
+    /// Items of the list after a place, each with its stretch.
     fn after(&self, place: usize, at: u64) -> impl Iterator<Item = (usize, u64, &Item)> {
         let stretches = self.stretches.iter().enumerate().skip(place);
         let items = stretches.flat_map(|(index, stretch)| {
@@ -482,7 +481,7 @@ impl History {
         }
     }
 
-    /// The spans that the places' stretches are in.
+    /// Spans of the places' stretches.
     fn covered(&self, places: &[usize]) -> Vec<Span> {
         let mut spans: Vec<Span> = Vec::new();
         for place in places {

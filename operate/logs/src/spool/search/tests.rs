@@ -62,7 +62,7 @@ impl World {
         holders(self.folder.path(), (POOL, port), protocol, at(time), &|| true)
     }
 
-    /// Whose it was, if it was one's.
+    /// The single holder, if there is exactly one.
     fn whose(&self, port: u16, protocol: Option<u8>, time: u64) -> Option<Ipv4Addr> {
         let found = self.who(port, protocol, time).ok()?;
         assert_eq!(found.len(), 1, "{found:?}");
@@ -208,7 +208,7 @@ fn what_a_crash_cuts_off_is_the_last_frame() {
         }
         assert_eq!(world.whose(5004, UDP, 99), None);
     }
-    // Whoever begins anew writes elsewhere, and all the rest can be read.
+    // A new run writes another file, and all the rest can be read.
     world.restart(100, true);
     world.tell(110, Change::MappingCreated(mapping(7, 7000)));
     assert_eq!(world.whose(7000, UDP, 111), Some(subscriber(7)));
@@ -306,7 +306,7 @@ fn a_disk_that_is_full_is_an_error_and_the_log_goes_on_when_there_is_room() {
     sink.write(&[record(2, 1)], &names, at(2)).1.unwrap();
     sink.flush(at(2)).unwrap();
     fs::write(folder.path().join("else"), vec![1; 1 << 20]).unwrap_err();
-    // The file's last page has room for some frames.
+    // The last page of the file has room for some frames.
     let full = (3..100).find_map(|time| {
         sink.write(&[record(time, time as u8)], &names, at(time)).1.unwrap();
         sink.flush(at(time)).err().map(|error| (time, error))
@@ -327,7 +327,7 @@ fn a_disk_that_is_full_is_an_error_and_the_log_goes_on_when_there_is_room() {
 fn a_start_is_before_what_happened_before_the_log_was_connected() {
     let folder = tempfile::tempdir().unwrap();
     let mut sink = SpoolSink::open(&settings(folder.path()), true).unwrap();
-    // The workers give out static ports before the log is connected.
+    // The workers assign static ports before the log is connected.
     sink.connect(at(12)).unwrap();
     let change = Change::MappingCreated(mapping(1, 5000));
     let record = Record::Event(Event { time: at(10), change });
@@ -341,7 +341,7 @@ fn a_start_is_before_what_happened_before_the_log_was_connected() {
     }
 }
 
-/// Numbers that a seed determines.
+/// A pseudorandom sequence that a seed determines.
 struct Random(u64);
 
 impl Random {
