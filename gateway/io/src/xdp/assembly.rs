@@ -10,6 +10,10 @@
 //! to the socket: return bpf_redirect_map(sockets, context->rx_queue_index, XDP_PASS)
 //! ```
 
+use crate::bpf::assembler::{
+    ADD, AND, Code, JUMP, JUMP_EQUAL_32, JUMP_GREATER, JUMP_UNEQUAL, Jump, LOAD_BYTE, LOAD_HALF,
+    LOAD_WORD, MOVE, REDIRECT_MAP, XDP_PASS,
+};
 use natgate_wire::link::ethertype;
 use std::net::Ipv4Addr;
 
@@ -29,109 +33,25 @@ pub struct KernelShare {
     pub tagged: bool,
 }
 
-/// One instruction: `struct bpf_insn`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Instruction {
-    pub(super) code: u8,
-    pub(super) registers: u8,
-    pub(super) offset: i16,
-    pub(super) immediate: i32,
-}
-
-/// Action for a frame to a socket that does not exist: the kernel gets it.
-pub(super) const PASS: i32 = 2;
-
-const LOAD_WORD: u8 = 0x61;
-const LOAD_HALF: u8 = 0x69;
-const LOAD_BYTE: u8 = 0x71;
-const LOAD_CONSTANT_64: u8 = 0x18;
-const MOVE: u8 = 0xbf;
-const MOVE_CONSTANT: u8 = 0xb7;
-const ADD_CONSTANT: u8 = 0x07;
-const AND_CONSTANT: u8 = 0x57;
-const JUMP: u8 = 0x05;
-const JUMP_IF_EQUAL_32: u8 = 0x16;
-const JUMP_IF_NOT_ZERO: u8 = 0x55;
-const JUMP_IF_GREATER: u8 = 0x2d;
-const CALL: u8 = 0x85;
-const EXIT: u8 = 0x95;
-
-/// Target of a jump.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Label {
-    Socket,
-    Kernel,
-    Ipv4,
-    Arp,
-    Compare,
-}
-
-/// A program that is being built.
-#[derive(Default)]
-struct Assembler {
-    code: Vec<Instruction>,
-    /// Jumps, to be completed when all labels are known.
-    jumps: Vec<(usize, Label)>,
-    labels: Vec<(Label, usize)>,
-}
-
-impl Assembler {
-    fn put(&mut self, code: u8, [to, from]: [u8; 2], offset: i16, immediate: i32) {
-        let registers =
-            if cfg!(target_endian = "little") { from << 4 | to } else { to << 4 | from };
-        self.code.push(Instruction { code, registers, offset, immediate });
-    }
-
-    fn jump(&mut self, code: u8, registers: [u8; 2], immediate: i32, to: Label) {
-        self.jumps.push((self.code.len(), to));
-        self.put(code, registers, 0, immediate);
-    }
-
-    fn label(&mut self, label: Label) {
-        self.labels.push((label, self.code.len()));
-    }
-
-    fn finish(mut self) -> Vec<Instruction> {
-        for (at, label) in self.jumps {
-            let place = self.labels.iter().find(|(known, _)| *known == label);
-            let (_, place) = place.expect("every label has a place");
-            // A jump counts from the instruction behind it.
-            self.code[at].offset = (*place - at - 1) as i16;
-        }
-        self.code
-    }
-}
-
-/// Builds the program for this map of sockets. `otherwise` is the action for frames of a queue
-/// without a socket.
-pub(super) fn assemble(
-    sockets: i32,
-    share: Option<&KernelShare>,
-    otherwise: i32,
-) -> Vec<Instruction> {
+/// The program for this map of sockets. `otherwise` is what becomes of frames of a queue without a
+/// socket.
+pub(super) fn assemble(sockets: i32, share: Option<&KernelShare>, otherwise: i32) -> Code {
     const QUEUE_IN_CONTEXT: i16 = 16;
-    const MAP_DESCRIPTOR: u8 = 1;
-    const REDIRECT_MAP: i32 = 51;
-    let mut program = Assembler::default();
-    // Register r1 has the context; sorting leaves it there.
-    if let Some(share) = share {
-        sort(&mut program, share);
-    }
-    program.label(Label::Socket);
-    program.put(LOAD_WORD, [2, 1], QUEUE_IN_CONTEXT, 0);
-    // This instruction is twice as long as the others.
-    program.put(LOAD_CONSTANT_64, [1, MAP_DESCRIPTOR], 0, sockets);
-    program.put(0, [0, 0], 0, 0);
-    program.put(MOVE_CONSTANT, [3, 0], 0, otherwise);
-    program.put(CALL, [0, 0], 0, REDIRECT_MAP);
-    program.put(EXIT, [0, 0], 0, 0);
+    let mut code = Code::default();
+    // The context lies in r1; sorting leaves it there.
+    let sorted = share.map(|share| sort(&mut code, share)).unwrap_or_default();
+    sorted.to_socket.into_iter().for_each(|jump| code.land(jump));
+    code.load(LOAD_WORD, 2, 1, QUEUE_IN_CONTEXT);
+    code.load_map(1, sockets);
+    code.op(MOVE, 3, otherwise);
+    code.call(REDIRECT_MAP);
+    code.exit();
     if share.is_some() {
-        program.label(Label::Kernel);
-        program.put(MOVE_CONSTANT, [0, 0], 0, PASS);
-        program.put(EXIT, [0, 0], 0, 0);
+        sorted.to_kernel.into_iter().for_each(|jump| code.land(jump));
+        code.op(MOVE, 0, XDP_PASS);
+        code.exit();
     }
-    program.finish()
+    code
 }
 
 /// Lengths of a frame's headers and offsets of fields in them, bytes.
@@ -142,46 +62,55 @@ const IPV4_DESTINATION: i16 = 14 + 16;
 const ARP: i32 = ETHERNET + 28;
 const ARP_TARGET: i16 = 14 + 24;
 
-/// Jumps to the kernel with the kernel's frames; the rest falls through to the socket. The frame
-/// begins at r2 and ends at r3; r4 and r5 are scratch.
-fn sort(program: &mut Assembler, share: &KernelShare) {
-    program.put(LOAD_WORD, [2, 1], 0, 0);
-    program.put(LOAD_WORD, [3, 1], 4, 0);
-    require(program, ETHERNET);
-    program.put(LOAD_HALF, [5, 2], TYPE, 0);
-    // The value as a load finds it: in network byte order.
+/// Jumps whose targets come after the sorting.
+#[derive(Default)]
+struct Sorted {
+    to_socket: Vec<Jump>,
+    to_kernel: Vec<Jump>,
+}
+
+/// Jumps to the kernel with what is its own; the rest falls through to the socket. The frame begins
+/// at r2 and ends at r3; r4 and r5 are scratch.
+fn sort(code: &mut Code, share: &KernelShare) -> Sorted {
+    let mut sorted = Sorted::default();
+    code.load(LOAD_WORD, 2, 1, 0);
+    code.load(LOAD_WORD, 3, 1, 4);
+    sorted.to_socket.push(shorter(code, ETHERNET));
+    code.load(LOAD_HALF, 5, 2, TYPE);
+    // As a load finds them: in the order of the network.
     let kind = |kind: u16| i32::from(u16::from_ne_bytes(kind.to_be_bytes()));
-    program.jump(JUMP_IF_EQUAL_32, [5, 0], kind(ethertype::IPV4), Label::Ipv4);
-    program.jump(JUMP_IF_EQUAL_32, [5, 0], kind(ethertype::ARP), Label::Arp);
+    let ipv4 = code.jump(JUMP_EQUAL_32, [5, 0], kind(ethertype::IPV4));
+    let arp = code.jump(JUMP_EQUAL_32, [5, 0], kind(ethertype::ARP));
     if !share.tagged {
         for tag in [ethertype::VLAN, SERVICE_VLAN] {
-            program.jump(JUMP_IF_EQUAL_32, [5, 0], kind(tag), Label::Socket);
+            sorted.to_socket.push(code.jump(JUMP_EQUAL_32, [5, 0], kind(tag)));
         }
     }
-    program.jump(JUMP, [0, 0], 0, Label::Kernel);
-    program.label(Label::Ipv4);
-    program.put(LOAD_BYTE, [5, 2], 0, 0);
-    program.put(AND_CONSTANT, [5, 0], 0, 1);
-    program.jump(JUMP_IF_NOT_ZERO, [5, 0], 0, Label::Kernel);
-    require(program, IPV4);
-    program.put(LOAD_WORD, [5, 2], IPV4_DESTINATION, 0);
-    program.jump(JUMP, [0, 0], 0, Label::Compare);
-    program.label(Label::Arp);
-    require(program, ARP);
-    program.put(LOAD_WORD, [5, 2], ARP_TARGET, 0);
-    program.label(Label::Compare);
+    sorted.to_kernel.push(code.jump(JUMP, [0, 0], 0));
+    code.land(ipv4);
+    code.load(LOAD_BYTE, 5, 2, 0);
+    code.op(AND, 5, 1);
+    sorted.to_kernel.push(code.jump(JUMP_UNEQUAL, [5, 0], 0));
+    sorted.to_socket.push(shorter(code, IPV4));
+    code.load(LOAD_WORD, 5, 2, IPV4_DESTINATION);
+    let compare = code.jump(JUMP, [0, 0], 0);
+    code.land(arp);
+    sorted.to_socket.push(shorter(code, ARP));
+    code.load(LOAD_WORD, 5, 2, ARP_TARGET);
+    code.land(compare);
     for address in share.addresses.iter().take(MOST_SHARED) {
         let address = i32::from_ne_bytes(address.octets());
-        program.jump(JUMP_IF_EQUAL_32, [5, 0], address, Label::Kernel);
+        sorted.to_kernel.push(code.jump(JUMP_EQUAL_32, [5, 0], address));
     }
+    sorted
 }
 
 /// EtherType of a provider's tag (IEEE 802.1ad).
 const SERVICE_VLAN: u16 = 0x88a8;
 
-/// Sends frames with fewer bytes to the socket.
-fn require(program: &mut Assembler, len: i32) {
-    program.put(MOVE, [4, 2], 0, 0);
-    program.put(ADD_CONSTANT, [4, 0], 0, len);
-    program.jump(JUMP_IF_GREATER, [4, 3], 0, Label::Socket);
+/// The jump of frames that have fewer bytes.
+fn shorter(code: &mut Code, len: i32) -> Jump {
+    code.copy(4, 2);
+    code.op(ADD, 4, len);
+    code.jump(JUMP_GREATER, [4, 3], 0)
 }

@@ -22,9 +22,10 @@ mod ring;
 mod socket;
 mod transmit;
 
+pub use crate::bpf::Mode;
 pub use assembly::{KernelShare, MOST_SHARED};
 pub use config::Config;
-pub use program::{Hook, Mode};
+pub use program::Hook;
 
 use crate::monitor::{Look, Monitor};
 use crate::packet::Outlet;

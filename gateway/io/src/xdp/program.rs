@@ -1,17 +1,16 @@
 //! The XDP program at its interface: loading, attaching, and its map of sockets.
 //!
 //! [`assembly`] has its few instructions. Every frame that is not the [kernel's](KernelShare) goes
-//! to the socket of the queue that it came by. The program belongs to the interface, and all
-//! devices that serve queues of the interface share it. The last device detaches it; if the process
-//! ends otherwise, the kernel does. Frames of a queue without a socket go to the kernel.
-#![allow(unsafe_code)]
+//! to the socket of the queue that it came by. The program belongs to the interface and is shared
+//! by all devices that serve queues of it; the last of them detaches it, and the kernel does when
+//! the process ends otherwise. Frames of a queue without a socket go to the kernel.
 
-use super::assembly::{self, Instruction, KernelShare, assemble};
+use super::assembly::{KernelShare, assemble};
+use crate::bpf::assembler::XDP_PASS;
+use crate::bpf::{self, Map, Mode};
 use crate::{Error, LinkInfo, interface};
-use std::fmt;
 use std::io;
-use std::mem;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
@@ -22,24 +21,6 @@ pub(super) const MOST_QUEUES: u32 = 256;
 /// Number of tries while the kernel has not released resources of a former process.
 pub(super) const TRIES: u32 = 40;
 pub(super) const BETWEEN_TRIES: Duration = Duration::from_millis(25);
-
-/// Place where the program runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// In the driver, before the kernel processes the frame.
-    Native,
-    /// In the kernel's general receive path: works with every driver, and costs more.
-    Generic,
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Native => "native",
-            Self::Generic => "generic",
-        })
-    }
-}
 
 /// An interface's XDP program, shared by the devices that serve its queues.
 #[derive(Clone, Debug)]
@@ -59,8 +40,8 @@ pub(super) struct Attachment {
     pub(super) obstacle: Option<String>,
     /// Receive queues of the interface.
     pub(super) queues: u32,
-    sockets: OwnedFd,
-    /// Keeps the program attached.
+    sockets: Map<u32, u32>,
+    /// Holds the program in its place.
     link: OwnedFd,
 }
 
@@ -69,9 +50,8 @@ impl Drop for Attachment {
     /// until it becomes another program: closing it here would leave the XDP program attached for
     /// that long.
     fn drop(&mut self) {
-        let request = LinkDetach { link: self.link.as_raw_fd() as u32 };
-        // If the interface or the permission is gone, closing the descriptor must suffice.
-        let _gone = bpf(DETACH_LINK, &request);
+        // Where the interface or the right to ask is gone, closing the descriptor has to do.
+        let _gone = bpf::detach(&self.link);
     }
 }
 
@@ -109,9 +89,9 @@ impl Attachment {
         let name = &link.name;
         let queues = interface::receive_queues(name)?.min(MOST_QUEUES);
         let failed = |what| move |error| Error::of_xdp(what, name, error);
-        let sockets = make_map(queues).map_err(failed("making a map of sockets (XSKMAP)"))?;
-        let program = assemble(sockets.as_raw_fd(), share, assembly::PASS);
-        let program = load(&program).map_err(failed("loading an XDP program"))?;
+        let sockets = Map::sockets(queues).map_err(failed("making a map of sockets (XSKMAP)"))?;
+        let program = assemble(sockets.descriptor(), share, XDP_PASS);
+        let program = bpf::load(&program).map_err(failed("loading an XDP program"))?;
         let native = match attach(&program, link.index, Mode::Native) {
             Ok(native) => {
                 let (index, mode, obstacle) = (link.index, Mode::Native, None);
@@ -132,15 +112,7 @@ impl Attachment {
 
     /// Directs a queue's frames to a socket.
     pub(super) fn direct(&self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
-        let (key, value) = (queue, socket.as_raw_fd() as u32);
-        let request = MapUpdate {
-            map: self.sockets.as_raw_fd() as u32,
-            padding: 0,
-            key: (&raw const key) as u64,
-            value: (&raw const value) as u64,
-            flags: 0,
-        };
-        bpf(UPDATE, &request).map(drop)
+        self.sockets.update(&queue, &(socket.as_raw_fd() as u32))
     }
 }
 
@@ -162,118 +134,31 @@ fn explain(error: &io::Error, link: &LinkInfo) -> String {
     }
 }
 
-const CREATE_MAP: libc::c_int = 0;
-const UPDATE: libc::c_int = 2;
-const LOAD: libc::c_int = 5;
-const CREATE_LINK: libc::c_int = 28;
-const DETACH_LINK: libc::c_int = 34;
-
-#[repr(C)]
-struct MapCreate {
-    kind: u32,
-    key_len: u32,
-    value_len: u32,
-    entries: u32,
-}
-
-#[repr(C)]
-struct MapUpdate {
-    map: u32,
-    padding: u32,
-    key: u64,
-    value: u64,
-    flags: u64,
-}
-
-#[repr(C)]
-struct ProgramLoad {
-    kind: u32,
-    instruction_count: u32,
-    instructions: u64,
-    license: u64,
-}
-
-#[repr(C)]
-struct LinkCreate {
-    program: u32,
-    interface: u32,
-    attach_type: u32,
-    flags: u32,
-}
-
-#[repr(C)]
-struct LinkDetach {
-    link: u32,
-}
-
-fn make_map(entries: u32) -> io::Result<OwnedFd> {
-    const SOCKETS: u32 = 17;
-    let made = bpf(CREATE_MAP, &MapCreate { kind: SOCKETS, key_len: 4, value_len: 4, entries })?;
-    Ok(own(made))
-}
-
-fn load(program: &[Instruction]) -> io::Result<OwnedFd> {
-    const XDP: u32 = 6;
-    let request = ProgramLoad {
-        kind: XDP,
-        instruction_count: program.len() as u32,
-        instructions: program.as_ptr() as u64,
-        license: c"Apache-2.0".as_ptr() as u64,
-    };
-    bpf(LOAD, &request).map(own)
-}
-
-/// Attaches a program; waits a little for a former program to be detached.
+/// Attaches a program; waits a little for one that is there to go.
 fn attach(program: &OwnedFd, interface: u32, mode: Mode) -> io::Result<OwnedFd> {
-    const XDP: u32 = 37;
-    let flags = match mode {
-        Mode::Generic => 1 << 1,
-        Mode::Native => 1 << 2,
-    };
-    let program = program.as_fd().as_raw_fd() as u32;
-    let request = LinkCreate { program, interface, attach_type: XDP, flags };
     for _ in 1..TRIES {
-        match bpf(CREATE_LINK, &request) {
+        match bpf::attach(program, interface, mode) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
                 thread::sleep(BETWEEN_TRIES);
             }
-            done => return done.map(own),
+            done => return done,
         }
     }
-    bpf(CREATE_LINK, &request).map(own)
-}
-
-fn own(descriptor: libc::c_int) -> OwnedFd {
-    // SAFETY: the commands whose results come here return a descriptor without another owner.
-    unsafe { OwnedFd::from_raw_fd(descriptor) }
-}
-
-/// Makes a BPF request; `T` is the beginning of the command's structure.
-fn bpf<T>(command: libc::c_int, request: &T) -> io::Result<libc::c_int> {
-    // SAFETY: the request outlives the call, and its length is passed; at every caller the targets
-    // of its pointers outlive the call; the commands used only read them.
-    let result =
-        unsafe { libc::syscall(libc::SYS_bpf, command, request as *const T, mem::size_of::<T>()) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as libc::c_int) }
+    bpf::attach(program, interface, mode)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::assembly::MOST_SHARED;
     use super::*;
     use std::net::Ipv4Addr;
 
     #[test]
     #[cfg(target_endian = "little")]
     fn the_program_is_what_an_assembler_makes_of_it() {
-        let code: Vec<[u8; 8]> = assemble(0x0102, None, assembly::PASS)
-            .iter()
-            .map(|i| {
-                let mut bytes = [i.code, i.registers, 0, 0, 0, 0, 0, 0];
-                bytes[2..4].copy_from_slice(&i.offset.to_le_bytes());
-                bytes[4..].copy_from_slice(&i.immediate.to_le_bytes());
-                bytes
-            })
-            .collect();
+        let program = assemble(0x0102, None, XDP_PASS);
+        let code: Vec<[u8; 8]> =
+            program.instructions().iter().map(|one| one.to_le_bytes()).collect();
         assert_eq!(
             code,
             [
@@ -292,36 +177,7 @@ mod tests {
         );
     }
 
-    /// Runs a program on a frame; returns its result.
-    fn run(program: &OwnedFd, frame: &[u8]) -> u32 {
-        const RUN: libc::c_int = 10;
-        #[repr(C)]
-        #[derive(Default)]
-        struct Run {
-            program: u32,
-            returned: u32,
-            len: u32,
-            len_after: u32,
-            frame: u64,
-            frame_after: u64,
-            repeat: u32,
-            duration: u32,
-        }
-        let mut request = Run {
-            program: program.as_raw_fd() as u32,
-            len: frame.len() as u32,
-            frame: frame.as_ptr() as u64,
-            repeat: 1,
-            ..Run::default()
-        };
-        let len = mem::size_of::<Run>();
-        // SAFETY: request and frame outlive the call; the kernel writes only into the request.
-        let result = unsafe { libc::syscall(libc::SYS_bpf, RUN, &raw mut request, len) };
-        assert_eq!(result, 0, "running an XDP program: {}", io::Error::last_os_error());
-        request.returned
-    }
-
-    /// A frame to a station or a group, of this type, with an address at this offset.
+    /// A frame to a station or a group, of this type, with an address at this place.
     fn frame(group: bool, kind: u16, address: [u8; 4], at: usize, len: usize) -> Vec<u8> {
         let mut frame = vec![0x5a; len];
         frame[0] = if group { 0xff } else { 2 };
@@ -334,13 +190,15 @@ mod tests {
 
     #[test]
     fn the_kernel_gets_its_share_and_no_more() {
-        let sockets = make_map(1).expect("maps of sockets need root: run the tests as root");
-        // There is no socket, so frames for a socket get this result instead.
+        let sockets = Map::sockets(1).expect("maps of sockets need root: run the tests as root");
+        // There is no socket, so that frames for one get this instead.
         const SOCKET: u32 = 1;
-        const KERNEL: u32 = assembly::PASS as u32;
+        const KERNEL: u32 = XDP_PASS as u32;
+        let run =
+            |program: &OwnedFd, frame: &[u8]| bpf::test_run(program, frame, 1).unwrap().answer;
         let loaded = |share: &KernelShare| {
-            let program = assemble(sockets.as_raw_fd(), Some(share), SOCKET as i32);
-            load(&program).expect("the verifier takes it")
+            let program = assemble(sockets.descriptor(), Some(share), SOCKET as i32);
+            bpf::load(&program).expect("the verifier takes it")
         };
         let (ours, theirs, last) = ([10, 0, 0, 1], [10, 0, 0, 2], [250, 255, 255, 254]);
         let addresses = vec![theirs.into(), last.into()];
@@ -377,7 +235,7 @@ mod tests {
             let frame = frame(false, kind, theirs, 34, 64);
             assert_eq!((run(&untagged, &frame), run(&tagged, &frame)), (SOCKET, KERNEL));
         }
-        let most = vec![Ipv4Addr::from(theirs); 2 * assembly::MOST_SHARED];
+        let most = vec![Ipv4Addr::from(theirs); 2 * MOST_SHARED];
         loaded(&KernelShare { addresses: most, tagged: false });
     }
 

@@ -11,7 +11,7 @@
 mod program;
 
 use super::{BedError, Cables, bpf, kernel::Kernel};
-use bpf::sys::{self, Map, Mode};
+use natgate_io::bpf::{Map, Mode, Plain};
 use natgate_tester::{Endpoint, Place};
 use natgate_testnet::Network;
 use natgate_wire::checksum::fold;
@@ -65,9 +65,9 @@ struct Action {
 }
 
 // SAFETY: numbers and arrays of numbers, 16 bytes without a gap.
-unsafe impl sys::Plain for Key {}
+unsafe impl Plain for Key {}
 // SAFETY: numbers and arrays of numbers, 40 bytes without a gap.
-unsafe impl sys::Plain for Action {}
+unsafe impl Plain for Action {}
 const _: () = assert!(size_of::<Key>() == 16 && size_of::<Action>() == 40);
 
 type Table = Map<Key, Action>;
@@ -96,7 +96,7 @@ impl FastPath {
         Kernel::prepare(network, &cables.subject)?;
         let hops = [hop(network, cables, 0)?, hop(network, cables, 1)?];
         let table = match path {
-            Path::Forward => Table::table(1)?,
+            Path::Forward => table(1)?,
             Path::Translate => fill(place, hops)?,
         };
         let attach = |side: usize| {
@@ -104,9 +104,9 @@ impl FastPath {
                 Path::Forward => program::forward(hops[1 - side]),
                 Path::Translate => program::translate(table.descriptor()),
             };
-            let program = sys::load("the fast path's program", &code.0)?;
+            let program = bpf::load("the fast path's program", &code)?;
             let interface = hops[side].interface;
-            network.node("nat").enter(|| sys::attach(&program, interface, Mode::Native))?
+            network.node("nat").enter(|| bpf::attach(&program, interface, Mode::Native))?
         };
         Ok(Self { _attached: [attach(0)?, attach(1)?], _table: table })
     }
@@ -137,9 +137,13 @@ fn read(network: &Network, node: &str, name: &str, what: &str) -> io::Result<Str
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
+fn table(entries: u32) -> io::Result<Table> {
+    Table::table(entries).map_err(bpf::refused(format!("a map of {entries} entries")))
+}
+
 /// A table with two entries for each flow.
 fn fill(place: &Place, hops: [Hop; 2]) -> io::Result<Table> {
-    let table = Table::table(place.flows * 2)?;
+    let table = table(place.flows * 2)?;
     for flow in 0..place.flows {
         for (key, action) in entries(place, hops, flow) {
             table.update(&key, &action)?;

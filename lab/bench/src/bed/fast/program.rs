@@ -8,9 +8,10 @@
 //! ```
 //! Registers: 6 the frame, 8 what the table says; others are scratch.
 
-use super::{Action, Endpoint, Hop, Key, Table, UDP};
-use crate::bed::bpf::code::*;
-use crate::bed::bpf::sys;
+use super::{Action, Endpoint, Hop, Key, UDP};
+use crate::bed::bpf::load;
+use natgate_io::bpf::assembler::*;
+use natgate_io::bpf::test_run;
 use std::io;
 use std::mem::offset_of;
 
@@ -31,8 +32,6 @@ const PAYLOAD_CHECKSUM: i16 = PORTS + 6;
 const LEAST: i32 = 14 + 20 + 8;
 /// Where the key is on the stack.
 const KEY: i16 = -(size_of::<Key>() as i16);
-
-const PASS: i32 = 2;
 
 /// Looks endpoints up in the table, translates, and sends.
 pub(super) fn translate(table: i32) -> Code {
@@ -77,7 +76,7 @@ pub(super) fn forward(hop: Hop) -> Code {
 }
 
 /// What is not for this way leaves by the jumps that are returned.
-fn begin(code: &mut Code) -> Vec<usize> {
+fn begin(code: &mut Code) -> Vec<Jump> {
     let network = |half: u16| i32::from(u16::from_ne_bytes(half.to_be_bytes()));
     let mut left = Vec::new();
     code.load(LOAD_WORD, FRAME, 1, 0);
@@ -141,13 +140,13 @@ fn amend(code: &mut Code, delta: usize) {
 }
 
 /// Sends by the interface in register 1.
-fn end(mut code: Code, left: Vec<usize>) -> Code {
+fn end(mut code: Code, left: Vec<Jump>) -> Code {
     code.op(MOVE, 2, 0);
     code.call(REDIRECT);
-    code.put(EXIT, 0, 0, 0);
+    code.exit();
     left.into_iter().for_each(|jump| code.land(jump));
-    code.op(MOVE, 0, PASS);
-    code.put(EXIT, 0, 0, 0);
+    code.op(MOVE, 0, XDP_PASS);
+    code.exit();
     code
 }
 
@@ -156,8 +155,8 @@ pub(super) fn time(found: bool) -> io::Result<f64> {
     /// Less than the packet's time to live, which each run takes one of.
     const RUNS: u32 = 50;
     const CALLS: u32 = 1000;
-    let table = Table::table(1)?;
-    let program = sys::load("the fast path's program", &translate(table.descriptor()).0)?;
+    let table = super::table(1)?;
+    let program = load("the fast path's program", &translate(table.descriptor()))?;
     let ends = [Endpoint { address: 1, port: 1 }, Endpoint { address: 2, port: 2 }];
     if found {
         // As it becomes what it was, it is found again.
@@ -166,7 +165,7 @@ pub(super) fn time(found: bool) -> io::Result<f64> {
     let frame = packet(ends);
     let mut nanoseconds = 0;
     for _ in 0..CALLS {
-        nanoseconds += sys::attempt(&program, &frame, RUNS)?.2.as_nanos();
+        nanoseconds += test_run(&program, &frame, RUNS)?.time.as_nanos();
     }
     Ok(nanoseconds as f64 / f64::from(CALLS))
 }
@@ -186,8 +185,9 @@ fn packet([source, destination]: [Endpoint; 2]) -> [u8; 60] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{action, key};
+    use super::super::{Table, action, key};
     use super::*;
+    use natgate_io::bpf::Outcome;
     use natgate_wire::checksum::{checksum, fold, pseudo_header, sum};
     use std::os::fd::OwnedFd;
 
@@ -222,7 +222,7 @@ mod tests {
 
     fn loaded(table: &Table) -> OwnedFd {
         let program = translate(table.descriptor());
-        sys::load("the program", &program.0).expect("the verifier takes it, from root")
+        load("the program", &program).expect("the verifier takes it, from root")
     }
 
     fn one_flow() -> Table {
@@ -238,14 +238,14 @@ mod tests {
         let program = loaded(&table);
         for number in (0..=u16::MAX).step_by(3) {
             let frame = whole([INTERNAL, REMOTE], number);
-            let (said, after, _) = sys::attempt(&program, &frame, 1).unwrap();
+            let Outcome { answer, frame: after, .. } = test_run(&program, &frame, 1).unwrap();
             let mut expected = whole([EXTERNAL, REMOTE], number);
             expected[..12].copy_from_slice(&HOP.stations.concat());
             expected[22] -= 1;
             expected[24..26].fill(0);
             let header = checksum(&expected[14..34]);
             expected[24..26].copy_from_slice(&header.to_be_bytes());
-            assert_eq!((said, after.as_slice()), (REDIRECTED, expected.as_slice()), "{number}");
+            assert_eq!((answer, after.as_slice()), (REDIRECTED, expected.as_slice()), "{number}");
         }
         assert!(table.look_up(&key(INTERNAL, REMOTE)).unwrap().used > 0);
     }
@@ -255,8 +255,8 @@ mod tests {
         let program = loaded(&one_flow());
         let mut frame = whole([INTERNAL, REMOTE], 5);
         frame[40..42].fill(0);
-        let (said, after, _) = sys::attempt(&program, &frame, 1).unwrap();
-        assert_eq!((said, &after[40..42]), (REDIRECTED, &[0, 0][..]));
+        let Outcome { answer, frame: after, .. } = test_run(&program, &frame, 1).unwrap();
+        assert_eq!((answer, &after[40..42]), (REDIRECTED, &[0, 0][..]));
     }
 
     #[test]
@@ -270,17 +270,17 @@ mod tests {
             frames.push(frame);
         }
         for frame in frames {
-            let (said, after, _) = sys::attempt(&program, &frame, 1).unwrap();
-            assert_eq!((said, after.as_slice()), (PASS as u32, frame.as_slice()));
+            let Outcome { answer, frame: after, .. } = test_run(&program, &frame, 1).unwrap();
+            assert_eq!((answer, after.as_slice()), (XDP_PASS as u32, frame.as_slice()));
         }
     }
 
     #[test]
     fn the_forwarder_changes_the_stations_alone() {
-        let program = sys::load("the program", &forward(HOP).0).expect("it needs root");
+        let program = load("the program", &forward(HOP)).expect("it needs root");
         let frame = whole([INTERNAL, REMOTE], 0);
-        let (said, after, _) = sys::attempt(&program, &frame, 1).unwrap();
-        assert_eq!((said, &after[..12]), (REDIRECTED, HOP.stations.concat().as_slice()));
+        let Outcome { answer, frame: after, .. } = test_run(&program, &frame, 1).unwrap();
+        assert_eq!((answer, &after[..12]), (REDIRECTED, HOP.stations.concat().as_slice()));
         assert_eq!(after[12..], frame[12..]);
     }
 }

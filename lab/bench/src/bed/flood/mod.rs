@@ -13,7 +13,8 @@
 mod program;
 mod sink;
 
-use super::bpf::sys::{self, Map, Mode, Plain};
+use super::bpf;
+use natgate_io::bpf::{Map, Mode, Plain, run_live};
 use natgate_tester::{Endpoint, Mix, Place, Tester, Way};
 use program::{Program, Side};
 use rustix::time::{ClockId, clock_gettime};
@@ -88,7 +89,7 @@ impl Flood {
         };
         let (place, flows) = (tester.place().clone(), tester.external().len() as u32);
         let sides = [side(0), side(1)];
-        let order = Map::array(1)?;
+        let order = array(1)?;
         let program = Program { place, flows, sides: &sides, way };
         let program = program.load(order.descriptor(), endpoints.as_ref())?;
         let frame = sides[0].templates.last().map(|longest| longest.bytes.clone());
@@ -100,7 +101,7 @@ impl Flood {
         }
         Ok(Self {
             _sinks: sinks,
-            _in_use: sys::attach(&program, LOOPBACK, Mode::Generic)?,
+            _in_use: bpf::attach(&program, LOOPBACK, Mode::Generic)?,
             program,
             order,
             frame: frame.unwrap_or_default(),
@@ -125,10 +126,10 @@ impl Flood {
         let rate = (rate / 1e9 * f64::from(1 << RATE_BITS)).round() as u64;
         self.order.update(&0, &Order { begin, end, rate, sent: 0 })?;
         while monotonic() < end {
-            match sys::run(&self.program, &self.frame, CALL) {
+            match run_live(&self.program, &self.frame, CALL) {
                 // A rate that is not kept for that is not taken for one that was.
                 Err(error) if error.kind() == ErrorKind::StorageFull => thread::sleep(PAUSE),
-                done => done?,
+                done => done.map_err(bpf::refused(format!("{CALL} frames sent by a program")))?,
             }
             tell(self.order.look_up(&0)?.sent)?;
         }
@@ -142,8 +143,12 @@ fn monotonic() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+fn array<V: Plain>(entries: u32) -> io::Result<Map<u32, V>> {
+    Map::array(entries).map_err(bpf::refused(format!("a map of {entries} entries")))
+}
+
 fn endpoints(known: &[Endpoint]) -> io::Result<Map<u32, u64>> {
-    let map = Map::array(known.len() as u32)?;
+    let map = array(known.len() as u32)?;
     for (flow, endpoint) in (0..).zip(known) {
         map.update(&flow, &(u64::from(endpoint.address) | u64::from(endpoint.port) << 32))?;
     }
@@ -158,6 +163,7 @@ fn constants(place: &Place) -> [u32; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use natgate_io::bpf::{Outcome, test_run};
     use natgate_tester::Template;
     use std::net::Ipv4Addr;
 
@@ -201,7 +207,7 @@ mod tests {
         let rate = 1;
         let late = Order { begin: now - TEN, end: now + hour, rate: 0, sent: 0 };
         let goes = |program: &OwnedFd| {
-            let outcomes = (0..200).map(|_| sys::attempt(program, &[0; 60], 1).unwrap().0);
+            let outcomes = (0..200).map(|_| test_run(program, &[0; 60], 1).unwrap().answer);
             let (gone, rest): (Vec<u32>, Vec<u32>) =
                 outcomes.partition(|&outcome| outcome == REDIRECT);
             assert!(rest.iter().all(|&outcome| outcome == DROP), "{rest:?}");
@@ -223,8 +229,8 @@ mod tests {
         let (program, _) = program(&[60, 60, 60, 1514], order);
         let mut long = 0;
         for _ in 0..4000 {
-            let (outcome, frame, _) = sys::attempt(&program, &[0; 1514], 1).unwrap();
-            assert_eq!(outcome, REDIRECT);
+            let Outcome { answer, frame, .. } = test_run(&program, &[0; 1514], 1).unwrap();
+            assert_eq!(answer, REDIRECT);
             match u16::from_be_bytes([frame[16], frame[17]]) {
                 46 => {}
                 1500 => long += 1,

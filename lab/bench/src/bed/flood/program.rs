@@ -7,8 +7,9 @@
 //! frame's length, 7 the frame, 8 the flow; 2 and 3 source and its port, 4 and 5 destination.
 
 use super::{Order, RATE_BITS, constants};
-use crate::bed::bpf::code::*;
-use crate::bed::bpf::sys::{self, Map};
+use crate::bed::bpf;
+use natgate_io::bpf::Map;
+use natgate_io::bpf::assembler::*;
 use natgate_tester::{Place, Template, Way};
 use std::io;
 use std::mem::offset_of;
@@ -54,8 +55,6 @@ const FLOWS_BITS: i32 = 6;
 const FIRST_PORT: i32 = 10_000;
 const REMOTE_PORT: i32 = 53;
 
-const DROP: i32 = 1;
-
 impl Program<'_> {
     /// Has the kernel take it; what it is to send is in the map of that descriptor.
     pub(super) fn load(
@@ -64,7 +63,7 @@ impl Program<'_> {
         endpoints: Option<&Map<u32, u64>>,
     ) -> io::Result<OwnedFd> {
         let map = endpoints.map_or(0, Map::descriptor);
-        sys::load("the generator's program", &self.code(order, map).0)
+        bpf::load("the generator's program", &self.code(order, map))
     }
 
     fn code(&self, order: i32, map: i32) -> Code {
@@ -81,7 +80,7 @@ impl Program<'_> {
         let templates = &self.sides[0].templates;
         for (place, template) in templates.iter().enumerate() {
             if place == 0 || templates[place - 1].bytes.len() != template.bytes.len() {
-                code.lengths(template);
+                lengths(&mut code, template);
             }
         }
         code.call(RANDOM);
@@ -103,8 +102,8 @@ impl Program<'_> {
         }
         let lost = (self.way != Way::Up).then(|| self.inbound(&mut code, map));
         [short].into_iter().chain(idle).chain(lost).for_each(|jump| code.land(jump));
-        code.op(MOVE, 0, DROP);
-        code.put(EXIT, 0, 0, 0);
+        code.op(MOVE, 0, XDP_DROP);
+        code.exit();
         code
     }
 
@@ -146,7 +145,7 @@ impl Program<'_> {
     }
 
     /// Returns the jump for flows that there are not.
-    fn inbound(&self, code: &mut Code, map: i32) -> usize {
+    fn inbound(&self, code: &mut Code, map: i32) -> Jump {
         let [_, remote] = constants(&self.place);
         code.store(STORE_WORD, STACK, FLOW, KEY);
         code.load_map(1, map);
@@ -171,7 +170,7 @@ impl Program<'_> {
 }
 
 /// Goes on if a packet is due, and counts it; returns the jumps for when none is.
-fn wait(code: &mut Code, order: i32) -> [usize; 3] {
+fn wait(code: &mut Code, order: i32) -> [Jump; 3] {
     const NOW: u8 = FLOW;
     let at = |field: usize| field as i16;
     code.call(TIME);
@@ -203,10 +202,10 @@ fn send(code: &mut Code, side: &Side) {
     let Some(Template { bytes, .. }) = side.templates.first() else { return };
     // Ethernet header, and the IPv4 header to its checksum but for the length.
     for at in [0, 4, 8, IP + 4] {
-        code.constant(PUT_WORD, at, bytes);
+        constant(code, PUT_WORD, at, bytes);
     }
     for at in [12, IP, IP + 8] {
-        code.constant(PUT_HALF, at, bytes);
+        constant(code, PUT_HALF, at, bytes);
     }
     // 1: the sum of both addresses.
     code.op(MOVE, 1, 0);
@@ -239,29 +238,27 @@ fn send(code: &mut Code, side: &Side) {
     code.op(MOVE, 1, side.interface as i32);
     code.op(MOVE, 2, 0);
     code.call(REDIRECT);
-    code.put(EXIT, 0, 0, 0);
+    code.exit();
 }
 
-impl Code {
-    /// Writes what the template has at a place.
-    fn constant(&mut self, size: u8, at: i16, bytes: &[u8]) {
-        let from = at as usize;
-        let value = match size {
-            PUT_WORD => i32::from_ne_bytes(bytes[from..from + 4].try_into().unwrap_or_default()),
-            _ => i16::from_ne_bytes([bytes[from], bytes[from + 1]]).into(),
-        };
-        self.put(size, FRAME, at, value);
-    }
+/// Writes what the template has at a place.
+fn constant(code: &mut Code, size: u8, at: i16, bytes: &[u8]) {
+    let from = at as usize;
+    let value = match size {
+        PUT_WORD => i32::from_ne_bytes(bytes[from..from + 4].try_into().unwrap_or_default()),
+        _ => i16::from_ne_bytes([bytes[from], bytes[from + 1]]).into(),
+    };
+    code.put(size, FRAME, at, value);
+}
 
-    /// For frames of a template's length, writes the lengths and keeps the sums on the stack.
-    fn lengths(&mut self, template: &Template) {
-        let Template { bytes, header_sum, payload_sum } = template;
-        let other = self.jump(JUMP_UNEQUAL, [LEN, 0], bytes.len() as i32);
-        self.constant(PUT_HALF, IP + 2, bytes);
-        self.constant(PUT_HALF, UDP + 4, bytes);
-        for (sum, at) in [(header_sum, HEADER_SUM), (payload_sum, PAYLOAD_SUM)] {
-            self.put(PUT_WORD, STACK, at, *sum as i32);
-        }
-        self.land(other);
+/// For frames of a template's length, writes the lengths and keeps the sums on the stack.
+fn lengths(code: &mut Code, template: &Template) {
+    let Template { bytes, header_sum, payload_sum } = template;
+    let other = code.jump(JUMP_UNEQUAL, [LEN, 0], bytes.len() as i32);
+    constant(code, PUT_HALF, IP + 2, bytes);
+    constant(code, PUT_HALF, UDP + 4, bytes);
+    for (sum, at) in [(header_sum, HEADER_SUM), (payload_sum, PAYLOAD_SUM)] {
+        code.put(PUT_WORD, STACK, at, *sum as i32);
     }
+    code.land(other);
 }

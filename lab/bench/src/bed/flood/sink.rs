@@ -4,16 +4,15 @@
 //! An XDP program takes in what comes, a frame in 64, drawn at random, excepted, which the tester
 //! looks at; and everything that is not IPv4, such as ARP. The interface counts them all.
 
-use crate::bed::bpf::code::*;
-use crate::bed::bpf::sys::{self, Mode};
+use crate::bed::bpf;
+use natgate_io::bpf::Mode;
+use natgate_io::bpf::assembler::*;
 use std::io;
 use std::os::fd::OwnedFd;
 
 /// Of so many frames the tester sees one; a power of two.
 const OF: i32 = 64;
 
-const DROP: i32 = 1;
-const PASS: i32 = 2;
 const FRAME: u8 = 6;
 const TYPE: i16 = 12;
 const ETHERNET: i32 = 14;
@@ -21,7 +20,7 @@ const ETHERNET: i32 = 14;
 /// Has an interface of this thread's namespace take frames in so, until what is returned is
 /// dropped.
 pub(super) fn attach(interface: u32) -> io::Result<OwnedFd> {
-    sys::attach(&sys::load("the sink's program", &code().0)?, interface, Mode::Native)
+    bpf::attach(&bpf::load("the sink's program", &code())?, interface, Mode::Native)
 }
 
 fn code() -> Code {
@@ -37,26 +36,28 @@ fn code() -> Code {
     code.call(RANDOM);
     code.op(AND, 0, OF - 1);
     let drawn = code.jump(JUMP_EQUAL, [0, 0], 0);
-    code.op(MOVE, 0, DROP);
-    code.put(EXIT, 0, 0, 0);
+    code.op(MOVE, 0, XDP_DROP);
+    code.exit();
     [short, other, drawn].into_iter().for_each(|jump| code.land(jump));
-    code.op(MOVE, 0, PASS);
-    code.put(EXIT, 0, 0, 0);
+    code.op(MOVE, 0, XDP_PASS);
+    code.exit();
     code
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use natgate_io::bpf::test_run;
 
     #[test]
     fn one_in_many_and_what_is_not_ipv4_stays() {
-        let program = sys::load("the sink's program", &code().0).expect("it needs root");
+        let program = bpf::load("the sink's program", &code()).expect("it needs root");
         let passed = |kind: [u8; 2]| {
             let mut frame = [0; 60];
             frame[12..14].copy_from_slice(&kind);
             let runs = 0..64 * 100;
-            runs.filter(|_| sys::attempt(&program, &frame, 1).unwrap().0 == PASS as u32).count()
+            runs.filter(|_| test_run(&program, &frame, 1).unwrap().answer == XDP_PASS as u32)
+                .count()
         };
         assert_eq!(passed([8, 6]), 6400);
         // Ten standard deviations.
