@@ -1,13 +1,11 @@
 //! Protocol-buffer messages to be written: fields by number and name, as text and as bytes from one
 //! tree.
 //!
-//! As proto3 has it, what is zero or empty is not written.
+//! As proto3 has it, what is zero or empty is not written. Keys and numbers are coded by prost. Its
+//! derived types do not serve here, because they know no names of fields.
 
+use prost::encoding::{WireType, decode_key, decode_varint, encode_key, encode_varint};
 use std::fmt::Write;
-
-/// How bytes say what follows: a number, or so many bytes.
-const NUMBER: u64 = 0;
-const BYTES: u64 = 2;
 
 #[derive(Clone, Debug)]
 enum Value {
@@ -100,19 +98,20 @@ impl Message {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (number, _, value) in &self.0 {
-            let mut put = |kind: u64, head: u64, tail: &[u8]| {
-                put_number(&mut bytes, u64::from(*number) << 3 | kind);
-                put_number(&mut bytes, head);
+            let mut put = |kind: WireType, head: u64, tail: &[u8]| {
+                encode_key(*number, kind, &mut bytes);
+                encode_varint(head, &mut bytes);
                 bytes.extend_from_slice(tail);
             };
+            let mut put_bytes =
+                |tail: &[u8]| put(WireType::LengthDelimited, tail.len() as u64, tail);
             match value {
-                Value::Message(message) => {
-                    let inner = message.to_bytes();
-                    put(BYTES, inner.len() as u64, &inner);
+                Value::Message(message) => put_bytes(&message.to_bytes()),
+                Value::Text(text) => put_bytes(text.as_bytes()),
+                Value::Number(value) | Value::Choice(value, _) => {
+                    put(WireType::Varint, *value, &[]);
                 }
-                Value::Text(text) => put(BYTES, text.len() as u64, text.as_bytes()),
-                Value::Number(value) | Value::Choice(value, _) => put(NUMBER, *value, &[]),
-                Value::Flag => put(NUMBER, 1, &[]),
+                Value::Flag => put(WireType::Varint, 1, &[]),
             }
         }
         bytes
@@ -162,14 +161,6 @@ fn escaped(text: &str) -> String {
     text.chars().map(escape).collect()
 }
 
-fn put_number(bytes: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        bytes.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    bytes.push(value as u8);
-}
-
 /// A field as it came in.
 enum Field<'b> {
     Number(u64),
@@ -180,12 +171,11 @@ enum Field<'b> {
 fn fields(mut bytes: &[u8]) -> Option<Vec<(u32, Field<'_>)>> {
     let mut fields = Vec::new();
     while !bytes.is_empty() {
-        let tag = take_number(&mut bytes)?;
-        let number = u32::try_from(tag >> 3).ok()?;
-        let value = take_number(&mut bytes)?;
-        let field = match tag & 7 {
-            NUMBER => Field::Number(value),
-            BYTES => {
+        let (number, kind) = decode_key(&mut bytes).ok()?;
+        let value = decode_varint(&mut bytes).ok()?;
+        let field = match kind {
+            WireType::Varint => Field::Number(value),
+            WireType::LengthDelimited => {
                 let (taken, rest) = bytes.split_at_checked(usize::try_from(value).ok()?)?;
                 bytes = rest;
                 Field::Bytes(taken)
@@ -195,19 +185,6 @@ fn fields(mut bytes: &[u8]) -> Option<Vec<(u32, Field<'_>)>> {
         fields.push((number, field));
     }
     Some(fields)
-}
-
-fn take_number(bytes: &mut &[u8]) -> Option<u64> {
-    let mut value = 0_u64;
-    for place in 0..10 {
-        let (byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        value |= u64::from(byte & 0x7f).checked_shl(7 * place)?;
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
 }
 
 #[cfg(test)]
