@@ -3,80 +3,36 @@
 //! The network is that of the demonstration. Needs root and the programs that `make test` installs,
 //! and fails without. One test runs at a time: they share two cores with the gateway.
 
-use std::net::UdpSocket;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use natgate_testnet::{
-    GATEWAY_INSIDE, Gateway, Network, POOL, ROUTER, SERVER1, SERVER2, Servers, config, is_root,
-    raise_open_files, remove_leftovers, traffic, wait_for,
+    GATEWAY_INSIDE, Gateway, POOL, ROUTER, SERVER1, SERVER2, TestNetwork, config, traffic, wait_for,
 };
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");
 const TAG: &str = "ngback";
 
-static TURN: Mutex<()> = Mutex::new(());
-static NUMBER: AtomicU32 = AtomicU32::new(0);
-
-/// A network without a gateway; what is first here goes first.
-struct Scene {
-    _servers: Servers,
-    network: Network,
-    body: Arc<[u8]>,
-    _turn: MutexGuard<'static, ()>,
+fn network() -> TestNetwork {
+    TestNetwork::with_servers(TAG, 2_000_000)
 }
 
-impl Scene {
-    fn new() -> Self {
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        assert!(is_root(), "network namespaces need root: run the tests as root");
-        remove_leftovers(TAG);
-        raise_open_files().unwrap();
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let network = Network::build(&format!("{TAG}{}-{number}", std::process::id())).unwrap();
-        let body: Arc<[u8]> =
-            (0..2_000_000_u32).map(|n| (n.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
-        let servers = Servers::start(&network, Arc::clone(&body)).unwrap();
-        Self { _servers: servers, network, body, _turn: turn }
+/// Pings, asks and downloads from a node by the gateway.
+fn works(network: &TestNetwork, node: &str) {
+    for address in [GATEWAY_INSIDE, ROUTER, SERVER1] {
+        network.ping(node, address, 3);
     }
-
-    fn run(&self, node: &str, program: &str, arguments: &[&str]) -> String {
-        let output = self.network.node(node).run(20, program, arguments).unwrap();
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
-
-    fn ip(&self, node: &str, arguments: &str) {
-        self.run(node, "ip", &arguments.split(' ').collect::<Vec<_>>());
-    }
-
-    /// Pings, asks and downloads from a node by the gateway.
-    fn works(&self, node: &str) {
-        for address in [GATEWAY_INSIDE, ROUTER, SERVER1] {
-            let arguments = ["-n", "-c", "3", "-i", "0.1", "-W", "2", &address.to_string()];
-            let said = self.run(node, "ping", &arguments);
-            assert!(said.contains(" 3 received, "), "{node}: {said}");
-        }
-        let large = ["-n", "-c", "2", "-i", "0.1", "-s", "4000", &SERVER1.to_string()];
-        assert!(self.run(node, "ping", &large).contains(" 2 received, "), "fragments");
-        let socket = self.udp_socket(node);
-        let external = traffic::ask_udp(&socket, SERVER1).unwrap();
-        assert_eq!(traffic::ask_udp(&socket, SERVER2).unwrap(), external);
-        assert!(POOL.contains(external.ip()), "{external}");
-        let url = format!("http://{SERVER1}/");
-        let arguments = ["--silent", "--show-error", "--fail", &url];
-        let output = self.network.node(node).run(20, "curl", &arguments).unwrap();
-        assert!(output.stdout == *self.body, "{} bytes came that differ", output.stdout.len());
-        let stream = traffic::connect_reflector(self.network.node(node), 0, SERVER2).unwrap();
-        traffic::read_endpoint(&stream).unwrap();
-        traffic::echo(&stream, &self.body[..50_000]).unwrap();
-    }
-
-    fn udp_socket(&self, node: &str) -> UdpSocket {
-        traffic::udp_socket(self.network.node(node)).unwrap()
-    }
+    let large = ["-n", "-c", "2", "-i", "0.1", "-s", "4000", &SERVER1.to_string()];
+    assert!(network.run(node, "ping", &large).contains(" 2 received, "), "fragments");
+    let socket = network.udp_socket(node);
+    let external = traffic::ask_udp(&socket, SERVER1).unwrap();
+    assert_eq!(traffic::ask_udp(&socket, SERVER2).unwrap(), external);
+    assert!(POOL.contains(external.ip()), "{external}");
+    network.download(node);
+    let stream = traffic::connect_reflector(network.node(node), 0, SERVER2).unwrap();
+    traffic::read_endpoint(&stream).unwrap();
+    traffic::echo(&stream, &network.body()[..50_000]).unwrap();
 }
 
 fn with(backend: &str) -> String {
@@ -85,8 +41,8 @@ fn with(backend: &str) -> String {
 
 #[test]
 fn af_xdp_carries_everything() {
-    let scene = Scene::new();
-    let gateway = Gateway::start(&scene.network, Path::new(PROGRAM), &with("af-xdp")).unwrap();
+    let network = network();
+    let gateway = network.start(PROGRAM, &with("af-xdp"));
     let log = gateway.log();
     for side in ["inside", "outside"] {
         let said =
@@ -94,11 +50,11 @@ fn af_xdp_carries_everything() {
         assert!(log.contains(&said), "{log}");
     }
     assert!(log.contains("note: hosts of this machine that send to inside must finish"), "{log}");
-    scene.works("sub1");
-    scene.works("sub2");
-    let meeting = traffic::hairpin_udp(&scene.network).unwrap();
+    works(&network, "sub1");
+    works(&network, "sub2");
+    let meeting = traffic::hairpin_udp(&network).unwrap();
     assert_eq!(meeting.seen, meeting.caller);
-    traffic::hairpin_tcp(&scene.network, 5000).unwrap();
+    traffic::hairpin_tcp(&network, 5000).unwrap();
     let status = gateway.status().unwrap();
     for side in ["inside", "outside"] {
         let device = &status["devices"][side];
@@ -109,17 +65,17 @@ fn af_xdp_carries_everything() {
     }
     assert_eq!(gateway.stop().unwrap().code(), Some(0));
     // At once again: nothing is left of the first.
-    let _gateway = Gateway::start(&scene.network, Path::new(PROGRAM), &with("af-xdp")).unwrap();
-    scene.works("sub1");
+    let _gateway = network.start(PROGRAM, &with("af-xdp"));
+    works(&network, "sub1");
 }
 
 #[test]
 fn packet_sockets_for_rate_carry_everything() {
-    let scene = Scene::new();
+    let network = network();
     let rate = config("").replace("\"af-packet\"", "\"af-packet\"\nmode = \"rate\"\nring = 512");
-    let gateway = Gateway::start(&scene.network, Path::new(PROGRAM), &rate).unwrap();
-    scene.works("sub1");
-    let meeting = traffic::hairpin_udp(&scene.network).unwrap();
+    let gateway = network.start(PROGRAM, &rate);
+    works(&network, "sub1");
+    let meeting = traffic::hairpin_udp(&network).unwrap();
     assert_eq!(meeting.seen, meeting.caller);
     let status = gateway.status().unwrap();
     for side in ["inside", "outside"] {
@@ -135,28 +91,28 @@ fn packet_sockets_for_rate_carry_everything() {
 
 #[test]
 fn back_ends_can_differ_by_side() {
-    let scene = Scene::new();
+    let network = network();
     let mixed = config("").replacen("af-packet", "af-xdp", 1);
-    let _gateway = Gateway::start(&scene.network, Path::new(PROGRAM), &mixed).unwrap();
-    scene.works("sub1");
+    let _gateway = network.start(PROGRAM, &mixed);
+    works(&network, "sub1");
 }
 
 #[test]
 fn what_passes_is_recorded_and_harmed_frames_are_sent_again() {
-    let scene = Scene::new();
-    let file = scene.network.file("tap.pcapng");
+    let network = network();
+    let file = network.file("tap.pcapng");
     let options = ["--tap", file.to_str().unwrap(), "--inject", "loss=0.02,reorder=0.02,seed=3"];
     let config = with("af-xdp");
-    let gateway = Gateway::start_with(&scene.network, "nat", Path::new(PROGRAM), &config, &options);
+    let gateway = Gateway::start_with(&network, "nat", Path::new(PROGRAM), &config, &options);
     let gateway = gateway.unwrap();
     let url = format!("http://{SERVER1}/");
     let arguments = ["--silent", "--show-error", "--fail", "--retry", "3", &url];
-    let output = scene.network.node("sub1").run(20, "curl", &arguments).unwrap();
-    assert!(output.stdout == *scene.body, "TCP makes good what is lost");
+    let output = network.node("sub1").run(20, "curl", &arguments).unwrap();
+    assert!(output.stdout == *network.body(), "TCP makes good what is lost");
     assert_eq!(gateway.stop().unwrap().code(), Some(0));
     let tshark = |filter: &str| {
         let arguments = ["-n", "-r", file.to_str().unwrap(), "-Y", filter];
-        let said = scene.run("nat", "tshark", &arguments);
+        let said = network.run("nat", "tshark", &arguments);
         said.lines().count()
     };
     // Inside is interface 0; the way is in the packets' flags.
@@ -171,9 +127,9 @@ fn what_passes_is_recorded_and_harmed_frames_are_sent_again() {
 
 #[test]
 fn af_xdp_survives_links_that_flap_and_devices_that_go() {
-    let scene = Scene::new();
-    let gateway = Gateway::start(&scene.network, Path::new(PROGRAM), &with("af-xdp")).unwrap();
-    let socket = scene.udp_socket("sub1");
+    let network = network();
+    let gateway = network.start(PROGRAM, &with("af-xdp"));
+    let socket = network.udp_socket("sub1");
     let external = traffic::ask_udp(&socket, SERVER1).unwrap();
     let recovers = |what: &str| {
         let seen = wait_for(what, Duration::from_secs(10), || {
@@ -182,41 +138,40 @@ fn af_xdp_survives_links_that_flap_and_devices_that_go() {
         assert_eq!(seen.unwrap(), external, "the mapping was kept");
     };
     for device in ["outside", "inside"] {
-        scene.ip("nat", &format!("link set {device} down"));
+        network.ip("nat", &format!("link set {device} down"));
         thread::sleep(Duration::from_millis(300));
-        scene.ip("nat", &format!("link set {device} up"));
+        network.ip("nat", &format!("link set {device} up"));
         recovers("an answer after the flapping");
     }
-    scene.ip("nat", "link delete outside");
+    network.ip("nat", "link delete outside");
     wait_for("its noticing", Duration::from_secs(10), || {
         Ok(gateway.log().contains("outside device outside is gone").then_some(()))
     })
     .unwrap();
-    scene.network.cable(["nat", "outside", "router", "nat"]).unwrap();
-    scene.ip("router", &format!("address add {ROUTER}/24 dev nat"));
-    scene.ip("router", "route add 203.0.113.0/24 via 192.0.2.2");
+    network.cable(["nat", "outside", "router", "nat"]).unwrap();
+    network.ip("router", &format!("address add {ROUTER}/24 dev nat"));
+    network.ip("router", "route add 203.0.113.0/24 via 192.0.2.2");
     recovers("an answer after the device came back");
-    scene.works("sub2");
+    works(&network, "sub2");
 }
 
 #[test]
 fn a_tun_device_takes_the_kernels_own_traffic_through_the_gateway() {
-    let scene = Scene::new();
-    let network = &scene.network;
+    let network = network();
     // The subscriber is the gateway's own machine, as in a container.
     let text = config("").replacen("\"inside\"", "\"subscriber\"", 1);
     let text = text.replacen("af-packet", "tun", 1);
-    let gateway = Gateway::start_in(network, "nat", Path::new(PROGRAM), &text).unwrap();
+    let gateway = Gateway::start_in(&network, "nat", Path::new(PROGRAM), &text).unwrap();
     let log = gateway.log();
     assert!(log.contains("made TUN device subscriber; give the kernel its address"), "{log}");
-    scene.ip("nat", "address add 10.0.0.77/24 dev subscriber");
-    scene.ip("nat", "link set subscriber up");
-    scene.ip("nat", &format!("route add default via {GATEWAY_INSIDE}"));
+    network.ip("nat", "address add 10.0.0.77/24 dev subscriber");
+    network.ip("nat", "link set subscriber up");
+    network.ip("nat", &format!("route add default via {GATEWAY_INSIDE}"));
     wait_for("its noticing", Duration::from_secs(10), || {
         Ok(gateway.log().contains("inside device subscriber is up").then_some(()))
     })
     .unwrap();
-    scene.works("nat");
+    works(&network, "nat");
     let status = gateway.status().unwrap();
     let neighbor = &status["neighbors"]["inside"][0];
     assert_eq!(neighbor["mac"], "02:00:00:00:00:02", "{neighbor}");

@@ -3,9 +3,7 @@
 //! The network is that of the demonstration (`natgate-testnet`). Needs root, prlimit, curl and
 //! ping, and fails without.
 
-use natgate_testnet::{
-    Gateway, Network, SERVER1, config, is_root, raise_open_files, remove_leftovers, wait_for,
-};
+use natgate_testnet::{Gateway, Network, SERVER1, TestNetwork, config, wait_for};
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -65,10 +63,7 @@ fn metrics(network: &Network) -> io::Result<String> {
 
 #[test]
 fn idle_connections_take_no_descriptor_that_packets_or_commands_need() {
-    assert!(is_root(), "network namespaces need root");
-    raise_open_files().expect("the crowd needs descriptors of its own");
-    remove_leftovers(TAG);
-    let network = Network::build(&format!("{TAG}{}", std::process::id())).expect("the network");
+    let network = TestNetwork::new(TAG);
     network.node("nat").ip_batch("link set lo up\n").expect("the crowd comes by the loopback");
     let socket = network.file("control.sock");
     let more = format!("[control]\nsocket = \"{}\"\n", socket.display());

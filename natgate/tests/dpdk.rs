@@ -8,34 +8,28 @@
 use natgate_dpdk::{DpdkDevice, start};
 use natgate_io::Device;
 use natgate_tester::{Load, Mix, Place, Report, Tester, Way};
-use natgate_testnet::{
-    Gateway, Network, SERVER1, Servers, config, is_root, remove_leftovers, traffic as sockets,
-    wait_for,
-};
+use natgate_testnet::{SERVER1, TestNetwork, Turn, config, traffic as sockets, wait_for};
 use std::fs;
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");
 const MTU: u16 = 1500;
 const TAG: &str = "ngdpdk";
 
-static TURN: Mutex<()> = Mutex::new(());
-
 /// A gateway between two ports, which is killed when dropped, and the folder of its files.
-struct Scene {
+struct DpdkGateway {
     gateway: Child,
     folder: PathBuf,
-    _turn: MutexGuard<'static, ()>,
+    _turn: Turn,
 }
 
-impl Scene {
+impl DpdkGateway {
     /// Starts a gateway on these ports; `{folder}` in them is the folder's path.
     fn start(name: &str, inside: &str, outside: &str) -> Self {
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = Turn::take(TAG);
         let folder = std::env::temp_dir().join(format!("natgate-{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let file = folder.join("natgate.toml");
@@ -91,7 +85,7 @@ impl Scene {
     }
 }
 
-impl Drop for Scene {
+impl Drop for DpdkGateway {
     fn drop(&mut self) {
         let _ = self.gateway.kill();
         let _ = self.gateway.wait();
@@ -156,16 +150,16 @@ const MEMIF_CLIENT: [&str; 2] = [
 
 #[test]
 fn packets_of_another_process_come_through_shared_memory() {
-    let mut scene = Scene::start("memif", MEMIF_SERVER[0], MEMIF_SERVER[1]);
+    let mut gateway = DpdkGateway::start("memif", MEMIF_SERVER[0], MEMIF_SERVER[1]);
     for frame in [64, 65, 576, 1518] {
-        scene.passes(MEMIF_CLIENT[0], MEMIF_CLIENT[1], &load(frame));
+        gateway.passes(MEMIF_CLIENT[0], MEMIF_CLIENT[1], &load(frame));
     }
     // The other process went away and came back each time; links are looked at once a second.
     wait_for("the link's end", Duration::from_secs(5), || {
-        Ok(scene.log().contains("net_memif0 is down").then_some(()))
+        Ok(gateway.log().contains("net_memif0 is down").then_some(()))
     })
     .unwrap();
-    scene.passes(MEMIF_CLIENT[0], MEMIF_CLIENT[1], &load(64));
+    gateway.passes(MEMIF_CLIENT[0], MEMIF_CLIENT[1], &load(64));
 }
 
 #[test]
@@ -173,43 +167,37 @@ fn a_virtual_machines_card_is_joined_by_vhost_user() {
     let vhost = ["net_vhost0,iface={folder}/in.sock", "net_vhost1,iface={folder}/out.sock"];
     let virtio =
         ["net_virtio_user0,path={folder}/in.sock", "net_virtio_user1,path={folder}/out.sock"];
-    let mut scene = Scene::start("vhost", vhost[0], vhost[1]);
+    let mut gateway = DpdkGateway::start("vhost", vhost[0], vhost[1]);
     for frame in [64, 1518] {
-        scene.passes(virtio[0], virtio[1], &load(frame));
+        gateway.passes(virtio[0], virtio[1], &load(frame));
     }
 }
 
 #[test]
 fn kernels_meet_through_packet_sockets_of_dpdk() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    assert!(is_root(), "network namespaces need root: run the tests as root");
-    remove_leftovers(TAG);
-    let network = Network::build(&format!("{TAG}{}", std::process::id())).unwrap();
-    let body: Arc<[u8]> =
-        (0..1_000_000u32).map(|n| (n.wrapping_mul(2_654_435_769) >> 24) as u8).collect();
-    let _servers = Servers::start(&network, Arc::clone(&body)).unwrap();
+    let network = TestNetwork::with_servers(TAG, 1_000_000);
     let text = config("")
         .replace("af-packet", "dpdk")
         .replace("\"inside\"", "\"net_af_packet0,iface=inside\"")
         .replace("\"outside\"", "\"net_af_packet1,iface=outside\"");
-    let gateway = Gateway::start(&network, Path::new(PROGRAM), &text).unwrap();
+    let gateway = network.start(PROGRAM, &text);
     let url = format!("http://{SERVER1}/");
     let arguments = ["--silent", "--show-error", "--fail", &url];
     let output = network.node("sub1").run(20, "curl", &arguments).unwrap();
     assert!(
-        output.stdout == *body,
+        output.stdout == network.body(),
         "{} bytes came that differ: {}",
         output.stdout.len(),
         gateway.log()
     );
-    let socket = sockets::udp_socket(network.node("sub2")).unwrap();
+    let socket = network.udp_socket("sub2");
     let external = sockets::ask_udp(&socket, SERVER1).unwrap();
     let status = gateway.status().unwrap();
     let mappings = status["mappings"].as_array().unwrap();
     assert!(mappings.iter().any(|mapping| mapping["external"] == external.to_string()), "{status}");
     // The body takes that many frames at least; how many acknowledge it is the subscriber's
     // business.
-    let frames = body.len() as u64 / 1500;
+    let frames = network.body().len() as u64 / 1500;
     assert!(status["devices"]["inside"]["transmitted"].as_u64() > Some(frames), "{status}");
     assert!(gateway.stop().unwrap().success());
 }
@@ -223,7 +211,7 @@ fn refusals_are_one_sentence_with_the_remedy() {
         (ring, "[dpdk]\neal = [\"--no-such-option\"]\n", 1, "DPDK does not start with dpdk.eal"),
         (ring, "[dpdk]\neal = [\"--no-huge\", \"-m\", \"8\"]\n", 1, "DPDK has no memory for "),
     ] {
-        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = Turn::take(TAG);
         let file = std::env::temp_dir().join(format!("natgate-refused-{}", std::process::id()));
         let text = configuration(inside, null).replace("{folder}", "/nowhere") + more;
         fs::write(&file, text).unwrap();

@@ -7,8 +7,8 @@
 
 use natgate_control::socket::ask;
 use natgate_testnet::{
-    Gateway, Network, POOL, SERVER1, SERVER2, SUBSCRIBER1, SUBSCRIBER2, config, config_with_pool,
-    is_root, remove_leftovers, wait_for,
+    Network, POOL, SERVER1, SERVER2, SUBSCRIBER1, SUBSCRIBER2, TestNetwork, config,
+    config_with_pool, wait_for,
 };
 use serde_json::Value;
 use std::fs;
@@ -48,9 +48,7 @@ fn page_with(network: &Network, line: &str) -> String {
 
 #[test]
 fn a_gateway_is_watched_by_prometheus_snmp_and_yang() {
-    assert!(is_root(), "network namespaces need root");
-    remove_leftovers(TAG);
-    let network = Network::build(&format!("{TAG}{}", std::process::id())).expect("the network");
+    let network = TestNetwork::new(TAG);
     network.node("nat").ip_batch("link set lo up\n").expect("watchers come by the loopback");
     let (socket, master) = (network.file("control.sock"), network.file("agentx"));
     let snmpd = start_snmpd(&network, &master);
@@ -59,7 +57,7 @@ fn a_gateway_is_watched_by_prometheus_snmp_and_yang() {
         text(&socket),
         text(&master)
     );
-    let gateway = Gateway::start(&network, Path::new(PROGRAM), &config(&more)).expect("natgate");
+    let gateway = network.start(PROGRAM, &config(&more));
     for (node, server) in [("sub1", SERVER1), ("sub1", SERVER2), ("sub2", SERVER1)] {
         let arguments = ["-c", "3", "-i", "0.2", "-w", "10", &server.to_string()];
         network.node(node).run(12, "ping", &arguments).expect("answers come through");
@@ -116,10 +114,7 @@ const RULES: &str = include_str!("../../contrib/prometheus/natgate.rules.yml");
 /// counted alike by the alert, the control socket, `show pools`, the page's sources and `top`.
 #[test]
 fn a_pools_use_is_counted_in_one_way_everywhere() {
-    assert!(is_root(), "network namespaces need root");
-    let tag = "nguse";
-    remove_leftovers(tag);
-    let network = Network::build(&format!("{tag}{}", std::process::id())).expect("the network");
+    let network = TestNetwork::new("nguse");
     network.node("nat").ip_batch("link set lo up\n").expect("watchers come by the loopback");
     let socket = network.file("control.sock");
     let [reserved, .., last] = POOL;
@@ -129,7 +124,7 @@ fn a_pools_use_is_counted_in_one_way_everywhere() {
         text(&socket)
     );
     let config = config_with_pool(&pool, &more);
-    let gateway = Gateway::start(&network, Path::new(PROGRAM), &config).expect("natgate");
+    let gateway = network.start(PROGRAM, &config);
     let send = |ports: &str| {
         let script =
             format!("for port in $(seq {ports}); do echo > /dev/udp/{SERVER1}/$port; done");

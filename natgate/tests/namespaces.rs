@@ -6,78 +6,34 @@
 //! and share two cores with the gateway.
 
 use std::collections::BTreeSet;
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use natgate_testnet::{
-    GATEWAY_INSIDE, GATEWAY_OUTSIDE, Gateway, Network, POOL, ROUTER, SERVER1, SERVER2, Servers,
-    config, is_root, raise_open_files, remove_leftovers, terminate, traffic, wait_for,
+    GATEWAY_INSIDE, GATEWAY_OUTSIDE, Gateway, Network, POOL, ROUTER, SERVER1, SERVER2, TestNetwork,
+    config, terminate, traffic, wait_for,
 };
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");
 const TAG: &str = "ngtest";
 
-static TURN: Mutex<()> = Mutex::new(());
-static NUMBER: AtomicU32 = AtomicU32::new(0);
-
-/// A network with everything running in it; what is first here goes first.
-struct Scene {
-    gateway: Gateway,
-    _servers: Servers,
-    network: Network,
-    body: Arc<[u8]>,
-    _turn: MutexGuard<'static, ()>,
-}
-
-/// Starts everything, with more configuration than the demonstration's.
-fn scene(more: &str) -> Scene {
-    let turn = turn();
-    assert!(is_root(), "network namespaces need root: run the tests as root");
-    remove_leftovers(TAG);
-    raise_open_files().unwrap();
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let network = Network::build(&format!("{TAG}{}-{number}", std::process::id())).unwrap();
-    let body: Arc<[u8]> =
-        (0..4_000_000u32).map(|n| (n.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
-    let servers = Servers::start(&network, Arc::clone(&body)).unwrap();
-    let gateway = Gateway::start(&network, Path::new(PROGRAM), &config(more)).unwrap();
-    Scene { gateway, _servers: servers, network, body, _turn: turn }
-}
-
-/// One test at a time; one that failed does not keep the others from running.
-fn turn() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Scene {
-    /// Runs a program to its end and returns what it said.
-    fn run(&self, node: &str, program: &str, arguments: &[&str]) -> io::Result<String> {
-        let output = self.network.node(node).run(20, program, arguments)?;
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    }
-
-    fn udp_socket(&self, node: &str) -> UdpSocket {
-        traffic::udp_socket(self.network.node(node)).unwrap()
-    }
-
-    /// Downloads from the web server and compares.
-    fn download(&self, node: &str) {
-        let url = format!("http://{SERVER1}/");
-        let arguments = ["--silent", "--show-error", "--fail", &url];
-        let output = self.network.node(node).run(20, "curl", &arguments).unwrap();
-        assert!(output.stdout == *self.body, "{} bytes came that differ", output.stdout.len());
-    }
+/// A network with everything running in it; the configuration has this besides the
+/// demonstration's. The gateway is dropped before its network.
+fn running(more: &str) -> (TestNetwork, Gateway) {
+    let network = TestNetwork::with_servers(TAG, 4_000_000);
+    let gateway = network.start(PROGRAM, &config(more));
+    (network, gateway)
 }
 
 #[test]
 fn pings_are_answered_by_gateway_and_servers() {
-    let scene = scene("");
+    let (network, _gateway) = running("");
     for (node, address) in [
         ("sub1", GATEWAY_INSIDE),
         ("server1", GATEWAY_OUTSIDE),
@@ -85,46 +41,44 @@ fn pings_are_answered_by_gateway_and_servers() {
         ("sub1", SERVER1),
         ("sub2", SERVER2),
     ] {
-        let arguments = ["-n", "-c", "3", "-i", "0.1", "-W", "2", &address.to_string()];
-        let said = scene.run(node, "ping", &arguments).unwrap();
-        assert!(said.contains(" 3 received, "), "{node}: {said}");
+        network.ping(node, address, 3);
     }
 }
 
 #[test]
 fn web_downloads_arrive_unchanged() {
-    let scene = scene("");
-    scene.download("sub1");
-    scene.download("sub2");
+    let (network, _gateway) = running("");
+    network.download("sub1");
+    network.download("sub2");
 }
 
 #[test]
 fn traceroute_shows_every_hop() {
-    let scene = scene("");
+    let (network, _gateway) = running("");
     let arguments = ["-n", "-q", "1", "-w", "2", "-m", "6", &SERVER1.to_string()];
-    let said = scene.run("sub1", "traceroute", &arguments).unwrap();
+    let said = network.run("sub1", "traceroute", &arguments);
     let hops: Vec<_> = said.lines().skip(1).filter_map(|l| l.split_whitespace().nth(1)).collect();
     assert_eq!(hops, [GATEWAY_INSIDE, ROUTER, SERVER1].map(|hop| hop.to_string()), "{said}");
 }
 
 #[test]
 fn one_socket_is_one_endpoint_and_open_to_strangers() {
-    let scene = scene("");
-    let socket = scene.udp_socket("sub1");
+    let (network, _gateway) = running("");
+    let socket = network.udp_socket("sub1");
     let external = traffic::ask_udp(&socket, SERVER1).unwrap();
     assert_eq!(traffic::ask_udp(&socket, SERVER2).unwrap(), external);
     assert!(POOL.contains(external.ip()), "{external}");
-    let stranger = scene.udp_socket("router");
+    let stranger = network.udp_socket("router");
     assert_eq!(reaches(&stranger, external, &socket), Some(stranger_endpoint(&stranger, ROUTER)));
 }
 
 #[test]
 fn address_dependent_filtering_keeps_strangers_out() {
-    let scene = scene("[nat]\nfiltering = \"address-dependent\"\n");
-    let socket = scene.udp_socket("sub1");
+    let (network, _gateway) = running("[nat]\nfiltering = \"address-dependent\"\n");
+    let socket = network.udp_socket("sub1");
     let external = traffic::ask_udp(&socket, SERVER1).unwrap();
-    assert_eq!(reaches(&scene.udp_socket("server2"), external, &socket), None);
-    let known = scene.udp_socket("server1");
+    assert_eq!(reaches(&network.udp_socket("server2"), external, &socket), None);
+    let known = network.udp_socket("server1");
     assert_eq!(reaches(&known, external, &socket), Some(stranger_endpoint(&known, SERVER1)));
 }
 
@@ -148,11 +102,10 @@ fn stranger_endpoint(socket: &UdpSocket, address: Ipv4Addr) -> SocketAddrV4 {
 
 #[test]
 fn subscribers_meet_by_their_external_endpoints() {
-    let scene = scene("");
-    for meeting in [
-        traffic::hairpin_udp(&scene.network).unwrap(),
-        traffic::hairpin_tcp(&scene.network, 5000).unwrap(),
-    ] {
+    let (network, _gateway) = running("");
+    for meeting in
+        [traffic::hairpin_udp(&network).unwrap(), traffic::hairpin_tcp(&network, 5000).unwrap()]
+    {
         assert_eq!(meeting.seen, meeting.caller);
         assert!(POOL.contains(meeting.called.ip()) && POOL.contains(meeting.caller.ip()));
     }
@@ -160,8 +113,8 @@ fn subscribers_meet_by_their_external_endpoints() {
 
 #[test]
 fn a_thousand_tcp_connections_at_once() {
-    let scene = scene("[limits]\nnew_mappings_per_second = 5000\n");
-    let endpoints = traffic::many_connections(&scene.network, 500).unwrap();
+    let (network, _gateway) = running("[limits]\nnew_mappings_per_second = 5000\n");
+    let endpoints = traffic::many_connections(&network, 500).unwrap();
     let distinct: BTreeSet<_> = endpoints.iter().collect();
     assert_eq!(distinct.len(), 1000, "external endpoints must differ");
     assert!(endpoints.iter().all(|endpoint| POOL.contains(endpoint.ip())));
@@ -169,10 +122,10 @@ fn a_thousand_tcp_connections_at_once() {
 
 #[test]
 fn an_uninvited_syn_is_refused_after_six_seconds() {
-    let scene = scene("");
+    let (network, _gateway) = running("");
     let began = Instant::now();
     let nobody = SocketAddrV4::new(POOL[0], 40_000);
-    let error = traffic::connect(scene.network.node("server1"), 0, nobody).unwrap_err();
+    let error = traffic::connect(network.node("server1"), 0, nobody).unwrap_err();
     let took = began.elapsed();
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{error} after {took:?}");
     assert!((5.8..8.0).contains(&took.as_secs_f64()), "{took:?}");
@@ -180,31 +133,31 @@ fn an_uninvited_syn_is_refused_after_six_seconds() {
 
 #[test]
 fn path_mtu_discovery_works_through_the_translator() {
-    let scene = scene("");
+    let (network, _gateway) = running("");
     // The server goes on to announce what it could take before, or TCP would never send too much.
     for (node, arguments) in [
         ("router", "link set server1 mtu 1300"),
         ("server1", "link set eth0 mtu 1300"),
         ("server1", "route change default via 198.51.100.1 advmss 1460"),
     ] {
-        let arguments: Vec<_> = arguments.split(' ').collect();
-        scene.run(node, "ip", &arguments).unwrap();
+        network.ip(node, arguments);
     }
     let arguments = ["-n", "-c", "1", "-M", "do", "-s", "1400", &SERVER1.to_string()];
-    let said = scene.run("sub1", "ping", &arguments).unwrap_err().to_string();
+    let refused = network.node("sub1").run(20, "ping", &arguments);
+    let said = refused.unwrap_err().to_string();
     assert!(said.contains("Frag needed") && said.contains("mtu = 1300"), "{said}");
-    let stream = traffic::connect_reflector(scene.network.node("sub2"), 0, SERVER1).unwrap();
+    let stream = traffic::connect_reflector(network.node("sub2"), 0, SERVER1).unwrap();
     traffic::read_endpoint(&stream).unwrap();
-    traffic::echo(&stream, &scene.body[..100_000]).unwrap();
+    traffic::echo(&stream, &network.body()[..100_000]).unwrap();
 }
 
 #[test]
 fn a_flapping_link_under_load_costs_no_mapping() {
-    let scene = scene("");
-    let node = scene.network.node("sub1");
+    let (network, _gateway) = running("");
+    let node = network.node("sub1");
     let stream = traffic::connect_reflector(node, 0, SERVER1).unwrap();
     traffic::read_endpoint(&stream).unwrap();
-    let socket = scene.udp_socket("sub1");
+    let socket = network.udp_socket("sub1");
     socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let external = traffic::ask_udp(&socket, SERVER1).unwrap();
 
@@ -219,9 +172,9 @@ fn a_flapping_link_under_load_costs_no_mapping() {
             }
         });
         for device in ["outside", "inside", "outside", "inside"] {
-            scene.run("nat", "ip", &["link", "set", device, "down"]).unwrap();
+            network.ip("nat", &format!("link set {device} down"));
             thread::sleep(Duration::from_millis(300));
-            scene.run("nat", "ip", &["link", "set", device, "up"]).unwrap();
+            network.ip("nat", &format!("link set {device} up"));
             thread::sleep(Duration::from_millis(200));
         }
         stop.store(true, Ordering::Relaxed);
@@ -232,14 +185,14 @@ fn a_flapping_link_under_load_costs_no_mapping() {
         Ok(traffic::ask_udp(&socket, SERVER1).ok())
     });
     assert_eq!(seen.unwrap(), external);
-    traffic::echo(&stream, &scene.body[..50_000]).unwrap();
-    scene.download("sub2");
+    traffic::echo(&stream, &network.body()[..50_000]).unwrap();
+    network.download("sub2");
 }
 
 #[test]
 fn sigterm_ends_the_gateway_under_load_with_exit_code_0() {
-    let scene = scene("");
-    let socket = scene.udp_socket("sub1");
+    let (network, gateway) = running("");
+    let socket = network.udp_socket("sub1");
     traffic::ask_udp(&socket, SERVER1).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let load = thread::spawn({
@@ -252,7 +205,7 @@ fn sigterm_ends_the_gateway_under_load_with_exit_code_0() {
         }
     });
     thread::sleep(Duration::from_millis(200));
-    let status = scene.gateway.stop().unwrap();
+    let status = gateway.stop().unwrap();
     stop.store(true, Ordering::Relaxed);
     load.join().unwrap();
     assert_eq!(status.code(), Some(0));
@@ -304,16 +257,16 @@ fn tshark_finds_every_checksum_right_on_both_sides() {
     const BAD: &str = "ip.checksum.status == 0 \
                        || (tcp.checksum.status == 0 && tcp.checksum != 0xffff) \
                        || udp.checksum.status == 0 || icmp.checksum.status == 0";
-    let scene = scene("");
-    let outside = Capture::start(&scene.network, "router", "nat");
-    let inside = Capture::start(&scene.network, "switch", "bridge");
-    scene.download("sub1");
+    let (network, _gateway) = running("");
+    let outside = Capture::start(&network, "router", "nat");
+    let inside = Capture::start(&network, "switch", "bridge");
+    network.download("sub1");
     let large = ["-n", "-c", "2", "-i", "0.1", "-s", "8000", &SERVER1.to_string()];
-    scene.run("sub1", "ping", &large).unwrap();
-    scene.run("sub2", "traceroute", &["-n", "-q", "1", "-w", "2", &SERVER2.to_string()]).unwrap();
-    traffic::ask_udp_once(&scene.udp_socket("sub2"), SERVER2, &[0xaa; 5000]).unwrap();
-    traffic::hairpin_udp(&scene.network).unwrap();
-    traffic::hairpin_tcp(&scene.network, 5000).unwrap();
+    network.run("sub1", "ping", &large);
+    network.run("sub2", "traceroute", &["-n", "-q", "1", "-w", "2", &SERVER2.to_string()]);
+    traffic::ask_udp_once(&network.udp_socket("sub2"), SERVER2, &[0xaa; 5000]).unwrap();
+    traffic::hairpin_udp(&network).unwrap();
+    traffic::hairpin_tcp(&network, 5000).unwrap();
 
     let (outside, inside) = (outside.stop(), inside.stop());
     for file in [&outside, &inside] {

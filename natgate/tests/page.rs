@@ -6,12 +6,9 @@
 
 use natgate_browser::Chromium;
 use natgate_control::socket::{ask, open};
-use natgate_testnet::{
-    Gateway, Network, SERVER1, SUBSCRIBER1, config, is_root, raise_open_files, remove_leftovers,
-};
+use natgate_testnet::{SERVER1, SUBSCRIBER1, TestNetwork, config};
 use std::io::Write;
 use std::net::TcpStream;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");
@@ -21,14 +18,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
 fn a_browser_shows_what_subscribers_do() {
-    assert!(is_root(), "network namespaces need root: run the tests as root");
-    remove_leftovers(TAG);
-    let network = Network::build(&format!("{TAG}{}", std::process::id())).unwrap();
+    let network = TestNetwork::new(TAG);
     let nat = network.node("nat");
     nat.ip_batch("link set lo up\n").unwrap();
     let spool = network.file("spool").display().to_string();
     let with_log = config(&format!("[[log]]\nkind = \"spool\"\nfolder = {spool:?}\n"));
-    let gateway = Gateway::start(&network, Path::new(PROGRAM), &with_log).unwrap();
+    let gateway = network.start(PROGRAM, &with_log);
     assert!(gateway.log().contains(&format!("the page is at {PAGE}")), "{}", gateway.log());
 
     let mut browser = Chromium::start_by(&["ip", "netns", "exec", nat.name()], "gateway");
@@ -89,7 +84,7 @@ fn a_browser_shows_what_subscribers_do() {
     // No collector is at the log's address.
     let failing =
         "[[log]]\nkind = \"syslog\"\ntransport = \"tcp\"\ncollector = \"127.0.0.1:6514\"\n";
-    let gateway = Gateway::start(&network, Path::new(PROGRAM), &config(failing)).unwrap();
+    let gateway = network.start(PROGRAM, &config(failing));
     browser.wait("document.getElementById('banner').hidden");
     browser.wait_text("#health-level", "Needs attention");
     browser.wait_text("#health-alarms", "Critical: log syslog");
@@ -118,11 +113,7 @@ fn besiege(requests: &[u8], count: usize) -> Vec<TcpStream> {
 
 #[test]
 fn hostile_clients_of_the_page_keep_no_operator_waiting() {
-    assert!(is_root(), "network namespaces need root: run the tests as root");
-    raise_open_files().expect("thousands of sockets");
-    let tag = "nghost";
-    remove_leftovers(tag);
-    let network = Network::build(&format!("{tag}{}", std::process::id())).unwrap();
+    let network = TestNetwork::new("nghost");
     let nat = network.node("nat");
     nat.ip_batch("link set lo up\n").unwrap();
     let (spool, socket) = (network.file("spool").display().to_string(), network.file("c.sock"));
@@ -130,7 +121,7 @@ fn hostile_clients_of_the_page_keep_no_operator_waiting() {
         "[control]\nsocket = {:?}\n[[log]]\nkind = \"spool\"\nfolder = {spool:?}\n",
         socket.display().to_string()
     );
-    let gateway = Gateway::start(&network, Path::new(PROGRAM), &config(&more)).unwrap();
+    let gateway = network.start(PROGRAM, &config(&more));
     let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").into_bytes();
     let then = "/v1/who?external=203.0.113.10:2000&protocol=udp&at=1";
     // Streams first: they last.

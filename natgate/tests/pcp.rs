@@ -4,14 +4,10 @@
 //! time: they share two cores with the gateway.
 
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
-use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use natgate_testnet::{
-    GATEWAY_INSIDE, GATEWAY_OUTSIDE, Gateway, Network, POOL, SERVER1, SERVER2, config, is_root,
-    remove_leftovers, wait_for,
+    GATEWAY_INSIDE, GATEWAY_OUTSIDE, Gateway, POOL, SERVER1, SERVER2, TestNetwork, config, wait_for,
 };
 use serde_json::Value;
 
@@ -22,33 +18,22 @@ const SUB1: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 11);
 const SUB2: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 12);
 const PATIENCE: Duration = Duration::from_secs(10);
 
-static TURN: Mutex<()> = Mutex::new(());
-static NUMBER: AtomicU32 = AtomicU32::new(0);
+/// A network with hosts that ask for mappings.
+struct PcpNetwork(TestNetwork);
 
-/// A network; what is first here goes first.
-struct Scene {
-    network: Network,
-    _turn: MutexGuard<'static, ()>,
-}
-
-impl Scene {
+impl PcpNetwork {
     fn new() -> Self {
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        assert!(is_root(), "network namespaces need root: run the tests as root");
-        remove_leftovers(TAG);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let network = Network::build(&format!("{TAG}{}-{number}", std::process::id())).unwrap();
-        Self { network, _turn: turn }
+        Self(TestNetwork::new(TAG))
     }
 
     fn start(&self, more: &str) -> Gateway {
         let file = config(&format!("[pcp]\nenabled = true\n{more}"));
-        Gateway::start(&self.network, Path::new(PROGRAM), &file).unwrap()
+        self.0.start(PROGRAM, &file)
     }
 
     fn socket(&self, node: &str, port: u16) -> UdpSocket {
         let bind = || UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port));
-        let socket = self.network.node(node).enter(bind).unwrap().unwrap();
+        let socket = self.0.node(node).enter(bind).unwrap().unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
         socket
     }
@@ -77,7 +62,7 @@ impl Scene {
     /// What Debian's client says of what it did.
     fn natpmpc(&self, node: &str, arguments: &[&str]) -> (bool, String) {
         let all = [&["-g", "10.0.0.1"], arguments].concat();
-        let output = self.network.node(node).run(60, "natpmpc", &all).unwrap();
+        let output = self.0.node(node).run(60, "natpmpc", &all).unwrap();
         (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
     }
 }
@@ -135,9 +120,9 @@ fn mappings(gateway: &Gateway) -> Vec<Value> {
 //= test rfc6887#section-8.2-interface
 #[test]
 fn debians_client_opens_a_port_and_closes_it() {
-    let scene = Scene::new();
-    let gateway = scene.start("");
-    let (done, said) = scene.natpmpc("sub1", &[]);
+    let network = PcpNetwork::new();
+    let gateway = network.start("");
+    let (done, said) = network.natpmpc("sub1", &[]);
     assert!(done, "{said}");
     let address: Ipv4Addr = said
         .lines()
@@ -146,23 +131,23 @@ fn debians_client_opens_a_port_and_closes_it() {
         .unwrap_or_else(|| panic!("{said}"));
     assert!(POOL.contains(&address), "{said}");
 
-    let inside = scene.socket("sub1", 7000);
-    let (done, said) = scene.natpmpc("sub1", &["-a", "7000", "7000", "udp", "600"]);
+    let inside = network.socket("sub1", 7000);
+    let (done, said) = network.natpmpc("sub1", &["-a", "7000", "7000", "udp", "600"]);
     assert!(done, "{said}");
     let port = number_after(&said, "Mapped public port");
     assert_eq!(port, 7000, "{said}");
     assert!(said.contains("liftime 600"), "{said}");
     let external = SocketAddrV4::new(address, port);
-    assert!(scene.reaches("server1", external, &inside));
-    assert!(scene.reaches("server2", external, &inside));
+    assert!(network.reaches("server1", external, &inside));
+    assert!(network.reaches("server2", external, &inside));
     // The command that docs/pcp.md shows.
     let document = include_str!("../../docs/pcp.md");
     let command = document.lines().find_map(|line| line.strip_prefix("natpmpc -g 10.0.0.1 "));
     let arguments: Vec<&str> = command.expect("docs/pcp.md has a command").split(' ').collect();
-    let (done, said) = scene.natpmpc("sub2", &arguments);
+    let (done, said) = network.natpmpc("sub2", &arguments);
     assert!(done && said.contains("Mapped public port 8080"), "{said}");
     // Another subscriber gets another one, if it wants the same.
-    let (done, said) = scene.natpmpc("sub2", &["-a", "7000", "7000", "tcp", "600"]);
+    let (done, said) = network.natpmpc("sub2", &["-a", "7000", "7000", "tcp", "600"]);
     assert!(done, "{said}");
     let of_pcp = |mapping: &&Value| mapping["kind"] == "pcp";
     let told: Vec<_> = mappings(&gateway).iter().filter(of_pcp).cloned().collect();
@@ -170,7 +155,7 @@ fn debians_client_opens_a_port_and_closes_it() {
     assert_eq!(of_first["external"], external.to_string());
 
     // Nothing that comes from outside is answered, whatever address it is sent to.
-    let outside = scene.socket("server1", 0);
+    let outside = network.socket("server1", 0);
     outside.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     for to in [GATEWAY_OUTSIDE, address] {
         for request in [vec![0, 0], map(SERVER1, 80, any(), 600)] {
@@ -179,12 +164,12 @@ fn debians_client_opens_a_port_and_closes_it() {
         }
     }
     // Nor are requests from inside to the address outside.
-    let inside_socket = scene.socket("sub1", 0);
+    let inside_socket = network.socket("sub1", 0);
     inside_socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     inside_socket.send_to(&[0, 0], (GATEWAY_OUTSIDE, PORT)).unwrap();
     assert!(inside_socket.recv_from(&mut [0; 100]).is_err());
 
-    let (done, said) = scene.natpmpc("sub2", &["-a", "7000", "7000", "tcp", "0"]);
+    let (done, said) = network.natpmpc("sub2", &["-a", "7000", "7000", "tcp", "0"]);
     assert!(done, "{said}");
     assert!(mappings(&gateway).iter().all(|one| one["internal"] != "10.0.0.12:7000"));
     let counted = &gateway.status().unwrap()["pcp"]["results"];
@@ -196,62 +181,62 @@ fn debians_client_opens_a_port_and_closes_it() {
 //= test rfc6887#section-13.1-permitted
 #[test]
 fn pcp_with_several_workers_and_for_others() {
-    let scene = Scene::new();
-    let gateway = scene.start("third_party = [\"10.0.0.11/32\"]\n[workers]\ncount = 2\n");
-    let asking = scene.socket("sub1", 0);
-    let alive = scene.ask(&asking, &request(SUB1, 0, 0));
+    let network = PcpNetwork::new();
+    let gateway = network.start("third_party = [\"10.0.0.11/32\"]\n[workers]\ncount = 2\n");
+    let asking = network.socket("sub1", 0);
+    let alive = network.ask(&asking, &request(SUB1, 0, 0));
     assert_eq!((&alive[..4], alive.len()), (&[2, 0x80, 0, 0][..], 24));
 
     // For itself, for sixteen others, of either worker, and for sub2, which is there.
-    let (external, lifetime) = granted(&scene.ask(&asking, &map(SUB1, 7000, any(), 600)));
+    let (external, lifetime) = granted(&network.ask(&asking, &map(SUB1, 7000, any(), 600)));
     assert_eq!(lifetime, 600);
-    let own = scene.socket("sub1", 7000);
-    assert!(scene.reaches("server1", external, &own));
+    let own = network.socket("sub1", 7000);
+    assert!(network.reaches("server1", external, &own));
     for host in 100..116 {
         let host = Ipv4Addr::new(10, 0, 0, host);
         let request = [map(SUB1, 7000, any(), 600), third_party(host)].concat();
-        let answer = scene.ask(&asking, &request);
+        let answer = network.ask(&asking, &request);
         granted(&answer);
         assert_eq!(answer[60..], third_party(host));
     }
     let request = [map(SUB1, 7001, any(), 600), third_party(SUB2)].concat();
-    let (external, _) = granted(&scene.ask(&asking, &request));
-    let other = scene.socket("sub2", 7001);
-    assert!(scene.reaches("server2", external, &other));
+    let (external, _) = granted(&network.ask(&asking, &request));
+    let other = network.socket("sub2", 7001);
+    assert!(network.reaches("server2", external, &other));
     // Not every host may do that.
     let request = [map(SUB2, 7001, any(), 600), third_party(SUB1)].concat();
-    assert_eq!(scene.ask(&scene.socket("sub2", 0), &request)[3], 5);
+    assert_eq!(network.ask(&network.socket("sub2", 0), &request)[3], 5);
 
     // One for whom only one server may send.
     let mut filter = vec![3, 0, 0, 20, 0, 128, 0, 0];
     filter.extend(SERVER2.to_ipv6_mapped().octets());
     let filtered = [map(SUB1, 7002, any(), 600), filter].concat();
-    let (external, _) = granted(&scene.ask(&asking, &filtered));
-    let inside = scene.socket("sub1", 7002);
+    let (external, _) = granted(&network.ask(&asking, &filtered));
+    let inside = network.socket("sub1", 7002);
     inside.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-    assert!(!scene.reaches("server1", external, &inside));
+    assert!(!network.reaches("server1", external, &inside));
     inside.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-    assert!(scene.reaches("server2", external, &inside));
+    assert!(network.reaches("server2", external, &inside));
 
     // Exactly one external endpoint, which is taken.
     let strict =
         [map(SUB1, 7003, (*external.ip(), external.port()), 600), vec![2, 0, 0, 0]].concat();
-    assert_eq!(scene.ask(&asking, &strict)[3], 11);
+    assert_eq!(network.ask(&asking, &strict)[3], 11);
     // A set of ports, in a row.
     let set =
         [map(SUB1, 8000, any(), 600), vec![130, 0, 0, 5, 0, 8, 0x1f, 0x40, 0, 0, 0, 0]].concat();
-    let answer = scene.ask(&asking, &set);
+    let answer = network.ask(&asking, &set);
     let (first, _) = granted(&answer);
     let ports = if answer.len() > 60 { u16::from_be_bytes([answer[64], answer[65]]) } else { 1 };
     assert!((1..=8).contains(&ports));
     for more in 0..ports {
-        let inside = scene.socket("sub1", 8000 + more);
+        let inside = network.socket("sub1", 8000 + more);
         let external = SocketAddrV4::new(*first.ip(), first.port() + more);
-        assert!(scene.reaches("server1", external, &inside));
+        assert!(network.reaches("server1", external, &inside));
     }
     // Given back: nobody gets in any more.
-    granted(&scene.ask(&asking, &map(SUB1, 7004, any(), 600)));
-    let gone = scene.ask(&asking, &map(SUB1, 7004, any(), 0));
+    granted(&network.ask(&asking, &map(SUB1, 7004, any(), 600)));
+    let gone = network.ask(&asking, &map(SUB1, 7004, any(), 0));
     assert_eq!((gone[3], &gone[4..8]), (0, &[0; 4][..]));
     let left = mappings(&gateway);
     assert!(left.iter().all(|one| one["internal"] != "10.0.0.11:7004"), "{left:?}");
@@ -268,9 +253,9 @@ fn pcp_with_several_workers_and_for_others() {
 //= test rfc6886#section-3.6
 #[test]
 fn a_flood_is_dropped_and_a_restart_is_announced() {
-    let scene = Scene::new();
-    let hearing = scene.socket("sub1", 5350);
-    let gateway = scene.start("client_requests_per_second = 5\nrequests_per_second = 50\n");
+    let network = PcpNetwork::new();
+    let hearing = network.socket("sub1", 5350);
+    let gateway = network.start("client_requests_per_second = 5\nrequests_per_second = 50\n");
     let mut bytes = [0; 100];
     let heard = wait_for("an announcement", PATIENCE, || {
         let Ok((len, from)) = hearing.recv_from(&mut bytes) else { return Ok(None) };
@@ -280,16 +265,16 @@ fn a_flood_is_dropped_and_a_restart_is_announced() {
     let heard = heard.unwrap();
     assert_eq!((&heard[..4], heard.len()), (&[2, 0x80, 0, 0][..], 24));
 
-    let flooding = scene.socket("sub2", 0);
+    let flooding = network.socket("sub2", 0);
     for port in 1..2000 {
         flooding.send_to(&map(SUB2, port, any(), 600), (GATEWAY_INSIDE, PORT)).unwrap();
     }
     // Another client is served meanwhile, and packets go on.
-    let asking = scene.socket("sub1", 0);
-    let before = scene.ask(&asking, &map(SUB1, 7000, any(), 600));
+    let asking = network.socket("sub1", 0);
+    let before = network.ask(&asking, &map(SUB1, 7000, any(), 600));
     let (external, _) = granted(&before);
-    let inside = scene.socket("sub1", 7000);
-    assert!(scene.reaches("server1", external, &inside));
+    let inside = network.socket("sub1", 7000);
+    assert!(network.reaches("server1", external, &inside));
     let state = wait_for("requests that are dropped", PATIENCE, || {
         let state = gateway.status()?;
         let dropped = state["counters"]["drops"]["request_limit"].as_u64();
@@ -301,9 +286,9 @@ fn a_flood_is_dropped_and_a_restart_is_announced() {
 
     // After a restart the epoch begins anew, and the old external endpoint can be had again.
     assert!(gateway.stop().unwrap().success());
-    let gateway = scene.start("");
+    let gateway = network.start("");
     let wanted = (*external.ip(), external.port());
-    let after = scene.ask(&asking, &map(SUB1, 7000, wanted, 600));
+    let after = network.ask(&asking, &map(SUB1, 7000, wanted, 600));
     assert_eq!(granted(&after).0, external);
     assert!(epoch(&after) <= epoch(&before) + 5, "{} {}", epoch(&before), epoch(&after));
     assert!(gateway.stop().unwrap().success());
@@ -311,10 +296,10 @@ fn a_flood_is_dropped_and_a_restart_is_announced() {
 
 #[test]
 fn who_may_not_ask_gets_no_answer() {
-    let scene = Scene::new();
+    let network = PcpNetwork::new();
     let file = config("");
-    let gateway = Gateway::start(&scene.network, Path::new(PROGRAM), &file).unwrap();
-    let socket = scene.socket("sub1", 0);
+    let gateway = network.0.start(PROGRAM, &file);
+    let socket = network.socket("sub1", 0);
     socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     socket.send_to(&request(SUB1, 0, 0), (GATEWAY_INSIDE, PORT)).unwrap();
     assert!(socket.recv_from(&mut [0; 100]).is_err());

@@ -7,8 +7,7 @@
 use natgate_io::packet::{Config, PacketDevice};
 use natgate_io::{Batch, Device, Frame, Lost};
 use natgate_testnet::{
-    GATEWAY_INSIDE, Gateway, Network, REFLECTOR_PORT, SERVER1, SUBSCRIBER2, Servers, config,
-    is_root, remove_leftovers, wait_for,
+    GATEWAY_INSIDE, REFLECTOR_PORT, SERVER1, SUBSCRIBER2, TestNetwork, config, wait_for,
 };
 use natgate_wire::arp::{Arp, Mac, Operation, Repr};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
@@ -18,7 +17,6 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
 use std::time::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");
@@ -175,13 +173,10 @@ fn is_shown(socket: &Path) {
 
 #[test]
 fn hosts_with_one_address_on_two_vlans_have_sessions_of_their_own() {
-    assert!(is_root(), "network namespaces need root: run the tests as root");
-    remove_leftovers(TAG);
-    let network = Network::build(&format!("{TAG}{}", std::process::id())).unwrap();
-    let _servers = Servers::start(&network, Arc::from(&b"body"[..])).unwrap();
+    let network = TestNetwork::with_servers(TAG, 4);
     let socket = std::env::temp_dir().join(format!("{TAG}{}.sock", std::process::id()));
     let realms = format!("{REALMS}[control]\nsocket = {:?}\n", socket.display().to_string());
-    let gateway = Gateway::start(&network, Path::new(PROGRAM), &config(&realms)).unwrap();
+    let gateway = network.start(PROGRAM, &config(&realms));
     let ask = || {
         let device = PacketDevice::open("eth0", Config::default()).unwrap();
         let mut hosts = Hosts { device, address: SUBSCRIBER2 };

@@ -8,14 +8,11 @@
 use natgate_control::config::load;
 use natgate_gateway::SavedPorts;
 use natgate_testnet::{
-    Gateway, Network, REFLECTOR_PORT, SERVER1, Servers, config_with_pool, is_root,
-    remove_leftovers, traffic, wait_for,
+    Gateway, Network, REFLECTOR_PORT, SERVER1, TestNetwork, config_with_pool, traffic, wait_for,
 };
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
-use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");
@@ -57,10 +54,7 @@ impl Clients<'_> {
 
 /// Takes three ports of each protocol, has the gateway go and come back, and takes what there is.
 fn come_back_after(stop: impl Fn(Gateway)) {
-    assert!(is_root(), "network namespaces need root: run the tests as root");
-    remove_leftovers(TAG);
-    let network = Network::build(&format!("{TAG}{}", std::process::id())).unwrap();
-    let _servers = Servers::start(&network, Arc::from(&b"body"[..])).unwrap();
+    let network = TestNetwork::with_servers(TAG, 4);
     let file = network.file("ports");
     let more = format!(
         "[nat]\nport_parity = false\n[timeouts]\nhold_down = \"{}s\"\n\
@@ -69,7 +63,7 @@ fn come_back_after(stop: impl Fn(Gateway)) {
         file.display().to_string()
     );
     let config = config_with_pool(POOL, &more);
-    let start = || Gateway::start(&network, Path::new(PROGRAM), &config).unwrap();
+    let start = || network.start(PROGRAM, &config);
     let mut clients = Clients { network: &network, sockets: Vec::new(), streams: Vec::new() };
 
     let gateway = start();

@@ -4,30 +4,18 @@
 //! The network is that of the demonstration (`natgate-testnet`). Needs root and the programs that
 //! `make test` installs, and fails without them.
 
-use natgate_testnet::{
-    GATEWAY_INSIDE, Gateway, Network, ROUTER, SERVER1, Servers, config, is_root, remove_leftovers,
-};
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use natgate_testnet::{GATEWAY_INSIDE, ROUTER, SERVER1, TestNetwork, config};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");
 const TAG: &str = "ngway";
 
-/// One test at a time; one that failed does not keep the others from running.
-static TURN: Mutex<()> = Mutex::new(());
-
 /// What ping says in the first subscriber's namespace, with this configuration.
 fn ping(config: &str, arguments: &[&str]) -> String {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    assert!(is_root(), "network namespaces need root: run the tests as root");
-    remove_leftovers(TAG);
-    let network = Network::build(&format!("{TAG}{}", std::process::id())).unwrap();
-    let _servers = Servers::start(&network, Arc::from(&b"body"[..])).unwrap();
-    let _gateway = Gateway::start(&network, Path::new(PROGRAM), config).unwrap();
+    let network = TestNetwork::with_servers(TAG, 4);
+    let _gateway = network.start(PROGRAM, config);
     // ping fails when nobody answers; what it says is in either case what we want.
     let command = format!("ping -n {}; true", arguments.join(" "));
-    let output = network.node("sub1").run(20, "sh", &["-c", &command]).unwrap();
-    String::from_utf8_lossy(&output.stdout).into_owned()
+    network.run("sub1", "sh", &["-c", &command])
 }
 
 //= test rfc1812#section-4.3.3.1-host

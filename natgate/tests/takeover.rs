@@ -6,8 +6,7 @@
 //! without them. One test runs at a time: they share two cores with the gateways.
 
 use natgate_testnet::{
-    GATEWAY_INSIDE, Network, REFLECTOR_PORT, SERVER1, Servers, config, is_root, remove_leftovers,
-    traffic, wait_for,
+    GATEWAY_INSIDE, REFLECTOR_PORT, SERVER1, TestNetwork, config, traffic, wait_for,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -18,8 +17,7 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,37 +25,24 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");
 const TAG: &str = "ngheir";
 const PATIENCE: Duration = Duration::from_secs(20);
 
-static TURN: Mutex<()> = Mutex::new(());
-static NUMBER: AtomicU32 = AtomicU32::new(0);
+/// A network with servers, in which one gateway takes over from another.
+struct TakeoverNetwork(TestNetwork);
 
-/// A network with servers; what is first here goes first.
-struct Scene {
-    _servers: Servers,
-    network: Network,
-    _turn: MutexGuard<'static, ()>,
-}
-
-impl Scene {
+impl TakeoverNetwork {
     /// With a configuration that has this besides, its back ends named anew.
     fn new(back_end: &str, more: &str) -> Self {
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        assert!(is_root(), "network namespaces need root: run the tests as root");
-        remove_leftovers(TAG);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let network = Network::build(&format!("{TAG}{}-{number}", std::process::id())).unwrap();
-        let servers = Servers::start(&network, Arc::from(&b"body"[..])).unwrap();
-        let scene = Self { _servers: servers, network, _turn: turn };
-        scene.configure(back_end, more);
-        scene
+        let network = Self(TestNetwork::with_servers(TAG, 4));
+        network.configure(back_end, more);
+        network
     }
 
     fn configure(&self, back_end: &str, more: &str) {
-        let [socket, ports] = ["control.sock", "ports"].map(|name| self.network.file(name));
+        let [socket, ports] = ["control.sock", "ports"].map(|name| self.0.file(name));
         let text = config(&format!(
             "[control]\nsocket = {socket:?}\n[state]\nfile = {ports:?}\ninterval = \"100ms\"\n{more}"
         ));
         let text = text.replace("af-packet", back_end);
-        fs::write(self.network.file("natgate.toml"), text).unwrap();
+        fs::write(self.0.file("natgate.toml"), text).unwrap();
     }
 
     fn start(&self, name: &str, options: &[&str]) -> Natgate {
@@ -68,7 +53,7 @@ impl Scene {
     fn start_as(&self, name: &str, options: &[&str], environment: &[String]) -> Natgate {
         let [file, events, log, status] =
             ["natgate.toml", "events", &format!("{name}.log"), &format!("{name}.json")]
-                .map(|name| self.network.file(name));
+                .map(|name| self.0.file(name));
         let text = |path: &Path| path.to_str().unwrap().to_owned();
         let arguments = [PROGRAM, "run", "-c", &text(&file), "--events", &text(&events)];
         let more = ["--status-file", &text(&status)];
@@ -76,7 +61,7 @@ impl Scene {
         let arguments: Vec<&str> =
             environment.chain(arguments).chain(more).chain(options.iter().copied()).collect();
         let program = Path::new("/usr/bin/env");
-        let child = self.network.node("nat").start(program, &arguments, &log).unwrap();
+        let child = self.0.node("nat").start(program, &arguments, &log).unwrap();
         Natgate { child, log, status }
     }
 
@@ -88,7 +73,7 @@ impl Scene {
     }
 
     fn sockets(&self, count: usize) -> Vec<(UdpSocket, SocketAddrV4)> {
-        let node = self.network.node("sub1");
+        let node = self.0.node("sub1");
         let sockets = (0..count).map(|_| traffic::udp_socket(node).unwrap());
         sockets.map(|socket| (ask(&socket), socket)).map(|(seen, socket)| (socket, seen)).collect()
     }
@@ -96,7 +81,7 @@ impl Scene {
     fn connection(&self) -> TcpStream {
         let anywhere = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
         let reflector = SocketAddrV4::new(SERVER1, REFLECTOR_PORT);
-        let node = self.network.node("sub1");
+        let node = self.0.node("sub1");
         let connection = traffic::connect_from(node, anywhere, reflector, PATIENCE).unwrap();
         traffic::read_endpoint(&connection).unwrap();
         connection
@@ -104,13 +89,13 @@ impl Scene {
 
     /// The events that all have written, in order.
     fn events(&self, name: &str) -> Vec<Value> {
-        let text = fs::read_to_string(self.network.file("events")).unwrap();
+        let text = fs::read_to_string(self.0.file("events")).unwrap();
         let all = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         all.filter(|event| event["event"] == name).collect()
     }
 
     fn take_over_socket(&self) -> PathBuf {
-        self.network.file("control.sock.take-over")
+        self.0.file("control.sock.take-over")
     }
 }
 
@@ -223,12 +208,12 @@ fn keep_asking(socket: &UdpSocket, external: SocketAddrV4, stop: &AtomicBool) ->
 }
 
 /// Has one take over from another while datagrams flow, and says how long they did not.
-fn take_over(scene: &Scene, old: &Natgate, name: &str) -> Natgate {
-    let (stop, mut busy) = (AtomicBool::new(false), scene.sockets(1));
+fn take_over(network: &TakeoverNetwork, old: &Natgate, name: &str) -> Natgate {
+    let (stop, mut busy) = (AtomicBool::new(false), network.sockets(1));
     let (busy, external) = busy.remove(0);
     let heir = thread::scope(|scope| {
         let asking = scope.spawn(|| keep_asking(&busy, external, &stop));
-        let heir = scene.start(name, &["--take-over"]);
+        let heir = network.start(name, &["--take-over"]);
         heir.says("natgate: took over ");
         old.says("another took over");
         stop.store(true, Ordering::Relaxed);
@@ -257,16 +242,16 @@ fn map(socket: &UdpSocket, port: u16) -> u16 {
 
 #[test]
 fn mappings_stay_while_one_natgate_takes_over_from_another() {
-    let scene = Scene::new("af-packet", "[pcp]\nenabled = true\n");
-    who_cannot_take_over_says_why(&scene);
-    let old = scene.first();
-    let (sockets, connection) = (scene.sockets(20), scene.connection());
-    let requests = traffic::udp_socket(scene.network.node("sub2")).unwrap();
+    let network = TakeoverNetwork::new("af-packet", "[pcp]\nenabled = true\n");
+    who_cannot_take_over_says_why(&network);
+    let old = network.first();
+    let (sockets, connection) = (network.sockets(20), network.connection());
+    let requests = traffic::udp_socket(network.0.node("sub2")).unwrap();
     let mapped = map(&requests, 7000);
     let before = old.status();
-    whoever_dies_leaves_the_old_one_at_work(&scene, &old, &sockets[0]);
+    whoever_dies_leaves_the_old_one_at_work(&network, &old, &sockets[0]);
 
-    let heir = take_over(&scene, &old, "heir");
+    let heir = take_over(&network, &old, "heir");
     old.ends_well();
     // All is there, and goes on where it was.
     let after = heir.status();
@@ -279,86 +264,85 @@ fn mappings_stay_while_one_natgate_takes_over_from_another() {
     traffic::echo(&connection, b"still connected").unwrap();
 
     // The new one can be asked, and handed over, as the old one could.
-    let listens = || Ok(UnixStream::connect(scene.take_over_socket()).ok());
+    let listens = || Ok(UnixStream::connect(network.take_over_socket()).ok());
     wait_for("its socket", PATIENCE, listens).unwrap();
-    drop(UnixStream::connect(scene.network.file("control.sock")).unwrap());
-    let next = take_over(&scene, &heir, "next");
+    drop(UnixStream::connect(network.0.file("control.sock")).unwrap());
+    let next = take_over(&network, &heir, "next");
     heir.ends_well();
     all_are_as_they_were(&sockets);
     next.signal(Signal::TERM);
     next.ends_well();
     // Whatever was told, was told once, and nothing is said to be missing.
-    let created = scene.events("mapping_created");
+    let created = network.events("mapping_created");
     let end = |one: &Value| format!("{} {}", one["protocol"], one["external"]);
     let ends: BTreeSet<String> = created.iter().map(end).collect();
     assert_eq!(ends.len(), created.len());
-    assert!(ends.len() > 20 && scene.events("gap").is_empty());
+    assert!(ends.len() > 20 && network.events("gap").is_empty());
 }
 
 #[test]
 fn locks_go_over_with_the_devices() {
-    let scene = Scene::new("af-packet", "");
-    let old = scene.first();
-    let heir = take_over(&scene, &old, "heir");
+    let network = TakeoverNetwork::new("af-packet", "");
+    let old = network.first();
+    let heir = take_over(&network, &old, "heir");
     old.ends_well();
     let held = || {
-        let output = scene.network.node("nat").run(20, "cat", &["/proc/net/unix"])?;
+        let output = network.0.node("nat").run(20, "cat", &["/proc/net/unix"])?;
         let names = String::from_utf8_lossy(&output.stdout).into_owned();
         let all = ["@natgate/device/inside", "@natgate/device/outside", "@natgate/addresses/"];
         Ok(all.iter().all(|name| names.contains(name)).then_some(()))
     };
     wait_for("the locks", PATIENCE, held).unwrap();
-    let config = scene.network.file("natgate.toml");
+    let config = network.0.file("natgate.toml");
     let text = fs::read_to_string(&config).unwrap();
-    let socket = scene.network.file("second.sock");
-    let own = text
-        .replace(scene.network.file("control.sock").to_str().unwrap(), socket.to_str().unwrap());
-    let ports = scene.network.file("ports");
+    let socket = network.0.file("second.sock");
     let own =
-        own.replace(&format!("{ports:?}"), &format!("{:?}", scene.network.file("second-ports")));
+        text.replace(network.0.file("control.sock").to_str().unwrap(), socket.to_str().unwrap());
+    let ports = network.0.file("ports");
+    let own = own.replace(&format!("{ports:?}"), &format!("{:?}", network.0.file("second-ports")));
     fs::write(&config, own).unwrap();
-    let mut second = scene.start("second", &[]);
+    let mut second = network.start("second", &[]);
     assert_eq!(second.ends().code(), Some(1));
     second.says(&format!("another natgate (process {}) has device inside", heir.child.id()));
     fs::write(&config, text).unwrap();
     // Killed, it holds nothing.
     drop(heir);
-    let next = scene.start("next", &[]);
+    let next = network.start("next", &[]);
     next.says("natgate: running, ");
 }
 
-fn who_cannot_take_over_says_why(scene: &Scene) {
-    let mut lonely = scene.start("lonely", &["--take-over"]);
+fn who_cannot_take_over_says_why(network: &TakeoverNetwork) {
+    let mut lonely = network.start("lonely", &["--take-over"]);
     assert_eq!(lonely.ends().code(), Some(1));
     lonely.says("no natgate hands over at ");
-    scene.configure("tun", "");
-    let mut other = scene.start("other", &["--take-over"]);
+    network.configure("tun", "");
+    let mut other = network.start("other", &["--take-over"]);
     assert_eq!(other.ends().code(), Some(2));
     other.says("inside.backend is \"tun\"");
-    scene.configure("af-packet", "[pcp]\nenabled = true\n");
+    network.configure("af-packet", "[pcp]\nenabled = true\n");
 }
 
 /// Dies before it is heard, or half way, or is of another version.
 fn whoever_dies_leaves_the_old_one_at_work(
-    scene: &Scene,
+    network: &TakeoverNetwork,
     old: &Natgate,
     (socket, seen): &(UdpSocket, SocketAddrV4),
 ) {
     old.signal(Signal::STOP);
-    let mut dead = scene.start("dead", &["--take-over"]);
+    let mut dead = network.start("dead", &["--take-over"]);
     thread::sleep(Duration::from_millis(200));
     dead.child.kill().unwrap();
     dead.ends();
     old.signal(Signal::CONT);
     assert_eq!(ask(socket), *seen);
     // Another version, and one that goes when the old one has stopped and sent its state.
-    let mut stranger = UnixStream::connect(scene.take_over_socket()).unwrap();
+    let mut stranger = UnixStream::connect(network.take_over_socket()).unwrap();
     let hello = |version: u16| [&version.to_le_bytes()[..], &[1, 0, 0, 0, 0, 0, 0]].concat();
     send(&mut stranger, 1, &hello(99));
     let (tag, sentence) = receive(&mut stranger);
     assert_eq!(tag, 3);
     assert!(String::from_utf8(sentence).unwrap().contains("the new one reads version 99"));
-    let mut half = UnixStream::connect(scene.take_over_socket()).unwrap();
+    let mut half = UnixStream::connect(network.take_over_socket()).unwrap();
     send(&mut half, 1, &hello(1));
     assert_eq!(receive(&mut half).0, 2);
     send(&mut half, 4, &[]);
@@ -397,18 +381,18 @@ fn receive(stream: &mut UnixStream) -> (u8, Vec<u8>) {
 
 #[test]
 fn several_workers_are_taken_over_by_as_many() {
-    let scene = Scene::new("af-packet", "[workers]\ncount = 2\n");
-    let old = scene.first();
-    let (sockets, connection) = (scene.sockets(20), scene.connection());
-    let far = traffic::udp_socket(scene.network.node("sub2")).unwrap();
+    let network = TakeoverNetwork::new("af-packet", "[workers]\ncount = 2\n");
+    let old = network.first();
+    let (sockets, connection) = (network.sockets(20), network.connection());
+    let far = traffic::udp_socket(network.0.node("sub2")).unwrap();
     let seen = ask(&far);
     let before = mappings(&old.status());
-    scene.configure("af-packet", "");
-    let mut fewer = scene.start("fewer", &["--take-over"]);
+    network.configure("af-packet", "");
+    let mut fewer = network.start("fewer", &["--take-over"]);
     assert_eq!(fewer.ends().code(), Some(1));
     fewer.says("it has workers.count = 2, the new one 1; take over with as many");
-    scene.configure("af-packet", "[workers]\ncount = 2\n");
-    let heir = take_over(&scene, &old, "heir");
+    network.configure("af-packet", "[workers]\ncount = 2\n");
+    let heir = take_over(&network, &old, "heir");
     old.ends_well();
     assert!(mappings(&heir.status()).is_superset(&before));
     all_are_as_they_were(&sockets);
@@ -418,10 +402,10 @@ fn several_workers_are_taken_over_by_as_many() {
 
 #[test]
 fn queues_that_only_one_can_have_change_hands() {
-    let scene = Scene::new("af-xdp", "");
-    let old = scene.first();
-    let (sockets, connection) = (scene.sockets(5), scene.connection());
-    let heir = take_over(&scene, &old, "heir");
+    let network = TakeoverNetwork::new("af-xdp", "");
+    let old = network.first();
+    let (sockets, connection) = (network.sockets(5), network.connection());
+    let heir = take_over(&network, &old, "heir");
     old.ends_well();
     all_are_as_they_were(&sockets);
     traffic::echo(&connection, b"still connected").unwrap();
@@ -430,8 +414,8 @@ fn queues_that_only_one_can_have_change_hands() {
 
 #[test]
 fn a_service_is_upgraded_in_its_place() {
-    let scene = Scene::new("af-packet", "");
-    let place = scene.network.file("notify");
+    let network = TakeoverNetwork::new("af-packet", "");
+    let place = network.0.file("notify");
     let manager = UnixDatagram::bind(&place).unwrap();
     manager.set_read_timeout(Some(PATIENCE)).unwrap();
     let hears = |what: &str| loop {
@@ -443,14 +427,14 @@ fn a_service_is_upgraded_in_its_place() {
         }
     };
     let environment = format!("NOTIFY_SOCKET={}", place.display());
-    let old = scene.start_as("old", &[], &[environment]);
+    let old = network.start_as("old", &[], &[environment]);
     hears("READY=1");
-    let sockets = scene.sockets(3);
+    let sockets = network.sockets(3);
     // A new one that cannot run changes nothing.
-    scene.configure("af-packet", "[nonsense]\n");
+    network.configure("af-packet", "[nonsense]\n");
     old.signal(Signal::USR2);
     old.says("cannot be started to take over: it has ended, exit status: 2");
-    scene.configure("af-packet", "");
+    network.configure("af-packet", "");
     old.signal(Signal::USR2);
     let process: i32 = hears("MAINPID=").parse().unwrap();
     let heir = Orphan(Pid::from_raw(process).unwrap());

@@ -7,21 +7,15 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use natgate_testnet::{
-    GATEWAY_INSIDE, Gateway, Network, ROUTER, SERVER1, SERVER2, Servers, config, is_root,
-    raise_open_files, remove_leftovers, traffic,
+    GATEWAY_INSIDE, Gateway, Network, ROUTER, SERVER1, SERVER2, TestNetwork, config, traffic,
 };
 use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");
 const TAG: &str = "ngwork";
-
-static TURN: Mutex<()> = Mutex::new(());
-static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// Subscribers beside those that are there, enough for either worker to have some.
 const HOSTS: Range<u8> = 100..116;
@@ -31,79 +25,53 @@ fn subscriber(host: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, host)
 }
 
-/// A network without a gateway; what is first here goes first.
-struct Scene {
-    _servers: Servers,
-    network: Network,
-    body: Arc<[u8]>,
-    _turn: MutexGuard<'static, ()>,
+/// A network with these subscribers, without a gateway.
+fn network() -> TestNetwork {
+    let network = TestNetwork::with_servers(TAG, 500_000);
+    for host in HOSTS {
+        network.ip("sub1", &format!("address add {}/24 dev eth0", subscriber(host)));
+    }
+    network
 }
 
-impl Scene {
-    fn new() -> Self {
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        assert!(is_root(), "network namespaces need root: run the tests as root");
-        remove_leftovers(TAG);
-        raise_open_files().unwrap();
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let network = Network::build(&format!("{TAG}{}-{number}", std::process::id())).unwrap();
-        let body: Arc<[u8]> =
-            (0..500_000_u32).map(|n| (n.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
-        let servers = Servers::start(&network, Arc::clone(&body)).unwrap();
-        for host in HOSTS {
-            let address = format!("{}/24", subscriber(host));
-            let arguments = ["address", "add", &address, "dev", "eth0"];
-            network.node("sub1").run(5, "ip", &arguments).unwrap();
-        }
-        Self { _servers: servers, network, body, _turn: turn }
-    }
+/// A socket of one of the subscribers.
+fn host_socket(network: &Network, host: u8) -> UdpSocket {
+    let bind = || UdpSocket::bind((subscriber(host), 0));
+    let socket = network.node("sub1").enter(bind).unwrap().unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    socket
+}
 
-    /// A socket of one of the subscribers.
-    fn socket(&self, host: u8) -> UdpSocket {
-        let bind = || UdpSocket::bind((subscriber(host), 0));
-        let socket = self.network.node("sub1").enter(bind).unwrap().unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
-        socket
-    }
-
-    /// Pings, asks and downloads from both subscribers, and has them meet.
-    /// The port is for TCP, which does not take it again at once.
-    fn works(&self, port: u16) {
-        for node in ["sub1", "sub2"] {
-            for address in [GATEWAY_INSIDE, ROUTER, SERVER1] {
-                let arguments = ["-n", "-c", "3", "-i", "0.1", "-W", "2", &address.to_string()];
-                let output = self.network.node(node).run(20, "ping", &arguments).unwrap();
-                let said = String::from_utf8_lossy(&output.stdout);
-                assert!(said.contains(" 3 received, "), "{node}: {said}");
-            }
-            let large = ["-n", "-c", "2", "-i", "0.1", "-s", "4000", &SERVER1.to_string()];
-            let output = self.network.node(node).run(20, "ping", &large).unwrap();
-            let said = String::from_utf8_lossy(&output.stdout);
-            assert!(said.contains(" 2 received, "), "fragments: {said}");
-            let url = format!("http://{SERVER1}/");
-            let arguments = ["--silent", "--show-error", "--fail", &url];
-            let output = self.network.node(node).run(20, "curl", &arguments).unwrap();
-            assert!(output.stdout == *self.body, "{} bytes came that differ", output.stdout.len());
+/// Pings, asks and downloads from both subscribers, and has them meet.
+/// The port is for TCP, which does not take it again at once.
+fn works(network: &TestNetwork, port: u16) {
+    for node in ["sub1", "sub2"] {
+        for address in [GATEWAY_INSIDE, ROUTER, SERVER1] {
+            network.ping(node, address, 3);
         }
-        let meeting = traffic::hairpin_udp(&self.network).unwrap();
-        assert_eq!(meeting.seen, meeting.caller);
-        traffic::hairpin_tcp(&self.network, port).unwrap();
-        // Subscribers of both workers, each with each.
-        let ends: Vec<_> = HOSTS
-            .map(|host| {
-                let socket = self.socket(host);
-                let external = traffic::ask_udp(&socket, SERVER1).unwrap();
-                assert_eq!(traffic::ask_udp(&socket, SERVER2).unwrap(), external);
-                (socket, external)
-            })
-            .collect();
-        let mut buffer = [0; 64];
-        for (one, external) in &ends {
-            for (other, called) in &ends {
-                one.send_to(b"question", called).unwrap();
-                let (len, from) = other.recv_from(&mut buffer).unwrap();
-                assert_eq!((&buffer[..len], from), (&b"question"[..], (*external).into()));
-            }
+        let large = ["-n", "-c", "2", "-i", "0.1", "-s", "4000", &SERVER1.to_string()];
+        let said = network.run(node, "ping", &large);
+        assert!(said.contains(" 2 received, "), "fragments: {said}");
+        network.download(node);
+    }
+    let meeting = traffic::hairpin_udp(network).unwrap();
+    assert_eq!(meeting.seen, meeting.caller);
+    traffic::hairpin_tcp(network, port).unwrap();
+    // Subscribers of both workers, each with each.
+    let ends: Vec<_> = HOSTS
+        .map(|host| {
+            let socket = host_socket(network, host);
+            let external = traffic::ask_udp(&socket, SERVER1).unwrap();
+            assert_eq!(traffic::ask_udp(&socket, SERVER2).unwrap(), external);
+            (socket, external)
+        })
+        .collect();
+    let mut buffer = [0; 64];
+    for (one, external) in &ends {
+        for (other, called) in &ends {
+            one.send_to(b"question", called).unwrap();
+            let (len, from) = other.recv_from(&mut buffer).unwrap();
+            assert_eq!((&buffer[..len], from), (&b"question"[..], (*external).into()));
         }
     }
 }
@@ -121,11 +89,10 @@ fn sum(workers: &Value, key: &str) -> u64 {
 
 #[test]
 fn two_workers_do_what_one_does_on_every_back_end_of_the_kernel() {
-    let scene = Scene::new();
+    let network = network();
     for (backend, port) in [("af-packet", 5000), ("af-xdp", 5001)] {
-        let gateway =
-            Gateway::start(&scene.network, Path::new(PROGRAM), &two(backend, "")).unwrap();
-        scene.works(port);
+        let gateway = network.start(PROGRAM, &two(backend, ""));
+        works(&network, port);
         let status = gateway.status().unwrap();
         assert_eq!(sum(&status, "hand_over_full"), 0);
         assert!(sum(&status, "frames") > 500, "{}", status["workers"]);
@@ -143,12 +110,12 @@ fn two_workers_do_what_one_does_on_every_back_end_of_the_kernel() {
 
 #[test]
 fn what_workers_do_is_shown() {
-    let scene = Scene::new();
-    let socket = scene.network.file("control.sock");
+    let network = network();
+    let socket = network.file("control.sock");
     let socket = socket.to_str().unwrap();
     let config = two("af-packet", &format!("[control]\nsocket = \"{socket}\"\n"));
-    let gateway = Gateway::start(&scene.network, Path::new(PROGRAM), &config).unwrap();
-    scene.works(5000);
+    let gateway = network.start(PROGRAM, &config);
+    works(&network, 5000);
     let show = |more: &[&str]| {
         let arguments = [&["show", "workers", "--socket", socket], more].concat();
         let output = Command::new(PROGRAM).args(arguments).output().unwrap();
@@ -167,15 +134,15 @@ fn what_workers_do_is_shown() {
 
 #[test]
 fn events_of_all_workers_are_in_order_of_time() {
-    let scene = Scene::new();
-    let file = scene.network.file("events.jsonl");
+    let network = network();
+    let file = network.file("events.jsonl");
     let options = ["--events", file.to_str().unwrap()];
     let config = two("af-packet", "");
-    let gateway = Gateway::start_with(&scene.network, "nat", Path::new(PROGRAM), &config, &options);
+    let gateway = Gateway::start_with(&network, "nat", Path::new(PROGRAM), &config, &options);
     let gateway = gateway.unwrap();
     for _ in 0..100 {
         for host in [HOSTS.start, HOSTS.end - 1] {
-            let _ = traffic::ask_udp_once(&scene.socket(host), SERVER1, b"hello");
+            let _ = traffic::ask_udp_once(&host_socket(&network, host), SERVER1, b"hello");
         }
     }
     assert_eq!(gateway.stop().unwrap().code(), Some(0));
@@ -193,16 +160,16 @@ fn events_of_all_workers_are_in_order_of_time() {
 
 #[test]
 fn ports_are_remembered_over_a_restart_with_another_number_of_workers() {
-    let scene = Scene::new();
-    let state = scene.network.file("ports");
+    let network = network();
+    let state = network.file("ports");
     let with = |workers: usize| {
         let state = format!("[state]\nfile = {state:?}\ninterval = \"100ms\"\n");
         config(&format!("[workers]\ncount = {workers}\n{state}"))
     };
-    let gateway = Gateway::start(&scene.network, Path::new(PROGRAM), &with(2)).unwrap();
-    scene.works(5000);
+    let gateway = network.start(PROGRAM, &with(2));
+    works(&network, 5000);
     assert_eq!(gateway.stop().unwrap().code(), Some(0));
-    let gateway = Gateway::start(&scene.network, Path::new(PROGRAM), &with(1)).unwrap();
+    let gateway = network.start(PROGRAM, &with(1));
     let log = gateway.log();
     let held = log.lines().find(|line| line.contains("ports that were in use before are held"));
     let held = held.unwrap_or_else(|| panic!("{log}"));
@@ -213,8 +180,8 @@ fn ports_are_remembered_over_a_restart_with_another_number_of_workers() {
 
 #[test]
 fn a_worker_joins_at_a_reload_and_mappings_stay() {
-    let scene = Scene::new();
-    let socket = scene.network.file("control.sock");
+    let network = network();
+    let socket = network.file("control.sock");
     let socket = socket.to_str().unwrap();
     let natgate = |arguments: &[&str]| {
         let arguments = [arguments, &["--socket", socket]].concat();
@@ -227,16 +194,16 @@ fn a_worker_joins_at_a_reload_and_mappings_stay() {
             let more = format!("[workers]\ncount = {workers}\n[control]\nsocket = {socket:?}\n");
             config(&more).replace("af-packet", backend)
         };
-        let gateway = Gateway::start(&scene.network, Path::new(PROGRAM), &with(1)).unwrap();
+        let gateway = network.start(PROGRAM, &with(1));
         let ends: Vec<_> = HOSTS
             .map(|host| {
-                let socket = scene.socket(host);
+                let socket = host_socket(&network, host);
                 let external = traffic::ask_udp(&socket, SERVER1).unwrap();
                 (socket, external)
             })
             .collect();
         for workers in [2, 3] {
-            std::fs::write(scene.network.file("natgate.toml"), with(workers)).unwrap();
+            std::fs::write(network.file("natgate.toml"), with(workers)).unwrap();
             let (code, said) = natgate(&["reload"]);
             assert_eq!(code, Some(0), "{said} {}", gateway.log());
             assert!(said.contains("with other workers"), "{said}");
@@ -245,7 +212,7 @@ fn a_worker_joins_at_a_reload_and_mappings_stay() {
             }
         }
         // Those that come now are of all three.
-        scene.works(port);
+        works(&network, port);
         let (_, said) = natgate(&["show", "workers", "--json"]);
         let shown: Value = serde_json::from_str(&said).unwrap();
         let shown = shown["workers"].as_array().expect("a list of workers");
@@ -254,7 +221,7 @@ fn a_worker_joins_at_a_reload_and_mappings_stay() {
         let status = gateway.status().unwrap();
         assert_eq!(status["workers"].as_array().map(Vec::len), Some(3));
         // None leaves.
-        std::fs::write(scene.network.file("natgate.toml"), with(2)).unwrap();
+        std::fs::write(network.file("natgate.toml"), with(2)).unwrap();
         let (code, said) = natgate(&["reload"]);
         assert_eq!(code, Some(2), "{said}");
         assert!(
@@ -267,9 +234,9 @@ fn a_worker_joins_at_a_reload_and_mappings_stay() {
 
 #[test]
 fn processors_that_cannot_be_had_are_refused() {
-    let scene = Scene::new();
+    let network = network();
     let text = config("[workers]\ncores = [0, 4000]\n");
-    let refused = Gateway::start(&scene.network, Path::new(PROGRAM), &text);
+    let refused = Gateway::start(&network, Path::new(PROGRAM), &text);
     let message = refused.expect_err("it does not start").to_string();
     let expected = "workers.cores names processor 4000, which this process may not use";
     assert!(message.contains(expected), "{message}");

@@ -19,6 +19,7 @@ mod namespace;
 mod network;
 mod servers;
 pub mod traffic;
+mod turn;
 
 pub use gateway::{Gateway, config, config_with_pool};
 pub use machine::{CARD_INSIDE, Guest, Machine, VIRTIO};
@@ -28,6 +29,7 @@ pub use network::{
     SUBSCRIBER2,
 };
 pub use servers::{REFLECTOR_PORT, Servers};
+pub use turn::{TestNetwork, Turn};
 
 use std::io;
 use std::process::Child;

@@ -13,14 +13,13 @@
 
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use natgate_engine::Side;
 use natgate_io::packet::{Config, PacketDevice};
 use natgate_io::{Batch, Device, Frame, Lost, wait};
-use natgate_testnet::{Gateway, Namespace, Network, is_root, remove_leftovers};
+use natgate_testnet::{Gateway, Namespace, Network, Turn};
 use natgate_wire::arp::{self, Arp, Mac, Operation, Repr};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
 use natgate_wire::{Icmp, Ipv4, protocol};
@@ -68,15 +67,13 @@ impl Translator {
 pub(crate) struct Lab {
     _gateway: Gateway,
     network: Network,
+    _turn: Turn,
 }
 
 impl Lab {
     pub(crate) fn build() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        assert!(is_root(), "network namespaces need root: run the tests as root");
-        remove_leftovers(TAG);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let mut network = Network::empty(&format!("{TAG}{}-{number}", std::process::id())).unwrap();
+        let turn = Turn::take(TAG);
+        let mut network = Network::empty(&turn.name()).unwrap();
         network.add("ends").unwrap();
         for (number, translator) in Translator::ALL.iter().enumerate() {
             let node = translator.node();
@@ -96,7 +93,7 @@ impl Lab {
             Path::new(env!("CARGO_BIN_EXE_natgate")),
             CONFIG,
         );
-        Self { _gateway: gateway.unwrap(), network }
+        Self { _gateway: gateway.unwrap(), network, _turn: turn }
     }
 
     /// Sends every step through both; what came of it.

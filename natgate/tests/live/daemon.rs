@@ -2,8 +2,8 @@
 //! by AF_XDP. It passes on the external addresses that natgate announces, and natgate goes by what
 //! it learns.
 
-use super::{PROGRAM, Scene};
-use natgate_testnet::{Gateway, SERVER1, SERVER2, config, traffic, wait_for};
+use super::PROGRAM;
+use natgate_testnet::{Gateway, SERVER1, SERVER2, TestNetwork, config, traffic, wait_for};
 use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
@@ -53,35 +53,35 @@ protocol bgp customer {
 }
 "#;
 
-fn start(scene: &Scene, node: &str, text: &str) -> Child {
-    let file = |end: &str| scene.network.file(&format!("bird-{node}.{end}"));
+fn start(network: &TestNetwork, node: &str, text: &str) -> Child {
+    let file = |end: &str| network.file(&format!("bird-{node}.{end}"));
     std::fs::write(file("conf"), text).unwrap();
     let (conf, socket) = (file("conf"), file("ctl"));
     let arguments = ["-f", "-c", conf.to_str().unwrap(), "-s", socket.to_str().unwrap()];
     let bird = Path::new("/usr/sbin/bird");
     assert!(bird.exists(), "BIRD is missing: apt-get install bird2, or run `make test`");
-    scene.network.node(node).start(bird, &arguments, &file("log")).unwrap()
+    network.node(node).start(bird, &arguments, &file("log")).unwrap()
 }
 
 /// The router's ways to the external addresses.
-fn ways(scene: &Scene) -> Vec<String> {
-    let said = scene.ip("router", "route show proto bird");
+fn ways(network: &TestNetwork) -> Vec<String> {
+    let said = network.ip("router", "route show proto bird");
     let words = |line: &str| line.split(" dev ").next().unwrap_or_default().to_owned();
     said.lines().map(words).collect()
 }
 
-fn wait_until_announced(scene: &Scene, expected: &[&str]) {
-    let seen = wait_for("BGP", PATIENCE, || Ok((ways(scene) == expected).then_some(())));
-    assert!(seen.is_ok(), "{:?}, not {expected:?}: {}", ways(scene), said(scene));
+fn wait_until_announced(network: &TestNetwork, expected: &[&str]) {
+    let seen = wait_for("BGP", PATIENCE, || Ok((ways(network) == expected).then_some(())));
+    assert!(seen.is_ok(), "{:?}, not {expected:?}: {}", ways(network), said(network));
 }
 
 /// What the daemons have to say.
-fn said(scene: &Scene) -> String {
+fn said(network: &TestNetwork) -> String {
     let said = ["nat", "router"].map(|node| {
-        let socket = scene.network.file(&format!("bird-{node}.ctl"));
+        let socket = network.file(&format!("bird-{node}.ctl"));
         let socket = socket.to_str().unwrap();
         let shown = ["protocols", "route"]
-            .map(|what| scene.run(node, "/usr/sbin/birdc", &["-s", socket, "show", what, "all"]));
+            .map(|what| network.run(node, "/usr/sbin/birdc", &["-s", socket, "show", what, "all"]));
         shown.concat()
     });
     said.concat()
@@ -89,18 +89,18 @@ fn said(scene: &Scene) -> String {
 
 #[test]
 fn a_routing_daemon_passes_on_what_is_announced_and_learnt() {
-    let scene = Scene::new();
-    scene.ip("router", "route delete 203.0.113.0/24");
-    scene.ip("nat", "address add 192.0.2.3/24 dev outside");
+    let network = super::network();
+    network.ip("router", "route delete 203.0.113.0/24");
+    network.ip("nat", "address add 192.0.2.3/24 dev outside");
     let text = config("[announce]\n[learn]\ntable = 100\n").replace("af-packet", "af-xdp");
     let text = text.replace("gateway = \"192.0.2.1\"\n", "");
     let announced =
         ["203.0.113.1 via 192.0.2.2", "203.0.113.2/31 via 192.0.2.2", "203.0.113.4 via 192.0.2.2"];
-    let _daemons = Daemons([start(&scene, "nat", NEAR), start(&scene, "router", FAR)]);
+    let _daemons = Daemons([start(&network, "nat", NEAR), start(&network, "router", FAR)]);
     for _ in 0..2 {
-        let gateway = Gateway::start_in(&scene.network, "nat", Path::new(PROGRAM), &text).unwrap();
-        wait_until_announced(&scene, &announced);
-        let socket = scene.udp_socket("sub1");
+        let gateway = Gateway::start_in(&network, "nat", Path::new(PROGRAM), &text).unwrap();
+        wait_until_announced(&network, &announced);
+        let socket = network.udp_socket("sub1");
         let external = wait_for("the way there and back", PATIENCE, || {
             Ok(traffic::ask_udp_once(&socket, SERVER1, b"anybody").ok())
         });
@@ -108,7 +108,7 @@ fn a_routing_daemon_passes_on_what_is_announced_and_learnt() {
         assert_eq!(traffic::ask_udp(&socket, SERVER2).unwrap(), external);
         assert_eq!(gateway.status().unwrap()["router"]["learnt_routes"], 2);
         assert_eq!(gateway.stop().unwrap().code(), Some(0));
-        wait_until_announced(&scene, &[]);
+        wait_until_announced(&network, &[]);
     }
 }
 

@@ -1,9 +1,9 @@
 //! What the running gateway tells of packets: `natgate trace` agrees with what then happens, and
 //! `natgate capture` shows it, before and after, as tshark reads it.
 
-use super::{PROGRAM, Scene};
+use super::PROGRAM;
 use natgate_testnet::{
-    Gateway, POOL, REFLECTOR_PORT, SERVER1, SUBSCRIBER1, config, traffic, wait_for,
+    Gateway, POOL, REFLECTOR_PORT, SERVER1, SUBSCRIBER1, TestNetwork, config, traffic, wait_for,
 };
 use serde_json::Value;
 use std::net::{SocketAddr, SocketAddrV4};
@@ -13,10 +13,10 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn start(scene: &Scene, more: &str) -> (Gateway, PathBuf) {
-    let socket = scene.network.file("control.sock");
+fn start(network: &TestNetwork, more: &str) -> (Gateway, PathBuf) {
+    let socket = network.file("control.sock");
     let more = format!("[control]\nsocket = \"{}\"\n{more}", socket.display());
-    (Gateway::start(&scene.network, Path::new(PROGRAM), &config(&more)).unwrap(), socket)
+    (network.start(PROGRAM, &config(&more)), socket)
 }
 
 fn natgate(socket: &Path, command: &str, arguments: &[&str]) -> Output {
@@ -39,9 +39,9 @@ fn port_of(socket: &std::net::UdpSocket) -> u16 {
 }
 
 fn what_is_said_happens(more: &str, workers: u64) {
-    let scene = Scene::new();
-    let (gateway, control) = start(&scene, more);
-    let socket = scene.udp_socket("sub1");
+    let network = super::network();
+    let (gateway, control) = start(&network, more);
+    let socket = network.udp_socket("sub1");
     // The first packet binds its port.
     traffic::ask_udp(&socket, SERVER1).unwrap();
     let port = port_of(&socket);
@@ -100,7 +100,7 @@ fn what_cannot_be_asked_is_an_error_with_a_remedy() {
 }
 
 /// Some fields of the packets of a capture.
-fn packets(scene: &Scene, file: &Path) -> Vec<Vec<String>> {
+fn packets(network: &TestNetwork, file: &Path) -> Vec<Vec<String>> {
     let fields = [
         "frame.interface_name",
         "frame.packet_flags_direction",
@@ -110,16 +110,16 @@ fn packets(scene: &Scene, file: &Path) -> Vec<Vec<String>> {
     ];
     let mut arguments = vec!["-n", "-r", file.to_str().unwrap(), "-T", "fields"];
     fields.iter().for_each(|field| arguments.extend(["-e", field]));
-    let said = scene.run("nat", "tshark", &arguments);
+    let said = network.run("nat", "tshark", &arguments);
     said.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
 }
 
 #[test]
 fn a_capture_shows_packets_before_and_after_and_why_some_go_no_further() {
-    let scene = Scene::new();
-    let (gateway, control) = start(&scene, "");
+    let network = super::network();
+    let (gateway, control) = start(&network, "");
     let capture = |name: &str, filter: &[&str]| {
-        let file = scene.network.file(name);
+        let file = network.file(name);
         let mut program = Command::new(PROGRAM);
         let program = program.arg("capture").args(filter).arg("--socket").arg(&control);
         let child = program.arg("-w").arg(&file).spawn().unwrap();
@@ -135,12 +135,12 @@ fn a_capture_shows_packets_before_and_after_and_why_some_go_no_further() {
     let (mut flow, flow_file) =
         capture("flow.pcapng", &["--subscriber", &subscriber, "--count", "4"]);
     let (mut lost, lost_file) = capture("lost.pcapng", &["--external", &external, "--count", "1"]);
-    let refused = scene.udp_socket("router");
+    let refused = network.udp_socket("router");
     refused.send_to(b"nobody", SocketAddr::V4(SocketAddrV4::new(POOL[0], 9))).unwrap();
-    let own = traffic::ask_udp(&scene.udp_socket("sub1"), SERVER1).unwrap();
+    let own = traffic::ask_udp(&network.udp_socket("sub1"), SERVER1).unwrap();
     assert!(flow.wait().unwrap().success() && lost.wait().unwrap().success());
     let (server, own) = (SERVER1.to_string(), own.ip().to_string());
-    let flow = packets(&scene, &flow_file);
+    let flow = packets(&network, &flow_file);
     let ends: Vec<[&str; 3]> =
         flow.iter().map(|packet| [&packet[0][..], &packet[2], &packet[3]]).collect();
     let expected = [
@@ -153,12 +153,12 @@ fn a_capture_shows_packets_before_and_after_and_why_some_go_no_further() {
     let comments: Vec<&str> = flow.iter().map(|packet| &packet[4][..]).collect();
     let after = "after translation";
     assert_eq!(comments, ["forward by the outside", after, "forward by the inside", after]);
-    let lost = packets(&scene, &lost_file);
+    let lost = packets(&network, &lost_file);
     assert!(lost.len() == 1 && lost[0][4].starts_with("drop no_mapping: "), "{lost:?}");
     // As many as may be, at a time; who goes away makes room.
     let mut many: Vec<_> =
         (0..4).map(|number| capture(&format!("{number}.pcapng"), &["--port", "1"]).0).collect();
-    let file = scene.network.file("more.pcapng");
+    let file = network.file("more.pcapng");
     let more = || natgate(&control, "capture", &["--seconds", "1", "-w", file.to_str().unwrap()]);
     let refused = more();
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();

@@ -1,8 +1,7 @@
 //! The machine itself stays reachable on the devices that natgate works on: its own addresses there
 //! answer, and it can call others, while subscribers are translated.
 
-use super::Scene;
-use natgate_testnet::{GATEWAY_INSIDE, POOL, ROUTER, SERVER1, SUBSCRIBER1, traffic};
+use natgate_testnet::{GATEWAY_INSIDE, POOL, ROUTER, SERVER1, SUBSCRIBER1, TestNetwork, traffic};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
@@ -14,9 +13,9 @@ const INSIDE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const OUTSIDE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 3);
 
 /// A connection as of a person at a terminal: both sides speak in turn.
-fn converse(scene: &Scene, from: &str, to: &str, address: Ipv4Addr, port: u16) {
+fn converse(network: &TestNetwork, from: &str, to: &str, address: Ipv4Addr, port: u16) {
     let endpoint = SocketAddrV4::new(address, port);
-    let listener = scene.network.node(to).enter(|| TcpListener::bind(endpoint).unwrap()).unwrap();
+    let listener = network.node(to).enter(|| TcpListener::bind(endpoint).unwrap()).unwrap();
     let listening = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let mut line = [0; 6];
@@ -26,7 +25,7 @@ fn converse(scene: &Scene, from: &str, to: &str, address: Ipv4Addr, port: u16) {
     });
     let patience = Duration::from_secs(5);
     let connect = || TcpStream::connect_timeout(&endpoint.into(), patience);
-    let stream = scene.network.node(from).enter(connect).unwrap();
+    let stream = network.node(from).enter(connect).unwrap();
     let mut stream = stream.unwrap_or_else(|error| panic!("{from} calls {endpoint}: {error}"));
     stream.set_read_timeout(Some(patience)).unwrap();
     let mut line = [0; 6];
@@ -39,12 +38,12 @@ fn converse(scene: &Scene, from: &str, to: &str, address: Ipv4Addr, port: u16) {
 }
 
 /// Lets the kernel speak IPv6 between natgate's machine and the router.
-fn give_ipv6(scene: &Scene) {
+fn give_ipv6(network: &TestNetwork) {
     for (node, device, address) in
         [("nat", "outside", "2001:db8::2"), ("router", "nat", "2001:db8::1")]
     {
-        scene.network.node(node).set(&format!("ipv6/conf/{device}/disable_ipv6"), "0").unwrap();
-        scene.ip(node, &format!("address add {address}/64 dev {device} nodad"));
+        network.node(node).set(&format!("ipv6/conf/{device}/disable_ipv6"), "0").unwrap();
+        network.ip(node, &format!("address add {address}/64 dev {device} nodad"));
     }
 }
 
@@ -58,10 +57,10 @@ fn remotes(status: &Value) -> Vec<String> {
 }
 
 fn stays_reachable(backend: &str, configured: bool) -> Value {
-    let scene = Scene::new();
-    scene.ip("nat", &format!("address add {INSIDE}/24 dev inside"));
-    scene.ip("nat", &format!("address add {OUTSIDE}/24 dev outside"));
-    give_ipv6(&scene);
+    let network = super::network();
+    network.ip("nat", &format!("address add {INSIDE}/24 dev inside"));
+    network.ip("nat", &format!("address add {OUTSIDE}/24 dev outside"));
+    give_ipv6(&network);
     let text = natgate_testnet::config("").replace("af-packet", backend);
     let text = match configured {
         true => text
@@ -70,22 +69,22 @@ fn stays_reachable(backend: &str, configured: bool) -> Value {
         false => text,
     };
     let program = std::path::Path::new(super::PROGRAM);
-    let gateway = natgate_testnet::Gateway::start(&scene.network, program, &text).unwrap();
+    let gateway = natgate_testnet::Gateway::start(&network, program, &text).unwrap();
     let log = gateway.log();
     assert!(log.contains(&format!("on inside the kernel keeps {INSIDE}")), "{log}");
     assert!(log.contains(&format!("on outside the kernel keeps {OUTSIDE}")), "{log}");
     assert!(!log.contains("warning"), "{log}");
     // Subscribers are translated before, between and after.
-    let socket = scene.udp_socket("sub1");
+    let socket = network.udp_socket("sub1");
     let external = traffic::ask_udp(&socket, SERVER1).unwrap();
     assert!(POOL.contains(external.ip()), "{external}");
-    converse(&scene, "sub1", "nat", INSIDE, 22);
-    converse(&scene, "sub2", "nat", INSIDE, 22);
-    converse(&scene, "router", "nat", OUTSIDE, 22);
+    converse(&network, "sub1", "nat", INSIDE, 22);
+    converse(&network, "sub2", "nat", INSIDE, 22);
+    converse(&network, "router", "nat", OUTSIDE, 22);
     // And the kernel calls others, whom it has to ask for by ARP.
-    scene.ip("nat", "neighbor flush all");
-    converse(&scene, "nat", "router", ROUTER, 8022);
-    converse(&scene, "nat", "sub1", SUBSCRIBER1, 8022);
+    network.ip("nat", "neighbor flush all");
+    converse(&network, "nat", "router", ROUTER, 8022);
+    converse(&network, "nat", "sub1", SUBSCRIBER1, 8022);
     for (node, address) in [
         ("sub1", INSIDE.to_string()),
         ("router", OUTSIDE.to_string()),
@@ -93,7 +92,7 @@ fn stays_reachable(backend: &str, configured: bool) -> Value {
         ("sub1", GATEWAY_INSIDE.to_string()),
         ("sub1", SERVER1.to_string()),
     ] {
-        let said = scene.run(node, "ping", &["-n", "-c", "2", "-i", "0.1", "-W", "2", &address]);
+        let said = network.run(node, "ping", &["-n", "-c", "2", "-i", "0.1", "-W", "2", &address]);
         assert!(said.contains(" 2 received, "), "{node}: {said}");
     }
     assert_eq!(traffic::ask_udp(&socket, SERVER1).unwrap(), external);

@@ -3,11 +3,11 @@
 //!
 //! `NATGATE_OVERLOAD_SECONDS` says how long; a few, if it says nothing.
 
+use super::TAG;
 use super::tester::{End, Flaw, counters, network, outbound, start};
-use super::turn;
 use natgate_control::socket::ask;
 use natgate_io::BATCH;
-use natgate_testnet::{GATEWAY_INSIDE, Gateway, Network};
+use natgate_testnet::{GATEWAY_INSIDE, Gateway, Network, Turn};
 use natgate_wire::arp::Mac;
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
@@ -110,8 +110,8 @@ fn sum(object: &Value) -> u64 {
 const GROWTH: u64 = 16 << 20;
 
 fn overload(backend: &str) {
-    let _turn = turn();
-    let network = network();
+    let turn = Turn::take(TAG);
+    let network = network(&turn);
     let gateway = start(&network, backend);
     let (stop, foreign) = (AtomicBool::new(false), backend != "af-xdp");
     let (tested, slowest, grown) = thread::scope(|scope| {

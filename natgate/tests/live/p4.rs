@@ -1,9 +1,9 @@
 //! The NAT in P4 in natgate's place: `natgate p4 run` between the subscribers and the router.
 
-use super::{PROGRAM, Scene};
+use super::PROGRAM;
 use natgate_testnet::{
     GATEWAY_INSIDE, GATEWAY_OUTSIDE, POOL, ROUTER, SERVER1, SERVER2, SUBSCRIBER1, SUBSCRIBER2,
-    terminate, traffic, wait_for,
+    TestNetwork, terminate, traffic, wait_for,
 };
 use std::fs;
 use std::io;
@@ -22,13 +22,13 @@ struct Running {
 }
 
 impl Running {
-    fn start(scene: &Scene, [inside, outside]: [&str; 2], options: &[&str]) -> Self {
-        let entries = entries(scene);
+    fn start(network: &TestNetwork, [inside, outside]: [&str; 2], options: &[&str]) -> Self {
+        let entries = entries(network);
         let mut arguments = vec!["p4", "run", NAT, "--inside", inside, "--outside", outside];
         arguments.extend(options);
         arguments.extend(entries.iter().flat_map(|entry| ["--entry", entry]));
-        let log = scene.network.file("p4.log");
-        let child = scene.network.node("nat").start(Path::new(PROGRAM), &arguments, &log).unwrap();
+        let log = network.file("p4.log");
+        let child = network.node("nat").start(Path::new(PROGRAM), &arguments, &log).unwrap();
         let mut running = Self { child, log };
         wait_for("the program's start", PATIENCE, || {
             if let Some(status) = running.child.try_wait()? {
@@ -62,10 +62,10 @@ impl Drop for Running {
 }
 
 /// What a controller would put into the tables.
-fn entries(scene: &Scene) -> Vec<String> {
+fn entries(network: &TestNetwork) -> Vec<String> {
     let mac = |node, device| {
         let path = format!("/sys/class/net/{device}/address");
-        scene.run(node, "cat", &[&path]).trim().to_owned()
+        network.run(node, "cat", &[&path]).trim().to_owned()
     };
     let (inside, outside) = (mac("nat", "inside"), mac("nat", "outside"));
     let external = POOL[0];
@@ -89,18 +89,21 @@ fn entries(scene: &Scene) -> Vec<String> {
 
 /// Ping, UDP and HTTP as in the demonstration.
 fn passes(devices: [&str; 2], options: &[&str]) {
-    let scene = Scene::new();
-    let running = Running::start(&scene, devices, options);
-    let pinged =
-        scene.run("sub1", "ping", &["-n", "-c", "3", "-i", "0.2", "-W", "2", &SERVER1.to_string()]);
+    let network = super::network();
+    let running = Running::start(&network, devices, options);
+    let pinged = network.run(
+        "sub1",
+        "ping",
+        &["-n", "-c", "3", "-i", "0.2", "-W", "2", &SERVER1.to_string()],
+    );
     assert!(pinged.contains(" 3 received, "), "{pinged}");
-    let socket = scene.udp_socket("sub1");
+    let socket = network.udp_socket("sub1");
     let seen = [SERVER1, SERVER2].map(|server| traffic::ask_udp(&socket, server).unwrap());
     assert_eq!(seen[0], seen[1], "one mapping towards both");
     assert_eq!(*seen[0].ip(), POOL[0]);
     for node in ["sub1", "sub2"] {
         let url = format!("http://{SERVER1}/");
-        let page = scene.run(node, "curl", &["--silent", "--show-error", "--fail", &url]);
+        let page = network.run(node, "curl", &["--silent", "--show-error", "--fail", &url]);
         assert_eq!(page, "a page", "{node}");
     }
     let said = running.stop();
@@ -139,14 +142,14 @@ fn the_nat_in_p4_by_swx_runs_on_ports_of_dpdk() {
 
 #[test]
 fn controllers_are_answered_while_it_runs() {
-    let scene = Scene::new();
-    let running = Running::start(&scene, DEVICES, &["--p4runtime"]);
+    let network = super::network();
+    let running = Running::start(&network, DEVICES, &["--p4runtime"]);
     assert!(running.log().contains("natgate: P4Runtime at 127.0.0.1:9559\n"), "{}", running.log());
     // HTTP/2's greeting is answered by settings, which are a frame of type 4.
     let greet = "exec 3<>/dev/tcp/127.0.0.1/9559; \
                  printf 'PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n\\0\\0\\0\\4\\0\\0\\0\\0\\0' >&3; \
                  head -c 4 <&3 | od -An -tx1";
-    let answer = scene.run("nat", "bash", &["-c", greet]);
+    let answer = network.run("nat", "bash", &["-c", greet]);
     assert!(answer.trim_end().ends_with(" 04"), "{answer}");
     running.stop();
 }

@@ -1,9 +1,9 @@
 //! What goes wrong around a gateway and comes right again: cables, devices, those who send, the
 //! process itself that gets no time. It recovers without help, and its mappings stay.
 
-use super::{PROGRAM, Scene};
+use super::PROGRAM;
 use natgate_testnet::{
-    GATEWAY_INSIDE, Gateway, ROUTER, SERVER1, SERVER2, config, traffic, wait_for,
+    GATEWAY_INSIDE, Gateway, ROUTER, SERVER1, SERVER2, TestNetwork, config, traffic, wait_for,
 };
 use std::net::{SocketAddrV4, UdpSocket};
 use std::path::Path;
@@ -16,17 +16,17 @@ const DISCARD: u16 = 9;
 
 /// A gateway at work, and somebody inside with a mapping.
 struct Work<'s> {
-    scene: &'s Scene,
+    network: &'s TestNetwork,
     gateway: Gateway,
     socket: UdpSocket,
     external: SocketAddrV4,
 }
 
 impl<'s> Work<'s> {
-    fn start(scene: &'s Scene, gateway: Gateway, node: &str) -> Self {
-        let socket = scene.udp_socket(node);
+    fn start(network: &'s TestNetwork, gateway: Gateway, node: &str) -> Self {
+        let socket = network.udp_socket(node);
         let external = traffic::ask_udp(&socket, SERVER1).unwrap();
-        Self { scene, gateway, socket, external }
+        Self { network, gateway, socket, external }
     }
 
     fn waits_for_words(&self, words: &str) {
@@ -49,12 +49,12 @@ impl<'s> Work<'s> {
     }
 
     fn ip(&self, node: &str, arguments: &str) {
-        self.scene.ip(node, arguments);
+        self.network.ip(node, arguments);
     }
 
     /// Floods the gateway from a node, as fast as one thread can, and breaks off.
     fn flood(&self, node: &str, time: Duration) {
-        let socket = self.scene.udp_socket(node);
+        let socket = self.network.udp_socket(node);
         let (end, mut sent) = (Instant::now() + time, 0_u64);
         while Instant::now() < end {
             for _ in 0..64 {
@@ -68,8 +68,8 @@ impl<'s> Work<'s> {
 
 /// Everything that can happen to Ethernet cables.
 fn cables(backend: &str) {
-    let scene = Scene::new();
-    let work = Work::start(&scene, scene.start(backend, ""), "sub1");
+    let network = super::network();
+    let work = Work::start(&network, super::start(&network, backend, ""), "sub1");
     for (node, end, side) in [("router", "nat", "outside"), ("switch", "nat", "inside")] {
         work.ip(node, &format!("link set {end} down"));
         work.waits_for_words(&format!("{side} device {side} is down"));
@@ -83,14 +83,14 @@ fn cables(backend: &str) {
     }
     work.ip("nat", "link delete outside");
     work.waits_for_words("outside device outside is gone");
-    scene.network.cable(["nat", "outside", "router", "nat"]).unwrap();
+    network.cable(["nat", "outside", "router", "nat"]).unwrap();
     work.ip("router", &format!("address add {ROUTER}/24 dev nat"));
     work.ip("router", "route add 203.0.113.0/24 via 192.0.2.2");
     work.waits_for_words("outside device outside is back");
     work.recovers("the outside's device that went and came");
     work.ip("nat", "link delete inside");
     work.waits_for_words("inside device inside is gone");
-    scene.network.cable(["nat", "inside", "switch", "nat"]).unwrap();
+    network.cable(["nat", "inside", "switch", "nat"]).unwrap();
     work.ip("switch", "link set nat master bridge");
     work.waits_for_words("inside device inside is back");
     work.recovers("the inside's device that went and came");
@@ -121,19 +121,19 @@ fn af_xdp_recovers() {
 
 #[test]
 fn tun_recovers() {
-    let scene = Scene::new();
+    let network = super::network();
     let text = config("").replacen("\"inside\"", "\"subscriber\"", 1);
     let text = text.replacen("af-packet", "tun", 1);
-    let gateway = Gateway::start_in(&scene.network, "nat", Path::new(PROGRAM), &text).unwrap();
+    let gateway = Gateway::start_in(&network, "nat", Path::new(PROGRAM), &text).unwrap();
     let switch_on = || {
-        scene.ip("nat", "address replace 10.0.0.77/24 dev subscriber");
-        scene.ip("nat", "link set subscriber up");
-        scene.ip("nat", &format!("route replace default via {GATEWAY_INSIDE}"));
+        network.ip("nat", "address replace 10.0.0.77/24 dev subscriber");
+        network.ip("nat", "link set subscriber up");
+        network.ip("nat", &format!("route replace default via {GATEWAY_INSIDE}"));
     };
     switch_on();
     let words = "inside device subscriber is up";
     wait_for(words, PATIENCE, || Ok(gateway.log().contains(words).then_some(()))).unwrap();
-    let work = Work::start(&scene, gateway, "nat");
+    let work = Work::start(&network, gateway, "nat");
     // The start has told once that the device is down.
     let down = "inside device subscriber is down";
     let earlier = work.gateway.log().matches(down).count();
@@ -155,8 +155,8 @@ fn tun_recovers() {
 
 #[test]
 fn a_device_that_carries_less_than_before_is_followed() {
-    let scene = Scene::new();
-    let work = Work::start(&scene, scene.start("af-packet", ""), "sub1");
+    let network = super::network();
+    let work = Work::start(&network, super::start(&network, "af-packet", ""), "sub1");
     let carry = |mtu: u32| {
         work.ip("nat", &format!("link set outside mtu {mtu}"));
         work.ip("router", &format!("link set nat mtu {mtu}"));
@@ -165,7 +165,7 @@ fn a_device_that_carries_less_than_before_is_followed() {
     let ping = |from: &str, fragments: &str| {
         let to = SERVER1.to_string();
         let arguments = ["-n", "-c", "1", "-W", "3", "-M", fragments, "-s", "1400", &to];
-        scene.network.node(from).run(20, "ping", &arguments)
+        network.node(from).run(20, "ping", &arguments)
     };
     ping("sub1", "do").unwrap();
     carry(1300);

@@ -1,7 +1,6 @@
 //! Routes exchanged with the kernel: pools announced while the gateway works, routes followed.
 
-use super::Scene;
-use natgate_testnet::{Gateway, POOL, SERVER1, SERVER2, traffic, wait_for};
+use natgate_testnet::{Gateway, POOL, SERVER1, SERVER2, TestNetwork, traffic, wait_for};
 use serde_json::Value;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
@@ -10,109 +9,109 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What of the kernel's table has natgate's number.
-fn announced(scene: &Scene) -> Vec<String> {
-    let said = scene.ip("nat", "route show table all proto 78");
+fn announced(network: &TestNetwork) -> Vec<String> {
+    let said = network.ip("nat", "route show table all proto 78");
     said.lines().map(|line| line.trim().to_owned()).collect()
 }
 
 #[track_caller]
-fn wait_until_announced(scene: &Scene, expected: &[&str]) {
+fn wait_until_announced(network: &TestNetwork, expected: &[&str]) {
     let what = format!("{expected:?}");
-    let seen = wait_for(&what, PATIENCE, || Ok((announced(scene) == expected).then_some(())));
-    assert!(seen.is_ok(), "{:?}, not {expected:?}", announced(scene));
+    let seen = wait_for(&what, PATIENCE, || Ok((announced(network) == expected).then_some(())));
+    assert!(seen.is_ok(), "{:?}, not {expected:?}", announced(network));
 }
 
 #[test]
 fn pools_are_announced_while_the_gateway_works() {
-    let scene = Scene::new();
+    let network = super::network();
     let lines = [
         "blackhole 203.0.113.1 table 100",
         "blackhole 203.0.113.2/31 table 100",
         "blackhole 203.0.113.4 table 100",
     ];
     let more = "[announce]\ntable = 100\n";
-    let gateway = scene.start("af-packet", more);
-    wait_until_announced(&scene, &lines);
+    let gateway = super::start(&network, "af-packet", more);
+    wait_until_announced(&network, &lines);
     for device in ["outside", "inside"] {
-        scene.ip("nat", &format!("link set {device} down"));
-        wait_until_announced(&scene, &[]);
-        scene.ip("nat", &format!("link set {device} up"));
-        wait_until_announced(&scene, &lines);
+        network.ip("nat", &format!("link set {device} down"));
+        wait_until_announced(&network, &[]);
+        network.ip("nat", &format!("link set {device} up"));
+        wait_until_announced(&network, &lines);
     }
     // Killed, it leaves them; started, it finds them, and one that is no longer its.
     drop(gateway);
-    assert_eq!(announced(&scene), lines);
-    scene.ip("nat", "route add blackhole 203.0.113.9 table 100 proto 78");
+    assert_eq!(announced(&network), lines);
+    network.ip("nat", "route add blackhole 203.0.113.9 table 100 proto 78");
     // Somebody else's stay.
-    scene.ip("nat", "route add blackhole 203.0.113.10 table 100 proto 79");
-    let gateway = scene.start("af-packet", more);
-    wait_until_announced(&scene, &lines);
+    network.ip("nat", "route add blackhole 203.0.113.10 table 100 proto 79");
+    let gateway = super::start(&network, "af-packet", more);
+    wait_until_announced(&network, &lines);
     let log = gateway.log();
     assert!(!log.contains("announced"), "{log}");
     assert_eq!(gateway.stop().unwrap().code(), Some(0));
-    assert_eq!(announced(&scene), [""; 0]);
-    let others = scene.ip("nat", "route show table 100");
+    assert_eq!(announced(&network), [""; 0]);
+    let others = network.ip("nat", "route show table 100");
     assert_eq!(others.trim(), "blackhole 203.0.113.10 proto 79", "{others}");
 }
 
 #[test]
 fn what_is_announced_changes_with_a_reload_and_conflicts_are_told() {
-    let scene = Scene::new();
+    let network = super::network();
     let [first, ..] = POOL;
-    scene.ip("nat", "link set lo up");
-    scene.ip("nat", &format!("route add {first}/32 dev lo"));
-    let gateway = scene.start("af-packet", "[announce]\nprotocol = 78\n");
+    network.ip("nat", "link set lo up");
+    network.ip("nat", &format!("route add {first}/32 dev lo"));
+    let gateway = super::start(&network, "af-packet", "[announce]\nprotocol = 78\n");
     let rest = ["blackhole 203.0.113.2/31", "blackhole 203.0.113.4"];
-    wait_until_announced(&scene, &rest);
+    wait_until_announced(&network, &rest);
     let warning = format!("warning: {first}/32 cannot be announced in table 254: File exists");
     assert!(gateway.log().contains(&warning), "{}", gateway.log());
-    let file = scene.network.file("natgate.toml");
+    let file = network.file("natgate.toml");
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, text.replace("203.0.113.4\"", "203.0.113.7\"")).unwrap();
     gateway.reload().unwrap();
-    wait_until_announced(&scene, &["blackhole 203.0.113.2/31", "blackhole 203.0.113.4/30"]);
+    wait_until_announced(&network, &["blackhole 203.0.113.2/31", "blackhole 203.0.113.4/30"]);
     assert_eq!(gateway.stop().unwrap().code(), Some(0));
-    assert_eq!(announced(&scene), [""; 0]);
+    assert_eq!(announced(&network), [""; 0]);
 }
 
 #[test]
 fn announced_routes_that_others_remove_come_back() {
-    let scene = Scene::new();
+    let network = super::network();
     let lines = [
         "blackhole 203.0.113.1 table 100",
         "blackhole 203.0.113.2/31 table 100",
         "blackhole 203.0.113.4 table 100",
     ];
-    let gateway = scene.start("af-packet", "[announce]\ntable = 100\n");
-    wait_until_announced(&scene, &lines);
+    let gateway = super::start(&network, "af-packet", "[announce]\ntable = 100\n");
+    wait_until_announced(&network, &lines);
     let says = |words: &str| {
         let said = || Ok(gateway.log().contains(words).then_some(()));
         let seen = wait_for(words, PATIENCE, said);
         assert!(seen.is_ok(), "{words:?} was not said: {}", gateway.log());
     };
-    scene.ip("nat", "route flush table 100 proto 78");
-    wait_until_announced(&scene, &lines);
+    network.ip("nat", "route flush table 100 proto 78");
+    wait_until_announced(&network, &lines);
     says(
         "warning: another program removed announced routes from table 100: 203.0.113.1/32, \
          203.0.113.2/31, 203.0.113.4/32; 3 of 3 are there again",
     );
     // Another program's route in the place of one stays there.
-    scene.ip("nat", "route replace unreachable 203.0.113.4/32 table 100 proto 99");
+    network.ip("nat", "route replace unreachable 203.0.113.4/32 table 100 proto 99");
     says("203.0.113.4/32 cannot be announced in table 100: File exists");
-    assert_eq!(announced(&scene), lines[..2]);
-    scene.ip("nat", "route delete unreachable 203.0.113.4/32 table 100 proto 99");
-    wait_until_announced(&scene, &lines);
+    assert_eq!(announced(&network), lines[..2]);
+    network.ip("nat", "route delete unreachable 203.0.113.4/32 table 100 proto 99");
+    wait_until_announced(&network, &lines);
     // Routes that natgate itself withdrew do not come back.
-    scene.ip("nat", "link set outside down");
-    wait_until_announced(&scene, &[]);
-    scene.ip("nat", "route add blackhole 203.0.113.1 table 100 proto 78");
-    scene.ip("nat", "route flush table 100 proto 78");
+    network.ip("nat", "link set outside down");
+    wait_until_announced(&network, &[]);
+    network.ip("nat", "route add blackhole 203.0.113.1 table 100 proto 78");
+    network.ip("nat", "route flush table 100 proto 78");
     std::thread::sleep(Duration::from_millis(500));
-    assert_eq!(announced(&scene), [""; 0]);
-    scene.ip("nat", "link set outside up");
-    wait_until_announced(&scene, &lines);
+    assert_eq!(announced(&network), [""; 0]);
+    network.ip("nat", "link set outside up");
+    wait_until_announced(&network, &lines);
     assert_eq!(gateway.stop().unwrap().code(), Some(0));
-    assert_eq!(announced(&scene), [""; 0]);
+    assert_eq!(announced(&network), [""; 0]);
 }
 
 fn learnt(gateway: &Gateway) -> u64 {
@@ -134,34 +133,34 @@ fn without_default(more: &str) -> String {
 
 #[test]
 fn routes_of_the_kernel_are_followed() {
-    let scene = Scene::new();
+    let network = super::network();
     // As a machine has it on which a routing daemon runs: an address of its own.
-    scene.ip("nat", "address add 192.0.2.3/24 dev outside");
+    network.ip("nat", "address add 192.0.2.3/24 dev outside");
     let text = without_default("[learn]\ntable = 100\n");
     let program = std::path::Path::new(super::PROGRAM);
-    scene.ip("nat", "route add 198.51.100.0/25 via 192.0.2.1 table 100");
-    let gateway = Gateway::start(&scene.network, program, &text).unwrap();
+    network.ip("nat", "route add 198.51.100.0/25 via 192.0.2.1 table 100");
+    let gateway = Gateway::start(&network, program, &text).unwrap();
     wait_until_learnt(&gateway, 1);
-    let socket = scene.udp_socket("sub1");
+    let socket = network.udp_socket("sub1");
     let external = traffic::ask_udp(&socket, SERVER1).unwrap();
     assert!(traffic::ask_udp_once(&socket, SERVER2, b"too early").is_err());
-    scene.ip("nat", "route add 198.51.100.128/25 via 192.0.2.1 table 100 proto bgp");
+    network.ip("nat", "route add 198.51.100.128/25 via 192.0.2.1 table 100 proto bgp");
     wait_until_learnt(&gateway, 2);
     assert_eq!(traffic::ask_udp(&socket, SERVER2).unwrap(), external);
     // Another table's routes are nothing to it, nor are those that lead elsewhere.
-    scene.ip("nat", "route add 198.18.0.0/15 via 192.0.2.1");
-    scene.ip("nat", "route add blackhole 198.19.0.0/16 table 100");
-    scene.ip("nat", "route add 198.20.0.0/16 dev outside table 100");
-    scene.ip("nat", "route replace 198.51.100.128/25 via 192.0.2.99 table 100 proto bgp");
+    network.ip("nat", "route add 198.18.0.0/15 via 192.0.2.1");
+    network.ip("nat", "route add blackhole 198.19.0.0/16 table 100");
+    network.ip("nat", "route add 198.20.0.0/16 dev outside table 100");
+    network.ip("nat", "route replace 198.51.100.128/25 via 192.0.2.99 table 100 proto bgp");
     wait_for("the other next hop", PATIENCE, || {
         Ok(traffic::ask_udp_once(&socket, SERVER2, b"elsewhere").is_err().then_some(()))
     })
     .unwrap();
-    scene.ip("nat", "route delete 198.51.100.128/25 table 100");
+    network.ip("nat", "route delete 198.51.100.128/25 table 100");
     wait_until_learnt(&gateway, 1);
     assert_eq!(traffic::ask_udp(&socket, SERVER1).unwrap(), external);
     // A reload keeps what was learnt.
-    let file = scene.network.file("natgate.toml");
+    let file = network.file("natgate.toml");
     std::fs::write(
         &file,
         format!("{text}[[route]]\nprefix = \"198.51.100.128/25\"\nvia = \"192.0.2.1\"\n"),
@@ -175,7 +174,7 @@ fn routes_of_the_kernel_are_followed() {
     assert_eq!(traffic::ask_udp(&socket, SERVER1).unwrap(), external);
     assert_eq!(learnt(&gateway), 1);
     // With its device, the kernel forgets routes without a word.
-    scene.ip("nat", "link set outside down");
+    network.ip("nat", "link set outside down");
     wait_until_learnt(&gateway, 0);
     assert_eq!(gateway.stop().unwrap().code(), Some(0));
 }
@@ -183,12 +182,12 @@ fn routes_of_the_kernel_are_followed() {
 #[test]
 fn a_hundred_thousand_routes_are_learnt_and_forgotten() {
     const COUNT: u32 = 100_000;
-    let scene = Scene::new();
-    scene.ip("nat", "address add 192.0.2.3/24 dev outside");
+    let network = super::network();
+    network.ip("nat", "address add 192.0.2.3/24 dev outside");
     let program = std::path::Path::new(super::PROGRAM);
     let text = natgate_testnet::config("[learn]\ntable = 100\n");
-    let gateway = Gateway::start(&scene.network, program, &text).unwrap();
-    let socket = scene.udp_socket("sub1");
+    let gateway = Gateway::start(&network, program, &text).unwrap();
+    let socket = network.udp_socket("sub1");
     let external = traffic::ask_udp(&socket, SERVER1).unwrap();
     let batch = |verb: &str| {
         let mut lines = String::new();
@@ -196,7 +195,7 @@ fn a_hundred_thousand_routes_are_learnt_and_forgotten() {
             let address = Ipv4Addr::from_bits(0x0b00_0000 + (number << 8));
             writeln!(lines, "route {verb} {address}/24 via 192.0.2.1 table 100").unwrap();
         }
-        scene.network.node("nat").ip_batch(&lines).unwrap();
+        network.node("nat").ip_batch(&lines).unwrap();
     };
     batch("add");
     wait_until_learnt(&gateway, COUNT.into());

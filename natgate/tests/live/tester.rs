@@ -4,7 +4,7 @@
 
 use natgate_io::packet::{Config, PacketDevice};
 use natgate_io::{BATCH, Batch, Device, Frame, HEADROOM};
-use natgate_testnet::{Gateway, Network, config_with_pool};
+use natgate_testnet::{Gateway, Network, Turn, config_with_pool};
 use natgate_wire::arp::{Arp, Mac, Operation, Repr, read_ethernet, write_ethernet};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
 use natgate_wire::udp::Udp;
@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 const REMOTE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 0);
 
 /// The gateway's machine and a tester, with a cable on each side.
-pub(super) fn network() -> Network {
-    let mut network = Network::empty(&super::name()).unwrap();
+pub(super) fn network(turn: &Turn) -> Network {
+    let mut network = Network::empty(&turn.name()).unwrap();
     network.add("nat").unwrap();
     network.add("tester").unwrap();
     cables(&network, &["inside", "outside"]);

@@ -4,7 +4,7 @@
 //! The terminal is a pseudo terminal; what is written to it is read by a terminal emulator, so that
 //! tests see the screen that a person would.
 
-use super::{PROGRAM, Scene};
+use super::PROGRAM;
 use natgate_testnet::{Gateway, SERVER1, config, wait_for};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
@@ -128,16 +128,14 @@ fn words<'l>(lines: &'l [String], begin: &str) -> Vec<&'l str> {
 
 #[test]
 fn the_gateway_is_seen_live_and_the_terminal_given_back() {
-    let scene = Scene::new();
-    let socket = scene.network.file("control.sock");
+    let network = super::network();
+    let socket = network.file("control.sock");
     let more = format!("[control]\nsocket = \"{}\"\n", socket.display());
-    let gateway =
-        Gateway::start(&scene.network, Path::new(PROGRAM), &config(&more)).expect("natgate");
-    let log = scene.network.file("ping.log");
+    let gateway = Gateway::start(&network, Path::new(PROGRAM), &config(&more)).expect("natgate");
+    let log = network.file("ping.log");
     let server = SERVER1.to_string();
     let arguments = ["-i", "0.05", "-c", "4000", "-w", "180", &server];
-    let mut ping =
-        scene.network.node("sub1").start(Path::new("ping"), &arguments, &log).expect("ping");
+    let mut ping = network.node("sub1").start(Path::new("ping"), &arguments, &log).expect("ping");
     let mut terminal = Terminal::with_top(&socket);
 
     let lines = terminal.await_screen("a rate", |lines| {

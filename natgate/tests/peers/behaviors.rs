@@ -18,11 +18,11 @@ use std::thread;
 use std::time::Duration;
 
 use natgate_testnet::{
-    Namespace, Network, ROUTER, SERVER1, SUBSCRIBER1, SUBSCRIBER2, Servers, config_with_pool,
+    Namespace, Network, ROUTER, SERVER1, SUBSCRIBER1, SUBSCRIBER2, Servers, Turn, config_with_pool,
     traffic, wait_for,
 };
 
-use crate::{gateway, network, turn};
+use crate::{gateway, turn};
 
 /// The three behaviors as configuration has them.
 const BEHAVIORS: [&str; 3] =
@@ -59,14 +59,14 @@ const SILENCE: Duration = Duration::from_secs(1);
 //= test rfc5382#REQ-7
 #[test]
 fn stun_clients_find_the_configured_behaviors_with_contended_ports() {
-    let _turn = turn();
+    let turn = &turn();
     let mut wrong = String::new();
     thread::scope(|scope| {
         let mut cases = Vec::new();
         for mapping in BEHAVIORS {
             for filtering in BEHAVIORS {
                 let name = format!("mapping {mapping}, filtering {filtering}");
-                cases.push((name, scope.spawn(move || check(mapping, filtering))));
+                cases.push((name, scope.spawn(move || check(turn, mapping, filtering))));
             }
         }
         for (name, case) in cases {
@@ -79,8 +79,8 @@ fn stun_clients_find_the_configured_behaviors_with_contended_ports() {
 }
 
 /// One combination: everything that can be asked about it.
-fn check(mapping: &str, filtering: &str) {
-    let network = network();
+fn check(turn: &Turn, mapping: &str, filtering: &str) {
+    let network = turn.network();
     let _server = StunServer::start(&network);
     let pool = format!("addresses = [\"{EXTERNAL}\"]");
     let nat = format!(
@@ -283,9 +283,9 @@ impl Drop for StunServer {
 //= test rfc4787#REQ-9a
 #[test]
 fn subscribers_meet_through_every_filter() {
-    let _turn = turn();
+    let turn = turn();
     for filtering in BEHAVIORS {
-        let network = network();
+        let network = turn.network();
         let servers = Servers::start(&network, [].into()).unwrap();
         let pool = format!("addresses = [\"{EXTERNAL}\"]");
         let nat = format!("[nat]\nfiltering = \"{filtering}\"\n");

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use natgate_testnet::{Gateway, Network, SERVER1, config, traffic, wait_for};
 use socket2::SockRef;
 
-use crate::{gateway, network, run, turn};
+use crate::{gateway, run, turn};
 
 const CONNECTIONS: usize = 10_000;
 
@@ -52,8 +52,8 @@ impl Ending {
 //= test rfc7857#section-2.2
 #[test]
 fn ten_thousand_short_connections_leave_nothing_behind() {
-    let _turn = turn();
-    let network = network();
+    let turn = turn();
+    let network = turn.network();
     let gateway = gateway(&network, &config(CONFIG));
     let endpoint = SocketAddrV4::new(SERVER1, PORT);
     let server = network.node("server1");

@@ -15,33 +15,15 @@ mod routes;
 mod sizes;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-use natgate_testnet::{Gateway, Namespace, Network, is_root, raise_open_files, remove_leftovers};
+use natgate_testnet::{Gateway, Namespace, Network, Turn};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");
 const TAG: &str = "ngpeer";
 
-static TURN: Mutex<()> = Mutex::new(());
-static NUMBER: AtomicU32 = AtomicU32::new(0);
-
-/// One test at a time; one that failed does not keep the others from running.
-fn turn() -> MutexGuard<'static, ()> {
-    static ONCE: Once = Once::new();
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    ONCE.call_once(|| {
-        assert!(is_root(), "network namespaces need root: run the tests as root");
-        remove_leftovers(TAG);
-        raise_open_files().unwrap();
-    });
-    turn
-}
-
-/// The demonstration's network, under a name of its own.
-fn network() -> Network {
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    Network::build(&format!("{TAG}{}-{number}", std::process::id())).unwrap()
+/// The turn of one test.
+fn turn() -> Turn {
+    Turn::take(TAG)
 }
 
 /// A host behind the first subscriber, which becomes a router.

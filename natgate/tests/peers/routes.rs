@@ -11,7 +11,7 @@ use natgate_testnet::{
 };
 use serde_json::Value;
 
-use crate::{HOME_CONFIG, HOME_EXTERNAL, add_home, drops, gateway, network, run, turn};
+use crate::{HOME_CONFIG, HOME_EXTERNAL, add_home, drops, gateway, run, turn};
 
 /// The options of traceroute by which its questions are UDP, ICMP, TCP.
 const TRACEROUTE: [&str; 3] = ["-U", "-I", "-T"];
@@ -26,8 +26,8 @@ const MTR: [&str; 3] = ["--udp", "", "--tcp"];
 //= test rfc5508#section-7.2
 #[test]
 fn outbound_every_hop_shows() {
-    let _turn = turn();
-    let mut network = network();
+    let turn = turn();
+    let mut network = turn.network();
     add_home(&mut network);
     let _gateway = gateway(&network, &config(HOME_CONFIG));
     let home = ["10.1.0.1".to_owned(), GATEWAY_INSIDE.to_string(), ROUTER.to_string()];
@@ -54,8 +54,8 @@ fn outbound_every_hop_shows() {
 //= test rfc5508#section-7.2
 #[test]
 fn inbound_every_hop_shows_and_the_inside_stays_hidden() {
-    let _turn = turn();
-    let mut network = network();
+    let turn = turn();
+    let mut network = turn.network();
     add_home(&mut network);
     let gateway = gateway(&network, &config(HOME_CONFIG));
     // The router inside (third) speaks by the address of the host that the packet was for.
@@ -76,8 +76,8 @@ fn inbound_every_hop_shows_and_the_inside_stays_hidden() {
 //= test rfc5508#REQ-5c
 #[test]
 fn an_unreachable_host_is_said_to_be_so_in_both_directions() {
-    let _turn = turn();
-    let mut network = network();
+    let turn = turn();
+    let mut network = turn.network();
     add_home(&mut network);
     let _gateway = gateway(&network, &config(HOME_CONFIG));
     // Neither network can be reached any more; the routers before them know.

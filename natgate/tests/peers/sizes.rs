@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use natgate_testnet::{Gateway, Network, SERVER1, SUBSCRIBER2, config, traffic};
 
-use crate::{HOME_CONFIG, HOME_EXTERNAL, add_home, drops, gateway, network, run, turn};
+use crate::{HOME_CONFIG, HOME_EXTERNAL, add_home, drops, gateway, run, turn};
 
 /// Where the transfers go.
 const PORT: u16 = 9000;
@@ -29,8 +29,8 @@ const SUBSCRIBER_EXTERNAL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 8);
 //= test rfc4787#REQ-14
 #[test]
 fn large_pings_pass_both_ways() {
-    let _turn = turn();
-    let network = network();
+    let turn = turn();
+    let network = turn.network();
     let gateway = gateway(&network, &config(SUBSCRIBER_STATIC));
     for (node, address) in [("sub1", SERVER1), ("sub2", SERVER1), ("server1", SUBSCRIBER_EXTERNAL)]
     {
@@ -49,8 +49,8 @@ fn large_pings_pass_both_ways() {
 //= test rfc4787#REQ-14
 #[test]
 fn datagrams_of_60000_bytes_pass_both_ways() {
-    let _turn = turn();
-    let network = network();
+    let turn = turn();
+    let network = turn.network();
     let gateway = gateway(&network, &config(SUBSCRIBER_STATIC));
     // Forty fragments are more than wait for an answer to ARP.
     for node in ["sub1", "sub2"] {
@@ -76,8 +76,8 @@ fn datagrams_of_60000_bytes_pass_both_ways() {
 //= test rfc5508#section-7.1.1-fragment
 #[test]
 fn path_mtu_discovery_stops_at_the_gateways_own_outside() {
-    let _turn = turn();
-    let network = network();
+    let turn = turn();
+    let network = turn.network();
     mtu(&network, [("nat", "outside"), ("router", "nat")], 1400);
     let small = config(SUBSCRIBER_STATIC).replace("[outside]\n", "[outside]\nmtu = 1400\n");
     let gateway = gateway(&network, &small);
@@ -92,8 +92,8 @@ fn path_mtu_discovery_stops_at_the_gateways_own_outside() {
 //= test rfc5508#section-7.1.1-fragment
 #[test]
 fn path_mtu_discovery_stops_at_the_gateways_own_inside() {
-    let _turn = turn();
-    let network = network();
+    let turn = turn();
+    let network = turn.network();
     let small = config(SUBSCRIBER_STATIC).replace("[inside]\n", "[inside]\nmtu = 1300\n");
     let gateway = gateway(&network, &small);
     assert_eq!(transfer(&network, "server1", "sub2", SUBSCRIBER_EXTERNAL), 1300);
@@ -105,8 +105,8 @@ fn path_mtu_discovery_stops_at_the_gateways_own_inside() {
 //= test rfc5508#section-7.1.2
 #[test]
 fn path_mtu_discovery_hears_routers_beyond() {
-    let _turn = turn();
-    let mut network = network();
+    let turn = turn();
+    let mut network = turn.network();
     add_home(&mut network);
     let gateway = gateway(&network, &config(HOME_CONFIG));
     mtu(&network, [("router", "server1"), ("server1", "eth0")], 1300);

@@ -2,7 +2,7 @@
 //! what, the configuration's difference, and the result. And the files by which other machines are
 //! let in, which a reload reads anew.
 
-use crate::scene::{Folder, Gateway, PROGRAM, command};
+use crate::gateway::{Folder, Gateway, PROGRAM, command};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,6 +1,6 @@
 //! The health of a running gateway: a log that cannot be written and a link that is down are told.
 
-use crate::scene::{Folder, Gateway, PATIENCE, PROGRAM, command};
+use crate::gateway::{Folder, Gateway, PATIENCE, PROGRAM, command};
 use std::process::Command;
 use std::time::{Duration, Instant};
 

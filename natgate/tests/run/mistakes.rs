@@ -2,7 +2,9 @@
 //! that run full, certificates that have lapsed. Each is told in a sentence, and packets go on if
 //! they can.
 
-use crate::scene::{Folder, GOOD, Gateway, PATIENCE, PROGRAM, command, natgate, refusal, refused};
+use crate::gateway::{
+    Folder, GOOD, Gateway, PATIENCE, PROGRAM, command, natgate, refusal, refused,
+};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};

@@ -1,7 +1,7 @@
 //! `natgate show` and `natgate who` at a gateway that runs: blocks with their owners, ports that no
 //! mapping has, filters by prefix, in the first realm and in another.
 
-use crate::scene::{Folder, Gateway, PROGRAM, command};
+use crate::gateway::{Folder, Gateway, PROGRAM, command};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;

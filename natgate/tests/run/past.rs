@@ -2,7 +2,7 @@
 //! there are realms, and what becomes of such an answer when the gateway starts again and when its
 //! clock is set.
 
-use crate::scene::{Folder, Gateway, PATIENCE, PROGRAM, command};
+use crate::gateway::{Folder, Gateway, PATIENCE, PROGRAM, command};
 use serde_json::Value;
 use std::process::Command;
 use std::time::Instant;

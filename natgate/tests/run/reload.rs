@@ -1,25 +1,22 @@
 //! `natgate reload`, SIGHUP and the control socket, as their users meet them. What becomes of
 //! mappings is tested in the engine and the gateway.
 
-use crate::scene::{Folder, Gateway, PROGRAM, command};
+use crate::gateway::{Folder, Gateway, PROGRAM};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Output};
 
-/// A gateway with a third link, more0, and its configuration.
-struct Scene {
+/// A gateway with a third link, more0, and the folder of its configuration.
+struct ConfiguredGateway {
     folder: Folder,
-    gateway: Gateway,
+    process: Gateway,
 }
 
-impl Scene {
+impl ConfiguredGateway {
     fn start(test: &str, more: &str) -> Self {
-        let folder = Folder::new(test);
-        let third = "ip link add name more0 type veth peer name more1
-            ip link set more0 up; ip link set more1 up";
-        let gateway = Gateway::start(command(third, &folder.config(more), &[]));
-        Self { folder, gateway }
+        let (folder, process) = Gateway::start_with_third_link(test, more);
+        Self { folder, process }
     }
 
     fn configure(&self, more: &str) {
@@ -45,74 +42,74 @@ impl Scene {
 
     /// Has it end; its socket goes with it.
     fn ends(mut self) {
-        self.gateway.signal("TERM");
-        assert_eq!(self.gateway.ends(), 0);
+        self.process.signal("TERM");
+        assert_eq!(self.process.ends(), 0);
         assert!(!self.folder.socket().exists());
     }
 }
 
 #[test]
 fn a_new_configuration_comes_into_force_and_a_wrong_one_does_not() {
-    let scene = Scene::start("force", "");
-    assert_eq!(scene.reloaded(&[])["changed"], json!([]));
+    let gateway = ConfiguredGateway::start("force", "");
+    assert_eq!(gateway.reloaded(&[])["changed"], json!([]));
 
-    scene.configure("[timeouts]\nudp = \"3m\"");
-    let tried = scene.reloaded(&["--dry-run"]);
+    gateway.configure("[timeouts]\nudp = \"3m\"");
+    let tried = gateway.reloaded(&["--dry-run"]);
     assert_eq!((&tried["dry_run"], &tried["changed"]), (&json!(true), &json!(["timeouts"])));
-    let done = scene.reloaded(&[]);
+    let done = gateway.reloaded(&[]);
     assert_eq!((&done["dry_run"], &done["changed"]), (&json!(false), &json!(["timeouts"])));
     assert_eq!(done["mappings"]["go"], 0);
-    assert_eq!(scene.reloaded(&[])["changed"], json!([]), "it is in force");
+    assert_eq!(gateway.reloaded(&[])["changed"], json!([]), "it is in force");
 
-    scene.configure("[timeouts]\nudp = \"3x\"\n[nat]\nfoo = 1");
-    let refused = scene.reload(&[]);
+    gateway.configure("[timeouts]\nudp = \"3x\"\n[nat]\nfoo = 1");
+    let refused = gateway.reload(&[]);
     let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(2), "{errors}");
     let checked = Command::new(PROGRAM)
         .arg("check")
-        .arg(scene.folder.file("natgate.toml"))
+        .arg(gateway.folder.file("natgate.toml"))
         .output()
         .expect("natgate runs");
     assert_eq!(errors, String::from_utf8_lossy(&checked.stderr), "as check prints them");
     assert_eq!(errors.lines().count(), 2);
 
-    scene.configure("[timeouts]\nudp = \"3m\"\n[limits]\nmappings = 1000");
-    let refused = scene.reload(&[]);
+    gateway.configure("[timeouts]\nudp = \"3m\"\n[limits]\nmappings = 1000");
+    let refused = gateway.reload(&[]);
     let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(2), "{errors}");
     let place = ":14:12: limits.mappings: changes only at a restart";
     assert!(errors.contains(place), "{errors}");
 
-    scene.configure("[timeouts]\nudp = \"3m\"");
-    assert_eq!(scene.reloaded(&[])["changed"], json!([]), "the old one was in force throughout");
+    gateway.configure("[timeouts]\nudp = \"3m\"");
+    assert_eq!(gateway.reloaded(&[])["changed"], json!([]), "the old one was in force throughout");
 }
 
 #[test]
 fn event_logs_come_and_go_and_a_bad_one_refuses_the_whole() {
-    let scene = Scene::start("logs", "");
-    let file = |name: &str| scene.folder.file(name);
+    let gateway = ConfiguredGateway::start("logs", "");
+    let file = |name: &str| gateway.folder.file(name);
     let log =
         |name: &str| format!("[[log]]\nkind = \"file\"\npath = \"{}\"\n", file(name).display());
-    scene.configure(&(log("one.jsonl") + "[timeouts]\nudp = \"3m\"\n"));
-    let tried = scene.reloaded(&["--dry-run"]);
+    gateway.configure(&(log("one.jsonl") + "[timeouts]\nudp = \"3m\"\n"));
+    let tried = gateway.reloaded(&["--dry-run"]);
     assert_eq!(tried["changed"], json!(["timeouts", "log"]));
     assert!(!file("one.jsonl").exists(), "a trial leaves nothing");
-    assert_eq!(scene.reloaded(&[])["changed"], json!(["timeouts", "log"]));
+    assert_eq!(gateway.reloaded(&[])["changed"], json!(["timeouts", "log"]));
     assert!(file("one.jsonl").exists());
-    scene.configure(&(log("two.jsonl") + &log("no/such/folder/three.jsonl")));
-    let refused = scene.reload(&[]);
+    gateway.configure(&(log("two.jsonl") + &log("no/such/folder/three.jsonl")));
+    let refused = gateway.reload(&[]);
     let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(2), "{errors}");
     assert!(errors.contains("three.jsonl cannot be opened: "), "{errors}");
     assert_eq!(errors.lines().count(), 1, "{errors}");
     // The timeout of before holds, as the log does.
-    scene.configure(&(log("one.jsonl") + "[timeouts]\nudp = \"3m\"\n"));
-    assert_eq!(scene.reloaded(&[])["changed"], json!([]));
+    gateway.configure(&(log("one.jsonl") + "[timeouts]\nudp = \"3m\"\n"));
+    assert_eq!(gateway.reloaded(&[])["changed"], json!([]));
     // Sessions are told once a log wants them.
-    scene.configure(&(log("two.jsonl") + "what = \"sessions\"\n[timeouts]\nudp = \"3m\"\n"));
-    assert_eq!(scene.reloaded(&[])["changed"], json!(["nat", "log"]));
-    scene.configure("[timeouts]\nudp = \"3m\"\n");
-    assert_eq!(scene.reloaded(&[])["changed"], json!(["nat", "log"]));
+    gateway.configure(&(log("two.jsonl") + "what = \"sessions\"\n[timeouts]\nudp = \"3m\"\n"));
+    assert_eq!(gateway.reloaded(&[])["changed"], json!(["nat", "log"]));
+    gateway.configure("[timeouts]\nudp = \"3m\"\n");
+    assert_eq!(gateway.reloaded(&[])["changed"], json!(["nat", "log"]));
 }
 
 #[test]
@@ -124,10 +121,10 @@ fn realms_come_go_and_change() {
     };
     let fixed = "[[static]]\nrealm = \"red\"\ninternal = \"10.0.0.80:80\"\n\
                  external = \"203.0.113.1:80\"\nprotocol = \"tcp\"\n";
-    let scene = Scene::start("realms", &(realms("vlan = 200\n") + fixed));
+    let gateway = ConfiguredGateway::start("realms", &(realms("vlan = 200\n") + fixed));
     let changed = |text: &str| {
-        scene.configure(text);
-        let mut reloaded = scene.reloaded(&[]);
+        gateway.configure(text);
+        let mut reloaded = gateway.reloaded(&[]);
         let mut changed = reloaded["changed"].take();
         changed.as_array_mut().expect("a list").sort_by_key(|key| key.to_string());
         (changed, reloaded["mappings"]["go"].clone())
@@ -145,8 +142,8 @@ fn realms_come_go_and_change() {
     assert_eq!(changed(&with_route), (json!(["realm", "route"]), json!(0)));
     // A dry run tells what goes with a realm, by the realm's name.
     let blue = "[[realm]]\nname = \"blue\"\naddress = \"10.0.0.2/8\"\nvlan = 200\n";
-    scene.configure(blue);
-    let tried = scene.reloaded(&["--dry-run"]);
+    gateway.configure(blue);
+    let tried = gateway.reloaded(&["--dry-run"]);
     assert_eq!(
         tried["mappings"],
         json!({ "stay": 0, "go": 1, "by_reason":
@@ -158,8 +155,8 @@ fn realms_come_go_and_change() {
     // Its name is another's to have, and its VLAN.
     let green = blue.replace("blue", "green").replace("200", "100");
     assert_eq!(changed(&(blue.to_owned() + &green)), (json!(["realm"]), json!(0)));
-    scene.configure(&blue.replace("vlan = 200", "device = \"nowhere0\""));
-    let refused = scene.reload(&[]);
+    gateway.configure(&blue.replace("vlan = 200", "device = \"nowhere0\""));
+    let refused = gateway.reload(&[]);
     let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(2), "{errors}");
     assert!(errors.contains("nowhere0"), "{errors}");
@@ -168,10 +165,10 @@ fn realms_come_go_and_change() {
 
 #[test]
 fn sighup_reloads_and_says_so() {
-    let scene = Scene::start("hup", "");
-    scene.configure("[[rule]]\nkind = \"drop\"\nmatch = { source = \"10.9.0.0/16\" }");
-    scene.gateway.signal("HUP");
-    let said = scene.gateway.hears("reloaded");
+    let gateway = ConfiguredGateway::start("hup", "");
+    gateway.configure("[[rule]]\nkind = \"drop\"\nmatch = { source = \"10.9.0.0/16\" }");
+    gateway.process.signal("HUP");
+    let said = gateway.process.hears("reloaded");
     let result =
         "natgate: change by SIGHUP: reload: reloaded, with other rule; 0 mappings stay, 0 go; ";
     assert!(said.starts_with(result), "{said}");
@@ -179,18 +176,18 @@ fn sighup_reloads_and_says_so() {
         said.ends_with("rule: (none) -> { kind = \"drop\", match = { source = \"10.9.0.0/16\" } }"),
         "{said}"
     );
-    scene.configure("[nat]\nmapping = \"address-dependent\"");
-    scene.gateway.signal("HUP");
-    assert!(scene.gateway.hears("nat.mapping").contains("changes only at a restart"));
-    scene.gateway.hears("the one in force stays");
-    scene.ends();
+    gateway.configure("[nat]\nmapping = \"address-dependent\"");
+    gateway.process.signal("HUP");
+    assert!(gateway.process.hears("nat.mapping").contains("changes only at a restart"));
+    gateway.process.hears("the one in force stays");
+    gateway.ends();
 }
 
 #[test]
 fn scripts_may_speak_to_the_socket() {
-    let scene = Scene::start("scripts", "");
+    let gateway = ConfiguredGateway::start("scripts", "");
     let ask = |request: &str| {
-        let path = scene.folder.socket();
+        let path = gateway.folder.socket();
         let mut stream = UnixStream::connect(path).expect("the gateway listens");
         stream.write_all(request.as_bytes()).expect("it is taken");
         let mut answer = String::new();

@@ -3,7 +3,7 @@
 //!
 //! A datagram socket of the test's stands for the service manager.
 
-use crate::scene::{Folder, Gateway, PATIENCE, PROGRAM, command};
+use crate::gateway::{Folder, Gateway, PATIENCE, PROGRAM, command};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;

@@ -1,7 +1,7 @@
 //! `natgate run` from its start to its end: refusals, readiness, signals, files, devices that go
 //! and come.
 
-use crate::scene::{Folder, GOOD, Gateway, PATIENCE, PROGRAM, command, refusal};
+use crate::gateway::{Folder, GOOD, Gateway, PATIENCE, PROGRAM, command, refusal};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The unit under a real systemd.
 
+use crate::gateway::{PATIENCE, PROGRAM};
 use crate::machine::Machine;
-use crate::scene::{PATIENCE, PROGRAM};
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};

@@ -12,10 +12,10 @@ mod clients;
 mod raw;
 mod strays;
 
-use super::{PROGRAM, Scene};
+use super::PROGRAM;
 use accounts::{Footprint, Wires, differences, number, outcome};
 use natgate_control::socket::ask;
-use natgate_testnet::{Gateway, Network, config_with_pool};
+use natgate_testnet::{Gateway, Network, TestNetwork, config_with_pool};
 use serde_json::{Value, json};
 use std::fs::Permissions;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -232,17 +232,17 @@ fn time() -> Option<Duration> {
 }
 
 /// Gives the nodes their subscribers, and the gateway's machine an address of its own.
-fn populate(scene: &Scene) {
+fn populate(network: &TestNetwork) {
     for (node, first) in HOSTS {
         let lines = (first..first + HOSTS_EACH)
             .map(|host| format!("address add 10.0.0.{host}/24 dev eth0\n"));
-        scene.network.node(node).ip_batch(&lines.collect::<String>()).unwrap();
+        network.node(node).ip_batch(&lines.collect::<String>()).unwrap();
     }
-    scene.ip("nat", &format!("address add {KERNEL}/24 dev inside"));
-    let shown = scene.ip("nat", "-o link show dev inside");
+    network.ip("nat", &format!("address add {KERNEL}/24 dev inside"));
+    let shown = network.ip("nat", "-o link show dev inside");
     let mac = shown.split("link/ether ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
     // Nobody asks for it, so the machine itself sends nothing.
-    scene.ip("sub1", &format!("neighbor add {KERNEL} lladdr {mac} dev eth0"));
+    network.ip("sub1", &format!("neighbor add {KERNEL} lladdr {mac} dev eth0"));
 }
 
 /// The program, told to give back what it has freed, and without huge pages: else the C library
@@ -263,21 +263,21 @@ fn frugal(network: &Network) -> PathBuf {
 }
 
 fn soak(backend: &'static str, workers: u64, addresses: u8) {
-    let scene = Scene::new();
-    populate(&scene);
+    let network = super::network();
+    populate(&network);
     let seed = seed();
     let name = format!("{backend}, workers {workers}, addresses {addresses}");
     eprintln!("soak: {name}: seed {seed}");
     let bind = || UdpSocket::bind((KERNEL, KERNEL_PORT)).unwrap();
-    let _sink = scene.network.node("nat").enter(bind).unwrap();
-    let socket = scene.network.file("control.sock");
+    let _sink = network.node("nat").enter(bind).unwrap();
+    let socket = network.file("control.sock");
     let own = socket.clone();
     let config = move |rate| config(backend, workers, addresses, &own, rate);
-    let program = frugal(&scene.network);
-    let gateway = Gateway::start_in(&scene.network, "nat", &program, &config(RATES[0])).unwrap();
-    let first = (Wires::read(&scene.network), gateway.status().unwrap());
+    let program = frugal(&network);
+    let gateway = Gateway::start_in(&network, "nat", &program, &config(RATES[0])).unwrap();
+    let first = (Wires::read(&network), gateway.status().unwrap());
     let mut soak = Soak {
-        network: &scene.network,
+        network: &network,
         gateway,
         backend,
         name,

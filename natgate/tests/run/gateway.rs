@@ -89,10 +89,15 @@ pub(crate) fn command(setup: &str, config: &Path, arguments: &[&str]) -> Command
     let mut command = Command::new("unshare");
     command.args(["--net", "--mount", "sh", "-c", &script, "sh", PROGRAM, "run", "-c"]);
     command.arg(config).args(arguments).stderr(Stdio::piped()).stdout(Stdio::piped());
+    without_manager(&mut command);
+    command
+}
+
+/// Takes what a service manager leaves in the environment away from a program.
+fn without_manager(command: &mut Command) {
     for name in ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "JOURNAL_STREAM"] {
         command.env_remove(name);
     }
-    command
 }
 
 /// The exit code of a run that must not come about, and what it says.
@@ -129,6 +134,16 @@ impl Gateway {
         gateway
     }
 
+    /// Starts a gateway in a namespace with a third link, more0 and more1. The configuration is the
+    /// smallest one and more. The folder has to outlive the gateway.
+    pub(crate) fn start_with_third_link(test: &str, more: &str) -> (Folder, Self) {
+        let folder = Folder::new(test);
+        let third = "ip link add name more0 type veth peer name more1
+            ip link set more0 up; ip link set more1 up";
+        let gateway = Self::start(command(third, &folder.config(more), &[]));
+        (folder, gateway)
+    }
+
     pub(crate) fn spawn(mut command: Command) -> Self {
         let mut child = command.spawn().expect("unshare runs");
         let errors = child.stderr.take().expect("standard error is piped");
@@ -141,6 +156,16 @@ impl Gateway {
             }
         });
         Self { child, said }
+    }
+
+    /// `natgate run` with this configuration in the same namespaces.
+    pub(crate) fn beside(&self, config: &Path) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["--net", "--mount", "--target", &self.id().to_string(), PROGRAM]);
+        command.args(["run", "-c"]).arg(config);
+        command.stderr(Stdio::piped()).stdout(Stdio::piped());
+        without_manager(&mut command);
+        command
     }
 
     /// The number of its process.
