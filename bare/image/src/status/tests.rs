@@ -39,23 +39,23 @@ impl Client {
     }
 }
 
-/// A server, and the time.
-struct Scene {
-    server: Server,
+/// A server with a clock of its own.
+struct TimedServer {
+    inner: Server,
     now: Timestamp,
     /// How often the page was made.
     made: u32,
     text: String,
 }
 
-impl Scene {
+impl TimedServer {
     fn new(text: &str) -> Self {
         let now = Timestamp(1_700_000_000_000 * MILLISECOND);
-        let server = Server::new(SERVER, PORT, 1500, 7, now);
-        let mut scene = Self { server, now, made: 0, text: text.to_owned() };
+        let inner = Server::new(SERVER, PORT, 1500, 7, now);
+        let mut server = Self { inner, now, made: 0, text: text.to_owned() };
         // It listens from the first turn on.
-        scene.turn(&mut []);
-        scene
+        server.turn(&mut []);
+        server
     }
 
     /// A millisecond.
@@ -66,14 +66,14 @@ impl Scene {
             let mut bytes = [0; 4096];
             let came = client.socket().recv_slice(&mut bytes).unwrap_or(0);
             client.said.extend_from_slice(&bytes[..came]);
-            client.wire.outgoing.drain(..).for_each(|packet| self.server.receive(packet));
+            client.wire.outgoing.drain(..).for_each(|packet| self.inner.receive(packet));
         }
         let (made, text) = (&mut self.made, &self.text);
-        self.server.turn(self.now, &mut || {
+        self.inner.turn(self.now, &mut || {
             *made += 1;
             (text.clone(), "text/plain")
         });
-        while let Some(packet) = self.server.poll_transmit() {
+        while let Some(packet) = self.inner.poll_transmit() {
             for client in &mut *clients {
                 client.wire.incoming.push_back(packet.clone());
             }
@@ -101,60 +101,60 @@ impl Scene {
 #[test]
 fn a_question_is_answered_and_the_next_one_too() {
     let long = "natgate_packets_total 1\n".repeat(4000);
-    let mut scene = Scene::new(&long);
+    let mut server = TimedServer::new(&long);
     for turn in 1..=20 {
-        let said = scene.ask("GET /metrics HTTP/1.1\r\nHost: 10.0.0.1:9464\r\n\r\n");
+        let said = server.ask("GET /metrics HTTP/1.1\r\nHost: 10.0.0.1:9464\r\n\r\n");
         let (head, body) = said.split_once("\r\n\r\n").expect("a head and a body");
         assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
         assert!(head.contains(&format!("Content-Length: {}\r\n", long.len())), "{head}");
-        assert_eq!((body.len(), body == long, scene.made), (long.len(), true, turn));
+        assert_eq!((body.len(), body == long, server.made), (long.len(), true, turn));
     }
 }
 
 #[test]
 fn only_the_page_can_be_had() {
-    let mut scene = Scene::new("page\n");
+    let mut server = TimedServer::new("page\n");
     for (question, begin) in [
         ("GET / HTTP/1.1\r\n\r\n", "HTTP/1.1 200 "),
         ("GET /secret HTTP/1.1\r\n\r\n", "HTTP/1.1 404 "),
         ("POST /metrics HTTP/1.1\r\n\r\n", "HTTP/1.1 405 "),
         ("\r\n\r\n\r\n", "HTTP/1.1 405 "),
     ] {
-        let said = scene.ask(question);
+        let said = server.ask(question);
         assert!(said.starts_with(begin), "{question:?}: {said}");
     }
-    let head = scene.ask("HEAD / HTTP/1.1\r\n\r\n");
+    let head = server.ask("HEAD / HTTP/1.1\r\n\r\n");
     assert!(head.contains("Content-Length: 5\r\n") && head.ends_with("\r\n\r\n"), "{head}");
     let long = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(QUESTION));
-    assert!(scene.ask(&long).starts_with("HTTP/1.1 431 "));
+    assert!(server.ask(&long).starts_with("HTTP/1.1 431 "));
 }
 
 #[test]
 fn who_says_nothing_makes_room_after_a_while() {
-    let mut scene = Scene::new("page\n");
+    let mut server = TimedServer::new("page\n");
     let mut silent: Vec<Client> = (1..=CONNECTIONS as u8).map(Client::new).collect();
     for _ in 0..100 {
-        scene.turn(&mut silent);
+        server.turn(&mut silent);
     }
     assert!(silent.iter_mut().all(|client| client.socket().may_send()), "all are connected");
     drop(silent);
-    assert_eq!(scene.ask("GET / HTTP/1.1\r\n\r\n"), "", "all places are taken");
-    scene.now = scene.now.plus(std::time::Duration::from_secs(60));
+    assert_eq!(server.ask("GET / HTTP/1.1\r\n\r\n"), "", "all places are taken");
+    server.now = server.now.plus(std::time::Duration::from_secs(60));
     for _ in 0..100 {
-        scene.turn(&mut []);
+        server.turn(&mut []);
     }
-    assert!(scene.ask("GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 "));
+    assert!(server.ask("GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 "));
 }
 
 proptest! {
     #[test]
     fn no_packet_does_harm(packets in proptest::collection::vec(packet(), 0..40)) {
-        let mut scene = Scene::new("page\n");
+        let mut server = TimedServer::new("page\n");
         for packet in packets {
-            scene.server.receive(packet);
-            scene.turn(&mut []);
+            server.inner.receive(packet);
+            server.turn(&mut []);
         }
-        prop_assert!(scene.server.wire.outgoing.len() <= QUEUE);
+        prop_assert!(server.inner.wire.outgoing.len() <= QUEUE);
     }
 }
 

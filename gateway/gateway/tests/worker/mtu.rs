@@ -13,8 +13,8 @@ const USUAL: u32 = 1500;
 /// A second, after which devices have been maintained.
 const A_WHILE: Duration = Duration::from_millis(1100);
 
-/// A world whose neighbours are known, and the external port of its subscriber.
-struct Scene {
+/// The path of a subscriber's datagrams: a world whose neighbours are known, and the external port.
+struct UdpPath {
     world: World,
     port: u16,
 }
@@ -28,7 +28,7 @@ enum Result {
     Refused(u16),
 }
 
-impl Scene {
+impl UdpPath {
     fn new() -> Self {
         let (world, port) = World::acquainted();
         Self { world, port }
@@ -100,24 +100,24 @@ impl Scene {
 
 #[test]
 fn packets_fit_a_device_that_carries_less_than_before() {
-    let mut scene = Scene::new();
-    assert_eq!(scene.sends(true, 1400, true), Result::Passed(1400));
-    scene.carry(900, USUAL);
-    assert_eq!(scene.sends(true, 1400, true), Result::Refused(900));
-    assert!(matches!(scene.sends(true, 1400, false), Result::Passed(..=900)));
-    assert_eq!(scene.sends(true, 900, true), Result::Passed(900));
-    assert_eq!(scene.sends(false, 1400, true), Result::Passed(1400));
-    scene.carry(USUAL, 900);
-    assert_eq!(scene.sends(true, 1400, true), Result::Passed(1400));
-    assert_eq!(scene.sends(false, 1400, true), Result::Refused(900));
-    assert!(matches!(scene.sends(false, 1400, false), Result::Passed(..=900)));
-    // An MTU above the configuration's or below IPv4's minimum changes nothing.
-    scene.carry(9000, 20);
-    assert_eq!(scene.sends(true, 1501, true), Result::Refused(1500));
-    assert_eq!(scene.sends(false, 69, true), Result::Refused(68));
-    scene.carry(USUAL, USUAL);
-    assert_eq!(scene.sends(false, 1500, true), Result::Passed(1500));
-    assert_eq!(scene.world.drops(DropReason::TooBig), 4);
+    let mut path = UdpPath::new();
+    assert_eq!(path.sends(true, 1400, true), Result::Passed(1400));
+    path.carry(900, USUAL);
+    assert_eq!(path.sends(true, 1400, true), Result::Refused(900));
+    assert!(matches!(path.sends(true, 1400, false), Result::Passed(..=900)));
+    assert_eq!(path.sends(true, 900, true), Result::Passed(900));
+    assert_eq!(path.sends(false, 1400, true), Result::Passed(1400));
+    path.carry(USUAL, 900);
+    assert_eq!(path.sends(true, 1400, true), Result::Passed(1400));
+    assert_eq!(path.sends(false, 1400, true), Result::Refused(900));
+    assert!(matches!(path.sends(false, 1400, false), Result::Passed(..=900)));
+    // More than the configuration says is no matter, nor is less than IPv4 asks of any link.
+    path.carry(9000, 20);
+    assert_eq!(path.sends(true, 1501, true), Result::Refused(1500));
+    assert_eq!(path.sends(false, 69, true), Result::Refused(68));
+    path.carry(USUAL, USUAL);
+    assert_eq!(path.sends(false, 1500, true), Result::Passed(1500));
+    assert_eq!(path.world.drops(DropReason::TooBig), 4);
 }
 
 //= test rfc1812#section-3.3.4
@@ -135,16 +135,16 @@ fn a_device_that_carries_less_at_the_start_is_told_and_gone_by() {
         ["outside.mtu is 9000, but device \"out\" carries 1500 bytes; set outside.mtu = 1500, or \
           raise the device's with `ip link set dev out mtu 9000`"]
     );
-    let mut scene = Scene { world, port };
-    scene.world.inside.set_mtu(CONFIGURED.into());
-    assert_eq!(scene.sends(true, 1501, true), Result::Refused(1500));
-    assert!(matches!(scene.sends(true, 1501, false), Result::Passed(..=1500)));
-    // As soon as the device carries more, natgate uses that, up to the configured value.
-    scene.carry(8000, CONFIGURED.into());
-    assert_eq!(scene.world.worker.narrow_devices(&settings).len(), 1);
-    assert_eq!(scene.sends(true, 1501, true), Result::Passed(1501));
-    scene.carry(10_000, CONFIGURED.into());
-    assert!(scene.world.worker.narrow_devices(&settings).is_empty());
+    let mut path = UdpPath { world, port };
+    path.world.inside.set_mtu(CONFIGURED.into());
+    assert_eq!(path.sends(true, 1501, true), Result::Refused(1500));
+    assert!(matches!(path.sends(true, 1501, false), Result::Passed(..=1500)));
+    // As soon as the device carries more, natgate goes by that, up to what the configuration says.
+    path.carry(8000, CONFIGURED.into());
+    assert_eq!(path.world.worker.narrow_devices(&settings).len(), 1);
+    assert_eq!(path.sends(true, 1501, true), Result::Passed(1501));
+    path.carry(10_000, CONFIGURED.into());
+    assert!(path.world.worker.narrow_devices(&settings).is_empty());
 }
 
 #[test]
@@ -159,20 +159,20 @@ fn whatever_devices_carry_no_longer_packet_is_sent_and_none_is_lost_in_silence()
         state ^= state << 17;
         state % below
     };
-    let mut scene = Scene::new();
+    let mut path = UdpPath::new();
     let mut carried = [USUAL; 2];
     for _ in 0..2000 {
         if draw(4) == 0 {
             let side = draw(2) as usize;
             carried[side] = 68 + draw(1700) as u32;
-            scene.carry(carried[0], carried[1]);
+            path.carry(carried[0], carried[1]);
         }
         let (outbound, dont_fragment) = (draw(2) == 0, draw(2) == 0);
         let len = 30 + draw(1471) as usize;
         let most = carried[usize::from(!outbound)].min(USUAL) as usize;
-        // This pace is below the rate limit of errors.
-        scene.pass(Duration::from_millis(300));
-        match scene.sends(outbound, len, dont_fragment) {
+        // Nobody asks faster than errors are made.
+        path.pass(Duration::from_millis(300));
+        match path.sends(outbound, len, dont_fragment) {
             Result::Passed(longest) => {
                 assert!(longest <= most && !(dont_fragment && len > most), "{len} by {most}");
             }

@@ -94,47 +94,9 @@ fn who_has_the_gateway(host: Host) -> Vec<u8> {
     message.frame(Mac::BROADCAST).to_vec()
 }
 
-/// A gateway of one worker or of several, and the cable of its inside.
-trait Gateway {
-    fn inside(&self) -> &Wire;
-
-    fn turn(&mut self);
-
-    /// A millisecond passes.
-    fn wait(&mut self);
-}
-
-impl Gateway for World {
-    fn inside(&self) -> &Wire {
-        &self.inside
-    }
-
-    fn turn(&mut self) {
-        self.turn();
-    }
-
-    fn wait(&mut self) {
-        self.now = self.now.plus(Duration::from_millis(1));
-    }
-}
-
-impl Gateway for Team {
-    fn inside(&self) -> &Wire {
-        &self.inside
-    }
-
-    fn turn(&mut self) {
-        self.turn();
-    }
-
-    fn wait(&mut self) {
-        self.now = self.now.plus(Duration::from_millis(1));
-    }
-}
-
-/// The hosts, and how the gateway and they know each other.
-struct Scene<G = World> {
-    gateway: G,
+/// The hosts that ask, and how the gateway and they know each other.
+struct PcpNetwork {
+    world: World,
     hosts: Vec<Host>,
     /// Stations that answer ARP on the link.
     stations: Vec<Host>,
@@ -143,10 +105,21 @@ struct Scene<G = World> {
     are_new: bool,
 }
 
-impl Scene {
+impl PcpNetwork {
+    fn new(settings: &Settings, hosts: Vec<Host>) -> Self {
+        let stations = hosts.clone();
+        let (world, granted) = (World::with(settings), HashSet::new());
+        Self { world, hosts, stations, granted, are_new: false }
+    }
+
     /// Hosts on the link that have asked for the gateway's hardware address, as hosts do.
     fn acquainted() -> Self {
-        Scene::acquainted_with(World::with(&with_pcp()))
+        let mut network = Self::new(&with_pcp(), (1..=REAL).map(host).collect());
+        for host in network.hosts.clone() {
+            network.world.inside.send(&who_has_the_gateway(host));
+        }
+        network.turn();
+        network
     }
 
     /// Hosts behind a router, which have sent packets through the gateway before.
@@ -159,32 +132,15 @@ impl Scene {
             let address = Ipv4Addr::from_bits(BEHIND.to_bits() + 0x0500 + number * 0x0101);
             Host { address, mac: router.mac }
         };
-        let mut scene = Self::new(World::with(&settings), (1..=REAL).map(behind).collect());
-        scene.stations = vec![router];
-        scene.gateway.inside().send(&who_has_the_gateway(router));
-        for host in scene.hosts.clone() {
+        let mut network = Self::new(&settings, (1..=REAL).map(behind).collect());
+        network.stations = vec![router];
+        network.world.inside.send(&who_has_the_gateway(router));
+        for host in network.hosts.clone() {
             let packet = udp((host.address, 4000), (REMOTE, 53), b"first");
-            scene.gateway.inside().send(&ethernet(INSIDE, host.mac, &packet));
+            network.world.inside.send(&ethernet(INSIDE, host.mac, &packet));
         }
-        scene.turn();
-        scene
-    }
-}
-
-impl<G: Gateway> Scene<G> {
-    fn new(gateway: G, hosts: Vec<Host>) -> Self {
-        let stations = hosts.clone();
-        Self { gateway, hosts, stations, granted: HashSet::new(), are_new: false }
-    }
-
-    /// Hosts on the link of a gateway that have asked for its hardware address.
-    fn acquainted_with(gateway: G) -> Self {
-        let mut scene = Self::new(gateway, (1..=REAL).map(host).collect());
-        for host in scene.hosts.clone() {
-            scene.gateway.inside().send(&who_has_the_gateway(host));
-        }
-        scene.turn();
-        scene
+        network.turn();
+        network
     }
 
     /// Takes one turn: hosts answer ARP, and count answers that grant a mapping.
@@ -252,13 +208,13 @@ fn forge(address: Ipv4Addr, from: Mac, random: &mut Random) -> Vec<u8> {
 
 #[test]
 fn requests_are_answered_beside_a_flood_from_forged_addresses() {
-    let answered = Scene::acquainted().flood(|random| forge(anybody(random), FORGER, random));
+    let answered = PcpNetwork::acquainted().flood(|random| forge(anybody(random), FORGER, random));
     assert!(answered >= ENOUGH, "{answered} of {REAL}");
 }
 
 #[test]
 fn requests_are_answered_beside_a_flood_from_forged_hardware() {
-    let answered = Scene::acquainted().flood(|random| {
+    let answered = PcpNetwork::acquainted().flood(|random| {
         let [a, b, c, d] = random.next().to_be_bytes();
         forge(anybody(random), Mac([2, 7, a, b, c, d]), random)
     });
@@ -267,7 +223,7 @@ fn requests_are_answered_beside_a_flood_from_forged_hardware() {
 
 #[test]
 fn requests_are_answered_beside_a_flood_in_their_own_name() {
-    let answered = Scene::acquainted().flood(|random| {
+    let answered = PcpNetwork::acquainted().flood(|random| {
         let victim = host(random.next() % REAL + 1);
         forge(victim.address, FORGER, random)
     });
@@ -288,7 +244,7 @@ fn requests_that_workers_hand_over_are_answered_beside_a_flood_in_their_own_name
 #[test]
 fn requests_are_answered_beside_a_flood_from_neighbors_that_were_claimed_by_arp() {
     let mut count = 0;
-    let answered = Scene::acquainted().flood(|random| {
+    let answered = PcpNetwork::acquainted().flood(|random| {
         count += 1;
         let claimed = Ipv4Addr::from_bits(0x0ac8_0000 + count / 2 % 10_000);
         match count % 2 {
@@ -302,9 +258,9 @@ fn requests_are_answered_beside_a_flood_from_neighbors_that_were_claimed_by_arp(
 #[test]
 fn new_hosts_are_answered_beside_a_flood_from_forged_addresses_and_hardware() {
     // As hosts do, each asks for the gateway's hardware address before its first request.
-    let mut scene = Scene::new(World::with(&with_pcp()), (1..=REAL).map(host).collect());
-    scene.are_new = true;
-    let answered = scene.flood(|random| {
+    let mut network = PcpNetwork::new(&with_pcp(), (1..=REAL).map(host).collect());
+    network.are_new = true;
+    let answered = network.flood(|random| {
         let [a, b, c, d] = random.next().to_be_bytes();
         forge(anybody(random), Mac([2, 7, a, b, c, d]), random)
     });
@@ -313,15 +269,15 @@ fn new_hosts_are_answered_beside_a_flood_from_forged_addresses_and_hardware() {
 
 #[test]
 fn subscribers_behind_a_router_are_answered_beside_a_flood_from_a_station_on_the_link() {
-    let answered = Scene::routed().flood(|random| forge(anybody(random), FORGER, random));
+    let answered = PcpNetwork::routed().flood(|random| forge(anybody(random), FORGER, random));
     assert!(answered >= ENOUGH, "{answered} of {REAL}");
 }
 
 #[test]
 fn subscribers_behind_a_router_are_answered_beside_a_flood_from_behind_it() {
-    let scene = Scene::routed();
-    let router = scene.stations[0].mac;
-    let answered = scene.flood(|random| {
+    let network = PcpNetwork::routed();
+    let router = network.stations[0].mac;
+    let answered = network.flood(|random| {
         let address = BEHIND.to_bits() | random.next() & 0x003f_ffff;
         forge(Ipv4Addr::from_bits(address), router, random)
     });

@@ -26,19 +26,19 @@ fn small() -> Settings {
     settings
 }
 
-struct Scene(World);
+struct FloodedWorld(World);
 
-impl Scene {
+impl FloodedWorld {
     /// A world in which the server is a known neighbour, after a thousand forged sources.
-    fn flooded() -> Self {
+    fn new() -> Self {
         let mut world = World::with(&small());
         world.inside.send(&to_inside(&udp((SUBSCRIBER, 4000), (REMOTE, 53), b"first")));
         world.next_outside();
-        let mut scene = Self(world);
+        let mut flooded = Self(world);
         for number in 0..1000 {
-            scene.sends(ATTACKER, Ipv4Addr::from_bits(0x0a01_0000 + number));
+            flooded.sends(ATTACKER, Ipv4Addr::from_bits(0x0a01_0000 + number));
         }
-        scene
+        flooded
     }
 
     /// Sends a packet from a source and hardware address; returns true if it leaves outside.
@@ -80,48 +80,48 @@ fn newcomer(number: u8) -> (Mac, Ipv4Addr) {
 
 #[test]
 fn forged_sources_get_half_of_the_table_and_newcomers_the_rest() {
-    let mut scene = Scene::flooded();
+    let mut flooded = FloodedWorld::new();
     let half = u64::from(MOST) / 2 + 1;
-    assert_eq!(scene.0.packets(Direction::Outbound, Outcome::Forwarded), half);
-    assert_eq!(scene.refused(), 1001 - half);
+    assert_eq!(flooded.0.packets(Direction::Outbound, Outcome::Forwarded), half);
+    assert_eq!(flooded.refused(), 1001 - half);
     for number in 0..MOST as u8 / 2 - 2 {
         let (mac, source) = newcomer(number);
-        scene.asks_for_gateway(mac, source);
-        assert!(scene.sends(mac, source), "newcomer {number}");
+        flooded.asks_for_gateway(mac, source);
+        assert!(flooded.sends(mac, source), "newcomer {number}");
         // The flood goes on.
-        assert!(!scene.sends(ATTACKER, Ipv4Addr::new(10, 3, 0, number)));
+        assert!(!flooded.sends(ATTACKER, Ipv4Addr::new(10, 3, 0, number)));
     }
 }
 
 #[test]
 fn a_newcomer_that_has_not_asked_is_asked_for_and_admitted_then() {
-    let mut scene = Scene::flooded();
-    scene.asked();
+    let mut flooded = FloodedWorld::new();
+    flooded.asked();
     // The flood has used up the ARP requests of this second.
-    scene.0.pass(std::time::Duration::from_secs(5));
-    scene.asked();
+    flooded.0.pass(std::time::Duration::from_secs(5));
+    flooded.asked();
     let (mac, source) = newcomer(1);
-    assert!(!scene.sends(mac, source));
-    let asked = scene.asked();
+    assert!(!flooded.sends(mac, source));
+    let asked = flooded.asked();
     let [request] = &asked[..] else { panic!("{} requests", asked.len()) };
     assert_eq!(request[ETHERNET_LEN + 24..][..4], source.octets());
-    scene.0.inside.send(&answer(request, mac));
-    scene.0.turn();
-    assert!(scene.sends(mac, source));
+    flooded.0.inside.send(&answer(request, mac));
+    flooded.0.turn();
+    assert!(flooded.sends(mac, source));
 }
 
 #[test]
 fn only_new_sources_of_the_connected_network_are_looked_into() {
-    let mut scene = Scene::flooded();
-    let refused = scene.refused();
+    let mut flooded = FloodedWorld::new();
+    let refused = flooded.refused();
     let (mac, source) = newcomer(1);
-    scene.asks_for_gateway(mac, source);
-    assert!(!scene.sends(ATTACKER, source), "the neighbour has another hardware address");
-    assert_eq!(scene.refused(), refused + 1);
-    assert!(scene.sends(mac, source));
+    flooded.asks_for_gateway(mac, source);
+    assert!(!flooded.sends(ATTACKER, source), "the neighbour has another hardware address");
+    assert_eq!(flooded.refused(), refused + 1);
+    assert!(flooded.sends(mac, source));
     // A host with a record keeps it, whatever hardware its packets come from.
-    assert!(scene.sends(ATTACKER, source) && scene.sends(ATTACKER, SUBSCRIBER));
+    assert!(flooded.sends(ATTACKER, source) && flooded.sends(ATTACKER, SUBSCRIBER));
     // Hosts behind routers have the routers' hardware addresses.
-    assert!(scene.sends(ATTACKER, BEYOND));
-    assert_eq!(scene.refused(), refused + 1);
+    assert!(flooded.sends(ATTACKER, BEYOND));
+    assert_eq!(flooded.refused(), refused + 1);
 }

@@ -25,7 +25,7 @@ use signal_hook::iterator::Signals;
 
 use crate::Failure;
 use report::{Report, StepResult};
-use steps::{STEPS, Scene};
+use steps::{DemoNetwork, STEPS};
 
 /// What the names of all namespaces of all demonstrations begin with.
 const TAG: &str = "ngdemo";
@@ -116,10 +116,10 @@ fn hold_demonstration(args: &Args, name: &str) -> anyhow::Result<Report> {
     let _servers = Servers::start(&network, Arc::clone(&body)).context("cannot start a server")?;
     let mut translator = Translator::start(args, &network)?;
 
-    let scene = Scene { network, body };
+    let network = DemoNetwork { nodes: network, body };
     let mut report = Report::default();
     for (number, step) in STEPS.iter().enumerate() {
-        let result = StepResult::of(step, &scene);
+        let result = StepResult::of(step, &network);
         say(&result.line(number + 1));
         report.steps.push(result);
     }

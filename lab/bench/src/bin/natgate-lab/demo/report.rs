@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 
-use super::steps::{Scene, Step};
+use super::steps::{DemoNetwork, Step};
 
 /// Mappings printed of each protocol; the rest is only counted.
 const SHOWN: usize = 4;
@@ -36,8 +36,8 @@ pub(crate) struct Report {
 
 impl StepResult {
     /// Takes a step.
-    pub(crate) fn of(step: &Step, scene: &Scene) -> Self {
-        Self::measure(step.name, step.what, || (step.run)(scene))
+    pub(crate) fn of(step: &Step, network: &DemoNetwork) -> Self {
+        Self::measure(step.name, step.what, || (step.run)(network))
     }
 
     /// Does something and takes the time.

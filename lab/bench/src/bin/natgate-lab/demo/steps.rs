@@ -13,10 +13,10 @@ use natgate_testnet::{
     GATEWAY_INSIDE, GATEWAY_OUTSIDE, Network, POOL, ROUTER, SERVER1, SERVER2, traffic,
 };
 
-/// What the steps play in.
-pub(crate) struct Scene {
+/// The network of the steps.
+pub(crate) struct DemoNetwork {
     /// The namespaces.
-    pub(crate) network: Network,
+    pub(crate) nodes: Network,
     /// What the web server answers.
     pub(crate) body: Arc<[u8]>,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Step {
     /// What is shown by it.
     pub(crate) what: &'static str,
     /// Does it.
-    pub(crate) run: fn(&Scene) -> anyhow::Result<String>,
+    pub(crate) run: fn(&DemoNetwork) -> anyhow::Result<String>,
 }
 
 /// Everything that is shown, in order.
@@ -48,20 +48,20 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "iperf3-down", what: "iperf3, server to subscriber", run: iperf3_down },
 ];
 
-fn ping_gateway(scene: &Scene) -> anyhow::Result<String> {
-    let inside = ping(scene, "sub1", GATEWAY_INSIDE)?;
-    let outside = ping(scene, "server1", GATEWAY_OUTSIDE)?;
+fn ping_gateway(network: &DemoNetwork) -> anyhow::Result<String> {
+    let inside = ping(network, "sub1", GATEWAY_INSIDE)?;
+    let outside = ping(network, "server1", GATEWAY_OUTSIDE)?;
     Ok(format!("inside: {inside}; outside: {outside}"))
 }
 
-fn ping_server(scene: &Scene) -> anyhow::Result<String> {
-    ping(scene, "sub1", SERVER1)
+fn ping_server(network: &DemoNetwork) -> anyhow::Result<String> {
+    ping(network, "sub1", SERVER1)
 }
 
 /// Three echo requests, all of which must be answered.
-fn ping(scene: &Scene, from: &str, to: Ipv4Addr) -> anyhow::Result<String> {
+fn ping(network: &DemoNetwork, from: &str, to: Ipv4Addr) -> anyhow::Result<String> {
     let arguments = ["-n", "-c", "3", "-i", "0.2", "-W", "2", &to.to_string()];
-    let said = run(scene, from, 10, "ping", &arguments)?;
+    let said = run(network, from, 10, "ping", &arguments)?;
     let line = said.lines().find(|line| line.contains(" received, "));
     let line = line.with_context(|| format!("ping said nothing of answers: {said}"))?;
     ensure!(line.contains(" 3 received, "), "ping {to}: {line}, not all 3");
@@ -69,31 +69,31 @@ fn ping(scene: &Scene, from: &str, to: Ipv4Addr) -> anyhow::Result<String> {
     Ok(format!("3 of 3 answered, {} ms", times.unwrap_or("?")))
 }
 
-fn download(scene: &Scene) -> anyhow::Result<String> {
+fn download(network: &DemoNetwork) -> anyhow::Result<String> {
     let began = Instant::now();
     for node in ["sub1", "sub2"] {
         let url = format!("http://{SERVER1}/");
         let arguments = ["--silent", "--show-error", "--fail", &url];
-        let output = scene.network.node(node).run(15, "curl", &arguments)?;
-        let (got, sent) = (output.stdout.len(), scene.body.len());
-        ensure!(output.stdout == *scene.body, "{got} bytes came that are not the {sent} sent");
+        let output = network.nodes.node(node).run(15, "curl", &arguments)?;
+        let (got, sent) = (output.stdout.len(), network.body.len());
+        ensure!(output.stdout == *network.body, "{got} bytes came that are not the {sent} sent");
     }
-    let megabytes = 2.0 * scene.body.len() as f64 / 1e6;
+    let megabytes = 2.0 * network.body.len() as f64 / 1e6;
     let rate = megabytes / began.elapsed().as_secs_f64();
-    Ok(format!("2 x {} bytes, all equal, {rate:.0} MB/s", scene.body.len()))
+    Ok(format!("2 x {} bytes, all equal, {rate:.0} MB/s", network.body.len()))
 }
 
-fn traceroute(scene: &Scene) -> anyhow::Result<String> {
+fn traceroute(network: &DemoNetwork) -> anyhow::Result<String> {
     let arguments = ["-n", "-q", "1", "-w", "2", "-m", "6", &SERVER1.to_string()];
-    let said = run(scene, "sub1", 20, "traceroute", &arguments)?;
+    let said = run(network, "sub1", 20, "traceroute", &arguments)?;
     let hops: Vec<_> = said.lines().skip(1).filter_map(|l| l.split_whitespace().nth(1)).collect();
     let wanted = [GATEWAY_INSIDE, ROUTER, SERVER1].map(|hop| hop.to_string());
     ensure!(hops == wanted, "the hops were {hops:?}, not {wanted:?}");
     Ok(hops.join(", "))
 }
 
-fn same_mapping(scene: &Scene) -> anyhow::Result<String> {
-    let socket = traffic::udp_socket(scene.network.node("sub1"))?;
+fn same_mapping(network: &DemoNetwork) -> anyhow::Result<String> {
+    let socket = traffic::udp_socket(network.nodes.node("sub1"))?;
     let first = traffic::ask_udp(&socket, SERVER1).context("server 1")?;
     let second = traffic::ask_udp(&socket, SERVER2).context("server 2")?;
     ensure!(first == second, "one server saw {first}, the other {second}");
@@ -101,10 +101,10 @@ fn same_mapping(scene: &Scene) -> anyhow::Result<String> {
     Ok(format!("both servers saw {first}"))
 }
 
-fn stranger_answers(scene: &Scene) -> anyhow::Result<String> {
-    let socket = traffic::udp_socket(scene.network.node("sub1"))?;
+fn stranger_answers(network: &DemoNetwork) -> anyhow::Result<String> {
+    let socket = traffic::udp_socket(network.nodes.node("sub1"))?;
     let external = traffic::ask_udp(&socket, SERVER1)?;
-    let stranger = traffic::udp_socket(scene.network.node("server2"))?;
+    let stranger = traffic::udp_socket(network.nodes.node("server2"))?;
     stranger.send_to(b"hello", external)?;
     let mut buffer = [0; 16];
     let (length, from) = socket.recv_from(&mut buffer).context("nothing arrived")?;
@@ -112,21 +112,21 @@ fn stranger_answers(scene: &Scene) -> anyhow::Result<String> {
     Ok(format!("{from} reached {external}, which had asked {SERVER1} only"))
 }
 
-fn fragments(scene: &Scene) -> anyhow::Result<String> {
+fn fragments(network: &DemoNetwork) -> anyhow::Result<String> {
     let arguments = ["-n", "-c", "3", "-i", "0.2", "-W", "2", "-s", "8000", &SERVER1.to_string()];
-    let said = run(scene, "sub1", 10, "ping", &arguments)?;
+    let said = run(network, "sub1", 10, "ping", &arguments)?;
     ensure!(said.contains(" 3 received, "), "not all 3 were answered: {said}");
-    let socket = traffic::udp_socket(scene.network.node("sub2"))?;
+    let socket = traffic::udp_socket(network.nodes.node("sub2"))?;
     let external = traffic::ask_udp_once(&socket, SERVER1, &[0x55; 8000])?;
     Ok(format!("3 of 3 large pings answered, a large datagram came from {external}"))
 }
 
-fn paired(scene: &Scene) -> anyhow::Result<String> {
+fn paired(network: &DemoNetwork) -> anyhow::Result<String> {
     let mut found = Vec::new();
     for node in ["sub1", "sub2"] {
         let mut addresses = BTreeSet::new();
         for _ in 0..20 {
-            let socket = traffic::udp_socket(scene.network.node(node))?;
+            let socket = traffic::udp_socket(network.nodes.node(node))?;
             let external = traffic::ask_udp(&socket, SERVER1)?;
             ensure_external(external)?;
             addresses.insert(*external.ip());
@@ -137,19 +137,19 @@ fn paired(scene: &Scene) -> anyhow::Result<String> {
     Ok(found.join(", "))
 }
 
-fn many_connections(scene: &Scene) -> anyhow::Result<String> {
-    let endpoints = traffic::many_connections(&scene.network, 250)?;
+fn many_connections(network: &DemoNetwork) -> anyhow::Result<String> {
+    let endpoints = traffic::many_connections(&network.nodes, 250)?;
     let distinct: BTreeSet<_> = endpoints.iter().collect();
     ensure!(distinct.len() == 500, "{} distinct external endpoints, not 500", distinct.len());
     Ok("all open together, each echoed 1,000 bytes".to_owned())
 }
 
-fn hairpin_udp(scene: &Scene) -> anyhow::Result<String> {
-    describe(traffic::hairpin_udp(&scene.network)?)
+fn hairpin_udp(network: &DemoNetwork) -> anyhow::Result<String> {
+    describe(traffic::hairpin_udp(&network.nodes)?)
 }
 
-fn hairpin_tcp(scene: &Scene) -> anyhow::Result<String> {
-    describe(traffic::hairpin_tcp(&scene.network, 5000)?)
+fn hairpin_tcp(network: &DemoNetwork) -> anyhow::Result<String> {
+    describe(traffic::hairpin_tcp(&network.nodes, 5000)?)
 }
 
 /// The one called must have seen the caller's external endpoint (RFC 4787 REQ-9a).
@@ -160,17 +160,17 @@ fn describe(meeting: traffic::Hairpin) -> anyhow::Result<String> {
     Ok(format!("{seen} called {called}"))
 }
 
-fn iperf3_up(scene: &Scene) -> anyhow::Result<String> {
-    iperf3(scene, &[])
+fn iperf3_up(network: &DemoNetwork) -> anyhow::Result<String> {
+    iperf3(network, &[])
 }
 
-fn iperf3_down(scene: &Scene) -> anyhow::Result<String> {
-    iperf3(scene, &["--reverse"])
+fn iperf3_down(network: &DemoNetwork) -> anyhow::Result<String> {
+    iperf3(network, &["--reverse"])
 }
 
 /// Two seconds of as much as TCP will carry.
-fn iperf3(scene: &Scene, more: &[&str]) -> anyhow::Result<String> {
-    let rate = traffic::iperf3(&scene.network, 2, more)?;
+fn iperf3(network: &DemoNetwork, more: &[&str]) -> anyhow::Result<String> {
+    let rate = traffic::iperf3(&network.nodes, 2, more)?;
     if rate < 1e6 {
         bail!("{rate} bit/s arrived, less than 1 Mbit/s");
     }
@@ -183,12 +183,12 @@ fn ensure_external(endpoint: SocketAddrV4) -> anyhow::Result<()> {
 }
 
 fn run(
-    scene: &Scene,
+    network: &DemoNetwork,
     node: &str,
     seconds: u32,
     program: &str,
     arguments: &[&str],
 ) -> anyhow::Result<String> {
-    let output = scene.network.node(node).run(seconds, program, arguments)?;
+    let output = network.nodes.node(node).run(seconds, program, arguments)?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
