@@ -175,7 +175,6 @@ pub struct World {
     /// By profile, milliseconds.
     timeouts: Box<[u32; 256]>,
     digests: VecDeque<(usize, Vec<u128>)>,
-    lost: u64,
 }
 
 impl World {
@@ -185,7 +184,6 @@ impl World {
             tick: Tick::default(),
             timeouts: Box::new([USUAL_TIMEOUT; 256]),
             digests: VecDeque::new(),
-            lost: 0,
         }
     }
 
@@ -217,11 +215,11 @@ impl World {
         self.timeouts[usize::from(profile)] = whole as u32;
     }
 
-    /// Leaves a message for the control plane: the digest's number, and its fields.
+    /// Leaves a message for the control plane: the digest's number, and its fields. Once
+    /// [`MOST_DIGESTS`] wait, further ones are dropped.
     pub fn tell(&mut self, object: usize, values: Vec<u128>) {
-        match self.digests.len() < MOST_DIGESTS {
-            true => self.digests.push_back((object, values)),
-            false => self.lost += 1,
+        if self.digests.len() < MOST_DIGESTS {
+            self.digests.push_back((object, values));
         }
     }
 
@@ -232,10 +230,6 @@ impl World {
 
     pub(super) fn told(&mut self) -> Option<(usize, Vec<u128>)> {
         self.digests.pop_front()
-    }
-
-    pub(super) fn lost(&self) -> u64 {
-        self.lost
     }
 }
 

@@ -321,11 +321,6 @@ impl<'p> Machine<'p> {
         Some((&object.name, names.zip(values).collect()))
     }
 
-    /// How many digests found no place.
-    pub fn digests_lost(&self) -> u64 {
-        self.world.lost()
-    }
-
     fn table(&self, name: &str) -> Result<usize, Error> {
         let names: Vec<&str> = self.program.tables.iter().map(|table| &*table.name).collect();
         named("table", &names, name)
