@@ -51,7 +51,7 @@ use natgate_io::decorate::Faults;
 use natgate_logs::Logs;
 use natgate_service::Manager;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use signals::{Ear, Signals};
+use signals::{Signals, WorkerSignals};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -221,9 +221,11 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let agent = watched.connect(&settings.monitoring, &written.subscribers());
     let comparison = clock::Comparison::start(clock);
     let starter = threads.starter();
-    let ears = signals.ears().clone();
-    for (((worker, log), ear), core) in workers.into_iter().zip(logs).zip(ears).zip(cores) {
-        starter.start(One { worker, log, ear, core })?;
+    let per_worker = signals.workers().clone();
+    for (((worker, log), own_signals), core) in
+        workers.into_iter().zip(logs).zip(per_worker).zip(cores)
+    {
+        starter.start(One { worker, log, own_signals, core })?;
     }
     memory::enter(Stage::Running);
     tell_ready(manager);

@@ -83,7 +83,7 @@ impl Crew {
             let (other, logs) = (Arc::clone(other), Arc::clone(logs));
             let thread = std::thread::Builder::new().name("worker".to_owned());
             let thread =
-                thread.spawn(move || other.work(&mut Ear { logs: &logs, is_first: false }));
+                thread.spawn(move || other.work(&mut LogObserver { logs: &logs, is_first: false }));
             assert!(thread.is_ok(), "a worker has no processor: {thread:?}");
         }
     }
@@ -184,19 +184,19 @@ impl Other {
     }
 }
 
-/// Takes what happens to the logs; what happens to links the first worker's tells at the console.
-pub(crate) struct Ear<'a> {
+/// Records events in the logs. The first worker's also prints changes of links at the console.
+pub(crate) struct LogObserver<'a> {
     pub(crate) logs: &'a Mutex<Logs>,
     pub(crate) is_first: bool,
 }
 
-impl Ear<'_> {
+impl LogObserver<'_> {
     fn tell(&self, record: Record) {
         lock(self.logs).take(record);
     }
 }
 
-impl Observer for Ear<'_> {
+impl Observer for LogObserver<'_> {
     fn event(&mut self, event: &Event) {
         self.tell(Record::Event(*event));
     }

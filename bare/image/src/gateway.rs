@@ -1,7 +1,7 @@
 //! The loop: packets, and between them whoever is at the keyboard or the serial port.
 
 use crate::attendant::{self, Attendant, Look, Work, grant};
-use crate::crew::{self, Crew, Ear, SharedLogs, lock};
+use crate::crew::{self, Crew, LogObserver, SharedLogs, lock};
 use crate::machine::cards::Card;
 use crate::machine::last_words::{self, Words};
 use crate::machine::{clock, processors, system, watchdog};
@@ -283,7 +283,7 @@ impl Work for Gateway {
 
     fn turn(&mut self, now: Timestamp) -> bool {
         let Some(Crew { first: worker, .. }) = &mut self.crew else { return false };
-        let frames = worker.turn(now, &mut Ear { logs: &self.logs, is_first: true });
+        let frames = worker.turn(now, &mut LogObserver { logs: &self.logs, is_first: true });
         worker.note_turn(now, clock::timestamp(), frames);
         let told = lock(&self.logs).turn(&mut Road { worker, now });
         frames > 0 || told

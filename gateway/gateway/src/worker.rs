@@ -12,10 +12,10 @@ mod tell;
 mod together;
 
 use crate::command::{CommandRunner, Commands, WorkerParts};
-use crate::door::LocalTcpPort;
 use crate::limits::MOST_DEVICES;
 use crate::link::Link;
 use crate::load::Load;
+use crate::local_tcp_port::LocalTcpPort;
 use crate::observer::{Observer, SideStatus, Status};
 use crate::pcp::PcpService;
 use crate::router::{Fate, Router};
@@ -52,9 +52,9 @@ pub struct Worker {
     /// Buffer for the translator's own packets: headroom and the longest packet.
     scratch: Vec<u8>,
     next_maintenance: Timestamp,
-    /// Saves the ports in use, for a restart.
-    keeper: Option<PortStateWriter>,
-    /// Executes commands.
+    /// Remembers ports in use over a restart.
+    writer: Option<PortStateWriter>,
+    /// Does what commands ask for.
     clerk: CommandRunner,
     /// Packets taken from other workers in one go.
     parcels: Vec<(usize, HandedPacket)>,
@@ -97,12 +97,12 @@ impl Worker {
                 load: Arc::default(),
                 captures: Captures::default(),
                 pcp: PcpService::new(&settings.pcp, &settings.engine, now),
-                door: LocalTcpPort::default(),
+                local_tcp: LocalTcpPort::default(),
             },
             devices,
             scratch: vec![0; HEADROOM + LONGEST],
             next_maintenance: now.plus(MAINTENANCE),
-            keeper: None,
+            writer: None,
             clerk: CommandRunner::default(),
             parcels: Vec::with_capacity(BATCH),
             began: now,
@@ -149,7 +149,7 @@ impl Worker {
     /// # Errors
     /// [`StateError::Thread`].
     pub fn remember(&mut self, saved: SavedPorts, now: Timestamp) -> Result<(), StateError> {
-        self.keeper = Some(PortStateWriter::new(saved, &mut self.stages.engine, now)?);
+        self.writer = Some(PortStateWriter::new(saved, &mut self.stages.engine, now)?);
         Ok(())
     }
 
@@ -163,7 +163,7 @@ impl Worker {
     /// # Errors
     /// The error of the write.
     pub fn finish(mut self) -> io::Result<()> {
-        self.keeper.take().map_or(Ok(()), |keeper| keeper.finish(&self.stages.engine))
+        self.writer.take().map_or(Ok(()), |writer| writer.finish(&self.stages.engine))
     }
 
     /// Does one turn's work; returns the number of frames that came in.
@@ -212,8 +212,8 @@ impl Worker {
         if now >= self.next_maintenance {
             self.maintain(now, observer);
         }
-        let keeper = self.keeper.as_mut();
-        if let Some(result) = keeper.and_then(|keeper| keeper.turn(now, &self.stages.engine)) {
+        let writer = self.writer.as_mut();
+        if let Some(result) = writer.and_then(|writer| writer.turn(now, &self.stages.engine)) {
             observer.ports_written(&result);
         }
         if let Some(team) = &mut self.stages.team {
@@ -261,7 +261,7 @@ impl Worker {
         let deadlines = [
             self.stages.engine.next_deadline(),
             self.stages.router.next_deadline(),
-            self.keeper.as_ref().map(PortStateWriter::next_deadline),
+            self.writer.as_ref().map(PortStateWriter::next_deadline),
             self.stages.team.as_ref().and_then(Member::next_deadline),
             self.stages.pcp.next_deadline(),
             self.clerk.is_busy().then_some(Timestamp(0)),
@@ -481,12 +481,12 @@ mod tests {
 
     /// Events that were reported, and losses: how many, and after how many events.
     #[derive(Default)]
-    struct Told {
+    struct RecordingObserver {
         events: Vec<Event>,
         lost: Vec<(u64, usize)>,
     }
 
-    impl Observer for Told {
+    impl Observer for RecordingObserver {
         fn event(&mut self, event: &Event) {
             self.events.push(*event);
         }
@@ -511,8 +511,8 @@ mod tests {
         });
         let worker = Worker::new(&settings(), [7; 32], devices, now);
         let mut worker = worker.expect("the settings are right");
-        let mut told = Told::default();
-        // One mapping each; more events than the translator's queue holds.
+        let mut observer = RecordingObserver::default();
+        // A mapping each, more than the translator remembers until it is asked.
         let many = 5000_u32;
         let begin = |engine: &mut Engine, hosts: std::ops::Range<u32>| {
             for host in hosts {
@@ -531,12 +531,12 @@ mod tests {
             }
         };
         begin(&mut worker.stages.engine, 0..many);
-        worker.turn(now, &mut told);
-        let first = told.events.len();
+        worker.turn(now, &mut observer);
+        let first = observer.events.len();
         assert!(first > 0, "some were told");
-        assert_eq!(told.lost, [(u64::from(many) - first as u64, first)]);
+        assert_eq!(observer.lost, [(u64::from(many) - first as u64, first)]);
         begin(&mut worker.stages.engine, many..many + 5);
-        worker.turn(now.plus(Duration::from_millis(1)), &mut told);
-        assert_eq!((told.events.len(), told.lost.len()), (first + 5, 1), "it is told once");
+        worker.turn(now.plus(Duration::from_millis(1)), &mut observer);
+        assert_eq!((observer.events.len(), observer.lost.len()), (first + 5, 1), "it is told once");
     }
 }

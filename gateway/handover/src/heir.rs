@@ -27,10 +27,10 @@ const FEW: u64 = 50;
 /// Messages of records that wait for each worker.
 const WAITING: usize = 2;
 
-/// Result of a take-over.
+/// A finished take-over.
 #[derive(Clone, Copy, Debug)]
-pub struct Taken {
-    /// Fate of the mappings.
+pub struct TakeOver {
+    /// What became of the mappings.
     pub restored: Restored,
     /// Time since which no process takes packets.
     pub since: Instant,
@@ -106,7 +106,7 @@ impl Heir {
         &mut self,
         workers: &mut [Worker],
         open: impl FnOnce(&mut [Worker]) -> Result<(), String>,
-    ) -> Result<Taken, HandoverError> {
+    ) -> Result<TakeOver, HandoverError> {
         workers.iter_mut().for_each(Worker::discard_frames);
         let since = Instant::now();
         self.say(&Message::Stop)?;
@@ -134,7 +134,7 @@ impl Heir {
         }
         self.say(&Message::Taken)?;
         match Message::receive(&self.stream)? {
-            Message::Yours => Ok(Taken { restored, since }),
+            Message::Yours => Ok(TakeOver { restored, since }),
             _ => Err(HandoverError::Damaged("it does not let go")),
         }
     }

@@ -28,7 +28,7 @@ mod message;
 mod tests;
 
 pub use giver::{Asker, Gates, Giver, Grant};
-pub use heir::{Heir, Taken};
+pub use heir::{Heir, TakeOver};
 
 use std::io;
 use std::path::{Path, PathBuf};

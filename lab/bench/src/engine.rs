@@ -9,15 +9,15 @@
 
 mod bench;
 mod churn;
-mod page;
 mod pause;
+mod report;
 mod scarcity;
 mod threads;
 
 pub use churn::Churn;
-pub use page::Comparison;
-pub(crate) use page::grouped;
 pub use pause::Pause;
+pub use report::Comparison;
+pub(crate) use report::grouped;
 pub use scarcity::Scarcity;
 pub use threads::Threads;
 

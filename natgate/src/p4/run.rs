@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use natgate_io::packet::{self, PacketDevice};
 use natgate_io::xdp::{self, XdpDevice};
 use natgate_io::{Device, wait};
-use natgate_p4::{Desk, Switch};
+use natgate_p4::{RequestQueue, Switch};
 use natgate_p4runtime::Device as Controlled;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::net::SocketAddr;
@@ -95,7 +95,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         caught.context("signals cannot be caught")?;
     }
     let devices = open(args)?;
-    let (controller, desk) = natgate_p4::desk();
+    let (controller, requests) = natgate_p4::request_queue();
     let info = compiled.program.info();
     let device =
         Controlled { id: args.device_id, info, program: compiled.text.clone().into_bytes() };
@@ -108,8 +108,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let (name, inside, outside) = (&compiled.name, &args.inside, &args.outside);
     natgate_service::say(&format!("running {name} ({with}), inside {inside}, outside {outside}"));
     let mut switch = Switch::new(machine, devices);
-    let desk = server.as_ref().map(|_| desk);
-    forward(&mut switch, desk.as_ref(), &stop).context("waiting for frames")?;
+    let requests = server.as_ref().map(|_| requests);
+    forward(&mut switch, requests.as_ref(), &stop).context("waiting for frames")?;
     natgate_service::say(&format!("stopped; {}", switch.counts()));
     Ok(())
 }
@@ -153,13 +153,17 @@ fn open_dpdk(_: [&str; 2]) -> anyhow::Result<Devices> {
 }
 
 /// Forwards until it is told to stop.
-fn forward(switch: &mut Switch<'_>, desk: Option<&Desk>, stop: &AtomicBool) -> std::io::Result<()> {
-    let glance = if desk.is_some() { ASKED } else { GLANCE };
+fn forward(
+    switch: &mut Switch<'_>,
+    requests: Option<&RequestQueue>,
+    stop: &AtomicBool,
+) -> std::io::Result<()> {
+    let glance = if requests.is_some() { ASKED } else { GLANCE };
     let begun = Instant::now();
     let (mut last, mut maintained) = (begun, begun);
     while !stop.load(Ordering::Relaxed) {
         let taken = switch.turn(begun.elapsed());
-        let is_asked = desk.is_some_and(|desk| switch.answer(begun.elapsed(), desk));
+        let is_asked = requests.is_some_and(|requests| switch.answer(begun.elapsed(), requests));
         let now = Instant::now();
         let mut is_troubled = false;
         if taken > 0 || is_asked {

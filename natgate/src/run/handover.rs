@@ -9,7 +9,7 @@ use natgate_control::reload::{Hold, Reloader};
 use natgate_control::routes::AnnouncementHandle;
 use natgate_engine::{Departure, Side};
 use natgate_gateway::{Backend, Clock, Device, SavedPorts, Settings, StateError, Worker, panics};
-use natgate_handover::{Asker, Gates, Giver, Grant, Heir, Taken, path_beside};
+use natgate_handover::{Asker, Gates, Giver, Grant, Heir, TakeOver, path_beside};
 use natgate_service::Manager;
 use signal_hook::consts::SIGUSR2;
 use signal_hook::iterator;
@@ -104,7 +104,7 @@ pub(super) fn take(
     heir: &mut Heir,
     workers: &mut [Worker],
     settings: &Settings,
-) -> anyhow::Result<Taken> {
+) -> anyhow::Result<TakeOver> {
     let open = |workers: &mut [Worker]| {
         let devices = open_patiently(settings, PATIENCE).map_err(|error| format!("{error:#}"))?;
         let pairs = workers.iter_mut().zip(devices);
@@ -115,7 +115,7 @@ pub(super) fn take(
 }
 
 /// Reports what has been taken over, now that packets flow again.
-pub(super) fn tell(taken: &Taken) {
+pub(super) fn tell(taken: &TakeOver) {
     let waited = taken.since.elapsed().as_secs_f64() * 1e3;
     let left_out = Departure::ALL.iter().zip(taken.restored.left_out);
     let left_out: Vec<String> = left_out

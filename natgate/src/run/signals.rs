@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(super) struct Signals {
     pub(super) stop: Arc<AtomicBool>,
     /// One for each worker, by number.
-    ears: Mutex<Vec<Arc<Ear>>>,
+    workers: Mutex<Vec<Arc<WorkerSignals>>>,
 }
 
 /// Flags and waker of one worker.
-pub(super) struct Ear {
+pub(super) struct WorkerSignals {
     /// Set if the worker is to tell its state.
     pub(super) status: Arc<AtomicBool>,
     /// The end that the worker watches, and the end that wakes it.
@@ -23,7 +23,7 @@ pub(super) struct Ear {
     waker: UnixStream,
 }
 
-impl Ear {
+impl WorkerSignals {
     /// Returns a stream that wakes the worker.
     pub(super) fn waker(&self) -> io::Result<UnixStream> {
         self.waker.try_clone()
@@ -38,43 +38,43 @@ impl Ear {
 impl Signals {
     /// Makes flags and wakers for `workers` workers, and catches the signals.
     pub(super) fn catch(workers: usize) -> io::Result<Self> {
-        let signals = Self { stop: Arc::default(), ears: Mutex::default() };
+        let signals = Self { stop: Arc::default(), workers: Mutex::default() };
         (0..workers).try_for_each(|_| signals.listen().map(drop))?;
         Ok(signals)
     }
 
     /// Adds one more worker.
-    pub(super) fn listen(&self) -> io::Result<Arc<Ear>> {
+    pub(super) fn listen(&self) -> io::Result<Arc<WorkerSignals>> {
         let (wake, waker) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
-        let ear = Arc::new(Ear { status: Arc::default(), wake, waker });
+        let worker = Arc::new(WorkerSignals { status: Arc::default(), wake, waker });
         // Actions of a signal run in the order of registration: the flag first, then the byte.
-        signal_hook::flag::register(SIGUSR1, Arc::clone(&ear.status))?;
-        signal_hook::low_level::pipe::register(SIGUSR1, ear.waker()?)?;
-        self.ears().push(Arc::clone(&ear));
-        Ok(ear)
+        signal_hook::flag::register(SIGUSR1, Arc::clone(&worker.status))?;
+        signal_hook::low_level::pipe::register(SIGUSR1, worker.waker()?)?;
+        self.workers().push(Arc::clone(&worker));
+        Ok(worker)
     }
 
-    pub(super) fn ears(&self) -> MutexGuard<'_, Vec<Arc<Ear>>> {
-        self.ears.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn workers(&self) -> MutexGuard<'_, Vec<Arc<WorkerSignals>>> {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Streams that wake the workers, one each.
     pub(super) fn wakers(&self) -> io::Result<Vec<UnixStream>> {
-        self.ears().iter().map(|ear| ear.waker()).collect()
+        self.workers().iter().map(|worker| worker.waker()).collect()
     }
 
     /// The stream that wakes one worker.
     pub(super) fn waker_of(&self, worker: usize) -> io::Result<UnixStream> {
-        self.ears()[worker].waker()
+        self.workers()[worker].waker()
     }
 
     /// Stops all workers.
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
-        for ear in self.ears().iter() {
+        for worker in self.workers().iter() {
             // If the pipe is full, the worker wakes anyway.
-            let _ = (&ear.waker).write_all(&[0]);
+            let _ = (&worker.waker).write_all(&[0]);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Threads of the workers: start, binding to processors, and join.
 
 use super::log::{Joining, Log};
-use super::{Ear, Signals, devices, say};
+use super::{Signals, WorkerSignals, devices, say};
 use anyhow::{Context, anyhow};
 use natgate_control::interface::Loads;
 use natgate_engine::Timestamp;
@@ -66,7 +66,7 @@ pub(super) fn workers(
 pub(super) struct One {
     pub(super) worker: Worker,
     pub(super) log: Log,
-    pub(super) ear: Arc<Ear>,
+    pub(super) own_signals: Arc<WorkerSignals>,
     /// The processor to run on.
     pub(super) core: Option<usize>,
 }
@@ -194,7 +194,7 @@ impl One {
             sched_setaffinity(None, &set)
                 .with_context(|| format!("a worker cannot be bound to processor {core}"))?;
         }
-        let controls = self.ear.controls(signals);
+        let controls = self.own_signals.controls(signals);
         natgate_gateway::run(&mut self.worker, clock, &controls, &mut self.log)
             .context("waiting for packets failed")
     }
@@ -216,8 +216,8 @@ impl Crew {
         let cores = cores(&settings.workers).map_err(anyhow::Error::msg)?;
         let devices = devices::open_sending(settings)?;
         let saved = SavedPorts::of_newcomer(settings, number)?;
-        let (first, ear) = (self.signals.waker_of(0)?, self.signals.listen()?);
-        let wakers = [first, ear.waker()?, ear.waker()?];
+        let (first, own_signals) = (self.signals.waker_of(0)?, self.signals.listen()?);
+        let wakers = [first, own_signals.waker()?, own_signals.waker()?];
         let now = self.clock.now();
         commander.join(settings, wakers, |member, commands| {
             let mut worker = Worker::of_team(settings, seed()?, devices, member, now)?;
@@ -228,7 +228,7 @@ impl Crew {
             let loads = &mut *self.loads.lock().unwrap_or_else(PoisonError::into_inner);
             loads.push(worker.load());
             let log = self.logs.log(settings);
-            self.starter.start(One { worker, log, ear, core: cores[number] })
+            self.starter.start(One { worker, log, own_signals, core: cores[number] })
         })
     }
 }

@@ -9,9 +9,9 @@
 use natgate_engine::Side;
 use natgate_wire::protocol;
 
+use crate::observation::Observation;
 use crate::packets::RST;
 use crate::script::{Kind, Step};
-use crate::seen::Seen;
 
 /// Why two translators differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,8 +97,8 @@ impl Class {
 /// What is left of the difference when all that is known has been taken away.
 pub(crate) fn explain(
     step: &Step,
-    mut natgate: Vec<Seen>,
-    mut linux: Vec<Seen>,
+    mut natgate: Vec<Observation>,
+    mut linux: Vec<Observation>,
 ) -> Result<Vec<Class>, String> {
     if let Some(class) = whole(step, &natgate, &linux) {
         return Ok(vec![class]);
@@ -122,8 +122,8 @@ pub(crate) fn explain(
 }
 
 /// The fields in which packets still differ.
-fn left(natgate: &[Seen], linux: &[Seen]) -> String {
-    let differ = |(natgate, linux): (&Seen, &Seen)| {
+fn left(natgate: &[Observation], linux: &[Observation]) -> String {
+    let differ = |(natgate, linux): (&Observation, &Observation)| {
         let names = natgate.fields.keys().chain(linux.fields.keys());
         let mut names: Vec<_> = names.filter(|name| natgate.get(name) != linux.get(name)).collect();
         names.sort();
@@ -135,7 +135,7 @@ fn left(natgate: &[Seen], linux: &[Seen]) -> String {
 }
 
 /// A difference in a field: if it is as described, both get the same, and true is returned.
-type Rule = fn(&Step, &mut Seen, &mut Seen) -> bool;
+type Rule = fn(&Step, &mut Observation, &mut Observation) -> bool;
 
 const FIELDS: [(Class, Rule); 8] = [
     (Class::ErrorPrecedence, error_precedence),
@@ -148,34 +148,34 @@ const FIELDS: [(Class, Rule); 8] = [
     (Class::Overloading, overloading),
 ];
 
-fn error_precedence(step: &Step, natgate: &mut Seen, linux: &mut Seen) -> bool {
-    let tos = |seen: &Seen, name| u8::from_str_radix(seen.get(name), 16).unwrap_or_default();
+fn error_precedence(step: &Step, natgate: &mut Observation, linux: &mut Observation) -> bool {
+    let tos = |seen: &Observation, name| u8::from_str_radix(seen.get(name), 16).unwrap_or_default();
     let own = step.kind == Kind::OwnError && is_own_error(natgate) && is_own_error(linux);
     let as_caused = tos(natgate, "tos") == tos(natgate, "about.tos") & !0x03;
     let control = tos(linux, "tos") >> 5 == 6;
     own && as_caused && control && forget("tos", natgate, linux)
 }
 
-fn error_uncut(step: &Step, natgate: &mut Seen, linux: &mut Seen) -> bool {
+fn error_uncut(step: &Step, natgate: &mut Observation, linux: &mut Observation) -> bool {
     let own = step.kind == Kind::OwnError && is_own_error(natgate) && is_own_error(linux);
     let found = own && natgate.get("fragment") == "DF 0" && linux.get("fragment") == "0";
     found && forget("fragment", natgate, linux)
 }
 
-fn reply_identification(step: &Step, natgate: &mut Seen, linux: &mut Seen) -> bool {
+fn reply_identification(step: &Step, natgate: &mut Observation, linux: &mut Observation) -> bool {
     let own = step.kind == Kind::Ping && natgate.get("type") == "0/0" && natgate.get("ttl") == "64";
     let found = own && natgate.get("id") == "kept" && linux.get("id") == "new";
     found && forget("id", natgate, linux)
 }
 
-fn fragment_identification(_: &Step, natgate: &mut Seen, linux: &mut Seen) -> bool {
+fn fragment_identification(_: &Step, natgate: &mut Observation, linux: &mut Observation) -> bool {
     let piece = natgate.get("from") == "external" && natgate.get("fragment") != "0";
     let found = piece && natgate.get("id") == "new" && linux.get("id") == "kept";
     found && forget("id", natgate, linux)
 }
 
 /// An option that Linux fills in and natgate passes as it is.
-fn option(step: &Step, kind: u8, natgate: &mut Seen, linux: &mut Seen) -> bool {
+fn option(step: &Step, kind: u8, natgate: &mut Observation, linux: &mut Observation) -> bool {
     let (as_sent, filled) = (natgate.get("options"), linux.get("options"));
     let kind = format!("{kind:02x}");
     let found = step.kind == Kind::Options
@@ -187,7 +187,7 @@ fn option(step: &Step, kind: u8, natgate: &mut Seen, linux: &mut Seen) -> bool {
     found && forget("options", natgate, linux)
 }
 
-fn dccp(step: &Step, natgate: &mut Seen, linux: &mut Seen) -> bool {
+fn dccp(step: &Step, natgate: &mut Observation, linux: &mut Observation) -> bool {
     let (right, stale) = (natgate.get("checksum"), linux.get("checksum"));
     let found = step.kind == Kind::Dccp && right == "right" && stale.starts_with("wrong by");
     found && forget("checksum", natgate, linux)
@@ -195,7 +195,7 @@ fn dccp(step: &Step, natgate: &mut Seen, linux: &mut Seen) -> bool {
 
 /// Linux gives two subscribers one external port, and then one of them another for another remote
 /// endpoint; natgate does neither.
-fn overloading(step: &Step, natgate: &mut Seen, linux: &mut Seen) -> bool {
+fn overloading(step: &Step, natgate: &mut Observation, linux: &mut Observation) -> bool {
     let (ours, theirs) = (natgate.get("port"), linux.get("port"));
     let shared = ours.ends_with(" alone") && theirs.ends_with(" shared");
     let changed = ours.ends_with(" constant alone") && theirs.starts_with("taken changed ");
@@ -205,21 +205,21 @@ fn overloading(step: &Step, natgate: &mut Seen, linux: &mut Seen) -> bool {
 
 /// Either translator may have given the port that this step wants to somebody else, at random, when
 /// two others wanted one and the same. That is no difference.
-fn accident(step: &Step, natgate: &mut Seen, linux: &mut Seen) {
-    let taken = |seen: &Seen| seen.get("port").starts_with("taken ");
+fn accident(step: &Step, natgate: &mut Observation, linux: &mut Observation) {
+    let taken = |seen: &Observation| seen.get("port").starts_with("taken ");
     if step.kind != Kind::Contended && taken(natgate) != taken(linux) {
         forget("port", natgate, linux);
     }
 }
 
-fn forget(field: &str, natgate: &mut Seen, linux: &mut Seen) -> bool {
+fn forget(field: &str, natgate: &mut Observation, linux: &mut Observation) -> bool {
     natgate.remove(field);
     linux.remove(field);
     true
 }
 
 /// The same fragments, where natgate sends the first first and Linux all by their offset.
-fn in_other_order(step: &Step, natgate: &[Seen], linux: &[Seen]) -> bool {
+fn in_other_order(step: &Step, natgate: &[Observation], linux: &[Observation]) -> bool {
     step.kind == Kind::Fragments
         && natgate.len() == linux.len()
         && natgate.first().is_some_and(|first| offset(first) == 0)
@@ -228,13 +228,13 @@ fn in_other_order(step: &Step, natgate: &[Seen], linux: &[Seen]) -> bool {
 }
 
 /// A fragment's offset.
-fn offset(seen: &Seen) -> usize {
+fn offset(seen: &Observation) -> usize {
     let last = seen.get("fragment").split(' ').next_back().unwrap_or_default();
     last.parse().unwrap_or(usize::MAX)
 }
 
 /// The class of a difference in what is sent at all.
-fn whole(step: &Step, natgate: &[Seen], linux: &[Seen]) -> Option<Class> {
+fn whole(step: &Step, natgate: &[Observation], linux: &[Observation]) -> Option<Class> {
     match (natgate, linux) {
         ([], [linux]) => only_linux(step, linux),
         ([natgate], []) => only_natgate(step, natgate),
@@ -243,7 +243,7 @@ fn whole(step: &Step, natgate: &[Seen], linux: &[Seen]) -> Option<Class> {
     }
 }
 
-fn only_linux(step: &Step, linux: &Seen) -> Option<Class> {
+fn only_linux(step: &Step, linux: &Observation) -> Option<Class> {
     let leaked = is_leaked(step, linux);
     let refused = is_refusal(step, linux);
     let forwarded = linux.get("id") == "kept";
@@ -275,7 +275,7 @@ fn only_linux(step: &Step, linux: &Seen) -> Option<Class> {
     Some(found)
 }
 
-fn only_natgate(step: &Step, natgate: &Seen) -> Option<Class> {
+fn only_natgate(step: &Step, natgate: &Observation) -> Option<Class> {
     let inward = natgate.get("side") == "Inside" && natgate.get("id") == "kept";
     let first = natgate.get("from") == "external" && natgate.get("fragment") == "MF 0";
     match step.kind {
@@ -289,7 +289,7 @@ fn only_natgate(step: &Step, natgate: &Seen) -> Option<Class> {
     }
 }
 
-fn one_each(step: &Step, natgate: &Seen, linux: &Seen) -> Option<Class> {
+fn one_each(step: &Step, natgate: &Observation, linux: &Observation) -> Option<Class> {
     let translated = natgate.get("from") == "external" && natgate.get("id") == "kept";
     let inward = natgate.get("side") == "Inside" && natgate.get("id") == "kept";
     let leaked = is_leaked(step, linux);
@@ -316,7 +316,7 @@ fn one_each(step: &Step, natgate: &Seen, linux: &Seen) -> Option<Class> {
     Some(found)
 }
 
-fn fragments(step: &Step, natgate: &[Seen], linux: &[Seen]) -> Option<Class> {
+fn fragments(step: &Step, natgate: &[Observation], linux: &[Observation]) -> Option<Class> {
     let first = natgate.first().is_some_and(|first| first.get("fragment") == "MF 0");
     let found = match (step.name, natgate.len(), linux.len()) {
         ("a fragment is missing", 3, 0) if first => Class::FragmentsIncomplete,
@@ -327,7 +327,7 @@ fn fragments(step: &Step, natgate: &[Seen], linux: &[Seen]) -> Option<Class> {
 }
 
 /// Forwarded as it came from inside, internal address and all.
-fn is_leaked(step: &Step, seen: &Seen) -> bool {
+fn is_leaked(step: &Step, seen: &Observation) -> bool {
     let internal = seen.get("from").starts_with("10.0.0.");
     step.side == Side::Inside
         && seen.get("side") == "Outside"
@@ -336,12 +336,12 @@ fn is_leaked(step: &Step, seen: &Seen) -> bool {
 }
 
 /// An ICMP error of the translator's own.
-fn is_own_error(seen: &Seen) -> bool {
+fn is_own_error(seen: &Observation) -> bool {
     seen.get("id") == "new" && seen.get("ttl") == "64" && !seen.get("about.from").is_empty()
 }
 
 /// A TCP reset of the translator's own.
-fn is_reset(seen: &Seen) -> bool {
+fn is_reset(seen: &Observation) -> bool {
     const FLAGS: std::ops::Range<usize> = 26..28;
     let flags = seen.get("payload").get(FLAGS).and_then(|hex| u8::from_str_radix(hex, 16).ok());
     seen.get("protocol") == protocol::TCP.to_string()
@@ -350,7 +350,7 @@ fn is_reset(seen: &Seen) -> bool {
 }
 
 /// A host's refusal, sent back to where the step came from: a reset, or that there is nobody.
-fn is_refusal(step: &Step, seen: &Seen) -> bool {
+fn is_refusal(step: &Step, seen: &Observation) -> bool {
     let back = seen.get("side") == format!("{:?}", step.side);
     back && (is_reset(seen) || is_own_error(seen) && matches!(seen.get("type"), "3/3" | "3/2"))
 }

@@ -24,9 +24,9 @@ use natgate_wire::arp::{self, Arp, Mac, Operation, Repr};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
 use natgate_wire::{Icmp, Ipv4, protocol};
 
+use crate::observation::{Observation, PortHistory};
 use crate::packets::{Body, Packet};
 use crate::script::{self, Step};
-use crate::seen::{Known, Seen};
 
 const TAG: &str = "ngdiff";
 
@@ -97,7 +97,7 @@ impl Lab {
     }
 
     /// Sends every step through both; what came of it.
-    pub(crate) fn run(&self, steps: &[Step]) -> Vec<[Vec<Seen>; 2]> {
+    pub(crate) fn run(&self, steps: &[Step]) -> Vec<[Vec<Observation>; 2]> {
         let ends = self.network.node("ends");
         let play = |number| ends.enter(|| Ends::open(number).play(steps)).unwrap();
         let [natgate, linux] = thread::scope(|scope| {
@@ -189,10 +189,10 @@ impl Ends {
     }
 
     /// All steps, one after the other; then what comes late is added to the step that it is about.
-    fn play(mut self, steps: &[Step]) -> Vec<Vec<Seen>> {
+    fn play(mut self, steps: &[Step]) -> Vec<Vec<Observation>> {
         self.introduce();
-        let mut known = Known::default();
-        let mut results: Vec<Vec<Seen>> = Vec::new();
+        let mut known = PortHistory::default();
+        let mut results: Vec<Vec<Observation>> = Vec::new();
         for (number, step) in steps.iter().enumerate() {
             let sent = (step.packets)(&known);
             for packet in &sent {
@@ -288,12 +288,17 @@ fn own_ping(bytes: &[u8]) -> Option<u16> {
 
 /// Adds what came to the results of the step that it belongs to: the last, unless it is the late
 /// answer to an earlier one.
-fn note(steps: &[Step], came: Vec<(Side, Vec<u8>)>, results: &mut [Vec<Seen>], known: &mut Known) {
+fn note(
+    steps: &[Step],
+    came: Vec<(Side, Vec<u8>)>,
+    results: &mut [Vec<Observation>],
+    known: &mut PortHistory,
+) {
     for (side, bytes) in came {
         let late = steps.iter().position(|step| step.is_answered_late_by(side, &bytes));
         let index = late.unwrap_or(steps.len() - 1);
         let sent = (steps[index].packets)(known);
-        results[index].push(Seen::new(&steps[index], &sent, side, &bytes, known));
+        results[index].push(Observation::new(&steps[index], &sent, side, &bytes, known));
     }
 }
 

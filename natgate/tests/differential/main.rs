@@ -12,17 +12,17 @@
 
 mod classes;
 mod lab;
+mod observation;
 mod packets;
 mod script;
-mod seen;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use classes::Class;
 use lab::{Lab, Translator};
+use observation::Observation;
 use script::Step;
-use seen::Seen;
 
 /// The seed of the first run, unless the environment has another.
 const SEED: u64 = 1;
@@ -87,7 +87,7 @@ fn compare(seed: u64) {
 }
 
 /// Describes a difference for whoever has to find out.
-fn tell(into: &mut String, number: usize, step: &Step, came: [&Vec<Seen>; 2], left: &str) {
+fn tell(into: &mut String, number: usize, step: &Step, came: [&Vec<Observation>; 2], left: &str) {
     writeln!(into, "step {number}, {step:?}").unwrap();
     for (translator, came) in Translator::ALL.iter().zip(came) {
         writeln!(into, "  {translator:?}: {} packets", came.len()).unwrap();

@@ -11,8 +11,8 @@ use std::net::Ipv4Addr;
 use natgate_engine::Side;
 use natgate_wire::{Ipv4, protocol};
 
+use crate::observation::PortHistory;
 use crate::packets::{Endpoint, Packet};
-use crate::seen::Known;
 
 mod broken;
 mod ordinary;
@@ -103,7 +103,7 @@ pub(crate) enum Kind {
 }
 
 /// What a step sends, as far as it depends on what the translator has done before.
-type Packets = Box<dyn Fn(&Known) -> Vec<Vec<u8>> + Send + Sync>;
+type Packets = Box<dyn Fn(&PortHistory) -> Vec<Vec<u8>> + Send + Sync>;
 
 /// Packets that are sent from one side, one after the other.
 pub(crate) struct Step {
@@ -189,7 +189,8 @@ impl Story {
         make: impl Fn(Endpoint) -> Vec<u8> + Send + Sync + 'static,
     ) {
         let Self { protocol, internal, remote, .. } = *self;
-        let packets = move |known: &Known| vec![make(known.external(protocol, internal, remote))];
+        let packets =
+            move |known: &PortHistory| vec![make(known.external(protocol, internal, remote))];
         self.push(name, kind, Side::Outside, Box::new(packets));
     }
 

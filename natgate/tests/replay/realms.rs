@@ -30,9 +30,9 @@ fn framed(vlan: Option<u8>, packet: &[u8]) -> Vec<u8> {
 }
 
 /// A frame's VLAN, and its packet's ends; the addresses pass unchanged.
-type Seen = (Option<u8>, ((Ipv4Addr, u16), (Ipv4Addr, u16)));
+type TaggedEndpoints = (Option<u8>, ((Ipv4Addr, u16), (Ipv4Addr, u16)));
 
-fn seen(frame: &[u8]) -> Seen {
+fn tagged_endpoints(frame: &[u8]) -> TaggedEndpoints {
     let rest = frame.strip_prefix(&ADDRESSES).expect("the addresses stay");
     match rest {
         [0x81, 0, 0, vlan, 8, 0, packet @ ..] => (Some(*vlan), endpoints(packet)),
@@ -59,7 +59,7 @@ fn one_address_in_three_realms() {
     let externals: Vec<(Ipv4Addr, u16)> = sent
         .iter()
         .map(|packet| {
-            let (vlan, (source, destination)) = seen(&packet.frame);
+            let (vlan, (source, destination)) = tagged_endpoints(&packet.frame);
             assert_eq!((packet.interface, vlan, destination), (1, None, SERVER));
             source
         })
@@ -80,7 +80,7 @@ fn one_address_in_three_realms() {
     let back = directory.packets(&capture(&links, &all)).split_off(3);
     for (packet, vlan) in back.iter().zip(vlans) {
         assert_eq!(packet.interface, 0);
-        assert_eq!(seen(&packet.frame), (vlan, (SERVER, SUBSCRIBER)));
+        assert_eq!(tagged_endpoints(&packet.frame), (vlan, (SERVER, SUBSCRIBER)));
     }
 }
 
@@ -92,11 +92,11 @@ fn hairpin_gets_the_tag_of_the_realm_that_it_goes_to() {
     let internal = (Ipv4Addr::new(10, 0, 0, 80), 53);
     let from_homes = packet(0, 0, framed(Some(100), &to_web));
     let found = directory.packets(&capture(&links, std::slice::from_ref(&from_homes)));
-    let (vlan, (source, destination)) = seen(&found[0].frame);
+    let (vlan, (source, destination)) = tagged_endpoints(&found[0].frame);
     assert_eq!((found[0].interface, vlan, destination), (0, Some(200), internal));
     let answer = packet(0, 1, framed(Some(200), &udp(internal, source, b"answer")));
     let found = directory.packets(&capture(&links, &[from_homes, answer]));
-    assert_eq!(seen(&found[1].frame), (Some(100), (WEB, SUBSCRIBER)));
+    assert_eq!(tagged_endpoints(&found[1].frame), (Some(100), (WEB, SUBSCRIBER)));
     // The untagged network is not permitted.
     let found = directory.packets(&capture(&links, &[packet(0, 0, framed(None, &to_web))]));
     assert_eq!(found.len(), 0);

@@ -82,12 +82,12 @@ pub(crate) fn read(text: &str, plan: &mut Plan) -> Result<(), ImportError> {
     finish(rules, &sets, chains, plan)
 }
 
-/// A rule's table and chain, its origin, and its text.
-type Found = (String, String, Origin, String);
+/// A rule that is not read yet: its table and chain, its place in the input, and its line.
+type RawRule = (String, String, Origin, String);
 
 /// Reads the rules after all sets are known.
 fn finish(
-    rules: Vec<Found>,
+    rules: Vec<RawRule>,
     sets: &Sets,
     mut chains: Chains,
     plan: &mut Plan,

@@ -52,7 +52,7 @@ pub(crate) struct Options {
 
 /// One option as it stands in a message.
 #[derive(Clone, Copy, Debug)]
-struct Found<'m> {
+struct RawOption<'m> {
     code: u8,
     contents: &'m [u8],
     /// With its head, and filled up to four bytes.
@@ -64,7 +64,7 @@ struct Found<'m> {
 struct List<'m>(&'m [u8]);
 
 impl<'m> Iterator for List<'m> {
-    type Item = Option<Found<'m>>;
+    type Item = Option<RawOption<'m>>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let rest = self.0;
@@ -76,7 +76,7 @@ impl<'m> Iterator for List<'m> {
         let end = HEAD + len.next_multiple_of(4);
         let found = rest.split_at_checked(end).map(|(whole, after)| {
             self.0 = after;
-            Found { code: fields.byte(0), contents: &whole[HEAD..HEAD + len], whole }
+            RawOption { code: fields.byte(0), contents: &whole[HEAD..HEAD + len], whole }
         });
         if found.is_none() {
             self.0 = &[];

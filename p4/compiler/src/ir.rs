@@ -208,12 +208,12 @@ pub(crate) enum Op {
 pub(crate) struct Object {
     pub(crate) name: Rc<str>,
     pub(crate) kind: ObjectKind,
-    pub(crate) told: Told,
+    pub(crate) control: ControlInfo,
 }
 
-/// What controllers are told of an object besides.
+/// What controllers know of an object besides its kind.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Told {
+pub(crate) struct ControlInfo {
     /// The number that the program gives it.
     pub(crate) id: Option<u32>,
     /// What a counter counts.

@@ -17,7 +17,6 @@ extern crate self as natgate_p4;
 
 mod ast;
 mod check;
-mod desk;
 mod dump;
 mod emit;
 mod entries;
@@ -29,22 +28,23 @@ mod machine;
 mod parse;
 mod prelude;
 pub mod programs;
+mod request_queue;
 pub mod rt;
 mod source;
 mod switch;
 pub mod swx;
 mod unsupported;
 
-pub use desk::{Controller, Desk, MOST_REQUESTS, desk};
 pub use entries::Entries;
 pub use info::{
     ActionInfo, ArrayInfo, ChoiceInfo, DataInfo, FieldInfo, Info, ParamInfo, Preamble, TableInfo,
 };
 pub use ir::{MatchKind, Program, Unit};
 pub use machine::{
-    Answer, CONTROLLER_PORT, Error as MachineError, Fate, Found, Key, MOST_ANSWERED, Machine,
-    Outcome, Rates, Request, Row, TableEntry, Target, Told,
+    Answer, CONTROLLER_PORT, Error as MachineError, Fate, InstalledRow, Key, MOST_ANSWERED,
+    Machine, Notification, Outcome, Rates, Request, Row, TableEntry, Target,
 };
+pub use request_queue::{Controller, MOST_REQUESTS, RequestQueue, request_queue};
 pub use source::Error;
 pub use switch::{Counts, FIRST_PORT, Switch};
 

@@ -1,7 +1,7 @@
 //! A program between two devices: the first is port 1, the second port 2.
 
-use crate::desk::Desk;
 use crate::machine::{CONTROLLER_PORT, Fate, Machine};
+use crate::request_queue::RequestQueue;
 use natgate_io::{BATCH, Batch, Device};
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
@@ -58,9 +58,9 @@ impl<'p> Switch<'p> {
 
     /// Answers a controller's message that waits, at this time; whether there was one. To be called
     /// between turns.
-    pub fn answer(&mut self, now: Duration, desk: &Desk) -> bool {
+    pub fn answer(&mut self, now: Duration, requests: &RequestQueue) -> bool {
         self.machine.pass(now);
-        desk.serve(&mut self.machine)
+        requests.serve(&mut self.machine)
     }
 
     /// The devices, for who waits for them.

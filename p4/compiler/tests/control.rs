@@ -4,8 +4,8 @@ mod common;
 
 use common::{Parts, program};
 use natgate_p4::{
-    Answer, Entries, Found, Key, MOST_REQUESTS, Machine, MachineError, Outcome, Program, Rates,
-    Request, Row, Target, compile, desk,
+    Answer, Entries, InstalledRow, Key, MOST_REQUESTS, Machine, MachineError, Outcome, Program,
+    Rates, Request, Row, Target, compile, request_queue,
 };
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ fn rows(
     table: &str,
     after: Option<Vec<Key>>,
     most: usize,
-) -> Vec<Found> {
+) -> Vec<InstalledRow> {
     match machine.answer(&Request::Rows { table: table.to_owned(), after, most }) {
         Ok(Answer::Rows(rows)) => rows,
         other => panic!("{other:?}"),
@@ -241,7 +241,7 @@ fn all_can_be_as_at_the_start() {
 
 #[test]
 fn a_controller_asks_from_another_thread() {
-    let (controller, desk) = desk();
+    let (controller, requests) = request_queue();
     let asks = std::thread::spawn(move || {
         let inserts = (0..2 * MOST_REQUESTS as u128)
             .map(|value| Request::Insert(row("exact_one", &[Key::Exact(value)], &[value])));
@@ -253,7 +253,7 @@ fn a_controller_asks_from_another_thread() {
     let mut machine = Machine::new(&program, 0);
     let mut served = 0;
     while served < 3 {
-        served += usize::from(desk.serve(&mut machine));
+        served += usize::from(requests.serve(&mut machine));
         std::thread::yield_now();
     }
     let (answers, one, controller) = asks.join().expect("it ends");
@@ -262,8 +262,8 @@ fn a_controller_asks_from_another_thread() {
     assert!(answers[300..].iter().all(|one| matches!(one, Err(MachineError::Full(_)))));
     assert_eq!(answers.len(), 2 * MOST_REQUESTS);
     assert!(matches!(one, Err(MachineError::Name { .. })));
-    assert!(!desk.serve(&mut machine), "nobody waits");
-    drop(desk);
+    assert!(!requests.serve(&mut machine), "nobody waits");
+    drop(requests);
     assert_eq!(controller.ask(Request::Clear), Err(MachineError::Gone));
 }
 

@@ -38,7 +38,7 @@ fn cut(body: &str) -> Option<(String, String)> {
     assert_eq!(rust.contains("in_halves(self, world"), rust.contains("fn main_first("));
     Some((
         part("fn main_first(&mut self) {", "/// The second half of `Main`")?,
-        part("struct Kept {", "}")?,
+        part("struct PacketState {", "}")?,
     ))
 }
 

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Parts, program};
 use natgate_io::memory::{MemoryDevice, Wire, pair};
-use natgate_p4::{Answer, Counts, Machine, Request, Switch, Told, compile, desk};
+use natgate_p4::{Answer, Counts, Machine, Notification, Request, Switch, compile, request_queue};
 use natgate_wire::arp::Mac;
 use std::time::Duration;
 
@@ -58,28 +58,28 @@ fn controllers_that_listen_get_their_frames_and_digests() {
     let program = compile("test.p4", &text).expect("a program");
     let ((first, one), (second, _two)) = (port("one"), port("two"));
     let mut switch = Switch::new(Machine::new(&program, 0), [Box::new(first), Box::new(second)]);
-    let (controller, desk) = desk();
+    let (controller, requests) = request_queue();
     let frame = |a: u8| vec![0, a, 0, 0, 0, 0, 0, 0];
-    let digest = |a| Told::Digest { name: "Main.news".to_owned(), values: vec![a] };
+    let digest = |a| Notification::Digest { name: "Main.news".to_owned(), values: vec![a] };
     // A frame that comes, after which a controller asks.
     let mut after = |a: u8, millis, most| {
         assert!(one.send(&frame(a)));
         let now = Duration::from_millis(millis);
         assert_eq!(switch.turn(now), 1);
         let answer = std::thread::scope(|scope| {
-            let asks = scope.spawn(|| controller.ask(Request::Told { most }));
-            while !switch.answer(now, &desk) {
+            let asks = scope.spawn(|| controller.ask(Request::Notifications { most }));
+            while !switch.answer(now, &requests) {
                 std::thread::yield_now();
             }
             asks.join().expect("it ends").expect("an answer")
         });
-        let Answer::Told(told) = answer else { panic!("{answer:?}") };
+        let Answer::Notifications(told) = answer else { panic!("{answer:?}") };
         (told, switch.counts().told)
     };
     assert_eq!(after(1, 0, 9), (vec![], 0), "nobody had asked yet");
-    assert_eq!(after(2, 1, 9), (vec![Told::Packet(frame(2)), digest(2)], 1));
-    assert_eq!(after(3, 2, 1), (vec![Told::Packet(frame(3))], 2));
-    assert_eq!(after(4, 3, 9), (vec![Told::Packet(frame(4)), digest(3), digest(4)], 3));
+    assert_eq!(after(2, 1, 9), (vec![Notification::Packet(frame(2)), digest(2)], 1));
+    assert_eq!(after(3, 2, 1), (vec![Notification::Packet(frame(3))], 2));
+    assert_eq!(after(4, 3, 9), (vec![Notification::Packet(frame(4)), digest(3), digest(4)], 3));
     assert_eq!(after(5, 2000, 9), (vec![], 3), "nobody had asked for long");
 }
 

@@ -134,12 +134,14 @@ mod tests {
     use super::*;
     use tokio::sync::mpsc::{Receiver, channel};
 
-    type Ear = Receiver<Result<StreamResponse, Status>>;
+    type ResponseReceiver = Receiver<Result<StreamResponse, Status>>;
 
     /// The codes and highest ids that a controller has been told.
-    fn told(ear: &mut Ear) -> Vec<(i32, u128)> {
+    fn told(receiver: &mut ResponseReceiver) -> Vec<(i32, u128)> {
         let mut all = Vec::new();
-        while let Ok(Ok(StreamResponse { of: Some(Answered::Arbitration(one)) })) = ear.try_recv() {
+        while let Ok(Ok(StreamResponse { of: Some(Answered::Arbitration(one)) })) =
+            receiver.try_recv()
+        {
             let highest = one.election_id.map_or(0, |id| id.value());
             all.push((one.status.expect("a status").code, highest));
         }

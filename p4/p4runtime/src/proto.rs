@@ -397,13 +397,13 @@ pub(crate) struct GetConfigResponse {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct StreamRequest {
-    #[prost(oneof = "Told", tags = "1, 2, 3, 4")]
-    pub(crate) of: Option<Told>,
+    #[prost(oneof = "ControllerMessage", tags = "1, 2, 3, 4")]
+    pub(crate) of: Option<ControllerMessage>,
 }
 
 /// What a controller tells by its stream.
 #[derive(Clone, PartialEq, Oneof)]
-pub(crate) enum Told {
+pub(crate) enum ControllerMessage {
     #[prost(message, tag = "1")]
     Arbitration(Arbitration),
     #[prost(message, tag = "2")]

@@ -8,8 +8,8 @@ use crate::proto::{
 };
 use crate::value::bytes;
 use natgate_p4::{
-    Answer, ArrayInfo, Controller, FieldInfo, Found, Info, Key, MatchKind, Rates, Request, Row,
-    TableInfo,
+    Answer, ArrayInfo, Controller, FieldInfo, Info, InstalledRow, Key, MatchKind, Rates, Request,
+    Row, TableInfo,
 };
 use std::collections::VecDeque;
 use tonic::Status;
@@ -263,7 +263,7 @@ fn called(info: &Info, name: &str, args: &[u128]) -> Option<TableAction> {
 }
 
 /// An entry that was found.
-fn row(info: &Info, found: &Found) -> Option<TableEntry> {
+fn row(info: &Info, found: &InstalledRow) -> Option<TableEntry> {
     let Row { table, keys, priority, action, args } = &found.row;
     let table = info.tables.iter().find(|one| one.preamble.name == *table)?;
     let is_ternary = table.fields.iter().any(|field| field.kind == MatchKind::Ternary);

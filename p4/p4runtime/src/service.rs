@@ -7,17 +7,17 @@ use crate::digest::Digests;
 use crate::entry;
 use crate::proto::{
     Answered, Any, Arbitration, COMMIT, COOKIE_ONLY, CapabilitiesRequest, CapabilitiesResponse,
-    Config, Cookie, DEVICE_CONFIG_AND_COOKIE, Entity, Error, GetConfigRequest, GetConfigResponse,
-    Of, P4INFO_AND_COOKIE, PacketIn, RECONCILE_AND_COMMIT, ReadRequest, ReadResponse, Refused,
-    RpcStatus, SetConfigRequest, SetConfigResponse, StreamError, StreamRequest, StreamResponse,
-    Told, Uint128, Unsupported, Update, VERIFY, VERIFY_AND_COMMIT, VERIFY_AND_SAVE, WriteRequest,
-    WriteResponse,
+    Config, ControllerMessage, Cookie, DEVICE_CONFIG_AND_COOKIE, Entity, Error, GetConfigRequest,
+    GetConfigResponse, Of, P4INFO_AND_COOKIE, PacketIn, RECONCILE_AND_COMMIT, ReadRequest,
+    ReadResponse, Refused, RpcStatus, SetConfigRequest, SetConfigResponse, StreamError,
+    StreamRequest, StreamResponse, Uint128, Unsupported, Update, VERIFY, VERIFY_AND_COMMIT,
+    VERIFY_AND_SAVE, WriteRequest, WriteResponse,
 };
 use crate::read::Reading;
 use axum::Router;
 use futures_util::stream::{StreamExt, poll_fn, unfold};
 use natgate_http::blocking;
-use natgate_p4::{Answer, Controller, MachineError, Request as Asked, Told as Heard};
+use natgate_p4::{Answer, Controller, MachineError, Notification, Request as Asked};
 use prost::Message;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -317,10 +317,10 @@ impl Service {
                 }
             };
             match request {
-                Ok(Some(StreamRequest { of: Some(Told::Arbitration(one)) })) => {
+                Ok(Some(StreamRequest { of: Some(ControllerMessage::Arbitration(one)) })) => {
                     self.arbitrate(stream, &one, teller)?;
                 }
-                Ok(Some(StreamRequest { of: Some(Told::DigestAck(one)) })) => {
+                Ok(Some(StreamRequest { of: Some(ControllerMessage::DigestAck(one)) })) => {
                     locked(&self.digests).acknowledge(one.digest_id, one.list_id);
                 }
                 Ok(Some(StreamRequest { of })) => {
@@ -342,24 +342,26 @@ impl Service {
             return;
         }
         let controller = self.controller.clone();
-        let ask = move || controller.ask(Asked::Told { most });
+        let ask = move || controller.ask(Asked::Notifications { most });
         let answer = beside(move || ask().map_err(|error| entry::status(&error))).await;
-        let Ok(Answer::Told(heard)) = answer else { return };
-        for of in self.heard(heard).into_iter().map(Some) {
+        let Ok(Answer::Notifications(notifications)) = answer else { return };
+        for of in self.messages_of(notifications).into_iter().map(Some) {
             // There is room unless it has gone.
             let _ = teller.try_send(Ok(StreamResponse { of }));
         }
     }
 
     /// What the program has told, as messages of the stream.
-    fn heard(&self, heard: Vec<Heard>) -> Vec<Answered> {
+    fn messages_of(&self, notifications: Vec<Notification>) -> Vec<Answered> {
         let (info, now) = (&self.device.info, Instant::now());
         let mut digests = locked(&self.digests);
         let mut messages = Vec::new();
-        for one in heard {
+        for one in notifications {
             match one {
-                Heard::Packet(payload) => messages.push(Answered::Packet(PacketIn { payload })),
-                Heard::Digest { name, values } => digests.take(info, &name, values, now),
+                Notification::Packet(payload) => {
+                    messages.push(Answered::Packet(PacketIn { payload }))
+                }
+                Notification::Digest { name, values } => digests.take(info, &name, values, now),
             }
         }
         let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
@@ -386,9 +388,9 @@ fn check_role(id: u64, name: &str) -> Result<(), Status> {
 }
 
 /// The refusal of a message that a stream does not take.
-fn refused(of: Option<&Told>) -> StreamError {
+fn refused(of: Option<&ControllerMessage>) -> StreamError {
     let (message, of) = match of {
-        Some(Told::Packet(_)) => {
+        Some(ControllerMessage::Packet(_)) => {
             ("packets are not taken from controllers", Refused::Packet(Unsupported {}))
         }
         _ => ("this is not understood", Refused::Other(Unsupported {})),

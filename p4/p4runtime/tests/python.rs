@@ -3,7 +3,9 @@
 //! programs tell.
 
 use natgate_http::Server;
-use natgate_p4::{CONTROLLER_PORT, Desk, Machine, Outcome, Program, compile, desk};
+use natgate_p4::{
+    CONTROLLER_PORT, Machine, Outcome, Program, RequestQueue, compile, request_queue,
+};
 use natgate_p4runtime::{Device, serve};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -52,7 +54,7 @@ struct Served {
     file: PathBuf,
     /// Its P4Info, as text.
     info: PathBuf,
-    desk: Desk,
+    requests: RequestQueue,
     server: Server,
 }
 
@@ -65,11 +67,11 @@ impl Served {
         let program = compile(&name, &text).unwrap_or_else(|error| panic!("{}", error.rendered()));
         let info = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}info.txtpb"));
         std::fs::write(&info, program.info().to_text()).expect("it can be written");
-        let (controller, desk) = desk();
+        let (controller, requests) = request_queue();
         let device = Device { id: 3, info: program.info(), program: text.into_bytes() };
         let any = "127.0.0.1:0".parse().expect("an address");
         let server = serve(any, device, controller).expect("a port is free");
-        Self { program, file, info, desk, server }
+        Self { program, file, info, requests, server }
     }
 
     /// Runs a phase of the client while the program answers it between `turn`s.
@@ -94,7 +96,7 @@ impl Served {
                 }
                 None => turn(machine),
             }
-            if !self.desk.serve(machine) {
+            if !self.requests.serve(machine) {
                 std::thread::sleep(Duration::from_millis(1));
             }
         };

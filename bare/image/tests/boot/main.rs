@@ -7,9 +7,9 @@
 mod capture;
 mod machine;
 mod p4;
-mod page;
 #[path = "../../../../natgate/tests/vectors/read.rs"]
 mod read;
+mod status_client;
 mod usb;
 #[path = "../../../../natgate/tests/vectors/words.rs"]
 mod words;
@@ -359,20 +359,24 @@ fn the_status_page_tells_metrics_inside_and_nowhere_else() {
     let machine = Machine::start("page", "e1000", &metrics, "");
     assert!(passes(&machine, (0x0a00_0005, 4000)));
     for _ in 0..10 {
-        let page = page::get(&machine, inside, place, "/metrics").expect("it answers");
+        let page = status_client::get(&machine, inside, place, "/metrics").expect("it answers");
         assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
         let counted = "natgate_packets_total{direction=\"outbound\",verdict=\"forwarded\"} 1\n";
         assert!(page.contains(counted), "{page}");
         assert!(page.contains("natgate_device_up{device=\"eth1\",side=\"outside\"} 1\n"), "{page}");
     }
-    assert_eq!(page::get(&machine, inside, (place.0, 9465), "/"), None, "another port");
+    assert_eq!(status_client::get(&machine, inside, (place.0, 9465), "/"), None, "another port");
     let outside = (1, [198, 51, 100, 1].into());
     for address in [[192, 0, 2, 254], [10, 0, 0, 1], [203, 0, 113, 1]] {
-        assert_eq!(page::get(&machine, outside, (address.into(), 9464), "/"), None, "{address:?}");
+        assert_eq!(
+            status_client::get(&machine, outside, (address.into(), 9464), "/"),
+            None,
+            "{address:?}"
+        );
     }
     // Nothing is served unless it is asked for.
     let machine = Machine::start("no-page", "e1000", CONFIGURATION, "");
-    assert_eq!(page::get(&machine, inside, place, "/metrics"), None);
+    assert_eq!(status_client::get(&machine, inside, place, "/metrics"), None);
 }
 
 #[test]

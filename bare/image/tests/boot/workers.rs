@@ -1,7 +1,7 @@
 //! Several workers, each on a processor of its own.
 
 use super::machine::{Machine, PATIENCE};
-use super::{CONFIGURATION, datagram, page, passes};
+use super::{CONFIGURATION, datagram, passes, status_client};
 use natgate_wire::Ipv4;
 use std::time::Instant;
 
@@ -136,7 +136,7 @@ fn the_page_and_the_log_are_of_all() {
             hosts.for_each(|host| machine.send(0, &datagram(host, REMOTE)));
         };
         let place = ([10, 0, 0, 1].into(), 9464);
-        let page = page::get_beside(&machine, visitor, place, "/metrics", &mut more);
+        let page = status_client::get_beside(&machine, visitor, place, "/metrics", &mut more);
         let page = page.expect("it answers");
         let counted = "natgate_packets_total{direction=\"outbound\",verdict=\"forwarded\"} ";
         let line = page.lines().find_map(|line| line.strip_prefix(counted));

@@ -38,8 +38,8 @@ const LARGE: usize = 16;
 /// A packet with its side and its realm.
 type Sent = (Side, u16, Vec<u8>);
 
-/// A forwarded packet.
-pub(crate) struct Seen {
+/// A packet that was sent on.
+pub(crate) struct ForwardedPacket {
     from: Side,
     exit: Side,
     /// The inside realms that the packet came from and went to.
@@ -52,7 +52,7 @@ pub(crate) struct World {
     pub(crate) pair: Pair,
     pub(crate) config: Config,
     pub(crate) now: Timestamp,
-    pub(crate) seen: Vec<Seen>,
+    pub(crate) seen: Vec<ForwardedPacket>,
 }
 
 impl World {
@@ -203,7 +203,7 @@ impl World {
         for ((realm, input), done) in inputs.into_iter().zip(results) {
             if let Verdict::Forward(exit) = done.verdict {
                 let realms = (realm, done.realm);
-                self.seen.push(Seen { from, exit, realms, input, output: done.bytes });
+                self.seen.push(ForwardedPacket { from, exit, realms, input, output: done.bytes });
             }
         }
         let excess = self.seen.len().saturating_sub(32);
@@ -257,8 +257,8 @@ impl World {
 
     /// The packets of a forgery; none if no TCP packet was forwarded.
     fn forgery(&self, forgery: &Forgery) -> Vec<Sent> {
-        let is_tcp = |seen: &&Seen| ip(&seen.input).protocol() == TCP;
-        let all: Vec<&Seen> = self.seen.iter().filter(is_tcp).collect();
+        let is_tcp = |seen: &&ForwardedPacket| ip(&seen.input).protocol() == TCP;
+        let all: Vec<&ForwardedPacket> = self.seen.iter().filter(is_tcp).collect();
         let Some(at) = forgery.pick.checked_rem(all.len()) else { return Vec::new() };
         let seen = all[at];
         let forge = |forged: &Forged| {

@@ -18,7 +18,7 @@ use crate::eal::{self, text};
 use crate::error::Refusal;
 use natgate_io::Frame;
 use natgate_p4::rt::{Execute, Fate, Meter, Rates, Store, Tick, Verdict, World};
-use natgate_p4::swx::{self, Kept};
+use natgate_p4::swx::{self, ControlObject};
 use objects::{Memory, Object};
 use ports::{BATCH, Ports, Shared};
 use std::ffi::{CString, c_char, c_int};
@@ -356,7 +356,7 @@ impl Execute for Swx {
 
     fn counter(&self, object: usize, index: u32) -> (u64, u64) {
         match self.program.objects[object] {
-            Kept::Counter { size, packets, bytes } if index < size => {
+            ControlObject::Counter { size, packets, bytes } if index < size => {
                 (self.register(packets, index), self.register(bytes, index))
             }
             _ => (0, 0),
@@ -365,7 +365,7 @@ impl Execute for Swx {
 
     fn set_counter(&mut self, object: usize, index: u32, value: (u64, u64)) -> bool {
         match self.program.objects[object] {
-            Kept::Counter { size, packets, bytes } if index < size => {
+            ControlObject::Counter { size, packets, bytes } if index < size => {
                 self.set_register(packets, index, value.0);
                 self.set_register(bytes, index, value.1);
                 true

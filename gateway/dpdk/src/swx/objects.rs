@@ -5,7 +5,7 @@ use super::ports::Shared;
 use super::sys::Call;
 use super::table::Table;
 use natgate_p4::rt::{Meters, Random};
-use natgate_p4::swx::{Kept, Pipeline, Use};
+use natgate_p4::swx::{ControlObject, Pipeline, Use};
 use std::ffi::{c_int, c_void};
 
 /// Words of the mailbox of the object that adds entries.
@@ -39,10 +39,12 @@ pub(super) enum Memory {
 }
 
 impl Memory {
-    pub(super) fn new(kept: &Kept, seed: u64) -> Self {
+    pub(super) fn new(kept: &ControlObject, seed: u64) -> Self {
         match *kept {
-            Kept::Meter { size, bytes } => Self::Meters(Box::new(Meters::new(size, bytes))),
-            Kept::Random { .. } => Self::Random(Box::new(Random::new(seed))),
+            ControlObject::Meter { size, bytes } => {
+                Self::Meters(Box::new(Meters::new(size, bytes)))
+            }
+            ControlObject::Random { .. } => Self::Random(Box::new(Random::new(seed))),
             _ => Self::Nothing,
         }
     }
@@ -65,7 +67,7 @@ impl Object {
                 _ => return None,
             },
             Use::Random(number) => match (&mut memory[number], program.objects[number]) {
-                (Memory::Random(state), Kept::Random { width, least, most }) => {
+                (Memory::Random(state), ControlObject::Random { width, least, most }) => {
                     let mask = u128::MAX >> (128 - width);
                     Kind::Random { state: &raw mut **state, least, most, mask }
                 }

@@ -379,13 +379,13 @@ fn addresses(config: &Config) -> Vec<AddressRange> {
     all
 }
 
-type Whose = (u16, Ipv4Addr);
+type InternalHost = (u16, Ipv4Addr);
 
 //= rfc7753#section-4.2-fewer
 fn grant_map(
     engine: &mut Engine,
     now: Timestamp,
-    (realm, address): Whose,
+    (realm, address): InternalHost,
     map: &Map,
 ) -> Result<Granted, Refusal> {
     if map.impossible {
@@ -436,7 +436,7 @@ fn grant_map(
 fn give_back(
     engine: &mut Engine,
     now: Timestamp,
-    (realm, address): Whose,
+    (realm, address): InternalHost,
     unmap: &Unmap,
 ) -> Result<Granted, Refusal> {
     let mut left = Duration::ZERO;
@@ -456,7 +456,7 @@ fn give_back(
 fn grant_peer(
     engine: &mut Engine,
     now: Timestamp,
-    (realm, address): Whose,
+    (realm, address): InternalHost,
     peer: &Peer,
 ) -> Result<Granted, Refusal> {
     if peer.impossible {
@@ -486,7 +486,7 @@ fn grant_peer(
 fn tell_address(
     engine: &mut Engine,
     now: Timestamp,
-    (realm, address): Whose,
+    (realm, address): InternalHost,
 ) -> Result<Granted, Refusal> {
     if let Some(external) = engine.external_address(realm, address) {
         return Ok(granted(external, 0));

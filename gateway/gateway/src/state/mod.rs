@@ -18,11 +18,11 @@
 
 mod file;
 mod format;
-mod keeper;
+mod port_state_writer;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use keeper::PortStateWriter;
+pub(crate) use port_state_writer::PortStateWriter;
 
 use crate::limits::MOST_WORKERS;
 use crate::settings::{Settings, StateSettings};

@@ -432,7 +432,7 @@ fn the_end_of_a_process_does_not_remove_what_its_heir_writes() {
     let mut old = Gateway::start(&settings, 1, at(0));
     old.pass(at(10)).expect("the file can be written");
     let mut heir = Gateway::start(&settings, 2, at(10));
-    assert!(heir.keeper.turn(at(20), &heir.engine).is_none());
+    assert!(heir.writer.turn(at(20), &heir.engine).is_none());
     let begin = Instant::now();
     while !folder.has_unfinished() {
         assert!(begin.elapsed() < PATIENCE, "nothing is written");
@@ -623,7 +623,7 @@ fn packet(protocol: u8, host: u8) -> Vec<u8> {
 /// A translator and the writer of its ports.
 struct Gateway {
     engine: Engine,
-    keeper: PortStateWriter,
+    writer: PortStateWriter,
     /// The next host that has sent nothing yet.
     host: u8,
 }
@@ -636,8 +636,8 @@ impl Gateway {
     fn start(settings: &Settings, seed: u8, now: Timestamp) -> Self {
         let mut engine =
             Engine::new(&settings.engine, [seed; 32], now).expect("the settings are right");
-        let keeper = PortStateWriter::new(open(settings), &mut engine, now).expect("a thread");
-        Self { engine, keeper, host: 100 }
+        let writer = PortStateWriter::new(open(settings), &mut engine, now).expect("a thread");
+        Self { engine, writer, host: 100 }
     }
 
     /// Sends a packet of an internal host; returns the mapping's external endpoint.
@@ -683,7 +683,7 @@ impl Gateway {
     fn pass(&mut self, now: Timestamp) -> io::Result<()> {
         let begin = Instant::now();
         loop {
-            if let Some(result) = self.keeper.turn(now, &self.engine) {
+            if let Some(result) = self.writer.turn(now, &self.engine) {
                 return result;
             }
             assert!(begin.elapsed() < PATIENCE, "no pass was written");
@@ -692,7 +692,7 @@ impl Gateway {
     }
 
     fn stop(self) {
-        self.keeper.finish(&self.engine).expect("the file can be written");
+        self.writer.finish(&self.engine).expect("the file can be written");
     }
 }
 
@@ -736,7 +736,7 @@ fn ports_in_use_at_a_stop_are_held_after_it() {
 #[test]
 fn ports_in_use_at_the_last_writing_are_held_after_a_crash() {
     held_after_restart("crash", |mut gateway| {
-        assert!(gateway.keeper.turn(at(9), &gateway.engine).is_none());
+        assert!(gateway.writer.turn(at(9), &gateway.engine).is_none());
         gateway.pass(at(10)).expect("the file can be written");
         // The process is gone: no last pass is written.
         std::mem::forget(gateway);
@@ -794,11 +794,11 @@ fn a_pass_takes_a_few_addresses_a_turn() {
     let folder = Folder::new("turns");
     let settings = settings_of_ten(folder.file());
     let mut gateway = Gateway::start(&settings, 1, at(0));
-    assert_eq!(gateway.keeper.next_deadline(), at(10));
+    assert_eq!(gateway.writer.next_deadline(), at(10));
     // Ten addresses and the end: 4, 4, 3.
     for deadline in [at(10), at(10), at(20)] {
-        gateway.keeper.turn(at(10), &gateway.engine);
-        assert_eq!(gateway.keeper.next_deadline(), deadline);
+        gateway.writer.turn(at(10), &gateway.engine);
+        assert_eq!(gateway.writer.next_deadline(), deadline);
     }
     gateway.stop();
 }
@@ -812,8 +812,8 @@ fn a_slow_disk_makes_the_pass_wait() {
     let mut waited = false;
     for number in 1..100_000 {
         let now = at(10 * number);
-        gateway.keeper.turn(now, &gateway.engine);
-        if gateway.keeper.next_deadline() == now.plus(Duration::from_millis(1)) {
+        gateway.writer.turn(now, &gateway.engine);
+        if gateway.writer.next_deadline() == now.plus(Duration::from_millis(1)) {
             waited = true;
             break;
         }
@@ -837,5 +837,5 @@ fn a_file_that_cannot_be_written_any_more_is_told_and_tried_again() {
     let mode = fs::metadata(folder.file()).expect("it is there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     fs::remove_dir_all(&folder.0).expect("the folder can be removed");
-    assert!(gateway.keeper.finish(&gateway.engine).is_err());
+    assert!(gateway.writer.finish(&gateway.engine).is_err());
 }

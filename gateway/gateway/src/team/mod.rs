@@ -4,15 +4,14 @@
 //! the workers share nothing but the list of the owners of external ports. Back ends deliver a
 //! packet to its owner where they can; another worker that gets the packet hands it over.
 
-mod broker;
 mod exchange;
 mod guide;
 mod partition;
+mod port_lender;
 
 use crate::link::Link;
 use crate::pcp::RequestClass;
 use crate::settings::Settings;
-use broker::{Mailbox, PortLender, Trade};
 pub use exchange::Wake;
 use exchange::{Exchange, Waker, Ways};
 pub(crate) use exchange::{HandedPacket, Kind, OwnerLookup};
@@ -21,6 +20,7 @@ use natgate_engine::{Engine, Side, Timestamp};
 use natgate_io::Steering;
 pub(crate) use partition::Partition;
 use partition::{Host, PacketOwner};
+use port_lender::{Mailbox, PortLender, Trade};
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub struct Member {
     number: usize,
     partition: Arc<Partition>,
     exchange: Exchange,
-    broker: PortLender,
+    lender: PortLender,
     guide: Guide,
     /// Packets handed over since the last call of [`Member::flush`].
     handed_over: u64,
@@ -71,15 +71,15 @@ pub fn team(settings: &Settings, wakers: Vec<impl Into<Box<dyn Wake>>>) -> Vec<M
     let partition = Arc::new(Partition::new(&settings.engine, workers, None));
     let wakers: Vec<Arc<Waker>> = wakers.into_iter().map(Waker::new).collect();
     let exchanges = exchange::exchanges(&wakers, longest(settings));
-    let member = |(number, (exchange, broker))| Member {
+    let member = |(number, (exchange, lender))| Member {
         number,
         partition: Arc::clone(&partition),
         exchange,
-        broker,
+        lender,
         guide: Guide::new(settings.engine.timeouts.fragment),
         handed_over: 0,
     };
-    exchanges.into_iter().zip(broker::brokers(&wakers)).enumerate().map(member).collect()
+    exchanges.into_iter().zip(port_lender::port_lenders(&wakers)).enumerate().map(member).collect()
 }
 
 /// Bytes of memory that such a team takes beside its engines.
@@ -131,13 +131,13 @@ impl Invitation {
         let partition = Partition::new(&settings.engine, number + 1, Some(&partition));
         let partition = Arc::new(partition);
         let (exchange, ways) = exchange::join(&wakers, &own, longest(settings));
-        let (broker, mailbox) = broker::join(mailboxes, &own);
+        let (lender, mailbox) = port_lender::join(mailboxes, &own);
         let newcomer =
             |ways| Newcomer { partition: Arc::clone(&partition), ways, mailbox: mailbox.clone() };
         let others = ways.into_iter().map(newcomer).collect();
         let guide = Guide::new(settings.engine.timeouts.fragment);
         let beginning = Beginning(Arc::clone(&partition));
-        (Member { number, partition, exchange, broker, guide, handed_over: 0 }, others, beginning)
+        (Member { number, partition, exchange, lender, guide, handed_over: 0 }, others, beginning)
     }
 }
 
@@ -155,13 +155,13 @@ impl Beginning {
 impl Member {
     /// Makes the engine of a worker that was alone so far one of several.
     pub(crate) fn no_longer_alone(&mut self, engine: &mut Engine) {
-        self.broker.look_after(engine.config());
+        self.lender.look_after(engine.config());
         engine.divide_from_now((0, 1));
     }
 
     /// Data with which another worker can join.
     pub(crate) fn invite(&self) -> Invitation {
-        let mailboxes = self.broker.mailboxes();
+        let mailboxes = self.lender.mailboxes();
         let wakers = mailboxes.iter().map(|(_, waker)| Arc::clone(waker)).collect();
         Invitation { partition: Arc::clone(&self.partition), wakers, mailboxes }
     }
@@ -170,9 +170,9 @@ impl Member {
     pub(crate) fn welcome(&mut self, newcomer: Newcomer, engine: &mut Engine) {
         let Newcomer { partition, ways, mailbox } = newcomer;
         self.exchange.welcome(ways);
-        self.broker.welcome(mailbox);
+        self.lender.welcome(mailbox);
         self.partition = partition;
-        self.broker.look_after(engine.config());
+        self.lender.look_after(engine.config());
         engine.set_engines((self.number as u16, self.workers() as u16));
     }
 
@@ -204,7 +204,7 @@ impl Member {
     /// Puts a new partition in force.
     pub(crate) fn set_partition(&mut self, partition: Arc<Partition>, engine: &mut Engine) {
         self.partition = partition;
-        self.broker.look_after(engine.config());
+        self.lender.look_after(engine.config());
         self.settle(engine);
     }
 
@@ -224,7 +224,7 @@ impl Member {
 
     /// Prepares an engine for this worker's part.
     pub(crate) fn divide(&mut self, engine: &mut Engine) {
-        self.broker.look_after(engine.config());
+        self.lender.look_after(engine.config());
         let partition = &self.partition;
         let place = (self.number as u16, self.workers() as u16);
         engine.divide(place, |realm, host| partition.of_host(realm, host.to_bits()) == self.number);
@@ -241,7 +241,7 @@ impl Member {
         bytes: &[u8],
     ) -> Way {
         let link = kind.link();
-        match self.partition.whose(link.side, link.realm, bytes) {
+        match self.partition.owner_of_packet(link.side, link.realm, bytes) {
             // All fragments from inside have the same sender.
             PacketOwner::Of(owner) if link.side == Side::Inside => {
                 self.give(owner, kind, OwnerLookup::Settled, bytes)
@@ -273,7 +273,7 @@ impl Member {
     ) -> Way {
         let host = (realm, host.to_bits());
         let kind = Kind::Request { realm, host: host.1, class };
-        match self.partition.whose_host(host) {
+        match self.partition.owner_of_host(host) {
             PacketOwner::Of(owner) => self.give(owner, kind, OwnerLookup::Settled, bytes),
             _ => {
                 let (_, before) = self.partition.now_and_before(host);
@@ -291,20 +291,20 @@ impl Member {
         bytes: &[u8],
     ) -> Way {
         let link = kind.link();
-        let whose = || match kind {
-            Kind::Request { realm, host, .. } => self.partition.whose_host((realm, host)),
-            _ => self.partition.whose(link.side, link.realm, bytes),
+        let owner_now = || match kind {
+            Kind::Request { realm, host, .. } => self.partition.owner_of_host((realm, host)),
+            _ => self.partition.owner_of_packet(link.side, link.realm, bytes),
         };
         match asked {
             OwnerLookup::Settled => Way::Here,
             OwnerLookup::Portless(asked) => self.ask_next(engine, kind, bytes, asked),
-            OwnerLookup::Former(left) => match whose() {
+            OwnerLookup::Former(left) => match owner_now() {
                 PacketOwner::Host(host) => self.find_host(engine, kind, bytes, host, left),
                 PacketOwner::Of(owner) => self.give(owner, kind, OwnerLookup::Settled, bytes),
                 PacketOwner::Fragment(_) | PacketOwner::Portless => Way::Here,
             },
             OwnerLookup::Guide => {
-                let owner = match whose() {
+                let owner = match owner_now() {
                     PacketOwner::Of(owner) => Some(owner),
                     // The fragments of the datagram go to the present owner of the bucket.
                     PacketOwner::Host(host) => Some(self.partition.now_and_before(host).0),
@@ -415,7 +415,7 @@ impl Member {
 
     /// Trades ports with other workers; returns the numbers of ports borrowed and lent.
     pub(crate) fn trade(&mut self, now: Timestamp, engine: &mut Engine) -> (u64, u64) {
-        let Trade { borrowed, lent } = self.broker.turn(now, engine, &self.partition);
+        let Trade { borrowed, lent } = self.lender.turn(now, engine, &self.partition);
         (borrowed, lent)
     }
 

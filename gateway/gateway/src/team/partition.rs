@@ -1,14 +1,14 @@
 //! Partition among the workers: the owner of each subscriber and of each external endpoint.
 //!
-//! A subscriber's worker follows from the subscriber's address, so a packet from inside is
-//! dispatched by arithmetic. One worker owns all servers of a service. Each external port has an
-//! owner, by words of 64 ports. At the start a pool's addresses are divided whole; if the pool has
-//! fewer addresses than there are workers, each address is cut into as many slices. Ports change
-//! their owner when a worker runs short of them (`broker`). So all workers share the list of
-//! owners, and read it with each packet from outside.
+//! A subscriber's worker follows from its address, so a packet from inside is dispatched by
+//! arithmetic. Servers of one service are all of one worker. External ports have an owner each, by
+//! words of 64: at the start a pool's addresses are dealt out whole, or, if the pool has fewer than
+//! there are workers, cut into as many slices. Ports that were dealt out change hands when a worker
+//! runs short of them (`port_lender`); so the owners are shared by all workers, and read with each
+//! packet from outside.
 
 mod handed;
-mod whose;
+mod packet_owner;
 
 use crate::limits::MOST_WORKERS;
 use natgate_engine::{Allocation, BlockConfig, Config, Plan, PoolConfig, bucket};
@@ -310,7 +310,7 @@ impl Partition {
         let plan = row.plan.map(|place| &self.plans[place]);
         let planned = |plan: &Plan| {
             let host = plan.reverse(Ipv4Addr::from_bits(row.address), port)?;
-            Some(self.whose_host((plan.realm(), host.to_bits())))
+            Some(self.owner_of_host((plan.realm(), host.to_bits())))
         };
         let by_words = || PacketOwner::Of(row.owners.of(usize::from(port) / 64));
         plan.and_then(planned).unwrap_or_else(by_words)
@@ -318,7 +318,7 @@ impl Partition {
 
     /// Workers that may own a packet. The last of them owns it if no other knows it.
     pub(crate) fn candidates(&self, link: crate::link::Link, bytes: &[u8]) -> Vec<usize> {
-        match self.whose(link.side, link.realm, bytes) {
+        match self.owner_of_packet(link.side, link.realm, bytes) {
             PacketOwner::Of(worker) | PacketOwner::Fragment(worker) => vec![worker],
             PacketOwner::Portless => (0..self.workers).collect(),
             PacketOwner::Host(host) => {
@@ -329,8 +329,8 @@ impl Partition {
         }
     }
 
-    /// Owner of an internal host, present or former.
-    pub(super) fn whose_host(&self, host: Host) -> PacketOwner {
+    /// The owner of a host inside.
+    pub(super) fn owner_of_host(&self, host: Host) -> PacketOwner {
         if let Some(&worker) = self.hosts.get(&host) {
             return PacketOwner::Of(worker);
         }

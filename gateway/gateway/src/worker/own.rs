@@ -40,17 +40,17 @@ impl Worker {
     /// Keeps packets to a TCP port of the gateway's own inside address for the program, up to 64 at
     /// a time.
     pub fn open_door(&mut self, port: u16) {
-        self.stages.door.open(port);
+        self.stages.local_tcp.open(port);
     }
 
     /// True if such a packet waits.
     pub fn has_visitor(&self) -> bool {
-        self.stages.door.has_next()
+        self.stages.local_tcp.has_next()
     }
 
     /// Returns the next packet to that port, from its IP header on.
     pub fn visitor(&mut self) -> Option<Vec<u8>> {
-        self.stages.door.next()
+        self.stages.local_tcp.next()
     }
 
     /// Largest packet that leaves by a link in one piece, bytes.

@@ -2,11 +2,11 @@
 
 use super::serve;
 use crate::counters::Origin;
-use crate::door::LocalTcpPort;
 use crate::limits::MOST_DEVICES;
 use crate::link::Link;
 use crate::links::Header;
 use crate::load::Load;
+use crate::local_tcp_port::LocalTcpPort;
 use crate::pcp::{Admission, PcpService};
 use crate::router::{Fate, Router};
 use crate::tap::{Captures, Moment};
@@ -34,8 +34,8 @@ pub(super) struct Stages {
     pub(super) captures: Captures,
     /// Service for requests for mappings.
     pub(super) pcp: PcpService,
-    /// Queue of packets for the program.
-    pub(super) door: LocalTcpPort,
+    /// Where packets wait for the program.
+    pub(super) local_tcp: LocalTcpPort,
 }
 
 /// A packet, and its realm if it comes from inside.
@@ -281,7 +281,7 @@ impl Stages {
             });
         }
         if realm == 0 && taken == Admission::NoRequest {
-            taken = self.door.take(packet, own);
+            taken = self.local_tcp.take(packet, own);
         }
         let other = match taken {
             Admission::NoRequest => return,

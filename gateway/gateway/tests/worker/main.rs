@@ -39,7 +39,7 @@ fn a_packet_goes_out_translated_and_the_reply_comes_back() {
     assert_eq!(view(&got).payload()[8..], *b"reply");
 
     let created = |event: &Event| matches!(event.change, StateChange::MappingCreated(_));
-    assert!(world.told.events.len() == 1 && world.told.events.iter().all(created));
+    assert!(world.observer.events.len() == 1 && world.observer.events.iter().all(created));
     assert_eq!(world.packets(Direction::Outbound, Outcome::Forwarded), 1);
     assert_eq!(world.packets(Direction::Inbound, Outcome::Forwarded), 1);
 }
@@ -193,7 +193,7 @@ fn a_link_that_was_down_is_used_again_and_mappings_stay() {
     assert_eq!(world.drops(DropReason::TransmitFull), 1);
     world.outside.set_up(true);
     world.pass(Duration::from_secs(1));
-    assert_eq!(world.told.links, [(Side::Outside, false), (Side::Outside, true)]);
+    assert_eq!(world.observer.links, [(Side::Outside, false), (Side::Outside, true)]);
     world.outside.send(&to_outside(&udp((REMOTE, 53), (EXTERNAL, port), b"again")));
     assert_eq!(view(&world.next_inside()).payload()[8..], *b"again");
 }
@@ -202,8 +202,8 @@ fn a_link_that_was_down_is_used_again_and_mappings_stay() {
 fn mappings_expire_with_time_alone() {
     let (mut world, _) = World::acquainted();
     let mut turns = 0;
-    while world.told.events.len() < 2 {
-        // The loop of a worker sleeps until something is due, too.
+    while world.observer.events.len() < 2 {
+        // As the loop does: sleep until something is due.
         let deadline = world.worker.next_deadline();
         assert!(deadline > world.now, "the loop would spin");
         world.now = deadline;
@@ -214,7 +214,7 @@ fn mappings_expire_with_time_alone() {
         turns += 1;
         assert!(turns < 5000, "the mapping never went");
     }
-    assert!(matches!(world.told.events[1].change, StateChange::MappingRemoved(_)));
-    let lived = world.told.events[1].time.since(world.told.events[0].time);
+    assert!(matches!(world.observer.events[1].change, StateChange::MappingRemoved(_)));
+    let lived = world.observer.events[1].time.since(world.observer.events[0].time);
     assert!((300..=301).contains(&lived.as_secs()), "{lived:?}");
 }

@@ -1,8 +1,8 @@
 //! Realms: subscribers with one address on several VLANs, and on a device of their own.
 
 use super::world::{
-    EXTERNAL, HOST, INSIDE, OUTSIDE, OWN_INSIDE, REMOTE, SERVER, SUBSCRIBER, Told, World, answer,
-    echo_request, ethernet, settings, side, to_outside, udp, view,
+    EXTERNAL, HOST, INSIDE, OUTSIDE, OWN_INSIDE, REMOTE, RecordingObserver, SERVER, SUBSCRIBER,
+    World, answer, echo_request, ethernet, settings, side, to_outside, udp, view,
 };
 use natgate_engine::{DropReason, RealmConfig, Side, Timestamp};
 use natgate_gateway::{
@@ -138,7 +138,7 @@ fn world(settings: &Settings) -> (World, Wire) {
         [Box::new(inside_device), Box::new(outside_device), Box::new(other_device)];
     let now = Timestamp(1_000_000_000_000);
     let worker = Worker::new(settings, [7; 32], devices, now).expect("the settings are right");
-    (World { worker, inside, outside, now, told: Told::default() }, other)
+    (World { worker, inside, outside, now, observer: RecordingObserver::default() }, other)
 }
 
 /// Adds a tag to a frame.

@@ -22,8 +22,8 @@ pub(crate) struct Team {
     pub(crate) workers: Vec<Worker>,
     pub(crate) inside: Wire,
     outside: Wire,
-    pub(crate) now: Timestamp,
-    told: Told,
+    now: Timestamp,
+    observer: RecordingObserver,
     pub(crate) commander: Commander,
     wakes: Vec<UnixStream>,
     /// Devices of workers that will join, alternately inside and outside.
@@ -89,8 +89,8 @@ impl Team {
             }
         }
         workers.iter_mut().zip(commands).for_each(|(worker, commands)| worker.obey(commands));
-        let (told, spare) = (Told::default(), devices.flatten().collect());
-        Self { workers, inside, outside, now, told, commander, wakes, spare }
+        let (observer, spare) = (RecordingObserver::default(), devices.flatten().collect());
+        Self { workers, inside, outside, now, observer, commander, wakes, spare }
     }
 
     /// Adds a worker.
@@ -129,7 +129,9 @@ impl Team {
     pub(crate) fn settle(&mut self) -> Out {
         let mut out = Out::default();
         for _ in 0..12 {
-            self.turn();
+            for worker in &mut self.workers {
+                worker.turn(self.now, &mut self.observer);
+            }
             let sides =
                 [(&self.inside, HOST, &mut out.inside), (&self.outside, SERVER, &mut out.outside)];
             for (wire, host, packets) in sides {
@@ -512,7 +514,7 @@ fn a_worker_that_runs_short_of_ports_borrows_from_the_other() {
             team.now = team.now.plus(Duration::from_millis(1));
             for _ in 0..3 {
                 for worker in &mut team.workers {
-                    worker.turn(team.now, &mut team.told);
+                    worker.turn(team.now, &mut team.observer);
                 }
             }
             if port % 100 == 99 {
@@ -623,7 +625,7 @@ fn a_worker_that_is_too_slow_loses_packets_that_are_counted() {
             team.inside.send(&to_inside(&udp((host, 4000), (REMOTE, 53), b"x")));
             sent += 1;
         }
-        team.workers[1].turn(team.now, &mut team.told);
+        team.workers[1].turn(team.now, &mut team.observer);
     }
     let before = team.packets(Direction::Outbound, Outcome::Forwarded);
     for _ in 0..200 {

@@ -59,12 +59,12 @@ pub(crate) fn settings() -> Settings {
 
 /// Reports of the gateway.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct RecordingObserver {
     pub(crate) events: Vec<Event>,
     pub(crate) links: Vec<(Side, bool)>,
 }
 
-impl Observer for Told {
+impl Observer for RecordingObserver {
     fn event(&mut self, event: &Event) {
         self.events.push(*event);
     }
@@ -84,7 +84,7 @@ pub(crate) struct World {
     pub(crate) inside: Wire,
     pub(crate) outside: Wire,
     pub(crate) now: Timestamp,
-    pub(crate) told: Told,
+    pub(crate) observer: RecordingObserver,
 }
 
 impl World {
@@ -99,7 +99,7 @@ impl World {
         let devices: [Box<dyn Device>; 2] = [Box::new(inside_device), Box::new(outside_device)];
         let now = Timestamp(1_000_000_000_000);
         let worker = Worker::new(settings, [7; 32], devices, now).expect("the settings are right");
-        Self { worker, inside, outside, now, told: Told::default() }
+        Self { worker, inside, outside, now, observer: RecordingObserver::default() }
     }
 
     /// A world whose neighbours are known, because they have sent packets; also the external port.
@@ -119,7 +119,7 @@ impl World {
     }
 
     pub(crate) fn turn(&mut self) {
-        self.worker.turn(self.now, &mut self.told);
+        self.worker.turn(self.now, &mut self.observer);
     }
 
     pub(crate) fn pass(&mut self, time: Duration) {

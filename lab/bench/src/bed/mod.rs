@@ -192,10 +192,10 @@ pub fn with<T: Send>(
     let mut network = Network::empty(&format!("{TAG}{}-{number}", std::process::id()))?;
     network.add("nat")?;
     network.add("tester")?;
-    let cables = Cables::new(number);
+    let links = LinkNames::new(number);
     let over_memif = plan.subject.back_end() == Some(BackEnd::Dpdk);
     if !over_memif {
-        cables.lay(&network)?;
+        links.connect(&network)?;
     }
     let is_masquerade = plan.subject == Subject::Masquerade;
     let _raised = is_masquerade.then(|| kernel::make_room(plan.flows)).transpose()?;
@@ -205,14 +205,14 @@ pub fn with<T: Send>(
         let [own, other] = processors();
         account::pin(None, own)?;
         // What is joined by shared memory starts with its own end.
-        let running = start(plan, &network, &cables)?;
+        let running = start(plan, &network, &links)?;
         let mut account = running.account();
         if !over_memif {
-            cables.thread_again(&network)?;
-            account.tasks.extend(account::interface_threads(&cables.subject, other)?);
+            links.thread_again(&network)?;
+            account.tasks.extend(account::interface_threads(&links.subject, other)?);
             // What starts the subject has the usual priority, so this comes last.
             account::prefer(rustix::thread::gettid().as_raw_nonzero().get() as u32)?;
-            account::interface_threads(&cables.tester, own)?;
+            account::interface_threads(&links.tester, own)?;
         }
         if plan.workers < 2 {
             account.pin(other)?;
@@ -220,7 +220,7 @@ pub fn with<T: Send>(
         let mut devices = if over_memif {
             ports::open_client(&network)?
         } else {
-            ports::open_packet(&cables.tester)?
+            ports::open_packet(&links.tester)?
         };
         let [inside, outside] = &mut devices;
         let interfaces = [inside.link().clone(), outside.link().clone()];
@@ -245,32 +245,32 @@ fn place(flows: u32) -> Place {
     }
 }
 
-fn start(plan: &Plan, network: &Network, cables: &Cables) -> Result<Running, BedError> {
+fn start(plan: &Plan, network: &Network, links: &LinkNames) -> Result<Running, BedError> {
     Ok(match plan.subject {
         Subject::Kernel => {
-            Kernel::prepare(network, &cables.subject)?;
+            Kernel::prepare(network, &links.subject)?;
             Running::Kernel
         }
         Subject::Masquerade => {
-            Kernel::prepare(network, &cables.subject)?;
-            Kernel::masquerade(network, &cables.subject, plan.flows)?;
+            Kernel::prepare(network, &links.subject)?;
+            Kernel::masquerade(network, &links.subject, plan.flows)?;
             Running::Kernel
         }
         Subject::Driver(path) => {
             let place = place(plan.flows);
-            Running::Driver { _path: FastPath::start(path, &place, network, cables)? }
+            Running::Driver { _path: FastPath::start(path, &place, network, links)? }
         }
         Subject::Forwarder(back_end) => {
             let work = |devices, stop: &_| run(&mut Forwarder::new(devices), stop);
-            Running::Thread(Thread::start(back_end, network, &cables.subject, work)?)
+            Running::Thread(Thread::start(back_end, network, &links.subject, work)?)
         }
         Subject::Program(back_end, with) => {
             let place = place(plan.flows);
             let work = move |devices, stop: &_| p4::work(devices, with, &place, stop);
-            Running::Thread(Thread::start(back_end, network, &cables.subject, work)?)
+            Running::Thread(Thread::start(back_end, network, &links.subject, work)?)
         }
         Subject::Natgate(back_end, translation) => {
-            Running::Natgate(Natgate::start(plan, back_end, translation, network, &cables.subject)?)
+            Running::Natgate(Natgate::start(plan, back_end, translation, network, &links.subject)?)
         }
     })
 }
@@ -296,20 +296,20 @@ impl Running {
 
 /// The names of the cables' ends, which no other namespace of the machine uses: the kernel's
 /// threads are called after them.
-struct Cables {
+struct LinkNames {
     /// `[inside, outside]` each.
     subject: [String; 2],
     tester: [String; 2],
 }
 
-impl Cables {
+impl LinkNames {
     fn new(number: u32) -> Self {
         let own = (std::process::id() % 100_000) * 100 + number % 100;
         let named = |end: &str| format!("{end}{own}");
         Self { subject: [named("i"), named("o")], tester: [named("a"), named("b")] }
     }
 
-    fn lay(&self, network: &Network) -> io::Result<()> {
+    fn connect(&self, network: &Network) -> io::Result<()> {
         for (near, far) in self.subject.iter().zip(&self.tester) {
             network.cable(["nat", near, "tester", far])?;
         }

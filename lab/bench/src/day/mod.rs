@@ -6,8 +6,8 @@
 //! `simulation` a day of one scheme, `page` the report. `README.md` beside them says what the model
 //! assumes and why.
 
-mod page;
 mod population;
+mod report;
 mod scheme;
 mod simulation;
 mod wheel;
@@ -88,6 +88,6 @@ pub fn measure(plan: &Plan, line: &dyn Fn(&Event) -> usize, command: &str) -> Re
     }
     bar.finish_and_clear();
     let mut report = Report::new("day", "A day of an ISP's subscribers", command);
-    page::write(&mut report, plan, &outcomes);
+    report::write(&mut report, plan, &outcomes);
     report
 }

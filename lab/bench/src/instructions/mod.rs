@@ -9,9 +9,9 @@
 //! touches, and so much larger than a batch that a packet's own bytes are none of them. Prefetches
 //! are not simulated, so a line counts whether or not it was asked for ahead.
 
-mod page;
+mod report;
 
-pub use page::{Change, against, page, table};
+pub use report::{Change, against, page, table};
 
 use crate::engine::{Bench, Mode, Plan};
 use serde::Serialize;

@@ -7,7 +7,7 @@
 //! came out.
 
 pub(crate) mod feed;
-mod page;
+mod report;
 mod workers;
 
 pub(crate) use workers::Silent;
@@ -154,7 +154,7 @@ struct Results {
     /// What the fast path's table costs, by flows.
     fast_path: Vec<Price>,
     failed: Vec<Failed>,
-    targets: Vec<page::Target>,
+    targets: Vec<report::Target>,
 }
 
 /// One measurement.
@@ -215,9 +215,9 @@ pub fn measure(plan: &Plan, command: &str) -> Report {
     let workers = together(plan, &mut failed);
     bar.finish_and_clear();
     let rows: Vec<Row> = samples.into_iter().map(|(case, samples)| row(case, &samples)).collect();
-    let targets = page::targets(&rows, &workers);
+    let targets = report::targets(&rows, &workers);
     let (seconds, rounds) = (plan.time.as_secs_f64(), plan.rounds);
-    page::page(report, &Results { seconds, rounds, rows, workers, fast_path, failed, targets })
+    report::write(report, &Results { seconds, rounds, rows, workers, fast_path, failed, targets })
 }
 
 /// Measures several workers without a network, as far as there are processors for them.

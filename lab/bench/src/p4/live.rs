@@ -1,7 +1,7 @@
 //! By a driver: each between two cables, with packets from outside, at the highest rate of which at
 //! most a hundredth is lost. The bed is `bed`'s, and so is how processor time is counted.
 
-use super::{DEVICES, Found, NATGATE, Place, Plan, Way, is_fit};
+use super::{DEVICES, NATGATE, Place, Plan, Results, Way, is_fit};
 use crate::bed::{self, BackEnd, BedError, Subject, Translation};
 use crate::io::{Sample, sample};
 use crate::program::With;
@@ -20,7 +20,7 @@ pub(super) fn subjects(back_end: BackEnd) -> Vec<(&'static str, Subject)> {
     compared.into_iter().chain(others).collect()
 }
 
-/// What was found of each way and length.
+/// What was results of each way and length.
 type Samples = Vec<((Way, u16), Vec<Sample>)>;
 
 /// Measures with so many flows.
@@ -28,7 +28,7 @@ pub(super) fn measure(
     plan: &Plan,
     back_end: BackEnd,
     entries: u32,
-    found: &mut Found,
+    results: &mut Results,
     bar: &ProgressBar,
 ) {
     for (name, subject) in subjects(back_end) {
@@ -44,14 +44,14 @@ pub(super) fn measure(
                     samples.sort_by(|one, other| one.cpu.total_cmp(&other.cpu));
                     let ns: Vec<f64> = samples.iter().map(|sample| 1e9 / sample.cpu).collect();
                     match samples.get(samples.len() / 2) {
-                        Some(middle) => found.add(place, &ns, Some((*middle).into())),
+                        Some(middle) => results.add(place, &ns, Some((*middle).into())),
                         None => {
                             let why = format!("{way:?}, {frame} bytes: nothing arrived");
-                            found.fail(driver, 1, name, entries, why);
+                            results.fail(driver, 1, name, entries, why);
                         }
                     }
                 }),
-                Err(error) => found.fail(back_end.name(), 1, name, entries, error.to_string()),
+                Err(error) => results.fail(back_end.name(), 1, name, entries, error.to_string()),
             }
         }
         bar.inc(1);

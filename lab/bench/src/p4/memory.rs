@@ -4,7 +4,7 @@
 
 use super::stock::{End, Head, head};
 use super::subject::Subject;
-use super::{DEVICES, ENGINE, Found, MEMORY, NATGATE, Place, Plan, Way, is_fit};
+use super::{DEVICES, ENGINE, MEMORY, NATGATE, Place, Plan, Results, Way, is_fit};
 use crate::clock;
 use crate::engine::{self, Bench, Mode};
 use crate::program::{With, nat};
@@ -157,11 +157,17 @@ struct Shared {
 type Times = Vec<(&'static str, Vec<f64>)>;
 
 /// Measures with so many flows on so many cores.
-pub(super) fn measure(plan: &Plan, entries: u32, cores: u16, found: &mut Found, bar: &ProgressBar) {
+pub(super) fn measure(
+    plan: &Plan,
+    entries: u32,
+    cores: u16,
+    results: &mut Results,
+    bar: &ProgressBar,
+) {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     if usize::from(cores) > processors {
         let why = format!("there are {processors} processors");
-        found.fail(MEMORY, cores, "all", entries, why);
+        results.fail(MEMORY, cores, "all", entries, why);
         return;
     }
     let shared = Shared { barrier: Barrier::new(cores.into()), goes_on: AtomicBool::new(true) };
@@ -190,7 +196,7 @@ pub(super) fn measure(plan: &Plan, entries: u32, cores: u16, found: &mut Found, 
         for (number, (subject, mut ns)) in times.into_iter().enumerate() {
             others.iter().for_each(|other| ns.extend(&other[number].1));
             let place = Place { driver: MEMORY, cores, subject, way, entries, frame };
-            found.add(place, &ns, None);
+            results.add(place, &ns, None);
         }
     }
 }

@@ -7,7 +7,7 @@
 
 mod live;
 mod memory;
-mod page;
+mod report;
 mod stock;
 mod subject;
 
@@ -130,7 +130,7 @@ struct Place {
     frame: u16,
 }
 
-/// What was found in a combination.
+/// What was results in a combination.
 #[derive(Clone, Debug, Serialize)]
 struct Row {
     #[serde(flatten)]
@@ -174,15 +174,15 @@ struct Failed {
     why: String,
 }
 
-/// What was found, and what was not.
+/// What was results, and what was not.
 #[derive(Debug)]
-struct Found {
+struct Results {
     rows: Vec<Row>,
     failed: Vec<Failed>,
     cycles_per_ns: f64,
 }
 
-impl Found {
+impl Results {
     fn add(&mut self, place: Place, ns: &[f64], live: Option<Live>) {
         let ns = Spread::of(ns);
         let (cycles, mpps) =
@@ -207,22 +207,22 @@ pub fn measure(plan: &Plan, command: &str) -> Report {
     let report = Report::new("p4", "The NAT in P4 (S4)", command);
     let cycles_per_ns = report.machine().cycles_per_ns();
     prepare(plan.cores.iter().copied().max().unwrap_or(1));
-    let mut found = Found { rows: Vec::new(), failed: Vec::new(), cycles_per_ns };
+    let mut results = Results { rows: Vec::new(), failed: Vec::new(), cycles_per_ns };
     let bar = progress(plan.steps());
     for driver in &plan.drivers {
         for &entries in &plan.entries {
             match driver {
                 Driver::Memory => plan.cores.iter().for_each(|cores| {
-                    memory::measure(plan, entries, *cores, &mut found, &bar);
+                    memory::measure(plan, entries, *cores, &mut results, &bar);
                 }),
                 Driver::Live(back_end) => {
-                    live::measure(plan, *back_end, entries, &mut found, &bar);
+                    live::measure(plan, *back_end, entries, &mut results, &bar);
                 }
             }
         }
     }
     bar.finish_and_clear();
-    page::page(report, &found)
+    report::write(report, &results)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use natgate_p4::{Key, Machine, Program, Switch};
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
-/// Mappings of an external address that natgate gives out, so that free ports are found soon.
+/// Mappings of an external address that natgate gives out, so that free ports are results soon.
 const MAPPINGS_EACH: u32 = 40_000;
 
 /// Something that forwards, and the other ends of its devices: inside, outside.

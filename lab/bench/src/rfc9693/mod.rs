@@ -6,7 +6,7 @@
 //! frame (`tester`). `README.md` beside this file says where this differs from the RFC.
 
 mod gateway;
-mod page;
+mod report;
 mod tester;
 
 use crate::report::{Report, progress};
@@ -136,7 +136,7 @@ pub fn measure(plan: &Plan, command: &str) -> Report {
     let capacity = capacity(plan, sizes.first().map_or(1e6, |size| size.establishment.median));
     bar.finish_and_clear();
     let results = Results { batch: plan.batch, ring: gateway::RING, sizes, capacity };
-    page::page(report, plan, &results)
+    report::write(report, plan, &results)
 }
 
 impl Plan {

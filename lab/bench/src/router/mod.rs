@@ -5,9 +5,9 @@
 //! Without NAT is the same program with a rule that has everything pass. The bed and how processor
 //! time is counted are `bed`'s. `README.md` beside this file says what the paper found.
 
-mod page;
 mod paper;
 mod plan;
+mod report;
 
 pub use plan::{Part, Plan};
 
@@ -162,7 +162,7 @@ pub fn measure(plan: &Plan, command: &str) -> Report {
     }
     bar.finish_and_clear();
     results.added_p99_us = added(&results.latency);
-    page::page(report, &plan.parts, &results)
+    report::write(report, &plan.parts, &results)
 }
 
 fn measure_delays(plan: &Plan, results: &mut Results, bar: &ProgressBar) {

@@ -8,9 +8,9 @@
 mod experiment;
 mod linear;
 mod natgate;
-mod page;
 mod paper;
 mod qns;
+mod report;
 mod workload;
 
 use crate::report::{Report, progress};
@@ -83,6 +83,6 @@ pub fn measure(plan: &Plan, command: &str) -> Report {
     let own = caches.filter(|cache| cache.level == 2).map(|cache| cache.bytes).max();
     let results = experiment::measure(plan, own.unwrap_or(1 << 20), &bar);
     bar.finish_and_clear();
-    page::write(&mut report, &results);
+    report::write(&mut report, &results);
     report
 }

@@ -2,8 +2,8 @@
 
 use super::experiment::{Size, Sizes};
 use super::kind::Kind;
-use super::page::Cycles;
 use super::paper;
+use super::report::Cycles;
 use super::threads::Threaded;
 use crate::report::Table;
 use serde::Serialize;

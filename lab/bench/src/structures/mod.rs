@@ -18,11 +18,11 @@ mod lines;
 mod list;
 mod nat;
 mod natgate;
-mod page;
 mod paper;
 mod radix;
 mod record;
 mod redblack;
+mod report;
 mod shared;
 mod swiss;
 mod threads;
@@ -128,6 +128,6 @@ pub fn measure(plan: &Plan, command: &str) -> Report {
     let sizes = experiment::measure(plan, &bar);
     let threads = threads::measure(plan, &bar);
     bar.finish_and_clear();
-    page::write(&mut report, &sizes, &threads);
+    report::write(&mut report, &sizes, &threads);
     report
 }

@@ -10,8 +10,8 @@
 mod figures;
 mod guests;
 mod linux;
-mod page;
 mod paper;
+mod report;
 mod traffic;
 
 use crate::report::{Machine, Report};
@@ -123,7 +123,7 @@ struct Results {
     largest: Vec<Largest>,
     /// Empty: nothing was measured in emulators.
     guests: Vec<Pair>,
-    targets: Vec<page::Target>,
+    targets: Vec<report::Target>,
     failed: Vec<String>,
 }
 
@@ -152,6 +152,6 @@ pub fn measure(plan: &Plan, command: &str) -> Report {
     {
         results.failed.push(error.to_string());
     }
-    results.targets = page::targets(&results);
-    page::page(report, &results)
+    results.targets = report::targets(&results);
+    report::write(report, &results)
 }

@@ -110,8 +110,8 @@ async fn touch(
     }
 }
 
-/// What the ladder found.
-enum Found {
+/// The outcome of the ladder.
+enum LadderOutcome {
     /// The mapping that was touched lived on, the other did not, in this time.
     Kept(Duration),
     /// Neither lived.
@@ -120,7 +120,7 @@ enum Found {
     Longer,
 }
 
-async fn climb(stage: &Stage, transport: Transport, what: Touch) -> Result<Found, Stop> {
+async fn climb(stage: &Stage, transport: Transport, what: Touch) -> Result<LadderOutcome, Stop> {
     let begin = stage.now();
     let stranger = stage.far(1);
     let mut rungs = Vec::new();
@@ -145,11 +145,11 @@ async fn climb(stage: &Stage, transport: Transport, what: Touch) -> Result<Found
         let (left, touched) = (lives(left).await, lives(touched).await);
         match (left, touched) {
             (true, _) => {}
-            (false, true) => return Ok(Found::Kept(at)),
-            (false, false) => return Ok(Found::Lost(at)),
+            (false, true) => return Ok(LadderOutcome::Kept(at)),
+            (false, false) => return Ok(LadderOutcome::Lost(at)),
         }
     }
-    Ok(Found::Longer)
+    Ok(LadderOutcome::Longer)
 }
 
 /// What to say where the timer is longer than the ladder.
@@ -159,28 +159,28 @@ fn longer<T>() -> Result<T, Stop> {
 
 async fn outbound(stage: &Stage) -> Finding {
     match climb(stage, Udp, Touch::Outbound).await? {
-        Found::Kept(at) => Ok(format!(
+        LadderOutcome::Kept(at) => Ok(format!(
             "After {} a mapping was gone, but not one that the inside had used meanwhile.",
             minutes(at)
         )),
-        Found::Lost(at) => failed(format!(
+        LadderOutcome::Lost(at) => failed(format!(
             "After {} a mapping was gone in spite of a packet from inside.",
             minutes(at)
         )),
-        Found::Longer => longer(),
+        LadderOutcome::Longer => longer(),
     }
 }
 
 async fn inbound(stage: &Stage) -> Finding {
     match climb(stage, Udp, Touch::Inbound).await? {
-        Found::Kept(at) => Ok(format!(
+        LadderOutcome::Kept(at) => Ok(format!(
             "Packets from outside keep a mapping that would be gone after {}.",
             minutes(at)
         )),
-        Found::Lost(_) => {
+        LadderOutcome::Lost(_) => {
             not_applicable("Packets from outside do not keep a mapping; they need not.")
         }
-        Found::Longer => longer(),
+        LadderOutcome::Longer => longer(),
     }
 }
 
@@ -205,13 +205,13 @@ async fn error_about_query(stage: &Stage) -> Finding {
 
 async fn kept_by_nothing(stage: &Stage, transport: Transport, what: Touch, name: &str) -> Finding {
     match climb(stage, transport, what).await? {
-        Found::Lost(at) => {
+        LadderOutcome::Lost(at) => {
             Ok(format!("After {} a mapping was gone, with and without {name}.", minutes(at)))
         }
-        Found::Kept(at) => failed(format!(
+        LadderOutcome::Kept(at) => failed(format!(
             "After {} a mapping was gone, but not one that had got {name}.",
             minutes(at)
         )),
-        Found::Longer => longer(),
+        LadderOutcome::Longer => longer(),
     }
 }

@@ -380,7 +380,7 @@ fn fragmented(author: &mut Author) {
         let (remote, internal) = (story.remote, story.internal);
         let identification = author.chance.next() as u16;
         let back = name.ends_with("first");
-        let packets = move |known: &crate::seen::Known| {
+        let packets = move |known: &crate::observation::PortHistory| {
             let external = known.external(protocol::UDP, internal, remote);
             let mut packet = Packet::udp(remote, external, &data);
             packet.identification = identification;

@@ -7,8 +7,8 @@ use natgate_engine::Side;
 use natgate_wire::protocol;
 
 use super::{Author, EXTERNAL, INSIDE, Kind, neighbor};
+use crate::observation::PortHistory;
 use crate::packets::{DONT_FRAGMENT, Packet, SYN};
-use crate::seen::Known;
 
 /// One of each.
 pub(super) fn write(author: &mut Author) {
@@ -170,7 +170,7 @@ fn hairpin(author: &mut Author) {
     }
     for (from, to) in [(caller, called), (called, caller), (caller, called)] {
         story.internal = from;
-        let packets = move |known: &Known| {
+        let packets = move |known: &PortHistory| {
             let external = known.external(protocol::UDP, to, remote);
             vec![Packet::udp(from, external, b"hairpin").bytes()]
         };

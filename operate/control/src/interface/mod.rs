@@ -6,6 +6,7 @@
 //! any length takes little memory, and a slow client delays no other.
 
 pub mod changes;
+mod endpoint_owner;
 mod figures;
 pub mod health;
 mod lists;
@@ -14,7 +15,6 @@ pub mod query;
 #[cfg(test)]
 mod tests;
 mod top;
-mod whose;
 
 use crate::json::Names;
 use crate::past::Searches;
@@ -113,7 +113,7 @@ impl Interface {
             .route("/v1/sessions", get(lists::sessions))
             .route("/v1/status", get(figures::status))
             .route("/v1/subscribers", get(lists::subscribers))
-            .route("/v1/who", get(whose::who))
+            .route("/v1/who", get(endpoint_owner::who))
             .route("/v1/workers", get(figures::workers))
             .with_state(interface)
     }

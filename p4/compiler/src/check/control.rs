@@ -24,7 +24,7 @@ impl Checker {
                     DeclKind::Table(table) => checker.table(table, &local.name)?,
                     _ => checker.local(local)?,
                 }
-                checker.given(local)?;
+                checker.apply_annotations(local)?;
             }
             checker.scopes.enter();
             checker.statements(&control.body)?;

@@ -455,8 +455,8 @@ impl Checker {
         };
         let kind = self.object_kind(of, &types, &constants, span)?;
         let index = self.ir.objects.len();
-        let told = super::given::told(&of.name, &types, &constants);
-        self.ir.objects.push(ir::Object { name: self.full_name(&name.text), kind, told });
+        let control = super::annotations::control_info(&of.name, &types, &constants);
+        self.ir.objects.push(ir::Object { name: self.full_name(&name.text), kind, control });
         self.ir.places.objects.push(span);
         let object = ObjectRef { of: of.clone(), types, index };
         self.scopes.declare(&name.text, span, Entity::Object(Rc::new(object)))

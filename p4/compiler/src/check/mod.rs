@@ -6,13 +6,13 @@
 //! counts against one limit, so that instances of instances cannot take all memory.
 
 mod action;
+mod annotations;
 mod binary;
 mod call;
 mod control;
 mod declare;
 mod expr;
 mod externs;
-mod given;
 mod package;
 mod parser;
 mod place;
@@ -56,7 +56,7 @@ pub(crate) fn check(decls: &[ast::Decl], end: Span) -> Checked<ir::Program> {
     checker.scopes.enter();
     for decl in decls {
         checker.top(decl)?;
-        checker.given(decl)?;
+        checker.apply_annotations(decl)?;
     }
     match checker.is_complete {
         true => Ok(checker.ir),

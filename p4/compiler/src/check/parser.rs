@@ -16,7 +16,7 @@ impl Checker {
             let params = checker.params(&parser.params)?;
             for local in &parser.locals {
                 checker.local(local)?;
-                checker.given(local)?;
+                checker.apply_annotations(local)?;
             }
             Ok((params, checker.states(parser)?))
         })?;

@@ -333,11 +333,11 @@ impl Names<'_> {
         format!(
             "/// What the second half needs to know of a packet that has been through the first.
             #[derive(Debug, Default)]
-            pub struct Kept {{ taken: Taken, port: Option<u32>, {} }}
+            pub struct PacketState {{ taken: ReadPosition, port: Option<u32>, {} }}
             impl {ty} {{
                 /// A packet at the beginning of the second half.
                 #[inline(always)]
-                fn resume<'r, P: Pass>(&'r mut self, world: &'r mut World, packet: &'r [u8], kept: &Kept, head: &'r mut Vec<u8>, pass: P) -> Run<'r, P> {{
+                fn resume<'r, P: Pass>(&'r mut self, world: &'r mut World, packet: &'r [u8], kept: &PacketState, head: &'r mut Vec<u8>, pass: P) -> Run<'r, P> {{
                     let mut run = self.run(world, packet, head, pass);
                     run.input.resume(kept.taken);
                     run.port = kept.port;
@@ -346,9 +346,9 @@ impl Names<'_> {
                 }}
             }}
             impl Halves for {ty} {{
-                type Kept = Kept;
+                type PacketState = PacketState;
                 #[inline(always)]
-                fn begin(&mut self, world: &mut World, port: u32, packet: &[u8], kept: &mut Kept) {{
+                fn begin(&mut self, world: &mut World, port: u32, packet: &[u8], kept: &mut PacketState) {{
                     let mut head = Vec::new();
                     let mut run = self.run(world, packet, &mut head, Work);
                     run.begin(port);
@@ -357,11 +357,11 @@ impl Names<'_> {
                     {}
                 }}
                 #[inline(always)]
-                fn fetch(&mut self, world: &mut World, packet: &[u8], kept: &Kept, found: u32) -> bool {{
+                fn fetch(&mut self, world: &mut World, packet: &[u8], kept: &PacketState, found: u32) -> bool {{
                     self.resume(world, packet, kept, &mut Vec::new(), Ahead::new(found)).finish()
                 }}
                 #[inline(always)]
-                fn finish(&mut self, world: &mut World, packet: &[u8], kept: &Kept, head: &mut Vec<u8>) -> Verdict {{
+                fn finish(&mut self, world: &mut World, packet: &[u8], kept: &PacketState, head: &mut Vec<u8>) -> Verdict {{
                     let mut run = self.resume(world, packet, kept, head, Work);
                     run.finish();
                     Verdict {{ port: run.port, taken: run.input.taken() }}

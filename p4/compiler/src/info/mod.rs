@@ -202,7 +202,7 @@ impl Program {
     fn objects_of(&self, prefix: u32) -> impl Iterator<Item = (Preamble, &Object)> {
         let is_such = |one: &&Object| object_prefix(&one.kind) == Some(prefix);
         let objects: Vec<&Object> = self.objects.iter().filter(is_such).collect();
-        let names = objects.iter().map(|one| (&*one.name, one.told.id)).collect();
+        let names = objects.iter().map(|one| (&*one.name, one.control.id)).collect();
         preambles(prefix, names).into_iter().zip(objects)
     }
 }
@@ -250,7 +250,7 @@ fn param_infos(action: &ir::Action) -> Vec<ParamInfo> {
 
 fn array_info((preamble, object): (Preamble, &Object)) -> ArrayInfo {
     let (size, unit) = match object.kind {
-        ObjectKind::Counter { size, .. } => (size, object.told.unit),
+        ObjectKind::Counter { size, .. } => (size, object.control.unit),
         ObjectKind::Meter { size, bytes: true } => (size, Unit::Bytes),
         ObjectKind::Meter { size, bytes: false } => (size, Unit::Packets),
         _ => (0, Unit::Packets),
@@ -267,7 +267,7 @@ fn data_info((preamble, object): (Preamble, &Object)) -> DataInfo {
     DataInfo {
         preamble,
         size,
-        struct_name: object.told.data_name.as_deref().map(str::to_owned),
-        members: object.told.data.iter().map(member).collect(),
+        struct_name: object.control.data_name.as_deref().map(str::to_owned),
+        members: object.control.data.iter().map(member).collect(),
     }
 }

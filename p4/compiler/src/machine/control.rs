@@ -1,10 +1,10 @@
 //! What a controller asks of a program at work, and what it is answered.
 //!
 //! Requests and answers own what they say and name things by their names in the program, so that
-//! they can come from another thread ([`crate::desk`]). Whatever executes a program answers them as
-//! a [`Target`].
+//! they can come from another thread ([`crate::request_queue`]). Whatever executes a program
+//! answers them as a [`Target`].
 
-use super::{Error, Key, Listed, Machine, Rates, Told, matches};
+use super::{Error, Key, Listed, Machine, Notification, Rates, matches};
 use crate::ir::{MatchKind, ObjectKind, Table};
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub struct Row {
 
 /// A row that is there, and where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct InstalledRow {
     /// The row.
     pub row: Row,
     /// Whether it is part of the program, and stays.
@@ -127,9 +127,9 @@ pub enum Request {
         /// The silence after which they go.
         timeout: Duration,
     },
-    /// What the program has told controllers: [`Answer::Told`]. Who has asked is taken to listen
-    /// for a second.
-    Told {
+    /// What the program has told controllers: [`Answer::Notifications`]. A controller that asks is
+    /// taken to listen for a second.
+    Notifications {
         /// How many things.
         most: usize,
     },
@@ -143,7 +143,7 @@ pub enum Answer {
     /// It is done.
     Done,
     /// Entries, fewer than were asked for if there are no more.
-    Rows(Vec<Found>),
+    Rows(Vec<InstalledRow>),
     /// The default.
     Default {
         /// The action's name.
@@ -158,7 +158,7 @@ pub enum Answer {
     /// Index and rates; fewer than were asked for if there are no more.
     Meters(Vec<(u32, Option<Rates>)>),
     /// What the program has told, the oldest first; it is not told again.
-    Told(Vec<Told>),
+    Notifications(Vec<Notification>),
 }
 
 /// What executes a program and can be controlled.
@@ -212,7 +212,7 @@ impl Target for Machine<'_> {
                 self.set_profile(*profile, *timeout);
                 Ok(Answer::Done)
             }
-            Request::Told { most } => Ok(self.told((*most).min(MOST_ANSWERED))),
+            Request::Notifications { most } => Ok(self.notifications((*most).min(MOST_ANSWERED))),
             Request::Clear => {
                 self.clear();
                 Ok(Answer::Done)
@@ -268,7 +268,7 @@ impl Machine<'_> {
         Ok(Answer::Rows(entry.into_iter().map(|entry| self.found(table, entry)).collect()))
     }
 
-    fn found(&self, table: &Table, entry: Listed) -> Found {
+    fn found(&self, table: &Table, entry: Listed) -> InstalledRow {
         let pairs = table.keys.iter().zip(&entry.keys);
         let keys = pairs.map(|(key, asked)| match key.kind {
             MatchKind::Exact => Key::Exact(asked.value),
@@ -276,7 +276,7 @@ impl Machine<'_> {
             MatchKind::Ternary => Key::Masked(asked.value, asked.mask),
         });
         let left = entry.deadline.map(|deadline| deadline.saturating_sub(self.world.now()));
-        Found {
+        InstalledRow {
             row: Row {
                 table: table.name.to_string(),
                 keys: keys.collect(),

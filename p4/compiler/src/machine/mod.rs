@@ -8,14 +8,14 @@ mod control;
 pub(crate) mod execute;
 pub(crate) mod externs;
 mod interpreter;
+mod notification;
 mod run;
 pub(crate) mod table;
-mod told;
 
-pub use control::{Answer, Found, MOST_ANSWERED, Request, Row, Target};
+pub use control::{Answer, InstalledRow, MOST_ANSWERED, Request, Row, Target};
 pub use execute::{Execute, Listed, Store, Verdict, World, one_by_one};
 pub use externs::{Meter, Rates};
-pub use told::{CONTROLLER_PORT, Told};
+pub use notification::{CONTROLLER_PORT, Notification};
 
 use crate::ir::{Action, Match, MatchKind, ObjectKind, Program, Table};
 use control::beyond;

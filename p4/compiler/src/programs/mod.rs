@@ -11,47 +11,47 @@ use crate::Program;
 use crate::rt::Execute;
 
 /// A program that was compiled.
-struct Known {
+struct CompiledProgram {
     name: &'static str,
     text: &'static str,
     source: &'static str,
     make: fn(u64) -> Box<dyn Execute>,
 }
 
-const KNOWN: [Known; 1] = [Known {
+const PROGRAMS: [CompiledProgram; 1] = [CompiledProgram {
     name: "nat",
     text: include_str!("../../../nat.p4"),
     source: include_str!("nat.rs"),
     make: |seed| Box::new(nat::Nat::new(seed)),
 }];
 
-fn known(name: &str) -> Option<&'static Known> {
-    KNOWN.iter().find(|known| known.name == name)
+fn compiled_program(name: &str) -> Option<&'static CompiledProgram> {
+    PROGRAMS.iter().find(|one| one.name == name)
 }
 
 /// The names of the programs that were compiled.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    KNOWN.iter().map(|known| known.name)
+    PROGRAMS.iter().map(|one| one.name)
 }
 
 /// One of them, as P4.
 pub fn text(name: &str) -> Option<&'static str> {
-    known(name).map(|known| known.text)
+    compiled_program(name).map(|one| one.text)
 }
 
 /// The Rust source that one of them was compiled from.
 pub fn source(name: &str) -> Option<&'static str> {
-    known(name).map(|known| known.source)
+    compiled_program(name).map(|one| one.source)
 }
 
 /// What executes one of them as compiled Rust; `seed` is that of its random numbers.
 pub fn made(name: &str, seed: u64) -> Option<Box<dyn Execute>> {
-    known(name).map(|known| (known.make)(seed))
+    compiled_program(name).map(|one| (one.make)(seed))
 }
 
 /// What executes a program as compiled Rust, if exactly this program was compiled; `seed` is that
 /// of its random numbers.
 pub fn compiled(program: &Program, seed: u64) -> Option<Box<dyn Execute>> {
-    let known = KNOWN.iter().find(|known| program.rust(known.name) == known.source)?;
-    Some((known.make)(seed))
+    let found = PROGRAMS.iter().find(|one| program.rust(one.name) == one.source)?;
+    Some((found.make)(seed))
 }

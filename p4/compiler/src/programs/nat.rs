@@ -996,8 +996,8 @@ impl Execute for Nat {
 
 /// What the second half needs to know of a packet that has been through the first.
 #[derive(Debug, Default)]
-pub struct Kept {
-    taken: Taken,
+pub struct PacketState {
+    taken: ReadPosition,
     port: Option<u32>,
     nat_main_hdr_ethernet: Ethernet,
     nat_main_hdr_arp: Arp,
@@ -1034,7 +1034,7 @@ impl Nat {
         &'r mut self,
         world: &'r mut World,
         packet: &'r [u8],
-        kept: &Kept,
+        kept: &PacketState,
         head: &'r mut Vec<u8>,
         pass: P,
     ) -> Run<'r, P> {
@@ -1072,9 +1072,9 @@ impl Nat {
 }
 
 impl Halves for Nat {
-    type Kept = Kept;
+    type PacketState = PacketState;
     #[inline(always)]
-    fn begin(&mut self, world: &mut World, port: u32, packet: &[u8], kept: &mut Kept) {
+    fn begin(&mut self, world: &mut World, port: u32, packet: &[u8], kept: &mut PacketState) {
         let mut head = Vec::new();
         let mut run = self.run(world, packet, &mut head, Work);
         run.begin(port);
@@ -1113,7 +1113,7 @@ impl Halves for Nat {
         &mut self,
         world: &mut World,
         packet: &[u8],
-        kept: &Kept,
+        kept: &PacketState,
         found: u32,
     ) -> bool {
         self.resume(world, packet, kept, &mut Vec::new(), Ahead::new(found)).finish()
@@ -1124,7 +1124,7 @@ impl Halves for Nat {
         &mut self,
         world: &mut World,
         packet: &[u8],
-        kept: &Kept,
+        kept: &PacketState,
         head: &mut Vec<u8>,
     ) -> Verdict {
         let mut run = self.resume(world, packet, kept, head, Work);

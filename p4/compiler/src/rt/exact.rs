@@ -2,7 +2,7 @@
 
 use super::key::{Packed, full, matches, values};
 use super::lines::Lines;
-use super::{Action, Found, Listed, Match, Store};
+use super::{Action, Listed, LookupResult, Match, Store};
 use crate::machine::execute::LONGEST_TIMEOUT;
 use crate::machine::table::{Tick, deadline, until};
 use std::collections::BinaryHeap;
@@ -79,14 +79,14 @@ impl<K: Packed, A: Action> Exact<K, A> {
 
     /// What a key finds by the latest tick, and where its entry is, were it one that is over.
     #[inline]
-    pub fn find(&self, tick: Tick, key: K) -> (Found<A>, Place) {
+    pub fn find(&self, tick: Tick, key: K) -> (LookupResult<A>, Place) {
         let found = self.entries.find(key);
         let place = found.map(|(place, _)| place);
         match found {
             Some((_, entry)) if entry.is_there(tick) => {
-                (Found { hit: true, action: entry.action }, place)
+                (LookupResult { hit: true, action: entry.action }, place)
             }
-            _ => (Found { hit: false, action: self.default }, place),
+            _ => (LookupResult { hit: false, action: self.default }, place),
         }
     }
 

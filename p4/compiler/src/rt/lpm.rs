@@ -3,7 +3,7 @@
 
 use super::key::{Packed, masks, matches, values};
 use super::lines::Lines;
-use super::{Action, Found, Listed, Match, Store};
+use super::{Action, Listed, LookupResult, Match, Store};
 use std::ops::BitAnd;
 
 /// Entries whose prefixes have one length.
@@ -33,13 +33,13 @@ impl<K: Packed + BitAnd<Output = K>, A: Action> Lpm<K, A> {
 
     /// What a key finds.
     #[inline]
-    pub fn find(&self, key: K) -> Found<A> {
+    pub fn find(&self, key: K) -> LookupResult<A> {
         for group in &self.groups {
             if let Some((_, action)) = group.entries.find(key & group.mask) {
-                return Found { hit: true, action: *action };
+                return LookupResult { hit: true, action: *action };
             }
         }
-        Found { hit: false, action: self.default }
+        LookupResult { hit: false, action: self.default }
     }
 
     /// An entry as the control plane has it.

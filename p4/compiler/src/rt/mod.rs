@@ -22,8 +22,8 @@ pub use lpm::Lpm;
 pub use natgate_io::Frame;
 pub use objects::{Counters, Meters, Random, Registers, hash};
 pub use packet::{
-    Errors, Input, Stop, Taken, be64, be128, bits, checksum, put_bits, shift_left, shift_right,
-    signed,
+    Errors, Input, ReadPosition, Stop, be64, be128, bits, checksum, put_bits, shift_left,
+    shift_right, signed,
 };
 pub use pass::{Ahead, Cell, Halves, Pass, Work, in_halves};
 pub use scan::Scan;
@@ -46,9 +46,9 @@ pub trait Action: Copy + Debug {
     fn args(&self) -> Vec<u128>;
 }
 
-/// What a table knows of a key.
+/// The result of a look-up in a table.
 #[derive(Clone, Copy, Debug)]
-pub struct Found<A> {
+pub struct LookupResult<A> {
     /// Whether there is an entry.
     pub hit: bool,
     /// What is to be done.

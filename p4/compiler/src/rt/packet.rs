@@ -28,7 +28,7 @@ pub struct Errors {
 
 /// How far a packet was read.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Taken(usize);
+pub struct ReadPosition(usize);
 
 /// A packet that is read.
 ///
@@ -58,13 +58,13 @@ impl<'p> Input<'p> {
 
     /// How far it was read.
     #[inline(always)]
-    pub fn so_far(&self) -> Taken {
-        Taken(self.at)
+    pub fn so_far(&self) -> ReadPosition {
+        ReadPosition(self.at)
     }
 
     /// Goes on from there.
     #[inline(always)]
-    pub fn resume(&mut self, taken: Taken) {
+    pub fn resume(&mut self, taken: ReadPosition) {
         self.at = taken.0;
     }
 

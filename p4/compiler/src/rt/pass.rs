@@ -11,8 +11,8 @@
 //! changed when the packet's turn comes. Then something was fetched in vain.
 
 use super::{
-    Action, Counters, Exact, Fate, Found, Frame, Meters, Packed, Place, Random, Registers, Stop,
-    Tick, Verdict, World,
+    Action, Counters, Exact, Fate, Frame, LookupResult, Meters, Packed, Place, Random, Registers,
+    Stop, Tick, Verdict, World,
 };
 use crate::machine::execute::USUAL_HEAD;
 use std::fmt::Debug;
@@ -41,7 +41,7 @@ pub trait Pass {
         tick: Tick,
         key: K,
         more: bool,
-    ) -> Result<(Found<A>, Place), Stop>;
+    ) -> Result<(LookupResult<A>, Place), Stop>;
 
     /// Goes on; `more` says whether to something that is worth fetching.
     ///
@@ -113,7 +113,7 @@ impl Pass for Work {
         tick: Tick,
         key: K,
         _: bool,
-    ) -> Result<(Found<A>, Place), Stop> {
+    ) -> Result<(LookupResult<A>, Place), Stop> {
         Ok(table.find(tick, key))
     }
 
@@ -207,7 +207,7 @@ impl Pass for Ahead {
         tick: Tick,
         key: K,
         more: bool,
-    ) -> Result<(Found<A>, Place), Stop> {
+    ) -> Result<(LookupResult<A>, Place), Stop> {
         if table.is_large() {
             let Some(left) = self.found.checked_sub(1) else {
                 table.fetch(key);
@@ -272,14 +272,20 @@ impl Pass for Ahead {
 /// A program in two halves, neither of which touches what the other one changes.
 pub trait Halves {
     /// What the second half needs to know of a packet.
-    type Kept: Default;
+    type PacketState: Default;
 
     /// Takes a packet that came in by a port through the first half.
-    fn begin(&mut self, world: &mut World, port: u32, packet: &[u8], kept: &mut Self::Kept);
+    fn begin(&mut self, world: &mut World, port: u32, packet: &[u8], kept: &mut Self::PacketState);
 
     /// Fetches what the second half will look up next, if so many look-ups' lines were fetched
     /// before; whether there may be more.
-    fn fetch(&mut self, world: &mut World, packet: &[u8], kept: &Self::Kept, found: u32) -> bool;
+    fn fetch(
+        &mut self,
+        world: &mut World,
+        packet: &[u8],
+        kept: &Self::PacketState,
+        found: u32,
+    ) -> bool;
 
     /// Takes it through the second half. What it begins with when it leaves is put into `head`,
     /// which is empty.
@@ -287,7 +293,7 @@ pub trait Halves {
         &mut self,
         world: &mut World,
         packet: &[u8],
-        kept: &Self::Kept,
+        kept: &Self::PacketState,
         head: &mut Vec<u8>,
     ) -> Verdict;
 }
@@ -304,7 +310,7 @@ pub fn in_halves<H: Halves>(
 ) {
     let mut head = Vec::with_capacity(USUAL_HEAD);
     // Whether a packet goes on, and what is known of it.
-    let mut group: Vec<(bool, H::Kept)> = (0..GROUP).map(|_| Default::default()).collect();
+    let mut group: Vec<(bool, H::PacketState)> = (0..GROUP).map(|_| Default::default()).collect();
     for (frames, fates) in frames.chunks_mut(GROUP).zip(fates.chunks_mut(GROUP)) {
         for (frame, (is_waiting, kept)) in frames.iter().zip(&mut group) {
             halves.begin(world, port, frame.bytes(), kept);
@@ -411,7 +417,7 @@ mod tests {
     }
 
     impl Halves for Asking {
-        type Kept = u8;
+        type PacketState = u8;
 
         fn begin(&mut self, _: &mut World, port: u32, packet: &[u8], kept: &mut u8) {
             self.seen.push(('b', packet[0], port));

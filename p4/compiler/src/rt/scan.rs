@@ -1,7 +1,7 @@
 //! Tables whose keys have masks of their own: entries in the order of who wins, searched from the
 //! first.
 
-use super::{Action, Found, Listed, Match, Store};
+use super::{Action, Listed, LookupResult, Match, Store};
 use std::cmp::Reverse;
 
 #[derive(Clone, Debug)]
@@ -43,14 +43,14 @@ impl<A: Action> Scan<A> {
     }
 
     /// What keys find.
-    pub fn find(&self, keys: &[u128]) -> Found<A> {
+    pub fn find(&self, keys: &[u128]) -> LookupResult<A> {
         let fits = |entry: &&Entry<A>| {
             let mut pairs = entry.keys.iter().zip(keys);
             pairs.all(|(asked, key)| key & asked.mask == asked.value)
         };
         match self.entries.iter().find(fits) {
-            Some(entry) => Found { hit: true, action: entry.action },
-            None => Found { hit: false, action: self.default },
+            Some(entry) => LookupResult { hit: true, action: entry.action },
+            None => LookupResult { hit: false, action: self.default },
         }
     }
 

@@ -134,7 +134,7 @@ pub struct Table {
 
 /// What the control plane knows of the program's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum ControlObject {
     /// Counters: so many, with packets and bytes in the arrays of these numbers.
     Counter {
         /// How many.
@@ -182,7 +182,7 @@ pub struct Pipeline {
     /// Tables, as many as the program has and in its order.
     pub tables: Vec<Table>,
     /// The program's objects, by their numbers.
-    pub objects: Vec<Kept>,
+    pub objects: Vec<ControlObject>,
     /// The instructions of every packet.
     pub instructions: Vec<String>,
     /// The program looks at no byte of a packet beyond so many.
@@ -226,17 +226,19 @@ fn lowered(program: &Program) -> Checked<Pipeline> {
         objects.push(match kind {
             ObjectKind::Counter { size, .. } => {
                 let arrays = lower.counter_arrays(object, *size);
-                Kept::Counter { size: *size, packets: arrays[0], bytes: arrays[1] }
+                ControlObject::Counter { size: *size, packets: arrays[0], bytes: arrays[1] }
             }
             ObjectKind::Register { .. } => {
                 lower.register_arrays(object)?;
-                Kept::Nothing
+                ControlObject::Nothing
             }
-            ObjectKind::Meter { size, bytes } => Kept::Meter { size: *size, bytes: *bytes },
+            ObjectKind::Meter { size, bytes } => {
+                ControlObject::Meter { size: *size, bytes: *bytes }
+            }
             ObjectKind::Random { ty, least, most } => {
-                Kept::Random { width: ty.width(), least: *least, most: *most }
+                ControlObject::Random { width: ty.width(), least: *least, most: *most }
             }
-            _ => Kept::Nothing,
+            _ => ControlObject::Nothing,
         });
     }
     main[START] = Instr::Reset(lower.reading.unsure.iter().copied().collect());

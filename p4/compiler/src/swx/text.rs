@@ -4,8 +4,8 @@ use super::code::{Field, Instr, META_IN, META_OUT, Value};
 use super::lower::{Lower, Use};
 use super::tidy::{Code, Run};
 use super::{
-    Action, Array, Extern, Kept, KeyField, MOST_OFFSET, PORTS, Pipeline, Struct, TABLE_TYPE, Table,
-    WORD_BITS,
+    Action, Array, ControlObject, Extern, KeyField, MOST_OFFSET, PORTS, Pipeline, Struct,
+    TABLE_TYPE, Table, WORD_BITS,
 };
 use crate::ir::MatchKind;
 use crate::source::{Checked, Span};
@@ -35,7 +35,7 @@ struct Text<'l, 'p> {
 
 pub(super) fn assemble(
     lower: &Lower<'_>,
-    objects: Vec<Kept>,
+    objects: Vec<ControlObject>,
     main: &Code,
     tables: &[Run],
 ) -> Checked<Pipeline> {

@@ -1,13 +1,13 @@
 //! A controller asks the NAT, whatever executes it: the same answers.
 
 use super::{all, nat, process, udp};
-use natgate_p4::{Answer, Entries, Found, Key, Machine, MachineError, Request, Row, Target};
+use natgate_p4::{Answer, Entries, InstalledRow, Key, Machine, MachineError, Request, Row, Target};
 use std::time::Duration;
 
 type Answered = Result<Answer, MachineError>;
 
 /// A table's rows, by parts of so many.
-fn rows(machine: &mut Machine<'_>, table: &str, most: usize) -> Vec<Found> {
+fn rows(machine: &mut Machine<'_>, table: &str, most: usize) -> Vec<InstalledRow> {
     let (mut all, mut after) = (Vec::new(), None);
     loop {
         let table = table.to_owned();
@@ -24,11 +24,11 @@ fn rows(machine: &mut Machine<'_>, table: &str, most: usize) -> Vec<Found> {
 }
 
 /// All that can be read.
-fn everything(machine: &mut Machine<'_>) -> (Vec<Vec<Found>>, Vec<Answered>) {
+fn everything(machine: &mut Machine<'_>) -> (Vec<Vec<InstalledRow>>, Vec<Answered>) {
     let info = nat().info();
     let name = |preamble: &natgate_p4::Preamble| preamble.name.clone();
     let tables: Vec<String> = info.tables.iter().map(|table| name(&table.preamble)).collect();
-    let all: Vec<Vec<Found>> = tables.iter().map(|table| rows(machine, table, 3)).collect();
+    let all: Vec<Vec<InstalledRow>> = tables.iter().map(|table| rows(machine, table, 3)).collect();
     let mut answers = Vec::new();
     for table in tables {
         answers.push(machine.answer(&Request::Default { table }));

@@ -15,7 +15,7 @@ impl<H: Execute + Halves> Execute for InHalves<H> {
         packet: &[u8],
         head: &mut Vec<u8>,
     ) -> Verdict {
-        let mut kept = H::Kept::default();
+        let mut kept = H::PacketState::default();
         self.0.begin(world, port, packet, &mut kept);
         let mut found = 0..9;
         while found.next().is_some_and(|found| self.0.fetch(world, packet, &kept, found)) {}

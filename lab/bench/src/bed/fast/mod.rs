@@ -10,7 +10,7 @@
 
 mod program;
 
-use super::{BedError, Cables, bpf, kernel::Kernel};
+use super::{BedError, LinkNames, bpf, kernel::Kernel};
 use natgate_io::bpf::{Map, Mode, Plain};
 use natgate_tester::{Endpoint, Place};
 use natgate_testnet::Network;
@@ -91,10 +91,10 @@ impl FastPath {
         path: Path,
         place: &Place,
         network: &Network,
-        cables: &Cables,
+        links: &LinkNames,
     ) -> Result<Self, BedError> {
-        Kernel::prepare(network, &cables.subject)?;
-        let hops = [hop(network, cables, 0)?, hop(network, cables, 1)?];
+        Kernel::prepare(network, &links.subject)?;
+        let hops = [hop(network, links, 0)?, hop(network, links, 1)?];
         let table = match path {
             Path::Forward => table(1)?,
             Path::Translate => fill(place, hops)?,
@@ -112,8 +112,8 @@ impl FastPath {
     }
 }
 
-fn hop(network: &Network, cables: &Cables, side: usize) -> io::Result<Hop> {
-    let (own, next) = (&cables.subject[side], &cables.tester[side]);
+fn hop(network: &Network, links: &LinkNames, side: usize) -> io::Result<Hop> {
+    let (own, next) = (&links.subject[side], &links.tester[side]);
     let interface = read(network, "nat", own, "ifindex")?.parse().map_err(io::Error::other)?;
     let stations = [station(network, "tester", next)?, station(network, "nat", own)?];
     Ok(Hop { stations, interface })

@@ -174,7 +174,7 @@ fn packets_that_turn_out_undeliverable_do_not_make_a_counter_fall() {
     };
     let sources = Sources { view: Box::new(shown), ..sources() };
     let mut work = AgentLoop::new(settings(), sources, stopped);
-    let stream = Box::new(Given(Cursor::new(Vec::new())));
+    let stream = Box::new(FixedStream(Cursor::new(Vec::new())));
     let session = Session { stream, number: 1, packet: 0, uptime: 0, opened: Instant::now() };
     let name = of(&[2, 1, 1, 9, 1]);
     let mut found = Vec::new();
@@ -236,15 +236,15 @@ fn subscribers_are_told_of_each_for_itself_and_not_too_many() {
 }
 
 /// A stream of given bytes.
-struct Given(Cursor<Vec<u8>>);
+struct FixedStream(Cursor<Vec<u8>>);
 
-impl Read for Given {
+impl Read for FixedStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.read(buffer)
     }
 }
 
-impl Write for Given {
+impl Write for FixedStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         Ok(bytes.len())
     }
@@ -254,7 +254,7 @@ impl Write for Given {
     }
 }
 
-impl Stream for Given {}
+impl Stream for FixedStream {}
 
 #[test]
 fn whatever_a_master_sends_ends_the_session_at_worst() {
@@ -271,7 +271,7 @@ fn whatever_a_master_sends_ends_the_session_at_worst() {
     for bytes in samples {
         let (_stop, stopped) = channel();
         let mut work = AgentLoop::new(settings(), sources(), stopped);
-        let stream = Box::new(Given(Cursor::new(bytes.clone())));
+        let stream = Box::new(FixedStream(Cursor::new(bytes.clone())));
         let mut session =
             Session { stream, number: 1, packet: 0, uptime: 0, opened: Instant::now() };
         assert!(matches!(work.serve(&mut session), Err(SessionEnd::Lost(_))), "{bytes:?}");

@@ -1,4 +1,4 @@
-//! Where a controller's requests wait for the thread that executes a program.
+//! The queue in which a controller's requests wait for the thread that executes a program.
 //!
 //! That thread answers between batches of packets, one message at a time, so that a controller
 //! never stands in the way of packets for longer than [`MOST_REQUESTS`] requests take. Nothing is
@@ -27,16 +27,16 @@ pub struct Controller {
     sender: SyncSender<Message>,
 }
 
-/// The end of whatever executes a program.
+/// The queue of requests, at the end of the thread that executes a program.
 #[derive(Debug)]
-pub struct Desk {
+pub struct RequestQueue {
     receiver: Receiver<Message>,
 }
 
-/// A desk, and a controller that asks there.
-pub fn desk() -> (Controller, Desk) {
+/// A queue of requests, and a controller that fills it.
+pub fn request_queue() -> (Controller, RequestQueue) {
     let (sender, receiver) = sync_channel(MOST_WAITING);
-    (Controller { sender }, Desk { receiver })
+    (Controller { sender }, RequestQueue { receiver })
 }
 
 impl Controller {
@@ -69,7 +69,7 @@ impl Controller {
     }
 }
 
-impl Desk {
+impl RequestQueue {
     /// Answers the message that has waited longest; whether there was one. To be called between
     /// batches.
     pub fn serve(&self, target: &mut impl Target) -> bool {

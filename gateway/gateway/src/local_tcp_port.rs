@@ -1,5 +1,5 @@
-//! One TCP port of the gateway's own inside address for the program around the gateway, which has a
-//! TCP stack of its own. No packet from outside gets there.
+//! A TCP port of the gateway's own inside address. The program around the gateway takes its packets
+//! and has a TCP of its own. Nothing from outside comes in by it.
 
 use crate::pcp::Admission;
 use natgate_wire::{Ipv4, protocol};
@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 /// Most packets that wait for the program.
 const ROOM: usize = 64;
 
-/// The TCP port, closed at first.
+/// The port, closed at first.
 #[derive(Debug, Default)]
 pub(crate) struct LocalTcpPort {
     port: Option<u16>,
@@ -32,8 +32,8 @@ impl LocalTcpPort {
         self.packets.pop_front()
     }
 
-    /// Takes a packet from realm 0 to the gateway itself, if it is for the port. `own` is the
-    /// gateway's address in realm 0.
+    /// Takes a packet to the gateway itself from realm 0, whose own address is given, if it is for
+    /// the port.
     pub(crate) fn take(&mut self, packet: &[u8], own: Option<Ipv4Addr>) -> Admission {
         if !self.port.is_some_and(|port| is_for(port, own, packet)) {
             return Admission::NoRequest;
@@ -78,24 +78,24 @@ mod tests {
 
     #[test]
     fn what_is_for_the_port_waits_and_no_more_than_there_is_room_for() {
-        let mut door = LocalTcpPort::default();
-        assert_eq!(door.take(&segment(), Some(OWN)), Admission::NoRequest, "it is closed");
-        door.open(9464);
+        let mut port = LocalTcpPort::default();
+        assert_eq!(port.take(&segment(), Some(OWN)), Admission::NoRequest, "it is closed");
+        port.open(9464);
         let with = |at: usize, value: u8| {
             let mut bytes = segment();
             bytes[at] = value;
             bytes
         };
         for (at, value) in [(6, 0x20), (9, protocol::UDP), (19, 2), (23, 1)] {
-            assert_eq!(door.take(&with(at, value), Some(OWN)), Admission::NoRequest, "byte {at}");
+            assert_eq!(port.take(&with(at, value), Some(OWN)), Admission::NoRequest, "byte {at}");
         }
-        assert_eq!(door.take(&segment(), None), Admission::NoRequest);
+        assert_eq!(port.take(&segment(), None), Admission::NoRequest);
         for _ in 0..ROOM {
-            assert_eq!(door.take(&segment(), Some(OWN)), Admission::Waiting);
-            assert!(door.has_next());
+            assert_eq!(port.take(&segment(), Some(OWN)), Admission::Waiting);
+            assert!(port.has_next());
         }
-        assert_eq!(door.take(&segment(), Some(OWN)), Admission::Refused);
-        assert_eq!(door.next(), Some(segment()));
-        assert_eq!(door.take(&segment(), Some(OWN)), Admission::Waiting);
+        assert_eq!(port.take(&segment(), Some(OWN)), Admission::Refused);
+        assert_eq!(port.next(), Some(segment()));
+        assert_eq!(port.take(&segment(), Some(OWN)), Admission::Waiting);
     }
 }

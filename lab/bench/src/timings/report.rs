@@ -74,7 +74,7 @@ fn beside(pair: Option<&Pair>) -> [Target; 4] {
     ]
 }
 
-pub(super) fn page(mut report: Report, results: &Results) -> Report {
+pub(super) fn write(mut report: Report, results: &Results) -> Report {
     report.data(results);
     report.text(
         "The paper is Tsetse, Wijesinha, Karne and Loukili's of 2012: a NAT without an operating \

@@ -1,5 +1,5 @@
-//! What controllers know things by: names and numbers that annotations give, and what they are told
-//! besides.
+//! Annotations: the names and numbers by which controllers know things. Also what controllers know
+//! of an extern's instance besides.
 
 use super::Checker;
 use super::scope::Entity;
@@ -10,9 +10,9 @@ use crate::ir::{self, Unit};
 use crate::source::{Checked, problem};
 use std::rc::Rc;
 
-/// What controllers know, by its place in the program.
+/// A thing that an annotation may name, by its place in the program.
 #[derive(Clone, Copy)]
-enum Known {
+enum Annotated {
     Action(usize),
     Table(usize),
     Object(usize),
@@ -20,7 +20,7 @@ enum Known {
 
 impl Checker {
     /// Takes what annotations say of that which has just been declared.
-    pub(super) fn given(&mut self, decl: &Decl) -> Checked<()> {
+    pub(super) fn apply_annotations(&mut self, decl: &Decl) -> Checked<()> {
         for annotation in &decl.annotations {
             match &*annotation.name.text {
                 "name" => self.rename(decl, annotation)?,
@@ -32,11 +32,11 @@ impl Checker {
         Ok(())
     }
 
-    fn annotated(&self, decl: &Decl, annotation: &Annotation) -> Checked<Known> {
+    fn annotated(&self, decl: &Decl, annotation: &Annotation) -> Checked<Annotated> {
         match self.scopes.find(&decl.name.text) {
-            Some(Entity::Action(index)) => Ok(Known::Action(*index)),
-            Some(Entity::Table(index)) => Ok(Known::Table(*index)),
-            Some(Entity::Object(object)) => Ok(Known::Object(object.index)),
+            Some(Entity::Action(index)) => Ok(Annotated::Action(*index)),
+            Some(Entity::Table(index)) => Ok(Annotated::Table(*index)),
+            Some(Entity::Object(object)) => Ok(Annotated::Object(object.index)),
             _ => {
                 let what = format!(
                     "`@{}` is supported for tables, actions, externs' instances and keys only",
@@ -50,7 +50,7 @@ impl Checker {
     /// `@name("x")` stands in place of the name, and `@name(".x")` in place of all that is in
     /// front, too.
     fn rename(&mut self, decl: &Decl, annotation: &Annotation) -> Checked<()> {
-        let known = self.annotated(decl, annotation)?;
+        let annotated = self.annotated(decl, annotation)?;
         let span = annotation.name.span;
         let is_part = |one: char| one.is_ascii_alphanumeric() || "_.$[]-".contains(one);
         let text = annotation.body.as_deref().unwrap_or_default();
@@ -63,18 +63,18 @@ impl Checker {
             false => self.full_name(bare),
         };
         let ir = &mut self.ir;
-        let taken = match known {
-            Known::Action(_) => ir.actions.iter().any(|one| one.name == full),
-            Known::Table(_) => ir.tables.iter().any(|one| one.name == full),
-            Known::Object(_) => ir.objects.iter().any(|one| one.name == full),
+        let taken = match annotated {
+            Annotated::Action(_) => ir.actions.iter().any(|one| one.name == full),
+            Annotated::Table(_) => ir.tables.iter().any(|one| one.name == full),
+            Annotated::Object(_) => ir.objects.iter().any(|one| one.name == full),
         };
         if taken {
             return problem(span, format!("`{full}` is there already; choose another name"));
         }
-        match known {
-            Known::Action(index) => ir.actions[index].name = full,
-            Known::Table(index) => ir.tables[index].name = full,
-            Known::Object(index) => ir.objects[index].name = full,
+        match annotated {
+            Annotated::Action(index) => ir.actions[index].name = full,
+            Annotated::Table(index) => ir.tables[index].name = full,
+            Annotated::Object(index) => ir.objects[index].name = full,
         }
         Ok(())
     }
@@ -82,12 +82,12 @@ impl Checker {
     /// `@id(5)`: the lower three bytes of a number, or all four, of which the highest says what it
     /// is a number of.
     fn numbered(&mut self, decl: &Decl, annotation: &Annotation) -> Checked<()> {
-        let known = self.annotated(decl, annotation)?;
+        let annotated = self.annotated(decl, annotation)?;
         let span = annotation.name.span;
-        let prefix = match known {
-            Known::Action(_) => ACTION,
-            Known::Table(_) => TABLE,
-            Known::Object(index) => match object_prefix(&self.ir.objects[index].kind) {
+        let prefix = match annotated {
+            Annotated::Action(_) => ACTION,
+            Annotated::Table(_) => TABLE,
+            Annotated::Object(index) => match object_prefix(&self.ir.objects[index].kind) {
                 Some(prefix) => prefix,
                 None => {
                     return problem(span, "controllers do not know this extern; delete its number");
@@ -105,26 +105,30 @@ impl Checker {
         let ir = &mut self.ir;
         let actions = ir.actions.iter().map(|one| one.id);
         let tables = ir.tables.iter().map(|one| one.id);
-        let objects = ir.objects.iter().map(|one| one.told.id);
+        let objects = ir.objects.iter().map(|one| one.control.id);
         if actions.chain(tables).chain(objects).any(|other| other == Some(id)) {
             return problem(span, format!("the number {id:#x} is given already; choose another"));
         }
-        match known {
-            Known::Action(index) => ir.actions[index].id = Some(id),
-            Known::Table(index) => ir.tables[index].id = Some(id),
-            Known::Object(index) => ir.objects[index].told.id = Some(id),
+        match annotated {
+            Annotated::Action(index) => ir.actions[index].id = Some(id),
+            Annotated::Table(index) => ir.tables[index].id = Some(id),
+            Annotated::Object(index) => ir.objects[index].control.id = Some(id),
         }
         Ok(())
     }
 }
 
-/// What controllers are told of an extern's instance besides its kind.
-pub(super) fn told(of: &str, types: &[(Rc<str>, Type)], args: &[Vec<u128>]) -> ir::Told {
-    let mut told = ir::Told::default();
+/// What controllers know of an extern's instance besides its kind.
+pub(super) fn control_info(
+    of: &str,
+    types: &[(Rc<str>, Type)],
+    args: &[Vec<u128>],
+) -> ir::ControlInfo {
+    let mut info = ir::ControlInfo::default();
     match (of, types.first(), args.get(1)) {
         ("Counter", _, Some(kind)) => {
             // As the architecture numbers them.
-            told.unit = match kind[0] {
+            info.unit = match kind[0] {
                 0 => Unit::Packets,
                 1 => Unit::Bytes,
                 _ => Unit::Both,
@@ -132,11 +136,11 @@ pub(super) fn told(of: &str, types: &[(Rc<str>, Type)], args: &[Vec<u128>]) -> i
         }
         ("Register" | "Digest", Some((_, ty)), _) => {
             if let Type::Struct(one) = ty {
-                told.data_name = Some(one.name.clone());
+                info.data_name = Some(one.name.clone());
             }
-            told.data = ty.members();
+            info.data = ty.members();
         }
         _ => {}
     }
-    told
+    info
 }

@@ -6,7 +6,7 @@ use crate::report::{Axis, Plot, Report, Series, Style, Table};
 use crate::spread::Spread;
 use crate::thesis::{TARGET_MPPS, TARGET_NEW_SESSIONS};
 
-pub(super) fn page(mut report: Report, plan: &Plan, results: &Results) -> Report {
+pub(super) fn write(mut report: Report, plan: &Plan, results: &Results) -> Report {
     report.data(results);
     report.text(format!(
         "The engine on one core, batches of {}, behind virtual links in memory with receive rings \

@@ -1,4 +1,4 @@
-//! Small cases of former differences between engine and model.
+//! Cases in which engine and model once differed, made small.
 
 mod common;
 

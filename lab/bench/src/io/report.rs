@@ -22,7 +22,7 @@ const MASQUERADE: &str = "Linux masquerade";
 const XDP: &str = "natgate af-xdp";
 const MILLION: u32 = 1_000_000;
 
-pub(super) fn page(mut report: Report, results: &Results) -> Report {
+pub(super) fn write(mut report: Report, results: &Results) -> Report {
     report.data(results);
     report.text(format!(
         "UDP flows drawn at random, all alike, each with a mapping of its own, at the highest rate \

@@ -108,14 +108,14 @@ pub(super) struct Trade {
     pub(super) lent: u64,
 }
 
-/// Creates the lenders of a team of workers with these wakers.
-pub(super) fn brokers(wakers: &[Arc<Waker>]) -> Vec<PortLender> {
+/// The port lenders of workers that are woken so.
+pub(super) fn port_lenders(wakers: &[Arc<Waker>]) -> Vec<PortLender> {
     let workers = wakers.len();
     // Each worker asks for one kind at a time, and gets one note as an answer.
     let ends = (0..workers).map(|_| sync_channel(2 * MOST_WORKERS));
     let (senders, notes): (Vec<_>, Vec<_>) = ends.unzip();
     let others: Vec<_> = senders.into_iter().zip(wakers.iter().cloned()).collect();
-    let broker = |(number, notes)| PortLender {
+    let lender = |(number, notes)| PortLender {
         number,
         notes,
         others: others.clone(),
@@ -123,21 +123,21 @@ pub(super) fn brokers(wakers: &[Arc<Waker>]) -> Vec<PortLender> {
         asked: None,
         goods: Vec::new(),
     };
-    notes.into_iter().enumerate().map(broker).collect()
+    notes.into_iter().enumerate().map(lender).collect()
 }
 
 /// Sender of notes to one worker.
 pub(super) type Mailbox = (SyncSender<Note>, Arc<Waker>);
 
-/// Creates the lender of a worker that joins, and the mailbox of its notes.
+/// The port lender of a worker that joins others, and where they write to it.
 pub(super) fn join(mut others: Vec<Mailbox>, own: &Arc<Waker>) -> (PortLender, Mailbox) {
     let number = others.len();
     let (sender, notes) = sync_channel(2 * MOST_WORKERS);
     let mailbox = (sender, Arc::clone(own));
     others.push(mailbox.clone());
-    let broker =
+    let lender =
         PortLender { number, notes, others, next: Timestamp(0), asked: None, goods: Vec::new() };
-    (broker, mailbox)
+    (lender, mailbox)
 }
 
 impl PortLender {

@@ -16,7 +16,7 @@ const MOST_PACKETS: usize = 256;
 
 /// Something that a program tells controllers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Notification {
     /// A frame that it sent to [`CONTROLLER_PORT`].
     Packet(Vec<u8>),
     /// A digest.
@@ -44,20 +44,21 @@ impl Machine<'_> {
     }
 
     /// Somebody listens: the oldest of what was told.
-    pub(super) fn told(&mut self, most: usize) -> Answer {
+    pub(super) fn notifications(&mut self, most: usize) -> Answer {
         if !self.is_heard() {
             self.packets.clear();
             self.world.clear();
         }
         self.asked = Some(self.world.now());
         let frames = self.packets.len().min(most);
-        let mut all: Vec<Told> = self.packets.drain(..frames).map(Told::Packet).collect();
+        let mut all: Vec<Notification> =
+            self.packets.drain(..frames).map(Notification::Packet).collect();
         while all.len() < most
             && let Some((name, fields)) = self.digest()
         {
             let values = fields.into_iter().map(|(_, value)| value).collect();
-            all.push(Told::Digest { name: name.to_owned(), values });
+            all.push(Notification::Digest { name: name.to_owned(), values });
         }
-        Answer::Told(all)
+        Answer::Notifications(all)
     }
 }

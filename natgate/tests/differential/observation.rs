@@ -18,25 +18,25 @@ use crate::script::{EXTERNAL, Step};
 
 /// One packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct Observation {
     pub(crate) fields: BTreeMap<String, String>,
 }
 
-/// Which external ports a translator has given to whom.
+/// The external ports that a translator has given, and to which endpoints.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
-    given: Vec<Given>,
+pub(crate) struct PortHistory {
+    given: Vec<PortAssignment>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Given {
+struct PortAssignment {
     protocol: u8,
     internal: Endpoint,
     remote: Endpoint,
     port: u16,
 }
 
-impl Known {
+impl PortHistory {
     /// The external endpoint by which a remote endpoint reaches an internal one; where none has
     /// been given, the one with the internal port.
     pub(crate) fn external(&self, protocol: u8, internal: Endpoint, remote: Endpoint) -> Endpoint {
@@ -44,7 +44,11 @@ impl Known {
         (EXTERNAL, given.next_back().map_or(internal.1, |given| given.port))
     }
 
-    fn of(&self, protocol: u8, internal: Endpoint) -> impl DoubleEndedIterator<Item = &Given> {
+    fn of(
+        &self,
+        protocol: u8,
+        internal: Endpoint,
+    ) -> impl DoubleEndedIterator<Item = &PortAssignment> {
         self.given.iter().filter(move |g| g.protocol == protocol && g.internal == internal)
     }
 
@@ -55,7 +59,7 @@ impl Known {
     /// Notes a port; says what is worth comparing about it.
     fn learn(&mut self, protocol: u8, step: &Step, port: u16) -> String {
         let (internal, remote) = (step.internal, step.remote);
-        let given = Given { protocol, internal, remote, port };
+        let given = PortAssignment { protocol, internal, remote, port };
         let others =
             || self.given.iter().filter(|o| o.protocol == protocol && o.internal != internal);
         let kept = match port == internal.1 {
@@ -77,7 +81,7 @@ impl Known {
     }
 }
 
-impl fmt::Display for Seen {
+impl fmt::Display for Observation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, value) in &self.fields {
             write!(f, "{name}={value} ")?;
@@ -86,14 +90,14 @@ impl fmt::Display for Seen {
     }
 }
 
-impl Seen {
+impl Observation {
     /// Writes down a packet that left by this side in this step.
     pub(crate) fn new(
         step: &Step,
         sent: &[Vec<u8>],
         side: Side,
         bytes: &[u8],
-        known: &mut Known,
+        known: &mut PortHistory,
     ) -> Self {
         let mut seen = Self::default();
         seen.set("side", format!("{side:?}"));
@@ -150,8 +154,8 @@ fn port(packet: &Ipv4<&[u8]>, destination: bool) -> u16 {
 struct Writer<'a> {
     step: &'a Step,
     sent: &'a [Vec<u8>],
-    known: &'a Known,
-    seen: &'a mut Seen,
+    known: &'a PortHistory,
+    seen: &'a mut Observation,
 }
 
 impl Writer<'_> {

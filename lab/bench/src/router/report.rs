@@ -7,7 +7,7 @@ use crate::report::{Axis, Plot, Report, Series, Style, Table};
 /// 99 of 100 packets are to be delayed by at most so much at half the load, microseconds.
 const ADDED_P99: f64 = 20.0;
 
-pub(super) fn page(mut report: Report, parts: &[Part], results: &Results) -> Report {
+pub(super) fn write(mut report: Report, parts: &[Part], results: &Results) -> Report {
     report.data(results);
     report.text(format!(
         "natgate by {}, between cables (veth); one processor for the tester, one for natgate. Trials \

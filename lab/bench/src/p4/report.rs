@@ -1,7 +1,7 @@
 //! The report: a table for each driver, number of cores and of entries and way, what Rust takes of
 //! what natgate takes, and plots beside what the paper states.
 
-use super::{DEVICES, ENGINE, Failed, Found, MEMORY, NATGATE, Row, Way};
+use super::{DEVICES, ENGINE, Failed, MEMORY, NATGATE, Results, Row, Way};
 use crate::engine::grouped;
 use crate::program::With;
 use crate::report::{Axis, Plot, Report, Series, Style, Table};
@@ -65,7 +65,7 @@ struct Ratio {
     ratio: f64,
 }
 
-pub(super) fn page(mut report: Report, found: &Found) -> Report {
+pub(super) fn write(mut report: Report, results: &Results) -> Report {
     #[derive(Serialize)]
     struct Data<'r> {
         cycles_per_ns: f64,
@@ -75,7 +75,7 @@ pub(super) fn page(mut report: Report, found: &Found) -> Report {
         rows: &'r [Row],
         failed: &'r [Failed],
     }
-    let Found { rows, failed, cycles_per_ns } = found;
+    let Results { rows, failed, cycles_per_ns } = results;
     let ratios = ratios(rows);
     report.data(&Data {
         cycles_per_ns: *cycles_per_ns,
@@ -183,8 +183,8 @@ fn table(rows: &[Row], ratios: &[Ratio], group: Group) -> Table {
             (ratio.driver, ratio.cores, ratio.entries, ratio.way, ratio.frame)
                 == (group.driver, group.cores, group.entries, group.way, *frame)
         };
-        let found = ratios.iter().find(is_it);
-        found.map_or(String::new(), |ratio| format!("{:.2}", ratio.ratio))
+        let results = ratios.iter().find(is_it);
+        results.map_or(String::new(), |ratio| format!("{:.2}", ratio.ratio))
     };
     table.push(["P4 as Rust by natgate".to_owned()].into_iter().chain(frames.iter().map(cell)));
     table

@@ -1,4 +1,4 @@
-//! Owner of a packet.
+//! The worker that owns a packet.
 
 use super::{PacketOwner, Partition, Row};
 use natgate_engine::Side;
@@ -6,15 +6,21 @@ use natgate_wire::icmp::{self, kind};
 use natgate_wire::{Ipv4, protocol};
 
 impl Partition {
-    /// Finds the owner of an IP packet that came in by a side; from inside, `realm` counts. A
-    /// packet that cannot be read belongs to any worker, which drops it.
-    pub(in crate::team) fn whose(&self, from: Side, realm: u16, bytes: &[u8]) -> PacketOwner {
-        self.whose_whole(from, realm, bytes).unwrap_or_else(|| self.whose_any(from, realm, bytes))
+    /// The owner of an IP packet that came in by a side, from a realm if from inside. A packet that
+    /// cannot be read is everybody's: the worker that has it drops it.
+    pub(in crate::team) fn owner_of_packet(
+        &self,
+        from: Side,
+        realm: u16,
+        bytes: &[u8],
+    ) -> PacketOwner {
+        self.owner_of_whole(from, realm, bytes)
+            .unwrap_or_else(|| self.owner_of_any(from, realm, bytes))
     }
 
-    /// Finds the owner of a TCP or UDP packet in one piece without options, the commonest kind, at
-    /// the least cost. The owner checks the packet for errors. `None` for all other packets.
-    fn whose_whole(&self, from: Side, realm: u16, bytes: &[u8]) -> Option<PacketOwner> {
+    /// The same of the commonest, TCP and UDP in one piece without options, for as little as can
+    /// be; what is wrong with one is for its owner to find. `None`: it is none of these.
+    fn owner_of_whole(&self, from: Side, realm: u16, bytes: &[u8]) -> Option<PacketOwner> {
         let header = bytes.first_chunk::<24>()?;
         let own = header[9];
         let is_whole = header[6] & 0x3f == 0 && header[7] == 0;
@@ -23,16 +29,16 @@ impl Partition {
         }
         let address = |at| u32::from_be_bytes(std::array::from_fn(|byte| header[at + byte]));
         if from == Side::Inside {
-            return Some(self.whose_host((realm, address(12))));
+            return Some(self.owner_of_host((realm, address(12))));
         }
         let (address, port) = (address(16), u16::from_be_bytes([header[22], header[23]]));
         Some(match self.row(address) {
             Some(row) => self.of_external(row, own, port),
-            None => self.whose_host((0, address)),
+            None => self.owner_of_host((0, address)),
         })
     }
 
-    fn whose_any(&self, from: Side, realm: u16, bytes: &[u8]) -> PacketOwner {
+    fn owner_of_any(&self, from: Side, realm: u16, bytes: &[u8]) -> PacketOwner {
         let Ok(packet) = Ipv4::new_checked(bytes) else { return PacketOwner::Of(0) };
         match from {
             Side::Inside => {
@@ -40,16 +46,16 @@ impl Partition {
                 // packet went to.
                 let about = about(&packet, bytes);
                 let host = about.map_or_else(|| packet.source(), |(about, _)| about.destination());
-                self.whose_host((realm, host))
+                self.owner_of_host((realm, host))
             }
-            Side::Outside => self.whose_outside(&packet, bytes),
+            Side::Outside => self.owner_of_outside(&packet, bytes),
         }
     }
 
-    fn whose_outside(&self, packet: &Ipv4<&[u8]>, bytes: &[u8]) -> PacketOwner {
+    fn owner_of_outside(&self, packet: &Ipv4<&[u8]>, bytes: &[u8]) -> PacketOwner {
         let Some(row) = self.row(packet.destination()) else {
-            // The packet bypasses the translator, or is for the gateway itself.
-            return self.whose_host((0, packet.destination()));
+            // Past the translator, or to the gateway itself.
+            return self.owner_of_host((0, packet.destination()));
         };
         let own = packet.protocol();
         if let Some((about, payload)) = about(packet, bytes) {
@@ -74,7 +80,7 @@ impl Partition {
         }
     }
 
-    /// Owner of a packet to an address of a protocol without ports, or cut off before its ports.
+    /// The owner of a packet to an address, of a protocol without ports, or cut off before them.
     fn portless(&self, row: &Row, own: u8) -> PacketOwner {
         let number = if matches!(own, protocol::TCP | protocol::UDP) { own } else { 0 };
         match self.whole.get(&(row.address, number)) {
@@ -164,8 +170,8 @@ mod tests {
                 for (side, packet) in
                     [(Side::Inside, inside), (Side::Outside, outside), (Side::Outside, past)]
                 {
-                    let short = partition.whose_whole(side, 0, &packet);
-                    assert_eq!(short, Some(partition.whose_any(side, 0, &packet)), "{packet:?}");
+                    let short = partition.owner_of_whole(side, 0, &packet);
+                    assert_eq!(short, Some(partition.owner_of_any(side, 0, &packet)), "{packet:?}");
                 }
             }
         }
@@ -176,7 +182,7 @@ mod tests {
         let partition = Partition::new(&Config::default(), 2, None);
         let host = Ipv4Addr::new(100, 64, 0, 1);
         let whole = packet(protocol::UDP, host, host, [1, 2]);
-        let short = |packet: &[u8]| partition.whose_whole(Side::Outside, 0, packet);
+        let short = |packet: &[u8]| partition.owner_of_whole(Side::Outside, 0, packet);
         assert!(short(&whole).is_some());
         assert_eq!(short(&whole[..23]), None);
         for (at, value) in [(0, 0x46), (6, 0x20), (6, 1), (7, 1), (9, protocol::ICMP)] {
