@@ -136,8 +136,7 @@ impl Gateway {
 
     /// Starts a gateway in a namespace with a third link, more0 and more1. The configuration is the
     /// smallest one and more. The folder has to outlive the gateway.
-    pub(crate) fn start_with_third_link(test: &str, more: &str) -> (Folder, Self) {
-        let folder = Folder::new(test);
+    pub(crate) fn start_with_third_link(folder: Folder, more: &str) -> (Folder, Self) {
         let third = "ip link add name more0 type veth peer name more1
             ip link set more0 up; ip link set more1 up";
         let gateway = Self::start(command(third, &folder.config(more), &[]));
@@ -160,9 +159,15 @@ impl Gateway {
 
     /// `natgate run` with this configuration in the same namespaces.
     pub(crate) fn beside(&self, config: &Path) -> Command {
-        let mut command = Command::new("nsenter");
-        command.args(["--net", "--mount", "--target", &self.id().to_string(), PROGRAM]);
+        let mut command = self.enter(PROGRAM);
         command.args(["run", "-c"]).arg(config);
+        command
+    }
+
+    /// A program in the same namespaces.
+    pub(crate) fn enter(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["--net", "--mount", "--target", &self.id().to_string(), program]);
         command.stderr(Stdio::piped()).stdout(Stdio::piped());
         without_manager(&mut command);
         command

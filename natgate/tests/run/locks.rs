@@ -5,10 +5,15 @@ use crate::gateway::{Folder, Gateway, PROGRAM, command, refused};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A gateway on in0 and out0, with a realm on more0, in a namespace with a third link.
+/// A gateway on in0 and out0, with a realm on more0 and a spool, in a namespace with a third link.
 fn first_gateway(test: &str) -> (Folder, Gateway) {
-    let realm = "[[realm]]\nname = \"red\"\ndevice = \"more0\"\naddress = \"10.0.0.1/8\"\n";
-    Gateway::start_with_third_link(test, realm)
+    let folder = Folder::new(test);
+    let more = format!(
+        "[[realm]]\nname = \"red\"\ndevice = \"more0\"\naddress = \"10.0.0.1/8\"\n\
+         [[log]]\nkind = \"spool\"\nfolder = {:?}\n",
+        folder.file("spool")
+    );
+    Gateway::start_with_third_link(folder, &more)
 }
 
 fn refusal_by(gateway: &Gateway, what: &str) -> String {
@@ -71,7 +76,7 @@ fn a_gateway_that_was_killed_holds_nothing() {
 
 #[test]
 fn a_reload_to_what_another_gateway_has_is_refused_and_changes_nothing() {
-    let (_folder, first) = first_gateway("locks-reload");
+    let (folder, first) = first_gateway("locks-reload");
     let other = Folder::new("locks-reloaded");
     let mut second = Gateway::spawn(first.beside(&config(&other, "in1", "out1", OTHER_POOL)));
     second.hears("running");
@@ -96,14 +101,14 @@ fn a_reload_to_what_another_gateway_has_is_refused_and_changes_nothing() {
     // A refused reload has locked nothing, and a lock that a reload does not need comes free.
     let spool = "[[log]]\nkind = \"spool\"\nfolder = ";
     let taken = other.file("spool");
-    let (code, said) = reload(&format!("{spool}{:?}\n", scene.folder.file("spool")), &[]);
+    let (code, said) = reload(&format!("{spool}{:?}\n", folder.file("spool")), &[]);
     assert!(
         code == 2 && said.contains("log spool") && said.contains("another natgate's"),
         "{said}"
     );
     assert_eq!(reload(&format!("{spool}{taken:?}\n"), &[]).0, 0);
     let is_locked =
-        || scene.first.asks(&format!("flock -n {}/.lock true || echo locked", taken.display()));
+        || first.asks(&format!("flock -n {}/.lock true || echo locked", taken.display()));
     assert_eq!(is_locked(), "locked\n");
     let free = "[[pool]]\nname = \"more\"\naddresses = [\"203.0.113.8/29\"]\n";
     assert_eq!(reload(free, &[]).0, 0);
@@ -188,7 +193,7 @@ fn a_third_gateway_is_refused_before_during_and_after_a_take_over() {
     let ports = folder.file("ports");
     let state = format!("[state]\nfile = {ports:?}\n");
     let own = folder.config(&state);
-    let mut scene = Scene { first: Gateway::start(command("", &own, &[])), folder };
+    let mut first = Gateway::start(command("", &own, &[]));
     let third = Folder::new("locks-third");
     let file = config(&third, "in0", "out0", "203.0.113.1");
     // A fourth has nothing in common with them but a file.
@@ -209,7 +214,7 @@ fn a_third_gateway_is_refused_before_during_and_after_a_take_over() {
         stop = stop.display(),
         said = said.display()
     );
-    let mut tries = scene.enter("sh").args(["-c", &script]).spawn().expect("a shell");
+    let mut tries = first.enter("sh").args(["-c", &script]).spawn().expect("a shell");
     let count = || std::fs::read_to_string(&said).unwrap_or_default().matches("tried").count();
     let more = |before: usize| {
         while count() < before + 4 {
@@ -218,12 +223,12 @@ fn a_third_gateway_is_refused_before_during_and_after_a_take_over() {
     };
     more(0);
     let mut heir = Gateway::spawn({
-        let mut command = scene.beside(&own);
+        let mut command = first.beside(&own);
         command.arg("--take-over");
         command
     });
     heir.hears("running");
-    assert_eq!(scene.first.ends(), 0);
+    assert_eq!(first.ends(), 0);
     more(count());
     std::fs::write(&stop, "").expect("it is ours");
     assert!(tries.wait().expect("it ends").success());

@@ -15,7 +15,7 @@ struct ConfiguredGateway {
 
 impl ConfiguredGateway {
     fn start(test: &str, more: &str) -> Self {
-        let (folder, process) = Gateway::start_with_third_link(test, more);
+        let (folder, process) = Gateway::start_with_third_link(Folder::new(test), more);
         Self { folder, process }
     }
 
