@@ -1,10 +1,10 @@
-//! Makes Rust of each program in `programs/`, and the list of modules.
+//! Compiles each program in `programs/` to Rust, and writes the list of modules.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// Generated Rust is not written for the lints of code that people write.
+/// Generated Rust does not follow the lints for handwritten code.
 const ALLOW: &str = "#[allow(dead_code, unused, unreachable_pub, missing_docs, nonstandard_style, \
     clippy::all, clippy::undocumented_unsafe_blocks)]";
 

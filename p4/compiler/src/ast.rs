@@ -1,24 +1,24 @@
-//! A program as it is written: what the parser makes of tokens, with names not looked up yet.
+//! Syntax tree of a program: the parser's output, before names are looked up.
 
 use crate::source::Span;
 use num_bigint::BigInt;
 use std::rc::Rc;
 
-/// A name and where it stands.
+/// A name with its location.
 #[derive(Clone, Debug)]
 pub(crate) struct Name {
     pub(crate) text: Rc<str>,
     pub(crate) span: Span,
 }
 
-/// `@name` or `@name(...)`; what stands in the brackets is kept as text.
+/// `@name` or `@name(...)`; the text in the brackets is kept.
 #[derive(Clone, Debug)]
 pub(crate) struct Annotation {
     pub(crate) name: Name,
     pub(crate) body: Option<String>,
 }
 
-/// A type as it is written.
+/// A type in the source text.
 #[derive(Clone, Debug)]
 pub(crate) struct TypeRef {
     pub(crate) kind: TypeKind,
@@ -33,7 +33,7 @@ pub(crate) enum TypeKind {
     Bit(Option<Box<Expr>>),
     /// `int<W>`.
     Signed(Box<Expr>),
-    /// `int`: a number known when the program is compiled.
+    /// `int`: a number with a value known at compile time.
     Integer,
     String,
     Error,
@@ -54,7 +54,7 @@ pub(crate) enum ExprKind {
     Number(BigInt, Option<(u32, bool)>),
     Bool(bool),
     Text(Rc<str>),
-    /// A name; `error` and `default` are such.
+    /// A name; `error` and `default` are names, too.
     Name(Rc<str>),
     /// `.name`: looked up outside every parser and control.
     TopName(Rc<str>),
@@ -126,7 +126,7 @@ pub(crate) enum Binary {
 }
 
 impl Binary {
-    /// The operator as it is written.
+    /// The operator in the source text.
     pub(crate) fn symbol(self) -> &'static str {
         match self {
             Self::Add => "+",
@@ -155,7 +155,7 @@ impl Binary {
 }
 
 impl Unary {
-    /// The operator as it is written.
+    /// The operator in the source text.
     pub(crate) fn symbol(self) -> &'static str {
         match self {
             Self::Not => "!",
@@ -194,7 +194,7 @@ pub(crate) enum StmtKind {
     Assign(Expr, Expr),
     Call(Expr),
     If(Expr, Box<Stmt>, Option<Box<Stmt>>),
-    /// Labels without a block share that of the next label; `default` is a name.
+    /// A label without a block shares that of the next label; `default` is a name.
     Switch(Expr, Vec<(Expr, Option<Vec<Stmt>>)>),
     Return(Option<Expr>),
     Exit,
@@ -215,11 +215,11 @@ pub(crate) enum DeclKind {
     Const(TypeRef, Expr),
     Var(TypeRef, Option<Expr>),
     Typedef(TypeRef),
-    /// `type`: a new type that is not mixed with its representation.
+    /// `type`: a new type, distinct from its representation.
     NewType(TypeRef),
     Struct(Vec<(TypeRef, Name)>),
     Header(Vec<(TypeRef, Name)>),
-    /// Members, with values where the enum has a representation.
+    /// Members, with values if the enum has a representation.
     Enum(Option<TypeRef>, Vec<(Name, Option<Expr>)>),
     Error(Vec<Name>),
     MatchKind(Vec<Name>),
@@ -239,7 +239,7 @@ pub(crate) enum DeclKind {
 /// A method of an extern, its constructor, or a function.
 #[derive(Clone, Debug)]
 pub(crate) struct Method {
-    /// Nothing: a constructor.
+    /// Type of the result; `None` for a constructor.
     pub(crate) result: Option<TypeRef>,
     pub(crate) name: Name,
     pub(crate) types: Vec<Rc<str>>,
@@ -282,7 +282,7 @@ pub(crate) struct Control {
 
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    /// Expression, match kind, and the name that an annotation gives.
+    /// Expression, match kind, and the name from an annotation.
     pub(crate) keys: Vec<(Expr, Name, Option<String>)>,
     pub(crate) actions: Vec<TableAction>,
     pub(crate) properties: Vec<(Name, Expr, bool)>,

@@ -1,9 +1,9 @@
-//! What operators compute: constants when a program is compiled, values when it is interpreted.
+//! Results of operators: for constants at compile time, for values in the interpreter.
 
 use crate::ast::{Binary, Unary};
 use crate::ir::{Expr, ExprKind, MOST_BITS, Ty};
 
-/// A value's sign bit is carried to all bits above it.
+/// Extends a value's sign bit to all higher bits.
 pub(crate) fn signed(ty: Ty, value: u128) -> i128 {
     let shift = MOST_BITS - ty.width();
     match (ty, shift) {
@@ -22,7 +22,7 @@ pub(crate) fn unary(operator: Unary, ty: Ty, value: u128) -> u128 {
     result & ty.mask()
 }
 
-/// An operator on two values: the left one's type, the right one's, the result's.
+/// Applies an operator to two values; types of the left one, the right one, and the result.
 pub(crate) fn binary(
     operator: Binary,
     (left_ty, left): (Ty, u128),
@@ -89,7 +89,7 @@ fn saturating(adds: bool, ty: Ty, left: u128, right: u128) -> u128 {
     sum.clamp(-most - 1, most) as u128
 }
 
-/// A value as another type: cut off or extended.
+/// Converts a value to another type: cut or extended.
 pub(crate) fn cast(from: Ty, to: Ty, value: u128) -> u128 {
     signed(from, value) as u128 & to.mask()
 }
@@ -98,7 +98,7 @@ pub(crate) fn slice(value: u128, high: u32, low: u32) -> u128 {
     (value >> low) & Ty::Bit(high - low + 1).mask()
 }
 
-/// An expression with its constants put together.
+/// An expression with its constants folded.
 pub(crate) fn fold(ty: Ty, kind: ExprKind) -> Expr {
     let known = |expr: &Expr| Some((expr.ty, expr.as_constant()?));
     let value = match &kind {

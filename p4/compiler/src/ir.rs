@@ -1,9 +1,8 @@
-//! The typed intermediate form: what a program is once its names, types and instances are resolved.
+//! The typed intermediate form: a program with resolved names, types and instances.
 //!
 //! Every variable, field and parameter of every instance is a slot of its own, at most 128 bits
-//! wide; a header has one more in front, which says whether it is valid. The language has no
-//! recursion, so slots need no stack. Expressions have no effects: calls stand before the statement
-//! that they are part of.
+//! wide. A header has one more slot in front, its validity. The language has no recursion, so slots
+//! need no stack. Expressions have no effects: calls precede the statement that contains them.
 
 use crate::ast::{Binary, Unary};
 use crate::source::{Sources, Span};
@@ -15,7 +14,7 @@ pub(crate) const MOST_BITS: u32 = 128;
 /// Most states that a packet's parsers go through.
 pub(crate) const MOST_STEPS: usize = 1024;
 
-/// The type of a slot or an expression. Enums and errors without a representation have 32 bits.
+/// Type of a slot or an expression. Enums and errors without a representation have 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ty {
     Bool,
@@ -24,7 +23,7 @@ pub(crate) enum Ty {
 }
 
 impl Ty {
-    /// Bits.
+    /// Width, bits.
     pub(crate) fn width(self) -> u32 {
         match self {
             Self::Bool => 1,
@@ -38,7 +37,7 @@ impl Ty {
     }
 }
 
-/// The number of a slot.
+/// Number of a slot.
 pub(crate) type Slot = u32;
 
 /// An expression. Its value has no bits beyond its type's; negative numbers are in two's
@@ -54,11 +53,11 @@ pub(crate) enum ExprKind {
     Const(u128),
     Slot(Slot),
     Unary(Unary, Box<Expr>),
-    /// A shift's right operand has a type of its own; concatenation has the left operand's bits on
-    /// top.
+    /// The right operand of a shift has a type of its own; concatenation puts the left operand's
+    /// bits on top.
     Binary(Binary, Box<Expr>, Box<Expr>),
     Mux(Box<Expr>, Box<Expr>, Box<Expr>),
-    /// To the expression's type: cut off, or extended by what the operand's type says.
+    /// Conversion to the expression's type: cut, or extended according to the operand's type.
     Cast(Box<Expr>),
     /// The bits from `high` down to `low`.
     Slice(Box<Expr>, u32, u32),
@@ -73,7 +72,7 @@ impl Expr {
         Self { ty, kind: ExprKind::Slot(slot) }
     }
 
-    /// Visits every slot that it reads.
+    /// Visits every slot that the expression reads.
     pub(crate) fn slots(&self, visit: &mut impl FnMut(Slot)) {
         match &self.kind {
             ExprKind::Const(_) => {}
@@ -104,17 +103,17 @@ pub(crate) type Block = Vec<Stmt>;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Stmt {
-    /// All values are taken before the first is written.
+    /// All values are read before the first is written.
     Assign(Vec<(Slot, Expr)>),
     If(Expr, Block, Block),
-    /// Cases by constants, and what else.
+    /// Cases by constants, and the default block.
     Switch(Expr, Vec<(Vec<u128>, Block)>, Block),
-    /// Runs a routine, then assigns one after the other, also when the routine exits.
+    /// Runs a routine, then makes assignments one after the other, also if the routine exits.
     Call(usize, Vec<(Slot, Expr)>),
     /// Runs a parser within a parser.
     Parse(usize),
-    /// Looks up a table and runs an action; then says whether there was an entry, and which action
-    /// of the table's list it was.
+    /// Looks up a table and runs an action; then sets the hit flag, and the index of the action in
+    /// the table's list.
     Apply {
         table: usize,
         hit: Slot,
@@ -122,22 +121,22 @@ pub(crate) enum Stmt {
     },
     Return,
     Exit,
-    /// Reads a header from the packet, or leaves the parser.
+    /// Reads a header from the packet; leaves the parser if the packet is too short.
     Extract(Header),
-    /// Reads without moving on.
+    /// Reads without advancing.
     Lookahead(Vec<(Slot, Ty)>),
-    /// Skips so many bits.
+    /// Skips a number of bits.
     Advance(Expr),
     /// Leaves the parser with the error unless the condition holds.
     Verify(Expr, Expr),
     /// Appends a header, if it is valid.
     Emit(Header),
-    /// Asks the architecture; results go to slots.
+    /// Calls an extern of the architecture; results go to slots.
     Extern(ExternCall),
 }
 
 impl Stmt {
-    /// Blocks within it.
+    /// Blocks within the statement.
     pub(crate) fn blocks(&self) -> Vec<&Block> {
         match self {
             Self::If(_, yes, no) => vec![yes, no],
@@ -163,7 +162,7 @@ pub(crate) struct ExternCall {
     pub(crate) results: Vec<Slot>,
 }
 
-/// What externs of the architecture do; a number is that of an object.
+/// Operations of the architecture's externs; the number is that of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     /// -> bytes
@@ -171,12 +170,12 @@ pub(crate) enum Op {
     Drop,
     /// port
     SendToPort,
-    /// profile, arguments of that action of the table's list -> whether it was added
+    /// profile, arguments of that action of the table's list -> true if it was added
     AddEntry(usize),
     /// profile
     SetExpireTime,
     RestartTimer,
-    /// index, length in bytes (0 if it is not said)
+    /// index, length in bytes (0 if it is not given)
     Count(usize),
     /// index, colour before, length in bytes -> colour
     Meter(usize),
@@ -211,20 +210,20 @@ pub(crate) struct Object {
     pub(crate) control: ControlInfo,
 }
 
-/// What controllers know of an object besides its kind.
+/// Properties of an object for controllers, besides its kind.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ControlInfo {
-    /// The number that the program gives it.
+    /// Number from the program.
     pub(crate) id: Option<u32>,
-    /// What a counter counts.
+    /// Unit of a counter.
     pub(crate) unit: Unit,
-    /// The name of the struct that a register or digest is of, if it is one.
+    /// Name of the struct of a register or digest, if it is one.
     pub(crate) data_name: Option<Rc<str>>,
-    /// What that data consists of.
+    /// Members of that data.
     pub(crate) data: Vec<(String, Ty)>,
 }
 
-/// What is counted or metered.
+/// Unit of a counter or meter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unit {
     /// Bytes.
@@ -242,7 +241,7 @@ pub(crate) enum ObjectKind {
         size: u32,
         width: u32,
     },
-    /// Whether bytes count, or packets.
+    /// `bytes` is true if bytes count, false for packets.
     Meter {
         size: u32,
         bytes: bool,
@@ -266,12 +265,12 @@ pub(crate) enum ObjectKind {
     },
 }
 
-/// How a hash is computed.
+/// Method of a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
     /// The last bits of the data.
     Identity,
-    /// CRC-32 as of Ethernet.
+    /// CRC-32 as in Ethernet.
     Crc32,
     /// CRC-16/ARC.
     Crc16,
@@ -286,13 +285,13 @@ pub(crate) struct Routine {
     pub(crate) body: Block,
 }
 
-/// An action as tables know it: parameters without a direction come from entries.
+/// An action as tables know it: entries supply the parameters without a direction.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Action {
     pub(crate) name: Rc<str>,
     pub(crate) params: Vec<(String, Slot, Ty)>,
     pub(crate) routine: usize,
-    /// The number that the program gives it for controllers.
+    /// Number for controllers from the program.
     pub(crate) id: Option<u32>,
 }
 
@@ -308,13 +307,13 @@ pub(crate) struct Table {
     /// Most entries.
     pub(crate) size: usize,
     pub(crate) add_on_miss: bool,
-    /// Entries that the data plane adds expire.
+    /// True if entries that the data plane adds expire.
     pub(crate) expires: bool,
-    /// The program's own, which then are all that there are.
+    /// Entries of the program; if there are any, the table has no others.
     pub(crate) entries: Vec<Entry>,
-    /// Indexes into `actions`, of those that no entry has.
+    /// Indexes into `actions` of those that no entry may have.
     pub(crate) default_only: Vec<usize>,
-    /// The number that the program gives it for controllers.
+    /// Number for controllers from the program.
     pub(crate) id: Option<u32>,
 }
 
@@ -328,20 +327,20 @@ pub(crate) struct Key {
 /// How a key is matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatchKind {
-    /// All bits.
+    /// All bits must match.
     Exact,
-    /// The first bits; of several the longest prefix wins.
+    /// The first bits must match; the longest prefix wins.
     Lpm,
-    /// Any bits; of several the highest priority wins.
+    /// The masked bits must match; the highest priority wins.
     Ternary,
 }
 
-/// What an entry asks of one key: these bits, where the mask has ones.
+/// Match of one key: its bits where the mask has ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Match {
-    /// The bits; none where the mask has none.
+    /// Bits; zero where the mask is zero.
     pub value: u128,
-    /// Which bits matter.
+    /// Mask of the bits that matter.
     pub mask: u128,
 }
 
@@ -356,7 +355,7 @@ pub(crate) struct Entry {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Parser {
     pub(crate) name: Rc<str>,
-    /// What runs before the first state.
+    /// Block that runs before the first state.
     pub(crate) init: Block,
     pub(crate) states: Vec<State>,
     pub(crate) start: usize,
@@ -372,7 +371,8 @@ pub(crate) struct State {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Next {
     To(Target),
-    /// Keys, and what each case asks of them. None of them: rejected as error.NoMatch.
+    /// Keys, and the matches of each case. If no case matches, the parser rejects with
+    /// error.NoMatch.
     Select(Vec<Expr>, Vec<(Vec<Match>, Target)>),
 }
 
@@ -383,23 +383,23 @@ pub(crate) enum Target {
     Reject,
 }
 
-/// The slots by which the architecture tells a program about a packet.
+/// Slots with the architecture's information about a packet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Metadata {
     pub(crate) input_ports: Vec<Slot>,
     pub(crate) timestamps: Vec<Slot>,
     pub(crate) parser_errors: Vec<Slot>,
-    /// Of main parser, pre control, main control and deparser: each parameter's first slot, and how
-    /// many it takes.
+    /// For main parser, pre control, main control and deparser: first slot and number of slots of
+    /// each parameter.
     pub(crate) params: [Vec<(Slot, usize)>; 4],
 }
 
 impl Metadata {
-    /// What a part (1: pre control, 2: main control, 3: deparser) gets of headers and metadata from
-    /// the parts before it: from which slots, to which, how many.
+    /// Headers and metadata that a part (1: pre control, 2: main control, 3: deparser) gets from
+    /// the parts before it: source slot, target slot, number of slots.
     pub(crate) fn handed_on(&self, part: usize) -> [(Slot, Slot, usize); 2] {
         [0, 1].map(|param| {
-            // What pre control may not change of the headers, main control has from the parser.
+            // Pre control must not change headers, so main control gets them from the parser.
             let before = if (part, param) == (2, 0) { 0 } else { part - 1 };
             let (from, size) = self.params[before][param];
             (from, self.params[part][param].0, size)
@@ -424,24 +424,24 @@ pub struct Program {
     pub(crate) places: Places,
 }
 
-/// Where in the texts things stand, for targets that lack something and have to say so.
+/// Locations of parts of the program, for messages of targets that lack a feature.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Places {
     pub(crate) sources: Sources,
-    /// Of each slot's declaration.
+    /// Location of each slot's declaration.
     pub(crate) slots: Vec<Span>,
-    /// Of each object's name.
+    /// Location of each object's name.
     pub(crate) objects: Vec<Span>,
-    /// Of each table's name.
+    /// Location of each table's name.
     pub(crate) tables: Vec<Span>,
-    /// Of what not every target has, in the order of the program.
+    /// Locations of features that some targets lack, in the order of the program.
     pub(crate) noted: Vec<(Noted, Span)>,
 }
 
-/// What not every target has.
+/// A feature that some targets lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Noted {
-    /// An operator, and whether it is on signed numbers.
+    /// An operator, and true if it is on signed numbers.
     Operator(Binary, bool),
     /// A signed number becomes a wider one.
     Extension,
@@ -454,7 +454,7 @@ pub(crate) enum Noted {
 }
 
 impl Program {
-    /// The number of an error; that of the first, `NoError`, if there is none of that name.
+    /// Number of an error; that of `NoError` if the name is unknown.
     pub(crate) fn error(&self, name: &str) -> usize {
         self.errors.iter().position(|error| &**error == name).unwrap_or(0)
     }

@@ -1,7 +1,7 @@
 //! From text to tokens.
 //!
-//! Comments and blanks go. Of the preprocessor's directives `#include <...>` is a token; every
-//! other is refused.
+//! Comments and blanks are removed. `#include <...>` is a token; every other preprocessor directive
+//! is refused.
 
 use crate::source::{Checked, Span, problem};
 use num_bigint::BigInt;
@@ -11,21 +11,21 @@ use std::rc::Rc;
 /// Most bytes of a program.
 pub(crate) const MOST_BYTES: usize = 1 << 20;
 
-/// Most digits of a number: enough for any that fits a bit-string, too few to take long.
+/// Most digits of a number: enough for any bit-string, and quick to convert.
 const MOST_DIGITS: usize = 200;
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Kind {
     /// A name or a keyword.
     Name(Rc<str>),
-    /// A number, with its width and whether it is signed if its prefix says so.
+    /// A number; width and signedness if its prefix gives them.
     Number(BigInt, Option<(u32, bool)>),
     /// A string, without its quotes.
     Text(Rc<str>),
     /// An operator or a bracket.
     Punct(&'static str),
-    /// What stands between `#include <` and `>`.
+    /// Text between `#include <` and `>`.
     Include(Rc<str>),
     /// The end of the text.
     End,
@@ -46,7 +46,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A token and where it stands.
+/// A token with its location.
 #[derive(Clone, Debug)]
 pub(crate) struct Token {
     pub(crate) kind: Kind,
@@ -66,7 +66,7 @@ struct Lexer<'t> {
     at: usize,
 }
 
-/// The tokens of a text, of which the last is [`Kind::End`].
+/// Tokens of a text; the last is [`Kind::End`].
 pub(crate) fn tokens(number: u8, text: &str) -> Checked<Vec<Token>> {
     let mut lexer = Lexer { text, number, at: 0 };
     if text.len() > MOST_BYTES {
@@ -158,7 +158,7 @@ impl Lexer<'_> {
         Ok(Kind::Punct(punct))
     }
 
-    /// A number: digits, with the width, the sign and the base in front of them if they are said.
+    /// Reads a number: digits, perhaps preceded by width, sign and base.
     fn number(&mut self) -> Checked<Kind> {
         let start = self.at;
         let word = self.take_while(|one| one.is_ascii_alphanumeric() || one == '_');

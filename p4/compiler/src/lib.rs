@@ -1,18 +1,18 @@
-//! A compiler for P4-16 programs of the Portable NIC Architecture in the flavour of DPDK, and an
-//! interpreter of what comes of them.
+//! A compiler for P4-16 programs of the Portable NIC Architecture in the variant of DPDK, and an
+//! interpreter of its output.
 //!
-//! A program goes through these stages, each a module that knows only the one before: `lexer` (text
-//! to tokens), `parse` (tokens to the program as it is written, `ast`), `check` (names, types,
-//! constants and instances resolved: the typed intermediate form, `ir`). From there it is
-//! interpreted, the reference for whatever else executes programs, or becomes Rust source (`emit`),
-//! which stands on [`rt`]; [`programs`] are those that were compiled with this crate. [`Machine`]
-//! is a program at work, whoever executes it: packet by packet, with tables that a control plane
-//! fills; [`Switch`] puts it between two devices.
+//! A program goes through stages; each is a module that knows only the one before: `lexer` (text to
+//! tokens), `parse` (tokens to the syntax tree, `ast`), `check` (names, types, constants and
+//! instances resolved: the typed intermediate form, `ir`). The interpreter executes that form and
+//! is the reference for all other executors. `emit` converts it to Rust source, which uses [`rt`];
+//! [`programs`] are those that were compiled with this crate. [`Machine`] is a program in operation
+//! with any executor: it processes packet by packet, with tables that a control plane fills.
+//! [`Switch`] connects it to two devices.
 //!
-//! What the language has and this compiler has not is refused where it stands, with a sentence that
-//! names it. Any text may come in: sizes, depths and what instances come to are limited.
+//! Unsupported parts of the language are refused at their location, with a message that names them.
+//! Any text may come in: sizes, depths and the results of instances are limited.
 
-// What was made from programs names this crate, wherever it is compiled.
+// Generated code names this crate, wherever it is compiled.
 extern crate self as natgate_p4;
 
 mod ast;
@@ -51,11 +51,11 @@ pub use switch::{Counts, FIRST_PORT, Switch};
 use ir::{ObjectKind, Table};
 use source::{Sources, Span};
 
-/// Compiles a program; `name` is its file's, for messages.
+/// Compiles a program; `name` is its file's name, for messages.
 ///
 /// # Errors
 ///
-/// What is wrong or not supported, and where.
+/// Description and location of an error or an unsupported feature.
 pub fn compile(name: &str, text: &str) -> Result<Program, Error> {
     let mut sources = Sources::default();
     let end = Span { text: 0, start: text.len() as u32, end: text.len() as u32 };
@@ -71,7 +71,7 @@ pub fn compile(name: &str, text: &str) -> Result<Program, Error> {
 }
 
 impl Program {
-    /// How much there is of what, by its name in the plural.
+    /// Numbers of the program's parts, by their names in the plural.
     pub fn summary(&self) -> [(&'static str, usize); 5] {
         [
             ("tables", self.tables.len()),
@@ -82,8 +82,8 @@ impl Program {
         ]
     }
 
-    /// Bytes that compiled Rust takes at most: counters and registers from the start, and tables
-    /// that packets fill. What controllers put into other tables comes besides.
+    /// Most bytes that compiled Rust allocates: counters and registers from the start, and tables
+    /// that packets fill. Entries that controllers insert into other tables come in addition.
     pub fn memory(&self) -> u64 {
         let bytes = |width: u32| u64::from(width.div_ceil(8).next_power_of_two());
         let of = |kind: &ObjectKind| match kind {
@@ -97,11 +97,11 @@ impl Program {
         let objects: u64 = self.objects.iter().map(|object| of(&object.kind)).sum();
         let tables = self.tables.iter().filter(|table| table.add_on_miss);
         let tables: Vec<u64> = tables.map(|table| self.table_memory(table)).collect();
-        // While one gives up what is over, it is there twice.
+        // A table that removes expired entries exists twice meanwhile.
         objects + tables.iter().sum::<u64>() + tables.iter().max().unwrap_or(&0)
     }
 
-    /// Of an exact table with as many entries as it has room for.
+    /// Bytes of an exact table with as many entries as it has room for.
     fn table_memory(&self, table: &Table) -> u64 {
         let key = match table.keys.iter().map(|key| key.expr.ty.width()).sum() {
             0..=64_u32 => 8,
@@ -114,21 +114,21 @@ impl Program {
                 params.map(|(_, _, ty)| (ty.width().div_ceil(8) as usize).next_power_of_two());
             let (all, widest) =
                 bytes.fold((0, 1), |(all, widest), one| (all + one, one.max(widest)));
-            // And which of the actions it is.
+            // The number of the action needs room, too.
             ((all + 1_usize).next_multiple_of(widest), widest)
         });
         let (action, widest) = actions.max().unwrap_or((1, 1));
-        // And until when the entry is there, and its timer.
+        // So do the deadline of the entry and its timer.
         let entry = (action + 12).next_multiple_of(widest.max(8));
         rt::lines::memory(table.size, (key + entry).next_multiple_of(widest.max(8)))
     }
 }
 
-/// The tokens of a program, one a line: where it begins, and what it is.
+/// Tokens of a program, one a line: location and kind.
 ///
 /// # Errors
 ///
-/// What is no token, and where.
+/// Description and location of bytes that are no token.
 pub fn tokens(name: &str, text: &str) -> Result<Vec<String>, Error> {
     let mut sources = Sources::default();
     let number = sources.add(name, text);
@@ -137,11 +137,11 @@ pub fn tokens(name: &str, text: &str) -> Result<Vec<String>, Error> {
 }
 
 /// The syntax tree of a program: a line for each of its own declarations, statements and fields,
-/// which says where it stands, with what is in it on the lines below, further to the right.
+/// with its location; inner parts follow on the lines below, indented.
 ///
 /// # Errors
 ///
-/// What is no program by the grammar, and where. Names and types are not looked at.
+/// Description and location of a syntax error. Names and types are not checked.
 pub fn tree(name: &str, text: &str) -> Result<String, Error> {
     let mut sources = Sources::default();
     let decls = parse::program(&mut sources, name, text);

@@ -1,55 +1,55 @@
-//! Where things stand in a program's text, and what is said about them when they are wrong.
+//! Locations in a program's text, and messages about errors there.
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use std::fmt;
 
-/// A stretch of bytes in one of the texts that a program consists of.
+/// A range of bytes in one of the texts of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
-    /// Which text: an index into [`Sources`].
+    /// Index of the text in [`Sources`].
     pub(crate) text: u8,
-    /// The first byte.
+    /// Offset of the first byte.
     pub(crate) start: u32,
-    /// The byte after the last.
+    /// Offset of the byte after the last.
     pub(crate) end: u32,
 }
 
 impl Span {
-    /// From the beginning of this one to the end of the other.
+    /// Range from the beginning of this one to the end of the other.
     pub(crate) fn to(self, other: Self) -> Self {
         Self { end: other.end.max(self.end), ..self }
     }
 }
 
-/// What is wrong with a program, before its texts are looked at.
+/// A problem of a program, without its text.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     pub(crate) span: Span,
     pub(crate) message: String,
 }
 
-/// The result of a step that a program may fail.
+/// Result of a step that may find a problem.
 pub(crate) type Checked<T> = Result<T, Problem>;
 
-/// A problem, as a result.
+/// A problem as a result.
 pub(crate) fn problem<T>(span: Span, message: impl Into<String>) -> Checked<T> {
     Err(Problem { span, message: message.into() })
 }
 
-/// The texts that a program consists of: its own, and those that it includes.
+/// Texts of a program: its own, and those that it includes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Sources {
     texts: Vec<(String, String)>,
 }
 
 impl Sources {
-    /// Adds a text; its number.
+    /// Adds a text; returns its number.
     pub(crate) fn add(&mut self, name: &str, text: &str) -> u8 {
         self.texts.push((name.to_owned(), text.to_owned()));
         u8::try_from(self.texts.len() - 1).expect("a program includes two texts at most")
     }
 
-    /// The line and column at which a stretch begins, from 1.
+    /// Line and column of a range's begin, from 1.
     pub(crate) fn position(&self, span: Span) -> (usize, usize) {
         let text = &self.texts[usize::from(span.text)].1;
         let before = &text.as_bytes()[..(span.start as usize).min(text.len())];
@@ -58,7 +58,7 @@ impl Sources {
         (line, String::from_utf8_lossy(&before[line_start..]).chars().count() + 1)
     }
 
-    /// Says where a problem is.
+    /// Converts a problem to an error with its location.
     pub(crate) fn locate(&self, problem: Problem) -> Error {
         let Problem { span, message } = problem;
         let (line, column) = self.position(span);
@@ -69,7 +69,7 @@ impl Sources {
     }
 }
 
-/// Where a text's lines begin, for who asks the positions of many stretches.
+/// Offsets of a text's lines, for many look-ups of positions.
 pub(crate) struct Lines<'t> {
     text: &'t str,
     starts: Vec<usize>,
@@ -81,7 +81,7 @@ impl<'t> Lines<'t> {
         Self { text, starts: std::iter::once(0).chain(behind).collect() }
     }
 
-    /// The line and column at which a stretch of the text begins, from 1.
+    /// Line and column of a range's begin, from 1.
     pub(crate) fn position(&self, span: Span) -> (usize, usize) {
         let at = span.start as usize;
         let line = self.starts.partition_point(|start| *start <= at);
@@ -89,7 +89,7 @@ impl<'t> Lines<'t> {
     }
 }
 
-/// What is wrong with a program, where, and what would be right.
+/// An error in a program: description, location, and what would be right.
 #[derive(Clone, Debug)]
 pub struct Error {
     file: String,
@@ -101,22 +101,22 @@ pub struct Error {
 }
 
 impl Error {
-    /// The line, from 1.
+    /// Number of the line, from 1.
     pub fn line(&self) -> usize {
         self.line
     }
 
-    /// The column in characters, from 1.
+    /// Number of the column in characters, from 1.
     pub fn column(&self) -> usize {
         self.column
     }
 
-    /// What is wrong, and what would be right.
+    /// Description of the error, and of what would be right.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The sentence, and the lines of the program that it is about, for a person to read.
+    /// The message with the lines of the program that it is about.
     pub fn rendered(&self) -> String {
         let mark = AnnotationKind::Primary.span(self.range.clone());
         let snippet = Snippet::source(&*self.text).path(&*self.file).annotation(mark);

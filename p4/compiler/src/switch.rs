@@ -6,7 +6,7 @@ use natgate_io::{BATCH, Batch, Device};
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
-/// The first device's port; the second's is the next.
+/// Port of the first device; the second device has the next number.
 pub const FIRST_PORT: u32 = 1;
 
 /// A program, and the devices of its ports.
@@ -17,20 +17,21 @@ pub struct Switch<'p> {
     counts: Counts,
 }
 
-/// What has become of frames.
+/// Counters of frames by fate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// They came in.
+    /// Frames that came in.
     pub received: u64,
-    /// They left.
+    /// Frames that left.
     pub sent: u64,
-    /// The program has dropped them.
+    /// Frames that the program dropped.
     pub dropped: u64,
-    /// They went to controllers.
+    /// Frames that went to controllers.
     pub told: u64,
-    /// They were for ports that are not there, or for controllers while none listened.
+    /// Frames to ports that do not exist, or to controllers while none listened.
     pub elsewhere: u64,
-    /// They were to leave, but what they begin with did not fit, or the link did not take them.
+    /// Frames that should have left, but had no room for their new headers, or were refused by the
+    /// link.
     pub lost: u64,
 }
 
@@ -46,34 +47,34 @@ impl Display for Counts {
 }
 
 impl<'p> Switch<'p> {
-    /// A program between these devices.
+    /// Creates a switch of a program and these devices.
     pub fn new(machine: Machine<'p>, devices: [Box<dyn Device>; 2]) -> Self {
         Self { machine, devices, counts: Counts::default() }
     }
 
-    /// Takes a batch of each device through the program, at this time; how many frames came in.
+    /// Processes a batch of each device at a time; returns the number of frames that came in.
     pub fn turn(&mut self, now: Duration) -> usize {
         self.pass(now, 0) + self.pass(now, 1)
     }
 
-    /// Answers a controller's message that waits, at this time; whether there was one. To be called
+    /// Answers a waiting message of a controller at a time; returns true if there was one. Call it
     /// between turns.
     pub fn answer(&mut self, now: Duration, requests: &RequestQueue) -> bool {
         self.machine.pass(now);
         requests.serve(&mut self.machine)
     }
 
-    /// The devices, for who waits for them.
+    /// The devices, for waiting.
     pub fn devices(&self) -> &[Box<dyn Device>; 2] {
         &self.devices
     }
 
-    /// Looks after the links.
+    /// Maintains the links.
     pub fn maintain(&mut self) {
         self.devices.iter_mut().for_each(|device| drop(device.maintain()));
     }
 
-    /// What has become of frames.
+    /// Counters of frames by fate.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -92,7 +93,7 @@ impl<'p> Switch<'p> {
         machine.forward_all(now, FIRST_PORT + from as u32, &mut batch, &mut fates);
         let (mut first, mut second) = (Batch::new(), Batch::new());
         let mut leaving = [&mut first, &mut second];
-        // A batch is larger than what moving it would be worth.
+        // A batch is iterated in place, because moving it would cost too much.
         for (mut frame, fate) in batch.drain(..).zip(&fates) {
             match *fate {
                 Fate::Sent { port, start } => {

@@ -1,7 +1,7 @@
-//! What the language, its core library or its architecture has and this compiler has not, so that a
-//! program that uses it is told so by name, and not that it forgot a declaration.
+//! Features of the language, its core library or its architecture that this compiler lacks. A
+//! program that uses one gets a message with its name, instead of one about a missing declaration.
 
-/// Types, functions and match kinds that programs know from texts that they include.
+/// Types, functions and match kinds that programs know from included texts.
 const NAMES: [&str; 19] = [
     "ActionProfile",
     "ActionSelector",
@@ -24,8 +24,8 @@ const NAMES: [&str; 19] = [
     "static_assert",
 ];
 
-/// Annotations that would change what a program does or what controllers are told, and what to do
-/// instead.
+/// Annotations that would change the program's behavior or its description for controllers, with
+/// the alternative.
 const ANNOTATIONS: [(&str, &str); 7] = [
     ("controller_header", "packets do not go to controllers; send a digest"),
     ("hidden", "controllers are told of all that there is; delete it"),
@@ -36,12 +36,12 @@ const ANNOTATIONS: [(&str, &str); 7] = [
     ("tableonly", "every action can be a default; delete it"),
 ];
 
-/// The sentence about a name, if it is one of something that is not supported.
+/// Message about a name, if its feature is not supported.
 pub(crate) fn name(name: &str) -> Option<String> {
     NAMES.contains(&name).then(|| format!("`{name}` is not supported"))
 }
 
-/// The sentence about an annotation, if it is not supported.
+/// Message about an annotation, if it is not supported.
 pub(crate) fn annotation(name: &str) -> Option<String> {
     let (_, instead) = ANNOTATIONS.iter().find(|(one, _)| *one == name)?;
     Some(format!("`@{name}` is not supported: {instead}"))

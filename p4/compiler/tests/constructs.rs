@@ -1,6 +1,6 @@
 //! One small program for each construct of the language, interpreted.
 //!
-//! Each gets the words 0x1234, 0x00ff and 0x00000000 and puts its result into the last.
+//! Each program gets the words 0x1234, 0x00ff and 0x00000000 and puts its result into the last.
 
 mod common;
 
@@ -15,7 +15,7 @@ fn compiled(parts: Parts<'_>) -> Program {
     let text = program(parts);
     let compiled = compile("test.p4", &text);
     let program = compiled.unwrap_or_else(|error| panic!("{}\n{text}", error.rendered()));
-    // Whatever it is, it becomes Rust; what that does is compared elsewhere.
+    // Each program must compile to Rust; other tests compare its behavior.
     assert!(program.rust("test").contains("pub struct Test"));
     program
 }
@@ -28,7 +28,7 @@ fn sent(machine: &mut Machine<'_>, seconds: u64, packet: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The last of the words that leave.
+/// Last word of the packet that leaves.
 fn word(packet: &[u8]) -> u32 {
     u32::from_be_bytes(packet[4..8].try_into().expect("four bytes"))
 }
@@ -40,7 +40,7 @@ fn result(parts: Parts<'_>) -> u32 {
     word(&packet)
 }
 
-/// A statement that assigns to `hdr.words.c`.
+/// Result of an expression that is assigned to `hdr.words.c`.
 fn computes(expression: &str) -> u32 {
     result(Parts { body: &format!("hdr.words.c = {expression};"), ..Parts::default() })
 }

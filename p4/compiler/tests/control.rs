@@ -1,4 +1,5 @@
-//! What a controller asks of a program at work, from its own thread, and what files of entries ask.
+//! Requests of a controller to a program in operation, from its own thread, and requests of files
+//! of entries.
 
 mod common;
 
@@ -53,7 +54,7 @@ fn compiled() -> Program {
     compile("test.p4", &text).unwrap_or_else(|error| panic!("{}", error.rendered()))
 }
 
-/// A packet's last word, after it has gone through; its first two words as given.
+/// Last word of a packet after its processing; its first two words are given.
 fn word(machine: &mut Machine<'_>, seconds: u64, a: u16, b: u16) -> u32 {
     let packet = [&a.to_be_bytes()[..], &b.to_be_bytes(), &[0; 4]].concat();
     match machine.process(Duration::from_secs(seconds), 1, &packet) {
@@ -257,7 +258,7 @@ fn a_controller_asks_from_another_thread() {
         std::thread::yield_now();
     }
     let (answers, one, controller) = asks.join().expect("it ends");
-    // 300 find room.
+    // There is room for 300 entries.
     assert!(answers[..300].iter().all(|answer| *answer == Ok(Answer::Done)));
     assert!(answers[300..].iter().all(|one| matches!(one, Err(MachineError::Full(_)))));
     assert_eq!(answers.len(), 2 * MOST_REQUESTS);
@@ -267,7 +268,7 @@ fn a_controller_asks_from_another_thread() {
     assert_eq!(controller.ask(Request::Clear), Err(MachineError::Gone));
 }
 
-/// What is said of a file, with its line and column.
+/// Error message about a file, with its line and column.
 fn said(program: &Program, text: &str) -> String {
     let read = Entries::read(program, "e.toml", text);
     match read.and_then(|entries| entries.load(&mut Machine::new(program, 0))) {

@@ -1,4 +1,4 @@
-//! Any text may come in: it is a program or is refused with a sentence, and nothing panics.
+//! Any text may be read: it is a program or is refused with a message, and nothing panics.
 
 use natgate_p4::{Entries, Machine, Program, Row, compile, tree};
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ const ENTRIES: &str = include_str!("../../nat.toml");
 
 thread_local!(static PROGRAM: Program = compile("nat.p4", NAT).expect("a program"));
 
-/// Some of the program's words, and some that are none of its.
+/// Some words of the program, and some others.
 fn words() -> Vec<&'static str> {
     let mut words: Vec<&str> = NAT.split_whitespace().collect();
     words.extend([
@@ -60,7 +60,7 @@ proptest! {
         packet in prop::collection::vec(any::<u8>(), 0..64),
     ) {
         let pool = words();
-        // Lines keep their comments to themselves.
+        // The lines lose their comments, so that they can be joined.
         let lines = NAT.lines().map(|line| line.split("//").next().unwrap_or(""));
         let text = lines.collect::<Vec<_>>().join("\n");
         let mut words: Vec<&str> = text.split(' ').collect();
@@ -123,7 +123,7 @@ proptest! {
             let place = place.index(changed.len());
             changed.splice(place.., bytes.iter().copied());
             assert!(info.difference(&bytes).is_some());
-            // What is changed may be the types, which are not looked at.
+            // The change may concern the types, which are not compared.
             let _ = info.difference(&changed);
         });
     }

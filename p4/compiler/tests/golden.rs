@@ -1,5 +1,5 @@
-//! What the stages make of programs, as it was looked at and found right, and the Rust that is
-//! compiled with the crate. NATGATE_BLESS=1 writes it all anew, to be read before it is believed.
+//! Outputs of the stages for programs, checked by a person, and the Rust that is compiled with the
+//! crate. NATGATE_BLESS=1 writes all of it again, for review.
 
 use natgate_p4::{Program, compile, programs, tokens, tree};
 use std::path::Path;
@@ -10,7 +10,7 @@ fn compiled(name: &str, text: &str) -> Program {
     compile(name, text).unwrap_or_else(|error| panic!("{}", error.rendered()))
 }
 
-/// Compares a text with the file of that name, which stands in the crate's directory.
+/// Compares a text with the file of that name in the crate's directory.
 fn compare(file: &str, is: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
     if std::env::var_os("NATGATE_BLESS").is_some_and(|value| value == "1") {

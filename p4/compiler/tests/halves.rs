@@ -1,12 +1,11 @@
-//! Where programs are cut in two, so that what packets look up in large tables can be fetched
-//! before.
+//! Division of programs, so that look-ups in large tables can be prefetched.
 
 mod common;
 
 use common::{Parts, program};
 use natgate_p4::compile;
 
-/// Tables that are worth it and one that is not, and what can be touched before and behind.
+/// Two large tables and a small one, and objects that both halves may touch.
 const LOCALS: &str = "
     Register<bit<16>, bit<8>>(4) one;
     Register<bit<16>, bit<8>>(4) other;
@@ -25,8 +24,8 @@ const LOCALS: &str = "
     }
 ";
 
-/// What the first half of main control does, and what is kept between the halves; nothing, if there
-/// are none.
+/// First half of main control, and the state kept between the halves; `None` if the program is not
+/// divided.
 fn cut(body: &str) -> Option<(String, String)> {
     let text = program(Parts { locals: LOCALS, body, ..Parts::default() });
     let compiled = compile("cut.p4", &text).unwrap_or_else(|error| panic!("{}", error.rendered()));
@@ -113,7 +112,7 @@ fn calls_that_double_do_not_hold_it_up() {
     let decls: String = (0..28).map(doubled).collect();
     let body = "f27(hdr.words.b); large.apply();";
     let text = program(Parts { decls: &decls, locals: LOCALS, body, ..Parts::default() });
-    // If it is not refused as too large, it comes to something at once.
+    // If it is not refused as too large, compiling must end soon.
     if let Ok(compiled) = compile("doubled.p4", &text) {
         assert!(!compiled.rust("doubled").contains("in_halves(self"), "it is too large to be cut");
     }

@@ -1,4 +1,4 @@
-//! What controllers know a program by: names, numbers, and what annotations change of them.
+//! Description of programs for controllers: names, numbers, and changes by annotations.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Programs that are refused: where, and with which sentence.
+//! Programs that are refused: locations and messages.
 
 mod common;
 
@@ -15,7 +15,7 @@ fn refused(text: &str) -> String {
     }
 }
 
-/// What is said of a program that is wrong in one part, without the place.
+/// Message about a program that is wrong in one part, without the location.
 fn about(parts: Parts<'_>) -> String {
     refused(&program(parts)).splitn(3, ':').nth(2).expect("a sentence").trim().to_owned()
 }

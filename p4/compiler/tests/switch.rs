@@ -14,7 +14,7 @@ fn port(name: &str) -> (MemoryDevice, Wire) {
 
 #[test]
 fn frames_leave_by_the_port_that_the_program_names() {
-    // To the port that `a` names, with one more header if `b` says so; nowhere, if `c` is set.
+    // Sends to the port that `a` names, with one more header if `b` is 1; drops if `c` is set.
     let body = "
         send_to_port((PortId_t) (PortIdUint_t) (bit<32>) hdr.words.a);
         if (hdr.words.b == 1) { hdr.other = {7, 8, 9}; }
@@ -61,7 +61,7 @@ fn controllers_that_listen_get_their_frames_and_digests() {
     let (controller, requests) = request_queue();
     let frame = |a: u8| vec![0, a, 0, 0, 0, 0, 0, 0];
     let digest = |a| Notification::Digest { name: "Main.news".to_owned(), values: vec![a] };
-    // A frame that comes, after which a controller asks.
+    // A frame comes, then a controller asks.
     let mut after = |a: u8, millis, most| {
         assert!(one.send(&frame(a)));
         let now = Duration::from_millis(millis);

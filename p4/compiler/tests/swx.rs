@@ -1,13 +1,12 @@
-//! What DPDK's SWX pipeline cannot do is refused where it stands, by its name; what it can, becomes
-//! a specification.
+//! Features that DPDK's SWX pipeline lacks are refused at their location, by name; other programs
+//! become a specification.
 
 mod common;
 
 use common::{Parts, program};
 use natgate_p4::compile;
 
-/// What is wrong with a program for the pipeline: the text that begins where it says, and the
-/// sentence.
+/// Problem of a program for the pipeline: the text at its location, and the message.
 fn refused(parts: Parts<'_>) -> (String, String) {
     let text = program(parts);
     let compiled = compile("a.p4", &text).unwrap_or_else(|error| panic!("{}", error.rendered()));

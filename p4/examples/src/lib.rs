@@ -2,8 +2,8 @@
 //!
 //! `programs/` has a program for each construct of the language, NAME.p4, with a story beside it,
 //! NAME.txt: packets in, and the result that a person worked out (`tests/stories.rs` explains the
-//! form). Larger programs there have everything at once. The build compiles each to Rust; the
-//! module NAME has that Rust. Tests compare it with the interpreter and with DPDK's SWX.
+//! form). Larger programs there combine all constructs. The build compiles each to Rust, in the
+//! module NAME. Tests compare that Rust with the interpreter and with DPDK's SWX.
 //!
 //! ```
 //! use natgate_p4::{Machine, compile};
@@ -17,7 +17,7 @@
 pub const SMALL: &str = include_str!("../programs/small.p4");
 /// Text of a program with every construct.
 pub const EVERY: &str = include_str!("../programs/every.p4");
-/// Text of a program that the compiler cuts in halves.
+/// Text of a program that the compiler divides into halves.
 pub const HALVED: &str = include_str!("../programs/halved.p4");
 /// Text of a program that DPDK's SWX executes as well: its headers are whole bytes.
 pub const ALIGNED: &str = include_str!("../programs/aligned.p4");

@@ -1,5 +1,5 @@
 //! Small programs, one for each construct of the language, against stories that a person worked
-//! out: interpreted, and as the Rust that the compiler makes of them.
+//! out: interpreted, and as generated Rust.
 //!
 //! The story of `programs/NAME.p4` is NAME.txt. It has one step a line, in order. Times are
 //! seconds, bytes of packets are hexadecimal.
@@ -23,7 +23,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A test for each program, with the struct of its Rust.
+/// Tests of all programs, each with the struct of its Rust.
 macro_rules! corpus {
     ($($name:ident $made:ident)*) => {
         $(
@@ -100,7 +100,7 @@ fn every_story_has_its_test() {
     assert_eq!(names, NAMES);
 }
 
-/// Tells a story to a program, interpreted and as Rust.
+/// Checks a program against a story, interpreted and as Rust.
 fn told(name: &str, text: &str, story: &str, made: Box<dyn Execute>) {
     let file = format!("{name}.p4");
     let program = compile(&file, text).unwrap_or_else(|error| panic!("{}", error.rendered()));
@@ -120,9 +120,9 @@ struct Teller<'p> {
     machine: Machine<'p>,
     info: Info,
     now: Duration,
-    /// What became of the last packet, until it is looked at.
+    /// Fate of the last packet, until it is compared.
     outcome: Option<Outcome>,
-    /// How many packets there were.
+    /// Number of packets so far.
     count: usize,
     place: String,
 }
@@ -169,7 +169,7 @@ impl<'p> Teller<'p> {
         answer.map(drop).unwrap_or_else(|error| self.fails(&error));
     }
 
-    /// What a controller does and sees.
+    /// Runs a controller's action or check.
     fn control(&mut self, words: &[&str]) {
         let (machine, place) = (&mut self.machine, &self.place);
         match *words {

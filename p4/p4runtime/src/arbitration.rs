@@ -1,9 +1,9 @@
-//! Which of the connected controllers is the primary one: the only one that may change anything.
+//! Choice of the primary controller: the only one that may change anything.
 //!
-//! Each controller has a stream, by which it says a number, its election id. Whoever says the
-//! highest that was ever said is the primary one; when its stream ends there is none, until
-//! somebody says as much or more. All are told of every change. There is one role, which may do
-//! everything.
+//! Each controller has a stream, by which it announces a number, its election id. The primary
+//! controller is the one with the highest id that was ever announced. When its stream ends there is
+//! no primary, until a controller announces that id or a higher one. All controllers are notified
+//! of every change. There is one role, which may do everything.
 
 use crate::proto::{Answered, Arbitration, RpcStatus, StreamResponse};
 use tokio::sync::mpsc::Sender;
@@ -12,41 +12,41 @@ use tonic::{Code, Status};
 /// Most controllers at a time.
 pub const MOST_CONTROLLERS: usize = 64;
 
-/// Where a controller is told things.
+/// Sender of messages to a controller.
 pub(crate) type Teller = Sender<Result<StreamResponse, Status>>;
 
 struct Client {
-    /// The number of its stream.
+    /// Number of the controller's stream.
     stream: u64,
-    /// Nothing: it never is the primary one.
+    /// Election id; `None` if the controller is never primary.
     election: Option<u128>,
     teller: Teller,
 }
 
-/// Who is connected.
+/// Connected controllers.
 pub(crate) struct Clients {
     device: u64,
     clients: Vec<Client>,
-    /// The highest election id that was ever said.
+    /// Highest election id that was ever announced.
     highest: Option<u128>,
-    /// The primary one's stream.
+    /// Stream of the primary controller.
     primary: Option<u64>,
 }
 
 impl Clients {
-    /// Nobody yet, of a device.
+    /// Creates the list of a device's controllers, empty.
     pub(crate) fn new(device: u64) -> Self {
         Self { device, clients: Vec::new(), highest: None, primary: None }
     }
 
-    /// A controller says its election id, for the first time or anew.
+    /// Processes the election id of a controller, its first or a new one.
     pub(crate) fn update(
         &mut self,
         stream: u64,
         election: Option<u128>,
         teller: &Teller,
     ) -> Result<(), Status> {
-        // Zero is as good as none.
+        // Zero counts as none.
         let election = election.filter(|election| *election != 0);
         let others = self.clients.iter().filter(|client| client.stream != stream);
         if election.is_some() && others.clone().any(|other| other.election == election) {
@@ -66,13 +66,13 @@ impl Clients {
         } else if before == Some(stream) {
             self.primary = None;
         }
-        // If nothing changes for the others, they are told nothing.
+        // If nothing changes for the other controllers, they are not notified.
         let is_quiet = self.primary == before && before != Some(stream);
         self.tell(is_quiet.then_some(stream));
         Ok(())
     }
 
-    /// A controller's stream has ended.
+    /// Removes a controller whose stream has ended.
     pub(crate) fn leave(&mut self, stream: u64) {
         self.clients.retain(|client| client.stream != stream);
         if self.primary == Some(stream) {
@@ -81,12 +81,13 @@ impl Clients {
         }
     }
 
-    /// Whether a stream is that of the primary controller.
+    /// True if a stream is that of the primary controller.
     pub(crate) fn is_primary(&self, stream: u64) -> bool {
         self.primary == Some(stream)
     }
 
-    /// Whether a request comes from the primary controller: it says that one's election id.
+    /// Checks that a request comes from the primary controller: it must have that controller's
+    /// election id.
     pub(crate) fn check(&self, election: Option<u128>) -> Result<(), Status> {
         let mut clients = self.clients.iter();
         let primary = clients.find(|client| Some(client.stream) == self.primary);
@@ -98,8 +99,8 @@ impl Clients {
         }
     }
 
-    /// Tells one controller, or all, who is the primary one. Who does not read what it is told is
-    /// given up.
+    /// Notifies one controller, or all, of the primary one. A controller that does not read its
+    /// messages is dropped.
     fn tell(&mut self, only: Option<u64>) {
         let (primary, device_id) = (self.primary, self.device);
         let election_id = self.highest.map(Into::into);
@@ -136,7 +137,7 @@ mod tests {
 
     type ResponseReceiver = Receiver<Result<StreamResponse, Status>>;
 
-    /// The codes and highest ids that a controller has been told.
+    /// Codes and highest ids of the notifications to a controller.
     fn told(receiver: &mut ResponseReceiver) -> Vec<(i32, u128)> {
         let mut all = Vec::new();
         while let Ok(Ok(StreamResponse { of: Some(Answered::Arbitration(one)) })) =
@@ -215,7 +216,7 @@ mod tests {
         clients.update(1, Some(5), &deaf).expect("it is let in");
         clients.update(2, Some(4), &other).expect("it is let in");
         clients.update(1, Some(6), &deaf).expect("it says more");
-        // The other is told twice: of the first's number, and that it has gone.
+        // The other controller gets two notifications: of the first one's number, and of its end.
         assert_eq!(told(&mut hears), [(ALREADY_EXISTS, 5), (ALREADY_EXISTS, 6), (NOT_FOUND, 6)]);
         assert!(clients.check(Some(6)).is_err());
     }

@@ -1,4 +1,4 @@
-//! Functions as calls of gRPC: asked by a message or a stream of them, and answered so.
+//! Functions as gRPC calls: each side sends one message or a stream.
 
 use axum::extract::Request as HttpRequest;
 use axum::routing::{MethodRouter, post};
@@ -15,7 +15,7 @@ pub const MOST_BYTES: usize = 4 << 20;
 /// Answers as a stream.
 pub(crate) type Answers<A> = BoxStream<'static, Result<A, Status>>;
 
-/// How tonic calls a function that answers a message, or a stream, by `T`.
+/// Adapter for tonic of a function whose request, a message or a stream, is `T`.
 struct Call<W>(W);
 
 fn grpc<Q, A>() -> Grpc<ProstCodec<A, Q>>
@@ -70,7 +70,7 @@ where
     }
 }
 
-/// A call asked by a message and answered by one.
+/// A call with one request and one answer.
 pub(crate) fn unary<W, Q, A, F>(work: W) -> MethodRouter
 where
     W: FnMut(Q) -> F + Clone + Send + Sync + 'static,
@@ -81,7 +81,7 @@ where
     post(move |request: HttpRequest| async move { grpc::<Q, A>().unary(Call(work), request).await })
 }
 
-/// A call asked by a message and answered by a stream.
+/// A call with one request and a stream of answers.
 pub(crate) fn answers<W, Q, A, F>(work: W) -> MethodRouter
 where
     W: FnMut(Q) -> F + Clone + Send + Sync + 'static,
@@ -94,7 +94,7 @@ where
     })
 }
 
-/// A call asked by a stream and answered by one.
+/// A call with a stream of requests and a stream of answers.
 pub(crate) fn streams<W, Q, A, F>(work: W) -> MethodRouter
 where
     W: FnMut(Streaming<Q>) -> F + Clone + Send + Sync + 'static,

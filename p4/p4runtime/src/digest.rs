@@ -1,8 +1,8 @@
 //! Digests: the program's messages, as lists for the primary controller.
 //!
-//! A digest is told as far as a controller asks for it, by an entry that says how many messages a
-//! list has at most, how long the first may wait for others, and how long a list waits to be
-//! acknowledged: so long the same message is not told again.
+//! A digest is sent if a controller asks for it, by an entry with the largest number of messages in
+//! a list, the longest wait of the first message for others, and the longest wait of a list for its
+//! acknowledgement. Until then the same message is not sent again.
 
 use crate::proto::{
     DELETE, Data, DigestConfig, DigestEntry, DigestList, INSERT, MODIFY, P4Data, P4Members,
@@ -16,36 +16,36 @@ use tonic::Status;
 /// Most messages in a list.
 const MOST_LISTED: usize = 256;
 
-/// Most lists of a digest that wait to be acknowledged; then the oldest counts as if it were.
+/// Most unacknowledged lists of a digest; beyond that, the oldest counts as acknowledged.
 const MOST_UNACKNOWLEDGED: usize = 64;
 
-/// A message's fields.
+/// Fields of a message.
 type Values = Vec<u128>;
 
-/// What controllers ask for, and what is on its way.
+/// Digests that controllers have requested, and their messages on the way.
 #[derive(Default)]
 pub(crate) struct Digests {
     of: BTreeMap<u32, Digest>,
-    /// The number of the latest list.
+    /// Number of the latest list.
     latest: u64,
 }
 
 struct Digest {
     config: DigestConfig,
     waiting: Vec<Values>,
-    /// When the first of them came.
+    /// Time of the first waiting message.
     since: Instant,
     unacknowledged: VecDeque<(u64, Instant, Vec<Values>)>,
 }
 
-/// A digest of the program by its number.
+/// Digest of the program with this number.
 fn known(info: &Info, id: u32) -> Result<&DataInfo, Status> {
     let found = info.digests.iter().find(|digest| digest.preamble.id == id);
     found.ok_or_else(|| Status::not_found(format!("the program has no digest {id:#010x}")))
 }
 
 impl Digests {
-    /// Begins, changes or ends the telling of a digest.
+    /// Begins, changes or ends the sending of a digest.
     pub(crate) fn write(
         &mut self,
         info: &Info,
@@ -73,7 +73,7 @@ impl Digests {
         Ok(())
     }
 
-    /// The entries of one digest, or of all (0).
+    /// Entries of one digest, or of all (0).
     pub(crate) fn read(&self, info: &Info, id: u32) -> Result<Vec<DigestEntry>, Status> {
         if id != 0 {
             known(info, id)?;
@@ -86,7 +86,7 @@ impl Digests {
         Ok(asked.map(entry).collect())
     }
 
-    /// Takes a message, if it was asked for.
+    /// Adds a message, if its digest was requested.
     pub(crate) fn take(&mut self, info: &Info, name: &str, values: Values, now: Instant) {
         let found = info.digests.iter().find(|digest| digest.preamble.name == name);
         let Some(digest) = found.and_then(|found| self.of.get_mut(&found.preamble.id)) else {
@@ -101,7 +101,7 @@ impl Digests {
         digest.waiting.push(values);
     }
 
-    /// The lists whose time has come; `stamp` is nanoseconds since 1970.
+    /// Lists that are due; `stamp` is nanoseconds since 1970.
     pub(crate) fn due(&mut self, info: &Info, now: Instant, stamp: i64) -> Vec<DigestList> {
         let mut lists = Vec::new();
         for (id, digest) in &mut self.of {
@@ -117,7 +117,7 @@ impl Digests {
         lists
     }
 
-    /// A controller has seen a list.
+    /// Acknowledges a list.
     pub(crate) fn acknowledge(&mut self, id: u32, list: u64) {
         if let Some(digest) = self.of.get_mut(&id) {
             digest.unacknowledged.retain(|(one, ..)| *one != list);
@@ -130,7 +130,7 @@ impl Digest {
         Duration::from_nanos(self.config.ack_timeout_ns as u64)
     }
 
-    /// Whether the same message waits, or was told and not acknowledged in time.
+    /// True if the same message waits, or was sent and is not timed out.
     fn has_told(&mut self, values: &Values, now: Instant) -> bool {
         let patience = self.patience();
         self.unacknowledged.retain(|(_, at, _)| now.duration_since(*at) < patience);
@@ -138,7 +138,7 @@ impl Digest {
         !patience.is_zero() && (self.waiting.contains(values) || sent.any(|one| one == values))
     }
 
-    /// Full lists, and what has waited long enough.
+    /// Full lists, and those that have waited long enough.
     fn ripe(&mut self, now: Instant) -> Vec<Vec<Values>> {
         let most = match self.config.max_list_size {
             0 => MOST_LISTED,
@@ -173,7 +173,7 @@ fn checked(config: DigestConfig) -> Result<DigestConfig, Status> {
     }
 }
 
-/// A message as P4Info describes it.
+/// A message in the form that P4Info describes.
 fn data(info: &DataInfo, values: &[u128]) -> P4Data {
     let bits = |value: &u128| P4Data { of: Some(Data::Bits(bytes(*value))) };
     let members: Vec<P4Data> = values.iter().map(bits).collect();
@@ -204,7 +204,7 @@ mod tests {
         DigestEntry { digest_id: ID, config: Some(config) }
     }
 
-    /// How many messages the lists have that are due.
+    /// Numbers of messages in the lists that are due.
     fn due(digests: &mut Digests, now: Instant) -> Vec<usize> {
         digests.due(&info(), now, 0).iter().map(|list| list.data.len()).collect()
     }

@@ -1,4 +1,4 @@
-//! Entities of a Write as requests to the program, and the program's refusals as statuses.
+//! Conversion of entities in a Write to requests to the program, and of refusals to statuses.
 
 use crate::proto::{
     Action, ActionType, CounterEntry, DELETE, Entity, FieldMatch, INSERT, Index, MODIFY, MatchType,
@@ -15,7 +15,7 @@ fn invalid<T>(what: impl Into<String>) -> Result<T, Status> {
     Err(Status::invalid_argument(what))
 }
 
-/// What an update asks for.
+/// Request of an update.
 pub(crate) fn request(info: &Info, update: &Update) -> Result<Request, Status> {
     if ![INSERT, MODIFY, DELETE].contains(&update.kind) {
         return invalid("an update is an INSERT, a MODIFY or a DELETE");
@@ -29,13 +29,13 @@ pub(crate) fn request(info: &Info, update: &Update) -> Result<Request, Status> {
     }
 }
 
-/// What an entity is.
+/// Content of an entity.
 pub(crate) fn entity(entity: Option<&Entity>) -> Result<&Of, Status> {
     let of = entity.and_then(|entity| entity.of.as_ref());
     of.ok_or_else(|| Status::invalid_argument("there is no entity, or one of an unknown kind"))
 }
 
-/// The refusal of entities that the architecture does not have, or that are not supported.
+/// Refusal of entities that the architecture lacks, or that are not supported.
 pub(crate) fn unsupported(of: &Of) -> Status {
     let what = match of {
         Of::Extern(_) => "extern entries",
@@ -50,13 +50,13 @@ pub(crate) fn unsupported(of: &Of) -> Status {
     Status::unimplemented(format!("{what} are not supported; use {there}"))
 }
 
-/// A table by its number.
+/// Table with this number.
 pub(crate) fn table(info: &Info, id: u32) -> Result<&TableInfo, Status> {
     let found = info.tables.iter().find(|table| table.preamble.id == id);
     found.ok_or_else(|| Status::not_found(format!("the program has no table {id:#010x}")))
 }
 
-/// An array by its number; `what` it is one of.
+/// Array with this number; `what` is its kind.
 pub(crate) fn array<'i>(
     arrays: &'i [ArrayInfo],
     id: u32,
@@ -84,7 +84,7 @@ fn table_entry(info: &Info, kind: i32, entry: &TableEntry) -> Result<Request, St
     })
 }
 
-/// Refuses what an entry can say of which nothing would come.
+/// Refuses parts of an entry that would have no effect.
 fn plain(entry: &TableEntry) -> Result<(), Status> {
     let refused = |what: &str| Err(Status::unimplemented(format!("{what}; leave it out")));
     if entry.meter_config.is_some() || entry.counter_data.is_some() {
@@ -116,7 +116,7 @@ fn default_action(info: &Info, kind: i32, entry: &TableEntry) -> Result<Request,
     Ok(Request::SetDefault { table: table.preamble.name.clone(), action })
 }
 
-/// The entry's priority, which entries of tables with ternary keys have and others have not.
+/// Priority of an entry; only entries of tables with ternary keys have one.
 pub(crate) fn priority(table: &TableInfo, priority: i32) -> Result<u32, Status> {
     let is_ternary = table.fields.iter().any(|field| field.kind == MatchKind::Ternary);
     let name = &table.preamble.name;
@@ -127,8 +127,7 @@ pub(crate) fn priority(table: &TableInfo, priority: i32) -> Result<u32, Status> 
     }
 }
 
-/// What is asked of the table's keys. Those that are not exact may be left out: then any value
-/// fits.
+/// Keys of an entry. Keys that are not exact may be left out: then any value matches.
 pub(crate) fn keys(table: &TableInfo, matches: &[FieldMatch]) -> Result<Vec<Key>, Status> {
     for (place, one) in matches.iter().enumerate() {
         let id = one.field_id;
@@ -187,7 +186,7 @@ fn key(field: &FieldInfo, asked: &MatchType) -> Result<Key, Status> {
     }
 }
 
-/// The action that is asked for, which the table lists, and its arguments.
+/// Requested action, which the table must list, and its arguments.
 fn chosen<'i>(
     info: &'i Info,
     table: &TableInfo,
@@ -217,7 +216,7 @@ fn chosen<'i>(
     Ok((found, args.collect::<Result<_, _>>()?))
 }
 
-/// A counter's or meter's place; nothing: all of them.
+/// Index of a counter or meter; `None` for all of them.
 pub(crate) fn place(array: &ArrayInfo, index: Option<&Index>) -> Result<Option<u32>, Status> {
     let Some(index) = index else { return Ok(None) };
     match u32::try_from(index.index) {
@@ -230,7 +229,7 @@ pub(crate) fn place(array: &ArrayInfo, index: Option<&Index>) -> Result<Option<u
     }
 }
 
-/// The one place that a Write is about, which is a MODIFY.
+/// Index of the one element in a Write, which must be a MODIFY.
 fn one_place(array: &ArrayInfo, kind: i32, index: Option<&Index>) -> Result<u32, Status> {
     match (kind, place(array, index)?) {
         (MODIFY, Some(index)) => Ok(index),
@@ -239,7 +238,7 @@ fn one_place(array: &ArrayInfo, kind: i32, index: Option<&Index>) -> Result<u32,
     }
 }
 
-/// A number that is not negative.
+/// A number, which must not be negative.
 fn positive(value: i64) -> Result<u64, Status> {
     u64::try_from(value).or_else(|_| invalid("counts, rates and bursts are not negative"))
 }
@@ -270,7 +269,7 @@ fn meter(info: &Info, kind: i32, entry: &MeterEntry) -> Result<Request, Status> 
     Ok(Request::SetMeter { meter: array.preamble.name.clone(), index, rates })
 }
 
-/// Why the program has refused, as a status.
+/// Status for a refusal of the program.
 pub(crate) fn status(error: &MachineError) -> Status {
     let message = error.to_string();
     match error {

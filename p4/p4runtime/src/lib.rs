@@ -1,18 +1,18 @@
-//! P4Runtime: controllers fill and read the tables of a P4 program at work, by gRPC.
+//! P4Runtime: controllers write and read the tables of a P4 program in operation, by gRPC.
 //!
-//! [`serve`] listens where it is told, and asks what executes the program by its [`Controller`]; of
-//! packets it knows those that the program sends to controllers. The program is the one that runs:
-//! a controller can verify that it means the same, and start with empty tables, but it cannot bring
+//! [`serve`] listens at an address, and asks the program's executor by its [`Controller`]. The only
+//! packets it sees are those that the program sends to controllers. The program is fixed: a
+//! controller can verify that it expects the same one, and clear its tables, but it cannot load
 //! another.
 //!
-//! `proto` has the messages, `value`, `entry` and `read` turn entities into requests and answers
-//! into entities, `arbitration` says which controller is the primary one, `digest` what it is told
-//! of the program's messages, `service` puts them together. The messages are written down by hand
-//! from the specification (P4Runtime 1.4), and only as far as they are understood.
+//! `proto` has the messages; `value`, `entry` and `read` convert entities to requests and answers
+//! to entities; `arbitration` chooses the primary controller; `digest` sends it the program's
+//! messages; `service` combines all of them. The messages are written by hand from the
+//! specification (P4Runtime 1.4), and only as far as they are supported.
 //!
-//! Always true: only the primary controller changes anything; there are as many controllers as
-//! [`MOST_CONTROLLERS`], a message is at most [`MOST_BYTES`] long, and answers are made piece by
-//! piece, as fast as the controller reads them.
+//! Always true: only the primary controller changes anything; there are at most
+//! [`MOST_CONTROLLERS`] controllers, a message is at most [`MOST_BYTES`] long, and answers are made
+//! piece by piece, as fast as the controller reads them.
 
 #![forbid(unsafe_code)]
 
@@ -32,27 +32,27 @@ use natgate_http::{BindError, Listen, Role, Server};
 use natgate_p4::{Controller, Info};
 use std::net::SocketAddr;
 
-/// Where controllers look for it unless they are told otherwise.
+/// Default address of the service.
 pub const DEFAULT_ADDRESS: &str = "127.0.0.1:9559";
 
-/// What is served.
+/// The served device.
 #[derive(Clone, Debug)]
 pub struct Device {
-    /// The number by which controllers name it.
+    /// Number by which controllers address the device.
     pub id: u64,
-    /// What they know the program by.
+    /// Description of the program for controllers.
     pub info: Info,
-    /// The program's text, which is the device's configuration.
+    /// Text of the program, which is the device's configuration.
     pub program: Vec<u8>,
 }
 
-/// Answers controllers at an address, until what it returns goes. Whoever reaches the address can
-/// be the primary controller, so it should be one of this machine's own; port 0 is any that is
-/// free.
+/// Answers controllers at an address, until the returned value is dropped. Any client that reaches
+/// the address can become the primary controller, so it should be a local one. Port 0 stands for
+/// any free port.
 ///
 /// # Errors
 ///
-/// The address cannot be had.
+/// The address cannot be used.
 pub fn serve(
     address: SocketAddr,
     device: Device,

@@ -1,13 +1,12 @@
-//! P4Runtime's messages, as far as they are understood: fields by the numbers that its
-//! specification gives them.
+//! Messages of P4Runtime, as far as they are supported: fields by the specification's numbers.
 //!
-//! Fields that are not here are skipped when a message is read. Where one of them would change what
-//! is asked, it is here to be refused: as [`Unsupported`], whatever it says. Enums are numbers, so
-//! that unknown ones can be named.
+//! Fields that are not here are skipped when a message is read. A field that would change the
+//! meaning of a request is here to be refused: as [`Unsupported`], whatever its content. Enums are
+//! numbers, so that messages can name unknown values.
 
 use prost::{Message, Oneof};
 
-/// A message that is not looked into.
+/// A message whose content is ignored.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Unsupported {}
 
@@ -85,7 +84,7 @@ pub(crate) struct Entity {
     pub(crate) of: Option<Of>,
 }
 
-/// What an entity is.
+/// Content of an entity.
 #[derive(Clone, PartialEq, Oneof)]
 pub(crate) enum Of {
     #[prost(message, tag = "1")]
@@ -304,7 +303,7 @@ pub(crate) struct DigestAck {
     pub(crate) list_id: u64,
 }
 
-/// A value of the program, as far as digests have such.
+/// A value of the program, of the kinds that digests use.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct P4Data {
     #[prost(oneof = "Data", tags = "1, 4, 5")]
@@ -361,7 +360,7 @@ pub(crate) struct SetConfigResponse {}
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Config {
-    /// A message, whose bytes are looked at where it is compared.
+    /// A message; its bytes are decoded where it is compared.
     #[prost(bytes = "vec", optional, tag = "1")]
     pub(crate) p4info: Option<Vec<u8>>,
     #[prost(bytes = "vec", tag = "2")]
@@ -380,7 +379,7 @@ pub(crate) struct Cookie {
 pub(crate) struct GetConfigRequest {
     #[prost(uint64, tag = "1")]
     pub(crate) device_id: u64,
-    /// One of the constants below; 0: all.
+    /// One of the constants below; 0 means all.
     #[prost(int32, tag = "2")]
     pub(crate) response_type: i32,
 }
@@ -401,7 +400,7 @@ pub(crate) struct StreamRequest {
     pub(crate) of: Option<ControllerMessage>,
 }
 
-/// What a controller tells by its stream.
+/// Content of a controller's message on its stream.
 #[derive(Clone, PartialEq, Oneof)]
 pub(crate) enum ControllerMessage {
     #[prost(message, tag = "1")]
@@ -462,7 +461,7 @@ pub(crate) struct StreamError {
     pub(crate) of: Option<Refused>,
 }
 
-/// Which message of a stream was refused.
+/// Kind of the refused message of a stream.
 #[derive(Clone, PartialEq, Oneof)]
 pub(crate) enum Refused {
     #[prost(message, tag = "5")]
@@ -480,7 +479,7 @@ pub(crate) struct CapabilitiesResponse {
     pub(crate) p4runtime_api_version: String,
 }
 
-/// What became of one update.
+/// Result of one update.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Error {
     #[prost(int32, tag = "1")]

@@ -1,4 +1,4 @@
-//! Reading: what entities ask for, and the answers as entities, piece by piece.
+//! Reading: entities as requests, and the answers as entities, piece by piece.
 
 use crate::digest::Digests;
 use crate::entry::{array, entity, keys, place, priority, status, table, unsupported};
@@ -17,16 +17,16 @@ use tonic::Status;
 /// Most entities in a piece.
 const MOST_AT_ONCE: usize = 512;
 
-/// Most parts that a Read may ask for.
+/// Most parts of one Read.
 const MOST_PARTS: usize = 1024;
 
-/// A part of what is read: requests, of which each continues where the one before ended.
+/// A part of a Read: requests, each of which continues where the one before ended.
 enum Part {
     Rows {
         table: String,
         after: Option<Vec<Key>>,
     },
-    /// One row, of this priority.
+    /// One row with this priority.
     Row {
         table: String,
         keys: Vec<Key>,
@@ -47,15 +47,15 @@ enum Part {
     },
 }
 
-/// What is still to be read.
+/// Remaining parts of a Read.
 pub(crate) struct Reading {
-    /// What need not be asked of the program.
+    /// Entities that are known without asking the program.
     known: Vec<Of>,
     parts: VecDeque<Part>,
 }
 
 impl Reading {
-    /// All that entities ask for. Where they name nothing they mean all there is of the kind.
+    /// Parts for all entities. An entity without a name stands for all of its kind.
     pub(crate) fn new(info: &Info, digests: &Digests, entities: &[Entity]) -> Result<Self, Status> {
         let (mut known, mut parts) = (Vec::new(), VecDeque::new());
         for one in entities {
@@ -86,7 +86,7 @@ impl Reading {
         Ok(Self { known, parts })
     }
 
-    /// The next piece; nothing, when all is read.
+    /// Next piece; `None` when everything is read.
     pub(crate) fn next(
         &mut self,
         info: &Info,
@@ -136,7 +136,7 @@ impl Part {
         }
     }
 
-    /// What an answer says, and what is left of the part.
+    /// Entities of an answer, and the rest of the part.
     fn answered(self, info: &Info, answer: Answer) -> Result<(Vec<Of>, Option<Self>), Status> {
         Ok(match (self, answer) {
             (Self::Rows { table, .. }, Answer::Rows(rows)) => {
@@ -223,7 +223,7 @@ fn tables(info: &Info, entry: &TableEntry, parts: &mut VecDeque<Part>) -> Result
     Ok(())
 }
 
-/// Arrays by name, and the places of them, that a number (0: all) and an index (nothing: all) mean.
+/// Arrays and ranges of their elements for a number (0 means all) and an index (`None` means all).
 fn places(
     arrays: &[ArrayInfo],
     what: &str,
@@ -262,12 +262,12 @@ fn called(info: &Info, name: &str, args: &[u128]) -> Option<TableAction> {
     Some(TableAction { of: Some(ActionType::Action(action)) })
 }
 
-/// An entry that was found.
+/// A table entry of a found row.
 fn row(info: &Info, found: &InstalledRow) -> Option<TableEntry> {
     let Row { table, keys, priority, action, args } = &found.row;
     let table = info.tables.iter().find(|one| one.preamble.name == *table)?;
     let is_ternary = table.fields.iter().any(|field| field.kind == MatchKind::Ternary);
-    // The program's own have the highest of all, and of 32 bits; here there are 31.
+    // The program's own entries have the highest priorities, of 32 bits; the message has 31.
     let priority = (*priority & i32::MAX as u32) as i32;
     Some(TableEntry {
         table_id: table.preamble.id,
@@ -278,7 +278,7 @@ fn row(info: &Info, found: &InstalledRow) -> Option<TableEntry> {
     })
 }
 
-/// What an entry asks of a key; nothing, if any value fits.
+/// Match of a key; `None` if any value matches.
 fn field_match((field, key): (&FieldInfo, &Key)) -> Option<FieldMatch> {
     let of = match *key {
         Key::Exact(value) => MatchType::Exact(Exact { value: bytes(value) }),

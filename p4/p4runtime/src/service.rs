@@ -1,4 +1,4 @@
-//! The service: its six calls, each asked by one message or a stream of them.
+//! The service: its six calls, each with one request or a stream of them.
 
 use crate::Device;
 use crate::arbitration::{Clients, Teller};
@@ -25,13 +25,13 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::time::MissedTickBehavior;
 use tonic::{Code, Status, Streaming};
 
-/// The version of P4Runtime that is spoken.
+/// Supported version of P4Runtime.
 const VERSION: &str = "1.4.0";
 
-/// Most things that a controller has been told and not read.
+/// Most messages that a controller has not read yet.
 const MOST_TOLD: usize = 64;
 
-/// How often the program is asked what it tells the primary controller.
+/// Interval at which the program is asked for messages to the primary controller.
 const LISTEN: Duration = Duration::from_millis(20);
 
 struct Service {
@@ -44,15 +44,15 @@ struct Service {
     streams: AtomicU64,
 }
 
-/// What controllers wrote on the configuration.
+/// Cookies that controllers attached to the configuration.
 #[derive(Default)]
 struct Cookies {
     current: Option<Cookie>,
-    /// That of a configuration that was saved and not committed.
+    /// Cookie of a configuration that was saved and not committed.
     saved: Option<Option<Cookie>>,
 }
 
-/// What the service answers, by its paths.
+/// Handlers of the service, by path.
 pub(crate) fn router(device: Device, controller: Controller) -> Router {
     let service = Arc::new(Service {
         p4info: device.info.to_bytes(),
@@ -95,7 +95,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Does what waits for the program, beside the thread that serves.
+/// Runs work that waits for the program outside the serving thread.
 async fn beside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Status> + Send + 'static,
 ) -> Result<T, Status> {
@@ -111,7 +111,7 @@ impl Service {
         }
     }
 
-    /// Whether a request may change the device.
+    /// Checks that a request may change the device.
     fn check_primary(
         &self,
         device: u64,
@@ -140,9 +140,9 @@ impl Service {
         beside(move || self.write_all(&request)).await
     }
 
-    /// Does all updates that can be done, and says of each what became of it if not all could.
+    /// Executes all updates that are possible; if one fails, the status has the result of each.
     fn write_all(&self, request: &WriteRequest) -> Result<WriteResponse, Status> {
-        // What is asked of the program; nothing, where this service has done it.
+        // Requests to the program; `None` if this service has handled the update.
         let asked: Vec<Result<Option<Asked>, Status>> =
             request.updates.iter().map(|update| self.update(update)).collect();
         let wanted = asked.iter().filter_map(|one| one.as_ref().ok()?.clone()).collect();
@@ -257,7 +257,7 @@ impl Service {
         Ok(SetConfigResponse {})
     }
 
-    /// Whether a configuration is that of the program that runs.
+    /// Checks that a configuration is that of the running program.
     fn verify(&self, config: Option<&Config>) -> Result<(), Status> {
         let another = "start natgate with another program to have it";
         let Some(config) = config else {
@@ -290,14 +290,14 @@ impl Service {
             let ended = self.converse(stream, requests, &teller).await;
             locked(&self.clients).leave(stream);
             if let Err(status) = ended {
-                // Whoever it is for may have gone.
+                // The receiver may have ended.
                 let _ = teller.try_send(Err(status));
             }
         });
         Ok(poll_fn(move |context| told.poll_recv(context)).boxed())
     }
 
-    /// Hears what a controller says by its stream, until it ends.
+    /// Processes the messages of a controller's stream, until it ends.
     async fn converse(
         &self,
         stream: u64,
@@ -309,7 +309,7 @@ impl Service {
         loop {
             let request = tokio::select! {
                 request = requests.message() => request,
-                // It has stopped listening, or was given up.
+                // The controller has stopped listening, or was dropped.
                 () = teller.closed() => return Ok(()),
                 _ = ticks.tick() => {
                     self.listen(stream, teller).await;
@@ -329,13 +329,13 @@ impl Service {
                         return Ok(());
                     }
                 }
-                // Its end, or that of its connection.
+                // The stream or its connection has ended.
                 Ok(None) | Err(_) => return Ok(()),
             }
         }
     }
 
-    /// Tells the primary controller what the program has told, as fast as it reads that.
+    /// Sends the program's messages to the primary controller, as fast as it reads them.
     async fn listen(&self, stream: u64, teller: &Teller) {
         let most = teller.capacity() / 2;
         if most == 0 || !locked(&self.clients).is_primary(stream) {
@@ -346,12 +346,12 @@ impl Service {
         let answer = beside(move || ask().map_err(|error| entry::status(&error))).await;
         let Ok(Answer::Notifications(notifications)) = answer else { return };
         for of in self.messages_of(notifications).into_iter().map(Some) {
-            // There is room unless it has gone.
+            // There is room unless the controller has gone.
             let _ = teller.try_send(Ok(StreamResponse { of }));
         }
     }
 
-    /// What the program has told, as messages of the stream.
+    /// The program's messages, as messages of the stream.
     fn messages_of(&self, notifications: Vec<Notification>) -> Vec<Answered> {
         let (info, now) = (&self.device.info, Instant::now());
         let mut digests = locked(&self.digests);
@@ -387,7 +387,7 @@ fn check_role(id: u64, name: &str) -> Result<(), Status> {
     }
 }
 
-/// The refusal of a message that a stream does not take.
+/// Refusal of a message that a stream does not accept.
 fn refused(of: Option<&ControllerMessage>) -> StreamError {
     let (message, of) = match of {
         Some(ControllerMessage::Packet(_)) => {
@@ -399,7 +399,7 @@ fn refused(of: Option<&ControllerMessage>) -> StreamError {
     StreamError { canonical_code: code, message: message.to_owned(), of: Some(of) }
 }
 
-/// What became of each update of a Write, some of which failed.
+/// Results of all updates of a Write, if some failed.
 fn failure(done: &[Result<(), Status>], failed: usize) -> Status {
     let message = format!("{failed} of {} updates failed; the others are done", done.len());
     let detail = |one: &Result<(), Status>| {

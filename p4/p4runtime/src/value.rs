@@ -1,15 +1,15 @@
-//! Values as byte strings: the number's bytes, the highest first, as few as it takes.
+//! Values as byte strings: the bytes of a number, the highest first, as few as possible.
 
 use tonic::Status;
 
-/// The fewest bytes that say a number; one byte of zero.
+/// The fewest bytes of a number; one byte for zero.
 pub(crate) fn bytes(value: u128) -> Vec<u8> {
     let bytes = value.to_be_bytes();
     let first = bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len() - 1);
     bytes[first..].to_vec()
 }
 
-/// The number that bytes say; more bytes than it takes are understood as well.
+/// Number of a byte string; leading zero bytes are accepted.
 pub(crate) fn number(bytes: &[u8], bits: u32) -> Result<u128, Status> {
     if bytes.is_empty() {
         return Err(Status::invalid_argument("a value has no bytes; zero is one byte"));

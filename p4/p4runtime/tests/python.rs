@@ -1,6 +1,6 @@
-//! A controller that is not ours: P4Runtime's own client library (Python, from PyPI) fills
-//! p4/nat.p4's tables, packets go through them, and it reads what came of them and hears what
-//! programs tell.
+//! A foreign controller: P4Runtime's own client library (Python, from PyPI) fills the tables of
+//! p4/nat.p4, packets go through them, and the controller reads the results and receives the
+//! programs' messages.
 
 use natgate_http::Server;
 use natgate_p4::{
@@ -12,18 +12,17 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What is installed from PyPI: the client, and the libraries of its time, without which it cannot
-/// be imported.
+/// Packages from PyPI: the client, and the library versions of its time, which it needs.
 const CLIENT: [&str; 3] =
     ["p4runtime==1.4.1", "protobuf==3.20.3", "googleapis-common-protos==1.56.4"];
 
-/// How long the client may take in all.
+/// Longest time for the whole client.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Who makes the Python.
+/// Lock for the creation of the Python environment.
 static MADE: Mutex<()> = Mutex::new(());
 
-/// A Python that has the client library, made once.
+/// A Python environment with the client library, created once.
 fn python() -> PathBuf {
     let _one = MADE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(CLIENT[0]);
@@ -48,18 +47,18 @@ fn run(command: &mut Command) {
     assert!(status.success(), "{command:?}");
 }
 
-/// A program that controllers reach.
+/// A program with a P4Runtime service.
 struct Served {
     program: Program,
     file: PathBuf,
-    /// Its P4Info, as text.
+    /// File with its P4Info, as text.
     info: PathBuf,
     requests: RequestQueue,
     server: Server,
 }
 
 impl Served {
-    /// The program in a file, beside this crate.
+    /// Serves the program in a file of this crate.
     fn new(file: &str) -> Self {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
         let name = file.file_name().expect("a name").to_string_lossy();
@@ -74,7 +73,7 @@ impl Served {
         Self { program, file, info, requests, server }
     }
 
-    /// Runs a phase of the client while the program answers it between `turn`s.
+    /// Runs a phase of the client; the program answers it between calls of `turn`.
     fn converse(
         &self,
         phase: &str,
@@ -136,7 +135,8 @@ fn a_controller_from_elsewhere_fills_and_reads_tables() {
 fn a_controller_from_elsewhere_hears_what_the_program_tells() {
     let served = Served::new("../examples/programs/digests.p4");
     let mut machine = Machine::new(&served.program, 0);
-    // Frames that differ in one number go to controllers, with a digest each, thrice the same.
+    // Frames that differ in one number go to controllers, with a digest each; each digest comes
+    // three times.
     let (begun, mut count) = (Instant::now(), 0_u32);
     served.converse("hear", &mut machine, |machine| {
         let now = begun.elapsed();

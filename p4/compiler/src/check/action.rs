@@ -8,7 +8,7 @@ use crate::ir;
 use crate::source::{Checked, problem};
 
 impl Checker {
-    /// An action of the program or of the control that is being checked.
+    /// Checks an action of the program or of the present control.
     pub(super) fn action(&mut self, name: &Name, params: &[Param], body: &[Stmt]) -> Checked<()> {
         let mut is_from_entries = false;
         for param in params {

@@ -1,5 +1,5 @@
-//! Annotations: the names and numbers by which controllers know things. Also what controllers know
-//! of an extern's instance besides.
+//! Annotations: the names and numbers by which controllers know objects. Also the further
+//! properties of an extern's instance for controllers.
 
 use super::Checker;
 use super::scope::Entity;
@@ -10,7 +10,7 @@ use crate::ir::{self, Unit};
 use crate::source::{Checked, problem};
 use std::rc::Rc;
 
-/// A thing that an annotation may name, by its place in the program.
+/// An object that an annotation may name, by its index in the program.
 #[derive(Clone, Copy)]
 enum Annotated {
     Action(usize),
@@ -19,13 +19,13 @@ enum Annotated {
 }
 
 impl Checker {
-    /// Takes what annotations say of that which has just been declared.
+    /// Applies the annotations of a declaration.
     pub(super) fn apply_annotations(&mut self, decl: &Decl) -> Checked<()> {
         for annotation in &decl.annotations {
             match &*annotation.name.text {
                 "name" => self.rename(decl, annotation)?,
                 "id" => self.numbered(decl, annotation)?,
-                // Annotations that nobody knows mean nothing.
+                // Unknown annotations are ignored.
                 _ => {}
             }
         }
@@ -47,8 +47,8 @@ impl Checker {
         }
     }
 
-    /// `@name("x")` stands in place of the name, and `@name(".x")` in place of all that is in
-    /// front, too.
+    /// Applies `@name("x")`, which replaces the last part of the name, or `@name(".x")`, which
+    /// replaces the whole name.
     fn rename(&mut self, decl: &Decl, annotation: &Annotation) -> Checked<()> {
         let annotated = self.annotated(decl, annotation)?;
         let span = annotation.name.span;
@@ -79,8 +79,8 @@ impl Checker {
         Ok(())
     }
 
-    /// `@id(5)`: the lower three bytes of a number, or all four, of which the highest says what it
-    /// is a number of.
+    /// Applies `@id(5)`: the lower three bytes of a number, or all four with the kind of object in
+    /// the highest byte.
     fn numbered(&mut self, decl: &Decl, annotation: &Annotation) -> Checked<()> {
         let annotated = self.annotated(decl, annotation)?;
         let span = annotation.name.span;
@@ -118,7 +118,7 @@ impl Checker {
     }
 }
 
-/// What controllers know of an extern's instance besides its kind.
+/// Properties of an extern's instance for controllers, besides its kind.
 pub(super) fn control_info(
     of: &str,
     types: &[(Rc<str>, Type)],
@@ -127,7 +127,7 @@ pub(super) fn control_info(
     let mut info = ir::ControlInfo::default();
     match (of, types.first(), args.get(1)) {
         ("Counter", _, Some(kind)) => {
-            // As the architecture numbers them.
+            // The numbers are the architecture's.
             info.unit = match kind[0] {
                 0 => Unit::Packets,
                 1 => Unit::Bytes,

@@ -9,10 +9,10 @@ use crate::ir::{self, MOST_BITS, Stmt, Ty};
 use crate::source::{Checked, Span, problem};
 use num_bigint::BigInt;
 
-/// The longest shift of a number without a width, bits.
+/// Longest shift of a number without a width, bits.
 const MOST_SHIFT: u32 = 1024;
 
-/// Most slots that are compared at once: what is compared nests as deep.
+/// Most slots in one comparison: the resulting expression nests as deep.
 const MOST_COMPARED: usize = 256;
 
 impl Checker {
@@ -40,7 +40,7 @@ impl Checker {
                 concat((left_ty, left_leaves), (right_ty, right_leaves), span)
             }
             _ => {
-                // A number takes the other operand's width.
+                // A number without a width gets the other operand's width.
                 let ty = match (&values.0, &values.1) {
                     (Value::Leaves(ty, _), Value::Leaves(other, _)) => {
                         common(ty, other, operator, span)?
@@ -76,7 +76,7 @@ impl Checker {
         Ok(Value::Leaves(ty, leaves))
     }
 
-    /// `&&` and `||`: calls on the right are made only if the left side leaves it open.
+    /// Checks `&&` and `||`: calls on the right run only if the left side does not decide.
     fn logical(
         &mut self,
         operator: Binary,
@@ -140,7 +140,7 @@ impl Checker {
     }
 }
 
-/// The type of both operands.
+/// Common type of both operands.
 fn common(left: &Type, right: &Type, operator: Binary, span: Span) -> Checked<Type> {
     if left == right {
         let compares = matches!(operator, Binary::Equal | Binary::NotEqual);
@@ -160,7 +160,7 @@ fn common(left: &Type, right: &Type, operator: Binary, span: Span) -> Checked<Ty
 }
 
 impl Type {
-    /// What an enum's members are represented by, if it says so; other types as they are.
+    /// Representation of an enum, if the program gives one; other types are unchanged.
     pub(super) fn enum_representation(&self) -> Self {
         match self {
             Self::Enum(_) => self.representation(),
@@ -176,7 +176,7 @@ impl Type {
     }
 }
 
-/// Numbers without a width.
+/// Operators on numbers without a width.
 fn numbers(operator: Binary, left: &BigInt, right: &BigInt, span: Span) -> Checked<Value> {
     let zero = BigInt::from(0);
     let truth = |value: bool| Ok(super::expr::constant(Type::BOOL, value.into()));
@@ -281,8 +281,7 @@ fn operation(operator: Binary, left: ir::Expr, right: ir::Expr) -> ir::Expr {
     fold(Ty::Bool, ir::ExprKind::Binary(operator, Box::new(left), Box::new(right)))
 }
 
-/// Whether two values are equal: slot by slot, but two invalid headers are equal whatever their
-/// fields are.
+/// Compares two values slot by slot; two invalid headers are equal whatever their fields are.
 fn equal(ty: &Type, left: &[ir::Expr], right: &[ir::Expr]) -> ir::Expr {
     let truth = ir::Expr::constant(Ty::Bool, 1);
     let all = |pairs: Vec<ir::Expr>| {
@@ -315,7 +314,7 @@ fn equal(ty: &Type, left: &[ir::Expr], right: &[ir::Expr]) -> ir::Expr {
     )
 }
 
-/// Whether a value is a signed number.
+/// True if a value is a signed number.
 fn is_signed(value: &Value) -> bool {
     matches!(value, Value::Leaves(ty, _) if matches!(ty.scalar(), Some(Ty::Int(_))))
 }

@@ -1,5 +1,5 @@
-//! Calls: of functions and actions, of parsers and controls, of what headers, packets and externs
-//! can do.
+//! Calls: of functions and actions, of parsers and controls, of methods of headers, packets and
+//! externs.
 
 use super::scope::{Entity, Instance, Param, Place, Value};
 use super::types::Type;
@@ -9,18 +9,18 @@ use crate::ir::{self, Slot, Stmt, Ty};
 use crate::source::{Checked, Span, problem};
 use std::rc::Rc;
 
-/// An argument once it is evaluated.
+/// An evaluated argument.
 enum Passed {
     Value(Value, Span),
     Place(Place),
     Packet,
 }
 
-/// What is assigned to parameters before a call, and to arguments after it.
+/// Assignments to parameters before a call, and to arguments after it.
 type Copies = (Vec<(Slot, ir::Expr)>, Vec<(Slot, ir::Expr)>);
 
 impl Checker {
-    /// A call; its result, if it has one.
+    /// Checks a call; returns its result, if it has one.
     pub(super) fn call(&mut self, call: &Call, span: Span) -> Checked<Option<Value>> {
         self.count(span)?;
         match &call.callee.kind {
@@ -112,7 +112,7 @@ impl Checker {
         self.value_method(base, method, call)
     }
 
-    /// What every value, or every header, can be asked.
+    /// Methods of all values, or of all headers.
     fn value_method(&mut self, base: &Expr, method: &Name, call: &Call) -> Checked<Option<Value>> {
         let Some(place) = self.place(base)? else {
             return problem(method.span, format!("this has no method `{}`", method.text));
@@ -212,7 +212,7 @@ impl Checker {
         Ok(bound.into_iter().flatten().collect())
     }
 
-    /// Evaluates arguments from left to right: what is copied in, and what is copied out.
+    /// Evaluates arguments from left to right: the copies before and after the call.
     fn pass(&mut self, params: &[Param], args: &[Arg], span: Span) -> Checked<Copies> {
         let names: Vec<_> = params.iter().map(|param| param.name.clone()).collect();
         let args = self.bind(&names, args, span)?;

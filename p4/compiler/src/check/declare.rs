@@ -1,4 +1,5 @@
-//! Declarations at the top: types, constants, errors, externs; and who declares the rest.
+//! Declarations at the top level: types, constants, errors, externs; other declarations are
+//! dispatched.
 
 use super::scope::{Entity, Extern, Function};
 use super::types::{Enum, Struct, Type};
@@ -8,7 +9,7 @@ use crate::ir::{self, Ty};
 use crate::source::{Checked, problem};
 use std::rc::Rc;
 
-/// How deep types may stand in types.
+/// Greatest nesting depth of types.
 const MOST_TYPE_DEPTH: usize = 16;
 
 /// Most fields of a struct or header.
@@ -70,7 +71,7 @@ impl Checker {
                 return problem(span, "this is declared in parsers and controls only");
             }
         };
-        // The architecture's own externs come from its text alone.
+        // Externs are declared in the architecture's text only.
         let is_extern = matches!(entity, Entity::Extern(_) | Entity::ExternFunctions(_));
         if is_extern && span.text == 0 {
             let what = format!("the extern `{name}` is none of the architecture's; delete it");
@@ -79,7 +80,7 @@ impl Checker {
         self.scopes.declare(name, span, entity)
     }
 
-    /// Checks without keeping what comes of it.
+    /// Checks and discards the results.
     fn tried(&mut self, check: impl FnOnce(&mut Self) -> Checked<()>) -> Checked<()> {
         let (ir, added, params) = (self.ir.clone(), self.added.len(), self.action_params.len());
         let depths = self.depths.len();
@@ -91,7 +92,7 @@ impl Checker {
         Ok(())
     }
 
-    /// A type that does not nest too deep, nor takes too much.
+    /// A type within the limits of nesting and size.
     fn shallow(&mut self, ty: &TypeRef) -> Checked<Type> {
         let found = self.ty(ty)?;
         if found.depth() >= MOST_TYPE_DEPTH {
@@ -261,7 +262,7 @@ impl Checker {
         self.scopes.declare(&name.text, name.span, Entity::Function(Rc::new(function)))
     }
 
-    /// Locals of a parser or control that both have.
+    /// Checks local declarations that parsers and controls share.
     pub(super) fn local(&mut self, decl: &Decl) -> Checked<()> {
         match &decl.kind {
             DeclKind::Const(ty, value) => self.constant(ty, &decl.name, value),
@@ -295,7 +296,7 @@ impl Checker {
         }
     }
 
-    /// Outside of the scopes that there are: an instance sees the program's names and its own.
+    /// Runs `make` outside the present scopes: an instance sees the program's names and its own.
     fn apart<T>(&mut self, make: impl FnOnce(&mut Self) -> Checked<T>) -> Checked<T> {
         let aside = self.scopes.aside();
         let result = make(self);
@@ -304,7 +305,7 @@ impl Checker {
     }
 }
 
-/// Whether every way through a block returns.
+/// True if every path through a block returns.
 fn always_returns(block: &[ir::Stmt]) -> bool {
     block.iter().any(|stmt| match stmt {
         ir::Stmt::Return => true,
@@ -317,7 +318,7 @@ fn always_returns(block: &[ir::Stmt]) -> bool {
 }
 
 impl Type {
-    /// How deep types stand in this one.
+    /// Nesting depth of the type.
     fn depth(&self) -> usize {
         1 + match self {
             Self::Struct(one) => one.fields.iter().map(|(_, ty)| ty.depth()).max().unwrap_or(0),

@@ -1,5 +1,5 @@
-//! Expressions. Calls in them are emitted as statements before the one that they are part of; what
-//! was taken before a call then goes to a slot, so that the call does not change it.
+//! Expressions. A call in an expression becomes a statement before the statement that contains it.
+//! A value that was read before the call is saved in a slot, so that the call does not change it.
 
 use super::place::sliceable;
 use super::scope::{Entity, Value};
@@ -69,7 +69,8 @@ impl Checker {
         }
     }
 
-    /// Values from left to right: a later one's calls do not change what an earlier one has read.
+    /// Evaluates expressions from left to right: calls of a later one do not change values of an
+    /// earlier one.
     pub(super) fn in_order(&mut self, exprs: &[Expr]) -> Checked<Vec<Value>> {
         let mut values: Vec<Value> = Vec::new();
         for expr in exprs {
@@ -191,7 +192,7 @@ impl Checker {
         Ok(Value::scalar(ty, fold(operand.ty, kind)))
     }
 
-    /// A condition.
+    /// Checks a condition.
     pub(super) fn condition(&mut self, expr: &Expr) -> Checked<ir::Expr> {
         let value = self.expr(expr)?;
         self.scalar(value, &Type::BOOL, expr.span)
@@ -267,7 +268,7 @@ impl Checker {
         }
     }
 
-    /// The table that a call applies, if it does.
+    /// Table that a call applies, if it applies one.
     fn applied(&self, call: &ast::Call) -> Option<usize> {
         let ExprKind::Member(base, method) = &call.callee.kind else { return None };
         let ExprKind::Name(name) = &base.kind else { return None };
@@ -277,7 +278,7 @@ impl Checker {
         }
     }
 
-    /// `table.apply().hit` and `.miss`.
+    /// Checks `table.apply().hit` and `.miss`.
     fn apply_result(&mut self, table: usize, call: &ast::Call, name: &ast::Name) -> Checked<Value> {
         let (hit, _) = self.apply(table, call)?;
         let hit = ir::Expr::slot(Ty::Bool, hit);
@@ -297,7 +298,7 @@ impl Checker {
         }
     }
 
-    /// The table whose `action_run` an expression asks.
+    /// Table whose `action_run` an expression reads.
     pub(super) fn asks_action_run<'e>(&self, expr: &'e Expr) -> Option<(usize, &'e ast::Call)> {
         let ExprKind::Member(base, name) = &expr.kind else { return None };
         let ExprKind::Call(call) = &base.kind else { return None };
@@ -307,7 +308,7 @@ impl Checker {
         }
     }
 
-    /// Applies a table: the slots that say whether it hit, and which action it was.
+    /// Applies a table; returns the slots of the hit flag and of the action's number.
     pub(super) fn apply(&mut self, table: usize, call: &ast::Call) -> Checked<(Slot, Slot)> {
         let span = call.callee.span;
         if self.within != Within::Control {

@@ -1,4 +1,5 @@
-//! Externs of the architecture: which operation a call is, and objects that are instances of them.
+//! Externs of the architecture: the operation of each call, and objects that are instances of
+//! externs.
 
 use super::scope::{Entity, Extern, ObjectRef, Place, Value};
 use super::types::Type;
@@ -12,9 +13,9 @@ use std::rc::Rc;
 /// Most counters, meters or registers of one object.
 const MOST_CELLS: u32 = 1 << 24;
 
-/// A call whose types are settled.
+/// A call with resolved types.
 struct Settled {
-    /// One list of slots' values an argument.
+    /// Values of the slots of each argument.
     args: Vec<Vec<ir::Expr>>,
     result: Type,
 }
@@ -38,7 +39,7 @@ impl Checker {
         }
     }
 
-    /// Arguments and result of a call by the method's declaration; parameters are `in`.
+    /// Resolves arguments and result of a call by the method's declaration; parameters are `in`.
     fn settle(
         &mut self,
         method: &Method,
@@ -72,7 +73,7 @@ impl Checker {
                 Type::Variable(name) => {
                     let (ty, mut leaves) = self.typed(value, expr.span)?;
                     if ty.is_header() {
-                        // A header's data is its fields.
+                        // The data of a header are its fields.
                         leaves.remove(0);
                     }
                     bindings.push((name, ty));
@@ -94,7 +95,7 @@ impl Checker {
         }
     }
 
-    /// A type of a declaration, with what is known of its parameters.
+    /// Resolves a type of a declaration with known type parameters.
     fn declared(
         &mut self,
         ty: &crate::ast::TypeRef,
@@ -109,7 +110,7 @@ impl Checker {
         }
         self.scopes.enter();
         for (name, bound) in bindings {
-            // Of two bindings of one name the first holds.
+            // If a name has two bindings, the first holds.
             let _ = self.scopes.declare(name, ty.span, Entity::Type(bound.clone()));
         }
         let ty = self.ty(ty);
@@ -201,7 +202,7 @@ impl Checker {
         }
     }
 
-    /// The entry's action is named by a string, and its arguments must be that action's.
+    /// A string names the entry's action, and the arguments must match that action.
     fn add_entry(&mut self, method: &Method, call: &Call, span: Span) -> Checked<Option<Value>> {
         let names: Vec<_> = method.params.iter().map(|param| param.name.text.clone()).collect();
         let exprs: Vec<Expr> = self.bind(&names, &call.args, span)?.into_iter().cloned().collect();
@@ -358,7 +359,7 @@ impl Checker {
             ("Counter", _, 1) => (Op::Count(index), vec![args[0].clone(), zero(Ty::Bit(32))]),
             ("Counter", ..) => (Op::Count(index), args),
             ("Meter", _, 2) => {
-                // Colour-blind: the packet counts as green.
+                // The meter is colour-blind: the packet counts as green.
                 let green = vec![ir::Expr::constant(super::types::NUMBERED, 1)];
                 (Op::Meter(index), vec![args[0].clone(), green, args[1].clone()])
             }
@@ -391,7 +392,7 @@ impl Checker {
         self.ask(op, args.into_iter().flatten().collect(), &result, span)
     }
 
-    /// base + hash % max, where max is a power of two: the hash's lowest bits.
+    /// Checks base + hash % max with a power of two as max: the hash's lowest bits.
     fn ranged_hash(
         &mut self,
         index: usize,
@@ -415,7 +416,7 @@ impl Checker {
         Ok(Some(Value::scalar(ty, operation(Binary::Add, base, kept))))
     }
 
-    /// An instance of an extern.
+    /// Creates an instance of an extern.
     pub(super) fn object(
         &mut self,
         of: &Rc<Extern>,

@@ -1,9 +1,9 @@
-//! From a program as it is written to the typed intermediate form: names looked up, types checked,
-//! constants folded, instances given their slots.
+//! From the syntax tree to the typed intermediate form: names are looked up, types checked,
+//! constants folded, and instances get their slots.
 //!
 //! A parser or control is checked where it is declared, and once more for each of its instances,
-//! whose statements and slots are its own; what the first comes to is thrown away. All that is made
-//! counts against one limit, so that instances of instances cannot take all memory.
+//! which has statements and slots of its own. The result of the first check is discarded. All nodes
+//! count against one limit, so that instances of instances cannot use all memory.
 
 mod action;
 mod annotations;
@@ -30,17 +30,16 @@ use scope::{Entity, Param, Place, Scopes, Value};
 use std::rc::Rc;
 use types::Type;
 
-/// Most expressions and statements that a program may come to, instances and what is checked only
-/// included.
+/// Most expressions and statements of a program, including instances and discarded checks.
 const MOST_NODES: usize = 1 << 18;
 
 /// Most slots of a program.
 const MOST_SLOTS: usize = 1 << 16;
 
-/// How deep routines may call each other, and parsers parsers.
+/// Greatest depth of calls of routines, and of parsers within parsers.
 const MOST_CALLS: usize = 32;
 
-/// Where statements stand: it decides what they may do.
+/// Context of a statement: it decides which statements are permitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Within {
     Top,
@@ -67,21 +66,21 @@ pub(crate) fn check(decls: &[ast::Decl], end: Span) -> Checked<ir::Program> {
 struct Checker {
     scopes: Scopes,
     ir: ir::Program,
-    /// Blocks that statements are being added to, the innermost last.
+    /// Blocks that get statements, the innermost last.
     blocks: Vec<ir::Block>,
-    /// The names of instances and blocks around what is declared.
+    /// Names of the enclosing instances and blocks.
     path: Vec<Rc<str>>,
     within: Within,
-    /// A function's result: its type and first slot.
+    /// Result of the function: its type and first slot.
     result: (Type, Slot),
-    /// Actions that the action being checked adds entries for.
+    /// Actions for which the present action adds entries.
     adds: Vec<usize>,
-    /// The same of every action, and whether it speaks of expiry.
+    /// The same for every action, and true if the action sets an expiry.
     added: Vec<(Vec<usize>, bool)>,
     times: bool,
-    /// Every action's parameters.
+    /// Parameters of every action.
     action_params: Vec<Vec<Param>>,
-    /// How deep calls go in every routine.
+    /// Depth of calls in every routine.
     depths: Vec<usize>,
     nodes: usize,
     is_complete: bool,
@@ -106,7 +105,7 @@ impl Checker {
         }
     }
 
-    /// Counts something made against the limit.
+    /// Counts a node against the limit.
     fn count(&mut self, span: Span) -> Checked<()> {
         self.nodes += 1;
         match self.nodes > MOST_NODES {
@@ -120,7 +119,7 @@ impl Checker {
         }
     }
 
-    /// Takes down where something stands that not every target has.
+    /// Notes the location of a feature that some targets lack.
     fn note(&mut self, what: ir::Noted, span: Span) {
         self.ir.places.noted.push((what, span));
     }
@@ -129,7 +128,7 @@ impl Checker {
         self.blocks.last_mut().expect("statements stand in a block").push(stmt);
     }
 
-    /// What `make` emits, as a block of its own.
+    /// Collects the statements of `make` in a block of its own.
     fn block<T>(&mut self, make: impl FnOnce(&mut Self) -> Checked<T>) -> Checked<(T, ir::Block)> {
         self.blocks.push(Vec::new());
         let result = make(self);
@@ -137,7 +136,7 @@ impl Checker {
         Ok((result?, block))
     }
 
-    /// The same with a scope of its own.
+    /// Collects the statements of `make` in a block with a scope of its own.
     fn scoped<T>(&mut self, make: impl FnOnce(&mut Self) -> Checked<T>) -> Checked<(T, ir::Block)> {
         self.scopes.enter();
         let result = self.block(make);
@@ -145,14 +144,14 @@ impl Checker {
         result
     }
 
-    /// A name with those of the instances around it.
+    /// A name with the names of the enclosing instances.
     fn full_name(&self, name: &str) -> Rc<str> {
         let mut parts: Vec<&str> = self.path.iter().map(|part| &**part).collect();
         parts.push(name);
         parts.join(".").into()
     }
 
-    /// New slots for a variable.
+    /// Allocates slots for a variable.
     fn allocate(&mut self, name: &str, ty: &Type, span: Span) -> Checked<Place> {
         let mut leaves = Vec::new();
         if ty.size().is_none() {
@@ -168,7 +167,7 @@ impl Checker {
         Ok(Place { ty: ty.clone(), first, slice: None, is_writable: true })
     }
 
-    /// A slot for something in between.
+    /// Allocates a slot for an intermediate value.
     fn temporary(&mut self, ty: Ty, span: Span) -> Checked<Slot> {
         Ok(self.allocate("$tmp", &Type::Scalar(ty), span)?.first)
     }
@@ -184,7 +183,7 @@ impl Checker {
         Ok(self.ir.routines.len() - 1)
     }
 
-    /// How deep the calls in a block go.
+    /// Depth of calls in a block.
     fn depth(&self, block: &[Stmt]) -> usize {
         let depth = |stmt: &Stmt| match stmt {
             Stmt::If(_, yes, no) => self.depth(yes).max(self.depth(no)),
@@ -217,7 +216,7 @@ impl Checker {
         }
     }
 
-    /// The sentence about a name that stands for nothing here.
+    /// Message about an unknown name.
     fn unknown(&self, name: &str) -> String {
         let is_around = self.path.iter().any(|part| **part == *name);
         unsupported::name(name).unwrap_or_else(|| match is_around {
@@ -287,7 +286,7 @@ impl Checker {
         }
     }
 
-    /// A number that is known when the program is compiled.
+    /// Evaluates a number that must be known at compile time.
     fn integer(&mut self, expr: &ast::Expr) -> Checked<num_bigint::BigInt> {
         let (value, block) = self.block(|checker| checker.expr(expr))?;
         let known = match &value {
@@ -310,7 +309,7 @@ impl Checker {
         }
     }
 
-    /// Places for parameters, declared in the scope there is.
+    /// Declares parameters in the present scope, and allocates their slots.
     fn params(&mut self, params: &[ast::Param]) -> Checked<Vec<Param>> {
         let mut places = Vec::new();
         for param in params {

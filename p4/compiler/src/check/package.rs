@@ -1,4 +1,4 @@
-//! The package: `PNA_NIC(...) main;` puts parser, controls and deparser together.
+//! The package: `PNA_NIC(...) main;` combines parser, controls and deparser.
 
 use super::Checker;
 use super::scope::{Entity, Instance, Param};
@@ -8,7 +8,7 @@ use crate::ir::Slot;
 use crate::source::{Checked, Span, problem};
 use std::rc::Rc;
 
-/// A package's type parameters, as far as they are known.
+/// Known type parameters of a package.
 type Bindings = Vec<(Rc<str>, Type)>;
 
 impl Checker {
@@ -61,7 +61,7 @@ impl Checker {
         Ok(())
     }
 
-    /// `Name()`: an instance of that parser or control.
+    /// Checks `Name()`, an instance of that parser or control.
     fn part(&mut self, arg: &Expr, is_parser: bool) -> Checked<Instance> {
         let what = if is_parser { "a parser" } else { "a control" };
         let wanted = || problem(arg.span, format!("{what} is expected here, as `Name()`"));
@@ -77,7 +77,7 @@ impl Checker {
         }
     }
 
-    /// Whether a part has the parameters that the architecture gives it.
+    /// Checks that a part has the parameters that the architecture requires.
     fn conform(
         &mut self,
         block: &Signature,
@@ -100,7 +100,7 @@ impl Checker {
                 _ => None,
             };
             let ty = match variable.and_then(|place| names.get(place)) {
-                // The package's own name for what the block is generic in.
+                // The package's own name for a type parameter of the block.
                 Some(name) => match bindings.iter().find(|(bound, _)| bound == name) {
                     Some((_, ty)) => ty.clone(),
                     None => {
@@ -121,7 +121,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Notes which slots the architecture fills.
+    /// Notes the slots that the architecture fills.
     fn share(&mut self, instance: &Instance, part: &str) -> usize {
         for param in &instance.params {
             self.share_metadata(param);

@@ -1,4 +1,4 @@
-//! Parsers: states, and what is asked to go from one to the next.
+//! Parsers: states, and the conditions of transitions.
 
 use super::scope::{Instance, Value};
 use super::types::{self, Type};
@@ -80,7 +80,7 @@ impl Checker {
         Ok(Next::Select(exprs, all))
     }
 
-    /// What key sets ask, where a range stands for as many masks as it takes.
+    /// Matches of key sets; a range becomes as many masks as it needs.
     fn cases(&mut self, sets: &[Expr], tys: &[Type]) -> Checked<Vec<Vec<Match>>> {
         let is_range = |set: &Expr| matches!(set.kind, ExprKind::Range(..));
         if !sets.iter().any(is_range) {
@@ -122,7 +122,7 @@ impl Checker {
         }
     }
 
-    /// What key sets ask: one for each key, or one `default` for all.
+    /// Matches of key sets: one for each key, or one `default` for all.
     pub(super) fn matches(&mut self, sets: &[Expr], tys: &[Type]) -> Checked<Vec<Match>> {
         if let [Expr { kind: ExprKind::DontCare, .. }] = sets {
             return Ok(vec![ANY; tys.len()]);
@@ -131,7 +131,7 @@ impl Checker {
         sets.iter().zip(tys).map(|(set, ty)| self.asked(set, ty)).collect()
     }
 
-    /// What one key set asks of its key.
+    /// Match of one key set.
     fn asked(&mut self, set: &Expr, ty: &Type) -> Checked<Match> {
         match &set.kind {
             ExprKind::DontCare => Ok(ANY),
@@ -149,7 +149,7 @@ impl Checker {
         }
     }
 
-    /// A constant of a type.
+    /// Evaluates a constant of a type.
     pub(super) fn known(&mut self, expr: &Expr, ty: &Type) -> Checked<u128> {
         let value: Value = self.expr(expr)?;
         match self.scalar(value, ty, expr.span)?.as_constant() {
@@ -159,10 +159,10 @@ impl Checker {
     }
 }
 
-/// Whatever the key is.
+/// A match of every key.
 const ANY: Match = Match { value: 0, mask: 0 };
 
-/// Most masks that the ranges of one case may come to.
+/// Most masks for the ranges of one case.
 const MOST_MASKS: usize = 1024;
 
 fn check_count(sets: &[Expr], tys: &[Type]) -> Checked<()> {
@@ -173,12 +173,12 @@ fn check_count(sets: &[Expr], tys: &[Type]) -> Checked<()> {
     problem(span, format!("{} values are expected here, and not {}", tys.len(), sets.len()))
 }
 
-/// The masks that together ask for the numbers from one to another, as few as there can be.
+/// The fewest masks that together match the numbers of a range.
 fn masks(mut from: u128, to: u128, ty: Ty) -> Vec<Match> {
     let ones = |bits: u32| u128::MAX.checked_shr(128 - bits).unwrap_or(0);
     let mut masks = Vec::new();
     loop {
-        // The largest block that begins here and ends within.
+        // The largest aligned block that begins here and ends within the range.
         let mut bits = from.trailing_zeros().min(ty.width());
         while ones(bits) > to - from {
             bits -= 1;

@@ -1,4 +1,4 @@
-//! What can be written: variables, their fields, their bits.
+//! Places that can be written: variables, their fields, their bits.
 
 use super::Checker;
 use super::scope::{Entity, Place};
@@ -9,7 +9,7 @@ use crate::ir::{self, Slot, Stmt, Ty};
 use crate::source::{Checked, Span, problem};
 
 impl Checker {
-    /// Where an expression's value lies, if it is a variable, a field or some bits of one.
+    /// Place of an expression, if it is a variable, a field or bits of one.
     pub(super) fn place(&mut self, expr: &Expr) -> Checked<Option<Place>> {
         self.count(expr.span)?;
         match &expr.kind {
@@ -42,7 +42,7 @@ impl Checker {
         }
     }
 
-    /// The bounds of a slice within so many bits.
+    /// Bounds of a slice within `width` bits.
     pub(super) fn bounds(&mut self, high: &Expr, low: &Expr, width: u32) -> Checked<(u32, u32)> {
         let (from, to) = (self.integer(high)?, self.integer(low)?);
         match (u32::try_from(&from), u32::try_from(&to)) {
@@ -63,7 +63,7 @@ impl Checker {
         }
     }
 
-    /// The values that lie in a place.
+    /// Values in a place.
     pub(super) fn load(&self, place: &Place) -> Vec<ir::Expr> {
         if let Some((high, low)) = place.slice {
             let whole = self.ir.slots[place.first as usize].1;
@@ -75,7 +75,7 @@ impl Checker {
         tys.map(|(offset, ty)| ir::Expr::slot(ty, place.first + offset as Slot)).collect()
     }
 
-    /// What has to be assigned so that a place has these values.
+    /// Assignments that give a place these values.
     pub(super) fn stores(&self, place: &Place, values: Vec<ir::Expr>) -> Vec<(Slot, ir::Expr)> {
         let Some((high, low)) = place.slice else {
             let numbered = values.into_iter().enumerate();
@@ -103,7 +103,7 @@ impl Checker {
     }
 }
 
-/// The width of a type whose bits can be taken.
+/// Width of a type whose bits can be sliced.
 pub(super) fn sliceable(ty: &Type, span: Span) -> Checked<u32> {
     match ty.representation().scalar() {
         Some(Ty::Bit(width) | Ty::Int(width)) if !matches!(ty, Type::Error | Type::Enum(_)) => {

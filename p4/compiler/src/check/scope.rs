@@ -1,4 +1,4 @@
-//! What names stand for, and where they are looked up.
+//! Names: their meanings and their scopes.
 
 use super::types::Type;
 use crate::ast;
@@ -8,7 +8,7 @@ use num_bigint::BigInt;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// What a name stands for.
+/// Meaning of a name.
 #[derive(Clone)]
 pub(crate) enum Entity {
     Type(Type),
@@ -35,7 +35,7 @@ pub(crate) enum Entity {
 }
 
 impl Entity {
-    /// What it is, for sentences.
+    /// Kind of the entity, for messages.
     pub(crate) fn what(&self) -> &'static str {
         match self {
             Self::Type(_) | Self::Extern(_) => "a type",
@@ -81,19 +81,19 @@ pub(crate) struct Param {
 pub(crate) struct Function {
     pub(crate) params: Vec<Param>,
     pub(crate) result: Type,
-    /// The first slot of the result.
+    /// First slot of the result.
     pub(crate) first: ir::Slot,
     pub(crate) routine: usize,
 }
 
-/// A parser or control that has its place.
+/// A parser or control with its slots.
 pub(crate) struct Instance {
     pub(crate) params: Vec<Param>,
-    /// A routine or a parser.
+    /// Index of a routine or a parser.
     pub(crate) index: usize,
 }
 
-/// Something that can be written: consecutive slots, or some bits of one.
+/// A place that can be written: consecutive slots, or bits of one.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) ty: Type,
@@ -102,7 +102,7 @@ pub(crate) struct Place {
     pub(crate) is_writable: bool,
 }
 
-/// What an expression comes to.
+/// Value of an expression.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Integer(BigInt),
@@ -120,7 +120,7 @@ impl Value {
         Self::Leaves(ty, vec![expr])
     }
 
-    /// Its type, for sentences.
+    /// Type of the value, for messages.
     pub(crate) fn what(&self) -> String {
         match self {
             Self::Integer(_) => "int".to_owned(),
@@ -147,12 +147,12 @@ impl Scopes {
         self.stack.pop();
     }
 
-    /// Puts everything but the program's scope aside.
+    /// Sets everything but the program's scope aside.
     pub(crate) fn aside(&mut self) -> Vec<BTreeMap<Rc<str>, Entity>> {
         self.stack.split_off(1)
     }
 
-    /// Takes it up again.
+    /// Restores the scopes that were set aside.
     pub(crate) fn back(&mut self, aside: Vec<BTreeMap<Rc<str>, Entity>>) {
         self.stack.truncate(1);
         self.stack.extend(aside);

@@ -8,7 +8,7 @@ use crate::ast::{Expr, ExprKind, Stmt, StmtKind};
 use crate::ir;
 use crate::source::{Checked, Span, problem};
 
-/// A switch's cases, with labels that share a block put together.
+/// Cases of a switch; labels that share a block are grouped.
 type Cases<'s> = Vec<(Vec<&'s Expr>, &'s [Stmt])>;
 
 impl Checker {
@@ -63,7 +63,7 @@ impl Checker {
         }
     }
 
-    /// A variable: without a value it is zero, and its headers are invalid.
+    /// Declares a variable; without a value it is zero, and its headers are invalid.
     pub(super) fn variable(
         &mut self,
         ty: &Type,
@@ -194,7 +194,7 @@ impl Checker {
         Ok(())
     }
 
-    /// A label's value: an action of the table, or a constant.
+    /// Value of a label: an action of the table, or a constant.
     fn label(&mut self, label: &Expr, ty: &Type, table: Option<usize>) -> Checked<u128> {
         let Some(table) = table else {
             let value = self.expr(label)?;
@@ -221,7 +221,7 @@ impl Checker {
     }
 }
 
-/// Labels without a block go with the next one that has.
+/// Groups labels without a block with the next label that has one.
 fn grouped(cases: &[(Expr, Option<Vec<Stmt>>)]) -> Checked<Cases<'_>> {
     let mut groups: Cases<'_> = Vec::new();
     let mut labels = Vec::new();

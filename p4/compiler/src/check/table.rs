@@ -10,7 +10,7 @@ use crate::source::{Checked, Span, problem};
 /// Most keys, and most actions, of a table.
 const MOST_LISTED: usize = 64;
 
-/// Most entries of a table, and how many there are if the program does not say it.
+/// Most entries of a table, and the default number.
 const MOST_ENTRIES: usize = 1 << 24;
 const USUAL_ENTRIES: usize = 1024;
 
@@ -110,7 +110,7 @@ impl Checker {
         Ok((keys, tys))
     }
 
-    /// The table's actions, and the positions of those that are for the default only.
+    /// Actions of the table, and positions of those that are for the default only.
     fn listed_actions(
         &mut self,
         table: &ast::Table,
@@ -146,7 +146,7 @@ impl Checker {
         }
     }
 
-    /// An action of the list with its arguments, as defaults and entries name it.
+    /// An action of the list with its arguments, in a default or an entry.
     fn chosen(&mut self, actions: &[usize], expr: &Expr) -> Checked<(usize, Vec<u128>)> {
         let (callee, args) = match &expr.kind {
             ExprKind::Call(call) => (&call.callee, &call.args[..]),
@@ -198,8 +198,8 @@ impl Checker {
         Ok(self.known(expr, &Type::BOOL)? == 1)
     }
 
-    /// Entries are added by default actions, for actions of the same table; only what expires has
-    /// timers.
+    /// Checks that default actions add entries only for actions of the same table, and that only
+    /// tables with expiry use timers.
     fn check_adding(&self, table: &ir::Table, span: Span) -> Checked<()> {
         if table.add_on_miss && table.keys.iter().any(|key| key.kind != MatchKind::Exact) {
             return problem(span, "a table that adds on a miss has exact keys only");
@@ -233,7 +233,7 @@ impl Checker {
     }
 }
 
-/// A prefix has its ones in front.
+/// Checks that the ones of a prefix's mask are its highest bits.
 fn check_lpm(keys: &[ir::Key], matches: &[ir::Match], span: Span) -> Checked<()> {
     for (key, asked) in keys.iter().zip(matches) {
         let all = key.expr.ty.mask();
@@ -250,13 +250,13 @@ fn check_lpm(keys: &[ir::Key], matches: &[ir::Match], span: Span) -> Checked<()>
     Ok(())
 }
 
-/// Whether a mask's ones are its highest bits.
+/// True if a mask's ones are its highest bits.
 pub(crate) fn is_prefix(mask: u128, ty: Ty) -> bool {
     let inverse = !mask & ty.mask();
     inverse & inverse.wrapping_add(1) == 0
 }
 
-/// An expression as a key's name: `hdr.ipv4.src`.
+/// Name of a key from its expression: `hdr.ipv4.src`.
 fn written(expr: &Expr) -> String {
     match &expr.kind {
         ExprKind::Name(name) => name.to_string(),

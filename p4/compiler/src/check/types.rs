@@ -1,4 +1,4 @@
-//! Types as they are after their names have been looked up, and the slots that values of them take.
+//! Types after names have been looked up, and the slots of their values.
 
 use crate::ir::Ty;
 use num_bigint::BigInt;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 pub(crate) enum Type {
     Void,
     Scalar(Ty),
-    /// `int`: known when the program is compiled.
+    /// `int`: a number with a value known at compile time.
     Integer,
     Text,
     Error,
@@ -17,21 +17,21 @@ pub(crate) enum Type {
     Enum(Rc<Enum>),
     /// A struct or a header.
     Struct(Rc<Struct>),
-    /// A type of its own, and what represents it.
+    /// A type with a name of its own, and its representation.
     New(Rc<str>, Rc<Type>),
     Tuple(Rc<[Type]>),
     /// An extern, and its type arguments.
     Extern(Rc<str>, Rc<[Type]>),
-    /// A parameter of something generic.
+    /// A type parameter.
     Variable(Rc<str>),
-    /// Parsers, controls and packages, by name, and their types' arguments.
+    /// Parsers, controls and packages: name and type arguments.
     Block(Rc<str>, Rc<[Type]>),
 }
 
 #[derive(Debug, PartialEq)]
 pub(crate) struct Enum {
     pub(crate) name: Rc<str>,
-    /// What represents it, if the program says so.
+    /// Representation, if the program gives one.
     pub(crate) representation: Option<Ty>,
     pub(crate) members: Vec<(Rc<str>, u128)>,
 }
@@ -41,11 +41,11 @@ pub(crate) struct Struct {
     pub(crate) name: Rc<str>,
     pub(crate) is_header: bool,
     pub(crate) fields: Vec<(Rc<str>, Type)>,
-    /// Slots that a value takes.
+    /// Number of slots of a value.
     pub(crate) size: usize,
 }
 
-/// What represents errors, and enums for which the program does not say it.
+/// Representation of errors, and of enums without one in the program.
 pub(crate) const NUMBERED: Ty = Ty::Bit(32);
 
 impl Type {
@@ -55,7 +55,7 @@ impl Type {
         Self::Scalar(Ty::Bit(width))
     }
 
-    /// The one slot's type that a value takes, if it takes one.
+    /// Type of the single slot of a value, if it has one slot.
     pub(crate) fn scalar(&self) -> Option<Ty> {
         match self {
             Self::Scalar(ty) => Some(*ty),
@@ -66,7 +66,7 @@ impl Type {
         }
     }
 
-    /// How many slots a value takes; nothing, where there are no values at run time.
+    /// Number of slots of a value; `None` for types without values at run time.
     pub(crate) fn size(&self) -> Option<usize> {
         match self {
             Self::Struct(one) => Some(one.size),
@@ -75,7 +75,7 @@ impl Type {
         }
     }
 
-    /// The slots of a value named `name`, in order.
+    /// Slots of a value named `name`, in order.
     pub(crate) fn leaves(&self, name: &str, found: &mut Vec<(String, Ty)>) {
         match self {
             Self::Struct(one) => {
@@ -95,7 +95,7 @@ impl Type {
         }
     }
 
-    /// What a value consists of, by names within it.
+    /// Parts of a value, by their names within it.
     pub(crate) fn members(&self) -> Vec<(String, Ty)> {
         let mut leaves = Vec::new();
         self.leaves("", &mut leaves);
@@ -103,14 +103,14 @@ impl Type {
         leaves.into_iter().map(bare).collect()
     }
 
-    /// The slots' types of a value.
+    /// Types of a value's slots.
     pub(crate) fn tys(&self) -> Vec<Ty> {
         let mut leaves = Vec::new();
         self.leaves("", &mut leaves);
         leaves.into_iter().map(|(_, ty)| ty).collect()
     }
 
-    /// A field: its type, and the first of its slots counted from the struct's.
+    /// Type of a field, and the offset of its first slot in the struct.
     pub(crate) fn field(&self, name: &str) -> Option<(&Type, usize)> {
         let Self::Struct(one) = self else { return None };
         let mut offset = usize::from(one.is_header);
@@ -127,7 +127,7 @@ impl Type {
         matches!(self, Self::Struct(one) if one.is_header)
     }
 
-    /// With type parameters replaced.
+    /// Replaces type parameters.
     pub(crate) fn substitute(&self, bindings: &[(Rc<str>, Type)]) -> Self {
         let all = |types: &[Self]| types.iter().map(|ty| ty.substitute(bindings)).collect();
         match self {
@@ -142,7 +142,7 @@ impl Type {
         }
     }
 
-    /// What represents values: the same, but for types of their own and enums with a
+    /// Representation of values; it differs from the type for new types and for enums with a
     /// representation.
     pub(crate) fn representation(&self) -> Self {
         match self {
@@ -194,7 +194,7 @@ impl fmt::Display for Type {
     }
 }
 
-/// Whether a number fits a type.
+/// True if a number fits a type.
 pub(crate) fn fits(value: &BigInt, ty: Ty) -> bool {
     let one = BigInt::from(1);
     let (least, most) = match ty {
@@ -205,7 +205,7 @@ pub(crate) fn fits(value: &BigInt, ty: Ty) -> bool {
     *value >= least && *value <= most
 }
 
-/// A number's lowest bits.
+/// Lowest bits of a number.
 pub(crate) fn cut(value: &BigInt, ty: Ty) -> u128 {
     let modulus = BigInt::from(1) << ty.width();
     let rest = ((value % &modulus) + &modulus) % &modulus;

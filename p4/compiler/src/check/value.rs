@@ -1,4 +1,4 @@
-//! Values, and how they become values of the type that is wanted.
+//! Values, and their conversion to the expected type.
 
 use super::Checker;
 use super::scope::Value;
@@ -8,8 +8,8 @@ use crate::source::{Checked, Span, problem};
 use num_bigint::BigInt;
 
 impl Checker {
-    /// A value where one of a type is wanted: numbers get its width, lists its fields. Nothing else
-    /// changes on its own, but an enum's member for what represents it.
+    /// Converts a value to the expected type: numbers get its width, lists its fields. No other
+    /// implicit conversion exists, except from an enum's member to its representation.
     pub(super) fn coerce(&mut self, value: Value, ty: &Type, span: Span) -> Checked<Vec<ir::Expr>> {
         self.count(span)?;
         match value {
@@ -81,7 +81,7 @@ impl Checker {
         }
     }
 
-    /// A value of one slot.
+    /// Converts a value to one slot.
     pub(super) fn scalar(&mut self, value: Value, ty: &Type, span: Span) -> Checked<ir::Expr> {
         let mut leaves = self.coerce(value, ty, span)?;
         match (leaves.pop(), leaves.is_empty()) {
@@ -90,7 +90,7 @@ impl Checker {
         }
     }
 
-    /// A value whose type is its own: lists become tuples; a bare number has no width.
+    /// Converts a value to its own type: lists become tuples; a bare number has no width.
     pub(super) fn typed(&mut self, value: Value, span: Span) -> Checked<(Type, Vec<ir::Expr>)> {
         match value {
             Value::Leaves(ty, leaves) => Ok((ty, leaves)),
@@ -111,17 +111,17 @@ impl Checker {
     }
 }
 
-/// Types that a number can be a value of.
+/// True if a number can be a value of the type.
 fn takes_numbers(ty: &Type) -> bool {
     matches!(ty, Type::Scalar(Ty::Bit(_) | Ty::Int(_)))
 }
 
-/// Whether values of an enum go for values of what represents it.
+/// True if values of an enum are accepted for its representation.
 fn is_represented(from: &Type, to: &Type) -> bool {
     matches!(from, Type::Enum(one) if one.representation.map(Type::Scalar).as_ref() == Some(to))
 }
 
-/// What stands in front of a header's fields.
+/// The validity slot in front of a header's fields.
 fn valid(ty: &Type) -> Vec<ir::Expr> {
     match ty.is_header() {
         true => vec![ir::Expr::constant(Ty::Bool, 1)],
@@ -129,7 +129,7 @@ fn valid(ty: &Type) -> Vec<ir::Expr> {
     }
 }
 
-/// All slots zero.
+/// Zeros for all slots.
 pub(super) fn zeros(ty: &Type) -> Vec<ir::Expr> {
     ty.tys().into_iter().map(|ty| ir::Expr::constant(ty, 0)).collect()
 }

@@ -6,7 +6,7 @@ use crate::ir::{
 };
 use std::fmt::{self, Display, Formatter, Write as _};
 
-/// A thing of the program, to be written with the names that the program has.
+/// A part of the program, to be written with the program's names.
 struct Shown<'p, T>(&'p Program, T);
 
 impl Display for Program {
@@ -126,7 +126,7 @@ impl Display for Shown<'_, &Parser> {
     }
 }
 
-/// Statements, so many steps to the right.
+/// Writes statements, indented by `depth` steps.
 impl<'b> Display for Shown<'_, (&'b [Stmt], usize)> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self(program, (block, depth)) = *self;

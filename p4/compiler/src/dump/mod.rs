@@ -1,5 +1,4 @@
-//! What the stages of the compiler make of a program, as text: for people to read and tests to
-//! compare.
+//! Output of the compiler's stages as text, for people and for tests.
 
 mod ir;
 mod tree;
@@ -9,7 +8,7 @@ pub(crate) use tree::tree;
 use crate::lexer::Token;
 use crate::source::Lines;
 
-/// Tokens, one a line: where it begins, and what it is.
+/// Tokens, one a line: location and kind.
 pub(crate) fn tokens(tokens: &[Token], text: &str) -> Vec<String> {
     let lines = Lines::new(text);
     let shown = |token: &Token| {

@@ -1,8 +1,8 @@
-//! The program as it is written, as a tree: one line for each declaration, statement and field,
-//! with where it stands, and what is in it below, further to the right.
+//! The syntax tree as text: one line for each declaration, statement and field, with its location.
+//! Inner parts follow below, indented.
 //!
-//! Expressions stand in a line as they do in a program, but each operator with what it takes is in
-//! brackets, so that one sees what binds to what.
+//! Expressions are written in one line as in a program, but with brackets around each operator and
+//! its operands, so that precedence is visible.
 
 use crate::ast::{
     Annotation, Arg, Control, Decl, DeclKind, Direction, Expr, ExprKind, Method, Name, Param,
@@ -11,10 +11,10 @@ use crate::ast::{
 use crate::source::{Lines, Span};
 use std::fmt::{self, Display, Formatter};
 
-/// Where things stand takes so many characters at least.
+/// Least width of locations, characters.
 const PLACE: usize = 8;
 
-/// The declarations of the program's own text.
+/// Declarations of the program's own text.
 pub(crate) fn tree(decls: &[Decl], text: &str) -> String {
     let mut tree = Tree { lines: Lines::new(text), text: String::new(), depth: 0 };
     decls.iter().filter(|decl| decl.name.span.text == 0).for_each(|decl| tree.decl(decl));
@@ -71,7 +71,7 @@ impl Tree<'_> {
         self.within(|tree| tree.inside(&decl.kind));
     }
 
-    /// What stands below a declaration's line.
+    /// Writes the inner parts of a declaration.
     fn inside(&mut self, kind: &DeclKind) {
         match kind {
             DeclKind::Struct(fields) | DeclKind::Header(fields) => {
@@ -186,7 +186,7 @@ impl Tree<'_> {
         });
     }
 
-    /// A label without statements has those of the next.
+    /// Writes cases; a label without statements has those of the next.
     fn cases(&mut self, cases: &[(Expr, Option<Vec<Stmt>>)]) {
         for (label, body) in cases {
             self.line(label.span, format!("case {label}"));
@@ -195,7 +195,7 @@ impl Tree<'_> {
     }
 }
 
-/// One after the other, with commas.
+/// Items separated by commas.
 fn listed<T: Display>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }

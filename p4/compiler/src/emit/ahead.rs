@@ -1,20 +1,20 @@
-//! What is worth fetching ahead of packets: lines of large tables, registers and counters; and what
-//! of it may come behind each place where a table is applied, so that the way ahead ends behind the
-//! last of it.
+//! Prefetch ahead of packets: which lines of large tables, registers and counters are worth
+//! fetching. For each place where a table is applied it finds what may be fetched behind it, so
+//! that the prefetching run ends behind the last such place.
 
 use super::names::Names;
 use crate::ir::{ExternCall, ObjectKind, Op, Program, Stmt};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Arrays of fewer bytes stay in the caches.
+/// Smaller arrays stay in the caches, bytes.
 const FEWEST_BYTES: u64 = 256 << 10;
 
-/// Things that are worth fetching.
+/// Tables and arrays that are worth fetching.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Worth {
     /// Tables that may be large.
     tables: BTreeSet<usize>,
-    /// Whether there are arrays that are large anyway.
+    /// True if there are arrays that are always large.
     arrays: bool,
 }
 
@@ -29,10 +29,10 @@ impl Worth {
     }
 }
 
-/// Statements that are looked at, calls followed: what comes after so many is not known.
+/// Most statements that are examined, including called ones; the rest counts as unknown.
 const MOST_STATEMENTS: usize = 100_000;
 
-/// By a statement's place in memory, what is worth fetching that may come behind it.
+/// What is worth fetching behind each statement, by the statement's address.
 #[derive(Debug, Default)]
 pub(super) struct Reach {
     behind: BTreeMap<*const Stmt, Worth>,
@@ -40,10 +40,10 @@ pub(super) struct Reach {
 }
 
 impl Reach {
-    /// Finds it for the whole program.
+    /// Examines the whole program.
     pub(super) fn of(program: &Program) -> Self {
         let mut reach = Self::default();
-        // The deparser applies no tables, and what comes before main control is in the first half.
+        // The deparser applies no tables, and all before main control is in the first half.
         if let Some(main) = program.controls.get(1) {
             let body = &program.routines[*main].body;
             reach.block(program, body, Worth::default());
@@ -52,14 +52,14 @@ impl Reach {
         reach
     }
 
-    /// What may come behind a statement; nothing, if tables are not applied from there.
+    /// What may be fetched behind a statement; nothing, if no tables are applied from there.
     pub(super) fn behind(&self, stmt: &Stmt) -> Worth {
         self.behind.get(&std::ptr::from_ref(stmt)).cloned().unwrap_or_default()
     }
 
-    /// Takes away, from what may come behind each of main control's own statements, the tables that
-    /// were applied before it; returns all that were applied by the end. Who asks a table again has
-    /// found out something unusual, and mostly nobody does.
+    /// Removes tables that were applied before from what may be fetched behind each statement of
+    /// main control. Returns all tables applied by the end. A second look-up in the same table is
+    /// for an unusual case, and rarely happens.
     fn settle(&mut self, block: &[Stmt], before: &BTreeSet<usize>) -> BTreeSet<usize> {
         let mut before = before.clone();
         for stmt in block {
@@ -84,7 +84,8 @@ impl Reach {
         before
     }
 
-    /// Looks at statements from the last to the first; what they reach, and what comes behind them.
+    /// Examines statements from the last to the first; returns what they and those behind them
+    /// reach.
     fn block(&mut self, program: &Program, block: &[Stmt], behind: Worth) -> Worth {
         block.iter().rev().fold(behind, |behind, stmt| self.stmt(program, stmt, behind))
     }
@@ -94,7 +95,7 @@ impl Reach {
         if self.seen > MOST_STATEMENTS {
             return behind;
         }
-        // A routine that is called from several places has what comes behind any of them.
+        // A routine with several callers may be followed by the statements behind any of them.
         let known = self.behind.entry(std::ptr::from_ref(stmt)).or_default();
         *known = known.with(&behind);
         match stmt {
@@ -118,7 +119,7 @@ impl Reach {
                     let body = &program.routines[routine].body;
                     worth = worth.with(&self.block(program, body, behind.clone()));
                 }
-                // Its actions come behind the look-up, too.
+                // The table's actions come behind the look-up, too.
                 let known = self.behind.entry(std::ptr::from_ref(stmt)).or_default();
                 *known = known.with(&worth);
                 match table.is_fetched() {
@@ -132,7 +133,7 @@ impl Reach {
     }
 }
 
-/// Whether a call reads or writes an array that is large.
+/// True if a call reads or writes a large array.
 fn array(program: &Program, call: &ExternCall) -> Worth {
     let (Op::Count(number) | Op::RegisterRead(number) | Op::RegisterWrite(number)) = call.op else {
         return Worth::default();
@@ -149,7 +150,7 @@ fn array(program: &Program, call: &ExternCall) -> Worth {
 }
 
 impl Names<'_> {
-    /// Whether any of it is worth fetching now, as an expression.
+    /// An expression that is true if any of it is worth fetching now.
     pub(super) fn worth(&self, worth: &Worth) -> String {
         if worth.arrays {
             return "true".to_owned();
@@ -161,8 +162,8 @@ impl Names<'_> {
         if large.is_empty() { "false".to_owned() } else { large.join(" || ") }
     }
 
-    /// The statements of main control from one on, with the end of the way ahead behind the last
-    /// that is worth it.
+    /// Statements of main control from one on; the prefetching run ends behind the last that is
+    /// worth it.
     pub(super) fn marked(&self, block: &[Stmt], can_stop: bool) -> String {
         let (mut text, mut before) = (String::new(), Worth::default());
         for stmt in block {

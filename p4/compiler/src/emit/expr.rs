@@ -1,13 +1,13 @@
 //! Expressions.
 //!
-//! A value has the unsigned type that its bits fit in, and no bits beyond its own. What Rust does
-//! with whole types is cut off to those; what it does not do at all goes by 128 bits.
+//! A value has the smallest unsigned type that holds its bits, and no bits beyond its own. Results
+//! of Rust on whole types are cut to those bits; operators that Rust lacks use 128 bits.
 
 use super::names::{Names, carrier, rust};
 use crate::ast::{Binary, Unary};
 use crate::ir::{Expr, ExprKind, Ty};
 
-/// A number of a type.
+/// A literal of a type.
 pub(super) fn literal(ty: Ty, value: u128) -> String {
     match ty {
         Ty::Bool => (value != 0).to_string(),
@@ -16,7 +16,7 @@ pub(super) fn literal(ty: Ty, value: u128) -> String {
     }
 }
 
-/// Cut off to a type's bits; the text is of that type's carrier.
+/// Cuts a text to a type's bits; the text has that type's carrier.
 fn masked(ty: Ty, text: String) -> String {
     match ty.width() == carrier(ty.width()).1 {
         true => text,
@@ -24,7 +24,7 @@ fn masked(ty: Ty, text: String) -> String {
     }
 }
 
-/// From 128 bits to a type.
+/// Converts from 128 bits to a type.
 pub(super) fn narrowed(ty: Ty, text: &str) -> String {
     match ty {
         Ty::Bool => format!("{text} & 1 == 1"),
@@ -32,7 +32,7 @@ pub(super) fn narrowed(ty: Ty, text: &str) -> String {
     }
 }
 
-/// Whether a text of this expression can stand anywhere.
+/// True if the text of this expression needs no brackets.
 fn is_whole(expr: &Expr) -> bool {
     match &expr.kind {
         ExprKind::Const(_) | ExprKind::Slot(_) => true,
@@ -73,7 +73,7 @@ impl Names<'_> {
         }
     }
 
-    /// An expression within another.
+    /// An expression as an operand of another.
     pub(super) fn operand(&self, expr: &Expr) -> String {
         match is_whole(expr) {
             true => self.expr(expr),
@@ -163,7 +163,7 @@ impl Names<'_> {
         }
     }
 
-    /// An expression as 128 bits that can stand anywhere.
+    /// An expression as 128 bits, as an operand.
     fn operand_wide(&self, expr: &Expr) -> String {
         format!(
             "({})",
@@ -175,7 +175,7 @@ impl Names<'_> {
     }
 }
 
-/// A value as another type.
+/// Converts a value to another type.
 fn cast(from: Ty, to: Ty, text: &str) -> String {
     let (before, after) = (from.width(), to.width());
     match (from, to) {

@@ -1,11 +1,11 @@
-//! What a program asks of the architecture.
+//! Calls of the architecture's externs.
 
 use super::expr::{literal, narrowed};
 use super::names::{Names, rust};
 use crate::ir::{Expr, ExternCall, Object, ObjectKind, Op, Ty};
 
 impl Names<'_> {
-    /// The fields that keep what an object remembers from packet to packet, and how they are made.
+    /// Fields with an object's state, and their initial values.
     pub(super) fn object_fields(&self, number: usize) -> Vec<(String, String)> {
         let (name, object) = (&self.objects[number], &self.program.objects[number]);
         let one =
@@ -35,7 +35,7 @@ impl Names<'_> {
         }
     }
 
-    /// Statements that make counters, meters and registers as they were at the start.
+    /// Statements that reset counters, meters and registers.
     pub(super) fn cleared(&self) -> String {
         let fields = self.program.objects.iter().enumerate().flat_map(|(number, object)| {
             match &object.kind {
@@ -59,12 +59,12 @@ impl Names<'_> {
         }
     }
 
-    /// Where a checksum is kept while a packet is processed.
+    /// Field of a checksum while a packet is processed.
     pub(super) fn checksum_field(&self, number: usize) -> String {
         format!("sum_{}", self.objects[number])
     }
 
-    /// A statement that asks.
+    /// A statement that calls an extern.
     pub(super) fn ask(&self, call: &ExternCall) -> String {
         let wide: Vec<String> = call.args.iter().map(|arg| self.wide_typed(arg)).collect();
         let object = |number: usize| format!("self.code.{}", self.objects[number]);
@@ -136,7 +136,7 @@ impl Names<'_> {
         }
     }
 
-    /// Puts 128 bits into the result's slot.
+    /// Stores 128 bits in the result's slot.
     fn store(&self, call: &ExternCall, value: &str) -> String {
         match call.results.first() {
             Some(slot) => {
@@ -155,7 +155,7 @@ impl Names<'_> {
         self.store(call, &format!("({hash} & {:#x})", ty.mask()))
     }
 
-    /// Adds what misses the table that is being applied, whichever it is.
+    /// Adds an entry for the key that missed the applied table, whichever table it is.
     fn add_entry(&self, call: &ExternCall, action: usize) -> String {
         let args: Vec<String> = call.args[1..].iter().map(|arg| self.expr(arg)).collect();
         let arms = self.program.tables.iter().enumerate().filter_map(|(number, table)| {
@@ -181,7 +181,7 @@ impl Names<'_> {
         format!("let timeout = self.world.timeout({timeout});\n{store}")
     }
 
-    /// Does something with the timer of the entry that was found.
+    /// Changes the timer of the entry that was found.
     fn timed(&self, what: &str, args: &str) -> String {
         let tables = 0..self.program.tables.len();
         let arms =
@@ -195,7 +195,7 @@ impl Names<'_> {
         format!("match &self.applied {{ {} _ => {{}} }}", arms.collect::<String>())
     }
 
-    /// Adds the arguments, as words one after the other, to a sum; with `not`, their complements.
+    /// Adds the arguments, as consecutive words, to a sum; with `not`, their complements.
     fn sum(&self, sum: &str, args: &[Expr], not: &str) -> String {
         let mut pieces: Vec<Vec<String>> = vec![Vec::new()];
         let mut lets = String::new();
@@ -214,7 +214,7 @@ impl Names<'_> {
                 }
             }
         }
-        // Sums are of whole words.
+        // Sums consist of whole words.
         pieces.retain(|word| !word.is_empty());
         let words: Vec<String> = pieces
             .iter()
@@ -227,8 +227,8 @@ impl Names<'_> {
     }
 }
 
-/// So many bits of an argument, above those that are left, as part of a word, moved so far to the
-/// left.
+/// A part of a word: `taken` bits of an argument, above the `left` lowest ones, shifted left by
+/// `shift`.
 fn piece(number: usize, ty: Ty, left: u32, taken: u32, shift: u32) -> String {
     let part = format!("part_{number}");
     let shifted = if left == 0 { part } else { format!("({part} >> {left})") };

@@ -1,40 +1,40 @@
-//! Where a program is cut in two. Packets that came together go through the first half one after
-//! the other, then what the second half of each will read can be fetched, then they go through the
-//! second half one after the other. That is the same as one packet after the other, if neither half
-//! touches what the other one changes.
+//! Division of a program into two halves. Packets of a batch run through the first half one after
+//! the other. Then the data that the second half of each packet will read can be prefetched, and
+//! the packets run through the second half. The result equals that of one packet after the other,
+//! if neither half touches data that the other one changes.
 
 use super::names::Names;
 use crate::ir::{Expr, ExternCall, ObjectKind, Op, Program, Slot, Stmt, Table};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Statements that are looked at, calls followed: a larger program stays in one piece.
+/// Most statements that are examined, including called ones: a larger program is not divided.
 const MOST_STATEMENTS: usize = 10_000;
 
-/// Slots, likewise.
+/// Most slots: a larger program is not divided.
 const MOST_SLOTS: usize = 2048;
 
-/// Where the cut is.
+/// The division.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Halves {
-    /// So many statements of main control belong to the first half.
+    /// Number of statements of main control in the first half.
     pub(super) cut: usize,
-    /// What the second half needs of the first.
+    /// Values that the second half needs from the first.
     handed_on: Live,
 }
 
-/// Something that lasts longer than a packet.
+/// State that outlives a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Thing {
     Table(usize),
     Object(usize),
-    /// Those to the control plane.
+    /// Messages to the control plane.
     Messages,
 }
 
-/// What statements touch, and whether they may change it.
+/// State that statements touch, and true if they may change it.
 type Touched = BTreeMap<Thing, bool>;
 
-/// What is needed later: slots, and checksums by their objects' numbers.
+/// Values needed later: slots, and checksums by their objects' numbers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Live {
     slots: BTreeSet<Slot>,
@@ -42,8 +42,8 @@ pub(super) struct Live {
 }
 
 impl Halves {
-    /// The cut that leaves as little as possible behind it; nothing, if nothing in the second half
-    /// were worth fetching. The names know already which routines end more than themselves.
+    /// Finds the division with the least work behind it; `None` if nothing in the second half is
+    /// worth fetching. `names` must know the routines that may end their caller.
     pub(super) fn of(names: &Names<'_>) -> Option<Self> {
         let program = names.program;
         if program.slots.len() > MOST_SLOTS || !program.tables.iter().any(Table::is_fetched) {
@@ -69,7 +69,7 @@ impl Halves {
         if !behind.keys().any(|thing| thing.is_fetched(program)) {
             return None;
         }
-        // What was touched before each of the statements.
+        // State touched before each of the statements.
         let firsts: Vec<Touched> = each[..cut]
             .iter()
             .map(|touched| {
@@ -90,13 +90,13 @@ impl Halves {
 }
 
 impl Thing {
-    /// Whether it is a table that is worth fetching.
+    /// True if it is a table that is worth fetching.
     fn is_fetched(&self, program: &Program) -> bool {
         matches!(self, Self::Table(table) if program.tables[*table].is_fetched())
     }
 }
 
-/// Whether statements may leave the routine that they are part of.
+/// True if statements may leave their routine.
 fn returns(block: &[Stmt]) -> bool {
     let returns_within = |stmt: &Stmt| stmt.blocks().into_iter().any(|block| returns(block));
     block.iter().any(|stmt| *stmt == Stmt::Return || returns_within(stmt))
@@ -113,13 +113,13 @@ fn is_apart(one: &Touched, other: &Touched) -> bool {
     !one.iter().any(clashes)
 }
 
-/// Looks at statements, calls followed, until there were too many.
+/// Examines statements, including called ones, up to a limit.
 struct Look<'p> {
     program: &'p Program,
     left: usize,
 }
 
-/// What is needed where a routine, and where main control ends.
+/// Values needed where a routine ends, and where main control ends.
 #[derive(Clone, Copy)]
 struct Ends<'l> {
     routine: &'l Live,
@@ -164,7 +164,7 @@ impl Look<'_> {
         }
     }
 
-    /// What the rest of main control and the deparser need of what was before.
+    /// Values that the rest of main control and the deparser need.
     fn needed(&mut self, rest: &[Stmt], deparser: &[Stmt]) -> Live {
         let nothing = Live::default();
         let ends = Ends { routine: &nothing, control: &nothing };
@@ -178,7 +178,7 @@ impl Look<'_> {
         self.live(rest, end.clone(), Ends { routine: &end, control: &end })
     }
 
-    /// What is needed before statements, if that is needed behind them.
+    /// Values needed before statements, given those needed behind them.
     fn live(&mut self, block: &[Stmt], behind: Live, ends: Ends<'_>) -> Live {
         block.iter().rev().fold(behind, |behind, stmt| self.live_before(stmt, behind, ends))
     }
@@ -241,7 +241,7 @@ impl Look<'_> {
                 behind.slots.insert(header.valid);
                 behind.slots.extend(header.fields.iter().map(|(slot, _)| *slot));
             }
-            // Parsers are before all this.
+            // Parsers come before all this.
             Stmt::Parse(_)
             | Stmt::Extract(_)
             | Stmt::Lookahead(_)
@@ -286,7 +286,7 @@ impl Live {
     }
 }
 
-/// What a call touches, and whether it may change it.
+/// State that a call touches, and true if it may change it.
 fn asked(call: &ExternCall) -> Option<(Thing, bool)> {
     match call.op {
         Op::Count(number) | Op::Meter(number) | Op::RegisterWrite(number) | Op::Random(number) => {
@@ -294,7 +294,7 @@ fn asked(call: &ExternCall) -> Option<(Thing, bool)> {
         }
         Op::RegisterRead(number) => Some((Thing::Object(number), false)),
         Op::Digest(_) => Some((Thing::Messages, true)),
-        // The tables that entries are added to are known as such; checksums are the packet's own.
+        // The tables that get entries are known from elsewhere; checksums belong to the packet.
         Op::AddEntry(_)
         | Op::SetExpireTime
         | Op::RestartTimer
@@ -312,7 +312,7 @@ fn asked(call: &ExternCall) -> Option<(Thing, bool)> {
 }
 
 impl Names<'_> {
-    /// The fields of a packet's slots that the second half needs, with their types.
+    /// Fields of a packet's slots that the second half needs, with their types.
     fn kept(&self, live: &Live) -> Vec<(String, String)> {
         let places = live.slots.iter().map(|slot| self.place(*slot));
         let wanted: BTreeSet<&str> =
@@ -323,7 +323,7 @@ impl Names<'_> {
         fields.chain(sums.map(|number| (self.checksum_field(*number), "u16".to_owned()))).collect()
     }
 
-    /// What is kept of a packet between the halves, and how packets go through them.
+    /// Code for a packet's state between the halves, and for running packets through them.
     pub(super) fn in_halves(&self, ty: &str) -> String {
         let Some((halves, _)) = &self.halves else { return String::new() };
         let kept = self.kept(&halves.handed_on);
@@ -373,7 +373,7 @@ impl Names<'_> {
         )
     }
 
-    /// The function that takes frames that came in together, if they are worth it to go in halves.
+    /// Code of the function that processes a batch of frames, if division is worth it.
     pub(super) fn forwards_all(&self) -> String {
         if self.halves.is_none() {
             return String::new();

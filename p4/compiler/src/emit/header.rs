@@ -1,7 +1,7 @@
 //! Headers: bytes to fields and back.
 //!
-//! Fields that begin and end together with bytes are a run: one number, which its fields are cut
-//! out of.
+//! Fields that begin and end together at byte boundaries form a run: one number, from which its
+//! fields are cut.
 
 use super::names::{HeaderType, carrier, rust};
 use crate::ir::Ty;
@@ -10,15 +10,15 @@ use std::ops::Range;
 
 /// Fields that are read and written together.
 struct Run {
-    /// Which bytes.
+    /// Range of bytes.
     bytes: Range<usize>,
-    /// Which fields.
+    /// Range of fields.
     fields: Range<usize>,
-    /// Bits behind the last field; none except at the end of what is no whole bytes.
+    /// Bits behind the last field; only at the end of a header that is no whole number of bytes.
     rest: u32,
 }
 
-/// The runs of fields that follow each other; the last one is filled up to bytes.
+/// Runs of consecutive fields; the last one is padded to bytes.
 fn runs(fields: &[Ty]) -> Vec<Run> {
     let (mut runs, mut at, mut first) = (Vec::new(), 0, 0);
     let mut begun = 0;
@@ -36,13 +36,12 @@ fn runs(fields: &[Ty]) -> Vec<Run> {
     runs
 }
 
-/// The bytes that fields take.
+/// Number of bytes of the fields.
 pub(super) fn length(fields: impl Iterator<Item = Ty>) -> usize {
     fields.map(|ty| ty.width() as usize).sum::<usize>().div_ceil(8)
 }
 
-/// Statements that put what `bytes` has into places, and text of each field's value if it is no
-/// statement.
+/// Statements that read fields from `bytes`, and the text of each field's value.
 pub(super) fn read(fields: &[Ty]) -> (String, Vec<String>) {
     let (mut before, mut values) =
         (String::new(), vec!["Default::default()".to_owned(); fields.len()]);
@@ -76,7 +75,7 @@ pub(super) fn read(fields: &[Ty]) -> (String, Vec<String>) {
     (before, values)
 }
 
-/// A field cut out of a run's number, of that many bits.
+/// A field cut from a run's number of `size` bits.
 fn cut(number: &str, shift: u32, ty: Ty, size: u32) -> String {
     let shifted = match shift {
         _ if ty.width() == 0 => return literal_zero(ty),
@@ -94,7 +93,7 @@ fn literal_zero(ty: Ty) -> String {
     super::expr::literal(ty, 0)
 }
 
-/// A run that is longer than any number: field by field, bit by bit.
+/// Reads a run longer than any number, bit by bit.
 fn wide(values: &mut [String], fields: &[Ty], run: &Run) {
     let mut at = run.bytes.start as u32 * 8;
     for place in run.fields.clone() {
@@ -104,7 +103,7 @@ fn wide(values: &mut [String], fields: &[Ty], run: &Run) {
     }
 }
 
-/// The type's definition, and how it is read and written.
+/// Definition of the type, and its functions to read and write.
 pub(super) fn define(header: &HeaderType) -> String {
     let HeaderType { name, fields } = header;
     let tys: Vec<Ty> = fields.iter().map(|(_, ty)| *ty).collect();
@@ -138,7 +137,7 @@ pub(super) fn define(header: &HeaderType) -> String {
     )
 }
 
-/// Statements that put a header's fields into `bytes`.
+/// Statements that write a header's fields into `bytes`.
 fn write(fields: &[(String, Ty)], tys: &[Ty]) -> String {
     let mut text = String::new();
     for run in runs(tys) {

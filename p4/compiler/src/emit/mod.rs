@@ -1,8 +1,8 @@
-//! Programs as Rust: the second way out of the compiler.
+//! Rust as the second output of the compiler.
 //!
-//! What comes out is one file that stands on [`crate::rt`]: a type for each kind of header, one for
-//! what the entries of each table do, one with the tables and objects, and one for a packet on its
-//! way, whose functions are the program's parsers, controls and actions.
+//! The output is one file that uses [`crate::rt`]: a type for each kind of header, one for the
+//! actions of each table, one with the tables and objects, and one for a packet in progress, whose
+//! functions are the program's parsers, controls and actions.
 
 mod ahead;
 mod expr;
@@ -18,13 +18,13 @@ use crate::ir::{ObjectKind, Program, Slot, Stmt};
 use names::{Names, TableNames, rust, snake, type_of};
 use std::collections::BTreeMap;
 
-/// Statements of a whole program, calls followed, up to which everything becomes one function of
-/// the machine's.
+/// Most statements of a program, including called ones, for which everything is inlined into one
+/// function.
 const MOST_INLINED: u64 = 20_000;
 
 impl Program {
     /// The program as Rust source: a file with a public type that executes it. `name` is the
-    /// program's, such as `nat`; the type is called after it.
+    /// program's name, such as `nat`; it also names the type.
     pub fn rust(&self, name: &str) -> String {
         let ty = type_of(name);
         let text = Names::new(self, &ty).file(&snake(name), &ty);
@@ -33,7 +33,7 @@ impl Program {
     }
 }
 
-/// With an empty line between items, and between functions.
+/// Inserts an empty line between items, and between functions.
 fn spaced(text: &str) -> String {
     let (mut spaced, mut before) = (String::new(), "");
     for line in text.lines() {
@@ -69,7 +69,7 @@ impl Names<'_> {
         text
     }
 
-    /// All slots.
+    /// The type of all slots.
     fn slots_type(&self) -> String {
         let fields = self.fields.iter().map(|(field, ty)| format!("{field}: {ty},\n"));
         let sums =
@@ -101,7 +101,7 @@ impl Names<'_> {
         )
     }
 
-    /// The type that executes the program, and how one is made.
+    /// The type that executes the program, and its constructor.
     fn code_type(&self, ty: &str) -> String {
         let tables = (0..self.program.tables.len()).map(|number| self.table_field(number));
         let objects = (0..self.program.objects.len()).flat_map(|number| self.object_fields(number));
@@ -189,7 +189,7 @@ impl Names<'_> {
         )
     }
 
-    /// A packet on its way, and everything that the program does with it.
+    /// The type of a packet in progress, with the program's functions.
     fn run(&self, ty: &str) -> String {
         let program = self.program;
         let attribute = match self.size() <= MOST_INLINED {
@@ -240,7 +240,7 @@ impl Names<'_> {
         };
         let [pre, main, deparser] = *program.controls else { return String::new() };
         let call = |routine: usize| match self.stops[routine] {
-            // The other parts come anyway.
+            // The other parts run in any case.
             true => format!("let _ = self.{}();\n", self.routines[routine]),
             false => format!("self.{}();\n", self.routines[routine]),
         };
@@ -275,7 +275,7 @@ impl Names<'_> {
         )
     }
 
-    /// Slots that are copied, whole headers at once.
+    /// Copies slots, whole headers at once.
     fn copy(&self, from: Slot, to: Slot, size: usize) -> String {
         let (mut text, mut at) = (String::new(), 0);
         while at < size as Slot {
@@ -295,7 +295,7 @@ impl Names<'_> {
         text
     }
 
-    /// Statements of the whole program, calls followed.
+    /// Number of statements of the whole program, including called ones.
     fn size(&self) -> u64 {
         let mut known = BTreeMap::new();
         let states = self.program.parsers.iter().flat_map(|parser| &parser.states);

@@ -1,17 +1,17 @@
-//! What slots, routines, tables and objects of a program are called in Rust.
+//! Names of a program's slots, routines, tables and objects in Rust.
 //!
-//! A header's slots become one struct, and headers with the same fields have one type. Everything
-//! else is a field of its own.
+//! The slots of a header become one struct, and headers with the same fields share a type. Every
+//! other slot is a field of its own.
 
 use super::ahead::Reach;
 use super::halves::Halves;
 use crate::ir::{Program, Slot, Ty};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How the slot that says whether a header is valid ends.
+/// Suffix of a header's validity slot.
 const VALID: &str = ".$valid";
 
-/// Names that the code has anyway.
+/// Names that the generated code uses in any case.
 const TAKEN: [&str; 45] = [
     "Action",
     "Ahead",
@@ -68,46 +68,46 @@ pub(super) struct HeaderType {
 
 /// A header among the slots.
 pub(super) struct Instance {
-    /// Its place in the code.
+    /// Expression for the header in the code.
     pub(super) place: String,
-    /// Its type's number.
+    /// Number of its type.
     pub(super) ty: usize,
 }
 
-/// What belongs to a table.
+/// Names of one table.
 pub(super) struct TableNames {
-    /// Itself.
+    /// Field of the table.
     pub(super) field: String,
-    /// The type of what its entries do.
+    /// Type of the table's actions.
     pub(super) ty: String,
-    /// The function that applies it.
+    /// Function that applies the table.
     pub(super) apply: String,
 }
 
 pub(super) struct Names<'p> {
     pub(super) program: &'p Program,
-    /// By slot: its place in the code.
+    /// Expression for each slot in the code.
     pub(super) places: Vec<String>,
     pub(super) headers: Vec<HeaderType>,
-    /// By the slot that says whether it is valid.
+    /// Headers by their validity slot.
     pub(super) instances: BTreeMap<Slot, Instance>,
-    /// The fields that all slots come to, with their types.
+    /// Fields of all slots, with their types.
     pub(super) fields: Vec<(String, String)>,
     pub(super) routines: Vec<String>,
     pub(super) parsers: Vec<String>,
-    /// By parser: its states' functions, if it has such.
+    /// Functions of each parser's states, if it has such.
     pub(super) states: Vec<Vec<String>>,
     pub(super) tables: Vec<TableNames>,
     pub(super) objects: Vec<String>,
-    /// By routine: whether it may end more than itself.
+    /// For each routine, true if it may end its caller, too.
     pub(super) stops: Vec<bool>,
     /// What is worth fetching ahead, and where.
     pub(super) reach: Reach,
-    /// Where it is cut in two, if it is, and what the first half of main control is called.
+    /// Division of the program, if there is one, and name of the first half of main control.
     pub(super) halves: Option<(Halves, String)>,
 }
 
-/// Names that are each given once.
+/// Names, each used once.
 #[derive(Default)]
 pub(super) struct Unique(BTreeSet<String>);
 
@@ -125,7 +125,7 @@ impl Unique {
     }
 }
 
-/// The unsigned type that holds so many bits.
+/// Smallest unsigned type with at least `width` bits.
 pub(super) fn carrier(width: u32) -> (&'static str, u32) {
     match width {
         0..=8 => ("u8", 8),
@@ -178,7 +178,7 @@ pub(super) fn camel(name: &str) -> String {
     words.collect()
 }
 
-/// What the type is called that executes a program of that name.
+/// Name of the type that executes a program of that name.
 pub(super) fn type_of(name: &str) -> String {
     let wanted = camel(name);
     match syn::parse_str::<syn::Ident>(&wanted) {
@@ -187,13 +187,13 @@ pub(super) fn type_of(name: &str) -> String {
     }
 }
 
-/// What stands behind the last dot.
+/// Part of a name behind the last dot.
 pub(super) fn last(name: &str) -> &str {
     name.rsplit_once('.').map_or(name, |(_, last)| last)
 }
 
 impl<'p> Names<'p> {
-    /// Names for a program whose type is called so.
+    /// Names for a program whose type has this name.
     pub(super) fn new(program: &'p Program, name: &str) -> Self {
         let mut types = Unique::default();
         TAKEN.into_iter().chain([name]).for_each(|taken| drop(types.take(taken)));
@@ -250,7 +250,7 @@ impl<'p> Names<'p> {
     fn slots(&mut self, types: &mut Unique) {
         let slots = &self.program.slots;
         let mut fields = Unique::default();
-        // What is kept between the halves besides.
+        // Further fields that are kept between the halves.
         ["taken", "port"].into_iter().for_each(|taken| drop(fields.take(taken)));
         while let Some((name, ty)) = slots.get(self.places.len()) {
             let Some(header) = name.strip_suffix(VALID) else {
@@ -285,7 +285,7 @@ impl<'p> Names<'p> {
         }
     }
 
-    /// The type of headers with these fields.
+    /// Type of headers with these fields.
     fn header_type(&mut self, name: &str, fields: Vec<(String, Ty)>, types: &mut Unique) -> usize {
         let known = self.headers.iter().position(|header| header.fields == fields);
         known.unwrap_or_else(|| {

@@ -1,17 +1,16 @@
 //! Parsers.
 //!
-//! Most go from state to state as a tree does: each state is a function, so that the compiler knows
-//! at each how far the packet has been read. Where states come again, a loop goes from one to the
-//! next.
+//! Most parsers are trees of states: each state is a function, so that the compiler knows at each
+//! how far the packet has been read. If states repeat, a loop runs from one to the next.
 
 use super::names::{Names, Unique, camel, snake};
 use crate::ir::{Expr, Match, Next, Parser, State, Target};
 
-/// States, each as often as ways lead there, up to which they are a tree.
+/// Most visits of states, counted by paths, for which a parser is a tree.
 const MOST_VISITED: u32 = 100;
 
 impl Parser {
-    /// What its states' functions are called after it, if they are a tree.
+    /// Names of its states' functions, if they form a tree.
     pub(super) fn functions(&self) -> Vec<String> {
         let mut left = MOST_VISITED;
         match self.is_tree(self.start, &mut left) {
@@ -20,7 +19,7 @@ impl Parser {
         }
     }
 
-    /// Whether all ways from a state end, and are few. A way that comes back uses up what is left.
+    /// True if all paths from a state end, and are few. A loop uses up `left`.
     fn is_tree(&self, state: usize, left: &mut u32) -> bool {
         if *left == 0 {
             return false;
@@ -73,7 +72,7 @@ impl Names<'_> {
         )
     }
 
-    /// A loop over the states, which have a type.
+    /// A loop over the states, which have an enum type.
     fn state_loop(&self, number: usize) -> String {
         let parser = &self.program.parsers[number];
         let states = format!("{}State", camel(&self.parsers[number]));
@@ -95,7 +94,7 @@ impl Names<'_> {
         )
     }
 
-    /// The type of a parser's states, if it has one.
+    /// Enum type of a parser's states, if it has one.
     pub(super) fn states_type(&self, number: usize) -> String {
         if !self.states[number].is_empty() {
             return String::new();
@@ -111,8 +110,7 @@ impl Names<'_> {
         )
     }
 
-    /// What comes behind a state; `leaves` stands before a result of the parser's, `go` is how it
-    /// goes to a state.
+    /// Code behind a state. `leaves` precedes a result of the parser, `go` makes a jump to a state.
     fn next(&self, next: &Next, leaves: &str, go: &dyn Fn(usize) -> String) -> String {
         let target = |target: &Target| match target {
             Target::State(state) => go(*state),
@@ -141,7 +139,7 @@ impl Names<'_> {
     }
 }
 
-/// What a case asks of a key; nothing, if any will do.
+/// Condition of a case for one key; `None` if every key matches.
 fn asks((number, (asked, key)): (usize, (&Match, &Expr))) -> Option<String> {
     let Match { value, mask } = *asked;
     let value = super::expr::literal(key.ty, value);

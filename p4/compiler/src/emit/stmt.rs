@@ -8,7 +8,7 @@ use super::names::{Names, carrier, rust};
 use crate::ir::{Expr, Header, Slot, Stmt, Ty};
 
 impl Names<'_> {
-    /// Finds out which routines may end more than themselves: those that call one may, too.
+    /// Finds the routines that may end their caller: a routine that calls one may, too.
     pub(super) fn find_stops(&mut self) {
         let mut is_changed = true;
         while is_changed {
@@ -24,7 +24,7 @@ impl Names<'_> {
     pub(super) fn table_stops(&self, table: usize) -> bool {
         let table = &self.program.tables[table];
         let mut actions = table.actions.iter();
-        // The way ahead ends where something is looked up.
+        // The prefetching run ends at a look-up.
         table.is_fetched()
             || actions.any(|action| self.stops[self.program.actions[*action].routine])
     }
@@ -122,7 +122,8 @@ impl Names<'_> {
         }
     }
 
-    /// All values are taken before the first is written; one after the other, if that is the same.
+    /// Assigns all values as if all were read before the first is written; in sequence, if that is
+    /// equivalent.
     fn assign(&self, pairs: &[(Slot, Expr)]) -> String {
         let is_apart = pairs.iter().enumerate().all(|(number, (_, value))| {
             !pairs[..number].iter().any(|(slot, _)| reads(value, *slot))
@@ -156,7 +157,7 @@ impl Names<'_> {
         format!("match {on} {{ {arms} _ => {{ {} }} }}", self.block(default, can_stop))
     }
 
-    /// What a routine leaves is copied also when it ends more than itself.
+    /// Results of a routine are copied also if it ends its caller.
     fn call_of(&self, routine: usize, copies: &[(Slot, Expr)]) -> String {
         let name = &self.routines[routine];
         let copies: String = copies
@@ -201,7 +202,7 @@ impl Names<'_> {
         format!("let bytes = self.input.peek::<{length}>({bits})?;\n{before}{stores}")
     }
 
-    /// An expression as 128 bits, of that type.
+    /// An expression of type u128.
     pub(super) fn wide_typed(&self, expr: &Expr) -> String {
         match expr.as_constant() {
             Some(value) => format!("{value:#x}_u128"),
@@ -211,13 +212,13 @@ impl Names<'_> {
     }
 }
 
-/// Statements up to one behind which nothing is done.
+/// Statements up to the first that ends the block.
 fn reached(block: &[Stmt]) -> &[Stmt] {
     let end = block.iter().position(|stmt| matches!(stmt, Stmt::Return | Stmt::Exit));
     &block[..end.map_or(block.len(), |end| end + 1)]
 }
 
-/// Whether an expression needs what is in a slot.
+/// True if an expression reads a slot.
 fn reads(expr: &Expr, slot: Slot) -> bool {
     let mut reads = false;
     expr.slots(&mut |own| reads |= own == slot);

@@ -1,4 +1,4 @@
-//! Tables: the type of what their entries do, how they are made, and how they are applied.
+//! Tables: types of their actions, constructors, and functions that apply them.
 
 use super::names::{Names, Unique, camel, last, rust, snake};
 use crate::ir::{Action, MatchKind, Table, Ty};
@@ -6,21 +6,21 @@ use crate::ir::{Action, MatchKind, Table, Ty};
 /// A table for fewer entries stays in the caches.
 const FEWEST_ENTRIES: usize = 8192;
 
-/// How a table is kept.
+/// Data structure of a table.
 pub(super) enum Kind {
-    /// By keys packed into this type.
+    /// Hash table with keys packed into this type.
     Exact(String),
     Lpm(String),
     Scan,
 }
 
 impl Table {
-    /// Whether actions of it may want to know which entry it was, or which key missed.
+    /// True if its actions may need the entry that was found, or the key that missed.
     pub(super) fn remembers(&self) -> bool {
         self.add_on_miss || self.expires
     }
 
-    /// Whether it may be so large that it is worth fetching lines of it ahead.
+    /// True if it may be so large that prefetching is worth it.
     pub(super) fn is_fetched(&self) -> bool {
         matches!(self.kind(), Kind::Exact(_)) && self.size >= FEWEST_ENTRIES
     }
@@ -41,7 +41,7 @@ impl Table {
     }
 }
 
-/// An action's name in a table's type, and its parameters' names.
+/// Name of an action in a table's type, and names of its parameters.
 struct Variant {
     name: String,
     params: Vec<(String, Ty)>,
@@ -72,7 +72,7 @@ impl Names<'_> {
         }
     }
 
-    /// The type of a table's actions.
+    /// Type of a table's actions.
     pub(super) fn actions_type(&self, number: usize) -> String {
         let (table, ty) = (&self.program.tables[number], &self.tables[number].ty);
         let variants = self.variants(table);
@@ -121,7 +121,7 @@ impl Names<'_> {
         )
     }
 
-    /// A table's field, and how it is made.
+    /// Field of a table, and its initial value.
     pub(super) fn table_field(&self, number: usize) -> (String, String) {
         let (table, names) = (&self.program.tables[number], &self.tables[number]);
         let (name, ty) = (&names.field, &names.ty);
@@ -151,7 +151,7 @@ impl Names<'_> {
         }
     }
 
-    /// What stands for a table that is being applied, if its actions may want to know.
+    /// Variant that stands for a table that is being applied, if its actions may need it.
     pub(super) fn applied_variant(&self, number: usize) -> Option<(String, String)> {
         let table = &self.program.tables[number];
         match table.kind() {
@@ -160,7 +160,7 @@ impl Names<'_> {
         }
     }
 
-    /// The keys as the table's `find` takes them.
+    /// Arguments for the table's `find`.
     fn keys(&self, table: &Table) -> String {
         let all: Vec<&crate::ir::Expr> = table.keys.iter().map(|key| &key.expr).collect();
         let wide = || all.iter().map(|key| self.wide_typed(key)).collect::<Vec<_>>().join(", ");
@@ -190,8 +190,8 @@ impl Names<'_> {
         }
     }
 
-    /// The function that applies a table: says whether there was an entry, and the action's number.
-    /// One that may be large is told whether more that is worth fetching may follow.
+    /// Function that applies a table: it returns the hit flag and the action's number. For a table
+    /// that may be large, an argument says whether further prefetching may follow.
     pub(super) fn apply(&self, number: usize, attribute: &str) -> String {
         let (table, names) = (&self.program.tables[number], &self.tables[number]);
         let (name, ty) = (&names.field, &names.ty);

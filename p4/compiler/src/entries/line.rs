@@ -4,18 +4,18 @@ use super::{listed, value};
 use crate::info::{FieldInfo, Info};
 use crate::machine::{Error, Key, Row, named};
 
-/// What a line consists of.
+/// Format of a line.
 const SHAPE: &str = "an entry is a table, its keys, an action and its arguments, such as \"routes 0.0.0.0/0 \
                      via 192.0.2.1,2\"; keys and arguments have commas between them and no blanks";
 
 impl Row {
-    /// Reads `TABLE KEYS ACTION [ARGUMENTS]`: keys and arguments in the program's order with commas
-    /// between them, written as in files of entries; `_` stands for any value where a key is not
-    /// exact. The priority is 0.
+    /// Reads `TABLE KEYS ACTION [ARGUMENTS]`. Keys and arguments are in the program's order with
+    /// commas between them, and written as in files of entries. `_` matches any value of a key that
+    /// is not exact. The priority is 0.
     ///
     /// # Errors
     ///
-    /// Names, numbers or widths are not the program's; the sentence says which, and what would be
+    /// Names, numbers or widths are not the program's; the message says which, and what would be
     /// right.
     pub fn read(info: &Info, text: &str) -> Result<Self, Error> {
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -40,7 +40,7 @@ impl Row {
     }
 }
 
-/// The values between commas, one for each name.
+/// Values between commas, one for each name.
 fn each<V>(
     what: &str,
     of: &str,

@@ -1,9 +1,9 @@
-//! Files of entries: what a controller would put into tables, as TOML.
+//! Files of entries: table entries, as a controller would insert them, in TOML.
 //!
-//! A file is read against its program, and every mistake is said with its line and column: names
-//! that the program does not have, values too wide, keys that are missing. What comes of it are
-//! requests like any controller's, which a [`Target`] answers in the order of the file, section by
-//! section: profiles, defaults, entries, meters.
+//! A file is checked against its program, and every mistake is reported with its line and column:
+//! unknown names, values that are too wide, missing keys. The result is a list of requests like
+//! those of a controller. A [`Target`] answers them in the order of the file, section by section:
+//! profiles, defaults, entries, meters.
 
 mod line;
 mod section;
@@ -28,11 +28,11 @@ pub struct Entries {
 }
 
 impl Entries {
-    /// Reads a file's text; `name` is the file's, for messages.
+    /// Reads a file's text; `name` is the file's name, for messages.
     ///
     /// # Errors
     ///
-    /// What is wrong and where, and what would be right.
+    /// Description and location of the error, and what would be right.
     pub fn read(program: &Program, name: &str, text: &str) -> Result<Self, Error> {
         let mut sources = Sources::default();
         let number = sources.add(name, text);
@@ -42,17 +42,16 @@ impl Entries {
         }
     }
 
-    /// How many things the file asks for.
+    /// Number of requests in the file.
     pub fn count(&self) -> usize {
         self.requests.len()
     }
 
-    /// Asks for all of them, as far as the first that is refused.
+    /// Sends all requests, up to the first that is refused.
     ///
     /// # Errors
     ///
-    /// What the target refuses, and where it stands in the file: the same keys twice, or a table
-    /// that is full.
+    /// The target's refusal, with the location in the file: duplicate keys, or a full table.
     pub fn load(&self, target: &mut impl Target) -> Result<(), Error> {
         for (span, request) in &self.requests {
             if let Err(error) = target.answer(request) {
@@ -142,7 +141,7 @@ fn meter(info: &Info, section: &Section<'_>) -> Checked<Request> {
     Ok(Request::SetMeter { meter, index, rates: Some(rates) })
 }
 
-/// The place, among some names, of that which a section names.
+/// Index of the name that a section gives, among `names`.
 fn chosen(what: &'static str, names: &[&str], section: &Section<'_>) -> Checked<usize> {
     let (given, span) = section.text(what)?;
     named(what, names, given).or_else(|error| problem(span, error.to_string()))
@@ -153,14 +152,14 @@ fn table<'i>(info: &'i Info, section: &Section<'_>) -> Checked<&'i TableInfo> {
     Ok(&info.tables[chosen("table", &names, section)?])
 }
 
-/// The actions that a table lists.
+/// Actions that a table lists.
 fn listed<'i>(info: &'i Info, table: &TableInfo) -> Vec<&'i ActionInfo> {
     let is_listed =
         |action: &&ActionInfo| table.actions.iter().any(|one| one.id == action.preamble.id);
     info.actions.iter().filter(is_listed).collect()
 }
 
-/// The action that a section names, of those that the table lists, and its arguments.
+/// Action that a section names, among those of the table, and its arguments.
 fn action<'i>(
     info: &'i Info,
     table: &TableInfo,
@@ -177,8 +176,7 @@ fn action<'i>(
     Ok((action, args?))
 }
 
-/// What a section asks of the table's keys. Those that are not exact may be left out: then any
-/// value fits.
+/// Keys of a section. Keys that are not exact may be left out: then any value matches.
 fn keys(table: &TableInfo, section: &Section<'_>) -> Checked<Vec<Key>> {
     let names: Vec<&str> = table.fields.iter().map(|field| &*field.name).collect();
     let keys = section.table("keys")?;

@@ -1,4 +1,4 @@
-//! Tables of TOML that know where they stand, and what may stand in them.
+//! Tables of TOML with locations, and checks of their keys.
 
 use super::value;
 use crate::ir::MatchKind;
@@ -8,7 +8,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A table, or the absence of one that need not be there.
+/// A table, or an absent optional one.
 #[derive(Clone, Copy)]
 pub(super) struct Section<'t> {
     table: Option<&'t DeTable<'t>>,
@@ -20,12 +20,12 @@ impl<'t> Section<'t> {
         Self { table: Some(table), span }
     }
 
-    /// Where it stands.
+    /// Location of the table.
     pub(super) fn span(&self) -> Span {
         self.span
     }
 
-    /// A stretch of the same text.
+    /// Location of a range of the same text.
     fn at(&self, range: Range<usize>) -> Span {
         Span { text: self.span.text, start: range.start as u32, end: range.end as u32 }
     }
@@ -63,7 +63,7 @@ impl<'t> Section<'t> {
         }
     }
 
-    /// The tables of an array of such, `[[name]]`.
+    /// Tables of an array `[[name]]`.
     pub(super) fn sections(&self, name: &str) -> Checked<Vec<Self>> {
         let Some(value) = self.get(name) else { return Ok(Vec::new()) };
         let span = self.at(value.span());
@@ -77,7 +77,7 @@ impl<'t> Section<'t> {
         items.iter().map(section).collect()
     }
 
-    /// A table within this one; if it is missing, an empty one.
+    /// A table within this one; an empty one if it is absent.
     pub(super) fn table(&self, name: &str) -> Checked<Self> {
         match self.get(name) {
             None => Ok(Self { table: None, span: self.span }),
@@ -95,13 +95,13 @@ impl<'t> Section<'t> {
         }
     }
 
-    /// A value of so many bits.
+    /// A value of at most `bits` bits.
     pub(super) fn number(&self, name: &str, bits: u32) -> Checked<u128> {
         let (value, span) = self.wanted(name)?;
         value::number(value, bits).or_else(|what| problem(span, what))
     }
 
-    /// What is asked of a key of so many bits.
+    /// Match of a key of `bits` bits.
     pub(super) fn key(&self, name: &str, kind: MatchKind, bits: u32) -> Checked<Key> {
         let (value, span) = self.wanted(name)?;
         value::key(value, kind, bits).or_else(|what| problem(span, what))

@@ -1,11 +1,11 @@
-//! Values as people write them: numbers, addresses, prefixes, masks.
+//! Values in text form: numbers, addresses, prefixes, masks.
 
 use crate::ir::{MatchKind, Ty};
 use crate::machine::Key;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use toml::de::DeValue;
 
-/// A number that has so many bits at most: `5`, `true`, `"0x1f"`, and by its width `"192.0.2.1"`
+/// A number of at most `bits` bits: `5`, `true`, `"0x1f"`, and depending on its width `"192.0.2.1"`
 /// (32 bits), `"02:00:00:00:00:01"` (48) or `"2001:db8::1"` (128).
 pub(super) fn number(value: &DeValue<'_>, bits: u32) -> Result<u128, String> {
     match value {
@@ -18,7 +18,7 @@ pub(super) fn number(value: &DeValue<'_>, bits: u32) -> Result<u128, String> {
     }
 }
 
-/// What is asked of a key: a value; of a prefix `"10.0.0.0/8"`; of bits `"0x1200 &&& 0xff00"`.
+/// Match of a key: a value; a prefix `"10.0.0.0/8"`; masked bits `"0x1200 &&& 0xff00"`.
 pub(super) fn key(value: &DeValue<'_>, kind: MatchKind, bits: u32) -> Result<Key, String> {
     match value {
         DeValue::String(text) => key_of_text(text, kind, bits),
@@ -26,7 +26,7 @@ pub(super) fn key(value: &DeValue<'_>, kind: MatchKind, bits: u32) -> Result<Key
     }
 }
 
-/// The same of what would stand between quotes.
+/// Match of a key from the text of a string.
 pub(super) fn key_of_text(text: &str, kind: MatchKind, bits: u32) -> Result<Key, String> {
     let all = Ty::Bit(bits).mask();
     match (kind, text.split_once('/'), text.split_once("&&&")) {
@@ -53,7 +53,7 @@ pub(super) fn key_of_text(text: &str, kind: MatchKind, bits: u32) -> Result<Key,
     }
 }
 
-/// What every value fits, if there can be such.
+/// Match of every value, if the kind has one.
 pub(super) fn any(kind: MatchKind) -> Option<Key> {
     match kind {
         MatchKind::Exact => None,
@@ -62,7 +62,7 @@ pub(super) fn any(kind: MatchKind) -> Option<Key> {
     }
 }
 
-/// A number of so many bits at most, from what would stand between quotes.
+/// A number of at most `bits` bits, from the text of a string.
 pub(super) fn parsed(text: &str, bits: u32) -> Result<u128, String> {
     let text = text.trim();
     let address = match bits {

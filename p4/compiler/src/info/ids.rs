@@ -1,10 +1,10 @@
-//! Numbers and short names, which stay the same as long as names do.
+//! Numbers and short names that stay the same as long as names do.
 
 use std::collections::BTreeSet;
 
-/// Numbers with a prefix for names, of which some are given. The others come from their names (by
-/// Jenkins's one-at-a-time hash, as p4c has it, so that both compilers give a program the same),
-/// and where two would have the same the next one is taken, in the order of the names.
+/// Numbers with a prefix for names; some numbers are given. The others are a hash of their names
+/// (Jenkins's one-at-a-time hash, as in p4c, so that both compilers give a program the same
+/// numbers). On a collision the next number is taken, in the order of the names.
 pub(super) fn numbers(prefix: u32, names: &[(&str, Option<u32>)]) -> Vec<u32> {
     let mut taken: BTreeSet<u32> = names.iter().filter_map(|(_, given)| *given).collect();
     let mut numbers: Vec<u32> = names.iter().map(|(_, given)| given.unwrap_or(0)).collect();
@@ -32,7 +32,7 @@ fn hash(name: &str) -> u32 {
     mixed.wrapping_add(mixed << 15)
 }
 
-/// The shortest end of a name, from a dot on, that no other has.
+/// The shortest suffix of a name, from a dot on, that no other name has.
 pub(super) fn alias<'n>(name: &'n str, all: &[&str]) -> &'n str {
     let ends_alike = |end: &str| {
         let alike = |other: &&&str| {

@@ -1,7 +1,7 @@
-//! Protocol-buffer messages to be written: fields by number and name, as text and as bytes from one
+//! Writing of protocol-buffer messages: fields by number and name, as text and as bytes from one
 //! tree.
 //!
-//! As proto3 has it, what is zero or empty is not written. Keys and numbers are coded by prost. Its
+//! As in proto3, zero and empty fields are not written. Keys and numbers are coded by prost. Its
 //! derived types do not serve here, because they know no names of fields.
 
 use prost::encoding::{WireType, decode_key, decode_varint, encode_key, encode_varint};
@@ -117,8 +117,8 @@ impl Message {
         bytes
     }
 
-    /// Where another message of the same type, as bytes, says something else; fields that `ignored`
-    /// has are not looked at. Fields with different numbers may come in any order.
+    /// First difference to another message of the same type, given as bytes. Fields in `ignored`
+    /// are skipped. Fields with different numbers may come in any order.
     pub(super) fn difference(&self, bytes: &[u8], path: &str, ignored: &[u32]) -> Option<String> {
         let Some(mut theirs) = fields(bytes) else {
             return Some(format!("`{path}` is no protocol-buffer message"));
@@ -151,7 +151,7 @@ impl Message {
     }
 }
 
-/// A string's characters, with those escaped that would end it or are not seen.
+/// Characters of a string, with special ones escaped.
 fn escaped(text: &str) -> String {
     let escape = |one: char| match one {
         '"' | '\\' => format!("\\{one}"),
@@ -161,13 +161,13 @@ fn escaped(text: &str) -> String {
     text.chars().map(escape).collect()
 }
 
-/// A field as it came in.
+/// A received field.
 enum Field<'b> {
     Number(u64),
     Bytes(&'b [u8]),
 }
 
-/// The fields of a message; nothing, if it is none.
+/// Fields of a message; `None` if the bytes are no message.
 fn fields(mut bytes: &[u8]) -> Option<Vec<(u32, Field<'_>)>> {
     let mut fields = Vec::new();
     while !bytes.is_empty() {
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(ours.difference(&message(8).to_bytes(), "t", &[100]), None);
         let other = Message::default().message(1, "preamble", Message::default());
         assert_eq!(difference(&other.to_bytes()).as_deref(), Some("`t.preamble.id` is another"));
-        // In another order, and with more in it.
+        // The fields come in another order, and with more in it.
         let mut turned = ours.to_bytes();
         turned.rotate_left(10);
         assert_eq!(difference(&turned), None);

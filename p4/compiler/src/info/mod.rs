@@ -1,8 +1,9 @@
-//! What controllers know a program by: its tables, actions and arrays, with numbers and names.
+//! Description of a program for controllers: its tables, actions and arrays, with numbers and
+//! names.
 //!
-//! This is P4Runtime's P4Info, version 1. Numbers come from names or from the program's
-//! annotations, so that they stay when other things are added. Only actions that some table lists
-//! are there: no other can be asked for.
+//! The format is P4Runtime's P4Info, version 1. Numbers come from names or from the program's
+//! annotations, so that they stay when other objects are added. It has only actions that a table
+//! lists: controllers cannot use others.
 
 mod ids;
 mod message;
@@ -11,7 +12,7 @@ mod proto;
 use crate::ir::{self, MatchKind, Object, ObjectKind, Program, Ty, Unit};
 use ids::{alias, numbers};
 
-/// The highest bytes of numbers, which say what they are numbers of.
+/// Highest bytes of numbers: the kinds of numbered objects.
 pub(crate) const ACTION: u32 = 0x01;
 pub(crate) const TABLE: u32 = 0x02;
 const COUNTER: u32 = 0x12;
@@ -19,7 +20,7 @@ const METER: u32 = 0x14;
 const REGISTER: u32 = 0x16;
 const DIGEST: u32 = 0x17;
 
-/// The same for an extern's instance, if controllers know such.
+/// Highest byte for an extern's instance, if controllers know its kind.
 pub(crate) fn object_prefix(kind: &ObjectKind) -> Option<u32> {
     match kind {
         ObjectKind::Counter { .. } => Some(COUNTER),
@@ -30,12 +31,12 @@ pub(crate) fn object_prefix(kind: &ObjectKind) -> Option<u32> {
     }
 }
 
-/// What controllers know a program by. It owns all that it says, and can go to another thread.
+/// Description of a program for controllers. It owns its data, and can be sent to another thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Info {
-    /// In the order of the program, as all that follows.
+    /// Tables, in the order of the program, like all lists here.
     pub tables: Vec<TableInfo>,
-    /// What tables list.
+    /// Actions that tables list.
     pub actions: Vec<ActionInfo>,
     /// Arrays of counters.
     pub counters: Vec<ArrayInfo>,
@@ -50,11 +51,11 @@ pub struct Info {
 /// A number and the names that go with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preamble {
-    /// The number.
+    /// Number.
     pub id: u32,
-    /// The whole name: `NatMain.upload`.
+    /// Full name: `NatMain.upload`.
     pub name: String,
-    /// Its shortest end that no other thing of the kind has.
+    /// Shortest suffix that no other object of the kind has.
     pub alias: String,
 }
 
@@ -63,15 +64,15 @@ pub struct Preamble {
 pub struct TableInfo {
     /// Number and names.
     pub preamble: Preamble,
-    /// Its keys, in order.
+    /// Keys, in order.
     pub fields: Vec<FieldInfo>,
-    /// Its actions, in order.
+    /// Actions, in order.
     pub actions: Vec<ChoiceInfo>,
-    /// The number of its default action, if the program says that for good.
+    /// Number of the default action, if it is const in the program.
     pub const_default: Option<u32>,
     /// Most entries.
     pub size: usize,
-    /// Whether its entries are the program's own and no others.
+    /// True if all entries are part of the program.
     pub is_const: bool,
 }
 
@@ -80,20 +81,20 @@ pub struct TableInfo {
 pub struct FieldInfo {
     /// From 1, in order.
     pub id: u32,
-    /// The name that an annotation gives, or the expression: `hdr.ipv4.source`.
+    /// Name from an annotation, or the expression: `hdr.ipv4.source`.
     pub name: String,
-    /// How wide it is.
+    /// Width, bits.
     pub bits: u32,
-    /// How it is matched.
+    /// Kind of match.
     pub kind: MatchKind,
 }
 
 /// An action of a table's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChoiceInfo {
-    /// The action's number.
+    /// Number of the action.
     pub id: u32,
-    /// Whether it is for the default only, and not for entries.
+    /// True if the action is for the default only, and not for entries.
     pub is_default_only: bool,
 }
 
@@ -102,7 +103,7 @@ pub struct ChoiceInfo {
 pub struct ActionInfo {
     /// Number and names.
     pub preamble: Preamble,
-    /// What entries give it.
+    /// Parameters that entries supply.
     pub params: Vec<ParamInfo>,
 }
 
@@ -111,9 +112,9 @@ pub struct ActionInfo {
 pub struct ParamInfo {
     /// From 1, in order.
     pub id: u32,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// How wide it is.
+    /// Width, bits.
     pub bits: u32,
 }
 
@@ -122,9 +123,9 @@ pub struct ParamInfo {
 pub struct ArrayInfo {
     /// Number and names.
     pub preamble: Preamble,
-    /// What counts.
+    /// Unit of the counts.
     pub unit: Unit,
-    /// How many there are.
+    /// Number of elements.
     pub size: u32,
 }
 
@@ -133,35 +134,34 @@ pub struct ArrayInfo {
 pub struct DataInfo {
     /// Number and names.
     pub preamble: Preamble,
-    /// How many there are; 0 of a message.
+    /// Number of elements; 0 for a message.
     pub size: u32,
-    /// The name of the struct that it is of, if it is one.
+    /// Name of the struct of the data, if it is one.
     pub struct_name: Option<String>,
-    /// What that consists of: name, bits, and whether they are signed.
+    /// Members of the data: name, bits, and true if signed.
     pub members: Vec<(String, u32, bool)>,
 }
 
 impl Info {
-    /// In the text format of protocol buffers.
+    /// Writes the text format of protocol buffers.
     pub fn to_text(&self) -> String {
         proto::message(self).to_text()
     }
 
-    /// In the binary format of protocol buffers.
+    /// Writes the binary format of protocol buffers.
     pub fn to_bytes(&self) -> Vec<u8> {
         proto::message(self).to_bytes()
     }
 
-    /// Where a P4Info in the binary format says something else, in words; nothing, if it says the
-    /// same. The package's description and that of types are not looked at: they change nothing of
-    /// what can be asked.
+    /// First difference to a P4Info in the binary format, in words; `None` if there is none. The
+    /// descriptions of the package and of types are ignored: they do not affect requests.
     pub fn difference(&self, bytes: &[u8]) -> Option<String> {
         proto::message(self).difference(bytes, "p4info", &[proto::PKG_INFO, proto::TYPE_INFO])
     }
 }
 
 impl Program {
-    /// What controllers know the program by.
+    /// Description of the program for controllers.
     pub fn info(&self) -> Info {
         let listed: Vec<usize> = (0..self.actions.len())
             .filter(|action| self.tables.iter().any(|table| table.actions.contains(action)))
@@ -198,7 +198,7 @@ impl Program {
         }
     }
 
-    /// Externs' instances of one kind.
+    /// Instances of externs of one kind.
     fn objects_of(&self, prefix: u32) -> impl Iterator<Item = (Preamble, &Object)> {
         let is_such = |one: &&Object| object_prefix(&one.kind) == Some(prefix);
         let objects: Vec<&Object> = self.objects.iter().filter(is_such).collect();

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::ir::{MatchKind, Unit};
 
-/// Fields of P4Info that say nothing of what can be asked.
+/// Fields of P4Info that do not affect requests.
 pub(super) const PKG_INFO: u32 = 1;
 pub(super) const TYPE_INFO: u32 = 200;
 
@@ -94,7 +94,7 @@ fn array(array: &ArrayInfo) -> Message {
         .number(3, "size", array.size)
 }
 
-/// Registers and digests have the same fields, but for the size that only the former have.
+/// Registers and digests have the same fields, except the size, which only registers have.
 fn data(data: &DataInfo) -> Message {
     let spec = match (&data.struct_name, &data.members[..]) {
         (Some(name), _) => {
@@ -121,8 +121,8 @@ fn bits((_, width, is_signed): &(String, u32, bool)) -> Message {
     Message::default().message(1, "bitstring", bits)
 }
 
-/// The structs that registers and digests are of; structs within have become fields with a dot in
-/// their names.
+/// Structs of registers and digests; structs within them have become fields with a dot in their
+/// names.
 fn type_info<'i>(data: impl Iterator<Item = &'i DataInfo>) -> Option<Message> {
     let mut structs: Vec<(&str, &DataInfo)> =
         data.filter_map(|one| Some((one.struct_name.as_deref()?, one))).collect();

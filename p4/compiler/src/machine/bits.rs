@@ -1,19 +1,19 @@
 //! Bits of packets: the first is the highest of the first byte.
 
-/// Where a packet has been read to.
+/// Position up to which a packet has been read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cursor {
-    /// Bits.
+    /// Offset, bits.
     pub(crate) at: usize,
 }
 
 impl Cursor {
-    /// Whether so many bits are left.
+    /// True if `bits` bits are left.
     pub(crate) fn has(self, packet: &[u8], bits: usize) -> bool {
         self.at.checked_add(bits).is_some_and(|end| end <= packet.len() * 8)
     }
 
-    /// The next bits, 128 at most, which are there.
+    /// Takes the next bits, at most 128; they must be there.
     pub(crate) fn take(&mut self, packet: &[u8], bits: u32) -> u128 {
         let mut value = 0;
         for _ in 0..bits {
@@ -25,7 +25,7 @@ impl Cursor {
     }
 }
 
-/// Bits put one after the other.
+/// A writer of consecutive bits.
 #[derive(Debug, Default)]
 pub(crate) struct Writer {
     bytes: Vec<u8>,
@@ -45,7 +45,7 @@ impl Writer {
         }
     }
 
-    /// The bytes; the last one filled up with zeros.
+    /// The bytes; the last one is padded with zeros.
     pub(crate) fn finish(self) -> Vec<u8> {
         self.bytes
     }

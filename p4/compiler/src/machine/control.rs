@@ -1,8 +1,8 @@
-//! What a controller asks of a program at work, and what it is answered.
+//! Requests of controllers to a program in operation, and the answers.
 //!
-//! Requests and answers own what they say and name things by their names in the program, so that
-//! they can come from another thread ([`crate::request_queue`]). Whatever executes a program
-//! answers them as a [`Target`].
+//! Requests and answers own their data and use the program's names, so that they can come from
+//! another thread ([`crate::request_queue`]). An executor of a program answers them as a
+//! [`Target`].
 
 use super::{Error, Key, Listed, Machine, Notification, Rates, matches};
 use crate::ir::{MatchKind, ObjectKind, Table};
@@ -14,161 +14,163 @@ pub const MOST_ANSWERED: usize = 1024;
 /// An entry of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The table's name.
+    /// Name of the table.
     pub table: String,
-    /// What it asks of each key, in the table's order.
+    /// Match of each key, in the table's order.
     pub keys: Vec<Key>,
-    /// Of several ternary entries the highest wins; 0 where there are no ternary keys.
+    /// Priority: the highest of several matching ternary entries wins; 0 without ternary keys.
     pub priority: u32,
-    /// The action's name.
+    /// Name of the action.
     pub action: String,
-    /// The action's arguments, in order.
+    /// Arguments of the action, in order.
     pub args: Vec<u128>,
 }
 
-/// A row that is there, and where it comes from.
+/// A row of a table, and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstalledRow {
-    /// The row.
+    /// Content of the row.
     pub row: Row,
-    /// Whether it is part of the program, and stays.
+    /// True if the row is part of the program, and stays.
     pub is_const: bool,
-    /// Whether a packet added it.
+    /// True if a packet added the row.
     pub is_learnt: bool,
-    /// In what time it goes unless packets find it; nothing, if it stays.
+    /// Time after which the row is removed unless packets match it; `None` if it stays.
     pub expires_in: Option<Duration>,
 }
 
-/// What a controller asks. Names may be given by their ends, if only one thing ends so.
+/// A request of a controller. A name may be given by its suffix, if only one object has that
+/// suffix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Adds an entry whose keys the table does not have.
+    /// Adds an entry with keys that the table lacks.
     Insert(Row),
-    /// Replaces action and arguments of an entry that is there; one that a packet added stays from
-    /// then on.
+    /// Replaces action and arguments of an existing entry; an entry that a packet added becomes
+    /// permanent.
     Modify(Row),
-    /// Removes an entry that is there.
+    /// Removes an existing entry.
     Delete {
-        /// The table.
+        /// Name of the table.
         table: String,
-        /// The entry's keys.
+        /// Keys of the entry.
         keys: Vec<Key>,
-        /// The entry's priority.
+        /// Priority of the entry.
         priority: u32,
     },
-    /// Sets what a table does with keys that it does not have.
+    /// Sets the action for keys without an entry.
     SetDefault {
-        /// The table.
+        /// Name of the table.
         table: String,
-        /// The action, and arguments; nothing: as the program has it.
+        /// Action and arguments; `None` restores the program's default.
         action: Option<(String, Vec<u128>)>,
     },
-    /// Entries in the order of their keys: [`Answer::Rows`].
+    /// Reads entries in the order of their keys: [`Answer::Rows`].
     Rows {
-        /// The table.
+        /// Name of the table.
         table: String,
-        /// The keys of the last that is known already.
+        /// Keys of the last entry that is known already.
         after: Option<Vec<Key>>,
-        /// How many, [`MOST_ANSWERED`] at most.
+        /// Number of entries, at most [`MOST_ANSWERED`].
         most: usize,
     },
-    /// One entry: [`Answer::Rows`] with it, or none.
+    /// Reads one entry: [`Answer::Rows`] with it, or none.
     Row {
-        /// The table.
+        /// Name of the table.
         table: String,
-        /// Its keys.
+        /// Keys of the entry.
         keys: Vec<Key>,
     },
-    /// What a table does with keys that it does not have: [`Answer::Default`].
+    /// Reads the action for keys without an entry: [`Answer::Default`].
     Default {
-        /// The table.
+        /// Name of the table.
         table: String,
     },
-    /// Counters: [`Answer::Counters`].
+    /// Reads counters: [`Answer::Counters`].
     Counters {
-        /// The array.
+        /// Name of the array.
         counter: String,
-        /// The first of them.
+        /// Index of the first counter.
         from: u32,
-        /// How many, [`MOST_ANSWERED`] at most.
+        /// Number of counters, at most [`MOST_ANSWERED`].
         most: usize,
     },
     /// Sets a counter.
     SetCounter {
-        /// The array.
+        /// Name of the array.
         counter: String,
-        /// Which of them.
+        /// Index of the counter.
         index: u32,
         /// Packets and bytes.
         value: (u64, u64),
     },
-    /// Meters' rates: [`Answer::Meters`].
+    /// Reads the rates of meters: [`Answer::Meters`].
     Meters {
-        /// The array.
+        /// Name of the array.
         meter: String,
-        /// The first of them.
+        /// Index of the first meter.
         from: u32,
-        /// How many, [`MOST_ANSWERED`] at most.
+        /// Number of meters, at most [`MOST_ANSWERED`].
         most: usize,
     },
-    /// Gives a meter its rates, and full buckets.
+    /// Sets the rates of a meter, and fills its buckets.
     SetMeter {
-        /// The array.
+        /// Name of the array.
         meter: String,
-        /// Which of them.
+        /// Index of the meter.
         index: u32,
-        /// The rates; nothing: none, so that it leaves packets' colours as they are.
+        /// The rates; `None` removes them, so that the meter leaves the colours of packets as they
+        /// are.
         rates: Option<Rates>,
     },
-    /// Says how long entries of an expiry profile stay.
+    /// Sets the timeout of an expiry profile.
     SetProfile {
-        /// The profile.
+        /// Number of the profile.
         profile: u8,
-        /// The silence after which they go.
+        /// Silence after which entries are removed.
         timeout: Duration,
     },
-    /// What the program has told controllers: [`Answer::Notifications`]. A controller that asks is
-    /// taken to listen for a second.
+    /// Reads messages of the program to controllers: [`Answer::Notifications`]. The asker counts as
+    /// a listener for one second.
     Notifications {
-        /// How many things.
+        /// Most messages in the answer.
         most: usize,
     },
-    /// Makes tables and arrays as they were at the start; profiles stay.
+    /// Resets tables and arrays to their initial state; profiles stay.
     Clear,
 }
 
-/// What a controller is answered.
+/// Answer to a request of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It is done.
+    /// The request was executed.
     Done,
-    /// Entries, fewer than were asked for if there are no more.
+    /// Entries; fewer than requested if there are no more.
     Rows(Vec<InstalledRow>),
     /// The default.
     Default {
-        /// The action's name.
+        /// Name of the action.
         action: String,
-        /// Its arguments.
+        /// Arguments of the action.
         args: Vec<u128>,
-        /// Whether it is the program's for good.
+        /// True if the default is const in the program.
         is_const: bool,
     },
-    /// Index, packets and bytes; fewer than were asked for if there are no more.
+    /// Index, packets and bytes; fewer than requested if there are no more.
     Counters(Vec<(u32, u64, u64)>),
-    /// Index and rates; fewer than were asked for if there are no more.
+    /// Index and rates; fewer than requested if there are no more.
     Meters(Vec<(u32, Option<Rates>)>),
-    /// What the program has told, the oldest first; it is not told again.
+    /// Messages of the program, the oldest first; each is returned once.
     Notifications(Vec<Notification>),
 }
 
-/// What executes a program and can be controlled.
+/// An executor of a program that can be controlled.
 pub trait Target {
-    /// Does what is asked.
+    /// Executes a request.
     ///
     /// # Errors
     ///
-    /// Names, keys or arguments are not the program's, or it cannot be done; then nothing has
-    /// changed.
+    /// Names, keys or arguments are not the program's, or the request cannot be executed; then
+    /// nothing has changed.
     fn answer(&mut self, request: &Request) -> Result<Answer, Error>;
 }
 
@@ -222,8 +224,8 @@ impl Target for Machine<'_> {
 }
 
 impl Machine<'_> {
-    /// The whole name of a table that can be written, and the priority of the entry with these keys
-    /// if there is one.
+    /// Full name of a writable table, and the priority of the entry with these keys if there is
+    /// one.
     fn asked(
         &self,
         table: &str,
@@ -241,7 +243,7 @@ impl Machine<'_> {
         Ok((found.name.to_string(), there.map(|entry| entry.priority)))
     }
 
-    /// Adds an entry that is not there, or changes one that is.
+    /// Adds a new entry, or changes an existing one.
     fn write(&mut self, row: &Row, is_there: bool) -> Result<(), Error> {
         let (table, there) = self.asked(&row.table, &row.keys, row.priority)?;
         match there {
@@ -350,7 +352,7 @@ impl Machine<'_> {
     }
 }
 
-/// An array's place that is not there.
+/// Error for an index beyond an array.
 pub(super) fn beyond(array: &str, size: u32) -> Error {
     Error::Values(format!("`{array}` has the places 0 to {}", size - 1))
 }

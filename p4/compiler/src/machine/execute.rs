@@ -1,7 +1,7 @@
-//! The seam between a program's control plane and what executes the program.
+//! Interface between a program's control plane and an executor of the program.
 //!
-//! [`super::Machine`] knows names; behind it, everything goes by the program's numbers. The
-//! interpreter is one that executes, code that was made from the program another.
+//! [`super::Machine`] knows names; the executor uses the program's numbers. The interpreter is one
+//! executor, code generated from the program another.
 
 use super::Fate;
 use super::externs::{Meter, Rates};
@@ -15,22 +15,22 @@ use std::time::Duration;
 /// Most digests that wait for the control plane.
 const MOST_DIGESTS: usize = 1024;
 
-/// Bytes of headers that packets usually leave with, at most.
+/// Most bytes of headers that packets usually leave with.
 pub(crate) const USUAL_HEAD: usize = 256;
 
-/// What timeouts are counted in, nanoseconds.
+/// Unit of timeouts, nanoseconds.
 pub(crate) const MILLISECOND: u64 = 1_000_000;
 
 /// The longest timeout, milliseconds: more than 24 days.
 pub(crate) const LONGEST_TIMEOUT: u32 = (1 << 31) - 1;
 
-/// How long entries stay if nothing is said of their profile, milliseconds.
+/// Default timeout of a profile, milliseconds.
 const USUAL_TIMEOUT: u32 = 120_000;
 
-/// Executes a program, and keeps its tables and what its objects remember.
+/// An executor of a program, with its tables and the state of its objects.
 pub trait Execute: Debug {
-    /// Takes a packet that came in by a port. What it begins with when it leaves is put into
-    /// `head`, which is empty.
+    /// Processes a packet that came in by a port. Writes the new headers of the packet into `head`,
+    /// which is empty at first.
     fn process(
         &mut self,
         world: &mut World,
@@ -39,8 +39,8 @@ pub trait Execute: Debug {
         head: &mut Vec<u8>,
     ) -> Verdict;
 
-    /// Takes frames that came in by a port where they lie; what becomes of each. It is the same as
-    /// one after the other.
+    /// Processes frames that came in by a port in place, and writes their fates. The result equals
+    /// that of one frame after the other.
     fn forward_all(
         &mut self,
         world: &mut World,
@@ -55,35 +55,35 @@ pub trait Execute: Debug {
     ///
     /// # Panics
     ///
-    /// When there is none.
+    /// If there is no such table.
     fn table(&self, number: usize) -> &dyn Store;
 
-    /// The entries of the table with that number, to change.
+    /// The entries of the table with that number, mutable.
     ///
     /// # Panics
     ///
-    /// When there is none.
+    /// If there is no such table.
     fn table_mut(&mut self, number: usize) -> &mut dyn Store;
 
-    /// Packets and bytes of a counter; none, if the object with that number is no counter.
+    /// Packets and bytes of a counter; zero if the object is no counter.
     fn counter(&self, object: usize, index: u32) -> (u64, u64);
 
-    /// Sets a counter's packets and bytes, if the object with that number is an array of counters
-    /// that large.
+    /// Sets a counter's packets and bytes; returns false if the object is no array of counters of
+    /// that size.
     fn set_counter(&mut self, object: usize, index: u32, value: (u64, u64)) -> bool;
 
-    /// The rates at a place of the object with that number; nothing, if there are none.
+    /// Rates at an index of the object with that number; `None` if there are none.
     fn meter(&self, object: usize, index: u32) -> Option<Rates>;
 
-    /// Puts a meter at a place of the object with that number, or takes it away, if that is an
-    /// array of meters that large.
+    /// Sets or removes the meter at an index of the object with that number; returns false if that
+    /// is no array of meters of that size.
     fn set_meter(&mut self, object: usize, index: u32, meter: Option<Meter>) -> bool;
 
-    /// Makes counters, meters and registers as they were at the start.
+    /// Resets counters, meters and registers.
     fn clear(&mut self);
 }
 
-/// Takes frames that came in by a port through a program, one after the other.
+/// Processes frames that came in by a port, one after the other.
 pub fn one_by_one<E: Execute + ?Sized>(
     execute: &mut E,
     world: &mut World,
@@ -99,9 +99,9 @@ pub fn one_by_one<E: Execute + ?Sized>(
     }
 }
 
-/// What keeps a table's entries.
+/// Storage of a table's entries.
 pub trait Store: Debug {
-    /// Adds or replaces an entry; whether there was room.
+    /// Adds or replaces an entry; returns true if there was room.
     fn insert(
         &mut self,
         now: u64,
@@ -111,20 +111,20 @@ pub trait Store: Debug {
         priority: u32,
     ) -> bool;
 
-    /// Removes an entry; whether it was there.
+    /// Removes an entry; returns true if it existed.
     fn remove(&mut self, keys: &[Match]) -> bool;
 
-    /// How many there are at that time.
+    /// Number of entries at a time.
     fn count(&self, now: u64) -> usize;
 
-    /// Those that there are at that time, in the order of their keys.
+    /// Entries at a time, in the order of their keys.
     fn list(&self, now: u64) -> Vec<Listed>;
 
-    /// The entry with these keys, if there is one at that time.
+    /// Entry with these keys at a time.
     fn get(&self, now: u64, keys: &[Match]) -> Option<Listed>;
 
-    /// The first so many of those that there are at that time behind some keys, or of all, in the
-    /// order of their keys.
+    /// The first `most` entries at a time, behind some keys or from the beginning, in the order of
+    /// their keys.
     fn page(&self, now: u64, after: Option<&[Match]>, most: usize) -> Vec<Listed> {
         let is_behind = |one: &Listed| after.is_none_or(|after| &*one.keys > after);
         self.list(now).into_iter().filter(is_behind).take(most).collect()
@@ -133,46 +133,46 @@ pub trait Store: Debug {
     /// Removes all entries.
     fn clear(&mut self);
 
-    /// What is done with keys that are not there: an action's number and its arguments.
+    /// Action for keys without an entry: its number and arguments.
     fn default(&self) -> (usize, Vec<u128>);
 
-    /// What is done with keys that are not there.
+    /// Sets the action for keys without an entry.
     fn set_default(&mut self, action: usize, args: &[u128]);
 }
 
-/// An entry that is read.
+/// An entry that was read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Listed {
-    /// What it asks of each key.
+    /// Match of each key.
     pub keys: Vec<Match>,
-    /// The number of its action in the table's list.
+    /// Number of the action in the table's list.
     pub action: usize,
-    /// The action's arguments.
+    /// Arguments of the action.
     pub args: Vec<u128>,
-    /// Of several that fit the highest wins, where keys have masks.
+    /// Priority: the highest of several matching entries wins, if keys have masks.
     pub priority: u32,
-    /// Whether a packet added it.
+    /// True if a packet added the entry.
     pub is_learnt: bool,
-    /// When it goes unless packets find it, nanoseconds; nothing, if it stays.
+    /// Time at which the entry is removed unless packets match it, nanoseconds; `None` if it stays.
     pub deadline: Option<u64>,
 }
 
-/// Where a packet goes.
+/// Destination of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// By which port; `None`: nowhere.
+    /// Port of the packet; `None` if it is dropped.
     pub port: Option<u32>,
-    /// So many bytes were read; what is behind them follows the new head.
+    /// Bytes that were parsed; the bytes behind them follow the new headers.
     pub taken: usize,
 }
 
-/// What executing shares with the control plane: time, timeouts, messages.
+/// Shared state of execution and the control plane: time, timeouts, messages.
 #[derive(Debug)]
 pub struct World {
     now: u64,
-    /// The latest tick of timers.
+    /// Latest tick of timers.
     tick: Tick,
-    /// By profile, milliseconds.
+    /// Timeouts by profile, milliseconds.
     timeouts: Box<[u32; 256]>,
     digests: VecDeque<(usize, Vec<u128>)>,
 }
@@ -187,23 +187,23 @@ impl World {
         }
     }
 
-    /// The time, nanoseconds since some beginning.
+    /// Time, nanoseconds since some beginning.
     pub fn now(&self) -> u64 {
         self.now
     }
 
-    /// The latest tick of timers.
+    /// Latest tick of timers.
     pub fn tick(&self) -> Tick {
         self.tick
     }
 
-    /// Time passes; it does not go back.
+    /// Sets the time; it does not go back.
     pub(super) fn pass(&mut self, now: Duration) {
         self.now = self.now.max(nanoseconds(now));
         self.tick = Tick::at(self.now);
     }
 
-    /// How long entries of a profile stay, milliseconds.
+    /// Timeout of a profile, milliseconds.
     #[inline]
     pub fn timeout(&self, profile: u128) -> u32 {
         let profile = usize::try_from(profile).unwrap_or(usize::MAX);
@@ -215,8 +215,8 @@ impl World {
         self.timeouts[usize::from(profile)] = whole as u32;
     }
 
-    /// Leaves a message for the control plane: the digest's number, and its fields. Once
-    /// [`MOST_DIGESTS`] wait, further ones are dropped.
+    /// Adds a message for the control plane: the digest's number, and its fields. If
+    /// [`MOST_DIGESTS`] wait, the message is dropped.
     pub fn tell(&mut self, object: usize, values: Vec<u128>) {
         if self.digests.len() < MOST_DIGESTS {
             self.digests.push_back((object, values));
@@ -234,7 +234,7 @@ impl World {
 }
 
 fn nanoseconds(time: Duration) -> u64 {
-    // The largest is left for what has no time.
+    // The largest value means that there is no time.
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).min(u64::MAX - 1)
 }
 

@@ -1,10 +1,10 @@
-//! What externs of the architecture remember, and what they compute.
+//! State and results of the architecture's externs.
 
 use super::bits::Writer;
 use crate::ir::{Algorithm, Object, ObjectKind, Ty};
 use std::collections::BTreeMap;
 
-/// Rates and bursts of a meter (RFC 2698), in bytes or packets, and a second.
+/// Rates and bursts of a meter (RFC 2698), in bytes or packets; rates are per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates {
     /// Committed information rate.
@@ -17,7 +17,7 @@ pub struct Rates {
     pub peak_burst: u64,
 }
 
-/// Colours as the architecture numbers them.
+/// Colours in the architecture's numbering.
 const RED: u128 = 0;
 const GREEN: u128 = 1;
 const YELLOW: u128 = 2;
@@ -35,7 +35,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// With full buckets.
+    /// Creates a meter with full buckets.
     pub(super) fn new(rates: Rates, now: u64) -> Self {
         let full = |burst: u64| u128::from(burst) * SECOND;
         Self {
@@ -46,12 +46,12 @@ impl Meter {
         }
     }
 
-    /// Its rates.
+    /// Rates of the meter.
     pub(crate) fn rates(&self) -> Rates {
         self.rates
     }
 
-    /// A packet's colour by what its colour was before and its size, in what the meter measures.
+    /// Colour of a packet, from its colour before and its size in the meter's unit.
     pub(crate) fn colour(&mut self, now: u64, before: u128, size: u128) -> u128 {
         let elapsed = u128::from(now.saturating_sub(self.last));
         self.last = self.last.max(now);
@@ -73,14 +73,14 @@ impl Meter {
     }
 }
 
-/// What an object remembers from packet to packet; cells that were never touched take no memory.
+/// State of an object between packets; cells that were never touched take no memory.
 #[derive(Clone, Debug)]
 pub(super) enum Memory {
     /// Packets and bytes.
     Counter(BTreeMap<u32, (u64, u64)>),
     Meter(BTreeMap<u32, Meter>),
     Register(BTreeMap<u32, Vec<u128>>),
-    /// A sum in ones' complement, of one packet.
+    /// Ones' complement sum of one packet.
     Checksum(u16),
     Random(u64),
     None,
@@ -98,7 +98,7 @@ impl Memory {
         }
     }
 
-    /// Counts a packet; beyond the array nothing happens.
+    /// Counts a packet; an index beyond the array is ignored.
     pub(super) fn count(&mut self, object: &Object, index: u128, bytes: u128) {
         if let (Self::Counter(cells), ObjectKind::Counter { size, width }) = (self, &object.kind)
             && index < u128::from(*size)
@@ -110,7 +110,7 @@ impl Memory {
         }
     }
 
-    /// A packet's colour; a meter without rates leaves it as it is.
+    /// Colour of a packet; a meter without rates leaves it as it is.
     pub(super) fn meter(&mut self, object: &Object, now: u64, args: &[u128]) -> u128 {
         let (Self::Meter(cells), ObjectKind::Meter { bytes, .. }) = (self, &object.kind) else {
             return args[1];
@@ -139,7 +139,7 @@ impl Memory {
         }
     }
 
-    /// Adds words to the sum, or their complements.
+    /// Adds words, or their complements, to the sum.
     pub(super) fn sum(&mut self, bytes: &[u8], subtracts: bool) {
         if let Self::Checksum(state) = self {
             for word in bytes.chunks_exact(2) {
@@ -149,7 +149,7 @@ impl Memory {
         }
     }
 
-    /// The next number of a random sequence (SplitMix64).
+    /// Next number of a pseudorandom sequence (SplitMix64).
     pub(super) fn random(&mut self, object: &Object) -> u128 {
         let (Self::Random(state), ObjectKind::Random { ty, least, most }) = (self, &object.kind)
         else {
@@ -159,7 +159,7 @@ impl Memory {
     }
 }
 
-/// The next number of a random sequence, between these two (SplitMix64).
+/// Next number of a pseudorandom sequence within a range (SplitMix64).
 pub(crate) fn random(state: &mut u64, least: u128, most: u128) -> u128 {
     let mut next = || {
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -175,13 +175,13 @@ pub(crate) fn random(state: &mut u64, least: u128, most: u128) -> u128 {
     }
 }
 
-/// A sum in ones' complement.
+/// Ones' complement sum.
 fn added(left: u16, right: u16) -> u16 {
     let (sum, carry) = left.overflowing_add(right);
     sum + u16::from(carry)
 }
 
-/// Values, each of so many bits, one after the other as bytes.
+/// Values, each of a number of bits, as consecutive bytes.
 pub(crate) fn bytes(values: impl Iterator<Item = (u128, u32)>) -> Vec<u8> {
     let mut writer = Writer::default();
     values.for_each(|(value, bits)| writer.put(value, bits));
@@ -234,7 +234,7 @@ mod tests {
         let mut meter = Meter::new(rates, 0);
         let mut colour = |now, size| meter.colour(now, GREEN, size);
         assert_eq!((colour(0, 100), colour(0, 100), colour(0, 1)), (GREEN, YELLOW, RED));
-        // Half a second later: 50 tokens, and 100 of the peak's.
+        // Half a second later: 50 tokens, and 100 in the peak bucket.
         assert_eq!((colour(500_000_000, 50), colour(500_000_000, 50)), (GREEN, YELLOW));
         assert_eq!(colour(500_000_000, 1), RED);
     }

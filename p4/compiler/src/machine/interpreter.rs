@@ -1,5 +1,5 @@
-//! The interpreter: made to be right and to be read. Every bit is a loop's turn, tables that are
-//! not exact are searched from end to end.
+//! The interpreter: written to be correct and readable. It handles bits one by one, and searches
+//! tables that are not exact linearly.
 
 use super::bits::{Cursor, Writer};
 use super::execute::{Execute, Store, Verdict, World};
@@ -8,7 +8,7 @@ use super::run::{Flow, Run};
 use super::table::Entries;
 use crate::ir::{ObjectKind, Program, Slot};
 
-/// A program that is interpreted, its tables and what its objects remember.
+/// An interpreted program, its tables and the state of its objects.
 #[derive(Debug)]
 pub(super) struct Interpreter<'p> {
     pub(super) program: &'p Program,
@@ -17,7 +17,7 @@ pub(super) struct Interpreter<'p> {
 }
 
 impl<'p> Interpreter<'p> {
-    /// Without entries; `seed` is that of its random numbers.
+    /// Creates an interpreter without entries; `seed` is that of its random numbers.
     pub(super) fn new(program: &'p Program, seed: u64) -> Self {
         Self {
             program,

@@ -1,7 +1,8 @@
-//! Programs at work: packets one after the other, and tables that a control plane fills, by names.
+//! Programs in operation: packets one after the other, and tables that a control plane fills by
+//! names.
 //!
-//! Who executes is another matter: the interpreter unless something else is given. Time comes with
-//! the packets; nothing else is asked of the world, so the same calls give the same bytes.
+//! The executor is exchangeable; the default is the interpreter. Time comes with the packets, and
+//! there is no other input, so the same calls give the same bytes.
 
 pub(crate) mod bits;
 mod control;
@@ -24,38 +25,38 @@ use natgate_io::Frame;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What became of a packet.
+/// Fate of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It leaves by a port.
+    /// The packet leaves by a port.
     Sent {
-        /// The port.
+        /// Number of the port.
         port: u32,
-        /// The packet.
+        /// Bytes of the packet.
         packet: Vec<u8>,
     },
-    /// It goes nowhere.
+    /// The packet is dropped.
     Dropped,
 }
 
-/// What became of a packet that stays in its buffer.
+/// Fate of a packet that stays in its buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It leaves.
+    /// The packet leaves.
     Sent {
-        /// By this port.
+        /// Number of the port.
         port: u32,
-        /// Where in the buffer it begins.
+        /// Offset of the packet in the buffer.
         start: usize,
     },
-    /// It goes nowhere.
+    /// The packet is dropped.
     Dropped,
-    /// It would leave, but what it begins with has no room before it.
+    /// The packet would leave, but its new headers have no room before it.
     NoRoom,
 }
 
 impl Fate {
-    /// Of a frame that came to this; puts its new head in front of what follows.
+    /// Applies a verdict to a frame: puts its new headers in front of the rest.
     pub fn of(verdict: Verdict, head: &[u8], frame: &mut Frame<'_>) -> Self {
         let Some(port) = verdict.port else { return Self::Dropped };
         let rest = frame.range().0 + verdict.taken;
@@ -65,31 +66,31 @@ impl Fate {
     }
 }
 
-/// What an entry asks of one key.
+/// Match of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     /// This value.
     Exact(u128),
-    /// A value's first so many bits.
+    /// The first bits of a value.
     Prefix(u128, u32),
-    /// A value's bits where the mask has ones.
+    /// Bits of a value where the mask has ones.
     Masked(u128, u128),
 }
 
-/// Why the control plane is refused.
+/// Reason why a request of the control plane is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// There is nothing of that name, or several are.
+    /// No object has that name, or several have.
     #[error("there is no one {what} `{name}`; the program has {there}")]
     Name {
-        /// What it would be.
+        /// Kind of object.
         what: &'static str,
-        /// The name.
+        /// Name.
         name: String,
-        /// What there is.
+        /// Existing names.
         there: String,
     },
-    /// Keys or arguments are not as many, or as wide, as they should be.
+    /// The number or the widths of keys or arguments are wrong.
     #[error("{0}")]
     Values(String),
     /// The table is full.
@@ -104,7 +105,7 @@ pub enum Error {
     /// The table has no entry with these keys and this priority.
     #[error("the table `{0}` has no entry with these keys and this priority; insert one")]
     Missing(String),
-    /// What executes the program has ended.
+    /// The executor of the program has ended.
     #[error("the program runs no more; start it again")]
     Gone,
 }
@@ -112,35 +113,36 @@ pub enum Error {
 /// An entry as the control plane reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableEntry<'p> {
-    /// What it asks of each key.
+    /// Match of each key.
     pub keys: Vec<Match>,
-    /// The full name of its action.
+    /// Full name of the action.
     pub action: &'p str,
-    /// The action's arguments.
+    /// Arguments of the action.
     pub args: Vec<u128>,
 }
 
-/// A program at work.
+/// A program in operation.
 #[derive(Debug)]
 pub struct Machine<'p> {
     program: &'p Program,
     execute: Box<dyn Execute + 'p>,
     world: World,
-    /// What the latest packet begins with as it leaves.
+    /// New headers of the latest packet.
     head: Vec<u8>,
     /// Frames for controllers.
     packets: VecDeque<Vec<u8>>,
-    /// When a controller asked for what is told, nanoseconds.
+    /// Time of the latest request for messages, nanoseconds.
     asked: Option<u64>,
 }
 
 impl<'p> Machine<'p> {
-    /// Interpreted, with the program's own entries; `seed` is that of its random numbers.
+    /// Creates an interpreted machine with the program's own entries; `seed` is that of its random
+    /// numbers.
     pub fn new(program: &'p Program, seed: u64) -> Self {
         Self::with(program, Box::new(Interpreter::new(program, seed)))
     }
 
-    /// Executed by something else that knows this program, with the program's own entries.
+    /// Creates a machine with another executor of this program, with the program's own entries.
     pub fn with(program: &'p Program, execute: Box<dyn Execute + 'p>) -> Self {
         let (world, head, packets) = (World::new(), Vec::new(), VecDeque::new());
         let mut machine = Self { program, execute, world, head, packets, asked: None };
@@ -148,13 +150,13 @@ impl<'p> Machine<'p> {
         machine
     }
 
-    /// Gives tables the program's own entries.
+    /// Inserts the program's own entries.
     fn insert_own(&mut self) {
         for (index, table) in self.program.tables.iter().enumerate() {
             for (number, entry) in table.entries.iter().enumerate() {
                 let is_known = table.entries[..number].iter().any(|one| one.keys == entry.keys);
                 if !is_known {
-                    // The first of them wins, and all win over what is added.
+                    // The first of the program's entries wins, and all of them win over added ones.
                     let priority = u32::MAX - number as u32;
                     let own = self.execute.table_mut(index);
                     own.insert(0, &entry.keys, entry.action, &entry.args, priority);
@@ -163,8 +165,8 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// Takes a packet that came in by a port; `now` is the time since some beginning, and does not
-    /// go back.
+    /// Processes a packet that came in by a port; `now` is the time since some beginning, and does
+    /// not go back.
     pub fn process(&mut self, now: Duration, port: u32, packet: &[u8]) -> Outcome {
         self.pass(now);
         let Verdict { port, taken } = self.take(port, packet);
@@ -174,12 +176,12 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// As [`Self::process`], of frames that came in by a port together, without copying them: one
-    /// that leaves stays in its buffer, and may begin earlier.
+    /// Processes frames that came in by a port together, without copying them. A frame that leaves
+    /// stays in its buffer, and may begin earlier.
     ///
     /// # Panics
     ///
-    /// When there are fewer fates than frames.
+    /// If there are fewer fates than frames.
     pub fn forward_all(
         &mut self,
         now: Duration,
@@ -197,13 +199,13 @@ impl<'p> Machine<'p> {
         self.execute.process(&mut self.world, port, packet, &mut self.head)
     }
 
-    /// Says what time it is, where no packet does; it does not go back.
+    /// Sets the time without a packet; it does not go back.
     pub fn pass(&mut self, now: Duration) {
         self.world.pass(now);
     }
 
-    /// Adds an entry, or replaces the one with the same keys. Of several ternary entries that match
-    /// the one with the highest priority wins.
+    /// Adds an entry, or replaces the one with the same keys. If several ternary entries match, the
+    /// one with the highest priority wins.
     ///
     /// # Errors
     ///
@@ -231,22 +233,22 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// Removes an entry; whether it was there.
+    /// Removes an entry; returns true if it existed.
     ///
     /// # Errors
     ///
-    /// As for [`Self::insert`].
+    /// The errors of [`Self::insert`].
     pub fn remove(&mut self, table: &str, keys: &[Key]) -> Result<bool, Error> {
         let index = self.writable(table)?;
         let keys = matches(&self.program.tables[index], keys)?;
         Ok(self.execute.table_mut(index).remove(&keys))
     }
 
-    /// Sets what a table does with keys that it does not have.
+    /// Sets the action of a table for keys without an entry.
     ///
     /// # Errors
     ///
-    /// Names or arguments are not the program's, or the program says it for good.
+    /// Names or arguments are not the program's, or the default is const in the program.
     pub fn set_default(&mut self, table: &str, action: &str, args: &[u128]) -> Result<(), Error> {
         let index = self.table(table)?;
         let found = &self.program.tables[index];
@@ -258,7 +260,7 @@ impl<'p> Machine<'p> {
         Ok(())
     }
 
-    /// How many entries a table has.
+    /// Number of entries of a table.
     ///
     /// # Errors
     ///
@@ -306,13 +308,13 @@ impl<'p> Machine<'p> {
         self.put_meter(name, object, index, Some(meter))
     }
 
-    /// How long entries of a profile stay without being restarted, in whole milliseconds and for 24
-    /// days at most; two minutes, if nothing is said.
+    /// Sets the timeout of a profile's entries without a restart, in whole milliseconds and at most
+    /// 24 days. The default is two minutes.
     pub fn set_profile(&mut self, profile: u8, timeout: Duration) {
         self.world.set_timeout(profile, timeout);
     }
 
-    /// The oldest message to the control plane: the name of its digest, and its fields.
+    /// Returns the oldest message to the control plane: the name of its digest, and its fields.
     pub fn digest(&mut self) -> Option<(&'p str, Vec<(&'p str, u128)>)> {
         let (object, values) = self.world.told()?;
         let object = &self.program.objects[object];
@@ -326,7 +328,7 @@ impl<'p> Machine<'p> {
         named("table", &names, name)
     }
 
-    /// A table whose entries are not the program's own.
+    /// A table whose entries are not part of the program.
     fn writable(&self, name: &str) -> Result<usize, Error> {
         let index = self.table(name)?;
         let table = &self.program.tables[index];
@@ -385,7 +387,7 @@ impl<'p> Machine<'p> {
     }
 }
 
-/// The one that has a name, or whose name ends in it after a dot.
+/// Index of the name that equals `name`, or ends in it after a dot.
 pub(crate) fn named(what: &'static str, names: &[&str], name: &str) -> Result<usize, Error> {
     let ends = |full: &str| full.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'));
     let exact = names.iter().position(|full| *full == name);
@@ -399,7 +401,7 @@ pub(crate) fn named(what: &'static str, names: &[&str], name: &str) -> Result<us
     }
 }
 
-/// Keys as the table compares them.
+/// Keys in the form that the table compares.
 fn matches(table: &Table, keys: &[Key]) -> Result<Vec<Match>, Error> {
     let wrong = || {
         let words = table.keys.iter().map(|key| {

@@ -1,35 +1,35 @@
-//! What a program tells controllers: digests, and frames that it sends to [`CONTROLLER_PORT`].
+//! Messages of a program to controllers: digests, and frames that it sends to [`CONTROLLER_PORT`].
 //!
-//! Frames are kept for a controller that has asked a moment ago, and for no other. What was told
-//! while nobody listened is gone when somebody does.
+//! Frames are kept for a controller that has asked a moment ago, and for no other. Frames that came
+//! while no controller listened are lost.
 
 use super::{Answer, Machine};
 
-/// The port by which frames go to controllers, and to no device.
+/// Port of frames to controllers; no device has it.
 pub const CONTROLLER_PORT: u32 = 0xffff_fffd;
 
-/// How long a controller that has asked is taken to listen, nanoseconds.
+/// Time for which a controller counts as a listener after its request, nanoseconds.
 const ATTENTION: u64 = 1_000_000_000;
 
 /// Most frames that wait for controllers.
 const MOST_PACKETS: usize = 256;
 
-/// Something that a program tells controllers.
+/// A message of a program to controllers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notification {
-    /// A frame that it sent to [`CONTROLLER_PORT`].
+    /// A frame that the program sent to [`CONTROLLER_PORT`].
     Packet(Vec<u8>),
     /// A digest.
     Digest {
-        /// Its name.
+        /// Name of the digest.
         name: String,
-        /// Its fields, in order.
+        /// Fields of the digest, in order.
         values: Vec<u128>,
     },
 }
 
 impl Machine<'_> {
-    /// Keeps a frame for controllers, if one listens and there is room; whether it is kept.
+    /// Keeps a frame for controllers, if one listens and there is room; returns true if it is kept.
     pub fn tell(&mut self, packet: &[u8]) -> bool {
         let is_kept = self.is_heard() && self.packets.len() < MOST_PACKETS;
         if is_kept {
@@ -43,7 +43,7 @@ impl Machine<'_> {
         self.asked.is_some_and(|asked| now < asked.saturating_add(ATTENTION))
     }
 
-    /// Somebody listens: the oldest of what was told.
+    /// Returns the oldest messages; the asker counts as a listener.
     pub(super) fn notifications(&mut self, most: usize) -> Answer {
         if !self.is_heard() {
             self.packets.clear();

@@ -11,17 +11,17 @@ use crate::ir::{
     self, Expr, ExprKind, MOST_STEPS, Match, Next, ObjectKind, Op, Slot, Stmt, Target,
 };
 
-/// What comes after a statement.
+/// Continuation after a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     Next,
     Return,
     Exit,
-    /// The parser has failed.
+    /// The parser rejects.
     Reject,
 }
 
-/// One packet on its way through.
+/// One packet in progress.
 pub(super) struct Run<'m, 'p> {
     pub(super) machine: &'m mut Interpreter<'p>,
     pub(super) world: &'m mut World,
@@ -30,11 +30,11 @@ pub(super) struct Run<'m, 'p> {
     pub(super) cursor: Cursor,
     pub(super) out: Writer,
     pub(super) slots: Vec<u128>,
-    /// Where it goes.
+    /// Port of the packet.
     pub(super) port: Option<u32>,
     pub(super) error: u128,
     pub(super) steps: usize,
-    /// The table that is being applied, and the key: the entry's, or the one that missed.
+    /// Table that is being applied, and the key: that of the entry, or the one that missed.
     pub(super) applied: Option<(usize, Vec<Match>)>,
 }
 
@@ -155,7 +155,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Leaves the parser with an error of the core library's.
+    /// Leaves the parser with an error of the core library.
     fn fail(&mut self, name: &str) -> Flow {
         self.error = self.machine.program.error(name) as u128;
         Flow::Reject
@@ -309,7 +309,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Changes the timer of the entry that was hit; the control plane's entries have none.
+    /// Changes the timer of the entry that was found; entries of the control plane have none.
     fn timed(&mut self, change: impl FnOnce(&mut Entry)) {
         if let Some((table, keys)) = &self.applied
             && let Some(entry) = self.machine.tables[*table].get_mut(keys)
@@ -319,7 +319,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Adds the key that missed; whether there was room.
+    /// Adds the key that missed; returns true if there was room.
     fn add_entry(&mut self, action: usize, args: &[u128]) -> bool {
         let Some((index, keys)) = self.applied.clone() else { return false };
         let table = &self.machine.program.tables[index];
@@ -336,7 +336,7 @@ impl Run<'_, '_> {
     }
 }
 
-/// Arguments one after the other, as bytes.
+/// Arguments as consecutive bytes.
 fn bytes(args: &[Expr], values: &[u128]) -> Vec<u8> {
     externs::bytes(values.iter().copied().zip(args.iter().map(|arg| arg.ty.width())))
 }

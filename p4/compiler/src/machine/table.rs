@@ -1,37 +1,37 @@
-//! Tables at work: entries, which of them a key finds, and when they go.
+//! Tables in operation: entries, look-up, and expiry.
 
 use super::execute::{Listed, MILLISECOND, Store};
 use crate::ir::{Match, MatchKind, Table};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// Entries expire on ticks of so many nanoseconds.
+/// Interval of the ticks on which entries expire, nanoseconds.
 pub(crate) const TICK: u64 = 125_000_000;
 
-/// When a timer is over that starts now and is to end after so many milliseconds; but it ends on a
-/// tick, never early.
+/// End of a timer that starts now and runs for `timeout` milliseconds. It expires on a tick, never
+/// early.
 #[inline]
 pub(crate) fn until(now: u64, timeout: u32) -> u64 {
     now.saturating_add(u64::from(timeout) * MILLISECOND)
 }
 
-/// The tick on which it ends.
+/// Tick on which a timer expires.
 pub(crate) fn deadline(until: u64) -> u64 {
     until.div_ceil(TICK).saturating_mul(TICK)
 }
 
-/// The latest tick of timers. What is over by then has ended, and nothing else has.
+/// Latest tick of timers. Exactly the timers that end by then have expired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tick(u64);
 
 impl Tick {
-    /// That at a time.
+    /// Latest tick at a time.
     #[inline]
     pub(crate) fn at(now: u64) -> Self {
         Self(now - now % TICK)
     }
 
-    /// Whether what ends then has not ended.
+    /// True if a timer that ends at `until` has not expired.
     #[inline]
     pub(crate) fn is_before(self, until: u64) -> bool {
         self.0 < until
@@ -41,37 +41,37 @@ impl Tick {
 /// An entry in a table.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    /// An index into the table's actions.
+    /// Index into the table's actions.
     pub(super) action: usize,
     pub(super) args: Vec<u128>,
-    /// Of several ternary entries the highest wins.
+    /// Priority: the highest of several matching ternary entries wins.
     pub(super) priority: u32,
-    /// When it goes, nanoseconds; never, if there is no timer.
+    /// Time of expiry, nanoseconds; `None` without a timer.
     pub(super) deadline: Option<u64>,
-    /// Its silence until then, milliseconds.
+    /// Timeout of the timer, milliseconds.
     pub(super) timeout: u32,
-    /// Whether a packet added it.
+    /// True if a packet added the entry.
     pub(super) is_learnt: bool,
 }
 
 impl Entry {
-    /// One that stays.
+    /// Creates an entry that stays.
     pub(super) fn new(action: usize, args: Vec<u128>, priority: u32) -> Self {
         Self { action, args, priority, deadline: None, timeout: 0, is_learnt: false }
     }
 
-    /// Starts its timer anew.
+    /// Restarts the timer.
     pub(super) fn restart(&mut self, now: u64) {
         self.deadline = Some(deadline(until(now, self.timeout)));
     }
 }
 
-/// A table's entries.
+/// Entries of a table.
 #[derive(Clone, Debug)]
 pub(super) struct Entries<'p> {
     table: &'p Table,
     all: BTreeMap<Vec<Match>, Entry>,
-    /// An index into the table's actions, and arguments.
+    /// Index into the table's actions, and arguments.
     pub(super) default: (usize, Vec<u128>),
 }
 
@@ -80,7 +80,7 @@ impl<'p> Entries<'p> {
         Self { table, all: BTreeMap::new(), default: table.default.clone() }
     }
 
-    /// Adds or replaces an entry; whether there was room.
+    /// Adds or replaces an entry; returns true if there was room.
     pub(super) fn put(&mut self, now: u64, keys: Vec<Match>, entry: Entry) -> bool {
         if self.all.len() >= self.table.size && !self.all.contains_key(&keys) {
             self.all.retain(|_, entry| !is_over(entry, now));
@@ -96,7 +96,7 @@ impl<'p> Entries<'p> {
         self.all.get_mut(keys)
     }
 
-    /// The entry that key values find, and its keys.
+    /// Entry that matches key values, and its keys.
     pub(super) fn find(&self, now: u64, values: &[u128]) -> Option<(&Vec<Match>, &Entry)> {
         if self.table.keys.iter().all(|key| key.kind == MatchKind::Exact) {
             let pairs = self.table.keys.iter().zip(values);
@@ -108,7 +108,7 @@ impl<'p> Entries<'p> {
             let mut pairs = keys.iter().zip(values);
             !is_over(entry, now) && pairs.all(|(asked, value)| value & asked.mask == asked.value)
         });
-        // Of equals the first wins: `max_by_key` takes the last, so it goes through them backwards.
+        // The first of equals wins: `max_by_key` takes the last, so the iteration is reversed.
         let rank = |(keys, entry): &(&Vec<Match>, &Entry)| {
             (prefix_length(self.table, keys), entry.priority)
         };

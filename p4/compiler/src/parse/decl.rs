@@ -1,4 +1,4 @@
-//! Declarations, at the top and in parsers and controls.
+//! Declarations, at the top level and in parsers and controls.
 
 use super::Parser;
 use crate::ast::{
@@ -11,7 +11,7 @@ use crate::unsupported;
 use std::rc::Rc;
 
 impl Parser {
-    /// A declaration at the top; nothing, where there is only a semicolon.
+    /// Reads a top-level declaration; `None` for a lone semicolon.
     pub(super) fn declaration(&mut self) -> Checked<Option<Decl>> {
         let annotations = self.annotations()?;
         if annotations.is_empty() && self.eat(";") {
@@ -41,7 +41,8 @@ impl Parser {
                 (name, DeclKind::Package(signature))
             }
             _ if matches!(&self.token(1).kind, Kind::Name(_)) && self.is(2, "<") => {
-                // Its result is one of its own parameters, or it would be a type's name.
+                // The result is a type parameter of the function itself; otherwise it would be the
+                // name of a type.
                 return problem(self.span(), "generic functions are not supported");
             }
             _ if self.is_type(0) => self.function_or_instance()?,
@@ -50,7 +51,7 @@ impl Parser {
         Ok(Some(Decl { name, kind, annotations }))
     }
 
-    /// A declaration in a parser or control, before its states or `apply`.
+    /// Reads a declaration in a parser or control, before its states or `apply`.
     pub(super) fn local(&mut self) -> Checked<Decl> {
         let annotations = self.annotations()?;
         let word = match self.peek() {
@@ -72,8 +73,8 @@ impl Parser {
         Ok(Decl { name, kind, annotations })
     }
 
-    /// Annotations of what controllers know by its place, so that nothing is to give it a number or
-    /// name.
+    /// Reads annotations of an object that controllers identify by its position; annotations that
+    /// give it a number or name are refused.
     pub(super) fn annotations_but(&mut self, refused: &[&str]) -> Checked<Vec<Annotation>> {
         let annotations = self.annotations()?;
         match annotations.iter().find(|one| refused.contains(&&*one.name.text)) {
@@ -130,7 +131,7 @@ impl Parser {
         }
     }
 
-    /// The name of a new type, known as such from here.
+    /// Reads the name of a new type, known as a type from here on.
     fn new_type(&mut self) -> Checked<Name> {
         let name = self.new_name()?;
         self.types.insert(name.text.clone());
@@ -216,7 +217,7 @@ impl Parser {
         Ok((Name { text, span: token.span }, kind(names)))
     }
 
-    /// Type parameters, which are types until `read` is done.
+    /// Reads type parameters, which are types until `read` is done.
     fn with_types<T>(
         &mut self,
         read: impl FnOnce(&mut Self, Vec<Rc<str>>) -> Checked<T>,
@@ -277,7 +278,7 @@ impl Parser {
         Ok((name, kind))
     }
 
-    /// A method of `object`, or a function.
+    /// Reads a method of `object`, or a function.
     fn method(&mut self, object: Option<&Name>) -> Checked<Method> {
         if let Some(object) = object
             && self.is(1, "(")
@@ -292,7 +293,7 @@ impl Parser {
             return Ok(Method { result: None, name, types: Vec::new(), params });
         }
         let before = self.types.clone();
-        // A result's type may be one of the parameters that follow it.
+        // The type of the result may be one of the parameters that follow it.
         if let (Kind::Name(result), true) = (&self.token(0).kind, self.is(2, "<")) {
             let result = result.clone();
             self.types.insert(result);
@@ -341,7 +342,7 @@ impl Parser {
         Ok((name, DeclKind::Parser(Rc::new(parser))))
     }
 
-    /// A parser or control with a body has neither type parameters nor those of a constructor.
+    /// Refuses type parameters and constructor parameters of a parser or control with a body.
     fn refuse_generic(&self, signature: &Signature, name: &Name) -> Checked<()> {
         if !signature.types.is_empty() {
             return problem(name.span, "generic parsers and controls are not supported");
@@ -367,7 +368,7 @@ impl Parser {
                 return Ok(State { name, body, transition });
             }
             if self.is(0, "}") {
-                // The language has it so: no transition rejects.
+                // By the language's definition a missing transition rejects.
                 let span = self.next().span;
                 let reject = Name { text: "reject".into(), span };
                 return Ok(State { name, body, transition: Transition::To(reject) });
@@ -397,13 +398,13 @@ impl Parser {
         Ok(Transition::Select(keys, cases))
     }
 
-    /// `default`, `_`, `a`, `(a, b)`.
+    /// Reads `default`, `_`, `a`, `(a, b)`.
     pub(super) fn key_sets(&mut self) -> Checked<Vec<crate::ast::Expr>> {
         let is_tuple = self.is(0, "(") && !(self.is_type(1));
         if !is_tuple {
             return Ok(vec![self.key_set()?]);
         }
-        // `(a) &&& b` and `(a, b)` begin alike: tried as the latter first.
+        // `(a) &&& b` and `(a, b)` begin alike: the latter is tried first.
         let at = self.at;
         self.next();
         let sets = self.list(")", Self::key_set)?;

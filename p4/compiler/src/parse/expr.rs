@@ -45,7 +45,7 @@ impl Parser {
         })
     }
 
-    /// An expression, or what else a key may be compared with: `default`, `_`, a mask, a range.
+    /// Reads an expression, or another comparison of a key: `default`, `_`, a mask, a range.
     pub(super) fn key_set(&mut self) -> Checked<Expr> {
         let span = self.span();
         if self.eat_word("default") || self.eat("_") {
@@ -68,7 +68,7 @@ impl Parser {
     }
 
     fn operator(&self) -> Option<(Binary, u8, usize)> {
-        // `>>` comes as two tokens that touch.
+        // `>>` is two adjacent tokens.
         let (first, second) = (self.token(0).span, self.token(1).span);
         if self.is(0, ">") && self.is(1, ">") && first.end == second.start {
             return Some((Binary::ShiftRight, 8, 2));
@@ -85,10 +85,10 @@ impl Parser {
             if precedence < least {
                 break;
             }
-            // Each step makes the tree one deeper.
+            // Each step makes the tree one level deeper.
             self.deepen()?;
             (0..length).for_each(|_| drop(self.next()));
-            // `>>=` comes as `>` and `>=`.
+            // `>>=` is the tokens `>` and `>=`.
             if self.is(0, "=") || operator == Binary::Greater && self.is(0, ">=") {
                 let what = "operators that assign are not supported; write `x = x + 1`";
                 return problem(self.span(), what);
@@ -166,7 +166,7 @@ impl Parser {
         }
     }
 
-    /// Whether `<` opens type arguments rather than compares.
+    /// True if `<` opens type arguments rather than compares.
     fn begins_type_arguments(&self) -> bool {
         if !self.is(0, "<") || !self.is_type(1) {
             return false;
@@ -175,7 +175,7 @@ impl Parser {
             || [">", ",", "<"].iter().any(|punct| self.is(2, punct))
     }
 
-    /// Arguments up to the closing bracket, which is taken.
+    /// Reads arguments up to and including the closing bracket.
     pub(super) fn arguments(&mut self) -> Checked<Vec<Arg>> {
         self.list(")", |parser| {
             let named = matches!(parser.peek(), Kind::Name(_)) && parser.is(1, "=");
@@ -241,7 +241,7 @@ impl Parser {
         Ok(Expr { kind, span: span.to(self.last()) })
     }
 
-    /// `{ a, b }` or `{ x = a, y = b }`, after its opening bracket.
+    /// Reads `{ a, b }` or `{ x = a, y = b }`, after the opening bracket.
     fn braced(&mut self) -> Checked<ExprKind> {
         if matches!(self.peek(), Kind::Name(_)) && self.is(1, "=") {
             return Ok(ExprKind::Record(self.list("}", |parser| {

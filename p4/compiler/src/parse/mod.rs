@@ -1,9 +1,8 @@
-//! From tokens to a program as it is written, by recursive descent; operators by precedence
-//! climbing.
+//! From tokens to the syntax tree, by recursive descent; operators by precedence climbing.
 //!
 //! `(a) - b` is a cast if `a` is a type, so the parser keeps the names of types. Depth is limited:
-//! what nests deeper than [`MOST_DEPTH`], chains of operators included, is refused, so nothing that
-//! walks the tree later runs out of stack.
+//! nesting deeper than [`MOST_DEPTH`], chains of operators included, is refused, so no later walk
+//! of the tree runs out of stack.
 
 mod decl;
 mod expr;
@@ -18,7 +17,7 @@ use crate::unsupported;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// How deep expressions, statements and types may nest.
+/// Greatest nesting depth of expressions, statements and types.
 const MOST_DEPTH: usize = 64;
 
 /// Names that are no identifiers.
@@ -69,7 +68,7 @@ const KEYWORDS: [&str; 44] = [
     "abstract",
 ];
 
-/// Keywords that stand in front of, or are, something that is not supported.
+/// Keywords of unsupported features.
 const UNSUPPORTED: [(&str, &str); 9] = [
     ("header_union", "header unions"),
     ("varbit", "`varbit`"),
@@ -82,13 +81,13 @@ const UNSUPPORTED: [(&str, &str); 9] = [
     ("this", "`this`"),
 ];
 
-/// Which texts a program includes have been read.
+/// Names of the included texts that have been read.
 #[derive(Debug, Default)]
 struct Included {
     names: BTreeSet<&'static str>,
 }
 
-/// Reads a program and what it includes.
+/// Reads a program and the texts that it includes.
 pub(crate) fn program(sources: &mut Sources, name: &str, text: &str) -> Checked<Vec<Decl>> {
     let mut decls = Vec::new();
     let mut types = BTreeSet::new();
@@ -156,7 +155,7 @@ impl Parser {
         self.token(0).span
     }
 
-    /// The end of what was taken last.
+    /// Location of the last token that was taken.
     fn last(&self) -> Span {
         self.tokens[self.at.saturating_sub(1)].span
     }
@@ -203,7 +202,7 @@ impl Parser {
         problem(self.span(), format!("{what} is expected here, and not {}", self.peek()))
     }
 
-    /// Refuses what the language has and this compiler has not.
+    /// Refuses unsupported features of the language.
     fn supported(&self, word: &str) -> Checked<()> {
         match UNSUPPORTED.iter().find(|(keyword, _)| *keyword == word) {
             Some((_, what)) => {
@@ -230,8 +229,8 @@ impl Parser {
         }
     }
 
-    /// Any name but a keyword; `apply`, `key`, `actions`, `state`, `entries` and `type` are names
-    /// where the language has them so.
+    /// Reads any name but a keyword; `apply`, `key`, `actions`, `state`, `entries` and `type` are
+    /// names where the language permits it.
     fn name(&mut self) -> Checked<Name> {
         let text = match self.peek() {
             Kind::Name(text) => text.clone(),
@@ -245,7 +244,7 @@ impl Parser {
         Ok(Name { text, span })
     }
 
-    /// The name of something new, which is no type's.
+    /// Reads the name of a new object, which must not be a type's.
     fn new_name(&mut self) -> Checked<Name> {
         let name = self.name()?;
         match self.types.contains(&name.text) {
@@ -257,7 +256,7 @@ impl Parser {
         }
     }
 
-    /// Whatever stands within is one deeper.
+    /// Reads one nesting level deeper.
     fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Checked<T>) -> Checked<T> {
         let depth = self.depth;
         self.deepen()?;
@@ -277,7 +276,7 @@ impl Parser {
         }
     }
 
-    /// `read`, and again after each comma, until the closing bracket, which is taken.
+    /// Reads elements separated by commas, up to and including the closing bracket.
     fn list<T>(
         &mut self,
         close: &str,
@@ -299,7 +298,7 @@ impl Parser {
         }
     }
 
-    /// Whether a type stands `ahead` tokens from here.
+    /// True if a type begins `ahead` tokens from here.
     fn is_type(&self, ahead: usize) -> bool {
         match &self.token(ahead).kind {
             Kind::Name(name) => match &**name {
@@ -362,7 +361,7 @@ impl Parser {
         Ok(TypeRef { kind, span: span.to(self.last()) })
     }
 
-    /// `<8>`, or `<(expression)>`.
+    /// Reads `<8>`, or `<(expression)>`.
     fn width(&mut self) -> Checked<crate::ast::Expr> {
         self.expect("<")?;
         let width = self.unary()?;

@@ -6,7 +6,7 @@ use crate::lexer::Kind;
 use crate::source::{Checked, problem};
 
 impl Parser {
-    /// Statements between braces.
+    /// Reads statements between braces.
     pub(super) fn block(&mut self) -> Checked<Vec<Stmt>> {
         self.annotations()?;
         self.expect("{")?;

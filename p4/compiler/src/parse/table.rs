@@ -4,13 +4,13 @@ use super::Parser;
 use crate::ast::{Annotation, Entry, Table, TableAction};
 use crate::source::{Checked, problem};
 
-/// What `@name` gives as a name.
+/// Name that `@name` gives.
 fn given_name(annotations: &[Annotation]) -> Option<String> {
     annotations.iter().find(|one| &*one.name.text == "name").and_then(|one| one.body.clone())
 }
 
 impl Parser {
-    /// A table, from its opening brace.
+    /// Reads a table, from its opening brace on.
     pub(super) fn table(&mut self) -> Checked<Table> {
         let mut table = Table::default();
         let mut seen: Vec<String> = Vec::new();

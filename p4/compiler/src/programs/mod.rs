@@ -1,7 +1,7 @@
-//! Programs that were compiled with this crate: Rust that the compiler has made from them.
+//! Programs that were compiled with this crate: Rust that the compiler has generated from them.
 //!
-//! `natgate p4 compile --emit rust` makes such a file; a test says when one is not what its program
-//! comes to.
+//! `natgate p4 compile --emit rust` makes such a file; a test fails if a file is not the output of
+//! the compiler for its program.
 
 #[allow(dead_code, unused, unreachable_pub, clippy::all, reason = "made by a program")]
 #[rustfmt::skip]
@@ -10,7 +10,7 @@ mod nat;
 use crate::Program;
 use crate::rt::Execute;
 
-/// A program that was compiled.
+/// A compiled program.
 struct CompiledProgram {
     name: &'static str,
     text: &'static str,
@@ -29,28 +29,28 @@ fn compiled_program(name: &str) -> Option<&'static CompiledProgram> {
     PROGRAMS.iter().find(|one| one.name == name)
 }
 
-/// The names of the programs that were compiled.
+/// Names of the compiled programs.
 pub fn names() -> impl Iterator<Item = &'static str> {
     PROGRAMS.iter().map(|one| one.name)
 }
 
-/// One of them, as P4.
+/// P4 source of a compiled program.
 pub fn text(name: &str) -> Option<&'static str> {
     compiled_program(name).map(|one| one.text)
 }
 
-/// The Rust source that one of them was compiled from.
+/// Rust source of a compiled program.
 pub fn source(name: &str) -> Option<&'static str> {
     compiled_program(name).map(|one| one.source)
 }
 
-/// What executes one of them as compiled Rust; `seed` is that of its random numbers.
+/// Executor of a compiled program; `seed` is that of its random numbers.
 pub fn made(name: &str, seed: u64) -> Option<Box<dyn Execute>> {
     compiled_program(name).map(|one| (one.make)(seed))
 }
 
-/// What executes a program as compiled Rust, if exactly this program was compiled; `seed` is that
-/// of its random numbers.
+/// Executor of a program as compiled Rust, if exactly this program was compiled; `seed` is that of
+/// its random numbers.
 pub fn compiled(program: &Program, seed: u64) -> Option<Box<dyn Execute>> {
     let found = PROGRAMS.iter().find(|one| program.rust(one.name) == one.source)?;
     Some((found.make)(seed))

@@ -1,4 +1,4 @@
-//! Tables whose keys are exact: a hash table, whose entries may expire and may be added by packets.
+//! Tables with exact keys: a hash table, whose entries may expire and may be added by packets.
 
 use super::key::{Packed, full, matches, values};
 use super::lines::Lines;
@@ -8,36 +8,37 @@ use crate::machine::table::{Tick, deadline, until};
 use std::collections::BinaryHeap;
 use std::fmt::Debug;
 
-/// No time.
+/// A time that is never reached.
 const NEVER: u64 = u64::MAX;
 
-/// What an entry does, and for how long. With the key it takes half a cache line, if it is as small
+/// Action of an entry, and its lifetime. With the key it takes half a cache line, if it is as small
 /// as most are.
 #[derive(Clone, Copy, Debug)]
 struct Entry<A> {
     action: A,
-    /// When it is over, nanoseconds; [`NEVER`]: it has no timer. It goes on the tick after that.
+    /// End of the timer, nanoseconds; [`NEVER`] without a timer. The entry is removed on the tick
+    /// after it.
     until: u64,
     timer: Timer,
 }
 
 impl<A> Entry<A> {
-    /// Whether it is there, by the latest tick.
+    /// True if the entry exists at the latest tick.
     #[inline]
     fn is_there(&self, tick: Tick) -> bool {
         tick.is_before(self.until)
     }
 }
 
-/// Whether a packet has added the entry, in the highest bit; in the others, if it has a timer, its
-/// silence until it goes, milliseconds, as timeouts are.
+/// The highest bit is set if a packet has added the entry. The other bits are the timeout of its
+/// timer, milliseconds, if it has one.
 #[derive(Clone, Copy, Debug)]
 struct Timer(u32);
 
 impl Timer {
     const LEARNT: u32 = 1 << 31;
 
-    /// That of an entry that the control plane has added.
+    /// Value for entries of the control plane.
     const NONE: Self = Self(0);
 
     fn learnt(timeout: u32) -> Self {
@@ -54,30 +55,31 @@ impl Timer {
     }
 }
 
-/// Where an entry is; good until entries are added or removed.
+/// Place of an entry; valid until entries are added or removed.
 pub type Place = Option<usize>;
 
-/// A table whose keys are exact.
+/// A table with exact keys.
 #[derive(Debug)]
 pub struct Exact<K, A> {
     entries: Lines<K, Entry<A>>,
     widths: &'static [u32],
     size: usize,
-    /// Whether entries that packets add have timers.
+    /// True if entries that packets add have timers.
     expires: bool,
     default: A,
-    /// The tick in which there was no room, even without those that were over: nothing more is over
-    /// before the next.
+    /// Tick in which there was no room, even without the expired entries: none expires before the
+    /// next tick.
     full: Option<Tick>,
 }
 
 impl<K: Packed, A: Action> Exact<K, A> {
-    /// An empty table of keys of so many bits, for so many entries.
+    /// Creates an empty table for `size` entries with keys of these widths.
     pub fn new(widths: &'static [u32], size: usize, expires: bool, default: A) -> Self {
         Self { entries: Lines::new(), widths, size, expires, default, full: None }
     }
 
-    /// What a key finds by the latest tick, and where its entry is, were it one that is over.
+    /// Looks a key up at the latest tick; also returns the place of its entry, even of an expired
+    /// one.
     #[inline]
     pub fn find(&self, tick: Tick, key: K) -> (LookupResult<A>, Place) {
         let found = self.entries.find(key);
@@ -90,31 +92,31 @@ impl<K: Packed, A: Action> Exact<K, A> {
         }
     }
 
-    /// Whether looking something up is likely to wait for memory, unless it was fetched ahead.
+    /// True if a look-up is likely to wait for memory, unless its line was prefetched.
     #[inline]
     pub fn is_large(&self) -> bool {
         self.entries.is_large()
     }
 
-    /// Starts fetching what looking a key up will read.
+    /// Starts fetching the memory that a look-up of a key reads.
     #[inline]
     pub fn fetch(&self, key: K) {
         self.entries.fetch(key);
     }
 
-    /// Adds an entry for a key, or replaces its; whether there was room, and then where it is.
+    /// Adds an entry for a key, or replaces the present one; returns its place if there was room.
     pub fn add(&mut self, now: u64, key: K, action: A, timeout: u32) -> Place {
         let until = if self.expires { until(now, timeout) } else { NEVER };
         self.put(now, key, Entry { action, until, timer: Timer::learnt(timeout) })
     }
 
-    /// Changes the timeout of an entry that packets added, milliseconds.
+    /// Changes the timeout of an entry that a packet added, milliseconds.
     #[inline]
     pub fn set_timeout(&mut self, place: Place, timeout: u32) {
         self.timed(place, |entry| entry.timer = Timer::learnt(timeout));
     }
 
-    /// Starts the timer of an entry that packets added anew.
+    /// Restarts the timer of an entry that a packet added.
     #[inline]
     pub fn restart(&mut self, now: u64, place: Place) {
         self.timed(place, |entry| entry.until = until(now, entry.timer.timeout()));
@@ -144,7 +146,7 @@ impl<K: Packed, A: Action> Exact<K, A> {
 }
 
 impl<K: Packed, A: Action> Exact<K, A> {
-    /// An entry as the control plane has it.
+    /// Converts an entry for the control plane.
     fn listed(&self, key: K, entry: &Entry<A>) -> Listed {
         Listed {
             keys: matches(self.widths, key, full(self.widths)),
@@ -156,13 +158,13 @@ impl<K: Packed, A: Action> Exact<K, A> {
         }
     }
 
-    /// Those that there are at that time.
+    /// Entries at a time.
     fn there(&self, now: u64) -> impl Iterator<Item = &(K, Entry<A>)> {
         let tick = Tick::at(now);
         self.entries.iter().filter(move |(_, entry)| entry.is_there(tick))
     }
 
-    /// Removes what is over; whether that was anything.
+    /// Removes expired entries; returns true if there were any.
     fn make_room(&mut self, now: u64) -> bool {
         let tick = Tick::at(now);
         if self.full != Some(tick) {
@@ -202,7 +204,7 @@ impl<K: Packed, A: Action> Store for Exact<K, A> {
         entry.is_there(Tick::at(now)).then(|| self.listed(key, entry))
     }
 
-    /// Packed keys have the keys' order, so that one look at each finds the first.
+    /// Packed keys have the order of the keys, so that a single scan finds the first ones.
     fn page(&self, now: u64, after: Option<&[Match]>, most: usize) -> Vec<Listed> {
         let after: Option<K> = after.map(|keys| values(self.widths, keys));
         let is_wanted = |(key, _): &&(K, Entry<A>)| after.is_none_or(|after| *key > after);

@@ -1,36 +1,36 @@
-//! Keys of tables, packed: one after the other, the last in the lowest bits.
+//! Packed keys of tables: one after the other, the last in the lowest bits.
 
 use crate::ir::Match;
 use std::fmt::Debug;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::ops::BitAnd;
 
-/// Keys in one number, or a number each if they have more than 128 bits together; their order is
-/// that of the keys.
+/// Keys in one number, or a number each if they have more than 128 bits together. The order is that
+/// of the keys.
 pub trait Packed: Copy + Ord + Hash + Debug {
-    /// Puts keys together, of so many bits each.
+    /// Packs keys of these widths.
     fn pack(widths: &[u32], values: impl Iterator<Item = u128>) -> Self;
 
-    /// Takes them apart.
+    /// Unpacks the keys.
     fn unpack(self, widths: &[u32]) -> Vec<u128>;
 
-    /// A hash that cannot be guessed without the secret.
+    /// A hash that cannot be predicted without the secret.
     fn mixed(self, secret: Secret) -> u64;
 }
 
-/// What makes a table's hashes its own.
+/// Secret of a table's hashes.
 #[derive(Clone, Copy, Debug)]
 pub struct Secret(u64, u64);
 
 impl Secret {
-    /// One that nobody knows.
+    /// Draws a random secret.
     pub(super) fn draw() -> Self {
         let state = RandomState::new();
         Self(state.hash_one(0), state.hash_one(1) | 1)
     }
 }
 
-/// Both halves of a product, which depend on all bits of both factors.
+/// Both halves of a product, combined; they depend on all bits of both factors.
 fn folded(left: u64, right: u64) -> u64 {
     let product = u128::from(left) * u128::from(right);
     product as u64 ^ (product >> 64) as u64
@@ -92,17 +92,17 @@ impl<const N: usize> Packed for [u128; N] {
     }
 }
 
-/// The values that entries ask for.
+/// Packed values of entries' keys.
 pub(super) fn values<K: Packed>(widths: &[u32], keys: &[Match]) -> K {
     K::pack(widths, keys.iter().map(|key| key.value))
 }
 
-/// The bits that they ask for.
+/// Packed masks of entries' keys.
 pub(super) fn masks<K: Packed + BitAnd>(widths: &[u32], keys: &[Match]) -> K {
     K::pack(widths, keys.iter().map(|key| key.mask))
 }
 
-/// What entries ask, as the control plane has it.
+/// Matches of an entry, for the control plane.
 pub(super) fn matches<K: Packed>(widths: &[u32], value: K, mask: K) -> Vec<Match> {
     let pairs = value.unpack(widths).into_iter().zip(mask.unpack(widths));
     pairs.map(|(value, mask)| Match { value, mask }).collect()

@@ -1,9 +1,9 @@
-//! A hash table whose entries lie where their keys lead: a look-up reads one line of memory, and
-//! which one is known before, so that it can be fetched ahead.
+//! A hash table with open addressing: a look-up reads one line of memory, and the key alone
+//! determines which, so that it can be prefetched.
 //!
-//! Lines have two entries each. Whoever finds its line full goes to the next one with room; between
-//! an entry and the line that its key leads to all places are taken, so a search ends at the first
-//! free one. Removal keeps it so: it moves who stands behind into the gap.
+//! Each line has two entries. An entry whose line is full goes to the next one with room. All
+//! places between an entry and the line of its key are taken, so a search ends at the first free
+//! place. Removal preserves that: it moves entries from behind into the gap.
 
 use super::key::{Packed, Secret};
 use natgate_hugepages::prefetch;
@@ -11,24 +11,24 @@ use natgate_hugepages::prefetch;
 /// Entries of a line.
 const WAYS: usize = 2;
 
-/// Entries in eight places at most: longer searches would cost more than the memory.
+/// Most entries in eight places: longer searches would cost more than the memory.
 const MOST_OF_EIGHT: usize = 5;
 
-/// So few lines are looked through from the first one: that takes less than finding out where to
-/// begin.
+/// Number of lines up to which a search starts at the first one: that is cheaper than computing the
+/// start.
 const FEW: usize = 4;
 
-/// A table that takes more bytes does not stay in a processor's own caches. Below, going ahead
-/// costs more than waiting for the cache that all processors share.
+/// Size from which a table does not stay in a processor's own caches, bytes. Below it, prefetching
+/// costs more than waiting for the shared cache.
 const LARGE: usize = 1 << 20;
 
-/// Bytes that a table for entries of so many bytes takes, key included, when it is full.
+/// Bytes of a full table for `entries` entries of `each` bytes, key included.
 pub(crate) fn memory(entries: usize, each: usize) -> u64 {
     let lines = (entries * 8).div_ceil(WAYS * MOST_OF_EIGHT).next_power_of_two();
     lines as u64 * (WAYS * each).next_multiple_of(64) as u64
 }
 
-/// A cache line, if entries have 32 bytes at most; else several that begin together.
+/// A cache line, if entries have at most 32 bytes; otherwise several consecutive ones.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Line<K, V>([Option<(K, V)>; WAYS]);
@@ -36,15 +36,15 @@ struct Line<K, V>([Option<(K, V)>; WAYS]);
 /// The table.
 #[derive(Debug)]
 pub(super) struct Lines<K, V> {
-    /// A power of two of them.
+    /// Lines; their number is a power of two.
     lines: Vec<Line<K, V>>,
     len: usize,
     secret: Secret,
 }
 
 impl<K: Packed, V: Copy> Lines<K, V> {
-    /// Without entries. It grows with what is in it: few entries lie close together, which is worth
-    /// more than that none of them ever waits for a larger table.
+    /// Creates an empty table. It grows with its content: few entries lie close together, which is
+    /// worth more than to avoid the cost of growing.
     pub(super) fn new() -> Self {
         Self { lines: free(1), len: 0, secret: Secret::draw() }
     }
@@ -53,13 +53,13 @@ impl<K: Packed, V: Copy> Lines<K, V> {
         self.len
     }
 
-    /// Whether looking something up is likely to wait for memory, unless it was fetched ahead.
+    /// True if a look-up is likely to wait for memory, unless its line was prefetched.
     #[inline]
     pub(super) fn is_large(&self) -> bool {
         self.lines.len() * size_of::<Line<K, V>>() > LARGE
     }
 
-    /// Starts fetching what looking a key up will read.
+    /// Starts fetching the memory that a look-up of a key reads.
     #[inline]
     pub(super) fn fetch(&self, key: K) {
         let Some(line) = self.lines.get(self.home(key)) else { return };
@@ -69,7 +69,7 @@ impl<K: Packed, V: Copy> Lines<K, V> {
         }
     }
 
-    /// Where a key's entry is, and what belongs to the key.
+    /// Finds a key's entry: its place and its value.
     #[inline]
     pub(super) fn find(&self, key: K) -> Option<(usize, &V)> {
         let mut at = self.home(key);
@@ -85,18 +85,18 @@ impl<K: Packed, V: Copy> Lines<K, V> {
         }
     }
 
-    /// The entry at a place.
+    /// Entry at a place.
     fn get(&self, place: usize) -> Option<&(K, V)> {
         self.lines.get(place / WAYS)?.0[place % WAYS].as_ref()
     }
 
-    /// What belongs to the key at a place.
+    /// Value at a place.
     #[inline]
     pub(super) fn get_mut(&mut self, place: usize) -> Option<&mut V> {
         self.lines.get_mut(place / WAYS)?.0[place % WAYS].as_mut().map(|(_, value)| value)
     }
 
-    /// Adds an entry for a key that has none; where it is.
+    /// Adds an entry for a new key; returns its place.
     pub(super) fn insert(&mut self, key: K, value: V) -> usize {
         if (self.len + 1) * 8 > self.lines.len() * WAYS * MOST_OF_EIGHT {
             self.renew(self.lines.len() * 2, |_| true);
@@ -126,7 +126,7 @@ impl<K: Packed, V: Copy> Lines<K, V> {
         self.put(gap, None);
     }
 
-    /// Removes what is not to be kept.
+    /// Removes entries for which `keep` returns false.
     pub(super) fn retain(&mut self, keep: impl Fn(&V) -> bool) {
         self.renew(self.lines.len(), keep);
     }
@@ -139,7 +139,7 @@ impl<K: Packed, V: Copy> Lines<K, V> {
         self.lines.iter().flat_map(|line| line.0.iter().flatten())
     }
 
-    /// The line that a key leads to.
+    /// Line of a key.
     #[inline]
     fn home(&self, key: K) -> usize {
         match self.lines.len() <= FEW {
@@ -156,7 +156,7 @@ impl<K: Packed, V: Copy> Lines<K, V> {
         self.lines[place / WAYS].0[place % WAYS] = entry;
     }
 
-    /// Has so many lines, with what is kept in them.
+    /// Replaces the lines by `count` new ones with the kept entries.
     fn renew(&mut self, count: usize, keep: impl Fn(&V) -> bool) {
         let lines = std::mem::replace(&mut self.lines, free(count));
         self.len = 0;
@@ -167,7 +167,7 @@ impl<K: Packed, V: Copy> Lines<K, V> {
     }
 }
 
-/// So many lines without entries.
+/// Creates `count` lines without entries.
 fn free<K: Packed, V: Copy>(count: usize) -> Vec<Line<K, V>> {
     vec![Line([None; WAYS]); count]
 }

@@ -1,5 +1,5 @@
-//! Tables with one key that goes by its longest prefix, and others that are exact: a hash table for
-//! each length that there is.
+//! Tables with one key matched by its longest prefix, and others that are exact: a hash table for
+//! each prefix length.
 
 use super::key::{Packed, masks, matches, values};
 use super::lines::Lines;
@@ -9,16 +9,16 @@ use std::ops::BitAnd;
 /// Entries whose prefixes have one length.
 #[derive(Debug)]
 struct Group<K, A> {
-    /// Bits that matter, of all keys.
+    /// Number of mask bits of all keys.
     bits: u32,
     mask: K,
     entries: Lines<K, A>,
 }
 
-/// A table by longest prefix.
+/// A table with longest-prefix match.
 #[derive(Debug)]
 pub struct Lpm<K, A> {
-    /// The longest first.
+    /// Groups, the longest prefix first.
     groups: Vec<Group<K, A>>,
     widths: &'static [u32],
     size: usize,
@@ -26,12 +26,12 @@ pub struct Lpm<K, A> {
 }
 
 impl<K: Packed + BitAnd<Output = K>, A: Action> Lpm<K, A> {
-    /// An empty table of keys of so many bits, for so many entries.
+    /// Creates an empty table for `size` entries with keys of these widths.
     pub fn new(widths: &'static [u32], size: usize, default: A) -> Self {
         Self { groups: Vec::new(), widths, size, default }
     }
 
-    /// What a key finds.
+    /// Looks a key up.
     #[inline]
     pub fn find(&self, key: K) -> LookupResult<A> {
         for group in &self.groups {
@@ -42,7 +42,7 @@ impl<K: Packed + BitAnd<Output = K>, A: Action> Lpm<K, A> {
         LookupResult { hit: false, action: self.default }
     }
 
-    /// An entry as the control plane has it.
+    /// Converts an entry for the control plane.
     fn listed(&self, mask: K, key: K, action: &A) -> Listed {
         Listed {
             keys: matches(self.widths, key, mask),
@@ -58,7 +58,7 @@ impl<K: Packed + BitAnd<Output = K>, A: Action> Lpm<K, A> {
         self.groups.iter().map(|group| group.entries.len()).sum()
     }
 
-    /// The group of entries that ask this, and what its key is.
+    /// Group of entries with these masks, and their packed key.
     fn place(&self, keys: &[Match]) -> (Result<usize, usize>, K, u32) {
         let bits: u32 = keys.iter().map(|key| key.mask.count_ones()).sum();
         let place = self.groups.binary_search_by(|group| bits.cmp(&group.bits));

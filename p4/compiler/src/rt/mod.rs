@@ -1,8 +1,7 @@
-//! What code that was made from programs stands on: packets read and written, tables, counters,
-//! meters, registers.
+//! Library of generated code: packets read and written, tables, counters, meters, registers.
 //!
-//! Everything here is what the interpreter has as well, made for speed: keys are packed into one
-//! number, exact tables are hash tables, arrays are arrays.
+//! Everything here exists in the interpreter as well, but is made for speed: keys are packed into
+//! one number, exact tables are hash tables, arrays are arrays.
 
 mod exact;
 mod key;
@@ -32,25 +31,25 @@ use std::fmt::Debug;
 
 /// An action of a table's list with its arguments, as entries have it.
 pub trait Action: Copy + Debug {
-    /// The action with that number in the list; the last one, if there is none.
+    /// Action with that number in the list; the last one, if the number is too large.
     ///
     /// # Panics
     ///
-    /// When there are fewer arguments than it takes.
+    /// If there are fewer arguments than the action needs.
     fn of(number: usize, args: &[u128]) -> Self;
 
-    /// Its number in the list.
+    /// Number in the list.
     fn number(&self) -> usize;
 
-    /// Its arguments.
+    /// Arguments.
     fn args(&self) -> Vec<u128>;
 }
 
-/// The result of a look-up in a table.
+/// Result of a look-up in a table.
 #[derive(Clone, Copy, Debug)]
 pub struct LookupResult<A> {
-    /// Whether there is an entry.
+    /// True if there is an entry.
     pub hit: bool,
-    /// What is to be done.
+    /// Action of the entry, or the default.
     pub action: A,
 }

@@ -1,6 +1,6 @@
 //! Counters, meters, registers, random numbers, hashes.
 //!
-//! Arrays have all their places from the start; pages that nobody has touched take no memory.
+//! Arrays have all their elements from the start; untouched pages take no memory.
 
 use crate::ir::Algorithm;
 use crate::machine::{Meter, Rates, externs};
@@ -17,12 +17,12 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// So many counters that go up to `most`, then begin anew.
+    /// Creates `size` counters that count up to `most`, then overflow to zero.
     pub fn new(size: u32, most: u64) -> Self {
         Self { cells: vec![[0; 2]; size as usize], most }
     }
 
-    /// Counts a packet; beyond the array nothing happens.
+    /// Counts a packet; an index beyond the array is ignored.
     #[inline]
     pub fn count(&mut self, index: u128, bytes: u128) {
         if let Some([packets, total]) =
@@ -39,13 +39,13 @@ impl Counters {
         prefetch(&self.cells, index as usize);
     }
 
-    /// Sets a counter's packets and bytes, if there is that place.
+    /// Sets packets and bytes of a counter; returns false if the index is beyond the array.
     pub fn set(&mut self, index: u32, (packets, bytes): (u64, u64)) -> bool {
         let cell = self.cells.get_mut(index as usize);
         cell.map(|cell| *cell = [packets, bytes]).is_some()
     }
 
-    /// Counts from nothing. Pages that nobody has touched since the start are still untouched.
+    /// Resets all counters. Pages untouched since the start stay untouched.
     pub fn clear(&mut self) {
         self.cells = vec![[0; 2]; self.cells.len()];
     }
@@ -65,12 +65,12 @@ pub struct Meters {
 }
 
 impl Meters {
-    /// So many meters of bytes, or of packets.
+    /// Creates `size` meters, of bytes or of packets.
     pub fn new(size: u32, bytes: bool) -> Self {
         Self { cells: Vec::new(), size, bytes }
     }
 
-    /// A packet's colour; a meter without rates leaves it as it is.
+    /// Colour of a packet; a meter without rates leaves it as it is.
     #[inline]
     pub fn colour(&mut self, now: u64, index: u128, before: u128, length: u128) -> u128 {
         let size = if self.bytes { length } else { 1 };
@@ -80,12 +80,12 @@ impl Meters {
         }
     }
 
-    /// The rates of a place, if it has some.
+    /// Rates at an index, if there are any.
     pub fn read(&self, index: u32) -> Option<Rates> {
         self.cells.get(index as usize)?.as_ref().map(|meter| meter.rates())
     }
 
-    /// Puts a meter at a place, or takes it away, if there is that place.
+    /// Sets or removes the meter at an index; returns false if the index is beyond the array.
     pub fn set(&mut self, index: u32, meter: Option<Meter>) -> bool {
         let place = index as usize;
         if index < self.size {
@@ -95,7 +95,7 @@ impl Meters {
         index < self.size
     }
 
-    /// Takes all away.
+    /// Removes all meters.
     pub fn clear(&mut self) {
         self.cells.clear();
     }
@@ -104,42 +104,42 @@ impl Meters {
 /// An array of registers, or of one field of them.
 #[derive(Debug)]
 pub struct Registers<T> {
-    /// By what they differ from the initial value.
+    /// Values, each combined with the initial value by exclusive or.
     cells: Vec<T>,
     initial: T,
 }
 
 impl<T: BitXor<Output = T> + Copy + Default + Debug> Registers<T> {
-    /// So many registers with this value.
+    /// Creates `size` registers with this initial value.
     pub fn new(size: u32, initial: T) -> Self {
         Self { cells: vec![T::default(); size as usize], initial }
     }
 
-    /// What is there; beyond the array, the initial value.
+    /// Value at an index; beyond the array, the initial value.
     #[inline]
     pub fn read(&self, index: u128) -> T {
         let cell = usize::try_from(index).ok().and_then(|index| self.cells.get(index));
         cell.map_or(self.initial, |cell| *cell ^ self.initial)
     }
 
-    /// What all had at the start.
+    /// Initial value of all registers.
     #[inline]
     pub fn initial(&self) -> T {
         self.initial
     }
 
-    /// Starts fetching what is there.
+    /// Starts fetching a register.
     #[inline]
     pub fn fetch(&self, index: u128) {
         prefetch(&self.cells, index as usize);
     }
 
-    /// Gives all their initial value.
+    /// Resets all registers to the initial value.
     pub fn clear(&mut self) {
         self.cells = vec![T::default(); self.cells.len()];
     }
 
-    /// Puts a value there; beyond the array nothing happens.
+    /// Writes a value; an index beyond the array is ignored.
     #[inline]
     pub fn write(&mut self, index: u128, value: T) {
         if let Some(cell) = usize::try_from(index).ok().and_then(|index| self.cells.get_mut(index))
@@ -149,23 +149,23 @@ impl<T: BitXor<Output = T> + Copy + Default + Debug> Registers<T> {
     }
 }
 
-/// A random sequence.
+/// A pseudorandom sequence.
 #[derive(Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The sequence of that seed.
+    /// Creates the sequence of a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number, between these two.
+    /// Next number, from `least` to `most`.
     pub fn next(&mut self, least: u128, most: u128) -> u128 {
         externs::random(&mut self.0, least, most)
     }
 }
 
-/// The hash of values, of so many bits each.
+/// Hash of values with these widths.
 pub fn hash(algorithm: Algorithm, values: &[(u128, u32)]) -> u128 {
     externs::hash(algorithm, &externs::bytes(values.iter().copied()))
 }

@@ -1,84 +1,84 @@
-//! Packets on their way in, and arithmetic that Rust does not have.
+//! Packets on input, and arithmetic that Rust lacks.
 
 use crate::ir::MOST_STEPS;
 use crate::machine::bits::Cursor;
 
-/// Why a part of a program ends before its end.
+/// Reason why a part of a program ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// A control has had enough.
+    /// A control exits.
     Exit,
-    /// The parser has failed, with this error.
+    /// The parser rejects with this error.
     Reject(u32),
-    /// What is read next is being fetched; whether there may be more to fetch behind it.
+    /// The next data is being fetched.
     Ahead {
-        /// Whether there may be.
+        /// True if there may be more to fetch behind it.
         more: bool,
     },
 }
 
-/// The numbers of the errors that parsers end with by themselves.
+/// Numbers of the errors that parsers raise by themselves.
 #[derive(Clone, Copy, Debug)]
 pub struct Errors {
-    /// There is less of the packet than is asked for.
+    /// The packet is too short.
     pub too_short: u32,
-    /// It goes on for too long.
+    /// The parser has too many steps.
     pub timeout: u32,
 }
 
-/// How far a packet was read.
+/// Position up to which a packet was read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadPosition(usize);
 
-/// A packet that is read.
+/// A packet that is being parsed.
 ///
-/// All that is done with it becomes part of the program's one function: then neither it nor what is
-/// beside it needs memory.
+/// All its functions are inlined into the program's one function: then neither this value nor its
+/// neighbours need memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'p> {
     packet: &'p [u8],
-    /// Bits that were read.
+    /// Number of bits that were read.
     at: usize,
     steps: usize,
     errors: Errors,
 }
 
 impl<'p> Input<'p> {
-    /// A packet from its beginning.
+    /// Starts at the beginning of a packet.
     #[inline(always)]
     pub fn new(packet: &'p [u8], errors: Errors) -> Self {
         Self { packet, at: 0, steps: 0, errors }
     }
 
-    /// The packet's length, bytes.
+    /// Length of the packet, bytes.
     #[inline(always)]
     pub fn length(&self) -> usize {
         self.packet.len()
     }
 
-    /// How far it was read.
+    /// Position up to which the packet was read.
     #[inline(always)]
     pub fn so_far(&self) -> ReadPosition {
         ReadPosition(self.at)
     }
 
-    /// Goes on from there.
+    /// Continues at a position.
     #[inline(always)]
     pub fn resume(&mut self, taken: ReadPosition) {
         self.at = taken.0;
     }
 
-    /// Bytes that were read, or begun.
+    /// Number of bytes that were read, including a partial one.
     #[inline(always)]
     pub fn taken(&self) -> usize {
         self.at.div_ceil(8)
     }
 
-    /// Another state of a parser.
+    /// Counts another state of a parser.
     ///
     /// # Errors
     ///
-    /// There were too many.
+    /// There were too many states.
     #[inline(always)]
     pub fn step(&mut self) -> Result<(), Stop> {
         self.steps += 1;
@@ -88,11 +88,11 @@ impl<'p> Input<'p> {
         }
     }
 
-    /// The next bytes, and moves on.
+    /// Reads the next bytes, and advances.
     ///
     /// # Errors
     ///
-    /// The packet has less.
+    /// The packet is too short.
     #[inline(always)]
     pub fn extract<const N: usize>(&mut self) -> Result<[u8; N], Stop> {
         let bytes = self.peek(N * 8)?;
@@ -100,12 +100,12 @@ impl<'p> Input<'p> {
         Ok(bytes)
     }
 
-    /// The next so many bits, at most those of `N` bytes, in front; those after them may be
-    /// anything.
+    /// Reads the next `bits` bits, at most those of `N` bytes, to the front of the result; the bits
+    /// behind them are undefined.
     ///
     /// # Errors
     ///
-    /// The packet has less.
+    /// The packet is too short.
     #[inline(always)]
     pub fn peek<const N: usize>(&self, bits: usize) -> Result<[u8; N], Stop> {
         self.require(bits)?;
@@ -116,11 +116,11 @@ impl<'p> Input<'p> {
         }
     }
 
-    /// Skips so many bits.
+    /// Skips `bits` bits.
     ///
     /// # Errors
     ///
-    /// The packet has less.
+    /// The packet is too short.
     #[inline(always)]
     pub fn advance(&mut self, bits: u128) -> Result<(), Stop> {
         self.require(bits as usize)?;
@@ -137,7 +137,7 @@ impl<'p> Input<'p> {
     }
 }
 
-/// Bytes from so many bits on; zero where there are none.
+/// Bytes from bit `shift` on; zero beyond the end.
 #[cold]
 fn shifted<const N: usize>(bytes: &[u8], shift: usize) -> [u8; N] {
     let byte = |place: usize| u16::from(bytes.get(place).copied().unwrap_or(0));
@@ -151,7 +151,7 @@ fn shifted<const N: usize>(bytes: &[u8], shift: usize) -> [u8; N] {
 /// At most eight bytes as a number, the first the highest.
 #[inline(always)]
 pub fn be64(bytes: &[u8]) -> u64 {
-    // A hardware address is two numbers, not six.
+    // A hardware address is read as two numbers instead of six.
     if let &[a, b, c, d, e, f] = bytes {
         let (high, low) = (u32::from_be_bytes([a, b, c, d]), u16::from_be_bytes([e, f]));
         return u64::from(high) << 16 | u64::from(low);
@@ -165,24 +165,24 @@ pub fn be128(bytes: &[u8]) -> u128 {
     bytes.iter().fold(0, |number, byte| number << 8 | u128::from(*byte))
 }
 
-/// So many bits, 128 at most, from a place on, in bits.
+/// Reads `width` bits, at most 128, from bit `at` on.
 pub fn bits(bytes: &[u8], at: usize, width: u32) -> u128 {
     Cursor { at }.take(bytes, width)
 }
 
-/// Puts so many bits, 128 at most, to a place, in bits, where there are zeros.
+/// Writes `width` bits, at most 128, from bit `at` on, where the bits are zero.
 pub fn put_bits(bytes: &mut [u8], at: usize, width: u32, value: u128) {
     for (place, shift) in (at..).zip((0..width).rev()) {
         bytes[place / 8] |= ((value >> shift & 1) as u8) << (7 - place % 8);
     }
 }
 
-/// Adds words to a sum in ones' complement.
+/// Adds words to a ones' complement sum.
 #[inline]
 pub fn checksum<const N: usize>(sum: u16, words: [u16; N]) -> u16 {
     let total = words.iter().fold(u64::from(sum), |total, word| total + u64::from(*word));
-    // How often the carry comes round is as random as the words, so nothing is branched on: twice
-    // is enough for so few words, and once more changes nothing.
+    // Carries are as random as the words, so the code does not branch on them: folding twice is
+    // enough for so few words, and a needless fold changes nothing.
     let mut total = carried(carried(total));
     while N >= 0x8000 && total > 0xffff {
         total = carried(total);
@@ -195,7 +195,7 @@ fn carried(total: u64) -> u64 {
     (total & 0xffff) + (total >> 16)
 }
 
-/// A value's sign bit, of so many bits, carried to all above.
+/// Extends the sign bit of a value of `width` bits to all higher bits.
 #[inline]
 pub fn signed(width: u32, value: u128) -> i128 {
     match width {
@@ -204,13 +204,13 @@ pub fn signed(width: u32, value: u128) -> i128 {
     }
 }
 
-/// A shift to the left; by more than there is, nothing is left.
+/// Shifts to the left; a shift beyond the width gives zero.
 #[inline]
 pub fn shift_left(value: u128, by: u128) -> u128 {
     u32::try_from(by).ok().and_then(|by| value.checked_shl(by)).unwrap_or(0)
 }
 
-/// A shift to the right; by more than there is, nothing is left.
+/// Shifts to the right; a shift beyond the width gives zero.
 #[inline]
 pub fn shift_right(value: u128, by: u128) -> u128 {
     u32::try_from(by).ok().and_then(|by| value.checked_shr(by)).unwrap_or(0)

@@ -1,14 +1,14 @@
-//! Two ways through a program: one does what it says, the other only fetches what doing it will
-//! read.
+//! Two kinds of runs through a program: one executes it, the other only prefetches the memory that
+//! the execution will read.
 //!
-//! A program takes packets strictly one after the other, and what it looks up lies in memory that
-//! is not in the caches when there are many entries: each packet would wait for it, several times.
-//! So programs are cut in two where the first large table may be looked up, or earlier, so that
-//! neither half touches what the other one changes, and a group of packets goes through the first
-//! half. Then, before its turn comes, each goes through the second half without any effect: to the
-//! first look-up in a large table, whose line is fetched; when all packets of the group have got
-//! that far, through this look-up to the next one; and so on. What is found on the way may have
-//! changed when the packet's turn comes. Then something was fetched in vain.
+//! A program processes packets strictly one after the other, and with many entries its tables are
+//! not in the caches: each packet would wait for memory, several times. So programs are divided at
+//! the first look-up in a large table, or earlier, so that neither half touches data that the other
+//! one changes. A group of packets runs through the first half. Then each packet runs ahead through
+//! the second half without any effect, up to the first look-up in a large table, whose line is
+//! fetched. When all packets of the group have reached that point, each runs through this look-up
+//! to the next one; and so on. Data found ahead may have changed when the packet is executed. Then
+//! a line was fetched in vain.
 
 use super::{
     Action, Counters, Exact, Fate, Frame, LookupResult, Meters, Packed, Place, Random, Registers,
@@ -18,23 +18,23 @@ use crate::machine::execute::USUAL_HEAD;
 use std::fmt::Debug;
 use std::ops::BitXor;
 
-/// Most packets that go ahead together.
+/// Most packets that run ahead together.
 const GROUP: usize = 16;
 
-/// Look-ups, one after the other, whose lines are fetched.
+/// Most consecutive look-ups whose lines are fetched.
 const MOST_FOUND: u32 = 4;
 
-/// What the functions of a program do with what they reach.
+/// Operations of a program on its tables and objects.
 pub trait Pass {
-    /// Whether this is the way without effects.
+    /// True for the run without effects.
     const IS_AHEAD: bool;
 
-    /// Looks a key up; `more` says whether the program may go on to something else that is worth
+    /// Looks a key up. `more` says that the program may continue to further data that is worth
     /// fetching.
     ///
     /// # Errors
     ///
-    /// The way ends here.
+    /// The run ends here.
     fn find<K: Packed, A: Action>(
         &mut self,
         table: &Exact<K, A>,
@@ -43,14 +43,14 @@ pub trait Pass {
         more: bool,
     ) -> Result<(LookupResult<A>, Place), Stop>;
 
-    /// Goes on; `more` says whether to something that is worth fetching.
+    /// Continues; `more` says that data worth fetching may follow.
     ///
     /// # Errors
     ///
-    /// The way ends here.
+    /// The run ends here.
     fn rest(&self, more: bool) -> Result<(), Stop>;
 
-    /// Adds an entry, as [`Exact::add`].
+    /// Adds an entry, like [`Exact::add`].
     fn add<K: Packed, A: Action>(
         &mut self,
         table: &mut Exact<K, A>,
@@ -60,7 +60,7 @@ pub trait Pass {
         timeout: u32,
     ) -> Place;
 
-    /// Changes an entry's timeout, as [`Exact::set_timeout`].
+    /// Changes an entry's timeout, like [`Exact::set_timeout`].
     fn set_timeout<K: Packed, A: Action>(
         &mut self,
         table: &mut Exact<K, A>,
@@ -68,13 +68,13 @@ pub trait Pass {
         timeout: u32,
     );
 
-    /// Starts an entry's timer anew, as [`Exact::restart`].
+    /// Restarts an entry's timer, like [`Exact::restart`].
     fn restart<K: Packed, A: Action>(&mut self, table: &mut Exact<K, A>, now: u64, place: Place);
 
-    /// Counts a packet, as [`Counters::count`].
+    /// Counts a packet, like [`Counters::count`].
     fn count(&mut self, counters: &mut Counters, index: u128, bytes: u128);
 
-    /// A packet's colour, as [`Meters::colour`].
+    /// Colour of a packet, like [`Meters::colour`].
     fn colour(
         &mut self,
         meters: &mut Meters,
@@ -84,22 +84,22 @@ pub trait Pass {
         length: u128,
     ) -> u128;
 
-    /// What a register has, as [`Registers::read`].
+    /// Reads a register, like [`Registers::read`].
     fn read<T: Cell>(&mut self, registers: &Registers<T>, index: u128) -> T;
 
-    /// Puts a value into a register, as [`Registers::write`].
+    /// Writes a register, like [`Registers::write`].
     fn write<T: Cell>(&mut self, registers: &mut Registers<T>, index: u128, value: T);
 
-    /// A random number, as [`Random::next`].
+    /// Random number, like [`Random::next`].
     fn next(&mut self, random: &mut Random, least: u128, most: u128) -> u128;
 }
 
-/// What registers have.
+/// Value of a register.
 pub trait Cell: BitXor<Output = Self> + Copy + Default + Debug {}
 
 impl<T: BitXor<Output = T> + Copy + Default + Debug> Cell for T {}
 
-/// Does what the program says.
+/// Executes the program.
 #[derive(Clone, Copy, Debug)]
 pub struct Work;
 
@@ -182,15 +182,15 @@ impl Pass for Work {
     }
 }
 
-/// Fetches, and changes nothing.
+/// Prefetches, and changes nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Ahead {
-    /// Look-ups in large tables whose lines were fetched before.
+    /// Number of look-ups in large tables whose lines were fetched before.
     found: u32,
 }
 
 impl Ahead {
-    /// A way on which lines of so many look-ups were fetched before.
+    /// A run with the lines of `found` look-ups fetched before.
     #[inline(always)]
     pub fn new(found: u32) -> Self {
         Self { found }
@@ -251,7 +251,7 @@ impl Pass for Ahead {
         before
     }
 
-    /// Nobody waits for what is there: it is taken for what was there at the start.
+    /// The run does not wait for the register's value: it uses the initial value instead.
     #[inline(always)]
     fn read<T: Cell>(&mut self, registers: &Registers<T>, index: u128) -> T {
         registers.fetch(index);
@@ -269,16 +269,16 @@ impl Pass for Ahead {
     }
 }
 
-/// A program in two halves, neither of which touches what the other one changes.
+/// A program in two halves; neither touches data that the other one changes.
 pub trait Halves {
-    /// What the second half needs to know of a packet.
+    /// State of a packet for the second half.
     type PacketState: Default;
 
-    /// Takes a packet that came in by a port through the first half.
+    /// Runs a packet that came in by a port through the first half.
     fn begin(&mut self, world: &mut World, port: u32, packet: &[u8], kept: &mut Self::PacketState);
 
-    /// Fetches what the second half will look up next, if so many look-ups' lines were fetched
-    /// before; whether there may be more.
+    /// Prefetches the next look-up of the second half, after `found` look-ups; returns true if
+    /// there may be more.
     fn fetch(
         &mut self,
         world: &mut World,
@@ -287,8 +287,8 @@ pub trait Halves {
         found: u32,
     ) -> bool;
 
-    /// Takes it through the second half. What it begins with when it leaves is put into `head`,
-    /// which is empty.
+    /// Runs the packet through the second half. Writes the new headers of the packet into `head`,
+    /// which is empty at first.
     fn finish(
         &mut self,
         world: &mut World,
@@ -298,8 +298,7 @@ pub trait Halves {
     ) -> Verdict;
 }
 
-/// Takes frames that came in by a port through a program, a group after the other; what becomes of
-/// each.
+/// Runs frames that came in by a port through a program, group by group; writes their fates.
 #[inline(always)]
 pub fn in_halves<H: Halves>(
     halves: &mut H,
@@ -309,7 +308,7 @@ pub fn in_halves<H: Halves>(
     fates: &mut [Fate],
 ) {
     let mut head = Vec::with_capacity(USUAL_HEAD);
-    // Whether a packet goes on, and what is known of it.
+    // For each packet: true if it still runs ahead, and its state.
     let mut group: Vec<(bool, H::PacketState)> = (0..GROUP).map(|_| Default::default()).collect();
     for (frames, fates) in frames.chunks_mut(GROUP).zip(fates.chunks_mut(GROUP)) {
         for (frame, (is_waiting, kept)) in frames.iter().zip(&mut group) {
@@ -356,7 +355,7 @@ mod tests {
         }
     }
 
-    /// A table of that many entries, whose keys are numbers from zero on.
+    /// A table with `entries` entries; the keys are numbers from zero on.
     fn table(entries: u32) -> Exact<u64, To> {
         let mut table = Exact::new(&[32], 1 << 20, true, To(0));
         for number in 0..entries {
@@ -410,7 +409,7 @@ mod tests {
         assert_eq!(one.next(0, 1 << 40), other.next(0, 1 << 40));
     }
 
-    /// What was done with packets, each of which asks so often for more.
+    /// Records operations on packets; each packet requests a number of further look-ups.
     #[derive(Default)]
     struct Asking {
         seen: Vec<(char, u8, u32)>,

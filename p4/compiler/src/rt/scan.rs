@@ -1,5 +1,4 @@
-//! Tables whose keys have masks of their own: entries in the order of who wins, searched from the
-//! first.
+//! Tables whose keys have individual masks: entries in order of rank, searched linearly.
 
 use super::{Action, Listed, LookupResult, Match, Store};
 use std::cmp::Reverse;
@@ -12,7 +11,7 @@ struct Entry<A> {
 }
 
 impl<A: Action> Entry<A> {
-    /// As the control plane has it.
+    /// Converts the entry for the control plane.
     fn listed(&self) -> Listed {
         Listed {
             keys: self.keys.clone(),
@@ -25,24 +24,24 @@ impl<A: Action> Entry<A> {
     }
 }
 
-/// A table that is searched from end to end.
+/// A table that is searched linearly.
 #[derive(Debug)]
 pub struct Scan<A> {
     entries: Vec<Entry<A>>,
-    /// Which key goes by its longest prefix, if one does.
+    /// Index of the key with longest-prefix match, if there is one.
     prefix: Option<usize>,
     size: usize,
     default: A,
 }
 
 impl<A: Action> Scan<A> {
-    /// An empty table for so many entries; `prefix` is the number of the key that goes by its
-    /// longest prefix.
+    /// Creates an empty table for `size` entries; `prefix` is the index of the key with
+    /// longest-prefix match.
     pub fn new(prefix: Option<usize>, size: usize, default: A) -> Self {
         Self { entries: Vec::new(), prefix, size, default }
     }
 
-    /// What keys find.
+    /// Looks keys up.
     pub fn find(&self, keys: &[u128]) -> LookupResult<A> {
         let fits = |entry: &&Entry<A>| {
             let mut pairs = entry.keys.iter().zip(keys);
@@ -54,7 +53,7 @@ impl<A: Action> Scan<A> {
         }
     }
 
-    /// Who wins comes first: the longest prefix, then the highest priority, then by the keys.
+    /// Rank of an entry: the longest prefix first, then the highest priority, then the keys' order.
     fn rank<'e>(
         &self,
         keys: &'e [Match],

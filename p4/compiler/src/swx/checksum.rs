@@ -1,5 +1,5 @@
-//! Checksums: sums of 64 bits, which have the same remainder by 65535 as those in ones' complement,
-//! and are zero if and only if those are. That is all that there is to know of them (RFC 1071).
+//! Checksums as sums of 64 bits. They have the same remainder modulo 65535 as ones' complement
+//! sums, and are zero if and only if those are. Nothing else of them matters (RFC 1071).
 
 use super::code::{Field, Instr, SUM_OUT, SUM_TOTAL, Test, Value};
 use super::lower::{Lower, Place};
@@ -37,9 +37,9 @@ impl Lower<'_> {
         }
     }
 
-    /// Clears a checksum, adds a header and gets the sum, if that is what comes next: the pipeline
-    /// has an instruction for it. It has no zero: it says 0xffff where the header's sum is that or
-    /// its complement is.
+    /// Replaces clearing a checksum, adding a header and getting the sum by the pipeline's
+    /// instruction for it, if these come next. The instruction never gives zero: it gives 0xffff if
+    /// the header's sum is zero or 0xffff.
     pub(super) fn sum_of_header(&mut self, stmts: &[Stmt]) -> Checked<bool> {
         let Some((object, args, results)) = cleared_and_got(stmts) else { return Ok(false) };
         let Some(header) = self.whole_header(args).filter(|_| self.is_only_got(object)) else {
@@ -47,7 +47,7 @@ impl Lower<'_> {
         };
         let out = Self::sum(SUM_OUT);
         let (other, done) = (self.label(), self.label());
-        // Its complement is added, too, so that the sum is never zero.
+        // The complement is added, too, so that the sum is never zero.
         self.push(Instr::Mov(out, Value::Const(0)));
         self.push(Instr::CheckAddHeader(out, header));
         self.compare(Test::NotEqual, Value::Field(out), Value::Const(0xffff), done);
@@ -63,7 +63,7 @@ impl Lower<'_> {
         Ok(true)
     }
 
-    /// The header whose fields these are, all of them, if it is of whole 32-bit words.
+    /// Header with exactly these fields, if it consists of whole 32-bit words.
     fn whole_header(&mut self, args: &[Expr]) -> Option<usize> {
         let mut header = None;
         for (number, arg) in args.iter().enumerate() {
@@ -79,8 +79,8 @@ impl Lower<'_> {
         header.filter(|_| fields.len() == args.len() && bits.is_multiple_of(32))
     }
 
-    /// Whether a checksum is always cleared, added to and got at once, so that nobody needs what is
-    /// in between.
+    /// True if a checksum is always cleared, added to and read at once, so that no intermediate
+    /// state is needed.
     fn is_only_got(&self, object: usize) -> bool {
         let program = self.program;
         let states = program.parsers.iter().flat_map(|parser| &parser.states);
@@ -89,7 +89,7 @@ impl Lower<'_> {
         bodies.all(|body| only_got(body, object))
     }
 
-    /// A checksum's sum.
+    /// Field with the sum of a checksum.
     fn sum_of(&mut self, object: usize) -> Field {
         if let Some(sum) = self.sums.get(&object) {
             return *sum;
@@ -101,8 +101,8 @@ impl Lower<'_> {
         sum
     }
 
-    /// Adds values that stand one after the other to a sum, or their complements: what all ones
-    /// would give, less the values.
+    /// Adds consecutive values to a sum, or their complements: the contribution of all ones, less
+    /// the values.
     fn add_words(&mut self, object: usize, args: &[Expr], name: &'static str) -> Checked<()> {
         let sum = self.sum_of(object);
         let mut at = 0;
@@ -110,7 +110,7 @@ impl Lower<'_> {
         for arg in args {
             let width = arg.ty.width();
             at += width;
-            // How far it is from the end of its last word.
+            // Distance of the value from the end of its last word.
             let shift = (16 - at % 16) % 16;
             if name == "sub" {
                 constant = constant.wrapping_add(ones(width, shift));
@@ -154,7 +154,7 @@ impl Lower<'_> {
         Value::Field(shifted)
     }
 
-    /// Adds to the constant that was added before, if nothing could come in between.
+    /// Adds to the constant that was added before, if no other instruction could come in between.
     fn add_constant(&mut self, object: usize, sum: Field, constant: u64) {
         if constant == 0 {
             return;
@@ -171,9 +171,10 @@ impl Lower<'_> {
         self.push(Instr::Alu("add", sum, Value::Const(constant)));
     }
 
-    /// Puts the complement of the folded sum where the pipeline's instruction for it does.
+    /// Computes the complement of the folded sum with the pipeline's instruction.
     ///
-    /// It has no zero, so that where it says 0xffff only the sum tells whether that is so.
+    /// The instruction never gives zero. If it gives 0xffff, only the sum shows whether that is
+    /// right.
     fn fold(&mut self, object: usize) {
         let sum = Value::Field(self.sum_of(object));
         let (out, total) = (Self::sum(SUM_OUT), Self::sum(SUM_TOTAL));
@@ -188,8 +189,8 @@ impl Lower<'_> {
     }
 }
 
-/// The checksum that the first three statements clear, add to and get; what they add, and what gets
-/// it.
+/// The checksum that the first three statements clear, add to and read; the added values, and the
+/// slots of the result.
 fn cleared_and_got(stmts: &[Stmt]) -> Option<(usize, &[Expr], &[Slot])> {
     let [Stmt::Extern(clear), Stmt::Extern(add), Stmt::Extern(get), ..] = stmts else {
         return None;
@@ -230,7 +231,8 @@ fn only_got(block: &[Stmt], object: usize) -> bool {
     true
 }
 
-/// What a value of all ones adds to a sum of words, so far from the end of its last word.
+/// Contribution of an all-ones value to a sum of words, at a distance from the end of its last
+/// word.
 fn ones(width: u32, shift: u32) -> u64 {
     match width + shift <= 48 {
         true => (Ty::Bit(width).mask() as u64) << shift,
@@ -241,7 +243,7 @@ fn ones(width: u32, shift: u32) -> u64 {
     }
 }
 
-/// What a value of so many bits adds.
+/// Contribution of a value of `width` bits.
 fn remainder(value: u64, width: u32, shift: u32) -> u64 {
     match width + shift <= 48 {
         true => value << shift,

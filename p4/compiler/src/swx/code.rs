@@ -1,32 +1,31 @@
-//! Instructions before they are text: operands by number, jumps by label.
+//! Instructions before they become text: operands by number, jumps by label.
 
-/// The pipeline's own header in front of every packet that comes in, and its fields.
+/// The pipeline's private header in front of every received packet, and its fields.
 pub(super) const ARRIVAL: usize = 0;
 pub(super) const PORT: usize = 0;
 pub(super) const LENGTH: usize = 1;
 pub(super) const TIME: usize = 2;
 
-/// The one in front of every packet that leaves, which says by which port. A packet without it is
-/// dropped.
+/// The header in front of every packet that leaves, with its port. A packet without it is dropped.
 pub(super) const DEPARTURE: usize = 1;
 
-/// A header that is no packet's, for the instruction that adds checksums up.
+/// A header without a packet, for the instruction that sums headers.
 pub(super) const SUM: usize = 2;
 pub(super) const SUM_OUT: usize = 0;
 pub(super) const SUM_TOTAL: usize = 1;
 
-/// The first header of the program's own.
+/// Index of the program's first header.
 pub(super) const FIRST_OWN: usize = 3;
 
-/// The metadata that `rx` writes, and what `tx` reads, which is always zero.
+/// Metadata that `rx` writes, and metadata that `tx` reads, which is always zero.
 pub(super) const META_IN: usize = 0;
 pub(super) const META_OUT: usize = 1;
 
-/// Where a value is.
+/// Location of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Field {
     Meta(usize),
-    /// Header and field.
+    /// Index of the header and of the field.
     Header(usize, usize),
     /// An argument of the action.
     Arg(usize),
@@ -52,7 +51,7 @@ impl Value {
 
 pub(super) type Label = usize;
 
-/// How two values are compared.
+/// Comparison of two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Test {
     Equal,
@@ -71,7 +70,7 @@ impl Test {
         }
     }
 
-    /// The same with the operands exchanged.
+    /// The comparison with the operands exchanged.
     pub(super) fn mirrored(self) -> Self {
         match self {
             Self::Less => Self::Greater,
@@ -94,30 +93,30 @@ impl Test {
 pub(super) enum Instr {
     Label(Label),
     Rx,
-    /// To the port that is always zero.
+    /// Sends to the port that is always zero.
     Tx,
-    /// To the port of what is dropped.
+    /// Sends to the port of dropped packets.
     TxDropped,
     Extract(usize),
     Lookahead(usize),
     Emit(usize),
     Validate(usize),
     Invalidate(usize),
-    /// Has headers' fields lie in their own memory instead of an earlier packet's.
+    /// Makes the fields of headers use their own memory instead of an earlier packet's.
     Reset(Vec<usize>),
-    /// Values that are read before they are written are zero.
+    /// Sets values that are read before they are written to zero.
     Zero,
     Mov(Field, Value),
     Alu(&'static str, Field, Value),
-    /// Adds a field to a checksum's complement.
+    /// Adds a field to the complement of a checksum.
     CheckAdd(Field, Field),
-    /// Adds a header to a checksum's complement.
+    /// Adds a header to the complement of a checksum.
     CheckAddHeader(Field, usize),
-    /// Array, to, index.
+    /// Array, target, index.
     Read(usize, Field, Value),
     /// Array, index, value.
     Write(usize, Value, Value),
-    /// Array, index, by how much.
+    /// Array, index, increment.
     Increase(usize, Value, Value),
     Extern(usize, &'static str),
     Table(usize),
@@ -125,13 +124,13 @@ pub(super) enum Instr {
     Compare(Test, Label, Field, Value),
     IfValid(bool, Label, usize),
     IfHit(bool, Label),
-    /// Whether a table's action with that number was run.
+    /// Jumps depending on the number of the action that a table ran.
     IfAction(bool, Label, usize, usize),
     Return,
 }
 
 impl Instr {
-    /// Where it may jump to.
+    /// Target of the jump, if the instruction is one.
     pub(super) fn target(&self) -> Option<Label> {
         match self {
             Self::Jump(to)
@@ -143,7 +142,7 @@ impl Instr {
         }
     }
 
-    /// Has it jump elsewhere, if it jumps.
+    /// Changes the target of the jump, if the instruction is one.
     pub(super) fn jump_to(&mut self, label: Label) {
         if let Self::Jump(to)
         | Self::Compare(_, to, ..)
@@ -155,12 +154,12 @@ impl Instr {
         }
     }
 
-    /// Whether what follows is not reached from here.
+    /// True if the next instruction is not reached from here.
     pub(super) fn ends(&self) -> bool {
         matches!(self, Self::Jump(_) | Self::Return | Self::Tx | Self::TxDropped)
     }
 
-    /// The fields that it reads; what it only adds to or cuts down is not among them.
+    /// Fields that the instruction reads; a field that it updates is not among them.
     pub(super) fn reads(&self) -> Vec<Field> {
         let values: Vec<Value> = match self {
             Self::Mov(_, value) | Self::Alu(_, _, value) | Self::Read(_, _, value) => vec![*value],
@@ -176,7 +175,7 @@ impl Instr {
         values.into_iter().filter_map(Value::field).collect()
     }
 
-    /// The field that it writes.
+    /// Field that the instruction writes.
     pub(super) fn writes(&self) -> Option<Field> {
         match self {
             Self::Rx => Some(Field::Meta(META_IN)),
@@ -186,14 +185,14 @@ impl Instr {
         }
     }
 
-    /// Has it write elsewhere.
+    /// Changes the field that the instruction writes.
     pub(super) fn write_to(&mut self, field: Field) {
         if let Self::Mov(to, _) | Self::Read(_, to, _) = self {
             *to = field;
         }
     }
 
-    /// Whether what it writes depends on what was there.
+    /// True if the written value depends on the former one.
     pub(super) fn updates(&self) -> bool {
         matches!(self, Self::Alu(..) | Self::CheckAdd(..) | Self::CheckAddHeader(..))
     }

@@ -1,4 +1,4 @@
-//! Expressions: values into fields, and jumps where conditions hold or do not.
+//! Expressions: values into fields, and conditional jumps.
 
 use super::code::{Field, Instr, Label, Test, Value};
 use super::lower::{Lower, MOST_BITS, Place};
@@ -8,7 +8,7 @@ use crate::source::{Checked, Problem, Span};
 use std::collections::BTreeSet;
 
 impl Lower<'_> {
-    /// An expression's value, somewhere.
+    /// Value of an expression, in any location.
     pub(super) fn operand(&mut self, expr: &Expr) -> Checked<Value> {
         match &expr.kind {
             ExprKind::Const(value) => match u64::try_from(*value) {
@@ -42,7 +42,7 @@ impl Lower<'_> {
         Ok(Value::Field(temp))
     }
 
-    /// A value as a field.
+    /// Copies a value to a field, if it is none.
     pub(super) fn as_field(&mut self, value: Value) -> Field {
         match value {
             Value::Field(field) => field,
@@ -54,14 +54,14 @@ impl Lower<'_> {
         }
     }
 
-    /// Cuts a result down to its type, if the field is wider.
+    /// Cuts a result to its type, if the field is wider.
     fn trim(&mut self, to: Field, ty: Ty) {
         if ty.width() < self.bits(to) {
             self.push(Instr::Alu("and", to, Value::Const(ty.mask() as u64)));
         }
     }
 
-    /// Puts an expression's value into a field.
+    /// Writes an expression's value to a field.
     pub(super) fn into(&mut self, to: Field, expr: &Expr) -> Checked<()> {
         match &expr.kind {
             ExprKind::Const(_) => {
@@ -80,7 +80,7 @@ impl Lower<'_> {
                 self.binary(to, *operator, left, right, expr)?;
             }
             ExprKind::Mux(condition, yes, no) => {
-                // What is asked may be where the answer goes.
+                // The condition may use the target field.
                 let temp = self.temp(self.bits(to));
                 let (other, end) = (self.label(), self.label());
                 self.jump(condition, false, other)?;
@@ -254,7 +254,7 @@ impl Lower<'_> {
             let by = self.operand(right)?;
             let temp = self.temp(ty.width());
             self.into(temp, left)?;
-            // The processor looks at six bits of it only.
+            // The processor uses only six bits of the shift count.
             if right.ty.width() > 6 {
                 let (small, field) = (self.label(), self.as_field(by));
                 self.push(Instr::Compare(Test::Less, small, field, Value::Const(64)));
@@ -270,7 +270,7 @@ impl Lower<'_> {
         Ok(())
     }
 
-    /// Puts 1 or 0 into a field.
+    /// Writes 1 or 0 to a field.
     fn truth(&mut self, to: Field, expr: &Expr) -> Checked<()> {
         let (yes, end) = (self.label(), self.label());
         self.jump(expr, true, yes)?;
@@ -282,7 +282,7 @@ impl Lower<'_> {
         Ok(())
     }
 
-    /// Jumps if a condition holds, or if it does not.
+    /// Jumps if a condition holds, or if it does not, as `when` says.
     pub(super) fn jump(&mut self, expr: &Expr, when: bool, to: Label) -> Checked<()> {
         match &expr.kind {
             ExprKind::Slot(slot) if !self.env.contains_key(slot) => {
@@ -340,7 +340,7 @@ impl Lower<'_> {
         when: bool,
         to: Label,
     ) -> Option<Checked<()>> {
-        // The test, and whether it is to fail.
+        // The comparison, and true if it must fail.
         let (test, fails) = match operator {
             Binary::Equal => (Test::Equal, false),
             Binary::NotEqual => (Test::Equal, true),
@@ -361,7 +361,7 @@ impl Lower<'_> {
         }))
     }
 
-    /// Jumps if a test fails.
+    /// Jumps if a comparison fails.
     fn compare_not(&mut self, test: Test, left: Value, right: Value, to: Label) {
         match (test, right) {
             (Test::Equal, _) => self.compare(Test::NotEqual, left, right, to),
@@ -383,7 +383,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Jumps if a test holds.
+    /// Jumps if a comparison holds.
     pub(super) fn compare(&mut self, test: Test, left: Value, right: Value, to: Label) {
         match (left, right) {
             (Value::Const(left), Value::Const(right)) => {
@@ -395,7 +395,7 @@ impl Lower<'_> {
                 self.push(Instr::Compare(test.mirrored(), to, right, left));
             }
             (Value::Field(mut left), right) => {
-                // Fields of headers are compared as they lie, from the first byte.
+                // Fields of headers are compared as bytes, from the first one.
                 if let (Field::Header(..), Value::Field(other @ Field::Header(..))) = (left, right)
                     && self.bits(left) != self.bits(other)
                 {
@@ -408,7 +408,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Whether an expression's value depends on a field.
+    /// True if an expression's value depends on a field.
     pub(super) fn uses(&mut self, expr: &Expr, field: Field) -> bool {
         let mut all = BTreeSet::new();
         expr.slots(&mut |slot| {

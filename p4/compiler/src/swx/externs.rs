@@ -1,5 +1,5 @@
-//! Externs: counters and registers are arrays of registers; what depends on time or on tables,
-//! which the pipeline has otherwise or not at all, is asked of extern objects.
+//! Externs: counters and registers are arrays of registers. Extern objects implement what depends
+//! on time or on tables, because the pipeline has other means for these, or none.
 
 use super::code::{Field, Instr, Test, Value};
 use super::lower::{Array, Extern, Lower, Place, Use};
@@ -9,7 +9,7 @@ use crate::source::{Checked, Problem, Span};
 /// Most fields of a message.
 const MOST_FIELDS: usize = 30;
 
-/// Fields of the mailbox of what adds entries: then come the arguments.
+/// Fields of the mailbox of the object that adds entries; the arguments follow.
 const ACTION: usize = 0;
 const PROFILE: usize = 1;
 const ADDED: usize = 2;
@@ -26,7 +26,7 @@ impl Lower<'_> {
             }
             Op::SendToPort => {
                 let port = self.operand(&args[0])?;
-                // The other way round it would be taken for copying all arguments into a header at
+                // In the opposite order the pipeline would copy all arguments into a header at
                 // once.
                 self.push(Instr::Mov(Self::departure(), port));
                 self.push(Instr::Validate(super::code::DEPARTURE));
@@ -80,7 +80,7 @@ impl Lower<'_> {
         Ok(())
     }
 
-    /// The extern object that does this; made, if it is not there.
+    /// Extern object of a use; created if it does not exist.
     fn object(&mut self, of: Use, name: &str, fields: &[String], function: &'static str) -> usize {
         let known = self.externs.iter().position(|one| one.of == of);
         let number = known.unwrap_or_else(|| {
@@ -96,8 +96,8 @@ impl Lower<'_> {
         number
     }
 
-    /// What adds entries to the table whose action this is; outside of tables' actions there is
-    /// nothing to add to.
+    /// Object that adds entries to the table whose action is being compiled; `None` outside of
+    /// tables' actions.
     fn timed(&mut self) -> Option<usize> {
         let table = self.table?;
         let name = format!("{}_entries", self.program.tables[table].name);
@@ -127,7 +127,7 @@ impl Lower<'_> {
         self.give(results, Value::Field(Field::Mail(object, ADDED)))
     }
 
-    /// The arrays of an object, one for each part of it.
+    /// Arrays of an object, one for each part of it.
     fn arrays(&mut self, object: usize, parts: &[(&str, u64)], size: u32) -> Vec<usize> {
         let known = self.arrays.iter().position(|array| array.object == object);
         let first = known.unwrap_or_else(|| {
@@ -145,12 +145,12 @@ impl Lower<'_> {
         (first..first + parts.len()).collect()
     }
 
-    /// The arrays of a counter: packets and bytes.
+    /// Arrays of a counter: packets and bytes.
     pub(super) fn counter_arrays(&mut self, object: usize, size: u32) -> Vec<usize> {
         self.arrays(object, &[("packets", 0), ("bytes", 0)], size)
     }
 
-    /// The arrays of registers, one for each field.
+    /// Arrays of a register object, one for each field.
     pub(super) fn register_arrays(&mut self, object: usize) -> Checked<Vec<usize>> {
         let program = self.program;
         let ObjectKind::Register { size, initial } = &program.objects[object].kind else {
@@ -172,7 +172,8 @@ impl Lower<'_> {
         Ok(self.arrays(object, &parts, *size))
     }
 
-    /// An index, and a label for behind it where it may be beyond the array; nothing, if it is.
+    /// Value of an index, and a label that is reached if it is beyond the array. `None` if a
+    /// constant index is beyond it.
     fn index(&mut self, index: &Expr, size: u32) -> Checked<Option<(Value, usize)>> {
         let value = self.operand(index)?;
         let behind = self.label();

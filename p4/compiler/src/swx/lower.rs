@@ -1,4 +1,4 @@
-//! A program on its way to instructions: where its slots are, and what has been made of it.
+//! Conversion of a program to instructions: locations of its slots, and the code so far.
 
 use super::code::{
     ARRIVAL, DEPARTURE, FIRST_OWN, Field, Instr, LENGTH, Label, PORT, SUM, TIME, Value,
@@ -11,38 +11,38 @@ use crate::ir::{Header, Noted, Program, Slot, Ty};
 use crate::source::{Checked, Problem, Span};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The widest number that instructions take.
+/// Widest number in instructions, bits.
 pub(super) const MOST_BITS: u32 = 64;
 
-/// Most instructions of a program: whatever calls whatever, all of it is put in place.
+/// Most instructions of a program: all calls are inlined.
 const MOST_INSTRUCTIONS: usize = 1 << 14;
 
-/// Something with fields, each of so many bits.
+/// A named list of fields with their widths.
 #[derive(Clone, Debug)]
 pub(super) struct Fields {
     pub(super) name: String,
     pub(super) fields: Vec<(String, u32)>,
 }
 
-/// Where a slot is.
+/// Location of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     In(Field),
-    /// Whether a header is valid.
+    /// Validity of a header.
     Valid(usize),
 }
 
-/// A routine that is being put in place.
+/// A routine that is being inlined.
 #[derive(Debug)]
 pub(super) struct Frame {
-    /// Behind it.
+    /// Label behind the routine.
     pub(super) end: Label,
-    /// Where all of it is left.
+    /// Label for an exit from all routines.
     pub(super) exit: Label,
     pub(super) exits: bool,
 }
 
-/// What an array of registers is for.
+/// Purpose of an array of registers.
 #[derive(Clone, Debug)]
 pub(super) struct Array {
     pub(super) name: String,
@@ -51,7 +51,7 @@ pub(super) struct Array {
     pub(super) initial: u64,
 }
 
-/// What an extern object does.
+/// Use of an extern object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// Adds entries to the table with that number, and restarts their timers.
@@ -64,7 +64,7 @@ pub enum Use {
     Digest(usize),
 }
 
-/// An extern object: what it does and its mailbox.
+/// An extern object: its use and its mailbox.
 #[derive(Clone, Debug)]
 pub(super) struct Extern {
     pub(super) name: String,
@@ -73,13 +73,13 @@ pub(super) struct Extern {
     pub(super) functions: Vec<&'static str>,
 }
 
-/// A table's keys, where they are looked up.
+/// Keys of a table, for the look-up.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Keys {
     pub(super) fields: Vec<Field>,
-    /// Whether they are put there first.
+    /// True if they are copied there first.
     pub(super) are_copied: bool,
-    /// What is known to be valid wherever the table is applied.
+    /// Headers known to be valid wherever the table is applied.
     pub(super) known: Option<BTreeSet<usize>>,
 }
 
@@ -90,32 +90,32 @@ pub(super) struct Lower<'p> {
     pub(super) places: BTreeMap<Slot, Place>,
     pub(super) headers: Vec<Fields>,
     pub(super) metas: Vec<(String, u32)>,
-    /// The slot that each metadata is of, if it is one's.
+    /// Slot of each piece of metadata, if it holds one.
     pub(super) meta_slots: BTreeMap<usize, Slot>,
     pub(super) arrays: Vec<Array>,
     pub(super) externs: Vec<Extern>,
     pub(super) keys: Vec<Keys>,
-    /// What slots are instead of where they would be: arguments.
+    /// Values that replace slots: arguments.
     pub(super) env: BTreeMap<Slot, Value>,
     pub(super) code: Code,
     pub(super) labels: usize,
     pub(super) frames: Vec<Frame>,
-    /// The metadata by which actions say that they leave everything.
+    /// Metadata by which actions signal an exit.
     pub(super) exit_flag: Option<Field>,
-    /// What is being parsed, and how.
+    /// State of the parser that is being converted.
     pub(super) reading: Reading,
-    /// The table whose action this is.
+    /// Table of the action that is being converted.
     pub(super) table: Option<usize>,
-    /// Headers that are surely valid here.
+    /// Headers known to be valid here.
     pub(super) known: BTreeSet<usize>,
-    /// Headers whose fields are touched where they may be invalid.
+    /// Headers whose fields are accessed where they may be invalid.
     pub(super) loose: BTreeSet<usize>,
-    /// Metadata for values in between, and how many of those of so many bits are in use.
+    /// Metadata for intermediate values by width, and number of those in use.
     temps: BTreeMap<u32, Vec<usize>>,
     used: BTreeMap<u32, usize>,
-    /// Where checksums' sums are.
+    /// Fields with the sums of checksums.
     pub(super) sums: BTreeMap<usize, Field>,
-    /// Of each checksum, the instruction whose constant the next one can be added to.
+    /// For each checksum, the instruction to whose constant the next one can be added.
     pub(super) pending: BTreeMap<usize, usize>,
     pub(super) emitted: BTreeSet<usize>,
 }
@@ -171,7 +171,8 @@ impl<'p> Lower<'p> {
         Ok(lower)
     }
 
-    /// A header that is extracted or emitted is one of the pipeline's; its fields are whole bytes.
+    /// Adds a header that is extracted or emitted to the pipeline's; its fields must be whole
+    /// bytes.
     pub(super) fn add_header(&mut self, header: &Header) -> Checked<()> {
         let valid = self.sets.root(header.valid);
         if let Some(Place::Valid(known)) = self.places.get(&valid) {
@@ -216,14 +217,14 @@ impl<'p> Lower<'p> {
         self.program.places.slots.get(slot as usize).copied().unwrap_or_default()
     }
 
-    /// A problem: something that the pipeline does not have.
+    /// Problem for a feature that the pipeline lacks.
     pub(super) fn lacks(&self, span: Span, what: &str) -> Problem {
         let message =
             format!("DPDK's SWX pipeline has no {what}; the interpreter and Rust have all of it");
         Problem { span, message }
     }
 
-    /// The same, of something that was noted where it stands.
+    /// Problem for a feature with a noted location.
     pub(super) fn lacks_noted(&self, noted: Noted, what: &str) -> Problem {
         let places = &self.program.places.noted;
         let span = places.iter().find(|(what, _)| *what == noted).map(|(_, span)| *span);
@@ -245,7 +246,7 @@ impl<'p> Lower<'p> {
         self.code.push(instr);
     }
 
-    /// Takes down that a header's field is touched.
+    /// Notes an access to a header's field.
     pub(super) fn touch(&mut self, field: Field) {
         if let Field::Header(header, _) = field
             && header >= FIRST_OWN
@@ -258,7 +259,7 @@ impl<'p> Lower<'p> {
         }
     }
 
-    /// Refuses what has become too long.
+    /// Refuses a program that is too long.
     pub(super) fn check_size(&self) -> Checked<()> {
         match self.code.len() > MOST_INSTRUCTIONS {
             true => {
@@ -277,7 +278,7 @@ impl<'p> Lower<'p> {
         }
     }
 
-    /// Where a slot is; it gets metadata if it is nowhere yet.
+    /// Location of a slot; a new slot gets metadata.
     pub(super) fn place(&mut self, slot: Slot) -> Checked<Place> {
         let root = self.sets.root(slot);
         if let Some(place) = self.places.get(&root) {
@@ -296,7 +297,7 @@ impl<'p> Lower<'p> {
         Ok(place)
     }
 
-    /// Where a slot is that is no header's validity.
+    /// Field of a slot that is not a header's validity.
     pub(super) fn field(&mut self, slot: Slot) -> Checked<Field> {
         match self.place(slot)? {
             Place::In(field) => Ok(field),
@@ -304,7 +305,7 @@ impl<'p> Lower<'p> {
         }
     }
 
-    /// Metadata for a value in between, until the end of the statement.
+    /// Metadata for an intermediate value, until the end of the statement.
     pub(super) fn temp(&mut self, bits: u32) -> Field {
         let bits = whole(bits);
         let used = self.used.entry(bits).or_default();
@@ -317,17 +318,17 @@ impl<'p> Lower<'p> {
         Field::Meta(pool[*used - 1])
     }
 
-    /// What is in between is not needed any more.
+    /// Releases the intermediate values.
     pub(super) fn release(&mut self) {
         self.used.clear();
     }
 
-    /// The length of a packet as it came in.
+    /// Length of the packet as received.
     pub(super) fn length() -> Value {
         Value::Field(Field::Header(ARRIVAL, LENGTH))
     }
 
-    /// Where it is said by which port a packet leaves.
+    /// Field with the output port of the packet.
     pub(super) fn departure() -> Field {
         Field::Header(DEPARTURE, PORT)
     }
@@ -337,7 +338,7 @@ impl<'p> Lower<'p> {
     }
 }
 
-/// Bits of the whole bytes that so many bits take.
+/// Number of bits rounded up to whole bytes.
 pub(super) fn whole(bits: u32) -> u32 {
     bits.max(1).div_ceil(8) * 8
 }

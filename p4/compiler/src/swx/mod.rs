@@ -1,15 +1,14 @@
-//! Programs for DPDK's SWX pipeline: the third way out of the compiler.
+//! Programs for DPDK's SWX pipeline: the third output of the compiler.
 //!
-//! What comes out is what the pipeline is configured with: structs, headers, metadata, arrays of
+//! The output is the configuration of the pipeline: structs, headers, metadata, arrays of
 //! registers, extern objects, actions, tables and instructions as text. Printed, it is a pipeline
-//! specification (`.spec`). Nothing of DPDK's is needed for that; the crate natgate-dpdk executes
-//! it.
+//! specification (`.spec`). DPDK is not needed for that; the crate natgate-dpdk executes it.
 //!
-//! The pipeline knows neither how long a packet is, nor by which port it came beyond its own few,
-//! nor when. So its ports put a header of natgate's own in front of each packet, `arrival`, and
-//! take another one off those that leave, `departure`. Tables are of natgate's own type: the
-//! pipeline's take their time from the processor's clock, and nobody can read those that packets
-//! add entries to. What depends on time or tables otherwise is asked of extern objects.
+//! The pipeline knows neither the length of a packet nor its time, and only a few ports. So
+//! natgate's ports put a private header, `arrival`, in front of each packet, and take another one,
+//! `departure`, off packets that leave. Tables have natgate's own type: the pipeline's tables take
+//! their time from the processor's clock, and tables to which packets add entries cannot be read.
+//! Extern objects implement everything else that depends on time or tables.
 
 mod checksum;
 mod code;
@@ -32,146 +31,146 @@ use code::{DEPARTURE, Field, Instr, Value};
 use lower::Lower;
 use tidy::{Code, Run};
 
-/// What tables' type is called.
+/// Name of the tables' type.
 pub const TABLE_TYPE: &str = "natgate";
 
-/// Bytes of the header in front of packets that come in: port and length, 4 bytes each, and the
-/// time in nanoseconds, 8 bytes, all of them with the most significant byte first.
+/// Bytes of the header in front of received packets: port and length, 4 bytes each, and the time in
+/// nanoseconds, 8 bytes; the most significant byte comes first.
 pub const ARRIVAL_BYTES: usize = 16;
 
-/// Bytes of the header in front of packets that leave: the port, with the most significant byte
+/// Bytes of the header in front of packets that leave: the port; the most significant byte comes
 /// first.
 pub const DEPARTURE_BYTES: usize = 4;
 
-/// What the fields of an action's arguments and of mailboxes have, bits.
+/// Width of an action's arguments and of fields of mailboxes, bits.
 pub const WORD_BITS: u32 = 64;
 
-/// The output port of what leaves, and that of what is dropped.
+/// Output ports of packets that leave, and of dropped packets.
 pub const PORTS: [u32; 2] = [0, 1];
 
-/// How far into a struct instructions see.
+/// Largest offset into a struct that instructions can address, bytes.
 const MOST_OFFSET: u32 = 255;
 
-/// A struct: fields, each of so many bits, one after the other.
+/// A struct: consecutive fields with their widths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Struct {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Names and bits.
+    /// Names and widths in bits.
     pub fields: Vec<(String, u32)>,
 }
 
 /// An array of registers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Array {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// The number of the program's object that it is of, which may have several, in order.
+    /// Number of the program's object; an object may have several arrays, in order.
     pub object: usize,
-    /// How many places it has.
+    /// Number of elements.
     pub size: u32,
-    /// What they have at the start.
+    /// Initial value of the elements.
     pub initial: u64,
 }
 
-/// An extern object. Its type is called as its mailbox's struct, without `_t`.
+/// An extern object. Its type is named after its mailbox's struct, without `_t`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extern {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// What it does.
+    /// Use of the object.
     pub of: Use,
-    /// Its mailbox's struct.
+    /// Struct of the mailbox.
     pub mailbox: String,
-    /// Its functions' names.
+    /// Names of the functions.
     pub functions: Vec<&'static str>,
 }
 
 /// An action of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// The struct of its arguments, if it has some.
+    /// Struct of the arguments, if there are any.
     pub args: Option<String>,
-    /// Its instructions.
+    /// Instructions.
     pub instructions: Vec<String>,
 }
 
 /// A key of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyField {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// How it is matched.
+    /// Kind of match.
     pub kind: MatchKind,
-    /// The value's bits.
+    /// Width of the value, bits.
     pub width: u32,
-    /// Where it is in its struct, bytes, and how many.
+    /// Offset in the struct, and length, bytes.
     pub place: (usize, usize),
-    /// Whether its most significant byte comes first.
+    /// True if the most significant byte comes first.
     pub is_big_endian: bool,
 }
 
-/// A table, with the number that it has in the program.
+/// A table, with the program's number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its keys, all of one struct.
+    /// Keys, all in one struct.
     pub keys: Vec<KeyField>,
-    /// Its actions' numbers among [`Pipeline::actions`], and how many arguments each takes.
+    /// Actions: index in [`Pipeline::actions`], and number of arguments.
     pub actions: Vec<(usize, usize)>,
-    /// What is done with keys that are not there: an index into its actions, and arguments.
+    /// Action for keys without an entry: index into its actions, and arguments.
     pub default: (usize, Vec<u128>),
-    /// Whether that stays so.
+    /// True if the default is const.
     pub default_is_const: bool,
     /// Most entries.
     pub size: usize,
-    /// Whether entries that packets add have timers.
+    /// True if entries that packets add have timers.
     pub expires: bool,
 }
 
-/// What the control plane knows of the program's objects.
+/// A program's object, as the control plane sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlObject {
-    /// Counters: so many, with packets and bytes in the arrays of these numbers.
+    /// An array of counters, with packets and bytes in two arrays.
     Counter {
-        /// How many.
+        /// Number of counters.
         size: u32,
-        /// The array of packets.
+        /// Index of the array of packets.
         packets: usize,
-        /// The array of bytes.
+        /// Index of the array of bytes.
         bytes: usize,
     },
-    /// Meters: so many, and whether they are of bytes or of packets.
+    /// An array of meters.
     Meter {
-        /// How many.
+        /// Number of meters.
         size: u32,
-        /// Of bytes.
+        /// True for bytes, false for packets.
         bytes: bool,
     },
-    /// Random numbers of so many bits, between these two.
+    /// A random number within a range.
     Random {
-        /// Bits.
+        /// Width, bits.
         width: u32,
-        /// The least.
+        /// Least number.
         least: u128,
-        /// The most.
+        /// Largest number.
         most: u128,
     },
-    /// Nothing.
+    /// An object without state for the control plane.
     Nothing,
 }
 
-/// A program as the pipeline takes it.
+/// A program for the pipeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pipeline {
     /// Structs: of headers, of metadata, of mailboxes, of arguments.
     pub structs: Vec<Struct>,
     /// Headers and their structs.
     pub headers: Vec<(String, String)>,
-    /// The metadata's struct.
+    /// Struct of the metadata.
     pub metadata: String,
     /// Arrays of registers.
     pub arrays: Vec<Array>,
@@ -179,27 +178,27 @@ pub struct Pipeline {
     pub externs: Vec<Extern>,
     /// Actions.
     pub actions: Vec<Action>,
-    /// Tables, as many as the program has and in its order.
+    /// Tables, in the program's order.
     pub tables: Vec<Table>,
-    /// The program's objects, by their numbers.
+    /// Objects of the program, by their numbers.
     pub objects: Vec<ControlObject>,
-    /// The instructions of every packet.
+    /// Instructions for every packet.
     pub instructions: Vec<String>,
-    /// The program looks at no byte of a packet beyond so many.
+    /// Most bytes of a packet that the program reads.
     pub most_read: usize,
-    /// A packet that leaves is no longer than that it came and all headers, so many bytes.
+    /// Most bytes by which a packet grows: the size of all headers.
     pub most_grown: usize,
 }
 
-/// Which instruction has headers lie in their own memory that may have been extracted or not.
+/// Index of the instruction that makes possibly unextracted headers use their own memory.
 const START: usize = 2;
 
 impl Program {
-    /// The program for DPDK's SWX pipeline.
+    /// Compiles the program for DPDK's SWX pipeline.
     ///
     /// # Errors
     ///
-    /// What the pipeline does not have, and where.
+    /// Name and location of a feature that the pipeline lacks.
     pub fn swx(&self) -> Result<Pipeline, Error> {
         lowered(self).map_err(|problem| self.places.sources.locate(problem))
     }
@@ -220,7 +219,7 @@ fn lowered(program: &Program) -> Checked<Pipeline> {
         });
         tables.push(Run { keys: keys.collect(), actions });
     }
-    // Also of those that no packet reaches.
+    // Objects that no packet reaches are included.
     let mut objects = Vec::new();
     for (object, kind) in program.objects.iter().map(|object| &object.kind).enumerate() {
         objects.push(match kind {
@@ -257,7 +256,7 @@ fn lowered(program: &Program) -> Checked<Pipeline> {
 }
 
 impl Lower<'_> {
-    /// What every packet goes through.
+    /// Code for every packet.
     fn main(&mut self) -> Checked<Code> {
         let program = self.program;
         self.push(Instr::Rx);

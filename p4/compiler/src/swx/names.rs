@@ -1,12 +1,11 @@
-//! Names that the pipeline takes: short, of letters and digits, each of its kind once.
+//! Names for the pipeline: short, of letters and digits, unique within their kind.
 
 use std::collections::BTreeSet;
 
-/// The longest name before a number is put behind it. Those that are put together of two stay below
-/// 64.
+/// Longest name before a number is appended. Names that combine two stay below 64.
 const MOST: usize = 24;
 
-/// The names that are taken.
+/// Names in use.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     headers: BTreeSet<String>,
@@ -15,24 +14,24 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// A header's, after the last part of its name.
+    /// Name of a header, from the last part of its full name.
     pub(super) fn header(&mut self, full: &str) -> String {
         take(&mut self.headers, last(full))
     }
 
-    /// A piece of metadata's, after its name within its control.
+    /// Name of a piece of metadata, from its name within its control.
     pub(super) fn meta(&mut self, full: &str) -> String {
         let own = full.split_once('.').map_or(full, |(_, own)| own);
         let own = own.strip_prefix("meta.").unwrap_or(own);
         take(&mut self.metas, own)
     }
 
-    /// A table's, action's, array's or object's, after the last part of its name.
+    /// Name of a table, action, array or object, from the last part of its full name.
     pub(super) fn other(&mut self, full: &str) -> String {
         take(&mut self.others, last(full))
     }
 
-    /// A header field's, among those that there are.
+    /// Name of a header's field, unique among `before`.
     pub(super) fn field(own: &str, before: &[(String, u32)]) -> String {
         let mut taken: BTreeSet<String> = before.iter().map(|(name, _)| name.clone()).collect();
         take(&mut taken, own)

@@ -1,8 +1,8 @@
-//! Parsers: states become labels, and every header is extracted only if all of it is there, which
-//! the pipeline itself does not look after.
+//! Parsers: states become labels, and every header is extracted only if all of it is there; the
+//! pipeline itself does not check that.
 //!
-//! Where it can be told how far a packet has been read, its length is compared with that; otherwise
-//! what is left of it is counted.
+//! If the position in the packet is known statically, the packet's length is compared with it;
+//! otherwise a counter of the remaining bytes is used.
 
 use super::code::{FIRST_OWN, Field, Instr, Label, Test, Value};
 use super::lower::{Fields, Lower, Place};
@@ -10,17 +10,17 @@ use crate::ir::{Expr, Header, MOST_STEPS, Match, Next, Noted, Program, Slot, Stm
 use crate::source::Checked;
 use std::collections::BTreeSet;
 
-/// The longest packet.
+/// Longest packet, bytes.
 pub(super) const LONGEST: usize = 65_535;
 
-/// What is known at a place in a parser.
+/// Static knowledge at a place in a parser.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Flow {
-    /// How many bytes have been read, if that is always the same.
+    /// Number of bytes read, if it is always the same.
     offset: Option<usize>,
-    /// Headers that were surely extracted.
+    /// Headers that were certainly extracted.
     must: BTreeSet<usize>,
-    /// Headers that may have been.
+    /// Headers that may have been extracted.
     may: BTreeSet<usize>,
 }
 
@@ -32,32 +32,32 @@ impl Flow {
     }
 }
 
-/// A parser at work.
+/// State of the parser that is being converted.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
-    /// What is known here. What was surely extracted is among what is known of headers anyway.
+    /// Knowledge at the present place. Headers certainly extracted are also in `known`.
     at: Flow,
-    /// Where everything goes on.
+    /// Label behind the parser.
     end: Label,
-    /// Where this parser is accepted, within another; the whole one's are left by [`Lower::leave`].
+    /// Label for the acceptance of a nested parser; the outer one ends by [`Lower::leave`].
     done: Option<Label>,
-    /// What is left, in bytes, if that is counted.
+    /// Field with the number of remaining bytes, if they are counted.
     left: Option<Field>,
-    /// States that were entered, if there may be many.
+    /// Field with the number of entered states, if there may be many.
     steps: Option<Field>,
-    /// What stands behind the states: where, which error, which headers were not extracted.
+    /// Code behind the states: label, error, and headers that were not extracted.
     stubs: Vec<(Label, Option<u64>, Vec<usize>)>,
-    /// Headers of which it is not known at some end whether they were extracted, and those whose
-    /// fields are touched before.
+    /// Headers that may or may not be extracted at some end, and those whose fields are accessed
+    /// before.
     pub(super) unsure: BTreeSet<usize>,
-    /// Whether the parser is being made, and nothing behind it.
+    /// True while the parser is being converted.
     pub(super) is_under_way: bool,
-    /// As far as the program looks at packets, bytes.
+    /// Most bytes of packets that the program reads.
     pub(super) most: usize,
 }
 
 impl<'p> Lower<'p> {
-    /// The program's parser.
+    /// Converts the program's parser.
     pub(super) fn parse(&mut self) -> Checked<()> {
         let number = self.program.parser;
         let start = Flow { offset: Some(0), ..Flow::default() };
@@ -98,7 +98,7 @@ impl<'p> Lower<'p> {
         Field::Meta(self.metas.len() - 1)
     }
 
-    /// What is known at each state that can be reached, and where the parser accepts.
+    /// Computes the knowledge at each reachable state, and where the parser accepts.
     fn flow(
         &mut self,
         number: usize,
@@ -158,7 +158,7 @@ impl<'p> Lower<'p> {
                 let by = self.skipped(bits)?;
                 now.offset = now.offset.map(|offset| offset + by);
             }
-            // What is made valid otherwise stays where it is, too.
+            // A header that is made valid by other means stays in its place, too.
             Stmt::Assign(pairs) => self.made_valid(pairs.iter().map(|(slot, _)| *slot), now)?,
             Stmt::Call(routine, pairs) => {
                 self.made_valid(pairs.iter().map(|(slot, _)| *slot), now)?;
@@ -187,12 +187,12 @@ impl<'p> Lower<'p> {
         Ok(())
     }
 
-    /// Takes down that a header is valid that was not extracted.
+    /// Notes a header that is valid without having been extracted.
     pub(super) fn is_made_valid(&mut self, header: usize) {
         self.reading.at.may.insert(header);
     }
 
-    /// A parser's states, the first one first.
+    /// Converts a parser's states, the first one first.
     fn states(&mut self, number: usize, at: &Flow) -> Checked<()> {
         let program = self.program;
         let parser = &program.parsers[number];
@@ -227,7 +227,7 @@ impl<'p> Lower<'p> {
         self.known = flow.must.clone();
     }
 
-    /// A parser within a parser.
+    /// Converts a parser within a parser.
     pub(super) fn parse_within(&mut self, number: usize) -> Checked<()> {
         let (at, done) = (self.reading.at.clone(), self.label());
         let at = Flow { must: self.known.clone(), ..at };
@@ -241,7 +241,7 @@ impl<'p> Lower<'p> {
         Ok(())
     }
 
-    /// Accepts or rejects right here.
+    /// Accepts or rejects at this place.
     fn go(&mut self, target: Target) {
         match (target, self.reading.done) {
             (Target::Accept, Some(done)) => self.push(Instr::Jump(done)),
@@ -254,7 +254,7 @@ impl<'p> Lower<'p> {
         }
     }
 
-    /// Where to jump for a target.
+    /// Label for a transition to a target.
     fn leave(&mut self, target: Target, labels: &[Label]) -> Label {
         match (target, self.reading.done) {
             (Target::State(state), _) => labels[state],
@@ -263,7 +263,7 @@ impl<'p> Lower<'p> {
         }
     }
 
-    /// Headers that have surely not been extracted; of those that may have been, it is taken down.
+    /// Headers that have certainly not been extracted; headers that may have been are noted.
     fn not_extracted(&mut self) -> Vec<usize> {
         let unsure = self.reading.at.may.difference(&self.known).copied();
         let unsure: Vec<usize> = unsure.collect();
@@ -284,7 +284,7 @@ impl<'p> Lower<'p> {
         label
     }
 
-    /// Where to jump when an error of the core library's has happened.
+    /// Label for an error of the core library.
     fn failure(&mut self, name: &str) -> Label {
         let error = self.program.error(name) as u64;
         self.stub(Some(error))
@@ -298,7 +298,7 @@ impl<'p> Lower<'p> {
         Ok(())
     }
 
-    /// Jumps away if there are not so many bytes; does not move on.
+    /// Jumps away if there are fewer than `count` bytes; does not advance.
     fn need(&mut self, count: usize) {
         let short = self.failure("PacketTooShort");
         let (has, needed) = match (self.reading.left, self.reading.at.offset) {
@@ -330,7 +330,7 @@ impl<'p> Lower<'p> {
         Ok(())
     }
 
-    /// What is looked at is a header of its own, which is never emitted.
+    /// The bytes of a lookahead form a separate header, which is never emitted.
     pub(super) fn lookahead(&mut self, fields: &[(Slot, Ty)]) -> Checked<()> {
         let is_whole = |(_, ty): &(Slot, Ty)| ty.width().is_multiple_of(8) && ty.width() <= 64;
         if !fields.iter().all(is_whole) {
@@ -349,7 +349,7 @@ impl<'p> Lower<'p> {
         Ok(())
     }
 
-    /// Bytes that are skipped.
+    /// Number of bytes that are skipped.
     fn skipped(&self, bits: &Expr) -> Checked<usize> {
         match bits.as_constant() {
             Some(bits) if bits.is_multiple_of(8) && bits <= 255 * 8 => Ok(bits as usize / 8),
@@ -360,7 +360,7 @@ impl<'p> Lower<'p> {
         }
     }
 
-    /// What is skipped is a header of its own, which is never emitted.
+    /// Skipped bytes form a separate header, which is never emitted.
     pub(super) fn advance(&mut self, bits: &Expr) -> Checked<()> {
         let count = self.skipped(bits)?;
         if count == 0 {
@@ -413,7 +413,7 @@ impl<'p> Lower<'p> {
         Ok(())
     }
 
-    /// Asks cases from a key on, the first that fits wins; what several in a row ask is asked once.
+    /// Tests cases from key `from` on; the first match wins. Equal consecutive tests are made once.
     fn cases(&mut self, values: &[(Value, Ty)], cases: &[(&[Match], Label)], from: usize) {
         let mut rest = cases;
         while let Some((matches, to)) = rest.first() {
@@ -456,7 +456,7 @@ fn bytes(fields: &[(Slot, Ty)]) -> usize {
     fields.iter().map(|(_, ty)| ty.width() as usize).sum::<usize>() / 8
 }
 
-/// Whether a state can come back to itself, in a parser or those within it.
+/// True if a state can be entered again, in a parser or a nested one.
 fn has_cycle(program: &Program, number: usize) -> bool {
     let parser = &program.parsers[number];
     let next = |state: usize| -> Vec<usize> {

@@ -1,13 +1,14 @@
-//! Which slots routines touch, and which slots can be one.
+//! Slots that routines access, and slots that can share a location.
 //!
 //! The language copies between its parts: headers and metadata from parser to controls, arguments
-//! into and out of controls. Where nobody can tell the copy from what was copied, both become one.
+//! into and out of controls. If a copy cannot be distinguished from its source, both share a
+//! location.
 
 use crate::ir::{Block, Expr, ExprKind, Next, Program, Slot, Stmt};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// What statements read and write, calls followed.
+/// Slots that statements read and write, called routines included.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Touched {
     pub(super) reads: BTreeSet<Slot>,
@@ -15,13 +16,13 @@ pub(super) struct Touched {
     routines: BTreeSet<usize>,
 }
 
-/// The slots of a program: what touches them, and which of them are one.
+/// Slots of a program: accesses, and groups that share a location.
 pub(super) struct Sets<'p> {
     program: &'p Program,
     routines: BTreeMap<usize, Rc<Touched>>,
-    /// Each slot's neighbour on the way to the one that stands for all that are one with it.
+    /// Parent of each slot on the path to the representative of its group.
     parents: Vec<Slot>,
-    /// Slots that one routine alone looks at, and that are written right before it is called.
+    /// Slots that only one routine reads, and that are written right before its calls.
     params: BTreeMap<Slot, usize>,
 }
 
@@ -43,7 +44,7 @@ impl<'p> Sets<'p> {
         sets
     }
 
-    /// The slot that stands for all that are one with this one.
+    /// Representative of a slot's group.
     pub(super) fn root(&self, slot: Slot) -> Slot {
         let mut at = slot;
         while self.parents[at as usize] != at {
@@ -52,7 +53,7 @@ impl<'p> Sets<'p> {
         at
     }
 
-    /// Whether a slot is a parameter of a routine: nobody else ever looks at it.
+    /// True if a slot is a parameter of a routine and is not accessed elsewhere.
     pub(super) fn is_param(&self, routine: usize, slot: Slot) -> bool {
         self.params.get(&slot) == Some(&routine)
     }
@@ -62,7 +63,7 @@ impl<'p> Sets<'p> {
         self.parents[one.max(other) as usize] = one.min(other);
     }
 
-    /// What a routine touches, calls followed.
+    /// Slots that a routine accesses, called routines included.
     pub(super) fn routine(&mut self, number: usize) -> Rc<Touched> {
         if let Some(known) = self.routines.get(&number) {
             return Rc::clone(known);
@@ -119,11 +120,11 @@ impl<'p> Sets<'p> {
         }
     }
 
-    /// Makes parameters of controls one with their arguments, where the control has no other way to
-    /// the argument and nobody else looks at the parameter.
+    /// Merges parameters of controls with their arguments, if the control cannot access the
+    /// argument otherwise and no other code accesses the parameter.
     fn unite_arguments(&mut self) {
         let program = self.program;
-        // What is handed on from part to part is looked at in each.
+        // Values handed on between parts are accessed in each of them.
         let all = 0..program.slots.len() as Slot;
         let roots: Vec<Slot> = all.map(|slot| self.root(slot)).collect();
         let root = |slot: Slot| roots[slot as usize] as usize;
@@ -160,7 +161,7 @@ impl<'p> Sets<'p> {
             if listed.contains(&routine) {
                 continue;
             }
-            // A parameter that is given a slot, and whether the slot takes it back.
+            // A parameter, its argument, and 1 if the argument gets the value back.
             let pairs: Vec<(Slot, Slot, usize)> = given
                 .iter()
                 .filter_map(|(param, value)| match value.kind {
@@ -180,7 +181,7 @@ impl<'p> Sets<'p> {
             let args: BTreeSet<Slot> = pairs.iter().map(|(_, arg, _)| self.root(*arg)).collect();
             let is_apart = args.len() == pairs.len()
                 && pairs.iter().all(|(param, arg, back)| {
-                    // Nobody else gives it anything or asks for it.
+                    // No other code writes or reads the parameter.
                     let uses = inside[root(*param)] + 1 + back;
                     counts[root(*param)] == uses && !touched.contains(&self.root(*arg))
                 });
@@ -191,7 +192,7 @@ impl<'p> Sets<'p> {
     }
 }
 
-/// Calls, and what is assigned before and after each.
+/// Calls, with the assignments before and after each.
 type Site<'p> = (usize, &'p [(Slot, Expr)], &'p [(Slot, Expr)]);
 
 fn calls<'p>(block: &'p Block, into: &mut Vec<Site<'p>>) {
@@ -207,7 +208,7 @@ fn calls<'p>(block: &'p Block, into: &mut Vec<Site<'p>>) {
     }
 }
 
-/// Visits every slot that statements read or write, calls not followed.
+/// Visits every slot that statements read or write, without called routines.
 fn count(program: &Program, block: &Block, visit: &mut dyn FnMut(Slot)) {
     for stmt in block {
         own(program, stmt, &mut |slot, _| visit(slot));
@@ -215,7 +216,7 @@ fn count(program: &Program, block: &Block, visit: &mut dyn FnMut(Slot)) {
     }
 }
 
-/// The slots that a statement itself reads and writes, nested ones left out.
+/// Visits the slots that a statement itself reads and writes, without nested statements.
 fn own(program: &Program, stmt: &Stmt, visit: &mut impl FnMut(Slot, bool)) {
     let assign = |pairs: &[(Slot, Expr)], visit: &mut dyn FnMut(Slot, bool)| {
         for (slot, value) in pairs {

@@ -1,4 +1,4 @@
-//! Statements. Routines are put in place of their calls; actions of tables are the pipeline's own.
+//! Statements. Routines are inlined; actions of tables are the pipeline's own.
 
 use super::code::{Field, Instr, Test, Value};
 use super::lower::{Frame, Lower, Place};
@@ -8,7 +8,7 @@ use crate::source::Checked;
 use std::collections::BTreeSet;
 
 impl<'p> Lower<'p> {
-    /// Every header that is extracted or emitted.
+    /// Finds every header that is extracted or emitted.
     pub(super) fn find_headers(&mut self) -> Checked<()> {
         let program = self.program;
         let states = program.parsers.iter().flat_map(|parser| &parser.states);
@@ -40,7 +40,7 @@ impl<'p> Lower<'p> {
                 continue;
             }
             match (stmt, block.get(number + 1)) {
-                // Arguments: what need not be copied is not.
+                // These are arguments: needless copies are left out.
                 (Stmt::Assign(pairs), Some(Stmt::Call(..))) => before = pairs,
                 (Stmt::Call(routine, taken), _) => {
                     self.call(*routine, std::mem::take(&mut before), taken)?;
@@ -82,7 +82,7 @@ impl<'p> Lower<'p> {
         self.frames.last_mut().expect("statements stand in a routine")
     }
 
-    /// Leaves all routines.
+    /// Exits all routines.
     fn exit(&mut self) {
         let frame = self.frame();
         frame.exits = true;
@@ -90,7 +90,7 @@ impl<'p> Lower<'p> {
         self.push(Instr::Jump(exit));
     }
 
-    /// All values are taken before the first is written.
+    /// Assigns all values as if all were read before the first is written.
     pub(super) fn assign(&mut self, pairs: &[(Slot, Expr)]) -> Checked<()> {
         let mut values = Vec::new();
         for (number, (slot, value)) in pairs.iter().enumerate() {
@@ -105,7 +105,7 @@ impl<'p> Lower<'p> {
             }
             values.push((*slot, value, is_overwritten));
         }
-        // What is overwritten before its turn waits aside.
+        // A value that is overwritten too early is saved first.
         let mut aside = Vec::new();
         for (slot, value, is_overwritten) in &values {
             let temp = match is_overwritten {
@@ -130,7 +130,7 @@ impl<'p> Lower<'p> {
         Ok(())
     }
 
-    /// Whether an expression's value depends on a slot, or what is one with it.
+    /// True if an expression's value depends on a slot or its group.
     fn depends(&self, expr: &Expr, slot: Slot) -> bool {
         let (mut is_so, root) = (false, self.sets.root(slot));
         expr.slots(&mut |used| is_so |= self.sets.root(used) == root);
@@ -196,7 +196,7 @@ impl<'p> Lower<'p> {
         Ok(())
     }
 
-    /// Takes down which headers are valid if a condition holds, or if it does not.
+    /// Notes headers that are valid if a condition holds, or if it does not.
     pub(super) fn suppose(&mut self, condition: &Expr, holds: bool) {
         match &condition.kind {
             ExprKind::Slot(slot) if holds => {
@@ -250,8 +250,8 @@ impl<'p> Lower<'p> {
         Ok(())
     }
 
-    /// Puts a routine in place. Arguments that it does not change, and that do not change
-    /// meanwhile, stay where they are.
+    /// Inlines a routine. Arguments that neither the routine nor other code changes meanwhile are
+    /// not copied.
     fn call(
         &mut self,
         routine: usize,
@@ -294,7 +294,7 @@ impl<'p> Lower<'p> {
         Ok(())
     }
 
-    /// Whether a slot is part of a table's key, which is looked up where it is.
+    /// True if a slot is part of a table's key, which is looked up in place.
     fn is_key(&self, slot: Slot) -> bool {
         let mut keys = self.program.tables.iter().flat_map(|table| &table.keys);
         keys.any(|key| self.depends(&key.expr, slot))
@@ -324,7 +324,7 @@ impl<'p> Lower<'p> {
         taken.iter().try_for_each(|pair| self.assign(std::slice::from_ref(pair)))
     }
 
-    /// A part of the program: what leaves it goes on behind it.
+    /// Converts a part of the program: an exit from it continues behind it.
     pub(super) fn part(&mut self, routine: usize) -> Checked<()> {
         let end = self.label();
         self.frames.push(Frame { end, exit: end, exits: false });
@@ -335,7 +335,7 @@ impl<'p> Lower<'p> {
         Ok(())
     }
 
-    /// Emits a header; each only once, since the pipeline has room for no more.
+    /// Emits a header; the pipeline permits each header only once.
     fn emit(&mut self, header: &Header) -> Checked<()> {
         let Place::Valid(number) = self.place(header.valid)? else {
             unreachable!("what is emitted is a header")

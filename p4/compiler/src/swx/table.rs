@@ -10,8 +10,8 @@ use crate::source::Checked;
 pub(super) const MOST_ARGS: usize = 8;
 
 impl Lower<'_> {
-    /// Says where tables' keys are: together in one header or in metadata, otherwise they are
-    /// copied there.
+    /// Chooses the location of tables' keys: in place, if they are in one header or in metadata;
+    /// otherwise they are copied to metadata.
     pub(super) fn place_keys(&mut self) -> Checked<()> {
         let program = self.program;
         for (number, table) in program.tables.iter().enumerate() {
@@ -107,7 +107,7 @@ impl Lower<'_> {
         Ok(())
     }
 
-    /// The metadata by which actions say that they leave everything.
+    /// Metadata by which actions signal an exit.
     fn flag_of_exit(&mut self, exits: bool) -> Option<Field> {
         if exits && self.exit_flag.is_none() {
             let name = self.names.meta("exit");
@@ -117,7 +117,7 @@ impl Lower<'_> {
         self.exit_flag.filter(|_| exits)
     }
 
-    /// Whether an action leaves everything.
+    /// True if an action may exit.
     fn stops(&self, action: usize) -> bool {
         self.block_stops(&self.program.routines[self.program.actions[action].routine].body)
     }
@@ -130,7 +130,7 @@ impl Lower<'_> {
         })
     }
 
-    /// The code of a table's action with that number.
+    /// Code of the action with that number in a table's list.
     pub(super) fn action(&mut self, table: usize, number: usize) -> Checked<Code> {
         let program = self.program;
         let action = &program.actions[program.tables[table].actions[number]];

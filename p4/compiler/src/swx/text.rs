@@ -1,4 +1,4 @@
-//! Instructions as text, and the pipeline with everything in it that they need.
+//! Instructions as text, and the pipeline with everything that they need.
 
 use super::code::{Field, Instr, META_IN, META_OUT, Value};
 use super::lower::{Lower, Use};
@@ -13,19 +13,19 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
 
-/// Instructions read eight bytes wherever a field is: so many more than the last one has must be
-/// there. No name of a program's ends so.
+/// Padding: instructions read eight bytes at every field, so this many must follow the last one. No
+/// name of a program ends like this.
 const PAD: (&str, u32) = ("pad_", 64);
 
-/// So many bytes they read, and write back changed in part: who does the same close by has to wait
-/// for it.
+/// Bytes that instructions read and write back: an instruction on a field nearby has to wait for
+/// the one before.
 const APART: u32 = 8;
 
-/// Most of each kind that the pipeline's instructions can name.
+/// Most objects of each kind that the pipeline's instructions can name.
 const MOST_NAMED: usize = 255;
 const MOST_HEADERS: usize = 63;
 
-/// The names of what instructions are about.
+/// Names of the objects in instructions.
 struct Text<'l, 'p> {
     lower: &'l Lower<'p>,
     actions: Vec<Vec<String>>,
@@ -73,7 +73,7 @@ pub(super) fn assemble(
 
 #[derive(Default)]
 struct Used {
-    /// And how often.
+    /// Metadata in use, with the number of uses.
     metas: BTreeMap<usize, usize>,
     headers: BTreeSet<usize>,
 }
@@ -98,7 +98,7 @@ impl Text<'_, '_> {
         }
     }
 
-    /// The metadata and headers that anything is about.
+    /// Metadata and headers that any instruction uses.
     fn used(&self, main: &Code, tables: &[Run]) -> Used {
         let mut used = Used::default();
         used.metas.extend([(META_IN, 0), (META_OUT, 0)]);
@@ -138,8 +138,8 @@ impl Text<'_, '_> {
         used
     }
 
-    /// The metadata's struct, and where each piece is: what is used most comes first, at a distance
-    /// as far as there is room.
+    /// Struct of the metadata, and offsets of its fields: the most used ones come first, spaced
+    /// apart as far as there is room.
     fn metadata(&self, used: &BTreeMap<usize, usize>) -> Checked<(Struct, Vec<(usize, u32)>)> {
         let mut order: Vec<usize> = used.keys().copied().collect();
         order.sort_by_key(|number| Reverse(used[number]));
@@ -185,7 +185,7 @@ impl Text<'_, '_> {
             pipeline.headers.push((header.name.clone(), name.clone()));
             pipeline.structs.push(Struct { name, fields: header.fields.clone() });
         }
-        // The last one's fields are read beyond its end.
+        // Fields at the end of the last struct are read beyond its end.
         let (name, bits) = PAD;
         let fields = vec![(name.to_owned(), bits)];
         pipeline.structs.push(Struct { name: format!("{name}_t"), fields });
@@ -270,7 +270,7 @@ impl Text<'_, '_> {
         }
     }
 
-    /// Refuses more than instructions have numbers for.
+    /// Refuses more objects than instructions have numbers for.
     fn check_counts(&self, pipeline: &Pipeline) -> Checked<()> {
         let structs = pipeline.headers.len() + pipeline.externs.len() + 2;
         let counts = [
@@ -292,7 +292,7 @@ impl Text<'_, '_> {
         self.action_code(code, &[])
     }
 
-    /// Instructions; several labels of one become its first.
+    /// Instructions of an action; several labels of one instruction become its first.
     fn action_code(&self, code: &Code, params: &[Param]) -> Vec<String> {
         let mut same: Vec<(usize, usize)> = Vec::new();
         let mut first = None;
@@ -401,10 +401,10 @@ impl Text<'_, '_> {
     }
 }
 
-/// An action's parameter: its name, its slot and its type.
+/// A parameter of an action: its name, its slot and its type.
 type Param = (String, crate::ir::Slot, crate::ir::Ty);
 
-/// What an argument is called: after its parameter.
+/// Name of an argument, from its parameter.
 fn arg(params: &[Param], number: usize) -> String {
     let mut fields: Vec<(String, u32)> = Vec::new();
     for (name, ..) in &params[..=number] {
@@ -424,13 +424,13 @@ fn kind(of: Use) -> &'static str {
 }
 
 impl Extern {
-    /// The name of its type.
+    /// Name of the object's type.
     pub fn type_name(&self) -> &str {
         self.mailbox.strip_suffix("_t").unwrap_or(&self.mailbox)
     }
 }
 
-/// As a pipeline specification.
+/// Writes the pipeline specification.
 impl Display for Pipeline {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(

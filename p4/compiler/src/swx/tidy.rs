@@ -1,18 +1,18 @@
-//! What makes code shorter without changing what it does, and what has to be zero at its beginning.
+//! Removal of needless code, and detection of metadata that must be zero at the beginning.
 
 use super::code::{Field, Instr, META_IN, META_OUT, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Code with what it may run: the program's own, or an action's.
+/// Code of the program, or of an action.
 pub(super) type Code = Vec<Instr>;
 
-/// A table's keys, by the metadata that they are, and the code of its actions.
+/// Keys of a table, as metadata, and the code of its actions.
 pub(super) struct Run {
     pub(super) keys: Vec<usize>,
     pub(super) actions: Vec<Code>,
 }
 
-/// Removes what nobody reads, jumps to what follows anyway, and what is never reached.
+/// Removes unused values, jumps to the next instruction, and unreachable code.
 pub(super) fn tidy(main: &mut Code, tables: &mut [Run], bits: &dyn Fn(Field) -> u32) {
     loop {
         let before = size(main, tables);
@@ -34,7 +34,7 @@ pub(super) fn tidy(main: &mut Code, tables: &mut [Run], bits: &dyn Fn(Field) -> 
     }
 }
 
-/// Metadata that is only ever read by a move right behind what writes it.
+/// Metadata whose only reads are moves directly behind its writes.
 fn passing(main: &Code, tables: &[Run]) -> BTreeSet<usize> {
     let (mut passing, mut others) = (BTreeSet::new(), BTreeSet::new());
     others.extend(tables.iter().flat_map(|table| &table.keys));
@@ -58,7 +58,7 @@ fn passing(main: &Code, tables: &[Run]) -> BTreeSet<usize> {
     passing
 }
 
-/// Removes what the main code writes and never reads again.
+/// Removes writes of the main code that are never read.
 fn drop_dead(main: &mut Code, tables: &[Run]) {
     let of_table: Vec<_> = tables.iter().map(touched).collect();
     let next = successors(main);
@@ -88,7 +88,7 @@ fn meta(field: Field) -> Option<usize> {
     }
 }
 
-/// Has what is only moved on go there at once, where nothing is cut off on the way.
+/// Writes values that are only moved directly to their target, if nothing is cut on the way.
 fn pass_on(code: &mut Code, passing: &BTreeSet<usize>, bits: &dyn Fn(Field) -> u32) {
     for number in 1..code.len() {
         let Instr::Mov(to, Value::Field(Field::Meta(from))) = code[number] else { continue };
@@ -123,7 +123,7 @@ fn clean(code: &mut Code, read: &BTreeSet<usize>) {
         is_wanted && !is_idle
     });
     shorten_jumps(code);
-    // Behind what never goes on, until somebody may jump there.
+    // Code behind an unconditional end is unreachable up to the next label.
     let mut is_reached = true;
     code.retain(|instr| {
         is_reached |= matches!(instr, Instr::Label(_));
@@ -152,7 +152,7 @@ fn clean(code: &mut Code, read: &BTreeSet<usize>) {
     code.retain(|instr| !matches!(instr, Instr::Label(label) if !targets.contains(label)));
 }
 
-/// Has whoever jumps to a jump go where that leads.
+/// Redirects jumps to jumps to the final target.
 fn shorten_jumps(code: &mut Code) {
     let (mut leads, mut labels) = (BTreeMap::new(), Vec::new());
     for instr in &*code {
@@ -162,7 +162,7 @@ fn shorten_jumps(code: &mut Code) {
             _ => labels.clear(),
         }
     }
-    // Where jumps alone lead round in a circle, one place of it is as good as another.
+    // In a circle of jumps alone any place is equivalent.
     let end = |from: usize| {
         let way = std::iter::successors(leads.get(&from), |to| leads.get(to));
         way.take(leads.len() + 1).last().copied()
@@ -174,7 +174,7 @@ fn shorten_jumps(code: &mut Code) {
     }
 }
 
-/// The metadata that the program may read before it writes it.
+/// Metadata that the program may read before it writes it.
 pub(super) fn unset(main: &Code, tables: &[Run]) -> BTreeSet<usize> {
     let of_table: Vec<_> = tables.iter().map(touched).collect();
     let mut unset = read_first(main, &of_table);
@@ -182,8 +182,8 @@ pub(super) fn unset(main: &Code, tables: &[Run]) -> BTreeSet<usize> {
     unset
 }
 
-/// What a table's keys and actions may read before they write it, and what all its actions surely
-/// write.
+/// Metadata that a table's keys and actions may read before they write it, and metadata that all
+/// its actions certainly write.
 type TouchedByTable = (BTreeSet<usize>, BTreeSet<usize>);
 
 fn touched(table: &Run) -> TouchedByTable {
@@ -200,7 +200,7 @@ fn touched(table: &Run) -> TouchedByTable {
     (reads, writes.unwrap_or_default())
 }
 
-/// What may come after each instruction.
+/// Possible successors of each instruction.
 fn successors(code: &Code) -> Vec<Vec<usize>> {
     let labels: BTreeMap<usize, usize> = code
         .iter()
@@ -218,13 +218,13 @@ fn successors(code: &Code) -> Vec<Vec<usize>> {
     code.iter().enumerate().map(next).collect()
 }
 
-/// What may be read before it is written.
+/// Metadata that may be read before it is written.
 fn read_first(code: &Code, tables: &[TouchedByTable]) -> BTreeSet<usize> {
     let live = live(code, &successors(code), tables);
     live.into_iter().next().unwrap_or_default()
 }
 
-/// What may be read from each instruction on before it is written.
+/// Metadata that may be read from each instruction on before it is written.
 fn live(code: &Code, next: &[Vec<usize>], tables: &[TouchedByTable]) -> Vec<BTreeSet<usize>> {
     let mut live: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); code.len()];
     let mut is_changed = true;
@@ -254,7 +254,7 @@ fn live(code: &Code, next: &[Vec<usize>], tables: &[TouchedByTable]) -> Vec<BTre
     live
 }
 
-/// What is written on every way through an action.
+/// Metadata that every path through an action writes.
 fn surely_written(code: &Code) -> BTreeSet<usize> {
     let all: BTreeSet<usize> =
         code.iter().filter_map(|instr| instr.writes().and_then(meta)).collect();

@@ -1,15 +1,15 @@
-//! Programs about one construct, put into a frame that is a whole program.
+//! Programs about one construct, put into a frame that completes them.
 
-/// What a program has that its frame does not.
+/// Parts of a program that its frame lacks.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Parts<'t> {
-    /// At the top.
+    /// Declarations at the top level.
     pub(crate) decls: &'t str,
-    /// The parser's states; one that extracts `hdr.words`, if this is empty.
+    /// States of the parser; if empty, one state that extracts `hdr.words`.
     pub(crate) states: &'t str,
-    /// What the control declares.
+    /// Declarations of the control.
     pub(crate) locals: &'t str,
-    /// What it does, after it has said that packets leave by port 2.
+    /// Body of the control, after the statement that sends packets to port 2.
     pub(crate) body: &'t str,
 }
 

@@ -4,7 +4,7 @@ use natgate_io::{Frame, HEADROOM};
 use natgate_p4::{Fate, Machine, Outcome};
 use std::time::Duration;
 
-/// What becomes of packets that come in by a port together.
+/// Fates of packets that come in by a port together.
 pub(crate) fn together(
     machine: &mut Machine<'_>,
     now: Duration,

@@ -1,8 +1,8 @@
-//! p4/nat.p4, by everything that executes it: the vectors that it covers, and what it does around
-//! the translation.
+//! p4/nat.p4 in all its executors: the vectors that it covers, and its behavior around the
+//! translation.
 //!
-//! The vectors' packets get an Ethernet header, and the tables what a controller would put into
-//! them for the vectors' configuration.
+//! The vectors' packets get an Ethernet header, and the tables get the entries of a controller for
+//! the vectors' configuration.
 
 mod control;
 mod same;
@@ -18,7 +18,7 @@ use std::time::Duration;
 const INSIDE: u32 = 1;
 const OUTSIDE: u32 = 2;
 const CONTROLLER: u32 = 0xffff_fffd;
-/// The box's hardware addresses, and those of its neighbours.
+/// Hardware addresses of the gateway, and those of its neighbours.
 const OWN: [u64; 2] = [0x0200_0000_0001, 0x0200_0000_0002];
 const NEIGHBOURS: [u64; 2] = [0x0200_0000_0011, 0x0200_0000_0022];
 const POOL: u128 = 0xcb00_7101;
@@ -28,7 +28,7 @@ fn nat() -> Program {
     compile("nat.p4", text).unwrap_or_else(|error| panic!("{}", error.rendered()))
 }
 
-/// The interpreted program with its tables filled.
+/// The interpreted program with filled tables.
 fn filled(program: &Program, ports: (u16, u16)) -> Machine<'_> {
     let mut machine = Machine::new(program, 0);
     fill(&mut machine, ports);
@@ -52,7 +52,7 @@ fn fill(machine: &mut Machine<'_>, ports: (u16, u16)) {
     machine.insert("subscribers", &[ten], "subscriber", &[7, 0], 0).expect("subscribers");
     let pool = [POOL, ports.0.into(), ports.1.into()];
     machine.insert("pool", &[Key::Exact(0)], "external_address", &pool, 0).expect("a pool");
-    // Gateways are named by the port that they are behind.
+    // A gateway is named by its port.
     let via = |port: u32| [port.into(), port.into()];
     machine.insert("routes", &[ten], "via", &via(INSIDE), 0).expect("a route");
     machine.insert("routes", &[Key::Prefix(0, 0)], "via", &via(OUTSIDE), 0).expect("a route");
@@ -63,7 +63,7 @@ fn framed(destination: u64, source: u64, ethertype: u16, payload: &[u8]) -> Vec<
     [&macs[0][..], &macs[1], &ethertype.to_be_bytes(), payload].concat()
 }
 
-/// Takes an IPv4 packet that came in on a side; what leaves.
+/// Processes an IPv4 packet that came in on a side; returns what leaves.
 fn process(
     machine: &mut Machine<'_>,
     now: Duration,
@@ -83,7 +83,7 @@ fn process(
     }
 }
 
-/// A line's time, side and packet.
+/// Time, side and packet of a line.
 fn line(text: &str) -> Option<(f64, usize, Vec<u8>)> {
     let text = text.split_once('#').map_or(text, |(before, _)| before).trim();
     let mut words = Words::new(text).expect("the vectors' notation");
@@ -98,7 +98,7 @@ fn line(text: &str) -> Option<(f64, usize, Vec<u8>)> {
     Some((time, side, write::packet(&mut words).expect("a packet")))
 }
 
-/// Takes a vector through the program, and compares what leaves with what leaves the engine.
+/// Processes a vector with the program, and compares the output with that of the engine.
 fn vector(name: &str, ports: (u16, u16)) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors").join(name);
     let text = |file| std::fs::read_to_string(folder.join(file)).expect("the vector is there");
@@ -188,12 +188,12 @@ fn ports_run_out_and_are_free_again_when_their_mappings_have_gone() {
     assert_eq!(drops(&machine, 7), 1);
 }
 
-/// What an entry's keys are.
+/// Values of an entry's keys.
 fn values(keys: &[Match]) -> Vec<u128> {
     keys.iter().map(|key| key.value).collect()
 }
 
-/// The external port that a packet from inside leaves with.
+/// External port of a packet from inside after translation.
 fn port(machine: &mut Machine<'_>, seconds: u64, host: u8, internal: u16) -> Option<u16> {
     let packet = udp(&format!("udp 10.0.0.{host}:{internal} > 198.51.100.7:53"));
     let sent = process(machine, Duration::from_secs(seconds), 0, &packet);
@@ -219,7 +219,7 @@ fn a_static_mappings_port_is_nobody_elses() {
     let keys = [17, POOL, 4002].map(Key::Exact);
     machine.insert("download", &keys, "to_internal", &[0x0a00_0050, 53], 0).expect("it fits");
     assert_eq!(port(&mut machine, 0, 1, 4002), Some(4004));
-    // From outside, only the mapping that is asked for lives on.
+    // A packet from outside keeps only the mapping of its destination alive.
     let is_there = |machine: &Machine<'_>| {
         let upload = machine.read("upload").expect("it is there");
         upload.iter().any(|entry| values(&entry.keys) == [17, 0x0a00_0050, 53])
@@ -234,7 +234,7 @@ fn a_static_mappings_port_is_nobody_elses() {
     assert!(!is_there(&machine));
 }
 
-/// Whatever has no room: two endpoints never have one port.
+/// Whichever table is full: two endpoints never have one port.
 #[test]
 fn without_room_there_is_no_mapping() {
     let text = include_str!("../../../nat.p4");
@@ -268,7 +268,7 @@ fn static_mappings_are_the_controllers() {
     check_static_mapping(&mut machine);
 }
 
-/// 203.0.113.1:80 is 10.0.0.80:8080, today and tomorrow.
+/// Checks that 203.0.113.1:80 is 10.0.0.80:8080, now and a day later.
 fn check_static_mapping(machine: &mut Machine<'_>) {
     for seconds in [0, 90_000] {
         let now = Duration::from_secs(seconds);

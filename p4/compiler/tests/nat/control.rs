@@ -1,4 +1,4 @@
-//! A controller asks the NAT, whatever executes it: the same answers.
+//! A controller gets the same answers from the NAT in each of its executors.
 
 use super::{all, nat, process, udp};
 use natgate_p4::{Answer, Entries, InstalledRow, Key, Machine, MachineError, Request, Row, Target};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 type Answered = Result<Answer, MachineError>;
 
-/// A table's rows, by parts of so many.
+/// Rows of a table, in parts of `most` rows.
 fn rows(machine: &mut Machine<'_>, table: &str, most: usize) -> Vec<InstalledRow> {
     let (mut all, mut after) = (Vec::new(), None);
     loop {
@@ -23,7 +23,7 @@ fn rows(machine: &mut Machine<'_>, table: &str, most: usize) -> Vec<InstalledRow
     }
 }
 
-/// All that can be read.
+/// Everything that can be read.
 fn everything(machine: &mut Machine<'_>) -> (Vec<Vec<InstalledRow>>, Vec<Answered>) {
     let info = nat().info();
     let name = |preamble: &natgate_p4::Preamble| preamble.name.clone();
@@ -47,7 +47,7 @@ fn everything(machine: &mut Machine<'_>) -> (Vec<Vec<InstalledRow>>, Vec<Answere
     (all, answers)
 }
 
-/// What is changed, some of it in vain.
+/// Changes, some of which are refused.
 fn changes(learnt: &Row) -> Vec<Request> {
     let counter = |index| {
         let counter = "drops".to_owned();

@@ -1,4 +1,4 @@
-//! p4/nat.p4, interpreted and as Rust. The crate of DPDK's back end has the same cases for DPDK's
+//! p4/nat.p4, interpreted and as Rust. The crate of DPDK's back end runs the same cases with DPDK's
 //! SWX pipeline, too.
 
 #[path = "cases.rs"]

@@ -1,4 +1,4 @@
-//! Random traffic through the NAT, whatever executes it: the same packets, tables and counters.
+//! Random traffic through the NAT in each of its executors: the same packets, tables and counters.
 
 use super::{INSIDE, NEIGHBOURS, OUTSIDE, OWN, all, fill, framed, nat, udp, values};
 use crate::together::together;
@@ -7,13 +7,13 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// A frame that comes in, after so many milliseconds.
+/// A frame that comes in, after `pass` milliseconds.
 #[derive(Clone, Debug)]
 struct Arrival {
     pass: u64,
     side: usize,
     packet: String,
-    /// A byte of the frame that is changed, and by what; nothing, if it is zero.
+    /// A byte of the frame, and the change of it; zero changes nothing.
     harm: (prop::sample::Index, u8),
     /// Bytes that are missing at the end.
     missing: usize,
@@ -63,7 +63,7 @@ fn arrival() -> impl Strategy<Value = Arrival> {
     (0..2_usize).prop_flat_map(packet_of(pass.boxed(), harm.boxed(), missing.boxed()))
 }
 
-/// What a side's arrivals are made of.
+/// Arrivals of one side.
 fn packet_of(
     pass: BoxedStrategy<u64>,
     harm: BoxedStrategy<(prop::sample::Index, u8)>,
@@ -87,7 +87,7 @@ fn frame(arrival: &Arrival) -> Vec<u8> {
     frame
 }
 
-/// Everything that the control plane can see.
+/// Everything that the control plane can read.
 fn seen(machine: &mut Machine<'_>) -> String {
     let mut text = String::new();
     for table in ["stations", "upload", "download"] {
@@ -103,7 +103,7 @@ fn seen(machine: &mut Machine<'_>) -> String {
     text
 }
 
-/// That no two internal endpoints have one external endpoint, and that whoever has one gets its
+/// Checks that no two internal endpoints share an external endpoint, and that each gets its
 /// answers.
 fn check_ports(machine: &Machine<'_>) {
     let [upload, download] =
@@ -119,7 +119,7 @@ fn check_ports(machine: &Machine<'_>) {
     }
 }
 
-/// As Rust, with so many mappings of others that tables are fetched ahead.
+/// The NAT as Rust, with so many other mappings that its tables are prefetched.
 fn crowded(program: &Program) -> Machine<'_> {
     let made = programs::compiled(program, 0).expect("it is compiled with the crate");
     let mut machine = Machine::with(program, made);
@@ -137,7 +137,7 @@ fn crowded(program: &Program) -> Machine<'_> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
 
-    /// Frames of both sides come in by one, so that much is fetched in vain, too.
+    /// Frames of both sides come in by one, so that some lines are fetched in vain.
     #[test]
     fn a_group_that_went_ahead_is_the_same(
         groups in prop::collection::vec(prop::collection::vec(arrival(), 1..100), 1..12),

@@ -1,9 +1,9 @@
-//! Rust that takes every packet through its two halves, however small the tables are.
+//! Rust that runs every packet through its two halves, however small the tables are.
 
 use natgate_io::Frame;
 use natgate_p4::rt::{Execute, Fate, Halves, Meter, Rates, Store, Verdict, World, in_halves};
 
-/// A program that is always executed so.
+/// A program that is always executed in halves.
 #[derive(Debug)]
 pub(crate) struct InHalves<H>(pub(crate) H);
 

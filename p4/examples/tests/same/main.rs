@@ -1,5 +1,4 @@
-//! The interpreter and the Rust that programs become do the same: random packets, entries and
-//! times.
+//! The interpreter and the generated Rust give the same results: random packets, entries and times.
 
 mod halves;
 mod steps;
@@ -62,7 +61,7 @@ const HALVED: Subject = Subject {
     meters: &[],
 };
 
-/// What DPDK's SWX pipeline executes as well.
+/// The program that DPDK's SWX pipeline executes as well.
 const ALIGNED: Subject = Subject {
     make: |_, seed| vec![("Rust", Box::new(aligned::Aligned::new(seed)))],
     ..subject::ALIGNED
@@ -81,7 +80,7 @@ proptest! {
         compare(&HALVED, &steps);
     }
 
-    /// A group goes through the first half before any of it goes through the second.
+    /// All packets of a group run through the first half before any runs through the second.
     #[test]
     fn what_goes_together_through_halves_is_the_same(
         steps in prop::collection::vec(step(), 1..20),
@@ -116,7 +115,7 @@ proptest! {
     }
 }
 
-/// That the comparison is one: each of these must have happened.
+/// Checks the power of the comparison: each of these events must have happened.
 #[test]
 fn random_steps_reach_what_is_compared() {
     use proptest::strategy::ValueTree;

@@ -1,11 +1,11 @@
-//! Random packets, entries and times, and what programs make of them, by whatever executes them.
+//! Random packets, entries and times, and the results of programs in several executors.
 
 use natgate_p4::rt::Execute;
 use natgate_p4::{Key, Machine, Program, Rates, compile};
 use proptest::prelude::*;
 use std::time::Duration;
 
-/// How a table's key is asked.
+/// Kind and width of a table's key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Exact(u32),
@@ -15,26 +15,26 @@ pub(crate) enum Kind {
 
 pub(crate) use Kind::{Exact, Lpm, Ternary};
 
-/// An action and the bits of its parameters.
+/// An action with the widths of its parameters.
 pub(crate) type Action = (&'static str, &'static [u32]);
 
-/// A table: its keys and actions.
+/// A table: its name, keys and actions.
 pub(crate) type Table = (&'static str, &'static [Kind], &'static [Action]);
 
-/// What executes a program, with its name.
+/// An executor of a program, with its name.
 pub(crate) type Named = (&'static str, Box<dyn Execute>);
 
 /// A program, its tables, counters and meters.
 pub(crate) struct Subject {
     pub(crate) text: &'static str,
-    /// What executes it, to be compared with the interpreter; each with its name.
+    /// Creates the executors to be compared with the interpreter, each with its name.
     pub(crate) make: fn(&Program, u64) -> Vec<Named>,
     pub(crate) tables: &'static [Table],
     pub(crate) counters: &'static [&'static str],
     pub(crate) meters: &'static [&'static str],
 }
 
-/// What happens. Numbers are cut down to what is there.
+/// A step. Numbers are reduced to the existing ones.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Packet { pass: u64, port: u32, packet: Vec<u8> },
@@ -45,12 +45,12 @@ pub(crate) enum Step {
     Profile { profile: u8, seconds: u64 },
 }
 
-/// Numbers that meet: few, and at the ends.
+/// Numbers that often coincide: few, and at the ends of the range.
 pub(crate) fn number() -> impl Strategy<Value = u128> {
     prop_oneof![4 => 0..4_u128, 2 => Just(u128::MAX), 2 => Just(0x0100), 1 => any::<u128>()]
 }
 
-/// Bytes that meet the entries' numbers now and then.
+/// Bytes that often equal the entries' numbers.
 pub(crate) fn packet() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![6 => Just(0_u8), 3 => 0..4_u8, 1 => Just(0xff), 1 => any::<u8>()];
     prop::collection::vec(byte, 0..60)
@@ -93,7 +93,7 @@ pub(crate) fn args(bits: &[u32], given: &[u128]) -> Vec<u128> {
     bits.iter().zip(given).map(|(bits, arg)| arg & mask(*bits)).collect()
 }
 
-/// What a step comes to, as text.
+/// Result of a step, as text.
 pub(crate) fn taken(
     subject: &Subject,
     machine: &mut Machine<'_>,
@@ -134,7 +134,7 @@ pub(crate) fn taken(
     }
 }
 
-/// Everything that the control plane can see.
+/// Everything that the control plane can read.
 pub(crate) fn seen(subject: &Subject, machine: &mut Machine<'_>) -> String {
     let mut text = String::new();
     for (name, ..) in subject.tables {
