@@ -1,5 +1,5 @@
-//! A TCP port of the gateway's own inside address. The program around the gateway takes its packets
-//! and has a TCP of its own. Nothing from outside comes in by it.
+//! One TCP port of the gateway's own inside address for the program around the gateway, which has a
+//! TCP stack of its own. No packet from outside gets there.
 
 use crate::pcp::Admission;
 use natgate_wire::{Ipv4, protocol};
@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 /// Most packets that wait for the program.
 const ROOM: usize = 64;
 
-/// The port, closed at first.
+/// The TCP port, closed at first.
 #[derive(Debug, Default)]
 pub(crate) struct LocalTcpPort {
     port: Option<u16>,
@@ -32,8 +32,8 @@ impl LocalTcpPort {
         self.packets.pop_front()
     }
 
-    /// Takes a packet to the gateway itself from realm 0, whose own address is given, if it is for
-    /// the port.
+    /// Takes a packet from realm 0 to the gateway itself, if it is for the port. `own` is the
+    /// gateway's address in realm 0.
     pub(crate) fn take(&mut self, packet: &[u8], own: Option<Ipv4Addr>) -> Admission {
         if !self.port.is_some_and(|port| is_for(port, own, packet)) {
             return Admission::NoRequest;

@@ -52,9 +52,9 @@ pub struct Worker {
     /// Buffer for the translator's own packets: headroom and the longest packet.
     scratch: Vec<u8>,
     next_maintenance: Timestamp,
-    /// Remembers ports in use over a restart.
+    /// Saves the ports in use, for a restart.
     writer: Option<PortStateWriter>,
-    /// Does what commands ask for.
+    /// Executes commands.
     clerk: CommandRunner,
     /// Packets taken from other workers in one go.
     parcels: Vec<(usize, HandedPacket)>,
@@ -512,7 +512,7 @@ mod tests {
         let worker = Worker::new(&settings(), [7; 32], devices, now);
         let mut worker = worker.expect("the settings are right");
         let mut observer = RecordingObserver::default();
-        // A mapping each, more than the translator remembers until it is asked.
+        // One mapping each; more events than the translator's queue holds.
         let many = 5000_u32;
         let begin = |engine: &mut Engine, hosts: std::ops::Range<u32>| {
             for host in hosts {

@@ -27,10 +27,10 @@ const FEW: u64 = 50;
 /// Messages of records that wait for each worker.
 const WAITING: usize = 2;
 
-/// A finished take-over.
+/// Result of a take-over.
 #[derive(Clone, Copy, Debug)]
 pub struct TakeOver {
-    /// What became of the mappings.
+    /// Fate of the mappings.
     pub restored: Restored,
     /// Time since which no process takes packets.
     pub since: Instant,

@@ -1,12 +1,12 @@
 //! Packets in and out: one trait for every back end, and capture files.
 //!
 //! A [`Device`] has two halves that are used at the same time: [`Receive`] lends batches of frames
-//! that lie in the device's own memory, [`Transmit`] sends frames wherever they lie. Back ends, one
-//! folder each: [`packet`] (Linux packet sockets), [`xdp`] (AF_XDP), [`tun`] (layer 3 devices of
-//! the kernel's), [`memory`] (queues between tests). [`decorate`] has devices around devices, which
-//! look on or do harm. Where several workers share a link, each has a device of its own of a group,
-//! and a [`Steering`] says whose frames are whose. [`bpf`] assembles and loads programs for the
-//! kernel. What else frames mean is not this crate's business.
+//! in the device's own memory, [`Transmit`] sends frames wherever they lie. Back ends, one folder
+//! each: [`packet`] (Linux packet sockets), [`xdp`] (AF_XDP), [`tun`] (layer 3 devices of the
+//! kernel), [`memory`] (queues between tests). [`decorate`] has devices around devices, which watch
+//! frames or harm them. If several workers share a link, each has a device of its own in a group,
+//! and a [`Steering`] tells the owner of a frame. [`bpf`] assembles and loads programs for the
+//! kernel. This crate reads no more of a frame than that needs.
 
 #![deny(unsafe_code)]
 

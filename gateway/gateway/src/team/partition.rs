@@ -1,11 +1,11 @@
 //! Partition among the workers: the owner of each subscriber and of each external endpoint.
 //!
-//! A subscriber's worker follows from its address, so a packet from inside is dispatched by
-//! arithmetic. Servers of one service are all of one worker. External ports have an owner each, by
-//! words of 64: at the start a pool's addresses are dealt out whole, or, if the pool has fewer than
-//! there are workers, cut into as many slices. Ports that were dealt out change hands when a worker
-//! runs short of them (`port_lender`); so the owners are shared by all workers, and read with each
-//! packet from outside.
+//! A subscriber's worker follows from the subscriber's address, so a packet from inside is
+//! dispatched by arithmetic. One worker owns all servers of a service. Each external port has an
+//! owner, by words of 64 ports. At the start a pool's addresses are divided whole; if the pool has
+//! fewer addresses than there are workers, each address is cut into as many slices. Ports change
+//! their owner when a worker runs short of them (`port_lender`). So all workers share the list of
+//! owners, and read it with each packet from outside.
 
 mod handed;
 mod packet_owner;
@@ -329,7 +329,7 @@ impl Partition {
         }
     }
 
-    /// The owner of a host inside.
+    /// Owner of an internal host, present or former.
     pub(super) fn owner_of_host(&self, host: Host) -> PacketOwner {
         if let Some(&worker) = self.hosts.get(&host) {
             return PacketOwner::Of(worker);

@@ -108,7 +108,7 @@ pub(super) struct Trade {
     pub(super) lent: u64,
 }
 
-/// The port lenders of workers that are woken so.
+/// Creates the lenders of a team of workers with these wakers.
 pub(super) fn port_lenders(wakers: &[Arc<Waker>]) -> Vec<PortLender> {
     let workers = wakers.len();
     // Each worker asks for one kind at a time, and gets one note as an answer.
@@ -129,7 +129,7 @@ pub(super) fn port_lenders(wakers: &[Arc<Waker>]) -> Vec<PortLender> {
 /// Sender of notes to one worker.
 pub(super) type Mailbox = (SyncSender<Note>, Arc<Waker>);
 
-/// The port lender of a worker that joins others, and where they write to it.
+/// Creates the lender of a worker that joins, and the mailbox of its notes.
 pub(super) fn join(mut others: Vec<Mailbox>, own: &Arc<Waker>) -> (PortLender, Mailbox) {
     let number = others.len();
     let (sender, notes) = sync_channel(2 * MOST_WORKERS);

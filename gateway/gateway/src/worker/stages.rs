@@ -34,7 +34,7 @@ pub(super) struct Stages {
     pub(super) captures: Captures,
     /// Service for requests for mappings.
     pub(super) pcp: PcpService,
-    /// Where packets wait for the program.
+    /// Queue of packets for the program.
     pub(super) local_tcp: LocalTcpPort,
 }
 

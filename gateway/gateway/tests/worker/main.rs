@@ -203,7 +203,7 @@ fn mappings_expire_with_time_alone() {
     let (mut world, _) = World::acquainted();
     let mut turns = 0;
     while world.observer.events.len() < 2 {
-        // As the loop does: sleep until something is due.
+        // The loop of a worker sleeps until something is due, too.
         let deadline = world.worker.next_deadline();
         assert!(deadline > world.now, "the loop would spin");
         world.now = deadline;

@@ -111,7 +111,7 @@ fn packets_fit_a_device_that_carries_less_than_before() {
     assert_eq!(path.sends(true, 1400, true), Result::Passed(1400));
     assert_eq!(path.sends(false, 1400, true), Result::Refused(900));
     assert!(matches!(path.sends(false, 1400, false), Result::Passed(..=900)));
-    // More than the configuration says is no matter, nor is less than IPv4 asks of any link.
+    // An MTU above the configuration's or below IPv4's minimum changes nothing.
     path.carry(9000, 20);
     assert_eq!(path.sends(true, 1501, true), Result::Refused(1500));
     assert_eq!(path.sends(false, 69, true), Result::Refused(68));
@@ -139,7 +139,7 @@ fn a_device_that_carries_less_at_the_start_is_told_and_gone_by() {
     path.world.inside.set_mtu(CONFIGURED.into());
     assert_eq!(path.sends(true, 1501, true), Result::Refused(1500));
     assert!(matches!(path.sends(true, 1501, false), Result::Passed(..=1500)));
-    // As soon as the device carries more, natgate goes by that, up to what the configuration says.
+    // As soon as the device carries more, natgate uses that, up to the configured value.
     path.carry(8000, CONFIGURED.into());
     assert_eq!(path.world.worker.narrow_devices(&settings).len(), 1);
     assert_eq!(path.sends(true, 1501, true), Result::Passed(1501));
@@ -170,7 +170,7 @@ fn whatever_devices_carry_no_longer_packet_is_sent_and_none_is_lost_in_silence()
         let (outbound, dont_fragment) = (draw(2) == 0, draw(2) == 0);
         let len = 30 + draw(1471) as usize;
         let most = carried[usize::from(!outbound)].min(USUAL) as usize;
-        // Nobody asks faster than errors are made.
+        // This pace is below the rate limit of errors.
         path.pass(Duration::from_millis(300));
         match path.sends(outbound, len, dont_fragment) {
             Result::Passed(longest) => {

@@ -94,7 +94,7 @@ fn who_has_the_gateway(host: Host) -> Vec<u8> {
     message.frame(Mac::BROADCAST).to_vec()
 }
 
-/// The hosts that ask, and how the gateway and they know each other.
+/// The requesting hosts, and the ways in which they and the gateway know each other.
 struct PcpNetwork {
     world: World,
     hosts: Vec<Host>,
@@ -112,7 +112,7 @@ impl PcpNetwork {
         Self { world, hosts, stations, granted, are_new: false }
     }
 
-    /// Hosts on the link that have asked for the gateway's hardware address, as hosts do.
+    /// Hosts on the link that have asked for the gateway's hardware address, as real hosts do.
     fn acquainted() -> Self {
         let mut network = Self::new(&with_pcp(), (1..=REAL).map(host).collect());
         for host in network.hosts.clone() {
@@ -257,7 +257,7 @@ fn requests_are_answered_beside_a_flood_from_neighbors_that_were_claimed_by_arp(
 
 #[test]
 fn new_hosts_are_answered_beside_a_flood_from_forged_addresses_and_hardware() {
-    // As hosts do, each asks for the gateway's hardware address before its first request.
+    // Each real host asks for the gateway's hardware address before its first request.
     let mut network = PcpNetwork::new(&with_pcp(), (1..=REAL).map(host).collect());
     network.are_new = true;
     let answered = network.flood(|random| {

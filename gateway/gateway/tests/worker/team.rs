@@ -56,7 +56,7 @@ impl Team {
         Self::with(settings, count, move || turn.fetch_add(1, Ordering::Relaxed) % count)
     }
 
-    /// Frames come to the worker that is told.
+    /// Creates a team; frames come to the worker that `to` returns.
     pub(crate) fn with(
         settings: &Settings,
         count: usize,
@@ -125,7 +125,7 @@ impl Team {
         }
     }
 
-    /// Lets all workers do what there is to do; hosts answer ARP.
+    /// Lets all workers take turns until nothing is left to do. Hosts answer ARP.
     pub(crate) fn settle(&mut self) -> Out {
         let mut out = Out::default();
         for _ in 0..12 {

@@ -33,12 +33,12 @@ pub struct KernelShare {
     pub tagged: bool,
 }
 
-/// The program for this map of sockets. `otherwise` is what becomes of frames of a queue without a
-/// socket.
+/// Builds the program for this map of sockets. `otherwise` is the action for frames of a queue
+/// without a socket.
 pub(super) fn assemble(sockets: i32, share: Option<&KernelShare>, otherwise: i32) -> Code {
     const QUEUE_IN_CONTEXT: i16 = 16;
     let mut code = Code::default();
-    // The context lies in r1; sorting leaves it there.
+    // Register r1 has the context; sorting leaves it there.
     let sorted = share.map(|share| sort(&mut code, share)).unwrap_or_default();
     sorted.to_socket.into_iter().for_each(|jump| code.land(jump));
     code.load(LOAD_WORD, 2, 1, QUEUE_IN_CONTEXT);
@@ -62,22 +62,22 @@ const IPV4_DESTINATION: i16 = 14 + 16;
 const ARP: i32 = ETHERNET + 28;
 const ARP_TARGET: i16 = 14 + 24;
 
-/// Jumps whose targets come after the sorting.
+/// Jumps with targets behind the sorting.
 #[derive(Default)]
 struct Sorted {
     to_socket: Vec<Jump>,
     to_kernel: Vec<Jump>,
 }
 
-/// Jumps to the kernel with what is its own; the rest falls through to the socket. The frame begins
-/// at r2 and ends at r3; r4 and r5 are scratch.
+/// Jumps to the kernel with the kernel's frames; the rest falls through to the socket. The frame
+/// begins at r2 and ends at r3; r4 and r5 are scratch.
 fn sort(code: &mut Code, share: &KernelShare) -> Sorted {
     let mut sorted = Sorted::default();
     code.load(LOAD_WORD, 2, 1, 0);
     code.load(LOAD_WORD, 3, 1, 4);
     sorted.to_socket.push(shorter(code, ETHERNET));
     code.load(LOAD_HALF, 5, 2, TYPE);
-    // As a load finds them: in the order of the network.
+    // The value as a load finds it: in network byte order.
     let kind = |kind: u16| i32::from(u16::from_ne_bytes(kind.to_be_bytes()));
     let ipv4 = code.jump(JUMP_EQUAL_32, [5, 0], kind(ethertype::IPV4));
     let arp = code.jump(JUMP_EQUAL_32, [5, 0], kind(ethertype::ARP));
@@ -108,7 +108,7 @@ fn sort(code: &mut Code, share: &KernelShare) -> Sorted {
 /// EtherType of a provider's tag (IEEE 802.1ad).
 const SERVICE_VLAN: u16 = 0x88a8;
 
-/// The jump of frames that have fewer bytes.
+/// Writes the jump of frames with fewer bytes.
 fn shorter(code: &mut Code, len: i32) -> Jump {
     code.copy(4, 2);
     code.op(ADD, 4, len);

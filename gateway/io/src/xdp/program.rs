@@ -1,9 +1,9 @@
 //! The XDP program at its interface: loading, attaching, and its map of sockets.
 //!
 //! [`assembly`] has its few instructions. Every frame that is not the [kernel's](KernelShare) goes
-//! to the socket of the queue that it came by. The program belongs to the interface and is shared
-//! by all devices that serve queues of it; the last of them detaches it, and the kernel does when
-//! the process ends otherwise. Frames of a queue without a socket go to the kernel.
+//! to the socket of the queue that it came by. The program belongs to the interface, and all
+//! devices that serve queues of the interface share it. The last device detaches it; if the process
+//! ends otherwise, the kernel does. Frames of a queue without a socket go to the kernel.
 
 use super::assembly::{KernelShare, assemble};
 use crate::bpf::assembler::XDP_PASS;
@@ -41,7 +41,7 @@ pub(super) struct Attachment {
     /// Receive queues of the interface.
     pub(super) queues: u32,
     sockets: Map<u32, u32>,
-    /// Holds the program in its place.
+    /// Keeps the program attached.
     link: OwnedFd,
 }
 
@@ -50,7 +50,7 @@ impl Drop for Attachment {
     /// until it becomes another program: closing it here would leave the XDP program attached for
     /// that long.
     fn drop(&mut self) {
-        // Where the interface or the right to ask is gone, closing the descriptor has to do.
+        // If the interface or the permission is gone, closing the descriptor must suffice.
         let _gone = bpf::detach(&self.link);
     }
 }
@@ -134,7 +134,7 @@ fn explain(error: &io::Error, link: &LinkInfo) -> String {
     }
 }
 
-/// Attaches a program; waits a little for one that is there to go.
+/// Attaches a program; waits a little for a former program to be detached.
 fn attach(program: &OwnedFd, interface: u32, mode: Mode) -> io::Result<OwnedFd> {
     for _ in 1..TRIES {
         match bpf::attach(program, interface, mode) {
@@ -177,7 +177,7 @@ mod tests {
         );
     }
 
-    /// A frame to a station or a group, of this type, with an address at this place.
+    /// A frame to a station or a group, of this type, with an address at this offset.
     fn frame(group: bool, kind: u16, address: [u8; 4], at: usize, len: usize) -> Vec<u8> {
         let mut frame = vec![0x5a; len];
         frame[0] = if group { 0xff } else { 2 };
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn the_kernel_gets_its_share_and_no_more() {
         let sockets = Map::sockets(1).expect("maps of sockets need root: run the tests as root");
-        // There is no socket, so that frames for one get this instead.
+        // There is no socket, so frames for a socket get this result instead.
         const SOCKET: u32 = 1;
         const KERNEL: u32 = XDP_PASS as u32;
         let run =

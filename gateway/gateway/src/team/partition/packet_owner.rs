@@ -6,8 +6,8 @@ use natgate_wire::icmp::{self, kind};
 use natgate_wire::{Ipv4, protocol};
 
 impl Partition {
-    /// The owner of an IP packet that came in by a side, from a realm if from inside. A packet that
-    /// cannot be read is everybody's: the worker that has it drops it.
+    /// Finds the owner of an IP packet that came in by a side; from inside, `realm` counts. A
+    /// packet that cannot be read belongs to any worker, which drops it.
     pub(in crate::team) fn owner_of_packet(
         &self,
         from: Side,
@@ -18,8 +18,8 @@ impl Partition {
             .unwrap_or_else(|| self.owner_of_any(from, realm, bytes))
     }
 
-    /// The same of the commonest, TCP and UDP in one piece without options, for as little as can
-    /// be; what is wrong with one is for its owner to find. `None`: it is none of these.
+    /// Finds the owner of a TCP or UDP packet in one piece without options, the commonest kind, at
+    /// the least cost. The owner checks the packet for errors. `None` for all other packets.
     fn owner_of_whole(&self, from: Side, realm: u16, bytes: &[u8]) -> Option<PacketOwner> {
         let header = bytes.first_chunk::<24>()?;
         let own = header[9];
@@ -54,7 +54,7 @@ impl Partition {
 
     fn owner_of_outside(&self, packet: &Ipv4<&[u8]>, bytes: &[u8]) -> PacketOwner {
         let Some(row) = self.row(packet.destination()) else {
-            // Past the translator, or to the gateway itself.
+            // The packet bypasses the translator, or is for the gateway itself.
             return self.owner_of_host((0, packet.destination()));
         };
         let own = packet.protocol();
@@ -80,7 +80,7 @@ impl Partition {
         }
     }
 
-    /// The owner of a packet to an address, of a protocol without ports, or cut off before them.
+    /// Owner of a packet to an address of a protocol without ports, or cut off before its ports.
     fn portless(&self, row: &Row, own: u8) -> PacketOwner {
         let number = if matches!(own, protocol::TCP | protocol::UDP) { own } else { 0 };
         match self.whole.get(&(row.address, number)) {
