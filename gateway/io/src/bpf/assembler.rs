@@ -1,8 +1,8 @@
-//! BPF programs, instruction by instruction.
+//! An assembler for BPF programs.
 //!
-//! The assembler has the instructions that programs here use, and no more: operations on 64 bits,
-//! loads and stores, jumps forward, calls of the kernel's functions. Register 10 is the end of the
-//! stack. Three methods use register 9 as scratch and say so.
+//! The assembler has only the instructions that this project's programs use: operations on 64 bits,
+//! loads and stores, forward jumps, calls of kernel functions. Register 10 is the end of the stack.
+//! Three methods use register 9 as scratch space and say so.
 
 /// Adds. Operations work on 64 bits; with [`REGISTER`], the operand is a register.
 pub const ADD: u8 = 0x07;
@@ -96,7 +96,7 @@ pub struct Instruction {
 
 #[cfg(test)]
 impl Instruction {
-    /// The instruction as it lies in the memory of a little-endian machine.
+    /// Bytes of the instruction in the memory of a little-endian machine.
     pub(crate) fn to_le_bytes(self) -> [u8; 8] {
         let mut bytes = [self.code, self.registers, 0, 0, 0, 0, 0, 0];
         bytes[2..4].copy_from_slice(&self.offset.to_le_bytes());
@@ -105,12 +105,12 @@ impl Instruction {
     }
 }
 
-/// A jump that [`Code::land`] gives its target.
+/// A jump whose target [`Code::land`] sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a jump without a target leads nowhere"]
 pub struct Jump(usize);
 
-/// A program that is being written.
+/// A program under construction.
 #[derive(Clone, Debug, Default)]
 pub struct Code(Vec<Instruction>);
 
@@ -126,12 +126,12 @@ impl Code {
         self.0.push(Instruction { code, registers, offset, immediate });
     }
 
-    /// An operation of a register and an immediate.
+    /// Appends an operation of a register and an immediate.
     pub fn op(&mut self, operation: u8, to: u8, immediate: i32) {
         self.instruction(operation, [to, 0], 0, immediate);
     }
 
-    /// An operation of two registers.
+    /// Appends an operation of two registers.
     pub fn with(&mut self, operation: u8, to: u8, from: u8) {
         self.instruction(operation | REGISTER, [to, from], 0, 0);
     }
@@ -141,22 +141,22 @@ impl Code {
         self.with(MOVE, to, from);
     }
 
-    /// Loads from where a register points, `offset` bytes on.
+    /// Loads from the address in register `from`, plus `offset` bytes.
     pub fn load(&mut self, size: u8, to: u8, from: u8, offset: i16) {
         self.instruction(size, [to, from], offset, 0);
     }
 
-    /// Stores a register where another points, `offset` bytes on.
+    /// Stores a register at the address in register `to`, plus `offset` bytes.
     pub fn store(&mut self, size: u8, to: u8, from: u8, offset: i16) {
         self.instruction(size, [to, from], offset, 0);
     }
 
-    /// Stores an immediate where a register points, `offset` bytes on.
+    /// Stores an immediate at the address in register `to`, plus `offset` bytes.
     pub fn put(&mut self, size: u8, to: u8, offset: i16, immediate: i32) {
         self.instruction(size, [to, 0], offset, immediate);
     }
 
-    /// Calls a function of the kernel's.
+    /// Calls a kernel function.
     pub fn call(&mut self, function: i32) {
         self.instruction(CALL, [0, 0], 0, function);
     }
@@ -166,14 +166,14 @@ impl Code {
         self.instruction(EXIT, [0, 0], 0, 0);
     }
 
-    /// Loads a map's reference, which takes two instructions.
+    /// Loads a reference to a map, which takes two instructions.
     pub fn load_map(&mut self, to: u8, map: i32) {
         const BY_DESCRIPTOR: u8 = 1;
         self.instruction(LOAD_MAP, [to, BY_DESCRIPTOR], 0, map);
         self.instruction(0, [0, 0], 0, 0);
     }
 
-    /// Adds a word, which an immediate operand would take for a signed number; uses register 9.
+    /// Adds a word. As an immediate operand the word would be a signed number. Uses register 9.
     pub fn add_word(&mut self, to: u8, word: u32) {
         self.op(MOVE, 9, (word >> 16) as i32);
         self.op(LEFT, 9, 16);
@@ -191,7 +191,7 @@ impl Code {
         self.with(ADD, to, 9);
     }
 
-    /// Makes a sum the checksum, in network byte order; uses register 9.
+    /// Turns a sum into the checksum, in network byte order; uses register 9.
     pub fn checksum(&mut self, sum: u8) {
         for _ in 0..3 {
             self.copy(9, sum);
@@ -203,13 +203,14 @@ impl Code {
         self.op(SWAP, sum, 16);
     }
 
-    /// A jump forward; [`Self::land`] gives its target.
+    /// Appends a forward jump; [`Self::land`] sets its target.
     pub fn jump(&mut self, condition: u8, [register, other]: [u8; 2], immediate: i32) -> Jump {
         self.instruction(condition, [register, other], 0, immediate);
         Jump(self.0.len() - 1)
     }
 
-    /// Has a jump lead to the next instruction. A jump counts from the instruction behind it.
+    /// Makes the next instruction the target of a jump. A jump counts from the instruction behind
+    /// it.
     pub fn land(&mut self, jump: Jump) {
         self.0[jump.0].offset = (self.0.len() - jump.0 - 1) as i16;
     }

@@ -1,6 +1,6 @@
 //! The kernel's BPF: maps, programs, interfaces, test runs.
 //!
-//! Errors are the system's, with its number.
+//! Errors are the system's and carry its error number.
 #![allow(unsafe_code)]
 
 use super::assembler::Code;
@@ -94,7 +94,7 @@ unsafe impl Plain for u32 {}
 // SAFETY: a number.
 unsafe impl Plain for u64 {}
 
-/// A map of the kernel's.
+/// A map in the kernel.
 #[derive(Debug)]
 pub struct Map<K, V> {
     descriptor: OwnedFd,
@@ -102,7 +102,7 @@ pub struct Map<K, V> {
 }
 
 impl<V: Plain> Map<u32, V> {
-    /// An array.
+    /// Creates an array.
     ///
     /// # Errors
     /// The system's.
@@ -113,7 +113,8 @@ impl<V: Plain> Map<u32, V> {
 }
 
 impl Map<u32, u32> {
-    /// AF_XDP sockets by receive queue (XSKMAP). The value is the socket's descriptor.
+    /// Creates a map of AF_XDP sockets by receive queue (XSKMAP). The value is the socket's
+    /// descriptor.
     ///
     /// # Errors
     /// The system's.
@@ -124,9 +125,9 @@ impl Map<u32, u32> {
 }
 
 impl<K: Plain, V: Plain> Map<K, V> {
-    /// A hash table. Entries get memory as they come. Such memory lies in large pages of the
-    /// kernel's. Memory that is allocated at once does not, and the look-up of a cold entry there
-    /// takes longer.
+    /// Creates a hash table. Entries are allocated on insertion, in large pages of the kernel.
+    /// Memory that is allocated beforehand does not lie in large pages, and the look-up of a cold
+    /// entry there takes longer.
     ///
     /// # Errors
     /// The system's.
@@ -143,7 +144,7 @@ impl<K: Plain, V: Plain> Map<K, V> {
         Ok(Self { descriptor, of: PhantomData })
     }
 
-    /// The number by which a program that is being loaded names the map.
+    /// Number by which a program names the map while the program is loaded.
     pub fn descriptor(&self) -> i32 {
         self.descriptor.as_raw_fd()
     }
@@ -163,10 +164,10 @@ impl<K: Plain, V: Plain> Map<K, V> {
         bpf(UPDATE, &mut request).map(drop)
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
-    /// The system's; that of kind `NotFound` if the map has no such key.
+    /// The system's; an error of kind `NotFound` if the map has no such key.
     pub fn look_up(&self, key: &K) -> io::Result<V> {
         let mut value = V::default();
         let mut request = MapEntry {
@@ -180,10 +181,10 @@ impl<K: Plain, V: Plain> Map<K, V> {
         Ok(value)
     }
 
-    /// Bytes of the kernel's memory that the map takes, by the kernel's own account.
+    /// Bytes of kernel memory that the map takes, as the kernel reports them.
     ///
     /// # Errors
-    /// The system's, or that the account names no memory.
+    /// The system's, or an error if the kernel's report has no number of bytes.
     pub fn memory(&self) -> io::Result<u64> {
         let file = format!("/proc/self/fdinfo/{}", self.descriptor());
         let text = fs::read_to_string(&file)?;
@@ -201,10 +202,10 @@ pub fn load(program: &Code) -> io::Result<OwnedFd> {
     bpf(LOAD, &mut ProgramLoad::new(program, &mut [])).map(own)
 }
 
-/// The last lines of what the kernel's verifier writes about an XDP program.
+/// Last lines of the kernel verifier's log for an XDP program.
 pub fn verifier_log(program: &Code, lines: usize) -> Vec<String> {
     let mut log = vec![0_u8; 1 << 16];
-    // The log is the answer, whether or not the program is loaded.
+    // The log is the result, even if the program is loaded.
     let _loaded = bpf(LOAD, &mut ProgramLoad::new(program, &mut log)).map(own);
     let text = String::from_utf8_lossy(&log);
     let lines = text.trim_end_matches('\0').lines().rev().take(lines);
@@ -227,7 +228,7 @@ impl ProgramLoad {
     }
 }
 
-/// Runs a program over `count` frames that begin as this one. Each frame goes where the program
+/// Runs a program over `count` frames that begin like `frame`. Each frame goes where the program
 /// sends it.
 ///
 /// # Errors
@@ -260,7 +261,7 @@ pub struct Outcome {
     pub time: Duration,
 }
 
-/// Runs a program `repeat` times over one frame, which goes nowhere.
+/// Runs a program `repeat` times over one frame and sends the frame nowhere.
 ///
 /// # Errors
 /// The system's.
@@ -283,7 +284,7 @@ pub fn test_run(program: &OwnedFd, frame: &[u8], repeat: u32) -> io::Result<Outc
 /// The place of a program in an interface's receive path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// In the driver, before the kernel makes anything of the frame.
+    /// In the driver, before the kernel processes the frame.
     Native,
     /// In the kernel's general receive path: works with every driver, and costs more.
     Generic,
@@ -298,7 +299,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// Attaches an XDP program to an interface. The link holds the program in its place until the last
+/// Attaches an XDP program to an interface. The link keeps the program attached until the last
 /// descriptor of the link is closed, or until [`detach`].
 ///
 /// # Errors
@@ -313,7 +314,7 @@ pub fn attach(program: &OwnedFd, interface: u32, mode: Mode) -> io::Result<Owned
     bpf(CREATE_LINK, &mut LinkCreate { program, interface, attach_type: XDP, flags }).map(own)
 }
 
-/// Takes a program off its interface, even if other processes have descriptors of the link.
+/// Detaches a program from its interface, even if other processes have descriptors of the link.
 ///
 /// # Errors
 /// The system's.
@@ -322,17 +323,17 @@ pub fn detach(link: &OwnedFd) -> io::Result<()> {
 }
 
 fn own(descriptor: libc::c_int) -> OwnedFd {
-    // SAFETY: the commands whose results get here return a descriptor that nobody else has.
+    // SAFETY: the commands whose results come here return a descriptor without another owner.
     unsafe { OwnedFd::from_raw_fd(descriptor) }
 }
 
-/// Makes a request of the kernel's BPF; `T` is the beginning of the command's structure.
+/// Makes a BPF request; `T` is the beginning of the command's structure.
 fn bpf<T>(command: libc::c_int, request: &mut T) -> io::Result<libc::c_int> {
-    // SAFETY: the request outlives the call, and its length is passed; what it points to outlives
-    // it at every caller. The kernel writes into the request of a run, all of whose fields are
-    // plain integers; into a load's log and the frame that a run leaves, which are as long as the
-    // request says and borrowed mutably until then; and into the value that is looked up, which is
-    // of the map's type, any bytes of which are a value.
+    // SAFETY: the request outlives the call, and the call receives its length. At every caller the
+    // targets of the request's pointers outlive the call. The kernel writes into the request of a
+    // run, which has only plain integers; into a load's log and the frame that a run leaves, which
+    // have the length in the request and are borrowed mutably until then; and into the looked-up
+    // value, which has the map's type, any bytes of which are a value.
     let result =
         unsafe { libc::syscall(libc::SYS_bpf, command, request as *mut T, mem::size_of::<T>()) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as libc::c_int) }

@@ -1,9 +1,9 @@
-//! Processor time: whose is counted, and on which processor it is spent.
+//! Processor time of the subject, and the choice of the processor that each thread runs on.
 //!
-//! A program's threads are counted by the scheduler. So are the kernel's threads that take frames
-//! in from the subject's devices: with threaded NAPI what the kernel does with a frame, forwarding
-//! and translating it included, is done in a thread of the device's own instead of an interrupt of
-//! the sender's. All of it is the subject's time, and nothing of the tester's is.
+//! The scheduler counts the time of a program's threads. It also counts the kernel's threads that
+//! take frames in from the subject's devices. With threaded NAPI a thread of the device does the
+//! kernel's work on a frame, forwarding and translation included, instead of an interrupt of the
+//! sender. All of that time is the subject's, and none of it is the tester's.
 
 use natgate_tester::{ProcessorError, process_time, task_time};
 use rustix::process::{Pid, setpriority_process};
@@ -12,14 +12,14 @@ use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// The niceness of what measures and is measured.
+/// Niceness of the threads that measure and of the threads that are measured.
 const PREFERRED: i32 = -10;
-/// Where the scheduler says of which group of tasks this process is, and how nice that is.
+/// File with the scheduler's task group of this process and the niceness of that group.
 const SESSION: &str = "/proc/self/autogroup";
-/// How long threads of the kernel's may take to be there.
+/// Longest wait for threads of the kernel to appear.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Whose time is the subject's.
+/// Processes and threads that count as the subject's.
 #[derive(Clone, Debug, Default)]
 pub struct Account {
     /// Processes, with all their threads.
@@ -29,10 +29,10 @@ pub struct Account {
 }
 
 impl Account {
-    /// What was spent until now.
+    /// Returns the processor time spent until now.
     ///
     /// # Errors
-    /// [`ProcessorError`] when one of them is no more.
+    /// [`ProcessorError`] if a process or thread has ended.
     pub fn spent(&self) -> Result<Duration, ProcessorError> {
         let processes = self.processes.iter().map(|&process| process_time(process));
         let tasks = self.tasks.iter().map(|&task| task_time(task));
@@ -43,7 +43,7 @@ impl Account {
         Ok(time)
     }
 
-    /// Has all of them run on one processor, before what else the machine does there.
+    /// Pins all of them to one processor, with priority over the machine's other work there.
     pub(super) fn pin(&self, processor: usize) -> io::Result<()> {
         for process in &self.processes {
             for task in fs::read_dir(format!("/proc/{process}/task"))? {
@@ -61,12 +61,12 @@ impl Account {
     }
 }
 
-/// Processors of the machine that may be used.
+/// Number of processors that this process may use.
 pub(super) fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Has a thread run on one processor; `None`: this one.
+/// Pins a thread to one processor; `None` is this thread.
 pub(super) fn pin(task: Option<u32>, processor: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
     set.set(processor);
@@ -74,12 +74,13 @@ pub(super) fn pin(task: Option<u32>, processor: usize) -> io::Result<()> {
     Ok(sched_setaffinity(task, &set)?)
 }
 
-/// Has a thread go before the generator's, and before what else the machine does.
+/// Gives a thread priority over the generator and over the machine's other work.
 pub(super) fn prefer(task: u32) -> io::Result<()> {
     Ok(setpriority_process(Pid::from_raw(task as i32), PREFERRED)?)
 }
 
-/// Has a thread go before all others of its processor, as the interrupts do that it stands for.
+/// Gives a thread priority over all others of its processor. The thread stands for interrupts,
+/// which have that priority.
 fn put_first(task: u32) -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 1 };
     // SAFETY: the parameters outlive the call, which only reads them.
@@ -89,34 +90,35 @@ fn put_first(task: u32) -> io::Result<()> {
     }
 }
 
-/// The session's share of the processors is the usual one again when this goes.
+/// Restores the session's usual share of the processors when dropped.
 pub(super) struct Session(Option<String>);
 
 impl Drop for Session {
     fn drop(&mut self) {
         if let Some(niceness) = &self.0 {
-            // Whoever may raise it may lower it.
+            // A process that could raise the share can lower it.
             let _ = fs::write(SESSION, niceness);
         }
     }
 }
 
-/// Has this process and what it starts go before the rest of the machine. Where the scheduler
-/// groups tasks by session, niceness counts for nothing against those of other groups, such as the
-/// kernel's threads: these would keep the subject waiting for milliseconds.
+/// Gives this process and its children priority over the rest of the machine. Where the scheduler
+/// groups tasks by session, niceness has no effect against tasks of other groups. The kernel's
+/// threads are in such groups and would delay the subject by milliseconds.
 pub(super) fn prefer_session() -> Session {
     let before = fs::read_to_string(SESSION).ok();
     let before = before.and_then(|text| Some(text.trim().rsplit_once(' ')?.1.to_owned()));
-    // Linux may be built without.
+    // A Linux kernel may lack session groups.
     Session(before.filter(|_| fs::write(SESSION, PREFERRED.to_string()).is_ok()))
 }
 
-/// Has this thread's priority be the usual one.
+/// Gives this thread the usual priority.
 pub(super) fn prefer_none() -> io::Result<()> {
     Ok(setpriority_process(None, 0)?)
 }
 
-/// The kernel's threads that take frames in from these interfaces, put on a processor.
+/// Finds the kernel's threads that take frames in from these interfaces, and pins them to a
+/// processor.
 pub(super) fn interface_threads(names: &[String], processor: usize) -> io::Result<Vec<u32>> {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -144,7 +146,7 @@ fn find(names: &[String]) -> io::Result<Vec<u32>> {
         let entry = entry?;
         let number = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
         let Some(number) = number else { continue };
-        // What has just ended has no name any more.
+        // A process that has just ended has no name.
         let Ok(name) = fs::read_to_string(entry.path().join("comm")) else { continue };
         if names.iter().any(|device| belongs(&name, device)) {
             found.push(number);
@@ -153,7 +155,7 @@ fn find(names: &[String]) -> io::Result<Vec<u32>> {
     Ok(found)
 }
 
-/// Whether a thread of this name takes in frames of the device: `napi/<device>-<number>`.
+/// Returns true if a thread of this name takes in frames of the device: `napi/<device>-<number>`.
 fn belongs(thread: &str, device: &str) -> bool {
     let rest = thread.strip_prefix("napi/").and_then(|rest| rest.strip_prefix(device));
     rest.is_some_and(|rest| rest.starts_with('-'))

@@ -1,5 +1,5 @@
-//! BPF programs of the bed's own (the generator's, and those that are measured), loaded and attached
-//! with errors that name them.
+//! BPF programs of the test bed: the generator's, and the measured ones. Errors of loading and
+//! attaching name the program.
 
 use natgate_io::bpf::assembler::Code;
 use natgate_io::bpf::{self, Mode};
@@ -18,7 +18,7 @@ pub(crate) fn load(name: &str, program: &Code) -> io::Result<OwnedFd> {
     })
 }
 
-/// Attaches a program to an interface for as long as the returned link lives.
+/// Attaches a program to an interface until the returned link is dropped.
 ///
 /// # Errors
 /// The system's.
@@ -27,7 +27,7 @@ pub(crate) fn attach(program: &OwnedFd, interface: u32, mode: Mode) -> io::Resul
     bpf::attach(program, interface, mode).map_err(refused(what))
 }
 
-/// Names what the kernel refused.
+/// Adds the refused operation to an error of the kernel.
 pub(crate) fn refused(what: String) -> impl FnOnce(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("{what}: {error}"))
 }

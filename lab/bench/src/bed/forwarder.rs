@@ -1,8 +1,8 @@
-//! A forwarder that does not translate: what packet I/O alone costs.
+//! A forwarder that does not translate. It shows the cost of packet I/O alone.
 //!
-//! A frame that comes in by one device leaves by the other with other hardware addresses, its
-//! packet untouched. It answers ARP for whatever is asked, and takes the asker for its next hop
-//! there.
+//! A frame that comes in by one device leaves by the other with other hardware addresses, and its
+//! packet unchanged. The forwarder answers every ARP request, and takes the requester for the next
+//! hop on that side.
 
 use super::Devices;
 use super::thread::Turn;
@@ -10,7 +10,7 @@ use natgate_io::{Batch, Frame};
 use natgate_wire::arp::{Arp, Mac, Operation, Repr, read_ethernet, write_ethernet};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
 
-/// The forwarder at work.
+/// A running forwarder.
 pub(super) struct Forwarder {
     devices: Devices,
     next_hops: [Mac; 2],
@@ -37,7 +37,7 @@ impl Turn for Forwarder {
     }
 }
 
-/// Takes a batch from one device to the other; returns how many frames.
+/// Takes a batch from one device to the other; returns the number of frames.
 fn pass(devices: &mut Devices, from: usize, next_hops: &mut [Mac; 2]) -> usize {
     let macs = [devices[0].link().mac, devices[1].link().mac];
     let to = 1 - from;
@@ -65,7 +65,7 @@ fn pass(devices: &mut Devices, from: usize, next_hops: &mut [Mac; 2]) -> usize {
         }
     }
     if !batch.is_empty() {
-        // What the link does not take is lost, and missed by the tester.
+        // A frame that the link does not accept is lost, and is missing at the tester.
         let _ = onward.transmit(&mut batch);
     }
     drop(batch);
@@ -76,7 +76,7 @@ fn pass(devices: &mut Devices, from: usize, next_hops: &mut [Mac; 2]) -> usize {
     taken
 }
 
-/// The answer to an ARP request; who asks is the next hop.
+/// Answer to an ARP request. The requester becomes the next hop.
 pub(super) fn answer(frame: &[u8], own: Mac, next_hop: &mut Mac) -> Option<Vec<u8>> {
     let asked = Arp::new_checked(&frame[ETHERNET_LEN..])?.repr();
     *next_hop = asked.sender_mac;

@@ -1,4 +1,4 @@
-//! The Linux kernel as the subject: it forwards, and nftables' masquerade translates if asked to.
+//! The Linux kernel as the subject. It forwards, and nftables' masquerade translates if requested.
 
 use super::{GATEWAY, TESTER};
 use natgate_testnet::Network;
@@ -6,15 +6,15 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Connections that the kernel tracks at most, and the lists that it finds them by: of the machine,
-/// not of a namespace.
+/// Files with the limit of tracked connections and the number of hash lists. Both belong to the
+/// machine and not to a namespace.
 const MOST: &str = "/proc/sys/net/netfilter/nf_conntrack_max";
 const LISTS: &str = "/sys/module/nf_conntrack/parameters/hashsize";
 
 pub(super) struct Kernel;
 
 impl Kernel {
-    /// Gives the namespace addresses and routes, and has it forward.
+    /// Gives the namespace addresses and routes, and switches forwarding on.
     pub(super) fn prepare(network: &Network, [inside, outside]: &[String; 2]) -> io::Result<()> {
         let nat = network.node("nat");
         nat.set("ipv4/ip_forward", "1")?;
@@ -28,7 +28,7 @@ impl Kernel {
         ))
     }
 
-    /// Has what leaves by the outside translated, with room for so many flows that last.
+    /// Translates packets that leave by the outside, with room for `flows` lasting flows.
     pub(super) fn masquerade(
         network: &Network,
         [_, outside]: &[String; 2],
@@ -51,23 +51,23 @@ impl Kernel {
     }
 }
 
-/// Limits of the machine's that were raised; they become what they were when this goes.
+/// Raised limits of the machine; they are restored when this is dropped.
 pub(super) struct Raised(Vec<(&'static str, String)>);
 
 impl Drop for Raised {
     fn drop(&mut self) {
         for (file, before) in &self.0 {
-            // Whoever may raise it may lower it.
+            // A process that could raise a limit can lower it.
             let _ = fs::write(file, before);
         }
     }
 }
 
-/// Has the kernel track so many connections, by this thread's namespace, which should be the
-/// machine's own: its limits are those of all.
+/// Makes room for `flows` tracked connections. Call it in the machine's own namespace: its limits
+/// apply to all namespaces.
 pub(super) fn make_room(flows: u32) -> io::Result<Raised> {
     let mut raised = Raised(Vec::new());
-    // As many lists as connections, which costs the kernel least.
+    // The number of lists equals the number of connections, which costs the kernel least.
     let lists = u64::from(flows).next_power_of_two();
     for (file, least) in [(MOST, u64::from(flows) * 2), (LISTS, lists)] {
         raised.0.extend(raise(file, least)?.map(|before| (file, before)));
@@ -75,7 +75,7 @@ pub(super) fn make_room(flows: u32) -> io::Result<Raised> {
     Ok(raised)
 }
 
-/// Makes a limit of the kernel's at least so much; returns what it was if it was less.
+/// Raises a limit of the kernel to at least `least`. Returns the old limit if it was lower.
 fn raise(file: &str, least: u64) -> io::Result<Option<String>> {
     if !Path::new(file).exists() {
         return Ok(None);

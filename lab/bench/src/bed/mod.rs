@@ -1,13 +1,13 @@
-//! The bed that live measurements lie in: what is measured in a network namespace of its own
-//! between two cables (veth), a tester at their other ends in another, each on a processor of its
-//! own.
+//! Test bed of live measurements. The subject runs in a network namespace of its own, between two
+//! cables (veth). A tester has the other ends of the cables in another namespace. Each has a
+//! processor of its own.
 //!
 //! ```text
-//! tester  a ------ i  what is measured  o ------ b  tester
+//! tester  a ------ i  subject  o ------ b  tester
 //! ```
 //!
-//! For DPDK the cables are shared memory (memif). `README.md` beside this file says how processor
-//! time is counted so that the kernel's own forwarding and programs compare fairly.
+//! For DPDK the cables are shared memory (memif). `README.md` beside this file explains the count
+//! of processor time, with which the kernel's own forwarding and programs compare fairly.
 
 mod account;
 mod bpf;
@@ -44,14 +44,14 @@ use thread::{Thread, run};
 
 /// The gateway's own addresses, inside and outside.
 const GATEWAY: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(192, 0, 2, 1)];
-/// The tester's.
+/// The tester's own addresses, inside and outside.
 const TESTER: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 0, 2), Ipv4Addr::new(192, 0, 2, 254)];
-/// Remote hosts: so many that one external address has room for a million sessions.
+/// Number of remote hosts: with it one external address has room for a million sessions.
 const REMOTES: u32 = 64;
-/// What the namespaces' names begin with.
+/// Prefix of the namespaces' names.
 pub const TAG: &str = "ngbench";
 
-/// How packets get in and out.
+/// Packet I/O of a subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BackEnd {
     /// Packet sockets.
@@ -73,25 +73,25 @@ impl BackEnd {
     }
 }
 
-/// What is measured.
+/// The measured translator or forwarder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
     /// The kernel forwards and translates nothing.
     Kernel,
     /// The kernel forwards, and nftables' masquerade translates.
     Masquerade,
-    /// An XDP program in the driver takes frames from one interface to the other.
+    /// An XDP program in the driver that takes frames from one interface to the other.
     Driver(Path),
-    /// A loop of ours that takes frames from one device and sends them by the other.
+    /// A loop of this program that takes frames from one device and sends them by the other.
     Forwarder(BackEnd),
-    /// The NAT in P4, with its mappings made beforehand.
+    /// The NAT in P4, with all mappings made beforehand.
     Program(BackEnd, With),
     /// `natgate run`.
     Natgate(BackEnd, Translation),
 }
 
 impl Subject {
-    /// What it is called in reports.
+    /// Its name in reports.
     pub fn name(self) -> String {
         match self {
             Self::Kernel => "Linux forwarding".into(),
@@ -117,56 +117,56 @@ impl Subject {
     }
 }
 
-/// What is laid.
+/// Parameters of a test bed.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What is measured.
+    /// The measured subject.
     pub subject: Subject,
-    /// The program whose `run` is natgate.
+    /// Path of the program whose `run` is natgate.
     pub program: PathBuf,
-    /// Flows that there may be.
+    /// Highest number of flows.
     pub flows: u32,
-    /// Workers of natgate.
+    /// Number of natgate's workers.
     pub workers: u16,
 }
 
-/// What could not be done.
+/// Failure of a test bed.
 #[derive(Debug, thiserror::Error)]
 pub enum BedError {
-    /// By the system, a program or a gateway, in their words.
+    /// An error of the system, a program or a gateway, in its own words.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// By a device.
+    /// An error of a device.
     #[error(transparent)]
     Device(#[from] natgate_io::Error),
-    /// By a port of DPDK.
+    /// An error of a port of DPDK.
     #[cfg(feature = "dpdk")]
     #[error(transparent)]
     Port(#[from] natgate_dpdk::Error),
-    /// By the tester.
+    /// An error of the tester.
     #[error(transparent)]
     Tester(#[from] TesterError),
-    /// Counting processor time.
+    /// An error of the count of processor time.
     #[error(transparent)]
     Processor(#[from] natgate_tester::ProcessorError),
-    /// This program lacks something.
+    /// This program lacks a feature or a file.
     #[error("{0}")]
     Lacking(&'static str),
 }
 
-/// A subject at work, with the tester beside it.
+/// A running subject, with the tester beside it.
 pub struct Bed<'a> {
-    /// The tester, which has met the subject.
+    /// The tester, which has exchanged ARP with the subject.
     pub tester: Tester<'a>,
     /// The subject's processor time.
     pub account: Account,
-    /// The tester's interfaces, `[inside, outside]`; `None`: it has ports of DPDK.
+    /// The tester's interfaces, `[inside, outside]`; `None` if it has ports of DPDK.
     pub interfaces: Option<[LinkInfo; 2]>,
-    /// Bytes of memory that the subject has, if it is a program.
+    /// Bytes of the subject's memory; `None` if the subject is no program.
     pub resident: &'a dyn Fn() -> Option<u64>,
 }
 
-/// What is at work; it ends when dropped.
+/// The running subject; it ends when dropped.
 enum Running {
     Kernel,
     Driver { _path: FastPath },
@@ -174,15 +174,16 @@ enum Running {
     Natgate(Natgate),
 }
 
-/// The processors: `[tester, subject]`; both the same where there is one.
+/// Processors of `[tester, subject]`. Both are the same if the machine has one.
 pub(crate) fn processors() -> [usize; 2] {
     [0, usize::from(account::processors() > 1)]
 }
 
-/// Lays the bed, has the subject start, and does some work beside it; everything goes afterwards.
+/// Builds the test bed, starts the subject, and runs `work` beside it. Afterwards everything is
+/// removed.
 ///
 /// # Errors
-/// [`BedError`] when the subject does not start, or the work fails.
+/// [`BedError`] if the subject does not start, or if the work fails.
 pub fn with<T: Send>(
     plan: &Plan,
     work: impl FnOnce(&mut Bed<'_>) -> Result<T, BedError> + Send,
@@ -204,13 +205,13 @@ pub fn with<T: Send>(
     tester.enter(|| {
         let [own, other] = processors();
         account::pin(None, own)?;
-        // What is joined by shared memory starts with its own end.
+        // A subject on shared memory has to start before the tester's end.
         let running = start(plan, &network, &links)?;
         let mut account = running.account();
         if !over_memif {
             links.thread_again(&network)?;
             account.tasks.extend(account::interface_threads(&links.subject, other)?);
-            // What starts the subject has the usual priority, so this comes last.
+            // The starter of the subject keeps the usual priority, so this comes last.
             account::prefer(rustix::thread::gettid().as_raw_nonzero().get() as u32)?;
             account::interface_threads(&links.tester, own)?;
         }
@@ -233,7 +234,7 @@ pub fn with<T: Send>(
     })?
 }
 
-/// Where the tester stands.
+/// Addresses and flows of the tester.
 fn place(flows: u32) -> Place {
     Place {
         gateway: GATEWAY,
@@ -294,10 +295,10 @@ impl Running {
     }
 }
 
-/// The names of the cables' ends, which no other namespace of the machine uses: the kernel's
-/// threads are called after them.
+/// Names of the cables' ends. No other namespace of the machine uses them, because the kernel's
+/// threads have these names.
 struct LinkNames {
-    /// `[inside, outside]` each.
+    /// `[inside, outside]`, like the ends of the tester.
     subject: [String; 2],
     tester: [String; 2],
 }
@@ -316,9 +317,9 @@ impl LinkNames {
         self.thread_again(network)
     }
 
-    /// Has threads of the kernel's, not interrupts of whoever sends, take in what comes over the
-    /// cables. Programs that switch merging off switch that off, too; nothing is merged anyway, as
-    /// no host here wants UDP merged.
+    /// Gives the reception on the cables to threads of the kernel, instead of interrupts of the
+    /// sender. Programs that switch merging off switch the threads off, too, so this switches
+    /// merging on again. No frames are merged, as no host here accepts merged UDP.
     fn thread_again(&self, network: &Network) -> io::Result<()> {
         for (node, ends) in [("nat", &self.subject), ("tester", &self.tester)] {
             for end in ends {

@@ -1,4 +1,4 @@
-//! natgate as the subject: the program's own `run`, between the cables.
+//! natgate as the subject: `natgate run` between the cables.
 
 use super::{BackEnd, BedError, GATEWAY, Plan, TESTER, ports};
 use natgate_testnet::{Gateway, Network};
@@ -7,15 +7,15 @@ use std::net::Ipv4Addr;
 
 /// The first external address.
 const POOL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 0);
-/// Mappings to an external address: few enough for subscribers to keep to one each.
+/// Mappings of an external address: few enough for each subscriber to keep one address.
 const MAPPINGS_PER_ADDRESS: u32 = 20_000;
 
-/// Whether natgate translates.
+/// Translation of natgate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Translation {
-    /// It does.
+    /// natgate translates.
     Pool,
-    /// A rule has everything pass as it is.
+    /// A rule bypasses all packets.
     Bypass,
 }
 
@@ -44,7 +44,7 @@ impl Natgate {
         self.gateway.process()
     }
 
-    /// Bytes of memory that it has.
+    /// Bytes of its resident memory.
     pub(super) fn resident(&self) -> Option<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process())).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -1,5 +1,5 @@
-//! The NAT in P4 as the subject. Each flow has its mapping before the first packet comes: a
-//! controller has put it into the tables, as the paper's does.
+//! The NAT in P4 as the subject. Each flow has its mapping before its first packet. A controller
+//! has put the mapping into the tables, like the controller of the paper.
 
 use super::forwarder::answer;
 use super::thread::{Turn, run};
@@ -17,13 +17,13 @@ use std::time::{Duration, Instant};
 
 /// The first external address.
 const POOL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 0);
-/// Mappings to an external address, from this port on; the one before is for those that packets
+/// Mappings of an external address, from this port on. The port before is for mappings that packets
 /// make.
 const MAPPINGS_PER_ADDRESS: u32 = 60_000;
 const FIRST_PORT: u32 = 1025;
-/// Subscribers are in a network of that length.
+/// Length of the subscribers' prefix.
 const SUBSCRIBERS_PREFIX: u32 = 10;
-/// How long to wait before looking for a neighbour again.
+/// Pause between two looks for a neighbour.
 const GLANCE: Duration = Duration::from_micros(100);
 
 struct Program<'p> {
@@ -45,7 +45,7 @@ impl Turn for Program<'_> {
     }
 }
 
-/// Runs the program with the flows of this place until it is told to stop.
+/// Runs the program with the flows of this place until `stop` is set.
 pub(super) fn work(mut devices: Devices, with: With, place: &Place, stop: &AtomicBool) {
     let program = nat();
     let mut machine = machine(&program, with);
@@ -59,7 +59,7 @@ pub(super) fn work(mut devices: Devices, with: With, place: &Place, stop: &Atomi
     run(&mut Program { switch, begun: Instant::now() }, stop);
 }
 
-/// Fills the tables but for what depends on neighbours.
+/// Fills all tables that do not depend on neighbours.
 fn fill(machine: &mut Machine<'_>, macs: [Mac; 2], place: &Place) {
     for (port, (address, mac)) in (1..).zip(GATEWAY.into_iter().zip(macs)) {
         let keys = [Key::Exact(port), Key::Exact(address.to_bits().into())];
@@ -84,8 +84,8 @@ fn fill(machine: &mut Machine<'_>, macs: [Mac; 2], place: &Place) {
     }
 }
 
-/// Waits until the neighbours on both sides have asked for this box, and answers them; nobody, if
-/// it is told to stop.
+/// Waits until the neighbours on both sides have asked for this host's address, and answers them.
+/// Returns `None` if `stop` is set.
 fn meet(devices: &mut Devices, stop: &AtomicBool) -> Option<[Mac; 2]> {
     let mut neighbours = [Mac::default(); 2];
     while !neighbours.iter().all(|mac| mac.is_station()) {
@@ -93,7 +93,7 @@ fn meet(devices: &mut Devices, stop: &AtomicBool) -> Option<[Mac; 2]> {
             return None;
         }
         for (device, neighbour) in devices.iter_mut().zip(&mut neighbours) {
-            // Others are looked after by names, which this thread's namespace does not know.
+            // The other devices are found by name, which is unknown in this thread's namespace.
             if device.poll_interval().is_some() {
                 let _ = device.maintain();
             }
@@ -104,7 +104,7 @@ fn meet(devices: &mut Devices, stop: &AtomicBool) -> Option<[Mac; 2]> {
     Some(neighbours)
 }
 
-/// Answers those who ask; who that was.
+/// Answers ARP requests, and records the requester's hardware address.
 fn hear(device: &mut dyn Device, neighbour: &mut Mac) {
     let mac = device.link().mac;
     let (receiver, sender) = device.split();
@@ -117,7 +117,7 @@ fn hear(device: &mut dyn Device, neighbour: &mut Mac) {
     drop(batch);
     for mut answer in answers {
         let end = answer.len();
-        // Who does not get it asks again.
+        // A requester without an answer asks again.
         let _ = sender.transmit(&mut [Frame::new(&mut answer, 0, end)]);
     }
 }

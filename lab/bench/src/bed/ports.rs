@@ -1,4 +1,4 @@
-//! The devices: both the tester's and those of the forwarder that does not translate.
+//! Devices of the tester and of the forwarder that does not translate.
 
 use super::{BackEnd, BedError};
 use natgate_io::Device;
@@ -8,14 +8,14 @@ use natgate_testnet::Network;
 
 pub(super) type Devices = [Box<dyn Device>; 2];
 
-/// Packet sockets, on interfaces of this thread's namespace.
+/// Opens packet sockets on interfaces of this thread's namespace.
 pub(super) fn open_packet([inside, outside]: &[String; 2]) -> Result<Devices, BedError> {
     let config = packet::Config { slots: 16_384, ..packet::Config::default() };
     let open = |name| PacketDevice::open(name, config.clone());
     Ok([Box::new(open(inside)?), Box::new(open(outside)?)])
 }
 
-/// The forwarder's, on interfaces of this thread's namespace.
+/// Opens the forwarder's devices on interfaces of this thread's namespace.
 pub(super) fn open(
     back_end: BackEnd,
     network: &Network,
@@ -35,7 +35,7 @@ pub(super) fn open(
     }
 }
 
-/// The subject's ports: names and arguments.
+/// Names and arguments of the subject's ports.
 pub(super) fn servers(network: &Network) -> [String; 2] {
     ["in", "out"].map(|end| memif(network, end, "server"))
 }
@@ -59,7 +59,7 @@ mod memory {
     use std::time::Duration;
 
     const MTU: u16 = 1500;
-    /// A client cannot be made before its server is there.
+    /// A client cannot be created before its server exists.
     const TRIES: usize = 50;
 
     pub(in super::super) fn open_client(network: &Network) -> Result<Devices, BedError> {

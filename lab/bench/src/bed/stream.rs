@@ -1,5 +1,5 @@
-//! As many packets as wanted: over cables by the generator in the kernel, to ports of DPDK by the
-//! tester itself; and what became of them.
+//! Streams of packets, and their results. The generator in the kernel sends over cables. The tester
+//! itself sends to ports of DPDK.
 
 use super::flood::Flood;
 use super::{Bed, BedError, account};
@@ -16,42 +16,43 @@ pub struct Stream {
     frames: Mix,
     way: Way,
     flood: Option<Flood>,
-    /// The tester's interfaces, if it has any.
+    /// Names of the tester's interfaces, if it has any.
     names: [String; 2],
 }
 
-/// What became of them.
+/// Results of a stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Streamed {
-    /// Packets that were sent, or tried.
+    /// Packets sent or attempted.
     pub offered: u64,
     /// Packets that came out of the cables at the other end.
     pub delivered: u64,
-    /// Packets that the tester looked at and that are not as they should be.
+    /// Incorrect packets among the packets that the tester checked.
     pub wrong: u64,
-    /// Time from the first to the last that was sent.
+    /// Time from the first sent packet to the last.
     pub elapsed: Duration,
-    /// The subject's processor time, until the last had arrived.
+    /// The subject's processor time, until the last packet arrived.
     pub spent: Duration,
-    /// Which part did not arrive in the median slice of [`SLICE`].
+    /// Lost share of the packets in the median slice of [`SLICE`].
     pub usual_loss: f64,
 }
 
-/// Machines like ours pause for milliseconds, some times a second. A slice is long beside what is
-/// under way, and short enough that most of them have no pause.
+/// Duration of a slice. The machines of these measurements pause for milliseconds, several times a
+/// second. A slice is long compared to the time of packets under way. It is short enough that most
+/// slices have no pause.
 const SLICE: Duration = Duration::from_millis(20);
-/// Slices of a trial.
+/// Slices of one trial.
 const SLICES: u32 = 5;
 
-/// How many packets had been sent and had arrived at the ends of slices.
+/// Numbers of packets sent and arrived at the ends of slices.
 struct Slices {
     begin: Instant,
-    /// The first one is the beginning.
+    /// `[sent, arrived]`; the first entry is the beginning.
     ends: Vec<[u64; 2]>,
 }
 
 impl Slices {
-    /// A slice that lasts until now ends, if it is long enough.
+    /// Ends the current slice if it is long enough.
     fn tell(&mut self, counts: impl FnOnce() -> io::Result<[u64; 2]>) -> io::Result<()> {
         if self.begin.elapsed() >= SLICE {
             self.ends.push(counts()?);
@@ -60,7 +61,7 @@ impl Slices {
         Ok(())
     }
 
-    /// Which part of the packets did not arrive in the median one.
+    /// Lost share of the packets in the median slice.
     fn usual_loss(&self) -> f64 {
         let losses = self.ends.windows(2).map(|ends| {
             let [sent, arrived] = [0, 1].map(|of| (ends[1][of] - ends[0][of]) as f64);
@@ -71,12 +72,12 @@ impl Slices {
 }
 
 impl Streamed {
-    /// Which part did not arrive.
+    /// Lost share of the packets.
     pub fn loss(&self) -> f64 {
         1.0 - self.delivered.min(self.offered) as f64 / self.offered.max(1) as f64
     }
 
-    /// Whether no more than that share was lost.
+    /// Result of a trial; it passed if at most the share `loss` was lost.
     pub(crate) fn tried(&self, loss: f64) -> Tried {
         Tried {
             passed: self.loss() <= loss,
@@ -84,17 +85,17 @@ impl Streamed {
         }
     }
 
-    /// Packets delivered, a second of wall time.
+    /// Delivered packets a second of wall time.
     pub fn rate(&self) -> f64 {
         self.delivered as f64 / self.elapsed.as_secs_f64()
     }
 }
 
 impl Bed<'_> {
-    /// Packets of flows that have mappings.
+    /// Creates a stream of packets of flows that have mappings.
     ///
     /// # Errors
-    /// [`BedError`] when the kernel does not take the generator.
+    /// [`BedError`] if the kernel refuses the generator.
     pub fn stream(&self, frames: &Mix, way: Way) -> Result<Stream, BedError> {
         let (flood, names) = match &self.interfaces {
             Some(links) => {
@@ -107,7 +108,7 @@ impl Bed<'_> {
         Ok(Stream { frames: frames.clone(), way, flood, names })
     }
 
-    /// Sends them for so long, at a rate or as fast as can be.
+    /// Sends the stream for a time, at a rate or as fast as possible.
     ///
     /// # Errors
     /// [`BedError`].
@@ -160,9 +161,9 @@ impl Bed<'_> {
         })
     }
 
-    /// The highest rate at which usually at most `loss` of the packets are lost, to a thirtieth; 0
-    /// when there is none. There a subject is as busy as it can be without working on what it then
-    /// loses. What is lost in a pause of the machine does not count.
+    /// Finds the highest rate at which usually at most the share `loss` of the packets is lost, to
+    /// a thirtieth; 0 if no rate passes. At this rate a subject is as busy as possible without work
+    /// on packets that it then loses. Losses in a pause of the machine do not count.
     ///
     /// # Errors
     /// [`BedError`].
@@ -175,7 +176,7 @@ impl Bed<'_> {
 }
 
 impl Stream {
-    /// Packets that have come out of the cables so far at the ends where these do.
+    /// Packets that have come out of the cables so far at the receiving ends.
     fn arrived(&self) -> io::Result<u64> {
         let table = fs::read_to_string("/proc/thread-self/net/dev")?;
         let mut total = 0;
@@ -188,7 +189,7 @@ impl Stream {
     }
 }
 
-/// Packets that an interface has received, by the kernel's table.
+/// Packets that an interface has received, from the kernel's table.
 fn received(table: &str, name: &str) -> Option<u64> {
     let mut lines = table.lines().filter_map(|line| line.split_once(':'));
     let (_, numbers) = lines.find(|(interface, _)| interface.trim() == name)?;
@@ -222,7 +223,7 @@ mod tests {
     fn a_slice_ends_once_it_is_long_enough() {
         let mut slices = Slices { begin: Instant::now(), ends: Vec::new() };
         slices.tell(|| Ok([1, 1])).unwrap();
-        // Nothing says that the machine was not slow.
+        // The machine may have been slow here.
         let early = slices.ends.len();
         slices.begin -= SLICE;
         slices.tell(|| Ok([2, 2])).unwrap();

@@ -1,5 +1,5 @@
-//! A subject that is a thread of this program: it forwards between two devices, and spins and
-//! sleeps as natgate's own loop does.
+//! A subject that is a thread of this program. It forwards between two devices, and spins and
+//! sleeps like natgate's own loop.
 
 use super::{BackEnd, BedError, Devices, ports};
 use natgate_io::wait;
@@ -11,23 +11,23 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long to look for frames before sleeping.
+/// Time of spinning without frames before the thread sleeps.
 const SPIN: Duration = Duration::from_micros(50);
-/// How often a thread that sleeps looks whether it should stop.
+/// Longest sleep before the thread checks `stop`.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// What is done again and again.
+/// One turn of a subject.
 pub(super) trait Turn {
-    /// Takes what has come; how many frames.
+    /// Processes the frames that have come; returns their number.
     fn turn(&mut self) -> usize;
 
     fn devices(&self) -> &Devices;
 
-    /// Looks after the links.
+    /// Maintains the links.
     fn maintain(&mut self);
 }
 
-/// The thread; it ends when this is dropped.
+/// A running thread; it ends when dropped.
 pub(super) struct Thread {
     task: u32,
     stop: Arc<AtomicBool>,
@@ -35,8 +35,8 @@ pub(super) struct Thread {
 }
 
 impl Thread {
-    /// Opens the subject's devices, and has `work` done with them, which ends when it is told to
-    /// stop.
+    /// Opens the subject's devices, and runs `work` with them in a thread. The work ends when its
+    /// flag is set.
     pub(super) fn start(
         back_end: BackEnd,
         network: &Network,
@@ -68,13 +68,13 @@ impl Drop for Thread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It has said why on standard error.
+            // The thread has printed the reason on standard error.
             let _ = thread.join();
         }
     }
 }
 
-/// Turns until it is told to stop.
+/// Takes turns until `stop` is set.
 pub(super) fn run(subject: &mut impl Turn, stop: &AtomicBool) {
     let mut last = Instant::now();
     let mut maintained = last;
@@ -98,6 +98,6 @@ fn sleep(devices: &Devices) {
     let descriptors: Vec<_> = devices.iter().filter_map(|device| device.readiness()).collect();
     let intervals = devices.iter().filter_map(|device| device.poll_interval());
     let time = intervals.min().unwrap_or(GLANCE);
-    // What cannot be waited for is asked again at once.
+    // If the wait fails, the devices are polled again at once.
     let _ = wait(&descriptors, time);
 }

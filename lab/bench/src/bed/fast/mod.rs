@@ -1,12 +1,12 @@
-//! A NAT's data path in the driver: a prototype, to see what it would gain. It is no part of
+//! A prototype of a NAT's data path in the driver. It shows the possible gain and is no part of
 //! natgate.
 //!
-//! An XDP program at both of the subject's interfaces looks each UDP packet's endpoints up in a
-//! hash table of the kernel's, which has everything that is to be written, and sends the frame by
-//! the other interface. All else is the kernel's, which answers ARP. The table is filled
-//! beforehand: here nobody makes mappings, filters, follows TCP, or lets anything expire. Each
-//! entry's latest use is kept, as a NAT would need it. [`Path::Forward`] is the same without table
-//! and translation.
+//! An XDP program runs at both of the subject's interfaces. It looks up the endpoints of each UDP
+//! packet in a hash table of the kernel. The entry holds everything that the program writes into
+//! the frame. The program sends the frame by the other interface. The kernel handles all other
+//! frames, and answers ARP. The table is filled beforehand: the prototype makes no mappings,
+//! filters nothing, does not follow TCP, and expires nothing. It records the latest use of each
+//! entry, as a NAT must. [`Path::Forward`] omits the table and the translation.
 
 mod program;
 
@@ -21,23 +21,23 @@ use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-/// What the program does with a packet.
+/// Work of the program on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Path {
-    /// It writes the next hop's hardware address, and sends it.
+    /// Writes the next hop's hardware address, and sends the packet.
     Forward,
-    /// It translates it, too.
+    /// Translates the packet as well.
     Translate,
 }
 
-/// The first external address, and how many flows have one.
+/// First external address, and the number of flows of each external address.
 const POOL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 0);
 const FLOWS_PER_ADDRESS: u32 = 50_000;
 const FIRST_PORT: u16 = 10_000;
 
 const UDP: u32 = 17;
 
-/// What a packet is found by: everything as it lies in the packet.
+/// Key of a table entry: every field as it lies in the packet.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 struct Key {
@@ -47,18 +47,18 @@ struct Key {
     protocol: u32,
 }
 
-/// What becomes of it.
+/// Value of a table entry: the changes to a packet.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 struct Action {
-    /// When it was used last, nanoseconds of the kernel's clock.
+    /// Time of the latest use, nanoseconds of the kernel's clock.
     used: u64,
     /// Destination and source of the frame.
     stations: [[u8; 6]; 2],
     source: [u8; 4],
     destination: [u8; 4],
     ports: [[u8; 2]; 2],
-    /// What is added to the inverse of each checksum, as it lies in memory.
+    /// Number to add to the inverse of each checksum, as it lies in memory.
     header_delta: u16,
     payload_delta: u16,
     interface: u32,
@@ -72,15 +72,15 @@ const _: () = assert!(size_of::<Key>() == 16 && size_of::<Action>() == 40);
 
 type Table = Map<Key, Action>;
 
-/// Where packets go that leave by one side.
+/// Next hop of the packets that leave by one side.
 #[derive(Clone, Copy, Debug, Default)]
 struct Hop {
-    /// The next station's hardware address, and our own.
+    /// Hardware addresses of the next station and of this side's interface.
     stations: [[u8; 6]; 2],
     interface: u32,
 }
 
-/// At work until it is dropped.
+/// The running data path; it ends when dropped.
 pub(super) struct FastPath {
     _table: Table,
     _attached: [OwnedFd; 2],
@@ -130,7 +130,7 @@ fn station(network: &Network, node: &str, name: &str) -> io::Result<[u8; 6]> {
     Ok(station)
 }
 
-/// What the kernel tells of an interface.
+/// Reads an attribute of an interface from the kernel.
 fn read(network: &Network, node: &str, name: &str, what: &str) -> io::Result<String> {
     let file = format!("/sys/class/net/{name}/{what}");
     let output = network.node(node).run(5, "cat", &[&file])?;
@@ -141,7 +141,7 @@ fn table(entries: u32) -> io::Result<Table> {
     Table::table(entries).map_err(bpf::refused(format!("a map of {entries} entries")))
 }
 
-/// A table with two entries for each flow.
+/// Creates a table with two entries for each flow.
 fn fill(place: &Place, hops: [Hop; 2]) -> io::Result<Table> {
     let table = table(place.flows * 2)?;
     for flow in 0..place.flows {
@@ -152,7 +152,7 @@ fn fill(place: &Place, hops: [Hop; 2]) -> io::Result<Table> {
     Ok(table)
 }
 
-/// What is done with a flow's packets, outbound and inbound.
+/// Table entries of one flow, outbound and inbound.
 fn entries(place: &Place, [inside, outside]: [Hop; 2], flow: u32) -> [(Key, Action); 2] {
     let [internal, external, remote] =
         [place.internal(flow), external(flow), place.remote_of(flow)];
@@ -179,7 +179,7 @@ fn key(source: Endpoint, destination: Endpoint) -> Key {
 }
 
 fn action(hop: Hop, old: [Endpoint; 2], new: [Endpoint; 2]) -> Action {
-    // RFC 1624, equation 3: the inverse of what was, and what is.
+    // RFC 1624, equation 3: the inverse of the old value, and the new value.
     let mut addresses = 0;
     let mut ports = 0;
     for (old, new) in old.iter().zip(new) {
@@ -188,7 +188,7 @@ fn action(hop: Hop, old: [Endpoint; 2], new: [Endpoint; 2]) -> Action {
         addresses += (new.address >> 16) + (new.address & 0xffff);
         ports += u32::from(!old.port) + u32::from(new.port);
     }
-    // The time to live is the upper half of its word, and goes down by one.
+    // The time to live is the upper half of its word and decreases by one.
     let time_to_live = u32::from(!0x0100_u16);
     let in_memory = |sum| u16::from_ne_bytes(fold(sum).to_be_bytes());
     let Key { source, destination, ports: new_ports, .. } = key(new[0], new[1]);
@@ -204,25 +204,26 @@ fn action(hop: Hop, old: [Endpoint; 2], new: [Endpoint; 2]) -> Action {
     }
 }
 
-/// What a table costs, and the program by itself.
+/// Cost of a table, and of the program alone.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Price {
-    /// Flows in the table; each has two entries.
+    /// Flows in the table; each flow has two entries.
     pub flows: u32,
-    /// Bytes of the kernel's memory.
+    /// Bytes of kernel memory for each flow.
     pub bytes_per_flow: f64,
-    /// To put one entry in.
+    /// Time to insert one entry, nanoseconds.
     pub insert_ns: f64,
-    /// To ask when one entry was used last.
+    /// Time to read the latest use of one entry, nanoseconds.
     pub read_ns: f64,
-    /// One run of the program, nothing sent, over one packet again and again: one that is found,
+    /// Time of one run of the program on one repeated packet, without sending, nanoseconds. The
+    /// table has the packet's entry.
     pub found_ns: f64,
-    /// and one that is not.
+    /// The time of such a run for a packet without an entry, nanoseconds.
     pub missed_ns: f64,
 }
 
 impl Price {
-    /// Makes a table with so many flows, and tries it; needs root.
+    /// Fills a table with `flows` flows and measures it; needs root.
     ///
     /// # Errors
     /// The system's.

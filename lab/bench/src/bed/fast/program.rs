@@ -1,12 +1,12 @@
-//! The programs, instruction by instruction.
+//! The programs of the fast path.
 //!
 //! ```text
-//! not IPv4, options, a piece of a datagram, not UDP, TTL below 2  -> kernel
-//! its endpoints are not in the table                              -> kernel
-//! else write what the table says, TTL less one, checksums, time of use
+//! not IPv4, options, a fragment, not UDP, TTL below 2              -> kernel
+//! its endpoints are not in the table                               -> kernel
+//! else write the entry's values, TTL less one, checksums, time of use
 //! return bpf_redirect(interface)
 //! ```
-//! Registers: 6 the frame, 8 what the table says; others are scratch.
+//! Register 6 points to the frame, register 8 to the entry. The others are scratch.
 
 use super::{Action, Endpoint, Hop, Key, UDP};
 use crate::bed::bpf::load;
@@ -18,7 +18,7 @@ use std::mem::offset_of;
 const FRAME: u8 = 6;
 const FOUND: u8 = 8;
 const STACK: u8 = 10;
-/// Where things are in the frame.
+/// Offsets in the frame.
 const TYPE: i16 = 12;
 const IP: i16 = 14;
 const PIECE: i16 = IP + 6;
@@ -30,10 +30,10 @@ const DESTINATION: i16 = IP + 16;
 const PORTS: i16 = IP + 20;
 const PAYLOAD_CHECKSUM: i16 = PORTS + 6;
 const LEAST: i32 = 14 + 20 + 8;
-/// Where the key is on the stack.
+/// Offset of the key on the stack.
 const KEY: i16 = -(size_of::<Key>() as i16);
 
-/// Looks endpoints up in the table, translates, and sends.
+/// Program that looks endpoints up in the table, translates, and sends.
 pub(super) fn translate(table: i32) -> Code {
     let mut code = Code::default();
     let mut left = begin(&mut code);
@@ -62,7 +62,7 @@ pub(super) fn translate(table: i32) -> Code {
     end(code, left)
 }
 
-/// Sends by another interface, the packet as it is.
+/// Program that sends the packet unchanged by another interface.
 pub(super) fn forward(hop: Hop) -> Code {
     let mut code = Code::default();
     let left = begin(&mut code);
@@ -75,7 +75,7 @@ pub(super) fn forward(hop: Hop) -> Code {
     end(code, left)
 }
 
-/// What is not for this way leaves by the jumps that are returned.
+/// Reads the headers. Frames for the kernel leave by the returned jumps.
 fn begin(code: &mut Code) -> Vec<Jump> {
     let network = |half: u16| i32::from(u16::from_ne_bytes(half.to_be_bytes()));
     let mut left = Vec::new();
@@ -97,7 +97,7 @@ fn begin(code: &mut Code) -> Vec<Jump> {
     left
 }
 
-/// Writes what was found over what is there.
+/// Writes the entry's values into the frame.
 fn rewrite(code: &mut Code) {
     code.load(LOAD_BYTE, 0, FRAME, TIME_TO_LIVE);
     code.op(SUBTRACT, 0, 1);
@@ -127,7 +127,7 @@ fn rewrite(code: &mut Code) {
     }
 }
 
-/// Amends the checksum in register 0 by what is to be added to its inverse; uses 1.
+/// Adds a delta to the inverse of the checksum in register 0; uses register 1.
 fn amend(code: &mut Code, delta: usize) {
     code.op(XOR, 0, 0xffff);
     code.load(LOAD_HALF, 1, FOUND, delta as i16);
@@ -150,16 +150,17 @@ fn end(mut code: Code, left: Vec<Jump>) -> Code {
     code
 }
 
-/// Nanoseconds that one run of the program takes over a packet that is in the table, or is not.
+/// Time of one run of the program, nanoseconds. `found` is true if the table has the packet's
+/// entry.
 pub(super) fn time(found: bool) -> io::Result<f64> {
-    /// Less than the packet's time to live, which each run takes one of.
+    /// Fewer runs than the packet's time to live, which each run decreases by one.
     const RUNS: u32 = 50;
     const CALLS: u32 = 1000;
     let table = super::table(1)?;
     let program = load("the fast path's program", &translate(table.descriptor()))?;
     let ends = [Endpoint { address: 1, port: 1 }, Endpoint { address: 2, port: 2 }];
     if found {
-        // As it becomes what it was, it is found again.
+        // The translation does not change the endpoints, so every run finds the entry.
         table.update(&super::key(ends[0], ends[1]), &super::action(Hop::default(), ends, ends))?;
     }
     let frame = packet(ends);
@@ -203,7 +204,7 @@ mod tests {
         !fold(sum(&frame[34..], pseudo))
     }
 
-    /// Whole, with right checksums, and a payload of this number.
+    /// A complete packet with correct checksums, and this number as its payload.
     fn whole(ends: [Endpoint; 2], number: u16) -> [u8; 60] {
         let mut frame = packet(ends);
         frame[16..18].copy_from_slice(&46_u16.to_be_bytes());

@@ -1,14 +1,15 @@
-//! A generator in the kernel: an XDP program that the kernel runs over frames of its own and that
-//! makes each a packet of a flow drawn at random, then sends it by a cable (`BPF_PROG_RUN` with
-//! live frames).
+//! A packet generator in the kernel.
 //!
-//! It costs a fifth of what sending by a socket does, so that one processor can send more than any
-//! subject can take, and receive what comes of it. The packets are the tester's. What a cable does
-//! not take is lost, and is missed among what arrives.
+//! The kernel runs an XDP program over frames of its own (`BPF_PROG_RUN` with live frames). The
+//! program turns each frame into a packet of a random flow, and sends it by a cable.
 //!
-//! The program itself keeps the rate: it is run over and over and drops the frame unless a packet
-//! is due. For the kernel makes a pool of pages for each call, and takes a time for ending it that
-//! grows with how many others it has yet to end: calls have to be few.
+//! The generator costs a fifth of sending by a socket. So one processor can send more packets than
+//! any subject can process, and receive the results. The tester defines the packets. A packet that
+//! a cable cannot take is lost, and is missing among the arrivals.
+//!
+//! The program itself keeps the rate: it runs over and over, and drops the frame unless a packet is
+//! due. The calls have to be few, because the kernel makes a pool of pages for each call. The time
+//! to end a pool grows with the number of other pools that are still to end.
 
 mod program;
 mod sink;
@@ -23,20 +24,20 @@ use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::Duration;
 
-/// The interface that every namespace has, and that carries nothing here.
+/// The loopback interface of every namespace. It carries no frames here.
 const LOOPBACK: u32 = 1;
-/// Frames of a call: a few milliseconds' worth.
+/// Frames of one call; they take a few milliseconds.
 const CALL: u32 = 1 << 15;
-/// What is as fast as it can, packets a second.
+/// Highest rate, packets a second.
 const FASTEST: f64 = 1e8;
-/// How long the generator waits where the kernel has no number for one more pool.
+/// Pause of the generator if the kernel has no number for one more pool.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What a program is to send, and has sent. Its first value is that of a map of one.
+/// Order to a program, and its progress. A map of one entry has it as its value.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 struct Order {
-    /// The kernel's time, nanoseconds.
+    /// Begin and end in the kernel's time, nanoseconds.
     begin: u64,
     end: u64,
     /// Packets in 2^[`RATE_BITS`] nanoseconds.
@@ -44,33 +45,33 @@ struct Order {
     sent: u64,
 }
 
-/// A minute of the fastest fits into 64 bits.
+/// With this scale a minute at the highest rate fits into 64 bits.
 const RATE_BITS: i32 = 27;
 
 // SAFETY: numbers of one size.
 unsafe impl Plain for Order {}
 
-/// Ready to send.
+/// A generator that is ready to send.
 pub(super) struct Flood {
     program: OwnedFd,
     order: Map<u32, Order>,
     /// A frame of the greatest length.
     frame: Vec<u8>,
-    /// The program is in use as long as this is: what is not the kernel prepares anew for each
-    /// call, which takes it a hundredth of a second.
+    /// Keeps the program in use. Otherwise the kernel prepares the program again for each call,
+    /// which takes a hundredth of a second.
     _in_use: OwnedFd,
-    /// What takes in what comes of it.
+    /// Programs that receive the packets from the subject.
     _sinks: Vec<OwnedFd>,
-    /// Flows' external endpoints, for packets from outside.
+    /// External endpoints of the flows, for packets from outside.
     _endpoints: Option<Map<u32, u64>>,
 }
 
 impl Flood {
-    /// For packets as the tester would send them, by interfaces of this thread's namespace:
-    /// `[inside, outside]`.
+    /// Creates a generator of the tester's packets. `interfaces` are interfaces of this thread's
+    /// namespace: `[inside, outside]`.
     ///
     /// # Errors
-    /// The system's, when the kernel takes no such program.
+    /// The system's error if the kernel refuses the program.
     pub(super) fn new(
         tester: &Tester<'_>,
         interfaces: [u32; 2],
@@ -109,11 +110,11 @@ impl Flood {
         })
     }
 
-    /// Sends for so long, at a rate or as fast as it can, and tells every few milliseconds how many
-    /// packets it has sent; returns how many.
+    /// Sends for a time, at a rate or as fast as possible. Calls `tell` every few milliseconds with
+    /// the number of packets sent so far; returns the final number.
     ///
     /// # Errors
-    /// The system's, and what is told to.
+    /// The system's errors, and the errors of `tell`.
     pub(super) fn send(
         &self,
         rate: Option<f64>,
@@ -127,7 +128,8 @@ impl Flood {
         self.order.update(&0, &Order { begin, end, rate, sent: 0 })?;
         while monotonic() < end {
             match run_live(&self.program, &self.frame, CALL) {
-                // A rate that is not kept for that is not taken for one that was.
+                // The pause lowers the rate. The measurement counts the packets that were really
+                // sent.
                 Err(error) if error.kind() == ErrorKind::StorageFull => thread::sleep(PAUSE),
                 done => done.map_err(bpf::refused(format!("{CALL} frames sent by a program")))?,
             }
@@ -137,7 +139,7 @@ impl Flood {
     }
 }
 
-/// The time as programs in the kernel see it, nanoseconds.
+/// Time as programs in the kernel read it, nanoseconds.
 fn monotonic() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
@@ -155,7 +157,7 @@ fn endpoints(known: &[Endpoint]) -> io::Result<Map<u32, u64>> {
     Ok(map)
 }
 
-/// What a program needs of the place.
+/// Addresses that a program has as constants.
 fn constants(place: &Place) -> [u32; 2] {
     [place.subscribers.to_bits(), place.remote.to_bits()]
 }
@@ -169,7 +171,7 @@ mod tests {
 
     const DROP: u32 = 1;
     const REDIRECT: u32 = 4;
-    /// Nanoseconds. The machine has run for longer.
+    /// Ten seconds in nanoseconds. The machine has run for longer.
     const TEN: u64 = 10_000_000_000;
 
     fn place() -> Place {
@@ -183,7 +185,7 @@ mod tests {
         }
     }
 
-    /// A program for frames of these lengths by the loopback, which may send this.
+    /// A program for frames of these lengths by the loopback, with this order.
     fn program(lengths: &[usize], order: Order) -> (OwnedFd, Map<u32, Order>) {
         let map = Map::array(1).expect("it needs root");
         map.update(&0, &order).unwrap();
@@ -203,7 +205,7 @@ mod tests {
     fn as_many_go_as_are_due_and_none_after_the_end() {
         let now = monotonic();
         let hour = 3_600_000_000_000;
-        // The least that is not none: ten seconds are enough for some.
+        // The lowest rate above zero: in ten seconds some packets are due.
         let rate = 1;
         let late = Order { begin: now - TEN, end: now + hour, rate: 0, sent: 0 };
         let goes = |program: &OwnedFd| {

@@ -1,10 +1,11 @@
-//! The generator's program, instruction by instruction.
+//! The generator's program.
 //!
-//! Drops the frame unless a packet is due. Then cuts the frame to a length, draws a flow, finds its
-//! endpoints (from outside, the external one in a map), writes the headers and the flow's number,
-//! sums, and sends the frame by the side's interface. Frames come back from where they went with
-//! whatever was done to them, so all that a translator changes is written anew. Registers: 6 the
-//! frame's length, 7 the frame, 8 the flow; 2 and 3 source and its port, 4 and 5 destination.
+//! It drops the frame unless a packet is due. Then it cuts the frame to a length, draws a flow, and
+//! finds the flow's endpoints; from outside, a map has the external endpoint. It writes the
+//! headers, the flow's number and the checksums, and sends the frame by the side's interface. A
+//! returned frame has the changes of the subject, so the program writes every field again that a
+//! translator changes. Registers: 6 the frame's length, 7 the frame, 8 the flow; 2 and 3 the source
+//! address and port, 4 and 5 the destination address and port.
 
 use super::{Order, RATE_BITS, constants};
 use crate::bed::bpf;
@@ -15,14 +16,14 @@ use std::io;
 use std::mem::offset_of;
 use std::os::fd::OwnedFd;
 
-/// One side that packets are sent by.
+/// One side of the generator.
 pub(super) struct Side {
-    /// By length, of which one may be there several times: each is as likely as any other.
+    /// Templates by length. A length may occur several times; every template is equally likely.
     pub(super) templates: Vec<Template>,
     pub(super) interface: u32,
 }
 
-/// What the program is made for.
+/// Parameters of the program.
 pub(super) struct Program<'a> {
     pub(super) place: Place,
     pub(super) flows: u32,
@@ -36,27 +37,27 @@ const FLOW: u8 = 8;
 const SOURCE: (u8, u8) = (2, 3);
 const DESTINATION: (u8, u8) = (4, 5);
 const STACK: u8 = 10;
-/// Where things are on the stack.
+/// Offsets on the stack.
 const KEY: i16 = -4;
 const HEADER_SUM: i16 = -8;
 const PAYLOAD_SUM: i16 = -12;
 const CONTEXT: i16 = -24;
-/// What the kernel gives a program.
+/// Offsets in the program's context.
 const DATA: i16 = 0;
 const DATA_END: i16 = 4;
 /// Bytes of the shortest frame.
 const LEAST: i32 = 60;
-/// Where things are in the frame.
+/// Offsets in the frame.
 const IP: i16 = 14;
 const UDP: i16 = 34;
 const FLOW_AT: i16 = 44;
-/// Flows of a subscriber, as the tester numbers them.
+/// Binary logarithm of a subscriber's number of flows, in the tester's numbering.
 const FLOWS_BITS: i32 = 6;
 const FIRST_PORT: i32 = 10_000;
 const REMOTE_PORT: i32 = 53;
 
 impl Program<'_> {
-    /// Has the kernel take it; what it is to send is in the map of that descriptor.
+    /// Loads the program into the kernel. `order` is the descriptor of the map with the order.
     pub(super) fn load(
         &self,
         order: i32,
@@ -89,7 +90,7 @@ impl Program<'_> {
         code.op(RIGHT, FLOW, 32);
         code.op(MULTIPLY, FLOW, self.flows as i32);
         code.op(RIGHT, FLOW, 32);
-        // The lowest bit of what was drawn has next to nothing to do with the flow.
+        // The lowest random bit has almost no influence on the flow.
         let inbound = match self.way {
             Way::Both => Some(code.jump(JUMP_SET, [0, 0], 1)),
             _ => None,
@@ -107,7 +108,7 @@ impl Program<'_> {
         code
     }
 
-    /// Draws the frame's length, and cuts off what is longer.
+    /// Draws the frame's length, and cuts the frame to it.
     fn cut(&self, code: &mut Code) {
         let lengths: Vec<i32> =
             self.sides[0].templates.iter().map(|one| one.bytes.len() as i32).collect();
@@ -144,7 +145,7 @@ impl Program<'_> {
         send(code, &self.sides[0]);
     }
 
-    /// Returns the jump for flows that there are not.
+    /// Returns the jump for flows that do not exist.
     fn inbound(&self, code: &mut Code, map: i32) -> Jump {
         let [_, remote] = constants(&self.place);
         code.store(STORE_WORD, STACK, FLOW, KEY);
@@ -160,7 +161,7 @@ impl Program<'_> {
         lost
     }
 
-    /// The remote endpoint of the flow; there is a power of two of them.
+    /// Writes the remote endpoint of the flow. The number of remote addresses is a power of two.
     fn remote(&self, code: &mut Code, (address, port): (u8, u8), first: u32) {
         code.copy(address, FLOW);
         code.op(AND, address, self.place.remotes as i32 - 1);
@@ -169,7 +170,7 @@ impl Program<'_> {
     }
 }
 
-/// Goes on if a packet is due, and counts it; returns the jumps for when none is.
+/// Continues if a packet is due, and counts it. Returns the jumps for the other cases.
 fn wait(code: &mut Code, order: i32) -> [Jump; 3] {
     const NOW: u8 = FLOW;
     let at = |field: usize| field as i16;
@@ -183,7 +184,7 @@ fn wait(code: &mut Code, order: i32) -> [Jump; 3] {
     let none = code.jump(JUMP_EQUAL, [0, 0], 0);
     code.load(LOAD_DOUBLE, 1, 0, at(offset_of!(Order, end)));
     let over = code.jump(JUMP_AT_LEAST, [NOW, 1], 0);
-    // 1: packets that are due by now.
+    // Register 1: the number of packets that are due by now.
     code.load(LOAD_DOUBLE, 2, 0, at(offset_of!(Order, begin)));
     code.copy(1, NOW);
     code.with(SUBTRACT, 1, 2);
@@ -200,14 +201,14 @@ fn wait(code: &mut Code, order: i32) -> [Jump; 3] {
 /// Writes the packet and sends it.
 fn send(code: &mut Code, side: &Side) {
     let Some(Template { bytes, .. }) = side.templates.first() else { return };
-    // Ethernet header, and the IPv4 header to its checksum but for the length.
+    // Ethernet header, and the IPv4 header up to its checksum, without the length.
     for at in [0, 4, 8, IP + 4] {
         constant(code, PUT_WORD, at, bytes);
     }
     for at in [12, IP, IP + 8] {
         constant(code, PUT_HALF, at, bytes);
     }
-    // 1: the sum of both addresses.
+    // Register 1: the sum of both addresses.
     code.op(MOVE, 1, 0);
     for address in [SOURCE.0, DESTINATION.0] {
         code.add_halves(1, address);
@@ -241,7 +242,7 @@ fn send(code: &mut Code, side: &Side) {
     code.exit();
 }
 
-/// Writes what the template has at a place.
+/// Writes the template's bytes at an offset.
 fn constant(code: &mut Code, size: u8, at: i16, bytes: &[u8]) {
     let from = at as usize;
     let value = match size {
@@ -251,7 +252,7 @@ fn constant(code: &mut Code, size: u8, at: i16, bytes: &[u8]) {
     code.put(size, FRAME, at, value);
 }
 
-/// For frames of a template's length, writes the lengths and keeps the sums on the stack.
+/// For frames of the template's length, writes the lengths and stores the sums on the stack.
 fn lengths(code: &mut Code, template: &Template) {
     let Template { bytes, header_sum, payload_sum } = template;
     let other = code.jump(JUMP_UNEQUAL, [LEN, 0], bytes.len() as i32);

@@ -1,8 +1,8 @@
-//! The tester's end of a cable, where packets come out: so cheap that the tester is not what
-//! limits.
+//! The tester's end of a cable that receives the subject's packets. It is cheap, so the tester does
+//! not limit the measurement.
 //!
-//! An XDP program takes in what comes, a frame in 64, drawn at random, excepted, which the tester
-//! looks at; and everything that is not IPv4, such as ARP. The interface counts them all.
+//! An XDP program drops arriving frames. It leaves one random frame in 64 to the tester's checks,
+//! and every frame that is not IPv4, such as ARP. The interface counts all frames.
 
 use crate::bed::bpf;
 use natgate_io::bpf::Mode;
@@ -10,14 +10,14 @@ use natgate_io::bpf::assembler::*;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// Of so many frames the tester sees one; a power of two.
+/// The tester sees one frame in this number of frames; a power of two.
 const OF: i32 = 64;
 
 const FRAME: u8 = 6;
 const TYPE: i16 = 12;
 const ETHERNET: i32 = 14;
 
-/// Has an interface of this thread's namespace take frames in so, until what is returned is
+/// Attaches the program to an interface of this thread's namespace until the returned link is
 /// dropped.
 pub(super) fn attach(interface: u32) -> io::Result<OwnedFd> {
     bpf::attach(&bpf::load("the sink's program", &code())?, interface, Mode::Native)
