@@ -1,19 +1,19 @@
-//! Time that this thread has been running: what others do on a shared machine does not count, as
-//! far as the kernel can tell it apart.
+//! Processor time of this thread. The work of other programs on a shared machine does not count, as
+//! far as the kernel can separate it.
 
 use libc::{CLOCK_THREAD_CPUTIME_ID, clock_gettime, timespec};
 
 /// Nanoseconds of processor time of this thread.
 pub(crate) fn now() -> u64 {
     let mut time = timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes one `timespec`, which is there; the clock is one that every thread
-    // has.
+    // SAFETY: the kernel writes one `timespec`, which lives during the call; every thread has this
+    // clock.
     let status = unsafe { clock_gettime(CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     assert_eq!(status, 0, "a thread has a clock");
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Nanoseconds of processor time that something takes.
+/// Processor time of `work`, nanoseconds, and its result.
 pub(crate) fn time<T>(work: impl FnOnce() -> T) -> (f64, T) {
     let start = now();
     let result = work();

@@ -1,11 +1,11 @@
-//! The engine's speed: established sessions both ways, new sessions, and what each takes of memory,
-//! all in one run, interleaved with what memory alone costs.
+//! The engine's speed: established sessions both ways, new sessions, and the memory of a session.
+//! One run measures them all, interleaved with the cost of memory alone.
 //!
-//! Everything is switched on that a gateway has: validation, filtering, states, timers, counters,
-//! limits, checksums. Besides, apart from the figures that every run has ([`measure`]): several
+//! Every function of a gateway is switched on: validation, filtering, states, timers, counters,
+//! limits, checksums. Every run has the figures of [`measure`]. Further measurements: several
 //! threads (`threads`), the longest pause while very many mappings expire (`pause`), new sessions
-//! when ports are scarce (`scarcity`), sessions that come as fast as others go (`churn`). `page`
-//! writes it down. `README.md` beside them says how and why.
+//! when ports are scarce (`scarcity`), sessions that begin as fast as others end (`churn`).
+//! `report` writes the report. `README.md` beside these files explains the method.
 
 mod bench;
 mod churn;
@@ -31,33 +31,34 @@ use bench::ROUND;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// The table that larger ones are compared with, sessions.
+/// Sessions of the table for comparison with larger tables.
 const REFERENCE: u64 = 1_000_000;
 
-/// Rounds at least.
+/// Lowest number of rounds.
 const ROUNDS: usize = 5;
 
-/// What is measured.
+/// Parameters of the measurement.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Established sessions.
     pub sessions: u64,
-    /// Packets that the engine is given at once, at most `Engine::MAX_BATCH`.
+    /// Packets in one call of the engine, at most `Engine::MAX_BATCH`.
     pub batch: usize,
-    /// How long the established sessions are measured.
+    /// Time of the measurement of established sessions.
     pub time: Duration,
-    /// Whether the sessions are TCP connections instead of UDP.
+    /// True if the sessions are TCP connections instead of UDP.
     pub tcp: bool,
 }
 
 impl Plan {
-    /// Bytes that measuring will take, most of them the engine's and the lines it is compared with.
+    /// Bytes of memory that the measurement takes. Most of them belong to the engine and to the
+    /// lines for comparison.
     pub fn memory(&self) -> u64 {
         self.sessions * 180 + (1 << 28)
     }
 }
 
-/// What was measured; times are nanoseconds a packet, medians over the rounds.
+/// Results of a measurement; times are nanoseconds a packet, medians over the rounds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figures {
     /// Established sessions.
@@ -66,40 +67,41 @@ pub struct Figures {
     pub batch: usize,
     /// The sessions' protocol.
     pub protocol: &'static str,
-    /// One packet out of an established session.
+    /// One outbound packet of an established session.
     pub outbound_ns: f64,
-    /// One packet in.
+    /// One inbound packet of an established session.
     pub inbound_ns: f64,
-    /// A batch out, a batch in, and so on.
+    /// Batches alternately outbound and inbound.
     pub mixed_ns: f64,
-    /// One new session: allocation, limits, timer and event included.
+    /// One new session, with allocation, limits, timer and event.
     pub create_ns: f64,
-    /// One random line of memory, read and written back.
+    /// One random line of memory, read and written.
     pub limit_ns: f64,
-    /// All that the engine has made resident, divided by the sessions.
+    /// Resident memory of the engine, divided by the number of sessions.
     pub bytes_per_session: f64,
-    /// `mixed_ns` with a million sessions, measured in turn; `None`: there are no more than that.
+    /// `mixed_ns` with a million sessions, measured alternately; `None` if there are at most a
+    /// million.
     pub mixed_at_million_ns: Option<f64>,
-    /// The spread of each.
+    /// Spreads of the figures.
     pub spreads: Spreads,
 }
 
 /// The spreads of the figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Spreads {
-    /// Of `outbound_ns`.
+    /// Spread of `outbound_ns`.
     pub outbound_ns: Spread,
-    /// Of `inbound_ns`.
+    /// Spread of `inbound_ns`.
     pub inbound_ns: Spread,
-    /// Of `mixed_ns`.
+    /// Spread of `mixed_ns`.
     pub mixed_ns: Spread,
-    /// Of `create_ns`.
+    /// Spread of `create_ns`.
     pub create_ns: Spread,
-    /// Of `limit_ns`.
+    /// Spread of `limit_ns`.
     pub limit_ns: Spread,
 }
 
-/// Measures.
+/// Measures the figures that every run has.
 pub fn measure(plan: &Plan) -> Figures {
     let bar = progress(plan.sessions);
     bar.set_message("making sessions");
@@ -148,19 +150,19 @@ pub fn measure(plan: &Plan) -> Figures {
     }
 }
 
-/// Everything that a run of the experiment finds.
+/// All results of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
-    /// What every run has.
+    /// Figures of every run.
     #[serde(flatten)]
     pub figures: Figures,
     /// Each figure over `limit_ns`.
     pub ratios_to_limit: Ratios,
-    /// `mixed_ns` over what it is with a million sessions.
+    /// `mixed_ns` divided by its value with a million sessions.
     pub mixed_to_million: Option<f64>,
     /// Cycles of the time-stamp counter a nanosecond.
     pub cycles_per_ns: f64,
-    /// Several threads against one.
+    /// Several threads compared with one.
     pub threads: Option<Threads>,
     /// Batches while very many mappings expire.
     pub pause: Pause,
@@ -170,20 +172,20 @@ pub struct Results {
     pub churn: Churn,
 }
 
-/// Figures over what memory alone costs.
+/// Figures relative to the cost of memory alone.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ratios {
-    /// Of `outbound_ns`.
+    /// Ratio of `outbound_ns`.
     pub outbound: f64,
-    /// Of `inbound_ns`.
+    /// Ratio of `inbound_ns`.
     pub inbound: f64,
-    /// Of `mixed_ns`.
+    /// Ratio of `mixed_ns`.
     pub mixed: f64,
-    /// Of `create_ns`.
+    /// Ratio of `create_ns`.
     pub create: f64,
 }
 
-/// Measures everything; `quick` makes what comes besides the plan small.
+/// Runs all measurements; `quick` makes the measurements outside the plan small.
 pub fn run(plan: &Plan, threads: usize, quick: bool, cycles_per_ns: f64) -> Results {
     let figures = measure(plan);
     let threads = (threads > 1).then(|| threads::measure(plan, threads));

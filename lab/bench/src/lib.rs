@@ -1,5 +1,5 @@
-//! The laboratory: what natgate's speed and memory are, measured in one run against what the
-//! machine itself can do.
+//! The laboratory: measures natgate's speed and memory, in one run with the limits of the machine
+//! itself.
 
 pub mod bed;
 mod clock;

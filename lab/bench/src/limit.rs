@@ -1,6 +1,6 @@
-//! What memory alone costs: one random cache line read and written back, as many of them fetched
-//! together as packets are in a batch. No table that must touch a cold line for each packet can be
-//! quicker.
+//! The cost of memory alone: one random cache line, read and written. A batch of lines is fetched
+//! together, like the lines of a batch of packets. A table that must touch a cold line for each
+//! packet cannot be faster.
 
 use crate::random::Random;
 use natgate_hugepages::prefetch;
@@ -9,14 +9,14 @@ use natgate_hugepages::prefetch;
 #[repr(align(64))]
 struct Line([u64; 8]);
 
-/// Lines that together are as large as the table they are compared with.
+/// Lines that together are as large as the compared table.
 pub(crate) struct Limit {
     lines: Vec<Line>,
     order: Vec<u32>,
 }
 
 impl Limit {
-    /// `count` lines, all touched; `accesses` of them in a round.
+    /// Creates and touches `count` lines; a round accesses `accesses` of them.
     pub(crate) fn new(count: usize, accesses: usize) -> Self {
         let mut lines = vec![Line::default(); count];
         for line in &mut lines {
@@ -32,7 +32,7 @@ impl Limit {
         }
     }
 
-    /// Touches them, `batch` at a time.
+    /// Touches the chosen lines, `batch` at a time.
     pub(crate) fn run(&mut self, batch: usize) {
         for places in self.order.chunks(batch) {
             for &place in places {

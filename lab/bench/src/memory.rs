@@ -1,7 +1,7 @@
-//! Memory as the experiments see it: what is resident, lines fetched ahead, tables that are there
-//! before the clock runs.
+//! Memory of the experiments: resident bytes, prefetched lines, and tables that exist before the
+//! measurement.
 
-/// An empty vector whose memory has been touched, so that filling it makes the kernel do nothing.
+/// Creates an empty vector with touched memory, so that filling it makes no work for the kernel.
 pub(crate) fn touched<T: Copy>(capacity: usize, value: T) -> Vec<T> {
     let mut vector = vec![value; capacity];
     std::hint::black_box(&mut vector);
@@ -9,15 +9,15 @@ pub(crate) fn touched<T: Copy>(capacity: usize, value: T) -> Vec<T> {
     vector
 }
 
-/// Bytes that the process has resident, reserved huge pages included, after what was freed has gone
-/// back to the kernel.
+/// Resident bytes of the process, reserved huge pages included. Freed memory goes back to the
+/// kernel first.
 pub(crate) fn resident() -> u64 {
-    // SAFETY: the allocator gives back pages that nobody has; no live block is touched.
+    // SAFETY: the allocator gives back only pages without live blocks.
     #[cfg(target_env = "gnu")]
     unsafe {
         libc::malloc_trim(0);
     }
-    // Not `status`: its counters are of each processor and may be off by some hundred KiB.
+    // The counters of `status` are kept per processor, and may be wrong by some hundred KiB.
     let pages = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
     let field = |name: &str| {
         let line = pages.lines().find_map(|line| line.strip_prefix(name))?;

@@ -1,17 +1,17 @@
-//! The NAT in P4 at work, and what a controller puts into its tables.
+//! The running NAT in P4, and the table entries of a controller.
 
 use natgate_p4::{Key, Machine, Program, compile, programs};
 use natgate_wire::arp::Mac;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// Longer than a measurement takes.
+/// Longer than any measurement.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(7200);
 
-/// What executes the NAT in P4.
+/// Executor of the NAT in P4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum With {
-    /// Rust that was made from it.
+    /// Rust generated from the program.
     Rust,
     /// The interpreter.
     Interpreter,
@@ -20,13 +20,13 @@ pub enum With {
 }
 
 impl With {
-    /// All that this program has.
+    /// All executors of this program.
     pub fn all() -> impl Iterator<Item = Self> {
         let swx = cfg!(feature = "dpdk").then_some(Self::Swx);
         [Self::Rust, Self::Interpreter].into_iter().chain(swx)
     }
 
-    /// What it is called in reports.
+    /// Its name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rust => "P4 as Rust",
@@ -36,13 +36,13 @@ impl With {
     }
 }
 
-/// The program, compiled.
+/// The compiled program.
 pub(crate) fn nat() -> Program {
     let text = programs::text("nat").expect("the NAT is compiled with natgate");
     compile("nat.p4", text).unwrap_or_else(|error| panic!("{}", error.rendered()))
 }
 
-/// The program at work, without entries.
+/// The running program without entries.
 pub(crate) fn machine(program: &Program, with: With) -> Machine<'_> {
     match with {
         With::Interpreter => Machine::new(program, 1),
@@ -54,7 +54,7 @@ pub(crate) fn machine(program: &Program, with: With) -> Machine<'_> {
     }
 }
 
-/// Sees to it that so many cores can have the program at work, each its own.
+/// Prepares `cores` cores that each run the program.
 pub(crate) fn prepare(cores: u16) {
     swx::reserve(&nat(), cores);
 }
@@ -63,7 +63,7 @@ pub(crate) fn prepare(cores: u16) {
 ///
 /// # Panics
 ///
-/// When it does not fit.
+/// If the table refuses the entry.
 pub(crate) fn add(
     machine: &mut Machine<'_>,
     table: &str,
@@ -75,20 +75,20 @@ pub(crate) fn add(
     added.unwrap_or_else(|error| panic!("the laboratory's entries: {error}"));
 }
 
-/// What a box and those next to it are called, `[inside, outside]`; the inside is port 1, the
+/// Addresses of a forwarder and its neighbors, `[inside, outside]`. The inside is port 1, the
 /// outside port 2.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Links {
-    /// Its own hardware addresses.
+    /// Hardware addresses of the forwarder.
     pub(crate) macs: [Mac; 2],
-    /// The next hops'.
+    /// Addresses of the next hops.
     pub(crate) next_hops: [(Ipv4Addr, Mac); 2],
-    /// Behind the inside's next hop, and the prefix's length.
+    /// Network behind the inside's next hop, and its prefix length.
     pub(crate) inside: (Ipv4Addr, u32),
 }
 
 impl Links {
-    /// Fills tables with interfaces, routes, next hops and times.
+    /// Fills the tables with interfaces, routes, next hops and timeouts.
     pub(crate) fn fill(&self, machine: &mut Machine<'_>) {
         let hops = self.next_hops.map(|(address, _)| u128::from(address.to_bits()));
         for (side, (role, port)) in [("inside", 1), ("outside", 2)].into_iter().enumerate() {
@@ -107,7 +107,7 @@ impl Links {
     }
 }
 
-/// A hardware address as P4 has it.
+/// A hardware address as a number of P4.
 pub(crate) fn number(mac: Mac) -> u128 {
     mac.0.iter().fold(0, |number, byte| number << 8 | u128::from(*byte))
 }

@@ -1,4 +1,4 @@
-//! Numbers for experiments: quick, repeatable, and no secret.
+//! Random numbers for experiments: fast, repeatable, and not secret.
 
 /// A generator (xorshift64*, Vigna 2016).
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ impl Random {
     }
 }
 
-/// A fixed order of the numbers below `count` that looks random: each comes once.
+/// A fixed pseudo-random order of the numbers below `count`: each number occurs once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shuffle {
     count: u64,
@@ -34,11 +34,11 @@ impl Shuffle {
         Self { count, mask: count.next_power_of_two() - 1 }
     }
 
-    /// The number at a place.
+    /// Number at a place of the order.
     pub(crate) fn at(self, place: u64) -> u64 {
         let mut value = place;
         loop {
-            // Each step can be undone within the mask, so no two places give one number.
+            // Each step is invertible within the mask, so no two places have the same number.
             let half = self.mask.count_ones().div_ceil(2);
             for factor in [0x9e37_79b9_7f4a_7c15_u64, 0xbf58_476d_1ce4_e5b9] {
                 value = value.wrapping_mul(factor) & self.mask;

@@ -1,7 +1,7 @@
 //! Binary search for the highest rate, or the largest number, that passes.
 
-/// The highest value that passes between 0 and `high`, to a share of `high`; 0 when none did. What
-/// passes is taken to pass below, too.
+/// Returns the highest passing value between 0 and `high`, to the share `precision` of `high`; 0 if
+/// none passes. It assumes that lower values pass, too.
 pub(crate) fn highest(high: f64, precision: f64, mut passes: impl FnMut(f64) -> bool) -> f64 {
     let (mut low, mut above) = (0.0, high);
     if passes(high) {
@@ -18,8 +18,8 @@ pub(crate) fn highest(high: f64, precision: f64, mut passes: impl FnMut(f64) -> 
     low
 }
 
-/// The largest number that passes: doubled from `first` on until one does not, then halved down to
-/// a share of the number; 0 when the first does not.
+/// Returns the largest passing number: doubles from `first` until a number fails, then halves the
+/// interval to the share `precision` of the number. Returns 0 if `first` fails.
 pub(crate) fn largest(first: u64, precision: f64, mut passes: impl FnMut(u64) -> bool) -> u64 {
     let (mut low, mut above) = (0, first);
     while passes(above) {
@@ -37,37 +37,38 @@ pub(crate) fn largest(first: u64, precision: f64, mut passes: impl FnMut(u64) ->
     low
 }
 
-/// Where the search for a capacity may begin, packets a second, and by what it goes on.
+/// First rate of a search for a capacity, packets a second, and the factor between rates.
 pub(crate) const FIRST: f64 = 100e3;
 const STEP: f64 = 1.6;
-/// The lowest rate that is tried, and the highest.
+/// Lowest and highest rate of a search.
 const BOUNDS: [f64; 2] = [1e3, 50e6];
 
-/// Which part of a rate the tester has to reach, or it is what limits.
+/// Share of a rate that the tester must reach. Below it the tester is the limit.
 const KEPT: f64 = 0.95;
 
-/// What came of a rate that was tried.
+/// Result of one attempt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tried {
     pub(crate) passed: bool,
-    /// Packets a second that the tester really sent.
+    /// Packets a second that the tester sent.
     pub(crate) sent: f64,
 }
 
-/// What a search for a capacity found.
+/// Result of a search for a capacity.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Capacity {
     /// Packets a second.
     pub(crate) rate: f64,
-    /// Whether the tester sends no faster, so that the rate may be higher.
+    /// True if the tester could not send faster, so the real rate may be higher.
     pub(crate) tester_limited: bool,
 }
 
-/// The highest rate that passes, to a thirtieth, whatever its magnitude; 0 when not even 1,000 a
-/// second does. Goes by factors until it has one rate that passes and one that does not, then
-/// halves what lies between; or until the tester sends no faster. The lowest rate that did not pass
-/// is tried once more at the end, because a pause of the machine may have been in its way: if it
-/// passes then, the search goes on above it.
+/// Finds the highest rate that passes, to a thirtieth, at any magnitude; 0 if 1,000 a second fails.
+///
+/// The search multiplies or divides by a factor until one rate passes and one fails. Then it halves
+/// the interval. It ends early if the tester cannot send faster. At the end it tries the lowest
+/// failed rate once more, because a pause of the machine may have disturbed it. If that rate
+/// passes, the search continues above it.
 pub(crate) fn capacity<E>(
     first: f64,
     mut attempt: impl FnMut(f64) -> Result<Tried, E>,

@@ -1,26 +1,26 @@
-//! Repeated measurements: the middle, and how far the others lie from it.
+//! Repeated measurements: the median, and the distance of the other values.
 
 use serde::Serialize;
 
 /// Order statistics of repeated measurements of one figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
-    /// Least.
+    /// Smallest value.
     pub min: f64,
-    /// A tenth are at most this.
+    /// 10th percentile.
     pub p10: f64,
-    /// The middle one; of an even number the mean of the two in the middle.
+    /// Median; of an even number of values the mean of the middle two.
     pub median: f64,
-    /// Nine tenths are.
+    /// 90th percentile.
     pub p90: f64,
-    /// Largest.
+    /// Largest value.
     pub max: f64,
-    /// How many there were.
+    /// Number of measurements.
     pub runs: usize,
 }
 
 impl Spread {
-    /// The order statistics of `values`, in any order; all zero when there are none.
+    /// Order statistics of `values`, in any order; all zero if there are none.
     pub fn of(values: &[f64]) -> Self {
         let mut values = values.to_vec();
         let mut at = |share| percentile(&mut values, share);
@@ -35,7 +35,7 @@ impl Spread {
     }
 }
 
-/// The middle of what is sorted.
+/// Median of sorted values.
 fn median(values: &[f64]) -> f64 {
     let middle = values.len() / 2;
     match (values.get(middle), values.len() % 2) {
@@ -45,7 +45,7 @@ fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The value that this share of all is not above, 0 when there are none; sorts them.
+/// Returns the percentile `share` of the values, 0 if there are none; sorts the values.
 pub(crate) fn percentile(values: &mut [f64], share: f64) -> f64 {
     if !values.is_sorted() {
         values.sort_by(f64::total_cmp);

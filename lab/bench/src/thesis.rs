@@ -1,13 +1,12 @@
-//! Figures of the thesis behind S1 (Plotnikov, Skoltech 2015) that several experiments compare
-//! with.
+//! Figures of the thesis behind S1 (Plotnikov, Skoltech 2015) for several experiments.
 
-/// Packet rate that the thesis sets as its target, millions a second.
+/// Target of the thesis for packets, millions a second.
 pub(crate) const TARGET_MPPS: f64 = 5.5;
-/// Rate of new sessions that the thesis sets as its target, millions a second.
+/// Target of the thesis for new sessions, millions a second.
 pub(crate) const TARGET_NEW_SESSIONS: f64 = 3.0;
-/// The result of the final design as a share of the target: "260 % more than target level".
+/// Result of the final design as a share of the target: "260 % more than target level".
 pub(crate) const RESULT_SHARE: f64 = 3.6;
-/// The same share if the thesis meant 260 % of the target.
+/// Result of the final design as a share of the target, if the thesis meant 260 % of it.
 pub(crate) const RESULT_SHARE_IF_OF: f64 = 2.6;
 
 /// Packet rate of the final design, millions a second, taken literally.
@@ -15,7 +14,7 @@ pub(crate) fn result_mpps() -> f64 {
     RESULT_SHARE * TARGET_MPPS
 }
 
-/// The final design's rate for a table: the literal reading, then the other one.
+/// Rate of the final design for a table: the literal reading, then the other one.
 pub(crate) fn result_text() -> String {
     let other = RESULT_SHARE_IF_OF * TARGET_MPPS;
     format!("{:.1} (\"260 % more\"; {other:.1} if 260 % of the target was meant)", result_mpps())

@@ -1,5 +1,5 @@
-//! `natgate bench` as its user meets it: each experiment in small, its files, its JSON, its
-//! refusals. Needs valgrind for the counts, and root for what is measured over cables.
+//! `natgate bench` from the user's view: a small version of each experiment, its files, its JSON,
+//! its error messages. Needs valgrind for the counts, and root for measurements over cables.
 
 use serde_json::{Value, json};
 use std::fs;
@@ -21,7 +21,7 @@ fn json(arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("standard output is JSON")
 }
 
-/// A folder of a test's own, empty.
+/// An empty folder of one test.
 fn folder(name: &str) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("bench-{name}"));
     let _ = fs::remove_dir_all(&path);
@@ -68,7 +68,7 @@ fn the_nat_in_p4_has_its_figures() {
     positive(&found["rows"][0], &["cycles", "frame"]);
     positive(&found["rows"][0]["ns"], &["median", "min", "max", "runs"]);
     positive(&found["ratios"][3], &["ratio"]);
-    // Two sizes of frames, two ways; DPDK's SWX is one subject more.
+    // Two sizes of frames, two ways; DPDK's SWX is one more subject.
     let subjects = if cfg!(feature = "dpdk") { 6 } else { 5 };
     assert_eq!(found["rows"].as_array().expect("rows").len(), 2 * 2 * subjects);
     assert_eq!(found["failed"], json!([]));
@@ -150,7 +150,7 @@ fn a_day_has_its_figures() {
     positive(random, &["sharing", "addresses", "subscribers_seen", "seconds"]);
     let hour = &random["hours"][0];
     positive(hour, &["sessions", "log_lines", "log_bytes"]);
-    // A line of the log says when, what, and both endpoints.
+    // A line of the log has the time, the event, and both endpoints.
     let [bytes, lines] = ["log_bytes", "log_lines"].map(|field| hour[field].as_u64().unwrap());
     let line = bytes / lines;
     assert!((120..250).contains(&line), "{line} bytes a line");
@@ -222,7 +222,7 @@ fn packets_are_counted_beside_the_kernels_own() {
     let price = &io["fast_path"][0];
     positive(price, &["bytes_per_flow", "insert_ns", "read_ns", "found_ns", "missed_ns"]);
     assert_eq!(price["flows"], 50);
-    // Less than the million that the targets are about.
+    // The targets are for a million mappings; this run has fewer.
     assert_eq!(io["targets"][0]["reached"], Value::Null);
 }
 
@@ -265,7 +265,7 @@ fn the_engines_calls_have_their_figures() {
     assert_eq!(entries, [Some(100), Some(2000)]);
 }
 
-/// The image, which another crate makes.
+/// Path of the image, which another crate builds.
 fn image() -> String {
     let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let target = target.parent().expect("it is in the target's folder").to_owned();
@@ -279,7 +279,8 @@ fn image() -> String {
     target.join("debug/natgate-bare").display().to_string()
 }
 
-/// Needs root and what `make test` installs; Debian's packages for the guest are fetched once.
+/// Needs root and the programs that `make test` installs; Debian's packages for the guest are
+/// fetched once.
 #[test]
 fn the_image_is_measured_beside_a_linux_guest() {
     let packages = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("packages");

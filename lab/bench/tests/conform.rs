@@ -1,9 +1,8 @@
-//! `natgate conform` as users run it: its arguments, its reports, its laboratories.
+//! `natgate conform` from the user's view: its arguments, its reports, its laboratories.
 //!
-//! What the suite finds in simulated time is tested in its own crate. Here are the two
-//! laboratories, live, without the tests that wait for timers: natgate between two cables, and the
-//! Linux kernel, of which much is known that a suite must find. They need root and `nft`, and fail
-//! without them.
+//! Tests of the suite in simulated time are in the conform crate. This file tests the two
+//! laboratories live, without waits for timers: natgate between two cables, and the Linux kernel,
+//! whose behavior is well known. They need root and `nft`, and fail without them.
 
 use natgate_conform::Verdict::{self, Fail, NotTested, Pass};
 use natgate_conform::{Item, Report, comparison};
@@ -42,7 +41,7 @@ fn configuration() -> String {
     documents().join("natgate.toml").to_str().expect("a readable path").to_owned()
 }
 
-/// These requirements have these verdicts.
+/// Checks that these requirements have these verdicts.
 fn expect(report: &Report, expected: &[(&str, Verdict)]) {
     for (id, verdict) in expected {
         let item = report.item(id).unwrap_or_else(|| panic!("{id} is not there"));
@@ -107,7 +106,8 @@ fn every_requirement_is_listed_with_what_it_takes() {
     assert!(line("rfc6888#REQ-12").contains(" not visible "));
 }
 
-/// On a phone nothing is wider than the screen, though all evidence is open. The report is a real
+/// On a phone nothing is wider than the screen, even with all evidence open. The report is a real
+/// one with many failures. Needs Chromium, and fails without it.
 /// one, of many failures. Needs Chromium, and fails without it.
 #[test]
 fn a_report_is_no_wider_than_a_phone() {
@@ -185,7 +185,8 @@ fn the_published_table_is_that_of_the_published_reports() {
     assert!(table == comparison(&reports), "docs/conform.md has another table; {advice}");
 }
 
-/// Fails in simulated time and in a laboratory are the same, but for what a laboratory lacks.
+/// A laboratory finds the same failures as simulated time, except for requirements that it cannot
+/// try.
 #[test]
 fn natgate_between_two_cables_fails_what_it_fails_in_simulated_time() {
     let simulated = published("natgate.json");
@@ -195,8 +196,7 @@ fn natgate_between_two_cables_fails_what_it_fails_in_simulated_time() {
     let is_known = |item: &Item| {
         item.verdict != Fail || simulated.item(&item.id).is_some_and(|then| then.verdict == Fail)
     };
-    // Where the machine stood still for longer than a packet may take, the translator gets another
-    // try.
+    // If the machine stopped for longer than a packet may take, the translator gets another try.
     let lab = |backend| match once(backend) {
         all if all.items.iter().all(is_known) => all,
         _ => once(backend),
@@ -222,45 +222,47 @@ fn the_kernel_is_found_to_be_as_it_is_known_to_be() {
     expect(
         &linux,
         &[
-            // Ports are kept where they can be, and another is taken only where they collide.
+            // The kernel preserves ports where possible, and takes another port only after a
+            // collision.
             ("rfc4787#REQ-1", Fail),
             ("rfc5382#REQ-1", Fail),
             ("rfc4787#REQ-3", Pass),
             ("rfc4787#REQ-3a", Pass),
             ("rfc4787#REQ-4", Fail),
             ("rfc6056#section-4-preserve", Pass),
-            // Filtering is by connection, and nothing turns round.
+            // Filtering is by connection, and there is no hairpinning.
             ("rfc4787#REQ-8", Fail),
             ("rfc4787#REQ-9", Fail),
             ("rfc5382#REQ-8", Fail),
             ("rfc5508#REQ-7", Fail),
-            // Its own TCP answers for the external address.
+            // The kernel's own TCP answers for the external address.
             ("rfc5382#REQ-4", Fail),
-            // Connections and errors are followed well.
+            // The kernel follows connections and errors well.
             ("rfc5382#REQ-2", Pass),
             ("rfc5382#REQ-2a", Pass),
             ("rfc5508#REQ-4a", Pass),
             ("rfc5508#REQ-4c", Pass),
             ("rfc5508#REQ-5a", Pass),
             ("rfc4787#REQ-12", Pass),
-            // Fragments are put together and cut again, with the sender's identification.
+            // The kernel reassembles fragments, and fragments packets with the sender's
+            // identification.
             ("rfc4787#REQ-13", Pass),
             ("rfc4787#REQ-14", Pass),
             ("rfc1812#section-5.2.6-reassembly", Fail),
             ("rfc6864#section-5.3.1", Fail),
-            // A good router.
+            // The kernel is a good router.
             ("rfc1812#section-5.3.1-decrement", Pass),
             ("rfc1812#section-5.3.1-error", Pass),
             ("rfc1812#section-4.3.3.1-host", Pass),
             ("rfc1812#section-4.3.3.6-echo", Pass),
-            // Nobody has asked it to be a carrier's.
+            // The kernel is not configured as a carrier's NAT.
             ("rfc6888#REQ-9", Fail),
             ("rfc4787#REQ-5", NotTested),
         ],
     );
 }
 
-/// A folder of this test's own.
+/// A folder of this test alone.
 fn tempfile(name: &str) -> PathBuf {
     let folder =
         std::env::temp_dir().join(format!("natgate-conform-{}-{name}", std::process::id()));
@@ -285,7 +287,7 @@ fn several_workers_conform_as_one_does() {
     }
 }
 
-/// The lines that say whether requirements are met.
+/// Lines of the output with the verdicts.
 fn text_of_verdicts(output: &Output) -> Vec<String> {
     text(&output.stdout).lines().map(str::to_owned).collect()
 }

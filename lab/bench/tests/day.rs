@@ -1,15 +1,15 @@
-//! The simulated day in small: the same seed gives the same day, every scheme meets the same
-//! sessions, and what must hold of the schemes on any day holds.
+//! The simulated day in small. The same seed gives the same day, every scheme meets the same
+//! sessions, and the properties of the schemes hold.
 
 use natgate_lab::day::{Plan, measure};
 use serde_json::Value;
 
-/// A day that is busy for its pool: few subscribers, who open a great deal.
+/// A day that is busy for its pool: few subscribers with very many sessions.
 fn busy() -> Plan {
     Plan { subscribers: 128, hours: 1, sessions: 40_000, seed: 5 }
 }
 
-/// An ordinary one.
+/// An ordinary day.
 fn small() -> Plan {
     Plan { subscribers: 500, hours: 1, ..Plan::quick() }
 }
@@ -22,7 +22,7 @@ fn schemes(report: &Value) -> &Vec<Value> {
     report["schemes"].as_array().expect("schemes")
 }
 
-/// The sum of a figure over the hours.
+/// Sum of a figure over the hours.
 fn sum(scheme: &Value, figure: &str) -> u64 {
     let hours = scheme["hours"].as_array().expect("hours").iter();
     hours.map(|hour| hour[figure].as_u64().expect("a number")).sum()
@@ -71,7 +71,7 @@ fn a_busy_day_costs_each_scheme_what_it_is_known_for() {
     let block = named(&report, "64:1 block, 4 of 512");
     let fixed = named(&report, "64:1 deterministic, 1,008");
     let mixed = named(&report, "64:1 deterministic, 504 and dynamic");
-    // Two lines a mapping, some a block, none.
+    // The schemes write two lines for each mapping, some lines for each block, or none.
     let lines = |scheme| sum(scheme, "log_lines");
     let accepted = sum(random, "sessions") - refused(random);
     assert!(2 * lines(random) > accepted, "{} lines, {accepted} sessions", lines(random));
@@ -79,7 +79,7 @@ fn a_busy_day_costs_each_scheme_what_it_is_known_for() {
     assert_eq!(lines(fixed), 0);
     assert!(lines(mixed) > 0 && lines(mixed) < lines(random), "{}", lines(mixed));
     assert_eq!(sum(random, "log_bytes"), 100 * lines(random));
-    // Ports of their own do not suffice for the busiest.
+    // The busiest subscribers need more ports than their fixed ones.
     let [few, some, all] = [random, mixed, fixed].map(refused);
     assert!(few <= some && some < all, "{few}, {some}, {all}");
     assert!(

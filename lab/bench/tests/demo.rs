@@ -1,5 +1,5 @@
-//! The demonstration, as people see it: with the program, and with the image that boots without an
-//! operating system in an emulator. Needs root and the programs that `make test` installs, and
+//! The demonstration from the user's view: with the program, and in an emulator with the image that
+//! boots without an operating system. Needs root and the programs that `make test` installs, and
 //! fails without them.
 
 use natgate_testnet::{terminate, wait_for};
@@ -11,10 +11,10 @@ use std::time::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate-lab");
 
-/// One at a time: the demonstration measures time.
+/// Only one demonstration runs at a time, because it measures time.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Holds it, and returns what it printed.
+/// Runs the demonstration, and returns its output.
 fn demonstrate(more: &[&str]) -> String {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let output = Command::new(PROGRAM).arg("demo").args(more).output().expect("it starts");
@@ -24,7 +24,7 @@ fn demonstrate(more: &[&str]) -> String {
     said
 }
 
-/// The number behind some words.
+/// Number behind `words` in the output.
 fn number_behind(words: &str, said: &str) -> u64 {
     let (_, rest) = said.split_once(words).unwrap_or_else(|| panic!("no {words:?} in {said}"));
     let digits = rest.split(|c: char| !c.is_ascii_digit()).find(|digits| !digits.is_empty());
@@ -61,7 +61,7 @@ fn demo(arguments: &[&str]) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Namespaces, files and processes in namespaces that bear this process number.
+/// Namespaces, files and processes in namespaces with this process number.
 fn traces(number: u32) -> Vec<String> {
     let prefix = format!("ngdemo{number}-");
     let directories = [PathBuf::from("/run/netns"), std::env::temp_dir()];

@@ -1,5 +1,5 @@
-//! The engine's benchmark in small: every figure is there and can be true. It is a process of its
-//! own, since memory that another run gives back is missing in what a run takes.
+//! The engine's benchmark in small: every figure is present and plausible. The test is a process of
+//! its own, because memory that another run frees falsifies the memory of a run.
 
 use natgate_lab::engine::{Plan, run};
 use natgate_lab::report::Report;
@@ -35,8 +35,7 @@ fn every_figure_is_positive() {
             ],
         );
         if !tcp {
-            // Later runs are given pages that earlier ones had, so the first alone shows what it
-            // takes.
+            // Later runs get the pages of earlier runs, so only the first shows its memory.
             positive(&json, &["bytes_per_session"]);
         }
         assert_eq!(json["sessions"], 4_000);

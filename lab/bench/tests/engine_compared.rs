@@ -1,4 +1,4 @@
-//! A run of the engine's benchmark beside an earlier one.
+//! A run of the engine's benchmark compared with an earlier one.
 
 use natgate_lab::engine::{Plan, run};
 use std::time::Duration;

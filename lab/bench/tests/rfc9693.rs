@@ -19,7 +19,8 @@ fn rates_are_found_and_the_capacity_is_what_was_configured() {
             let median = size[rate]["median"].as_f64().expect("a median");
             assert!(median > 1e4, "{rate} of {size:#}");
         }
-        // The median of two is one of them; half the rate cannot delay more than the whole, much.
+        // The median of two values is one of them. Half the rate cannot have a much longer delay
+        // than the whole.
         assert!(size["delay_us"][0].as_f64() <= size["delay_us"][1].as_f64(), "{size:#}");
         assert!(size["dropped"].as_f64().is_some_and(|rate| rate > 0.0), "{size:#}");
     }

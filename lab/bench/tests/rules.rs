@@ -1,5 +1,5 @@
-//! The comparison of ways to find a rule, in small: every figure is there, and what must hold on
-//! any machine holds here.
+//! The comparison of searches for a rule, in small: every figure is present, and properties of any
+//! machine hold.
 
 use natgate_lab::rules::{Plan, measure};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! The soak in small: an hour over tables that are full from the start.
+//! The soak test in small: an hour over tables that are full from the start.
 
 use natgate_lab::soak::{Plan, run};
 

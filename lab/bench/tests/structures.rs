@@ -1,4 +1,4 @@
-//! The comparison of lookup structures, in small: every figure is there.
+//! The comparison of lookup structures, in small: every figure is present.
 
 use natgate_lab::structures::{Plan, measure};
 use serde_json::Value;

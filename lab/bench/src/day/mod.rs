@@ -1,10 +1,10 @@
 //! A simulated day of an ISP's subscribers through the translator, in virtual time, for every way
-//! of choosing external ports: how full pools, blocks and addresses get, who is refused, how long
-//! the log becomes.
+//! to choose external ports. It shows the use of pools, blocks and addresses, the refusals, and the
+//! size of the log.
 //!
-//! `population` is the traffic model, `scheme` what is compared, `wheel` what is to happen later,
-//! `simulation` a day of one scheme, `page` the report. `README.md` beside them says what the model
-//! assumes and why.
+//! `population` is the traffic model, `scheme` has the compared ways, `wheel` schedules events,
+//! `simulation` runs a day of one scheme, `report` writes the report. `README.md` beside these
+//! files states the assumptions of the model and their reasons.
 
 mod population;
 mod report;
@@ -18,34 +18,34 @@ use natgate_engine::{Engine, Event};
 use serde::Serialize;
 use simulation::{Day, HOURS_BEFORE, Simulation};
 
-/// What is simulated.
+/// Parameters of the simulation.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
-    /// Internal addresses that subscribers have, at most [`Plan::MOST`].
+    /// Internal addresses of subscribers, at most [`Plan::MOST`].
     pub subscribers: u32,
-    /// Hours that are counted, from five in the morning.
+    /// Counted hours, from five in the morning.
     pub hours: u32,
-    /// Sessions that an address opens on average if somebody has it all day.
+    /// Sessions that an address opens on average if it is in use all day.
     pub sessions: u32,
-    /// What everything follows from.
+    /// Seed of the simulation.
     pub seed: u64,
 }
 
 impl Plan {
-    /// Most subscribers.
+    /// Highest number of subscribers.
     pub const MOST: u32 = 1_000_000;
 
-    /// Everything.
+    /// The full simulation.
     pub fn full() -> Self {
         Self { subscribers: 100_000, hours: 24, sessions: 600, seed: 1 }
     }
 
-    /// A few seconds of it.
+    /// A simulation of a few seconds.
     pub fn quick() -> Self {
         Self { subscribers: 1000, hours: 2, ..Self::full() }
     }
 
-    /// Bytes that it takes at most: the largest engine's tables, and the sessions that go on.
+    /// Most bytes of memory: the largest engine's tables, and the long sessions.
     pub fn memory(&self) -> u64 {
         let schemes = scheme::all(self);
         let engines = schemes.iter().map(|scheme| Engine::memory(&scheme.config()));
@@ -55,21 +55,21 @@ impl Plan {
     }
 }
 
-/// What one scheme came to.
+/// Results of one scheme.
 #[derive(Debug, Serialize)]
 struct Outcome {
     scheme: String,
-    /// Subscribers to an external address, and how many addresses that makes.
+    /// Subscribers of an external address, and the number of addresses.
     sharing: u32,
     addresses: u32,
     #[serde(flatten)]
     day: Day,
-    /// Seconds of processor time that it took.
+    /// Processor time of the simulation, seconds.
     seconds: f64,
 }
 
-/// Simulates a day for every scheme, and reports as `day`. `line` tells how long an event is as a
-/// line of the log, bytes.
+/// Simulates a day for every scheme. `line` returns the length of an event as a line of the log,
+/// bytes. The report has the name `day`.
 pub fn measure(plan: &Plan, line: &dyn Fn(&Event) -> usize, command: &str) -> Report {
     let schemes = scheme::all(plan);
     let bar = progress(schemes.len() as u64 * u64::from(HOURS_BEFORE + plan.hours));

@@ -1,54 +1,54 @@
-//! The traffic model: who is there, what they open, how long it lasts.
+//! The traffic model: presence of subscribers, their sessions, and the durations of these.
 //!
-//! Every figure here is an assumption; README.md beside this file says where each comes from. What
-//! is drawn does not depend on what the translator does with it, so every way of choosing ports
-//! meets the same day.
+//! Every figure here is an assumption; README.md beside this file names the source of each. The
+//! random choices do not depend on the translator, so every way to choose ports meets the same day.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use rand_distr::{Distribution, Exp1, LogNormal};
 use serde::Serialize;
 
-/// Activity in each hour of the day, of any unit; between the hours it goes straight.
+/// Activity in each hour of the day, in any unit; between the hours it is interpolated linearly.
 const ACTIVITY: [f64; 24] = [
     0.75, 0.55, 0.42, 0.34, 0.30, 0.30, 0.36, 0.48, 0.60, 0.68, 0.74, 0.80, 0.86, 0.88, 0.90, 0.94,
     1.00, 1.10, 1.22, 1.36, 1.50, 1.55, 1.40, 1.10,
 ];
-/// How unlike subscribers are: the sigma of the lognormal distribution of what they open in a day.
+/// Variation of subscribers: sigma of the lognormal distribution of a subscriber's sessions a day.
 const APPETITE_SIGMA: f64 = 1.5;
-/// The tail of the Pareto distribution of sessions that are opened at once, and the most.
+/// Shape of the Pareto distribution of the number of sessions in a burst, and its highest number.
 const BURST_SHAPE: f64 = 1.3;
 const MOST_AT_ONCE: u32 = 50;
-/// How long one stays: median, seconds, and sigma of the lognormal distribution.
+/// Duration of a stay: median, seconds, and sigma of the lognormal distribution.
 const STAY: (f64, f64) = (6.0 * 3600.0, 0.8);
-/// How long one is away on average, seconds, at average activity.
+/// Mean duration of an absence at average activity, seconds.
 const AWAY: f64 = 4.0 * 3600.0;
 const HOUR: f64 = 3600.0;
 
-/// Internal ports: those that Linux takes.
+/// Internal ports: the ephemeral ports of Linux.
 const PORTS: std::ops::Range<u16> = 32_768..61_000;
 
-/// What becomes of a session.
+/// Sort of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Sort {
     /// One exchange over UDP.
     UdpShort,
-    /// UDP that goes on: calls, games, QUIC.
+    /// A long UDP session: calls, games, QUIC.
     UdpLong,
     /// A TCP connection that both ends close.
     TcpShort,
-    /// One that is kept for messages to come.
+    /// A TCP connection that is kept for later messages.
     TcpLong,
-    /// One that nobody closes.
+    /// A TCP connection that neither end closes.
     TcpForgotten,
 }
 
-/// How many of all sessions are of a sort, and how long they last.
+/// Share of a sort among all sessions, and its duration.
 struct Kind {
     sort: Sort,
     share: f64,
-    /// Median, seconds, and sigma of a lognormal distribution; `None`: it does not matter.
+    /// Median, seconds, and sigma of a lognormal distribution; `None` if the duration does not
+    /// matter.
     lasts: Option<(f64, f64)>,
 }
 
@@ -60,30 +60,30 @@ const KINDS: [Kind; 5] = [
     Kind { sort: Sort::TcpForgotten, share: 0.20, lasts: None },
 ];
 
-/// A session as it is opened.
+/// A session at its opening.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Opening {
     pub(super) sort: Sort,
     pub(super) port: u16,
-    /// How long it lasts, seconds; 0 where it does not matter.
+    /// Duration, seconds; 0 if it does not matter.
     pub(super) seconds: u32,
 }
 
-/// A subscriber: whoever has this internal address at the time.
+/// A subscriber: the present holder of an internal address.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Subscriber {
-    /// What it opens, of the average.
+    /// Sessions that the subscriber opens, relative to the average.
     appetite: f32,
-    /// The internal port that it took last.
+    /// Internal port of its latest session.
     port: u16,
-    /// Counts those who had the address.
+    /// Number of the present holder of the address.
     pub(super) stay: u8,
     pub(super) present: bool,
-    /// Whether it was refused a session.
+    /// True if a session of it was refused.
     pub(super) refused: bool,
 }
 
-/// Everybody, and the dice.
+/// All subscribers, and the random generator.
 pub(super) struct Population {
     pub(super) subscribers: Vec<Subscriber>,
     random: ChaCha8Rng,
@@ -95,7 +95,8 @@ pub(super) struct Population {
 }
 
 impl Population {
-    /// So many internal addresses; one that somebody has all day opens so many sessions on average.
+    /// Creates a population of `subscribers` internal addresses. An address in use all day opens
+    /// `sessions_a_day` sessions on average.
     pub(super) fn new(subscribers: u32, sessions_a_day: u32, seed: u64) -> Self {
         let by_median = |(median, sigma): (f64, f64)| {
             LogNormal::new(median.ln(), sigma).expect("the model's figures are finite")
@@ -111,7 +112,7 @@ impl Population {
         }
     }
 
-    /// From 0 to below 1.
+    /// Random number from 0 to below 1.
     fn roll(&mut self) -> f64 {
         (self.random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
@@ -120,8 +121,7 @@ impl Population {
         Exp1.sample(&mut self.random)
     }
 
-    /// Whether somebody has an address when it all begins, and for or after how many seconds that
-    /// changes.
+    /// Returns true if an address is in use at the beginning, and the seconds until this changes.
     pub(super) fn begin(&mut self, who: u32, time: f64) -> (bool, u32) {
         let present = self.roll() < 0.75;
         let rest = self.roll();
@@ -129,7 +129,7 @@ impl Population {
         (present, (f64::from(lasts) * rest) as u32)
     }
 
-    /// Somebody gets an address: for how many seconds.
+    /// Gives an address to a new subscriber; returns the seconds of its stay.
     pub(super) fn arrive(&mut self, who: u32) -> u32 {
         let appetite = self.appetite.sample(&mut self.random) as f32;
         let port = PORTS.start + (self.roll() * f64::from(PORTS.end - PORTS.start)) as u16;
@@ -139,7 +139,7 @@ impl Population {
         stay as u32 + 1
     }
 
-    /// Whoever has an address gives it back; after how many seconds the next one gets it.
+    /// Ends a subscriber's stay; returns the seconds until the address is in use again.
     pub(super) fn leave(&mut self, who: u32, time: f64) -> u32 {
         let subscriber = &mut self.subscribers[who as usize];
         subscriber.present = false;
@@ -155,24 +155,24 @@ impl Population {
     pub(super) fn pause(&mut self, who: u32, time: f64) -> f64 {
         let appetite = f64::from(self.subscribers[who as usize].appetite);
         let rate = self.bursts * appetite * activity(time);
-        // One who opens nothing is asked again tomorrow.
+        // A subscriber without sessions is scheduled again after a day.
         (self.exponential() / rate).min(86_400.0)
     }
 
-    /// How many sessions are opened at once.
+    /// Random number of sessions in a burst.
     pub(super) fn burst(&mut self) -> u32 {
         let size = (1.0 - self.roll()).powf(-1.0 / BURST_SHAPE);
         size.min(f64::from(MOST_AT_ONCE)) as u32
     }
 
-    /// A subscriber opens a session.
+    /// Draws the next session of a subscriber.
     pub(super) fn open(&mut self, who: u32) -> Opening {
         let mut rest = self.roll();
         let at = KINDS.iter().position(|kind| {
             rest -= kind.share;
             rest < 0.0
         });
-        // Rounding may leave a little.
+        // Rounding may leave a small rest.
         let at = at.unwrap_or(0);
         let duration = self.durations[at].map(|duration| duration.sample(&mut self.random));
         let port = &mut self.subscribers[who as usize].port;
@@ -187,7 +187,7 @@ fn mean_burst() -> f64 {
     (1..=MOST_AT_ONCE).map(|size| f64::from(size).powf(-BURST_SHAPE)).sum()
 }
 
-/// Activity at a time of day, seconds, the mean being 1.
+/// Activity at a time of day in seconds; the mean is 1.
 pub(super) fn activity(time: f64) -> f64 {
     let mean = ACTIVITY.iter().sum::<f64>() / ACTIVITY.len() as f64;
     let hour = (time / HOUR).rem_euclid(24.0);
@@ -225,7 +225,7 @@ mod tests {
         }
         let mean = appetites.iter().sum::<f64>() / f64::from(many);
         assert!((mean - 1.0).abs() < 0.1, "{mean}");
-        // A hundredth of them opens about a fifth of all.
+        // A hundredth of the subscribers opens about a fifth of all sessions.
         appetites.sort_by(f64::total_cmp);
         let top = appetites[appetites.len() / 100 * 99..].iter().sum::<f64>();
         assert!((0.1..0.35).contains(&(top / f64::from(many))), "{top}");

@@ -1,4 +1,4 @@
-//! The report: what each scheme came to, the day by hours, as tables and plots.
+//! The report: the results of each scheme and the hours of the day, as tables and plots.
 
 use super::simulation::{Hour, Look};
 use super::{Outcome, Plan};
@@ -31,7 +31,7 @@ const REASONS: &str = "\
 `port_quota`: the subscriber has all the mappings, blocks or ports that it may have.
 `pool_exhausted`: there is none left that it could have.";
 
-/// Writes all of it.
+/// Writes the whole report.
 pub(super) fn write(report: &mut Report, plan: &Plan, outcomes: &[Outcome]) {
     #[derive(Serialize)]
     struct Data<'a> {
@@ -87,7 +87,8 @@ pub(super) fn write(report: &mut Report, plan: &Plan, outcomes: &[Outcome]) {
     report.data(&Data { plan, schemes: outcomes });
 }
 
-/// A plot over the hours of one day, from midnight on, or over those of several as they were.
+/// A plot over the hours of one day, from midnight on. Simulations of several days keep their
+/// hours.
 fn by_hour(name: &str, title: &str, y: Axis, mut series: Vec<Series>) -> Plot {
     let points = || series.iter().flat_map(|series| &series.points).map(|point| point.0);
     let first = points().fold(f64::MAX, f64::min);
@@ -128,7 +129,7 @@ impl Outcome {
     }
 }
 
-/// What the population did, which is the same for all schemes.
+/// Description of the population, which is equal for all schemes.
 fn crowd(outcome: &Outcome) -> String {
     let present = outcome.day.looks.iter().map(|look| look.present);
     let hours = outcome.day.hours.iter().map(|hour| hour.sessions);

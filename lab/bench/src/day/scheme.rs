@@ -1,4 +1,4 @@
-//! The ways of choosing ports that are compared, and what each is as a configuration.
+//! The compared ways to choose ports, and their configurations.
 
 use natgate_engine::{
     AddressRange, Allocation, BlockConfig, Blocking, Config, DeterministicConfig, Limits,
@@ -6,31 +6,31 @@ use natgate_engine::{
 };
 use std::net::Ipv4Addr;
 
-/// The first subscriber's address (RFC 6598).
+/// Address of the first subscriber (RFC 6598).
 pub(super) const INSIDE: u32 = 0x6440_0000;
-/// The first external address.
+/// First external address.
 const POOL: u32 = 0xcb00_7100;
 const PORTS: (u16, u16) = (1024, 65_535);
-/// Ports of an address.
+/// Ports of one address.
 pub(super) const PORTS_OF_ADDRESS: u32 = (PORTS.1 - PORTS.0) as u32 + 1;
-/// Of so many sessions that a subscriber opens in a day there is room for one at a time: some times
-/// as many as there are.
+/// Daily sessions of a subscriber for each mapping that the table has room for. The table is
+/// several times as large as necessary.
 const SESSIONS_A_MAPPING: u32 = 6;
 
-/// A way of choosing ports.
+/// A way to choose ports.
 pub(super) struct Scheme {
     pub(super) name: String,
-    /// Subscribers to an external address.
+    /// Subscribers of one external address.
     pub(super) sharing: u32,
     allocation: Allocation,
     subscribers: u32,
     sessions: u32,
 }
 
-/// All that are compared.
+/// All compared schemes.
 pub(super) fn all(plan: &super::Plan) -> Vec<Scheme> {
     let with_dynamic = |dynamic_ports| deterministic(plan.subscribers, dynamic_ports);
-    // Half of the ports.
+    // Half of an address's ports.
     let half = (PORTS_OF_ADDRESS / 2) as u16;
     [
         ("random", 64, Allocation::Random),
@@ -66,7 +66,7 @@ fn deterministic(subscribers: u32, dynamic_ports: u16) -> Allocation {
     })
 }
 
-/// The prefixes that make up so many addresses from the first on, which has many zero bits.
+/// Prefixes that cover `count` addresses from `first` on. `first` has many zero bits.
 fn prefixes(mut first: u32, mut count: u32) -> Vec<Prefix> {
     let mut prefixes = Vec::new();
     while count > 0 {
@@ -79,19 +79,19 @@ fn prefixes(mut first: u32, mut count: u32) -> Vec<Prefix> {
 }
 
 impl Scheme {
-    /// External addresses.
+    /// Number of external addresses.
     pub(super) fn addresses(&self) -> u32 {
         self.subscribers.div_ceil(self.sharing)
     }
 
-    /// The whole configuration, everything but sizes and allocation as by default.
+    /// Complete configuration; everything except sizes and allocation has its default.
     pub(super) fn config(&self) -> Config {
         let range = AddressRange {
             first: Ipv4Addr::from_bits(POOL),
             last: Ipv4Addr::from_bits(POOL + self.addresses() - 1),
         };
         let ports = self.addresses() * PORTS_OF_ADDRESS;
-        // Of TCP and UDP.
+        // TCP's and UDP's ports together.
         let most = u64::from(ports) * 2;
         let mappings = u64::from(self.subscribers) * u64::from(self.sessions / SESSIONS_A_MAPPING);
         Config {
@@ -105,7 +105,7 @@ impl Scheme {
             limits: Limits {
                 mappings: Some(mappings.clamp(1000, most) as u32),
                 subscribers: Some(self.subscribers),
-                // Nobody answers here, and the table is to be full.
+                // The remote hosts do not answer, and the table must be able to fill.
                 unanswered_give_way: false,
                 ..Limits::default()
             },
@@ -113,7 +113,7 @@ impl Scheme {
         }
     }
 
-    /// Blocks of all addresses; 0: there are none.
+    /// Number of blocks of all addresses; 0 if the scheme has no blocks.
     pub(super) fn blocks(&self) -> u64 {
         match &self.allocation {
             Allocation::Block(block) => {
@@ -124,7 +124,8 @@ impl Scheme {
         }
     }
 
-    /// Ports that nobody else can have while so many blocks are assigned; `None`: those in use.
+    /// Ports that `blocks` assigned blocks withhold from other subscribers; `None` if only ports in
+    /// use are withheld.
     pub(super) fn set_aside(&self, blocks: u64) -> Option<u64> {
         match &self.allocation {
             Allocation::Block(block) => Some(blocks * u64::from(block.size)),

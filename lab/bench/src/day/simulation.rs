@@ -1,5 +1,4 @@
-//! A day of one scheme: the population's sessions through an engine, second by second, and what
-//! that comes to.
+//! A day of one scheme. The population's sessions pass through an engine, second by second.
 
 use super::Plan;
 use super::population::{Opening, Population, Sort};
@@ -12,81 +11,82 @@ use natgate_wire::tcp::flags::{ACK, FIN, SYN};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Uncounted hours before the day, in which what takes hours to expire builds up.
+/// Uncounted hours before the day. In them mappings with long timeouts accumulate.
 pub(super) const HOURS_BEFORE: u32 = 3;
 const BEFORE: u32 = HOURS_BEFORE * 3600;
-/// The hour of the day at which the counting begins: the quietest.
+/// Hour of the day at which the count begins: the quietest hour.
 const MORNING: u32 = 5;
-/// Seconds between two looks at the ports.
+/// Seconds between two records of the ports.
 const LOOK: u32 = 1800;
-/// When the uncounted part begins, on the first day of 2026, so that log lines have the length of
-/// today's.
+/// Begin of the uncounted part, on the first day of 2026. With this date log lines have a realistic
+/// length.
 const EPOCH: u64 = (1_767_225_600 + (MORNING * 3600 - BEFORE) as u64) * SECOND;
 const SECOND: u64 = 1_000_000_000;
 const BATCH: usize = 256;
-/// Of so many log lines one is measured.
+/// Number of log lines for each measured line.
 const MEASURED: u64 = 256;
-/// Seconds between packets of a session that goes on: just often enough to keep it.
+/// Seconds between packets of a long session: barely often enough to keep its mapping.
 const REFRESH_UDP: u32 = 240;
 const REFRESH_TCP: u32 = 3600;
-/// Remote endpoints.
+/// First remote address, and the number of remote endpoints.
 const OUTSIDE: u32 = 0xc612_0001;
 const REMOTES: u32 = 60_013;
 
 /// One hour of the day.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Hour {
-    /// Counted from the first day's midnight.
+    /// Number of the hour, from the first day's midnight.
     pub(super) hour: u32,
     /// Sessions that subscribers opened.
     pub(super) sessions: u64,
-    /// Of them refused, by reason.
+    /// Refused sessions, by reason.
     pub(super) refused: BTreeMap<&'static str, u64>,
-    /// Lines that tell whose a port is.
+    /// Lines of the log that record the owner of a port.
     pub(super) log_lines: u64,
-    /// Their bytes, estimated from some.
+    /// Bytes of these lines, estimated from a sample.
     pub(super) log_bytes: u64,
-    /// Lines that tell of refusals.
+    /// Lines of the log that report refusals.
     pub(super) alarm_lines: u64,
 }
 
-/// The ports at one time. Each port of an address counts twice, for TCP and for UDP.
+/// Ports at one time. Each port of an address counts twice, for TCP and for UDP.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Look {
     /// Hours since the first day's midnight.
     pub(super) hour: f64,
-    /// Subscribers that are there.
+    /// Present subscribers.
     pub(super) present: u64,
-    /// TCP's and UDP's ports that are used or in hold-down, of all.
+    /// Share of TCP's and of UDP's ports in use or in hold-down.
     pub(super) tcp: f64,
     pub(super) udp: f64,
-    /// Ports in use and those set aside for one subscriber, of all.
+    /// Share of the ports in use or set aside for one subscriber.
     pub(super) bound: f64,
-    /// Ports that are set aside and idle, of those set aside.
+    /// Idle share of the ports that are set aside.
     pub(super) idle: f64,
-    /// Blocks that are assigned, of all; 0: there are none.
+    /// Assigned share of the blocks; 0 if there are none.
     pub(super) blocks: f64,
-    /// The busiest address's ports that are in use, of all of its protocol.
+    /// Share of ports in use of the busiest address and protocol.
     pub(super) busiest_address: f64,
 }
 
-/// What a day came to.
+/// Results of a day.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Day {
-    /// Different subscribers that were there, and those that were refused a session.
+    /// Number of different subscribers that were present, and of subscribers with a refused
+    /// session.
     pub(super) subscribers_seen: u64,
     pub(super) subscribers_refused: u64,
     pub(super) hours: Vec<Hour>,
     pub(super) looks: Vec<Look>,
 }
 
-/// A packet that waits to be sent, and what follows if it gets out.
+/// A packet in a batch, and the event that follows if the engine forwards it.
 #[derive(Clone, Copy)]
 struct Sent {
     who: u32,
-    /// Whether it is a session's first.
+    /// True if the packet is the first of its session.
     opens: bool,
-    /// The flags of the answer to a TCP segment; 0: none.
+    /// TCP flags of the answer; 0 if there is none.
     answer: u8,
     next: Option<Item>,
 }
@@ -97,20 +97,20 @@ pub(super) struct Simulation<'s> {
     engine: Engine,
     population: Population,
     wheel: Wheel,
-    /// Seconds since all began.
+    /// Seconds since the begin of the uncounted part.
     now: u32,
     frames: Vec<Frame>,
     sent: Vec<Sent>,
     answers: Vec<Frame>,
-    /// Where the engine writes packets of its own.
+    /// Buffer for packets of the engine's own.
     buffer: Vec<u8>,
-    /// The length of an event as a line of the log.
+    /// Returns the length of an event as a line of the log.
     line: &'s dyn Fn(&Event) -> usize,
     lines_to_measure: u64,
     line_bytes: u64,
-    /// Blocks that are assigned.
+    /// Number of assigned blocks.
     blocks: u64,
-    /// The present hour, and those that are over.
+    /// The present hour, and the completed hours.
     hour: Hour,
     day: Day,
 }
@@ -141,7 +141,7 @@ impl<'s> Simulation<'s> {
         }
     }
 
-    /// Lets so many hours pass that are counted; calls `each` after every hour.
+    /// Simulates `hours` counted hours; calls `each` after every hour.
     pub(super) fn run(mut self, hours: u32, mut each: impl FnMut()) -> Day {
         for who in 0..self.subscribers {
             self.begin(who);
@@ -184,7 +184,7 @@ impl<'s> Simulation<'s> {
         self.day.hours.push(std::mem::replace(&mut self.hour, next));
     }
 
-    /// One second: what is due in the engine, then what the subscribers do.
+    /// Simulates one second: first the due work of the engine, then the subscribers.
     fn second(&mut self) {
         while self.engine.advance(self.timestamp()) {
             self.drain();
@@ -254,8 +254,8 @@ impl<'s> Simulation<'s> {
         }
     }
 
-    /// A subscriber's bursts of this second; the next one's time is drawn afresh, for the
-    /// exponential distribution has no memory.
+    /// Runs a subscriber's bursts of this second. Then it draws the time of the next burst again,
+    /// which is valid because the exponential distribution has no memory.
     fn bursts(&mut self, who: u32) {
         let mut passed = 0.0;
         loop {
@@ -290,7 +290,7 @@ impl<'s> Simulation<'s> {
 
     // ---- packets ----
 
-    /// Writes a packet of an item's session, which leaves with its batch.
+    /// Writes a packet of the session of `item`. The packet leaves with its batch.
     fn send(&mut self, item: Item, flags: u8, sent: Sent) {
         let internal = (INSIDE + item.who, item.port);
         let remote = item.who.wrapping_mul(0x9e37_79b1) ^ u32::from(item.port);
@@ -307,7 +307,7 @@ impl<'s> Simulation<'s> {
         }
     }
 
-    /// Sends what waits, then the answers.
+    /// Sends the waiting packets, then the answers.
     fn flush(&mut self) {
         let now = self.timestamp();
         let verdicts = process(&mut self.engine, now, Side::Inside, &mut self.frames);
@@ -326,7 +326,7 @@ impl<'s> Simulation<'s> {
                     *self.hour.refused.entry(reason.name()).or_default() += 1;
                     self.population.subscribers[sent.who as usize].refused = true;
                 }
-                // What is left of a session that has gone already.
+                // A remaining packet of a session that has ended.
                 _ => (),
             }
         }
@@ -337,7 +337,7 @@ impl<'s> Simulation<'s> {
         self.drain();
     }
 
-    /// Takes events and the engine's own packets.
+    /// Takes the events and the engine's own packets.
     fn drain(&mut self) {
         while let Some(event) = self.engine.poll_event() {
             match event.change {
@@ -362,7 +362,7 @@ impl<'s> Simulation<'s> {
 
     // ---- ports ----
 
-    /// How many ports of this range of each address somebody has.
+    /// Numbers of ports in use in this range of each address.
     fn taken(&self, protocol: u8, range: (u16, u16)) -> impl Iterator<Item = u64> + '_ {
         let mut words = vec![0; 1024];
         let addresses = self.scheme.addresses() as usize;
@@ -375,7 +375,7 @@ impl<'s> Simulation<'s> {
     fn look(&mut self) {
         let addresses = self.scheme.addresses();
         let dynamic = self.scheme.dynamic();
-        // Of TCP and UDP: ports in use, those of them that are dynamic, the busiest address's.
+        // For TCP and UDP: ports in use, dynamic ports among them, and the busiest address's ports.
         let (mut taken, mut of_dynamic, mut busiest) = ([0_u64; 2], 0, 0);
         for (at, protocol) in [protocol::TCP, protocol::UDP].into_iter().enumerate() {
             for ports in self.taken(protocol, (0, u16::MAX)) {
@@ -387,7 +387,7 @@ impl<'s> Simulation<'s> {
         let all = u64::from(addresses) * u64::from(PORTS_OF_ADDRESS);
         let share = |part: u64, all: u64| if all == 0 { 0.0 } else { part as f64 / all as f64 };
         let in_use = taken[0] + taken[1];
-        // In both protocols, as ports are counted.
+        // The number counts both protocols, like all counts of ports.
         let aside = self.scheme.set_aside(self.blocks).map(|ports| 2 * ports);
         let (bound, idle) = match aside {
             Some(aside) => (aside + of_dynamic, aside.saturating_sub(in_use - of_dynamic)),
@@ -407,7 +407,7 @@ impl<'s> Simulation<'s> {
     }
 }
 
-/// The next packet of a session that goes on: another one, or its end.
+/// The next event of a long session: another packet, or its end.
 fn follow(item: Item) -> Option<Item> {
     let Item { due, until, what, .. } = item;
     let (wait, end) = match what {
@@ -417,7 +417,7 @@ fn follow(item: Item) -> Option<Item> {
     if due + wait < until { Some(Item { due: due + wait, ..item }) } else { end }
 }
 
-/// Gives packets to the engine; a verdict for each.
+/// Gives packets to the engine, which writes a verdict for each.
 fn process(
     engine: &mut Engine,
     now: Timestamp,
@@ -432,7 +432,7 @@ fn process(
     verdicts
 }
 
-/// Bits that are set from the first to the last port, 64 ports a word.
+/// Number of set bits from the first port to the last, 64 ports a word.
 fn count(words: &[u64], (first, last): (u16, u16)) -> u64 {
     let mut sum = 0;
     for (at, word) in words.iter().enumerate() {

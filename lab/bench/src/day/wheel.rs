@@ -1,45 +1,45 @@
-//! What is to happen later: a ring of lists, one a second. What lies further ahead than the ring is
-//! long waits in its list for another turn.
+//! Scheduled events: a ring of lists, one a second. An event further ahead than the ring's length
+//! stays in its list for another turn.
 
-/// Seconds of a turn: longer than the longest wait between two packets of a session.
+/// Seconds of one turn: longer than the longest wait between two packets of a session.
 const SECONDS: usize = 1 << 14;
 
-/// What happens.
+/// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// A subscriber appears.
+    /// A subscriber arrives.
     Come,
-    /// It goes.
+    /// A subscriber leaves.
     Leave,
-    /// It opens sessions.
+    /// A subscriber opens sessions.
     Burst,
     /// A session of a protocol without connections sends a packet.
     RefreshUdp,
-    /// A connection does.
+    /// A TCP connection sends a packet.
     RefreshTcp,
-    /// A connection is closed by both ends.
+    /// Both ends close a connection.
     Close,
 }
 
-/// Something that will happen.
+/// A scheduled event.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item {
-    /// When, seconds.
+    /// Time of the event, seconds.
     pub(super) due: u32,
-    /// When the session ends that it is about, seconds.
+    /// End of the event's session, seconds.
     pub(super) until: u32,
     /// The subscriber.
     pub(super) who: u32,
-    /// The session's internal port.
+    /// Internal port of the session.
     pub(super) port: u16,
-    /// Which of the subscriber's stays it belongs to: with the next one it is void.
+    /// Number of the subscriber's stay. The event is void in a later stay.
     pub(super) stay: u8,
     pub(super) what: What,
 }
 
 const _: () = assert!(size_of::<Item>() == 16);
 
-/// All that will happen.
+/// All scheduled events.
 pub(super) struct Wheel {
     slots: Vec<Vec<Item>>,
 }
@@ -53,7 +53,7 @@ impl Wheel {
         self.slots[item.due as usize % SECONDS].push(item);
     }
 
-    /// Takes out what is due at this second, in the order in which it was added.
+    /// Takes the events that are due at this second, in the order of their insertion.
     pub(super) fn take(&mut self, second: u32) -> Vec<Item> {
         let slot = &mut self.slots[second as usize % SECONDS];
         let (due, later) = std::mem::take(slot).into_iter().partition(|item| item.due <= second);

@@ -1,7 +1,8 @@
 //! An engine with sessions, and rounds of packets for it.
 //!
-//! A round's packets are made before its time is taken, uniformly random over the sessions, and
-//! given to the engine as a gateway would: let time pass, process a batch, take the events.
+//! The packets of a round are written before the time is taken. Their sessions are uniformly
+//! random. Then the engine gets them as from a gateway: let time pass, process a batch, take the
+//! events.
 
 use super::Plan;
 use crate::clock;
@@ -16,53 +17,53 @@ use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::time::Instant;
 
-/// Packets of a round: as many as wait in the rings of a busy network card.
+/// Packets of a round: as many as a busy network card has in its rings.
 pub(super) const ROUND: usize = 1 << 12;
-/// Subscribers that the sessions are spread over, if there are so many sessions; beyond a thousand
-/// sessions each there are more subscribers.
+/// Number of subscribers, if each then has at most a thousand sessions. With more sessions there
+/// are more subscribers.
 const SUBSCRIBERS: u64 = 65_536;
 const SESSIONS_PER_SUBSCRIBER: u64 = 1000;
-/// Sessions to an external address: nearly all of its ports.
+/// Sessions of an external address: nearly all of its ports.
 const SESSIONS_PER_ADDRESS: u64 = 62_000;
 const INSIDE: u32 = 0x0a00_0001;
 const OUTSIDE: u32 = 0xc612_0001;
 const POOL: u32 = 0xcb00_7100;
 
-/// Which way the packets of a round go.
+/// Direction of the packets of a round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Mode {
     Outbound,
     Inbound,
-    /// A batch out, a batch in, and so on.
+    /// Batches alternately outbound and inbound.
     Mixed,
 }
 
-/// What a packet of a round took, nanoseconds.
+/// Time of one packet of a round, nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Elapsed {
-    /// Of the thread's processor time.
+    /// Processor time of the thread.
     pub(crate) cpu: f64,
-    /// As a clock on the wall has it.
+    /// Wall time.
     pub(crate) wall: f64,
 }
 
-/// An engine, its sessions and a round's packets.
+/// An engine, its sessions, and the packets of a round.
 pub(crate) struct Bench {
     engine: Engine,
     sessions: u64,
     batch: usize,
     tcp: bool,
     subscribers: u64,
-    /// The external endpoint of each session.
+    /// External endpoint of each session.
     external: Vec<(u32, u16)>,
     frames: Vec<Frame>,
     verdicts: Vec<Verdict>,
     pub(super) random: Random,
-    /// Nanoseconds.
+    /// Virtual time, nanoseconds.
     pub(super) now: u64,
-    /// How much of it a packet takes.
+    /// Virtual time of one packet, nanoseconds.
     pub(super) spacing: u64,
-    /// Mappings that have gone.
+    /// Number of removed mappings.
     pub(super) removed: u64,
     resident_before: u64,
 }
@@ -107,7 +108,7 @@ impl Bench {
         (OUTSIDE + (session % 60_013) as u32, 443)
     }
 
-    /// Makes every session, in an order that looks random; nanoseconds each, by round.
+    /// Creates every session, in a pseudo-random order. Returns nanoseconds a session, by round.
     pub(super) fn fill(&mut self, mut made: impl FnMut(u64)) -> Vec<f64> {
         let rounds = (0..self.sessions).step_by(ROUND);
         let time = |start: u64| {
@@ -118,7 +119,7 @@ impl Bench {
         rounds.map(time).collect()
     }
 
-    /// Makes the sessions at these places of the order, at most a round's.
+    /// Creates the sessions at these places of the order, at most one round.
     pub(crate) fn create(&mut self, places: Range<u64>) -> Elapsed {
         self.prepare_creation(places.clone());
         let elapsed = self.process(0..(places.end - places.start) as usize, Mode::Outbound);
@@ -126,7 +127,7 @@ impl Bench {
         elapsed
     }
 
-    /// Writes the packets that make the sessions at these places.
+    /// Writes the packets that create the sessions at these places.
     pub(crate) fn prepare_creation(&mut self, places: Range<u64>) {
         let order = Shuffle::new(self.sessions);
         for (place, session) in places.map(|place| order.at(place)).enumerate() {
@@ -134,7 +135,7 @@ impl Bench {
         }
     }
 
-    /// Takes down the external endpoints that these packets have got; a TCP connection is answered.
+    /// Records the external endpoints of these packets. A TCP connection gets an answer.
     pub(crate) fn finish_creation(&mut self, places: Range<u64>) {
         let order = Shuffle::new(self.sessions);
         let count = (places.end - places.start) as usize;
@@ -160,13 +161,13 @@ impl Bench {
         }
     }
 
-    /// A round over all sessions.
+    /// Runs a round over all sessions.
     pub(super) fn round(&mut self, mode: Mode) -> Elapsed {
         self.prepare(mode, ROUND, 0..self.sessions);
         self.process(0..ROUND, mode)
     }
 
-    /// Writes packets of sessions at random, of those that were made at these places of the order.
+    /// Writes packets of random sessions among the sessions at these places of the order.
     pub(crate) fn prepare(&mut self, mode: Mode, count: usize, made: Range<u64>) {
         let order = Shuffle::new(self.sessions);
         for place in 0..count {
@@ -179,7 +180,7 @@ impl Bench {
         }
     }
 
-    /// Sends a packet out of each of these sessions, by the order of their making.
+    /// Sends an outbound packet of each of these sessions, in the order of their creation.
     pub(super) fn refresh(&mut self, mut made: Range<u64>) {
         let order = Shuffle::new(self.sessions);
         while !made.is_empty() {
@@ -189,7 +190,8 @@ impl Bench {
         }
     }
 
-    /// Sends a packet out of each of these sessions, at most a round's; for each.
+    /// Sends an outbound packet of each of these sessions, at most one round; returns the time of
+    /// one.
     pub(super) fn send(&mut self, sessions: impl Iterator<Item = u64>) -> Elapsed {
         let mut count = 0;
         for session in sessions {
@@ -207,7 +209,7 @@ impl Bench {
         }
     }
 
-    /// Gives frames to the engine, all of which it must forward; for each.
+    /// Gives frames to the engine, which must forward all of them; returns the time of one.
     pub(crate) fn process(&mut self, places: Range<usize>, mode: Mode) -> Elapsed {
         let (count, batch, first) = (places.len(), self.batch, places.start);
         let Self { engine, verdicts, now, removed, spacing, .. } = self;
@@ -235,7 +237,7 @@ impl Bench {
         Elapsed { cpu: cpu / count as f64, wall: wall / count as f64 }
     }
 
-    /// Does what is due now.
+    /// Does all work that is due.
     pub(super) fn settle(&mut self) {
         while self.engine.advance(Timestamp(self.now)) {
             self.removed += drain(&mut self.engine);
@@ -243,7 +245,7 @@ impl Bench {
         self.removed += drain(&mut self.engine);
     }
 
-    /// Lets so much time pass that every mapping goes and every port is free again.
+    /// Lets time pass until every mapping is removed and every port is free again.
     pub(crate) fn expire(&mut self) {
         self.now += 10_000 * 1_000_000_000;
         let before = self.removed;
@@ -257,19 +259,19 @@ impl Bench {
         }
     }
 
-    /// Packets of a batch.
+    /// Packets in a batch.
     pub(super) fn batch(&self) -> usize {
         self.batch
     }
 
-    /// Bytes resident for each session.
+    /// Resident bytes for each session.
     pub(super) fn resident(&self) -> f64 {
         resident().saturating_sub(self.resident_before) as f64 / self.sessions as f64
     }
 }
 
-/// What a gateway does with a batch; returns how many mappings went. The `instructions` benchmark
-/// finds it by its name.
+/// One turn of a gateway with a batch; returns the number of removed mappings. The `instructions`
+/// benchmark finds this function by its name.
 #[inline(never)]
 fn turn(
     engine: &mut Engine,
@@ -283,13 +285,13 @@ fn turn(
     drain(engine)
 }
 
-/// Takes the events.
+/// Takes the events; returns the number of removed mappings.
 fn drain(engine: &mut Engine) -> u64 {
     let events = std::iter::from_fn(|| engine.poll_event());
     events.filter(|event| matches!(event.change, Change::MappingRemoved(_))).count() as u64
 }
 
-/// The default configuration with room for so many sessions.
+/// The default configuration with room for `sessions` sessions.
 pub(super) fn config(sessions: u64) -> Config {
     let addresses = sessions.div_ceil(SESSIONS_PER_ADDRESS) as u32;
     let range = AddressRange {
@@ -308,7 +310,7 @@ pub(super) fn config(sessions: u64) -> Config {
             udp_ports: u32::MAX,
             new_mappings_per_second: 1_000_000_000,
             mappings: Some(sessions as u32),
-            // Nobody answers here, and the table is to be full.
+            // The remote hosts do not answer here, and the table must be able to fill.
             unanswered_give_way: false,
             ..Limits::default()
         },

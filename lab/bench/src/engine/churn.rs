@@ -1,9 +1,10 @@
-//! New sessions at the rate at which old ones end: what can go on for ever.
+//! New sessions at the rate at which old ones end: a state that can last for ever.
 //!
-//! All sessions are made and then used once more, in another order, over nearly the time that an
-//! idle one stays. From when the first of them have ended and their ports are free again, each is
-//! made anew, in that order and at that rate: with every new session another one ends, and a third
-//! one's port becomes free. So the slots that new ones get lie as far apart as after days of use.
+//! All sessions are created. Then each is used once more, in another order, over nearly the idle
+//! timeout. The measurement begins when the first sessions have ended and their ports are free
+//! again. It creates each session again, in that order and at that rate. With every new session
+//! another one ends, and a third one's port becomes free. So the slots of new sessions are as
+//! scattered as after days of use.
 
 use super::Plan;
 use super::bench::{Bench, ROUND, config};
@@ -12,29 +13,30 @@ use crate::spread::Spread;
 use natgate_engine::Timeouts;
 use serde::Serialize;
 
-/// Ports for each that the pool would need if none were held.
+/// Ports of the pool for each port that it would need without hold-down.
 const PORTS: u64 = 2;
 
-/// With fewer sessions a batch would be longer than a tick of the timers.
+/// Lowest number of sessions. With fewer sessions a batch would be longer than a tick of the
+/// timers.
 const LEAST: u64 = 1 << 18;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Sessions that come and go.
+/// Results with sessions that begin and end.
 #[derive(Clone, Debug, Serialize)]
 pub struct Churn {
-    /// Those that were there, in the mean.
+    /// Mean number of present sessions.
     pub sessions: u64,
-    /// Those that were made, and as many ended.
+    /// Number of created sessions, and of ended ones.
     pub renewed: u64,
-    /// Nanoseconds for a new session, the end of another, and a port's release, in the mean: what
-    /// is due at a tick is done in some of the rounds.
+    /// Mean nanoseconds for a new session, the end of another, and a port's release. Only some of
+    /// the rounds do the work of a tick.
     pub each_ns: f64,
-    /// Its spread over the rounds.
+    /// Spread of `each_ns` over the rounds.
     pub spread: Spread,
 }
 
-/// Measures with that many sessions, of which so many are made anew.
+/// Measures with at least `plan.sessions` sessions, and creates at most `renewed` of them again.
 pub(super) fn measure(plan: &Plan, renewed: u64) -> Churn {
     let plan = &Plan { sessions: plan.sessions.max(LEAST), tcp: false, ..plan.clone() };
     let Timeouts { udp, hold_down, .. } = Timeouts::default();
@@ -54,7 +56,7 @@ pub(super) fn measure(plan: &Plan, renewed: u64) -> Churn {
         bench.send((first..plan.sessions.min(first + ROUND as u64)).map(order));
     }
     assert_eq!(bench.removed, 0, "no session is idle for so long");
-    // Those that were used first have ended, and their ports are free again.
+    // The sessions that were used first have ended, and their ports are free again.
     let begun = used + idle + held + SECOND;
     bench.now = begun;
     bench.settle();

@@ -1,8 +1,8 @@
-//! The longest time that one batch waits while very many mappings expire within the same second.
+//! The longest wait of one batch while very many mappings expire within one second.
 //!
-//! The mappings are made within a second and left alone; others, made before them, go on sending.
-//! From the idle timeout on, virtual time goes as the processor's does, and each batch's turn (let
-//! time pass, process, take the events) is timed until the last of the idle ones is gone.
+//! The mappings are created within a second and left idle. Older mappings continue to send. From
+//! the idle timeout on, virtual time passes like processor time. Each batch's turn (let time pass,
+//! process, take the events) is measured until the last idle mapping is removed.
 
 use super::Plan;
 use super::bench::{Bench, Mode};
@@ -11,15 +11,15 @@ use crate::spread::percentile;
 use natgate_engine::Timeouts;
 use serde::Serialize;
 
-/// Sessions that go on.
+/// Number of active sessions.
 const ACTIVE: u64 = 65_536;
 
-/// Batches before the first expiry, to compare with.
+/// Batches before the first expiry, for comparison.
 const QUIET: usize = 2_000;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Batches while mappings expire; the times are those of a batch, microseconds.
+/// Batches while mappings expire; the times are microseconds of one batch.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pause {
     /// Mappings that expired within a second.
@@ -28,19 +28,19 @@ pub struct Pause {
     pub batch: usize,
     /// Batches from the first expiry to the last.
     pub batches: usize,
-    /// The longest of them.
+    /// Longest batch.
     pub longest_us: f64,
-    /// 99.9 % were at most this.
+    /// 99.9th percentile.
     pub p999_us: f64,
-    /// Half were.
+    /// Median.
     pub median_us: f64,
-    /// The longest of as many as two thousand batches while nothing expired.
+    /// Longest batch of up to two thousand batches without expiry.
     pub quiet_longest_us: f64,
-    /// Half of those were at most this.
+    /// Median of the batches without expiry.
     pub quiet_median_us: f64,
 }
 
-/// Measures with so many idle mappings, made within a second.
+/// Measures with `idle` idle mappings, created within a second.
 pub(super) fn measure(plan: &Plan, idle: u64) -> Pause {
     let active = ACTIVE.min(idle);
     let plan = &Plan { sessions: active + idle, tcp: false, ..plan.clone() };
@@ -51,11 +51,11 @@ pub(super) fn measure(plan: &Plan, idle: u64) -> Pause {
     let timeout = Timeouts::default().udp.as_nanos() as u64;
     let last = bench.now + timeout;
 
-    // Those that were made first stay.
+    // The mappings that were created first stay.
     bench.now = last - timeout / 2;
     bench.refresh(0..active);
     bench.now = last - 3 * SECOND;
-    // Timers that do not reach so far are looked at again now; that is not what is measured.
+    // Timers of a limited range are checked again now. The measurement must not contain this work.
     bench.settle();
     let mut quiet: Vec<f64> = (0..QUIET).map(|_| turn(&mut bench, active)).collect();
     assert_eq!(bench.removed, 0, "the idle mappings are there until their time is up");
@@ -83,7 +83,7 @@ pub(super) fn measure(plan: &Plan, idle: u64) -> Pause {
     }
 }
 
-/// One batch of the active sessions; microseconds.
+/// Runs one batch of the active sessions; returns microseconds.
 fn turn(bench: &mut Bench, active: u64) -> f64 {
     let batch = bench.batch();
     bench.prepare(Mode::Outbound, batch, 0..active);

@@ -1,4 +1,4 @@
-//! The experiment's report: tables, the plot, what the paper's target is beside them, and the
+//! The report of the experiment: tables, the plot, a comparison with the paper's target, and the
 //! difference to an earlier run.
 
 use super::bench::ROUND;
@@ -9,18 +9,18 @@ use crate::spread::Spread;
 use crate::thesis;
 use serde_json::Value;
 
-/// The figures that are compared with an earlier run's.
+/// Figures that are compared with an earlier run.
 const COMPARED: [&str; 6] =
     ["outbound_ns", "inbound_ns", "mixed_ns", "create_ns", "limit_ns", "bytes_per_session"];
 
-/// A figure of an earlier run and of this one.
+/// A figure of an earlier run and of this run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// The field's name.
+    /// Name of the field.
     pub figure: &'static str,
-    /// The earlier run's.
+    /// Value of the earlier run.
     pub before: f64,
-    /// This run's.
+    /// Value of this run.
     pub now: f64,
 }
 
@@ -32,10 +32,10 @@ impl Comparison {
 }
 
 impl Results {
-    /// Figures beside those of an earlier run, given as its JSON.
+    /// Compares figures with an earlier run, given as its JSON.
     ///
     /// # Errors
-    /// One sentence when it is no report of this benchmark.
+    /// One sentence if the JSON is no report of this benchmark.
     pub fn against(&self, earlier: &Value) -> Result<Vec<Comparison>, String> {
         let ours = serde_json::to_value(self).expect("figures are JSON");
         let figures = COMPARED.map(|figure| {
@@ -48,7 +48,7 @@ impl Results {
         figures.into_iter().collect()
     }
 
-    /// The figures in a few lines, for who waits for them.
+    /// The figures in a few lines, for a terminal.
     pub fn summary(&self, changes: &[Comparison]) -> String {
         let mut text = self.speeds().to_string();
         if !changes.is_empty() {
@@ -58,7 +58,7 @@ impl Results {
         text
     }
 
-    /// The report; `counts` are those of callgrind, if there are any.
+    /// Writes the report; `counts` are the counts of callgrind, if there are any.
     pub fn report(&self, mut report: Report, counts: &[Count], changes: &[Comparison]) -> Report {
         report.data(self);
         report.text(format!(
@@ -120,7 +120,7 @@ impl Results {
         table
     }
 
-    /// What S1 set out to reach.
+    /// Targets of S1.
     fn targets(&self) -> Table {
         let figures = &self.figures;
         let mpps = 1e3 / figures.mixed_ns;
@@ -287,7 +287,7 @@ fn comparison(changes: &[Comparison]) -> Table {
     table
 }
 
-/// A number with a comma after every thousand.
+/// Formats a number with a comma after every thousand.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let first = digits.len() % 3;

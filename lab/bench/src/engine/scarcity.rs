@@ -1,9 +1,9 @@
-//! What a new session takes when few of the pool's ports are free.
+//! The time of a new session when few of the pool's ports are free.
 //!
-//! A pool of its own is filled until so much of it is used; there the next hundredth, half before
-//! and half after that point, is timed. Subscribers may have any external address here, so that all
-//! addresses are equally full; everything else is as by default, ports keeping their parity among
-//! it.
+//! The measurement fills a pool of its own up to each level. At a level it measures the next
+//! hundredth of the pool, half before and half after the level. Subscribers may have any external
+//! address here, so all addresses are equally full. Everything else has its default, such as the
+//! preservation of a port's parity.
 
 use super::Plan;
 use super::bench::{Bench, ROUND, config};
@@ -11,24 +11,24 @@ use crate::spread::Spread;
 use natgate_engine::{Config, Pooling};
 use serde::Serialize;
 
-/// Ports of an address.
+/// Ports of one address.
 const PORTS: u64 = 64_512;
 
-/// Where it is measured, percent of the pool.
+/// Measured levels, percent of the pool.
 const LEVELS: [u64; 4] = [10, 50, 90, 99];
 
 /// New sessions at one level.
 #[derive(Clone, Debug, Serialize)]
 pub struct Scarcity {
-    /// How much of the pool is used, percent.
+    /// Used part of the pool, percent.
     pub used_percent: u64,
-    /// Nanoseconds a new session.
+    /// Nanoseconds of a new session.
     pub create_ns: f64,
-    /// Its spread over the rounds.
+    /// Spread of `create_ns` over the rounds.
     pub spread: Spread,
 }
 
-/// Measures with a pool of so many addresses.
+/// Measures with a pool of `addresses` addresses.
 pub(super) fn measure(plan: &Plan, addresses: u64) -> Vec<Scarcity> {
     let ports = addresses * PORTS;
     let mut config = Config { pooling: Pooling::Arbitrary, ..config(ports) };

@@ -1,10 +1,10 @@
-//! Several threads, each with an engine of its own and its share of the sessions: they share
-//! nothing but the machine's memory.
+//! Several threads, each with an engine of its own and its share of the sessions. They share only
+//! the machine's memory.
 //!
 //! Turns alternate: one thread runs alone over its share, then all run at once. Throughput is
-//! counted by each thread's processor time, which is what a machine with a core a thread would
-//! give, and by the clock on the wall, which on a machine that others use says how much of it was
-//! left.
+//! counted by each thread's processor time, which shows the result of a machine with a core for
+//! each thread. It is also counted by wall time. On a machine with other users the wall time shows
+//! the part of the machine that was left.
 
 use super::bench::{Bench, Elapsed, Mode};
 use super::{Plan, ROUNDS};
@@ -18,24 +18,24 @@ use std::time::Instant;
 /// Rounds of a thread in a turn.
 const TURN: usize = 4;
 
-/// Several threads against one.
+/// Several threads compared with one.
 #[derive(Clone, Debug, Serialize)]
 pub struct Threads {
-    /// How many.
+    /// Number of threads.
     pub threads: usize,
-    /// Sessions of each.
+    /// Sessions of each thread.
     pub sessions_each: u64,
-    /// Packets a second of one thread running alone, millions, of its processor time.
+    /// Packets a second of one thread running alone, by its processor time, millions.
     pub alone_mpps: f64,
-    /// Packets a second of all threads together, millions, of their processor time.
+    /// Packets a second of all threads together, by their processor time, millions.
     pub together_mpps: f64,
-    /// `together_mpps` over `alone_mpps`.
+    /// `together_mpps` divided by `alone_mpps`.
     pub ratio: f64,
-    /// The same ratio by the clock on the wall.
+    /// Ratio of the throughputs by wall time.
     pub ratio_wall: f64,
 }
 
-/// Measures established sessions, half of the batches each way.
+/// Measures established sessions; half of the batches go each way.
 pub(super) fn measure(plan: &Plan, threads: usize) -> Threads {
     let plan = &Plan { sessions: (plan.sessions / threads as u64).max(1), ..plan.clone() };
     let (barrier, stop) = (&Barrier::new(threads), &AtomicBool::new(false));
@@ -61,7 +61,7 @@ pub(super) fn measure(plan: &Plan, threads: usize) -> Threads {
     }
 }
 
-/// One thread's part: what its packets took while the first ran alone, and while all ran.
+/// Work of one thread: the time of its packets while the first thread ran alone, and while all ran.
 fn work(plan: &Plan, barrier: &Barrier, stop: &AtomicBool, first: bool) -> [Vec<Elapsed>; 2] {
     let mut bench = Bench::new(plan);
     bench.fill(|_| ());

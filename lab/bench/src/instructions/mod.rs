@@ -1,13 +1,13 @@
-//! Instructions and cache lines a packet, counted by valgrind's callgrind: the benchmark that needs
-//! no quiet machine.
+//! Instructions and cache lines a packet, counted by valgrind's callgrind. This benchmark needs no
+//! quiet machine.
 //!
-//! The program runs itself under callgrind. The one inside ([`counted`]) makes sessions and then
-//! gives the engine rounds of packets, in the order of [`PATHS`], and calls [`mark`] before and
-//! after each; callgrind writes its counters down at every mark, into a file with the next number,
-//! and collects only what happens in the gateway's turn (`engine::bench::turn`). The simulated last
-//! cache is so much smaller than the table that its misses are the cold lines that a packet
-//! touches, and so much larger than a batch that a packet's own bytes are none of them. Prefetches
-//! are not simulated, so a line counts whether or not it was asked for ahead.
+//! The program runs itself under callgrind. The inner program ([`counted`]) creates sessions and
+//! gives the engine rounds of packets, in the order of [`PATHS`]. It calls [`mark`] before and
+//! after each. At every mark callgrind writes its counters into a file with the next number. It
+//! counts only the gateway's turn (`engine::bench::turn`). The simulated last cache is much smaller
+//! than the table, so its misses are the cold lines that a packet touches. It is much larger than a
+//! batch, so a packet's own bytes are not among the misses. Prefetches are not simulated, so a
+//! prefetched line counts, too.
 
 mod report;
 
@@ -22,16 +22,16 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Sessions, whose mappings alone are sixteen times the simulated cache.
+/// Sessions. Their mappings alone are sixteen times as large as the simulated cache.
 const SESSIONS: u64 = 1 << 17;
 const QUICK_SESSIONS: u64 = 1 << 10;
 /// Packets of a round.
 const PACKETS: usize = 1024;
-/// Rounds of each thing to count.
+/// Rounds of each path.
 const ROUNDS: usize = 8;
 const BATCH: usize = 64;
 
-/// What is counted, and in how many rounds.
+/// Counted paths, and the number of rounds of each.
 const PATHS: [(&str, usize); 7] = [
     ("create_udp", ROUNDS),
     ("outbound_udp", ROUNDS),
@@ -42,15 +42,15 @@ const PATHS: [(&str, usize); 7] = [
     ("inbound_tcp", ROUNDS),
 ];
 
-/// Sessions that are made before anything is counted.
+/// Sessions that exist before the count.
 fn sessions(quick: bool) -> u64 {
     if quick { QUICK_SESSIONS } else { SESSIONS }
 }
 
-/// Sessions that are made while it is counted.
+/// Sessions that are created during the count.
 const CREATED: u64 = (ROUNDS * PACKETS) as u64;
 
-/// What a packet (or a mapping that expires) costs on one path.
+/// Cost of a packet, or of an expiring mapping, on one path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Count {
     /// The path.
@@ -63,22 +63,22 @@ pub struct Count {
     pub lines: f64,
 }
 
-/// Why nothing could be counted.
+/// Reason why the count failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Valgrind is not there.
+    /// Valgrind is missing.
     #[error("valgrind cannot be started: {0}; install it (apt-get install valgrind)")]
     Valgrind(std::io::Error),
-    /// The program inside failed, or callgrind did.
+    /// The inner program or callgrind failed.
     #[error("the program failed under valgrind: {0}")]
     Failed(String),
-    /// A file of callgrind's is missing or not understood.
+    /// A file of callgrind is missing or not understood.
     #[error("callgrind's output is not understood: {0}")]
     Output(String),
 }
 
-/// Counts by running `program` with `arguments`, which must lead to [`counted`], under callgrind,
-/// whose files go to `directory`.
+/// Counts by running `program` with `arguments` under callgrind. The arguments must lead to
+/// [`counted`]. Callgrind writes its files into `directory`.
 ///
 /// # Errors
 /// [`Error`].
@@ -105,7 +105,8 @@ pub fn count(
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         return Err(Error::Failed(format!("{}; it said: {said}", output.status)));
     }
-    // The first file ends where the first round begins, the second has that round, and so on.
+    // The first file ends at the begin of the first round, the second file has that round, and so
+    // on.
     let read = |part: usize| {
         let path = format!("{}.{part}", file.display());
         let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
@@ -133,7 +134,7 @@ pub fn count(
     counts.into_iter().collect()
 }
 
-/// The totals of one file of callgrind's.
+/// Totals of one of callgrind's files.
 #[derive(Debug, PartialEq)]
 struct Totals {
     instructions: u64,
@@ -158,7 +159,8 @@ fn totals(text: &str) -> Option<Totals> {
     })
 }
 
-/// What runs under callgrind; `quick`: with a table that fits the simulated cache.
+/// The inner program that runs under callgrind; `quick` takes a table that fits the simulated
+/// cache.
 pub fn counted(quick: bool) {
     let sessions = sessions(quick);
     for tcp in [false, true] {
@@ -175,7 +177,7 @@ pub fn counted(quick: bool) {
             mark();
             bench.finish_creation(places);
         }
-        // The first answer of a session takes the complete way, once.
+        // The first answer of a session takes the full path, once.
         for session in 0..sessions {
             bench.prepare(Mode::Inbound, 1, session..session + 1);
             bench.process(0..1, Mode::Inbound);
@@ -196,8 +198,8 @@ pub fn counted(quick: bool) {
     }
 }
 
-/// Has callgrind write its counters down. The number keeps this function from being taken for
-/// another that does the same.
+/// Makes callgrind write its counters. The number distinguishes this function from other functions
+/// with equal code.
 #[inline(never)]
 fn mark() {
     static MARKS: AtomicU32 = AtomicU32::new(0);

@@ -1,21 +1,21 @@
-//! The counts for people and for programs, and what has changed since others were taken down.
+//! The counts for people and for programs, and the changes since earlier counts.
 
 use super::Count;
 use crate::report::{Report, Table};
 use serde_json::{Map, Value, json};
 use std::fmt;
 
-/// A change of more instructions than this is worth a word, percent.
+/// A larger change of the instructions is worth a note, percent.
 const NOTABLE: f64 = 5.0;
 
-/// A path's instructions before and now.
+/// Instructions of a path, before and now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// The path.
     pub path: &'static str,
     /// Instructions a packet before.
     pub before: f64,
-    /// Now.
+    /// Instructions a packet now.
     pub now: f64,
 }
 
@@ -25,7 +25,7 @@ impl Change {
         (self.now / self.before - 1.0) * 100.0
     }
 
-    /// Whether it is worse by so much that somebody should look.
+    /// Returns true if the change is so much worse that a developer should look at it.
     pub fn is_alarming(&self) -> bool {
         self.percent() > NOTABLE
     }
@@ -43,8 +43,8 @@ impl fmt::Display for Change {
     }
 }
 
-/// The changes since a report of this benchmark, given as its JSON; paths that it lacks are left
-/// out.
+/// Changes since a report of this benchmark, given as its JSON; paths that the report lacks are
+/// left out.
 pub fn against(counts: &[Count], earlier: &Value) -> Vec<Change> {
     let change = |count: &Count| {
         let before = earlier["paths"][count.path]["instructions"].as_f64()?;
@@ -53,7 +53,7 @@ pub fn against(counts: &[Count], earlier: &Value) -> Vec<Change> {
     counts.iter().filter_map(change).collect()
 }
 
-/// The counts as a table.
+/// Table of the counts.
 pub fn table(counts: &[Count]) -> Table {
     let mut table = Table::new(["path", "instructions", "memory accesses", "cold lines"]);
     for count in counts {
@@ -67,7 +67,7 @@ pub fn table(counts: &[Count]) -> Table {
     table
 }
 
-/// The report that is committed and compared with.
+/// Report for the repository; later runs are compared with it.
 pub fn page(counts: &[Count], command: &str) -> Report {
     let mut report = Report::new("instructions", "Instructions a packet", command);
     report.text(

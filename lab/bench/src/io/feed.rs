@@ -1,8 +1,8 @@
-//! Devices without a network that make their packets themselves, so that nothing but the gateway's
-//! own work takes time: the inside's sends datagrams of flows drawn at random, the outside's takes
-//! in what comes and answers ARP.
+//! Devices without a network that make their packets themselves, so that only the gateway's own
+//! work takes time. The inside's device sends datagrams of random flows. The outside's device takes
+//! all frames and answers ARP.
 //!
-//! A packet costs the maker some writes into a buffer that stays in the processor's first cache.
+//! A packet costs its maker some writes into a buffer that stays in the processor's first cache.
 
 use crate::frame::{self, Frame as Packet};
 use crate::random::Random;
@@ -18,21 +18,21 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Where everything is sent.
+/// Destination of all packets.
 pub(super) const REMOTE: (u32, u16) = (Ipv4Addr::new(192, 0, 2, 9).to_bits(), 53);
 /// Flows of a subscriber, by source port from [`FIRST_PORT`] on.
 pub(super) const FLOWS_EACH: u32 = 64;
 const FIRST_PORT: u16 = 4000;
 
-/// The hardware behind a device.
+/// Hardware address of all hosts behind a device.
 pub(crate) const STATION: Mac = Mac([2, 0, 0, 0, 2, 9]);
 
 const BUFFERS: usize = natgate_io::BATCH;
 const FRAME_LEN: usize = ETHERNET_LEN + frame::LEN;
 const BUFFER_LEN: usize = 256;
 
-/// Frames that have left a device, counted for who measures. Alone in its cache line, as the other
-/// worker's device counts at the same time.
+/// Count of frames that have left a device, for the measuring thread. It has a cache line of its
+/// own, as the device of another worker counts at the same time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Count(Arc<Alone>);
 
@@ -45,13 +45,13 @@ impl Count {
         self.0.0.load(Ordering::Relaxed)
     }
 
-    /// Only one thread does.
+    /// Only one thread calls this.
     fn add(&self, more: u64) {
         self.0.0.store(self.read() + more, Ordering::Relaxed);
     }
 }
 
-/// A device.
+/// A device that makes its packets.
 #[derive(Debug)]
 pub(super) struct Feed {
     link: LinkInfo,
@@ -59,20 +59,20 @@ pub(super) struct Feed {
     sink: Sink,
 }
 
-/// What a device's gateway receives.
+/// Receiving half of a device.
 #[derive(Debug)]
 struct Source {
     buffers: Vec<[u8; BUFFER_LEN]>,
-    /// Whose packets come.
+    /// Subscribers that send packets.
     subscribers: Vec<u32>,
-    /// Flows that have not come yet: all do before any is drawn.
+    /// Number of flows that have not sent yet. All flows send once before any is drawn at random.
     first: u32,
     random: Random,
     template: [u8; FRAME_LEN],
     answers: Answers,
 }
 
-/// Answers to ARP that wait.
+/// Waiting answers to ARP.
 type Answers = Arc<Mutex<VecDeque<Vec<u8>>>>;
 
 #[derive(Debug)]
@@ -82,8 +82,8 @@ struct Sink {
 }
 
 impl Feed {
-    /// A device of this hardware address from which packets of these subscribers come; none if
-    /// there are no subscribers. What it sends is counted.
+    /// Creates a device with this hardware address. It receives packets of `subscribers`, which may
+    /// be empty. `count` counts the frames that leave.
     pub(super) fn new(name: &str, mac: Mac, subscribers: Vec<u32>, count: Count) -> Self {
         let mut packet = Packet([0; 64]);
         frame::udp(&mut packet, (0, FIRST_PORT), REMOTE);
@@ -163,7 +163,7 @@ impl Receive for Source {
     }
 }
 
-/// Makes a packet one of a flow. Its UDP checksum is another's: nobody looks at it.
+/// Turns a packet into one of a flow. Its UDP checksum is wrong; no reader checks it.
 fn write_flow(packet: &mut [u8], subscriber: u32, flow: u16) {
     if let Ok(mut packet) = Ipv4::new_checked(&mut packet[..]) {
         packet.set_source(subscriber);
@@ -193,7 +193,7 @@ impl Sink {
     }
 }
 
-/// The answer to a question for anybody's hardware address: all are behind one.
+/// Answer to an ARP request for any address: all addresses are behind one station.
 pub(crate) fn answer(frame: &[u8]) -> Option<Vec<u8>> {
     let question = Arp::new_checked(&frame[ETHERNET_LEN..])?.repr();
     let answer = Repr {
@@ -206,7 +206,7 @@ pub(crate) fn answer(frame: &[u8]) -> Option<Vec<u8>> {
     (question.operation == Operation::Request).then(|| answer.frame(question.sender_mac).to_vec())
 }
 
-/// Nobody leaves it half done.
+/// The list is complete at any time, so a poisoned lock is usable.
 fn lock(answers: &Answers) -> std::sync::MutexGuard<'_, VecDeque<Vec<u8>>> {
     answers.lock().unwrap_or_else(PoisonError::into_inner)
 }

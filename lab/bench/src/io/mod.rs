@@ -1,10 +1,10 @@
-//! Packet I/O: how many packets a second natgate forwards by each back end, of wall and of
-//! processor time, beside the kernel's forwarding, the kernel's masquerade, forwarders that do not
-//! translate, and a prototype that translates in the driver (XDP), over the same cables in the same
-//! run.
+//! Packet I/O: the packets a second that natgate forwards by each back end, by wall time and by
+//! processor time. The comparison has the kernel's forwarding, the kernel's masquerade, forwarders
+//! that do not translate, and a prototype that translates in the driver (XDP). All run over the
+//! same cables in one run.
 //!
-//! The bed and how processor time is counted are `bed`'s. `README.md` beside this file says what
-//! came out.
+//! The module `bed` has the test bed and the count of processor time. `README.md` beside this file
+//! has the results.
 
 pub(crate) mod feed;
 mod report;
@@ -21,37 +21,37 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Which part of the packets may be lost at the rate that a subject can take.
+/// Allowed loss at the highest rate of a subject, as a share of the packets.
 const LOSS: f64 = 0.01;
 
-/// What is measured.
+/// Parameters of the measurement.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The program whose `run` is natgate.
+    /// Path of the program whose `run` is natgate.
     pub program: PathBuf,
-    /// Back ends.
+    /// Measured back ends.
     pub back_ends: Vec<BackEnd>,
-    /// Whether the kernel, what runs in the driver, and the forwarder that does not translate are
+    /// True if the kernel, the driver's programs and the forwarder that does not translate are
     /// measured, too.
     pub others: bool,
-    /// How long frames are.
+    /// Lengths of frames.
     pub frames: Vec<Mix>,
-    /// Which packets are sent.
+    /// Directions of the packets.
     pub ways: Vec<Way>,
-    /// Mappings that there are.
+    /// Numbers of mappings.
     pub mappings: Vec<u32>,
     /// Numbers of workers.
     pub workers: Vec<u16>,
-    /// Numbers of workers that are measured beside one without a network.
+    /// Numbers of workers that are compared with one worker without a network.
     pub together: Vec<u16>,
-    /// How long each measurement takes.
+    /// Time of each measurement.
     pub time: Duration,
-    /// How often everything is measured, one after the other.
+    /// Number of rounds over all measurements.
     pub rounds: usize,
 }
 
 impl Plan {
-    /// What takes most of an hour.
+    /// A measurement that takes most of an hour.
     pub fn full(program: PathBuf) -> Self {
         let sizes = [64, 128, 256, 512, 1024, 1280, 1518];
         let mut frames: Vec<Mix> = sizes.into_iter().filter_map(|len| Mix::of(len).ok()).collect();
@@ -74,7 +74,7 @@ impl Plan {
         }
     }
 
-    /// What takes a minute.
+    /// A measurement that takes a minute.
     pub fn quick(program: PathBuf) -> Self {
         Self {
             frames: Mix::of(64).into_iter().chain([Mix::imix()]).collect(),
@@ -104,11 +104,11 @@ impl Plan {
     }
 }
 
-/// A combination that was measured.
+/// A measured combination.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 struct Case {
     mappings: u32,
-    /// Place among the ways, and the frames.
+    /// Index of the subject, the way and the frames, for sorting.
     #[serde(skip)]
     order: (usize, usize, usize),
     subject: String,
@@ -117,7 +117,7 @@ struct Case {
     frames: String,
 }
 
-/// What was found in a combination.
+/// Results of one combination.
 #[derive(Clone, Debug, Serialize)]
 struct Row {
     #[serde(flatten)]
@@ -126,15 +126,15 @@ struct Row {
     wall_pps: Spread,
     /// Packets that arrived, a second of the subject's processor time.
     cpu_pps: Spread,
-    /// Which part of the wall time the subject had its processor.
+    /// Share of the wall time in which the subject used its processor.
     busy: f64,
-    /// Which part of what was sent was lost.
+    /// Lost share of the packets.
     loss: f64,
-    /// Packets that arrived and were not as they should be.
+    /// Number of packets that arrived with wrong content.
     wrong: f64,
 }
 
-/// A combination that could not be measured.
+/// A combination whose measurement failed.
 #[derive(Clone, Debug, Serialize)]
 struct Failed {
     subject: String,
@@ -143,15 +143,15 @@ struct Failed {
     why: String,
 }
 
-/// What was found.
+/// All results.
 #[derive(Clone, Debug, Serialize)]
 struct Results {
     seconds: f64,
     rounds: usize,
     rows: Vec<Row>,
-    /// Several workers beside one, without a network.
+    /// Several workers compared with one, without a network.
     workers: Vec<workers::Row>,
-    /// What the fast path's table costs, by flows.
+    /// Cost of the fast path's table, by the number of flows.
     fast_path: Vec<Price>,
     failed: Vec<Failed>,
     targets: Vec<report::Target>,
@@ -162,17 +162,17 @@ struct Results {
 pub(crate) struct Sample {
     /// Packets that arrived, a second of wall time.
     pub(crate) wall: f64,
-    /// The same of the subject's processor time.
+    /// Packets that arrived, a second of the subject's processor time.
     pub(crate) cpu: f64,
-    /// Which part of the wall time the subject had its processor.
+    /// Share of the wall time in which the subject used its processor.
     pub(crate) busy: f64,
-    /// Which part of what was sent was lost.
+    /// Lost share of the packets.
     pub(crate) loss: f64,
-    /// Packets that arrived and were not as they should be.
+    /// Number of packets that arrived with wrong content.
     pub(crate) wrong: f64,
 }
 
-/// Measures all combinations and tells what came out; `command` is for the report.
+/// Measures all combinations and reports the results; `command` is for the report.
 pub fn measure(plan: &Plan, command: &str) -> Report {
     let report = Report::new("io", "Packet I/O", command);
     let subjects = plan.subjects();
@@ -220,7 +220,7 @@ pub fn measure(plan: &Plan, command: &str) -> Report {
     report::write(report, &Results { seconds, rounds, rows, workers, fast_path, failed, targets })
 }
 
-/// Measures several workers without a network, as far as there are processors for them.
+/// Measures several workers without a network, up to the number of processors.
 fn together(plan: &Plan, failed: &mut Vec<Failed>) -> Vec<workers::Row> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let mappings = plan.mappings.iter().copied().max().unwrap_or(100);
@@ -239,7 +239,7 @@ fn together(plan: &Plan, failed: &mut Vec<Failed>) -> Vec<workers::Row> {
     rows
 }
 
-/// Measures a subject at work with all lengths and ways.
+/// Measures a running subject with all lengths and ways.
 fn one(
     plan: &Plan,
     bed: &mut Bed<'_>,
@@ -263,7 +263,7 @@ fn one(
     Ok(())
 }
 
-/// One measurement, at the highest rate that the subject can take.
+/// Measures once, at the highest rate that the subject can take.
 pub(crate) fn sample(
     bed: &mut Bed<'_>,
     duration: Duration,
@@ -273,7 +273,7 @@ pub(crate) fn sample(
     let stream = bed.stream(frames, way)?;
     let rate = match bed.interfaces {
         Some(_) => Some(bed.capacity(&stream, LOSS)?.rate),
-        // Such a subject works on nothing that it then loses.
+        // Such a subject does no work for packets that it then loses.
         None => None,
     };
     let found = bed.send(&stream, rate, duration)?;

@@ -1,5 +1,5 @@
 //! The report: a table for each number of mappings and way, a plot of packets by processor time,
-//! and which targets are reached.
+//! and the reached targets.
 
 use super::{Results, Row, workers};
 use crate::bed::Price;
@@ -8,12 +8,12 @@ use crate::report::{Axis, Plot, Report, Series, Style, Table};
 use crate::spread::Spread;
 use serde::Serialize;
 
-/// What is to be reached, and whether it is.
+/// A target of the project, and its result.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Target {
     what: String,
     wanted: f64,
-    /// `None`: not measured.
+    /// Measured value; `None` if it was not measured.
     found: Option<f64>,
     reached: Option<bool>,
 }
@@ -175,7 +175,8 @@ fn price_table(prices: &[Price]) -> Table {
     table
 }
 
-/// Packets a second of processor time by length of frame, outbound, with the most mappings.
+/// Plots of packets a second of processor time by length of frame, outbound, with the most
+/// mappings.
 fn plots(rows: &[Row]) -> Vec<Plot> {
     let Some(most) = rows.iter().map(|row| row.case.mappings).max() else { return Vec::new() };
     let rows: Vec<&Row> = rows
@@ -216,7 +217,7 @@ fn target_table(targets: &[Target]) -> Table {
     table
 }
 
-/// What the project wants to reach, and what was found.
+/// Targets of the project with the measured values.
 pub(super) fn targets(rows: &[Row], workers: &[workers::Row]) -> Vec<Target> {
     let rate = |subject: &str, mappings: u32, frames: &str, way: &str| {
         let found = rows.iter().find(|row| {

@@ -1,11 +1,11 @@
-//! Several workers beside one: the gateway's own loop, with everything but a network, over devices
-//! that make their packets themselves. So every processor is a worker's, and none the tester's.
+//! Several workers compared with one: the gateway's own loop without a network, over devices that
+//! make their packets themselves. So every processor runs a worker, and none runs the tester.
 //!
-//! Turns alternate: one worker alone over all mappings, on each processor in its turn; then as many
-//! as are asked for, each on a processor of its own, over as many mappings together; then as many
-//! gateways of one worker that know nothing of each other: what the machine lets them have. In one
-//! half of the measurements every packet comes to the worker whose it is, in the other to any, so
-//! that most have to be handed over.
+//! Turns alternate. In the first, one worker alone has all mappings, on each processor in its turn.
+//! In the second, the requested number of workers, each on a processor of its own, share the
+//! mappings. In the third, as many independent gateways of one worker show what the machine
+//! permits. In one half of the measurements every packet comes to the worker that owns it. In the
+//! other half packets come to any worker, so most have to be handed over.
 
 use super::feed::{Count, FLOWS_EACH, Feed};
 use crate::clock;
@@ -31,41 +31,41 @@ const SUBSCRIBERS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 0);
 const POOL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 0);
 /// Mappings of an external address.
 const MAPPINGS_EACH: u32 = 40_000;
-/// Longer than it takes.
+/// Longer than any measurement.
 const TIMEOUT: Duration = Duration::from_secs(3600);
-/// How long a turn takes.
+/// Time of one turn.
 const TURN: Duration = Duration::from_millis(100);
-/// How long making the mappings may take.
+/// Longest time to create the mappings.
 const MOST_FILLING: Duration = Duration::from_secs(60);
 
-/// What several workers do that one alone does, too.
+/// Results of several workers and of one alone.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
     pub(super) workers: u16,
     pub(super) mappings: u32,
-    /// Whether packets come to the worker whose they are.
+    /// True if packets come to the worker that owns them.
     pub(super) steered: bool,
-    /// Packets a second of one worker, of wall time.
+    /// Packets a second of one worker, by wall time.
     pub(super) one_pps: Spread,
-    /// Of all of them together.
+    /// Packets a second of all workers together, by wall time.
     pub(super) all_pps: Spread,
-    /// The latter by the former, of wall time, turn for turn.
+    /// Ratio of `all_pps` to `one_pps`, by wall time, for each turn.
     pub(super) times: Spread,
-    /// The same of the threads' processor time: packets a second of each thread, added up.
+    /// Ratio by the threads' processor time: the sum of each thread's packets a second.
     pub(super) times_by_processor: Spread,
-    /// What as many gateways of one worker each, that share nothing but the machine, do by what one
-    /// does, of wall time.
+    /// Ratio of as many independent gateways of one worker each to one worker, by wall time. The
+    /// gateways share only the machine.
     pub(super) apart_times: Spread,
 }
 
 impl Row {
-    /// Whether so many workers had so many mappings, and packets came to whom they belonged.
+    /// Returns true for a steered row with this number of workers and mappings.
     pub(super) fn is_of(&self, workers: u16, mappings: u32) -> bool {
         (self.workers, self.mappings, self.steered) == (workers, mappings, true)
     }
 }
 
-/// Says nothing.
+/// An observer that does nothing.
 pub(crate) struct Silent;
 
 impl Observer for Silent {
@@ -75,24 +75,24 @@ impl Observer for Silent {
     fn idle(&mut self) {}
 }
 
-/// A worker, and how many packets have left it.
+/// A worker, and the count of packets that have left it.
 struct Running {
     worker: Worker,
     sent: Count,
-    /// The processor that it has to itself.
+    /// Processor of this worker alone.
     core: usize,
 }
 
-/// What a worker did in a turn.
+/// Work of a worker in one turn.
 #[derive(Clone, Copy, Debug, Default)]
 struct Done {
     packets: f64,
-    /// Seconds of wall and of processor time.
+    /// Seconds of wall time and of processor time.
     wall: f64,
     cpu: f64,
 }
 
-/// Measures so many workers over so many mappings, for so long.
+/// Measures `workers` workers over `mappings` mappings for about `time`.
 pub(super) fn measure(workers: u16, mappings: u32, steered: bool, time: Duration) -> Row {
     let count = usize::from(workers);
     let mut one = gateway(1, mappings, true);
@@ -124,17 +124,17 @@ pub(super) fn measure(workers: u16, mappings: u32, steered: bool, time: Duration
     }
 }
 
-/// Has all mappings made: each device sends a packet of every flow that it has before it draws any.
+/// Creates all mappings: each device sends a packet of every flow before it draws random flows.
 fn fill(workers: &mut [Running], flows: u64) {
     let sent = |workers: &[Running]| workers.iter().map(|one| one.sent.read()).sum::<u64>();
     let enough = Instant::now() + MOST_FILLING;
-    // One device may be ahead of another.
+    // One device may be ahead of another, so the loop waits for twice the number of packets.
     while sent(workers) < 2 * flows && Instant::now() < enough {
         run(workers);
     }
 }
 
-/// Has all of them work for a turn.
+/// Runs all workers for one turn.
 fn run(workers: &mut [Running]) -> Vec<Done> {
     let (barrier, stop) = (&Barrier::new(workers.len()), &AtomicBool::new(false));
     thread::scope(|scope| {
@@ -151,7 +151,7 @@ impl Running {
     fn turn(&mut self, barrier: &Barrier, stop: &AtomicBool) -> Done {
         let mut set = CpuSet::new();
         set.set(self.core);
-        // Where that is not allowed, the figures by processor time are the ones to look at.
+        // If this is forbidden, the figures by processor time remain valid.
         let _ = sched_setaffinity(None, &set);
         let clock = Clock::new();
         barrier.wait();
@@ -171,7 +171,7 @@ impl Running {
     }
 }
 
-/// A gateway of so many workers, with devices that send the packets of so many flows.
+/// Creates a gateway of `count` workers, with devices that send the packets of `flows` flows.
 fn gateway(count: usize, flows: u32, steered: bool) -> Vec<Running> {
     let settings = settings(count, flows);
     let subscribers: Vec<u32> =
@@ -206,8 +206,8 @@ fn gateway(count: usize, flows: u32, steered: bool) -> Vec<Running> {
     team(&settings, wakers).into_iter().enumerate().map(worker).collect()
 }
 
-/// So many gateways of one worker, each on a processor of its own, with the packets of so many
-/// flows together.
+/// Creates `count` gateways of one worker, each on a processor of its own, with `flows` flows
+/// together.
 fn apart(count: usize, flows: u32) -> Vec<Running> {
     let one = |core| {
         let mut one = gateway(1, flows / count as u32, true);

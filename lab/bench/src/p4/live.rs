@@ -1,5 +1,5 @@
-//! By a driver: each between two cables, with packets from outside, at the highest rate of which at
-//! most a hundredth is lost. The bed is `bed`'s, and so is how processor time is counted.
+//! Measurements by a driver. Each subject runs between two cables, at the highest rate with a loss
+//! of at most a hundredth. The module `bed` has the test bed and the count of processor time.
 
 use super::{DEVICES, NATGATE, Place, Plan, Results, Way, is_fit};
 use crate::bed::{self, BackEnd, BedError, Subject, Translation};
@@ -8,7 +8,7 @@ use crate::program::With;
 use indicatif::ProgressBar;
 use natgate_tester::{self as tester, Mix};
 
-/// What is measured, and what it is called; those that are compared first, one after the other.
+/// Subjects and their names. The compared subjects come first, one after the other.
 pub(super) fn subjects(back_end: BackEnd) -> Vec<(&'static str, Subject)> {
     let program = |with: With| (with.name(), Subject::Program(back_end, with));
     let compared = [
@@ -20,10 +20,10 @@ pub(super) fn subjects(back_end: BackEnd) -> Vec<(&'static str, Subject)> {
     compared.into_iter().chain(others).collect()
 }
 
-/// What was results of each way and length.
+/// Results of each way and length.
 type Samples = Vec<((Way, u16), Vec<Sample>)>;
 
-/// Measures with so many flows.
+/// Measures with `entries` flows.
 pub(super) fn measure(
     plan: &Plan,
     back_end: BackEnd,
@@ -58,7 +58,7 @@ pub(super) fn measure(
     }
 }
 
-/// A subject at work with all ways and lengths, in turns.
+/// Measures a running subject with all ways and lengths, in turns.
 fn samples(plan: &Plan, bed: &mut bed::Bed<'_>, entries: u32) -> Result<Samples, BedError> {
     bed.tester.establish(entries)?;
     let ways = [Way::Upload, Way::Download];

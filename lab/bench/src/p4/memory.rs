@@ -1,6 +1,7 @@
-//! In memory: the same frames through each, in rounds, one after the other; devices cost a copy of
-//! a few bytes. Several cores have each everything of its own, and as many flows together as one;
-//! they do the same at the same time.
+//! Measurements in memory. Each subject gets equal frames in rounds, one subject after the other. A
+//! device costs a copy of a few bytes. With several cores each core has subjects of its own. All
+//! cores together have as many flows as one core alone, and they run the same step at the same
+//! time.
 
 use super::stock::{End, Head, head};
 use super::subject::Subject;
@@ -19,58 +20,58 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Packets of a round: as many as wait in the rings of a busy network card. As many come before
-/// without being counted, for what others have left in the caches.
+/// Packets of a round: as many as a busy network card has in its rings. As many packets pass
+/// uncounted before a round, because other subjects have used the caches.
 const ROUND: usize = 1 << 12;
-/// The same for the interpreter.
+/// Packets of a round for the interpreter.
 const ROUND_INTERPRETED: usize = 1 << 8;
 
-/// Rounds at least.
+/// Lowest number of rounds.
 const ROUNDS: usize = 3;
 
 /// Hardware addresses of the inside and the outside.
 pub(super) const MACS: [Mac; 2] = [Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2])];
-/// The next hops there.
+/// Addresses of the next hops on the inside and the outside.
 pub(super) const GATEWAYS: [Ipv4Addr; 2] =
     [Ipv4Addr::new(192, 168, 0, 9), Ipv4Addr::new(192, 0, 2, 9)];
-/// Where everything is sent.
+/// Destination of all packets.
 const REMOTE: End = (Ipv4Addr::new(198, 51, 100, 7).to_bits(), 53);
 pub(super) const POOL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 0);
 pub(super) const FIRST_SUBSCRIBER: u32 = Ipv4Addr::new(10, 0, 4, 0).to_bits();
-/// Addresses of subscribers that share an external address, not all of them in use.
+/// Subscribers' addresses that share an external address; not all of them are in use.
 pub(super) const SUBSCRIBERS_EACH: u32 = 1024;
-/// Flows of a subscriber, and of an external address: no two of its subscribers have the same port,
-/// as the program takes the subscriber's own or one of the next three.
+/// Flows of a subscriber and of an external address. No two subscribers of an external address have
+/// equal ports, as the program takes the subscriber's own port or one of the next three.
 const FLOWS_EACH: u32 = 64;
 const FLOWS_OF_ADDRESS: u32 = 960 * FLOWS_EACH;
 const FIRST_PORT: u32 = 2048;
 
-/// How many external addresses so many flows have.
+/// Number of external addresses of `entries` flows.
 pub(super) fn addresses(entries: u32) -> u32 {
     entries.div_ceil(FLOWS_OF_ADDRESS)
 }
 
-/// A flow's internal endpoint.
+/// Internal endpoint of a flow.
 fn internal(flow: u32) -> End {
     let (address, own) = (flow / FLOWS_OF_ADDRESS, flow % FLOWS_OF_ADDRESS);
     let subscriber = FIRST_SUBSCRIBER + address * SUBSCRIBERS_EACH + own / FLOWS_EACH;
     (subscriber, (FIRST_PORT + own) as u16)
 }
 
-/// Something that is measured, with all flows made.
+/// A measured subject in which all flows have mappings.
 struct Running<'p> {
     name: &'static str,
     subject: Subject<'p>,
-    /// The external endpoint of each flow.
+    /// External endpoint of each flow.
     external: Vec<End>,
     round: usize,
     random: Random,
 }
 
 impl<'p> Running<'p> {
-    /// Sends a packet of each flow, and takes down the endpoint that it leaves with.
+    /// Sends a packet of each flow, and records its external endpoint.
     fn new(name: &'static str, mut subject: Subject<'p>, entries: u32, round: usize) -> Self {
-        // The first ones may wait for their neighbour's hardware address.
+        // The first packets may wait for their neighbor's hardware address.
         subject.wires[0].send(vec![outbound(0, 64)], 64);
         settle(&mut subject);
         let mut external = vec![None; entries as usize];
@@ -89,7 +90,7 @@ impl<'p> Running<'p> {
         Self { name, subject, external, round, random: Random::new(7) }
     }
 
-    /// Nanoseconds a packet of a round of flows at random, all of which must be forwarded.
+    /// Runs a round of random flows, which must all be forwarded; returns nanoseconds a packet.
     fn round(&mut self, way: Way, frame: u16, barrier: &Barrier) -> f64 {
         let flows = self.external.len() as u64;
         let draw = |random: &mut Random| random.below(flows) as u32;
@@ -117,26 +118,26 @@ impl<'p> Running<'p> {
     }
 }
 
-/// A flow's packet from inside, in a frame of so many bytes.
+/// Outbound packet of a flow, in a frame of `frame` bytes.
 fn outbound(flow: u32, frame: u16) -> Head {
     head(MACS[0], frame, internal(flow), REMOTE, flow)
 }
 
-/// A flow's packet from outside.
+/// Inbound packet of a flow, in a frame of `frame` bytes.
 fn inbound(external: &[End], flow: u32, frame: u16) -> Head {
     head(MACS[1], frame, REMOTE, external[flow as usize], flow)
 }
 
-/// Has everything done that is there to do.
+/// Lets the subject process all waiting frames.
 fn settle(subject: &mut Subject<'_>) {
     while subject.wires.iter().any(|wire| wire.waiting() > 0) {
         subject.turn();
     }
-    // What waited for an answer leaves.
+    // Packets that waited for an ARP answer leave now.
     subject.turn();
 }
 
-/// What is measured, with all flows made.
+/// All subjects, with mappings of all flows.
 fn all(program: &Program, entries: u32) -> Vec<Running<'_>> {
     let natgate = Running::new(NATGATE, Subject::natgate(entries), entries, ROUND);
     let programs = With::all().filter(|with| is_fit(*with, entries)).map(|with| {
@@ -147,16 +148,16 @@ fn all(program: &Program, entries: u32) -> Vec<Running<'_>> {
     std::iter::once(natgate).chain(programs).chain([devices]).collect()
 }
 
-/// What cores share: when each step begins, and whether there is another round.
+/// State that the cores share: the begin of each step, and the decision on another round.
 struct Shared {
     barrier: Barrier,
     goes_on: AtomicBool,
 }
 
-/// Nanoseconds a packet of each round, by what was measured.
+/// Nanoseconds a packet of each round, by subject.
 type Times = Vec<(&'static str, Vec<f64>)>;
 
-/// Measures with so many flows on so many cores.
+/// Measures with `entries` flows on `cores` cores.
 pub(super) fn measure(
     plan: &Plan,
     entries: u32,
@@ -179,7 +180,7 @@ pub(super) fn measure(
                 if cores > 1 {
                     let mut set = CpuSet::new();
                     set.set(number.into());
-                    // Where that is not allowed, the scheduler spreads them.
+                    // If this is forbidden, the scheduler spreads the threads.
                     let _ = sched_setaffinity(None, &set);
                 }
                 run(plan, each, shared, bar)
@@ -201,7 +202,7 @@ pub(super) fn measure(
     }
 }
 
-/// A core's part: all ways and lengths; `bar` is given to one of the cores.
+/// Work of one core: all ways and lengths. One of the cores has the progress bar.
 fn run(
     plan: &Plan,
     entries: u32,
@@ -224,7 +225,7 @@ fn run(
                 }
                 shared.barrier.wait();
                 let goes_on = shared.goes_on.load(Ordering::Relaxed);
-                // Nobody begins the next step, and says that it goes on, before all have read this.
+                // All threads must have read the decision before one of them makes the next.
                 shared.barrier.wait();
                 if !goes_on {
                     break;
@@ -242,7 +243,7 @@ fn run(
     steps
 }
 
-/// natgate's translator without what is around it, with so many sessions.
+/// natgate's translator without its gateway, with `entries` sessions.
 fn translator(entries: u32) -> Bench {
     let sessions = entries.into();
     let plan = engine::Plan { sessions, batch: 64, time: Duration::ZERO, tcp: false };
@@ -253,7 +254,7 @@ fn translator(entries: u32) -> Bench {
     bench
 }
 
-/// Nanoseconds a packet that it takes.
+/// Runs one round of the translator; returns nanoseconds a packet.
 fn translate(bench: &mut Bench, entries: u32, way: Way, barrier: &Barrier) -> f64 {
     let mode = if way == Way::Upload { Mode::Outbound } else { Mode::Inbound };
     bench.prepare(mode, ROUND, 0..entries.into());

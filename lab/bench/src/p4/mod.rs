@@ -1,8 +1,9 @@
-//! The NAT in P4, as Rust, interpreted and by DPDK's SWX, beside natgate: the same Ethernet frames
-//! through each, in memory and by every driver for packet I/O.
+//! The NAT in P4, as Rust, interpreted and by DPDK's SWX, compared with natgate. Each gets equal
+//! Ethernet frames, in memory and by every driver for packet I/O.
 //!
-//! Each is a whole forwarder between two devices: what comes in is parsed, looked up, translated,
-//! routed, and given its next hop's hardware address. `README.md` beside this file says how it is
+//! Each is a complete forwarder between two devices: it parses, looks up, translates and routes
+//! packets, and writes the next hop's hardware address. `README.md` beside this file explains the
+//! method.
 //! measured.
 
 mod live;
@@ -20,18 +21,18 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Most entries that the program's tables have room for, and the pool here.
+/// Most entries of the program's tables and of the pool here.
 pub const MOST_ENTRIES: u32 = 1_000_000;
 
-/// Most that the interpreter is measured with: it keeps them in ordered maps.
+/// Most entries in measurements of the interpreter, which has ordered maps.
 const MOST_INTERPRETED: u32 = 10_000;
 
-/// Whether this one is measured with so many entries.
+/// Returns true if this executor is measured with `entries` entries.
 fn is_fit(with: With, entries: u32) -> bool {
     with != With::Interpreter || entries <= MOST_INTERPRETED
 }
 
-/// How frames come and go.
+/// Packet I/O of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
     /// Devices in memory, without a network.
@@ -41,7 +42,7 @@ pub enum Driver {
 }
 
 impl Driver {
-    /// All that this program has.
+    /// All drivers of this program.
     pub fn all() -> Vec<Self> {
         let dpdk = cfg!(feature = "dpdk").then_some(BackEnd::Dpdk);
         let back_ends = [BackEnd::AfPacket, BackEnd::AfXdp].into_iter().chain(dpdk);
@@ -49,22 +50,22 @@ impl Driver {
     }
 }
 
-/// What is measured.
+/// Parameters of the measurement.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Drivers; others than memory need root.
+    /// Drivers; all except memory need root.
     pub drivers: Vec<Driver>,
-    /// Lengths of frames with their checksum, bytes, from 64 on.
+    /// Lengths of frames with their checksum, bytes, at least 64.
     pub frames: Vec<u16>,
     /// Numbers of flows, each with its entries; at most [`MOST_ENTRIES`].
     pub entries: Vec<u32>,
-    /// Numbers of cores, in memory.
+    /// Numbers of cores for measurements in memory.
     pub cores: Vec<u16>,
-    /// How long each combination is measured.
+    /// Time of the measurement of each combination.
     pub time: Duration,
-    /// How often, where cables are between.
+    /// Number of measurements of each combination with cables.
     pub rounds: u16,
-    /// The program whose `run` is natgate, where cables are between.
+    /// Path of the program whose `run` is natgate, for measurements with cables.
     pub program: PathBuf,
 }
 
@@ -82,7 +83,7 @@ impl Plan {
         }
     }
 
-    /// A few seconds of it.
+    /// A measurement of a few seconds.
     pub fn quick() -> Self {
         Self {
             frames: vec![64, 1518],
@@ -103,7 +104,7 @@ impl Plan {
     }
 }
 
-/// Which way packets go.
+/// Direction of the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Way {
@@ -111,15 +112,15 @@ enum Way {
     Download,
 }
 
-/// What the driver without a network is called.
+/// Name of the driver without a network.
 const MEMORY: &str = "memory";
 
-// What is measured, as the report calls it.
+// Names of subjects in the report.
 const DEVICES: &str = "the devices alone";
 const ENGINE: &str = "natgate's translator alone";
 const NATGATE: &str = "natgate";
 
-/// A combination.
+/// A measured combination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 struct Place {
     driver: &'static str,
@@ -130,18 +131,18 @@ struct Place {
     frame: u16,
 }
 
-/// What was results in a combination.
+/// Results of a combination.
 #[derive(Clone, Debug, Serialize)]
 struct Row {
     #[serde(flatten)]
     place: Place,
-    /// Nanoseconds of processor time a packet.
+    /// Nanoseconds of processor time of one packet.
     ns: Spread,
-    /// Cycles of the time-stamp counter a packet.
+    /// Cycles of the time-stamp counter of one packet.
     cycles: f64,
     /// Packets a second of all cores' processor time, millions.
     mpps: f64,
-    /// What was seen besides where cables are between.
+    /// Further results of measurements with cables.
     #[serde(flatten)]
     live: Option<Live>,
 }
@@ -150,11 +151,11 @@ struct Row {
 struct Live {
     /// Packets that arrived, a second of wall time.
     wall_pps: f64,
-    /// Which part of the wall time the subject had its processor.
+    /// Share of the wall time in which the subject used its processor.
     busy: f64,
-    /// Which part of what was sent was lost.
+    /// Lost share of the packets.
     loss: f64,
-    /// Packets that arrived and were not as they should be.
+    /// Number of packets that arrived with wrong content.
     wrong: f64,
 }
 
@@ -164,7 +165,7 @@ impl From<Sample> for Live {
     }
 }
 
-/// A combination that could not be measured.
+/// A combination whose measurement failed.
 #[derive(Clone, Debug, Serialize)]
 struct Failed {
     driver: &'static str,
@@ -174,7 +175,7 @@ struct Failed {
     why: String,
 }
 
-/// What was results, and what was not.
+/// Results, and failed measurements.
 #[derive(Debug)]
 struct Results {
     rows: Vec<Row>,
@@ -202,7 +203,7 @@ impl Results {
     }
 }
 
-/// Measures, and reports as `p4`.
+/// Measures; the report has the name `p4`.
 pub fn measure(plan: &Plan, command: &str) -> Report {
     let report = Report::new("p4", "The NAT in P4 (S4)", command);
     let cycles_per_ns = report.machine().cycles_per_ns();

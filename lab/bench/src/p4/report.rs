@@ -1,5 +1,5 @@
-//! The report: a table for each driver, number of cores and of entries and way, what Rust takes of
-//! what natgate takes, and plots beside what the paper states.
+//! The report: a table for each driver, number of cores, number of entries and way; the ratio of
+//! Rust's time to natgate's; and plots with the paper's figures.
 
 use super::{DEVICES, ENGINE, Failed, MEMORY, NATGATE, Results, Row, Way};
 use crate::engine::grouped;
@@ -16,20 +16,20 @@ packets of one length; several cores have each everything of its own and share t
 turn between two cables, at the highest rate at which at most 1 % is lost; the kernel's threads that take frames from
 the cables count, and in parentheses are million packets a second of wall time, too.";
 
-/// What P4 as Rust should take at most of what natgate takes.
+/// Target: highest ratio of P4 as Rust to natgate in time.
 const WANTED: f64 = 1.5;
-/// Packets a second of a core that DPDK's SWX should reach in memory, millions.
+/// Target: packets a second of one core with DPDK's SWX in memory, millions.
 const WANTED_SWX: f64 = 4.0;
 
-/// From so many bytes on the paper has DPDK reach the rate of its link of 10 Gbit/s: 4.52 million
-/// packets a second there.
+/// Shortest frame, bytes, with which the paper's DPDK reaches the rate of its link of 10 Gbit/s:
+/// 4.52 million packets a second.
 const PAPER_FRAME: u16 = 256;
 
-/// Everything that is measured, in the order of tables and plots.
+/// All subjects, in the order of tables and plots.
 const SUBJECTS: [&str; 6] =
     [NATGATE, With::Rust.name(), With::Swx.name(), With::Interpreter.name(), ENGINE, DEVICES];
 
-/// What belongs into one table.
+/// Rows of one table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Group {
     driver: &'static str,
@@ -44,7 +44,7 @@ impl Group {
         Self { driver: place.driver, cores: place.cores, entries: place.entries, way: place.way }
     }
 
-    /// Where and by how many, in words.
+    /// Driver and number of cores, in words.
     fn bed(self) -> String {
         let driver = match self.driver {
             MEMORY => "in memory".to_owned(),
@@ -54,7 +54,7 @@ impl Group {
     }
 }
 
-/// P4 as Rust by natgate.
+/// Ratio of P4 as Rust to natgate.
 #[derive(Clone, Debug, Serialize)]
 struct Ratio {
     driver: &'static str,
@@ -127,7 +127,7 @@ fn capital(text: &str) -> String {
     first.to_ascii_uppercase() + rest
 }
 
-/// Each once, in the order in which they come.
+/// Removes repetitions and keeps the order.
 fn unique<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     let mut unique = Vec::new();
     all.for_each(|one| {
@@ -198,8 +198,8 @@ fn cell(row: &Row) -> String {
     }
 }
 
-/// Packets a second by the frame's length, with the fewest entries and the most: one for each
-/// driver, number of cores and way.
+/// Plots of packets a second by the frame's length, with the fewest and the most entries: one for
+/// each driver, number of cores and way.
 fn plots(rows: &[Row]) -> Vec<Plot> {
     let beds = groups(rows).into_iter().map(|group| (group.driver, group.cores, group.way));
     unique(beds).into_iter().map(|bed| plot(rows, bed)).collect()
@@ -235,12 +235,12 @@ fn plot(rows: &[Row], bed: (&'static str, u16, Way)) -> Plot {
     }
 }
 
-/// The rate of the paper's link at the lengths that were measured, where it was reached.
+/// Rate of the paper's link at the measured lengths from which the paper reached it.
 fn paper(rows: &[&Row]) -> Series {
     let mut frames = unique(rows.iter().map(|row| row.place.frame).chain([PAPER_FRAME]));
     frames.retain(|frame| *frame >= PAPER_FRAME);
     frames.sort_unstable();
-    // Between frames are a preamble and a gap, 20 bytes together.
+    // A preamble and a gap lie between frames, 20 bytes together.
     let point = |frame: u16| (f64::from(frame), 10e3 / 8.0 / f64::from(frame + 20));
     let points = frames.into_iter().map(point).collect();
     Series::new("the paper: DPDK, 100 entries, 10 Gbit/s", Style::Points, points)

@@ -1,8 +1,8 @@
-//! Devices without a network for the measurement: what comes in is written beforehand, what leaves
-//! is counted.
+//! Devices without a network for the measurement. The measurement writes the incoming frames
+//! beforehand and counts the outgoing ones.
 //!
-//! A frame that comes in is copied to a buffer that stays in the processor's first cache: what
-//! begins it, for the rest of it nobody looks at.
+//! The device copies the head of an incoming frame to a buffer that stays in the processor's first
+//! cache. No reader looks at the rest of the frame.
 
 use crate::io::feed::{STATION, answer};
 use natgate_io::{
@@ -16,20 +16,20 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What begins a frame: headers, the packet's number.
+/// Bytes of a frame's head: headers and the packet's number.
 pub(super) const HEAD: usize = 60;
-/// Of every packet, the bytes of its number in the frame.
+/// Position of the packet's number in the frame.
 const NUMBER: std::ops::Range<usize> = 42..46;
 const LONGEST: usize = 1518;
 
 /// An endpoint: address and port.
 pub(super) type End = (u32, u16);
 
-/// What begins a frame.
+/// Head of a frame.
 pub(super) type Head = [u8; HEAD];
 
-/// A frame's beginning: a UDP datagram with a number, in a frame of so many bytes with its
-/// checksum.
+/// Creates the head of a frame of `length` bytes with its checksum. The frame is a UDP datagram
+/// with a number.
 pub(super) fn head(to: Mac, length: u16, source: End, destination: End, number: u32) -> Head {
     let mut head = [0; HEAD];
     if let Some(header) = head.first_chunk_mut() {
@@ -43,7 +43,7 @@ pub(super) fn head(to: Mac, length: u16, source: End, destination: End, number: 
     packet.set_source(source.0);
     packet.set_destination(destination.0);
     packet.fill_checksum();
-    // The UDP checksum is another's: nobody looks at it.
+    // The UDP checksum is wrong; no reader checks it.
     let udp = [source.1, destination.1, length - 20, 0x1234];
     for (place, word) in head[34..42].chunks_exact_mut(2).zip(udp) {
         place.copy_from_slice(&word.to_be_bytes());
@@ -52,7 +52,7 @@ pub(super) fn head(to: Mac, length: u16, source: End, destination: End, number: 
     head
 }
 
-/// A packet's number and source, if it is a whole one.
+/// Number and source of a packet, if the packet is complete.
 fn sent(frame: &[u8]) -> Option<(u32, End)> {
     let word = |at: usize| Some(u32::from_be_bytes(*frame.get(at..)?.first_chunk()?));
     Some((word(NUMBER.start)?, (word(26)?, (word(34)? >> 16) as u16)))
@@ -65,12 +65,12 @@ struct Shared {
     /// Bytes of each frame.
     length: usize,
     sent: u64,
-    /// Numbers and sources of what has left, if somebody wants to know.
+    /// Numbers and sources of outgoing packets, if they are recorded.
     kept: Option<Vec<(u32, End)>>,
     answers: VecDeque<Vec<u8>>,
 }
 
-/// A device's other end.
+/// The other end of a device.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wire(Arc<Mutex<Shared>>);
 
@@ -79,36 +79,36 @@ impl Wire {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has frames of that length, with their checksum, come in.
+    /// Queues frames for reception; `length` includes the checksum.
     pub(super) fn send(&self, heads: Vec<Head>, length: u16) {
         let mut shared = self.lock();
         shared.length = usize::from(length) - 4;
         (shared.heads, shared.next) = (heads, 0);
     }
 
-    /// How many have not come in yet.
+    /// Number of frames that the device has not received yet.
     pub(super) fn waiting(&self) -> usize {
         let shared = self.lock();
         shared.heads.len() - shared.next + shared.answers.len()
     }
 
-    /// Frames that have left.
+    /// Number of outgoing frames.
     pub(super) fn count(&self) -> u64 {
         self.lock().sent
     }
 
-    /// Keeps what leaves from now on.
+    /// Records outgoing packets from now on.
     pub(super) fn keep(&self) {
         self.lock().kept = Some(Vec::new());
     }
 
-    /// Numbers and sources of what was kept.
+    /// Numbers and sources of the recorded packets.
     pub(super) fn take_kept(&self) -> Vec<(u32, End)> {
         self.lock().kept.take().unwrap_or_default()
     }
 }
 
-/// A device.
+/// A device with queued frames.
 #[derive(Debug)]
 pub(super) struct Stock {
     link: LinkInfo,
@@ -117,7 +117,7 @@ pub(super) struct Stock {
 }
 
 impl Stock {
-    /// A device of this hardware address, and its other end.
+    /// Creates a device with this hardware address, and its other end.
     pub(super) fn new(name: &str, mac: Mac) -> (Self, Wire) {
         let wire = Wire::default();
         let link = LinkInfo { name: name.to_owned(), index: 1, mac, mtu: 1500, up: true };

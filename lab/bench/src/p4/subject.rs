@@ -1,5 +1,5 @@
-//! What is measured, each between two devices of the same kind and with the same addresses, routes
-//! and neighbours.
+//! Measured subjects. Each has two devices of the same kind, and the same addresses, routes and
+//! neighbors.
 
 use super::memory::{FIRST_SUBSCRIBER, GATEWAYS, MACS, POOL, SUBSCRIBERS_EACH, addresses};
 use super::stock::{Stock, Wire};
@@ -15,10 +15,10 @@ use natgate_p4::{Key, Machine, Program, Switch};
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
-/// Mappings of an external address that natgate gives out, so that free ports are results soon.
+/// Mappings of an external address that natgate allocates: few enough to find free ports fast.
 const MAPPINGS_EACH: u32 = 40_000;
 
-/// Something that forwards, and the other ends of its devices: inside, outside.
+/// A forwarder, and the other ends of its devices: inside, outside.
 pub(super) struct Subject<'p> {
     pub(super) wires: [Wire; 2],
     work: Box<dyn FnMut() + 'p>,
@@ -31,12 +31,12 @@ impl<'p> Subject<'p> {
         Self { wires: [near, far], work: make([Box::new(inside), Box::new(outside)]) }
     }
 
-    /// Does what there is to do with a batch from each side.
+    /// Processes a batch from each side.
     pub(super) fn turn(&mut self) {
         (self.work)();
     }
 
-    /// The devices alone: frames go from one to the other as they are.
+    /// The devices alone: frames go unchanged from one to the other.
     pub(super) fn devices() -> Self {
         Self::new(|mut devices| {
             Box::new(move || {
@@ -56,7 +56,7 @@ impl<'p> Subject<'p> {
         })
     }
 
-    /// natgate, with everything that a gateway does.
+    /// natgate with all functions of a gateway.
     pub(super) fn natgate(entries: u32) -> Self {
         Self::new(|devices| {
             let (clock, settings) = (Clock::new(), settings(entries));
@@ -69,7 +69,7 @@ impl<'p> Subject<'p> {
         })
     }
 
-    /// The program, executed by one of those.
+    /// The program, run by the executor `with`.
     pub(super) fn program(program: &'p Program, with: With, entries: u32) -> Self {
         Self::new(|devices| {
             let mut machine = machine(program, with);
@@ -82,7 +82,7 @@ impl<'p> Subject<'p> {
     }
 }
 
-/// What a controller would put into the tables: no mappings, which packets make.
+/// Fills the tables like a controller. Packets make the mappings.
 fn fill(machine: &mut Machine<'_>, entries: u32) {
     let next_hops = GATEWAYS.map(|address| (address, STATION));
     let links = Links { macs: MACS, next_hops, inside: (Ipv4Addr::new(10, 0, 0, 0), 8) };
@@ -96,7 +96,7 @@ fn fill(machine: &mut Machine<'_>, entries: u32) {
     }
 }
 
-/// natgate's settings for so many mappings.
+/// Settings of natgate for `entries` mappings.
 fn settings(entries: u32) -> Settings {
     let side = |address: Ipv4Addr| {
         let settings =

@@ -1,8 +1,9 @@
-//! S1's price table redone: what a million packets a second cost with edge routers, with the
-//! paper's server and its translator, and with this translator on a server of a stated price.
+//! S1's price table with new figures: the price of a million packets a second with edge routers,
+//! with the paper's server and its translator, and with this translator on a server of a stated
+//! price.
 //!
-//! Every number is one that the paper gives, one that was measured here, or a quotient of two of
-//! them. The paper's table has 19 routers; the figures of 17 are known here ([`routers`]).
+//! Every number is stated in the paper, measured here, or a quotient of such numbers. The paper's
+//! table has 19 routers; the figures of 17 are known here ([`routers`]).
 
 mod routers;
 
@@ -13,40 +14,40 @@ use serde::Serialize;
 
 /// The paper's typical price of its routers, dollars a million packets a second.
 const ROUTER_PRICE_PER_MPPS: f64 = 15_000.0;
-/// The paper's server, dollars, and the thesis' year.
+/// Price of the paper's server, dollars.
 pub const SERVER_PRICE: f64 = 1815.0;
 /// The year of that price.
 pub const SERVER_YEAR: u32 = 2015;
 
-/// What natgate's row is computed from.
+/// Basis of natgate's row.
 #[derive(Clone, Debug, Serialize)]
 pub struct Basis {
-    /// Nanoseconds a packet, half of the batches each way.
+    /// Nanoseconds of one packet; half of the batches go each way.
     pub mixed_ns: f64,
     /// Established sessions.
     pub sessions: u64,
-    /// Where the two come from.
+    /// Source of the two figures.
     pub source: String,
-    /// Cores that the server is taken to give to translation.
+    /// Cores of the server that translate.
     pub cores: u32,
-    /// What the server costs, dollars.
+    /// Price of the server, dollars.
     pub price: f64,
-    /// In which year.
+    /// Year of the price.
     pub year: u32,
 }
 
 /// A row of the table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// What it is.
+    /// Name of the router or translator.
     pub name: String,
-    /// Millions of packets a second.
+    /// Packet rate, millions a second.
     pub mpps: f64,
-    /// Dollars.
+    /// Price, dollars.
     pub price: f64,
-    /// Dollars a million packets a second.
+    /// Dollars for a million packets a second.
     pub price_per_mpps: f64,
-    /// Packets a second and dollar, millions.
+    /// Packet rate for one dollar, millions a second.
     pub mpps_per_dollar: f64,
 }
 
@@ -62,7 +63,7 @@ impl Row {
     }
 }
 
-/// The rows: the paper's translator on its server, natgate on the server given.
+/// Rows of the paper's translator on its server, and of natgate on the given server.
 pub fn rows(basis: &Basis) -> [Row; 2] {
     let paper = Row::new(
         &format!("Plotnikov's design, its server ({SERVER_YEAR})"),
@@ -78,7 +79,7 @@ pub fn rows(basis: &Basis) -> [Row; 2] {
     [paper, ours]
 }
 
-/// The report, made by `command`.
+/// Report of the command `command`.
 pub fn report(basis: &Basis, command: &str) -> Report {
     #[derive(Serialize)]
     struct Data<'a> {

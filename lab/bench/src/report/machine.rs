@@ -1,6 +1,6 @@
-//! The machine's facts that a figure depends on, read from the kernel and measured.
+//! Facts of the machine that a figure depends on, read from the kernel and measured.
 //!
-//! What the kernel does not tell (in some containers it tells little) stays empty.
+//! Facts that the kernel does not report stay empty. In some containers the kernel reports little.
 
 use super::Table;
 use serde::Serialize;
@@ -8,22 +8,22 @@ use std::fs::read_to_string;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// What an experiment ran on, and when.
+/// Machine and time of an experiment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
-    /// When the experiment began, UTC.
+    /// Begin of the experiment, UTC.
     pub date: String,
-    /// The processor's model.
+    /// Model of the processor.
     pub cpu: String,
-    /// Processors that this process may use.
+    /// Number of processors that this process may use.
     pub processors: usize,
-    /// The time-stamp counter's rate, measured; `None`: there is none.
+    /// Rate of the time-stamp counter, measured; `None` if there is none.
     pub tsc_hz: Option<f64>,
     /// The caches of the first processor.
     pub caches: Vec<Cache>,
-    /// Memory in all, bytes.
+    /// Total memory, bytes.
     pub memory_bytes: u64,
-    /// Memory that could be had, bytes.
+    /// Available memory, bytes.
     pub available_bytes: u64,
     /// Huge pages.
     pub huge_pages: HugePages,
@@ -33,8 +33,7 @@ pub struct Machine {
     pub load: Vec<f64>,
     /// The program's version.
     pub natgate: &'static str,
-    /// The commit that is checked out where the program runs, `+` behind it if files differ from
-    /// it.
+    /// Commit of the checkout in the working folder, with `+` if files differ from it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
 }
@@ -46,25 +45,25 @@ pub struct Cache {
     pub level: u32,
     /// `Data`, `Instruction` or `Unified`.
     pub kind: String,
-    /// Bytes.
+    /// Size, bytes.
     pub bytes: u64,
 }
 
-/// What there is of huge pages.
+/// State of huge pages.
 #[derive(Clone, Debug, Serialize)]
 pub struct HugePages {
-    /// The mode of transparent ones: `always`, `madvise`, `never`.
+    /// Mode of transparent huge pages: `always`, `madvise`, `never`.
     pub transparent: String,
-    /// Reserved ones of the default size.
+    /// Reserved huge pages of the default size.
     pub reserved: u64,
-    /// Those of them that are free.
+    /// Free pages among the reserved ones.
     pub free: u64,
-    /// The default size, bytes.
+    /// Default size, bytes.
     pub bytes: u64,
 }
 
 impl Machine {
-    /// Looks at the machine; takes a fiftieth of a second for the time-stamp counter.
+    /// Reads the machine's facts; takes a fiftieth of a second for the time-stamp counter.
     pub fn look() -> Self {
         let memory = |field: &str| field_of("/proc/meminfo", field);
         Self {
@@ -88,12 +87,12 @@ impl Machine {
         }
     }
 
-    /// Cycles of the time-stamp counter a nanosecond; 1 where there is none.
+    /// Cycles of the time-stamp counter in a nanosecond; 1 if there is no counter.
     pub fn cycles_per_ns(&self) -> f64 {
         self.tsc_hz.map_or(1.0, |hertz| hertz / 1e9)
     }
 
-    /// The facts for people.
+    /// Table of the facts.
     pub fn table(&self) -> Table {
         let caches: Vec<String> = self.caches.iter().map(Cache::to_string).collect();
         let load: Vec<String> = self.load.iter().map(f64::to_string).collect();
@@ -140,7 +139,7 @@ fn read(path: &str) -> String {
     read_to_string(path).unwrap_or_default()
 }
 
-/// What follows a field's colon in a file of such lines.
+/// Text behind the colon of a field in a file.
 fn text_of(path: &str, field: &str) -> String {
     let content = read(path);
     let line = content.lines().find(|line| line.starts_with(field));
@@ -152,7 +151,7 @@ fn field_of(path: &str, field: &str) -> u64 {
     text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// The mode that the kernel puts in brackets.
+/// Mode that the kernel writes in brackets.
 fn transparent() -> String {
     let modes = read("/sys/kernel/mm/transparent_hugepage/enabled");
     let chosen = modes.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
@@ -176,7 +175,7 @@ fn caches() -> Vec<Cache> {
     (0..8).map_while(cache).collect()
 }
 
-/// The time-stamp counter against the monotonic clock.
+/// Rate of the time-stamp counter by the monotonic clock.
 #[cfg(target_arch = "x86_64")]
 fn tsc_hz() -> Option<f64> {
     let now = || (Instant::now(), natgate_timings::cycles());
@@ -193,17 +192,17 @@ fn tsc_hz() -> Option<f64> {
     None
 }
 
-/// The commit of the checkout in the working folder; `None`: there is no git, or no checkout.
+/// Commit of the checkout in the working folder; `None` without git or a checkout.
 fn commit() -> Option<String> {
     let output = Command::new("git").args(["describe", "--always", "--dirty=+"]).output().ok()?;
     let name = output.status.success().then(|| String::from_utf8(output.stdout).ok())??;
     Some(name.trim().to_owned())
 }
 
-/// Now, in UTC.
+/// The present time in UTC.
 fn date() -> String {
-    // SAFETY: the kernel's calendar functions read the one value and write the other; both are
-    // there.
+    // SAFETY: the kernel's calendar functions read one value and write the other; both live during
+    // the calls.
     let time = unsafe {
         let seconds = libc::time(std::ptr::null_mut());
         let mut time = std::mem::zeroed::<libc::tm>();

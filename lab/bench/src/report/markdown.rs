@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A table: first column words, the others figures. Bars within cells are escaped.
+/// A table: the first column has words, the others figures. Bars within cells are escaped.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     header: Vec<String>,
@@ -10,19 +10,19 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with this header and no rows.
+    /// Creates a table with this header and no rows.
     pub fn new<T: Into<String>>(header: impl IntoIterator<Item = T>) -> Self {
         Self { header: header.into_iter().map(Into::into).collect(), rows: Vec::new() }
     }
 
-    /// With one more row.
+    /// Returns the table with one more row.
     #[must_use]
     pub fn row<T: Into<String>>(mut self, cells: impl IntoIterator<Item = T>) -> Self {
         self.push(cells);
         self
     }
 
-    /// Adds a row; what is missing of it stays empty.
+    /// Adds a row; missing cells stay empty.
     pub fn push<T: Into<String>>(&mut self, cells: impl IntoIterator<Item = T>) {
         let mut cells: Vec<String> = cells.into_iter().map(Into::into).collect();
         cells.resize(self.header.len(), String::new());

@@ -1,8 +1,8 @@
-//! What an experiment leaves behind: `<name>.json` for programs, `<name>.md` for people, one SVG
-//! picture a plot, all with the facts of the machine and the command that made them.
+//! Report of an experiment: `<name>.json` for programs, `<name>.md` for people, one SVG picture for
+//! each plot. All have the facts of the machine and the command of the experiment.
 //!
-//! An experiment adds text, tables and plots in the order in which a reader shall meet them, and
-//! hands over its figures once as data. Nothing is written before [`Report::write`].
+//! An experiment adds text, tables and plots in the order of the page, and gives its figures once
+//! as data. Only [`Report::write`] writes files.
 
 mod machine;
 mod markdown;
@@ -18,13 +18,13 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 
-/// A report that could not be made.
+/// Failure to write a report.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file or directory cannot be written.
     #[error("{}: cannot be written: {cause}", path.display())]
     Write {
-        /// Which.
+        /// The file or directory.
         path: PathBuf,
         /// The operating system's reason.
         cause: std::io::Error,
@@ -32,14 +32,14 @@ pub enum Error {
     /// A plot cannot be drawn.
     #[error("plot {name:?} cannot be drawn: {cause}")]
     Plot {
-        /// Its name.
+        /// Name of the plot.
         name: String,
-        /// What the drawing library says.
+        /// Error of the drawing library.
         cause: String,
     },
 }
 
-/// One experiment's report.
+/// Report of one experiment.
 #[derive(Debug)]
 pub struct Report {
     name: String,
@@ -58,7 +58,7 @@ enum Part {
 }
 
 impl Report {
-    /// A report whose files are called `name`, made by `command`; takes down the machine's facts.
+    /// Creates a report of `command` whose files have the name `name`. Records the machine's facts.
     pub fn new(name: &str, title: &str, command: &str) -> Self {
         Self {
             name: name.into(),
@@ -75,7 +75,7 @@ impl Report {
         &self.machine
     }
 
-    /// Adds Markdown; a heading is `## ...`.
+    /// Adds Markdown; a heading begins with `##`.
     pub fn text(&mut self, markdown: impl Into<String>) {
         self.parts.push(Part::Text(markdown.into()));
     }
@@ -85,17 +85,18 @@ impl Report {
         self.parts.push(Part::Table(table));
     }
 
-    /// Adds a plot, which becomes a file of its own: `<name>.svg` if its name is empty, otherwise
+    /// Adds a plot in a file of its own: `<name>.svg` if the plot's name is empty, otherwise
     /// `<name>-<the plot's>.svg`.
     pub fn plot(&mut self, plot: Plot) {
         self.parts.push(Part::Plot(plot));
     }
 
-    /// Adds the fields of a struct to the JSON object's own; an earlier field of that name goes.
+    /// Adds the fields of a struct to the JSON object. A later field replaces an earlier one of the
+    /// same name.
     ///
     /// # Panics
     ///
-    /// When `data` is no struct or map.
+    /// If `data` is no struct or map.
     pub fn data(&mut self, data: &impl Serialize) {
         match serde_json::to_value(data) {
             Ok(Value::Object(fields)) => self.data.extend(fields),
@@ -103,7 +104,7 @@ impl Report {
         }
     }
 
-    /// The JSON object: `benchmark`, `command`, `machine`, then the data's fields.
+    /// The JSON object: `benchmark`, `command`, `machine`, then the fields of the data.
     pub fn json(&self) -> Value {
         let mut object = Map::new();
         object.insert("benchmark".into(), self.name.clone().into());
@@ -130,11 +131,11 @@ impl Report {
         page
     }
 
-    /// Writes every file, the directory first if it is not there, and names them.
+    /// Writes every file, creates the directory if necessary, and returns the paths.
     ///
     /// # Errors
     ///
-    /// The first file or plot that fails.
+    /// The error of the first file or plot that fails.
     pub fn write(&self, directory: &Path) -> Result<Vec<PathBuf>, Error> {
         let mut files = vec![
             (format!("{}.json", self.name), format!("{:#}\n", self.json())),

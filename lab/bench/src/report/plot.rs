@@ -1,5 +1,5 @@
-//! Plots: named series over two axes, each linear or logarithmic, the legend beside the picture so
-//! that it hides no point.
+//! Plots: named series over two axes, each linear or logarithmic. The legend is beside the picture,
+//! so it hides no point.
 
 use super::Error;
 use plotters::coord::Shift;
@@ -8,10 +8,10 @@ use plotters::prelude::*;
 use std::ops::Range;
 
 const WIDTH: u32 = 1000;
-/// Height at least; a longer legend makes it more.
+/// Least height; a longer legend increases it.
 const HEIGHT: u32 = 600;
 const LEGEND: u32 = 280;
-/// Where the legend begins, and what a line of it takes.
+/// Top of the legend, and the height of one of its lines.
 const LEGEND_TOP: i32 = 60;
 const LEGEND_LINE: i32 = 22;
 const TEXT: &str = "sans-serif";
@@ -19,15 +19,15 @@ const TEXT: &str = "sans-serif";
 /// A plot.
 #[derive(Clone, Debug)]
 pub struct Plot {
-    /// Its part of the file's name; empty: the report's own.
+    /// Its part of the file's name; if it is empty, the file has the report's name.
     pub name: String,
-    /// What it shows.
+    /// Title.
     pub title: String,
     /// The horizontal axis.
     pub x: Axis,
     /// The vertical axis.
     pub y: Axis,
-    /// What is drawn, in the legend's order.
+    /// Series in the order of the legend.
     pub series: Vec<Series>,
 }
 
@@ -39,17 +39,17 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// Equal distances are equal differences; begins at zero.
+    /// Linear axis; it begins at zero.
     pub fn linear(label: &str) -> Self {
         Self { label: label.into(), log: false }
     }
 
-    /// Equal distances are equal ratios; what is not positive is left out.
+    /// Logarithmic axis; values that are not positive are left out.
     pub fn log(label: &str) -> Self {
         Self { label: label.into(), log: true }
     }
 
-    /// The range that shows all values, with some room.
+    /// Range of all values, with some margin.
     fn range(&self, values: impl Iterator<Item = f64>) -> Range<f64> {
         let (low, high) = values
             .filter(|&value| self.shows(value))
@@ -62,12 +62,12 @@ impl Axis {
         }
     }
 
-    /// Grid lines at most.
+    /// Most grid lines.
     fn labels(&self) -> usize {
         if self.log { 40 } else { 10 }
     }
 
-    /// What stands at a grid line; on a logarithmic axis only 1, 2 and 5 of each decade have room.
+    /// Label of a grid line; a logarithmic axis has room for 1, 2 and 5 of each decade only.
     fn text(&self, value: f64) -> String {
         let digit = (value / 10_f64.powf(value.log10().floor())).round() as u32;
         if self.log && ![1, 2, 5, 10].contains(&digit) { String::new() } else { short(value) }
@@ -78,37 +78,37 @@ impl Axis {
     }
 }
 
-/// Points that belong together.
+/// A series of points.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// The legend's text.
+    /// Text in the legend.
     pub name: String,
-    /// How they are drawn.
+    /// Style of the points.
     pub style: Style,
     /// x and y.
     pub points: Vec<(f64, f64)>,
 }
 
-/// How a series is drawn.
+/// Style of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// Points with a line through them: what was measured here.
+    /// Points with a line through them: measurements of this project.
     Line,
-    /// A dashed line: a target, a limit, or what a paper plots.
+    /// A dashed line: a target, a limit, or a plot of a paper.
     Dashed,
-    /// Crosses alone: figures that a paper states.
+    /// Crosses without a line: figures that a paper states.
     Points,
 }
 
 impl Series {
-    /// A series.
+    /// Creates a series.
     pub fn new(name: &str, style: Style, points: Vec<(f64, f64)>) -> Self {
         Self { name: name.into(), style, points }
     }
 }
 
 impl Plot {
-    /// The picture.
+    /// Draws the picture.
     ///
     /// # Errors
     ///
@@ -185,7 +185,7 @@ impl Plot {
     }
 }
 
-/// One line of the legend.
+/// Draws one line of the legend.
 fn key(
     area: &DrawingArea<SVGBackend<'_>, Shift>,
     line: i32,
@@ -204,7 +204,7 @@ fn key(
     area.draw(&Text::new(series.name.clone(), (42, y - 7), (TEXT, 14))).map_err(text)
 }
 
-/// Colours that stay apart on white; after so many they begin again.
+/// Distinguishable colors on white; the list repeats after its last color.
 fn color(at: usize) -> RGBColor {
     const COLORS: [u32; 16] = [
         0xe6194b, 0x3cb44b, 0x4363d8, 0xf58231, 0x911eb4, 0x2aa8a8, 0xd032c6, 0x7f8f00, 0x9a6324,
@@ -214,7 +214,7 @@ fn color(at: usize) -> RGBColor {
     RGBColor(red, green, blue)
 }
 
-/// A number as an axis shows it: `500`, `65.5 M`, `0.25`.
+/// A number in the style of an axis: `500`, `65.5 M`, `0.25`.
 fn short(value: f64) -> String {
     let (scaled, unit) = match value.abs() {
         v if v >= 1e9 => (value / 1e9, " G"),

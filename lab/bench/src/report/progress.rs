@@ -2,7 +2,8 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar of so many steps; say what is under way with `set_message`, and `inc` after each step.
+/// Creates a bar of `steps` steps. Describe the current step with `set_message`, and call `inc`
+/// after each step.
 pub fn progress(steps: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {wide_msg}")
         .expect("the template is well formed");

@@ -1,11 +1,10 @@
 //! The gateway under test: an engine between two virtual links in memory, in virtual time.
 //!
-//! Frames arrive at an even rate. Each side has a receive ring of [`RING`] frames, as network cards
-//! have; a frame that finds its ring full is lost. The gateway takes a batch from each side in
-//! turn, and its time then goes on by the processor time that the turn took, whatever else the
-//! machine does meanwhile. What the tester does costs no virtual time. So a rate that passes is one
-//! that the engine keeps up with on one core of its own; what network cards and drivers would cost
-//! is not in it.
+//! Frames arrive at an even rate. Each side has a receive ring of [`RING`] frames, like a network
+//! card. A frame that finds its ring full is lost. The gateway takes a batch from each side in
+//! turn. Then its time advances by the processor time of the turn, so other work of the machine
+//! does not count. The tester's work costs no virtual time. So a rate that passes is a rate of the
+//! engine on one core of its own, without the cost of network cards and drivers.
 
 use super::tester::{POOL, POOL_ADDRESSES, Phase, Tester};
 use crate::clock;
@@ -17,16 +16,16 @@ use natgate_engine::{
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// Frames that a side's ring holds.
+/// Frames in one side's ring.
 pub(super) const RING: u64 = 4096;
-/// Sessions to an external address: few enough for subscribers to keep to one each.
+/// Sessions of an external address: few enough for each subscriber to keep one address.
 const SESSIONS_PER_ADDRESS: u64 = 50_000;
-/// Longer than a trial takes.
+/// Longer than any trial.
 const TIMEOUT: Duration = Duration::from_secs(600);
-/// From one phase to the next, nanoseconds: twice the half second that a frame may be under way.
+/// Pause between two phases, nanoseconds: twice the half second that a frame may be under way.
 const REST: u64 = 1_000_000_000;
 
-/// A gateway and the time it has come to.
+/// A gateway and its virtual time.
 pub(super) struct Gateway {
     engine: Engine,
     batch: usize,
@@ -34,10 +33,10 @@ pub(super) struct Gateway {
     verdicts: Vec<Verdict>,
     /// Virtual time, nanoseconds.
     now: u64,
-    /// Mappings that were made, and that have gone.
+    /// Numbers of created and of removed mappings.
     made: u64,
     removed: u64,
-    /// What looking at the clock costs, which is no part of a turn.
+    /// Cost of reading the clock, nanoseconds. It is no part of a turn.
     clock_cost: u64,
 }
 
@@ -46,35 +45,35 @@ pub(super) struct Gateway {
 pub(super) struct Stream {
     from: Side,
     count: u64,
-    /// Virtual nanoseconds between two frames; 0: the ring is always full and nothing is lost.
+    /// Virtual nanoseconds between two frames; 0 if the ring is always full and no frame is lost.
     gap: f64,
     start: u64,
     taken: u64,
 }
 
-/// What became of a trial.
+/// Result of a trial.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// Whether every frame came out as it should.
+    /// True if every frame came out correctly.
     pub(super) passed: bool,
-    /// Virtual nanoseconds that it took.
+    /// Virtual nanoseconds of the trial.
     pub(super) time: f64,
-    /// From the arrival of each frame to its departure, nanoseconds; if it was asked for.
+    /// Nanoseconds from the arrival of each frame to its departure, if requested.
     pub(super) delays: Vec<f64>,
 }
 
 impl Stream {
-    /// So many frames at so many a second.
+    /// A stream of `count` frames with `rate` frames a second.
     pub(super) fn new(from: Side, count: u64, rate: f64) -> Self {
         Self { from, count, gap: 1e9 / rate, start: 0, taken: 0 }
     }
 
-    /// So many frames as fast as they are taken.
+    /// A stream of `count` frames, each sent as soon as the gateway takes it.
     pub(super) fn saturating(from: Side, count: u64) -> Self {
         Self { from, count, gap: 0.0, start: 0, taken: 0 }
     }
 
-    /// Frames that have arrived until now.
+    /// Number of frames that have arrived until now.
     fn arrived(&self, now: u64) -> u64 {
         if self.gap == 0.0 {
             return self.count.min(self.taken + RING);
@@ -83,14 +82,15 @@ impl Stream {
         ((elapsed / self.gap) as u64).min(self.count)
     }
 
-    /// When frame `place` has arrived.
+    /// Arrival time of frame `place`.
     fn arrival(&self, place: u64) -> f64 {
         self.start as f64 + (place + 1) as f64 * self.gap
     }
 }
 
 impl Gateway {
-    /// An empty gateway with room for `capacity` sessions and external addresses for `ports`.
+    /// Creates an empty gateway with room for `capacity` sessions and external addresses for
+    /// `ports`.
     pub(super) fn new(capacity: u64, ports: u64, batch: usize) -> Self {
         let mut engine = Engine::new(&config(capacity, ports), [93; 32], Timestamp(0))
             .expect("the laboratory's configuration can be run");
@@ -107,12 +107,12 @@ impl Gateway {
         }
     }
 
-    /// Sessions there is room for at most.
+    /// Highest number of sessions.
     pub(super) const fn most() -> u64 {
         POOL_ADDRESSES as u64 * SESSIONS_PER_ADDRESS / 4
     }
 
-    /// Runs until every frame is through or one is lost. With `delays`, goes on after a loss.
+    /// Runs until every frame has passed or one is lost. With `delays` it continues after a loss.
     pub(super) fn trial(
         &mut self,
         tester: &mut Tester,
@@ -154,7 +154,7 @@ impl Gateway {
         }
     }
 
-    /// Takes a batch from a side's ring; returns how many frames.
+    /// Takes a batch from a side's ring; returns the number of frames.
     fn take(
         &mut self,
         side: Side,
@@ -165,7 +165,7 @@ impl Gateway {
         let Some(stream) = streams.iter_mut().find(|stream| stream.from == side) else { return 0 };
         let waiting = stream.arrived(self.now) - stream.taken;
         if waiting > RING {
-            // The latest of them found the ring full.
+            // The latest frames found the ring full.
             outcome.passed = false;
             stream.count -= (waiting - RING).min(stream.count);
         }
@@ -177,7 +177,8 @@ impl Gateway {
         count as usize
     }
 
-    /// One turn of the gateway's loop over what was taken, then the tester's look at what came out.
+    /// Runs one turn of the gateway's loop over the taken frames. Then the tester checks the frames
+    /// that came out.
     fn turn(&mut self, counts: [usize; 2], tester: &mut Tester, outcome: &mut Outcome) {
         let now = Timestamp(self.now);
         for (from, out) in [(Side::Inside, Side::Outside), (Side::Outside, Side::Inside)] {
@@ -204,11 +205,11 @@ impl Gateway {
         }
     }
 
-    /// Lets all sessions expire at once and all ports be free again. Returns how many mappings
-    /// went, and nanoseconds of processor time from the first of them to the last.
+    /// Expires all sessions at once and frees all ports. Returns the number of removed mappings,
+    /// and nanoseconds of processor time from the first removal to the last.
     ///
     /// # Panics
-    /// When a mapping is left.
+    /// If a mapping is left.
     pub(super) fn tear_down(&mut self) -> (u64, f64) {
         let before = self.removed;
         self.now += TIMEOUT.as_nanos() as u64 + REST;
@@ -227,13 +228,13 @@ impl Gateway {
         (self.removed - before, time)
     }
 
-    /// Mappings that there are.
+    /// Number of present mappings.
     pub(super) fn mappings(&self) -> u64 {
         self.made - self.removed
     }
 }
 
-/// Mappings by what the events tell.
+/// Changes of the mappings, from the events.
 #[derive(Clone, Copy, Debug, Default)]
 struct Changed {
     made: u64,
@@ -246,7 +247,7 @@ impl Changed {
     }
 }
 
-/// Lets time pass.
+/// Advances the engine's time; returns the changes of the mappings.
 fn pass(engine: &mut Engine, now: Timestamp) -> Changed {
     let mut changed = Changed::default();
     while engine.advance(now) {
@@ -255,7 +256,7 @@ fn pass(engine: &mut Engine, now: Timestamp) -> Changed {
     changed.plus(drain(engine))
 }
 
-/// Takes the events.
+/// Takes the events; returns the changes of the mappings.
 fn drain(engine: &mut Engine) -> Changed {
     let mut changed = Changed::default();
     while let Some(event) = engine.poll_event() {
@@ -268,7 +269,7 @@ fn drain(engine: &mut Engine) -> Changed {
     changed
 }
 
-/// What two looks at the clock take, nanoseconds: the least that was ever between them.
+/// Nanoseconds of two reads of the clock: the shortest of many tries.
 fn clock_cost() -> u64 {
     let between = |_| {
         let start = clock::now();
@@ -295,7 +296,7 @@ fn config(capacity: u64, ports: u64) -> Config {
             udp_ports: u32::MAX,
             new_mappings_per_second: 1_000_000_000,
             mappings: Some(capacity as u32),
-            // Nobody answers here, and the table is to be full.
+            // The remote hosts do not answer here, and the table must be able to fill.
             unanswered_give_way: false,
             extra_sessions: Some(0),
             ..Limits::default()

@@ -1,9 +1,9 @@
-//! RFC 9693, benchmarking of stateful NAT gateways: how fast connections are made, each of them
-//! validated; how fast packets pass over them, both ways; how fast they are torn down; how many
-//! there is room for.
+//! RFC 9693, benchmarking of stateful NAT gateways: the rate of new connections, each of them
+//! validated; the rate of packets over them, both ways; the rate of their removal; and the capacity
+//! of the table.
 //!
-//! The gateway is the engine behind virtual links (`gateway`), the tester makes and checks every
-//! frame (`tester`). `README.md` beside this file says where this differs from the RFC.
+//! The gateway is the engine behind virtual links (`gateway`). The tester makes and checks every
+//! frame (`tester`). `README.md` beside this file lists the differences to the RFC.
 
 mod gateway;
 mod report;
@@ -18,34 +18,35 @@ use serde::Serialize;
 use std::time::Instant;
 use tester::{Phase, Tester};
 
-/// Frames of all repetitions of a search together are about these many sessions' worth, so that
-/// large tables are repeated less often.
+/// Sessions of all repetitions of a search together, approximately. So large tables have fewer
+/// repetitions.
 const SESSIONS_IN_ALL: u64 = 50_000_000;
 
-/// The rate of table capacity's trials, over that of the smallest table: RFC 9693's beta.
+/// Rate of the trials of table capacity, divided by the rate of the smallest table: RFC 9693's
+/// beta.
 const BETA: f64 = 0.2;
 
-/// What is measured.
+/// Parameters of the measurement.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Sizes of the table, sessions.
     pub sessions: Vec<u64>,
-    /// Packets of a batch.
+    /// Packets in a batch.
     pub batch: usize,
-    /// Repetitions of a search at most.
+    /// Highest number of repetitions of a search.
     pub repetitions: u64,
-    /// Binary searches end at this share of the highest rate.
+    /// Precision of binary searches, as a share of the highest rate.
     pub precision: f64,
     /// Frames of a throughput trial, both ways together.
     pub frames: u64,
-    /// Sessions that the gateway has room for when its capacity is looked for.
+    /// Room for sessions in the gateway while its capacity is searched.
     pub capacity: u64,
-    /// Where the search for the capacity begins, sessions.
+    /// First number of sessions in the search for the capacity.
     pub first_capacity: u64,
 }
 
 impl Plan {
-    /// What takes most of an hour.
+    /// A measurement that takes most of an hour.
     pub fn full() -> Self {
         Self {
             sessions: vec![1_000_000, 10_000_000, 65_500_000],
@@ -58,7 +59,7 @@ impl Plan {
         }
     }
 
-    /// What takes seconds.
+    /// A measurement that takes seconds.
     pub fn quick() -> Self {
         Self {
             sessions: vec![5_000, 20_000],
@@ -71,61 +72,61 @@ impl Plan {
         }
     }
 
-    /// The largest number of sessions there can be.
+    /// Highest number of sessions.
     pub const MOST: u64 = Gateway::most();
 
-    /// Bytes that measuring takes.
+    /// Bytes of memory that the measurement takes.
     pub fn memory(&self) -> u64 {
         let most = self.sessions.iter().copied().chain([self.capacity]).max().unwrap_or(0);
         most * 110 + (1 << 28)
     }
 }
 
-/// What was found at one size.
+/// Results at one size.
 #[derive(Clone, Debug, Serialize)]
 pub struct Size {
-    /// Connections.
+    /// Number of connections.
     pub sessions: u64,
-    /// Highest rate at which all are made and then validated, a second.
+    /// Highest rate at which all connections are made and then validated, a second.
     pub establishment: Spread,
-    /// Highest rate at which frames pass over them without loss, both ways together, a second.
+    /// Highest rate of frames over the connections without loss, both ways together, a second.
     pub throughput: Spread,
-    /// Frames' delay at that rate, microseconds: median, 99.9 %.
+    /// Delay of frames at that rate, microseconds: median, 99.9th percentile.
     pub delay_us: [f64; 2],
-    /// The same at half of the rate.
+    /// Delay of frames at half of the rate, microseconds: median, 99.9th percentile.
     pub delay_at_half_us: [f64; 2],
-    /// Connections that expire, a second.
+    /// Expired connections a second.
     pub tear_down: Spread,
-    /// The same when the gateway is dropped as a whole, a second of the clock on the wall.
+    /// Removed connections a second of wall time when the whole gateway is dropped.
     pub dropped: f64,
 }
 
 /// The table's capacity.
 #[derive(Clone, Debug, Serialize)]
 pub struct Capacity {
-    /// What the gateway was told to have room for.
+    /// Configured room.
     pub configured: u64,
-    /// Connections that could be made and validated; `None`: not even the first number of the
-    /// search.
+    /// Number of connections that could be made and validated; `None` if the first number of the
+    /// search failed.
     pub found: Option<u64>,
-    /// How far from the truth that may be, as a share.
+    /// Highest error of the number, as a share.
     pub error: f64,
 }
 
-/// What was found.
+/// All results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
-    /// Packets of a batch.
+    /// Packets in a batch.
     pub batch: usize,
-    /// Frames that a side's receive ring holds.
+    /// Frames in one side's receive ring.
     pub ring: u64,
-    /// By size of the table.
+    /// Results by size of the table.
     pub sizes: Vec<Size>,
     /// The table's capacity.
     pub capacity: Capacity,
 }
 
-/// Measures, and writes down what was found by `command`.
+/// Measures, and reports the results of `command`.
 pub fn measure(plan: &Plan, command: &str) -> Report {
     let report = Report::new("rfc9693", "RFC 9693: a stateful NAT's rates and capacity", command);
     let repetitions: u64 = plan.sessions.iter().map(|&sessions| plan.repetitions(sessions)).sum();
@@ -144,13 +145,14 @@ impl Plan {
         (SESSIONS_IN_ALL / sessions).clamp(1, self.repetitions)
     }
 
-    /// Large tables are searched less closely: a step fills them anew.
+    /// Precision of the searches at a size. Large tables have a lower precision, because each step
+    /// fills them again.
     fn precision(&self, sessions: u64) -> f64 {
         if sessions > 20_000_000 { self.precision.max(0.05) } else { self.precision }
     }
 }
 
-/// One size of the table: each repetition finds the highest rates anew.
+/// Measures one size of the table. Each repetition searches the highest rates again.
 fn size(plan: &Plan, sessions: u64, bar: &ProgressBar) -> Size {
     let mut gateway = Gateway::new(sessions, sessions, plan.batch);
     let mut tester = Tester::new(sessions);
@@ -158,7 +160,7 @@ fn size(plan: &Plan, sessions: u64, bar: &ProgressBar) -> Size {
     let [mut establishment, mut throughput, mut tear_down] = [const { Vec::new() }; 3];
 
     bar.set_message(format!("{sessions} sessions, warming up"));
-    // Touches the memory, and tells how fast a gateway is that always has frames waiting.
+    // This touches the memory, and returns the rate of a gateway that always has waiting frames.
     let fastest = saturate(&mut gateway, &mut tester);
     let [mut delay_us, mut delay_at_half_us] = [[0.0; 2]; 2];
     for repetition in 0..plan.repetitions(sessions) {
@@ -191,7 +193,7 @@ fn size(plan: &Plan, sessions: u64, bar: &ProgressBar) -> Size {
     Size { sessions, establishment, throughput, delay_us, delay_at_half_us, tear_down, dropped }
 }
 
-/// Empties the table; connections a second, if it was full.
+/// Empties the table; returns connections a second if it was full.
 fn empty(gateway: &mut Gateway, full: u64) -> Option<f64> {
     if gateway.mappings() == 0 {
         return None;
@@ -200,10 +202,10 @@ fn empty(gateway: &mut Gateway, full: u64) -> Option<f64> {
     (removed == full).then(|| removed as f64 / time * 1e9)
 }
 
-/// Makes every connection as fast as the gateway takes frames; returns how many a second.
+/// Makes every connection as fast as the gateway takes frames; returns connections a second.
 ///
 /// # Panics
-/// When one cannot be made: there is room for it.
+/// If a connection is refused although there is room for it.
 fn saturate(gateway: &mut Gateway, tester: &mut Tester) -> f64 {
     let sessions = tester.connections();
     let mut stream = [Stream::saturating(Side::Inside, sessions)];
@@ -212,8 +214,8 @@ fn saturate(gateway: &mut Gateway, tester: &mut Tester) -> f64 {
     sessions as f64 / outcome.time * 1e9
 }
 
-/// Makes every connection at so many a second, then sends one frame back over each at the same
-/// rate; returns whether all arrived.
+/// Makes every connection at `rate` a second, then sends one frame back over each at the same rate.
+/// Returns true if all frames arrived.
 fn establish(gateway: &mut Gateway, tester: &mut Tester, rate: f64) -> bool {
     let sessions = tester.connections();
     let mut trial = |phase, from| {
@@ -223,8 +225,8 @@ fn establish(gateway: &mut Gateway, tester: &mut Tester, rate: f64) -> bool {
     trial(Phase::Establish, Side::Inside) && trial(Phase::Validate, Side::Outside)
 }
 
-/// Sends so many frames over connections at random, half of them each way, at so many a second or
-/// as fast as they are taken; returns whether all arrived, and how many a second it was.
+/// Sends `frames` frames over random connections, half of them each way, at `rate` a second or as
+/// fast as the gateway takes them. Returns true if all arrived, and the frames a second.
 fn both_ways(
     gateway: &mut Gateway,
     tester: &mut Tester,
@@ -239,7 +241,7 @@ fn both_ways(
     (outcome.passed, frames as f64 / outcome.time * 1e9)
 }
 
-/// The delay of frames at such a rate, microseconds: median and 99.9 %.
+/// Delay of frames at a rate, microseconds: median and 99.9th percentile.
 fn delays(gateway: &mut Gateway, tester: &mut Tester, frames: u64, rate: f64) -> [f64; 2] {
     if rate == 0.0 {
         return [0.0; 2];
@@ -250,7 +252,7 @@ fn delays(gateway: &mut Gateway, tester: &mut Tester, frames: u64, rate: f64) ->
     [0.5, 0.999].map(|share| percentile(&mut delays, share) / 1e3)
 }
 
-/// The number of connections that can be made at [`BETA`] of the rate of the smallest table.
+/// Number of connections that can be made at [`BETA`] of the rate of the smallest table.
 ///
 /// The gateway is filled and emptied once before the search. Otherwise the first trial measures the
 /// kernel, which clears each page of memory at its first use, and the search ends before it begins.

@@ -1,4 +1,4 @@
-//! The report: a table a rate, the plot over the sizes, and what S1 asked for beside them.
+//! The report: a table for each rate, a plot over the sizes, and S1's targets.
 
 use super::{Plan, Results, Size};
 use crate::engine::grouped;
@@ -51,8 +51,8 @@ fn millions(rate: f64) -> String {
     format!("{:.2}", rate / 1e6)
 }
 
-/// Median, least and largest: with at most twenty repetitions these are the 1st and 99th
-/// percentile.
+/// Median, smallest and largest value. With at most twenty repetitions the latter are the 1st and
+/// 99th percentile.
 fn spread(rates: &Spread) -> [String; 2] {
     [millions(rates.median), format!("{} to {}", millions(rates.min), millions(rates.max))]
 }

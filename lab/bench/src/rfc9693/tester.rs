@@ -1,49 +1,49 @@
-//! The tester: an Initiator inside, which makes connections, and a Responder outside, which learns
-//! their translated endpoints and answers.
+//! The tester has two ends. The Initiator on the inside makes connections. The Responder on the
+//! outside learns their translated endpoints and answers.
 //!
-//! Connections are numbered. A number gives the endpoints of both ends, pseudo-random as RFC 4814
-//! asks for and unique, and travels in the datagram, so that both ends know what they look at and
-//! check every field that a translator may have got wrong.
+//! Connections are numbered. The number determines the endpoints of both ends, which are unique and
+//! pseudo-random, as RFC 4814 requires. The datagram carries the number. So both ends can check
+//! every field that a translator may damage.
 
 use crate::frame::{self, End, Frame};
 use crate::random::{Random, Shuffle};
 use natgate_engine::{Prefix, Side};
 use std::net::Ipv4Addr;
 
-/// Subscribers' addresses: half of the network that RFC 2544 sets aside.
+/// Addresses of subscribers: half of the network that RFC 2544 reserves.
 const INSIDE: u32 = 0xc612_0000;
 const INSIDE_ADDRESSES: u64 = 1 << 16;
-/// Remote addresses: the last quarter of it.
+/// Remote addresses: the last quarter of that network.
 const OUTSIDE: u32 = 0xc613_8000;
 const OUTSIDE_ADDRESSES: u64 = 1 << 15;
-/// External addresses begin in the quarter between.
+/// First external address, in the quarter between.
 pub(super) const POOL: u32 = 0xc613_0000;
 pub(super) const POOL_ADDRESSES: u32 = 1 << 15;
 /// RFC 4814 section 4.5: source ports from 1024 on, destination ports from 1 to 49151.
 const SOURCE_PORTS: u64 = 65_536 - 1024;
 const DESTINATION_PORTS: u64 = 49_151;
 
-/// What the tester is doing.
+/// Present phase of the tester.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Phase {
     /// The Initiator makes one connection after the other.
     Establish,
     /// The Responder sends one datagram back over every connection.
     Validate,
-    /// Both send over connections at random.
+    /// Both ends send over random connections.
     Both,
 }
 
-/// Both ends.
+/// Both ends of the tester.
 pub(super) struct Tester {
-    /// Translated source of each connection, as the Responder saw it first.
+    /// Translated source of each connection in its first datagram to the Responder.
     translated: Vec<End>,
     random: Random,
     pub(super) phase: Phase,
 }
 
 impl Tester {
-    /// For so many connections.
+    /// Creates a tester of `connections` connections.
     pub(super) fn new(connections: u64) -> Self {
         Self {
             translated: vec![(u32::MAX, u16::MAX); connections as usize],
@@ -52,12 +52,12 @@ impl Tester {
         }
     }
 
-    /// The prefix that connections come from.
+    /// Prefix of the connections' internal addresses.
     pub(super) fn subscribers() -> Prefix {
         Prefix::new(Ipv4Addr::from_bits(INSIDE), 16)
     }
 
-    /// Connections now.
+    /// Number of connections.
     pub(super) fn connections(&self) -> u64 {
         self.translated.len() as u64
     }
@@ -73,7 +73,7 @@ impl Tester {
         (OUTSIDE + address as u32, 1 + port as u16)
     }
 
-    /// Writes the frame that comes as number `place` of those that one end sends.
+    /// Writes frame number `place` of the frames that one end sends.
     pub(super) fn write(&mut self, from: Side, place: u64, frame: &mut Frame) {
         let number = match self.phase {
             Phase::Establish => place,
@@ -89,7 +89,7 @@ impl Tester {
         }
     }
 
-    /// Takes the frame that came out at one end; returns whether it is right.
+    /// Checks a frame that came out at one end; returns true if it is correct.
     pub(super) fn receive(&mut self, at: Side, frame: &Frame) -> bool {
         let number = frame::number(frame);
         if number >= self.connections() {

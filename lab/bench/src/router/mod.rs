@@ -1,9 +1,10 @@
-//! A NAT router measured as Chugh measured one in 2003, live over cables: delay, throughput, memory
-//! and processor time by the number of entries, how fast entries are made, and latency at shares of
-//! the highest rate without loss.
+//! A NAT router, measured by the method of Chugh (2003), live over cables. The results are delay,
+//! throughput, memory and processor time by the number of entries; the rate of new entries; and
+//! latency at shares of the highest rate without loss.
 //!
-//! Without NAT is the same program with a rule that has everything pass. The bed and how processor
-//! time is counted are `bed`'s. `README.md` beside this file says what the paper found.
+//! The router without NAT is the same program with a rule that bypasses all packets. The module
+//! `bed` has the test bed and the count of processor time. `README.md` beside this file has the
+//! results of the paper.
 
 mod paper;
 mod plan;
@@ -19,19 +20,19 @@ use natgate_tester::{Histogram, Load, Mix, Tester, Way};
 use serde::Serialize;
 use std::time::Duration;
 
-/// How long packets were under way, microseconds.
+/// Delay of packets, microseconds.
 #[derive(Clone, Debug, Default, Serialize)]
 struct Delay {
     p50: f64,
     p99: f64,
     p999: f64,
     max: f64,
-    /// How many were measured, and how many were lost.
+    /// Numbers of measured and of lost packets.
     packets: u64,
     lost: u64,
-    /// Whether the tester sent as fast as it should have.
+    /// True if the tester sent at the requested rate.
     kept_pace: bool,
-    /// What was not exceeded, microseconds, and by what share.
+    /// Delays, microseconds, and the share of the packets that exceeded each.
     #[serde(skip)]
     curve: Vec<(f64, f64)>,
 }
@@ -43,7 +44,7 @@ struct DelayRow {
     delay: Delay,
 }
 
-/// Highest rates, packets a second, by what may be lost.
+/// Highest rates, packets a second, by permitted loss.
 #[derive(Clone, Debug, Serialize)]
 struct ThroughputRow {
     nat: bool,
@@ -51,14 +52,14 @@ struct ThroughputRow {
     none_lost: f64,
     lost_0_1_percent: f64,
     lost_0_5_percent: f64,
-    /// Whether the tester could not send faster at one of them.
+    /// True if the tester could not send faster at one of the rates.
     tester_limited: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
 struct MemoryRow {
     entries: u32,
-    /// Bytes that the program has before there are entries, with room for them, and with them.
+    /// Bytes of the program without entries but with room for them, and with entries.
     before: u64,
     with: u64,
 }
@@ -67,35 +68,35 @@ struct MemoryRow {
 struct ProcessorRow {
     entries: u32,
     frames: String,
-    /// Nanoseconds of processor time a packet at the highest rate at which 1 % is lost.
+    /// Nanoseconds of processor time of one packet at the highest rate with a loss of 1 %.
     ns_per_packet: f64,
-    /// That rate.
+    /// That rate, packets a second.
     pps: f64,
 }
 
 #[derive(Clone, Debug, Serialize)]
 struct CreationRow {
-    /// Entries that there are already.
+    /// Number of entries before.
     entries: u32,
-    /// Highest rate at which all new entries' packets arrive, a second.
+    /// Highest rate at which the packets of all new entries arrive, a second.
     rate: f64,
-    /// Whether the tester could not send faster.
+    /// True if the tester could not send faster.
     tester_limited: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
 struct LatencyRow {
     nat: bool,
-    /// Of the highest rate without loss with translation.
+    /// Share of the highest rate without loss with translation.
     share: f64,
     pps: f64,
-    /// Of the slice whose 99th percentile is the median.
+    /// Delay in the slice with the median 99th percentile.
     delay: Delay,
-    /// The 99th percentile that a tenth of the slices stay below, microseconds: of such as the
-    /// machine disturbs little.
+    /// The 99th percentile that a tenth of the slices stay below, microseconds. It describes slices
+    /// with little disturbance by the machine.
     least_p99: f64,
-    /// How much that of every other turn differs from that of those between, microseconds: what
-    /// measuring the same twice makes.
+    /// Difference between the `least_p99` of even and of odd turns, microseconds: the variation of
+    /// a repeated measurement.
     spread: f64,
 }
 
@@ -109,8 +110,8 @@ struct Results {
     processor: Vec<ProcessorRow>,
     creation: Vec<CreationRow>,
     latency: Vec<LatencyRow>,
-    /// 99 of 100 packets are delayed by translation at half the load by at most so much more,
-    /// microseconds, in slices that the machine disturbs little; and how far that can be told.
+    /// Additional 99th percentile of the delay by translation at half the load, microseconds, in
+    /// slices with little disturbance by the machine; and the precision of the number.
     added_p99_us: Option<Added>,
     failed: Vec<String>,
 }
@@ -118,11 +119,11 @@ struct Results {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 struct Added {
     added: f64,
-    /// The greater spread of the two that it is the difference of.
+    /// Greater spread of the two values whose difference `added` is.
     spread: f64,
 }
 
-/// Measures everything and tells what came out; `command` is for the report.
+/// Measures everything and reports the results; `command` is for the report.
 pub fn measure(plan: &Plan, command: &str) -> Report {
     let report = Report::new("router", "A NAT router", command);
     let mut results = Results {
@@ -175,7 +176,7 @@ fn measure_delays(plan: &Plan, results: &mut Results, bar: &ProgressBar) {
     }
 }
 
-/// Puts what was found into the results, or why nothing was: the rest goes on.
+/// Puts results or an error into `results`. After an error the other measurements continue.
 fn keep<T>(
     results: &mut Results,
     found: Result<T, BedError>,
@@ -188,7 +189,7 @@ fn keep<T>(
     }
 }
 
-/// The difference that translation makes to the 99th percentile at half the load.
+/// Difference by translation in the 99th percentile at half the load.
 fn added(rows: &[LatencyRow]) -> Option<Added> {
     let at_half = |nat: bool| {
         rows.iter().find(|row| row.nat == nat && row.share == 0.5 && row.delay.kept_pace)
@@ -222,7 +223,7 @@ fn delays(
     found
 }
 
-/// How long packets that come at a rate are under way.
+/// Measures the delay of packets at a rate.
 fn delay(plan: &Plan, tester: &mut Tester<'_>, frames: &Mix, rate: f64) -> Result<Delay, BedError> {
     std::thread::sleep(plan.rest);
     let load = Load {
@@ -247,7 +248,7 @@ fn delay(plan: &Plan, tester: &mut Tester<'_>, frames: &Mix, rate: f64) -> Resul
     })
 }
 
-/// Delays, microseconds, and which share of the packets took longer.
+/// Delays, microseconds, and the share of packets with longer delays.
 fn curve(delays: &Histogram) -> Vec<(f64, f64)> {
     let (total, mut seen) = (delays.count() as f64, 0);
     let point = |(upper, count): (u64, u64)| {
@@ -294,11 +295,11 @@ fn throughput(
     found
 }
 
-/// Delays at shares of the highest rate without loss, with translation and without, which take
-/// turns: what else the machine does counts for more than what translation does. So that it does
-/// not count for all, a turn is measured in slices, of which some are not disturbed.
+/// Delays at shares of the highest rate without loss, with translation and without, in alternating
+/// turns. The disturbance by the machine exceeds the effect of translation. So a turn is measured
+/// in slices, some of which are not disturbed.
 fn latency(plan: &Plan, bar: &ProgressBar) -> Result<Vec<LatencyRow>, BedError> {
-    /// For each trial of a search.
+    /// Turns for each trial of a search.
     const TURNS: u32 = 4;
     const SLICES: u32 = 12;
     const SHARES: [f64; 3] = [0.1, 0.5, 0.9];
@@ -338,7 +339,7 @@ fn latency(plan: &Plan, bar: &ProgressBar) -> Result<Vec<LatencyRow>, BedError> 
 }
 
 impl LatencyRow {
-    /// `turns`: each turn's slices.
+    /// Creates a row; `turns` are the slices of each turn.
     fn of(nat: bool, share: f64, pps: f64, turns: Vec<Vec<Delay>>) -> Self {
         let every_other = |first| least(turns.iter().skip(first).step_by(2).flatten());
         let spread = (every_other(0) - every_other(1)).abs();
@@ -356,7 +357,7 @@ fn least<'d>(slices: impl Iterator<Item = &'d Delay>) -> f64 {
     p99s.get(p99s.len() / 10).copied().unwrap_or(f64::NAN)
 }
 
-/// Tries a rate until most of the trials say the same.
+/// Tries a rate until the majority of the trials agrees.
 fn majority(
     plan: &Plan,
     bed: &mut Bed<'_>,
@@ -394,9 +395,9 @@ fn processor(plan: &Plan, entries: u32, bar: &ProgressBar) -> Result<Vec<Process
     found
 }
 
-/// Fills a table, and measures now and then how fast entries are made.
+/// Fills a table, and measures the rate of new entries at several sizes.
 fn creation(plan: &Plan, bar: &ProgressBar) -> Result<Vec<CreationRow>, BedError> {
-    /// Steps of a search at most.
+    /// Highest number of steps in a search.
     const STEPS: u32 = 16;
     bar.set_message("entries made");
     let burst = (plan.fill / 100).clamp(100, 10_000);

@@ -1,4 +1,4 @@
-//! What is measured, and for how long.
+//! Parts and duration of the measurement.
 
 use crate::bed::{self, BackEnd, Subject, Translation};
 use natgate_tester::Mix;
@@ -16,16 +16,16 @@ pub enum Part {
     Latency,
     /// Processor time.
     Processor,
-    /// How fast entries are made.
+    /// Rate of new entries.
     Creation,
 }
 
 impl Part {
-    /// All of them, in the order in which they are measured.
+    /// All parts, in the order of their measurement.
     pub const ALL: [Self; 5] =
         [Self::Delay, Self::Throughput, Self::Latency, Self::Processor, Self::Creation];
 
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Delay => "delay",
@@ -37,37 +37,37 @@ impl Part {
     }
 }
 
-/// What is measured.
+/// Parameters of the measurement.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The parts that are measured.
+    /// Measured parts.
     pub parts: Vec<Part>,
-    /// The program whose `run` is natgate.
+    /// Path of the program whose `run` is natgate.
     pub program: PathBuf,
-    /// How packets get in and out.
+    /// Packet I/O of the gateway.
     pub back_end: BackEnd,
-    /// Entries when delay is measured; 0: without NAT.
+    /// Numbers of entries in measurements of delay; 0 stands for a router without NAT.
     pub delay_entries: Vec<u32>,
-    /// Entries when throughput and latency are.
+    /// Number of entries in measurements of throughput and latency.
     pub entries: u32,
-    /// Entries when processor time is.
+    /// Numbers of entries in measurements of processor time.
     pub processor_entries: Vec<u32>,
-    /// Entries of the table that is filled.
+    /// Number of entries in the table that is filled.
     pub fill: u32,
-    /// Lengths of frames when throughput and processor time are measured.
+    /// Lengths of frames in measurements of throughput and processor time.
     pub frames: Vec<Mix>,
-    /// Packets a second when delay is measured.
+    /// Packets a second in measurements of delay.
     pub delay_rate: f64,
-    /// How long a trial takes: one step of a search, or one measurement of delay.
+    /// Time of a trial: one step of a search, or one measurement of delay.
     pub trial: Duration,
-    /// Trials of a rate, of which most decide when throughput is searched for.
+    /// Trials of one rate in the search for throughput; the majority decides.
     pub trials: u32,
     /// Rest between trials.
     pub rest: Duration,
 }
 
 impl Plan {
-    /// What takes a quarter of an hour.
+    /// A measurement that takes a quarter of an hour.
     pub fn full(program: PathBuf) -> Self {
         let sizes = [64, 128, 512, 1024, 1518];
         let mut frames: Vec<Mix> = sizes.into_iter().filter_map(|len| Mix::of(len).ok()).collect();
@@ -88,7 +88,7 @@ impl Plan {
         }
     }
 
-    /// What takes a minute.
+    /// A measurement that takes a minute.
     pub fn quick(program: PathBuf) -> Self {
         Self {
             delay_entries: vec![0, 1, 2_000],
@@ -102,7 +102,7 @@ impl Plan {
         }
     }
 
-    /// How many gateways are measured, or pairs of them.
+    /// Number of measured gateways, or pairs of gateways.
     pub(super) fn steps(&self) -> u64 {
         let of = |part: &Part| match part {
             Part::Delay => self.delay_entries.len(),

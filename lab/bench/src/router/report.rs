@@ -1,10 +1,11 @@
-//! The report: a table for each test, the thesis's figures beside ours, and the delays as a plot.
+//! The report: a table for each test, the thesis's figures beside natgate's, and a plot of the
+//! delays.
 
 use super::{Added, Delay, Part, Results, paper};
 use crate::engine::grouped;
 use crate::report::{Axis, Plot, Report, Series, Style, Table};
 
-/// 99 of 100 packets are to be delayed by at most so much at half the load, microseconds.
+/// Target: highest additional delay of 99 of 100 packets at half the load, microseconds.
 const ADDED_P99: f64 = 20.0;
 
 pub(super) fn write(mut report: Report, parts: &[Part], results: &Results) -> Report {
@@ -114,7 +115,7 @@ fn memory(report: &mut Report, results: &Results) {
     for row in &results.memory {
         let mib = |bytes: u64| format!("{:.1}", bytes as f64 / f64::from(1 << 20));
         let each = row.with.saturating_sub(least) as f64 / f64::from(row.entries);
-        // Pages are too large to tell what a few entries take.
+        // Pages are too large to show the memory of a few entries.
         let each = if row.entries < 20_000 { String::new() } else { format!("{each:.0}") };
         table.push([grouped(row.entries.into()), mib(row.before), mib(row.with), each]);
     }

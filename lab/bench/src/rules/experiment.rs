@@ -1,6 +1,6 @@
-//! The measurements: every way to search, at every number of rules, with both sorts of rules.
+//! The measurements: every finder, at every number of rules, with both sorts of rules.
 //!
-//! Each way finds the same rules, or the experiment ends.
+//! All finders must find the same rules; otherwise the experiment ends.
 
 use super::linear::Linear;
 use super::natgate::Natgate;
@@ -17,64 +17,64 @@ use std::hint::black_box;
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
-/// Packets of the few conversations of a warm cache.
+/// Packets of a few conversations, for a warm cache.
 const FEW: usize = 256;
-/// Packets drawn over all rules.
+/// Packets of random rules.
 const MANY: usize = 1 << 17;
-/// The same of a walk through all rules, which is slow enough.
+/// Packets of random rules for the linear search, which is slow enough.
 const MANY_LINEAR: usize = 1 << 10;
-/// Batches that begin with a cold cache.
+/// Number of batches with a cold cache.
 const COLD_BATCHES: usize = 64;
 const MOST_RUNS: usize = 64;
-/// How many times the second-level cache is other memory that lies between cold batches.
+/// Size of the other memory between cold batches, in multiples of the second-level cache.
 const OTHER_MEMORY: u64 = 8;
 
-/// One way to search at one number of rules; nanoseconds a packet.
+/// Results of one finder at one number of rules; nanoseconds a packet.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Size {
-    /// The way.
+    /// Name of the finder.
     pub(super) finder: &'static str,
-    /// Whether searches of a batch go together.
+    /// True if the searches of a batch run together.
     pub(super) batched: bool,
     /// The sort of rules.
     pub(super) sort: Sort,
-    /// Rules.
+    /// Number of rules.
     pub(super) rules: u64,
-    /// Packets of a few conversations, again and again.
+    /// Packets of a few conversations, repeated.
     pub(super) warm_ns: Spread,
-    /// Packets drawn over all rules.
+    /// Packets of random rules.
     pub(super) spread_ns: Spread,
-    /// The same, after other work has had the processor's caches.
+    /// Packets of random rules, after other work has used the processor's caches.
     pub(super) cold_ns: Spread,
 }
 
-/// What it takes to have the rules.
+/// Cost of loading the rules.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Load {
-    /// The way.
+    /// Name of the finder.
     pub(super) finder: &'static str,
     /// The sort of rules.
     pub(super) sort: Sort,
-    /// Rules.
+    /// Number of rules.
     pub(super) rules: u64,
-    /// Taking them in, milliseconds.
+    /// Time to load the rules, milliseconds.
     pub(super) load_ms: f64,
-    /// Memory, divided by the rules.
+    /// Memory, divided by the number of rules.
     pub(super) bytes_per_rule: f64,
 }
 
-/// All that was measured.
+/// All results.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Results {
-    /// By sort, then by rules, then by way.
+    /// Results by sort, then by number of rules, then by finder.
     pub(super) sizes: Vec<Size>,
-    /// In the same order.
+    /// Costs of loading, in the same order.
     pub(super) loads: Vec<Load>,
-    /// Putting the largest set of rules into a running engine, microseconds.
+    /// Time to replace the rules of a running engine by the largest set, microseconds.
     pub(super) replace_us: Option<Spread>,
 }
 
-/// Steps of progress.
+/// Steps of the progress bar.
 pub(super) fn steps(plan: &Plan) -> u64 {
     (plan.rules.len() * Sort::ALL.len()) as u64
 }
@@ -98,19 +98,19 @@ pub(super) fn measure(plan: &Plan, own_cache: u64, bar: &ProgressBar) -> Results
     bench.results
 }
 
-/// A number of rules and the packets that it is searched with.
+/// A set of rules, and the packets of its searches.
 struct Case<'a> {
     sort: Sort,
     rules: &'a [Rule],
     few: Vec<Source>,
     many: Vec<Source>,
-    /// What QNS finds for the first of them.
+    /// Results of QNS for the first packets.
     expected: Vec<Option<u32>>,
 }
 
 struct Bench<'a> {
     plan: &'a Plan,
-    /// What else a processor is busy with.
+    /// Memory of other work of the processor.
     other: Vec<u8>,
     random: Random,
     results: Results,
@@ -162,7 +162,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Nanoseconds of processor time a packet, over passes of some thousand packets.
+    /// Nanoseconds of processor time of one packet, over passes of some thousand packets.
     fn repeat(&self, packets: &[Source], search: impl Fn(&[Source])) -> Spread {
         let passes = (MANY_LINEAR / packets.len()).max(1);
         let begun = Instant::now();
@@ -177,7 +177,7 @@ impl Bench<'_> {
         Spread::of(&figures)
     }
 
-    /// Nanoseconds a packet of single batches, each after other memory has been gone through.
+    /// Nanoseconds a packet of single batches, each after a pass over other memory.
     fn cold(&mut self, packets: &[Source], search: impl Fn(&[Source])) -> Spread {
         let mut figures = Vec::new();
         for packets in packets.chunks_exact(BATCH).take(COLD_BATCHES) {
@@ -185,7 +185,7 @@ impl Bench<'_> {
                 line[0] = line[0].wrapping_add(1);
             }
             black_box(&mut self.other);
-            // The clock of the thread takes as long as the batch.
+            // Reading the thread's clock takes as long as the batch.
             let begun = Instant::now();
             search(packets);
             figures.push(begun.elapsed().as_nanos() as f64 / packets.len() as f64);
@@ -218,7 +218,7 @@ fn check<F: Finder>(finder: &F, name: &str, case: &Case<'_>) {
     }
 }
 
-/// Microseconds that an engine takes to have other rules.
+/// Microseconds to replace the rules of an engine.
 fn replace(rules: &RuleSet, runs: usize) -> Spread {
     let host = |last| Ipv4Addr::new(203, 0, 113, last);
     let pool = |number: u8| PoolConfig {

@@ -1,5 +1,5 @@
-//! An ordered list, best rule first, which is gone through until one matches: as a firewall does,
-//! and as the paper measured Netfilter.
+//! An ordered list, best rule first, searched until a rule matches: the search of a firewall, which
+//! the paper measured in Netfilter.
 
 use super::workload::looks_at;
 use super::{Finder, Source};
@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 struct Entry {
     first: u32,
     mask: u32,
-    /// 0: any.
+    /// Port; 0 matches any port.
     port: u16,
     pool: u32,
 }

@@ -1,9 +1,9 @@
-//! Finding the rule for a packet: Quick NAT's search (QNS) as its paper describes it, a walk
-//! through an ordered list, and natgate's, over numbers of rules from a hundred to a million.
+//! The search for a packet's rule: Quick NAT's search (QNS) as its paper describes it, a search of
+//! an ordered list, and natgate's search, with a hundred to a million rules.
 //!
-//! A way to search is a file and an implementation of [`Finder`]; `workload` has the rules and the
-//! packets, `experiment` the measurements, `paper` what the paper found, `page` the report.
-//! `README.md` beside them says how it is measured.
+//! A search is a file with an implementation of [`Finder`]. `workload` has the rules and the
+//! packets, `experiment` the measurements, `paper` the results of the paper, `report` the report.
+//! `README.md` beside these files explains the method.
 
 mod experiment;
 mod linear;
@@ -17,50 +17,50 @@ use crate::report::{Report, progress};
 use natgate_engine::Rule;
 use std::time::Duration;
 
-/// Packets of a batch.
+/// Packets in a batch.
 const BATCH: usize = 32;
 
-/// Largest number of rules that a walk through all of them is measured with.
+/// Highest number of rules in measurements of the linear search.
 const MOST_LINEAR: u64 = 10_000;
 
-/// Source address and port of a packet, by which all rules here go.
+/// Source address and port of a packet. All rules here match by them.
 type Source = (u32, u16);
 
-/// A way to find the best rule.
+/// A search for the best rule.
 trait Finder: Sized {
-    /// Whether a batch can be searched for together.
+    /// True if the searches of a batch can run together.
     const BATCHED: bool = false;
 
-    /// Takes the rules in.
+    /// Builds the data structure of the rules.
     fn build(rules: &[Rule]) -> Self;
 
-    /// The pool that the best rule names.
+    /// Returns the pool of the best rule.
     fn find(&self, source: Source) -> Option<u32>;
 
-    /// The same for a batch, at most [`BATCH`] of them.
+    /// Returns the pools of a batch of at most [`BATCH`] sources.
     fn find_batch(&self, sources: &[Source], pools: &mut [Option<u32>]) {
         for (source, pool) in sources.iter().zip(pools) {
             *pool = self.find(*source);
         }
     }
 
-    /// Bytes that the rules take in it.
+    /// Bytes of the data structure.
     fn bytes(&self) -> u64;
 }
 
-/// What is measured.
+/// Parameters of the measurement.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Numbers of rules, ascending.
     pub rules: Vec<u64>,
-    /// How long one figure is measured.
+    /// Time of the measurement of one figure.
     pub time: Duration,
-    /// Repetitions at least.
+    /// Lowest number of repetitions.
     pub runs: usize,
 }
 
 impl Plan {
-    /// Everything.
+    /// The full measurement.
     pub fn full() -> Self {
         Self {
             rules: vec![100, 1000, 3000, 5000, 10_000, 100_000, 1_000_000],
@@ -69,13 +69,13 @@ impl Plan {
         }
     }
 
-    /// A few seconds of it.
+    /// A measurement of a few seconds.
     pub fn quick() -> Self {
         Self { rules: vec![100, 1000, 10_000], time: Duration::ZERO, runs: 3 }
     }
 }
 
-/// Measures, and reports as `rules`.
+/// Measures; the report has the name `rules`.
 pub fn measure(plan: &Plan, command: &str) -> Report {
     let mut report = Report::new("rules", "Finding the rule for a packet (S2)", command);
     let bar = progress(experiment::steps(plan));

@@ -1,5 +1,5 @@
-//! natgate's search: the rule set of its engine, asked one packet at a time, and for a batch whose
-//! searches take their steps together.
+//! natgate's search: the rule set of its engine, for single packets, and for batches whose searches
+//! take their steps together.
 
 use super::{BATCH, Finder, Source};
 use natgate_engine::{AddressPort, Rule, RuleBatch, RuleSet, Ruling};
@@ -7,7 +7,7 @@ use std::cell::RefCell;
 
 const _: () = assert!(BATCH <= RuleBatch::MOST);
 
-/// Where the packets go; no rule looks at it.
+/// Destination of the packets; no rule reads it.
 const DESTINATION: AddressPort = AddressPort::new(0xc633_6407, 443);
 
 pub(super) struct Natgate {
@@ -15,7 +15,7 @@ pub(super) struct Natgate {
     batch: RefCell<RuleBatch>,
 }
 
-/// The source as the engine's rules take it.
+/// The source in the form of the engine's rules.
 fn end((address, port): Source) -> AddressPort {
     AddressPort::new(address, port)
 }

@@ -1,27 +1,27 @@
-//! Quick NAT's search (QNS) as its paper describes it: for each kind of rule 32 hash tables, one a
-//! prefix length, and a bit each that says whether the table holds anything. The search goes from
-//! /32 down to /1; in each table that is not empty it asks first for the masked address with the
-//! exact port, then with any port. The first hit wins.
+//! Quick NAT's search (QNS) as its paper describes it. Each kind of rule has 32 hash tables, one
+//! for each prefix length, and a bit for each table that is not empty. The search goes from /32
+//! down to /1. In each table that is not empty it looks up the masked address first with the exact
+//! port, then with any port. The first hit wins.
 //!
 //! All rules here translate sources, so the tables of the other kind are empty and cost nothing.
-//! The tables are the `hashbrown` crate's; the paper does not say which it had.
+//! The tables are those of the `hashbrown` crate; the paper does not name its tables.
 //!
 //! The paper searches for one packet after the other. A batch here goes through the tables
-//! together, one prefix length at a time, so that look-ups of different packets wait for memory at
-//! the same time: natgate's batches are compared with these.
+//! together, one prefix length at a time. So look-ups of different packets wait for memory at the
+//! same time. natgate's batches are compared with these batches.
 
 use super::workload::looks_at;
 use super::{BATCH, Finder, Source};
 use hashbrown::HashMap;
 use natgate_engine::Rule;
 
-/// The bits of an address that a prefix looks at, and the port; 0: any.
+/// Bits of an address within the prefix, and the port; 0 stands for any port.
 type Key = (u32, u16);
 
 pub(super) struct Qns {
-    /// The table of /1 first.
+    /// Tables by prefix length, beginning with /1.
     tables: [HashMap<Key, u32>; 32],
-    /// A bit a table that is not empty, that of /1 lowest.
+    /// One bit for each table that is not empty; the lowest bit is the table of /1.
     present: u32,
 }
 
@@ -30,12 +30,12 @@ fn mask(len: usize) -> u32 {
 }
 
 impl Qns {
-    /// The prefix lengths of tables that hold something, longest first.
+    /// Prefix lengths of the tables that are not empty, longest first.
     fn lengths(&self) -> impl Iterator<Item = usize> {
         (1..=32).rev().filter(|len| self.present >> (len - 1) & 1 != 0)
     }
 
-    /// The pool of the rule with exactly this prefix length: the exact port first, then any port.
+    /// Pool of the rule with exactly this prefix length: first by the exact port, then by any port.
     fn find_at(&self, len: usize, (address, port): Source) -> Option<u32> {
         let table = &self.tables[len - 1];
         let masked = address & mask(len);

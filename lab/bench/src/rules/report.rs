@@ -1,4 +1,4 @@
-//! The report: S2's table continued, what caches do to it, what loading takes.
+//! The report: S2's table with further sizes, the effect of caches, and the cost of loading.
 
 use super::experiment::{Results, Size};
 use super::workload::Sort;
@@ -27,7 +27,7 @@ const LOADING: &str = "\
 
 Taking the rules in, in one thread, and the memory that they take.";
 
-/// Writes all of it.
+/// Writes the whole report.
 pub(super) fn write(report: &mut Report, results: &Results) {
     #[derive(Serialize)]
     struct Data<'a> {
@@ -76,7 +76,7 @@ fn name(size: &Size) -> String {
     format!("{}{}", size.finder, if size.batched { ", batched" } else { "" })
 }
 
-/// The ways that were measured, in order.
+/// Names of the measured finders, in order.
 fn names(results: &Results) -> Vec<String> {
     let mut names = Vec::new();
     for size in &results.sizes {

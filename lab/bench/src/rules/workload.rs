@@ -1,6 +1,6 @@
-//! Rules and packets. The paper does not say what its rules were, so there are two sorts: as a
-//! carrier would have them, most of them hosts, and scattered over all addresses and lengths, which
-//! leaves no table of QNS empty.
+//! Rules and packets. The paper does not describe its rules, so there are two sorts. The first is a
+//! carrier's: most rules match single hosts. The second is scattered over all addresses and
+//! lengths, so no table of QNS is empty.
 
 use super::Source;
 use crate::random::Random;
@@ -9,9 +9,9 @@ use serde::Serialize;
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
 
-/// Pools that the rules name.
+/// Number of pools in the rules.
 const POOLS: u64 = 64;
-/// Ports that rules name are drawn below this, but for 0.
+/// Upper bound of the random ports in rules. Port 0 stands for any port.
 const PORTS: u64 = 1024;
 
 /// Sorts of rules.
@@ -21,7 +21,7 @@ pub(super) enum Sort {
     /// In 10.0.0.0/8: seven tenths hosts, two tenths /24, the rest /16 to /23; a quarter with a
     /// port.
     Carrier,
-    /// All lengths from /8 to /32 alike, over all addresses; half with a port.
+    /// All lengths from /8 to /32 equally often, over all addresses; half with a port.
     Scattered,
 }
 
@@ -52,7 +52,7 @@ impl Sort {
         (Prefix::new(Ipv4Addr::from_bits(address), len), port)
     }
 
-    /// So many rules, no two of which match the same.
+    /// Creates `count` rules with different matches.
     pub(super) fn rules(self, count: u64, random: &mut Random) -> Vec<Rule> {
         let mut seen = HashSet::new();
         let mut rules = Vec::with_capacity(count as usize);
@@ -67,7 +67,7 @@ impl Sort {
     }
 }
 
-/// So many packets, each of which a rule drawn at random matches (and perhaps a better one).
+/// Creates `count` packets. A random rule matches each packet, and perhaps a better rule does, too.
 pub(super) fn packets(rules: &[Rule], count: usize, random: &mut Random) -> Vec<Source> {
     let packet = |_| {
         let (prefix, port, _) = looks_at(&rules[random.below(rules.len() as u64) as usize]);
@@ -78,7 +78,7 @@ pub(super) fn packets(rules: &[Rule], count: usize, random: &mut Random) -> Vec<
     (0..count).map(packet).collect()
 }
 
-/// Prefix, port and pool of a rule; the source's, as all here.
+/// Prefix, port and pool of a rule; all rules here match the source.
 pub(super) fn looks_at(rule: &Rule) -> (Prefix, u16, u32) {
     let (Match::Source(prefix, port) | Match::Destination(prefix, port)) = rule.matches;
     match rule.action {

@@ -1,11 +1,12 @@
-//! The soak: a table as large as memory permits, a random hour of virtual time over it, and at
-//! every step the promises that hold whatever happens.
+//! The soak test: a table as large as memory permits, a random hour of virtual time over it, and a
+//! check of the engine's invariants at every step.
 //!
-//! The program makes sessions until the table is full and beyond, then sends packets of all kinds,
-//! while hours pass in minutes. Everything that the engine tells by its events is kept in a
-//! [`Shadow`] of some bits a mapping; each packet that comes out is held against it, and now and
-//! then the whole table, the pools and the sessions are. The comparison with the model, packet by
-//! packet, is the model's own tests'; a table of this size would not fit into its maps.
+//! The program creates sessions until the table is full and beyond, then sends packets of all
+//! kinds, while hours of virtual time pass in minutes. A [`Shadow`] keeps the content of the
+//! engine's events in some bits for each mapping. Every packet that comes out is checked against
+//! it. At intervals the whole table, the pools and the sessions are checked. The model's own tests
+//! compare the engine with the model, packet by packet; a table of this size would not fit into the
+//! model's maps.
 
 mod shadow;
 mod traffic;
@@ -20,69 +21,69 @@ use shadow::Shadow;
 use std::net::Ipv4Addr;
 use traffic::{Kind, Traffic, Universe};
 
-/// Virtual nanoseconds that pass.
+/// Duration of the test, virtual nanoseconds.
 const HOUR: u64 = 3600 * 1_000_000_000;
-/// Packets of a batch.
+/// Packets in a batch.
 const BATCH: usize = 64;
-/// The whole table is looked at so many times.
+/// Number of checks of the whole table.
 const LOOKS: u64 = 6;
-/// Mappings to an external address when the table is full.
+/// Mappings of an external address in a full table.
 const MAPPINGS_PER_ADDRESS: u64 = 100_000;
 const POOL: u32 = 0xc613_0000;
 const PORTS: (u16, u16) = (1024, 65_535);
 
-/// What is done.
+/// Parameters of the test.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Mappings that the table holds.
+    /// Mappings in the table.
     pub mappings: u64,
     /// Packets of the hour.
     pub packets: u64,
-    /// What the traffic follows from.
+    /// Seed of the traffic.
     pub seed: u64,
 }
 
 impl Plan {
-    /// Bytes that it takes.
+    /// Bytes of memory that the test takes.
     pub fn memory(&self) -> u64 {
         self.mappings * 120 + (1 << 28)
     }
 
-    /// The largest table for so many bytes, at most that of S1.
+    /// Largest table in `memory` bytes, at most as large as S1's.
     pub fn mappings_in(memory: u64) -> u64 {
         (memory.saturating_sub(1 << 28) / 120).clamp(10_000, 65_500_000)
     }
 }
 
-/// What happened, all promises having been kept.
+/// Results of a test without a broken invariant.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Results {
-    /// What the traffic followed from.
+    /// Seed of the traffic.
     pub seed: u64,
     /// Room for mappings.
     pub room: u64,
-    /// Most mappings at a time.
+    /// Highest number of mappings at a time.
     pub most: u64,
     /// Mappings at the end of the hour.
     pub left: u64,
-    /// Mappings made and removed in all.
+    /// Number of created mappings.
     pub made: u64,
-    /// Removed.
+    /// Number of removed mappings.
     pub removed: u64,
     /// Packets given to the engine.
     pub packets: u64,
-    /// Of them forwarded.
+    /// Forwarded packets.
     pub forwarded: u64,
-    /// Looks at the whole table, each over every mapping, session and port.
+    /// Checks of the whole table; each covers every mapping, session and port.
     pub looks: u64,
     /// Seconds of processor time.
     pub seconds: f64,
 }
 
-/// Soaks.
+/// Runs the test.
 ///
 /// # Errors
-/// The promise that was broken, in a sentence with the seed.
+/// The broken invariant, in a sentence with the seed.
 pub fn run(plan: &Plan) -> Result<Results, String> {
     let (time, results) = clock::time(|| Soak::new(plan).run(plan));
     match results {
@@ -91,7 +92,7 @@ pub fn run(plan: &Plan) -> Result<Results, String> {
     }
 }
 
-/// The results as a report made by `command`.
+/// Report of the results; `command` is the command of the test.
 pub fn report(results: &Results, command: &str) -> Report {
     let mut report = Report::new("soak", "An hour over a big table", command);
     report.data(results);
@@ -118,7 +119,7 @@ struct Soak {
     shadow: Shadow,
     traffic: Traffic,
     now: u64,
-    /// Where the engine writes packets of its own.
+    /// Buffer for packets of the engine's own.
     buffer: Vec<u8>,
     results: Results,
 }
@@ -145,7 +146,7 @@ impl Soak {
         let fill = self.traffic.universe().sessions().div_ceil(BATCH as u64);
         let bar = progress(rounds + fill);
         bar.set_message("filling the table");
-        // All within seconds, so that none has expired when the hour begins.
+        // The table fills within seconds, so that no mapping has expired when the hour begins.
         for round in 0..fill {
             self.now += 1_000;
             let first = round * BATCH as u64;
@@ -166,7 +167,7 @@ impl Soak {
             bar.inc(1);
         }
         self.results.left = self.shadow.live();
-        // Everything goes in the end, and every port comes back.
+        // At the end all mappings must expire, and every port must be free again.
         self.now += 3 * HOUR;
         self.advance()?;
         self.look()?;
@@ -184,7 +185,7 @@ impl Soak {
         self.drain()
     }
 
-    /// A batch of one kind, and a look at what came out.
+    /// Sends a batch of one kind, and checks the packets that come out.
     fn turn(&mut self, kind: Kind) -> Result<(), String> {
         self.advance()?;
         let now = Timestamp(self.now);
@@ -229,7 +230,7 @@ fn config(mappings: u64, universe: Universe) -> Config {
         first: Ipv4Addr::from_bits(POOL),
         last: Ipv4Addr::from_bits(POOL + addresses - 1),
     };
-    // A little less than a subscriber would have if all sessions were there.
+    // A little less than a subscriber's mappings if all sessions existed.
     let quota = (universe.sessions() / 2 / universe.subscribers() * 15 / 16) as u32;
     Config {
         pools: vec![PoolConfig {
@@ -241,7 +242,7 @@ fn config(mappings: u64, universe: Universe) -> Config {
         limits: Limits {
             new_mappings_per_second: 1_000_000,
             mappings: Some(mappings as u32),
-            // Every mapping is to last its time, answered or not.
+            // Every mapping must last for its timeout, answered or not.
             unanswered_give_way: false,
             tcp_ports: quota,
             udp_ports: quota,
@@ -251,7 +252,7 @@ fn config(mappings: u64, universe: Universe) -> Config {
     }
 }
 
-/// The way a packet would leave if it may.
+/// Verdict of a packet that is forwarded.
 fn out_of(from: Side) -> Verdict {
     Verdict::Forward(from.other())
 }

@@ -1,12 +1,14 @@
-//! What the engine has told by its events, in as few bytes a mapping as will do, and the promises
-//! that it is held to:
+//! The content of the engine's events, in as few bytes for each mapping as possible, and the
+//! checked invariants:
 //!
-//! - No external endpoint belongs to two mappings of a protocol, and each is of the pool.
-//! - An internal endpoint keeps its external endpoint as long as its mapping lives, whatever remote
-//!   it speaks to; what comes to the external endpoint gets to that internal endpoint and no other.
-//! - A subscriber's mappings have one external address, and are no more than its quota.
-//! - What nobody has made gets nothing in.
-//! - The table, its sessions and the pools tell the same as the events did.
+//! - No two mappings of a protocol have the same external endpoint, and every external endpoint
+//!   belongs to the pool.
+//! - An internal endpoint keeps its external endpoint during the life of its mapping, for every
+//!   remote endpoint. A packet to the external endpoint gets to that internal endpoint and to no
+//!   other.
+//! - All mappings of a subscriber have one external address, and their number is at most the quota.
+//! - A packet to an endpoint without a mapping does not get in.
+//! - The table, its sessions and the pools agree with the events.
 
 use super::traffic::{Kind, Sent, Universe};
 use super::{POOL, PORTS, out_of};
@@ -14,18 +16,18 @@ use crate::frame::{End, destination, source};
 use natgate_engine::{Change, Config, Engine, MappingId, TICK, Timestamp, Verdict};
 use natgate_wire::protocol::{TCP, UDP};
 
-/// No external endpoint.
+/// Value for no external endpoint.
 const NONE: End = (0, 0);
 
-/// A subscriber's mappings.
+/// Mappings of a subscriber.
 #[derive(Clone, Copy, Debug, Default)]
 struct Subscriber {
-    /// Its external address, while it has mappings.
+    /// External address, while the subscriber has mappings.
     address: u32,
     mappings: [u32; 2],
 }
 
-/// The state by the events.
+/// State according to the events.
 #[derive(Debug)]
 pub(super) struct Shadow {
     config: Config,
@@ -33,7 +35,7 @@ pub(super) struct Shadow {
     addresses: u32,
     /// External endpoint of each session.
     external: Vec<End>,
-    /// A bit a port of each address, for UDP and TCP.
+    /// One bit for each port of each address, for UDP and for TCP.
     taken: [Vec<u64>; 2],
     subscribers: Vec<Subscriber>,
     made: u64,
@@ -63,7 +65,7 @@ impl Shadow {
         self.made - self.removed
     }
 
-    /// Mappings made and removed.
+    /// Numbers of created and of removed mappings.
     pub(super) fn changes(&self) -> (u64, u64) {
         (self.made, self.removed)
     }
@@ -72,12 +74,12 @@ impl Shadow {
         self.addresses
     }
 
-    /// The external endpoint of a session's mapping.
+    /// External endpoint of a session's mapping.
     pub(super) fn external(&self, number: u64) -> Option<End> {
         Some(self.external[number as usize]).filter(|external| *external != NONE)
     }
 
-    /// Whether a mapping has this external endpoint.
+    /// Returns true if a mapping has this external endpoint.
     pub(super) fn is_taken(&self, protocol: u8, external: End) -> bool {
         let (word, bit) = self.place(external).expect("an address of the pool");
         self.taken[class(protocol)][word] & bit != 0
@@ -88,7 +90,7 @@ impl Shadow {
         Some((index as usize * 1024 + usize::from(port / 64), 1 << (port % 64)))
     }
 
-    /// Takes note of an event.
+    /// Applies an event.
     pub(super) fn note(&mut self, change: &Change) -> Result<(), String> {
         match change {
             Change::MappingCreated(id) => self.created(id),
@@ -161,17 +163,18 @@ impl Shadow {
         Ok(())
     }
 
-    /// The session and the subscriber of an internal endpoint.
+    /// Session and subscriber of an internal endpoint.
     fn whose(&self, protocol: u8, internal: End) -> Option<(u64, usize)> {
         self.universe.number(protocol, internal).zip(self.universe.subscriber(internal.0))
     }
 
-    /// Holds a packet's fate against the state after it.
+    /// Checks the verdict of a packet against the state after it.
     pub(super) fn check(&self, sent: &Sent<'_>, verdict: Verdict) -> Result<(), String> {
         let broken = |what: &str| Err(format!("{what}: {sent:?}, {verdict:?}"));
         let forwarded = verdict == out_of(sent.kind.from());
         if matches!(verdict, Verdict::Forward(_)) && !forwarded {
-            // Hairpins are not sent on purpose, and noise that became one is a mapping's business.
+            // The test sends no hairpins on purpose. Noise may become a hairpin by chance; the
+            // check of its mapping covers it.
             return if matches!(sent.kind, Kind::Noise) { Ok(()) } else { broken("turned round") };
         }
         match sent.kind {
@@ -208,20 +211,20 @@ impl Shadow {
         }
     }
 
-    /// Holds everything that the engine tells of its state against the events.
+    /// Checks the engine's whole state against the events.
     pub(super) fn look(&self, engine: &Engine, now: Timestamp) -> Result<(), String> {
         if engine.counters().events_lost > 0 {
             return Err("events were lost".into());
         }
-        // A tick more, for timers are rounded up to one.
+        // One more tick, because timers are rounded up to a tick.
         let timeouts = &self.config.timeouts;
         let longest = timeouts.tcp_established + timeouts.tcp_closing + TICK;
         let (mut mappings, mut sessions) = ([0; 2], 0);
         for mapping in engine.mappings() {
             let (internal, external) = Self::ends(&mapping.id);
             let number = self.universe.number(mapping.id.protocol, internal);
-            // Each internal endpoint has one place here, so as many mappings as places are the
-            // same.
+            // Each internal endpoint has one place here. So equal numbers of mappings and places
+            // mean equal sets.
             if number.and_then(|number| self.external(number)) != Some(external) {
                 return Err(format!("{mapping:?} is not what the events told"));
             }
@@ -294,7 +297,7 @@ mod tests {
         ] {
             let said = shadow.note(&created(wrong)).expect_err(broken);
             assert!(said.contains(broken), "{said}");
-            // What was noted before it was found wrong does not matter after an error.
+            // After an error the state is not used any more, so the test begins with a new one.
             shadow = self::shadow();
             shadow.note(&created(id(first, (POOL, 2000)))).expect("the first");
         }

@@ -1,4 +1,5 @@
-//! The soak's packets: sessions made, used, answered, closed, endpoints that nobody has, and noise.
+//! Packets of the soak test: new sessions, packets both ways, closed connections, packets to unused
+//! endpoints, and noise.
 
 use super::POOL;
 use super::shadow::Shadow;
@@ -8,12 +9,12 @@ use natgate_engine::Side;
 use natgate_wire::protocol::{TCP, UDP};
 use natgate_wire::tcp::flags::{ACK, FIN, RST, SYN};
 
-/// Subscribers that sessions are spread over, if there are so many.
+/// Highest number of subscribers.
 const SUBSCRIBERS: u64 = 65_536;
 const INSIDE: u32 = 0x0a00_0001;
 const OUTSIDE: u32 = 0xc612_0001;
 
-/// All sessions that there may be, numbered: even numbers are UDP, odd ones TCP.
+/// All possible sessions, numbered: even numbers are UDP, odd ones TCP.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Universe {
     sessions: u64,
@@ -44,7 +45,7 @@ impl Universe {
         (INSIDE + (half % self.subscribers) as u32, port as u16)
     }
 
-    /// The number of a session by its internal endpoint.
+    /// Number of the session with this internal endpoint.
     pub(super) fn number(self, protocol: u8, (address, port): End) -> Option<u64> {
         let subscriber = u64::from(address.checked_sub(INSIDE)?);
         let half = u64::from(port.checked_sub(1024)?) * self.subscribers + subscriber;
@@ -52,7 +53,7 @@ impl Universe {
         (subscriber < self.subscribers && number < self.sessions).then_some(number)
     }
 
-    /// The number of a subscriber by its address.
+    /// Number of the subscriber with this address.
     pub(super) fn subscriber(self, address: u32) -> Option<usize> {
         let subscriber = u64::from(address.checked_sub(INSIDE)?);
         (subscriber < self.subscribers).then_some(subscriber as usize)
@@ -63,18 +64,18 @@ impl Universe {
     }
 }
 
-/// What a batch is.
+/// Kind of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
-    /// First packets of the sessions from this place of an order on.
+    /// First packets of sessions, from this place of an order on.
     Create(u64),
-    /// Packets out of sessions at random, whether they are there or not.
+    /// Outbound packets of random sessions, present or not.
     Outbound,
-    /// Packets to the external endpoints of sessions at random.
+    /// Packets to the external endpoints of random sessions.
     Inbound,
-    /// Packets to external endpoints at random.
+    /// Packets to random external endpoints.
     Stray,
-    /// First packets of sessions with bytes at random.
+    /// First packets of sessions, with random bytes.
     Noise,
 }
 
@@ -87,14 +88,14 @@ impl Kind {
     }
 }
 
-/// A packet as it was sent and as it is now.
+/// A packet before and after its translation.
 #[derive(Debug)]
 pub(super) struct Sent<'a> {
     pub(super) kind: Kind,
     pub(super) protocol: u8,
-    /// The session, if it belongs to one.
+    /// Session of the packet, if it has one.
     pub(super) number: Option<u64>,
-    /// Whether its session, or the mapping that it was for, was there before.
+    /// True if its session or mapping existed before.
     pub(super) was_live: bool,
     pub(super) frame: &'a Frame,
 }
@@ -106,7 +107,7 @@ struct Note {
     was_live: bool,
 }
 
-/// Makes packets.
+/// Generator of packets.
 pub(super) struct Traffic {
     universe: Universe,
     random: Random,
@@ -125,7 +126,7 @@ impl Traffic {
         self.universe
     }
 
-    /// What the next batch is.
+    /// Chooses the kind of the next batch.
     pub(super) fn kind(&mut self) -> Kind {
         match self.random.below(20) {
             0 => Kind::Noise,
@@ -135,7 +136,7 @@ impl Traffic {
         }
     }
 
-    /// A time near this one, seconds of idleness now and then.
+    /// A time near `time`, sometimes after seconds without packets.
     pub(super) fn jitter(&mut self, time: u64) -> u64 {
         match self.random.below(1000) {
             0 => time + self.random.below(20_000_000_000),
@@ -167,7 +168,7 @@ impl Traffic {
         }
     }
 
-    /// Most are over a session's one remote endpoint, some over another.
+    /// Number of the remote endpoint: mostly a session's usual one, sometimes another.
     fn other(&mut self) -> u64 {
         match self.random.below(64) {
             0 => self.random.below(1000),
@@ -214,7 +215,8 @@ impl Traffic {
         let number = self.random.below(self.universe.sessions);
         let (internal, remote) = (self.universe.internal(number), Universe::remote(number, 0));
         self.packet(place, number, internal, remote, SYN, false);
-        // One byte wrong in the IP header is always seen; what follows the ports may say anything.
+        // A wrong byte in the IP header is always detected. The bytes behind the ports may be
+        // anything.
         if self.random.below(4) == 0 {
             let at = self.random.below(20) as usize;
             self.frames[place].0[at] = self.random.next() as u8;
@@ -244,12 +246,12 @@ impl Traffic {
         Note { protocol, number: Some(number), was_live }
     }
 
-    /// The batch's bytes.
+    /// Bytes of the batch.
     pub(super) fn buffers(&mut self) -> impl ExactSizeIterator<Item = &mut [u8]> {
         self.frames.iter_mut().map(|frame| &mut frame.0[..LEN])
     }
 
-    /// The batch.
+    /// Packets of the batch.
     pub(super) fn sent(&self) -> impl Iterator<Item = Sent<'_>> {
         let kind = self.kind;
         self.notes.iter().zip(&self.frames).map(move |(note, frame)| {

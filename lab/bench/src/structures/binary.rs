@@ -1,22 +1,22 @@
-//! The unbalanced binary tree: its shape is what the order of arrival makes it. Nodes come from a
-//! pool and point to each other by number. The table of trees (`trees`) plants the same nodes.
+//! The unbalanced binary tree. The order of insertion determines its shape. Nodes come from a pool
+//! and refer to each other by number. The table of trees (`trees`) has the same nodes.
 
 use super::Structure;
 use super::record::{External, Key, Record};
 use crate::memory::touched;
 use natgate_hugepages::prefetch;
 
-/// No node.
+/// Number for no node.
 pub(super) const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Default)]
 struct Node {
     record: Record,
-    /// The subtrees of smaller and of larger keys.
+    /// Subtrees of smaller and of larger keys.
     below: [u32; 2],
 }
 
-/// The nodes of any number of trees.
+/// Nodes of any number of trees.
 pub(super) struct Nodes(Vec<Node>);
 
 impl Nodes {
@@ -28,7 +28,7 @@ impl Nodes {
         prefetch(&self.0, node as usize);
     }
 
-    /// Finds the key in the tree with this root, or adds it there.
+    /// Finds the key in the tree with this root, or adds it.
     #[inline(always)]
     pub(super) fn translate(
         &mut self,

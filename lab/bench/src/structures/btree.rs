@@ -1,4 +1,5 @@
-//! The standard library's B-tree, which the paper does not have: a tree that knows of cache lines.
+//! The standard library's B-tree, whose nodes are adapted to cache lines. The paper does not
+//! measure it.
 
 use super::Structure;
 use super::record::{External, Key};

@@ -1,4 +1,4 @@
-//! What the thesis states, and what came out here.
+//! Statements of the thesis, and the results of this project.
 
 use super::experiment::{Size, Sizes};
 use super::kind::Kind;
@@ -8,7 +8,7 @@ use super::threads::Threaded;
 use crate::report::Table;
 use serde::Serialize;
 
-/// A statement of the thesis, and ours.
+/// A statement of the thesis, and this project's result.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Claim {
     statement: String,
@@ -17,13 +17,13 @@ pub(super) struct Claim {
     unit: &'static str,
 }
 
-/// What can be compared.
+/// Compares all statements that can be compared.
 pub(super) fn compare(sizes: &Sizes, threads: &[Threaded], cycles: Cycles) -> Vec<Claim> {
     let figures = Figures { sizes, threads, cycles };
     [figures.linear(), figures.trees(), figures.rates()].concat()
 }
 
-/// Everything measured, for those who look for one figure.
+/// All measurements, for look-ups of single figures.
 struct Figures<'a> {
     sizes: &'a Sizes,
     threads: &'a [Threaded],
@@ -122,7 +122,7 @@ fn times(statement: String, paper: f64, ours: Option<f64>) -> Claim {
     Claim { statement, paper, ours, unit: "times" }
 }
 
-/// The statements for people.
+/// Table of the statements.
 pub(super) fn table(claims: &[Claim]) -> Table {
     let mut table = Table::new(["statement", "thesis", "here", ""]);
     for claim in claims {
@@ -132,7 +132,7 @@ pub(super) fn table(claims: &[Claim]) -> Table {
     table
 }
 
-/// The thesis's structures from slowest to quickest, there and here.
+/// The thesis's structures from slowest to fastest, in the thesis and in this project.
 pub(super) fn order(sizes: &Sizes) -> String {
     let order = |at: u64| {
         let in_thesis =
@@ -151,7 +151,7 @@ pub(super) fn order(sizes: &Sizes) -> String {
     sentences.join(" ")
 }
 
-/// The size at which structures are compared: the one nearest to a million.
+/// Size for comparisons of structures: the size nearest to a million.
 pub(super) fn reference(sizes: &Sizes) -> u64 {
     let distance = |sessions: &u64| sessions.abs_diff(1_000_000);
     sizes.sizes.iter().map(|size| size.sessions).min_by_key(distance).unwrap_or(0)

@@ -1,15 +1,15 @@
-//! What the paper names as next to try: a cuckoo hash table with buckets of one cache line. A key
-//! lies in one of two lines; for a new one, others make room by moving to their second line.
+//! A cuckoo hash table with buckets of one cache line, which the paper names as future work. A key
+//! lies in one of two lines. For a new key other keys may move to their second line.
 
 use super::Structure;
 use super::record::{External, Key, Record};
 use natgate_hugepages::prefetch;
 
-/// Records of a line.
+/// Records in a line.
 const ITEMS: usize = 3;
-/// How full the table gets, percent: three to a line can be placed up to about 90.
+/// Load of the table, percent: with three records in a line up to about 90 is possible.
 const LOAD: usize = 80;
-/// Moves before a key is put aside.
+/// Most moves before a key goes to the list `aside`.
 const MOVES: usize = 500;
 const FACTORS: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xc2b2_ae3d_27d4_eb4f];
 
@@ -19,9 +19,9 @@ struct Line([Record; ITEMS]);
 
 pub(super) struct Cuckoo {
     lines: Vec<Line>,
-    /// Records that found no place: none or almost none.
+    /// Records without a place in a line: none or almost none.
     aside: Vec<Record>,
-    /// Chooses whom a new record drives out.
+    /// Chooses the record that a new record displaces.
     turn: usize,
 }
 

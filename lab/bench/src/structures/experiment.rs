@@ -1,7 +1,7 @@
 //! Every structure at every number of sessions: cycles a packet.
 //!
-//! The structures take turns, so that what others do on the machine falls on all of them. One that
-//! has become too slow or too large for the next size stops there, and the report says so.
+//! The structures take turns, so that disturbances of the machine affect all of them. A structure
+//! that is too slow or too large for the next size stops there, and the report says so.
 
 use super::Plan;
 use super::kind::{Kind, Variant};
@@ -13,44 +13,44 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// Repetitions at most.
+/// Highest number of repetitions.
 const MOST_RUNS: usize = 64;
-/// What a run of the linear array takes with a thousand sessions, roughly: so that a first size at
-/// which it would take days is not begun.
+/// Approximate time of a run of the linear array with a thousand sessions. It prevents a first size
+/// at which the array would take days.
 const LINEAR: (u64, Duration, u64) = (1000, Duration::from_millis(2), 20_000);
-/// From here on the memory of a structure is more than noise, sessions.
+/// Sessions from which the memory of a structure exceeds the noise.
 const WEIGHED: u64 = 64_000;
 
 /// A structure at one number of sessions; times are processor time, nanoseconds a packet.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Size {
-    /// The structure.
+    /// Name of the structure.
     pub(super) structure: String,
-    /// Which it is.
+    /// Kind of the structure, and use of batches.
     #[serde(flatten)]
     pub(super) variant: Variant,
-    /// Sessions.
+    /// Number of sessions.
     pub(super) sessions: u64,
-    /// The paper's figure: half of what a packet out and its answer take.
+    /// Figure of the paper: half of the time of an outbound packet and its answer.
     pub(super) paper_ns: Figure,
-    /// A packet that makes a session.
+    /// A packet that creates a session.
     pub(super) create_ns: Figure,
-    /// Its answer.
+    /// The answer to a first packet.
     pub(super) answer_ns: Figure,
-    /// A packet out of a session that is there, drawn uniformly.
+    /// An outbound packet of a present session, with uniform distribution.
     pub(super) found_ns: Figure,
-    /// The same, drawn by Zipf's law.
+    /// An outbound packet of a present session, by Zipf's law.
     pub(super) zipf_ns: Figure,
-    /// Memory taken, divided by the sessions; `None`: too few to tell.
+    /// Memory, divided by the number of sessions; `None` if there are too few sessions.
     pub(super) bytes_per_session: Option<f64>,
 }
 
 /// Repeated measurements of one figure.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Figure {
-    /// The mean.
+    /// Mean.
     pub(super) mean: f64,
-    /// The standard deviation.
+    /// Standard deviation.
     pub(super) deviation: f64,
     /// Order statistics.
     #[serde(flatten)]
@@ -67,32 +67,32 @@ impl Figure {
     }
 }
 
-/// A structure that went no further.
+/// A structure that was not measured at larger sizes.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Stop {
-    /// The structure.
+    /// Name of the structure.
     pub(super) structure: String,
-    /// The number of sessions that it was not measured at.
+    /// First number of sessions without a measurement.
     pub(super) sessions: u64,
-    /// Why.
+    /// Reason.
     pub(super) reason: String,
 }
 
-/// All that was measured.
+/// All results.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Sizes {
-    /// By size, then by structure.
+    /// Results by size, then by structure.
     pub(super) sizes: Vec<Size>,
-    /// The structures that stopped early.
+    /// Structures that stopped early.
     pub(super) stopped: Vec<Stop>,
 }
 
-/// Steps of progress.
+/// Steps of the progress bar.
 pub(super) fn steps(plan: &Plan) -> u64 {
     (plan.sessions.len() * Variant::all().len()) as u64
 }
 
-/// Measures.
+/// Measures all structures.
 pub(super) fn measure(plan: &Plan, bar: &ProgressBar) -> Sizes {
     let mut all = Sizes::default();
     let mut entrants: Vec<Entrant> = Variant::all().into_iter().map(Entrant::new).collect();
@@ -122,14 +122,14 @@ pub(super) fn measure(plan: &Plan, bar: &ProgressBar) -> Sizes {
     all
 }
 
-/// A structure and what it has done so far.
+/// A structure and its results so far.
 struct Entrant {
     variant: Variant,
-    /// Of the present size: create, answer, found, Zipf, nanoseconds a packet.
+    /// Results at the present size: create, answer, found, Zipf, nanoseconds a packet.
     runs: [Vec<f64>; 4],
     used: Duration,
     bytes: u64,
-    /// Of the size before: sessions, time and bytes of a run.
+    /// The previous size: sessions, time and bytes of a run.
     before: Option<(u64, Duration, u64)>,
 }
 
@@ -144,7 +144,7 @@ impl Entrant {
         }
     }
 
-    /// Why the structure cannot be measured at this size.
+    /// Reason why the structure cannot be measured at this size.
     fn obstacle(&self, plan: &Plan, sessions: u64) -> Option<String> {
         let (before, time, bytes) = self.before?;
         let factor = sessions as f64 / before as f64;

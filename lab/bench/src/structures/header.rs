@@ -1,5 +1,5 @@
-//! What a NAT of the paper's kind does to a packet's headers: a field pair read, a field pair
-//! written, both checksums computed anew over everything that they cover.
+//! Work on a packet's headers in a NAT like the paper's: it reads one pair of fields, writes
+//! another pair, and computes both checksums over all bytes that they cover.
 
 use super::record::Key;
 use crate::frame::{End, Frame, LEN, destination, source};
@@ -12,7 +12,7 @@ const DESTINATION: usize = 16;
 const PORTS: usize = 20;
 const UDP_CHECKSUM: usize = 26;
 
-/// The session that a packet from inside belongs to.
+/// Session of a packet from inside.
 #[inline(always)]
 pub(super) fn key(frame: &Frame) -> Key {
     let (address, port) = source(frame);
@@ -43,7 +43,7 @@ fn fill_checksums(frame: &mut Frame) {
     let length = (LEN - PORTS) as u16;
     let pseudo = checksum::pseudo_header(source, destination, frame.0[PROTOCOL], length);
     let sum = !checksum::fold(checksum::sum(&frame.0[PORTS..LEN], pseudo));
-    // RFC 768: a checksum of zero would mean that there is none.
+    // RFC 768: a checksum of zero means that the packet has none.
     let sum = if sum == 0 { 0xffff } else { sum };
     put(frame, UDP_CHECKSUM, sum.to_be_bytes());
 }

@@ -1,4 +1,4 @@
-//! The structures that are compared, and how each is made.
+//! The compared structures, and their construction.
 
 use super::binary::Binary;
 use super::btree::BTree;
@@ -20,9 +20,9 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Kind {
-    /// No table: headers rewritten.
+    /// No table; only the headers are rewritten.
     Headers,
-    /// Records one after another.
+    /// An array of records.
     Linear,
     /// An unbalanced binary tree.
     Binary,
@@ -38,7 +38,7 @@ pub(super) enum Kind {
     Trees,
     /// A hash table with chains of cache lines of two records.
     Lines2,
-    /// The same with three.
+    /// A hash table with chains of cache lines of three records.
     Lines3,
     /// A cuckoo hash table.
     Cuckoo,
@@ -51,7 +51,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// All of them, in the order of the report.
+    /// All structures, in the order of the report.
     pub(super) const ALL: [Self; 14] = [
         Self::Headers,
         Self::Linear,
@@ -88,7 +88,7 @@ impl Kind {
         }
     }
 
-    /// Whether it can fetch what a batch needs together.
+    /// Returns true if the structure can fetch the memory of a batch together.
     pub(super) fn is_batched(self) -> bool {
         match self {
             Self::List => List::STAGES > 0,
@@ -102,17 +102,17 @@ impl Kind {
     }
 }
 
-/// A structure, and whether the packets of a batch are fetched together.
+/// A structure, and the use of batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Variant {
-    /// The structure.
+    /// Kind of the structure.
     pub(super) kind: Kind,
-    /// Whether its memory is fetched for a batch at once.
+    /// True if the memory of a batch is fetched together.
     pub(super) batched: bool,
 }
 
 impl Variant {
-    /// All that there are.
+    /// All variants.
     pub(super) fn all() -> Vec<Self> {
         let both = |kind: Kind| {
             let ways = [Some(false), kind.is_batched().then_some(true)];
@@ -126,7 +126,7 @@ impl Variant {
         format!("{}{batched}", self.kind.name())
     }
 
-    /// A NAT with the structure, for so many sessions.
+    /// Creates a NAT with the structure, for `sessions` sessions.
     pub(super) fn build(self, sessions: usize) -> Box<dyn Translator> {
         match self.kind {
             Kind::Headers => Box::new(Headers),
@@ -160,7 +160,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashMap;
 
-    /// The structure and a map do the same with the same keys.
+    /// Checks that the structure behaves like a map with these keys.
     fn compare<S: Structure>(keys: &[(u8, u32, u16)]) {
         let mut structure = S::with_capacity(keys.len());
         let mut map = HashMap::new();
@@ -199,7 +199,7 @@ mod tests {
     fn keys() -> impl Strategy<Value = Vec<(u8, u32, u16)>> {
         let few = (1_u8..3, 0_u32..4, 0_u16..4);
         let many = (1_u8..255, any::<u32>(), any::<u16>());
-        // One port: the modulo puts every key of a small table into one bucket.
+        // All keys have one port: the modulo puts every key of a small table into one bucket.
         let crowded = (Just(17_u8), any::<u32>(), Just(53_u16));
         let strategies = prop_oneof![few.boxed(), many.boxed(), crowded.boxed()];
         prop::collection::vec(strategies, 0..600)

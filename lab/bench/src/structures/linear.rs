@@ -1,4 +1,4 @@
-//! The paper's starting point: records one after another, looked through from the first.
+//! The paper's baseline: an array of records, searched from the first.
 
 use super::Structure;
 use super::record::{External, Key, Record};

@@ -1,15 +1,16 @@
-//! The paper's winner: a hash table whose chains are of cache lines with two or three records each.
-//! The first line of a chain is the bucket itself, so that most sessions cost one line.
+//! The fastest structure of the paper: a hash table whose chains consist of cache lines with two or
+//! three records each. The first line of a chain is the bucket itself, so most sessions cost one
+//! line.
 
 use super::record::{External, Key, Record};
 use super::{Structure, modulus};
 use crate::memory::touched;
 use natgate_hugepages::prefetch;
 
-/// No line.
+/// Number for no line.
 const NONE: u32 = u32::MAX;
 
-/// A cache line of records: those that are there come first.
+/// A cache line of records; the used records come first.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Line<const ITEMS: usize> {
@@ -24,7 +25,7 @@ impl<const ITEMS: usize> Line<ITEMS> {
         Self { records: [Record::default(); ITEMS], next: NONE }
     }
 
-    /// The place of the key, or the first that is free; `None`: full of others.
+    /// Place of the key, or the first free place; `None` if the line is full of other keys.
     #[inline(always)]
     fn place(&mut self, key: Key) -> Option<&mut Record> {
         self.records.iter_mut().find(|record| record.key() == key || record.key() == Key::NONE)
@@ -37,7 +38,7 @@ pub(super) struct Lines<const ITEMS: usize> {
 }
 
 impl<const ITEMS: usize> Lines<ITEMS> {
-    /// The line in which the key is or has its place.
+    /// Line that has the key, or has a place for it.
     #[inline(always)]
     fn line(&mut self, key: Key) -> &mut Line<ITEMS> {
         let bucket = key.modulo(self.buckets.len() as u64 - 1);
@@ -68,7 +69,7 @@ impl<const ITEMS: usize> Structure for Lines<ITEMS> {
 
     fn with_capacity(sessions: usize) -> Self {
         let buckets = modulus(sessions);
-        // What random keys overflow by lies below this; beyond it the vector grows.
+        // With random keys the overflow is smaller than this number. Otherwise the vector grows.
         let more = sessions.saturating_sub(buckets) / ITEMS + sessions / 8;
         Self { buckets: vec![Line::empty(); buckets], more: touched(more, Line::empty()) }
     }

@@ -5,7 +5,7 @@ use super::{Structure, modulus};
 use crate::memory::touched;
 use natgate_hugepages::prefetch;
 
-/// No node.
+/// Number for no node.
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Default)]
@@ -15,7 +15,7 @@ struct Node {
 }
 
 pub(super) struct List {
-    /// The first node of each bucket.
+    /// First node of each bucket.
     heads: Vec<u32>,
     nodes: Vec<Node>,
 }

@@ -1,10 +1,10 @@
-//! The lookup structures that a software NAT could have, compared as Plotnikov's thesis does: the
-//! same NAT around each, random sessions made and answered, cycles a packet against how many there
-//! are, and against threads.
+//! Possible lookup structures of a software NAT, compared by the method of Plotnikov's thesis. Each
+//! has the same NAT around it. Random sessions are created and answered. The results are cycles a
+//! packet by the number of sessions and by the number of threads.
 //!
-//! A structure is a file and an implementation of [`Structure`]; `nat` is the NAT around it,
-//! `traffic` the packets, `experiment` and `threads` the measurements, `paper` what the thesis
-//! found, `page` and `claims` the report. `README.md` beside them says what came out.
+//! A structure is a file with an implementation of [`Structure`]. `nat` is the NAT around it,
+//! `traffic` has the packets, `experiment` and `threads` the measurements, `paper` the results of
+//! the thesis, `report` and `claims` the report. `README.md` beside these files has the results.
 
 mod binary;
 mod btree;
@@ -33,38 +33,38 @@ use crate::report::{Report, progress};
 use record::{External, Key};
 use std::time::Duration;
 
-/// Packets of a batch.
+/// Packets in a batch.
 const BATCH: usize = 32;
 
 /// The paper's larger modulus.
 const LARGEST_MODULUS: usize = 1 << 24;
 
-/// Sessions of the paper's target: a class-B network with 1000 ports a node.
+/// Sessions of the paper's target: a class-B network with 1000 ports for each node.
 const TARGET_SESSIONS: u64 = 65_536_000;
 
-/// Finds the record of a session, or makes one.
+/// A table that finds or creates the record of a session.
 trait Structure {
-    /// Into how many steps its memory accesses fall that [`Structure::prefetch`] can ask for ahead;
-    /// 0: it has none.
+    /// Number of steps of memory accesses that [`Structure::prefetch`] can fetch ahead; 0 if there
+    /// are none.
     const STAGES: usize = 0;
 
-    /// A structure for so many sessions and no more.
+    /// Creates a structure for at most `sessions` sessions.
     fn with_capacity(sessions: usize) -> Self;
 
-    /// Asks for the memory of one step; the steps before have arrived.
+    /// Prefetches the memory of one step. The memory of earlier steps has arrived.
     fn prefetch(&self, _key: Key, _stage: usize) {}
 
-    /// The external endpoint of a session, which is `make`'s if the session is new; its time is
-    /// now.
+    /// Returns the external endpoint of a session and sets the session's time to `now`. A new
+    /// session gets the endpoint of `make`.
     fn translate(&mut self, key: Key, now: u32, make: impl FnOnce() -> External) -> External;
 }
 
-/// Buckets of the paper's tables for so many sessions: up to one a session.
+/// Buckets of the paper's tables for `sessions` sessions: up to one for each session.
 fn modulus(sessions: usize) -> usize {
     sessions.next_power_of_two().min(LARGEST_MODULUS)
 }
 
-/// What is measured.
+/// Parameters of the measurement.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Numbers of sessions, ascending.
@@ -73,19 +73,20 @@ pub struct Plan {
     pub threads: Vec<usize>,
     /// Sessions that the threads share.
     pub thread_sessions: u64,
-    /// How long one structure is measured at one number of sessions, if it is that quick.
+    /// Time of the measurement of one structure at one number of sessions, if the structure is fast
+    /// enough.
     pub time: Duration,
-    /// Repetitions at least.
+    /// Lowest number of repetitions.
     pub runs: usize,
-    /// A structure stops where one repetition would take longer than this.
+    /// Longest repetition. A structure stops at the size that would take longer.
     pub patience: Duration,
-    /// A structure stops where it would take more memory than this, bytes, or than four fifths of
-    /// what is available.
+    /// Most memory of a structure, bytes. A structure stops at the size that would take more, or
+    /// more than four fifths of the available memory.
     pub memory: u64,
 }
 
 impl Plan {
-    /// Everything, to the paper's target.
+    /// The full measurement, up to the paper's target.
     pub fn full() -> Self {
         let sessions = [500, 1000, 2000, 4000, 8000, 16_000, 64_000, 256_000];
         let more = [1_000_000, 4_000_000, 16_000_000, TARGET_SESSIONS];
@@ -100,7 +101,7 @@ impl Plan {
         }
     }
 
-    /// A few seconds of it.
+    /// A measurement of a few seconds.
     pub fn quick() -> Self {
         Self {
             sessions: vec![500, 2000, 16_000],
@@ -118,10 +119,10 @@ fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Measures, and reports as `structures`.
+/// Measures; the report has the name `structures`.
 pub fn measure(plan: &Plan, command: &str) -> Report {
     let mut report = Report::new("structures", "Lookup structures of a NAT (S1)", command);
-    // Others use the machine's memory too, so not all that is free is ours.
+    // Other programs need memory, too, so the measurement leaves a part free.
     let memory = plan.memory.min(report.machine().available_bytes / 5 * 4);
     let plan = &Plan { memory, ..plan.clone() };
     let bar = progress(experiment::steps(plan) + threads::steps(plan));

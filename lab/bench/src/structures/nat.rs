@@ -1,9 +1,9 @@
-//! The NAT around a structure, as the paper has it: outbound packets are looked up in the
-//! structure, new sessions take the next external endpoint, inbound packets find theirs by index in
-//! an array.
+//! The NAT around a structure, as in the paper. It looks up outbound packets in the structure. A
+//! new session takes the next external endpoint. The NAT finds the session of an inbound packet by
+//! index in an array.
 //!
-//! It has no timeouts, filtering, checks or policy of allocation, which the paper leaves out as
-//! well. The clock is read once for 32 packets.
+//! It has no timeouts, filtering, checks or allocation policy; the paper omits them, too. It reads
+//! the clock once for 32 packets.
 
 use super::record::{External, Key};
 use super::{BATCH, Structure, header};
@@ -14,36 +14,36 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-/// Anything that translates packets.
+/// A translator of packets.
 pub(super) trait Translator {
-    /// Translates packets from inside, all of which must pass.
+    /// Translates packets from inside; all must pass.
     fn outbound(&mut self, frames: &mut [Frame]);
 
-    /// Translates packets from outside, all of which must pass.
+    /// Translates packets from outside; all must pass.
     fn inbound(&mut self, frames: &mut [Frame]);
 }
 
-/// The key of each external endpoint, by its number; each is written by one thread.
+/// Key of each external endpoint, by the endpoint's number. One thread writes each entry.
 pub(super) type Returns = Arc<[AtomicU64]>;
 
-/// The NAT.
+/// A NAT with a structure.
 pub(super) struct Nat<S> {
     structure: S,
     returns: Returns,
-    /// Numbers of external endpoints that nobody has.
+    /// Numbers of unused external endpoints.
     numbers: Range<u32>,
-    /// Whether the packets of a batch are fetched together.
+    /// True if the memory of a batch is fetched together.
     batched: bool,
 }
 
 impl<S: Structure> Nat<S> {
-    /// A NAT of its own for so many sessions.
+    /// Creates a NAT of its own for `sessions` sessions.
     pub(super) fn new(sessions: usize, batched: bool) -> Self {
         let numbers = 0..sessions as u32;
         Self::sharing(S::with_capacity(sessions), returns(sessions), numbers, batched)
     }
 
-    /// A NAT that makes sessions with these numbers, in tables that others may use too.
+    /// Creates a NAT that takes these numbers for its sessions. Other NATs may use the same tables.
     pub(super) fn sharing(
         structure: S,
         returns: Returns,
@@ -109,7 +109,7 @@ impl<S: Structure> Translator for Nat<S> {
     }
 }
 
-/// The number of the external endpoint that a packet goes to.
+/// Number of the external endpoint that a packet goes to.
 #[inline(always)]
 fn number(frame: &Frame) -> usize {
     let (address, port) = frame::destination(frame);
@@ -125,10 +125,10 @@ fn seconds() -> u32 {
     since.map_or(0, |since| since.as_secs() as u32)
 }
 
-/// No NAT: the headers are rewritten without a look at any table.
+/// A translator without a table: it only rewrites the headers.
 pub(super) struct Headers;
 
-/// What is exchanged for what, so that it can be undone.
+/// Difference between the exchanged addresses; a second exchange restores the first address.
 const EXCHANGE: u32 = 0xc0a8_0000 ^ 0x6440_0000;
 
 impl Translator for Headers {

@@ -1,5 +1,5 @@
-//! natgate's engine under the same packets. It does more than a lookup: validation, filtering,
-//! allocation that nobody can guess, limits, timers, counters, events, checksums of what comes in.
+//! natgate's engine with the same packets. It does more than a lookup: validation, filtering,
+//! unpredictable allocation, limits, timers, counters, events, verification of checksums.
 
 use super::BATCH;
 use super::nat::Translator;
@@ -10,11 +10,11 @@ use natgate_engine::{
 };
 use std::net::Ipv4Addr;
 
-/// Sessions to an external address: four fifths of its ports, because so many subscribers with a
-/// random number of sessions each share one.
+/// Sessions of an external address: four fifths of its ports, because many subscribers with a
+/// random number of sessions share an address.
 const SESSIONS_PER_ADDRESS: u64 = 51_000;
 const POOL: u32 = 0x6440_0000;
-/// Virtual nanoseconds that a packet takes.
+/// Virtual nanoseconds of a packet.
 const SPACING: u64 = 50;
 
 pub(super) struct Natgate {
@@ -58,7 +58,7 @@ impl Translator for Natgate {
     }
 }
 
-/// The default configuration with room for so many sessions.
+/// The default configuration with room for `sessions` sessions.
 fn config(sessions: u64) -> Config {
     let addresses = sessions.div_ceil(SESSIONS_PER_ADDRESS) as u32;
     let last = Ipv4Addr::from_bits(POOL + addresses - 1);
@@ -75,7 +75,7 @@ fn config(sessions: u64) -> Config {
             udp_ports: u32::MAX,
             new_mappings_per_second: 1_000_000_000,
             mappings: Some(sessions as u32),
-            // Nobody answers here, and the table is to be full.
+            // The remote hosts do not answer here, and the table must be able to fill.
             unanswered_give_way: false,
             ..Limits::default()
         },

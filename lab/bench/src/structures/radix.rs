@@ -1,4 +1,4 @@
-//! A radix tree, the `blart` crate's adaptive one: the descent that Chugh's thesis wished for in
+//! A radix tree, the adaptive one of the `blart` crate. Chugh's thesis proposes such a descent in
 //! place of a hash and a chain.
 
 use super::Structure;

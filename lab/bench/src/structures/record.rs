@@ -1,11 +1,11 @@
-//! What a structure keeps for a session, in the paper's twenty bytes, and what it is found by.
+//! Record of a session, in the paper's twenty bytes, and its key.
 
-/// The internal endpoint and the protocol: never zero, because no protocol is.
+/// Internal endpoint and protocol; never zero, because no protocol is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Key(u64);
 
 impl Key {
-    /// No session's.
+    /// Key of no session.
     pub(super) const NONE: Self = Self(0);
 
     pub(super) fn new(protocol: u8, address: u32, port: u16) -> Self {
@@ -24,12 +24,12 @@ impl Key {
         ((self.0 >> 16) as u32, self.0 as u16)
     }
 
-    /// The paper's hash: the low bits, which are the port and the end of the address.
+    /// Hash of the paper: the low bits, which are the port and the end of the address.
     pub(super) fn modulo(self, mask: u64) -> usize {
         (self.0 & mask) as usize
     }
 
-    /// A number below `bound` that depends on every bit, another one for another factor.
+    /// A number below `bound` that depends on every bit of the key and on `factor`.
     pub(super) fn scaled(self, factor: u64, bound: usize) -> usize {
         let mixed = (self.0 ^ (self.0 >> 29)).wrapping_mul(factor);
         let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(factor);
@@ -37,7 +37,7 @@ impl Key {
     }
 }
 
-/// The external endpoint; its flags are there because the paper's record has them.
+/// External endpoint. The flags are a part of the paper's record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(super) struct External {
@@ -52,13 +52,13 @@ const FIRST_PORT: u16 = 1024;
 const PORTS: u32 = 65_536 - FIRST_PORT as u32;
 
 impl External {
-    /// The endpoint with this number.
+    /// Endpoint with this number.
     pub(super) fn at(number: u32) -> Self {
         let (address, port) = (number / PORTS, number % PORTS);
         Self { address: FIRST_ADDRESS + address, port: FIRST_PORT + port as u16, flags: 0 }
     }
 
-    /// The number of an endpoint.
+    /// Number of an endpoint.
     pub(super) fn number(address: u32, port: u16) -> u32 {
         let port = u32::from(port.wrapping_sub(FIRST_PORT));
         address.wrapping_sub(FIRST_ADDRESS).wrapping_mul(PORTS).wrapping_add(port)
@@ -71,7 +71,7 @@ impl External {
 pub(super) struct Record {
     key: Key,
     external: External,
-    /// When a packet was last sent, seconds.
+    /// Time of the latest packet, seconds.
     time: u32,
 }
 
@@ -82,14 +82,14 @@ impl Record {
         Self { key, external, time: now }
     }
 
-    /// Whose it is; [`Key::NONE`]: nobody's.
+    /// Key of the record's session; [`Key::NONE`] if the record is free.
     #[inline(always)]
     pub(super) fn key(&self) -> Key {
-        // Read and not borrowed: the record is packed.
+        // The record is packed, so the key is copied and not borrowed.
         self.key
     }
 
-    /// Whether it is this session's; if so, it has been used now.
+    /// If the record belongs to this session, sets its time and returns its external endpoint.
     #[inline(always)]
     pub(super) fn refresh(&mut self, key: Key, now: u32) -> Option<External> {
         if self.key() == key {

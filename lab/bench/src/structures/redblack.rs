@@ -1,5 +1,5 @@
-//! The red-black tree of the `intrusive-collections` crate, its nodes taken from a pool as those of
-//! the unbalanced tree are.
+//! The red-black tree of the `intrusive-collections` crate. Its nodes come from a pool, like those
+//! of the unbalanced tree.
 
 use super::Structure;
 use super::record::{External, Key};
@@ -24,7 +24,7 @@ impl KeyAdapter<'_> for Order {
     }
 }
 
-/// The tree stands before the pool, so that it goes first.
+/// The field of the tree comes before the pool, so the tree is dropped first.
 pub(super) struct RedBlack {
     tree: RBTree<Order>,
     pool: Vec<Node>,
@@ -38,7 +38,7 @@ impl Structure for RedBlack {
             external: External::default(),
             time: Cell::new(0),
         };
-        // Filled and emptied, so that its memory has been touched.
+        // The pool is filled and emptied, so its memory has been touched.
         let mut pool: Vec<Node> = std::iter::repeat_with(node).take(sessions).collect();
         pool.clear();
         Self { tree: RBTree::new(Order::new()), pool }
@@ -60,9 +60,9 @@ impl Structure for RedBlack {
         let link = RBTreeLink::new();
         let at = pool.len();
         pool.push(Node { link, key, external, time: Cell::new(now) });
-        // SAFETY: the node is in a pool that never grows beyond its capacity, so it stays where it
-        // is; it is not removed or written to but through its cells, and the tree is dropped before
-        // it.
+        // SAFETY: the node is in a pool that never grows beyond its capacity, so it does not move.
+        // It is not removed, and only its cells are written to. The tree is dropped before the
+        // pool.
         place.insert(unsafe { UnsafeRef::from_raw(pool.as_ptr().add(at)) });
         external
     }

@@ -1,5 +1,5 @@
-//! The report: tables and plots with the thesis's figures beside ours, and its statements against
-//! what came out here.
+//! The report: tables and plots with the thesis's figures beside this project's, and the thesis's
+//! statements beside the results.
 
 use super::claims::{Claim, reference};
 use super::experiment::{Size, Sizes};
@@ -9,7 +9,7 @@ use super::{BATCH, claims, paper};
 use crate::report::{Axis, Plot, Report, Series, Style, Table};
 use serde::Serialize;
 
-/// Cycles of the time-stamp counter, from nanoseconds of processor time.
+/// Conversion of nanoseconds of processor time to cycles of the time-stamp counter.
 #[derive(Clone, Copy)]
 pub(super) struct Cycles(f64);
 
@@ -19,7 +19,7 @@ impl Cycles {
     }
 }
 
-/// Writes all of it.
+/// Writes the whole report.
 pub(super) fn write(report: &mut Report, sizes: &Sizes, threads: &[Threaded]) {
     #[derive(Serialize)]
     struct Data<'a> {
@@ -89,7 +89,7 @@ const THREADS: &str = "\
 Millions of packets a second of all threads together, by processor time and by the clock on the wall.
 All but the shared table share nothing.";
 
-/// One row a structure, one column a number of sessions.
+/// Table with a row for each structure and a column for each number of sessions.
 fn by_sessions(sizes: &Sizes, cycles: Cycles, figure: impl Fn(&Size) -> f64) -> Table {
     let mut columns: Vec<u64> = sizes.sizes.iter().map(|size| size.sessions).collect();
     columns.dedup();
@@ -160,7 +160,7 @@ fn threads_table(threads: &[Threaded]) -> Table {
     table
 }
 
-/// The structures that were measured, in order.
+/// Names of the measured structures, in order.
 fn names(sizes: &Sizes) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for size in &sizes.sizes {
@@ -171,7 +171,7 @@ fn names(sizes: &Sizes) -> Vec<String> {
     names
 }
 
-/// A series for each structure of one kind of picture.
+/// One series for each structure of one kind of plot.
 fn series(sizes: &Sizes, shown: impl Fn(Variant) -> bool, y: impl Fn(&Size) -> f64) -> Vec<Series> {
     let mut all: Vec<Series> = Vec::new();
     for size in sizes.sizes.iter().filter(|size| shown(size.variant)) {
@@ -184,17 +184,17 @@ fn series(sizes: &Sizes, shown: impl Fn(Variant) -> bool, y: impl Fn(&Size) -> f
     all
 }
 
-/// Every packet alone, as in the thesis.
+/// Returns true if every packet is processed alone, as in the thesis.
 fn alone(variant: Variant) -> bool {
     !variant.batched
 }
 
-/// In batches what can be, everything else as it is.
+/// Returns true for the fastest variant of a structure: with batches, if the structure has them.
 fn at_its_best(variant: Variant) -> bool {
     variant.batched || !variant.kind.is_batched()
 }
 
-/// A level over all sizes.
+/// A constant value over all sizes.
 fn level(name: &str, sizes: &Sizes, value: f64) -> Series {
     let sessions = || sizes.sizes.iter().map(|size| size.sessions);
     let ends = [sessions().min(), sessions().max()];

@@ -1,5 +1,5 @@
-//! One lock-free table for all threads, Quick NAT's design, by the `papaya` crate's map. Every
-//! packet announces itself to the map's memory reclamation, as a thread that may be reading.
+//! One lock-free table for all threads, as in Quick NAT, by the map of the `papaya` crate. Every
+//! packet registers with the map's memory reclamation as a possible reader.
 
 use super::Structure;
 use super::record::{External, Key};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 type Map = HashMap<Key, (External, AtomicU32), DefaultHashBuilder>;
 
-/// A thread's hold of the table.
+/// A thread's reference to the table.
 #[derive(Clone)]
 pub(super) struct Shared(Arc<Map>);
 
@@ -23,7 +23,8 @@ impl Structure for Shared {
     fn translate(&mut self, key: Key, now: u32, make: impl FnOnce() -> External) -> External {
         let map = self.0.pin();
         let (external, time) = map.get_or_insert_with(key, || (make(), AtomicU32::new(now)));
-        // Several threads may refresh one session: the line is written only when it changes.
+        // Several threads may refresh one session, so the line is written only when the time
+        // changes.
         if time.load(Ordering::Relaxed) != now {
             time.store(now, Ordering::Relaxed);
         }

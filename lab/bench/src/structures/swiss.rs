@@ -1,5 +1,5 @@
-//! The `hashbrown` crate's map, which is the standard library's: an open table with a byte of hash
-//! for each place, sixteen compared at once.
+//! The map of the `hashbrown` crate, which the standard library uses: an open table with one byte
+//! of the hash for each place, and comparisons of sixteen bytes at once.
 
 use super::Structure;
 use super::record::{External, Key};

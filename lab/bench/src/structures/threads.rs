@@ -1,9 +1,9 @@
-//! Several threads. Those that share nothing have a NAT each, with their part of the sessions and
-//! of the external endpoints, as in the paper; those of Quick NAT's design share one table, and
-//! there each thread answers and continues what another has begun.
+//! Several threads. Threads that share nothing have a NAT each, with their part of the sessions and
+//! of the external endpoints, as in the paper. Threads with Quick NAT's design share one table.
+//! There each thread answers and continues the sessions of another thread.
 //!
-//! The phases begin together. Throughput is counted by processor time (a core for each thread) and
-//! by the clock on the wall (as much of a core as there was).
+//! The phases begin together. Throughput is counted by processor time (as with a core for each
+//! thread) and by wall time (with the available part of the cores).
 
 use super::Plan;
 use super::kind::{Kind, Variant};
@@ -19,42 +19,42 @@ use serde::Serialize;
 use std::sync::{Barrier, OnceLock};
 use std::thread;
 
-/// Repetitions.
+/// Number of repetitions.
 const RUNS: usize = 3;
 
 /// A structure with one number of threads; millions of packets a second, medians.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Threaded {
-    /// The structure.
+    /// Name of the structure.
     pub(super) structure: String,
-    /// Which it is.
+    /// Kind of the structure, and use of batches.
     #[serde(flatten)]
     pub(super) variant: Variant,
-    /// Threads.
+    /// Number of threads.
     pub(super) threads: usize,
     /// Sessions of all threads together.
     pub(super) sessions: u64,
-    /// The paper's way, out and back, by processor time.
+    /// Method of the paper, outbound and back, by processor time.
     pub(super) paper_mpps: f64,
     /// Established sessions, by processor time.
     pub(super) found_mpps: f64,
-    /// The paper's way by the clock on the wall.
+    /// Method of the paper, by wall time.
     pub(super) paper_mpps_wall: f64,
-    /// Established sessions by the clock on the wall.
+    /// Established sessions, by wall time.
     pub(super) found_mpps_wall: f64,
 }
 
-/// Those that are measured: a linear array takes too long.
+/// Measured variants. The linear array takes too long.
 fn variants() -> impl Iterator<Item = Variant> {
     Variant::all().into_iter().filter(|variant| variant.kind != Kind::Linear)
 }
 
-/// Steps of progress.
+/// Steps of the progress bar.
 pub(super) fn steps(plan: &Plan) -> u64 {
     (plan.threads.len() * variants().count()) as u64
 }
 
-/// Measures.
+/// Measures all variants.
 pub(super) fn measure(plan: &Plan, bar: &ProgressBar) -> Vec<Threaded> {
     let sessions = plan.thread_sessions.min(TARGET_SESSIONS);
     let tuples = Tuple::random(sessions, &mut Random::new(6));
@@ -89,17 +89,17 @@ fn repeat(variant: Variant, threads: usize, tuples: &[Tuple]) -> Threaded {
     }
 }
 
-/// What one thread's packets took.
+/// Times of one thread's packets.
 struct Phases {
     paper: Elapsed,
     found: Elapsed,
 }
 
-/// What the threads of a run have in common.
+/// State that the threads of a run share.
 struct Common<'a> {
-    /// Each thread's part of the sessions.
+    /// Sessions of each thread.
     parts: Vec<&'a [Tuple]>,
-    /// The external endpoints that each part got.
+    /// External endpoints of each part.
     externals: Vec<OnceLock<Vec<End>>>,
     barrier: Barrier,
 }
@@ -124,7 +124,7 @@ fn run(variant: Variant, threads: usize, tuples: &[Tuple]) -> Vec<Phases> {
     together(threads, |at| common.work(&mut nat(at), at, (at + 1) % threads))
 }
 
-/// What each of the threads returns.
+/// Runs the threads; returns the results of each.
 fn together(threads: usize, work: impl Fn(usize) -> Phases + Sync) -> Vec<Phases> {
     let work = &work;
     thread::scope(|scope| {
@@ -134,7 +134,7 @@ fn together(threads: usize, work: impl Fn(usize) -> Phases + Sync) -> Vec<Phases
 }
 
 impl Common<'_> {
-    /// Makes the sessions of part `own`, then uses those of part `other`.
+    /// Creates the sessions of part `own`, then uses the sessions of part `other`.
     fn work(&self, nat: &mut dyn Translator, own: usize, other: usize) -> Phases {
         let mut traffic = Traffic::new();
         self.barrier.wait();

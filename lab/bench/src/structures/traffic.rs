@@ -1,9 +1,10 @@
-//! The packets. The paper's generator: random endpoints in 192.168.0.0/16, nearly all different;
-//! all of them go out, which makes the sessions, then all are answered. Beyond the paper: packets
-//! of sessions that are there, drawn uniformly and by Zipf's law.
+//! The packets. They follow the paper's generator: random endpoints in 192.168.0.0/16, nearly all
+//! different. First all of them send, which creates the sessions; then all are answered. The paper
+//! does not have the other packets: packets of present sessions, with uniform distribution and by
+//! Zipf's law.
 //!
-//! Packets are written before their time is taken and checked after it, some thousand at a time, so
-//! that they lie in the cache as packets lie that a network card has just delivered.
+//! Packets are written before the time is taken and checked after it, some thousand at a time. So
+//! they lie in the cache like packets that a network card has just delivered.
 
 use super::nat::Translator;
 use crate::clock;
@@ -15,11 +16,11 @@ use rand_distr::{Distribution, Zipf};
 use std::ops::{Add, Range};
 use std::time::Instant;
 
-/// Packets that are written at once.
+/// Packets that are written together.
 const CHUNK: usize = 4096;
-/// Packets of established sessions in a run: all sessions, within these bounds.
+/// Bounds of the number of packets of established sessions in a run.
 const DRAWN: Range<usize> = 4096..1 << 20;
-/// The exponent of Zipf's law.
+/// Exponent of Zipf's law.
 const ZIPF: f64 = 1.0;
 const NETWORK: u32 = 0xc0a8_0000;
 const REMOTE: End = (0xc612_0001, 443);
@@ -33,7 +34,7 @@ pub(super) struct Tuple {
 }
 
 impl Tuple {
-    /// So many at random.
+    /// Creates `count` random endpoints.
     pub(super) fn random(count: u64, random: &mut Random) -> Vec<Self> {
         let ports = u64::from(u16::MAX - FIRST_PORT) + 1;
         let mut tuple = || Self {
@@ -48,14 +49,14 @@ impl Tuple {
     }
 }
 
-/// The time that packets took, nanoseconds.
+/// Time of packets, nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Elapsed {
     /// Processor time of the thread.
     pub(super) cpu: f64,
-    /// Time on the wall.
+    /// Wall time.
     pub(super) wall: f64,
-    /// Packets.
+    /// Number of packets.
     pub(super) packets: usize,
 }
 
@@ -78,7 +79,7 @@ impl Add for Elapsed {
     }
 }
 
-/// Sends packets through a NAT.
+/// Sender of packets through a NAT.
 pub(super) struct Traffic {
     frames: Vec<Frame>,
     random: Random,
@@ -89,7 +90,7 @@ impl Traffic {
         Self { frames: vec![Frame([0; 64]); CHUNK], random: Random::new(11) }
     }
 
-    /// Every endpoint sends a packet; returns the external endpoints.
+    /// Sends a packet from every endpoint; returns the external endpoints.
     pub(super) fn create(
         &mut self,
         nat: &mut dyn Translator,
@@ -108,7 +109,7 @@ impl Traffic {
         (elapsed, externals)
     }
 
-    /// Every packet is answered, in the order in which they were sent.
+    /// Answers every packet, in the order of sending.
     pub(super) fn answer(
         &mut self,
         nat: &mut dyn Translator,
@@ -129,7 +130,7 @@ impl Traffic {
         elapsed
     }
 
-    /// Endpoints that have a session, drawn uniformly, send a packet each.
+    /// Sends packets of established sessions, with uniform distribution.
     pub(super) fn find(
         &mut self,
         nat: &mut dyn Translator,
@@ -142,7 +143,8 @@ impl Traffic {
         elapsed
     }
 
-    /// The same, drawn by Zipf's law; which are the frequent ones has nothing to do with their age.
+    /// Sends packets of established sessions, by Zipf's law. The frequency of a session does not
+    /// depend on its age.
     pub(super) fn find_zipf(
         &mut self,
         nat: &mut dyn Translator,

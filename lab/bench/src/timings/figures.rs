@@ -1,33 +1,33 @@
-//! What a gateway is measured at, and what both guests have come to.
+//! Measured figures of a gateway, and the results of both guests.
 
 use super::paper::{self, Compared};
 use crate::spread::Spread;
 use serde::Serialize;
 
-/// What is measured.
+/// A measured figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum What {
-    /// From the emulator's start to the first packet that arrived beyond the gateway, seconds.
+    /// Seconds from the emulator's start to the first packet that arrived behind the gateway.
     FirstPacket,
-    /// Packets forwarded a second, both directions together: 16 TCP connections.
+    /// Forwarded packets a second of 16 TCP connections, both directions together.
     Tcp,
-    /// The same with UDP beside it.
+    /// Forwarded packets a second of 16 TCP connections together with UDP.
     Mixed,
-    /// Which part of those was UDP.
+    /// Share of UDP among the packets of `Mixed`.
     UdpShare,
-    /// Microseconds of a ping that carries so many bytes.
+    /// Microseconds of a ping with this number of payload bytes.
     RoundTrip(u16),
-    /// From SYN to SYN with ACK, microseconds.
+    /// Microseconds from SYN to SYN with ACK.
     Connection,
-    /// From the request to the answer's first byte, microseconds.
+    /// Microseconds from the request to the first byte of the answer.
     Response,
-    /// Mbit/s of 16 TCP connections by their largest segment, bytes.
+    /// Mbit/s of 16 TCP connections with this largest segment, bytes.
     Throughput(u16),
 }
 
 impl What {
-    /// As people are told.
+    /// Description for people.
     pub(super) fn text(self) -> String {
         match self {
             Self::FirstPacket => "seconds to the first packet".into(),
@@ -43,9 +43,9 @@ impl What {
         }
     }
 
-    /// What the paper says of it; its throughput is at its largest segments.
+    /// Result of the paper. Its throughput is for its largest segments.
     pub(super) fn paper(self) -> Option<Compared> {
-        /// The largest segment of a link of 1500 bytes, and of its time stamps.
+        /// Largest segment on a link of 1500 bytes, with time stamps.
         const LARGEST: u16 = 1448;
         match self {
             Self::Tcp => Some(paper::TCP_PPS),
@@ -58,23 +58,23 @@ impl What {
     }
 }
 
-/// What was found.
+/// Results of one figure.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Figure {
     pub(super) what: What,
-    /// The image's values, the Linux guest's, and how many times Linux' the image's was, of two
-    /// measurements one after the other each.
+    /// Values of the image and of the Linux guest, and the ratios of the image's to Linux' values.
+    /// A ratio is of two measurements one after the other.
     pub(super) image: Spread,
     pub(super) linux: Spread,
     pub(super) ratio: Spread,
 }
 
-/// Values while they are measured.
+/// Values during the measurement.
 #[derive(Debug, Default)]
 pub(super) struct Samples(Vec<(What, [Vec<f64>; 3])>);
 
 impl Samples {
-    /// Adds what the image and the Linux guest were measured at one after the other.
+    /// Adds values of the image and of the Linux guest, measured one after the other.
     pub(super) fn add(&mut self, what: What, image: &[f64], linux: &[f64]) {
         let place = self.0.iter().position(|(known, _)| *known == what).unwrap_or_else(|| {
             self.0.push((what, Default::default()));
@@ -84,11 +84,11 @@ impl Samples {
         images.extend(image);
         linuxes.extend(linux);
         let ratio = Spread::of(image).median / Spread::of(linux).median;
-        // Without values, or when nothing came through, there is none.
+        // Without values, or with a value of zero, there is no ratio.
         ratios.extend(Some(ratio).filter(|ratio| ratio.is_finite() && *ratio > 0.0));
     }
 
-    /// What they come to.
+    /// Results of all figures.
     pub(super) fn figures(&self) -> Vec<Figure> {
         let figure = |(what, values): &(What, [Vec<f64>; 3])| {
             let [image, linux, ratio] = values.each_ref().map(|values| Spread::of(values));

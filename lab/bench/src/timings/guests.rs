@@ -1,5 +1,5 @@
-//! Both guests in turns: both are booted, and then one stands still while the other is measured at
-//! one thing, so that what else the host does is shared by both.
+//! Both guests in turns. Both are booted. Then one is stopped while one figure of the other is
+//! measured. So disturbances of the host affect both.
 
 use super::figures::{Figure, Samples, What};
 use super::linux::Linux;
@@ -16,27 +16,27 @@ use std::sync::Arc;
 pub(super) const IMAGE: &str = "natgate image";
 pub(super) const LINUX: &str = "Linux guest";
 
-/// What the web server's page has, bytes.
+/// Bytes of the web server's page.
 const PAGE: usize = 1024;
 
 /// Both guests with cards of one kind.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Pair {
     pub(super) card: Card,
-    /// The Linux guest's kernel.
+    /// Kernel of the Linux guest.
     pub(super) kernel: String,
     pub(super) figures: Vec<Figure>,
 }
 
-/// The largest table of a machine.
+/// Largest table of a machine.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Largest {
-    /// Of the machine.
+    /// Memory of the machine.
     pub(super) mebibytes: u32,
     pub(super) fill: Fill,
 }
 
-/// What is measured of a guest before the other has its turn.
+/// Measurement of one guest before the other guest's turn.
 #[derive(Clone, Copy)]
 enum Slice {
     RoundTrip(u16),
@@ -45,7 +45,7 @@ enum Slice {
     Packets { is_mixed: bool },
 }
 
-/// Measures the engine in both guests, and both as gateways.
+/// Measures the engine in both guests, and both guests as gateways.
 pub(super) fn measure(plan: &Plan, image: &Path, results: &mut Results) -> io::Result<()> {
     let network = Network::build(&format!("{TAG}{}", std::process::id()))?;
     let _servers = Servers::start(&network, Arc::from([0x55; PAGE]))?;
@@ -91,7 +91,7 @@ pub(super) fn measure(plan: &Plan, image: &Path, results: &mut Results) -> io::R
     Ok(())
 }
 
-/// What is measured one after the other.
+/// All slices, in their order.
 fn slices(plan: &Plan) -> Vec<Slice> {
     let round_trips = plan.sizes.iter().map(|&bytes| Slice::RoundTrip(bytes));
     let throughput = plan.segments.iter().map(|&segment| Slice::Throughput(segment));
@@ -99,7 +99,7 @@ fn slices(plan: &Plan) -> Vec<Slice> {
     round_trips.chain([Slice::Http]).chain(throughput).chain(packets).collect()
 }
 
-/// The largest table of a machine with so much memory, full.
+/// Fills the largest table of a machine with `mebibytes` of memory.
 fn fill(network: &Network, image: &Guest<'_>, mebibytes: u32) -> io::Result<Fill> {
     let guest = Guest { options: "fill", memory: mebibytes, ..*image };
     let log = until_end(network, &guest)?;
@@ -107,7 +107,7 @@ fn fill(network: &Network, image: &Guest<'_>, mebibytes: u32) -> io::Result<Fill
     found.ok_or_else(|| io::Error::other(format!("no table was filled: {log}")))
 }
 
-/// What the engine takes in a guest that says so in lines of JSON and ends.
+/// Measures the engine in a guest. The guest prints lines of JSON and ends.
 fn internal(network: &Network, guest: &Guest<'_>, place: &'static str) -> io::Result<Internal> {
     let log = until_end(network, guest)?;
     let timings: Vec<Timing> = log.lines().filter_map(Timing::from_line).collect();
@@ -117,7 +117,7 @@ fn internal(network: &Network, guest: &Guest<'_>, place: &'static str) -> io::Re
     Ok(Internal { place, timings })
 }
 
-/// What a guest has printed when it has ended.
+/// Runs a guest to its end; returns its output.
 fn until_end(network: &Network, guest: &Guest<'_>) -> io::Result<String> {
     let mut machine = Machine::boot(network, guest)?;
     let ended = machine.wait_for_end();
@@ -125,7 +125,7 @@ fn until_end(network: &Network, guest: &Guest<'_>) -> io::Result<String> {
     ended.map(|_| log.clone()).map_err(|error| io::Error::other(format!("{error}: {log}")))
 }
 
-/// A round: everything once.
+/// A round over all slices.
 struct Turns<'a> {
     plan: &'a Plan,
     network: &'a Network,
@@ -134,8 +134,7 @@ struct Turns<'a> {
 }
 
 impl Turns<'_> {
-    /// Boots the image and the Linux guest, and measures them in turns; `done` is called after
-    /// each.
+    /// Boots the image and the Linux guest, and measures them in turns; calls `done` after each.
     fn take(
         &mut self,
         guests: &[Guest<'_>; 2],
@@ -151,7 +150,7 @@ impl Turns<'_> {
             let first = (number + self.round) % 2;
             for place in [first, 1 - first] {
                 machines[place].go_on(self.network)?;
-                // It may have forgotten its neighbours.
+                // The guest may have forgotten its neighbors.
                 traffic::awaken(self.network)?;
                 found[place] = slice.measure(self.plan, self.network)?;
                 machines[place].pause(self.network)?;
@@ -165,7 +164,7 @@ impl Turns<'_> {
         Ok(())
     }
 
-    /// Boots a guest, which stands still then; and how long it took.
+    /// Boots a guest and stops it; returns the time of the boot, too.
     fn boot(&self, guest: &Guest<'_>) -> io::Result<(Machine, f64)> {
         let (mut machine, seconds) = traffic::first_packet(self.network, guest)?;
         machine.wait_until_running(self.network)?;
@@ -175,7 +174,7 @@ impl Turns<'_> {
 }
 
 impl Slice {
-    /// Measures the guest that is at work.
+    /// Measures the running guest.
     fn measure(self, plan: &Plan, network: &Network) -> io::Result<Vec<(What, Vec<f64>)>> {
         Ok(match self {
             Self::RoundTrip(bytes) => {

@@ -1,11 +1,10 @@
-//! The Linux guest: Debian's kernel, the one for virtual machines if that knows the cards, and an
-//! initial file system that has busybox, nft, the modules they need, and a script that makes a
-//! masquerading router of it.
+//! The Linux guest. Its kernel is Debian's; the kernel for virtual machines, if it has drivers for
+//! the cards. Its initial file system has busybox, nft, their modules, and a script that sets up a
+//! masquerading router.
 //!
-//! Kernel and busybox come out of Debian's packages, which are unpacked beside the run and not
-//! installed; nft is the machine's own, with the libraries that it is linked to. For the engine's
-//! timings there is a second file system, with this program in it, so that the first stays small
-//! and boots quickly.
+//! Kernel and busybox come from Debian's packages, which are unpacked beside the run and not
+//! installed. nft is the machine's own, with its shared libraries. The engine's timings have a
+//! second file system with this program in it. So the first file system is small and boots fast.
 
 use super::{Card, Plan};
 use natgate_testnet::{GATEWAY_INSIDE, GATEWAY_OUTSIDE, Guest, Network, ROUTER};
@@ -15,19 +14,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// How the names of kernels' packages begin.
+/// Prefix of the names of kernel packages.
 const KERNEL: &str = "linux-image-";
 const BUSYBOX: &str = "busybox-static";
 
-/// What the kernel is told. The processor's faults are not the emulator's, and avoiding them costs.
+/// Command line of the kernel. The emulator does not have the processor's faults, and their
+/// mitigations cost time.
 const OPTIONS: &str = "console=ttyS0 quiet panic=-1 mitigations=off";
 
-/// Modules that are loaded besides the card's, each after those that it needs.
+/// Modules beside those of the card, each after the modules that it needs.
 const MODULES: [&str; 5] = ["nf_conntrack", "nf_nat", "nf_tables", "nft_chain_nat", "nft_masq"];
 
 impl Card {
-    /// Which of Debian's kernels: the one for virtual machines is smaller and has no drivers for
-    /// others' cards.
+    /// Flavor of Debian's kernel. The kernel for virtual machines is smaller and lacks drivers for
+    /// other cards.
     fn flavour(self) -> &'static str {
         match self {
             Self::VirtioNet => "cloud-amd64",
@@ -38,7 +38,7 @@ impl Card {
     fn modules(self) -> &'static [&'static str] {
         match self {
             Self::VirtioNet => &["virtio_pci", "virtio_net"],
-            // The checksum that others look for by its name is a part of the other kernel.
+            // The other kernel has this checksum built in; modules look for it by this name.
             Self::E1000 => &["crc32c_generic", "e1000"],
             Self::E1000e => &["crc32c_generic", "e1000e"],
         }
@@ -47,18 +47,18 @@ impl Card {
 
 /// A guest that can be booted.
 pub(super) struct Linux {
-    /// The kernel's release.
+    /// Release of the kernel.
     pub(super) version: String,
     kernel: PathBuf,
-    /// The file system of the gateway, and the one with this program.
+    /// File systems of the gateway, and of the engine's timings.
     files: [PathBuf; 2],
-    /// What the kernel is told when the guest is to measure the engine.
+    /// Command line of the kernel for measurements of the engine.
     options: String,
 }
 
 impl Linux {
-    /// Fetches what is missing, and makes the guest for such cards in the network's directory;
-    /// `word` is the image's for timings.
+    /// Fetches missing packages, and builds the guest for this kind of card in the network's
+    /// directory. `word` is the option of the image for timings.
     pub(super) fn prepare(
         network: &Network,
         plan: &Plan,
@@ -85,24 +85,24 @@ impl Linux {
         Ok(Self { version, kernel, files, options: format!("{OPTIONS} {word}") })
     }
 
-    /// The gateway.
+    /// The guest as a gateway.
     pub(super) fn gateway(&self) -> Guest<'_> {
         Guest::new(&self.kernel, &self.files[0], OPTIONS)
     }
 
-    /// What measures the engine and ends.
+    /// The guest that measures the engine and ends.
     pub(super) fn timings(&self) -> Guest<'_> {
         Guest::new(&self.kernel, &self.files[1], &self.options)
     }
 }
 
-/// The kernel's package: the one that is there, or Debian's present one.
+/// The kernel's package: the present one, or Debian's current one.
 fn kernel_package(packages: &Path, card: Card) -> io::Result<PathBuf> {
     let there = entries(packages)?.into_iter().find(|file| is_kernel(name(file), card.flavour()));
     if let Some(there) = there {
         return Ok(there);
     }
-    // It depends on the present one.
+    // The package depends on the current kernel.
     let any = format!("{KERNEL}{}", card.flavour());
     let depends = run(Command::new("apt-cache").args(["depends", "--important", &any]))?;
     let package = depends
@@ -114,7 +114,7 @@ fn kernel_package(packages: &Path, card: Card) -> io::Result<PathBuf> {
     fetch(packages, package)
 }
 
-/// Whether a package's file is a kernel of this flavour:
+/// Returns true if a package's file is a kernel of this flavor:
 /// `linux-image-6.1.0-56-cloud-amd64_6.1...deb`.
 fn is_kernel(file: &str, flavour: &str) -> bool {
     let package = file.split('_').next().and_then(|package| package.strip_prefix(KERNEL));
@@ -134,7 +134,7 @@ fn fetch(packages: &Path, package: &str) -> io::Result<PathBuf> {
     find(packages, package)
 }
 
-/// The kernel's modules that can be loaded, by their names as the kernel writes them.
+/// Loadable modules of the kernel, by their names in the kernel's spelling.
 struct Modules(BTreeMap<String, PathBuf>);
 
 impl Modules {
@@ -153,8 +153,8 @@ impl Modules {
         Ok(Self(modules))
     }
 
-    /// The files to be loaded for a module, in order, behind those that there are already. A module
-    /// that is not there is part of the kernel; if not, the guest says what it lacks.
+    /// Adds the files of a module and of the modules that it needs, in the order of loading. A
+    /// missing module may be built into the kernel; otherwise the guest reports the missing part.
     fn add(&self, module: &str, files: &mut Vec<PathBuf>) -> io::Result<()> {
         let Some(path) = self.0.get(module).filter(|path| !files.contains(path)) else {
             return Ok(());
@@ -167,7 +167,7 @@ impl Modules {
     }
 }
 
-/// The modules that a module needs: it says so itself, in a text that ends with a zero.
+/// Modules that a module needs. The module lists them in a text that ends with a zero.
 fn needed(module: &[u8]) -> Vec<String> {
     const FIELD: &[u8] = b"\0depends=";
     let place = module.windows(FIELD.len()).position(|bytes| bytes == FIELD);
@@ -177,7 +177,7 @@ fn needed(module: &[u8]) -> Vec<String> {
     text.split(',').filter(|name| !name.is_empty()).map(|name| name.replace('-', "_")).collect()
 }
 
-/// Puts everything in its place but this program.
+/// Installs all files except this program.
 fn lay_out(root: &Path, busybox: &Path, card: Card, modules: &Modules) -> io::Result<()> {
     for folder in ["bin", "proc", "modules"] {
         fs::create_dir_all(root.join(folder))?;
@@ -198,7 +198,8 @@ fn lay_out(root: &Path, busybox: &Path, card: Card, modules: &Modules) -> io::Re
     run(Command::new("chmod").arg("755").arg(&script)).map(drop)
 }
 
-/// What the guest does: the engine's timings if it is told to, otherwise it is a router.
+/// Init script of the guest: the engine's timings if the command line requests them, otherwise a
+/// router.
 fn init(load: &str) -> String {
     format!(
         "#!/bin/busybox sh
@@ -223,8 +224,8 @@ while :; do $busybox sleep 3600; done
     )
 }
 
-/// Copies a program to a place, and the libraries that it is linked to where it looks for them.
-/// What is for debuggers stays out: the guest's memory may not hold it.
+/// Copies a program and its shared libraries. It removes debug symbols, because the guest's memory
+/// may be too small for them.
 fn add_program(root: &Path, program: &Path, place: &str) -> io::Result<()> {
     run(Command::new("strip").arg("-o").arg(root.join(place)).arg(program))?;
     let libraries = run(Command::new("ldd").arg(program))?;
@@ -238,7 +239,7 @@ fn add_program(root: &Path, program: &Path, place: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Packs a folder as the kernel unpacks it.
+/// Packs a folder for the kernel.
 fn pack(root: &Path, busybox: &Path, file: &Path) -> io::Result<()> {
     const SCRIPT: &str = "\"$0\" find . | \"$0\" cpio -o -H newc >\"$1\"";
     let mut command = Command::new("sh");
@@ -252,13 +253,13 @@ fn find_program(program: &str) -> io::Result<PathBuf> {
     found.ok_or_else(|| io::Error::other(format!("{program} is not in PATH")))
 }
 
-/// The file in a folder whose name begins so.
+/// File in a folder whose name begins with `begin`.
 fn find(folder: &Path, begin: &str) -> io::Result<PathBuf> {
     let found = entries(folder)?.into_iter().find(|file| name(file).starts_with(begin));
     found.ok_or_else(|| io::Error::other(format!("{}: no {begin}... there", folder.display())))
 }
 
-/// What a folder has, in order of the names.
+/// Entries of a folder, in order of their names.
 fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let named = |error| io::Error::other(format!("{}: {error}", folder.display()));
     let all = fs::read_dir(folder).map_err(named)?.map(|entry| Ok(entry?.path()));
@@ -271,7 +272,7 @@ fn name(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }
 
-/// Runs a program to its end; returns what it printed.
+/// Runs a program to its end; returns its output.
 fn run(command: &mut Command) -> io::Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output =

@@ -1,11 +1,11 @@
-//! Timings: what the engine takes by the processor's counter, in this program, in the image without
-//! an operating system and in a Linux guest; and the image as a gateway beside a Linux guest that
-//! masquerades, in emulators of the same kind, with the same cards and the same traffic.
+//! Timings: cycles of the engine's calls by the processor's counter, in this program, in the image
+//! without an operating system and in a Linux guest. Also the image as a gateway, compared with a
+//! masquerading Linux guest, in emulators of the same kind, with the same cards and the same
+//! traffic.
 //!
-//! The engine's calls, and the largest table, are measured by `natgate-timings`. Here are the
-//! guests (`guests`, `linux`), what is sent through them (`traffic`), what both come to (`figures`)
-//! and what is told of it (`page`). `README.md` beside this file says what the paper found and
-//! where ours differs.
+//! `natgate-timings` measures the engine's calls and the largest table. `guests` and `linux` have
+//! the guests, `traffic` the packets, `figures` the results and `report` the report. `README.md`
+//! beside this file has the paper's results and the differences to its method.
 
 mod figures;
 mod guests;
@@ -22,30 +22,30 @@ use natgate_testnet::VIRTIO;
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// What is measured.
+/// Parameters of the measurement.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// This program, which is run in the Linux guest, too.
+    /// Path of this program, which runs in the Linux guest, too.
     pub program: PathBuf,
-    /// The image's whole path; `None`: nothing is measured in emulators.
+    /// Absolute path of the image; `None` to measure without emulators.
     pub image: Option<PathBuf>,
-    /// Where Debian's packages are kept; `None`: they are fetched each time.
+    /// Directory of Debian's packages; `None` to fetch them each time.
     pub packages: Option<PathBuf>,
-    /// How much is measured of the engine.
+    /// Size of the engine's measurement.
     pub size: Size,
-    /// How often both guests have their turn.
+    /// Number of rounds over both guests.
     pub rounds: usize,
-    /// How long packets are counted, and each throughput is measured, seconds.
+    /// Time of each count of packets and of each measurement of throughput, seconds.
     pub seconds: u32,
-    /// Pings of each size, and pages that are fetched, in a turn.
+    /// Pings of each size, and fetched pages, in a turn.
     pub questions: u32,
-    /// Bytes that pings carry.
+    /// Payload sizes of pings, bytes.
     pub sizes: Vec<u16>,
-    /// TCP segments, bytes, when throughput is measured.
+    /// Largest TCP segments in measurements of throughput, bytes.
     pub segments: Vec<u16>,
-    /// The guests' cards, one kind after the other.
+    /// Kinds of cards, measured one after the other.
     pub cards: Vec<Card>,
-    /// Mebibytes of machines whose largest table is filled.
+    /// Memory sizes of machines whose largest table is filled, mebibytes.
     pub memories: Vec<u32>,
 }
 
@@ -53,18 +53,18 @@ pub struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Card {
-    /// That of virtual machines.
+    /// The card of virtual machines.
     VirtioNet,
-    /// Intel's 82540EM, of 2002.
+    /// Intel's 82540EM of 2002.
     E1000,
-    /// Intel's 82574L, of 2008.
+    /// Intel's 82574L of 2008.
     E1000e,
 }
 
 impl Card {
     const ALL: [Self; 3] = [Self::VirtioNet, Self::E1000, Self::E1000e];
 
-    /// What the emulator calls it.
+    /// Its name in the emulator.
     fn device(self) -> &'static str {
         match self {
             Self::VirtioNet => VIRTIO,
@@ -75,7 +75,7 @@ impl Card {
 }
 
 impl Plan {
-    /// What takes half an hour.
+    /// A measurement that takes half an hour.
     pub fn full(program: PathBuf) -> Self {
         Self {
             program,
@@ -92,7 +92,7 @@ impl Plan {
         }
     }
 
-    /// What takes three minutes; without the image, a second.
+    /// A measurement that takes three minutes; without the image, a second.
     pub fn quick(program: PathBuf) -> Self {
         Self {
             size: Size::Quick,
@@ -107,34 +107,34 @@ impl Plan {
     }
 }
 
-/// What the engine takes somewhere.
+/// Timings of the engine in one place.
 #[derive(Clone, Debug, Serialize)]
 struct Internal {
     place: &'static str,
     timings: Vec<Timing>,
 }
 
-/// What was found.
+/// All results.
 #[derive(Clone, Debug, Serialize)]
 struct Results {
     rounds: usize,
     seconds: u32,
     internal: Vec<Internal>,
     largest: Vec<Largest>,
-    /// Empty: nothing was measured in emulators.
+    /// Results of the guests; empty if no emulators ran.
     guests: Vec<Pair>,
     targets: Vec<report::Target>,
     failed: Vec<String>,
 }
 
-/// Measures what the engine takes here, by numbers of entries.
+/// Measures the engine in this program, by numbers of entries.
 pub fn internal(size: Size) -> Vec<Timing> {
     let cycles_per_ns = Machine::look().cycles_per_ns();
     let entries = size.entries().iter();
     entries.map(|&entries| Timing::measure(entries, size, cycles_per_ns)).collect()
 }
 
-/// Measures, and tells what came out; `command` is for the report.
+/// Measures, and reports the results; `command` is for the report.
 pub fn measure(plan: &Plan, command: &str) -> Report {
     let report = Report::new("timings", "Timings", command);
     let timings = internal(plan.size);

@@ -1,5 +1,5 @@
 //! The report: the engine's calls by entries, the largest tables, both guests side by side with the
-//! paper's ratios, and which targets are reached.
+//! paper's ratios, and the reached targets.
 
 use super::figures::{Figure, What};
 use super::guests::{Largest, Pair};
@@ -11,23 +11,23 @@ use crate::spread::Spread;
 use natgate_timings::{Cost, ROOM, Timing};
 use serde::Serialize;
 
-/// How many times the Linux guest's packets a second the image is to forward.
+/// Target: ratio of the image's packets a second to the Linux guest's.
 const PACKETS: f64 = 1.5;
-/// How many times the Linux guest's round trip it may take at most.
+/// Target: highest ratio of the image's round trip to the Linux guest's.
 const ROUND_TRIP: f64 = 1.0;
-/// Seconds after which it is to have forwarded a packet.
+/// Target: seconds to the first forwarded packet.
 const FIRST_PACKET: f64 = 1.0;
 
-/// What is to be reached, and whether it is.
+/// A target and its result.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Target {
-    /// The guests' cards; none where they do not matter.
+    /// Card of the guests; `None` if the target does not depend on it.
     card: Option<Card>,
     what: &'static str,
-    /// At least so much; `at_most`: at most.
+    /// Lowest value, or with `at_most` the highest.
     wanted: f64,
     at_most: bool,
-    /// `None`: not measured.
+    /// Measured value; `None` if it was not measured.
     found: Option<f64>,
     reached: Option<bool>,
 }
@@ -41,12 +41,12 @@ impl Target {
     }
 }
 
-/// A spread of something that was measured.
+/// Median of a measured spread.
 fn measured(spread: &Spread) -> Option<f64> {
     (spread.runs > 0).then_some(spread.median)
 }
 
-/// What the image is to reach beside the Linux guest, and by itself.
+/// Targets of the image, relative to the Linux guest and absolute.
 pub(super) fn targets(results: &Results) -> Vec<Target> {
     let of_card = |card: Card| {
         let pair = results.guests.iter().find(|pair| pair.card == card);
@@ -232,7 +232,7 @@ fn side_by_side(figures: &[Figure]) -> Table {
     let cell = |value: Option<f64>| match value {
         Some(value) if value >= 1000.0 => grouped(value as u64),
         Some(value) => format!("{value:.2}"),
-        // A round that failed half-way has some figures and not others.
+        // A round that failed half-way lacks some figures.
         None => "-".to_owned(),
     };
     for Figure { what, image, linux, ratio } in figures {
@@ -273,7 +273,7 @@ mod tests {
     use crate::timings::figures::Samples;
     use natgate_timings::Fill;
 
-    /// Both guests with one kind of card, the image's rates this many times Linux' and its round
+    /// Both guests with one kind of card. The image's rates are `times` times Linux', and its round
     /// trips the reverse.
     fn pair(card: Card, times: f64) -> Pair {
         let mut samples = Samples::default();

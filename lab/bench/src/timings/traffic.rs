@@ -1,5 +1,5 @@
-//! What is sent through a guest, and what is measured of it from outside: by the kernels at both
-//! ends and the usual programs.
+//! Traffic through a guest, and measurements of it from outside, with the kernels at both ends and
+//! the usual programs.
 
 use natgate_testnet::{
     CARD_INSIDE, GATEWAY_INSIDE, Guest, Machine, Network, SERVER1, SERVER2, traffic,
@@ -8,42 +8,42 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddrV4, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// Connections at once, as in the paper.
+/// Number of simultaneous connections, as in the paper.
 const CONNECTIONS: &str = "16";
-/// The smallest segment that Linux sends if asked to, for as many packets as there can be.
+/// The smallest segment of Linux, for the highest number of packets.
 const SMALLEST: u16 = 88;
-/// A datagram's payload as long as such a segment with its header.
+/// Payload of a datagram as long as such a segment with its header.
 const DATAGRAM: [u8; 100] = [0x55; 100];
-/// One in so many packets is a datagram where traffic is mixed.
+/// In mixed traffic one packet in this number is a datagram.
 const ONE_IN: u64 = 5;
-/// Before packets are counted, TCP has found its rate; and it goes on a while.
+/// Time before the count, in which TCP finds its rate; and seconds of TCP after it.
 const BEFORE: Duration = Duration::from_secs(1);
 const BEYOND: u32 = 2;
-/// Where datagrams go that nobody answers.
+/// Destination of datagrams without an answer.
 const SINK: SocketAddrV4 = SocketAddrV4::new(SERVER2, 9);
-/// How long a guest may take until it forwards, and anybody to answer.
+/// Longest time to the first forwarded packet, and longest time to an answer.
 const START: Duration = Duration::from_secs(120);
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often somebody knocks while a guest starts.
+/// Interval of packets to a starting guest.
 const KNOCK: Duration = Duration::from_millis(1);
 
-/// Packets that were forwarded.
+/// Forwarded packets.
 pub(super) struct Packets {
-    /// A second.
+    /// Packets a second.
     pub(super) rate: f64,
-    /// Which part of them was UDP.
+    /// Share of UDP.
     pub(super) udp_share: f64,
 }
 
-/// Spares the second subscriber asking for the gateway's hardware address, which it would do once a
-/// second while there is no gateway yet.
+/// Tells the second subscriber the gateway's hardware address. Otherwise the subscriber would ask
+/// for it once a second until the gateway has started.
 pub(super) fn introduce(network: &Network) -> io::Result<()> {
     network.node("sub2").ip_batch(&format!(
         "neighbor replace {GATEWAY_INSIDE} lladdr {CARD_INSIDE} dev eth0 nud permanent\n"
     ))
 }
 
-/// Switches a guest on; how many seconds later the first datagram has arrived behind it.
+/// Boots a guest; returns the seconds until the first datagram arrived behind it.
 pub(super) fn first_packet(network: &Network, guest: &Guest<'_>) -> io::Result<(Machine, f64)> {
     let sink = network.node("server2").enter(|| UdpSocket::bind(SINK))??;
     sink.set_read_timeout(Some(KNOCK))?;
@@ -51,7 +51,7 @@ pub(super) fn first_packet(network: &Network, guest: &Guest<'_>) -> io::Result<(
     let begin = Instant::now();
     let mut machine = Machine::boot(network, guest)?;
     while begin.elapsed() < START && machine.is_on()? {
-        // Nobody need take it yet.
+        // The gateway may not accept packets yet.
         let _ = source.send_to(&DATAGRAM, SINK);
         if sink.recv_from(&mut [0; 128]).is_ok() {
             return Ok((machine, begin.elapsed().as_secs_f64()));
@@ -61,14 +61,14 @@ pub(super) fn first_packet(network: &Network, guest: &Guest<'_>) -> io::Result<(
     Err(io::Error::new(ErrorKind::TimedOut, message))
 }
 
-/// Waits until what is sent arrives, and the answers: who forwards may first have to ask for
-/// hardware addresses.
+/// Waits until packets and their answers arrive. The forwarder may have to ask for hardware
+/// addresses first.
 pub(super) fn awaken(network: &Network) -> io::Result<()> {
     let server = SERVER1.to_string();
     network.node("sub1").run(20, "ping", &["-c", "3", "-i", "0.05", "-w", "15", &server]).map(drop)
 }
 
-/// Microseconds that each of so many pings takes that carry so many bytes.
+/// Microseconds of each of `count` pings with `bytes` payload bytes.
 pub(super) fn round_trips(network: &Network, bytes: u16, count: u32) -> io::Result<Vec<f64>> {
     let (bytes, count) = (bytes.to_string(), count.to_string());
     let server = SERVER1.to_string();
@@ -77,13 +77,13 @@ pub(super) fn round_trips(network: &Network, bytes: u16, count: u32) -> io::Resu
     Ok(times(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// What ping says of each answer: `... time=0.312 ms`.
+/// Times in the output of ping: `... time=0.312 ms`.
 fn times(said: &str) -> Vec<f64> {
     let each = said.split("time=").skip(1);
     each.filter_map(|rest| rest.split(' ').next()?.parse::<f64>().ok()).map(|ms| ms * 1e3).collect()
 }
 
-/// Fetches a page from the web server so often: microseconds until each connection is there, and
+/// Fetches a page from the web server `count` times. Returns microseconds to each connection, and
 /// from each request to the first byte of the answer.
 pub(super) fn fetch(network: &Network, count: u32) -> io::Result<Vec<[f64; 2]>> {
     network.node("sub1").enter(|| (0..count).map(|_| fetch_once()).collect())?
@@ -107,17 +107,17 @@ fn fetch_once() -> io::Result<[f64; 2]> {
     Ok([connection, response])
 }
 
-/// Mbit/s that arrive by TCP with segments of at most so many bytes.
+/// Mbit/s that arrive by TCP with segments of at most `segment` bytes.
 pub(super) fn throughput(network: &Network, segment: u16, seconds: u32) -> io::Result<f64> {
     let segment = segment.to_string();
     let arguments = ["--parallel", CONNECTIONS, "--set-mss", &segment];
     Ok(traffic::iperf3(network, seconds, &arguments)? / 1e6)
 }
 
-/// Packets that are forwarded while TCP sends small segments, with datagrams between them if
-/// traffic is mixed.
+/// Counts forwarded packets while TCP sends small segments. In mixed traffic datagrams are sent
+/// between them.
 pub(super) fn packets(network: &Network, seconds: u32, is_mixed: bool) -> io::Result<Packets> {
-    // Nobody reads them; but where nobody listens, each would be answered.
+    // No program reads the datagrams. Without a socket the kernel would answer each with an error.
     let _sink = network.node("server2").enter(|| UdpSocket::bind(SINK))??;
     let source = traffic::udp_socket(network.node("sub2"))?;
     let source = is_mixed.then_some(&source);
@@ -153,9 +153,9 @@ fn count(source: Option<&UdpSocket>, time: Duration) -> io::Result<Packets> {
 /// Packets that have passed the router.
 #[derive(Debug, PartialEq)]
 struct Passed {
-    /// From and to the gateway.
+    /// Packets from and to the gateway.
     all: u64,
-    /// To the second server, which gets nothing but datagrams.
+    /// Packets to the second server, which gets only datagrams.
     udp: u64,
 }
 

@@ -1,6 +1,6 @@
-//! `natgate bench`: the laboratory's experiments. Here are the choice of one and what they share:
-//! how the results leave. Each experiment's arguments are in a file of its own, the experiments
-//! themselves in the lab crate.
+//! `natgate bench`: the laboratory's experiments. This file chooses the experiment and delivers its
+//! results. A file for each experiment has its arguments. The experiments themselves are in the lab
+//! crate.
 
 mod day;
 mod engine;
@@ -77,7 +77,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// Where the results go, and how much is measured.
+/// Destination of the results, and size of the measurement.
 #[derive(clap::Args)]
 struct Output {
     /// Write the files to this directory
@@ -92,12 +92,13 @@ struct Output {
 }
 
 impl Output {
-    /// The plan that fits: the small or the full one.
+    /// Chooses the small or the full plan.
     fn choose<P>(&self, quick: fn() -> P, full: fn() -> P) -> P {
         if self.quick { quick() } else { full() }
     }
 
-    /// Hands over a report as the options say; `name` is the directory's when none is given.
+    /// Delivers a report according to the options. `name` is the directory's name if `--out` is
+    /// missing.
     fn deliver(&self, name: &str, report: &Report) -> Result<(), Failure> {
         let mut text = String::new();
         let default = || (!self.json).then(|| PathBuf::from("docs/results").join(name));
@@ -115,10 +116,10 @@ impl Output {
     }
 }
 
-/// How many packets go together.
+/// Number of packets in a batch.
 #[derive(clap::Args)]
 struct Batch {
-    /// Packets that the translator is given at once
+    /// Packets in one call of the translator
     #[arg(
         long,
         value_name = "N",
@@ -134,19 +135,19 @@ impl Batch {
     }
 }
 
-/// Makes sure of the memory that an experiment takes; `option` is what makes it less.
+/// Checks that the memory for an experiment is available. `option` is the option that reduces it.
 fn require_memory(bytes: u64, what: &str, option: &str) -> Result<(), Failure> {
     memory::require(bytes, what)
         .map_err(|lack| Failure::Input(vec![format!("{lack}; give fewer {option}")]))
 }
 
-/// The command as it was given.
+/// The command with its arguments.
 fn command() -> String {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     format!("natgate {}", arguments.join(" "))
 }
 
-/// A number of sessions: `500`, `64k`, `1M`, `65.5M`.
+/// Parses a number of sessions: `500`, `64k`, `1M`, `65.5M`.
 fn count(text: &str) -> Result<u64, String> {
     let (digits, unit) = match text.as_bytes().last() {
         Some(b'k' | b'K') => (&text[..text.len() - 1], 1e3),
@@ -159,20 +160,20 @@ fn count(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A number of mappings that are made by live traffic.
+/// Parses a number of mappings that live traffic makes.
 fn mappings(text: &str) -> Result<u32, String> {
     let most = 1 << 24;
     let wrong = format!("a number of mappings is 1 to {most}, such as 100, 10k or 1M");
     count(text).ok().filter(|count| *count <= most).map(|count| count as u32).ok_or(wrong)
 }
 
-/// A time in seconds.
+/// Parses a time in seconds.
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=3600.0).contains(seconds));
     seconds.map(Duration::from_secs_f64).ok_or("a time is 0 to 3600 seconds, such as 0.5".into())
 }
 
-/// Sizes in the order in which they are measured, each once; `None`: none were given.
+/// Sorts sizes in the order of their measurement, without repetitions; `None` if there are none.
 fn ascending(mut sizes: Vec<u64>) -> Option<Vec<u64>> {
     sizes.sort_unstable();
     sizes.dedup();

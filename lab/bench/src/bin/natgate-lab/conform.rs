@@ -1,9 +1,9 @@
-//! `natgate conform`: what the RFCs ask of a translator, tried from outside on any that stands
-//! between two devices, on the program's own in simulated time, or on one of two in a laboratory of
-//! network namespaces.
+//! `natgate conform`: checks the requirements of the RFCs on a translator from outside. The
+//! translator is any device between two interfaces, the program's own translator in simulated time,
+//! or one of two translators in a laboratory of network namespaces.
 //!
-//! The suite and its reports are the conform crate's; here are the arguments, the bench and the
-//! files.
+//! The conform crate has the suite and its reports. This file has the arguments, the bench and the
+//! output files.
 
 mod lab;
 
@@ -43,9 +43,9 @@ natgate conform --compare ours.json theirs.json";
 
 /// Try what the RFCs ask of a NAT, from outside
 ///
-/// Sends packets into both sides of a translator, looks at what comes out of either, and says for
-/// each requirement of RFC 4787, 5382, 5508, 5597, 6056, 6864, 6888, 7857, 4884 and 1812 whether it
-/// is met, with the packets as evidence.
+/// Sends packets into both sides of a translator, and checks the packets that come out of either
+/// side. Reports for each requirement of RFC 4787, 5382, 5508, 5597, 6056, 6864, 6888, 7857, 4884
+/// and 1812 if it is met, with the packets as evidence.
 #[derive(clap::Args)]
 #[command(
     group(
@@ -68,16 +68,16 @@ pub(crate) struct Args {
     /// Try natgate itself with this configuration, in simulated time: no device, no root, seconds
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Try one of these between network namespaces of this command's own (needs root)
+    /// Try one of these translators between network namespaces of this command's own (needs root)
     #[arg(long, value_enum)]
     lab: Option<Lab>,
-    /// With --lab natgate: how packets get in and out of it
+    /// With --lab natgate: its packet I/O
     #[arg(long, value_enum, requires = "lab", default_value_t = LabBackend::AfPacket)]
     backend: LabBackend,
-    /// Name every requirement and what it takes to try it
+    /// List every requirement with the conditions of its trial
     #[arg(long)]
     list: bool,
-    /// Put reports in JSON side by side, as a table in Markdown
+    /// Compare reports in JSON, as a table in Markdown
     #[arg(long, value_name = "FILE", num_args = 1..=8)]
     compare: Option<Vec<PathBuf>>,
 
@@ -88,30 +88,31 @@ pub(crate) struct Args {
     #[command(flatten)]
     output: Output,
 
-    /// Try only these, by name or the beginning of it (rfc4787, rfc5508#REQ-4), separated by commas
+    /// Try only requirements whose names begin with these (rfc4787, rfc5508#REQ-4), separated by
+    /// commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     only: Vec<String>,
-    /// These may fail without making the command fail, by name or the beginning of it
+    /// Allow the requirements whose names begin with these to fail
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     allow: Vec<String>,
-    /// Mappings of one protocol that the translator gives one subscriber
+    /// Mappings of one protocol that the translator grants one subscriber
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=50_000))]
     quota: Option<u32>,
-    /// With -c: decides every choice that is random
+    /// With -c: seed of all random choices
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     seed: u64,
 }
 
-/// What a laboratory has in its middle.
+/// Translator in a laboratory.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Lab {
-    /// The Linux kernel, `nft` masquerading, as it comes
+    /// The Linux kernel with `nft` masquerading and default settings
     Linux,
     /// `natgate run`
     Natgate,
 }
 
-/// The back ends whose devices a laboratory can have.
+/// Back ends of natgate in a laboratory.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum LabBackend {
     /// Packet sockets
@@ -120,11 +121,11 @@ enum LabBackend {
     AfXdp,
 }
 
-/// Where the hosts are.
+/// Addresses of the hosts.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Hosts")]
 struct Place {
-    /// The translator's inside address
+    /// Address of the translator on the inside
     #[arg(long, value_name = "ADDRESS", default_value = "10.77.0.1")]
     inside_gateway: Ipv4Addr,
     /// Addresses for hosts on the inside
@@ -135,45 +136,45 @@ struct Place {
     #[arg(long, value_name = "FIRST-LAST", value_parser = hosts)]
     #[arg(default_value = "198.51.100.16-198.51.100.250")]
     outside_hosts: Hosts,
-    /// The router that the translator sends to on the outside; without, the hosts are neighbours
+    /// Next router of the translator on the outside [default: the hosts are neighbors]
     #[arg(long, value_name = "ADDRESS")]
     outside_gateway: Option<Ipv4Addr>,
-    /// An outside address that packets go to untranslated
+    /// Outside address whose packets are not translated
     #[arg(long, value_name = "ADDRESS")]
     untranslated: Option<Ipv4Addr>,
 }
 
-/// What is waited for.
+/// Waiting times.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Waiting")]
 struct Timing {
     /// Wait for no timers
     #[arg(long, conflicts_with = "patience")]
     quick: bool,
-    /// Leave out what waits for longer than this
+    /// Leave out requirements whose trial waits for longer than this
     #[arg(long, value_name = "DURATION", value_parser = config::duration)]
     patience: Option<Duration>,
-    /// How long a packet may take through the translator
+    /// Longest time of a packet through the translator
     #[arg(long, value_name = "DURATION", value_parser = transit, default_value = "300ms")]
     transit: Duration,
-    /// The translator's timer for UDP, if it was set below 5m
+    /// Translator's timer for UDP, if it was set below 5m
     #[arg(long, value_name = "DURATION", value_parser = timer)]
     udp: Option<Duration>,
-    /// Its timer for established TCP connections, if below 2h4m
+    /// Translator's timer for established TCP connections, if below 2h4m
     #[arg(long, value_name = "DURATION", value_parser = timer)]
     tcp_established: Option<Duration>,
-    /// Its timer for TCP connections that open, if below 4m
+    /// Translator's timer for TCP connections that open, if below 4m
     #[arg(long, value_name = "DURATION", value_parser = timer)]
     tcp_opening: Option<Duration>,
-    /// Its timer for TCP connections that close, if below 4m
+    /// Translator's timer for TCP connections that close, if below 4m
     #[arg(long, value_name = "DURATION", value_parser = timer)]
     tcp_closing: Option<Duration>,
-    /// Its timer for ICMP queries, if below 60s
+    /// Translator's timer for ICMP queries, if below 60s
     #[arg(long, value_name = "DURATION", value_parser = timer)]
     icmp: Option<Duration>,
 }
 
-/// Where the report goes.
+/// Destination of the report.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Report")]
 struct Output {
@@ -183,10 +184,10 @@ struct Output {
     /// Write the report as one page of HTML
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// What the report calls that which was tried
+    /// Name of the tested translator in the report
     #[arg(long, value_name = "TEXT")]
     subject: Option<String>,
-    /// Show in the text what was sent and what came where a requirement failed
+    /// Show the sent and received packets of failed requirements in the text
     #[arg(long)]
     evidence: bool,
 }
@@ -218,7 +219,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// Names that choose nothing are mistakes.
+/// Reports names that match no requirement.
 fn check_names(option: &str, names: &[String]) -> Result<(), Failure> {
     for name in names {
         let single = Options { only: vec![name.clone()], ..Options::default() };
@@ -251,7 +252,7 @@ impl Args {
         }
     }
 
-    /// The program's own gateway, in simulated time.
+    /// Tries the program's own gateway in simulated time.
     fn simulate(&self, path: &Path, mut options: Options) -> Result<(Report, String), Failure> {
         let wrong = |error: String| Failure::Input(vec![format!("{}: {error}", path.display())]);
         let mut settings = config::load(path).map_err(Failure::Input)?;
@@ -264,7 +265,7 @@ impl Args {
         Ok((report, format!("natgate with {}, simulated", path.display())))
     }
 
-    /// Whatever is between two devices.
+    /// Tries the translator between two devices.
     fn live(&self, options: Options) -> Result<(Report, String), Failure> {
         let (inside, outside) = (self.inside.as_deref(), self.outside.as_deref());
         let (inside, outside) = (inside.unwrap_or_default(), outside.unwrap_or_default());
@@ -296,7 +297,7 @@ impl Place {
     }
 }
 
-/// Runs the suite, with a bar that tells how far it is.
+/// Runs the suite with a progress bar.
 fn try_all(bench: Box<dyn Bench>, setup: Setup, options: Options) -> Result<Report, Failure> {
     let count = catalogue(&options).into_iter().filter(|(one, needs)| {
         options.wants(&one.id) && needs.is_some_and(|needs| needs <= options.patience)
@@ -366,7 +367,7 @@ fn list(options: &Options) -> String {
     wanted.map(line).collect()
 }
 
-/// Addresses from the first to the last.
+/// Parses a range of addresses, `FIRST-LAST`.
 fn hosts(text: &str) -> Result<Hosts, String> {
     let range = text.split_once('-').and_then(|(first, last)| {
         let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);

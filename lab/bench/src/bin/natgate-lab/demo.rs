@@ -1,12 +1,12 @@
-//! `natgate demo`: the translator at work, for everybody to see.
+//! `natgate demo`: a demonstration of the translator with real traffic.
 //!
-//! Builds a small network of its own out of network namespaces, starts `natgate run` in the middle
-//! of it, lets the kernels at its ends talk through it with the usual programs (ping, curl,
-//! traceroute, iperf3) and with sockets of its own, and reports.
+//! Builds a small network out of network namespaces and starts `natgate run` in the middle of it.
+//! The kernels at its ends send traffic through it with the usual programs (ping, curl, traceroute,
+//! iperf3) and with sockets of this program. Then the demonstration reports the results.
 //!
-//! The network itself is made in `natgate-testnet`, what is done in it stands in [`steps`], how it
-//! is told in [`report`]. Whatever way this ends, the namespaces, the processes in them and the
-//! files go with it; what a killed run could not take along goes at the start of the next.
+//! `natgate-testnet` makes the network, [`steps`] has the steps, and [`report`] writes the results.
+//! However the command ends, the namespaces, their processes and the files are removed. The next
+//! start removes the remains of a killed run.
 
 mod report;
 mod steps;
@@ -27,10 +27,10 @@ use crate::Failure;
 use report::{Report, StepResult};
 use steps::{DemoNetwork, STEPS};
 
-/// What the names of all namespaces of all demonstrations begin with.
+/// Prefix of the names of all namespaces of all demonstrations.
 const TAG: &str = "ngdemo";
 
-/// Programs that the demonstration needs, and the Debian packages they come in.
+/// Programs of the demonstration, and their Debian packages.
 const TOOLS: [(&str, &str); 8] = [
     ("ip", "iproute2"),
     ("ethtool", "ethtool"),
@@ -42,7 +42,7 @@ const TOOLS: [(&str, &str); 8] = [
     ("timeout", "coreutils"),
 ];
 
-/// What the web server serves, bytes.
+/// Bytes that the web server serves.
 const BODY: usize = 16 << 20;
 
 /// Show the translator at work between network namespaces
@@ -50,9 +50,9 @@ const BODY: usize = 16 << 20;
 /// Builds two subscribers, a gateway, a router and two servers as network namespaces of its own,
 /// runs the gateway between them on packet sockets, and sends real traffic through it: pings, web
 /// downloads, UDP to several servers, traceroute, iperf3 both ways, connections between the two
-/// subscribers by their external addresses. Prints what went through, the mappings and the
-/// counters, and removes everything again. Takes about ten seconds; needs root; touches nothing
-/// outside its own namespaces.
+/// subscribers by their external addresses. Prints the results, the mappings and the counters, and
+/// removes everything again. Takes about ten seconds; needs root; touches nothing outside its own
+/// namespaces.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Exit codes: 0 every step passed, 1 a step failed or the demonstration could not be held.
@@ -67,18 +67,18 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Keep the network after the steps, say how to enter it, and wait for the Enter key
+    /// Keep the network after the steps, print how to enter it, and wait for the Enter key
     #[arg(long, conflicts_with = "json")]
     hold: bool,
 
-    /// Have this image, which boots without an operating system, be the gateway, in an emulator
+    /// Run this image without an operating system as the gateway, in an emulator
     ///
     /// `make bare` builds it; the emulator is QEMU (on Debian: apt-get install qemu-system-x86).
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
 }
 
-/// What translates.
+/// Translator in the middle of the network.
 enum Translator {
     /// This program.
     Program(Gateway),
@@ -103,7 +103,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     if report.passed() { Ok(()) } else { Err(anyhow!("{}", report.failures()).into()) }
 }
 
-/// Everything between the making of the network and its removal.
+/// Runs the demonstration between the making of the network and its removal.
 fn hold_demonstration(args: &Args, name: &str) -> anyhow::Result<Report> {
     let say = |text: &str| {
         if !args.json {
@@ -145,7 +145,7 @@ fn hold_demonstration(args: &Args, name: &str) -> anyhow::Result<Report> {
     if args.hold {
         report.print_status();
         println!("{}", report::ways_in(name));
-        // End of input is as good as the key.
+        // The end of input has the effect of the key.
         let _ = std::io::stdin().read_line(&mut String::new());
     }
     let stop = StepResult::measure("stop", "SIGTERM ends the gateway, exit code 0", || {
@@ -177,7 +177,7 @@ impl Translator {
     }
 }
 
-/// Fails with one sentence that says what is missing.
+/// Returns an error of one sentence that names the missing requirement.
 fn check_requirements() -> anyhow::Result<()> {
     if !is_root() {
         bail!(
@@ -199,7 +199,7 @@ fn check_requirements() -> anyhow::Result<()> {
     )
 }
 
-/// Has signals and panics, after which nothing is dropped, clean up too.
+/// Cleans up after signals and panics, too. They drop nothing.
 fn clean_up_whatever_happens(prefix: &str) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot catch signals")?;
     let own = prefix.to_owned();
@@ -218,7 +218,7 @@ fn clean_up_whatever_happens(prefix: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Bytes in which nothing repeats soon, so that what is lost or swapped is noticed.
+/// Bytes without early repetitions, so that a loss or an exchange is noticed.
 fn body() -> Arc<[u8]> {
     let mut state = 1u64;
     let mut next = || {

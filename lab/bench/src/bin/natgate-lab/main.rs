@@ -1,7 +1,7 @@
 //! The laboratory: experiments, conformance tests and the demonstration.
 //!
-//! `natgate bench`, `natgate conform` and `natgate demo` start this program. It runs gateways by
-//! the program natgate, which is beside it.
+//! `natgate bench`, `natgate conform` and `natgate demo` start this program. It runs gateways with
+//! the program natgate in the same directory.
 
 mod bench;
 mod conform;
@@ -13,7 +13,7 @@ use natgate_hugepages::LargePages;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Huge pages spare random lookups in tables of gigabytes the walk through page tables.
+/// Huge pages save random lookups in tables of gigabytes the walk through page tables.
 #[global_allocator]
 static PAGES: LargePages = LargePages;
 

@@ -21,13 +21,13 @@ lab/bench/src/day/README.md says what the traffic model assumes.";
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Args {
-    /// Internal addresses that subscribers have [default: 100k; quick: 1k]
+    /// Internal addresses of subscribers [default: 100k; quick: 1k]
     #[arg(long, value_name = "N", value_parser = subscribers)]
     subscribers: Option<u32>,
-    /// Hours from five in the morning on [default: 24; quick: 2]
+    /// Hours of the day, from five in the morning [default: 24; quick: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=168))]
     hours: Option<u32>,
-    /// Sessions that one who is there all day opens on average
+    /// Sessions that an address in use all day opens on average
     #[arg(
         long,
         value_name = "N",
@@ -35,7 +35,7 @@ pub(super) struct Args {
         value_parser = clap::value_parser!(u32).range(1..=100_000),
     )]
     sessions: u32,
-    /// What the day follows from
+    /// Seed of the simulation
     #[arg(long, value_name = "N", default_value_t = Plan::full().seed)]
     seed: u64,
     #[command(flatten)]
@@ -52,9 +52,9 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     args.output.deliver("day", &measure(&plan, &line, &command()))
 }
 
-/// The length of an event as a line of the log.
+/// Length of an event as a line of the log.
 fn line(event: &Event) -> usize {
-    // The lines that are measured name neither pools nor classes.
+    // The measured lines contain neither pools nor classes.
     let names = Names::default();
     let line = serde_json::to_string(&json::event(event, &names)).expect("an event is JSON");
     line.len() + 1

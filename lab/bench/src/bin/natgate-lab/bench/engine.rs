@@ -30,13 +30,13 @@ pub(super) struct Args {
     sessions: Option<u64>,
     #[command(flatten)]
     batch: Batch,
-    /// How long established sessions are measured [default: 10; quick: 0.2]
+    /// Time of the measurement of established sessions [default: 10; quick: 0.2]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<Duration>,
-    /// TCP connections instead of UDP sessions
+    /// Measure TCP connections instead of UDP sessions
     #[arg(long)]
     tcp: bool,
-    /// Compare so many threads, each with its share of the sessions, with one
+    /// Compare this number of threads with one; each has its share of the sessions
     #[arg(
         long,
         value_name = "N",
@@ -70,7 +70,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
             .map_err(|wrong| Failure::Input(vec![format!("{}: {wrong}", path.display())]))?,
         _ => Vec::new(),
     };
-    // Where valgrind is missing the page says how to get the counts.
+    // Without valgrind the report explains how to get the counts.
     let counts = if quick { Vec::new() } else { instructions::count(false).unwrap_or_default() };
     if !args.output.json {
         let mut output = std::io::stdout();
@@ -81,7 +81,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     args.output.deliver("engine", &results.report(report, &counts, &changes))
 }
 
-/// The JSON of an earlier run.
+/// Reads the JSON of an earlier run.
 pub(super) fn read(path: &Path) -> Result<serde_json::Value, Failure> {
     let wrong = |error: String| Failure::Input(vec![format!("{}: {error}", path.display())]);
     let text =

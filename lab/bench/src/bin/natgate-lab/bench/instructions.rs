@@ -25,7 +25,7 @@ pub(super) struct Args {
     /// Show the change since this report was made
     #[arg(long, value_name = "JSON")]
     compare: Option<PathBuf>,
-    /// What valgrind runs
+    /// Run the code that valgrind counts
     #[arg(long, hide = true)]
     counted: bool,
     #[command(flatten)]
@@ -56,7 +56,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     Ok(output.write_all(text.as_bytes()).context("standard output cannot be written")?)
 }
 
-/// Has this program counted under valgrind.
+/// Starts this program under valgrind, and returns the counts.
 pub(super) fn count(quick: bool) -> Result<Vec<Count>, Error> {
     let failed = |error: std::io::Error| Error::Failed(error.to_string());
     let program = std::env::current_exe().map_err(failed)?;
@@ -68,7 +68,7 @@ pub(super) fn count(quick: bool) -> Result<Vec<Count>, Error> {
         arguments.push(OsStr::new("--quick"));
     }
     let counts = instructions::count(&program, &arguments, &directory, quick);
-    // What callgrind wrote has been read; a directory that stays does no harm.
+    // The output of callgrind has been read. A directory that stays is harmless.
     let _ = std::fs::remove_dir_all(&directory);
     counts
 }

@@ -1,4 +1,4 @@
-//! `natgate bench io`: packets a second by each back end beside the kernel's own.
+//! `natgate bench io`: packets a second by each back end, beside the kernel.
 
 use super::{Output, command, live, mappings, seconds};
 use crate::Failure;
@@ -22,7 +22,7 @@ lab/bench/src/io/README.md says how processor time is counted, and what came out
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Args {
-    /// Back ends [default: those that this program has]
+    /// Back ends [default: all back ends of this program]
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = back_end)]
     back_ends: Vec<BackEnd>,
     /// Leave out the kernel, the driver's programs and the forwarder that does not translate
@@ -31,7 +31,7 @@ pub(super) struct Args {
     /// Lengths of frames, bytes, or imix [default: 64,128,256,512,1024,1280,1518,imix]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = frames)]
     frames: Vec<Mix>,
-    /// Which packets are sent: up, down, both [default: all three; quick: up]
+    /// Direction of the packets: up, down, both [default: all three; quick: up]
     #[arg(long, value_name = "WAY", value_delimiter = ',', value_parser = way)]
     ways: Vec<Way>,
     /// Numbers of mappings [default: 100,10k,1M; quick: 100,10k]
@@ -48,7 +48,7 @@ pub(super) struct Args {
     /// Time of each measurement [default: 1; quick: 0.3]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<Duration>,
-    /// How often everything is measured [default: 3; quick: 1]
+    /// Number of rounds of all measurements [default: 3; quick: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
     rounds: Option<u8>,
     #[command(flatten)]
@@ -72,7 +72,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     args.output.deliver("io", &report)
 }
 
-/// Puts what was given in place of the default.
+/// Replaces a default by the given values, if any.
 pub(super) fn fill<T>(default: &mut Vec<T>, given: Vec<T>) {
     if !given.is_empty() {
         *default = given;

@@ -1,5 +1,5 @@
-//! What the measurements in network namespaces need before they begin: root, programs, and that
-//! nothing stays behind whatever way they end.
+//! Preconditions of the measurements in network namespaces: root, programs, and the removal of all
+//! namespaces at the end of this process.
 
 use crate::Failure;
 use anyhow::{Context, anyhow};
@@ -9,7 +9,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::path::PathBuf;
 
-/// Programs that are run, and the Debian packages they come in.
+/// Programs that the measurements run, and their Debian packages.
 const TOOLS: [(&str, &str); 5] = [
     ("ip", "iproute2"),
     ("ethtool", "ethtool"),
@@ -18,8 +18,7 @@ const TOOLS: [(&str, &str); 5] = [
     ("nft", "nftables"),
 ];
 
-/// Makes sure of all of it, and of these programs besides; returns the path of the gateway's
-/// program.
+/// Checks all preconditions, and the programs in `more`. Returns the path of the gateway's program.
 pub(super) fn prepare(more: &[(&str, &str)]) -> Result<PathBuf, Failure> {
     if !is_root() {
         return Err(anyhow!("network namespaces need root: run it as root, such as by sudo").into());

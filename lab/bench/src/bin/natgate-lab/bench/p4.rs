@@ -24,7 +24,7 @@ lab/bench/src/p4/README.md says how it is measured, and what came out.";
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Args {
-    /// How frames come and go: memory, af-packet, af-xdp, dpdk; all: those that this program has
+    /// Packet I/O: memory, af-packet, af-xdp, dpdk; all: every one that this program has
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = drivers, default_value = "memory")]
     drivers: Vec<Drivers>,
     /// Lengths of frames, bytes [default: 64,128,256,512,1024,1280,1518; quick: 64,1518]
@@ -49,7 +49,7 @@ pub(super) struct Args {
     /// Time of each measurement [default: 1; quick: 0.05]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<Duration>,
-    /// How often each combination is measured where cables are between [default: 3; quick: 1]
+    /// Number of measurements of each combination with cables [default: 3; quick: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
     rounds: Option<u16>,
     #[command(flatten)]
@@ -76,7 +76,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     args.output.deliver("p4", &report)
 }
 
-/// What a name stands for.
+/// The drivers of one name.
 #[derive(Clone, Debug)]
 struct Drivers(Vec<Driver>);
 

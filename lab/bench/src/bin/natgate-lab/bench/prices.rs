@@ -1,4 +1,4 @@
-//! `natgate bench prices`: what a million packets a second cost.
+//! `natgate bench prices`: the price of a million packets a second.
 
 use super::engine::read;
 use super::{Output, command};
@@ -18,16 +18,16 @@ lab/bench/src/prices/README.md says where the numbers come from.";
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Args {
-    /// Take the speed from this report of bench engine; without it a million sessions are measured
+    /// Take the speed from this report of bench engine [default: measure a million sessions]
     #[arg(long, value_name = "JSON")]
     engine: Option<PathBuf>,
-    /// What the server costs, dollars
+    /// Price of the server, dollars
     #[arg(long, value_name = "DOLLARS", default_value_t = SERVER_PRICE, value_parser = price)]
     price: f64,
-    /// The year of that price
+    /// Year of that price
     #[arg(long, value_name = "YEAR", default_value_t = SERVER_YEAR)]
     year: u32,
-    /// Its cores that translate
+    /// Cores of the server that translate
     #[arg(
         long,
         value_name = "N",

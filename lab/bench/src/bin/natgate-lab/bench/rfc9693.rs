@@ -1,4 +1,4 @@
-//! `natgate bench rfc9693`: connection rates, throughput and capacity as RFC 9693 measures them.
+//! `natgate bench rfc9693`: connection rates, throughput and capacity by RFC 9693's methods.
 
 use super::{Batch, Output, command, count, require_memory};
 use crate::Failure;
@@ -14,7 +14,7 @@ natgate bench rfc9693 --sessions 1M,10M --repetitions 5 --out /tmp/rfc9693
 
 lab/bench/src/rfc9693/README.md says what is done and where it differs from the RFC.";
 
-/// Measure connection rates, throughput and table capacity as RFC 9693 does
+/// Measure connection rates, throughput and table capacity by RFC 9693's methods
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Args {
@@ -23,11 +23,10 @@ pub(super) struct Args {
     sessions: Vec<u64>,
     #[command(flatten)]
     batch: Batch,
-    /// Repetitions of each search at most [default: 20; quick: 2]
+    /// Most repetitions of each search [default: 20; quick: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     repetitions: Option<u64>,
-    /// Sessions that the translator has room for when its capacity is searched [default: 10M;
-    /// quick: 30k]
+    /// Room for sessions while the capacity is searched [default: 10M; quick: 30k]
     #[arg(long, value_name = "N", value_parser = count)]
     capacity: Option<u64>,
     #[command(flatten)]

@@ -21,21 +21,19 @@ lab/bench/src/router/README.md says what is done, and what the thesis found.";
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Args {
-    /// How packets get in and out: af-packet, af-xdp
+    /// Packet I/O: af-packet, af-xdp
     #[arg(long, value_name = "NAME", default_value = "af-xdp", value_parser = back_end)]
     back_end: BackEnd,
-    /// Parts that are measured: delay (and memory), throughput, latency, processor, creation
-    /// [default: all]
+    /// Measured parts: delay (and memory), throughput, latency, processor, creation [default: all]
     #[arg(long, value_name = "PART", value_delimiter = ',', value_parser = part)]
     only: Vec<Part>,
-    /// Entries that the table is filled with [default: 1M; quick: 20k]
+    /// Number of entries in the table at the end [default: 1M; quick: 20k]
     #[arg(long, value_name = "N", value_parser = mappings)]
     fill: Option<u32>,
-    /// How long a trial takes [default: 1; quick: 0.1]
+    /// Time of a trial [default: 1; quick: 0.1]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     trial: Option<Duration>,
-    /// Trials of a rate, of which most decide, when throughput is searched for [default: 3; quick:
-    /// 1]
+    /// Trials of one rate in the search for throughput; the majority decides [default: 3; quick: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
     trials: Option<u32>,
     /// Rest between the trials of a search [default: 0.1; quick: 0]

@@ -1,4 +1,4 @@
-//! `natgate bench rules`: how long it takes to find the rule for a packet, by the number of rules.
+//! `natgate bench rules`: time to find the rule of a packet, by the number of rules.
 
 use super::{Output, ascending, command, count, seconds};
 use crate::Failure;
@@ -15,7 +15,7 @@ natgate bench rules --rules 100,10k,1M
 
 lab/bench/src/rules/README.md says what is compared and how.";
 
-/// Most rules that are measured with: as many as a configuration file can have.
+/// Most rules in a measurement: as many as a configuration file can have.
 const MOST: u64 = 4_000_000;
 
 /// Measure the search for a packet's rule, by the number of rules

@@ -16,18 +16,17 @@ natgate bench soak --sessions 1M --packets 20M --seed 7
 
 lab/bench/src/soak/README.md lists the promises.";
 
-/// Check what always holds, over a big table and a random hour of virtual time
+/// Check the engine's invariants in a big table over a random hour of virtual time
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Args {
-    /// Mappings that the table holds [default: as many as memory permits, at most 65.5M; quick:
-    /// 10k]
+    /// Mappings in the table [default: as many as memory permits, at most 65.5M; quick: 10k]
     #[arg(long, value_name = "N", value_parser = count)]
     sessions: Option<u64>,
     /// Packets of the hour [default: four a mapping; quick: 40 a mapping]
     #[arg(long, value_name = "N", value_parser = count)]
     packets: Option<u64>,
-    /// What the traffic follows from [default: random]
+    /// Seed of the traffic [default: random]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     #[command(flatten)]
@@ -38,7 +37,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let output = args.output;
     let mappings = args.sessions.unwrap_or_else(|| match output.quick {
         true => 10_000,
-        // A little is left to others.
+        // Other programs keep a part of the memory.
         false => Plan::mappings_in(memory::available().unwrap_or(u64::MAX) / 10 * 7),
     });
     let packets = args.packets.unwrap_or(mappings * if output.quick { 40 } else { 4 });

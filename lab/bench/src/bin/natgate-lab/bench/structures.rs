@@ -1,4 +1,4 @@
-//! `natgate bench structures`: the lookup structures of a software NAT against each other.
+//! `natgate bench structures`: a comparison of a software NAT's lookup structures.
 
 use super::{Output, ascending, command, count, seconds};
 use crate::Failure;
@@ -15,7 +15,7 @@ natgate bench structures --sessions 64k,1M --threads 1,2
 
 lab/bench/src/structures/README.md says what is compared and what came out.";
 
-/// Compare the lookup structures that a NAT could have, by sessions and by threads
+/// Compare the possible lookup structures of a NAT, by sessions and by threads
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Args {

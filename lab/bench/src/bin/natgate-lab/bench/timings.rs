@@ -1,5 +1,5 @@
-//! `natgate bench timings`: what the engine takes by the processor's counter, and the image without
-//! an operating system beside a Linux guest.
+//! `natgate bench timings`: cycles of the engine's calls, and the image without an operating system
+//! beside a Linux guest.
 
 use super::{Output, command, live};
 use crate::Failure;
@@ -8,7 +8,7 @@ use natgate_lab::timings::{Plan, Size, internal, measure};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Programs that run with the image, and the Debian packages they come in.
+/// Programs for the emulation of the image, and their Debian packages.
 const TOOLS: [(&str, &str); 5] = [
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("ping", "iputils-ping"),
@@ -39,10 +39,10 @@ pub(super) struct Args {
     /// Measure this image in an emulator, too, beside a Linux guest
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
-    /// Keep Debian's packages in this directory, and take those that are there
+    /// Keep Debian's packages in this directory, and use the packages there
     #[arg(long, value_name = "DIR", requires = "image")]
     packages: Option<PathBuf>,
-    /// How often both guests are booted and measured with each kind of card [default: 3; quick: 1]
+    /// Boots and measurements of both guests with each kind of card [default: 3; quick: 1]
     #[arg(
         long,
         value_name = "N",
@@ -58,8 +58,7 @@ pub(super) struct Args {
         value_parser = clap::value_parser!(u32).range(1..=600),
     )]
     seconds: Option<u32>,
-    /// Print what the engine takes in this program, a line of JSON for each number of entries, and
-    /// that is all
+    /// Print only the engine's cycles in this program, one line of JSON for each number of entries
     #[arg(long, conflicts_with_all = ["image", "out", "json"])]
     lines: bool,
     #[command(flatten)]
@@ -84,7 +83,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     args.output.deliver("timings", &report)
 }
 
-/// The image's whole path.
+/// Finds the absolute path of the image.
 fn find(image: &Path) -> Result<PathBuf, Failure> {
     image.canonicalize().map_err(|error| {
         let wrong = format!("{}: {error}; `make bare` builds the image", image.display());

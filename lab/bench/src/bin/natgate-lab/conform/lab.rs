@@ -1,13 +1,13 @@
-//! A laboratory: two network namespaces, the tester's and the translator's, with a cable on either
-//! side.
+//! A laboratory of two network namespaces, the tester's and the translator's, with a cable on
+//! either side.
 //!
 //! ```text
 //! tester: inside --------- inside [nat] outside --------- outside :tester
 //!       10.77.0.16-250    10.77.0.1   198.51.100.1    198.51.100.16-250
 //! ```
 //!
-//! The outside's MTU is smaller than the inside's, so that packets that are too long can be tried.
-//! Whatever way this ends, namespaces and processes go with it.
+//! The MTU of the outside is smaller than the inside's, so the suite can try packets that are too
+//! long. However the command ends, the namespaces and processes are removed.
 
 use super::{Lab, LabBackend, try_all};
 use crate::Failure;
@@ -18,7 +18,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::net::Ipv4Addr;
 
-/// What the names of all laboratories begin with.
+/// Prefix of the names of all laboratories.
 const TAG: &str = "ngconf";
 
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
@@ -27,11 +27,11 @@ const OUTSIDE_MTU: u16 = 1400;
 const UNTRANSLATED: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 252);
 const NOBODY: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 253);
 
-/// Mappings that `natgate run` gives a subscriber unless told otherwise.
+/// Default number of mappings of a subscriber in `natgate run`.
 const QUOTA: u32 = 2000;
 
 impl Lab {
-    /// What reports call it.
+    /// Its name in reports.
     pub(super) fn subject(self) -> &'static str {
         match self {
             Self::Linux => "Linux masquerade",
@@ -66,7 +66,7 @@ pub(super) fn run(lab: Lab, backend: LabBackend, options: &Options) -> Result<Re
     };
     let setup = setup(lab);
     let tester = network.node("tester");
-    // Devices and what looks after them belong to the namespace in which they are opened.
+    // Devices and their monitors belong to the namespace in which they are opened.
     let report = tester.enter(|| {
         let live = Live::open("inside", "outside").map_err(anyhow::Error::from)?;
         try_all(Box::new(live), setup, options)
@@ -85,7 +85,7 @@ fn build(name: &str) -> std::io::Result<Network> {
     Ok(network)
 }
 
-/// The kernel as a translator, with every setting as it comes.
+/// Configures the kernel as a translator with default settings.
 fn masquerade(network: &Network) -> anyhow::Result<()> {
     let nat = network.node("nat");
     nat.ip_batch(&format!(
@@ -103,7 +103,7 @@ fn masquerade(network: &Network) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// natgate with every setting as it comes, and what only a setting shows.
+/// Configuration of natgate with default settings, and with settings that some requirements need.
 fn config(backend: LabBackend) -> String {
     let backend = match backend {
         LabBackend::AfPacket => "af-packet",
@@ -139,7 +139,7 @@ fn setup(lab: Lab) -> Setup {
     }
 }
 
-/// Has signals, after which nothing is dropped, remove the laboratory too.
+/// Removes the laboratory after a signal, too. A signal drops nothing.
 fn clean_up_when_told_to_end(prefix: &str) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals")?;
     let own = prefix.to_owned();

@@ -1,4 +1,4 @@
-//! What the demonstration tells: lines for people, or one JSON object.
+//! Output of the demonstration: lines for people, or one JSON object.
 //!
 //! The object: `passed` (true if every step did), `seconds`, `steps` (each `name`, `what`,
 //! `passed`, `detail`, `seconds`), `status` (as `natgate run` writes it: mappings, counters).
@@ -12,10 +12,10 @@ use serde_json::{Map, Value, json};
 
 use super::steps::{DemoNetwork, Step};
 
-/// Mappings printed of each protocol; the rest is only counted.
+/// Printed mappings of each protocol; the others are only counted.
 const SHOWN: usize = 4;
 
-/// How one step went.
+/// Result of one step.
 pub(crate) struct StepResult {
     name: &'static str,
     what: &'static str,
@@ -23,24 +23,24 @@ pub(crate) struct StepResult {
     seconds: f64,
 }
 
-/// Everything that there is to tell.
+/// Results of the demonstration.
 #[derive(Default)]
 pub(crate) struct Report {
     pub(crate) steps: Vec<StepResult>,
-    /// The gateway's own account.
+    /// The gateway's own status.
     pub(crate) status: Value,
-    /// What the image has shown of its counters.
+    /// Counters on the image's console.
     pub(crate) console: String,
     pub(crate) seconds: f64,
 }
 
 impl StepResult {
-    /// Takes a step.
+    /// Runs a step.
     pub(crate) fn of(step: &Step, network: &DemoNetwork) -> Self {
         Self::measure(step.name, step.what, || (step.run)(network))
     }
 
-    /// Does something and takes the time.
+    /// Runs `work` and measures its time.
     pub(crate) fn measure(
         name: &'static str,
         what: &'static str,
@@ -51,7 +51,7 @@ impl StepResult {
         Self { name, what, outcome, seconds: began.elapsed().as_secs_f64() }
     }
 
-    /// For people.
+    /// Line for people.
     pub(crate) fn line(&self, number: usize) -> String {
         let (mark, detail) = match &self.outcome {
             Ok(detail) => ("pass", detail),
@@ -76,12 +76,12 @@ impl StepResult {
 }
 
 impl Report {
-    /// Whether all went well.
+    /// Returns true if all steps passed.
     pub(crate) fn passed(&self) -> bool {
         self.steps.iter().all(|step| step.outcome.is_ok())
     }
 
-    /// One sentence that names the steps that failed.
+    /// One sentence with the names of the failed steps.
     pub(crate) fn failures(&self) -> String {
         let failed: Vec<_> =
             self.steps.iter().filter(|step| step.outcome.is_err()).map(|step| step.name).collect();
@@ -98,9 +98,9 @@ impl Report {
         })
     }
 
-    /// The gateway's own account: its mappings and what it counted.
+    /// Prints the gateway's own status: its mappings and counters.
     pub(crate) fn print_status(&self) {
-        // The image tells its figures to who is at its console.
+        // The image prints its counters on its console.
         if self.status.is_null() {
             if !self.console.is_empty() {
                 println!("\nCounted by the image\n  {}", self.console.replace('\n', "\n  "));
@@ -118,7 +118,7 @@ impl Report {
     }
 }
 
-/// Who is where.
+/// Description of the network.
 pub(crate) fn introduction(name: &str) -> String {
     format!(
         "Network namespaces {name}-*, with the kernel's own TCP/IP at every end:
@@ -130,7 +130,7 @@ pub(crate) fn introduction(name: &str) -> String {
     )
 }
 
-/// How to play with a network that is being held.
+/// Commands to enter a network that is being kept.
 pub(crate) fn ways_in(name: &str) -> String {
     format!(
         "
@@ -153,7 +153,7 @@ fn mappings(mappings: &Value) -> String {
     let columns = ["protocol", "internal", "external", "sessions", "packets_out", "packets_in"];
     row(&mut text, columns.map(str::to_owned));
     for (protocol, mut mappings) in by_protocol {
-        // Those that carried most are those that one recognizes.
+        // A reader recognizes the mappings with most packets.
         mappings.sort_by_key(|mapping| Reverse(mapping["packets_out"].as_u64()));
         for mapping in mappings.iter().take(SHOWN) {
             row(&mut text, columns.map(|column| plain(&mapping[column])));

@@ -1,7 +1,7 @@
-//! What the demonstration does, one function a step, and the table of them.
+//! Steps of the demonstration, one function each, and the table of them.
 //!
-//! A step ends with a line that says what was seen, or with an error that says what was expected
-//! instead. Each is bounded in time by what it calls.
+//! A step returns a line with the observed result, or an error with the expected result. The
+//! functions that it calls bound its time.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -17,21 +17,21 @@ use natgate_testnet::{
 pub(crate) struct DemoNetwork {
     /// The namespaces.
     pub(crate) nodes: Network,
-    /// What the web server answers.
+    /// Answer of the web server.
     pub(crate) body: Arc<[u8]>,
 }
 
-/// One thing that is shown.
+/// One step.
 pub(crate) struct Step {
-    /// One word.
+    /// Name, one word.
     pub(crate) name: &'static str,
-    /// What is shown by it.
+    /// Property that the step shows.
     pub(crate) what: &'static str,
-    /// Does it.
+    /// Function that runs the step.
     pub(crate) run: fn(&DemoNetwork) -> anyhow::Result<String>,
 }
 
-/// Everything that is shown, in order.
+/// All steps, in order.
 pub(crate) const STEPS: &[Step] = &[
     Step { name: "ping-gateway", what: "the gateway answers on both sides", run: ping_gateway },
     Step { name: "ping", what: "ping a server through the translator", run: ping_server },
@@ -58,7 +58,7 @@ fn ping_server(network: &DemoNetwork) -> anyhow::Result<String> {
     ping(network, "sub1", SERVER1)
 }
 
-/// Three echo requests, all of which must be answered.
+/// Sends three echo requests; all must be answered.
 fn ping(network: &DemoNetwork, from: &str, to: Ipv4Addr) -> anyhow::Result<String> {
     let arguments = ["-n", "-c", "3", "-i", "0.2", "-W", "2", &to.to_string()];
     let said = run(network, from, 10, "ping", &arguments)?;
@@ -152,7 +152,7 @@ fn hairpin_tcp(network: &DemoNetwork) -> anyhow::Result<String> {
     describe(traffic::hairpin_tcp(&network.nodes, 5000)?)
 }
 
-/// The one called must have seen the caller's external endpoint (RFC 4787 REQ-9a).
+/// The called host must have seen the caller's external endpoint (RFC 4787 REQ-9a).
 fn describe(meeting: traffic::Hairpin) -> anyhow::Result<String> {
     let traffic::Hairpin { called, caller, seen } = meeting;
     ensure!(seen == caller, "the one called saw {seen}, not the caller's external {caller}");
@@ -168,7 +168,7 @@ fn iperf3_down(network: &DemoNetwork) -> anyhow::Result<String> {
     iperf3(network, &["--reverse"])
 }
 
-/// Two seconds of as much as TCP will carry.
+/// Sends as much TCP as possible for two seconds.
 fn iperf3(network: &DemoNetwork, more: &[&str]) -> anyhow::Result<String> {
     let rate = traffic::iperf3(&network.nodes, 2, more)?;
     if rate < 1e6 {
