@@ -1,15 +1,15 @@
-//! Links the image: an ordinary program of this target, all of it in one file at fixed addresses,
-//! so that a boot loader which only copies it to its place has done what there is to do.
+//! Links the image: an ordinary program of this target, in one file at fixed addresses. So a boot
+//! loader only has to copy the file to its addresses.
 //!
-//! The compiler names libraries to be loaded at run time. Here nothing loads them, so files with
-//! those names stand for the archives.
+//! The compiler names shared libraries. No loader exists here, so files with the names of these
+//! libraries refer to the archives.
 
 use std::path::Path;
 
-/// Where the image begins: at 16 MiB, for below that UEFI may have things of its own.
+/// First address of the image: 16 MiB, because UEFI may use memory below it.
 const BASE: &str = "0x1000000";
 
-/// The library that is named, and the archive that is linked instead.
+/// Named library, and the archive that is linked instead.
 const ARCHIVES: [(&str, &str); 4] = [("gcc_s", "gcc_eh"), ("gcc", "gcc"), ("c", "c"), ("m", "m")];
 
 fn main() {

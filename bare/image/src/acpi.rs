@@ -1,23 +1,23 @@
-//! Which processors there are, from the firmware's tables (ACPI 6.5, sections 5.2.5 to 5.2.12).
+//! Processors of the machine, from the firmware's tables (ACPI 6.5, sections 5.2.5 to 5.2.12).
 //!
-//! Nothing that the tables say is believed further than their checksums: lengths are limited, and
-//! what cannot be read is as if it were not there.
+//! Checksums do not make the content of the tables trustworthy. Lengths are limited, and unreadable
+//! parts count as missing.
 
 use crate::boot::Addresses;
 
-/// Where a BIOS leaves the pointer to the tables, if nobody says where it is.
+/// Area in which a BIOS leaves the pointer to the tables.
 const AREA: std::ops::Range<u64> = 0xe_0000..0x10_0000;
 const STEP: usize = 16;
 
-/// Bytes of the pointer that its first checksum is about, and of a table's header.
+/// Bytes of the pointer that its first checksum covers, and bytes of a table's header.
 const POINTER: usize = 20;
 const HEADER: usize = 36;
 
-/// Most bytes of a table.
+/// Largest length of a table, bytes.
 const MOST: usize = 1 << 16;
 
-/// What the interrupt controllers of processors that can be used are called; none: the tables do
-/// not say. `root` is where the pointer is, if the boot loader has said it.
+/// Interrupt controller ids of the usable processors; empty if the tables do not list them. `root`
+/// is the address of the pointer, if the boot loader has given it.
 pub fn processors(memory: &impl Addresses, root: Option<u64>) -> Vec<u32> {
     let table = pointer_near(memory, root).and_then(|(list, width)| {
         let list = table(memory, list, if width == 8 { b"XSDT" } else { b"RSDT" })?;
@@ -27,13 +27,13 @@ pub fn processors(memory: &impl Addresses, root: Option<u64>) -> Vec<u32> {
     table.map(|table| ids(&table)).unwrap_or_default()
 }
 
-/// The pointer at a place, or where a BIOS leaves it.
+/// Finds the pointer at `root`, or in the BIOS's area.
 fn pointer_near(memory: &impl Addresses, root: Option<u64>) -> Option<(u64, usize)> {
     root.and_then(|root| pointer(memory, root))
         .or_else(|| AREA.step_by(STEP).find_map(|place| pointer(memory, place)))
 }
 
-/// The list of tables, and the bytes of each of its entries, if there is a pointer at a place.
+/// Reads the pointer at `place`: the address of the list of tables, and the bytes of each entry.
 fn pointer(memory: &impl Addresses, place: u64) -> Option<(u64, usize)> {
     let mut bytes = [0; HEADER];
     let is_there = memory.read(place, &mut bytes[..POINTER])
@@ -47,7 +47,7 @@ fn pointer(memory: &impl Addresses, place: u64) -> Option<(u64, usize)> {
     if is_later && long != 0 { Some((long, 8)) } else { Some((number(&bytes[16..20]), 4)) }
 }
 
-/// The whole table at a place, if it has this name and its checksum is right.
+/// Reads the table at `place`, if it has this name and a correct checksum.
 fn table(memory: &impl Addresses, place: u64, name: &[u8; 4]) -> Option<Vec<u8>> {
     let mut header = [0; HEADER];
     if !memory.read(place, &mut header) || !header.starts_with(name) {
@@ -61,7 +61,7 @@ fn table(memory: &impl Addresses, place: u64, name: &[u8; 4]) -> Option<Vec<u8>>
     (memory.read(place, &mut bytes) && is_intact(&bytes)).then_some(bytes)
 }
 
-/// Those that a table of interrupt controllers names as usable.
+/// Ids of the usable processors in a table of interrupt controllers.
 fn ids(table: &[u8]) -> Vec<u32> {
     const LOCAL: u8 = 0;
     const LOCAL_LATER: u8 = 9;
@@ -77,7 +77,7 @@ fn ids(table: &[u8]) -> Vec<u32> {
             _ => (None, None),
         };
         let id = id.filter(|_| flags.is_some_and(|flags| flags & 1 != 0));
-        // Some firmware names the same one in both ways.
+        // Some firmware lists a processor in both forms.
         ids.extend(id.map(|id| number(id) as u32).filter(|id| !ids.contains(id)));
         rest = after;
     }
@@ -88,7 +88,7 @@ fn is_intact(bytes: &[u8]) -> bool {
     bytes.iter().fold(0, |sum: u8, byte| sum.wrapping_add(*byte)) == 0
 }
 
-/// A number of at most eight bytes, the lowest first.
+/// Reads a little-endian number of at most eight bytes.
 fn number(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Memory from the area on.
+    /// Memory from the BIOS's area on.
     struct Memory(Vec<u8>);
 
     impl Addresses for Memory {
@@ -127,8 +127,8 @@ mod tests {
         bytes
     }
 
-    /// The pointer at byte 64, the list at 256, another table at 512, that of the processors at
-    /// 1024.
+    /// Memory with the pointer at byte 64, the list at 256, another table at 512, and the table of
+    /// processors at 1024.
     fn memory(is_later: bool) -> Memory {
         let mut bytes = vec![0; 2048];
         let mut put = |at: usize, what: &[u8]| bytes[at..at + what.len()].copy_from_slice(what);
@@ -151,7 +151,8 @@ mod tests {
         put(256, &a_table(if is_later { b"XSDT" } else { b"RSDT" }, &entries));
         put(512, &a_table(b"FACP", &[7; 80]));
         let mut body = vec![0; 8];
-        // Two that can be used, one that cannot, another controller, and one of the later kind.
+        // Two usable entries, one unusable, another kind of controller, and one entry of the newer
+        // form.
         for (kind, len, flags_at, flags) in
             [(0, 8, 4, 1), (0, 8, 4, 1), (0, 8, 4, 2), (1, 12, 4, 1), (9, 16, 8, 1)]
         {
@@ -159,7 +160,7 @@ mod tests {
             body.resize(begin + len, 0);
             (body[begin], body[begin + 1]) = (kind, len as u8);
             body[begin + flags_at] = flags;
-            // The later kind's number has four bytes, of which this is the second.
+            // The id in the newer form has four bytes; this is the second byte.
             body[begin + if kind == 9 { 5 } else { 3 }] = begin as u8;
         }
         put(1024, &a_table(b"APIC", &body));

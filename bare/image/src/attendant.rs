@@ -1,5 +1,5 @@
-//! What a machine does besides its work: the console, keys, the clock, and sleep while there is
-//! nothing to do.
+//! Housekeeping of the machine beside its work: the console, the keyboard, the clock, and sleep
+//! while there is no work.
 
 use crate::machine::{self, clock, console, restart, watchdog, wires};
 use natgate_bare::alarm::Alarm;
@@ -7,25 +7,25 @@ use natgate_bare::menu::{Failure, Wish};
 use natgate_engine::Timestamp;
 use std::time::Duration;
 
-/// How often everything but packets is looked after, and how often keys are asked for: to ask costs
-/// as much as some packets, in an emulated machine above all.
+/// Interval of housekeeping, and interval of keyboard reads. A read costs as much as some packets,
+/// especially in an emulated machine.
 const LOOK: Duration = Duration::from_millis(1);
 const KEYS: Duration = Duration::from_millis(10);
 
-/// How often figures are remembered, and shown if somebody wants to see them.
+/// Interval of the saved figures, and of their display if it is switched on.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// How long to look for frames before sleeping.
+/// Time of spinning without frames before a sleep.
 pub(crate) const SPIN: Duration = Duration::from_micros(50);
 
-/// Who looks after the machine.
+/// Housekeeping of the machine.
 pub(crate) struct Attendant {
-    /// By what cards are told to interrupt, and whether all that are in use do.
+    /// Request for interrupts by cards, and true if all cards in use interrupt.
     alarm: Alarm,
     all_interrupt: bool,
-    /// Whether what was printed has not been shown and sent yet.
+    /// True if printed text still waits to be shown and sent.
     is_printing: bool,
-    /// When there was something to do last, and how often it has slept since the start.
+    /// Time of the latest work, and number of sleeps since the start.
     last_work: Timestamp,
     sleeps: u64,
     next_look: Timestamp,
@@ -33,16 +33,16 @@ pub(crate) struct Attendant {
     next_second: Timestamp,
 }
 
-/// What there is to do, now and then.
+/// Results of one round of housekeeping.
 pub(crate) struct Look {
-    /// The key that somebody has pressed.
+    /// Key that was pressed.
     pub(crate) key: Option<u8>,
-    /// Whether another second has passed.
+    /// True if another second has passed.
     pub(crate) is_second: bool,
 }
 
 impl Attendant {
-    /// Of a machine whose cards are told by `alarm` when to interrupt.
+    /// Creates the housekeeping of a machine whose cards obey `alarm`.
     pub(crate) fn new(alarm: Alarm) -> Self {
         let now = clock::timestamp();
         Self {
@@ -57,13 +57,12 @@ impl Attendant {
         }
     }
 
-    /// Another card is in use, which interrupts or does not.
+    /// Adds a card in use; `interrupts` is true if it can interrupt.
     pub(crate) fn uses_card(&mut self, interrupts: bool) {
         self.all_interrupt &= interrupts;
     }
 
-    /// Looks after the machine, when it is time to. Without a clock there is the console and no
-    /// more.
+    /// Does the housekeeping if it is due. Without a clock there is only the console.
     fn look(&mut self, now: Timestamp) -> Option<Look> {
         if now < self.next_look && clock::frequency() != 0 {
             return None;
@@ -83,8 +82,8 @@ impl Attendant {
         Some(look)
     }
 
-    /// Whether there has been nothing to do for a while and nothing waits, and whatever comes can
-    /// end a sleep.
+    /// Returns true if there has been no work for a while, no text waits, and every possible work
+    /// can end a sleep.
     fn may_sleep(&self, now: Timestamp) -> bool {
         now.since(self.last_work) >= SPIN
             && self.all_interrupt
@@ -92,14 +91,14 @@ impl Attendant {
             && !self.is_printing
     }
 
-    /// Has cards interrupt from now on, and holds that back: whoever is going to sleep looks for
-    /// work once more.
+    /// Switches the cards' interrupts on, and holds them back. The caller then looks for work once
+    /// more.
     fn prepare_sleep(&mut self) {
         self.alarm.set(true);
         watchdog::hold_interrupts();
     }
 
-    /// Sleeps until a frame comes or the timer ticks, unless there was work just now.
+    /// Sleeps until a frame comes or the timer ticks. With `work` it does not sleep.
     fn sleep(&mut self, work: Option<Timestamp>) {
         if let Some(now) = work {
             self.last_work = now;
@@ -112,36 +111,36 @@ impl Attendant {
         self.alarm.set(false);
     }
 
-    /// How often it has slept.
+    /// Number of sleeps.
     pub(crate) fn sleeps(&self) -> u64 {
         self.sleeps
     }
 }
 
-/// The machine's work.
+/// Work of the machine.
 pub(crate) trait Work {
-    /// Who looks after the machine meanwhile.
+    /// Housekeeping of the machine.
     fn attendant(&mut self) -> &mut Attendant;
 
-    /// Takes packets where they belong; whether there was anything to do.
+    /// Processes packets; returns true if there was work.
     fn turn(&mut self, now: Timestamp) -> bool;
 
-    /// Looks after everything but packets.
+    /// Handles keys, seconds and everything except packets.
     fn look(&mut self, now: Timestamp, look: Look);
 
-    /// Whether nothing is under way that comes without a packet.
+    /// Returns true if no work is due without a packet.
     fn is_idle(&self, now: Timestamp) -> bool;
 
-    /// Says to others that it is going to sleep; `false`: one of them has something for it.
+    /// Announces a sleep to the other workers; returns false if one of them has work for this one.
     fn falls_asleep(&mut self) -> bool {
         true
     }
 
-    /// Says that it is awake, after a sleep that began then, if it has slept.
+    /// Announces the end of a sleep, with the begin of the sleep if there was one.
     fn wakes_up(&mut self, _: Option<Timestamp>) {}
 }
 
-/// Works until the machine starts again.
+/// Runs the work until the machine restarts.
 pub(crate) fn run(mut work: impl Work) -> ! {
     loop {
         let now = clock::timestamp();
@@ -162,7 +161,7 @@ pub(crate) fn run(mut work: impl Work) -> ! {
     }
 }
 
-/// Does what is the same whatever the machine's work is; gives back what is not.
+/// Executes wishes that do not depend on the machine's work; returns the other wishes.
 pub(crate) fn grant(wish: Wish) -> Option<Wish> {
     match wish {
         Wish::Reboot => {

@@ -1,60 +1,60 @@
-//! What the standard library asks of a kernel, and what it is told here.
+//! System calls of the standard library, and their results without a kernel.
 //!
-//! There is no kernel. The library's few questions (memory, the time, random numbers, where to
-//! print) are answered in place, as if by Linux: [`answer`] decides, and who called it does what
-//! needs an address to be believed. Whatever a machine without files and processes does not have is
-//! refused with the error for that. There are as many threads as processors have been started; each
-//! has its own, and none ends.
+//! The library needs only a few calls: memory, the time, random numbers, output. They have the
+//! results of Linux. [`answer`] decides on the result, and the caller executes the parts that have
+//! to trust an address. Calls that need files or processes fail with Linux' error. There are as
+//! many threads as started processors. Each processor has one thread, and no thread ends.
 
 use crate::memory::Memory;
 
 /// A call: its number and its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Its number, by Linux' counting on x86-64.
+    /// Number of the call, as in Linux on x86-64.
     pub number: u64,
     /// Its arguments.
     pub arguments: [u64; 6],
 }
 
-/// What is to be done for a call.
+/// Action for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing; this is the result.
+    /// No action; the value is the result.
     Value(i64),
-    /// Clear so many bytes at an address, which is the result.
+    /// Clear a number of bytes at an address, which is the result: address, bytes.
     Cleared(u64, u64),
-    /// Print so many bytes that lie at an address; their number is the result.
+    /// Print bytes at an address; their number is the result: address, bytes.
     Print(u64, u64),
-    /// Print so many pieces, whose list (each an address and a length) lies at an address; the
-    /// bytes are the result.
+    /// Print pieces from a list at an address. Each entry of the list is an address and a length.
+    /// The number of bytes is the result.
     PrintPieces(u64, u64),
-    /// Fill so many bytes at an address with random numbers; their number is the result.
+    /// Fill bytes at an address with random numbers; their number is the result: address, bytes.
     Random(u64, u64),
-    /// Write the time there, two numbers, seconds and nanoseconds: since 1970.
+    /// Write the time since 1970 to an address, as two numbers: seconds and nanoseconds.
     TimeOfDay(u64),
-    /// The same, since the machine started.
+    /// Write the time since the start of the machine to an address, as two numbers: seconds and
+    /// nanoseconds.
     Uptime(u64),
-    /// Have the thread's own data begin there.
+    /// Set the address of the thread's own data.
     ThreadPointer(u64),
-    /// Give a processor this thread; its number is the result.
+    /// Start this thread on a processor; the thread's number is the result.
     Thread(Thread),
-    /// The program ends, with this code.
+    /// End the program with this code.
     End(u64),
 }
 
-/// A thread that is to begin where the call for it ends, with 0 as its result.
+/// A new thread. It begins at the end of the call, with 0 as the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thread {
-    /// Where its stack ends.
+    /// End of its stack.
     pub stack: u64,
-    /// Where its own data is.
+    /// Address of its own data.
     pub data: u64,
-    /// Where its number is to be written.
+    /// Address for its number.
     pub number: Option<u64>,
 }
 
-/// The program's first stretch of memory, which grows at its end, as the C library wants one.
+/// The C library's heap: one range of memory that grows at its end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Heap {
     start: u64,
@@ -62,11 +62,12 @@ pub struct Heap {
     most: u64,
 }
 
-/// Most bytes of that; more is asked for otherwise.
+/// Largest size of the heap, bytes. The library requests more memory by other calls.
 const HEAP: u64 = 16 << 20;
 
 const NO_SUCH_FILE: i64 = -2;
-/// There are no more threads, or a thing is not as it was expected: the caller may try again.
+/// Error of a call for a thread if no processor is free, or of a wait whose value has changed: the
+/// caller may try again.
 pub const TRY_AGAIN: i64 = -11;
 const NO_MEMORY: i64 = -12;
 const INVALID: i64 = -22;
@@ -80,14 +81,13 @@ const FUTEX_OPERATION: u64 = 0x7f;
 const FUTEX_WAIT: u64 = 0;
 const FUTEX_WAKE: u64 = 1;
 const FUTEX_WAIT_BITSET: u64 = 9;
-/// What is new shares the caller's memory, is a thread of the same program, and has data of its
-/// own.
+/// Flags of a new thread of this program, with shared memory and data of its own.
 const AS_THREAD: u64 = 0x100 | 0x1_0000 | 0x8_0000;
 const TELLS_NUMBER: u64 = 0x10_0000;
-/// Longest random answer at once, bytes.
+/// Most random bytes of one call.
 const MOST_RANDOM: u64 = 256;
 
-/// Decides what is to be done for a call.
+/// Decides on the action for a call.
 pub fn answer(call: &Call, memory: &mut Memory, heap: &mut Heap) -> Answer {
     let [first, second, third, fourth, fifth, _] = call.arguments;
     match call.number {
@@ -103,7 +103,7 @@ pub fn answer(call: &Call, memory: &mut Memory, heap: &mut Heap) -> Answer {
         number::CLOCK_GETTIME if first == 0 => Answer::TimeOfDay(second),
         number::CLOCK_GETTIME => Answer::Uptime(second),
         number::ARCH_PRCTL if first == SET_THREAD_POINTER => Answer::ThreadPointer(second),
-        // All memory is mapped, with the largest pages there are; there are no signals to be had.
+        // All memory is mapped with the largest possible pages. There are no signals.
         number::MADVISE if third == HUGE_PAGES => Answer::Value(0),
         number::MADVISE => Answer::Value(INVALID),
         number::MPROTECT
@@ -119,7 +119,8 @@ pub fn answer(call: &Call, memory: &mut Memory, heap: &mut Heap) -> Answer {
             let number = (first & TELLS_NUMBER != 0).then_some(third);
             Answer::Thread(Thread { stack: second, data: fifth, number })
         }
-        // No thread sleeps in a call: nobody need be woken, and who waits looks again.
+        // No thread sleeps in a call, so nothing has to be woken, and a waiting thread checks
+        // again.
         number::FUTEX if second & FUTEX_OPERATION == FUTEX_WAKE => Answer::Value(0),
         number::FUTEX if is_wait(second & FUTEX_OPERATION) => Answer::Value(TRY_AGAIN),
         number::EXIT | number::EXIT_GROUP | number::TGKILL | number::FUTEX => Answer::End(first),
@@ -131,7 +132,7 @@ fn is_wait(operation: u64) -> bool {
     matches!(operation, FUTEX_WAIT | FUTEX_WAIT_BITSET)
 }
 
-/// Whether a file is the standard output or the standard error.
+/// Returns true if a file is the standard output or the standard error.
 fn is_output(file: u64) -> bool {
     matches!(file, 1 | 2)
 }
@@ -144,12 +145,12 @@ fn map(len: u64, flags: u64, memory: &mut Memory) -> Answer {
 }
 
 impl Heap {
-    /// None yet.
+    /// A heap without memory.
     pub const fn new() -> Self {
         Self { start: 0, end: 0, most: 0 }
     }
 
-    /// Has the heap end at an address, if it can; returns where it ends.
+    /// Moves the end of the heap to an address if possible; returns the end.
     fn grow(&mut self, end: u64, memory: &mut Memory) -> i64 {
         if self.start == 0
             && let Some(start) = memory.take(HEAP)
@@ -162,14 +163,14 @@ impl Heap {
         self.end as i64
     }
 
-    /// Where it begins and how many bytes it may have, none before the first call for it; for who
-    /// clears them beforehand.
+    /// Address and largest size of the heap; the size is 0 before the first call for it. The caller
+    /// can clear the memory beforehand.
     pub fn range(&self) -> (u64, u64) {
         (self.start, self.most - self.start)
     }
 }
 
-/// The calls' numbers.
+/// Numbers of the calls.
 mod number {
     pub(super) const WRITE: u64 = 1;
     pub(super) const POLL: u64 = 7;
@@ -251,7 +252,7 @@ mod tests {
         assert_eq!(first(number::WRITE, 3), Answer::Value(NO_SUCH_CALL));
         assert_eq!(first(number::OPENAT, 1), Answer::Value(NO_SUCH_FILE));
         assert_eq!(first(number::BRK, 0), Answer::Value(0));
-        // The C library asks for a thread in this way first, and then in the other.
+        // The C library requests a thread by the newer call first, and then by the older one.
         assert_eq!(first(435, 0), Answer::Value(NO_SUCH_CALL));
         assert_eq!(first(number::CLONE, 17), Answer::Value(NO_SUCH_CALL), "a process");
         assert_eq!(first(number::EXIT_GROUP, 3), Answer::End(3));
@@ -261,7 +262,7 @@ mod tests {
     fn a_thread_is_given_its_stack_and_data_and_nobody_waits() {
         let (mut memory, mut heap) = (Memory::new(), Heap::default());
         let mut ask = |number, arguments| ask(number, arguments, &mut memory, &mut heap);
-        // As the C library asks.
+        // The flags of the C library.
         let told = ask(number::CLONE, [0x3d_0f00, 1000, 2000, 3000, 4000, 0]);
         let thread = Thread { stack: 1000, data: 4000, number: Some(2000) };
         assert_eq!(told, Answer::Thread(thread));

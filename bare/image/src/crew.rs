@@ -1,8 +1,8 @@
-//! The workers: the first has the cards and looks after the machine, each of the others has a
-//! processor of its own and nothing to do but packets.
+//! The workers. The first worker has the cards and does the housekeeping. Each of the others has a
+//! processor of its own and only processes packets.
 //!
-//! A worker tells the logs what happens while it works. So whoever has the logs asks no worker for
-//! anything: the worker first, then the logs.
+//! A worker writes events to the logs while it works. So the order of locks is always first the
+//! worker, then the logs.
 
 use crate::attendant::SPIN;
 use crate::machine::processors::Bell;
@@ -17,7 +17,7 @@ use natgate_logs::{Gap, Record};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The logs, to which all workers tell what happens.
+/// Logs with the events of all workers.
 pub(crate) type SharedLogs = Arc<Mutex<Logs>>;
 
 /// All workers.
@@ -29,20 +29,20 @@ pub(crate) struct Crew {
 /// A worker on a processor of its own.
 pub(crate) struct Other {
     worker: Mutex<Worker>,
-    /// How many others want the worker for a moment.
+    /// Number of requests to use the worker for a moment.
     wanted: AtomicU32,
-    /// Whether packets for the status page wait with it.
+    /// True if packets for the status page wait at this worker.
     has_visitor: AtomicBool,
     sleeps: AtomicU64,
 }
 
 impl Crew {
-    /// As many as the settings say, for each of which a processor has been started. The cards are
-    /// the first one's, and what there is to share of them is the others'; `seed` is that of the
-    /// worker of a number.
+    /// Creates the workers of the settings, for which the processors have been started. The first
+    /// worker has the cards, and the others have their shared parts. `seed` returns the seed of a
+    /// worker by its number.
     ///
     /// # Errors
-    /// When one cannot be made.
+    /// If a worker cannot be created.
     pub(crate) fn new(
         settings: &Settings,
         seed: impl Fn(u8) -> [u8; 32],
@@ -74,10 +74,10 @@ impl Crew {
         Ok(Self { first, others })
     }
 
-    /// Has the others begin, each on its processor.
+    /// Starts the other workers, each on its processor.
     ///
     /// # Panics
-    /// When one of them has none after all, for some work already then.
+    /// If no processor is free for one of them. The earlier workers then already run.
     pub(crate) fn begin(&self, logs: &SharedLogs) {
         for other in &self.others {
             let (other, logs) = (Arc::clone(other), Arc::clone(logs));
@@ -88,12 +88,12 @@ impl Crew {
         }
     }
 
-    /// How many there are.
+    /// Number of workers.
     pub(crate) fn count(&self) -> usize {
         1 + self.others.len()
     }
 
-    /// Does something with one of them.
+    /// Calls `action` with one worker.
     pub(crate) fn with<R>(&mut self, number: usize, action: impl FnOnce(&mut Worker) -> R) -> R {
         match number.checked_sub(1) {
             None => action(&mut self.first),
@@ -101,15 +101,15 @@ impl Crew {
         }
     }
 
-    /// Does something with each in turn.
+    /// Calls `action` with each worker in turn.
     pub(crate) fn each<R>(&mut self, mut action: impl FnMut(&mut Worker) -> R) -> Vec<R> {
         (0..self.count()).map(|number| self.with(number, &mut action)).collect()
     }
 
-    /// The next packet for the status page that one of them has.
+    /// Next packet of a worker for the status page.
     pub(crate) fn visitor(&mut self) -> Option<Vec<u8>> {
         let next = |other: &Arc<Other>| {
-            // Whoever says so has put it there.
+            // The flag is set after the packet is there.
             let packet = other.has_visitor.load(Ordering::Acquire).then(|| {
                 let mut worker = other.take();
                 let packet = worker.visitor();
@@ -121,24 +121,24 @@ impl Crew {
         self.first.visitor().or_else(|| self.others.iter().find_map(next))
     }
 
-    /// The last of the others, if there are others.
+    /// The last worker, if there is more than one.
     pub(crate) fn last(&self) -> Option<&Other> {
         self.others.last().map(|other| &**other)
     }
 
-    /// How often the others have slept.
+    /// Number of sleeps of the other workers.
     pub(crate) fn sleeps(&self) -> u64 {
         self.others.iter().map(|other| other.sleeps.load(Ordering::Relaxed)).sum()
     }
 }
 
 impl Other {
-    /// Has it not go on any more.
+    /// Stops the worker for good.
     pub(crate) fn hold(&self) {
         self.wanted.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes the worker for a moment, in which it does nothing.
+    /// Locks the worker, which pauses meanwhile.
     fn take(&self) -> MutexGuard<'_, Worker> {
         self.wanted.fetch_add(1, Ordering::Relaxed);
         let worker = lock(&self.worker);
@@ -146,7 +146,7 @@ impl Other {
         worker
     }
 
-    /// Works until the machine starts again.
+    /// Runs the worker until the machine restarts.
     fn work(&self, observer: &mut dyn Observer) -> ! {
         let mut last_work = clock::timestamp();
         loop {
@@ -184,7 +184,7 @@ impl Other {
     }
 }
 
-/// Records events in the logs. The first worker's also prints changes of links at the console.
+/// Records events in the logs. The observer of the first worker also prints changes of links.
 pub(crate) struct LogObserver<'a> {
     pub(crate) logs: &'a Mutex<Logs>,
     pub(crate) is_first: bool,
@@ -216,7 +216,7 @@ impl Observer for LogObserver<'_> {
     fn idle(&mut self) {}
 }
 
-/// Has a worker know that it is awake, after a sleep that began then, if it has slept.
+/// Announces to a worker the end of a sleep, with the begin of the sleep if there was one.
 pub(crate) fn wake_up(worker: &mut Worker, slept: Option<Timestamp>) {
     worker.wakes_up();
     if let Some(begin) = slept {
@@ -224,8 +224,7 @@ pub(crate) fn wake_up(worker: &mut Worker, slept: Option<Timestamp>) {
     }
 }
 
-/// What there is one of, once nobody else uses it. Who fails ends everything, so nobody has failed
-/// with it.
+/// Locks a mutex. A panic restarts the machine, so a poisoned mutex is still valid.
 pub(crate) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

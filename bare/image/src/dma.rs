@@ -1,9 +1,9 @@
-//! Memory that a card reads and writes beside the program.
+//! Memory that a card reads and writes while the program runs.
 //!
-//! An [`Area`] holds descriptors: numbers, each read or written as a whole. [`Buffers`] hold
-//! frames: each buffer is either the card's or the program's, and only in the latter case can its
-//! bytes be had. Addresses are the same for cards as for the program: the image maps memory at its
-//! own addresses.
+//! An [`Area`] has descriptors: numbers, each read or written as a whole. [`Buffers`] have frames.
+//! Each buffer belongs either to the card or to the program, and only the program's buffers give
+//! access to their bytes. Addresses are equal for cards and for the program, because the image maps
+//! memory at its own addresses.
 
 #![expect(unsafe_code, reason = "what a card writes, the compiler does not know of")]
 
@@ -11,10 +11,10 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, fence};
 
-/// Descriptors and buffers begin at multiples of this many bytes.
+/// Alignment of descriptors and buffers, bytes.
 const ALIGNMENT: usize = 4096;
 
-/// Cleared memory, in one piece.
+/// Cleared, contiguous memory.
 #[derive(Debug)]
 pub struct Area {
     base: NonNull<u8>,
@@ -25,10 +25,10 @@ pub struct Area {
 unsafe impl Send for Area {}
 
 impl Area {
-    /// So many bytes.
+    /// Creates an area of `len` bytes.
     ///
     /// # Panics
-    /// When that is none, or too many for any machine.
+    /// If `len` is 0, or larger than any machine's memory.
     pub fn new(len: usize) -> Self {
         assert!(len > 0);
         let layout = Layout::from_size_align(len, ALIGNMENT).expect("it is not that large");
@@ -38,20 +38,20 @@ impl Area {
         Self { base, layout }
     }
 
-    /// The address of what is at an offset.
+    /// Address of an offset.
     pub fn address(&self, at: usize) -> u64 {
         self.base.addr().get() as u64 + at as u64
     }
 
-    /// Reads a number; what is read afterwards was written before it.
+    /// Reads a number. Later reads see values that were written before the number was.
     pub fn read<N: Number>(&self, at: usize) -> N {
-        // SAFETY: the place lies in the area, and every pattern of bits is a number.
+        // SAFETY: the place lies in the area, and every bit pattern is a number.
         let value = unsafe { self.place::<N>(at).read_volatile() };
         fence(Ordering::Acquire);
         value
     }
 
-    /// Writes a number, after what was written before.
+    /// Writes a number after all earlier writes.
     pub fn write<N: Number>(&mut self, at: usize, value: N) {
         fence(Ordering::Release);
         // SAFETY: the place lies in the area.
@@ -68,12 +68,12 @@ impl Area {
 
 impl Drop for Area {
     fn drop(&mut self) {
-        // SAFETY: it was allocated with this layout.
+        // SAFETY: the memory was allocated with this layout.
         unsafe { dealloc(self.base.as_ptr(), self.layout) }
     }
 }
 
-/// What descriptors are made of.
+/// A type of numbers in descriptors.
 pub trait Number: Copy + sealed::Sealed {}
 
 mod sealed {
@@ -94,21 +94,21 @@ numbers! { u8 u16 u32 u64 }
 pub struct Buffers {
     area: Area,
     size: usize,
-    /// Whether each is the card's.
+    /// For each buffer, true if it belongs to the card.
     at_card: Vec<bool>,
-    /// How often buffers have been lent, and at which of these times each was last.
+    /// Number of loans, and the number of each buffer's latest loan.
     times: u64,
     last: Vec<u64>,
 }
 
 impl Buffers {
-    /// So many buffers of a size in bytes, all of them the program's.
+    /// Creates `count` buffers of `size` bytes, all of them the program's.
     pub fn new(count: usize, size: usize) -> Self {
         let (at_card, last) = (vec![false; count], vec![0; count]);
         Self { area: Area::new(count * size), size, at_card, times: 0, last }
     }
 
-    /// A buffer's address.
+    /// Address of a buffer.
     pub fn address(&self, number: usize) -> u64 {
         self.area.address(number * self.size)
     }
@@ -119,13 +119,13 @@ impl Buffers {
         self.address(number)
     }
 
-    /// Takes a buffer back from the card; `false`: the card does not have it.
+    /// Takes a buffer back from the card; returns false if the card does not have it.
     pub fn take(&mut self, number: usize) -> bool {
         self.at_card.get_mut(number).is_some_and(std::mem::take)
     }
 
-    /// Lends buffers in any order, each with what comes with its number; a number that has been
-    /// there already, or whose buffer is the card's, is left out.
+    /// Lends buffers in any order, each with the value beside its number. It omits repeated numbers
+    /// and buffers of the card.
     pub fn lend<T: Copy>(&mut self, which: &[(usize, T)]) -> impl Iterator<Item = (&mut [u8], T)> {
         self.times += 1;
         let Self { area, size, at_card, times, last } = self;
@@ -136,7 +136,7 @@ impl Buffers {
             {
                 return None;
             }
-            // SAFETY: the buffer lies in the area, no other slice is made of it while these live,
+            // SAFETY: the buffer lies in the area, no other slice of it exists at the same time,
             // and the card does not have it.
             let bytes =
                 unsafe { std::slice::from_raw_parts_mut(base.as_ptr().add(number * size), size) };
@@ -144,7 +144,7 @@ impl Buffers {
         })
     }
 
-    /// One buffer's bytes; none while it is the card's.
+    /// Bytes of one buffer; empty while the card has it.
     pub fn bytes_mut(&mut self, number: usize) -> &mut [u8] {
         self.lend(&[(number, ())]).next().map_or(&mut [], |(bytes, ())| bytes)
     }

@@ -1,4 +1,4 @@
-//! The loop: packets, and between them whoever is at the keyboard or the serial port.
+//! The main loop: packets, and between them keys and the housekeeping.
 
 use crate::attendant::{self, Attendant, Look, Work, grant};
 use crate::crew::{self, Crew, LogObserver, SharedLogs, lock};
@@ -23,41 +23,40 @@ use natgate_metrics::{SinkFigures, prometheus_text};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::SystemTime;
 
-/// Mappings of a page, and slots of the table that are looked at in one go: packets wait for it.
+/// Mappings of a page, and table slots that are searched at once; packets wait during the search.
 const PAGE: usize = 20;
 const SLOTS: usize = 2048;
 
-/// Where the status page can be had.
+/// Link of the status page.
 const INSIDE: Link = Link::inside(0);
 
-/// The longest packet that is sent to a log's collector, and its headers, of IPv4 and UDP, bytes;
-/// how far it may travel.
+/// Longest packet to a log's collector, bytes; bytes of its IPv4 and UDP headers; its time to live.
 const LONGEST: usize = 1500;
 const HEADERS: usize = 28;
 const TTL: u8 = 64;
 
-/// The machine's work.
+/// The gateway as the machine's work.
 pub(crate) struct Gateway {
     options: Options,
     cards: Vec<Card>,
     attendant: Attendant,
-    /// What the processors are called, as far as that is known.
+    /// Ids of the processors, as far as they are known.
     processors: Vec<u32>,
     configuration: Option<Configuration>,
     crew: Option<Crew>,
     logs: SharedLogs,
-    /// The status page, and when the gateway began.
+    /// Server of the status page, and the start time of the gateway.
     server: Option<(Server, SystemTime)>,
     menu: Menu,
-    /// When the gateway starts by itself.
+    /// Time of the automatic start.
     starts: Option<Timestamp>,
     shows_counters: bool,
-    /// Where the list of mappings goes on, while a page is not full.
+    /// Next place in the list of mappings, and the missing mappings of an incomplete page.
     page: Option<(Place, usize)>,
     place: Place,
 }
 
-/// A place in the list of mappings: whose they are, and where among them.
+/// A place in the list of mappings: the worker, and the place in its table.
 #[derive(Clone, Copy, Default)]
 struct Place {
     worker: usize,
@@ -65,7 +64,7 @@ struct Place {
 }
 
 impl Gateway {
-    /// With these cards; without a configuration it does not start.
+    /// Creates the gateway with these cards. Without a configuration it does not start.
     pub(crate) fn new(
         options: Options,
         (cards, processors, attendant): (Vec<Card>, Vec<u32>, Attendant),
@@ -89,7 +88,7 @@ impl Gateway {
         }
     }
 
-    /// Works until the machine starts again.
+    /// Runs until the machine restarts.
     pub(crate) fn run(mut self) -> ! {
         print!("{HELP}");
         if self.options.start {
@@ -127,7 +126,7 @@ impl Gateway {
 
     fn start(&mut self) {
         self.starts = None;
-        // Taking memory for a large table is slow.
+        // Allocating the memory of a large table is slow.
         watchdog::pause();
         if let Err(problem) = self.try_to_start() {
             println!("{problem}");
@@ -154,8 +153,8 @@ impl Gateway {
             sharing.push(shared);
         }
         let now = clock::timestamp();
-        // A gateway that cannot start keeps its cards; with the same configuration it would not
-        // start next time.
+        // After a failed start the cards stay in use, because another start with the same
+        // configuration would fail, too.
         let seed = |number| self.seed(number);
         let mut crew =
             Crew::new(settings, seed, devices, &sharing, now).map_err(|e| e.to_string())?;
@@ -177,7 +176,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// What ports are drawn by, of the worker of a number.
+    /// Seed of a worker's ports.
     fn seed(&self, worker: u8) -> [u8; 32] {
         let mut seed = [0; 32];
         match self.options.seed {
@@ -194,7 +193,7 @@ impl Gateway {
         match &self.configuration {
             Some(configuration) => {
                 let meaning = Meaning::of(configuration.clone()).to_string();
-                // Which back end a kernel would be asked for is no matter here.
+                // The back end of an operating system does not matter here.
                 println!("{}", meaning.replace(" (af-packet)", ""));
             }
             None => println!("there is no configuration that can be used; see above"),
@@ -212,7 +211,7 @@ impl Gateway {
         let engine = &configuration.settings.engine;
         server.turn(now, &mut || metrics(now, crew, engine, *began, logs));
         while let Some(packet) = server.poll_transmit() {
-            // What is lost is sent again.
+            // The client requests lost packets again.
             crew.first.send(now, INSIDE, &packet);
         }
     }
@@ -232,14 +231,14 @@ impl Gateway {
         let figures = figures(&told, sleeps, logs);
         if self.shows_counters {
             let mut text = String::new();
-            // Writing to memory does not fail.
+            // Writing to a string does not fail.
             let _ = text::figures(&mut text, &figures);
             println!("{text}");
         }
         last_words::remember(Words::Gateway(figures));
     }
 
-    /// Looks for mappings, some slots at a time, until a page is full.
+    /// Searches some slots for mappings at a time, until a page is full.
     fn go_on_with_page(&mut self, now: Timestamp) {
         let Some((mut place, wanted)) = self.page.take() else { return };
         let Some(crew) = &mut self.crew else {
@@ -251,7 +250,7 @@ impl Gateway {
             let status = worker.status(now);
             let all = Filter::default();
             let is_done = status.engine.scan_mappings(&mut place.cursor, SLOTS, &all, &mut found);
-            // All know the static ones.
+            // All workers know the static mappings.
             found.retain(|mapping| mapping.expires.is_some() || status.is_own(&mapping.id));
             is_done
         });
@@ -319,12 +318,12 @@ impl Work for Gateway {
     }
 }
 
-/// What all workers tell, and how long things took them.
+/// Figures and load of all workers.
 fn tell(crew: &mut Crew, now: Timestamp) -> Vec<(gateway::Figures, TimingNow)> {
     crew.each(|worker| (worker.figures(now), worker.load().timing()))
 }
 
-/// What they tell, in short.
+/// Sums of the workers' figures.
 fn figures(told: &[gateway::Figures], sleeps: [u64; 2], logs: Option<log::Figures>) -> Figures {
     let (mut counters, mut totals) = (Counters::default(), TableTotals::default());
     for one in told {
@@ -342,7 +341,7 @@ fn figures(told: &[gateway::Figures], sleeps: [u64; 2], logs: Option<log::Figure
     Figures { counters, totals, frames, sleeps, logs, workers: told.len(), handed_over }
 }
 
-/// The status page, and its type: what the metrics of `natgate run` are.
+/// Text of the status page, and its content type: the metrics of `natgate run`.
 fn metrics(
     now: Timestamp,
     crew: &mut Crew,
@@ -366,7 +365,7 @@ fn metrics(
     prometheus_text(&figures)
 }
 
-/// The places of the devices among the cards, by name, place or hardware address.
+/// Indexes of the devices' cards, found by name, place or hardware address.
 fn places(settings: &Settings, cards: &[Card]) -> Result<Vec<usize>, String> {
     let is_called = |card: &Card, name: &str| {
         let mac = card.device.as_ref().map(|(device, _)| device.link().mac.to_string());
@@ -384,7 +383,7 @@ fn places(settings: &Settings, cards: &[Card]) -> Result<Vec<usize>, String> {
     Ok(places)
 }
 
-/// The gateway's own way to others.
+/// Path of the gateway's own packets.
 struct Road<'a> {
     worker: &'a mut Worker,
     now: Timestamp,

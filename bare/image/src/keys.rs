@@ -1,28 +1,27 @@
-//! The keyboard: which character a key stands for, as far as the menu needs any.
+//! The keyboard: characters of keys, as far as the menu needs them.
 
-/// What is known of keys that are held down.
+/// State of the keyboard.
 #[derive(Debug, Default)]
 pub struct Keyboard {
     is_extended: bool,
 }
 
-/// Of a key that is let go.
+/// Bit of a released key.
 const RELEASED: u8 = 0x80;
-/// What follows is a key that older keyboards did not have.
+/// Prefix of a key that older keyboards lack.
 const EXTENDED: u8 = 0xe0;
 
-/// The rows of an American keyboard and the number of each first key.
+/// Rows of an American keyboard, with the number of the first key of each.
 const ROWS: [(u8, &[u8]); 4] =
     [(2, b"1234567890"), (16, b"qwertyuiop"), (30, b"asdfghjkl"), (44, b"zxcvbnm")];
 
 impl Keyboard {
-    /// No key is held down.
+    /// A keyboard without a pressed key.
     pub const fn new() -> Self {
         Self { is_extended: false }
     }
 
-    /// The character of what the keyboard says (set 1), if that is a letter or a digit that goes
-    /// down.
+    /// Character of a scan code (set 1), if it is a pressed letter or digit.
     pub fn key(&mut self, code: u8) -> Option<u8> {
         if code == EXTENDED {
             self.is_extended = true;
@@ -44,7 +43,7 @@ mod tests {
     #[test]
     fn letters_are_told_when_they_go_down() {
         let mut keyboard = Keyboard::new();
-        // s down and up, an arrow down and up, 1, a key without a letter.
+        // Press and release of s, press and release of an arrow, 1, a key without a letter.
         let codes = [0x1f, 0x9f, 0xe0, 0x48, 0xe0, 0xc8, 0x02, 0x3a, 0x32];
         let keys: Vec<_> = codes.into_iter().filter_map(|code| keyboard.key(code)).collect();
         assert_eq!(keys, *b"s1m");

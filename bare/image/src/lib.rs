@@ -1,14 +1,14 @@
 //! The gateway on a machine without an operating system.
 //!
-//! The image is an ordinary Rust program, with the standard library and the gateway of the other
-//! crates, which happens to run on the bare processor. What is here knows no particular machine and
-//! is tested on any: drivers for Ethernet cards ([`e1000`], [`virtio`]) on registers and memory
-//! that are given to them, the search for cards ([`pci`]), what a boot loader tells ([`boot`]) and
-//! the firmware ([`acpi`]), when cards interrupt ([`alarm`]), what the standard library asks of a
-//! kernel and gets from us ([`calls`], [`memory`]), the clock's arithmetic ([`time`]), event logs
-//! ([`log`]), the status page ([`status`]), and what a person sees ([`screen`], [`picture`],
-//! [`keys`], [`menu`], [`text`]). The program beside it (`main.rs`, `machine/`) has the
-//! instructions that only the bare processor permits.
+//! The image is an ordinary Rust program with the standard library and the gateway of the other
+//! crates. It runs on the bare processor. The modules of this library depend on no particular
+//! machine and are tested on any: drivers for Ethernet cards ([`e1000`], [`virtio`]) on given
+//! registers and memory, the search for cards ([`pci`]), information of the boot loader ([`boot`])
+//! and of the firmware ([`acpi`]), the request for interrupts ([`alarm`]), system calls of the
+//! standard library and their results ([`calls`], [`memory`]), the arithmetic of the clock
+//! ([`time`]), event logs ([`log`]), the status page ([`status`]), and the user interface
+//! ([`screen`], [`picture`], [`keys`], [`menu`], [`text`]). The program beside it (`main.rs`,
+//! `machine/`) has the instructions that only the bare processor permits.
 
 #![deny(unsafe_code)]
 

@@ -1,43 +1,43 @@
-//! Event logs: syslog messages by UDP, to collectors that the gateway's own router finds.
+//! Event logs: syslog messages by UDP, sent to collectors by the gateway's own router.
 //!
-//! Events wait in the queue that logs have everywhere (`natgate-logs`), of the size that the
-//! configuration gives it; what does not fit is told as a gap in its place. They wait while the
-//! collector's hardware address is not known, or the card takes nothing.
+//! Events wait in the logs' usual queue (`natgate-logs`), whose size is configured. A gap in the
+//! log reports lost events. Events wait while the collector's hardware address is unknown, or while
+//! the card accepts no frame.
 
 use natgate_engine::{Prefix, Side, Timestamp};
 use natgate_gateway::{LogSettings, LogTo, Settings, SyslogSettings, Transport};
 use natgate_logs::{Damping, Messages, Names, Queue, Record};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// The port that messages come from, that of the syslog service: a receiver need not care (RFC 5426
-/// section 3.3), and nobody answers.
+/// Source port of messages: the port of the syslog service. A receiver may ignore it (RFC 5426
+/// section 3.3), and no answer comes.
 pub const PORT: u16 = 514;
 
-/// Messages that one log sends in one go: packets wait for them.
+/// Messages of one log in one turn; packets wait during the turn.
 const BUDGET: usize = 16;
 
-/// What has become of a message.
+/// Result of sending a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// It is on its way.
+    /// The message was sent.
     Gone,
-    /// It can be sent later.
+    /// The message can be sent later.
     Later,
-    /// It can never be sent.
+    /// The message can never be sent.
     Never,
 }
 
-/// The way to collectors.
+/// Path to the collectors.
 pub trait Way {
-    /// Whether what is sent to an address would leave at once; if it is not known how, that is
-    /// being found out.
+    /// Returns true if a packet to an address could be sent at once. If the next hop is unknown,
+    /// the call starts its resolution.
     fn is_open(&mut self, side: Side, to: Ipv4Addr) -> bool;
 
     /// Sends a datagram.
     fn send(&mut self, side: Side, to: SocketAddrV4, payload: &[u8]) -> Sent;
 }
 
-/// What logs have done.
+/// Counters of the logs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Events sent.
@@ -46,27 +46,27 @@ pub struct Figures {
     pub waiting: u64,
     /// Events lost.
     pub lost: u64,
-    /// Times that events were lost in a row.
+    /// Number of gaps.
     pub gaps: u64,
-    /// Whether messages could be sent when that was last tried.
+    /// True if the latest attempt to send succeeded.
     pub up: bool,
 }
 
-/// The logs that the configuration asks for.
+/// Logs of the configuration.
 #[derive(Debug, Default)]
 pub struct Logs {
     names: Names,
     damping: Damping,
-    /// The record that is being damped.
+    /// Record that is being damped.
     record: Vec<Record>,
-    /// Records that the logs get.
+    /// Records for the logs.
     damped: Vec<Record>,
     /// Events that only a summary counts.
     counted: Vec<Record>,
     logs: Vec<Log>,
 }
 
-/// A log.
+/// One log.
 #[derive(Debug)]
 struct Log {
     side: Side,
@@ -74,18 +74,18 @@ struct Log {
     messages: Messages,
     remotes: bool,
     queue: Queue,
-    /// The record that goes next.
+    /// Next record to send.
     next: Vec<Record>,
-    /// Events sent, and those that could not be.
+    /// Numbers of sent events, and of events that could not be sent.
     sent: u64,
     unsent: u64,
     up: bool,
 }
 
-/// Why a log cannot be kept here, after its name in a sentence.
+/// Checks that a log is possible here.
 ///
 /// # Errors
-/// That, with the remedy.
+/// The reason and the remedy, as the end of a sentence that begins with the log's name.
 pub fn check(settings: &Settings, log: &LogSettings) -> Result<(), String> {
     let (_, collector) = by_udp(log)?;
     let is_own = [&settings.inside, &settings.outside]
@@ -100,7 +100,7 @@ pub fn check(settings: &Settings, log: &LogSettings) -> Result<(), String> {
     })
 }
 
-/// What there is to know of a log by UDP.
+/// Settings and collector of a log by UDP.
 fn by_udp(log: &LogSettings) -> Result<(&SyslogSettings, SocketAddrV4), String> {
     let LogTo::Syslog(syslog) = &log.to else {
         return Err("kind needs an operating system, and there is none here; write kind = \
@@ -122,8 +122,8 @@ fn by_udp(log: &LogSettings) -> Result<(&SyslogSettings, SocketAddrV4), String> 
     Ok((syslog, address))
 }
 
-/// The side by which an address is reached: that with the longest prefix that it is in, the outside
-/// among equals.
+/// Side that reaches an address: the side with the longest matching prefix; the outside if both are
+/// equal.
 fn side_towards(settings: &Settings, address: Ipv4Addr) -> Option<Side> {
     let of_side = |side: Side| {
         let own = settings.side(side);
@@ -140,33 +140,33 @@ fn side_towards(settings: &Settings, address: Ipv4Addr) -> Option<Side> {
     sides.max_by_key(|(len, _)| *len).map(|(_, side)| side)
 }
 
-/// Bytes that a log's queue may take: while it grows the old one and one of twice its size are
-/// there.
+/// Most bytes of the logs' queues. While a queue grows, the old one and one of twice its size
+/// exist.
 pub fn memory(settings: &Settings) -> u64 {
     let of_log = |log: &LogSettings| 3 * log.queue as u64 * size_of::<Record>() as u64;
     settings.logs.iter().map(of_log).sum()
 }
 
 impl Logs {
-    /// Those of the settings, as far as they can be kept here.
+    /// Creates the possible logs of the settings.
     pub fn new(settings: &Settings) -> Self {
         let logs = settings.logs.iter().filter_map(|log| Log::new(settings, log)).collect();
         Self { names: Names::of(&settings.engine), logs, ..Self::default() }
     }
 
-    /// Takes a record. Records come in order of time.
+    /// Adds a record. Records must come in order of time.
     pub fn take(&mut self, record: Record) {
         self.record.push(record);
         self.deal(None);
     }
 
-    /// Writes the summaries that are due at a time.
+    /// Writes the summaries that are due.
     pub fn summarize(&mut self, now: Timestamp) {
         self.deal(Some(now));
     }
 
-    /// Gives the logs the records of a limit that is reached again and again as the damping lets
-    /// them pass. `until`: no record of an earlier time follows.
+    /// Gives the logs the records that the damping passes. With `until` no record of an earlier
+    /// time follows.
     fn deal(&mut self, until: Option<Timestamp>) {
         self.damping.apply(&mut self.record, until, &mut self.damped, &mut self.counted);
         self.logs.iter().for_each(|log| log.queue.offer(&self.damped));
@@ -174,19 +174,19 @@ impl Logs {
         self.counted.clear();
     }
 
-    /// Sends some of what waits; whether there was anything that could be sent.
+    /// Sends some waiting messages; returns true if any was sent.
     pub fn turn(&mut self, way: &mut dyn Way) -> bool {
         let names = &self.names;
-        // All of them have their turn.
+        // All logs must have their turn.
         self.logs.iter_mut().map(|log| log.turn(names, way)).filter(|sent| *sent).count() > 0
     }
 
-    /// What each has done, with what it is called; in the order of the configuration.
+    /// Names and counters of the logs, in the order of the configuration.
     pub fn figures(&self) -> impl Iterator<Item = (String, Figures)> + '_ {
         self.logs.iter().map(|log| (format!("syslog udp {}", log.collector), log.figures()))
     }
 
-    /// What all have done; `None`: there are none.
+    /// Sum of the counters; `None` if there are no logs.
     pub fn total(&self) -> Option<Figures> {
         let figures = self.logs.iter().map(Log::figures);
         figures.reduce(|sum, one| Figures {
@@ -203,7 +203,7 @@ impl Log {
     fn new(settings: &Settings, log: &LogSettings) -> Option<Self> {
         let (syslog, collector) = by_udp(log).ok()?;
         let side = side_towards(settings, *collector.ip())?;
-        // Who has no name is called by its address (RFC 5424 section 6.2.4).
+        // A host without a name has its address as its name (RFC 5424 section 6.2.4).
         let host = settings.side(side).address.map(|(address, _)| address.to_string());
         Some(Self {
             side,
@@ -261,7 +261,7 @@ mod tests {
         settings::read(text.into(), 1 << 40).map(|good| good.settings)
     }
 
-    /// A way that takes so many messages, and keeps them.
+    /// A path that accepts a number of messages and keeps them.
     #[derive(Default)]
     struct Road {
         open: bool,
@@ -287,7 +287,7 @@ mod tests {
         Record::Event(Event { time: Timestamp(second * 1_000_000_000), change })
     }
 
-    /// A block of ports that a subscriber gets, which every log tells.
+    /// Assignment of a port block to a subscriber, which every log reports.
     fn block(second: u64) -> Record {
         let subscriber = Ipv4Addr::new(10, 0, 0, 7);
         let external = Ipv4Addr::new(203, 0, 113, 1);
@@ -295,7 +295,7 @@ mod tests {
         at(second, Change::BlockAssigned(block))
     }
 
-    /// A limit that is reached, which every log tells.
+    /// An exhausted pool, which every log reports.
     fn event(second: u64) -> Record {
         at(second, Change::PoolExhausted { pool: 0, protocol: 17 })
     }
@@ -357,7 +357,7 @@ mod tests {
         (0..1100).for_each(|second| logs.take(block(second)));
         let mut road = Road::default();
         assert!(!logs.turn(&mut road));
-        // One has left the queue and waits to go.
+        // One record has left the queue and waits to be sent.
         let waits = Figures { waiting: 1024, lost: 76, gaps: 1, sent: 0, up: false };
         assert_eq!(logs.total(), Some(waits));
         road = Road { open: true, room: 20, ..Road::default() };
@@ -367,7 +367,7 @@ mod tests {
         assert_eq!((road.came.len(), logs.total().map(|all| all.waiting)), (20, Some(1004)));
         road.room = usize::MAX;
         while logs.turn(&mut road) {}
-        // All in their order, and the gap at the end.
+        // All events in their order, and the gap at the end.
         assert_eq!(road.came.len(), 1025);
         assert!(road.came[1023].2.contains("1970-01-01T00:17:03"), "{}", road.came[1023].2);
         assert!(road.came[1024].2.contains(" gap ") && road.came[1024].2.contains("lost=\"76\""));

@@ -1,5 +1,5 @@
-//! The gateway as an image that boots without an operating system: an ordinary program, whose start
-//! and whose calls to a kernel are taken care of in `machine`.
+//! The gateway as an image that boots without an operating system. It is an ordinary program;
+//! `machine` has its start and the results of its system calls.
 
 mod attendant;
 mod crew;
@@ -51,7 +51,7 @@ fn main() {
             }
         });
     }
-    // A quarter is left for what is not the table.
+    // A quarter of the memory is left for other uses than the table.
     let for_table = memory / 4 * 3;
     if options.fill {
         measure(|cycles_per_ns| match Fill::measure(for_table, cycles_per_ns) {
@@ -84,7 +84,7 @@ fn main() {
     Gateway::new(options, (cards, processors, attendant), configuration.ok()).run()
 }
 
-/// Measures, which prints lines of JSON, and starts the machine again.
+/// Runs a measurement that prints lines of JSON, then restarts the machine.
 fn measure(action: impl FnOnce(f64)) -> ! {
     watchdog::pause();
     let cycles_per_ns = clock::frequency() as f64 / 1e9;
@@ -97,8 +97,8 @@ fn measure(action: impl FnOnce(f64)) -> ! {
     restart::restart()
 }
 
-/// What the boot loader has told in words. What is not understood is told and passed over: a
-/// machine that nobody is at had better start.
+/// Options on the boot loader's command line. Unknown words are reported and skipped, because an
+/// unattended machine should start.
 fn options() -> Options {
     let Some(address) = system::told().and_then(|told| told.command_line) else {
         return Options::default();
@@ -117,7 +117,7 @@ fn options() -> Options {
     })
 }
 
-/// The first file that was loaded with the image; what it is called in messages.
+/// Reads the first file that was loaded with the image; `name` is its name in messages.
 fn file(name: &str) -> Result<Vec<u8>, Vec<String>> {
     let sentence = |text: &str| vec![format!("{name}: {text}")];
     let module = system::told().and_then(|told| told.modules.first().copied());

@@ -1,34 +1,34 @@
-//! Which parts of the machine's memory nobody has.
+//! Free memory of the machine.
 //!
-//! Whole pages, in a list of stretches that is as long as it was made: this is what memory
-//! is allocated from, so it may not allocate.
+//! It consists of whole pages, in a list of ranges with a fixed length. Memory is allocated from
+//! this list, so the list itself must not allocate.
 
-/// What is given out is a multiple of this many bytes, and begins at one.
+/// Unit and alignment of allocations, bytes.
 pub const PAGE: u64 = 4096;
 
-/// Most stretches that are kept; what does not find room in the list is lost until the next boot.
+/// Most ranges in the list. A range without room is lost until the next boot.
 const MOST: usize = 512;
 
 /// Free memory.
 #[derive(Debug)]
 pub struct Memory {
-    /// Where each begins and ends, ascending, never touching; the first `count` are in use.
+    /// Begin and end of each range, ascending, never adjacent; the first `count` are in use.
     stretches: [(u64, u64); MOST],
     count: usize,
 }
 
 impl Memory {
-    /// None.
+    /// No free memory.
     pub const fn new() -> Self {
         Self { stretches: [(0, 0); MOST], count: 0 }
     }
 
-    /// Bytes that are free.
+    /// Number of free bytes.
     pub fn free_bytes(&self) -> u64 {
         self.stretches[..self.count].iter().map(|(start, end)| end - start).sum()
     }
 
-    /// Adds the whole pages of a stretch, of which none is free yet.
+    /// Adds the whole pages of a range. None of them may be free already.
     pub fn give(&mut self, start: u64, len: u64) {
         let Some(end) = start.checked_add(len) else { return };
         let (start, end) = (start.next_multiple_of(PAGE), end / PAGE * PAGE);
@@ -49,7 +49,7 @@ impl Memory {
         }
     }
 
-    /// Takes a stretch away wherever it is free, because somebody has it already.
+    /// Removes the free parts of a range that has another owner.
     pub fn withhold(&mut self, start: u64, len: u64) {
         let (start, end) = (start / PAGE * PAGE, start.saturating_add(len));
         let mut place = 0;
@@ -72,7 +72,7 @@ impl Memory {
         }
     }
 
-    /// Takes so many bytes, rounded up to pages, from the first stretch that has them.
+    /// Allocates `len` bytes, rounded up to pages, from the first range with enough room.
     pub fn take(&mut self, len: u64) -> Option<u64> {
         let len = len.max(1).checked_next_multiple_of(PAGE)?;
         let place =
@@ -137,7 +137,7 @@ mod tests {
     }
 
     proptest! {
-        /// As the same in a map of pages.
+        /// The list behaves like a map of pages.
         #[test]
         fn no_page_has_two_owners(
             steps in proptest::collection::vec((0..3_u8, 0..40_u64, 1..6_u64), 1..200),

@@ -1,64 +1,64 @@
-//! What a person can do by pressing keys, and what asks twice.
+//! Commands by keys, and commands with a second question.
 
 use std::time::Duration;
 
-/// How long after booting the gateway starts by itself, if nobody presses a key.
+/// Time after booting until the gateway starts by itself, if no key is pressed.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the keys do.
+/// Help on the keys.
 pub const HELP: &str = "\
 keys: s start   c configuration   n counters each second   m mappings by pages
       r reboot   t trial of a failure, which ends in a reboot   h this help
 ";
 
-/// What they do while a P4 program runs.
+/// Help on the keys while a P4 program runs.
 pub const PROGRAM_HELP: &str = "\
 keys: n counters each second   h this help
       r reboot   t trial of a failure, which ends in a reboot
 ";
 
-/// What can be tried.
+/// Trials of failures.
 const TRIALS: &str =
     "trial: p panic, e exception, w stand still, o another worker does; any other key: none\n";
 
-/// What is said where there is one worker alone.
+/// Message if there is only one worker.
 pub const ALONE: &str = "there is no other worker";
 
-/// What somebody wants.
+/// Command of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// Start the gateway.
     Start,
     /// Show the configuration and what it means.
     Configuration,
-    /// Show the counters each second, or no longer.
+    /// Show the counters each second, or stop.
     Counters,
-    /// Show some of the mappings, the next ones each time.
+    /// Show some of the mappings, each time the next ones.
     Mappings,
-    /// Start the machine again.
+    /// Restart the machine.
     Reboot,
-    /// Show what keys do.
+    /// Show the help on the keys.
     Help,
-    /// Print this question, whose answer is the next key.
+    /// Print this question; the next key is the answer.
     Ask(&'static str),
     /// Fail on purpose.
     Fail(Failure),
 }
 
-/// A failure to be tried.
+/// A failure for a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Of the program.
+    /// A panic of the program.
     Panic,
-    /// Of the processor.
+    /// An exception of the processor.
     Exception,
-    /// Not to go on.
+    /// A loop without progress.
     StandStill,
-    /// That another worker than the first does not go on.
+    /// A worker beside the first that makes no progress.
     OtherStandsStill,
 }
 
-/// What the next key answers.
+/// Question that the next key answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Question {
     Reboot,
@@ -72,7 +72,7 @@ pub struct Menu {
 }
 
 impl Menu {
-    /// What a key means now; nothing, if it means nothing.
+    /// Meaning of a key; `None` if it has none.
     pub fn key(&mut self, key: u8) -> Option<Wish> {
         match (self.asked.take(), key.to_ascii_lowercase()) {
             (Some(Question::Reboot), b'y') => Some(Wish::Reboot),

@@ -1,30 +1,30 @@
-//! The words after the image's name, by which a boot loader tells it something.
+//! Options on the boot loader's command line, behind the name of the image.
 
 use natgate_p4::programs;
 use natgate_timings::Size;
 
-/// What was told.
+/// Options of the image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Start at once, without waiting for somebody who wants the menu.
+    /// Start at once, without waiting for a key.
     pub start: bool,
-    /// Draw ports by this seed, as `natgate replay --seed` does, so that everybody can tell which
-    /// they will be: for tests.
+    /// Draw ports by this seed, like `natgate replay --seed`, so that they are predictable: for
+    /// tests.
     pub seed: Option<u64>,
-    /// Run this P4 program in the gateway's place; the file that comes with the image has its
-    /// tables' entries.
+    /// Run this P4 program in place of the gateway. The file beside the image has the entries of
+    /// its tables.
     pub p4: Option<&'static str>,
-    /// Measure what the engine takes on this machine, and start the machine again.
+    /// Measure the engine's timings on this machine, and restart the machine.
     pub timings: Option<Size>,
-    /// Fill the largest table that this machine's memory holds, and start the machine again.
+    /// Fill the largest table that this machine's memory can hold, and restart the machine.
     pub fill: bool,
 }
 
 impl Options {
-    /// Reads the words.
+    /// Parses the options.
     ///
     /// # Errors
-    /// The first that is not understood, in a sentence.
+    /// The first unknown word, in a sentence.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut options = Self::default();
         for word in text.split_ascii_whitespace() {

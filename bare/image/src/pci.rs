@@ -3,14 +3,14 @@
 use crate::registers::Registers;
 use std::fmt::{self, Display, Formatter};
 
-/// Where a function of a card is.
+/// Place of a function of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
-    /// Its bus.
+    /// Number of the bus.
     pub bus: u8,
-    /// Its slot there, below 32.
+    /// Slot on the bus, below 32.
     pub slot: u8,
-    /// Its number within the card, below 8.
+    /// Function within the card, below 8.
     pub function: u8,
 }
 
@@ -22,31 +22,31 @@ impl Display for Place {
 
 /// Configuration space.
 pub trait ConfigSpace {
-    /// Reads 32 bits; where there is nothing all are ones.
+    /// Reads 32 bits; all are ones if there is no card.
     fn read(&mut self, place: Place, at: u8) -> u32;
     /// Writes 32 bits.
     fn write(&mut self, place: Place, at: u8, value: u32);
 }
 
-/// A card's function.
+/// A function of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Where it is.
+    /// Its place.
     pub place: Place,
-    /// Who made it.
+    /// Number of the vendor.
     pub vendor: u16,
-    /// What it is, by the maker's counting.
+    /// Number of the device, assigned by the vendor.
     pub device: u16,
-    /// Its class and subclass.
+    /// Class and subclass.
     pub class: u16,
 }
 
-/// A stretch of memory that is a card's.
+/// A range of memory that belongs to a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Where it begins.
+    /// First address.
     pub address: u64,
-    /// Bytes.
+    /// Length, bytes.
     pub len: u64,
 }
 
@@ -61,10 +61,10 @@ const NO_INTERRUPTS: u32 = 1 << 10;
 const HAS_CAPABILITIES: u32 = 1 << 20;
 const SEVERAL_FUNCTIONS: u32 = 1 << 23;
 const WINDOWS: u8 = 6;
-/// Most capabilities that are followed, so that a list in a circle ends.
+/// Most capabilities that are read, so that a circular list ends.
 const MOST_CAPABILITIES: usize = 48;
 
-/// All functions that there are, in order of place.
+/// All functions, in the order of their places.
 pub fn functions(space: &mut dyn ConfigSpace) -> Vec<Function> {
     let mut found = Vec::new();
     for bus in 0..=255 {
@@ -92,28 +92,29 @@ fn read_function(space: &mut dyn ConfigSpace, place: Place) -> Option<Function> 
     (vendor != 0xffff && vendor != 0).then_some(Function { place, vendor, device, class })
 }
 
-/// Lets a card use memory and be used by memory; its interrupts by a wire stay off.
+/// Lets a card respond to memory accesses and access memory; its wire interrupts stay off.
 pub fn enable(space: &mut dyn ConfigSpace, place: Place) {
     let command = space.read(place, COMMAND) & 0xffff;
     space.write(place, COMMAND, command | MEMORY_AND_MASTER | NO_INTERRUPTS);
 }
 
-/// The input of the interrupt controllers that a card's wire leads to, as the firmware has said;
-/// `None`: it has no wire, or nobody has said.
+/// Input of the interrupt controllers for a card's wire, as reported by the firmware; `None` if the
+/// card has no wire or the firmware reports none.
 pub fn wire(space: &mut dyn ConfigSpace, place: Place) -> Option<u8> {
     const INPUTS: u8 = 16;
     let [input, pin, ..] = space.read(place, WIRE).to_le_bytes();
     (pin != 0 && input != 0 && input < INPUTS).then_some(input)
 }
 
-/// Lets a card use its wire, or not.
+/// Permits or forbids a card to use its wire.
 pub fn enable_wire(space: &mut dyn ConfigSpace, place: Place, may_use: bool) {
     let command = space.read(place, COMMAND) & 0xffff;
     let others = command & !NO_INTERRUPTS;
     space.write(place, COMMAND, if may_use { others } else { others | NO_INTERRUPTS });
 }
 
-/// One of a card's stretches of memory, by its number; `None`: that is none, or it is of ports.
+/// Memory range of a card by its number; `None` if there is no such range, or if it consists of
+/// ports.
 pub fn window(space: &mut dyn ConfigSpace, place: Place, number: u8) -> Option<Window> {
     const PORTS: u32 = 1;
     const WIDTH: u32 = 0b110;
@@ -128,7 +129,7 @@ pub fn window(space: &mut dyn ConfigSpace, place: Place, number: u8) -> Option<W
         return None;
     }
     let high = if is_wide { space.read(place, at + 4) } else { 0 };
-    // The card does not answer at its address while that is all ones.
+    // The card must not respond at its address while the address is all ones.
     let command = space.read(place, COMMAND) & 0xffff;
     space.write(place, COMMAND, command & !MEMORY_AND_MASTER);
     space.write(place, at, u32::MAX);
@@ -150,7 +151,7 @@ pub fn window(space: &mut dyn ConfigSpace, place: Place, number: u8) -> Option<W
         .then_some(Window { address, len })
 }
 
-/// Where a function's capabilities of one kind begin, in order.
+/// Offsets of a function's capabilities of one kind, in order.
 pub fn capabilities(space: &mut dyn ConfigSpace, place: Place, kind: u8) -> Vec<u8> {
     let mut found = Vec::new();
     if space.read(place, COMMAND) & HAS_CAPABILITIES == 0 {
@@ -170,22 +171,22 @@ pub fn capabilities(space: &mut dyn ConfigSpace, place: Place, kind: u8) -> Vec<
     found
 }
 
-/// A card's table of messages, by which it interrupts (MSI-X): each entry has an address, what is
-/// to be written there, and whether that is withheld.
+/// A card's table of interrupt messages (MSI-X). Each entry has an address, the value for that
+/// address, and a mask bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Messages {
     capability: u8,
-    /// The number of the stretch of memory that has the table.
+    /// Number of the memory range with the table.
     pub window: u8,
-    /// Where in it the table begins.
+    /// Offset of the table in that range.
     pub at: u32,
 }
 
 impl Messages {
-    /// Bytes of an entry.
+    /// Length of an entry, bytes.
     pub const ENTRY: u32 = 16;
 
-    /// A card's table; `None`: it has none.
+    /// Finds a card's table; `None` if the card has none.
     pub fn find(space: &mut dyn ConfigSpace, place: Place) -> Option<Self> {
         const KIND: u8 = 0x11;
         const WINDOW: u32 = 0b111;
@@ -194,8 +195,8 @@ impl Messages {
         Some(Self { capability, window: (table & WINDOW) as u8, at: table & !WINDOW })
     }
 
-    /// Has the card send the first of its messages whenever something of the card's that has number
-    /// 0 happens; `table` begins with the table.
+    /// Makes the card send its first message for each event with number 0; `table` begins with the
+    /// table.
     pub fn enable(
         self,
         space: &mut dyn ConfigSpace,
@@ -206,7 +207,8 @@ impl Messages {
         const ENABLED: u32 = 1 << 31;
         const ALL_WITHHELD: u32 = 1 << 30;
         let control = space.read(place, self.capability);
-        // Entries can be written to while messages are on, and none is sent before they are right.
+        // Entries can be written only while messages are on, and no message is sent before they are
+        // complete.
         space.write(place, self.capability, control | ENABLED | ALL_WITHHELD);
         let words = [address as u32, (address >> 32) as u32, message, 0];
         for (number, word) in (0..).zip(words) {
@@ -222,11 +224,11 @@ pub(crate) mod tests {
     use std::collections::BTreeMap;
     use std::sync::{Arc, Mutex};
 
-    /// Cards as they are seen through configuration space.
+    /// Cards as seen through configuration space.
     #[derive(Default)]
     pub(crate) struct Cards {
         pub(crate) words: BTreeMap<(Place, u8), u32>,
-        /// Which bits of a word can be written.
+        /// Writable bits of a word.
         pub(crate) masks: BTreeMap<(Place, u8), u32>,
     }
 
@@ -247,7 +249,7 @@ pub(crate) mod tests {
     pub(crate) const PLACE: Place = Place { bus: 0, slot: 3, function: 0 };
 
     impl Cards {
-        /// One card with a stretch of memory of 128 KiB.
+        /// One card with a memory range of 128 KiB.
         pub(crate) fn one(id: u32) -> Self {
             let mut cards = Self::default();
             cards.words.insert((PLACE, 0), id);
@@ -265,7 +267,7 @@ pub(crate) mod tests {
         cards.words.insert((other(0), 0), 0x1041_1af4);
         cards.words.insert((other(0), HEADER), SEVERAL_FUNCTIONS);
         cards.words.insert((other(5), 0), 0x10d3_8086);
-        // Not looked at, for function 0 says that it is alone.
+        // This function is not read, because function 0 reports that it is alone.
         cards.words.insert((Place { function: 1, ..PLACE }, 0), 0x10d3_8086);
         let found = functions(&mut cards);
         assert_eq!(
@@ -339,7 +341,7 @@ pub(crate) mod tests {
         assert_eq!(cards.words[&(PLACE, 0x98)], 0x8003_0011);
     }
 
-    /// An entry of a table of messages.
+    /// One entry of a table of messages.
     #[derive(Clone, Debug, Default)]
     struct Table(Arc<Mutex<[u32; 4]>>);
 

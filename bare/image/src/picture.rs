@@ -1,19 +1,19 @@
-//! Text on a picture, for screens that have no text mode (after UEFI): cells become pixels.
+//! Text on a frame buffer, for screens without a text mode (after UEFI): cells become pixels.
 //!
-//! Pixels are slow to write, and packets wait meanwhile. So what is printed is drawn later, some
-//! cells at a time ([`Picture::go_on`]); a line that has gone up before its turn came is never
-//! drawn at its old place.
+//! Writing pixels is slow, and packets wait meanwhile. So printed text is drawn later, some cells
+//! at a time ([`Picture::go_on`]). A line that scrolls before its turn is never drawn at its old
+//! place.
 
 use crate::screen::{CELLS, COLUMNS, LINES, Write};
 use noto_sans_mono_bitmap::{FontWeight, RasterHeight, get_raster, get_raster_width};
 
-/// Bytes of a pixel. Which of them is which colour is no matter, for all text is grey.
+/// Bytes of a pixel. The order of the colors does not matter, because all text is gray.
 const PIXEL: u32 = 4;
 
-/// The letters that there are, largest first.
+/// Available letters, largest first.
 const SIZES: [RasterHeight; 3] = [RasterHeight::Size32, RasterHeight::Size24, RasterHeight::Size16];
 
-/// How a picture lies in memory, 32 bits a pixel.
+/// Layout of a frame buffer with 32 bits a pixel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
     address: u64,
@@ -23,8 +23,8 @@ pub struct Format {
 }
 
 impl Format {
-    /// A picture at an address, of so many pixels in a line and so many lines, each of which begins
-    /// `pitch` bytes after the one before. `None`: no picture is like that.
+    /// A frame buffer at an address. Each line begins `pitch` bytes after the one before. Returns
+    /// `None` if the numbers are impossible.
     pub fn new(address: u64, pitch: u32, width: u32, height: u32) -> Option<Self> {
         let has_room = width.checked_mul(PIXEL).is_some_and(|len| len <= pitch);
         let is_even = address.is_multiple_of(PIXEL.into()) && pitch.is_multiple_of(PIXEL);
@@ -33,52 +33,52 @@ impl Format {
         (has_room && is_even && ends && is_one).then_some(Self { address, pitch, width, height })
     }
 
-    /// Pixels of a line, and lines.
+    /// Pixels of a line, and number of lines.
     pub fn size(&self) -> (u32, u32) {
         (self.width, self.height)
     }
 
-    /// The address after the last line.
+    /// Address after the last line.
     pub fn end(&self) -> u64 {
         self.address + u64::from(self.pitch) * u64::from(self.height)
     }
 
-    /// Where a pixel is.
+    /// Address of a pixel.
     ///
     /// # Panics
-    /// When there is none.
+    /// If the pixel does not exist.
     pub fn place(&self, column: u32, line: u32) -> u64 {
         assert!(column < self.width && line < self.height);
         self.address + u64::from(line) * u64::from(self.pitch) + u64::from(column * PIXEL)
     }
 }
 
-/// The pixels of a picture.
+/// Pixels of a frame buffer.
 pub trait Pixels {
-    /// Changes a pixel: 0 is black, all ones white.
+    /// Writes a pixel: 0 is black, all ones is white.
     fn write(&mut self, column: u32, line: u32, pixel: u32);
 }
 
-/// A screen's cells, and which of them have been drawn.
+/// Cells of the screen, and the drawn content of each.
 #[derive(Debug)]
 pub struct Picture {
-    /// The letters' size; `None`: there is no picture.
+    /// Size of the letters; `None` if there is no frame buffer.
     letters: Option<RasterHeight>,
     cells: [u16; CELLS],
     drawn: [u16; CELLS],
-    /// Where drawing goes on.
+    /// Cell at which drawing continues.
     next: usize,
 }
 
 impl Picture {
-    /// None yet.
+    /// A picture without a frame buffer.
     pub const fn new() -> Self {
-        // No cell is ever 0, so all will be drawn.
+        // No cell has the value 0, so all will be drawn.
         Self { letters: None, cells: [0; CELLS], drawn: [0; CELLS], next: 0 }
     }
 
-    /// Chooses the largest letters with which all cells find room in so many pixels; `false`: there
-    /// are none so small.
+    /// Chooses the largest letters with which all cells fit; returns false if no letters are small
+    /// enough.
     pub fn fit(&mut self, (width, height): (u32, u32)) -> bool {
         self.letters = SIZES.into_iter().find(|letters| {
             let (cell_width, cell_height) = cell(*letters);
@@ -87,7 +87,7 @@ impl Picture {
         self.letters.is_some()
     }
 
-    /// Draws so many cells of those that have changed; `true`: no others are left.
+    /// Draws at most `most` changed cells; returns true if no others are left.
     pub fn go_on(&mut self, most: usize, pixels: &mut impl Pixels) -> bool {
         let Some(letters) = self.letters else { return true };
         let mut count = 0;
@@ -122,7 +122,7 @@ impl Write for Picture {
     }
 }
 
-/// A cell's width and height, pixels.
+/// Width and height of a cell, pixels.
 fn cell(letters: RasterHeight) -> (u32, u32) {
     (get_raster_width(FontWeight::Regular, letters) as u32, letters.val() as u32)
 }
@@ -130,7 +130,7 @@ fn cell(letters: RasterHeight) -> (u32, u32) {
 fn draw(letters: RasterHeight, place: usize, content: u16, pixels: &mut impl Pixels) {
     let (width, height) = cell(letters);
     let (left, top) = ((place % COLUMNS) as u32 * width, (place / COLUMNS) as u32 * height);
-    // A cell's low byte is its letter, of ASCII: all of those are there.
+    // The low byte of a cell is an ASCII character; the font has all of them.
     let Some(letter) = get_raster(char::from(content as u8), FontWeight::Regular, letters) else {
         return;
     };
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use crate::screen::Screen;
 
-    /// A picture of a size, and how many pixels have been written.
+    /// A frame buffer that counts written pixels.
     struct Canvas {
         width: u32,
         pixels: Vec<u32>,
@@ -158,7 +158,7 @@ mod tests {
             Self { width, pixels: vec![1; (width * height) as usize], count: 0 }
         }
 
-        /// A cell's pixels.
+        /// Pixels of a cell.
         fn cell(&self, place: usize) -> Vec<u32> {
             let (width, height) = cell(RasterHeight::Size16);
             let (left, top) = ((place % COLUMNS) as u32 * width, (place / COLUMNS) as u32 * height);
@@ -176,7 +176,7 @@ mod tests {
         }
     }
 
-    /// The smallest picture.
+    /// Size of the smallest usable frame buffer.
     fn smallest() -> (u32, u32) {
         let (width, height) = cell(RasterHeight::Size16);
         (width * COLUMNS as u32, height * LINES as u32)
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(canvas.count, 5 * area);
         assert!(picture.go_on(5, &mut canvas));
         assert_eq!(canvas.count, 7 * area);
-        // Lines that have gone before they were drawn cost nothing.
+        // Lines that scroll away before they are drawn cost nothing.
         canvas.count = 0;
         print(&"x\n".repeat(1000), &mut screen, &mut picture);
         print(&"\n".repeat(30), &mut screen, &mut picture);

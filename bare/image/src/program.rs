@@ -1,5 +1,5 @@
-//! A P4 program in the gateway's place: between the first two cards, with entries from the file
-//! that comes with the image.
+//! A P4 program in place of the gateway, between the first two cards, with entries from the file
+//! beside the image.
 
 use crate::attendant::{self, Attendant, Look, Work, grant};
 use crate::machine::cards::Card;
@@ -12,10 +12,10 @@ use natgate_engine::Timestamp;
 use natgate_p4::{Entries, FIRST_PORT, Machine, Switch, compile, programs};
 use std::time::Duration;
 
-/// What the file is called in messages.
+/// Name of the file in messages.
 pub(crate) const ENTRIES: &str = "entries";
 
-/// The machine's work.
+/// The P4 program as the machine's work.
 pub(crate) struct Program {
     attendant: Attendant,
     switch: Option<Switch<'static>>,
@@ -24,14 +24,14 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// The program of that name at work between cards, with these entries; with problems, which are
-    /// told, there is only the menu.
+    /// Creates the program of this name between cards, with these entries. If there are problems,
+    /// it prints them, and only the menu works.
     pub(crate) fn new(
         (name, seed): (&str, u64),
         (cards, mut attendant): (Vec<Card>, Attendant),
         entries: Result<Vec<u8>, Vec<String>>,
     ) -> Self {
-        // To compile it and to take its memory is slow.
+        // Compiling the program and allocating its memory are slow.
         watchdog::pause();
         let text = |bytes| config::text_of(bytes, ENTRIES).map_err(config::sentences);
         let switch = entries.and_then(text).and_then(|entries| {
@@ -45,7 +45,7 @@ impl Program {
         Self { attendant, switch: switch.ok(), menu: Menu::default(), shows_counters: false }
     }
 
-    /// Works until the machine starts again.
+    /// Runs until the machine restarts.
     pub(crate) fn run(self) -> ! {
         print!("{PROGRAM_HELP}");
         attendant::run(self)
@@ -94,7 +94,7 @@ impl Work for Program {
     }
 }
 
-/// The program between the first two cards.
+/// Starts the program between the first two cards.
 fn start(
     (name, seed): (&str, u64),
     cards: Vec<Card>,
@@ -106,7 +106,7 @@ fn start(
     }
     let missing = || format!("there is no program {name:?} in this image");
     let program = compile(name, programs::text(name).ok_or_else(missing)?);
-    // As long as the machine is on.
+    // The program lives until the machine restarts.
     let program = Box::leak(Box::new(program.map_err(|error| error.to_string())?));
     let [needed, free] = [program.memory(), system::free_memory()].map(|bytes| bytes >> 20);
     if needed > free / 4 * 3 {

@@ -1,25 +1,25 @@
-//! A card's registers, in memory.
+//! Memory-mapped registers of a card.
 
 use std::fmt::Debug;
 
-/// Registers by their offsets, bytes, which the width of each divides. Clones are the same
-/// registers.
+/// Registers by their offsets in bytes, which must be multiples of their widths. Clones access the
+/// same registers.
 pub trait Registers: Clone + Send + Debug {
-    /// Reads one of 8 bits.
+    /// Reads a register of 8 bits.
     fn read8(&self, at: u32) -> u8;
-    /// Reads one of 16 bits.
+    /// Reads a register of 16 bits.
     fn read16(&self, at: u32) -> u16;
-    /// Reads one of 32 bits.
+    /// Reads a register of 32 bits.
     fn read32(&self, at: u32) -> u32;
-    /// Writes one of 8 bits.
+    /// Writes a register of 8 bits.
     fn write8(&mut self, at: u32, value: u8);
-    /// Writes one of 16 bits.
+    /// Writes a register of 16 bits.
     fn write16(&mut self, at: u32, value: u16);
-    /// Writes one of 32 bits. What was written to memory before can be seen by the card then.
+    /// Writes a register of 32 bits. The card then sees earlier writes to memory.
     fn write32(&mut self, at: u32, value: u32);
 }
 
-/// Registers that are mapped.
+/// Mapped registers.
 #[derive(Clone, Debug)]
 pub struct Mapped {
     base: usize,
@@ -27,17 +27,17 @@ pub struct Mapped {
 }
 
 impl Mapped {
-    /// The registers at an address, so many bytes.
+    /// The registers at `base`, `len` bytes.
     ///
     /// # Safety
-    /// They are a card's there, mapped, and nobody else uses them.
+    /// A card's registers are mapped there, and have no other user.
     #[expect(unsafe_code, reason = "what is at the address is believed")]
     pub unsafe fn new(base: usize, len: u32) -> Self {
         assert!(base.is_multiple_of(4));
         Self { base, len }
     }
 
-    /// Where a register is.
+    /// Address of a register.
     fn place<T>(&self, at: u32) -> *mut T {
         let size = size_of::<T>() as u32;
         assert!(at.is_multiple_of(size) && self.len >= size && at <= self.len - size);
@@ -46,13 +46,14 @@ impl Mapped {
 
     #[expect(unsafe_code, reason = "registers are memory")]
     fn read<T>(&self, at: u32) -> T {
-        // SAFETY: who made this promised that registers are there; the place is one of them.
+        // SAFETY: the creator of this value promised that registers are mapped; the place is one of
+        // them.
         unsafe { self.place::<T>(at).read_volatile() }
     }
 
     #[expect(unsafe_code, reason = "registers are memory")]
     fn write<T>(&mut self, at: u32, value: T) {
-        // What was written to memory has been written before; the processor keeps that order.
+        // Earlier writes to memory must come first; the processor keeps that order.
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
         // SAFETY: as in `read`.
         unsafe { self.place::<T>(at).write_volatile(value) }

@@ -1,14 +1,14 @@
-//! Text on a PC's screen: 25 lines of 80 characters, each a cell of 16 bits. New lines come in at
+//! Text on a PC's screen: 25 lines of 80 characters, each a cell of 16 bits. New lines appear at
 //! the bottom.
 
-/// Characters of a line, lines, and cells in all.
+/// Characters in a line, lines, and cells of the screen.
 pub const COLUMNS: usize = 80;
 /// See [`COLUMNS`].
 pub const LINES: usize = 25;
 /// See [`COLUMNS`].
 pub const CELLS: usize = COLUMNS * LINES;
 
-/// Grey on black.
+/// Gray on black.
 const COLOUR: u16 = 0x0700;
 const BLANK: u16 = COLOUR | b' ' as u16;
 
@@ -16,11 +16,11 @@ const BLANK: u16 = COLOUR | b' ' as u16;
 pub trait Write {
     /// Changes a cell.
     fn write(&mut self, place: usize, cell: u16);
-    /// What a cell holds.
+    /// Content of a cell.
     fn read(&self, place: usize) -> u16;
 }
 
-/// Where the next character goes.
+/// Place of the next character.
 #[derive(Debug, Default)]
 pub struct Screen {
     line: usize,
@@ -28,18 +28,18 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// At the top.
+    /// A screen with the next character at the top.
     pub const fn new() -> Self {
         Self { line: 0, column: 0 }
     }
 
-    /// Clears it.
+    /// Clears the screen.
     pub fn clear(&mut self, cells: &mut impl Write) {
         (0..CELLS).for_each(|place| cells.write(place, BLANK));
         *self = Self::new();
     }
 
-    /// Puts a character. What is no character of ASCII becomes a question mark.
+    /// Writes a character. A byte that is not printable ASCII becomes a question mark.
     pub fn put(&mut self, byte: u8, cells: &mut impl Write) {
         match byte {
             b'\n' => self.end_line(cells),

@@ -1,5 +1,5 @@
-//! The configuration: the file that `natgate run` has, read by the same reader, less what needs an
-//! operating system.
+//! The configuration: the file of `natgate run`, read by the same reader, without the parts that
+//! need an operating system.
 
 use crate::log;
 use natgate_control::config::{self, Configuration};
@@ -10,16 +10,16 @@ use natgate_gateway::{
 };
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// What the file is called in messages.
+/// Name of the file in messages.
 pub const NAME: &str = "configuration";
 
-/// Fewest mappings that the machine must have room for.
+/// Lowest number of mappings that the machine must have room for.
 pub const FEWEST: u32 = 100_000;
 
-/// Reads a configuration, and fits it to so many bytes of memory.
+/// Reads a configuration, and fits it to `memory` bytes.
 ///
 /// # Errors
-/// Every problem, one sentence each, with line and column as far as it has a place in the file.
+/// Every problem, one sentence each, with line and column if it has a place in the file.
 pub fn read(file: Vec<u8>, memory: u64) -> Result<Configuration, Vec<String>> {
     let mut configuration = config::text_of(file, NAME)
         .and_then(|text| config::read_text(&text, NAME))
@@ -38,7 +38,7 @@ pub fn read(file: Vec<u8>, memory: u64) -> Result<Configuration, Vec<String>> {
     if problems.is_empty() { Ok(configuration) } else { Err(problems) }
 }
 
-/// What needs an operating system.
+/// Problems with settings that need an operating system.
 fn impossible(settings: &Settings) -> Vec<String> {
     let insides = settings.realms.iter().map(|realm| (&realm.name[..], &realm.inside));
     let sides = [("inside", &settings.inside), ("outside", &settings.outside)];
@@ -77,7 +77,7 @@ fn impossible(settings: &Settings) -> Vec<String> {
     problems
 }
 
-/// Where the status page can be had; nowhere, unless the file says it.
+/// Place of the status page; `None` unless the file configures one.
 pub fn status_page(settings: &Settings) -> Option<(Ipv4Addr, u16)> {
     match settings.monitoring.metrics {
         MetricsPlace::At(SocketAddr::V4(place)) => Some((*place.ip(), place.port())),
@@ -85,7 +85,7 @@ pub fn status_page(settings: &Settings) -> Option<(Ipv4Addr, u16)> {
     }
 }
 
-/// What is wrong with the place of the status page.
+/// Problem with the place of the status page.
 fn elsewhere(settings: &Settings) -> Option<String> {
     let MetricsPlace::At(place) = settings.monitoring.metrics else { return None };
     let (own, _) = settings.inside.address?;
@@ -98,8 +98,8 @@ fn elsewhere(settings: &Settings) -> Option<String> {
     })
 }
 
-/// Bytes that the workers take: their engines, what they hand over, and the stacks of those beside
-/// the first.
+/// Bytes of the workers: their engines, the queues between them, and the stacks of the workers
+/// beside the first.
 fn needed_by(settings: &Settings) -> u64 {
     const STACK: u64 = 2 << 20;
     let (config, workers) = (&settings.engine, settings.workers.count as u64);
@@ -110,9 +110,10 @@ fn needed_by(settings: &Settings) -> u64 {
     engines + gateway::team_memory(settings) + (workers - 1) * STACK
 }
 
-/// Has the table hold as many mappings as there is memory for, if the file does not say how many.
+/// Sets the number of mappings to the most that memory permits, if the file does not set it.
 fn fit(settings: &mut Settings, memory: u64) -> Result<(), String> {
-    // No address comes while it runs, and room for one is memory here even if nothing touches it.
+    // No address is added at run time. Room for an address takes memory here, even if it is not
+    // touched.
     let addresses = settings.engine.count_addresses();
     settings.engine.limits.external_addresses = Some(addresses as u32);
     let needed = needed_by(settings);

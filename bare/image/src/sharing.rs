@@ -1,6 +1,5 @@
-//! A card that several workers send by and one receives for: the rings of its queues are the card's
-//! own, and there is one of each. Frames of a burst go into the sending ring together, by one
-//! worker at a time.
+//! A card with which several workers send and one receives. The card has one ring for each
+//! direction. Frames of a burst go into the sending ring together, by one worker at a time.
 
 use natgate_io::{Batch, Change, Device, Frame, LinkInfo, Lost, Receive, Statistics, Transmit};
 use std::os::fd::BorrowedFd;
@@ -8,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The half of a card that sends, for several.
+/// Sending half of a card for several workers.
 #[derive(Debug)]
 pub(crate) struct Shared<T: ?Sized>(Arc<Mutex<T>>);
 
@@ -19,9 +18,9 @@ impl<T> Shared<T> {
 }
 
 impl<T: ?Sized> Shared<T> {
-    /// The half, once nobody else uses it.
+    /// Locks the half.
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        // Who fails ends everything.
+        // A panic restarts the machine, so a poisoned mutex is still valid.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -32,7 +31,7 @@ impl<T: Transmit + ?Sized> Transmit for Shared<T> {
     }
 }
 
-/// Whether a card's link is up, as its owner has seen last.
+/// State of a card's link, as its owner has last seen it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Carrier(Arc<AtomicBool>);
 
@@ -42,7 +41,7 @@ impl Carrier {
     }
 }
 
-/// What further workers have of a card.
+/// Part of a card for further workers.
 #[derive(Debug)]
 pub struct Sharing {
     link: LinkInfo,
@@ -51,7 +50,7 @@ pub struct Sharing {
 }
 
 impl Sharing {
-    /// Of a card with this link.
+    /// Creates the shared part of a card with this link.
     pub(crate) fn new<T: Transmit + Send + 'static>(
         link: &LinkInfo,
         carrier: &Carrier,
@@ -62,7 +61,7 @@ impl Sharing {
         Self { link: link.clone(), carrier: carrier.clone(), half }
     }
 
-    /// One worker's device. What it sends the card's owner counts.
+    /// Device of one worker. The card's owner counts its frames.
     pub fn device(&self) -> Box<dyn Device> {
         let Self { link, carrier, half: Shared(half) } = self;
         let half = Shared(Arc::clone(half));
@@ -81,7 +80,7 @@ struct Sending {
     half: Shared<dyn Transmit + Send>,
 }
 
-/// The half that never receives.
+/// A receiving half that never receives.
 #[derive(Debug)]
 struct Nothing;
 
@@ -121,7 +120,7 @@ mod tests {
     use super::*;
     use natgate_wire::arp::Mac;
 
-    /// Counts frames, and takes two at most.
+    /// Counts frames, and accepts at most two.
     #[derive(Debug)]
     struct Counter(usize);
 

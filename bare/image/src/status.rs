@@ -1,8 +1,8 @@
-//! The status page: what metrics say, by HTTP, for browsers and Prometheus inside.
+//! The status page: the metrics by HTTP, for browsers and Prometheus on the inside.
 //!
-//! Packets come in and go out whole; TCP is smoltcp's. So many connections at once and no more,
-//! each for one question, and whoever is slow is not waited for. What the page says is made when it
-//! has been asked for.
+//! The server handles whole packets; smoltcp provides TCP. The number of connections is limited.
+//! Each connection serves one request, and a slow client is not waited for. The page is created
+//! when it is requested.
 
 use natgate_engine::Timestamp;
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
@@ -13,18 +13,18 @@ use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 
-/// Connections at once; who comes then is asked to come again.
+/// Most simultaneous connections; further clients have to try again.
 const CONNECTIONS: usize = 8;
 
-/// Bytes of a question, and of an answer that are on their way.
+/// Most bytes of a request, and most bytes of an answer in flight.
 const QUESTION: usize = 2048;
 const WINDOW: usize = 16 << 10;
 
-/// How long somebody may be silent, and how long a connection may last.
+/// Longest silence of a client, and longest duration of a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LONGEST: std::time::Duration = std::time::Duration::from_secs(30);
 
-/// Packets that wait to be sent.
+/// Most waiting packets.
 const QUEUE: usize = 64;
 
 /// The server.
@@ -36,28 +36,28 @@ pub struct Server {
     port: u16,
 }
 
-/// One place for a client.
+/// Place for one client.
 struct Connection {
     socket: SocketHandle,
     question: Vec<u8>,
     answer: Vec<u8>,
-    /// How much of the answer has been sent; `None`: the question is not whole yet.
+    /// Sent bytes of the answer; `None` while the request is incomplete.
     sent: Option<usize>,
-    /// When the client came.
+    /// Time of the client's arrival.
     since: Option<Timestamp>,
 }
 
-/// Makes what the page says, and its type.
+/// Function that creates the page and its content type.
 pub type Make<'a> = dyn FnMut() -> (String, &'static str) + 'a;
 
 impl Server {
-    /// A server at an address of a link with this MTU; the seed is for sequence numbers.
+    /// Creates a server at an address of a link with this MTU; the seed is for sequence numbers.
     pub fn new(address: Ipv4Addr, port: u16, mtu: usize, seed: u64, now: Timestamp) -> Self {
         let mut wire = Wire { mtu, incoming: VecDeque::new(), outgoing: VecDeque::new() };
         let mut config = Config::new(HardwareAddress::Ip);
         config.random_seed = seed;
         let mut interface = Interface::new(config, &mut wire, instant(now));
-        // Who is where is the gateway's router's matter: for this end everybody is a neighbour.
+        // The gateway's router finds the next hop, so for the server every address is a neighbor.
         interface.update_ip_addrs(|addresses| {
             let everywhere = IpCidr::new(IpAddress::Ipv4(address), 0);
             addresses.push(everywhere).expect("there is room for one");
@@ -74,14 +74,15 @@ impl Server {
         Self { interface, sockets, connections, wire, port }
     }
 
-    /// Takes a packet that has come in; who sends too many sends again what is lost.
+    /// Takes a received packet. A client that sends too many packets has to send some of them
+    /// again.
     pub fn receive(&mut self, packet: Vec<u8>) {
         if self.wire.incoming.len() < QUEUE {
             self.wire.incoming.push_back(packet);
         }
     }
 
-    /// Does what there is to do.
+    /// Runs the server once.
     pub fn turn(&mut self, now: Timestamp, make: &mut Make<'_>) {
         let Self { interface, sockets, connections, wire, port } = self;
         interface.poll(instant(now), wire, sockets);
@@ -92,7 +93,7 @@ impl Server {
         interface.poll(instant(now), wire, sockets);
     }
 
-    /// The next packet to be sent.
+    /// Next packet to send.
     pub fn poll_transmit(&mut self) -> Option<Vec<u8>> {
         self.wire.outgoing.pop_front()
     }
@@ -103,13 +104,13 @@ impl Connection {
         if !socket.is_open() {
             self.question.clear();
             (self.answer, self.sent, self.since) = (Vec::new(), None, None);
-            // Only port 0 cannot be listened at.
+            // Listening fails only at port 0.
             let _ = socket.listen(port);
             return;
         }
         if socket.state() != State::Listen {
             let since = *self.since.get_or_insert(now);
-            // Both have said that they are done, or one never will.
+            // Both ends have finished, or one end will never finish.
             if socket.state() == State::TimeWait || now.since(since) > LONGEST {
                 return socket.abort();
             }
@@ -126,7 +127,7 @@ impl Connection {
         }
     }
 
-    /// Reads on, until the question is whole.
+    /// Reads until the request is complete.
     fn read(&mut self, socket: &mut Socket<'_>, make: &mut Make<'_>) {
         let mut bytes = [0; QUESTION];
         let room = QUESTION - self.question.len();
@@ -145,7 +146,7 @@ impl Connection {
     }
 }
 
-/// The answer to a question.
+/// Answer to a request.
 fn answer(question: &[u8], is_whole: bool, make: &mut Make<'_>) -> Vec<u8> {
     let mut words = question.split(|byte| byte.is_ascii_whitespace());
     let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
@@ -171,12 +172,12 @@ fn answer(question: &[u8], is_whole: bool, make: &mut Make<'_>) -> Vec<u8> {
     bytes
 }
 
-/// Time as smoltcp has it.
+/// Time in smoltcp's format.
 fn instant(now: Timestamp) -> Instant {
     Instant::from_micros((now.0 / 1000) as i64)
 }
 
-/// Where packets wait on their way in and out.
+/// Queues of received packets and of packets to send.
 struct Wire {
     mtu: usize,
     incoming: VecDeque<Vec<u8>>,
@@ -207,7 +208,7 @@ impl Device for Wire {
     }
 }
 
-/// A packet that has come in.
+/// A received packet.
 struct Received(Vec<u8>);
 
 impl RxToken for Received {
@@ -216,7 +217,7 @@ impl RxToken for Received {
     }
 }
 
-/// Room for one to be sent.
+/// Room for a packet to send.
 struct Sending<'a>(&'a mut VecDeque<Vec<u8>>);
 
 impl TxToken for Sending<'_> {

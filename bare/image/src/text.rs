@@ -1,4 +1,4 @@
-//! What is shown: counters and mappings, in lines of at most 80 characters.
+//! Text of counters and mappings, in lines of at most 80 characters.
 
 use crate::log;
 use natgate_engine::{
@@ -8,7 +8,7 @@ use natgate_io::{LinkInfo, Statistics};
 use natgate_wire::protocol;
 use std::fmt::{self, Write};
 
-/// What is remembered of a gateway at work, to be told when it fails. Copying it allocates nothing.
+/// Saved figures of a running gateway, for last words. Copying them allocates nothing.
 #[derive(Clone, Debug)]
 pub struct Figures {
     /// Packets.
@@ -17,21 +17,21 @@ pub struct Figures {
     pub totals: TableTotals,
     /// Frames of each side, inside and outside.
     pub frames: [Statistics; 2],
-    /// How often processors have slept, and how many interrupts there were by cards, and by each
-    /// other.
+    /// Number of sleeps of the processors, and number of interrupts by cards and by other
+    /// processors.
     pub sleeps: [u64; 2],
-    /// Event logs, all together; `None`: there are none.
+    /// Sums of all event logs; `None` if there are none.
     pub logs: Option<log::Figures>,
-    /// How many workers there are.
+    /// Number of workers.
     pub workers: usize,
-    /// Packets that they have handed over to each other, and those for which there was no room.
+    /// Packets handed over between workers, and packets without room in a queue.
     pub handed_over: [u64; 2],
 }
 
-/// Writes figures; nothing is allocated.
+/// Writes figures without allocation.
 ///
 /// # Errors
-/// What writing says.
+/// The error of the writer.
 pub fn figures(out: &mut dyn Write, figures: &Figures) -> fmt::Result {
     let Figures { counters, totals, frames, sleeps: [sleeps, interrupts], logs, .. } = figures;
     for direction in Direction::ALL {
@@ -88,8 +88,8 @@ pub fn mapping(info: &MappingInfo, now: Timestamp) -> String {
     )
 }
 
-/// That the gateway is running by so many workers, on a machine with so many processors, as far as
-/// it says.
+/// Sentence about the running gateway, with the number of workers and of the machine's processors,
+/// if known.
 pub fn running(workers: usize, processors: usize) -> String {
     match (workers, processors) {
         (1, 0..=1) => "natgate is running".to_owned(),

@@ -1,30 +1,28 @@
-//! The clock: the processor's counter of cycles, how fast it goes, and the date when the machine
-//! started.
+//! The clock: the processor's cycle counter, its rate, and the date at the start of the machine.
 //!
-//! Whoever measures may be interrupted at any time and for long, in an emulator above all. So a
-//! measurement is always two numbers, between which the truth is for certain, and those that were
-//! disturbed tell little instead of something wrong.
+//! A measurement may be interrupted at any time for any duration, especially in an emulator. So a
+//! measurement always has two numbers that bound the true value. A disturbed measurement has a wide
+//! interval instead of a wrong value.
 
-/// Nanoseconds a second.
+/// Nanoseconds of a second.
 const SECOND: u128 = 1_000_000_000;
 
-/// What is known of how fast the counter goes: between these, cycles a second.
+/// Bounds of a counter's rate, cycles a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     least: u64,
     most: u64,
 }
 
-/// Parts of a million, in which a rate's uncertainty is told.
+/// Unit of a rate's uncertainty: parts of a million.
 const MILLION: u64 = 1_000_000;
 
-/// How far apart two clocks' ideas of a second may be, parts of a million.
+/// Largest difference of two clocks' seconds, parts of a million.
 const DRIFT: u64 = 1000;
 
 impl Rate {
-    /// That of a counter that has counted so many cycles, at least and at most, in so many
-    /// nanoseconds, at least and at most. `None`: it does not count, or the numbers contradict each
-    /// other.
+    /// Rate of a counter, from bounds of its cycles and bounds of the nanoseconds. Returns `None`
+    /// if it does not count, or if the numbers contradict each other.
     pub fn of((least, most): (u64, u64), (shortest, longest): (u64, u64)) -> Option<Self> {
         let a_second = |cycles: u64, ns: u64| {
             u64::try_from(u128::from(cycles) * SECOND / u128::from(ns)).unwrap_or(u64::MAX)
@@ -35,7 +33,7 @@ impl Rate {
         Self { least: a_second(least, longest), most: a_second(most, shortest) }.checked()
     }
 
-    /// That which somebody says, who may be wrong by as much as clocks are.
+    /// Rate around a reported frequency, with the tolerance of clocks.
     pub fn said(frequency: u64) -> Self {
         Self { least: frequency, most: frequency }.widened()
     }
@@ -44,64 +42,64 @@ impl Rate {
         (0 < self.least && self.least <= self.most).then_some(self)
     }
 
-    /// What both say; `None`: they contradict each other.
+    /// Intersection of two rates; `None` if they contradict each other.
     pub fn and(self, other: Self) -> Option<Self> {
         Self { least: self.least.max(other.least), most: self.most.min(other.most) }.checked()
     }
 
-    /// How uncertain it is, parts of a million.
+    /// Uncertainty, parts of a million.
     pub fn spread(self) -> u64 {
         let spread = u128::from(self.most - self.least) * u128::from(MILLION);
         u64::try_from(spread / u128::from(self.least)).unwrap_or(u64::MAX)
     }
 
-    /// As another clock may have it.
+    /// Rate with the tolerance of another clock.
     fn widened(self) -> Self {
         let widen = |frequency: u64| frequency / MILLION * DRIFT;
         let most = self.most.saturating_add(widen(self.most));
         Self { least: self.least - widen(self.least), most }
     }
 
-    /// The middle, or what the processor says of itself if that can be.
+    /// The middle of the rate, or the processor's reported frequency if it is possible.
     pub fn choose(self, told: Option<u64>) -> u64 {
         let told = told.filter(|told| *told > 0 && self.and(Self::said(*told)).is_some());
         told.unwrap_or(self.least + (self.most - self.least) / 2)
     }
 }
 
-/// Turns the processor's counter into time.
+/// Conversion of the processor's counter to time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
-    /// A value of the counter, and how long the machine had been up then, nanoseconds.
+    /// Value of the counter at a moment, and the uptime at that moment, nanoseconds.
     begin: u64,
     uptime: u64,
     /// Cycles a second.
     frequency: u64,
-    /// When the machine started, seconds since 1970.
+    /// Time of the start, seconds since 1970.
     date: u64,
 }
 
 impl Clock {
-    /// A clock whose counter stood at `begin` at `date`, seconds since 1970, and goes at this
-    /// frequency, Hz, which is not 0.
+    /// Creates a clock. The counter was `begin` at `date`, seconds since 1970. The frequency in Hz
+    /// must not be 0.
     pub fn new(begin: u64, date: u64, frequency: u64) -> Self {
         Self { begin, uptime: 0, frequency: frequency.max(1), date }
     }
 
-    /// So many numbers make a clock.
+    /// Number of parts of a clock.
     pub const PARTS: usize = 4;
 
-    /// The clock that these make.
+    /// Creates a clock from its parts.
     pub fn from_parts([begin, uptime, frequency, date]: [u64; Self::PARTS]) -> Self {
         Self { begin, uptime, frequency, date }
     }
 
-    /// What makes it.
+    /// Parts of the clock.
     pub fn to_parts(&self) -> [u64; Self::PARTS] {
         [self.begin, self.uptime, self.frequency, self.date]
     }
 
-    /// Has it go at another frequency from a value of the counter on: what it says there stays.
+    /// Changes the frequency from a value of the counter on, without a jump of the time.
     pub fn correct(&mut self, counter: u64, frequency: u64) {
         self.uptime = self.uptime(counter);
         self.begin = self.begin.max(counter);
@@ -113,42 +111,42 @@ impl Clock {
         self.frequency
     }
 
-    /// Nanoseconds since the machine started, of a value of the counter.
+    /// Nanoseconds since the start of the machine, for a value of the counter.
     pub fn uptime(&self, counter: u64) -> u64 {
         let cycles = u128::from(counter.saturating_sub(self.begin));
         self.uptime + (cycles * SECOND / u128::from(self.frequency)) as u64
     }
 
-    /// Nanoseconds since 1970, of a value of the counter.
+    /// Nanoseconds since 1970, for a value of the counter.
     pub fn since_1970(&self, counter: u64) -> u64 {
         self.date.saturating_mul(SECOND as u64).saturating_add(self.uptime(counter))
     }
 }
 
-/// Cycles a second of a processor's counter as the processor says (CPUID): three numbers, by which
-/// part and by which multiple of a crystal's frequency it counts, and what that is, Hz (leaf 0x15);
-/// or else MHz (leaf 0x16). What it does not say is 0. `None`: it says neither.
+/// Cycles a second of a processor's counter, as reported by CPUID. Leaf 0x15 has a divisor, a
+/// factor and a crystal's frequency in Hz; leaf 0x16 has MHz. A missing number is 0. Returns `None`
+/// if both leaves are empty.
 pub fn frequency([part, multiple, crystal]: [u32; 3], megahertz: u32) -> Option<u64> {
     let by_crystal = (u64::from(crystal) * u64::from(multiple)).checked_div(part.into());
     let by_name = u64::from(megahertz & 0xffff) * 1_000_000;
     by_crystal.filter(|frequency| *frequency > 0).or(Some(by_name).filter(|name| *name > 0))
 }
 
-/// Compares the counter with a clock that counts seconds, for as long as the machine is up: what is
-/// known of the counter's rate becomes the better the longer that lasts.
+/// Comparison of the counter with a clock of seconds during the whole uptime. The precision of the
+/// counter's rate increases with the duration.
 #[derive(Clone, Copy, Debug)]
 pub struct Comparison {
-    /// What was measured first.
+    /// First measurement.
     measured: Rate,
-    /// How uncertain the rate is that was told last.
+    /// Uncertainty of the latest returned rate.
     told: u64,
-    /// When a second was first seen to begin, and which.
+    /// First observed begin of a second, and that second.
     first: Option<Edge>,
-    /// The last look: the counter before it, and the second.
+    /// Counter before the latest look, and its second.
     last: Option<(u64, u64)>,
 }
 
-/// The begin of a second: the counter stood between these.
+/// Begin of a second, with bounds of the counter.
 #[derive(Clone, Copy, Debug)]
 struct Edge {
     second: u64,
@@ -157,16 +155,16 @@ struct Edge {
 }
 
 impl Comparison {
-    /// Of a counter whose rate has been measured for a moment.
+    /// Creates a comparison for a counter with a measured rate.
     pub fn new(measured: Rate) -> Self {
         Self { measured, told: measured.spread(), first: None, last: None }
     }
 
-    /// Takes a look: which second it was at some time between two values of the counter. Returns
-    /// the frequency that follows, Hz, when that is known twice as well as before.
+    /// Adds a look: at a moment between two values of the counter the clock had this second.
+    /// Returns the corrected frequency, Hz, if its precision has doubled.
     pub fn look(&mut self, (begin, end): (u64, u64), second: u64) -> Option<u64> {
         let (after, before_it) = self.last.replace((begin, second))?;
-        // Where seconds are left out, somebody has set the clock or nobody has looked.
+        // A gap between seconds means that the clock was set, or that looks are missing.
         if before_it.checked_add(1) != Some(second) {
             return None;
         }
@@ -177,7 +175,7 @@ impl Comparison {
         }
         let permitted = self.measured.widened();
         let Some(rate) = rate_between(&first, &edge).and_then(|rate| rate.and(permitted)) else {
-            // Somebody has set it.
+            // The clock was set.
             self.first = Some(edge);
             return None;
         };
@@ -196,12 +194,12 @@ fn rate_between(first: &Edge, last: &Edge) -> Option<Rate> {
     Rate::of(cycles, (nanoseconds, nanoseconds))
 }
 
-/// What the real-time clock's registers hold.
+/// Registers of the real-time clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registers {
     /// Seconds, minutes, hours, day, month, year of the century.
     pub fields: [u8; 6],
-    /// Register B, which says how they are written.
+    /// Register B, which defines the format of the fields.
     pub format: u8,
 }
 
@@ -210,7 +208,8 @@ impl Registers {
     const HOURS_24: u8 = 2;
     const AFTERNOON: u8 = 0x80;
 
-    /// Seconds since 1970, of a clock that goes by UTC in this century; `None`: that is no date.
+    /// Seconds since 1970, for a clock in UTC and in this century; `None` if the fields are no
+    /// date.
     pub fn seconds(&self) -> Option<u64> {
         let number = |byte: u8| {
             u64::from(if self.format & Self::BINARY != 0 {
@@ -234,8 +233,8 @@ impl Registers {
     }
 }
 
-/// Days from 1970-01-01 to a date after it: years begin in March here, so that the odd day is the
-/// last.
+/// Days from 1970-01-01 to a later date. Years begin in March here, so the leap day is the last
+/// day.
 fn days(year: u64, month: u64, day: u64) -> u64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let before = 365 * year + year / 4 - year / 100 + year / 400;
@@ -255,7 +254,7 @@ mod tests {
         assert_eq!(clock.uptime(5), 0);
         // Years do not overflow.
         assert_eq!(clock.uptime(1000 + 2_500_000_000 * 1_000_000_000), 1_000_000_000_000_000_000);
-        // A correction moves nothing.
+        // A correction does not change the present time.
         let now = 1000 + 5_000_000_000;
         clock.correct(now, 1_000_000_000);
         assert_eq!((clock.uptime(now), clock.uptime(now - 7)), (2_000_000_000, 2_000_000_000));
@@ -276,8 +275,8 @@ mod tests {
         assert_eq!((one.choose(None), one.choose(Some(11)), one.choose(Some(50))), (10, 11, 10));
     }
 
-    /// Looks at a clock of seconds now and then; returns the frequency that was told last, and how
-    /// often one was.
+    /// Looks at a clock of seconds at these pauses; returns the latest frequency and the number of
+    /// returned frequencies.
     fn compare(measured: Rate, frequency: u64, pauses: &[u64]) -> (Option<u64>, usize) {
         let (mut comparison, mut told, mut times) = (Comparison::new(measured), None, 0);
         let mut counter = 12_345;
@@ -297,7 +296,8 @@ mod tests {
             frequency in 1_000_000_000_u64..5_000_000_000,
             pauses in proptest::collection::vec(1_000_000_u64..500_000_000, 2000),
         ) {
-            // It was measured on a busy machine: anything from half to twice as much.
+            // The machine was busy during the measurement, so the rate may be half or twice the
+            // measured one.
             let measured = Rate { least: frequency / 2, most: frequency * 2 };
             let (told, times) = compare(measured, frequency, &pauses);
             let told = told.expect("there is time enough");
@@ -325,7 +325,7 @@ mod tests {
         let mut told = Vec::new();
         for millisecond in 0..600_000_u64 {
             let counter = 1 + millisecond * 1_000_000;
-            // An hour is left out after 100 s, and goes back after 200 s.
+            // The clock jumps by an hour after 100 s, and back after 200 s.
             let set = if (100_000..200_000).contains(&millisecond) { 3600 } else { 0 };
             let second = 1_700_000_000 + counter / frequency + set;
             told.extend(comparison.look((counter, counter + 500), second));

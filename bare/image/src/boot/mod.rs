@@ -1,7 +1,8 @@
-//! What the boot loader tells: by PVH (QEMU's `-kernel`) or by Multiboot2 (GRUB, from a USB stick).
+//! Information of the boot loader, by PVH (QEMU's `-kernel`) or by Multiboot2 (GRUB, from a USB
+//! stick).
 //!
-//! It is asked before there is memory to allocate, so nothing here allocates. What is told is
-//! bounded, not believed.
+//! The image reads it before memory can be allocated, so this module does not allocate. It limits
+//! all numbers and trusts none.
 
 mod multiboot;
 mod pvh;
@@ -11,62 +12,63 @@ pub use multiboot::LOADER as MULTIBOOT;
 use crate::picture::Format;
 use arrayvec::ArrayVec;
 
-/// Most files that are kept, and most stretches of memory.
+/// Most files, and most ranges of memory.
 const MOST_MODULES: usize = 8;
 const MOST_STRETCHES: usize = 128;
 
-/// A stretch of memory: where it begins, and how many bytes it has.
+/// A range of memory: its first address and its length in bytes.
 pub type Stretch = (u64, u64);
 
-/// Memory by its addresses.
+/// Memory, accessed by address.
 pub trait Addresses {
-    /// Reads as many bytes as there is room for; `false`: there is no such memory.
+    /// Fills `into` from an address; returns false if there is no such memory.
     fn read(&self, address: u64, into: &mut [u8]) -> bool;
 }
 
-/// The screen.
+/// Kind of the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Display {
-    /// A PC's text, where every PC has it.
+    /// Text mode of a PC at its usual address.
     #[default]
     Text,
-    /// A picture.
+    /// A frame buffer.
     Picture(Format),
-    /// None, or one of a kind that is not known here.
+    /// No screen, or an unknown kind.
     None,
 }
 
-/// What was told.
+/// Information of the boot loader.
 #[derive(Clone, Debug, Default)]
 pub struct BootInfo {
-    /// Where the command line is, which ends with a zero byte; `None`: there is none.
+    /// Address of the command line, which ends with a zero byte; `None` if there is none.
     pub command_line: Option<u64>,
-    /// Where the pointer to the firmware's tables is; `None`: that is not said.
+    /// Address of the pointer to the firmware's tables; `None` if it is unknown.
     pub tables: Option<u64>,
-    /// The files that were loaded with the image.
+    /// Files that were loaded with the image.
     pub modules: ArrayVec<Stretch, MOST_MODULES>,
-    /// The memory that can be used, whatever may be in it already.
+    /// Usable memory, with or without content.
     pub memory: ArrayVec<Stretch, MOST_STRETCHES>,
-    /// Where all this was told: in memory that can be used once nobody reads there any more.
+    /// Range of the boot loader's information. The memory is usable after the last read of the
+    /// information.
     pub letter: Stretch,
     /// The screen.
     pub display: Display,
 }
 
 impl BootInfo {
-    /// Reads what a boot loader has left at an address; `loader` is what the processor's EAX held
-    /// when a Multiboot2 loader started the image, and 0 when another did. `None`: nothing is
-    /// there.
+    /// Reads the information at an address. `loader` is the content of the processor's EAX if a
+    /// Multiboot2 loader started the image, and otherwise 0. Returns `None` if there is no
+    /// information.
     pub fn read(loader: u32, at: u64, addresses: &impl Addresses) -> Option<Self> {
         if loader == MULTIBOOT { multiboot::read(at, addresses) } else { pvh::read(at, addresses) }
     }
 
-    /// Keeps a file, as far as there is room: only the first is ever read.
+    /// Adds a file if there is room. Only the first file is ever read.
     fn add_module(&mut self, module: Stretch) {
         let _ = self.modules.try_push(module);
     }
 
-    /// Keeps a stretch of memory, as far as there is room; what has none is not used.
+    /// Adds a range of memory if there is room. A range without room is not used.
     fn add_memory(&mut self, stretch: Stretch) {
         let _ = self.memory.try_push(stretch);
     }
@@ -84,7 +86,7 @@ fn long(bytes: &[u8], at: usize) -> u64 {
 mod tests {
     use super::*;
 
-    /// The tests' memory begins at this address.
+    /// First address of the tests' memory.
     pub(super) const BEGIN: u64 = 0x1000;
 
     impl Addresses for &[u8] {

@@ -1,31 +1,31 @@
-//! Multiboot2 information, as GRUB leaves it: tags one after another, each with its kind and its
-//! length, at multiples of 8 bytes.
+//! Multiboot2 information of GRUB: a sequence of tags with kind and length, at multiples of 8
+//! bytes.
 
 use super::{Addresses, BootInfo, Display, long, word};
 use crate::picture::Format;
 
-/// What the processor's EAX holds when such a boot loader starts the image.
+/// Value in the processor's EAX when a Multiboot2 loader starts the image.
 pub const LOADER: u32 = 0x36d7_6289;
 
-/// Bytes before the first tag, and of a tag's own beginning.
+/// Bytes before the first tag, and bytes of a tag's header.
 const HEADER_LEN: u64 = 8;
-/// Most bytes of all tags together, so that their number is bounded, too.
+/// Most bytes of all tags together. The limit bounds the number of tags, too.
 const MOST_LEN: u32 = 1 << 20;
 
-/// The kinds of tags that are read.
+/// Kinds of tags that are read.
 const END: u32 = 0;
 const COMMAND_LINE: u32 = 1;
 const MODULE: u32 = 3;
 const MEMORY: u32 = 6;
 const DISPLAY: u32 = 8;
-/// Each holds a copy of the pointer to the firmware's tables; of the older kind, and of the newer.
+/// Tags with a copy of the pointer to the firmware's tables, of the older and of the newer form.
 const TABLES: [u32; 2] = [14, 15];
 
-/// The kind of memory that can be used, and the bytes of an entry that are known.
+/// Kind of usable memory, and the known bytes of an entry.
 const RAM: u32 = 1;
 const STRETCH_LEN: u64 = 24;
 
-/// Reads the tags at an address; `None`: there are none.
+/// Reads the tags at an address; `None` if there are none.
 pub(super) fn read(at: u64, addresses: &impl Addresses) -> Option<BootInfo> {
     let len = header(at, addresses)?.0;
     if len > MOST_LEN || u64::from(len) < 2 * HEADER_LEN {
@@ -47,7 +47,7 @@ pub(super) fn read(at: u64, addresses: &impl Addresses) -> Option<BootInfo> {
     Some(told)
 }
 
-/// Two numbers: what all of it begins with, and each tag.
+/// Reads two numbers: the header of the information, or of a tag.
 fn header(at: u64, addresses: &impl Addresses) -> Option<(u32, u32)> {
     let mut bytes = [0; HEADER_LEN as usize];
     addresses.read(at, &mut bytes).then(|| (word(&bytes, 0), word(&bytes, 4)))
@@ -88,7 +88,7 @@ fn read_memory((at, len): (u64, u64), addresses: &impl Addresses, told: &mut Boo
     }
 }
 
-/// The screen, if it has text, or a picture with pixels of 32 bits.
+/// Kind of the screen: text, or a frame buffer with pixels of 32 bits.
 fn display(at: u64, addresses: &impl Addresses) -> Display {
     const PICTURE: u8 = 1;
     const TEXT: u8 = 2;
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Tags, each a kind and what comes after its length, with a beginning and an end.
+    /// Builds information from tags; each is a kind and the content behind the length.
     fn letter(tags: &[(u32, Vec<u8>)]) -> Vec<u8> {
         let mut bytes = vec![0; 8];
         for (kind, content) in tags.iter().chain([&(END, Vec::new())]) {
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn tags_are_read_wherever_they_are() {
-        // Two stretches, of which one is not to be used, in entries of 32 bytes.
+        // Two ranges, one of them not usable, in entries of 32 bytes.
         let memory =
             [[32, 0, 0x10_0000, 0, 0x700_0000, 1, 1, 0, 0, 0], [0, 8, 0x1000, 0, 3, 0, 0, 0, 0, 0]];
         let bytes = letter(&[
@@ -169,7 +169,7 @@ mod tests {
         let format = Format::new(0x8000_0000, 5120, 1280, 800).expect("it is one");
         assert_eq!(shown(32, 1, 5120), Display::Picture(format));
         assert_eq!(shown(16, 2, 160), Display::Text);
-        // Another depth, lines shorter than their pixels, colours by numbers.
+        // Another depth, lines shorter than their pixels, a palette.
         for none in [shown(24, 1, 5120), shown(32, 1, 5116), shown(32, 0, 5120)] {
             assert_eq!(none, Display::None);
         }
@@ -181,7 +181,7 @@ mod tests {
         for end in 0..bytes.len() {
             let told = read(BEGIN, &&bytes[..end]);
             let count = told.map_or(0, |told| told.modules.len());
-            // The beginning, and two tags of 16 bytes.
+            // The header, and two tags of 16 bytes.
             assert_eq!(count, end.saturating_sub(8) / 16, "{end}");
         }
         assert!(read(BEGIN, &&[0xff; 64][..]).is_none());

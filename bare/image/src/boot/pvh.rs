@@ -1,20 +1,20 @@
-//! The PVH start information: Xen's `hvm_start_info`, which QEMU's `-kernel` uses too. Lists of
-//! entries of one length, each at an address of its own.
+//! The PVH start information, Xen's `hvm_start_info`, which QEMU's `-kernel` uses, too. It has
+//! lists of entries of fixed length, each list at an address of its own.
 
 use super::{Addresses, BootInfo, long, word};
 
-/// What a start information begins with.
+/// First number of a start information.
 const MAGIC: u32 = 0x336e_c578;
-/// The kind of memory that can be used.
+/// Kind of usable memory.
 const RAM: u32 = 1;
-/// Bytes of all of it, of the description of a module, and of a stretch of memory.
+/// Bytes of the start information, of an entry for a module, and of an entry for memory.
 const LEN: usize = 56;
 const MODULE_LEN: usize = 32;
 const STRETCH_LEN: usize = 24;
 /// Most entries of a list that are read.
 const MOST: u32 = 128;
 
-/// Reads the start information at an address; `None`: there is none.
+/// Reads the start information at an address; `None` if there is none.
 pub(super) fn read(at: u64, addresses: &impl Addresses) -> Option<BootInfo> {
     let mut bytes = [0; LEN];
     if !addresses.read(at, &mut bytes) || word(&bytes, 0) != MAGIC || word(&bytes, 4) == 0 {
@@ -35,7 +35,7 @@ pub(super) fn read(at: u64, addresses: &impl Addresses) -> Option<BootInfo> {
     Some(told)
 }
 
-/// The entries of a list that can be read.
+/// Readable entries of a list.
 fn entries<const LEN: usize>(
     list: u64,
     count: u32,
@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(told.memory[..], [(0, 0x9_f000)]);
         assert_eq!((told.letter, told.display), ((BEGIN, 56), Display::Text));
         assert!(read(BEGIN + 1, &&bytes[..]).is_none());
-        // What lies beyond the memory is not there.
+        // Entries beyond the memory do not exist.
         let told = read(BEGIN, &&bytes[..60]).expect("it is there");
         assert_eq!((told.modules.len(), told.memory.len()), (0, 0));
     }
@@ -90,7 +90,7 @@ mod tests {
             mut bytes in proptest::collection::vec(any::<u8>(), 56..300),
         ) {
             bytes[..4].copy_from_slice(&MAGIC.to_le_bytes());
-            // Counts without an end.
+            // Very large counts.
             bytes[12..16].fill(0xff);
             bytes[40..48].copy_from_slice(&BEGIN.to_le_bytes());
             let told = read(BEGIN, &&bytes[..]);

@@ -1,9 +1,9 @@
-//! Intel's gigabit cards of the families e1000 (82540EM and its like) and e1000e (82574L).
+//! Intel's gigabit cards of the families e1000 (82540EM and similar) and e1000e (82574L).
 //!
-//! One ring of descriptors each way, legacy descriptors, nothing offloaded, and interrupts only
-//! while somebody sleeps. The card's own address comes from its memory. What the card writes into
-//! descriptors is not believed: lengths are checked, and what is not one whole frame is counted and
-//! forgotten.
+//! Each direction has one ring of legacy descriptors. Nothing is offloaded, and the card interrupts
+//! only during sleep. The card's hardware address comes from its memory. The driver does not trust
+//! the card's writes to descriptors: it checks lengths, and counts and drops everything except
+//! single complete frames.
 
 mod ring;
 #[cfg(test)]
@@ -18,10 +18,10 @@ use ring::{Incoming, Outgoing};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// Who makes these cards.
+/// PCI number of the vendor.
 pub const VENDOR: u16 = 0x8086;
 
-/// The cards that are known: number and name.
+/// Known cards: number and name.
 pub const CARDS: [(u16, &str); 6] = [
     (0x100e, "82540EM"),
     (0x1015, "82540EM"),
@@ -31,16 +31,16 @@ pub const CARDS: [(u16, &str); 6] = [
     (0x150c, "82583V"),
 ];
 
-/// Those of them that are of the later family.
+/// Numbers of the cards of the newer family.
 const LATER: [u16; 3] = [0x10d3, 0x10f6, 0x150c];
 
-/// Bytes of the registers.
+/// Length of the registers, bytes.
 pub const REGISTERS_LEN: u32 = 128 << 10;
 
 /// Largest payload of a frame, bytes.
 const MTU: u32 = 1500;
 
-/// How often a register that has to change is asked.
+/// Most reads of a register while the driver waits for a change.
 const PATIENCE: u32 = 100_000;
 
 mod register {
@@ -61,7 +61,7 @@ mod register {
     pub(super) const MULTICAST: u32 = 0x5200;
     pub(super) const ADDRESS_LOW: u32 = 0x5400;
     pub(super) const ADDRESS_HIGH: u32 = 0x5404;
-    /// Of each direction's ring.
+    /// Registers of one direction's ring.
     pub(super) const RING_LOW: u32 = 0x00;
     pub(super) const RING_HIGH: u32 = 0x04;
     pub(super) const RING_LEN: u32 = 0x08;
@@ -69,18 +69,18 @@ mod register {
     pub(super) const TAIL: u32 = 0x18;
 }
 
-/// Why a card cannot be used.
+/// Reason why a card cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It does not come out of its reset.
+    /// The card does not complete its reset.
     #[error("the card does not come back from a reset; is it seated well?")]
     Reset,
-    /// It has no hardware address.
+    /// The card has no hardware address.
     #[error("the card's memory holds no hardware address; use another card")]
     NoAddress,
 }
 
-/// A card.
+/// A card with its driver.
 #[derive(Debug)]
 pub struct E1000<R> {
     registers: R,
@@ -92,13 +92,13 @@ pub struct E1000<R> {
     link_losses: u64,
 }
 
-/// What a card of this number is called; `None`: it is none of these.
+/// Name of the card with this number; `None` if the card is unknown.
 pub fn name(device: u16) -> Option<&'static str> {
     CARDS.iter().find(|(number, _)| *number == device).map(|(_, name)| *name)
 }
 
 impl<R: Registers + 'static> E1000<R> {
-    /// Starts a card, given its number, its registers and what it is to be called.
+    /// Starts a card. `device` is its PCI number, and `name` is its name in the configuration.
     ///
     /// # Errors
     /// [`Error`].
@@ -116,25 +116,25 @@ impl<R: Registers + 'static> E1000<R> {
         Ok(Self { registers, link, incoming, outgoing, carrier, missed: 0, link_losses: 0 })
     }
 
-    /// What further workers have of the card.
+    /// Part of the card for further workers.
     pub fn sharing(&self) -> Sharing {
         Sharing::new(&self.link, &self.carrier, &self.outgoing)
     }
 
-    /// Raises the card's wire, as a frame does, to see where that leads.
+    /// Raises the card's interrupt wire, like a frame, to find its input.
     pub fn ring(&mut self) {
         self.incoming.interrupt(true);
         self.registers.write32(register::RAISE_INTERRUPTS, ring::RECEIVED);
     }
 
-    /// Has the card not interrupt from now on, or only while this says so.
+    /// Switches interrupts off, or lets `alarm` control them.
     pub fn obey(&mut self, alarm: Option<Alarm>) {
         self.incoming.interrupt(false);
         self.incoming.alarm = alarm;
     }
 }
 
-/// Resets the card, which then raises the link.
+/// Resets the card. Then the card raises the link.
 fn reset<R: Registers>(registers: &mut R) -> Result<(), Error> {
     const RESET: u32 = 1 << 26;
     /// Link reset, forced loss of signal and reset of the transceiver.
@@ -143,7 +143,7 @@ fn reset<R: Registers>(registers: &mut R) -> Result<(), Error> {
     registers.write32(register::INTERRUPTS_OFF, u32::MAX);
     let control = registers.read32(register::CONTROL);
     registers.write32(register::CONTROL, control | RESET);
-    // All ones: it does not answer.
+    // All ones: no card responds.
     let is_reset = |control: u32| control & RESET == 0 || control == u32::MAX;
     (0..PATIENCE)
         .any(|_| is_reset(registers.read32(register::CONTROL)))
@@ -159,7 +159,7 @@ fn reset<R: Registers>(registers: &mut R) -> Result<(), Error> {
     Ok(())
 }
 
-/// The address that the card has read from its memory.
+/// Hardware address that the card has read from its memory.
 fn read_mac<R: Registers>(registers: &R) -> Result<Mac, Error> {
     const VALID: u32 = 1 << 31;
     let (low, high) =
@@ -185,7 +185,7 @@ impl<R: Registers + 'static> Device for E1000<R> {
     }
 
     fn statistics(&mut self) -> Statistics {
-        // Reading clears it.
+        // A read clears the register.
         self.missed += u64::from(self.registers.read32(register::MISSED));
         let Outgoing { sent: transmitted, full: transmit_full, .. } = *self.outgoing.lock();
         Statistics {

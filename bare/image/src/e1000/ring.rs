@@ -1,4 +1,4 @@
-//! The rings of descriptors: sixteen bytes each, which the program writes and the card writes back.
+//! Rings of descriptors of sixteen bytes, which the program writes and the card writes back.
 
 use super::register;
 use crate::alarm::Alarm;
@@ -6,51 +6,51 @@ use crate::dma::{Area, Buffers};
 use crate::registers::Registers;
 use natgate_io::{BATCH, Batch, Frame, HEADROOM, Lost, Receive, Transmit};
 
-/// Descriptors of each ring; one of them is always left empty, for a full ring looks like an empty
-/// one.
+/// Descriptors of each ring. One of them always stays empty, because a full ring looks like an
+/// empty one.
 pub(super) const COUNT: usize = 512;
 
 /// Bytes of a descriptor.
 pub(super) const DESCRIPTOR: usize = 16;
 
-/// Most bytes of a frame that the card writes.
+/// Longest frame that the card writes, bytes.
 pub(super) const LONGEST: usize = 2048;
 
-/// Bytes of a buffer: such that each begins at the beginning of a cache line.
+/// Bytes of a buffer: each begins at a cache line.
 const BUFFER: usize = HEADROOM + LONGEST;
 
-/// The shortest frame: two addresses and a type.
+/// Shortest frame: two addresses and a type.
 const SHORTEST: usize = 14;
 
-/// Buffers that are offered to the card together: telling it costs as much as some packets, in an
-/// emulated machine above all.
+/// Buffers that are offered to the card together. A register write costs as much as some packets,
+/// especially in an emulated machine.
 const TOGETHER: usize = 64;
 
-/// Shorter frames are made up to this many bytes by the card.
+/// The card pads shorter frames to this number of bytes.
 const PADDED: usize = 17;
 
-/// Interrupts of frames that have come: so many that descriptors are running out, one for which
-/// there was none, any.
+/// Causes of interrupts by received frames: few descriptors are left, no descriptor was left, any
+/// frame.
 pub(super) const RECEIVED: u32 = 1 << 4 | 1 << 6 | 1 << 7;
 
-/// Where a descriptor's fields are.
+/// Offsets of a descriptor's fields.
 pub(super) mod field {
     pub(in super::super) const ADDRESS: usize = 0;
     pub(in super::super) const LEN: usize = 8;
     pub(in super::super) const STATUS: usize = 12;
-    /// Of those that receive.
+    /// Error bits of a receive descriptor.
     pub(in super::super) const ERRORS: usize = 13;
 }
 
-/// The card is done with it.
+/// Status bit: the card has finished with the descriptor.
 pub(super) const DONE: u8 = 1;
-/// Of a received frame, those errors that are of the frame. The others are of checksums in it,
-/// which are not the card's business.
+/// Errors of a received frame itself. The other error bits are about checksums inside the frame,
+/// which the driver ignores.
 const DAMAGED: u8 = 0x97;
-/// Of a received frame: this is its last piece.
+/// Status bit: the descriptor has the end of a frame.
 pub(super) const END: u8 = 2;
 
-/// Tells the card where a ring is.
+/// Writes the address and length of a ring to the card.
 fn announce<R: Registers>(registers: &mut R, base: u32, descriptors: &Area) {
     let address = descriptors.address(0);
     registers.write32(base + register::RING_LOW, address as u32);
@@ -60,23 +60,24 @@ fn announce<R: Registers>(registers: &mut R, base: u32, descriptors: &Area) {
     registers.write32(base + register::TAIL, 0);
 }
 
-/// The half that receives.
+/// Receiving half of the card.
 #[derive(Debug)]
 pub(super) struct Incoming<R> {
     registers: R,
     descriptors: Area,
     buffers: Buffers,
-    /// The next descriptor that the card will be done with.
+    /// Next descriptor that the card will finish.
     next: usize,
-    /// Descriptors before that one whose buffers are lent, or have come back and wait for others.
+    /// Number of descriptors before `next` whose buffers are lent, or have come back and wait to be
+    /// offered together.
     lent: usize,
-    /// Whether a frame has begun that is too long, whose last piece has not come.
+    /// True inside a frame that is too long, until its last piece arrives.
     in_pieces: bool,
-    /// By what the card is told when to interrupt, and whether it does.
+    /// Request for interrupts, and true if the card interrupts.
     pub(super) alarm: Option<Alarm>,
     interrupts: bool,
     pub(super) received: u64,
-    /// Frames that were not one whole frame.
+    /// Dropped frames that were not single complete frames.
     pub(super) odd: u64,
 }
 
@@ -113,7 +114,7 @@ impl<R: Registers> Incoming<R> {
         self.descriptors.write(at + field::ADDRESS, address);
     }
 
-    /// Takes back what was lent, and tells the card as soon as that is worth it.
+    /// Takes lent buffers back, and offers them to the card if there are enough.
     fn take_back(&mut self) {
         if self.lent < TOGETHER {
             return;
@@ -126,14 +127,14 @@ impl<R: Registers> Incoming<R> {
         self.registers.write32(register::RECEIVE + register::TAIL, last as u32);
     }
 
-    /// Has the card interrupt when a frame comes, or not any more. What came before this can be
-    /// found after it.
+    /// Switches the card's interrupts on or off. A frame from before this call can be found after
+    /// it.
     pub(super) fn interrupt(&mut self, is_wanted: bool) {
         if std::mem::replace(&mut self.interrupts, is_wanted) == is_wanted {
             return;
         }
         if is_wanted {
-            // It forgets what has happened so far, of which it would tell otherwise.
+            // Reading the register clears the old causes, which would otherwise interrupt at once.
             self.registers.read32(register::INTERRUPT_CAUSE);
             self.registers.write32(register::INTERRUPTS_ON, RECEIVED);
         } else {
@@ -141,8 +142,8 @@ impl<R: Registers> Incoming<R> {
         }
     }
 
-    /// The length of the frame in the next descriptor, if there is one: `Some(None)` if that is no
-    /// whole frame.
+    /// Examines the next descriptor. Returns the length of its frame, or `Some(None)` if it is no
+    /// single complete frame.
     fn examine(&mut self) -> Option<Option<usize>> {
         let at = self.next * DESCRIPTOR;
         let status: u8 = self.descriptors.read(at + field::STATUS);
@@ -189,13 +190,14 @@ impl<R: Registers> Receive for Incoming<R> {
     }
 }
 
-/// The half that sends. A frame is copied into a buffer, which stays the card's until it has gone.
+/// Sending half of the card. A frame is copied into a buffer, which belongs to the card until the
+/// frame is sent.
 #[derive(Debug)]
 pub(super) struct Outgoing<R> {
     registers: R,
     descriptors: Area,
     buffers: Buffers,
-    /// The next descriptor to be written, and the oldest that the card may not be done with.
+    /// Next descriptor to write, and the oldest unfinished descriptor.
     next: usize,
     oldest: usize,
     pub(super) sent: u64,
@@ -206,10 +208,10 @@ impl<R: Registers> Outgoing<R> {
     pub(super) fn start(mut registers: R, is_later: bool) -> Self {
         const ENABLE: u32 = 1 << 1;
         const PAD: u32 = 1 << 3;
-        /// How often, and how far apart, a half duplex link tries.
+        /// Number and distance of retries on a half duplex link.
         const COLLISIONS: u32 = 0x0f << 4 | 0x40 << 12;
         const GAP: u32 = 0x0060_2008;
-        /// The later family counts in descriptors, which has to be said.
+        /// The newer family needs a bit to count in descriptors.
         const BY_DESCRIPTORS: u32 = 1 << 22;
         let descriptors = Area::new(COUNT * DESCRIPTOR);
         announce(&mut registers, register::TRANSMIT, &descriptors);
@@ -223,7 +225,7 @@ impl<R: Registers> Outgoing<R> {
         Self { registers, descriptors, buffers, next: 0, oldest: 0, sent: 0, full: 0 }
     }
 
-    /// Takes back the buffers of frames that have gone.
+    /// Takes back the buffers of sent frames.
     fn take_back(&mut self) {
         while self.oldest != self.next {
             let status: u8 = self.descriptors.read(self.oldest * DESCRIPTOR + field::STATUS);
@@ -235,10 +237,9 @@ impl<R: Registers> Outgoing<R> {
         }
     }
 
-    /// Puts a frame into the ring; `false`: it does not fit, or the ring is full.
+    /// Puts a frame into the ring; returns false if the frame is too long or the ring is full.
     fn put(&mut self, frame: &[u8]) -> bool {
-        /// The frame ends here, its checksum is to be appended, and this descriptor to be written
-        /// back.
+        /// End of a frame, append the checksum, write the descriptor back.
         const COMMAND: u8 = 1 | 2 | 8;
         let after = (self.next + 1) % COUNT;
         if after == self.oldest || !(SHORTEST..=LONGEST).contains(&frame.len()) {

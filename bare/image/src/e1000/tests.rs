@@ -1,4 +1,4 @@
-//! The driver against a card of a few lines, which can also misbehave.
+//! Tests of the driver with a small model of a card, which can also misbehave.
 #![expect(unsafe_code, reason = "the card writes to memory by its addresses")]
 
 use super::ring::{COUNT, DESCRIPTOR, DONE, END, LONGEST, field};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// Registers, as far as anybody has written to them.
+/// Registers that have been written.
 #[derive(Clone, Debug, Default)]
 struct Card(Arc<Mutex<HashMap<u32, u32>>>);
 
@@ -34,7 +34,7 @@ impl Registers for Card {
     }
 
     fn write32(&mut self, at: u32, value: u32) {
-        // A reset is over at once.
+        // A reset completes at once.
         let value = if at == register::CONTROL { value & !(1 << 26) } else { value };
         self.0.lock().unwrap().insert(at, value);
     }
@@ -49,7 +49,7 @@ impl Card {
         card
     }
 
-    /// Where the descriptor is that is the next of a ring, of which `head` is the register.
+    /// Address of a ring's next descriptor; `ring` is the offset of the ring's registers.
     fn descriptor(&self, ring: u32) -> *mut u8 {
         let low = self.read32(ring + register::RING_LOW);
         let high = self.read32(ring + register::RING_HIGH);
@@ -68,14 +68,14 @@ impl Card {
         self.read32(ring + register::HEAD) == self.read32(ring + register::TAIL)
     }
 
-    /// A frame comes in; `false`: there is no descriptor for it. What the card says of it can be
-    /// untrue.
+    /// Delivers a frame; returns false if there is no descriptor. The length, status and errors may
+    /// be wrong.
     fn deliver(&mut self, bytes: &[u8], len: u16, status: u8, errors: u8) -> bool {
         if self.is_empty(register::RECEIVE) {
             return false;
         }
         let descriptor = self.descriptor(register::RECEIVE);
-        // SAFETY: descriptors and buffers are memory that the driver has told the card of.
+        // SAFETY: the driver has written the addresses of descriptors and buffers to the card.
         unsafe {
             let buffer = descriptor.cast::<u64>().read() as *mut u8;
             buffer.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len().min(LONGEST));
@@ -91,7 +91,7 @@ impl Card {
         self.deliver(bytes, bytes.len() as u16, DONE | END, 0)
     }
 
-    /// Sends what is in the ring.
+    /// Sends the frames in the ring.
     fn send(&mut self) -> Vec<Vec<u8>> {
         let mut sent = Vec::new();
         while !self.is_empty(register::TRANSMIT) {
@@ -146,7 +146,7 @@ fn a_card_is_started_with_its_address() {
 fn cards_that_are_broken_are_refused() {
     let card = Card::default();
     assert_eq!(E1000::open(0x100e, card.clone(), "eth0").unwrap_err(), Error::NoAddress);
-    // Nobody answers.
+    // No card responds.
     #[derive(Clone, Debug)]
     struct Nothing;
     impl Registers for Nothing {
@@ -243,7 +243,7 @@ fn what_does_not_fit_the_ring_is_lost_and_counted() {
     for odd in [frame(0, 13), frame(0, LONGEST + 1)] {
         assert_eq!(transmit(&mut device, &odd).count(), 1);
     }
-    // A card does not send fewer than 17 bytes.
+    // A card sends at least 17 bytes.
     assert_eq!(transmit(&mut device, &[1; 14]), Lost::NONE);
     assert_eq!(card.send()[1], [&[1; 14][..], &[0; 3]].concat());
 }
@@ -258,7 +258,7 @@ fn frames_in_pieces_and_damaged_ones_are_forgotten() {
     card.deliver(&frame(4, 60), 13, DONE | END, 0);
     card.deliver(&frame(5, 60), 2049, DONE | END, 0);
     card.receive(&frame(6, 60));
-    // A wrong checksum of TCP does not damage a frame.
+    // A wrong TCP checksum does not damage a frame.
     card.deliver(&frame(7, 60), 60, DONE | END, 0x60);
     assert_eq!(received(&mut device), [frame(6, 60), frame(7, 60)]);
     assert_eq!(device.statistics().receive_oversize, 5);
@@ -279,8 +279,8 @@ fn a_link_that_goes_down_is_noticed() {
 }
 
 proptest! {
-    /// Whatever a card writes into descriptors, what comes of it are frames that lie in their
-    /// buffers, and the card goes on working.
+    /// With any descriptors of a card, received frames lie in their buffers, and the card continues
+    /// to work.
     #[test]
     fn no_descriptor_does_harm(
         lies in proptest::collection::vec((any::<u16>(), any::<u8>(), any::<u8>()), 1..700),
@@ -296,7 +296,7 @@ proptest! {
             }
         }
         while !received(&mut device).is_empty() {}
-        // What may have begun ends.
+        // This ends a frame that may have begun.
         card.deliver(&frame(0, 60), 60, DONE | END, 1);
         prop_assert!(card.receive(&frame(9, 60)));
         prop_assert_eq!(received(&mut device), [frame(9, 60)]);

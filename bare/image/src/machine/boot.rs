@@ -1,15 +1,16 @@
-//! The first instructions: from where the boot loader leaves the processor (32 bits, no paging) to
-//! where an ordinary program begins. Boot loaders find them by PVH (QEMU's `-kernel`) or by
+//! The first instructions: from the processor's state after the boot loader (32 bits, no paging) to
+//! the start of an ordinary program. Boot loaders find them by PVH (QEMU's `-kernel`) or by
 //! Multiboot2 (GRUB, after a BIOS and after UEFI).
 //!
-//! Memory is mapped at its own addresses, in pages of 2 MiB below 4 GiB and, where the processor
-//! has them, of 1 GiB up to 512 GiB, and from there to 64 TiB uncached, for what cards have there.
-//! Page 0, where the boot loader may have left something to read, cannot be written to. The
-//! program's start code finds what Linux would give it: a stack with its name and a few facts.
+//! Memory is mapped at its own addresses: in pages of 2 MiB below 4 GiB, and in pages of 1 GiB up
+//! to 512 GiB if the processor has them. From there to 64 TiB it is mapped uncached, for the
+//! registers of cards. Page 0, which may contain information of the boot loader, is read-only. The
+//! program's start code finds the environment of Linux: a stack with the program's name and a few
+//! values.
 
 use std::arch::global_asm;
 
-// The ELF note by which a PVH boot loader finds the first instruction.
+// ELF note with the address of the first instruction, for a PVH boot loader.
 global_asm!(
     ".pushsection .note.pvh,\"a\",@note",
     ".balign 4",
@@ -19,12 +20,12 @@ global_asm!(
     ".popsection",
 );
 
-/// What a Multiboot2 header begins with, and its bytes.
+/// First number of a Multiboot2 header, and its bytes.
 const HEADER: u32 = 0xe852_50d6;
 const HEADER_LEN: u32 = 80;
 
-// The header by which a Multiboot2 boot loader finds the first instruction: at a multiple of 8
-// bytes near the file's beginning. It is the content of a note, for notes are there.
+// Header for a Multiboot2 boot loader, at a multiple of 8 bytes near the begin of the file. It is
+// the content of a note, because notes have such a place.
 global_asm!(
     ".pushsection .note.natgate_multiboot,\"a\",@note",
     ".balign 8",
@@ -32,13 +33,14 @@ global_asm!(
     ".asciz \"natgate\"",
     ".long 0",
     ".long {header}, 0, {len}, {sum}",
-    // Where to begin.
+    // Address of the first instruction.
     ".short 3, 0",
     ".long 12, natgate_multiboot, 0",
-    // Text is fine for a screen.
+    // A text screen is accepted.
     ".short 4, 0",
     ".long 12, 2, 0",
-    // So is a picture of any size with 32 bits a pixel; the image starts without as well.
+    // A frame buffer of any size with 32 bits a pixel is accepted. The image also starts without a
+    // screen.
     ".short 5, 1",
     ".long 20, 0, 0, 32, 0",
     ".short 0, 0",
@@ -49,25 +51,25 @@ global_asm!(
     sum = const 0_u32.wrapping_sub(HEADER).wrapping_sub(HEADER_LEN),
 );
 
-/// What the processor says of itself in ECX (CPUID leaf 1).
+/// Features of the processor in ECX (CPUID leaf 1).
 const HAS_XSAVE: u32 = 1 << 26;
 const HAS_AVX: u32 = 1 << 28;
 
-/// The registers that a program may use and a call keeps: x87's, SSE's and AVX's.
+/// Register sets that a program may use and a call preserves: x87, SSE and AVX.
 pub(super) const STATES: u32 = 0b111;
 
-/// What is switched on: physical address extension, and SSE as every program of 64 bits may use it
-/// (CR4).
+/// Enabled features in CR4: physical address extension, and SSE, which every program of 64 bits may
+/// use.
 pub(super) const FEATURES: u32 = 0x620;
-/// Long mode, and the instruction by which programs call (EFER).
+/// Long mode, and the instruction for system calls (EFER).
 pub(super) const LONG_MODE: u32 = 0x101;
-/// Paging, also for who may write everywhere (CR0).
+/// Paging, with write protection in privileged mode (CR0).
 pub(super) const PAGING: u32 = 0x8001_0033;
 
 global_asm!(
     ".pushsection .text.natgate_boot,\"ax\",@progbits",
     ".code32",
-    // Such a boot loader says in EAX what it is; then all is as with the other.
+    // A Multiboot2 loader leaves its number in EAX. The rest equals PVH.
     ".globl natgate_multiboot",
     "natgate_multiboot:",
     "mov dword ptr [natgate_loader], eax",
@@ -77,7 +79,7 @@ global_asm!(
     "cld",
     "mov esp, offset natgate_stack_end",
     "mov dword ptr [natgate_start_info], ebx",
-    // The first table's only entry; the second table's first four.
+    // The only entry of the first table, and the first four entries of the second table.
     "mov eax, offset natgate_tables + 0x1003",
     "mov dword ptr [natgate_tables], eax",
     "xor ecx, ecx",
@@ -95,7 +97,7 @@ global_asm!(
     "inc ecx",
     "cmp ecx, 2048",
     "jne 3b",
-    // The first of them in pages of 4 KiB, of which page 0 can only be read.
+    // The first page of 2 MiB as pages of 4 KiB, with a read-only page 0.
     "mov eax, offset natgate_tables + 0x6003",
     "mov dword ptr [natgate_tables + 0x2000], eax",
     "mov dword ptr [natgate_tables + 0x6000], 1",
@@ -106,7 +108,7 @@ global_asm!(
     "inc ecx",
     "cmp ecx, 512",
     "jne 4b",
-    // Pages of 1 GiB, if there are such.
+    // Pages of 1 GiB, if the processor has them.
     "mov eax, 0x80000000",
     "cpuid",
     "cmp eax, 0x80000001",
@@ -126,7 +128,7 @@ global_asm!(
     "inc ecx",
     "cmp ecx, 512",
     "jne 5b",
-    // What cards have beyond that.
+    // Memory of cards above 512 GiB.
     "mov ecx, 512",
     "7: mov eax, ecx",
     "shl eax, 30",
@@ -166,7 +168,8 @@ global_asm!(
     "lea rsp, [natgate_stack_end]",
     "call natgate_settle",
     "call {prepare}",
-    // What the start code reads: the count of arguments, those, the environment, facts in pairs.
+    // Values for the start code: the number of arguments, the arguments, the environment, and
+    // auxiliary pairs.
     "rdtsc",
     "mov dword ptr [natgate_random], eax",
     "mov dword ptr [natgate_random + 8], eax",
@@ -187,8 +190,8 @@ global_asm!(
     "xor edx, edx",
     "xor ebp, ebp",
     "jmp _start",
-    // Segments; and AVX's registers, if there are such: what the C library copies and clears by is
-    // twice as wide.
+    // Segments; and the registers of AVX, if the processor has them. With AVX the C library copies
+    // and clears twice as many bytes at once.
     ".globl natgate_settle",
     "natgate_settle:",
     "mov eax, 0x10",
@@ -213,7 +216,7 @@ global_asm!(
     "mov qword ptr [natgate_wide], 1",
     "9: ret",
     ".popsection",
-    // Descriptors: code and data, until a processor has its own.
+    // Descriptors of code and data, until a processor has its own.
     ".pushsection .data.natgate_gdt,\"aw\",@progbits",
     ".balign 16",
     ".globl natgate_gdt",
@@ -257,24 +260,24 @@ unsafe extern "C" {
     static _end: u8;
 }
 
-/// Where the boot loader's information is.
+/// Address of the boot loader's information.
 pub(crate) fn start_info() -> u64 {
-    // SAFETY: written once, before the first Rust instruction.
+    // SAFETY: the value is written once, before the first Rust instruction.
     unsafe { natgate_start_info }
 }
 
-/// What a Multiboot2 boot loader has left in the processor's EAX; 0: another has started the image.
+/// Content of EAX after a Multiboot2 boot loader; 0 after another.
 pub(crate) fn loader() -> u32 {
     // SAFETY: as above.
     unsafe { natgate_loader as u32 }
 }
 
-/// Where memory ends that can be used.
+/// End of the usable memory.
 pub(crate) fn mapped_end() -> u64 {
     if has_large_pages() { 512 << 30 } else { 4 << 30 }
 }
 
-/// Where that ends which cards have in memory, as far as it can be reached.
+/// End of the reachable memory of cards.
 pub(crate) fn registers_end() -> u64 {
     if has_large_pages() { 64 << 40 } else { 4 << 30 }
 }
@@ -284,7 +287,7 @@ fn has_large_pages() -> bool {
     unsafe { natgate_large_pages != 0 }
 }
 
-/// Where the image lies: address and bytes.
+/// Address and bytes of the image.
 pub(crate) fn image() -> (u64, u64) {
     let (start, end) = (&raw const __executable_start, &raw const _end);
     (start.addr() as u64, (end.addr() - start.addr()) as u64)

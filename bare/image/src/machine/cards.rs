@@ -1,4 +1,4 @@
-//! The network cards of this machine.
+//! Network cards of this machine.
 
 use super::{boot, ports, watchdog, wires};
 use natgate_bare::alarm::Alarm;
@@ -9,7 +9,7 @@ use natgate_bare::sharing::Sharing;
 use natgate_bare::virtio::{self, Virtio};
 use natgate_io::Device;
 
-/// Configuration space by its two ports.
+/// Configuration space, accessed by its two ports.
 struct Ports;
 
 const ADDRESS: u16 = 0xcf8;
@@ -35,25 +35,24 @@ impl ConfigSpace for Ports {
     }
 }
 
-/// A card that was found.
+/// A card of the machine.
 pub(crate) struct Card {
-    /// What configurations call it: by the order of the places.
+    /// Its name in configurations, by the order of the places.
     pub(crate) name: String,
-    /// Where it is.
+    /// Its place.
     pub(crate) place: Place,
-    /// What it is.
+    /// Its kind.
     pub(crate) kind: &'static str,
-    /// The card at work, and what further workers have of it; or why it is not.
+    /// The running card with its part for further workers, or the reason why it does not run.
     pub(crate) device: Result<(Box<dyn Device>, Sharing), String>,
-    /// Whether it ends a sleep when a frame comes.
+    /// True if a frame ends a sleep.
     pub(crate) interrupts: bool,
 }
 
-/// A card at work, what further workers have of it, and whether it interrupts.
+/// A running card, its part for further workers, and true if it interrupts.
 type Opened = (Box<dyn Device>, Sharing, bool);
 
-/// Looks for cards and starts those whose drivers are here; `alarm` says when they are to
-/// interrupt.
+/// Finds cards, and starts the cards with a driver. `alarm` controls their interrupts.
 pub(crate) fn find(alarm: &Alarm) -> Vec<Card> {
     let mut space = Ports;
     let known = pci::functions(&mut space).into_iter().filter_map(|function| {
@@ -111,7 +110,7 @@ fn open(
     Ok((Box::new(card), sharing, interrupts))
 }
 
-/// Has a card use its wire, if that leads where the firmware says.
+/// Makes a card use its wire, if the wire leads to the input that the firmware reports.
 fn try_wire(space: &mut Ports, place: Place, card: &mut E1000<Mapped>) -> bool {
     let Some(input) = pci::wire(space, place).filter(|_| watchdog::is_ticking()) else {
         return false;
@@ -124,7 +123,7 @@ fn try_wire(space: &mut Ports, place: Place, card: &mut E1000<Mapped>) -> bool {
     arrives
 }
 
-/// Has a card's first message come to this processor; `None`: it cannot.
+/// Directs a card's first message to this processor; `None` if that is impossible.
 fn arrange_messages(
     space: &mut Ports,
     place: Place,
@@ -137,14 +136,14 @@ fn arrange_messages(
     Some(())
 }
 
-/// A part of a card's memory, as registers.
+/// Maps a part of a card's memory as registers.
 fn map(window: Window, at: u32, len: u32) -> Option<Mapped> {
     let end = u64::from(at).checked_add(u64::from(len)).filter(|end| *end <= window.len)?;
     let start = window.address + u64::from(at);
     if window.address + end > boot::registers_end() || !start.is_multiple_of(4) {
         return None;
     }
-    // SAFETY: the card says that its registers are there, the firmware has put them where nothing
-    // else is, and one driver gets them.
+    // SAFETY: the card reports its registers at this place, the firmware has given the place to no
+    // other device, and one driver gets them.
     Some(unsafe { Mapped::new(start as usize, len) })
 }

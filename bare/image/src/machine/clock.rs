@@ -1,7 +1,7 @@
-//! The clock of this machine: the processor's counter, measured against the timer that every PC
-//! used to have, the date from the real-time clock, and the counter's rate compared with that clock
-//! from then on. Where the timer stands still, as in some machines that boot by UEFI, the processor
-//! is asked how fast it counts.
+//! The clock of this machine. It uses the processor's cycle counter, whose rate is measured with
+//! the classic timer of PCs. The real-time clock gives the date, and the rate is compared with it
+//! from then on. If the timer does not run, as in some machines that boot by UEFI, the processor
+//! reports its rate.
 
 use super::ports::{counter, in8, out8};
 use super::sole::Sole;
@@ -10,37 +10,36 @@ use natgate_engine::Timestamp;
 use std::arch::x86_64::__cpuid;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// The clock, which all processors read and the first corrects: the one of two that the number
-/// says.
+/// Two copies of the clock, which all processors read and the first corrects. `CURRENT` is the
+/// index of the valid copy.
 static CLOCKS: [Slot; 2] = [const { Slot([const { AtomicU64::new(0) }; Clock::PARTS]) }; 2];
 static CURRENT: AtomicUsize = AtomicUsize::new(NONE);
 const NONE: usize = 2;
 
 static WATCH: Sole<Option<Watch>> = Sole::new(None);
 
-/// Where a clock is kept.
+/// Place of one copy of the clock.
 struct Slot([AtomicU64; Clock::PARTS]);
 
-/// The real-time clock, watched.
+/// State of the comparison with the real-time clock.
 struct Watch {
     comparison: Comparison,
-    /// What its register of seconds held, and which second that was since 1970.
+    /// Latest content of its register of seconds, and that second since 1970.
     register: u8,
     second: u64,
-    /// Before this value of the counter no second begins.
+    /// Value of the counter before which no second begins.
     next: u64,
 }
 
-/// The timer's frequency, Hz, and for how many of its ticks the counter is watched: about 20 ms.
+/// The timer's frequency, Hz, and the number of its ticks in one measurement: about 20 ms.
 const TIMER: u64 = 1_193_182;
 const TICKS: u64 = 23_863;
 
-/// The timer is watched until the counter's rate is known so well, parts of a million, but so often
-/// at most.
+/// Sufficient precision of the counter's rate, parts of a million, and the most measurements.
 const ENOUGH: u64 = 1000;
 const MOST_TRIES: usize = 50;
 
-/// Measures the counter and reads the date.
+/// Measures the counter's rate, and reads the date.
 pub(crate) fn start() {
     let begin = counter();
     let said = said();
@@ -56,8 +55,8 @@ pub(crate) fn start() {
     WATCH.with(|place| *place = Some(watch));
 }
 
-/// Compares the counter with the real-time clock; to be called often, between other things. It
-/// looks at that clock shortly before a second begins, for a look costs as much as some packets.
+/// Compares the counter with the real-time clock. Call it often. It reads that clock only shortly
+/// before a second begins, because a read costs as much as some packets.
 pub(crate) fn compare() {
     let now = counter();
     if WATCH.with(|watch| watch.as_ref().is_none_or(|watch| now < watch.next)) || is_changing() {
@@ -80,8 +79,8 @@ pub(crate) fn compare() {
     }
 }
 
-/// Has everybody read this clock from now on. It is not set again for so long that nobody still
-/// reads the one before it.
+/// Publishes a clock to all processors. Calls are so far apart that no processor still reads the
+/// older copy.
 fn set(clock: &Clock) {
     let other = (CURRENT.load(Ordering::Relaxed) + 1) % CLOCKS.len();
     for (place, part) in CLOCKS[other].0.iter().zip(clock.to_parts()) {
@@ -95,37 +94,37 @@ fn clock() -> Option<Clock> {
     Some(Clock::from_parts(current.0.each_ref().map(|place| place.load(Ordering::Relaxed))))
 }
 
-/// The time: nanoseconds since 1970 and since the machine started. Before the clock has been
-/// measured, 0.
+/// Nanoseconds since 1970, and since the start of the machine; 0 before the clock has been
+/// measured.
 pub(crate) fn now() -> (u64, u64) {
     let counter = counter();
     clock().map_or((0, 0), |clock| (clock.since_1970(counter), clock.uptime(counter)))
 }
 
-/// The time as packets have it.
+/// The time as a timestamp of packets.
 pub(crate) fn timestamp() -> Timestamp {
     Timestamp(now().0)
 }
 
-/// What is said where it cannot be measured.
+/// Message for a machine whose clock cannot be measured.
 pub(crate) const MISSING: &str = "this machine's timer does not run, so there is no time to go by";
 
-/// Cycles a second; 0 where they cannot be measured.
+/// Cycles a second; 0 if the rate is unknown.
 pub(crate) fn frequency() -> u64 {
     clock().map_or(0, |clock| clock.frequency())
 }
 
-/// Lets so many nanoseconds pass.
+/// Waits for a number of nanoseconds.
 pub(crate) fn pause(nanoseconds: u64) {
     let begin = now().1;
-    // Without a clock there is nothing to wait by.
+    // Without a clock a wait is impossible.
     while begin != 0 && now().1 - begin < nanoseconds {
         std::hint::spin_loop();
     }
 }
 
-/// The counter's rate by the timer, watched until it is known well. Whatever interrupts that, the
-/// rate is within the bounds. `None`: the timer stands still.
+/// Measures the counter's rate with the timer until the result is precise. Interruptions widen the
+/// bounds but do not falsify them. `None` if the timer does not run.
 fn measure_well() -> Option<Rate> {
     let mut known: Option<Rate> = None;
     for _ in 0..MOST_TRIES {
@@ -138,20 +137,21 @@ fn measure_well() -> Option<Rate> {
     known
 }
 
-/// The counter's rate while the timer's third channel counts down once; `Some(None)`: the
-/// measurement was disturbed too much. `None`: the channel does not count down.
+/// Measures the counter's rate while the timer's third channel counts down once. Returns
+/// `Some(None)` if the measurement was disturbed too much, and `None` if the channel does not count
+/// down.
 fn measure() -> Option<Option<Rate>> {
     const GATE: u16 = 0x61;
     const COMMAND: u16 = 0x43;
     const CHANNEL: u16 = 0x42;
     const OUTPUT: u8 = 1 << 5;
-    /// No look takes less than 50 ns: after so many the time is up if the timer runs.
+    /// A read takes at least 50 ns, so a running timer has ended after this number of reads.
     const MOST_LOOKS: u32 = 2_000_000;
     let gate = in8(GATE) & !3;
     out8(GATE, gate | 1);
     out8(COMMAND, 0b1011_0000);
     out8(CHANNEL, TICKS as u8);
-    // The second byte starts it.
+    // The second byte starts the count.
     let before = counter();
     out8(CHANNEL, (TICKS >> 8) as u8);
     let after = counter();
@@ -166,12 +166,12 @@ fn measure() -> Option<Option<Rate>> {
     });
     out8(GATE, gate);
     let cycles = (last.saturating_sub(after), end?.saturating_sub(before));
-    // It takes the count over with a tick, and says so with the one after the last.
+    // The channel loads the count with one tick, and signals the end with the tick after the last.
     let nanoseconds = |ticks: u64| ticks * 1_000_000_000 / TIMER;
     Some(Rate::of(cycles, (nanoseconds(TICKS), nanoseconds(TICKS + 2) + 1)))
 }
 
-/// The counter's frequency as the processor, or the host of a virtual one, says it.
+/// Frequency of the counter that the processor, or the host of a virtual machine, reports.
 fn said() -> Option<u64> {
     const CRYSTAL: u32 = 0x15;
     const MEGAHERTZ: u32 = 0x16;
@@ -192,10 +192,10 @@ fn said() -> Option<u64> {
     by_crystal.or_else(by_host).or_else(|| time::frequency([0; 3], leaf(MEGAHERTZ)[0]))
 }
 
-/// The register of the real-time clock's seconds.
+/// Register of the real-time clock's seconds.
 const SECONDS: u8 = 0;
 
-/// A register of the real-time clock.
+/// Reads a register of the real-time clock.
 fn read(register: u8) -> u8 {
     const INDEX: u16 = 0x70;
     const DATA: u16 = 0x71;
@@ -203,19 +203,19 @@ fn read(register: u8) -> u8 {
     in8(DATA)
 }
 
-/// Whether the real-time clock's registers are changing or about to.
+/// Returns true if the real-time clock's registers are changing or about to change.
 fn is_changing() -> bool {
     const UPDATING: u8 = 0x80;
     read(0x0a) & UPDATING != 0
 }
 
-/// The date, seconds since 1970; 0 if the clock has none.
+/// Reads the date, seconds since 1970; 0 if the clock has none.
 fn date() -> u64 {
     let read_all = || {
         let _ = (0..1_000_000).any(|_| !is_changing());
         Registers { fields: [SECONDS, 2, 4, 7, 8, 9].map(read), format: read(0x0b) }
     };
-    // Read until two agree: fields change while they are read.
+    // Fields may change during a read, so the loop ends when two reads are equal.
     let mut last = read_all();
     for _ in 0..10 {
         let again = read_all();

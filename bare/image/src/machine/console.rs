@@ -1,7 +1,7 @@
 //! The screen, the serial port and the keyboard.
 //!
-//! Printing never waits: what the serial port does not take at once waits in a queue, what a slow
-//! screen does not show at once in its cells; [`pump`] goes on with both.
+//! Printing never waits. A queue holds the bytes that the serial port cannot take yet, and the
+//! cells hold the text that a slow screen does not show yet. [`pump`] continues both.
 
 use super::display::Display;
 use super::ports::{in8, out8};
@@ -12,14 +12,14 @@ use std::fmt;
 /// The first serial port.
 const SERIAL: u16 = 0x3f8;
 const LINE_STATUS: u16 = SERIAL + 5;
-/// Bytes that its own queue takes once it is empty.
+/// Bytes in the port's own queue once it is empty.
 const FIFO: usize = 16;
 
-/// The keyboard's controller.
+/// Ports of the keyboard controller.
 const KEYBOARD: u16 = 0x60;
 const KEYBOARD_STATUS: u16 = 0x64;
 
-/// Bytes that wait for the serial port at most; what comes then is not sent.
+/// Most bytes that wait for the serial port; further bytes are not sent.
 const QUEUE: usize = 64 << 10;
 
 static CONSOLE: Sole<Console> = Sole::new(Console::new());
@@ -63,7 +63,7 @@ impl Console {
         }
     }
 
-    /// Goes on with what waits; `true`: nothing is left.
+    /// Continues with waiting output; returns true if none is left.
     fn pump(&mut self) -> bool {
         const EMPTY: u8 = 1 << 5;
         let is_shown = self.display.go_on();
@@ -90,14 +90,14 @@ impl Console {
     }
 }
 
-/// Sets the serial port up (115,200 bits a second, 8 data bits, no parity) and clears the screen;
-/// `false`: there is no screen that can be written on.
+/// Sets the serial port up (115,200 bits a second, 8 data bits, no parity) and clears the screen.
+/// Returns false if there is no usable screen.
 pub(crate) fn start() -> bool {
     for (register, value) in [(1, 0), (3, 0x80), (0, 1), (1, 0), (3, 3), (2, 0xc7), (4, 3)] {
         out8(SERIAL + register, value);
     }
     CONSOLE.with(|console| {
-        // Where there is no port all bits are ones.
+        // Without a port all bits are ones.
         console.has_serial = in8(LINE_STATUS) != u8::MAX;
         console.display.start()
     })
@@ -108,7 +108,7 @@ pub(crate) fn print(bytes: &[u8]) {
     CONSOLE.with(|console| console.print(bytes));
 }
 
-/// Sends and shows some of what waits; `true`: nothing waits any more.
+/// Sends and shows some of the waiting output; returns true if none is left.
 pub(crate) fn pump() -> bool {
     CONSOLE.with(Console::pump)
 }
@@ -118,12 +118,13 @@ pub(crate) fn key() -> Option<u8> {
     CONSOLE.with(Console::key)
 }
 
-/// For the end: who was printing does not go on.
+/// Takes the console from a printing processor, for the last words. That processor does not
+/// continue.
 pub(super) fn seize() {
     CONSOLE.seize();
 }
 
-/// For last words: nothing is allocated, and who was printing is interrupted.
+/// Writer for last words. It allocates nothing and interrupts other output.
 pub(crate) struct LastWords;
 
 impl LastWords {

@@ -1,9 +1,9 @@
-//! The processor's own interrupt controller (local APIC): in memory or, where the firmware has had
-//! it so, by registers of the processor's. Each processor reaches its own.
+//! The processor's own interrupt controller (local APIC), in memory or, if the firmware has chosen
+//! that mode, in registers of the processor. Each processor reaches only its own.
 
 use super::{ports, traps};
 
-/// Its registers, by their offsets.
+/// Offsets of its registers.
 pub(super) mod register {
     pub(in super::super) const TIMER: u32 = 0x320;
     pub(in super::super) const WIRES: u32 = 0x350;
@@ -20,42 +20,42 @@ const BASE: u32 = 0x1b;
 const ENABLED: u64 = 1 << 11;
 const BY_REGISTERS: u64 = 1 << 10;
 
-/// What another processor is sent.
+/// A signal to another processor.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Signal {
-    /// To wait for the next.
+    /// Reset: wait for the next signal.
     Reset,
-    /// To begin at the page of this number, below 1 MiB.
+    /// Begin at the page of this number, below 1 MiB.
     Begin(u8),
     /// An interrupt.
     Alarm,
-    /// One that cannot be held back.
+    /// An interrupt that cannot be held back.
     End,
 }
 
-/// Switches it on.
+/// Switches the controller on.
 pub(super) fn start() {
     let base = ports::read_msr(BASE);
-    // SAFETY: it stays where it is; its only interrupts are those that are set up.
+    // SAFETY: the controller keeps its place, and its only interrupts are those that are set up.
     unsafe { ports::write_msr(BASE, base | ENABLED) };
     write(register::SPURIOUS, 1 << 8 | u32::from(traps::SPURIOUS));
 }
 
-/// What this processor is called.
+/// Id of this processor.
 pub(super) fn id() -> u32 {
     let id = read(register::ID);
     if is_by_registers() { id } else { id >> 24 }
 }
 
-/// Whether a processor that is called so can be sent anything.
+/// Returns true if the processor with this id can receive signals.
 pub(super) fn can_reach(id: u32) -> bool {
-    // The last number stands for everybody.
+    // The highest id addresses all processors.
     id < if is_by_registers() { u32::MAX } else { 0xff }
 }
 
-/// Sends a signal to the processor that is called so.
+/// Sends a signal to the processor with this id.
 pub(super) fn send(id: u32, signal: Signal) {
-    /// Of a signal that is given as such and not by its absence.
+    /// Level bit: the signal is asserted.
     const ASSERTED: u32 = 1 << 14;
     send_command(
         id,
@@ -71,10 +71,10 @@ pub(super) fn send(id: u32, signal: Signal) {
 fn send_command(id: u32, command: u32) {
     const BY_REGISTER: u32 = 0x830;
     const PENDING: u32 = 1 << 12;
-    /// It takes less than a microsecond.
+    /// A signal takes less than a microsecond.
     const PATIENCE: u32 = 100_000;
     if is_by_registers() {
-        // SAFETY: interrupts have handlers, and who is told to begin finds instructions there.
+        // SAFETY: interrupts have handlers, and a processor that begins finds instructions.
         unsafe { ports::write_msr(BY_REGISTER, u64::from(id) << 32 | u64::from(command)) };
         return;
     }
@@ -87,7 +87,7 @@ fn is_by_registers() -> bool {
     ports::read_msr(BASE) & BY_REGISTERS != 0
 }
 
-/// Where a register is: in memory, or a register of the processor's.
+/// Place of a register: an address, or a register of the processor.
 fn place(at: u32) -> Result<*mut u32, u32> {
     let base = ports::read_msr(BASE);
     if base & BY_REGISTERS != 0 {
@@ -98,7 +98,7 @@ fn place(at: u32) -> Result<*mut u32, u32> {
 }
 
 pub(super) fn write(at: u32, value: u32) {
-    // SAFETY: these are the controller's registers, which nobody else uses.
+    // SAFETY: these are the controller's registers, which have no other user.
     unsafe {
         match place(at) {
             Ok(register) => register.write_volatile(value),

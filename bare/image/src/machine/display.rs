@@ -1,17 +1,17 @@
-//! The screen: a PC's text, or a picture that the boot loader has set up.
+//! The screen: text mode of a PC, or a frame buffer of the boot loader.
 
 use super::{boot, system};
 use natgate_bare::boot::Display as Kind;
 use natgate_bare::picture::{Format, Picture, Pixels};
 use natgate_bare::screen::{CELLS, Screen, Write};
 
-/// Where a PC's text is.
+/// Address of a PC's text.
 const TEXT: usize = 0xb_8000;
 
-/// Cells of a picture that are drawn in one go: packets wait for it.
+/// Cells of a picture that are drawn at once; packets wait meanwhile.
 const CELLS_AT_ONCE: usize = 8;
 
-/// The screen, and what is on it.
+/// The screen and its content.
 pub(super) struct Display {
     kind: Kind,
     screen: Screen,
@@ -19,12 +19,12 @@ pub(super) struct Display {
 }
 
 impl Display {
-    /// None yet.
+    /// No screen yet.
     pub(super) const fn new() -> Self {
         Self { kind: Kind::None, screen: Screen::new(), picture: Picture::new() }
     }
 
-    /// Clears the screen that there is; `false`: there is none that can be written on.
+    /// Clears the screen; returns false if there is no usable one.
     pub(super) fn start(&mut self) -> bool {
         self.kind = match system::told().map_or(Kind::Text, |told| told.display) {
             Kind::Picture(format) if !self.clear_picture(format) => Kind::None,
@@ -36,7 +36,7 @@ impl Display {
         self.kind != Kind::None
     }
 
-    /// Clears a picture; `false`: it is too small, or lies where it cannot be reached.
+    /// Clears a picture; returns false if it is too small or not reachable.
     fn clear_picture(&mut self, format: Format) -> bool {
         let (width, height) = format.size();
         if format.end() > boot::registers_end() || !self.picture.fit((width, height)) {
@@ -49,7 +49,7 @@ impl Display {
         true
     }
 
-    /// Puts a character.
+    /// Writes a character.
     pub(super) fn put(&mut self, byte: u8) {
         match self.kind {
             Kind::Text => self.screen.put(byte, &mut Cells),
@@ -58,7 +58,7 @@ impl Display {
         }
     }
 
-    /// Shows some of what has been put and is not shown yet; `true`: nothing is left.
+    /// Shows some of the characters that are not shown yet; returns true if none is left.
     pub(super) fn go_on(&mut self) -> bool {
         match self.kind {
             Kind::Picture(format) => self.picture.go_on(CELLS_AT_ONCE, &mut Frame(format)),
@@ -67,13 +67,13 @@ impl Display {
     }
 }
 
-/// The cells of the text.
+/// Cells of the text mode.
 struct Cells;
 
 impl Write for Cells {
     fn write(&mut self, place: usize, cell: u16) {
         assert!(place < CELLS);
-        // SAFETY: the cells of the screen are there on every PC, and nothing else.
+        // SAFETY: every PC has the screen's cells at this address, and nothing else.
         unsafe { ((TEXT + 2 * place) as *mut u16).write_volatile(cell) }
     }
 
@@ -84,13 +84,14 @@ impl Write for Cells {
     }
 }
 
-/// The pixels of the picture, which is mapped.
+/// Pixels of the mapped frame buffer.
 struct Frame(Format);
 
 impl Pixels for Frame {
     fn write(&mut self, column: u32, line: u32, pixel: u32) {
         let place = self.0.place(column, line);
-        // SAFETY: the boot loader says that the picture is there, and nothing else.
+        // SAFETY: the boot loader reports the frame buffer at this address, and nothing else is
+        // there.
         unsafe { (place as *mut u32).write_volatile(pixel) }
     }
 }

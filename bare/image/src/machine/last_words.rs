@@ -1,4 +1,4 @@
-//! What is said when the machine fails: why, and what had been counted about a second before.
+//! Last words of a failing machine: the reason, and the counters of about a second before.
 
 use super::console::LastWords;
 use super::sole::Sole;
@@ -7,23 +7,23 @@ use natgate_bare::text::{self, Figures};
 use natgate_p4::Counts;
 use std::fmt::Write;
 
-/// What had been counted.
+/// Saved counters.
 #[expect(clippy::large_enum_variant, reason = "there is only one")]
 pub(crate) enum Words {
-    /// By the gateway.
+    /// Counters of the gateway.
     Gateway(Figures),
-    /// By a P4 program's ports.
+    /// Counters of a P4 program's ports.
     Program(Counts),
 }
 
 static WORDS: Sole<Option<Words>> = Sole::new(None);
 
-/// Remembers what has been counted, in case something fails.
+/// Saves counters for a failure.
 pub(crate) fn remember(words: Words) {
     WORDS.with(|place| *place = Some(words));
 }
 
-/// Has a panic told, and the machine start again.
+/// Makes a panic print last words and restart the machine.
 pub(crate) fn catch_panics() {
     std::panic::set_hook(Box::new(|panic| {
         processors::stop_others();
@@ -34,7 +34,7 @@ pub(crate) fn catch_panics() {
     }));
 }
 
-/// Tells the figures, and starts the machine again.
+/// Prints the counters, and restarts the machine.
 pub(crate) fn conclude(mut out: LastWords) -> ! {
     WORDS.seize();
     WORDS.with(|words| {

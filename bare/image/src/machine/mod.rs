@@ -1,5 +1,5 @@
-//! The bare processor and what every PC has. All instructions and addresses that have to be
-//! believed are here.
+//! The bare processor and the common devices of PCs. All privileged instructions and all trusted
+//! addresses are here.
 
 pub(crate) mod boot;
 pub(crate) mod cards;
@@ -20,13 +20,13 @@ pub(crate) mod wires;
 use std::arch::asm;
 use std::hint;
 
-/// Has the processor meet an instruction that there is not.
+/// Executes an invalid instruction.
 pub(crate) fn fail() -> ! {
-    // SAFETY: nothing comes after it.
+    // SAFETY: no code follows.
     unsafe { asm!("ud2", options(noreturn)) }
 }
 
-/// Stands still.
+/// Loops for ever.
 pub(crate) fn stand_still() -> ! {
     loop {
         hint::spin_loop();

@@ -12,7 +12,7 @@ pub(crate) fn in8(port: u16) -> u8 {
 
 /// Writes 8 bits to a port.
 pub(crate) fn out8(port: u16, value: u8) {
-    // SAFETY: nothing that is written to ports here has cards write to memory.
+    // SAFETY: no value that this program writes to ports makes a card write to memory.
     unsafe { asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack)) };
 }
 
@@ -26,15 +26,15 @@ pub(crate) fn in32(port: u16) -> u32 {
 
 /// Writes 32 bits to a port.
 pub(crate) fn out32(port: u16, value: u32) {
-    // SAFETY: only configuration space is written so; what lets a card write to memory is given to
-    // drivers, who have their own memory for it.
+    // SAFETY: only configuration space is written by 32 bits. Only drivers let a card write to
+    // memory, and they have their own memory for it.
     unsafe { asm!("out dx, eax", in("dx") port, in("eax") value, options(nomem, nostack)) };
 }
 
-/// Reads a model-specific register, which the processor must have.
+/// Reads a model-specific register. The processor must have it.
 pub(crate) fn read_msr(register: u32) -> u64 {
     let (low, high): (u32, u32);
-    // SAFETY: reading changes nothing; a register that is not there is caught as an exception.
+    // SAFETY: a read changes nothing, and a missing register causes an exception with a handler.
     unsafe {
         asm!("rdmsr", in("ecx") register, out("eax") low, out("edx") high, options(nomem, nostack));
     }
@@ -44,22 +44,22 @@ pub(crate) fn read_msr(register: u32) -> u64 {
 /// Writes a model-specific register.
 ///
 /// # Safety
-/// What the processor does with the value must be what the program expects.
+/// The program must expect the effect of the value on the processor.
 pub(crate) unsafe fn write_msr(register: u32, value: u64) {
     let (low, high) = (value as u32, (value >> 32) as u32);
-    // SAFETY: the caller promises that it is right.
+    // SAFETY: the caller promises it.
     unsafe {
         asm!("wrmsr", in("ecx") register, in("eax") low, in("edx") high, options(nostack));
     }
 }
 
-/// The processor's counter of cycles.
+/// Reads the processor's cycle counter.
 pub(crate) fn counter() -> u64 {
-    // SAFETY: every processor of 64 bits has it.
+    // SAFETY: every processor of 64 bits has the counter.
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
-/// A number that nobody can guess, from the processor; `None`: it has no source of such.
+/// Unpredictable number from the processor; `None` if the processor has no source.
 pub(crate) fn random() -> Option<u64> {
     const HAS_RANDOM: u32 = 1 << 30;
     if std::arch::x86_64::__cpuid(1).ecx & HAS_RANDOM == 0 {
@@ -67,7 +67,7 @@ pub(crate) fn random() -> Option<u64> {
     }
     (0..100).find_map(|_| {
         let (value, valid): (u64, u8);
-        // SAFETY: the processor has the instruction, as was asked above.
+        // SAFETY: the processor has the instruction, as checked above.
         unsafe {
             asm!(
                 "rdrand {}",

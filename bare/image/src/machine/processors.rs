@@ -1,9 +1,9 @@
-//! The processors: what each has of its own, how those beside the first are started, and the
-//! threads that they are given, one each.
+//! The processors: the data of each, the start of processors beside the first, and their threads,
+//! one each.
 //!
-//! A processor that begins knows 16 bits and the first MiB, so its first instructions are copied to
-//! a page there. They take it to where the first was before its program began; then it waits to be
-//! given a thread. It keeps that for as long as the machine is on.
+//! A processor begins with 16 bits and the first MiB of memory, so its first instructions are
+//! copied to a page there. They bring it to the state of the first processor before its program.
+//! Then it waits for a thread, which it keeps until the machine restarts.
 
 use super::controller::{self, Signal};
 use super::ports::{counter, write_msr};
@@ -18,68 +18,68 @@ use std::mem::offset_of;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// Most of them.
+/// Most processors.
 const MOST: usize = 64;
 
-/// Bytes of the stack on which one beside the first waits, and handles interrupts from then on.
+/// Bytes of the stack of a processor beside the first. The processor waits on it, and later handles
+/// interrupts on it.
 const STACK: usize = 32 << 10;
 
-/// What a processor has of its own. It finds it by its GS register.
+/// Data of one processor. The processor finds them by its GS register.
 #[repr(C)]
 pub(crate) struct Processor {
-    /// Where this is.
+    /// Address of this structure.
     place: *const Self,
-    /// Ticks since it said that things go on.
+    /// Ticks since the processor's latest sign of progress.
     pub(super) still: AtomicI32,
     number: u32,
-    /// Interrupts of cards, and by which others have woken it.
+    /// Number of interrupts by cards and by other processors.
     pub(super) alarms: AtomicU64,
-    /// Where the stack ends on which it handles interrupts.
+    /// End of the stack for interrupts.
     stack_end: u64,
-    /// What its controller is called.
+    /// Id of its interrupt controller.
     id: u32,
-    /// Descriptors: code, data, the task's segment.
+    /// Descriptors: code, data, the task segment.
     descriptors: [u64; 5],
-    /// The task's segment: 104 bytes of which only the first interrupt stack, at byte 36, matters.
+    /// Task segment: 104 bytes. Only the first interrupt stack, at byte 36, matters.
     task: [u32; 26],
-    /// What its counter of cycles says when this is 0, which it looks at while it waits.
+    /// Cycle counter. A waiting processor writes it when this is 0.
     now: AtomicU64,
-    /// The thread that it was given: where its stack ends, where its own data is, and, written
-    /// last, where it begins.
+    /// Its thread: the end of the stack, the address of the thread's own data, and the first
+    /// instruction, which is written last.
     thread: [AtomicU64; 3],
 }
 
-// SAFETY: what it points to is itself; the rest that is changed later can be changed by several.
+// SAFETY: the pointer refers to the structure itself; all other changeable fields are atomic.
 unsafe impl Sync for Processor {}
 
-/// Where instructions find a processor's own figures, behind GS.
+/// Offsets of a processor's data, relative to GS.
 pub(super) const NUMBER: usize = offset_of!(Processor, number);
 pub(super) const STILL: usize = offset_of!(Processor, still);
 pub(super) const ALARMS: usize = offset_of!(Processor, alarms);
 
 const STACK_END: usize = offset_of!(Processor, stack_end);
 
-/// The first.
+/// Data of the first processor.
 pub(super) static mut FIRST: Processor = Processor::new(0, 0, 0);
 
-/// Those beside it that have been started, and how many of them have been given a thread.
+/// Started processors beside the first, and the number of them that have a thread.
 static OTHERS: Sole<(ArrayVec<&'static Processor, MOST>, usize)> =
     Sole::new((ArrayVec::new_const(), 0));
 
-/// What they are called, by number, once there are several; how many that is. Whoever ends
-/// everything reads it, whatever else goes on.
+/// Ids of the processors by number, if there are several, and their count. The processor that ends
+/// the machine reads them at any time.
 static IDS: [AtomicU32; MOST] = [const { AtomicU32::new(0) }; MOST];
 static COUNT: AtomicUsize = AtomicUsize::new(1);
 
-/// Who begins next.
+/// Data of the processor that begins next.
 static NEXT: AtomicPtr<Processor> = AtomicPtr::new(null_mut());
 
-/// Not zero: the machine is about to start again, and this processor, counted from 1, sees to that
-/// alone.
+/// Number of the processor, counted from 1, that restarts the machine; 0 in normal operation.
 pub(super) static ENDING: AtomicU32 = AtomicU32::new(0);
 
-// In 16 bits, in a page below 1 MiB, wherever that is: the same tables as the first has, and at
-// once to 64 bits.
+// Code of 16 bits, in any page below 1 MiB. It uses the page tables of the first processor, and
+// switches to 64 bits at once.
 global_asm!(
     ".pushsection .rodata.natgate_begin,\"a\",@progbits",
     ".code16",
@@ -116,7 +116,7 @@ global_asm!(
     "natgate_further:",
     "mov rdi, qword ptr [{next}]",
     "mov rsp, qword ptr [rdi + {stack_end}]",
-    // It changes no register that carries an argument.
+    // This function changes no register that carries an argument.
     "call natgate_settle",
     "call {wait}",
     "ud2",
@@ -149,25 +149,25 @@ impl Processor {
     }
 }
 
-/// This one.
+/// Data of this processor.
 pub(super) fn here() -> &'static Processor {
     let place: *const Processor;
-    // SAFETY: it is the first thing that every processor is told, and stays where it is.
+    // SAFETY: every processor sets this value first, and the structure does not move.
     unsafe {
         asm!("mov {}, gs:[0]", out(reg) place, options(nomem, nostack, preserves_flags));
         &*place
     }
 }
 
-/// Its number; the first is 0.
+/// Number of this processor; the first is 0.
 pub(crate) fn number() -> usize {
     here().number as usize
 }
 
-/// Has the processor that runs this be the first one. Runs before anything is there.
+/// Makes this processor the first one. Runs before the environment exists.
 pub(super) fn be_first() {
     let first = &raw mut FIRST;
-    // SAFETY: nothing else runs yet.
+    // SAFETY: no other code runs yet.
     unsafe {
         (&raw mut (*first).stack_end)
             .write_volatile((&raw const natgate_trap_stack_end).addr() as u64);
@@ -175,17 +175,18 @@ pub(super) fn be_first() {
     }
 }
 
-/// Has the processor that runs this be that one. It has nothing else yet, so nothing is done here
-/// that would need copying memory by a function.
+/// Makes this processor the owner of `processor`. The environment does not exist yet, so this
+/// function must not call a function that copies memory.
 ///
 /// # Safety
-/// Nobody else uses it yet, and it stays where it is.
+/// No other processor uses the structure yet, and it does not move.
 unsafe fn be(processor: *mut Processor) {
     const CODE: u64 = 0x00af_9a00_0000_ffff;
     const DATA: u64 = 0x00cf_9200_0000_ffff;
     const TASK: u16 = 0x18;
     const GS_BASE: u32 = 0xc000_0101;
-    // SAFETY: by the caller's promise; the processor reads the tables as they are written here.
+    // SAFETY: the caller promises it; the processor reads the tables in the form that is written
+    // here.
     unsafe {
         (&raw mut (*processor).place).write_volatile(processor);
         let stack = (&raw const (*processor).stack_end).read_volatile();
@@ -208,10 +209,10 @@ unsafe fn be(processor: *mut Processor) {
     system::prepare();
 }
 
-/// What one beside the first does until it is given a thread.
+/// Waits for a thread, on a processor beside the first.
 extern "C" fn wait(processor: *mut Processor) -> ! {
     const FS_BASE: u32 = 0xc000_0100;
-    // SAFETY: it has just begun, and was made for it.
+    // SAFETY: the processor has just begun, and the structure was created for it.
     unsafe { be(processor) };
     controller::start();
     let Processor { now, thread: [stack, data, begin], .. } = here();
@@ -222,8 +223,8 @@ extern "C" fn wait(processor: *mut Processor) -> ! {
     }
     watchdog::tick();
     let [stack, data, begin] = [stack, data, begin].map(|place| place.load(Ordering::Relaxed));
-    // SAFETY: who has made the thread says where it begins and what it has. To it this is the end
-    // of a call, whose result is 0.
+    // SAFETY: the creator of the thread has given its first instruction, stack and data. For the
+    // thread this is the end of a call with the result 0.
     unsafe {
         write_msr(FS_BASE, data);
         asm!(
@@ -239,10 +240,10 @@ extern "C" fn wait(processor: *mut Processor) -> ! {
     }
 }
 
-/// Starts so many of the processors that are called so, beside this one.
+/// Starts `wanted` processors of these ids, beside this one.
 ///
 /// # Errors
-/// Why there are not so many.
+/// The reason why fewer are running.
 pub(crate) fn start(wanted: usize, ids: &[u32]) -> Result<(), String> {
     if wanted == 0 {
         return Ok(());
@@ -268,19 +269,20 @@ pub(crate) fn start(wanted: usize, ids: &[u32]) -> Result<(), String> {
     Ok(())
 }
 
-/// Starts the one that is called so.
+/// Starts the processor with this id.
 fn start_one(number: u32, id: u32, page: u8) -> Result<(), String> {
-    /// As long as the processors' manuals have it, and how long it is waited for, nanoseconds.
+    /// Pauses from the processors' manuals, and the longest wait, nanoseconds.
     const AFTER_RESET: u64 = 10_000_000;
     const AFTER_BEGIN: u64 = 200_000;
     const PATIENCE: u64 = 500_000_000;
-    /// So many parts of a second may two counters be apart, and how often that is looked at.
+    /// Largest difference of two counters, as a fraction of a second, and the number of
+    /// comparisons.
     const ALIKE: u64 = 100_000;
     const LOOKS: usize = 100;
     let stack = Vec::leak(vec![0_u128; STACK / size_of::<u128>()]).as_ptr_range().end;
     let processor = Box::leak(Box::new(Processor::new(number, id, stack.addr() as u64)));
     let place = &raw mut *processor;
-    // SAFETY: it stays where it is, and this is changed by who begins.
+    // SAFETY: the structure does not move, and the new processor changes this field atomically.
     let now = unsafe { &(*place).now };
     let wait = |nanoseconds| {
         let begin = clock::now().1;
@@ -296,7 +298,8 @@ fn start_one(number: u32, id: u32, page: u8) -> Result<(), String> {
         controller::send(id, Signal::Begin(page));
         wait(patience)
     });
-    // There is one clock, which all go by. Each look is two bounds, whatever interrupts it.
+    // All processors use one clock. Each comparison has two bounds, so an interruption does not
+    // falsify it.
     let apart = clock::frequency() / ALIKE;
     let is_alike = begins
         && (0..LOOKS).all(|_| {
@@ -312,19 +315,19 @@ fn start_one(number: u32, id: u32, page: u8) -> Result<(), String> {
         (false, _) => Some("does not start"),
     };
     if let Some(problem) = problem {
-        // It is not to begin as another.
+        // The processor must not begin later with another processor's data.
         controller::send(id, Signal::Reset);
         return Err(format!("processor {number} {problem}; set workers.count = {number}"));
     }
-    // SAFETY: from now on it is only read, or changed by several.
+    // SAFETY: from now on the structure is only read, or changed atomically.
     OTHERS.with(|(others, _)| others.push(unsafe { &*place }));
     IDS[number as usize].store(id, Ordering::Relaxed);
     COUNT.store(number as usize + 1, Ordering::Release);
     Ok(())
 }
 
-/// The number of a page below 640 KiB that holds the first instructions; `None`: there is none
-/// free.
+/// Copies the first instructions to a page below 640 KiB; returns its number, or `None` if no page
+/// is free.
 fn prepare_page() -> Option<u8> {
     const END: u64 = 640 << 10;
     let told = system::told()?;
@@ -333,18 +336,18 @@ fn prepare_page() -> Option<u8> {
         let end = start.saturating_add(*len).min(END);
         memory.give(*start, end.saturating_sub(*start));
     }
-    // What is in the first page of all cannot be changed.
+    // The first page of memory is read-only.
     for (start, len) in told.modules.into_iter().chain([(0, PAGE), told.letter]) {
         memory.withhold(start, len);
     }
     let page = memory.take(PAGE)?;
     let (start, end) = (&raw const natgate_begin, &raw const natgate_begin_end);
-    // SAFETY: nobody has this page: memory below 1 MiB is not given to the program.
+    // SAFETY: the page has no other owner, because memory below 1 MiB is not given to the program.
     unsafe { (page as *mut u8).copy_from(start, end.addr() - start.addr()) };
     u8::try_from(page / PAGE).ok()
 }
 
-/// Gives a thread to a processor that has none; returns the thread's number. `None`: there is no
+/// Gives a thread to a processor without one; returns the thread's number, or `None` if there is no
 /// such processor.
 pub(super) fn give(thread: &Thread, begin: u64) -> Option<u32> {
     let processor = OTHERS.with(|(others, given)| {
@@ -363,19 +366,19 @@ pub(super) fn give(thread: &Thread, begin: u64) -> Option<u32> {
     Some(number)
 }
 
-/// Interrupts, of all of them, by cards and by others that had something for them.
+/// Number of interrupts of all processors, by cards and by other processors.
 pub(crate) fn alarms() -> u64 {
     let others = OTHERS.with(|(others, _)| others.clone());
     let of_others = others.iter().map(|other| other.alarms.load(Ordering::Relaxed));
     of_others.sum::<u64>() + watchdog::alarms()
 }
 
-/// What wakes a processor that sleeps.
+/// Wakes a sleeping processor.
 #[derive(Debug)]
 pub(crate) struct Bell(u32);
 
 impl Bell {
-    /// That of the processor of this number; `None`: it has not been started.
+    /// Bell of the processor with this number; `None` if it has not been started.
     pub(crate) fn of(number: usize) -> Option<Self> {
         (number < COUNT.load(Ordering::Acquire)).then(|| Self(IDS[number].load(Ordering::Relaxed)))
     }
@@ -387,15 +390,15 @@ impl Wake for Bell {
     }
 }
 
-/// Has this processor be the only one that goes on, for the end, unless another is that already.
+/// Stops all other processors at the end of the machine, unless another processor does so already.
 pub(super) fn stop_others() {
-    /// As long as it may take them to notice, nanoseconds.
+    /// Time for the other processors to stop, nanoseconds.
     const MOMENT: u64 = 1_000_000;
     let own = here().number + 1;
     match ENDING.compare_exchange(0, own, Ordering::SeqCst, Ordering::Relaxed) {
         Ok(_) if COUNT.load(Ordering::Acquire) > 1 => {
-            // Others that the machine has are the firmware's, which may not know what to do with
-            // that.
+            // Other processors of the machine belong to the firmware, which may not handle the
+            // signal.
             for (number, id) in IDS[..COUNT.load(Ordering::Acquire)].iter().enumerate() {
                 if number != here().number as usize {
                     controller::send(id.load(Ordering::Relaxed), Signal::End);
@@ -404,7 +407,7 @@ pub(super) fn stop_others() {
             clock::pause(MOMENT);
         }
         Err(other) if other != own => loop {
-            // SAFETY: nothing goes on here.
+            // SAFETY: this processor stops here.
             unsafe { asm!("cli", "hlt", options(nomem, nostack)) };
         },
         _ => {}

@@ -1,16 +1,16 @@
-//! How the machine starts again.
+//! Restart of the machine.
 
 use super::{clock, console, ports, processors};
 use std::arch::asm;
 
-/// How long it takes from the last word, nanoseconds: what the serial port does not send in the
-/// first half is lost, what is on the screen stays to be read.
+/// Pause after the last output, nanoseconds. The serial port sends during the first half and then
+/// loses the rest. The screen can be read during the whole pause.
 const PAUSE: u64 = 1_600_000_000;
 
-/// Starts the machine again, after what was printed has had time to be read.
+/// Restarts the machine after a pause for the output.
 pub(crate) fn restart() -> ! {
     super::watchdog::pause();
-    // Whoever was printing does not go on.
+    // A processor that is printing must not continue.
     processors::stop_others();
     console::seize();
     let begin = clock::now().1;
@@ -19,8 +19,8 @@ pub(crate) fn restart() -> ! {
     now()
 }
 
-/// Starts the machine again at once: by the chipset, by the keyboard's controller, by an exception
-/// that nobody can handle.
+/// Restarts the machine at once: by the chipset, by the keyboard controller, or by an exception
+/// without a handler.
 fn now() -> ! {
     const RESET_CONTROL: u16 = 0xcf9;
     const KEYBOARD: u16 = 0x64;
@@ -31,7 +31,7 @@ fn now() -> ! {
     clock::pause(PAUSE / 20);
     let no_table = [0_u16; 5];
     loop {
-        // SAFETY: that there is no table of handlers any more is what is wanted.
+        // SAFETY: the missing table of handlers is intended.
         unsafe { asm!("lidt [{}]", "int3", in(reg) &raw const no_table) };
     }
 }

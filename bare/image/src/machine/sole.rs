@@ -1,17 +1,17 @@
-//! What there is one of, whoever uses it. Nobody does for long.
+//! A value with one user at a time. No user keeps it for long.
 
 use super::processors;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A value that one at a time may use.
+/// A value that one processor at a time may use.
 pub(crate) struct Sole<T> {
-    /// The processor that uses it, counted from 1; 0: none does.
+    /// Processor that uses it, counted from 1; 0 if none does.
     user: AtomicUsize,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: who is let at the value is alone with it.
+// SAFETY: only one processor at a time has access to the value.
 unsafe impl<T> Sync for Sole<T> {}
 
 impl<T> Sole<T> {
@@ -19,10 +19,10 @@ impl<T> Sole<T> {
         Self { user: AtomicUsize::new(0), value: UnsafeCell::new(value) }
     }
 
-    /// Uses the value, once nobody else does.
+    /// Uses the value; waits until no other processor uses it.
     ///
     /// # Panics
-    /// When this processor is using it.
+    /// If this processor already uses it.
     pub(crate) fn with<R>(&self, action: impl FnOnce(&mut T) -> R) -> R {
         let own = processors::number() + 1;
         while let Err(user) =
@@ -31,14 +31,14 @@ impl<T> Sole<T> {
             assert!(user != own, "used twice at once");
             std::hint::spin_loop();
         }
-        // SAFETY: nobody else is here, as was just made sure.
+        // SAFETY: the exchange above excludes all other users.
         let result = action(unsafe { &mut *self.value.get() });
         self.user.store(0, Ordering::Release);
         result
     }
 
-    /// Uses the value even if somebody was interrupted who used it: for last words, after which
-    /// nobody goes on.
+    /// Releases the value although an interrupted processor uses it. For last words, after which no
+    /// processor continues.
     pub(crate) fn seize(&self) {
         self.user.store(0, Ordering::Release);
     }

@@ -1,7 +1,8 @@
-//! The instruction by which the standard library calls a kernel, and who answers instead.
+//! The entry of system calls of the standard library, and the execution of their results.
 //!
-//! Nothing changes its privilege: the instruction is a jump here, and the answer a jump back. What
-//! the answer is says [`natgate_bare::calls`]; here are the addresses that are believed.
+//! A call does not change the privilege level: the instruction is a jump to this code, and the
+//! return is a jump back. [`natgate_bare::calls`] decides on the results. This module trusts the
+//! addresses.
 
 use super::sole::Sole;
 use super::{boot, clock, console, ports, processors, restart};
@@ -10,14 +11,14 @@ use natgate_bare::calls::{self, Answer, Call, Heap, TRY_AGAIN};
 use natgate_bare::memory::Memory;
 use std::arch::{asm, global_asm};
 
-/// Bytes that [`boot::STATES`] take: those of old, what tells which were saved, the upper halves of
-/// AVX's.
+/// Bytes of the register sets [`boot::STATES`]: the legacy area, the header, and the upper halves
+/// of AVX's registers.
 const SAVED: usize = 512 + 64 + 256;
 
 global_asm!(
     ".pushsection .text.natgate_call,\"ax\",@progbits",
-    // A function that calls nothing may use 128 bytes below the stack's end. A call changes no
-    // registers but RAX, RCX (where to go on) and R11.
+    // A leaf function may use 128 bytes below the end of the stack. A call changes only RAX, RCX
+    // (the return address) and R11.
     "natgate_call:",
     "lea rsp, [rsp - 128]",
     "push rcx; push rdi; push rsi; push rdx; push r8; push r9; push r10; push rbp",
@@ -27,7 +28,8 @@ global_asm!(
     "mov r11, rax",
     "cmp qword ptr [natgate_wide], 0",
     "je 2f",
-    // What tells which were saved is written in part, and restoring wants the rest to be zero.
+    // The save instruction writes only a part of the header, and the restore instruction needs
+    // zeros in the rest.
     "xor eax, eax",
     "mov [rsp + 512], rax",
     "mov [rsp + 520], rax",
@@ -80,11 +82,11 @@ static SYSTEM: Sole<System> =
 struct System {
     memory: Memory,
     heap: Heap,
-    /// Whether it is known which memory there is.
+    /// True if the memory of the machine is known.
     is_known: bool,
 }
 
-/// Memory by its addresses, as far as it is mapped.
+/// Mapped memory, accessed by address.
 #[derive(Clone, Copy)]
 pub(crate) struct Physical;
 
@@ -94,8 +96,8 @@ impl Addresses for Physical {
         if end.is_none_or(|end| end > boot::mapped_end()) {
             return false;
         }
-        // SAFETY: it is mapped; nothing is expected of what is read. A boot loader may have put
-        // something at address 0, where no pointer of the language's can be.
+        // SAFETY: the memory is mapped, and any content is valid. A boot loader may have put data
+        // at address 0, where Rust permits no pointer.
         unsafe {
             asm!(
                 "rep movsb",
@@ -109,29 +111,30 @@ impl Addresses for Physical {
     }
 }
 
-/// What the boot loader has told.
+/// Information of the boot loader.
 pub(crate) fn told() -> Option<BootInfo> {
     BootInfo::read(boot::loader(), boot::start_info(), &Physical)
 }
 
-/// Has all threads allocate from one heap: each one's own would take 64 MiB when it begins.
+/// Makes all threads allocate from one heap. A heap of its own would cost a thread 64 MiB at its
+/// begin.
 pub(crate) fn share_heap() {
-    // SAFETY: it sets a number in the C library.
+    // SAFETY: the call sets a number in the C library.
     unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
 }
 
-/// Bytes of memory that nobody has.
+/// Bytes of free memory.
 pub(crate) fn free_memory() -> u64 {
     SYSTEM.with(|system| system.memory.free_bytes())
 }
 
-/// Has this processor's calls come here.
+/// Directs this processor's system calls to this module.
 pub(super) fn prepare() {
     const SELECTORS: u32 = 0xc000_0081;
     const ENTRY: u32 = 0xc000_0082;
     const MASK: u32 = 0xc000_0084;
     let entry = (&raw const natgate_call).addr() as u64;
-    // SAFETY: code and data have the selectors 8 and 16; the entry is above; no flags change.
+    // SAFETY: code and data have the selectors 8 and 16, the entry is above, and no flags change.
     unsafe {
         ports::write_msr(SELECTORS, 8 << 32);
         ports::write_msr(ENTRY, entry);
@@ -139,7 +142,7 @@ pub(super) fn prepare() {
     }
 }
 
-/// Answers a call: its number, its arguments, and where it ends.
+/// Answers a call, given its number, its arguments, and its return address.
 extern "C" fn answer(call: &[u64; 8]) -> i64 {
     let [number, arguments @ .., end] = *call;
     let call = Call { number, arguments };
@@ -156,7 +159,7 @@ extern "C" fn answer(call: &[u64; 8]) -> i64 {
 }
 
 impl System {
-    /// Finds out which memory there is, once: what is above the first MiB and nobody's.
+    /// Determines the free memory once: all memory above the first MiB without another owner.
     fn look(&mut self) {
         const FIRST: u64 = 1 << 20;
         if std::mem::replace(&mut self.is_known, true) {
@@ -175,7 +178,7 @@ impl System {
     }
 }
 
-/// Does what an answer to a call says that ends there; returns its result.
+/// Executes the action for a call with the return address `end`; returns the result.
 fn carry_out(answer: Answer, end: u64) -> i64 {
     match answer {
         Answer::Value(value) => value,
@@ -184,7 +187,7 @@ fn carry_out(answer: Answer, end: u64) -> i64 {
             start as i64
         }
         Answer::Print(start, len) => {
-            // SAFETY: the standard library passes what it wants to be printed.
+            // SAFETY: the standard library passes the bytes that it wants to print.
             console::print(unsafe { slice(start, len) });
             len as i64
         }
@@ -207,7 +210,7 @@ fn carry_out(answer: Answer, end: u64) -> i64 {
         Answer::Uptime(place) => write_time(place, clock::now().1),
         Answer::ThreadPointer(address) => {
             const FS_BASE: u32 = 0xc000_0100;
-            // SAFETY: the C library says where the thread's own data is.
+            // SAFETY: the C library passes the address of the thread's own data.
             unsafe { ports::write_msr(FS_BASE, address) };
             0
         }
@@ -218,7 +221,7 @@ fn carry_out(answer: Answer, end: u64) -> i64 {
     }
 }
 
-/// A number that is hard to guess: from the processor, or from how long slow instructions take.
+/// Number that is hard to guess: from the processor, or from the duration of slow instructions.
 pub(crate) fn random() -> u64 {
     ports::random().unwrap_or_else(|| {
         (0..64).fold(0_u64, |mixed, _| {
@@ -229,15 +232,15 @@ pub(crate) fn random() -> u64 {
 }
 
 /// # Safety
-/// So many bytes are there.
+/// There are `len` bytes at `start`.
 unsafe fn slice<'a>(start: u64, len: u64) -> &'a [u8] {
-    // SAFETY: the caller promises that.
+    // SAFETY: the caller promises it.
     unsafe { std::slice::from_raw_parts(start as *const u8, len as usize) }
 }
 
-/// Clears memory by words; only whole pages are given out, so there is room for the last.
+/// Clears memory by words. Only whole pages are allocated, so there is room for the last word.
 fn clear((start, len): (u64, u64)) {
-    // SAFETY: nobody else has this memory, which has just been given out.
+    // SAFETY: this memory has just been allocated and has no other owner.
     unsafe {
         asm!(
             "rep stosq",

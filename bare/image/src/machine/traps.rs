@@ -1,28 +1,28 @@
-//! Exceptions: caught, printed with the registers, and the machine starts again. None is expected.
+//! Exceptions. The handler prints the registers and restarts the machine. No exception is expected.
 //!
-//! Handlers have a stack of their own, so a stack that has overflowed is told too. Interrupts are
-//! the timer's ticks, which the watchdog counts and which are handled like an exception when there
-//! were too many, and those by which cards end a sleep, for which nothing more has to be done:
-//! messages, and wires, which are closed. One that cannot be held back comes from another
-//! processor, that everything ends.
+//! Handlers have a stack of their own, so a stack overflow is reported, too. Interrupts are the
+//! timer's ticks and those of cards. The watchdog counts the ticks. Too many of them count as an
+//! exception. Interrupts of cards end a sleep and need no other work: they are messages, and wires,
+//! which are closed. An interrupt that cannot be held back comes from another processor at the end
+//! of the machine.
 
 use super::console::LastWords;
 use super::{last_words, ports, processors, watchdog, wires};
 use std::arch::{asm, global_asm};
 use std::fmt::Write;
 
-/// The vectors of ticks, of interrupts which turn out to be none, and of cards.
+/// Vectors of ticks, of spurious interrupts, and of cards.
 pub(crate) const TICK: u8 = 32;
 pub(crate) const SPURIOUS: u8 = 33;
 pub(crate) const ALARM: u8 = 34;
 
-/// The vector of interrupts that nobody holds back.
+/// Vector of interrupts that cannot be held back.
 const NOT_HELD_BACK: u8 = 2;
 
-/// Vectors that have handlers.
+/// Number of vectors with handlers.
 const VECTORS: usize = (wires::FIRST + wires::COUNT) as usize;
 
-/// Bytes from one vector's handler to the next's.
+/// Bytes between the handlers of two vectors.
 const DISTANCE: usize = 16;
 
 global_asm!(
@@ -32,7 +32,7 @@ global_asm!(
     ".set vector, 0",
     ".rept {vectors}",
     ".balign 16",
-    // Some exceptions come with a code; the others get one.
+    // Some exceptions come with a code; the handler adds a code to the others.
     ".if vector == {spurious}",
     "iretq",
     ".elseif vector == {tick}",
@@ -65,7 +65,7 @@ global_asm!(
     "natgate_alarm:",
     "inc qword ptr gs:[{alarms}]",
     "push rax; push rcx; push rdx",
-    // The controller is told that this is the end of the interrupt: by memory or by a register.
+    // Signals the end of the interrupt to the controller, by memory or by a register.
     "2: mov ecx, 0x1b",
     "rdmsr",
     "test eax, 1 << 10",
@@ -87,13 +87,13 @@ global_asm!(
     "mov al, 0xff",
     "out 0x21, al",
     "out 0xa1, al",
-    // The end of the interrupt, for both controllers.
+    // Signals the end of the interrupt to both older controllers.
     "mov al, 0x20",
     "out 0xa0, al",
     "out 0x20, al",
     "pop rax",
     "iretq",
-    // If it is another that ends everything, nothing goes on here.
+    // If another processor ends the machine, this processor stops here.
     "natgate_end:",
     "push rax",
     "mov eax, dword ptr [{ending}]",
@@ -141,7 +141,7 @@ unsafe extern "C" {
     static natgate_traps: u8;
 }
 
-/// The registers as the handler has pushed them.
+/// Registers in the order in which the handler pushes them.
 #[repr(C)]
 #[derive(Debug)]
 struct Registers {
@@ -158,15 +158,16 @@ struct Registers {
 
 static mut TABLE: [[u64; 2]; VECTORS] = [[0; 2]; VECTORS];
 
-/// Has exceptions handled, and calls answered, on the first processor. Runs before anything is
-/// there, the C library included, so it does nothing that would need copying memory by a function.
+/// Installs the handlers of exceptions and of system calls on the first processor. It runs before
+/// the environment and the C library exist, so it must not call a function that copies memory.
 pub(crate) extern "C" fn prepare() {
     const CODE: u64 = 8;
     /// Present, an interrupt gate; the first interrupt stack.
     const GATE: u64 = 0x8e01 << 32;
     let handlers = (&raw const natgate_traps).addr();
     let table = &raw mut TABLE;
-    // SAFETY: nothing else runs yet, and the processor reads the table as it is written here.
+    // SAFETY: no other code runs yet, and the processor reads the table in the form that is written
+    // here.
     unsafe {
         for vector in 0..VECTORS {
             let handler = (handlers + vector * DISTANCE) as u64;
@@ -179,28 +180,28 @@ pub(crate) extern "C" fn prepare() {
     processors::be_first();
 }
 
-/// Has this processor find the handlers.
+/// Gives this processor the table of handlers.
 pub(super) fn load() {
     let table = &raw const TABLE;
     let place = Place { limit: (VECTORS * 16 - 1) as u16, base: table.addr() as u64 };
-    // SAFETY: the table stays where it is.
+    // SAFETY: the table does not move.
     unsafe { asm!("lidt [{}]", in(reg) &raw const place) };
 }
 
-/// Where a table is, as the processor wants to be told.
+/// Place of a table, in the processor's format.
 #[repr(C, packed)]
 pub(super) struct Place {
     pub(super) limit: u16,
     pub(super) base: u64,
 }
 
-/// Says what has happened, and starts the machine again.
+/// Prints the exception, and restarts the machine.
 extern "C" fn handle(registers: &Registers) -> ! {
     processors::stop_others();
     let mut out = LastWords::new();
     let vector = registers.vector;
     let fault: u64;
-    // SAFETY: reading the register changes nothing.
+    // SAFETY: a read of the register changes nothing.
     unsafe { asm!("mov {}, cr2", out(reg) fault, options(nomem, nostack)) };
     // Printing does not fail.
     let _ = match u8::try_from(vector) {
@@ -233,7 +234,7 @@ extern "C" fn handle(registers: &Registers) -> ! {
     last_words::conclude(out)
 }
 
-/// What an exception is called.
+/// Name of an exception.
 fn name(vector: u64) -> &'static str {
     match vector {
         0 => "division by zero",

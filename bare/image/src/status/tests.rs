@@ -1,4 +1,4 @@
-//! The server and clients that are made of the same TCP, with a wire between them that is at hand.
+//! Tests of the server with clients on the same TCP implementation. Queues connect them.
 
 use super::*;
 use proptest::prelude::*;
@@ -43,7 +43,7 @@ impl Client {
 struct TimedServer {
     inner: Server,
     now: Timestamp,
-    /// How often the page was made.
+    /// Number of created pages.
     made: u32,
     text: String,
 }
@@ -53,12 +53,12 @@ impl TimedServer {
         let now = Timestamp(1_700_000_000_000 * MILLISECOND);
         let inner = Server::new(SERVER, PORT, 1500, 7, now);
         let mut server = Self { inner, now, made: 0, text: text.to_owned() };
-        // It listens from the first turn on.
+        // The server listens from the first turn on.
         server.turn(&mut []);
         server
     }
 
-    /// A millisecond.
+    /// Lets a millisecond pass.
     fn turn(&mut self, clients: &mut [Client]) {
         self.now = Timestamp(self.now.0 + MILLISECOND);
         for client in &mut *clients {
@@ -80,7 +80,7 @@ impl TimedServer {
         }
     }
 
-    /// What a client is told that says this.
+    /// Answer to a client that sends this request.
     fn ask(&mut self, question: &str) -> String {
         let mut clients = [Client::new(0)];
         let mut left = question.as_bytes();
@@ -158,7 +158,7 @@ proptest! {
     }
 }
 
-/// Anything that may get as far as the server, and more.
+/// Any packet that may reach the server, and others.
 fn packet() -> impl Strategy<Value = Vec<u8>> {
     (proptest::collection::vec(any::<u8>(), 0..100), any::<bool>(), any::<bool>()).prop_map(
         |(mut bytes, is_packet, is_for_us)| {

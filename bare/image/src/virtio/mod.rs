@@ -1,9 +1,9 @@
 //! Virtual network cards: virtio-net over PCI, version 1 (OASIS virtio 1.2).
 //!
-//! One queue each way, no offloads. Frames that belong together are announced to the device once.
-//! What the device writes into its rings is not believed: numbers and lengths are checked, and what
-//! is not one whole frame is counted and forgotten. A device interrupts when a frame comes while
-//! somebody sleeps, and at no other time.
+//! Each direction has one queue, without offloads. The driver announces frames of a batch together.
+//! It does not trust the device's writes to the rings: it checks numbers and lengths, and counts
+//! and drops everything except single complete frames. A device interrupts only if a frame comes
+//! during sleep.
 
 mod queue;
 #[cfg(test)]
@@ -21,43 +21,44 @@ use std::time::Duration;
 pub use transport::{Place, Places, places};
 use transport::{RECEIVE, TRANSMIT, Transport};
 
-/// Who makes these devices, and the number of those that are network cards; by that number they say
-/// that they need not be driven as before version 1.
+/// PCI number of the vendor, and numbers of the network cards. The first number means that the
+/// device supports only version 1.
 pub const VENDOR: u16 = 0x1af4;
-/// See [`VENDOR`]; the second number is of devices that can also be driven as before version 1.
+/// See [`VENDOR`]. The second number belongs to devices that also support the interface before
+/// version 1.
 pub const DEVICES: [u16; 2] = [0x1041, 0x1000];
 
-/// Bytes that stand before each frame: of offloads, of which there are none.
+/// Bytes of the header before each frame. It is for offloads, which are not used.
 const HEADER: usize = 12;
 
-/// Most bytes of a frame.
+/// Longest frame, bytes.
 const LONGEST: usize = 1536;
 
-/// Where the header lies in a buffer: so that the frame has headroom.
+/// Offset of the header in a buffer, so that the frame has headroom.
 const START: usize = HEADROOM;
 
 /// Bytes of a buffer.
 const BUFFER: usize = (START + HEADER + LONGEST).next_multiple_of(64);
 
-/// The shortest frame: two addresses and a type.
+/// Shortest frame: two addresses and a type.
 const SHORTEST: usize = 14;
 
 /// Largest payload of a frame, bytes.
 const MTU: u32 = 1500;
 
-/// Why a device cannot be used.
+/// Reason why a device cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Its registers are not where version 1 has them.
+    /// The device lacks the registers of version 1.
     #[error("the device has no registers of virtio version 1; let its host make it a modern one")]
     NotModern,
-    /// It does not come out of its reset.
+    /// The device does not complete its reset.
     #[error("the device does not come back from a reset")]
     Reset,
-    /// It lacks something.
+    /// The device lacks a feature.
     #[error("the device lacks {0}; let its host give it that")]
     Lacks(&'static str),
-    /// It does not agree.
+    /// The device refuses the negotiated features.
     #[error("the device refuses what it has offered itself")]
     Refuses,
 }
@@ -74,8 +75,8 @@ pub struct Virtio<R> {
 }
 
 impl<R: Registers + 'static> Virtio<R> {
-    /// Starts a device, given its registers, what it is to be called, and by what it is told when
-    /// it is to interrupt, if its card has been told how.
+    /// Starts a device. `name` is its name in the configuration. `alarm` controls its interrupts,
+    /// if its messages are set up.
     ///
     /// # Errors
     /// [`Error`].
@@ -99,18 +100,18 @@ impl<R: Registers + 'static> Virtio<R> {
         Ok(Self { transport, link, incoming, outgoing, carrier, link_losses: 0 })
     }
 
-    /// What further workers have of the card.
+    /// Part of the card for further workers.
     pub fn sharing(&self) -> Sharing {
         Sharing::new(&self.link, &self.carrier, &self.outgoing)
     }
 
-    /// Whether it ends a sleep when a frame comes.
+    /// Returns true if a frame ends a sleep.
     pub fn interrupts(&self) -> bool {
         self.incoming.alarm.is_some()
     }
 }
 
-/// Where the device is told that there is something new in a queue.
+/// Register with which the driver announces new buffers of a queue.
 #[derive(Debug)]
 struct Bell<R> {
     registers: R,
@@ -124,19 +125,19 @@ impl<R: Registers> Bell<R> {
     }
 }
 
-/// The half that receives.
+/// Receiving half of the device.
 #[derive(Debug)]
 struct Incoming<R> {
     queue: Queue,
     bell: Bell<R>,
     alarm: Option<Alarm>,
-    /// Buffers that are lent, or were not worth lending.
+    /// Lent buffers, and buffers with invalid frames.
     lent: Vec<usize>,
     received: u64,
 }
 
 impl<R: Registers> Incoming<R> {
-    /// Gives buffers to the device again.
+    /// Returns lent buffers to the device.
     fn take_back(&mut self) {
         if self.lent.is_empty() {
             return;
@@ -179,8 +180,8 @@ impl<R: Registers> Receive for Incoming<R> {
     }
 }
 
-/// The half that sends. A frame is copied into a buffer, which stays the device's until it has
-/// gone.
+/// Sending half of the device. A frame is copied into a buffer, which belongs to the device until
+/// the frame is sent.
 #[derive(Debug)]
 struct Outgoing<R> {
     queue: Queue,
@@ -190,7 +191,8 @@ struct Outgoing<R> {
 }
 
 impl<R: Registers> Outgoing<R> {
-    /// Puts a frame into the queue; `false`: it does not fit, or the queue is full.
+    /// Puts a frame into the queue; returns false if the frame has an invalid length or the queue
+    /// is full.
     fn put(&mut self, frame: &[u8]) -> bool {
         if !(SHORTEST..=LONGEST).contains(&frame.len()) {
             return false;

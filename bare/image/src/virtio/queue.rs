@@ -1,17 +1,19 @@
 //! A queue of buffers between the driver and a device: the split virtqueue (virtio 1.2 section
 //! 2.7).
 //!
-//! Each buffer has the descriptor of its own number, so no descriptors are searched for or chained.
+//! Each buffer has the descriptor of its own number, so the driver neither searches nor chains
+//! descriptors.
 
 use crate::dma::{Area, Buffers};
 
-/// Bytes of a descriptor and of an entry of the used ring.
+/// Bytes of a descriptor, and of an entry of the used ring.
 const DESCRIPTOR: usize = 16;
 const USED: usize = 8;
 
-/// Of a descriptor: the device writes to the buffer.
+/// Flag of a descriptor: the device writes to the buffer.
 const WRITABLE: u16 = 2;
-/// Of the available ring: no interrupts, please. Of the used one: the device looks by itself.
+/// Flag of the available ring: the driver wants no interrupts. Flag of the used ring: the device
+/// needs no announcement.
 const NO_NOTICE: u16 = 1;
 
 /// A queue and its buffers.
@@ -21,19 +23,19 @@ pub(super) struct Queue {
     /// Descriptors, the available ring, the used ring.
     area: Area,
     pub(super) buffers: Buffers,
-    /// Buffers that nobody uses.
+    /// Free buffers.
     pub(super) free: Vec<usize>,
-    /// How many have been made available, and how many used ones have been taken, both modulo 2^16.
+    /// Number of buffers made available, and number of used ones taken, both modulo 2^16.
     available: u16,
     taken: u16,
-    /// Whether the device interrupts when it has used a buffer.
+    /// True if the device interrupts after it has used a buffer.
     interrupts: bool,
-    /// Entries of the used ring, or frames, that make no sense.
+    /// Invalid entries of the used ring, and invalid frames.
     pub(super) odd: u64,
 }
 
 impl Queue {
-    /// A queue of a size, a power of two, and as many buffers of so many bytes.
+    /// Creates a queue with `size` buffers of `buffer` bytes; the size is a power of two.
     pub(super) fn new(size: u16, buffer: usize) -> Self {
         let size = usize::from(size);
         let mut queue = Self {
@@ -54,12 +56,12 @@ impl Queue {
         self.size
     }
 
-    /// Where descriptors, available ring and used ring are.
+    /// Addresses of descriptors, available ring and used ring.
     pub(super) fn addresses(&self) -> [u64; 3] {
         [0, available(self.size), used(self.size)].map(|at| self.area.address(at))
     }
 
-    /// Gives a part of a buffer to the device, to write to or to read; it sees that after
+    /// Gives a part of a buffer to the device, to write or to read. The device sees it after
     /// [`Queue::publish`].
     pub(super) fn give(&mut self, number: usize, start: usize, len: usize, to_write: bool) {
         let address = self.buffers.give(number) + start as u64;
@@ -72,33 +74,33 @@ impl Queue {
         self.available = self.available.wrapping_add(1);
     }
 
-    /// Lets the device see what was given to it.
+    /// Makes given buffers visible to the device.
     pub(super) fn publish(&mut self) {
         self.area.write(available(self.size) + 2, self.available);
-        // What the device says of notices counts only after it can see this.
+        // The device's flag is valid only after the device can see this write.
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
     }
 
-    /// Whether the device has to be told that there is something new.
+    /// Returns true if new buffers must be announced to the device.
     pub(super) fn wants_bell(&self) -> bool {
         self.area.read::<u16>(used(self.size)) & NO_NOTICE == 0
     }
 
-    /// Has the device interrupt when it uses a buffer, or not any more. What it has used so far can
-    /// be taken after this.
+    /// Switches interrupts after used buffers on or off. Buffers that were used before can be taken
+    /// after this call.
     pub(super) fn interrupt(&mut self, is_wanted: bool) {
         if std::mem::replace(&mut self.interrupts, is_wanted) == is_wanted {
             return;
         }
         self.area.write(available(self.size), if is_wanted { 0 } else { NO_NOTICE });
-        // Either the device sees this, or what it has used can be seen here.
+        // Either the device sees this write, or the program sees the used buffers.
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
     }
 
-    /// Takes back a buffer that the device has used: its number, and how many bytes it says that it
-    /// has written. Numbers of buffers that the device does not have are skipped.
+    /// Takes back a used buffer: its number, and the bytes that the device reports as written.
+    /// Skips numbers of buffers that the device does not have.
     pub(super) fn take(&mut self) -> Option<(usize, usize)> {
-        // A device that says that it is further than it can be is asked no more often than that.
+        // The loop is limited, because the device may report an impossible index.
         for _ in 0..self.size {
             if self.area.read::<u16>(used(self.size) + 2) == self.taken {
                 return None;
@@ -115,12 +117,12 @@ impl Queue {
     }
 }
 
-/// Where the available ring begins in the area: flags, index, entries of 16 bits.
+/// Offset of the available ring: flags, index, entries of 16 bits.
 fn available(size: usize) -> usize {
     size * DESCRIPTOR
 }
 
-/// Where the used ring begins: the same, entries of 64 bits.
+/// Offset of the used ring: flags, index, entries of 64 bits.
 fn used(size: usize) -> usize {
     (available(size) + 4 + 2 * size + 2).next_multiple_of(64)
 }

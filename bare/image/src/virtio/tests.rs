@@ -1,4 +1,4 @@
-//! The driver against a device of a few lines, which can also misbehave.
+//! Tests of the driver with a small model of a device, which can also misbehave.
 #![expect(unsafe_code, reason = "the device writes to memory by its addresses")]
 
 use super::*;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// Entries of the device's queues.
 const SIZE: u16 = 128;
 const MAC_ADDRESS: [u8; 6] = [2, 0, 0, 0, 0, 7];
-/// Bytes from one queue's place for notices to the next's.
+/// Bytes between the announcement registers of two queues.
 const DISTANCE: u32 = 4;
 
 #[derive(Debug)]
@@ -19,13 +19,13 @@ struct State {
     select: [usize; 2],
     status: u8,
     size: [u16; 2],
-    /// The number of the message that says that a queue's buffers have been used; none: all ones.
+    /// Number of the message for used buffers of each queue; all ones if there is none.
     message: [u16; 2],
     has_messages: bool,
     queue: usize,
     addresses: [[u64; 3]; 2],
     is_enabled: [bool; 2],
-    /// Entries of the available rings that the device has taken.
+    /// Number of taken entries of the available rings.
     taken: [u16; 2],
     notices: [u32; 2],
     link: u16,
@@ -72,7 +72,7 @@ impl Registers for Group {
     fn write8(&mut self, at: u32, value: u8) {
         assert_eq!((self.1, at), ('c', 20));
         let mut state = self.state();
-        // Without version 1 nothing is agreed.
+        // The device refuses features without version 1.
         let refuses = value & 8 != 0 && state.accepted[1] & 1 == 0;
         state.status = if refuses { value & !8 } else { value };
     }
@@ -112,13 +112,13 @@ impl Registers for Group {
     }
 }
 
-/// The device's end.
+/// The device's side.
 struct Card(Arc<Mutex<State>>);
 
 impl Card {
     fn new() -> Self {
         Self(Arc::new(Mutex::new(State {
-            // With offloads, which nobody wants.
+            // With offloads, which the driver does not use.
             offered: [1 << 5 | 1 << 16 | 1 | 1 << 15, 1],
             accepted: [0; 2],
             select: [0; 2],
@@ -145,19 +145,19 @@ impl Card {
         Virtio::open(self.places(), "eth0", None).expect("the device is good")
     }
 
-    /// Whether the driver wants to be interrupted by a queue.
+    /// Returns true if the driver wants interrupts of a queue.
     fn may_interrupt(&self, queue: usize) -> bool {
         let available = self.0.lock().unwrap().addresses[queue][1] as usize;
         // SAFETY: the available ring begins there, with its flags.
         unsafe { (available as *const u16).read_volatile() == 0 }
     }
 
-    /// The next available buffer of a queue: its number, address, length and flags.
+    /// Next available buffer of a queue: its number, address, length and flags.
     fn take(&self, queue: usize) -> Option<(u16, u64, u32, u16)> {
         let mut state = self.0.lock().unwrap();
         let [descriptors, available, _] = state.addresses[queue].map(|address| address as usize);
         let taken = state.taken[queue];
-        // SAFETY: these are the addresses that the driver has told, of rings of that many entries.
+        // SAFETY: the driver has written these addresses of rings with this number of entries.
         let found = unsafe {
             if ((available + 2) as *const u16).read_volatile() == taken {
                 return None;
@@ -173,7 +173,7 @@ impl Card {
         Some(found)
     }
 
-    /// Says that it has used a buffer, true or not.
+    /// Reports a used buffer, correctly or not.
     fn give_back(&self, queue: usize, number: u32, len: u32) {
         let used = self.0.lock().unwrap().addresses[queue][2] as usize;
         // SAFETY: as above.
@@ -185,18 +185,18 @@ impl Card {
         }
     }
 
-    /// A frame comes in; `false`: there is no buffer for it.
+    /// Delivers a frame; returns false if there is no buffer.
     fn receive(&self, frame: &[u8]) -> bool {
         let Some((number, address, len, flags)) = self.take(0) else { return false };
         assert!(flags == 2 && len as usize >= HEADER + frame.len());
         let bytes = [&[0; HEADER][..], frame].concat();
-        // SAFETY: the driver has given the buffer to the device, and it is that long.
+        // SAFETY: the driver has given the buffer to the device, and it is long enough.
         unsafe { (address as *mut u8).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         self.give_back(0, number.into(), bytes.len() as u32);
         true
     }
 
-    /// Sends what is in the queue.
+    /// Sends the frames in the queue.
     fn send(&self) -> Vec<Vec<u8>> {
         let mut sent = Vec::new();
         while let Some((number, address, len, flags)) = self.take(1) {
@@ -269,7 +269,7 @@ fn a_device_interrupts_while_somebody_sleeps() {
     assert_eq!(card.0.lock().unwrap().message, [0, u16::MAX]);
     for is_wanted in [false, true, true, false] {
         alarm.set(is_wanted);
-        // What came before is found.
+        // A frame from before the switch is found.
         assert!(card.receive(&frame(1, 60)));
         assert_eq!(received(&mut device), [frame(1, 60)]);
         assert_eq!([0, 1].map(|queue| card.may_interrupt(queue)), [is_wanted, false]);
@@ -308,7 +308,7 @@ fn frames_that_are_sent_together_are_announced_once() {
     assert_eq!(transmit(&mut device, &frames), Lost::NONE);
     assert_eq!(card.0.lock().unwrap().notices[1], before + 1);
     assert_eq!(card.send(), frames);
-    // A device that looks by itself is not told.
+    // A device that polls gets no announcement.
     let used = card.0.lock().unwrap().addresses[1][2] as usize;
     // SAFETY: the used ring begins there, with its flags.
     unsafe { (used as *mut u16).write_volatile(1) };
@@ -376,7 +376,7 @@ fn registers_are_found_by_their_capabilities() {
     capability(0x40, 0x60, 1, [4, 0, 56, 0]);
     capability(0x60, 0x80, 2, [4, 0x3000, 0x1000, 4]);
     capability(0x80, 0xa0, 4, [4, 0x2000, 0x1000, 0]);
-    // A second one of a kind, which would be a second best; one beyond the end.
+    // A second group of one kind has lower preference, and one capability lies beyond the end.
     capability(0xa0, 0xf0, 1, [1, 0, 56, 0]);
     let place = |at, len| Place { window: 4, at, len };
     let expected = Places {
@@ -392,8 +392,7 @@ fn registers_are_found_by_their_capabilities() {
 }
 
 proptest! {
-    /// Whatever a device writes into its rings, what comes of it are frames that lie in their
-    /// buffers.
+    /// With any entries of a device's rings, received frames lie in their buffers.
     #[test]
     fn no_entry_of_a_ring_does_harm(
         lies in proptest::collection::vec((0..200_u32, any::<u16>(), any::<bool>()), 1..400),

@@ -1,29 +1,29 @@
-//! How a device is found, asked and set up: virtio over PCI (virtio 1.2 section 4.1).
+//! Discovery, negotiation and setup of a device: virtio over PCI (virtio 1.2 section 4.1).
 
 use super::{Bell, Error, Queue};
 use crate::pci::{self, ConfigSpace};
 use crate::registers::Registers;
 use natgate_wire::arp::Mac;
 
-/// The queues' numbers.
+/// Numbers of the queues.
 pub(super) const RECEIVE: u16 = 0;
 pub(super) const TRANSMIT: u16 = 1;
 
 /// Most entries of a queue.
 const MOST: u16 = 256;
-/// Fewest that are of use: a batch.
+/// Fewest useful entries: one batch.
 const FEWEST: u16 = 64;
 
-/// How often a register that has to change is asked.
+/// Most reads of a register while the driver waits for a change.
 const PATIENCE: u32 = 100_000;
 
-/// PCI's number for capabilities that a vendor defines, and what these are.
+/// PCI's number for vendor-specific capabilities, and their kinds.
 const OF_VENDOR: u8 = 9;
 const COMMON: u8 = 1;
 const NOTIFY: u8 = 2;
 const DEVICE: u8 = 4;
 
-/// Of the common registers.
+/// Offsets of the common registers.
 mod common {
     pub(super) const OFFERED_SELECT: u32 = 0;
     pub(super) const OFFERED: u32 = 4;
@@ -39,7 +39,7 @@ mod common {
     pub(super) const LEN: u32 = 56;
 }
 
-/// Of the device's status.
+/// Bits of the device's status.
 mod status {
     pub(super) const ACKNOWLEDGED: u8 = 1;
     pub(super) const DRIVEN: u8 = 2;
@@ -47,48 +47,48 @@ mod status {
     pub(super) const FEATURES: u8 = 8;
 }
 
-/// What a device may offer: of the first 32, of the second.
+/// Feature bits of a device: of the first 32, and of the second 32.
 mod feature {
     pub(super) const MAC: u32 = 1 << 5;
     pub(super) const STATUS: u32 = 1 << 16;
     pub(super) const VERSION_1: u32 = 1 << 0;
 }
 
-/// Of the registers of network cards.
+/// Offsets of a network card's registers.
 const MAC: u32 = 0;
 const LINK: u32 = 6;
 const LINK_UP: u16 = 1;
 
-/// Where a group of registers is: the number of the stretch of memory, offset and length there,
+/// Place of a group of registers: the number of the memory range, and offset and length in it,
 /// bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The stretch.
+    /// Number of the memory range.
     pub window: u8,
-    /// Where in it.
+    /// Offset in the range.
     pub at: u32,
-    /// How many bytes.
+    /// Length, bytes.
     pub len: u32,
 }
 
 /// A device's groups of registers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places<T> {
-    /// What all kinds of devices have.
+    /// Registers of all kinds of devices.
     pub common: T,
-    /// Where notices go.
+    /// Registers for announcements.
     pub notify: T,
-    /// Bytes of those, and how many there are from one queue's place to the next's.
+    /// Bytes of these registers, and bytes between two queues' registers.
     pub notify_sizes: [u32; 2],
-    /// What network cards have.
+    /// Registers of network cards.
     pub device: T,
 }
 
 impl<T> Places<T> {
-    /// The same with something else for each group.
+    /// Converts each group.
     ///
     /// # Errors
-    /// The first that there is.
+    /// The first error of `change`.
     pub fn try_map<U, E>(self, change: impl Fn(T) -> Result<U, E>) -> Result<Places<U>, E> {
         let Self { common, notify, notify_sizes, device } = self;
         let (common, notify, device) = (change(common)?, change(notify)?, change(device)?);
@@ -96,14 +96,14 @@ impl<T> Places<T> {
     }
 }
 
-/// Looks for a device's groups of registers.
+/// Finds a device's groups of registers.
 ///
 /// # Errors
-/// [`Error::NotModern`] when one is missing or too short.
+/// [`Error::NotModern`] if one is missing or too short.
 pub fn places(space: &mut dyn ConfigSpace, function: pci::Place) -> Result<Places<Place>, Error> {
     let (mut common, mut notify, mut device) = (None, None, None);
     for at in pci::capabilities(space, function, OF_VENDOR) {
-        // A capability is 16 or 20 bytes long, within the first 256.
+        // A capability has 16 or 20 bytes, within the first 256.
         if at > 0xec {
             continue;
         }
@@ -126,16 +126,16 @@ pub fn places(space: &mut dyn ConfigSpace, function: pci::Place) -> Result<Place
     }
 }
 
-/// A device's registers, by which it is set up.
+/// Registers for the setup of a device.
 #[derive(Debug)]
 pub(super) struct Transport<R> {
     places: Places<R>,
-    /// Whether it tells whether its link is up.
+    /// True if the device reports the state of its link.
     tells_link: bool,
 }
 
 impl<R: Registers> Transport<R> {
-    /// Resets the device and agrees with it on what it does.
+    /// Resets the device and negotiates its features.
     pub(super) fn start(mut places: Places<R>) -> Result<Self, Error> {
         use status::{ACKNOWLEDGED, DRIVEN, FEATURES};
         let common = &mut places.common;
@@ -167,7 +167,7 @@ impl<R: Registers> Transport<R> {
         Ok(Self { places, tells_link: low & feature::STATUS != 0 })
     }
 
-    /// How many entries a queue is to have.
+    /// Chooses the number of entries of a queue.
     pub(super) fn queue(&mut self, number: u16) -> Result<u16, Error> {
         let common = &mut self.places.common;
         common.write16(common::QUEUE_SELECT, number);
@@ -175,11 +175,11 @@ impl<R: Registers> Transport<R> {
         if most < FEWEST {
             return Err(Error::Lacks("queues of 64 entries"));
         }
-        // The next power of two below.
+        // Largest power of two up to the limit.
         Ok(1 << most.ilog2())
     }
 
-    /// Tells the device where a queue is; returns where it is told of news.
+    /// Writes the addresses of a queue to the device; returns the register for its announcements.
     pub(super) fn connect(&mut self, number: u16, queue: &Queue) -> Result<Bell<R>, Error> {
         let common = &mut self.places.common;
         common.write16(common::QUEUE_SELECT, number);
@@ -197,7 +197,8 @@ impl<R: Registers> Transport<R> {
         Ok(Bell { registers: self.places.notify.clone(), at, queue: number })
     }
 
-    /// Has a queue's interrupts be the card's first message; `false`: the device cannot do that.
+    /// Connects a queue's interrupts with the card's first message; returns false if the device
+    /// refuses.
     pub(super) fn arrange_interrupts(&mut self, number: u16) -> bool {
         const FIRST: u16 = 0;
         let common = &mut self.places.common;
@@ -206,19 +207,19 @@ impl<R: Registers> Transport<R> {
         common.read16(common::QUEUE_MESSAGE) == FIRST
     }
 
-    /// Lets the device work.
+    /// Starts the device.
     pub(super) fn begin(&mut self) {
         use status::{ACKNOWLEDGED, DRIVEN, FEATURES, READY};
         self.places.common.write8(common::STATUS, ACKNOWLEDGED | DRIVEN | FEATURES | READY);
     }
 
-    /// The card's address.
+    /// Hardware address of the card.
     pub(super) fn mac(&self) -> Mac {
         let byte = |place: usize| self.places.device.read8(MAC + place as u32);
         Mac(std::array::from_fn(byte))
     }
 
-    /// Whether its link is up; where it does not tell, it is.
+    /// Returns true if the link is up, or if the device does not report the link.
     pub(super) fn is_up(&self) -> bool {
         !self.tells_link || self.places.device.read16(LINK) & LINK_UP != 0
     }

@@ -1,4 +1,4 @@
-//! A machine in an emulator, booted with the image, and the other ends of its two cables.
+//! A machine in an emulator, booted with the image, and the far ends of its two cables.
 
 use natgate_wire::arp::{self, Arp, Mac, Operation, Repr};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
@@ -13,18 +13,18 @@ use std::time::{Duration, Instant};
 /// Long enough for any machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The hardware address of everybody at the other ends.
+/// Hardware address of all hosts at the far ends.
 const EVERYBODY: Mac = Mac([2, 0, 0, 0, 9, 9]);
 
 /// The gateway's own hardware addresses.
 const CARDS: [Mac; 2] = [Mac([0x52, 0x54, 0, 0, 0, 1]), Mac([0x52, 0x54, 0, 0, 0, 2])];
 
-/// A machine. It ends with this value.
+/// A machine; it ends when dropped.
 pub(crate) struct Machine {
     child: Child,
     keys: ChildStdin,
     lines: Receiver<String>,
-    /// What it has printed so far.
+    /// Printed lines so far.
     pub(crate) printed: Vec<String>,
     folder: PathBuf,
     cables: [UnixDatagram; 2],
@@ -33,7 +33,8 @@ pub(crate) struct Machine {
     addresses: [Ipv4Addr; 2],
 }
 
-/// An empty folder. A socket's path may have 107 bytes, which the target's folder may have used up.
+/// Creates an empty folder. The path of a socket has at most 107 bytes, and the path of the target
+/// folder may be too long for that.
 pub(crate) fn folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("natgate-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
@@ -42,12 +43,13 @@ pub(crate) fn folder(name: &str) -> PathBuf {
 }
 
 impl Machine {
-    /// Boots with cards of a kind; `name` is that of the test, `options` are the image's.
+    /// Boots with cards of a kind. `name` is the name of the test, and `options` are options of the
+    /// image.
     pub(crate) fn boot(name: &str, card: &str, configuration: &str, options: &str) -> Self {
         Self::boot_with(name, card, configuration, options, &[])
     }
 
-    /// As [`Self::boot`], with more arguments for the emulator.
+    /// Boots like [`Self::boot`], with more arguments for the emulator.
     pub(crate) fn boot_with(
         name: &str,
         card: &str,
@@ -66,7 +68,7 @@ impl Machine {
         Self::boot_by(&arguments, folder, card)
     }
 
-    /// Boots by these arguments of the emulator's, in a folder that goes with the machine.
+    /// Boots with these arguments of the emulator. The machine owns the folder and removes it.
     pub(crate) fn boot_by(arguments: &[&str], folder: PathBuf, card: &str) -> Self {
         let cables = ["inside", "outside"].map(|side| {
             let cable = UnixDatagram::bind(folder.join(format!("{side}-far")));
@@ -107,13 +109,13 @@ impl Machine {
         machine
     }
 
-    /// Waits until the gateway is running; packets can be sent from then on.
+    /// Waits until the gateway is running. Packets can be sent afterwards.
     pub(crate) fn wait_until_running(&mut self) {
         self.wait_for("natgate is running");
         self.connect();
     }
 
-    /// Packets can be sent from now on.
+    /// Connects the cables. Packets can be sent afterwards.
     pub(crate) fn connect(&mut self) {
         for (side, cable) in self.cables.iter().enumerate() {
             let near = self.folder.join(["inside", "outside"][side]);
@@ -152,7 +154,7 @@ impl Machine {
         }
     }
 
-    /// Waits until the machine starts again, which ends the emulator.
+    /// Waits until the machine restarts, which ends the emulator.
     pub(crate) fn wait_for_restart(&mut self) {
         self.wait_for("the machine starts again");
         let begin = Instant::now();
@@ -164,13 +166,13 @@ impl Machine {
         assert!(status.success(), "{status}: {}", self.printed.join("\n"));
     }
 
-    /// Plugs a card's cable in or pulls it: 0 inside, 1 outside.
+    /// Connects or disconnects a card's cable: 0 inside, 1 outside.
     pub(crate) fn plug(&mut self, side: usize, is_in: bool) {
         let (side, state) = (["inside", "outside"][side], if is_in { "on" } else { "off" });
         self.command(&format!("set_link {side} {state}"));
     }
 
-    /// Tells the emulator to do something.
+    /// Sends a command to the emulator.
     pub(crate) fn command(&mut self, command: &str) {
         let path = self.folder.join("monitor");
         let monitor = self.monitor.get_or_insert_with(|| {
@@ -198,10 +200,10 @@ impl Machine {
         self.send_frame(side, &frame);
     }
 
-    /// Waits until the gateway has done everything with what was sent, and answers its ARP
-    /// requests: returns the packets that came out, by side. What comes in by a card is dealt with
-    /// in order, and so is what goes out: when questions on both sides have been answered all has
-    /// come in, and when others have been as well all has come out.
+    /// Waits until the gateway has processed all sent packets, and answers its ARP requests.
+    /// Returns the packets that came out, by side. A card processes received frames in order, and
+    /// sent frames in order. So after the answers to requests on both sides all packets have come
+    /// in, and after the answers to further requests all have come out.
     pub(crate) fn settle(&self) -> [Vec<Vec<u8>>; 2] {
         let mut packets = [Vec::new(), Vec::new()];
         let mut quiet = 0;
@@ -216,7 +218,7 @@ impl Machine {
         packets
     }
 
-    /// Asks the gateway whether its own address is there, as who has none yet (RFC 5227).
+    /// Sends an ARP probe for the gateway's own address, like a host without an address (RFC 5227).
     fn ask(&self, side: usize) {
         let question = Repr {
             operation: Operation::Request,
@@ -228,7 +230,7 @@ impl Machine {
         self.send_frame(side, &question.frame(Mac::BROADCAST));
     }
 
-    /// Takes what comes before the answer to the last question; returns how many frames.
+    /// Takes the frames before the answer to the last request; returns their number.
     fn take_until_answer(&self, side: usize, packets: &mut Vec<Vec<u8>>) -> usize {
         let begin = Instant::now();
         let mut came = 0;
@@ -257,7 +259,7 @@ impl Machine {
         }
     }
 
-    /// Everybody's answer to ARP: each address but the asker's is there.
+    /// Answers ARP for all hosts: every address except the requester's exists.
     fn answer(&self, side: usize, asked: &Repr) -> bool {
         if asked.sender.is_unspecified() || asked.sender == asked.target {
             return false;
@@ -274,7 +276,7 @@ impl Machine {
     }
 }
 
-/// Whether a cable only has to be asked again: nothing has come yet, or a signal has come.
+/// Returns true if a read of a cable has to be repeated: there is no data yet, or a signal came.
 fn is_passing(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }

@@ -1,6 +1,6 @@
-//! The image in an emulator: the vectors through it, byte for byte, with each kind of card;
-//! garbage; a large table; the menu; failures; booting from a USB stick. Needs what `make test`
-//! installs, and fails without.
+//! The image in an emulator: the vectors through it, byte for byte, with each kind of card; random
+//! frames; a large table; the menu; failures; booting from a USB stick. Needs the programs that
+//! `make test` installs, and fails without them.
 
 #[path = "../../../../natgate/tests/vectors/capture.rs"]
 #[expect(dead_code, reason = "not all of it is needed here")]
@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 const VECTORS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors");
 
-/// Those that take little time, with every kind of packet and every way it can take.
+/// Fast cases with every kind of packet and every path.
 const CASES: [&str; 14] = [
     "bypass",
     "filtering-address-and-port-dependent",
@@ -48,14 +48,14 @@ const CASES: [&str; 14] = [
     "udp-checksums",
 ];
 
-/// A configuration for all else.
+/// Configuration of all other tests.
 const CONFIGURATION: &str = "\
     [inside]\ndevice = \"eth0\"\naddress = \"10.0.0.1/16\"\n\
     [outside]\ndevice = \"eth1\"\naddress = \"192.0.2.254/24\"\ngateway = \"192.0.2.1\"\n\
     [[pool]]\naddresses = [\"203.0.113.0/30\"]\n\
     [limits]\nnew_mappings_per_second = 100000\n";
 
-/// What comes out of each side.
+/// Packets that come out of each side.
 type Output = [Vec<Vec<u8>>; 2];
 
 #[test]
@@ -92,7 +92,7 @@ fn all_cases(card: &str) {
     assert!(packets > 50, "only {packets} packets came out");
 }
 
-/// What `natgate replay` makes of a capture.
+/// Output of `natgate replay` for a capture.
 fn replayed(configuration: &str, input: &[u8]) -> Output {
     struct Silent;
     impl replay::Observer for Silent {
@@ -116,7 +116,7 @@ fn replayed(configuration: &str, input: &[u8]) -> Output {
     output
 }
 
-/// What the image makes of the same packets, in the same time.
+/// Output of the image for the same packets at the same times.
 fn live(name: &str, card: &str, configuration: &str, input: &[u8]) -> Output {
     let configuration = configuration
         .replace("\"inside0\"", "\"eth0\"\ngateway = \"10.0.0.254\"")
@@ -141,7 +141,7 @@ fn sorted(mut output: Output) -> Output {
     output
 }
 
-/// What is expected and missing, and what came and is not expected.
+/// Missing and unexpected packets, as text.
 fn difference(expected: &Output, came: &Output) -> String {
     let mut text = String::new();
     for (side, name) in ["inside", "outside"].iter().enumerate() {
@@ -171,7 +171,7 @@ fn datagram(source: (u32, u16), destination: (u32, u16)) -> Vec<u8> {
     bytes
 }
 
-/// Whether a host's datagram goes out, and the answer comes back to it.
+/// Returns true if a host's datagram goes out and the answer comes back to it.
 fn passes(machine: &Machine, host: (u32, u16)) -> bool {
     let remote = (0xc633_6401, 53);
     machine.send(0, &datagram(host, remote));
@@ -189,11 +189,11 @@ fn passes(machine: &Machine, host: (u32, u16)) -> bool {
     })
 }
 
-/// Numbers by a seed (splitmix64).
+/// Random numbers from a seed (splitmix64).
 struct Numbers(u64);
 
 impl Numbers {
-    /// By a seed that is told.
+    /// Random numbers from a new seed, which is printed.
     fn new() -> Self {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let seed = std::env::var("NATGATE_SEED").ok().and_then(|text| text.parse().ok());
@@ -214,7 +214,8 @@ impl Numbers {
     }
 }
 
-/// Random bytes, from a shortest frame to a longest; some begin like frames to the gateway.
+/// Random bytes of any length from the shortest frame to the longest. Some begin like frames to the
+/// gateway.
 fn garbage(numbers: &mut Numbers) -> Vec<u8> {
     let len = 14 + numbers.below(1501);
     let mut frame: Vec<u8> = (0..len).map(|_| numbers.next() as u8).collect();
@@ -234,7 +235,7 @@ fn garbage(numbers: &mut Numbers) -> Vec<u8> {
     frame
 }
 
-/// How long garbage is sent to each kind of card.
+/// Time of random frames for each kind of card.
 fn garbage_time() -> Duration {
     let said = std::env::var("NATGATE_GARBAGE_SECONDS").ok();
     Duration::from_secs(said.map_or(3, |text| text.parse().expect("it is a number of seconds")))
@@ -246,7 +247,7 @@ fn garbage_on_both_cards_does_no_harm() {
         let machine = Machine::start("garbage", card, CONFIGURATION, "");
         let mut numbers = Numbers::new();
         let (begin, mut frames) = (Instant::now(), 0);
-        // However busy the machine is, some is sent.
+        // A minimum number of frames is sent even on a busy machine.
         while frames < 1000 || begin.elapsed() < garbage_time() {
             for _ in 0..100 {
                 let frame = garbage(&mut numbers);
@@ -272,7 +273,7 @@ fn cables_may_be_pulled_and_plugged_in_again() {
             machine.plug(side, false);
             let line = machine.wait_for(name);
             assert!(line.ends_with(" down"), "{card}: {line}");
-            // Whatever is lost now, nobody waits for it.
+            // No host waits for packets that are lost now.
             for _ in 0..100 {
                 machine.send(0, &datagram((0x0a00_0006, 4001), (0xc633_6401, 53)));
             }
@@ -288,7 +289,7 @@ fn cables_may_be_pulled_and_plugged_in_again() {
 #[test]
 fn a_hundred_thousand_mappings_live_at_once() {
     let mut machine = Machine::start("table", "e1000", CONFIGURATION, "");
-    // The next hop is known then.
+    // This resolves the next hop.
     assert!(passes(&machine, (0x0a00_0005, 4000)));
     let wanted = 100_000;
     let mut out = 0;
@@ -338,7 +339,7 @@ fn events_are_told_to_collectors_on_both_sides() {
         }
     }
     for (told, own) in told.iter().zip(["10.0.0.1", "192.0.2.254"]) {
-        // In order, each once; what they say is the event log's own matter and tested there.
+        // The messages come in order, each once. The event log's own tests check their content.
         for (number, message) in (0..wanted).zip(told) {
             let begin = message.split_once(' ').map(|(begin, _)| begin);
             assert_eq!(begin, Some("<134>1"), "{message}");
@@ -374,7 +375,7 @@ fn the_status_page_tells_metrics_inside_and_nowhere_else() {
             "{address:?}"
         );
     }
-    // Nothing is served unless it is asked for.
+    // There is no page unless it is configured.
     let machine = Machine::start("no-page", "e1000", CONFIGURATION, "");
     assert_eq!(status_client::get(&machine, inside, place, "/metrics"), None);
 }
@@ -390,7 +391,7 @@ fn a_frame_ends_a_sleep() {
         machine.press("n");
         let line = machine.wait_for("interrupts ");
         let figures: Vec<u64> = line.split([' ', ',']).filter_map(|w| w.parse().ok()).collect();
-        // Who is never interrupted by a frame does not sleep while a gateway is running.
+        // A machine without interrupts by frames does not sleep while a gateway is running.
         assert_eq!(figures[1] > 0, interrupts, "{card}: {line}");
         assert!(figures[0] > 0 || !interrupts, "{card}: {line}");
     }
@@ -489,7 +490,7 @@ fn failures_are_told_with_counters_and_the_machine_starts_again() {
     ] {
         let mut machine = Machine::start(&format!("fails-{key}"), "e1000", CONFIGURATION, "");
         assert!(passes(&machine, (0x0a00_0005, 4000)));
-        // Counters are remembered once a second: these are so when they are shown.
+        // Counters are saved once a second, so they are saved when they are shown.
         machine.press("n");
         machine.wait_for("inbound   forwarded 1 ");
         machine.press("t");

@@ -1,4 +1,4 @@
-//! The NAT in P4 in the gateway's place.
+//! The NAT in P4 in place of the gateway.
 
 use super::machine::Machine;
 use super::{Numbers, datagram, garbage, passes};
@@ -6,7 +6,7 @@ use natgate_p4::{Entries, Machine as Interpreter, Outcome, compile, programs};
 use natgate_wire::Ipv4;
 use std::time::Duration;
 
-/// Who is where, as the machine's cards and their far ends have it.
+/// Entries with the addresses of the machine's cards and of their far ends.
 const ENTRIES: &str = r#"
     entry = [
         { table = "interfaces", keys = { "istd.input_port" = 1 }, action = "inside", arguments = { mac = "52:54:00:00:00:01" } },
@@ -22,7 +22,7 @@ const ENTRIES: &str = r#"
     ]
 "#;
 
-/// Enough for the program's tables.
+/// Enough memory for the program's tables.
 const MEMORY: [&str; 2] = ["-m", "512"];
 
 fn start(card: &str) -> Machine {
@@ -32,7 +32,7 @@ fn start(card: &str) -> Machine {
     machine
 }
 
-/// What the interpreter makes of a packet that comes in by a side: where it leaves, and how.
+/// The interpreter's result for a packet that comes in by a side: the output of each side.
 fn expected(interpreter: &mut Interpreter<'_>, side: usize, packet: &[u8]) -> [Vec<Vec<u8>>; 2] {
     let mut frame = [0x52, 0x54, 0, 0, 0, 1 + side as u8, 2, 0, 0, 0, 9, 9, 8, 0].to_vec();
     frame.extend(packet);
@@ -44,8 +44,7 @@ fn expected(interpreter: &mut Interpreter<'_>, side: usize, packet: &[u8]) -> [V
     output
 }
 
-/// What comes out when a packet of so many bytes comes in; some emulated cards make short frames
-/// longer.
+/// Output for a packet. Some emulated cards pad short frames, so the length is cut to the packet's.
 fn output(machine: &Machine, side: usize, packet: &[u8]) -> [Vec<Vec<u8>>; 2] {
     machine.send(side, packet);
     let mut output = machine.settle();
@@ -65,7 +64,7 @@ fn a_p4_program_runs_in_the_gateways_place() {
         let mut forwarded = 0;
         for number in 0..60 {
             let host = (0x0a00_0005 + number % 3, 4000 + (number % 7) as u16);
-            // What is left is a stranger's, and nobody's.
+            // The other packets come from an unknown host, or go to no host.
             let remote = (0xc633_6401, 53);
             let packet = datagram(if number % 10 == 9 { remote } else { host }, remote);
             let out = expected(&mut interpreter, 0, &packet);

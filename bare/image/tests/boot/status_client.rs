@@ -1,4 +1,4 @@
-//! A client of the image's status page, whose TCP is smoltcp's, over the machine's cables.
+//! A client of the image's status page with smoltcp's TCP, over the machine's cables.
 
 use crate::machine::{Machine, PATIENCE};
 use smoltcp::iface::{Config, Interface, SocketSet};
@@ -9,8 +9,8 @@ use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 
-/// What is there, asked from an address on a side; `None`: nobody answers within two seconds of
-/// asking, or the connection is refused.
+/// Fetches a path from an address on a side; `None` if no answer comes within two seconds of the
+/// request, or if the connection is refused.
 pub(crate) fn get(
     machine: &Machine,
     from: (usize, Ipv4Addr),
@@ -20,7 +20,7 @@ pub(crate) fn get(
     get_beside(machine, from, to, path, &mut || ())
 }
 
-/// The same, while something else is sent to the machine again and again.
+/// Fetches a path while `more` sends other packets to the machine repeatedly.
 pub(crate) fn get_beside(
     machine: &Machine,
     (side, from): (usize, Ipv4Addr),
@@ -68,7 +68,7 @@ pub(crate) fn get_beside(
     }
 }
 
-/// Packets on their way to and from the client.
+/// Queues of packets to and from the client.
 #[derive(Default)]
 struct Wire {
     incoming: VecDeque<Vec<u8>>,

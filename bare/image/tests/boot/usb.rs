@@ -1,6 +1,6 @@
-//! Booting from a USB stick, by a BIOS and by UEFI, and what is on the screen then.
+//! Booting from a USB stick, by a BIOS and by UEFI, and the content of the screen.
 //!
-//! A stick is made as `make bare` makes it, and edited as users do, by writing files to its
+//! A stick is built like that of `make bare`, and changed as by users: files are written to its
 //! partition.
 
 use super::machine::{Machine, PATIENCE, folder};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// Where Debian's package ovmf has UEFI.
+/// Folder of UEFI in Debian's package ovmf.
 const UEFI: &str = "/usr/share/OVMF";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,11 +33,11 @@ fn run(program: &str, arguments: &[&str]) {
     assert!(output.status.success(), "{program} {arguments:?}: {errors}");
 }
 
-/// The image of a stick, and the folder that it is in.
+/// Image of a stick, and its folder.
 struct Stick(PathBuf);
 
 impl Stick {
-    /// As it is made.
+    /// A new stick.
     fn new(test: &str) -> Self {
         let stick = Self(folder(&format!("stick-{test}")));
         let program = format!("{ROOT}/packaging/usb.sh");
@@ -49,12 +49,12 @@ impl Stick {
         self.0.join("stick.img").to_str().expect("a path of text").to_owned()
     }
 
-    /// Where mtools find the partition.
+    /// Name of the partition for mtools.
     fn partition(&self) -> String {
         self.image() + "@@1M"
     }
 
-    /// Writes a file, in place of the one that was there.
+    /// Writes a file, and replaces an earlier one of the name.
     fn write(&self, name: &str, content: &str) {
         let file = self.0.join("file");
         fs::write(&file, content).expect("it can be written");
@@ -66,14 +66,14 @@ impl Stick {
         run("mdel", &["-i", &self.partition(), &format!("::{name}")]);
     }
 
-    /// Boots from it; the emulator's monitor listens in the machine's folder.
+    /// Boots from the stick; the emulator's monitor listens in the machine's folder.
     fn boot(self, firmware: Firmware) -> Machine {
         self.boot_with(firmware, "std")
     }
 
-    /// Boots from it with a graphics card of a kind.
+    /// Boots from the stick with a graphics card of a kind.
     fn boot_with(self, firmware: Firmware, graphics: &str) -> Machine {
-        // UEFI puts the registers of virtio's cards above 4 GiB.
+        // UEFI places the registers of virtio's cards above 4 GiB.
         let card = if firmware == Firmware::Bios { "e1000" } else { "virtio-net-pci" };
         let mut arguments = vec!["-smp", "cpus=2,sockets=2"];
         arguments.extend(["-vga", graphics, "-monitor", "unix:monitor,server=on,wait=off"]);
@@ -86,7 +86,7 @@ impl Stick {
         arguments.extend(["-device", "usb-storage,drive=stick,removable=on,bootindex=0"]);
         let code = format!("if=pflash,format=raw,readonly=on,file={UEFI}/OVMF_CODE_4M.fd");
         if firmware == Firmware::Uefi {
-            // UEFI remembers its settings in a file of the machine's own.
+            // UEFI stores its settings in a file of the machine's own.
             let variables = Path::new(UEFI).join("OVMF_VARS_4M.fd");
             fs::copy(variables, self.0.join("variables")).expect("`make test` installs ovmf");
             let variables = "if=pflash,format=raw,file=variables";
@@ -96,17 +96,17 @@ impl Stick {
     }
 }
 
-/// Says something to the emulator.
+/// Sends a command to the emulator.
 fn tell_emulator(machine: &Machine, command: &str) {
     let monitor = UnixStream::connect(machine.folder().join("monitor"));
     let mut monitor = monitor.expect("the emulator has a monitor");
     monitor.write_all(command.as_bytes()).expect("it listens");
-    // It says what it has to say, and then waits for the next command, which does not come.
+    // The emulator prints its output and then waits for the next command, which does not come.
     let _ = monitor.shutdown(std::net::Shutdown::Write);
     let _ = std::io::copy(&mut monitor, &mut std::io::sink());
 }
 
-/// What the screen has to show: everything that the image has printed.
+/// Expected content of the screen: everything that the image has printed.
 fn printed(machine: &Machine) -> String {
     let text = machine.printed.join("\n") + "\n";
     let greeting = concat!("natgate ", env!("CARGO_PKG_VERSION"), " without");
@@ -114,7 +114,7 @@ fn printed(machine: &Machine) -> String {
     text[begin..].to_owned()
 }
 
-/// Waits until the screen shows what has been printed.
+/// Waits until the screen shows the printed text.
 fn wait_for_screen(machine: &Machine, firmware: Firmware) {
     let text = printed(machine);
     let file = machine.folder().join("screen");
@@ -137,14 +137,14 @@ fn wait_for_screen(machine: &Machine, firmware: Firmware) {
     }
 }
 
-/// A screen of text as it has to be.
+/// Writes the expected screen of a text.
 fn cells(text: &str, cells: &mut impl Cells) {
     let mut screen = Screen::new();
     screen.clear(cells);
     text.bytes().for_each(|byte| screen.put(byte, cells));
 }
 
-/// Whether this is that text, in a PC's cells.
+/// Returns true if a PC's cells show the text.
 fn shows_text(text: &str, shown: &[u8]) -> bool {
     struct Memory(Vec<u16>);
     impl Cells for Memory {
@@ -161,7 +161,7 @@ fn shows_text(text: &str, shown: &[u8]) -> bool {
     memory.0.iter().flat_map(|cell| cell.to_le_bytes()).eq(shown.iter().copied())
 }
 
-/// Whether this is that text, drawn, in a file of the kind "portable pixmap".
+/// Returns true if a file of the kind "portable pixmap" shows the drawn text.
 fn shows_picture(text: &str, shown: &[u8]) -> bool {
     struct Memory {
         width: u32,
@@ -197,7 +197,8 @@ fn uefi_boots_the_stick() {
     serves(Firmware::Uefi);
 }
 
-/// From the stick to packets and back, by screen and keyboard, on both processors.
+/// Tests the whole path from the stick to packets and back, by screen and keyboard, on both
+/// processors.
 fn serves(firmware: Firmware) {
     let stick = Stick::new(&format!("serves-{firmware:?}"));
     stick.write("natgate.toml", &format!("{CONFIGURATION}[workers]\ncount = 2\n"));

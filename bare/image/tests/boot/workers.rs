@@ -5,13 +5,13 @@ use super::{CONFIGURATION, datagram, passes, status_client};
 use natgate_wire::Ipv4;
 use std::time::Instant;
 
-/// Hosts inside: enough for each worker to have some.
+/// Number of hosts inside: enough to give each worker some.
 const HOSTS: u32 = 60;
 const FIRST_HOST: u32 = 0x0a00_0105;
 
 const REMOTE: (u32, u16) = (0xc633_6401, 53);
 
-/// Boots with so many processors, and has so many workers work.
+/// Boots with `processors` processors and `workers` workers.
 fn start(name: &str, card: &str, (processors, workers): (usize, usize), more: &str) -> Machine {
     let configuration = format!("{CONFIGURATION}[workers]\ncount = {workers}\n{more}");
     let sockets = format!("cpus={processors},sockets={processors}");
@@ -20,8 +20,7 @@ fn start(name: &str, card: &str, (processors, workers): (usize, usize), more: &s
     machine
 }
 
-/// What comes out by a side until that is so many packets: those that were handed over come when
-/// they come.
+/// Waits for `count` packets of a side. Packets that were handed over may be late.
 fn come(machine: &Machine, side: usize, count: usize) -> Vec<Vec<u8>> {
     let begin = Instant::now();
     let mut packets = Vec::new();
@@ -32,20 +31,20 @@ fn come(machine: &Machine, side: usize, count: usize) -> Vec<Vec<u8>> {
     packets
 }
 
-/// Addresses and ports of a datagram: the sender's, the receiver's.
+/// Addresses and ports of a datagram: those of the sender and of the receiver.
 fn ends(packet: &[u8]) -> [(u32, u16); 2] {
     let ip = Ipv4::new_checked(packet).expect("a packet");
     let port = |at: usize| u16::from_be_bytes([ip.payload()[at], ip.payload()[at + 1]]);
     [(ip.source(), port(0)), (ip.destination(), port(2))]
 }
 
-/// Has every host send a datagram, and each get its answer; returns their external ends, in their
-/// order.
+/// Sends a datagram from every host, and an answer to each. Returns the hosts' external endpoints,
+/// in their order.
 pub(crate) fn all_talk(machine: &Machine) -> Vec<(u32, u16)> {
     let hosts = (0..HOSTS).map(|number| (FIRST_HOST + number, 4000 + number as u16));
-    // Its port tells the remote whose it is.
+    // The port tells the remote host which host has sent the datagram.
     let remote = |host: (u32, u16)| (REMOTE.0, host.1);
-    // One after the other: each worker has to find out where the next hop is.
+    // The datagrams come one after the other, because each worker has to resolve the next hop.
     let send = |host| {
         machine.send(0, &datagram(host, remote(host)));
         ends(&come(machine, 1, 1)[0])
@@ -66,7 +65,7 @@ fn each_has_subscribers_and_all_of_them_talk() {
         let mut machine = start("workers", card, (3, workers), "");
         let external = all_talk(&machine);
         assert_eq!(all_talk(&machine), external, "{card}: the same mappings again");
-        // Each host sends to the next one's external address, whoever has it.
+        // Each host sends to the next host's external address, whichever worker owns it.
         let hosts = (0..HOSTS).map(|number| (FIRST_HOST + number, 4000 + number as u16));
         let next = external.iter().cycle().skip(1);
         hosts.zip(next).for_each(|(host, next)| machine.send(0, &datagram(host, *next)));
@@ -125,11 +124,11 @@ fn the_page_and_the_log_are_of_all() {
         let count = told.iter().filter(|event| event.contains(&internal)).count();
         assert_eq!(count, 1, "{internal}: {told:?}");
     }
-    // Whose a visitor is depends on its address; whoever has it, the page is the same.
+    // The owner of a visitor depends on its address; the page does not depend on the owner.
     let mut port = 5000;
     for host in 5..25 {
         let visitor = (0, [10, 0, 0, host].into());
-        // New mappings are told to the log while the page is made.
+        // New mappings are logged while the page is created.
         let mut more = || {
             port += 1;
             let hosts = (0..HOSTS).map(|number| (FIRST_HOST + number, port));
@@ -151,7 +150,7 @@ fn who_sleeps_is_woken_for_what_is_handed_over() {
     let mut machine = start("workers-sleep", "virtio-net-pci", (2, 2), "");
     for _ in 0..3 {
         all_talk(&machine);
-        // They have slept since, and sleep again.
+        // The workers have slept since, and sleep again.
         machine.press("n");
         let sleeps = |line: &str| -> u64 {
             line.split([' ', ',']).find_map(|word| word.parse().ok()).expect("a number")
@@ -183,7 +182,7 @@ fn when_one_fails_all_end_and_the_machine_starts_again() {
         ("e", "exception 6 (invalid instruction)"),
         ("o", "watchdog: the gateway has stood still for 5 seconds"),
     ] {
-        // One processor is nobody's.
+        // One processor has no worker.
         let mut machine = start(&format!("workers-{key}"), "e1000", (3, 2), "");
         all_talk(&machine);
         machine.press("n");
@@ -198,7 +197,7 @@ fn when_one_fails_all_end_and_the_machine_starts_again() {
         machine.wait_for(&format!("outbound  forwarded {HOSTS} "));
         machine.wait_for_restart();
     }
-    // What the machine itself has to tell comes to the first.
+    // Events of the machine itself go to the first processor.
     let mut machine = start("workers-nmi", "e1000", (3, 2), "");
     all_talk(&machine);
     machine.command("nmi");

@@ -273,7 +273,7 @@ pub(crate) fn sample(
     let stream = bed.stream(frames, way)?;
     let rate = match bed.interfaces {
         Some(_) => Some(bed.capacity(&stream, LOSS)?.rate),
-        // Such a subject does no work for packets that it then loses.
+        // This subject does no work for packets that it then loses.
         None => None,
     };
     let found = bed.send(&stream, rate, duration)?;

@@ -70,7 +70,7 @@ struct ProcessorRow {
     frames: String,
     /// Nanoseconds of processor time of one packet at the highest rate with a loss of 1 %.
     ns_per_packet: f64,
-    /// That rate, packets a second.
+    /// Packets a second at that rate.
     pps: f64,
 }
 
