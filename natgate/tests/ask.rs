@@ -1,5 +1,5 @@
-//! `natgate show`, `who` and `clear` in front of a gateway that is made up: what they ask, what
-//! they print, and how they fail.
+//! `natgate show`, `who` and `clear` with a simulated gateway: their requests, their output, and
+//! their failures.
 
 use axum::Router;
 use axum::extract::RawQuery;
@@ -122,7 +122,7 @@ fn who_cannot_be_asked_is_told_with_the_remedy() {
         assert_eq!(stderr.lines().count(), 1, "{stderr}");
         assert_eq!(stderr.matches("No such file").count(), 1, "{stderr}");
     }
-    // Somebody else's socket.
+    // A socket of another program.
     std::fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
     let other = UnixListener::bind(&path).expect("nobody listens there");
     let rubbish = std::thread::spawn(move || {

@@ -1,7 +1,9 @@
-//! The whole program over every back end: real hosts ping, ask and download through it.
+//! The whole program over every back end: real hosts ping, send UDP requests and download through
+//! it.
 //!
 //! The network is that of the demonstration. Needs root and the programs that `make test` installs,
-//! and fails without. One test runs at a time: they share two cores with the gateway.
+//! and fails without them. One test runs at a time, because the tests share two cores with the
+//! gateway.
 
 use std::path::Path;
 use std::thread;
@@ -18,7 +20,7 @@ fn network() -> TestNetwork {
     TestNetwork::with_servers(TAG, 2_000_000)
 }
 
-/// Pings, asks and downloads from a node by the gateway.
+/// Pings, sends UDP requests and downloads from a node by the gateway.
 fn works(network: &TestNetwork, node: &str) {
     for address in [GATEWAY_INSIDE, ROUTER, SERVER1] {
         network.ping(node, address, 3);
@@ -64,7 +66,7 @@ fn af_xdp_carries_everything() {
         }
     }
     assert_eq!(gateway.stop().unwrap().code(), Some(0));
-    // At once again: nothing is left of the first.
+    // A second start at once: nothing is left of the first.
     let _gateway = network.start(PROGRAM, &with("af-xdp"));
     works(&network, "sub1");
 }
@@ -115,7 +117,7 @@ fn what_passes_is_recorded_and_harmed_frames_are_sent_again() {
         let said = network.run("nat", "tshark", &arguments);
         said.lines().count()
     };
-    // Inside is interface 0; the way is in the packets' flags.
+    // Inside is interface 0; the direction is in the packets' flags.
     let (asked, sent_on) = (
         "frame.interface_id == 0 && frame.packet_flags_direction == 1 && tcp.dstport == 80",
         "frame.interface_id == 1 && frame.packet_flags_direction == 2 && tcp.dstport == 80",
@@ -158,7 +160,7 @@ fn af_xdp_survives_links_that_flap_and_devices_that_go() {
 #[test]
 fn a_tun_device_takes_the_kernels_own_traffic_through_the_gateway() {
     let network = network();
-    // The subscriber is the gateway's own machine, as in a container.
+    // The subscriber is on the gateway's own machine, as in a container.
     let text = config("").replacen("\"inside\"", "\"subscriber\"", 1);
     let text = text.replacen("af-packet", "tun", 1);
     let gateway = Gateway::start_in(&network, "nat", Path::new(PROGRAM), &text).unwrap();

@@ -1,4 +1,4 @@
-//! `natgate check` as a user meets it: exit codes, streams, text and JSON.
+//! `natgate check` from the user's view: exit codes, streams, text and JSON.
 
 use serde_json::Value;
 use std::path::PathBuf;
@@ -152,7 +152,7 @@ fn ports_of_dpdk_are_explained() {
     assert!(said.contains("DPDK: --in-memory -m 512"), "{said}");
 }
 
-/// The names in quotes before colons, and those that stand alone in a list.
+/// Names in quotes before colons, and names that stand alone in a list.
 fn names(text: &str) -> std::collections::BTreeSet<&str> {
     text.split('"').skip(1).step_by(2).collect()
 }

@@ -1,11 +1,10 @@
-//! docs/dependencies.md names every crate that the workspace uses, and every licence is one that we
-//! may take in.
+//! docs/dependencies.md names every crate that the workspace uses, and every license is permitted.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::process::Command;
 
-/// One of these, or all parts of a conjunction, must be offered.
+/// A crate must offer one of these licenses, or all parts of a conjunction must be among them.
 const ALLOWED: [&str; 9] = [
     "0BSD",
     "Apache-2.0",

@@ -1,7 +1,7 @@
-//! A gateway with few descriptors, whose page and metrics are crowded with idle connections.
+//! A gateway with few descriptors. Many idle connections occupy its page and metrics.
 //!
 //! The network is that of the demonstration (`natgate-testnet`). Needs root, prlimit, curl and
-//! ping, and fails without.
+//! ping, and fails without them.
 
 use natgate_testnet::{Gateway, Network, SERVER1, TestNetwork, config, wait_for};
 use std::fs;
@@ -19,7 +19,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 const PORTS: [u16; 2] = [9464, 9465];
 /// Idle connections to each port.
 const CROWD: usize = 1200;
-/// How long the crowd stays: devices are looked at once a second, and every look must do.
+/// Duration of the idle connections. Devices are checked once a second, and every check must
+/// succeed.
 const SIEGE: Duration = Duration::from_secs(6);
 
 /// A script that runs natgate with at most 1,024 descriptors.
@@ -31,7 +32,7 @@ fn limited(network: &Network) -> PathBuf {
     script
 }
 
-/// Opens the crowd's connections; one that is refused counts as opened.
+/// Opens the idle connections; a refused one counts as opened.
 fn crowd(network: &Network) -> Vec<TcpStream> {
     let open = || {
         let addresses = PORTS.map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
@@ -76,7 +77,7 @@ fn idle_connections_take_no_descriptor_that_packets_or_commands_need() {
         ping(&network).unwrap_or_else(|error| panic!("{error}: {}", gateway.log()));
         counters(&network, &socket).unwrap_or_else(|error| panic!("{error}: {}", gateway.log()));
         connections.extend(crowd(&network));
-        // The latest are the ones that the gateway still holds.
+        // The gateway still holds the latest connections.
         connections.drain(..connections.len().saturating_sub(PORTS.len() * CROWD));
     }
     let log = gateway.log();

@@ -2,8 +2,8 @@
 //! every byte, and between kernels in network namespaces.
 //!
 //! Needs libdpdk, root and the programs that `make test` installs, and fails without them. The
-//! tester is a DPDK process, too, so the two meet through shared memory as they would in service.
-//! One test runs at a time: they spin, and share two cores with the gateway.
+//! tester is a DPDK process, too, so both communicate through shared memory as in service. One test
+//! runs at a time, because the programs spin and share two cores with the gateway.
 
 use natgate_dpdk::{DpdkDevice, start};
 use natgate_io::Device;
@@ -27,7 +27,8 @@ struct DpdkGateway {
 }
 
 impl DpdkGateway {
-    /// Starts a gateway on these ports; `{folder}` in them is the folder's path.
+    /// Starts a gateway on these ports. In the ports' names `{folder}` stands for the folder's
+    /// path.
     fn start(name: &str, inside: &str, outside: &str) -> Self {
         let turn = Turn::take(TAG);
         let folder = std::env::temp_dir().join(format!("natgate-{name}-{}", std::process::id()));
@@ -42,7 +43,7 @@ impl DpdkGateway {
         Self { gateway: command.spawn().unwrap(), folder, _turn: turn }
     }
 
-    /// Opens the tester's port; an attempt may come too early.
+    /// Opens the tester's port. The first attempts may come too early.
     fn open(&mut self, device: &str) -> DpdkDevice {
         let device = device.replace("{folder}", self.folder.to_str().unwrap());
         let eal = start(None, MTU).unwrap();
@@ -56,7 +57,7 @@ impl DpdkGateway {
         panic!("{device} cannot be opened: {}", self.log());
     }
 
-    /// What the gateway has counted and said, for who looks for what was lost.
+    /// Counters and log of the gateway, for failure messages.
     fn state(&self) -> String {
         let ask = Command::new("kill").arg("-USR1").arg(self.gateway.id().to_string()).status();
         std::thread::sleep(Duration::from_millis(500));
@@ -70,7 +71,7 @@ impl DpdkGateway {
         fs::read_to_string(self.folder.join("log")).unwrap()
     }
 
-    /// Has the tester send through the gateway, and expects all of it to arrive as it should.
+    /// Sends packets of the tester through the gateway. All must arrive correctly.
     fn passes(&mut self, inside: &str, outside: &str, load: &Load) {
         let (mut inside, mut outside) = (self.open(inside), self.open(outside));
         let devices: [&mut dyn Device; 2] = [&mut inside, &mut outside];
@@ -128,7 +129,7 @@ fn place() -> Place {
     }
 }
 
-/// Half as fast as a slow machine can, so that nothing is lost.
+/// Half the speed of a slow machine, so that no packet is lost.
 fn load(frame: u16) -> Load {
     Load {
         frames: Mix::of(frame).unwrap(),
@@ -154,7 +155,7 @@ fn packets_of_another_process_come_through_shared_memory() {
     for frame in [64, 65, 576, 1518] {
         gateway.passes(MEMIF_CLIENT[0], MEMIF_CLIENT[1], &load(frame));
     }
-    // The other process went away and came back each time; links are looked at once a second.
+    // The other process ended and came back each time; links are checked once a second.
     wait_for("the link's end", Duration::from_secs(5), || {
         Ok(gateway.log().contains("net_memif0 is down").then_some(()))
     })
@@ -195,8 +196,8 @@ fn kernels_meet_through_packet_sockets_of_dpdk() {
     let status = gateway.status().unwrap();
     let mappings = status["mappings"].as_array().unwrap();
     assert!(mappings.iter().any(|mapping| mapping["external"] == external.to_string()), "{status}");
-    // The body takes that many frames at least; how many acknowledge it is the subscriber's
-    // business.
+    // The body needs at least this number of frames. The number of acknowledgements depends on the
+    // subscriber.
     let frames = network.body().len() as u64 / 1500;
     assert!(status["devices"]["inside"]["transmitted"].as_u64() > Some(frames), "{status}");
     assert!(gateway.stop().unwrap().success());

@@ -1,13 +1,13 @@
-//! Every configuration that the repository has, given to every command that reads one.
+//! Every configuration in the repository, given to every command that reads one.
 //!
-//! A configuration that `check` accepts is one that no command may panic on. Configurations are
-//! the packaged ones, those of documents, and those that tests of other crates read.
+//! A command must not panic on a configuration that `check` accepts. The configurations are the
+//! packaged ones, those of documents, and those of other crates' tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Parts that every file needs, and how each begins.
+/// Parts that every file needs, and the begin of each.
 const PARTS: [(&str, &str); 3] = [
     ("[inside]", "[inside]\ndevice = \"eth1\"\n"),
     ("[outside]", "[outside]\ndevice = \"eth0\"\n"),
@@ -25,11 +25,11 @@ address = "10.0.0.1/8"
 /// An external endpoint that most examples have.
 const EXTERNAL: &str = "203.0.113.1:2000";
 
-/// A configuration and where it comes from.
+/// A configuration and its origin.
 struct Example {
     origin: String,
     text: String,
-    /// Whether the test has added something.
+    /// True if the test has added parts.
     is_changed: bool,
 }
 
@@ -41,7 +41,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The files of a folder whose names end so.
+/// Files of a folder whose names end with `ending`.
 fn files(folder: &str, ending: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(root().join(folder)).expect("the folder is there");
     let paths = entries.map(|entry| entry.expect("a readable folder").path());
@@ -56,7 +56,7 @@ fn whole(path: &Path) -> Example {
     Example { origin: path.display().to_string(), text: read(path), is_changed: false }
 }
 
-/// The configurations in a document, each with the parts that it leaves out.
+/// Configurations of a document, each with its missing parts added.
 fn in_document(path: &Path) -> Vec<Example> {
     let mut examples = Vec::new();
     for (number, rest) in read(path).split("```toml").skip(1).enumerate() {
@@ -101,7 +101,7 @@ fn natgate(arguments: &[&str]) -> Output {
     command.args(arguments).output().expect("the program can be started")
 }
 
-/// Fails when the program panicked, was killed, or says nothing of why it failed.
+/// Fails if the program panicked, was killed, or gave no reason for its failure.
 fn ends_well(output: &Output, what: &str, origin: &str) {
     let said = String::from_utf8_lossy(&output.stderr);
     let code = output.status.code();
@@ -132,7 +132,7 @@ fn no_command_panics_on_a_configuration_of_ours() {
         fs::write(&config, &text).expect("the test may write its directory");
         let checked = natgate(&["check", &config]);
         let said = String::from_utf8_lossy(&checked.stderr).into_owned();
-        // A realm cannot share every pool, and the program may be built without DPDK.
+        // A realm cannot share every pool, and the program may lack DPDK.
         if checked.status.code() == Some(2) && (is_changed || said.contains("built without it")) {
             ends_well(&checked, "check", &origin);
             continue;

@@ -1,5 +1,5 @@
-//! `natgate import` as its user meets it, with files of four programs, and with what nftables and
-//! iptables really print. Needs root, util-linux, nftables and iptables, and fails without.
+//! `natgate import` from the user's view, with files of four programs and with the real output of
+//! nftables and iptables. Needs root, util-linux, nftables and iptables, and fails without them.
 
 use serde_json::Value;
 use std::fs;
@@ -15,7 +15,7 @@ fn import(arguments: &[&str], input: &str) -> Output {
     command.arg("import").args(arguments);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program runs");
-    // Who does not read standard input closes it.
+    // A program that does not read standard input closes it.
     let _ = child.stdin.take().expect("it is piped").write_all(input.as_bytes());
     child.wait_with_output().expect("the program ends")
 }
@@ -29,7 +29,7 @@ fn errors(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("text")
 }
 
-/// Has `natgate check` read it.
+/// Checks a configuration with `natgate check`.
 fn check(config: &str) {
     let path = std::env::temp_dir().join(format!(
         "natgate-import-{}-{:p}.toml",
@@ -55,7 +55,7 @@ fn what_comes_of_every_file_is_accepted_and_nothing_is_passed_over() {
         check(config);
         let remarks = seen["remarks"].as_array().expect("a list");
         assert!(!remarks.is_empty(), "{name}");
-        // Each rule of theirs is a comment of ours, or a remark.
+        // Each rule of the file appears as a comment of the configuration, or in a remark.
         let text = fs::read_to_string(&file).expect("it is there");
         let rules = text.lines().enumerate().filter(|(_, line)| {
             line.contains("-j ") || line.starts_with("nat44 add") || line.contains("snat to")
@@ -130,7 +130,7 @@ fn exit_codes_and_sentences() {
     fs::write(&path, b"nat44 add address \xff\n").expect("it can be written");
     let (bytes, said) = code(&[name], "");
     assert!(bytes == 2 && said.contains("is no text (UTF-8)"), "{said}");
-    // What is far too long is not read.
+    // A file that is much too long is not read.
     fs::File::create(&path).and_then(|file| file.set_len(1 << 40)).expect("a file with a hole");
     let (long, said) = code(&[name], "");
     assert!(long == 2 && said.contains("has more than 64 MiB; is it the right file?"), "{said}");
@@ -153,7 +153,7 @@ fn a_file_that_is_there_is_left_alone() {
     fs::remove_file(&path).expect("it is ours");
 }
 
-/// What a script prints in a network namespace of its own.
+/// Output of a script in a network namespace of its own.
 fn printed(script: &str) -> String {
     let output = Command::new("unshare")
         .args(["--net", "sh", "-ec", script])
@@ -187,7 +187,7 @@ fn nftables_prints(name: &str) {
         lines
     };
     assert_eq!(entries(&from_text), entries(&from_json));
-    // As in the file that was loaded.
+    // The result equals that of the loaded file.
     let file = object(&[&format!("{FILES}/{name}")], "");
     assert_eq!(entries(&from_text), entries(&file));
     let count = |seen: &Value| seen["remarks"].as_array().map(Vec::len);

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A folder with a copy of natgate, and with a script in the laboratory's place if there is one.
+/// A folder with a copy of natgate, and with a script as the laboratory's program if one is given.
 fn folder(name: &str, script: Option<&str>) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("laboratory-{name}"));
     let _ = std::fs::remove_dir_all(&folder);

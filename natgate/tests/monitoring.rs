@@ -1,9 +1,9 @@
-//! Those who watch a gateway, with the program itself and traffic through it: Prometheus' page, an
-//! SNMP agent, the export in YANG.
+//! Monitoring of a gateway with the program itself and real traffic: Prometheus' page, an SNMP
+//! agent, the export in YANG.
 //!
 //! The network is that of the demonstration (`natgate-testnet`). Needs root, curl, promtool,
-//! yanglint, snmpd and snmpget, and fails without. What each of them is told in all is tested in
-//! the crate `metrics`.
+//! yanglint, snmpd and snmpget, and fails without them. The tests of the crate `metrics` cover the
+//! complete content.
 
 use natgate_control::socket::ask;
 use natgate_testnet::{
@@ -30,13 +30,13 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a path of ours is text")
 }
 
-/// What a program in the gateway's namespace says.
+/// Output of a program in the gateway's namespace.
 fn said(network: &Network, program: &str, arguments: &[&str]) -> std::io::Result<String> {
     let output = network.node("nat").run(20, program, arguments)?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The page, once it has this line.
+/// Content of the page as soon as it has this line.
 fn page_with(network: &Network, line: &str) -> String {
     let page = || said(network, "curl", &["-sS", "--max-time", "10", PAGE]);
     let found = wait_for(line, LIMIT, || {
@@ -107,11 +107,11 @@ fn a_gateway_is_watched_by_prometheus_snmp_and_yang() {
     drop(snmpd);
 }
 
-/// The rules for Prometheus, as operators install them.
+/// Rules for Prometheus that operators install.
 const RULES: &str = include_str!("../../contrib/prometheus/natgate.rules.yml");
 
-/// One state of a pool, of which a quarter of the ports is reserved and some are in hold-down, is
-/// counted alike by the alert, the control socket, `show pools`, the page's sources and `top`.
+/// All sources count one state of a pool equally: the alert, the control socket, `show pools`, the
+/// page's sources and `top`. A quarter of the pool's ports is reserved, and some are in hold-down.
 #[test]
 fn a_pools_use_is_counted_in_one_way_everywhere() {
     let network = TestNetwork::new("nguse");
@@ -145,7 +145,7 @@ fn a_pools_use_is_counted_in_one_way_everywhere() {
     };
     let states = ["used", "held", "reserved", "free"].map(ports);
     assert_eq!(states, [30.0, 10.0, 40.0, 80.0]);
-    // The alert divides used ports by used and free ones.
+    // The alert divides the used ports by the used and free ones.
     for part in [r#"natgate_pool_ports{state="used"}"#, r#"natgate_pool_ports{state=~"used|free"}"#]
     {
         assert!(RULES.contains(part), "the rules have no {part}");
@@ -158,7 +158,7 @@ fn a_pools_use_is_counted_in_one_way_everywhere() {
     let pool = &pools["pools"][0];
     let told = pool["in_use"]["udp"].as_f64().expect("a share");
     assert!((told - share).abs() < 1e-12, "{pool}");
-    // The page divides these two, of a pool and of its addresses.
+    // The page divides these two numbers, for a pool and for its addresses.
     let parts = |object: &Value| ["used", "free"].map(|key| object[key]["udp"].as_f64().unwrap());
     assert_eq!(parts(pool), [used, free], "{pool}");
     let addresses = ask("/v1/addresses");
@@ -176,7 +176,7 @@ fn a_pools_use_is_counted_in_one_way_everywhere() {
     assert!(gateway.stop().expect("it stops").success());
 }
 
-/// Managers see who has mappings, and which.
+/// SNMP managers see the subscribers with mappings, and their mappings.
 fn rows_are_shown(network: &Network) {
     let walk = |table: &str| {
         let name = format!(".1.3.6.1.2.1.234.{table}");
@@ -210,7 +210,7 @@ fn rows_are_shown(network: &Network) {
     assert_eq!(walk("2.5.1.10").len(), 2);
 }
 
-/// An SNMP agent in the gateway's namespace, with the lines that docs/metrics.md has for it.
+/// Starts an SNMP agent in the gateway's namespace, with the lines from docs/metrics.md.
 fn start_snmpd(network: &Network, master: &Path) -> std::process::Child {
     let file = network.file("snmpd.conf");
     let document = include_str!("../../docs/metrics.md");
@@ -226,7 +226,7 @@ fn start_snmpd(network: &Network, master: &Path) -> std::process::Child {
     snmpd.expect("snmpd is there (Debian package snmpd; make test installs it)")
 }
 
-/// promtool finds nothing to say.
+/// Checks the page with promtool, which must find no problem.
 fn judge(page: &str) {
     let mut promtool = Command::new("promtool")
         .args(["check", "metrics"])
@@ -243,7 +243,7 @@ fn judge(page: &str) {
     assert!(output.status.success() && said.is_empty(), "{said}\n{page}");
 }
 
-/// yanglint accepts the configuration of a file, and configuration and state of the gateway.
+/// yanglint accepts the configuration of a file, and the configuration and state of the gateway.
 fn exports(network: &Network, socket: &Path) {
     let file = network.file("natgate.toml");
     let configured = ["export", "yang", "-c", text(&file)];

@@ -1,7 +1,7 @@
-//! Commands, options and files that documents, units and man pages name: the program and the
-//! repository have them.
+//! Commands, options and files in documents, units and man pages exist in the program and in the
+//! repository.
 //!
-//! Names of keys are compared in the control crate, names of series in the metrics crate.
+//! The control crate compares names of keys, and the metrics crate names of series.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -36,12 +36,12 @@ fn texts() -> Vec<(String, String)> {
     files.into_iter().filter_map(read).collect()
 }
 
-/// Texts of help by command, asked for once.
+/// Help texts by command, each requested once.
 #[derive(Default)]
 struct Helps(BTreeMap<Vec<String>, Option<String>>);
 
 impl Helps {
-    /// The output of `natgate COMMAND --help`; `None`: there is no such command.
+    /// Output of `natgate COMMAND --help`; `None` if there is no such command.
     fn of(&mut self, command: &[&str]) -> Option<&str> {
         let key: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
         let help = self.0.entry(key).or_insert_with(|| {
@@ -54,7 +54,7 @@ impl Helps {
     }
 }
 
-/// The lines of a text that begin a command with natgate, from behind that word on.
+/// Lines of a text that begin with a natgate command, without that first word.
 fn commands(text: &str) -> Vec<String> {
     let joined = text.replace("\\\n", " ");
     let mut commands = Vec::new();
@@ -74,7 +74,7 @@ fn commands(text: &str) -> Vec<String> {
     commands
 }
 
-/// The words of a line that a command consists of, as far as they look like subcommands.
+/// Leading words of a line that are subcommands according to the help.
 fn subcommand<'a>(words: &[&'a str], helps: &mut Helps) -> Vec<&'a str> {
     let mut command: Vec<&str> = Vec::new();
     for word in words {
@@ -126,14 +126,14 @@ fn documents_name_commands_and_options_that_there_are() {
     assert!(seen > 100, "only {seen} commands were found");
 }
 
-/// Where links of a document lead.
+/// Targets of a document's links.
 fn links(text: &str) -> Vec<String> {
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     let local = targets.filter(|target| !target.contains("://") && !target.contains(' '));
     local.map(str::to_owned).collect()
 }
 
-/// A heading as links name it.
+/// A heading in the form of links.
 fn anchor(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = text.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
@@ -173,8 +173,7 @@ fn links_of_documents_lead_to_files_and_headings() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Files of the repository that the text of a document names in backticks, such as
-/// `core/engine/src/lib.rs`.
+/// The files in backticks in a document exist in the repository, such as `core/engine/src/lib.rs`.
 #[test]
 fn documents_name_files_that_there_are() {
     let root = root();

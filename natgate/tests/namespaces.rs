@@ -1,9 +1,9 @@
 //! The whole program between real kernels: network namespaces with curl, ping, traceroute and a
-//! thousand sockets at their ends, natgate on packet sockets in the middle.
+//! thousand sockets at their ends, and natgate on packet sockets in the middle.
 //!
-//! The network is that of the demonstration (`natgate-testnet`). These tests need root and the
-//! programs that `make test` installs, and fail without them. One runs at a time: they measure time
-//! and share two cores with the gateway.
+//! The network is that of the demonstration (`natgate-testnet`). The tests need root and the
+//! programs that `make test` installs, and fail without them. One test runs at a time, because the
+//! tests measure time and share two cores with the gateway.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -23,8 +23,8 @@ use natgate_testnet::{
 const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");
 const TAG: &str = "ngtest";
 
-/// A network with everything running in it; the configuration has this besides the
-/// demonstration's. The gateway is dropped before its network.
+/// Creates a network with all servers and a running gateway. `more` is additional configuration.
+/// The gateway is dropped before its network.
 fn running(more: &str) -> (TestNetwork, Gateway) {
     let network = TestNetwork::with_servers(TAG, 4_000_000);
     let gateway = network.start(PROGRAM, &config(more));
@@ -82,7 +82,8 @@ fn address_dependent_filtering_keeps_strangers_out() {
     assert_eq!(reaches(&known, external, &socket), Some(stranger_endpoint(&known, SERVER1)));
 }
 
-/// Who is seen as the sender when `from` sends to the external endpoint of `to`; `None`: nobody.
+/// Sends from `from` to the external endpoint of `to`; returns the sender that `to` sees, or `None`
+/// if no packet arrives.
 fn reaches(from: &UdpSocket, external: SocketAddrV4, to: &UdpSocket) -> Option<SocketAddrV4> {
     from.send_to(b"hello", external).unwrap();
     let mut buffer = [0; 16];
@@ -134,7 +135,8 @@ fn an_uninvited_syn_is_refused_after_six_seconds() {
 #[test]
 fn path_mtu_discovery_works_through_the_translator() {
     let (network, _gateway) = running("");
-    // The server goes on to announce what it could take before, or TCP would never send too much.
+    // The server continues to announce its former segment size. Otherwise TCP would never send
+    // packets that are too large.
     for (node, arguments) in [
         ("router", "link set server1 mtu 1300"),
         ("server1", "link set eth0 mtu 1300"),
@@ -165,7 +167,7 @@ fn a_flapping_link_under_load_costs_no_mapping() {
     thread::scope(|scope| {
         let load = scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                // Silence is what a link that is down sounds like.
+                // A link that is down gives no answer.
                 if let Ok(seen) = traffic::ask_udp_once(&socket, SERVER1, b"load") {
                     assert_eq!(seen, external);
                 }
@@ -230,7 +232,7 @@ impl Capture {
     }
 
     fn stop(mut self) -> PathBuf {
-        // What has been captured is handed over in blocks, every 100 ms at the latest.
+        // dumpcap writes captured packets in blocks, every 100 ms at the latest.
         thread::sleep(Duration::from_millis(500));
         terminate(&self.child).unwrap();
         wait_for("dumpcap's end", Duration::from_secs(10), || self.child.try_wait()).unwrap();
@@ -238,7 +240,7 @@ impl Capture {
     }
 }
 
-/// The frames that a display filter admits, one line each; every checksum is verified.
+/// Frames that match a display filter, one line each; every checksum is verified.
 fn tshark(file: &Path, filter: &str) -> Vec<String> {
     let mut command = Command::new("timeout");
     command.args(["60", "tshark", "-n", "-r"]).arg(file);
@@ -253,7 +255,7 @@ fn tshark(file: &Path, filter: &str) -> Vec<String> {
 
 #[test]
 fn tshark_finds_every_checksum_right_on_both_sides() {
-    // The kernel of a sender writes 0xffff where TCP's checksum comes to zero, which is the same.
+    // The kernel of a sender writes 0xffff for a TCP checksum of zero, which is equivalent.
     const BAD: &str = "ip.checksum.status == 0 \
                        || (tcp.checksum.status == 0 && tcp.checksum != 0xffff) \
                        || udp.checksum.status == 0 || icmp.checksum.status == 0";
@@ -271,7 +273,7 @@ fn tshark_finds_every_checksum_right_on_both_sides() {
     let (outside, inside) = (outside.stop(), inside.stop());
     for file in [&outside, &inside] {
         assert_eq!(tshark(file, BAD), [""; 0], "{}", file.display());
-        // That tshark had something to judge, and judged it.
+        // tshark must have verified enough checksums.
         for (good, least) in [("tcp", 500), ("udp", 10), ("icmp", 5)] {
             let seen = tshark(file, &format!("{good}.checksum.status == 1")).len();
             assert!(seen >= least, "{}: {seen} good {good} packets", file.display());

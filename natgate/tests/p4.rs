@@ -1,4 +1,4 @@
-//! `natgate p4` as its user meets it.
+//! `natgate p4` from the user's view.
 
 use serde_json::Value;
 use std::fs;
@@ -52,7 +52,7 @@ fn what_cannot_be_run_is_said_with_what_to_do() {
         said.contains("is not among the programs compiled with this natgate (nat): "),
         "{said}"
     );
-    // With DPDK the program is executed, so the devices are looked for.
+    // With DPDK the program is executed, so the devices must exist.
     let (code, said) = run(&["--with", "swx", NAT]);
     assert_eq!(code, Some(1));
     let expected = if cfg!(feature = "dpdk") { "nowhere0" } else { "--features dpdk" };

@@ -1,8 +1,8 @@
-//! The page of a running gateway, in a browser: what it shows is what subscribers do.
+//! The page of a running gateway in a browser shows the subscribers' traffic.
 //!
 //! The network is that of the demonstration (`natgate-testnet`); the browser is in the gateway's
-//! namespace. How the page looks and is used is tested where it is made. Needs root and the
-//! programs that `make test` installs, and fails without them.
+//! namespace. The page's own crate tests its layout and use. Needs root and the programs that `make
+//! test` installs, and fails without them.
 
 use natgate_browser::Chromium;
 use natgate_control::socket::{ask, open};
@@ -55,8 +55,7 @@ fn a_browser_shows_what_subscribers_do() {
     browser.press("Enter");
     browser.wait_text("#answer-body", &format!("{external} is {subscriber}"));
 
-    // Who had it is in the log on disk, within a second or so, which the page's reader asks for
-    // again.
+    // The owner is in the log on disk within about a second, so the page asks again.
     let now = "new Date().toISOString()";
     let then = browser.value(now);
     let question = format!("{external} icmp at {}", then.as_str().unwrap());
@@ -74,14 +73,14 @@ fn a_browser_shows_what_subscribers_do() {
     browser.click("#search button");
     browser.wait_text("#answer-body", "the log has nothing from before that time");
 
-    // What is not natgate's to give through the page.
+    // Commands that the page must not permit.
     let post =
         "fetch('/v1/clear?what=mappings', { method: 'POST' }).then((answer) => answer.status)";
     assert_eq!(browser.value(post), 403);
 
     gateway.stop().unwrap();
     browser.wait("!document.getElementById('banner').hidden");
-    // No collector is at the log's address.
+    // There is no collector at the log's address.
     let failing =
         "[[log]]\nkind = \"syslog\"\ntransport = \"tcp\"\ncollector = \"127.0.0.1:6514\"\n";
     let gateway = network.start(PROGRAM, &config(failing));
@@ -95,13 +94,14 @@ fn a_browser_shows_what_subscribers_do() {
     gateway.stop().unwrap();
 }
 
-/// Hostile clients of the page: so many of each kind.
+/// Number of hostile clients of the page, of each kind.
 const HOSTILE: usize = 200;
 
-/// A busy machine is slow; without budgets of its own an operator waits for minutes, or is refused.
+/// Longest time of an answer on a busy machine. Without budgets of its own an operator would wait
+/// for minutes, or be refused.
 const BOUND: Duration = Duration::from_secs(5);
 
-/// Opens connections to the page that ask for this and read nothing of the answers.
+/// Opens connections to the page that send these requests and read no answers.
 fn besiege(requests: &[u8], count: usize) -> Vec<TcpStream> {
     let connect = |_| {
         let mut stream = TcpStream::connect("127.0.0.1:9465").ok()?;
@@ -124,7 +124,7 @@ fn hostile_clients_of_the_page_keep_no_operator_waiting() {
     let gateway = network.start(PROGRAM, &config(&more));
     let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").into_bytes();
     let then = "/v1/who?external=203.0.113.10:2000&protocol=udp&at=1";
-    // Streams first: they last.
+    // Streams come first, because they last.
     let besiegers = nat.enter(|| {
         let mut all = besiege(&get("/v1/events"), 2 * 16);
         all.extend(besiege(&get(then), HOSTILE));
@@ -143,7 +143,7 @@ fn hostile_clients_of_the_page_keep_no_operator_waiting() {
         println!("{method} {path} beside {} hostile clients took {took:?}", besiegers.len());
         assert!(took < BOUND, "{method} {path}: {took:?}");
     }
-    // Streams of the page leave places for those of operators.
+    // Streams of the page leave places for streams of operators.
     let streams: Vec<_> = (0..16)
         .map(|_| open(&socket, "GET", "/v1/events", &[], &serde_json::Value::Null, PATIENCE))
         .collect();

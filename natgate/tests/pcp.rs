@@ -1,7 +1,7 @@
-//! Hosts that ask for mappings, by PCP and with Debian's NAT-PMP client, of the whole program.
+//! Hosts that request mappings of the whole program, by PCP and with Debian's NAT-PMP client.
 //!
-//! Needs root and the programs that `make test` installs, and fails without. One test runs at a
-//! time: they share two cores with the gateway.
+//! Needs root and the programs that `make test` installs, and fails without them. One test runs at
+//! a time, because the tests share two cores with the gateway.
 
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
@@ -18,7 +18,7 @@ const SUB1: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 11);
 const SUB2: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 12);
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A network with hosts that ask for mappings.
+/// A network with hosts that request mappings.
 struct PcpNetwork(TestNetwork);
 
 impl PcpNetwork {
@@ -38,7 +38,7 @@ impl PcpNetwork {
         socket
     }
 
-    /// Asks the gateway and returns what it says.
+    /// Sends a request to the gateway and returns the answer.
     fn ask(&self, socket: &UdpSocket, request: &[u8]) -> Vec<u8> {
         let mut answer = [0; 2000];
         for _ in 0..5 {
@@ -51,7 +51,7 @@ impl PcpNetwork {
         panic!("no answer to {request:02x?}");
     }
 
-    /// What a host outside sends to an external endpoint arrives at this socket.
+    /// Returns true if a packet of an outside host to an external endpoint arrives at this socket.
     fn reaches(&self, server: &str, external: SocketAddrV4, inside: &UdpSocket) -> bool {
         let outside = self.socket(server, 0);
         outside.send_to(b"knock", external).unwrap();
@@ -59,7 +59,7 @@ impl PcpNetwork {
         matches!(inside.recv_from(&mut bytes), Ok((5, _)))
     }
 
-    /// What Debian's client says of what it did.
+    /// Success and output of Debian's client.
     fn natpmpc(&self, node: &str, arguments: &[&str]) -> (bool, String) {
         let all = [&["-g", "10.0.0.1"], arguments].concat();
         let output = self.0.node(node).run(60, "natpmpc", &all).unwrap();
@@ -92,7 +92,7 @@ fn third_party(host: Ipv4Addr) -> Vec<u8> {
     [&[1, 0, 0, 16][..], &host.to_ipv6_mapped().octets()].concat()
 }
 
-/// The external endpoint that an answer grants, and for how many seconds.
+/// External endpoint in an answer, and its lifetime in seconds.
 fn granted(answer: &[u8]) -> (SocketAddrV4, u32) {
     assert_eq!((answer[0], answer[1], answer[3]), (2, 0x81, 0), "{answer:02x?}");
     let port = u16::from_be_bytes([answer[42], answer[43]]);
@@ -105,7 +105,7 @@ fn epoch(answer: &[u8]) -> u32 {
     u32::from_be_bytes([answer[8], answer[9], answer[10], answer[11]])
 }
 
-/// The number after a word in what a client said.
+/// Number behind a word in the client's output.
 fn number_after(said: &str, word: &str) -> u16 {
     let rest = said.split_once(word).unwrap_or_else(|| panic!("no {word:?} in {said}")).1;
     let digits: String = rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
@@ -140,13 +140,13 @@ fn debians_client_opens_a_port_and_closes_it() {
     let external = SocketAddrV4::new(address, port);
     assert!(network.reaches("server1", external, &inside));
     assert!(network.reaches("server2", external, &inside));
-    // The command that docs/pcp.md shows.
+    // The command from docs/pcp.md.
     let document = include_str!("../../docs/pcp.md");
     let command = document.lines().find_map(|line| line.strip_prefix("natpmpc -g 10.0.0.1 "));
     let arguments: Vec<&str> = command.expect("docs/pcp.md has a command").split(' ').collect();
     let (done, said) = network.natpmpc("sub2", &arguments);
     assert!(done && said.contains("Mapped public port 8080"), "{said}");
-    // Another subscriber gets another one, if it wants the same.
+    // Another subscriber that prefers the same port gets another one.
     let (done, said) = network.natpmpc("sub2", &["-a", "7000", "7000", "tcp", "600"]);
     assert!(done, "{said}");
     let of_pcp = |mapping: &&Value| mapping["kind"] == "pcp";
@@ -154,7 +154,7 @@ fn debians_client_opens_a_port_and_closes_it() {
     let of_first = told.iter().find(|one| one["internal"] == "10.0.0.11:7000").unwrap();
     assert_eq!(of_first["external"], external.to_string());
 
-    // Nothing that comes from outside is answered, whatever address it is sent to.
+    // Requests from outside get no answer, whatever their destination.
     let outside = network.socket("server1", 0);
     outside.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     for to in [GATEWAY_OUTSIDE, address] {
@@ -163,7 +163,7 @@ fn debians_client_opens_a_port_and_closes_it() {
             assert!(outside.recv_from(&mut [0; 100]).is_err());
         }
     }
-    // Nor are requests from inside to the address outside.
+    // Requests from inside to the outside address get no answer either.
     let inside_socket = network.socket("sub1", 0);
     inside_socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     inside_socket.send_to(&[0, 0], (GATEWAY_OUTSIDE, PORT)).unwrap();
@@ -187,7 +187,8 @@ fn pcp_with_several_workers_and_for_others() {
     let alive = network.ask(&asking, &request(SUB1, 0, 0));
     assert_eq!((&alive[..4], alive.len()), (&[2, 0x80, 0, 0][..], 24));
 
-    // For itself, for sixteen others, of either worker, and for sub2, which is there.
+    // Requests for the host itself, for sixteen other hosts of both workers, and for sub2, which
+    // exists.
     let (external, lifetime) = granted(&network.ask(&asking, &map(SUB1, 7000, any(), 600)));
     assert_eq!(lifetime, 600);
     let own = network.socket("sub1", 7000);
@@ -203,11 +204,11 @@ fn pcp_with_several_workers_and_for_others() {
     let (external, _) = granted(&network.ask(&asking, &request));
     let other = network.socket("sub2", 7001);
     assert!(network.reaches("server2", external, &other));
-    // Not every host may do that.
+    // Not every host may request mappings for others.
     let request = [map(SUB2, 7001, any(), 600), third_party(SUB1)].concat();
     assert_eq!(network.ask(&network.socket("sub2", 0), &request)[3], 5);
 
-    // One for whom only one server may send.
+    // A mapping with a filter that admits only one server.
     let mut filter = vec![3, 0, 0, 20, 0, 128, 0, 0];
     filter.extend(SERVER2.to_ipv6_mapped().octets());
     let filtered = [map(SUB1, 7002, any(), 600), filter].concat();
@@ -218,11 +219,11 @@ fn pcp_with_several_workers_and_for_others() {
     inside.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
     assert!(network.reaches("server2", external, &inside));
 
-    // Exactly one external endpoint, which is taken.
+    // A request for exactly one external endpoint, which is taken.
     let strict =
         [map(SUB1, 7003, (*external.ip(), external.port()), 600), vec![2, 0, 0, 0]].concat();
     assert_eq!(network.ask(&asking, &strict)[3], 11);
-    // A set of ports, in a row.
+    // A set of consecutive ports.
     let set =
         [map(SUB1, 8000, any(), 600), vec![130, 0, 0, 5, 0, 8, 0x1f, 0x40, 0, 0, 0, 0]].concat();
     let answer = network.ask(&asking, &set);
@@ -234,7 +235,7 @@ fn pcp_with_several_workers_and_for_others() {
         let external = SocketAddrV4::new(*first.ip(), first.port() + more);
         assert!(network.reaches("server1", external, &inside));
     }
-    // Given back: nobody gets in any more.
+    // After the deletion no packet gets in.
     granted(&network.ask(&asking, &map(SUB1, 7004, any(), 600)));
     let gone = network.ask(&asking, &map(SUB1, 7004, any(), 0));
     assert_eq!((gone[3], &gone[4..8]), (0, &[0; 4][..]));
@@ -269,7 +270,7 @@ fn a_flood_is_dropped_and_a_restart_is_announced() {
     for port in 1..2000 {
         flooding.send_to(&map(SUB2, port, any(), 600), (GATEWAY_INSIDE, PORT)).unwrap();
     }
-    // Another client is served meanwhile, and packets go on.
+    // Another client is served meanwhile, and packets still pass.
     let asking = network.socket("sub1", 0);
     let before = network.ask(&asking, &map(SUB1, 7000, any(), 600));
     let (external, _) = granted(&before);
@@ -284,7 +285,7 @@ fn a_flood_is_dropped_and_a_restart_is_announced() {
     assert!(state["pcp"]["dropped"].as_u64() > Some(0), "{state}");
     assert!(mappings(&gateway).len() <= 200);
 
-    // After a restart the epoch begins anew, and the old external endpoint can be had again.
+    // After a restart the epoch begins again, and the former external endpoint is available.
     assert!(gateway.stop().unwrap().success());
     let gateway = network.start("");
     let wanted = (*external.ip(), external.port());

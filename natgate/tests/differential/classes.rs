@@ -1,10 +1,9 @@
-//! The classes of differences, each explained in docs/differential.md, and what a difference must
-//! look like to belong to one.
+//! Classes of differences, each explained in docs/differential.md, and the conditions of each
+//! class.
 //!
-//! A class that is a matter of a field takes the field out of the comparison, and the rest is
-//! compared further. A class that is a matter of what is sent at all must say of both translators
-//! what they sent. Nothing here is lenient: what a rule does not describe exactly stays a
-//! difference.
+//! A class about a field takes the field out of the comparison; the other fields are still
+//! compared. A class about the packets themselves must describe the packets of both translators. No
+//! rule is lenient: a difference that does not fit a rule exactly stays a difference.
 
 use natgate_engine::Side;
 use natgate_wire::protocol;
@@ -13,7 +12,7 @@ use crate::observation::Observation;
 use crate::packets::RST;
 use crate::script::{Kind, Step};
 
-/// Why two translators differ.
+/// Reason why two translators differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
     ErrorPrecedence,
@@ -91,10 +90,10 @@ impl Class {
     ];
 }
 
-/// The classes that a step's difference belongs to.
+/// Classes of a step's difference.
 ///
 /// # Errors
-/// What is left of the difference when all that is known has been taken away.
+/// The rest of the difference without all known parts.
 pub(crate) fn explain(
     step: &Step,
     mut natgate: Vec<Observation>,
@@ -121,7 +120,7 @@ pub(crate) fn explain(
     if natgate == linux { Ok(classes) } else { Err(left(&natgate, &linux)) }
 }
 
-/// The fields in which packets still differ.
+/// Fields in which packets still differ.
 fn left(natgate: &[Observation], linux: &[Observation]) -> String {
     let differ = |(natgate, linux): (&Observation, &Observation)| {
         let names = natgate.fields.keys().chain(linux.fields.keys());
@@ -134,7 +133,8 @@ fn left(natgate: &[Observation], linux: &[Observation]) -> String {
     format!("{} and {} packets, fields {}", natgate.len(), linux.len(), fields.join(", "))
 }
 
-/// A difference in a field: if it is as described, both get the same, and true is returned.
+/// A difference in a field. If it fits the description, the rule makes both fields equal and
+/// returns true.
 type Rule = fn(&Step, &mut Observation, &mut Observation) -> bool;
 
 const FIELDS: [(Class, Rule); 8] = [
@@ -174,7 +174,7 @@ fn fragment_identification(_: &Step, natgate: &mut Observation, linux: &mut Obse
     found && forget("id", natgate, linux)
 }
 
-/// An option that Linux fills in and natgate passes as it is.
+/// An option that Linux fills in and natgate passes unchanged.
 fn option(step: &Step, kind: u8, natgate: &mut Observation, linux: &mut Observation) -> bool {
     let (as_sent, filled) = (natgate.get("options"), linux.get("options"));
     let kind = format!("{kind:02x}");
@@ -193,8 +193,8 @@ fn dccp(step: &Step, natgate: &mut Observation, linux: &mut Observation) -> bool
     found && forget("checksum", natgate, linux)
 }
 
-/// Linux gives two subscribers one external port, and then one of them another for another remote
-/// endpoint; natgate does neither.
+/// Linux gives two subscribers one external port, and later gives one of them another port for
+/// another remote endpoint. natgate does neither.
 fn overloading(step: &Step, natgate: &mut Observation, linux: &mut Observation) -> bool {
     let (ours, theirs) = (natgate.get("port"), linux.get("port"));
     let shared = ours.ends_with(" alone") && theirs.ends_with(" shared");
@@ -203,8 +203,8 @@ fn overloading(step: &Step, natgate: &mut Observation, linux: &mut Observation) 
     found && forget("port", natgate, linux)
 }
 
-/// Either translator may have given the port that this step wants to somebody else, at random, when
-/// two others wanted one and the same. That is no difference.
+/// By random choice, either translator may have given this step's preferred port to another
+/// subscriber after a collision of two. That is no difference.
 fn accident(step: &Step, natgate: &mut Observation, linux: &mut Observation) {
     let taken = |seen: &Observation| seen.get("port").starts_with("taken ");
     if step.kind != Kind::Contended && taken(natgate) != taken(linux) {
@@ -218,7 +218,8 @@ fn forget(field: &str, natgate: &mut Observation, linux: &mut Observation) -> bo
     true
 }
 
-/// The same fragments, where natgate sends the first first and Linux all by their offset.
+/// Equal fragments in another order: natgate sends the first fragment first, and Linux sends all by
+/// their offset.
 fn in_other_order(step: &Step, natgate: &[Observation], linux: &[Observation]) -> bool {
     step.kind == Kind::Fragments
         && natgate.len() == linux.len()
@@ -227,13 +228,13 @@ fn in_other_order(step: &Step, natgate: &[Observation], linux: &[Observation]) -
         && !natgate.is_sorted_by_key(offset)
 }
 
-/// A fragment's offset.
+/// Offset of a fragment.
 fn offset(seen: &Observation) -> usize {
     let last = seen.get("fragment").split(' ').next_back().unwrap_or_default();
     last.parse().unwrap_or(usize::MAX)
 }
 
-/// The class of a difference in what is sent at all.
+/// Class of a difference in the number of packets.
 fn whole(step: &Step, natgate: &[Observation], linux: &[Observation]) -> Option<Class> {
     match (natgate, linux) {
         ([], [linux]) => only_linux(step, linux),
@@ -264,11 +265,11 @@ fn only_linux(step: &Step, linux: &Observation) -> Option<Class> {
         Kind::Martian if outward && step.name == "source equals destination" => Class::Land,
         Kind::Martian if forwarded && step.name.starts_with("reserved ") => Class::Reserved,
         Kind::Foreign if outward => Class::Foreign,
-        // To the host inside whose address was abused.
+        // To the internal host whose address was forged.
         Kind::Spoofed if is_own_error(linux) && linux.get("side") == "Inside" => Class::Spoofed,
         Kind::ToGateway if refused => Class::ToGateway,
         Kind::SameSide if forwarded && linux.get("side") == "Inside" => Class::SameSide,
-        // The first call is refused by the filter.
+        // The filter refuses the first packet.
         Kind::Hairpin if refused => Class::Hairpin,
         _ => return None,
     };
@@ -326,7 +327,7 @@ fn fragments(step: &Step, natgate: &[Observation], linux: &[Observation]) -> Opt
     Some(found)
 }
 
-/// Forwarded as it came from inside, internal address and all.
+/// True if a packet from inside was forwarded untranslated, with its internal address.
 fn is_leaked(step: &Step, seen: &Observation) -> bool {
     let internal = seen.get("from").starts_with("10.0.0.");
     step.side == Side::Inside
@@ -335,12 +336,12 @@ fn is_leaked(step: &Step, seen: &Observation) -> bool {
         && seen.get("id") == "kept"
 }
 
-/// An ICMP error of the translator's own.
+/// True for an ICMP error of the translator itself.
 fn is_own_error(seen: &Observation) -> bool {
     seen.get("id") == "new" && seen.get("ttl") == "64" && !seen.get("about.from").is_empty()
 }
 
-/// A TCP reset of the translator's own.
+/// True for a TCP reset of the translator itself.
 fn is_reset(seen: &Observation) -> bool {
     const FLAGS: std::ops::Range<usize> = 26..28;
     let flags = seen.get("payload").get(FLAGS).and_then(|hex| u8::from_str_radix(hex, 16).ok());
@@ -349,7 +350,7 @@ fn is_reset(seen: &Observation) -> bool {
         && flags.is_some_and(|flags| flags & RST != 0)
 }
 
-/// A host's refusal, sent back to where the step came from: a reset, or that there is nobody.
+/// True for a host's refusal, sent back to the step's side: a reset, or an unreachable error.
 fn is_refusal(step: &Step, seen: &Observation) -> bool {
     let back = seen.get("side") == format!("{:?}", step.side);
     back && (is_reset(seen) || is_own_error(seen) && matches!(seen.get("type"), "3/3" | "3/2"))

@@ -1,4 +1,4 @@
-//! Two translators, each between the same two ends, and a pair of hands for the ends.
+//! Two translators between two ends, and the program at the ends.
 //!
 //! ```text
 //!              +--- inside [natgate] outside ---+
@@ -6,10 +6,10 @@
 //!        in1 --+---  inside [linux] outside  ---+-- out1
 //! ```
 //!
-//! The ends have no addresses: this test answers ARP for every host, and sees every frame. A step's
-//! packets are followed by pings to the translator from either side, three in all: natgate sends
-//! what it has cut into pieces after what it has not, and both after what came in before the next
-//! round. What has not come before the last answer does not come.
+//! The ends have no addresses: this test answers ARP for every host, and sees every frame. After
+//! the packets of a step the test pings the translator from both sides, three times in all. natgate
+//! sends fragmented packets after unfragmented ones, and sends both before the packets of the next
+//! round. So no packet can come after the last answer.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -30,22 +30,22 @@ use crate::script::{self, Step};
 
 const TAG: &str = "ngdiff";
 
-/// Patience for an answer to a ping.
+/// Longest wait for an answer to a ping.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long natgate waits with its answer to a SYN that nobody expects, and some time for it.
+/// natgate's delay before its answer to an unexpected SYN, with a margin.
 const LATE: Duration = Duration::from_millis(6500);
 
-/// The identifier of this test's own pings.
+/// Identifier of this test's own pings.
 const PING: u16 = 0xbbbb;
 
-/// A subscriber that does nothing but ping.
+/// A subscriber that only pings.
 const PINGER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 250);
 
-/// The MTU of both translators' outside.
+/// MTU of both translators' outside.
 pub(crate) const OUTSIDE_MTU: u32 = 1400;
 
-/// What is compared.
+/// A compared translator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Translator {
     Natgate,
@@ -63,7 +63,7 @@ impl Translator {
     }
 }
 
-/// The whole laboratory; what is first here goes first.
+/// The whole laboratory. Its fields are dropped in their order.
 pub(crate) struct Lab {
     _gateway: Gateway,
     network: Network,
@@ -96,7 +96,7 @@ impl Lab {
         Self { _gateway: gateway.unwrap(), network, _turn: turn }
     }
 
-    /// Sends every step through both; what came of it.
+    /// Sends every step through both translators; returns the observations.
     pub(crate) fn run(&self, steps: &[Step]) -> Vec<[Vec<Observation>; 2]> {
         let ends = self.network.node("ends");
         let play = |number| ends.enter(|| Ends::open(number).play(steps)).unwrap();
@@ -109,8 +109,8 @@ impl Lab {
     }
 }
 
-/// The configuration that comes nearest to what Linux does: one address for the gateway and its
-/// subscribers, ports kept where they can be, answers from where something was sent to only.
+/// The configuration most similar to Linux: one address for the gateway and its subscribers,
+/// preserved ports where possible, and answers only from endpoints that a packet was sent to.
 const CONFIG: &str = "[inside]\n\
      device = \"inside\"\n\
      address = \"10.0.0.1/24\"\n\
@@ -136,7 +136,7 @@ const CONFIG: &str = "[inside]\n\
      [limits]\n\
      new_mappings_per_second = 100000\n";
 
-/// Makes the kernel of this namespace a translator.
+/// Configures the kernel of this namespace as a translator.
 fn masquerade(node: &Namespace, file: &Path) {
     node.ip_batch(
         "link set lo up\n\
@@ -145,7 +145,7 @@ fn masquerade(node: &Namespace, file: &Path) {
          route add default via 192.0.2.1\n",
     )
     .unwrap();
-    // ICMP without a limit, and no redirects: they are not what is compared.
+    // ICMP without a rate limit, and no redirects: they are not compared.
     for (key, value) in [
         ("ipv4/ip_forward", "1"),
         ("ipv4/icmp_ratelimit", "0"),
@@ -172,7 +172,7 @@ fn masquerade(node: &Namespace, file: &Path) {
     node.run(10, "nft", &["-f", file.to_str().unwrap()]).unwrap();
 }
 
-/// The two ends of one translator.
+/// Both ends of one translator.
 struct Ends {
     inside: End,
     outside: End,
@@ -188,7 +188,7 @@ impl Ends {
         }
     }
 
-    /// All steps, one after the other; then what comes late is added to the step that it is about.
+    /// Plays all steps, one after the other. Then it adds late packets to their steps.
     fn play(mut self, steps: &[Step]) -> Vec<Vec<Observation>> {
         self.introduce();
         let mut known = PortHistory::default();
@@ -208,8 +208,8 @@ impl Ends {
         results
     }
 
-    /// Makes the translator ask for the hardware address of every host, so that no packet waits for
-    /// an answer later.
+    /// Makes the translator ask for the hardware address of every host, so that later no packet
+    /// waits for an answer.
     fn introduce(&mut self) {
         self.settle(Side::Inside);
         for host in script::HOSTS {
@@ -231,8 +231,8 @@ impl Ends {
         }
     }
 
-    /// Waits until the translator has dealt with all that was sent on that side, and takes what
-    /// came out: first what came on the inside.
+    /// Waits until the translator has processed all packets sent on that side. Returns the packets
+    /// that came out, those of the inside first.
     fn settle(&mut self, side: Side) -> Vec<(Side, Vec<u8>)> {
         for side in [side, side.other(), side] {
             self.pings = self.pings.wrapping_add(1);
@@ -249,7 +249,7 @@ impl Ends {
         came
     }
 
-    /// Pings the translator from one side and waits for the answer.
+    /// Pings the translator from one side, and waits for the answer.
     fn ping(&mut self, side: Side) {
         let sequence = self.pings;
         let (from, to) = match side {
@@ -278,7 +278,7 @@ fn echo(from: (Ipv4Addr, u16), to: (Ipv4Addr, u16), sequence: u16) -> Vec<u8> {
     Packet::new(from.0, to.0, Body::Icmp { kind: 8, code: 0, rest }).bytes()
 }
 
-/// The sequence number of an answer to one of this test's own pings.
+/// Sequence number of an answer to one of this test's own pings.
 fn own_ping(bytes: &[u8]) -> Option<u16> {
     let packet = Ipv4::new_checked(bytes).ok()?;
     let icmp = Icmp::new_checked(packet.payload())?;
@@ -286,8 +286,8 @@ fn own_ping(bytes: &[u8]) -> Option<u16> {
     own.then(|| u16::from_be_bytes([packet.payload()[6], packet.payload()[7]]))
 }
 
-/// Adds what came to the results of the step that it belongs to: the last, unless it is the late
-/// answer to an earlier one.
+/// Adds a packet to the results of its step: the last step, unless the packet is the late answer to
+/// an earlier one.
 fn note(
     steps: &[Step],
     came: Vec<(Side, Vec<u8>)>,
@@ -302,7 +302,7 @@ fn note(
     }
 }
 
-/// One end of a cable: every host behind it.
+/// One end of a cable, with all hosts behind it.
 struct End {
     device: PacketDevice,
     translator: Mac,
@@ -329,7 +329,7 @@ impl End {
         assert_eq!(lost, Lost::NONE, "{frame:02x?}");
     }
 
-    /// Takes the IP packets that have come, and answers ARP.
+    /// Takes received IP packets, and answers ARP.
     fn receive(&mut self) {
         loop {
             let mut batch = Batch::new();
@@ -351,7 +351,7 @@ impl End {
         }
     }
 
-    /// All hosts are here, under one hardware address.
+    /// Answers ARP for all hosts with one hardware address.
     fn answer(&mut self, request: &[u8]) {
         let Some(request) = Arp::new_checked(request).map(|message| message.repr()) else { return };
         let own = [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(192, 0, 2, 2)];

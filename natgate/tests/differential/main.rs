@@ -1,14 +1,15 @@
-//! The same packets through natgate and through the Linux kernel's masquerading; every difference
-//! must be one that docs/differential.md explains.
+//! Equal packets through natgate and through the Linux kernel's masquerading. docs/differential.md
+//! must explain every difference.
 //!
-//! [`script`] makes the traffic from a seed: stories of a few packets each, of every kind that a
-//! translator meets, interleaved at random. [`lab`] sends them to both translators and collects
-//! what comes out on either side. [`seen`] writes down what came in a form that leaves out what may
-//! differ between any two translators, such as the number of a port. [`classes`] explains
-//! differences; what is left over fails the test, and so does a class that no longer occurs.
+//! [`script`] makes the traffic from a seed: stories of a few packets, of every kind that a
+//! translator meets, interleaved at random. [`lab`] sends them to both translators and collects the
+//! packets that come out on either side. [`observation`] records these packets without the details
+//! that may differ between any two translators, such as the number of a port. [`classes`] explains
+//! differences. An unexplained difference fails the test, and so does a class that no longer
+//! occurs.
 //!
 //! Needs root, iproute2, ethtool and nft. `DIFFERENTIAL_SEED=N` repeats a run, and
-//! `DIFFERENTIAL_RUNS=N` does so many from there.
+//! `DIFFERENTIAL_RUNS=N` runs that many seeds from there.
 
 mod classes;
 mod lab;
@@ -24,7 +25,7 @@ use lab::{Lab, Translator};
 use observation::Observation;
 use script::Step;
 
-/// The seed of the first run, unless the environment has another.
+/// Seed of the first run, unless the environment has another.
 const SEED: u64 = 1;
 
 //= test rfc4787#REQ-11
@@ -86,7 +87,7 @@ fn compare(seed: u64) {
     assert!(alike * 2 > steps.len(), "seed {seed}: only {alike} of {} steps alike", steps.len());
 }
 
-/// Describes a difference for whoever has to find out.
+/// Describes a difference for the developer.
 fn tell(into: &mut String, number: usize, step: &Step, came: [&Vec<Observation>; 2], left: &str) {
     writeln!(into, "step {number}, {step:?}").unwrap();
     for (translator, came) in Translator::ALL.iter().zip(came) {

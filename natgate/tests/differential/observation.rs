@@ -1,10 +1,10 @@
-//! What came out of a translator, written down so that two can be compared.
+//! A packet that came out of a translator, in a form that permits comparisons.
 //!
-//! A packet becomes a table of named fields. Left out is what is a translator's own choice: the
-//! number of an external port (whether it is the internal one, and whether it is the one that this
-//! endpoint had before, is noted instead), and so the value of a checksum (whether it is right is
-//! noted, or by how much it is wrong). An ICMP error has the fields of the packet that it embeds,
-//! too, under `about.`.
+//! A packet becomes a table of named fields. The translator's own choices are left out. In place of
+//! the number of an external port the table records two facts: the port is equal to the internal
+//! one or not, and it is the endpoint's earlier port or not. In place of a checksum's value the
+//! table records that it is correct, or by how much it is wrong. An ICMP error also has the fields
+//! of the embedded packet, under `about.`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,7 +22,7 @@ pub(crate) struct Observation {
     pub(crate) fields: BTreeMap<String, String>,
 }
 
-/// The external ports that a translator has given, and to which endpoints.
+/// External ports that a translator has assigned, and their internal endpoints.
 #[derive(Debug, Default)]
 pub(crate) struct PortHistory {
     given: Vec<PortAssignment>,
@@ -37,8 +37,8 @@ struct PortAssignment {
 }
 
 impl PortHistory {
-    /// The external endpoint by which a remote endpoint reaches an internal one; where none has
-    /// been given, the one with the internal port.
+    /// External endpoint by which a remote endpoint reaches an internal one. Without an assignment,
+    /// the one with the internal port.
     pub(crate) fn external(&self, protocol: u8, internal: Endpoint, remote: Endpoint) -> Endpoint {
         let mut given = self.of(protocol, internal).filter(|given| given.remote == remote);
         (EXTERNAL, given.next_back().map_or(internal.1, |given| given.port))
@@ -56,7 +56,7 @@ impl PortHistory {
         self.of(protocol, internal).any(|given| given.port == port)
     }
 
-    /// Notes a port; says what is worth comparing about it.
+    /// Records a port; returns the comparable facts about it.
     fn learn(&mut self, protocol: u8, step: &Step, port: u16) -> String {
         let (internal, remote) = (step.internal, step.remote);
         let given = PortAssignment { protocol, internal, remote, port };
@@ -91,7 +91,7 @@ impl fmt::Display for Observation {
 }
 
 impl Observation {
-    /// Writes down a packet that left by this side in this step.
+    /// Records a packet that left by this side in this step.
     pub(crate) fn new(
         step: &Step,
         sent: &[Vec<u8>],
@@ -132,25 +132,25 @@ impl Observation {
     }
 }
 
-/// Where source and destination port are in a protocol's header, and where its checksum is.
+/// Offsets of source and destination port and of the checksum in a protocol's header.
 fn ports_at(protocol: u8) -> Option<([usize; 2], usize)> {
     match protocol {
         protocol::TCP => Some(([0, 2], 16)),
         protocol::UDP | protocol::DCCP => Some(([0, 2], 6)),
-        // One identifier for both.
+        // One identifier serves for both ports.
         protocol::ICMP => Some(([4, 4], 2)),
         _ => None,
     }
 }
 
-/// The source or destination port; 0 if it is not there.
+/// Source or destination port; 0 if it is missing.
 fn port(packet: &Ipv4<&[u8]>, destination: bool) -> u16 {
     let Some((at, _)) = ports_at(packet.protocol()) else { return 0 };
     let at = at[usize::from(destination)];
     packet.payload().get(at..at + 2).map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
 }
 
-/// Turns bytes into fields.
+/// Converter from bytes to fields.
 struct Writer<'a> {
     step: &'a Step,
     sent: &'a [Vec<u8>],
@@ -163,7 +163,7 @@ impl Writer<'_> {
         self.seen.set(&format!("{under}{name}"), value);
     }
 
-    /// Everything about a packet, or about the beginning of one.
+    /// Writes the fields of a packet, or of the beginning of one.
     fn packet(&mut self, under: &str, bytes: &[u8], packet: &Ipv4<&[u8]>, whole: bool) {
         self.set(under, "tos", format!("{:02x}", bytes[1]));
         self.header(under, packet);
@@ -189,7 +189,7 @@ impl Writer<'_> {
             let external = address == EXTERNAL;
             self.set(under, name, if external { "external".into() } else { address.to_string() });
         }
-        // A translator's own packets have identifications of its own.
+        // A translator's own packets have identifications of the translator.
         let same = |sent: &Vec<u8>| sent.get(4..6) == Some(&packet.identification().to_be_bytes());
         let id = if self.sent.iter().any(same) { "kept" } else { "new" };
         self.set(under, "id", id);
@@ -205,7 +205,7 @@ impl Writer<'_> {
         self.set(under, "header", right);
     }
 
-    /// Ports or identifier, checksum, and the rest.
+    /// Writes ports or identifier, checksum, and the rest.
     fn transport(&mut self, under: &str, packet: &Ipv4<&[u8]>, complete: bool) {
         let number = packet.protocol();
         let (at, checksum_at) = ports_at(number).expect("a protocol with ports");
@@ -232,7 +232,7 @@ impl Writer<'_> {
         }
         if number == protocol::ICMP {
             self.set(under, "type", format!("{kind}/{code}"));
-            // Either end may be external; one of the two says so.
+            // Either end may be external; one of the two fields shows it.
             let (source, destination) = (self.get(under, "source"), self.get(under, "destination"));
             let mapped = [source, destination].contains(&"mapped".to_owned());
             let identifier = if mapped { "mapped".into() } else { port(packet, false).to_string() };
@@ -267,8 +267,8 @@ impl Writer<'_> {
     }
 }
 
-/// Whether the checksum is right, or by how much it is not. Of what is not all there, the value
-/// that it would have with both addresses and ports zero: all that is known.
+/// Returns that the checksum is correct, or by how much it is wrong. For an incomplete packet it
+/// returns the checksum with addresses and ports of zero, because nothing more is known.
 fn checksum_of(packet: &Ipv4<&[u8]>, bytes: &[u8], at: usize, complete: bool) -> String {
     let value = u16::from_be_bytes([bytes[at], bytes[at + 1]]);
     let number = packet.protocol();
@@ -292,7 +292,7 @@ fn checksum_of(packet: &Ipv4<&[u8]>, bytes: &[u8], at: usize, complete: bool) ->
     } else {
         ends = checksum::sum(&bytes[..4], ends);
     }
-    // Adding what a checksum covers takes it out of the complement.
+    // Adding covered words removes them from the complement.
     let rest = checksum::fold(u32::from(value) + u32::from(checksum::fold(ends)));
     format!("{:04x} without its ends", if rest == 0xffff { 0 } else { rest })
 }

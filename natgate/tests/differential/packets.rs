@@ -1,4 +1,4 @@
-//! Packets by their parts, with right checksums; what is to be wrong with one is done to its bytes.
+//! Packets built from parts, with correct checksums. Tests damage the bytes afterwards.
 
 use std::net::Ipv4Addr;
 
@@ -19,7 +19,7 @@ pub(crate) const URG: u8 = 0x20;
 /// An address and a port.
 pub(crate) type Endpoint = (Ipv4Addr, u16);
 
-/// A packet to be.
+/// Parts of a packet.
 #[derive(Clone, Debug)]
 pub(crate) struct Packet {
     pub(crate) source: Ipv4Addr,
@@ -28,12 +28,12 @@ pub(crate) struct Packet {
     pub(crate) identification: u16,
     pub(crate) flags: u16,
     pub(crate) ttl: u8,
-    /// A multiple of four bytes.
+    /// IP options; their length is a multiple of four bytes.
     pub(crate) options: Vec<u8>,
     pub(crate) body: Body,
 }
 
-/// What the IP header is followed by.
+/// Content behind the IP header.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
     Udp {
@@ -47,13 +47,14 @@ pub(crate) enum Body {
         acknowledgment: u32,
         data: Vec<u8>,
     },
-    /// `rest` is all after the checksum.
+    /// An ICMP message; `rest` is everything behind the checksum.
     Icmp {
         kind: u8,
         code: u8,
         rest: Vec<u8>,
     },
-    /// A checksum over pseudo header and bytes is written at an offset, if one is named.
+    /// Another protocol. If an offset is named, the checksum over pseudo header and bytes is
+    /// written there.
     Other {
         protocol: u8,
         bytes: Vec<u8>,
@@ -87,13 +88,13 @@ impl Packet {
         Self::new(from.0, to.0, body)
     }
 
-    /// An ICMP query or reply; its identifier is the port of the end inside.
+    /// An ICMP query or reply; its identifier is the port of the internal end.
     pub(crate) fn query(from: Ipv4Addr, to: Ipv4Addr, kind: u8, identifier: u16) -> Self {
         let rest = [&identifier.to_be_bytes()[..], &[0, 1], &[0xab; 12]].concat();
         Self::new(from, to, Body::Icmp { kind, code: 0, rest })
     }
 
-    /// An ICMP error about a packet, of which this much is embedded.
+    /// An ICMP error about a packet; the first `length` bytes of the packet are embedded.
     pub(crate) fn error(
         from: Ipv4Addr,
         to: Ipv4Addr,
@@ -144,7 +145,7 @@ impl Packet {
         bytes
     }
 
-    /// Protocol, bytes, and where a checksum over the pseudo header belongs.
+    /// Protocol, bytes, and the offset of a checksum over the pseudo header.
     fn payload(&self) -> (u8, Vec<u8>, Option<usize>) {
         match &self.body {
             Body::Udp { ports, data } => {
@@ -181,12 +182,12 @@ impl Packet {
     }
 }
 
-/// Makes the header checksum right again.
+/// Corrects the header checksum.
 pub(crate) fn fix_header(bytes: &mut [u8]) {
     Ipv4::new_header_checked(bytes).expect("an IPv4 header").fill_checksum();
 }
 
-/// Cuts a packet without options into fragments of so many bytes of payload, a multiple of eight.
+/// Cuts a packet without options into fragments of `size` bytes of payload, a multiple of eight.
 pub(crate) fn fragments(packet: &[u8], size: usize) -> Vec<Vec<u8>> {
     assert!(size.is_multiple_of(8) && packet[0] == 0x45);
     let (header, payload) = packet.split_at(20);

@@ -1,9 +1,9 @@
 //! The traffic: stories of a few packets each, written from a seed and interleaved at random.
 //!
-//! Every story has an internal port of its own, so that stories do not meet in the translator, but
-//! for those whose subject is that they do. What a step sends may depend on the external endpoint
-//! that the translator has given to the story, hence the closures. [`Kind`] says what is peculiar
-//! about a step: differences are explained by it.
+//! Every story has an internal port of its own, so that stories do not meet in the translator. A
+//! few stories meet on purpose. The packets of a step may depend on the external endpoint that the
+//! translator has assigned to the story, so steps have closures. [`Kind`] is the property of a step
+//! that explains its differences.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -18,17 +18,17 @@ mod broken;
 mod ordinary;
 mod routing;
 
-/// The translators' only external address, and their own.
+/// The translators' only external address, which is their own address, too.
 pub(crate) const EXTERNAL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 
-/// The translators' own address inside.
+/// The translators' own address on the inside.
 pub(crate) const INSIDE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 
-/// A service inside by TCP and one by UDP: where it is, and where it is reached from outside.
+/// A TCP and a UDP service inside: internal endpoint and external endpoint.
 pub(crate) const TCP_SERVICE: [Endpoint; 2] = [(Ipv4Addr::new(10, 0, 0, 11), 8080), (EXTERNAL, 80)];
 pub(crate) const UDP_SERVICE: [Endpoint; 2] = [(Ipv4Addr::new(10, 0, 0, 12), 853), (EXTERNAL, 53)];
 
-/// Who sends from inside; all are known to both translators before the first step.
+/// Hosts that send from inside. Both translators know them before the first step.
 pub(crate) const HOSTS: [Ipv4Addr; 4] = [
     Ipv4Addr::new(10, 0, 0, 11),
     Ipv4Addr::new(10, 0, 0, 12),
@@ -36,73 +36,73 @@ pub(crate) const HOSTS: [Ipv4Addr; 4] = [
     Ipv4Addr::new(10, 0, 0, 14),
 ];
 
-/// A router that only makes errors, on either side.
+/// A router on either side that only sends errors.
 pub(crate) const ROUTER_INSIDE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 200);
 pub(crate) const ROUTER_OUTSIDE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 200);
 
-/// How often every kind of story is told.
+/// Number of stories of each kind.
 const ROUNDS: usize = 4;
 
-/// What is peculiar about a step.
+/// Special property of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Nothing: every translator does the same.
+    /// No special property: every translator treats it equally.
     Ordinary,
-    /// From outside, without a mapping or refused by the filter.
+    /// A packet from outside without a mapping, or refused by the filter.
     Uninvited,
-    /// A SYN of that kind.
+    /// An uninvited SYN.
     UninvitedSyn,
-    /// TCP from inside without a connection, no SYN.
+    /// A TCP segment from inside without a connection and without SYN.
     MidStream,
-    /// TCP that no window admits.
+    /// A TCP segment outside every window.
     OutOfWindow,
-    /// Flags that make no sense together.
+    /// Contradictory flags.
     OddFlags,
-    /// A checksum of TCP, UDP or ICMP that is wrong.
+    /// A wrong checksum of TCP, UDP or ICMP.
     WrongChecksum,
-    /// A length or offset of TCP or UDP that does not fit.
+    /// An invalid length or offset of TCP or UDP.
     BadLength,
-    /// ICMP that is neither an echo or timestamp nor an error about something.
+    /// An ICMP message that is no echo, no timestamp and no error about a packet.
     OddIcmp,
-    /// An ICMP reply that nobody asked for, from inside.
+    /// An ICMP reply without a query, from inside.
     UninvitedReply,
-    /// An ICMP error about something that has not passed.
+    /// An ICMP error about a packet that has not passed.
     UnknownError,
-    /// The packet's time is over, or it is too large: the translator says so itself.
+    /// A packet whose time to live ends or that is too large: the translator itself reports it.
     OwnError,
-    /// A datagram in fragments, well made.
+    /// A well-formed datagram in fragments.
     Fragments,
-    /// Fragments that do not fit together.
+    /// Contradictory fragments.
     BadFragments,
-    /// Too large for the way out, and may be cut.
+    /// A packet too large for its link that may be fragmented.
     Cut,
-    /// IP options.
+    /// A packet with IP options.
     Options,
-    /// Source or destination that no packet may have.
+    /// An invalid source or destination.
     Martian,
-    /// From inside, from an address that is no subscriber's.
+    /// A packet from inside whose source is no subscriber.
     Foreign,
-    /// From a translator's own address.
+    /// A packet with the translator's own address as its source.
     Spoofed,
-    /// For the translator itself.
+    /// A packet to the translator itself.
     ToGateway,
-    /// From inside for the inside.
+    /// A packet from inside to the inside.
     SameSide,
-    /// From inside to an external endpoint.
+    /// A packet from inside to an external endpoint.
     Hairpin,
-    /// Two subscribers want the same external port.
+    /// Two subscribers that prefer one external port.
     Contended,
     /// DCCP.
     Dccp,
     /// UDP-Lite.
     UdpLite,
-    /// For the translator itself, and answered by both.
+    /// A ping of the translator itself, which both answer.
     Ping,
-    /// For the translator's outside address, from inside.
+    /// A ping of the translator's outside address, from inside.
     PingAcross,
 }
 
-/// What a step sends, as far as it depends on what the translator has done before.
+/// Packets of a step, depending on earlier assignments of the translator.
 type Packets = Box<dyn Fn(&PortHistory) -> Vec<Vec<u8>> + Send + Sync>;
 
 /// Packets that are sent from one side, one after the other.
@@ -125,7 +125,7 @@ impl fmt::Debug for Step {
 }
 
 impl Step {
-    /// Whether this is the error that a translator makes about this step some seconds later.
+    /// Returns true for the error that a translator sends about this step some seconds later.
     pub(crate) fn is_answered_late_by(&self, side: Side, bytes: &[u8]) -> bool {
         const ERROR_TO_HERE: usize = 8;
         let Ok(packet) = Ipv4::new_checked(bytes) else { return false };
@@ -141,7 +141,7 @@ impl Step {
     }
 }
 
-/// Numbers that only the seed predicts (the generator is SplitMix64).
+/// Pseudo-random numbers from a seed (SplitMix64).
 pub(crate) struct Chance(u64);
 
 impl Chance {
@@ -153,7 +153,7 @@ impl Chance {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`.
+    /// Number below `end`.
     fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
@@ -167,7 +167,7 @@ impl Chance {
     }
 }
 
-/// A story under way: who talks with whom.
+/// A story in progress, with its endpoints.
 struct Story {
     protocol: u8,
     internal: Endpoint,
@@ -181,7 +181,7 @@ impl Story {
         self.push(name, kind, Side::Inside, Box::new(move |_| packets.clone()));
     }
 
-    /// Adds a step from outside, made for the story's external endpoint.
+    /// Adds a step from outside, addressed to the story's external endpoint.
     fn inbound(
         &mut self,
         name: &'static str,
@@ -199,13 +199,13 @@ impl Story {
         self.steps.push(Step { name, kind, side, protocol, internal, remote, packets });
     }
 
-    /// A packet from inside to the story's remote endpoint, with data by chance.
+    /// A packet from inside to the story's remote endpoint, with random data.
     fn question(&self, chance: &mut Chance) -> Packet {
         vary(Packet::udp(self.internal, self.remote, &[]), chance)
     }
 }
 
-/// Fields that pass through a router as they are, by chance.
+/// Sets random values in fields that pass a router unchanged.
 fn vary(mut packet: Packet, chance: &mut Chance) -> Packet {
     packet.tos = chance.pick(&[0, 0, 0x10, 0xb8, 0x03, 0x01]);
     packet.identification = chance.next() as u16;
@@ -214,13 +214,13 @@ fn vary(mut packet: Packet, chance: &mut Chance) -> Packet {
     packet
 }
 
-/// The host next to one.
+/// The host next to a host.
 fn neighbor(host: Ipv4Addr) -> Ipv4Addr {
     let index = HOSTS.iter().position(|other| *other == host).expect("one of the hosts");
     HOSTS[(index + 1) % HOSTS.len()]
 }
 
-/// Hands out who may talk with whom.
+/// Author of the stories, which assigns their endpoints.
 pub(crate) struct Author {
     chance: Chance,
     stories: Vec<Vec<Step>>,
@@ -229,7 +229,7 @@ pub(crate) struct Author {
 }
 
 impl Author {
-    /// Begins a story between endpoints that no other story has.
+    /// Begins a story with endpoints that no other story has.
     fn story(&mut self, protocol: u8) -> Story {
         self.ports += 1 + self.chance.below(7) as u16;
         self.remotes += 1;

@@ -1,6 +1,6 @@
-//! A routing daemon beside natgate: BIRD speaks BGP with the router, over a device that natgate has
-//! by AF_XDP. It passes on the external addresses that natgate announces, and natgate goes by what
-//! it learns.
+//! A routing daemon beside natgate. BIRD speaks BGP with the router, over a device that natgate
+//! uses by AF_XDP. It exports the external addresses that natgate announces, and natgate follows
+//! the routes that it learns.
 
 use super::PROGRAM;
 use natgate_testnet::{Gateway, SERVER1, SERVER2, TestNetwork, config, traffic, wait_for};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// On natgate's machine. The kernel's protocols are two, and so must be the tables.
+/// Configuration on natgate's machine. It has two kernel protocols, so it needs two tables.
 const NEAR: &str = r#"
 router id 192.0.2.3;
 protocol device { scan time 1; }
@@ -37,7 +37,7 @@ protocol bgp upstream {
 }
 "#;
 
-/// On the router.
+/// Configuration on the router.
 const FAR: &str = r#"
 router id 192.0.2.1;
 protocol device { scan time 1; }
@@ -63,7 +63,7 @@ fn start(network: &TestNetwork, node: &str, text: &str) -> Child {
     network.node(node).start(bird, &arguments, &file("log")).unwrap()
 }
 
-/// The router's ways to the external addresses.
+/// The router's routes to the external addresses.
 fn ways(network: &TestNetwork) -> Vec<String> {
     let said = network.ip("router", "route show proto bird");
     let words = |line: &str| line.split(" dev ").next().unwrap_or_default().to_owned();
@@ -75,7 +75,7 @@ fn wait_until_announced(network: &TestNetwork, expected: &[&str]) {
     assert!(seen.is_ok(), "{:?}, not {expected:?}: {}", ways(network), said(network));
 }
 
-/// What the daemons have to say.
+/// Logs of the daemons.
 fn said(network: &TestNetwork) -> String {
     let said = ["nat", "router"].map(|node| {
         let socket = network.file(&format!("bird-{node}.ctl"));
@@ -112,13 +112,13 @@ fn a_routing_daemon_passes_on_what_is_announced_and_learnt() {
     }
 }
 
-/// They end with the test.
+/// Daemons; they end with the test.
 struct Daemons([Child; 2]);
 
 impl Drop for Daemons {
     fn drop(&mut self) {
         for daemon in &mut self.0 {
-            // Both fail only if it has ended already.
+            // Both calls fail only if the daemon has already ended.
             let _ = daemon.kill();
             let _ = daemon.wait();
         }

@@ -1,5 +1,5 @@
-//! What the running gateway tells of packets: `natgate trace` agrees with what then happens, and
-//! `natgate capture` shows it, before and after, as tshark reads it.
+//! Information about packets of a running gateway. `natgate trace` agrees with the packet's later
+//! fate, and `natgate capture` shows the packet before and after, as tshark reads it.
 
 use super::PROGRAM;
 use natgate_testnet::{
@@ -42,7 +42,7 @@ fn what_is_said_happens(more: &str, workers: u64) {
     let network = super::network();
     let (gateway, control) = start(&network, more);
     let socket = network.udp_socket("sub1");
-    // The first packet binds its port.
+    // The first packet binds the socket's port.
     traffic::ask_udp(&socket, SERVER1).unwrap();
     let port = port_of(&socket);
     let out = format!("udp {SUBSCRIBER1}:{port} > {SERVER1}:{REFLECTOR_PORT}");
@@ -57,7 +57,7 @@ fn what_is_said_happens(more: &str, workers: u64) {
     let back = trace(&control, &format!("udp {SERVER1}:{REFLECTOR_PORT} > {external}"));
     assert_eq!((&back["verdict"], &back["by"]), (&"forward".into(), &"inside".into()), "{back:#}");
     assert_eq!(back["becomes"]["destination"], format!("{SUBSCRIBER1}:{port}"));
-    // A flow that is not there yet is not there afterwards either.
+    // A trace of a new flow does not create the flow.
     let mappings =
         |gateway: &Gateway| gateway.status().unwrap()["mappings"].as_array().map(Vec::len);
     let before = mappings(&gateway);
@@ -99,7 +99,7 @@ fn what_cannot_be_asked_is_an_error_with_a_remedy() {
     assert!(code == Some(1) && said.contains("is `natgate run` running"), "{code:?} {said}");
 }
 
-/// Some fields of the packets of a capture.
+/// Some fields of a capture's packets.
 fn packets(network: &TestNetwork, file: &Path) -> Vec<Vec<String>> {
     let fields = [
         "frame.interface_name",
@@ -123,7 +123,7 @@ fn a_capture_shows_packets_before_and_after_and_why_some_go_no_further() {
         let mut program = Command::new(PROGRAM);
         let program = program.arg("capture").args(filter).arg("--socket").arg(&control);
         let child = program.arg("-w").arg(&file).spawn().unwrap();
-        // The head is written when packets are being copied.
+        // The head is written as soon as packets are copied.
         let begun = wait_for("the capture", PATIENCE, || {
             Ok(std::fs::metadata(&file).is_ok_and(|file| file.len() > 0).then_some(()))
         });
@@ -155,7 +155,7 @@ fn a_capture_shows_packets_before_and_after_and_why_some_go_no_further() {
     assert_eq!(comments, ["forward by the outside", after, "forward by the inside", after]);
     let lost = packets(&network, &lost_file);
     assert!(lost.len() == 1 && lost[0][4].starts_with("drop no_mapping: "), "{lost:?}");
-    // As many as may be, at a time; who goes away makes room.
+    // The most simultaneous captures; one that ends frees a place.
     let mut many: Vec<_> =
         (0..4).map(|number| capture(&format!("{number}.pcapng"), &["--port", "1"]).0).collect();
     let file = network.file("more.pcapng");

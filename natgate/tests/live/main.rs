@@ -1,8 +1,9 @@
-//! The whole program among what is around it: the kernel of its machine with addresses and routes
-//! of its own, senders that are too fast, cables that are pulled, devices that go.
+//! The whole program in its environment: the kernel of its machine with addresses and routes of its
+//! own, senders that are too fast, unplugged cables, removed devices.
 //!
 //! The network is that of the demonstration. Needs root and the programs that `make test` installs,
-//! and fails without. One test runs at a time: they share two cores with the gateway.
+//! and fails without them. One test runs at a time, because the tests share two cores with the
+//! gateway.
 
 mod daemon;
 mod insight;

@@ -1,5 +1,5 @@
-//! The machine itself stays reachable on the devices that natgate works on: its own addresses there
-//! answer, and it can call others, while subscribers are translated.
+//! The machine itself stays reachable on natgate's devices. Its own addresses there answer, and it
+//! can connect to other hosts, while subscribers are translated.
 
 use natgate_testnet::{GATEWAY_INSIDE, POOL, ROUTER, SERVER1, SUBSCRIBER1, TestNetwork, traffic};
 use serde_json::Value;
@@ -8,11 +8,11 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-/// The kernel's own, beside natgate's.
+/// The kernel's own addresses, beside natgate's.
 const INSIDE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const OUTSIDE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 3);
 
-/// A connection as of a person at a terminal: both sides speak in turn.
+/// Opens a connection like that of a person at a terminal: both ends send in turn.
 fn converse(network: &TestNetwork, from: &str, to: &str, address: Ipv4Addr, port: u16) {
     let endpoint = SocketAddrV4::new(address, port);
     let listener = network.node(to).enter(|| TcpListener::bind(endpoint).unwrap()).unwrap();
@@ -37,7 +37,7 @@ fn converse(network: &TestNetwork, from: &str, to: &str, address: Ipv4Addr, port
     listening.join().unwrap();
 }
 
-/// Lets the kernel speak IPv6 between natgate's machine and the router.
+/// Configures IPv6 of the kernel between natgate's machine and the router.
 fn give_ipv6(network: &TestNetwork) {
     for (node, device, address) in
         [("nat", "outside", "2001:db8::2"), ("router", "nat", "2001:db8::1")]
@@ -47,7 +47,7 @@ fn give_ipv6(network: &TestNetwork) {
     }
 }
 
-/// The remotes of all sessions.
+/// Remote endpoints of all sessions.
 fn remotes(status: &Value) -> Vec<String> {
     let sessions = status["sessions"].as_array().expect("the status has sessions");
     sessions
@@ -74,14 +74,14 @@ fn stays_reachable(backend: &str, configured: bool) -> Value {
     assert!(log.contains(&format!("on inside the kernel keeps {INSIDE}")), "{log}");
     assert!(log.contains(&format!("on outside the kernel keeps {OUTSIDE}")), "{log}");
     assert!(!log.contains("warning"), "{log}");
-    // Subscribers are translated before, between and after.
+    // Subscribers are translated before, between and after the connections.
     let socket = network.udp_socket("sub1");
     let external = traffic::ask_udp(&socket, SERVER1).unwrap();
     assert!(POOL.contains(external.ip()), "{external}");
     converse(&network, "sub1", "nat", INSIDE, 22);
     converse(&network, "sub2", "nat", INSIDE, 22);
     converse(&network, "router", "nat", OUTSIDE, 22);
-    // And the kernel calls others, whom it has to ask for by ARP.
+    // The kernel connects to other hosts, and has to resolve them by ARP.
     network.ip("nat", "neighbor flush all");
     converse(&network, "nat", "router", ROUTER, 8022);
     converse(&network, "nat", "sub1", SUBSCRIBER1, 8022);

@@ -1,7 +1,7 @@
-//! A sender that is faster than the gateway, for seconds on end: every frame is accounted for, the
-//! memory stays what it was, and whoever asks the gateway something gets an answer.
+//! A sender that is faster than the gateway, for several seconds. Every frame is accounted for, the
+//! memory does not grow, and requests to the gateway are answered.
 //!
-//! `NATGATE_OVERLOAD_SECONDS` says how long; a few, if it says nothing.
+//! `NATGATE_OVERLOAD_SECONDS` sets the duration; its default is a few seconds.
 
 use super::TAG;
 use super::tester::{End, Flaw, counters, network, outbound, start};
@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Different packets that are sent over and over.
+/// Number of different packets that are sent repeatedly.
 const PACKETS: u32 = 1024;
 
-/// Every so many of them have a flaw.
+/// Flaws of packets, each with the interval of its packets.
 const FLAWS: [(u32, Flaw); 5] = [
     (61, Flaw::Ttl),
     (67, Flaw::Checksum),
@@ -32,7 +32,8 @@ fn seconds() -> u64 {
     text.map_or(3, |text| text.parse().expect("NATGATE_OVERLOAD_SECONDS is a number"))
 }
 
-/// All packets; some carry no IPv4 if they get to the gateway rather than the kernel.
+/// All packets. With `foreign` some of them carry no IPv4; they must get to the gateway and not to
+/// the kernel.
 fn packets(macs: [Mac; 2], foreign: bool) -> Vec<Vec<u8>> {
     let flaw = |number: u32| {
         let found = FLAWS.iter().find(|(every, _)| number % every == every - 1);
@@ -42,18 +43,18 @@ fn packets(macs: [Mac; 2], foreign: bool) -> Vec<Vec<u8>> {
     (0..PACKETS).map(|number| outbound(number, macs, flaw(number))).collect()
 }
 
-/// What the tester has counted: `[inside, outside]`.
+/// Counters of the tester: `[inside, outside]`.
 #[derive(Debug, Default)]
 struct Tested {
-    /// Frames sent, and frames that came in.
+    /// Sent frames, and received frames.
     frames: [(u64, u64); 2],
-    /// ARP frames sent.
+    /// Sent ARP frames.
     answered: [u64; 2],
-    /// Packets that came in outside.
+    /// Packets received on the outside.
     delivered: u64,
 }
 
-/// Sends as fast as it can until it is told to stop, then serves until nothing comes any more.
+/// Sends as fast as possible until `stop` is set, then serves until no more frames come.
 fn test(foreign: bool, stop: &AtomicBool) -> Tested {
     let (mut inside, mut outside) = (End::open("inside"), End::open("outside"));
     let gateway = inside.find(GATEWAY_INSIDE, Ipv4Addr::new(10, 0, 0, 2));
@@ -83,7 +84,7 @@ fn test(foreign: bool, stop: &AtomicBool) -> Tested {
     }
 }
 
-/// Asks the running gateway, and returns how long an answer took at most.
+/// Sends requests to the running gateway, and returns the longest time of an answer.
 fn question(gateway: &Gateway, network: &Network) -> Duration {
     let begin = Instant::now();
     gateway.status().unwrap();
@@ -105,8 +106,8 @@ fn sum(object: &Value) -> u64 {
     object.as_object().expect("an object").values().map(number).sum()
 }
 
-/// What the memory may grow by, bytes: the list of all mappings is written meanwhile, and tables
-/// are touched for the first time. A few bytes for each of the frames would be more.
+/// Permitted growth of the memory, bytes. Meanwhile the list of all mappings is written, and tables
+/// are touched for the first time. A few bytes for each frame would be more.
 const GROWTH: u64 = 16 << 20;
 
 fn overload(backend: &str) {
@@ -117,7 +118,7 @@ fn overload(backend: &str) {
     let (tested, slowest, grown) = thread::scope(|scope| {
         let tester = scope.spawn(|| network.node("tester").enter(|| test(foreign, &stop)).unwrap());
         thread::sleep(Duration::from_secs(1));
-        // The first answers make room for themselves.
+        // The first answers allocate their buffers.
         for _ in 0..3 {
             question(&gateway, &network);
         }
@@ -140,13 +141,13 @@ fn overload(backend: &str) {
     assert_eq!(gateway.stop().unwrap().code(), Some(0));
 }
 
-/// Every frame is in one place.
+/// Checks that every frame is counted in exactly one place.
 fn accounts_add_up(network: &Network, backend: &str, tested: &Tested, status: &Value) {
     let all = format!("{tested:?} {status:#}");
     let devices = ["inside", "outside"].map(|side| &status["devices"][side]);
     let of = |key: &str| devices.map(|device| number(&device[key]));
-    // What the kernel lost between the ends of a cable. What an AF_XDP socket does not take is
-    // counted there, too.
+    // Frames that the kernel lost between the ends of a cable. Frames that an AF_XDP socket does
+    // not accept are counted there, too.
     let wire = ["inside", "outside"].map(|device| {
         let [tester, nat] = counters(network, device, "tx_dropped");
         let dropped = counters(network, device, "rx_dropped");
@@ -166,7 +167,7 @@ fn accounts_add_up(network: &Network, backend: &str, tested: &Tested, status: &V
     let (forwarded, dropped) = (outcome("forwarded"), outcome("dropped"));
     assert_eq!(sum(&counters["drops"]), dropped, "every drop has a reason: {all}");
     let taken = forwarded + dropped + outcome("replied");
-    // Answers are among what is lost where too much comes.
+    // ARP answers may be lost under overload.
     let arp = number(&router["arp_received"]);
     assert!((1..=tested.answered.iter().sum()).contains(&arp), "{all}");
     let received: u64 = of("received").iter().sum();
@@ -174,7 +175,7 @@ fn accounts_add_up(network: &Network, backend: &str, tested: &Tested, status: &V
     let own = number(&counters["generated"]) + number(&router["arp_asked"]);
     let own = own + number(&router["arp_answered"]) - number(&router["own_packets_lost"]);
     assert_eq!(of("transmitted").iter().sum::<u64>(), forwarded + own, "{all}");
-    // Nothing was lost at the tester.
+    // The tester has lost no frame.
     assert_eq!(tested.delivered, forwarded, "{all}");
     for reason in ["bad_header_checksum", "not_subscriber", "ttl_exceeded"] {
         assert!(number(&counters["drops"][reason]) > 0, "{reason}: {all}");

@@ -1,4 +1,4 @@
-//! The NAT in P4 in natgate's place: `natgate p4 run` between the subscribers and the router.
+//! The NAT in P4 in place of natgate: `natgate p4 run` between the subscribers and the router.
 
 use super::PROGRAM;
 use natgate_testnet::{
@@ -15,7 +15,7 @@ const NAT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../p4/nat.p4");
 const DEVICES: [&str; 2] = ["inside", "outside"];
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The program in its place; killed when dropped.
+/// The running program; killed when dropped.
 struct Running {
     child: Child,
     log: PathBuf,
@@ -44,7 +44,7 @@ impl Running {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Ends it; what it has said.
+    /// Ends the program; returns its output.
     fn stop(mut self) -> String {
         terminate(&self.child).unwrap();
         let status = wait_for("the program's end", PATIENCE, || self.child.try_wait()).unwrap();
@@ -55,13 +55,13 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail only if it has ended already.
+        // Both calls fail only if the program has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What a controller would put into the tables.
+/// Table entries of a controller.
 fn entries(network: &TestNetwork) -> Vec<String> {
     let mac = |node, device| {
         let path = format!("/sys/class/net/{device}/address");
@@ -87,7 +87,7 @@ fn entries(network: &TestNetwork) -> Vec<String> {
     entries
 }
 
-/// Ping, UDP and HTTP as in the demonstration.
+/// Ping, UDP and HTTP like in the demonstration.
 fn passes(devices: [&str; 2], options: &[&str]) {
     let network = super::network();
     let running = Running::start(&network, devices, options);
@@ -145,7 +145,7 @@ fn controllers_are_answered_while_it_runs() {
     let network = super::network();
     let running = Running::start(&network, DEVICES, &["--p4runtime"]);
     assert!(running.log().contains("natgate: P4Runtime at 127.0.0.1:9559\n"), "{}", running.log());
-    // HTTP/2's greeting is answered by settings, which are a frame of type 4.
+    // HTTP/2's preface is answered by settings, which are a frame of type 4.
     let greet = "exec 3<>/dev/tcp/127.0.0.1/9559; \
                  printf 'PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n\\0\\0\\0\\4\\0\\0\\0\\0\\0' >&3; \
                  head -c 4 <&3 | od -An -tx1";

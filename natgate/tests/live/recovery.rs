@@ -1,5 +1,5 @@
-//! What goes wrong around a gateway and comes right again: cables, devices, those who send, the
-//! process itself that gets no time. It recovers without help, and its mappings stay.
+//! Failures around a gateway and their end: cables, devices, senders, and a process without
+//! processor time. The gateway recovers without help, and its mappings stay.
 
 use super::PROGRAM;
 use natgate_testnet::{
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// A port that nobody answers at.
+/// A port without a listener.
 const DISCARD: u16 = 9;
 
-/// A gateway at work, and somebody inside with a mapping.
+/// A running gateway, and an internal host with a mapping.
 struct Work<'s> {
     network: &'s TestNetwork,
     gateway: Gateway,
@@ -35,14 +35,14 @@ impl<'s> Work<'s> {
         assert!(seen.is_ok(), "{words:?} was not said: {}", self.gateway.log());
     }
 
-    /// The same mapping serves again.
+    /// Checks that the mapping works again.
     fn recovers(&self, from: &str) {
         let seen = wait_for(from, PATIENCE, || {
             Ok(traffic::ask_udp_once(&self.socket, SERVER1, b"again").ok())
         });
         let seen = seen.unwrap_or_else(|error| panic!("{error}: {}", self.gateway.log()));
         assert_eq!(seen, self.external, "the mapping was kept after {from}");
-        // And nothing is left of the trouble.
+        // No packet is lost after the recovery.
         for _ in 0..20 {
             assert_eq!(traffic::ask_udp(&self.socket, SERVER2).unwrap(), self.external);
         }
@@ -52,13 +52,13 @@ impl<'s> Work<'s> {
         self.network.ip(node, arguments);
     }
 
-    /// Floods the gateway from a node, as fast as one thread can, and breaks off.
+    /// Floods the gateway from a node, as fast as one thread can, and stops.
     fn flood(&self, node: &str, time: Duration) {
         let socket = self.network.udp_socket(node);
         let (end, mut sent) = (Instant::now() + time, 0_u64);
         while Instant::now() < end {
             for _ in 0..64 {
-                // A full queue refuses some.
+                // A full queue refuses some packets.
                 sent += u64::from(socket.send_to(&[0; 1000], (SERVER1, DISCARD)).is_ok());
             }
         }
@@ -66,14 +66,14 @@ impl<'s> Work<'s> {
     }
 }
 
-/// Everything that can happen to Ethernet cables.
+/// All failures of Ethernet cables.
 fn cables(backend: &str) {
     let network = super::network();
     let work = Work::start(&network, super::start(&network, backend, ""), "sub1");
     for (node, end, side) in [("router", "nat", "outside"), ("switch", "nat", "inside")] {
         work.ip(node, &format!("link set {end} down"));
         work.waits_for_words(&format!("{side} device {side} is down"));
-        // It tries to send meanwhile.
+        // The socket tries to send meanwhile.
         assert!(traffic::ask_udp_once(&work.socket, SERVER1, b"in vain").is_err());
         work.ip(node, &format!("link set {end} up"));
         if side == "outside" {
@@ -98,8 +98,8 @@ fn cables(backend: &str) {
     assert_eq!(work.gateway.stop().unwrap().code(), Some(0));
 }
 
-/// The gateway gets no time while somebody floods it, who then breaks off; and once more while it
-/// works.
+/// Stops the gateway during a flood that ends before the gateway continues; then floods the running
+/// gateway.
 fn stalls(work: &Work<'_>, from: &str) {
     work.gateway.freeze().unwrap();
     work.flood(from, Duration::from_secs(1));
@@ -134,7 +134,7 @@ fn tun_recovers() {
     let words = "inside device subscriber is up";
     wait_for(words, PATIENCE, || Ok(gateway.log().contains(words).then_some(()))).unwrap();
     let work = Work::start(&network, gateway, "nat");
-    // The start has told once that the device is down.
+    // At the start the gateway has reported once that the device is down.
     let down = "inside device subscriber is down";
     let earlier = work.gateway.log().matches(down).count();
     work.ip("nat", "link set subscriber down");

@@ -1,4 +1,5 @@
-//! Routes exchanged with the kernel: pools announced while the gateway works, routes followed.
+//! Exchange of routes with the kernel: announcement of pools by a running gateway, and use of the
+//! kernel's routes.
 
 use natgate_testnet::{Gateway, POOL, SERVER1, SERVER2, TestNetwork, traffic, wait_for};
 use serde_json::Value;
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What of the kernel's table has natgate's number.
+/// Routes in the kernel's tables with natgate's protocol number.
 fn announced(network: &TestNetwork) -> Vec<String> {
     let said = network.ip("nat", "route show table all proto 78");
     said.lines().map(|line| line.trim().to_owned()).collect()
@@ -38,11 +39,12 @@ fn pools_are_announced_while_the_gateway_works() {
         network.ip("nat", &format!("link set {device} up"));
         wait_until_announced(&network, &lines);
     }
-    // Killed, it leaves them; started, it finds them, and one that is no longer its.
+    // A killed gateway leaves its routes. The next one finds them, and a route that it does not
+    // need any more.
     drop(gateway);
     assert_eq!(announced(&network), lines);
     network.ip("nat", "route add blackhole 203.0.113.9 table 100 proto 78");
-    // Somebody else's stay.
+    // Routes of other programs stay.
     network.ip("nat", "route add blackhole 203.0.113.10 table 100 proto 79");
     let gateway = super::start(&network, "af-packet", more);
     wait_until_announced(&network, &lines);
@@ -95,13 +97,13 @@ fn announced_routes_that_others_remove_come_back() {
         "warning: another program removed announced routes from table 100: 203.0.113.1/32, \
          203.0.113.2/31, 203.0.113.4/32; 3 of 3 are there again",
     );
-    // Another program's route in the place of one stays there.
+    // Another program's route in place of one of natgate's stays.
     network.ip("nat", "route replace unreachable 203.0.113.4/32 table 100 proto 99");
     says("203.0.113.4/32 cannot be announced in table 100: File exists");
     assert_eq!(announced(&network), lines[..2]);
     network.ip("nat", "route delete unreachable 203.0.113.4/32 table 100 proto 99");
     wait_until_announced(&network, &lines);
-    // Routes that natgate itself withdrew do not come back.
+    // Routes that natgate itself has withdrawn do not come back.
     network.ip("nat", "link set outside down");
     wait_until_announced(&network, &[]);
     network.ip("nat", "route add blackhole 203.0.113.1 table 100 proto 78");
@@ -126,7 +128,7 @@ fn wait_until_learnt(gateway: &Gateway, expected: u64) {
     assert!(seen.is_ok(), "{} and not {expected}: {}", learnt(gateway), gateway.log());
 }
 
-/// A way to the servers, and no default route.
+/// A configuration with a route to the servers, and without a default route.
 fn without_default(more: &str) -> String {
     natgate_testnet::config(more).replace("gateway = \"192.0.2.1\"\n", "")
 }
@@ -134,7 +136,7 @@ fn without_default(more: &str) -> String {
 #[test]
 fn routes_of_the_kernel_are_followed() {
     let network = super::network();
-    // As a machine has it on which a routing daemon runs: an address of its own.
+    // A machine with a routing daemon has an address of its own.
     network.ip("nat", "address add 192.0.2.3/24 dev outside");
     let text = without_default("[learn]\ntable = 100\n");
     let program = std::path::Path::new(super::PROGRAM);
@@ -147,7 +149,7 @@ fn routes_of_the_kernel_are_followed() {
     network.ip("nat", "route add 198.51.100.128/25 via 192.0.2.1 table 100 proto bgp");
     wait_until_learnt(&gateway, 2);
     assert_eq!(traffic::ask_udp(&socket, SERVER2).unwrap(), external);
-    // Another table's routes are nothing to it, nor are those that lead elsewhere.
+    // natgate ignores routes of another table, and routes by other devices.
     network.ip("nat", "route add 198.18.0.0/15 via 192.0.2.1");
     network.ip("nat", "route add blackhole 198.19.0.0/16 table 100");
     network.ip("nat", "route add 198.20.0.0/16 dev outside table 100");
@@ -159,7 +161,7 @@ fn routes_of_the_kernel_are_followed() {
     network.ip("nat", "route delete 198.51.100.128/25 table 100");
     wait_until_learnt(&gateway, 1);
     assert_eq!(traffic::ask_udp(&socket, SERVER1).unwrap(), external);
-    // A reload keeps what was learnt.
+    // A reload keeps learned routes.
     let file = network.file("natgate.toml");
     std::fs::write(
         &file,
@@ -173,7 +175,7 @@ fn routes_of_the_kernel_are_followed() {
     .unwrap();
     assert_eq!(traffic::ask_udp(&socket, SERVER1).unwrap(), external);
     assert_eq!(learnt(&gateway), 1);
-    // With its device, the kernel forgets routes without a word.
+    // When a device goes down, the kernel removes its routes without a notification.
     network.ip("nat", "link set outside down");
     wait_until_learnt(&gateway, 0);
     assert_eq!(gateway.stop().unwrap().code(), Some(0));

@@ -1,6 +1,5 @@
-//! A sender that knows no mercy, and a receiver that counts: packet sockets on the far ends of the
-//! gateway's two cables. What the kernel loses between the ends of a cable is read from its
-//! counters.
+//! A sender at full speed and a receiver that counts: packet sockets on the far ends of the
+//! gateway's two cables. The kernel's counters show its losses between the ends of a cable.
 
 use natgate_io::packet::{Config, PacketDevice};
 use natgate_io::{BATCH, Batch, Device, Frame, HEADROOM};
@@ -13,10 +12,10 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Everybody beyond the gateway.
+/// First address of the remote hosts.
 const REMOTE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 0);
 
-/// The gateway's machine and a tester, with a cable on each side.
+/// Creates the gateway's machine and a tester, with a cable on each side.
 pub(super) fn network(turn: &Turn) -> Network {
     let mut network = Network::empty(&turn.name()).unwrap();
     network.add("nat").unwrap();
@@ -25,14 +24,14 @@ pub(super) fn network(turn: &Turn) -> Network {
     network
 }
 
-/// Lays cables between devices of one name.
+/// Creates cables between devices of equal names.
 pub(super) fn cables(network: &Network, devices: &[&str]) {
     for device in devices {
         network.cable(["nat", device, "tester", device]).unwrap();
     }
 }
 
-/// Starts a gateway there with this back end, commands at a socket of its own.
+/// Starts a gateway with this back end and with a control socket of its own.
 pub(super) fn start(network: &Network, backend: &str) -> Gateway {
     let socket = network.file("control.sock");
     let more = format!(
@@ -46,16 +45,16 @@ pub(super) fn start(network: &Network, backend: &str) -> Gateway {
 /// One end of a cable.
 pub(super) struct End {
     device: PacketDevice,
-    /// Packets that came in, ARP not counted.
+    /// Received packets without ARP.
     pub(super) packets: u64,
-    /// ARP frames that came in.
+    /// Received ARP frames.
     pub(super) asked: u64,
-    /// ARP frames sent.
+    /// Sent ARP frames.
     pub(super) answered: u64,
 }
 
 impl End {
-    /// Opens the end of this name; to be called in the tester's namespace, as all else here.
+    /// Opens the end with this name. Call it, like all functions here, in the tester's namespace.
     pub(super) fn open(name: &str) -> Self {
         let config = Config { slots: 65_536, send_buffer: 16 << 20, ..Config::default() };
         let mut device = PacketDevice::open(name, config).unwrap();
@@ -71,13 +70,13 @@ impl End {
         self.device.link().mac
     }
 
-    /// Frames that were sent, and frames that came in or would have.
+    /// Sent frames, and received frames including those that were lost for lack of room.
     pub(super) fn counts(&mut self) -> (u64, u64) {
         let counts = self.device.statistics();
         (counts.transmitted, counts.received + counts.receive_overrun)
     }
 
-    /// Sends frames; returns how many were taken.
+    /// Sends frames; returns the number of accepted ones.
     pub(super) fn send(&mut self, frames: &mut [Vec<u8>]) -> u64 {
         let mut batch: Batch<'_> = frames
             .iter_mut()
@@ -91,7 +90,7 @@ impl End {
         batch.len() as u64 - u64::from(lost.count())
     }
 
-    /// Takes what has come in, and answers ARP whoever is asked for.
+    /// Takes received packets, and answers ARP for all addresses.
     pub(super) fn serve(&mut self) -> Vec<Vec<u8>> {
         let (mac, mut replies, mut packets) = (self.mac(), Vec::new(), Vec::new());
         let mut batch = Batch::new();
@@ -113,7 +112,7 @@ impl End {
         packets
     }
 
-    /// Asks for the gateway's hardware address as somebody.
+    /// Asks for the gateway's hardware address on behalf of `asker`.
     pub(super) fn find(&mut self, gateway: Ipv4Addr, asker: Ipv4Addr) -> Mac {
         let question = Repr {
             operation: Operation::Request,
@@ -141,7 +140,7 @@ impl End {
     }
 }
 
-/// The answer to a question, if it is one and not an announcement.
+/// Answer to an ARP request; `None` for an announcement.
 fn reply(frame: &[u8], mac: Mac) -> Option<Vec<u8>> {
     let message = Arp::new_checked(&frame[ETHERNET_LEN..])?.repr();
     let asks = message.operation == Operation::Request && message.sender != message.target;
@@ -159,23 +158,23 @@ fn with_headroom(frame: &[u8]) -> Vec<u8> {
     [&[0; HEADROOM], frame].concat()
 }
 
-/// What is to be wrong with a packet.
+/// Flaw of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flaw {
     Nothing,
-    /// It may pass no further router.
+    /// Time to live of 1: the packet may pass no further router.
     Ttl,
-    /// Its header's checksum.
+    /// A wrong header checksum.
     Checksum,
-    /// It comes from somebody who is no subscriber.
+    /// A source that is no subscriber.
     Stranger,
-    /// It is not for the gateway's hardware address.
+    /// Another hardware address than the gateway's.
     Elsewhere,
-    /// It carries no IPv4.
+    /// A frame without IPv4.
     Foreign,
 }
 
-/// A frame of 64 bytes from a subscriber to somebody beyond the gateway, behind headroom.
+/// A frame of 64 bytes from a subscriber to a remote host, behind headroom.
 pub(super) fn outbound(number: u32, [from, gateway]: [Mac; 2], flaw: Flaw) -> Vec<u8> {
     let mut frame = vec![0; ETHERNET_LEN + 50];
     let (header, packet) = frame.split_at_mut(ETHERNET_LEN);
@@ -207,13 +206,13 @@ pub(super) fn outbound(number: u32, [from, gateway]: [Mac; 2], flaw: Flaw) -> Ve
     with_headroom(&frame)
 }
 
-/// The kernel's counter of a device in the namespace that the thread is in.
+/// Counter of a device in the namespace of the thread.
 pub(super) fn counter(device: &str, name: &str) -> u64 {
     let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
     let line = table.lines().find_map(|line| line.trim().strip_prefix(&format!("{device}:")));
     let fields: Vec<u64> =
         line.unwrap().split_whitespace().map(|field| field.parse().unwrap()).collect();
-    // Receive: bytes, packets, errors, drops, and four more; then the same for transmit.
+    // Receive: bytes, packets, errors, drops, and four more. Then the eight counters of transmit.
     fields[match name {
         "rx_packets" => 1,
         "rx_dropped" => 3,
@@ -223,7 +222,7 @@ pub(super) fn counter(device: &str, name: &str) -> u64 {
     }]
 }
 
-/// What the kernel has counted at both ends of a cable: `[tester, nat]`.
+/// Counters of the kernel at both ends of a cable: `[tester, nat]`.
 pub(super) fn counters(network: &Network, device: &str, name: &str) -> [u64; 2] {
     ["tester", "nat"].map(|node| network.node(node).enter(|| counter(device, name)).unwrap())
 }

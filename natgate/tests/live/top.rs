@@ -1,8 +1,7 @@
-//! `natgate top` in a terminal: what it draws, what keys do, and that it leaves the terminal as it
-//! was.
+//! `natgate top` in a terminal: its screen, its keys, and the restored terminal at its end.
 //!
-//! The terminal is a pseudo terminal; what is written to it is read by a terminal emulator, so that
-//! tests see the screen that a person would.
+//! The terminal is a pseudo terminal. A terminal emulator reads the output, so the tests see the
+//! screen of a person.
 
 use super::PROGRAM;
 use natgate_testnet::{Gateway, SERVER1, config, wait_for};
@@ -24,13 +23,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Rows and columns.
 const SIZE: (u16, u16) = (30, 110);
 
-/// A terminal, and a program in it.
+/// A terminal with a running program.
 struct Terminal {
-    /// The end that a person has.
+    /// End of the person.
     person: File,
-    /// The program's end.
+    /// End of the program.
     program: File,
-    /// How it was set before the program.
+    /// Settings before the program.
     before: Termios,
     screen: Arc<Mutex<vt100::Parser>>,
     child: Child,
@@ -53,7 +52,7 @@ impl Terminal {
         tcsetwinsize(&program, size).expect("it takes a size");
         let before = tcgetattr(&program).expect("it tells how it is set");
         let end = || Stdio::from(program.try_clone().expect("it can be had twice"));
-        // A session of its own, whose terminal this is, as a shell would have it.
+        // A session of its own with this terminal, like a shell's.
         let child = Command::new("setsid")
             .args(["--ctty", "--wait", PROGRAM, "top", "--interval", "1", "--socket"])
             .arg(socket)
@@ -79,7 +78,7 @@ impl Terminal {
         self.screen.lock().unwrap_or_else(PoisonError::into_inner).screen().clone()
     }
 
-    /// The screen's lines, once it is as it should be.
+    /// Waits until the screen satisfies a condition; returns its lines.
     fn await_screen(&self, what: &str, is: impl Fn(&[String]) -> bool) -> Vec<String> {
         let lines = || -> Vec<String> { self.screen().rows(0, SIZE.1).collect() };
         let found = wait_for(what, PATIENCE, || {
@@ -93,13 +92,13 @@ impl Terminal {
         self.person.write_all(keys.as_bytes()).expect("somebody reads");
     }
 
-    /// How the program ends.
+    /// Waits for the end of the program.
     fn end(&mut self) -> ExitStatus {
         let ended = wait_for("the end", PATIENCE, || self.child.try_wait());
         ended.expect("it ends")
     }
 
-    /// Whether the terminal is as it was: its settings, its screen, its cursor.
+    /// Checks that the terminal has its former settings, screen and cursor.
     fn assert_restored(&self) {
         let now = tcgetattr(&self.program).expect("it tells how it is set");
         let modes =
@@ -120,7 +119,7 @@ impl Drop for Terminal {
     }
 }
 
-/// The line that begins so, by words.
+/// Words of the line that begins with `begin`.
 fn words<'l>(lines: &'l [String], begin: &str) -> Vec<&'l str> {
     let line = lines.iter().find(|line| line.starts_with(begin));
     line.map(|line| line.split_whitespace().collect()).unwrap_or_default()
@@ -146,7 +145,7 @@ fn the_gateway_is_seen_live_and_the_terminal_given_back() {
     assert!(lines[usize::from(SIZE.0) - 1].contains("q quit"), "{lines:#?}");
     assert!(terminal.screen().alternate_screen() && terminal.screen().hide_cursor());
 
-    // Tab and the right arrow go on, the left arrow back.
+    // Tab and the right arrow go to the next view, the left arrow to the previous one.
     terminal.press("\t");
     terminal.await_screen("drops", |lines| !words(lines, "reason").is_empty());
     terminal.press("\u{1b}[C");
@@ -157,13 +156,13 @@ fn the_gateway_is_seen_live_and_the_terminal_given_back() {
     terminal.await_screen("subscribers", |lines| !words(lines, &subscriber).is_empty());
     terminal.press("\u{1b}[D");
     terminal.await_screen("pools", pool);
-    // The picture is held, and goes on.
+    // The picture stops, and continues.
     terminal.press("p");
     let last = usize::from(SIZE.0) - 1;
     terminal.await_screen("the pause", |lines| lines[last].starts_with("paused"));
     terminal.press("p");
     terminal.await_screen("the end of the pause", |lines| lines[last].starts_with("q quit"));
-    // The owner of an address is found by what is typed.
+    // The typed address finds its owner.
     terminal.press("/");
     terminal.await_screen("a prompt", |lines| lines[last].starts_with("address or address:port:"));
     terminal.press(&format!("{subscriber}\r"));
@@ -175,7 +174,7 @@ fn the_gateway_is_seen_live_and_the_terminal_given_back() {
     assert!(terminal.end().success());
     terminal.assert_restored();
 
-    // A gateway that goes is told of, and the picture stays.
+    // The end of the gateway is reported, and the picture stays.
     let mut terminal = Terminal::with_top(&socket);
     terminal.await_screen("a picture", |lines| lines[last].contains("q quit"));
     let _ = ping.kill().and_then(|()| ping.wait());
@@ -184,12 +183,12 @@ fn the_gateway_is_seen_live_and_the_terminal_given_back() {
         lines[last].contains("cannot be reached") && lines[last].contains("control.sock")
     });
     assert!(lines[0].starts_with("natgate "), "{lines:#?}");
-    // Control-C, for who does not know q.
+    // Control-C also ends the program.
     terminal.press("\u{3}");
     assert!(terminal.end().success());
     terminal.assert_restored();
 
-    // Where there is none, that is one sentence, and the screen is never taken.
+    // Without a gateway there is one sentence, and the program never takes the screen.
     let mut terminal = Terminal::with_top(&socket);
     assert_eq!(terminal.end().code(), Some(1));
     let lines = terminal

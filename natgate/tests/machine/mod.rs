@@ -1,7 +1,7 @@
-//! A machine with a real systemd: process 1 of a namespace in which everything but the network and
-//! a folder of the test's is this machine's, seen through a layer that takes all writes.
+//! A machine with a real systemd. systemd is process 1 of a namespace. Everything in it except the
+//! network and a folder of the test is the host's, seen through a layer that takes all writes.
 //!
-//! Only journald, udev and the services that a test starts run there. Everything goes when a
+//! Only journald, udev and the services of a test run there. Everything is removed when a
 //! [`Machine`] is dropped. Needs systemd, iproute2, util-linux, a kernel with overlay and cgroup2,
 //! and root.
 
@@ -13,15 +13,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long anything may take that is waited for; a busy machine is slow.
+/// Longest wait for any event; a busy machine is slow.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The test's own cgroup is mounted here, to be entered and in the end removed.
+/// Mount of the test's own cgroup, which is entered and removed at the end.
 const CGROUP: &str = "mount -t cgroup2 none $base/cgroup
     group=$base/cgroup/natgate-machine-$name";
 
-/// Commands before systemd is process 1. Of units, only those that packages bring are there.
-/// `$prepare` puts the test's own files below `$root`.
+/// Commands before systemd becomes process 1. Only units of packages exist. `$prepare` puts the
+/// test's own files below `$root`.
 const BOOT: &str = r#"
     mount -t tmpfs -o size=1g none $base/layer
     mkdir $base/layer/upper $base/layer/work
@@ -52,13 +52,13 @@ const BOOT: &str = r#"
     '
 "#;
 
-/// A machine that systemd has started.
+/// A machine started by systemd.
 pub(crate) struct Machine {
     child: Child,
     folder: PathBuf,
 }
 
-/// A script with the folder's places as variables.
+/// A script with the folder's paths as variables.
 fn shell(folder: &Path, script: &str) -> Command {
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-ec", script]);
@@ -68,8 +68,8 @@ fn shell(folder: &Path, script: &str) -> Command {
 }
 
 impl Machine {
-    /// Starts one. `prepare` is a script that may change files below `$root`; `places` are its
-    /// variables.
+    /// Starts a machine. `prepare` is a script that may change files below `$root`; `places` are
+    /// its variables.
     pub(crate) fn start(prepare: &str, places: &[(&str, &Path)]) -> Self {
         let folder = folder();
         let enter = format!("{CGROUP}\nmkdir $group\necho $$ >$group/cgroup.procs\n{BOOT}");
@@ -92,14 +92,14 @@ impl Machine {
         machine
     }
 
-    /// Process 1, as this machine numbers it.
+    /// Number of process 1 on the host.
     fn init(&self) -> Option<String> {
         let id = self.child.id();
         let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
         Some(children.split_whitespace().next()?.to_owned())
     }
 
-    /// Runs a script there, to its end.
+    /// Runs a script on the machine, to its end.
     pub(crate) fn does(&self, script: &str) -> Output {
         let init = self.init().unwrap_or_else(|| "none".to_owned());
         let mut command = Command::new("nsenter");
@@ -109,7 +109,7 @@ impl Machine {
         command.env("LC_ALL", "C.UTF-8").output().expect("nsenter runs")
     }
 
-    /// What a script that must succeed prints.
+    /// Output of a script that must succeed.
     pub(crate) fn asks(&self, script: &str) -> String {
         let output = self.does(script);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -118,7 +118,7 @@ impl Machine {
         text.trim_end().to_owned()
     }
 
-    /// The first answer of a script that succeeds, tried again until then.
+    /// Output of the first successful run of a script, which is repeated until then.
     #[allow(dead_code, reason = "not every test that has a machine waits for one")]
     pub(crate) fn waits_for(&self, script: &str) -> String {
         let begin = Instant::now();
@@ -134,14 +134,14 @@ impl Machine {
         }
     }
 
-    /// The journal of natgate's unit.
+    /// Journal of natgate's unit.
     pub(crate) fn journal(&self) -> String {
         let output = self.does("journalctl --no-pager --output cat --unit natgate");
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 }
 
-/// A new folder with the places that a machine needs.
+/// A new folder with the paths that a machine needs.
 fn folder() -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -156,7 +156,7 @@ fn folder() -> PathBuf {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // Process 1 ends with the process that made it.
+        // Process 1 ends with the process that created it.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let remove = format!(

@@ -1,14 +1,15 @@
-//! Documents with commands and files in fenced blocks, as tests read them.
+//! Documents with commands and files in fenced blocks.
 //!
-//! The word behind a fence is the block's language. A second word says where it belongs: a path for
-//! a file's content, `host` for commands of a machine inside. Documents never change here.
+//! The word behind a fence is the language of the block. A second word is its destination: a path
+//! for the content of a file, or `host` for commands of an internal machine. Documents are never
+//! changed here.
 
 use std::fs;
 
 /// A fenced block.
 pub(crate) struct Block {
     pub(crate) language: String,
-    /// The second word behind the fence, or nothing.
+    /// Second word behind the fence, or empty.
     pub(crate) place: String,
     pub(crate) text: String,
 }
@@ -16,13 +17,13 @@ pub(crate) struct Block {
 /// Languages of blocks with commands.
 pub(crate) const SHELL: &str = "sh";
 
-/// A document's text.
+/// Text of a document.
 pub(crate) fn read(name: &str) -> String {
     let path = format!("{}/{name}", crate::ROOT);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The fenced blocks of a document, in order.
+/// Fenced blocks of a document, in order.
 pub(crate) fn blocks(name: &str) -> Vec<Block> {
     let text = read(name);
     let mut lines = text.lines();
@@ -40,14 +41,14 @@ pub(crate) fn blocks(name: &str) -> Vec<Block> {
     blocks
 }
 
-/// The commands of a block: its lines without comments, each with the lines that continue it.
+/// Commands of a block: its lines without comments, each joined with its continuation lines.
 pub(crate) fn commands(block: &Block) -> Vec<String> {
     let joined = block.text.replace("\\\n", " ");
     let lines = joined.lines().map(|line| line.split(" #").next().unwrap_or_default().trim());
     lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned).collect()
 }
 
-/// Pieces of a document's running text that stand in backticks.
+/// Parts of a document's running text in backticks.
 pub(crate) fn spans(name: &str) -> Vec<String> {
     let mut fenced = false;
     let text = read(name);

@@ -1,8 +1,8 @@
-//! Users' first steps: man pages, completions, the Debian package, the image, the examples, and the
-//! commands of the quick starts.
+//! First steps of users: man pages, completions, the Debian package, the image, the examples, and
+//! the commands of the quick starts.
 //!
-//! The packages are made of the program that the tests run. Needs dpkg-dev, lintian, man-db,
-//! skopeo, systemd, bird2, iptables, openssl, python3 and root, and fails without; `make test`
+//! The packages are built from the program that the tests run. Needs dpkg-dev, lintian, man-db,
+//! skopeo, systemd, bird2, iptables, openssl, python3 and root, and fails without them; `make test`
 //! installs them.
 
 mod document;
@@ -29,7 +29,7 @@ fn laboratory() -> PathBuf {
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-/// A folder of a test's own, which goes with it.
+/// A folder of one test, which is removed when dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -59,7 +59,7 @@ fn run(program: &str, arguments: &[&str]) -> Output {
         .unwrap_or_else(|error| panic!("{program} is missing ({error}); run `make test`"))
 }
 
-/// What a program that must succeed prints.
+/// Output of a program that must succeed.
 fn said(program: &str, arguments: &[&str]) -> String {
     let output = run(program, arguments);
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -71,7 +71,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a path of text")
 }
 
-/// The subcommands that a command's help lists.
+/// Subcommands in a command's help.
 fn subcommands(command: &[&str]) -> Vec<String> {
     let help = said(PROGRAM, &[command, &["--help"]].concat());
     let list = help.lines().skip_while(|line| *line != "Commands:").skip(1);
@@ -144,7 +144,7 @@ fn bash_completes_commands_options_and_their_values() {
     }
 }
 
-/// The packages of the gateway and of the laboratory, made once.
+/// Packages of the gateway and of the laboratory, built once.
 fn packages() -> &'static [PathBuf; 2] {
     static MADE: OnceLock<[PathBuf; 2]> = OnceLock::new();
     MADE.get_or_init(|| {
@@ -156,7 +156,7 @@ fn packages() -> &'static [PathBuf; 2] {
     })
 }
 
-/// The package of the gateway.
+/// Package of the gateway.
 fn package() -> &'static Path {
     &packages()[0]
 }
@@ -213,7 +213,7 @@ fn the_laboratory_is_a_package_of_its_own_for_the_same_version() {
     assert_lintian_is_content(package);
 }
 
-/// Fails if lintian finds an error or a warning. The test's maintainer is nobody.
+/// Fails if lintian finds an error or a warning. The test's maintainer does not exist.
 fn assert_lintian_is_content(package: &Path) {
     let suppressed = "bogus-mail-host,bogus-mail-host-in-debian-changelog";
     let options = ["--allow-root", "--fail-on", "error,warning", "--suppress-tags", suppressed];
@@ -225,7 +225,8 @@ fn assert_lintian_is_content(package: &Path) {
 fn the_package_installs_starts_nothing_and_goes() {
     let folder = Folder::new("install");
     let root = &folder.0;
-    // Maintainer scripts run in the new root: a shell there, and what it calls, are this machine's.
+    // Maintainer scripts run in the new root. The shell and the programs that they call are the
+    // host's.
     for name in ["usr", "bin", "sbin", "lib", "lib64"] {
         let here = Path::new("/").join(name);
         if !here.exists() {
@@ -243,7 +244,7 @@ fn the_package_installs_starts_nothing_and_goes() {
     assert!(said(text(&program), &["--version"]).starts_with("natgate "));
     let config = root.join("etc/natgate/natgate.toml");
     said(text(&program), &["check", text(&config)]);
-    // As it is installed it does nothing, and says what to do.
+    // The installed unit does nothing, and names the necessary step.
     let refused = Command::new("unshare")
         .args(["--net", text(&program), "run", "-c", text(&config)])
         .output()
@@ -251,7 +252,7 @@ fn the_package_installs_starts_nothing_and_goes() {
     let why = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(1), "{why}");
     assert!(why.contains("there is no network device \"edit-inside\""), "{why}");
-    // dpkg's own part, without what scripts would do to this machine.
+    // Only dpkg's own part, without the effects of the scripts on this machine.
     let admin = format!("--root={}", root.display());
     let options = [&admin[..], "--force-depends", "--force-script-chrootless", "--force-not-root"];
     let mut install = Command::new("dpkg");
@@ -303,7 +304,7 @@ fn the_image_is_one_and_its_program_runs_with_nothing_around_it() {
     let seen: serde_json::Value = serde_json::from_str(&seen).expect("JSON");
     assert_eq!(seen["Os"], "linux");
     assert_eq!(seen["Labels"]["org.opencontainers.image.title"], "natgate");
-    // Copying checks every checksum, those of what is unpacked too.
+    // Copying checks every checksum, including those of unpacked data.
     let copy = format!("dir:{}", text(&folder.file("copy")));
     said("skopeo", &["copy", "--insecure-policy", &format!("oci-archive:{}", text(&image)), &copy]);
     let digest =

@@ -1,16 +1,16 @@
-//! Paths that the unit, configurations, man pages and documents name: the package has them.
+//! Paths in the unit, configurations, man pages and documents exist in the package.
 
 use crate::{Folder, contents, document, said, text};
 use std::fs;
 use std::path::Path;
 
-/// Where paths of files begin that a machine has.
+/// Prefixes of paths on a machine.
 const BEGINNINGS: &[&str] = &["/usr/", "/etc/", "/var/", "/run/", "/lib/"];
 
-/// The unit makes these, and natgate what is in them.
+/// Folders that the unit creates, with natgate's files in them.
 const MADE: &[&str] = &["/run/natgate", "/var/lib/natgate", "/var/log/natgate"];
 
-/// Paths that the package need not have, and why.
+/// Paths that the package need not have, and the reason for each.
 const OTHERS: &[(&str, &str)] = &[
     ("/etc/bash_completion.d/natgate", "the output of a command of a man page"),
     ("/etc/bird/bird.conf", "a file of Debian's bird2"),
@@ -30,7 +30,7 @@ pub(crate) fn named(text: &str) -> Vec<String> {
     paths.map(|path| path.trim_end_matches(['.', '/', '-']).to_owned()).collect()
 }
 
-/// Whether a path is there once the unit has been started.
+/// True if a path exists as soon as the unit has been started.
 pub(crate) fn is_made_at_run_time(path: &str) -> bool {
     MADE.iter().any(|made| Path::new(path).starts_with(made))
 }
@@ -101,7 +101,7 @@ fn links_between_installed_documents_lead_somewhere() {
             }
             seen += 1;
             let folder = Path::new(name).parent().expect("a file has a folder");
-            // A target that is absolute replaces the folder.
+            // An absolute target replaces the folder.
             let path = root.file(text(&folder.join(target)).trim_start_matches('/'));
             if !path.exists() {
                 dead.push(format!("{name}: {link}"));

@@ -1,8 +1,8 @@
-//! The quick starts and the README, walked through by a newcomer who types what they say.
+//! The quick starts and the README, carried out command by command.
 //!
-//! Each has a machine with a real systemd, where the package is installed as the text says, devices
-//! with the text's names, and hosts on both sides. When the text is done, real traffic goes
-//! through.
+//! Each has a machine with a real systemd. The package is installed as in the text, the devices
+//! have the text's names, and there are hosts on both sides. After the last command real traffic
+//! passes.
 
 use crate::document;
 use crate::machine::Machine;
@@ -13,7 +13,7 @@ use std::path::Path;
 const PROGRAM: &str = crate::PROGRAM;
 const ROOT: &str = crate::ROOT;
 
-/// Documents whose commands a test here runs.
+/// Documents whose commands a test runs.
 const WALKED: &[&str] = &[
     "docs/quickstart-home.md",
     "docs/quickstart-isp.md",
@@ -23,8 +23,8 @@ const WALKED: &[&str] = &[
     "docs/upgrade.md",
 ];
 
-/// A checkout at /root/natgate, and stand-ins for a person and for the compiler: the editor changes
-/// nothing, and `make` finds the program and the package made.
+/// A checkout at /root/natgate, and replacements of an editor and of the compiler. The editor
+/// changes nothing, and `make` uses the existing program and package.
 const PREPARE: &str = r#"
     checkout=$root/root/natgate
     mkdir -p $base/layer/checkout $base/layer/checkout-work $checkout
@@ -47,7 +47,7 @@ END
     chmod +x $root/usr/local/bin/editor $root/usr/local/bin/make
 "#;
 
-/// A server that tells a client's address and port, and a name for it.
+/// A server that returns a client's address and port, and a name for it.
 const SERVER: &str = r#"
     cd /srv
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=example.org \
@@ -71,7 +71,7 @@ server.serve_forever()
 END
 "#;
 
-/// A machine with the package at hand and the server's files, and a script's network.
+/// Creates a machine with the package and the server's files, and runs a script for its network.
 fn machine(network: &str) -> Machine {
     let places =
         [("source", Path::new(ROOT)), ("program", Path::new(PROGRAM)), ("package", package())];
@@ -81,7 +81,7 @@ fn machine(network: &str) -> Machine {
     machine
 }
 
-/// Installs natgate as the home router's quick start says.
+/// Installs natgate by the home router's quick start.
 fn install(machine: &Machine) {
     Walk::new(machine, "docs/quickstart-home.md").up_to("apt install");
 }
@@ -93,7 +93,7 @@ fn serve(machine: &Machine, host: &str) {
     machine.waits_for(&format!("ip netns exec {host} sh -c \"{listens}\""));
 }
 
-/// A script's answer on a host of the machine's, tried until it comes.
+/// Output of a script on a host of the machine, repeated until it succeeds.
 fn on(machine: &Machine, host: &str, script: &str) -> String {
     machine.waits_for(&format!("ip netns exec {host} {script}"))
 }
@@ -125,7 +125,7 @@ fn the_home_router_works_as_its_quick_start_says() {
     assert!(status.contains("active (running)"), "{status}");
     let shown = walk.said("natgate show mappings");
     assert!(shown.contains("192.168.1.80:443"), "{shown}");
-    // The kernel keeps what it was given, and answers there.
+    // The kernel keeps its addresses, and answers there.
     on(&machine, "host", "ping -c 1 -W 2 192.168.1.2");
     on(&machine, "host", "curl -sS -m 5 https://example.org");
     // The forwarded port, from outside and from inside.
@@ -175,7 +175,7 @@ fn the_provider_s_gateway_works_as_its_quick_start_says() {
     let mut walk = Walk::new(&machine, "docs/quickstart-isp.md");
     walk.up_to("birdc show route");
     assert!(walk.said("natgate show workers").lines().count() > 2);
-    // The route to the pool comes to the border by BGP, and leads to natgate.
+    // The route to the pool comes to the border router by BGP, and leads to natgate.
     let route = machine.waits_for("ip -n border route show proto bird | grep .");
     assert!(route.starts_with("203.0.113.0/24 via 192.0.2.1 "), "{route}");
     let seen = on(&machine, "host", "curl -sS -m 5 https://example.org");
@@ -193,7 +193,7 @@ fn the_provider_s_gateway_works_as_its_quick_start_says() {
     walk.rest();
     machine.waits_for("test -z \"$(ip -n border route show proto bird)\"");
     assert_eq!(machine.asks("ip route show proto 78"), "");
-    // A purge leaves the log, and nothing else.
+    // A purge leaves only the log.
     machine.asks("test -s /var/lib/natgate/ports");
     let purged = machine.asks("DEBIAN_FRONTEND=noninteractive apt-get purge -y natgate 2>&1");
     assert!(purged.contains("natgate: /var/log/natgate is left"), "{purged}");
@@ -233,7 +233,7 @@ fn the_cloud_s_way_out_works_as_its_quick_start_says() {
     assert!(in_pool(seen), "{seen}");
     let partner = on(&machine, "partner", "curl -sS -m 5 https://example.org");
     assert!(partner.starts_with("203.0.113.20:"), "{partner}");
-    // A hundred connections at once to one API.
+    // A hundred simultaneous connections to one API.
     let script = "for i in $(seq 100); do curl -sS -m 50 https://example.org 2>&1 & done; wait";
     let all = on(&machine, "host", &format!("sh -c '{script}'"));
     assert_eq!(all.lines().filter(|line| in_pool(line)).count(), 100, "{all}");
@@ -245,7 +245,7 @@ fn the_cloud_s_way_out_works_as_its_quick_start_says() {
     assert!(in_pool(&on(&machine, "host", "curl -sS -m 5 https://example.org")));
 }
 
-/// Upgrades a service as the text says, to a package with a higher version.
+/// Upgrades a service as in the text, to a package with a higher version.
 fn upgrade(machine: &Machine) {
     machine.asks(
         "dpkg-deb -R /srv/natgate.deb /srv/new
@@ -292,12 +292,12 @@ fn the_readme_s_commands_work() {
     machine.asks("test -s /root/natgate/flow.pcapng");
     walk.up_to("--take-over");
     on(&machine, "host", "curl -sS -m 5 https://example.org");
-    // The old process still has its own work to end when the new one forwards packets.
+    // The old process still has to finish its own work when the new one forwards packets.
     machine.waits_for("test $(pgrep --count --exact natgate) = 1");
     walk.rest();
 }
 
-/// Asserts that a gateway that runs as the text says has nothing to warn of.
+/// Asserts that a running gateway with the text's configuration has no warnings.
 #[track_caller]
 fn quiet(machine: &Machine) {
     let ask = "journalctl --no-pager --output cat --unit natgate --priority warning";
@@ -310,10 +310,10 @@ fn every_exception_is_needed() {
     assert_eq!(unused(WALKED), [""; 0]);
 }
 
-/// Commands in running text are in a block, too, so that a test runs them.
+/// Commands in running text are also in a block, so that a test runs them.
 #[test]
 fn commands_in_the_text_of_a_quick_start_are_in_its_blocks() {
-    // Options and files that the text names.
+    // Options and files in the text.
     const NAMED: &[&str] = &[
         "make image",
         "nft list ruleset",

@@ -1,15 +1,15 @@
-//! A document's commands, carried out one after the other on a machine of the test's.
+//! Commands of a document, carried out one after the other on a machine of the test.
 //!
-//! Commands are run as they stand in the text. The closed lists here name the commands for which
-//! something else is done, with the reason; [`unused`] finds entries that no document needs.
+//! Commands run unchanged. The lists here name the commands with another treatment, and the reason;
+//! [`unused`] finds entries that no document needs.
 
 use crate::document::{self, Block, SHELL};
 use crate::machine::Machine;
 use std::process::Output;
 
-/// A command that is not run as it stands.
+/// A command that does not run unchanged.
 pub(crate) struct Exception {
-    /// The command begins with this.
+    /// Begin of the command.
     pub(crate) command: &'static str,
     pub(crate) treatment: Treatment,
     #[expect(dead_code, reason = "it is for readers")]
@@ -17,16 +17,17 @@ pub(crate) struct Exception {
 }
 
 pub(crate) enum Treatment {
-    /// Nothing is done.
+    /// The command does not run.
     NotRun,
-    /// It runs in the background until the machine ends, or another takes over from it.
+    /// The command runs in the background until the machine ends, or until another command replaces
+    /// it.
     Stays,
-    /// It ends by Ctrl-C, some seconds after its start.
+    /// The command ends by Ctrl-C, some seconds after its start.
     Interrupted,
-    /// Another command is run. In it, `$endpoint` and `$now` are an external endpoint in use and
-    /// the time, as the test has set them.
+    /// Another command runs. In it, `$endpoint` and `$now` are an external endpoint in use and the
+    /// time, as the test has set them.
     Instead(&'static str),
-    /// Its exit code is 1.
+    /// The command's exit code is 1.
     Fails,
 }
 
@@ -36,7 +37,7 @@ const fn exception(command: &'static str, treatment: Treatment, reason: &'static
     Exception { command, treatment, reason }
 }
 
-/// Commands that are not run as they stand.
+/// Commands that do not run unchanged.
 pub(crate) const EXCEPTIONS: &[Exception] = &[
     exception("ethtool -L inside0 combined 2", Instead("ethtool -L inside0 rx 2 tx 2"), VETH),
     exception("ethtool -L outside0 combined 2", Instead("ethtool -L outside0 rx 2 tx 2"), VETH),
@@ -77,13 +78,13 @@ pub(crate) fn unused(documents: &[&str]) -> Vec<&'static str> {
     EXCEPTIONS.iter().filter(used).map(|entry| entry.command).collect()
 }
 
-/// A document on the way through a machine.
+/// A document in progress on a machine.
 pub(crate) struct Walk<'a> {
     machine: &'a Machine,
     blocks: std::vec::IntoIter<Block>,
-    /// Variables of the commands that are run instead of others.
+    /// Variables of the replacement commands.
     pub(crate) variables: String,
-    /// What each command printed, in order.
+    /// Output of each command, in order.
     said: Vec<(String, String)>,
 }
 
@@ -93,7 +94,7 @@ impl<'a> Walk<'a> {
         Self { machine, blocks, variables: String::new(), said: Vec::new() }
     }
 
-    /// Does everything up to the block that contains `text`, and that block.
+    /// Runs the blocks up to the one that contains `text`, including that block.
     pub(crate) fn up_to(&mut self, text: &str) {
         while let Some(block) = self.blocks.next() {
             self.follow(&block);
@@ -104,14 +105,14 @@ impl<'a> Walk<'a> {
         panic!("no further block of the document contains {text:?}");
     }
 
-    /// Does the rest.
+    /// Runs the remaining blocks.
     pub(crate) fn rest(&mut self) {
         while let Some(block) = self.blocks.next() {
             self.follow(&block);
         }
     }
 
-    /// What a command of the document printed when it was last run.
+    /// Output of the latest run of a command.
     pub(crate) fn said(&self, command: &str) -> &str {
         let found = self.said.iter().rev().find(|(line, _)| line.starts_with(command));
         &found.unwrap_or_else(|| panic!("{command} has not been run")).1

@@ -1,14 +1,14 @@
-//! A STUN client on a subscriber's machine finds the behaviors that were configured, as RFC 5780
-//! and RFC 3489 tell to look for them: all nine combinations of mapping and filtering.
+//! A STUN client on a subscriber's machine finds the configured behaviors by the methods of RFC
+//! 5780 and RFC 3489, for all nine combinations of mapping and filtering.
 //!
-//! The server is coturn, with two addresses and two ports; the clients are coturn's
-//! `turnutils_natdiscovery` and the classic `stun`. What they find by UDP, sockets of this test's
-//! own find by TCP (RFC 5382 REQ-1 and REQ-3).
+//! The server is coturn, with two addresses and two ports. The clients are coturn's
+//! `turnutils_natdiscovery` and the classic `stun`. Sockets of this test find the behaviors of TCP
+//! (RFC 5382 REQ-1 and REQ-3).
 //!
 //! The gateway preserves ports, and another subscriber has taken the client's ports before the
-//! client starts: who is seen with the port it has could not be told from who keeps the port it
-//! got. The combinations have a network each and run at once: they mostly wait for answers that
-//! must not come.
+//! client starts. Otherwise a preserved port could not be distinguished from a kept external port.
+//! Each combination has a network of its own, and all run at once, because they mostly wait for
+//! answers that must not come.
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
@@ -24,28 +24,28 @@ use natgate_testnet::{
 
 use crate::{gateway, turn};
 
-/// The three behaviors as configuration has them.
+/// Names of the three behaviors in the configuration.
 const BEHAVIORS: [&str; 3] =
     ["endpoint-independent", "address-dependent", "address-and-port-dependent"];
 
-/// The only external address: who wants another's port cannot have it on another address.
+/// The only external address, so that a preferred port is not free on another address.
 const EXTERNAL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 
-/// The server's second address; the first is [`SERVER1`].
+/// Second address of the server; the first is [`SERVER1`].
 const SECOND: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 11);
 
-/// The server's ports, on either address.
+/// Ports of the server, on both addresses.
 const STUN_PORTS: [u16; 2] = [3478, 3479];
 
-/// The clients' ports: each program has its own, for what one has sent must not open the way for
-/// the answers to another. `stun` takes the next one, too.
+/// Ports of the clients. Each program has its own, because the packets of one must not open the
+/// filter for another. `stun` uses the next port, too.
 const MAPPING_PORT: u16 = 5000;
 const FILTERING_PORT: u16 = 5100;
 const HAIRPIN_PORT: u16 = 5200;
 const CLASSIC_PORT: u16 = 5300;
 const TCP_PORT: u16 = 5400;
 
-/// How long nothing must come before it is said that nothing comes.
+/// Duration of silence that proves the absence of an answer.
 const SILENCE: Duration = Duration::from_secs(1);
 
 //= test rfc4787#REQ-1
@@ -78,7 +78,7 @@ fn stun_clients_find_the_configured_behaviors_with_contended_ports() {
     assert_eq!(wrong, "");
 }
 
-/// One combination: everything that can be asked about it.
+/// Checks one combination.
 fn check(turn: &Turn, mapping: &str, filtering: &str) {
     let network = turn.network();
     let _server = StunServer::start(&network);
@@ -101,7 +101,7 @@ fn check(turn: &Turn, mapping: &str, filtering: &str) {
     });
 }
 
-/// What coturn calls a behavior.
+/// Coturn's name of a behavior.
 fn title(behavior: &str) -> &'static str {
     match behavior {
         "endpoint-independent" => "Endpoint Independent",
@@ -110,7 +110,7 @@ fn title(behavior: &str) -> &'static str {
     }
 }
 
-/// Has the second subscriber use all ports that the first will want, towards the same servers.
+/// Makes the second subscriber use all ports of the first one, to the same servers.
 fn take_ports(network: &Network) -> Vec<UdpSocket> {
     let node = network.node("sub2");
     let ports = [MAPPING_PORT, FILTERING_PORT, HAIRPIN_PORT, CLASSIC_PORT, CLASSIC_PORT + 1];
@@ -148,8 +148,8 @@ fn finds_filtering(network: &Network, filtering: &str) {
     assert!(said.contains(&format!("NAT with {} Filtering!", title(filtering))), "{said}");
 }
 
-/// The client calls itself from a second socket, uninvited: only endpoint-independent filtering
-/// lets that in.
+/// The client sends to itself from a second socket, uninvited. Only endpoint-independent filtering
+/// admits that.
 fn finds_hairpinning(network: &Network, filtering: &str) {
     let said = natdiscovery(network, "-H", HAIRPIN_PORT);
     let found = said.contains("maybe a successful hairpinning");
@@ -159,7 +159,7 @@ fn finds_hairpinning(network: &Network, filtering: &str) {
 fn classic_client_agrees(network: &Network, mapping: &str, filtering: &str) {
     let (server, port) = (SERVER1.to_string(), CLASSIC_PORT.to_string());
     let arguments = [server.as_str(), "-p", &port];
-    // Its exit code is its finding.
+    // The client's exit code is its finding.
     let said = match network.node("sub1").run(30, "stun", &arguments) {
         Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
         Err(error) => error.to_string(),
@@ -171,14 +171,15 @@ fn classic_client_agrees(network: &Network, mapping: &str, filtering: &str) {
         (true, _) => "Independent Mapping, Port Dependent Filter, ",
     };
     assert!(said.contains(&format!("Primary: {kind}random port, ")), "{said}");
-    // It calls itself from the very socket that is called: with one mapping for all, that is no
-    // stranger to any filter.
+    // The client sends to itself from one socket. With endpoint-independent mapping every filter
+    // knows the sender.
     let admitted = mapping == BEHAVIORS[0] || filtering == BEHAVIORS[0];
     let hairpin = if admitted { "will hairpin" } else { "no hairpin" };
     assert!(said.contains(hairpin), "{said}");
 }
 
-/// The same by TCP: one port calls three endpoints, and may be called back by three.
+/// Checks the behaviors of TCP: one port calls three endpoints, and three endpoints may call it
+/// back.
 fn tcp_agrees(network: &Network, mapping: &str, filtering: &str) {
     let server = network.node("server1");
     let [first, second] = STUN_PORTS.map(|port| port + 1000);
@@ -195,7 +196,7 @@ fn tcp_agrees(network: &Network, mapping: &str, filtering: &str) {
     let same = [seen[1] == seen[0], seen[2] == seen[0], seen[2] == seen[1]];
     let expected = match title(mapping) {
         "Endpoint Independent" => [true; 3],
-        // The third endpoint is another address.
+        // The third endpoint has another address.
         "Address Dependent" => [true, false, false],
         _ => [false; 3],
     };
@@ -207,15 +208,15 @@ fn tcp_agrees(network: &Network, mapping: &str, filtering: &str) {
         assert_eq!(answered, listener.accept().is_ok());
         answered
     };
-    // The mapping called knows the second address, by one port; what it lets in is answered by the
-    // mapping for who called, which must be the same one.
+    // The called mapping knows the second address by one port. The caller's mapping answers the
+    // admitted packets, so it must be the same mapping.
     let acquaintance = admitted("server1", SECOND);
     assert_eq!(acquaintance, filtering != BEHAVIORS[2] && mapping != BEHAVIORS[2]);
     let stranger = admitted("router", ROUTER);
     assert_eq!(stranger, filtering == BEHAVIORS[0] && mapping == BEHAVIORS[0]);
 }
 
-/// Connects from the contended port; returns the connection and whom the server saw.
+/// Connects from the contended port; returns the connection and the endpoint that the server saw.
 fn call(
     network: &Network,
     node: &str,
@@ -226,17 +227,18 @@ fn call(
     (stream, from.to_string().parse().unwrap())
 }
 
-/// Tries to connect from a port of this address that has sent nothing; whether it did in time.
+/// Tries to connect from a port of this address that has sent no packet; returns true if the
+/// connection came in time.
 fn call_from(node: &Namespace, from: Ipv4Addr, to: SocketAddrV4) -> bool {
     traffic::connect_from(node, SocketAddrV4::new(from, 0), to, SILENCE).is_ok()
 }
 
-/// Listens, also on a port that calls; whoever asks for a connection waits a moment only.
+/// Listens, also on a port that connects itself; an accept waits only for a moment.
 fn listen(node: &Namespace, port: u16, address: Ipv4Addr) -> TcpListener {
     traffic::listen(node, SocketAddrV4::new(address, port), SILENCE).unwrap()
 }
 
-/// coturn; it goes with its network.
+/// coturn; it ends with its network.
 struct StunServer(Child);
 
 impl StunServer {
@@ -271,14 +273,14 @@ impl StunServer {
 
 impl Drop for StunServer {
     fn drop(&mut self) {
-        // Both fail only if it has ended already.
+        // Both calls fail only if the server has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Where filtering depends on addresses, two subscribers meet by calling each other at once,
-/// through their external endpoints (RFC 4787 REQ-9, RFC 5128).
+/// With address-dependent filtering, two subscribers connect by sending to each other's external
+/// endpoints at once (RFC 4787 REQ-9, RFC 5128).
 //= test rfc4787#REQ-9
 //= test rfc4787#REQ-9a
 #[test]
@@ -300,7 +302,7 @@ fn subscribers_meet_through_every_filter() {
             assert_eq!(by, std::net::SocketAddr::from(seen));
             Some(())
         };
-        // The first call is uninvited, and invites.
+        // The first packet is uninvited, and opens the filter for the other direction.
         assert_eq!(call(0, two, 1, one).is_some(), filtering == BEHAVIORS[0], "{filtering}");
         call(1, one, 0, two).expect("an answer is let in");
         call(0, two, 1, one).expect("who was called is let in");

@@ -1,8 +1,8 @@
-//! Ten thousand short TCP connections leave nothing behind.
+//! Ten thousand short TCP connections leave no mappings behind.
 //!
-//! Real kernels open and close them in every way that there is: either end may be first to close,
-//! in order or by a reset. When the closing timeout has passed, no mapping and no session may be
-//! left (RFC 7857 section 2, RFC 6888 REQ-4: what a subscriber no longer uses does not count).
+//! Real kernels open and close them in every way: either end may close first, in order or by a
+//! reset. After the closing timeout no mapping and no session may be left (RFC 7857 section 2; RFC
+//! 6888 REQ-4: unused mappings of a subscriber do not count).
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddrV4, TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use crate::{gateway, run, turn};
 
 const CONNECTIONS: usize = 10_000;
 
-/// Clients at a time, half of them on each subscriber.
+/// Simultaneous clients, half of them on each subscriber.
 const CLIENTS: usize = 8;
 
 const PORT: u16 = 9100;
@@ -24,7 +24,8 @@ const PORT: u16 = 9100;
 /// The closing timeout.
 const CLOSING: Duration = Duration::from_secs(4);
 
-/// A mapping goes at the first tick after its time, and the gateway has ten thousand to remove.
+/// A mapping is removed at the first tick after its timeout, and the gateway has ten thousand to
+/// remove.
 const SLACK: Duration = Duration::from_secs(2);
 
 const CONFIG: &str = "[limits]\n\
@@ -33,7 +34,7 @@ const CONFIG: &str = "[limits]\n\
      [timeouts]\n\
      tcp_closing = \"4s\"\n";
 
-/// Who ends a connection, and how. The client asks for it by a byte.
+/// End that closes a connection, and its method. The client requests it by a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     Client,
@@ -87,14 +88,14 @@ fn ten_thousand_short_connections_leave_nothing_behind() {
     assert_eq!(still_open, "");
 }
 
-/// How many mappings and sessions there are.
+/// Numbers of mappings and sessions.
 fn sizes(gateway: &Gateway) -> (usize, usize) {
     let status = gateway.status().unwrap();
     let length = |name: &str| status[name].as_array().unwrap().len();
     (length("mappings"), length("sessions"))
 }
 
-/// One client: its share of connections, each ending in another way than the one before.
+/// Runs one client: its share of connections, each ending in another way than the one before.
 fn visit(network: &Network, client: usize, to: SocketAddrV4) {
     let node = network.node(if client.is_multiple_of(2) { "sub1" } else { "sub2" });
     node.enter(|| {
@@ -107,7 +108,7 @@ fn visit(network: &Network, client: usize, to: SocketAddrV4) {
     .unwrap();
 }
 
-/// The client's end of a connection.
+/// Client's end of a connection.
 fn converse(mut stream: TcpStream, ending: Ending) -> io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     stream.write_all(&[ending as u8])?;
@@ -128,7 +129,7 @@ fn converse(mut stream: TcpStream, ending: Ending) -> io::Result<()> {
     Ok(())
 }
 
-/// A server's thread: a share of the connections, whoever they come from.
+/// Thread of a server: accepts a share of the connections, of any client.
 fn serve(listener: &TcpListener, count: usize) {
     for _ in 0..count {
         let (stream, _) = listener.accept().expect("a client");
@@ -136,7 +137,7 @@ fn serve(listener: &TcpListener, count: usize) {
     }
 }
 
-/// The server's end of a connection.
+/// Server's end of a connection.
 fn answer(mut stream: TcpStream) -> io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     let mut asked = [0; 1];
@@ -155,7 +156,7 @@ fn answer(mut stream: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the kernel end the connection by a reset when it is dropped.
+/// Makes the kernel reset the connection when it is dropped.
 fn reset(stream: &TcpStream) -> io::Result<()> {
     SockRef::from(stream).set_linger(Some(Duration::ZERO))
 }

@@ -1,13 +1,13 @@
-//! The whole program among programs of other people: STUN clients and servers, traceroute and mtr,
+//! The whole program with programs of other projects: STUN clients and servers, traceroute and mtr,
 //! ping, and the kernel's own TCP at both ends, in network namespaces.
 //!
-//! Each file is one question. [`behaviors`]: does a STUN client find the mapping and filtering that
-//! were configured? [`routes`]: what does a traceroute see, from either side? [`sizes`]: does what
-//! is too large for a link still arrive? [`connections`]: does traffic leave anything behind?
+//! Each file answers one question. [`behaviors`]: does a STUN client find the configured mapping
+//! and filtering? [`routes`]: what does a traceroute show, from either side? [`sizes`]: do packets
+//! that are too large for a link still arrive? [`connections`]: does traffic leave mappings behind?
 //!
-//! The network is that of the demonstration (`natgate-testnet`), sometimes with more in it. The
-//! tests need root and the programs that `make test` installs, and fail without them. One runs at a
-//! time: they measure time and share the machine's cores with the gateway.
+//! The network is that of the demonstration (`natgate-testnet`), sometimes extended. The tests need
+//! root and the programs that `make test` installs, and fail without them. One test runs at a time,
+//! because the tests measure time and share the machine's cores with the gateway.
 
 mod behaviors;
 mod connections;
@@ -33,8 +33,7 @@ fn turn() -> Turn {
 /// ```
 const HOME: &str = "10.1.0.10";
 
-/// What the gateway's configuration needs for the host: the way to it, and a whole external
-/// address.
+/// Configuration for the host: a route to it, and an external address of its own.
 const HOME_CONFIG: &str = "[[route]]\n\
      prefix = \"10.1.0.0/24\"\n\
      via = \"10.0.0.11\"\n\
@@ -43,10 +42,10 @@ const HOME_CONFIG: &str = "[[route]]\n\
      internal = \"10.1.0.10\"\n\
      external = \"203.0.113.9\"\n";
 
-/// Where the host is reached from outside.
+/// External address of the host.
 const HOME_EXTERNAL: &str = "203.0.113.9";
 
-/// Adds that host.
+/// Adds this host.
 fn add_home(network: &mut Network) {
     network.add("home").unwrap();
     network.cable(["home", "eth0", "sub1", "home"]).unwrap();
@@ -60,7 +59,7 @@ fn add_home(network: &mut Network) {
     let router = network.node("sub1");
     router.ip_batch("address add 10.1.0.1/24 dev home\n").unwrap();
     router.set("ipv4/ip_forward", "1").unwrap();
-    // Otherwise traceroute's questions go unanswered when they come quickly.
+    // Otherwise fast requests of traceroute get no answer.
     for node in [home, router] {
         node.set("ipv4/icmp_ratelimit", "0").unwrap();
     }
@@ -70,15 +69,15 @@ fn gateway(network: &Network, config: &str) -> Gateway {
     Gateway::start(network, Path::new(PROGRAM), config).unwrap()
 }
 
-/// Runs a program to its end and returns what it said; it fails the test by its exit code, and when
-/// it takes longer than half a minute.
+/// Runs a program to its end and returns its output. An exit code other than 0, or a duration of
+/// more than half a minute, fails the test.
 fn run(node: &Namespace, program: &str, arguments: &str) -> String {
     let arguments: Vec<_> = arguments.split_whitespace().collect();
     let output = node.run(30, program, &arguments).unwrap();
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// How often the gateway has dropped a packet for this reason.
+/// Number of packets that the gateway has dropped for this reason.
 fn drops(gateway: &Gateway, reason: &str) -> u64 {
     let status = gateway.status().unwrap();
     let count = status["counters"]["drops"][reason].as_u64();

@@ -1,10 +1,10 @@
-//! traceroute and mtr see every router on the way, from either side of the translator.
+//! traceroute and mtr see every router on the path, from either side of the translator.
 //!
-//! They send packets that die on the way and show who says so. Errors from routers outside must be
-//! translated to reach the host inside that caused them (RFC 5508 REQ-4), errors from routers
-//! inside to reach a host outside (REQ-5): there they come from the external address, since the
-//! router's own means nothing outside. natgate shows itself by its own address on the side that
-//! asks.
+//! They send packets whose time to live ends on the path, and show the senders of the errors.
+//! Errors of outside routers must be translated to reach the internal host that caused them (RFC
+//! 5508 REQ-4). Errors of internal routers must reach a host outside (REQ-5). They then have the
+//! external address as their source, because the router's own address means nothing outside.
+//! natgate shows its own address on the asking side.
 
 use natgate_testnet::{
     GATEWAY_INSIDE, GATEWAY_OUTSIDE, Network, ROUTER, SERVER1, SERVER2, SUBSCRIBER1, config,
@@ -13,10 +13,10 @@ use serde_json::Value;
 
 use crate::{HOME_CONFIG, HOME_EXTERNAL, add_home, drops, gateway, run, turn};
 
-/// The options of traceroute by which its questions are UDP, ICMP, TCP.
+/// Options of traceroute for probes by UDP, ICMP and TCP.
 const TRACEROUTE: [&str; 3] = ["-U", "-I", "-T"];
 
-/// The options of mtr for the same.
+/// Options of mtr for probes by UDP, ICMP and TCP.
 const MTR: [&str; 3] = ["--udp", "", "--tcp"];
 
 //= test rfc5508#REQ-1
@@ -58,13 +58,13 @@ fn inbound_every_hop_shows_and_the_inside_stays_hidden() {
     let mut network = turn.network();
     add_home(&mut network);
     let gateway = gateway(&network, &config(HOME_CONFIG));
-    // The router inside (third) speaks by the address of the host that the packet was for.
+    // The internal router (third) sends with the address of the packet's destination.
     let hops = ["198.51.100.1", &GATEWAY_OUTSIDE.to_string(), HOME_EXTERNAL, HOME_EXTERNAL];
     for kind in TRACEROUTE {
         assert_eq!(traceroute(&network, "server1", kind, HOME_EXTERNAL), hops, "{kind}");
     }
     for kind in MTR {
-        // mtr ends where the destination's address first answers.
+        // mtr ends at the first answer from the destination's address.
         assert_eq!(mtr(&network, "server1", kind, HOME_EXTERNAL), hops[..3], "{kind}");
     }
     assert_eq!(drops(&gateway, "icmp_no_session"), 0);
@@ -80,7 +80,7 @@ fn an_unreachable_host_is_said_to_be_so_in_both_directions() {
     let mut network = turn.network();
     add_home(&mut network);
     let _gateway = gateway(&network, &config(HOME_CONFIG));
-    // Neither network can be reached any more; the routers before them know.
+    // Neither network is reachable; the routers before them report it.
     for (router, prefix) in [("router", "198.51.100.128/25"), ("sub1", "10.1.0.10/32")] {
         let line = format!("route replace unreachable {prefix}\n");
         if router == "router" {
@@ -101,14 +101,14 @@ fn an_unreachable_host_is_said_to_be_so_in_both_directions() {
     assert!(!said.contains(&SUBSCRIBER1.to_string()), "{said}");
 }
 
-/// The hops that traceroute shows.
+/// Hops in traceroute's output.
 fn traceroute(network: &Network, node: &str, kind: &str, to: &str) -> Vec<String> {
     let said = run(network.node(node), "traceroute", &format!("{kind} -n -q 1 -w 2 -m 8 {to}"));
     let hops = said.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1));
     hops.map(str::to_owned).collect()
 }
 
-/// The hops that mtr shows.
+/// Hops in mtr's output.
 fn mtr(network: &Network, node: &str, kind: &str, to: &str) -> Vec<String> {
     let said = run(network.node(node), "mtr", &format!("{kind} -n -j -c 1 -G 1 -m 8 {to}"));
     let said: Value = serde_json::from_str(&said).unwrap();

@@ -1,7 +1,9 @@
-//! What is larger than a link arrives all the same: in fragments, or after its sender has learnt
-//! how large it may be.
+//! Packets that are larger than a link arrive nevertheless: in fragments, or after their sender has
+//! learned the permitted size.
 //!
-//! The kernels at the ends cut datagrams and put them together; routers on the way answer what may
+//! The kernels at the ends fragment datagrams and reassemble them. Routers on the path report
+//! packets that may not be fragmented (RFC 1191). This must work from inside and from outside, and
+//! with the small link at any place: natgate's own, or one that only a router knows.
 //! not be cut (RFC 1191). All of it must work from inside and from outside, and wherever the small
 //! link is: natgate's own, or one that only a router knows of.
 
@@ -14,13 +16,13 @@ use natgate_testnet::{Gateway, Network, SERVER1, SUBSCRIBER2, config, traffic};
 
 use crate::{HOME_CONFIG, HOME_EXTERNAL, add_home, drops, gateway, run, turn};
 
-/// Where the transfers go.
+/// Port of the transfers.
 const PORT: u16 = 9000;
 
-/// A transfer's length, bytes: thousands of full segments.
+/// Length of a transfer, bytes: thousands of full segments.
 const BULK: usize = 4_000_000;
 
-/// The second subscriber is reached at an address of its own.
+/// The second subscriber has an external address of its own.
 const SUBSCRIBER_STATIC: &str = "[[static]]\n\
      internal = \"10.0.0.12\"\n\
      external = \"203.0.113.8\"\n";
@@ -52,7 +54,7 @@ fn datagrams_of_60000_bytes_pass_both_ways() {
     let turn = turn();
     let network = turn.network();
     let gateway = gateway(&network, &config(SUBSCRIBER_STATIC));
-    // Forty fragments are more than wait for an answer to ARP.
+    // Forty fragments are more than can wait for an answer to ARP.
     for node in ["sub1", "sub2"] {
         run(network.node(node), "ping", &format!("-n -c 1 -W 2 {SERVER1}"));
     }
@@ -83,7 +85,7 @@ fn path_mtu_discovery_stops_at_the_gateways_own_outside() {
     let gateway = gateway(&network, &small);
     assert_eq!(transfer(&network, "sub1", "server1", SERVER1), 1400);
     assert!(drops(&gateway, "too_big") > 0, "the gateway said so itself");
-    // The other way the router says it.
+    // In the other direction the router reports it.
     assert_eq!(transfer(&network, "server1", "sub2", SUBSCRIBER_EXTERNAL), 1400);
     ping_in_pieces(&network, &gateway, "sub1", SERVER1);
 }
@@ -111,7 +113,8 @@ fn path_mtu_discovery_hears_routers_beyond() {
     let gateway = gateway(&network, &config(HOME_CONFIG));
     mtu(&network, [("router", "server1"), ("server1", "eth0")], 1300);
     mtu(&network, [("sub1", "home"), ("home", "eth0")], 1200);
-    // Both ends go on to announce what they could take before, or TCP would never send too much.
+    // Both ends continue to announce their former segment size. Otherwise TCP would never send
+    // packets that are too large.
     for (node, route) in [
         ("server1", "route change default via 198.51.100.1 advmss 1460\n"),
         ("home", "route change default via 10.1.0.1 advmss 1460\n"),
@@ -131,7 +134,7 @@ fn bound(network: &Network, node: &str, address: Ipv4Addr, port: u16) -> UdpSock
     socket
 }
 
-/// Sends 60,000 bytes; returns whom the receiver saw.
+/// Sends 60,000 bytes; returns the endpoint that the receiver saw.
 fn deliver(from: &UdpSocket, to: SocketAddrV4, at: &UdpSocket, round: usize) -> SocketAddrV4 {
     let bytes = bytes(60_000, round);
     assert_eq!(from.send_to(&bytes, to).unwrap(), bytes.len());
@@ -141,8 +144,8 @@ fn deliver(from: &UdpSocket, to: SocketAddrV4, at: &UdpSocket, round: usize) -> 
     seen.to_string().parse().unwrap()
 }
 
-/// What may be cut is cut by the gateway where its own link is small: 4,000 bytes that were not cut
-/// for it before.
+/// The gateway fragments a packet at its own small link: 4,000 bytes whose fragments are too large
+/// for it.
 fn ping_in_pieces(network: &Network, gateway: &Gateway, node: &str, to: Ipv4Addr) {
     let refused = drops(gateway, "too_big");
     let said =
@@ -151,7 +154,7 @@ fn ping_in_pieces(network: &Network, gateway: &Gateway, node: &str, to: Ipv4Addr
     assert_eq!(drops(gateway, "too_big"), refused);
 }
 
-/// Sends megabytes over TCP and compares what arrives; returns the path MTU that the sender's
+/// Sends megabytes over TCP and compares the received bytes; returns the path MTU that the sender's
 /// kernel has found.
 fn transfer(network: &Network, from: &str, to: &str, address: Ipv4Addr) -> u32 {
     let listener =
@@ -171,7 +174,7 @@ fn transfer(network: &Network, from: &str, to: &str, address: Ipv4Addr) -> u32 {
     words.next().unwrap_or_else(|| panic!("no path MTU known: {route}")).parse().unwrap()
 }
 
-/// Takes one connection and reads all that comes.
+/// Accepts one connection and reads all bytes.
 fn receive(listener: &TcpListener) -> io::Result<Vec<u8>> {
     let (mut stream, _): (TcpStream, _) = listener.accept()?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
@@ -184,7 +187,7 @@ fn bytes(length: usize, salt: usize) -> Vec<u8> {
     (0..length).map(|n| ((n + salt).wrapping_mul(0x9e37_79b9) >> 16) as u8).collect()
 }
 
-/// Makes a link smaller, at both of its ends.
+/// Reduces the MTU of a link at both of its ends.
 fn mtu(network: &Network, ends: [(&str, &str); 2], bytes: u32) {
     for (node, device) in ends {
         network.node(node).ip_batch(&format!("link set {device} mtu {bytes}\n")).unwrap();

@@ -1,11 +1,11 @@
-//! Packets that something is wrong with.
+//! Damaged packets.
 
 use natgate_wire::protocol;
 
 use super::{Author, Kind, ROUTER_INSIDE, ROUTER_OUTSIDE, Story};
 use crate::packets::{ACK, Body, FIN, PSH, Packet, RST, SYN, URG, fix_header, fragments};
 
-/// One of each.
+/// Writes one story of each kind.
 pub(super) fn write(author: &mut Author) {
     no_connection(author);
     odd_flags(author);
@@ -35,7 +35,7 @@ fn odd_flags(author: &mut Author) {
     }
 }
 
-/// A story that has its mapping.
+/// A story with a mapping.
 fn begun(author: &mut Author, number: u8) -> Story {
     let mut story = author.story(number);
     let packet = match number {
@@ -112,7 +112,7 @@ fn bad_lengths(author: &mut Author) {
     spoil(protocol::ICMP, "ICMP header cut", &cut(27));
 }
 
-/// What no router may forward (RFC 1812 section 5.2.2).
+/// Packets that no router may forward (RFC 1812 section 5.2.2).
 fn bad_headers(author: &mut Author) {
     let mut spoil = |name, spoil: &dyn Fn(&mut Vec<u8>)| {
         let mut story = author.story(protocol::UDP);
@@ -139,7 +139,7 @@ fn bad_headers(author: &mut Author) {
     });
 }
 
-/// Makes the checksum right whatever the lengths say.
+/// Corrects the checksum even if the lengths are wrong.
 fn fix_header_of(bytes: &mut [u8]) {
     bytes[10..12].fill(0);
     let checksum = natgate_wire::checksum::checksum(&bytes[..20]);
@@ -188,7 +188,7 @@ fn errors_about_nothing(author: &mut Author) {
         });
         author.tell(story);
     }
-    // About a session, but not to be believed.
+    // Errors about a session that must not be trusted.
     for (name, at) in
         [("ICMP error in, checksum wrong", 22), ("ICMP error in, embedded header wrong", 38)]
     {

@@ -1,4 +1,4 @@
-//! Stories that a translator is made for, and what strangers add to them.
+//! Ordinary stories of a translator, and packets of strangers.
 
 use std::net::Ipv4Addr;
 
@@ -9,10 +9,10 @@ use super::{
 };
 use crate::packets::{ACK, Body, Endpoint, FIN, PSH, Packet, RST, SYN, fragments};
 
-/// A stranger, whom nobody inside has sent anything.
+/// A stranger: an outside host that no internal host has sent a packet to.
 const STRANGER: Endpoint = (Ipv4Addr::new(198, 51, 100, 150), 4444);
 
-/// One of each.
+/// Writes one story of each kind.
 pub(super) fn write(author: &mut Author) {
     udp(author);
     udp_without_checksum(author);
@@ -45,7 +45,7 @@ fn udp(author: &mut Author) {
             packet.bytes()
         });
     }
-    // Beyond the total length, as short Ethernet frames have it.
+    // Bytes beyond the total length, as in short Ethernet frames.
     let mut padded = Packet::udp(story.internal, story.remote, b"ab").bytes();
     padded.extend([0xee; 16]);
     story.outbound("UDP out with padding", Kind::Ordinary, vec![padded]);
@@ -67,14 +67,14 @@ fn udp_without_checksum(author: &mut Author) {
     author.tell(story);
 }
 
-/// A TCP connection under way: the numbers that either side sends next.
+/// A TCP connection in progress: the next sequence numbers of both ends.
 struct Connection {
     out: u32,
     back: u32,
 }
 
 impl Connection {
-    /// Opens one.
+    /// Opens a connection.
     fn open(author: &mut Author, story: &mut Story) -> Self {
         let (out, back) = (author.chance.next() as u32, author.chance.next() as u32);
         let mut connection = Self { out, back };
@@ -102,7 +102,7 @@ impl Connection {
     }
 }
 
-/// What a segment takes of the sequence numbers.
+/// Length of a segment in sequence numbers.
 fn length(flags: u8, data: &[u8]) -> u32 {
     data.len() as u32 + u32::from(flags & (SYN | FIN) != 0)
 }
@@ -152,7 +152,7 @@ fn tcp_reset(author: &mut Author) {
     author.tell(story);
 }
 
-/// Both ends call each other at once (RFC 9293 section 3.5).
+/// Simultaneous open (RFC 9293 section 3.5).
 fn tcp_both_call(author: &mut Author) {
     let mut story = author.story(protocol::TCP);
     let mut connection =
@@ -187,7 +187,7 @@ fn queries(author: &mut Author) {
     }
 }
 
-/// Everything that may go wrong with a packet on its way, and at its end.
+/// ICMP errors of routers and of the destination.
 const ERRORS: [(u8, u8); 10] =
     [(3, 0), (3, 1), (3, 3), (3, 4), (3, 9), (3, 13), (11, 0), (11, 1), (12, 0), (3, 2)];
 
@@ -221,7 +221,7 @@ fn errors_from_outside(author: &mut Author) {
             quoted.extend(extension);
             let mut error = Packet::error(ROUTER_OUTSIDE, external.0, (11, 0), &quoted, 1000);
             if let Body::Icmp { rest, .. } = &mut error.body {
-                // RFC 4884: the length of what is quoted, in words.
+                // RFC 4884: the length of the quoted packet, in words.
                 rest[1] = 128 / 4;
             }
             error.bytes()
@@ -254,7 +254,7 @@ fn errors_from_inside(author: &mut Author) {
     }
 }
 
-/// What makes a mapping.
+/// First packet, which makes a mapping.
 fn first_packet(number: u8, from: Endpoint, to: Endpoint) -> Packet {
     match number {
         protocol::UDP => Packet::udp(from, to, &[0x55; 40]),
@@ -263,7 +263,7 @@ fn first_packet(number: u8, from: Endpoint, to: Endpoint) -> Packet {
     }
 }
 
-/// What comes back.
+/// Packet in the reverse direction.
 fn answer(number: u8, from: Endpoint, to: Endpoint) -> Packet {
     match number {
         protocol::UDP => Packet::udp(from, to, &[0x66; 40]),
@@ -313,11 +313,11 @@ fn strangers(author: &mut Author) {
     author.tell(story);
 }
 
-/// Two subscribers use the same port, towards the same remote endpoints in one order or another.
+/// Two subscribers use one port to equal remote endpoints, in different orders.
 fn contended(author: &mut Author) {
     for [first_of_one, first_of_two, then_of_two, then_of_one] in [[0, 0, 1, 1], [0, 1, 0, 1]] {
         let mut story = author.story(protocol::UDP);
-        // Linux has few ports to choose from below 1024.
+        // Linux has few alternative ports below 1024.
         story.internal.1 += 30_000;
         let one = story.internal;
         let two = (neighbor(one.0), one.1);
@@ -340,7 +340,7 @@ fn contended(author: &mut Author) {
     }
 }
 
-/// Somebody outside calls a service inside, and a router inside has something to say about it.
+/// An outside host calls an internal service, and an internal router sends an error about it.
 fn services(author: &mut Author) {
     for (number, [internal, external]) in
         [(protocol::TCP, TCP_SERVICE), (protocol::UDP, UDP_SERVICE)]
@@ -396,7 +396,7 @@ fn fragmented(author: &mut Author) {
     author.tell(story);
 }
 
-/// Protocols that go by address, or whose ports nobody else wants.
+/// Protocols that are translated by address, or whose ports have no competitor.
 fn other_protocols(author: &mut Author) {
     const ESP: [u8; 16] = [0, 0, 0x11, 0x22, 0, 0, 0, 1, 5, 5, 5, 5, 5, 5, 5, 5];
     const GRE: [u8; 12] = [0, 0, 8, 0, 0x45, 0, 0, 0, 1, 2, 3, 4];
@@ -412,13 +412,13 @@ fn other_protocols(author: &mut Author) {
     };
     exchange(author, protocol::DCCP, dccp, Some(6), Kind::Dccp);
     let udp_lite = |from: u16, to: u16| {
-        // A coverage of 0: everything.
+        // A coverage of 0 stands for the whole packet.
         [&from.to_be_bytes()[..], &to.to_be_bytes(), &[0, 0, 0, 0], &[7; 30]].concat()
     };
     exchange(author, protocol::UDP_LITE, udp_lite, Some(6), Kind::UdpLite);
 }
 
-/// One packet each way; `make` gets the source port and the destination port.
+/// Exchanges one packet each way; `make` gets the source port and the destination port.
 fn exchange(
     author: &mut Author,
     number: u8,
@@ -427,7 +427,8 @@ fn exchange(
     kind: Kind,
 ) {
     let mut story = author.story(number);
-    // By address alone: no other story may have this protocol and remote address.
+    // The translation is by address alone, so no other story may have this protocol and remote
+    // address.
     story.remote.0 = Ipv4Addr::from_bits(0xcb00_7100 + u32::from(author.remotes - 7000));
     let (internal, remote) = (story.internal, story.remote);
     let body = |bytes| Body::Other { protocol: number, bytes, checksum_at };
@@ -442,12 +443,12 @@ fn exchange(
     author.tell(story);
 }
 
-/// An SCTP packet with an INIT chunk from the well-known side of nothing, and with an INIT ACK
-/// back: what begins an association (RFC 9260 section 3.3.2).
+/// An SCTP packet with an INIT chunk from inside, or with an INIT ACK back: the begin of an
+/// association (RFC 9260 section 3.3.2).
 fn sctp(from: u16, to: u16) -> Vec<u8> {
     const INIT: u8 = 1;
     const INIT_ACK: u8 = 2;
-    // Remote ports are those above 7000, internal ones below.
+    // Remote ports are above 7000, internal ones below.
     let (chunk, tag) = if to >= 7000 { (INIT, 0) } else { (INIT_ACK, 0x1111_1111_u32) };
     let mut bytes =
         [&from.to_be_bytes()[..], &to.to_be_bytes(), &tag.to_be_bytes(), &[0; 4]].concat();

@@ -1,5 +1,5 @@
-//! What a translator decides as any router does: time to live, size, options, addresses that no
-//! packet may have; and what is addressed to itself.
+//! Decisions of a translator as a router: time to live, size, options, invalid addresses, and
+//! packets to the translator itself.
 
 use std::net::Ipv4Addr;
 
@@ -10,7 +10,7 @@ use super::{Author, EXTERNAL, INSIDE, Kind, neighbor};
 use crate::observation::PortHistory;
 use crate::packets::{DONT_FRAGMENT, Packet, SYN};
 
-/// One of each.
+/// Writes one story of each kind.
 pub(super) fn write(author: &mut Author) {
     expired(author);
     too_big(author);
@@ -43,7 +43,7 @@ fn expired(author: &mut Author) {
     }
     author.tell(story);
 
-    // No error is made about an error, nor about a later fragment.
+    // No ICMP error is sent about an ICMP error or about a later fragment.
     let mut story = author.story(protocol::UDP);
     let about = Packet::udp(story.remote, story.internal, b"about").bytes();
     let mut error = Packet::error(story.internal.0, story.remote.0, (3, 3), &about, 33);
@@ -108,7 +108,7 @@ fn martians(author: &mut Author) {
     author.tell(story);
 }
 
-/// From there and to there, both from inside, and then from there as from outside.
+/// Packets from and to an address, both from inside, and then packets from it on the outside.
 fn strange(author: &mut Author, address: Ipv4Addr, [from, to]: [&'static str; 2]) {
     let mut story = author.story(protocol::UDP);
     let internal = story.internal;
@@ -158,7 +158,7 @@ fn gateway(author: &mut Author) {
     author.tell(story);
 }
 
-/// One subscriber calls another by its external endpoint, after both have called each other.
+/// One subscriber calls another by its external endpoint, after both have sent to each other.
 fn hairpin(author: &mut Author) {
     let mut story = author.story(protocol::UDP);
     let (caller, remote) = (story.internal, story.remote);

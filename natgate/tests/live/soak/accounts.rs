@@ -1,5 +1,5 @@
-//! What the gateway, and the kernel at both ends of its cables, have counted, and whether that adds
-//! up; what the gateway takes of the machine.
+//! Counters of the gateway, and of the kernel at both ends of its cables, and their sums; resources
+//! of the gateway.
 
 use crate::tester::counter;
 use natgate_testnet::{Gateway, Network};
@@ -7,17 +7,17 @@ use serde_json::Value;
 use std::fs;
 use std::io;
 
-/// The gateway's devices, and at whose device the other end of the cable is.
+/// Devices of the gateway, and the node and device at the other end of each cable.
 const CABLES: [(&str, &str, &str); 2] = [("inside", "switch", "nat"), ("outside", "router", "nat")];
 
-/// What the kernel has counted.
+/// Counters of the kernel.
 #[derive(Clone, Debug)]
 pub(super) struct Wires {
-    /// Frames that came to the gateway's devices, and frames that left them, those included that
-    /// the other end did not take: `[inside, outside]`.
+    /// Frames to the gateway's devices, and frames from them: `[inside, outside]`. Frames that the
+    /// other end did not accept are included.
     came: [u64; 2],
     left: [u64; 2],
-    /// IP packets that the gateway's kernel got.
+    /// IP packets that the gateway's kernel received.
     kernels: u64,
 }
 
@@ -35,7 +35,7 @@ impl Wires {
     }
 }
 
-/// IP packets that the kernel of the thread's namespace has had.
+/// IP packets that the kernel of the thread's namespace has received.
 fn ip_received() -> u64 {
     let table = fs::read_to_string("/proc/thread-self/net/snmp").expect("it can be read");
     let mut lines = table.lines().filter_map(|line| line.strip_prefix("Ip: "));
@@ -44,12 +44,12 @@ fn ip_received() -> u64 {
     counts.split(' ').nth(place).expect("a count").parse().expect("a number")
 }
 
-/// What a gateway has counted of its own.
+/// A counter in the gateway's status.
 pub(super) fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is no count"))
 }
 
-/// All packets that came to this.
+/// Number of packets with this outcome.
 pub(super) fn outcome(status: &Value, name: &str) -> u64 {
     let packets = status["counters"]["packets"].as_object().expect("an object");
     packets.values().map(|way| number(&way[name])).sum()
@@ -64,8 +64,7 @@ fn workers(status: &Value, key: &str) -> u64 {
     workers.iter().map(|worker| number(&worker[key])).sum()
 }
 
-/// What does not add up of a gateway that has nothing under way: sums that should be the same, by
-/// name.
+/// Sums that differ although they must be equal, by name, for a gateway without packets in flight.
 pub(super) fn differences(
     backend: &str,
     [wires, wires_then]: [&Wires; 2],
@@ -85,7 +84,7 @@ pub(super) fn differences(
     let arrived = [0, 1].map(|side| kept.iter().map(|count| count[side]).sum::<u64>());
     let came = [0, 1].map(|side| wires.came[side] - wires_then.came[side]);
     let left = [0, 1].map(|side| wires.left[side] - wires_then.left[side]);
-    // Where natgate gets frames first, the kernel gets those that it leaves.
+    // If natgate gets frames first, the kernel gets the frames that natgate passes on.
     let kernels = if backend == "af-xdp" { wires.kernels - wires_then.kernels } else { 0 };
     check(
         "came by cable, and arrived".into(),
@@ -98,7 +97,7 @@ pub(super) fn differences(
     found
 }
 
-/// The same of what the gateway alone has counted.
+/// Differences between the gateway's own counters.
 fn within(status: &Value) -> Vec<String> {
     let (counters, router) = (&status["counters"], &status["router"]);
     let drops = counters["drops"].as_object().expect("an object");
@@ -129,10 +128,10 @@ fn within(status: &Value) -> Vec<String> {
     different.map(|(what, one, other)| format!("{what}: {one} and {other}")).collect()
 }
 
-/// What a gateway takes of the machine.
+/// Resources of a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Footprint {
-    /// Bytes.
+    /// Resident memory, bytes.
     pub(super) resident: u64,
     pub(super) threads: usize,
     pub(super) files: usize,

@@ -1,5 +1,5 @@
-//! Subscribers that want answers: datagrams, connections, pings, tunnels, calls to each other. Each
-//! is a thread in its namespace that goes on until it is told to stop, and counts.
+//! Subscribers that expect answers: datagrams, connections, pings, tunnels, calls to each other.
+//! Each is a thread in its namespace that runs until the end of the round and counts its results.
 
 use super::raw::Raw;
 use super::{HOSTS, Random, World};
@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Where nobody listens.
+/// A port without a listener.
 const CLOSED: u16 = 9;
 
 /// GRE.
@@ -19,13 +19,13 @@ const GRE: i32 = 47;
 
 const SERVERS: [Ipv4Addr; 2] = [SERVER1, SERVER2];
 
-/// How long a datagram's answer is waited for.
+/// Longest wait for a datagram's answer.
 const GLANCE: Duration = Duration::from_millis(300);
 
-/// How soon both servers must have been asked to have seen one mapping.
+/// Longest time between the requests to both servers in which the mapping must stay.
 const AT_ONCE: Duration = Duration::from_millis(400);
 
-/// One of a node's subscribers.
+/// A random subscriber of a node.
 pub(super) fn host(node: &str, random: &mut Random) -> Ipv4Addr {
     let (_, first) = HOSTS.into_iter().find(|(name, _)| *name == node).expect("it has some");
     Ipv4Addr::new(10, 0, 0, first + random.below(super::HOSTS_EACH.into()) as u8)
@@ -37,8 +37,8 @@ fn socket(address: Ipv4Addr) -> UdpSocket {
     socket
 }
 
-/// UDP flows that come and go: short datagrams, long ones in fragments, some to a closed port, of
-/// which an ICMP error tells.
+/// UDP flows of limited duration: short datagrams, long ones in fragments, and some to a closed
+/// port, about which an ICMP error comes.
 pub(super) fn flows(world: &World<'_>, node: &str, mut random: Random) {
     const MOST: usize = 32;
     let mut sockets: Vec<UdpSocket> = Vec::new();
@@ -53,7 +53,7 @@ pub(super) fn flows(world: &World<'_>, node: &str, mut random: Random) {
             _ if !sockets.is_empty() => {
                 let which = random.below(sockets.len() as u64) as usize;
                 if !question(world, &sockets[which], &mut random) {
-                    // A late answer would be taken for the next.
+                    // A late answer could be confused with the next.
                     sockets.swap_remove(which);
                 }
             }
@@ -63,7 +63,8 @@ pub(super) fn flows(world: &World<'_>, node: &str, mut random: Random) {
     }
 }
 
-/// Asks both servers, who see the same; returns whether both have answered.
+/// Sends a request to both servers, which must see one external endpoint; returns true if both have
+/// answered.
 fn question(world: &World<'_>, socket: &UdpSocket, random: &mut Random) -> bool {
     let len = match random.below(6) {
         0 => 1500 + random.below(7000),
@@ -85,7 +86,7 @@ fn question(world: &World<'_>, socket: &UdpSocket, random: &mut Random) -> bool 
     answered
 }
 
-/// Sends to a closed port, and hears so.
+/// Sends to a closed port, and receives the error.
 fn refusal(world: &World<'_>, address: Ipv4Addr, random: &mut Random) {
     let socket = socket(address);
     let server = SERVERS[random.below(2) as usize];
@@ -98,7 +99,7 @@ fn refusal(world: &World<'_>, address: Ipv4Addr, random: &mut Random) {
     }
 }
 
-/// TCP connections whose bytes are compared, which end in three ways.
+/// TCP connections with compared bytes, which end in three ways.
 pub(super) fn connections(world: &World<'_>, node: &str, mut random: Random) {
     while world.goes_on() {
         let server = SERVERS[random.below(2) as usize];
@@ -106,7 +107,7 @@ pub(super) fn connections(world: &World<'_>, node: &str, mut random: Random) {
             Ok(stream) => {
                 converse(world, &stream, &mut random);
                 if random.below(4) == 0 {
-                    // It is reset rather than closed.
+                    // The connection is reset and not closed.
                     SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
                 }
                 world.tally.connections.fetch_add(1, Ordering::Relaxed);
@@ -128,7 +129,7 @@ fn connect(address: Ipv4Addr, server: Ipv4Addr) -> io::Result<TcpStream> {
     Ok(socket.into())
 }
 
-/// Once there is a connection, all its bytes arrive, and arrive right.
+/// Sends bytes over a connection; all of them must arrive unchanged.
 fn converse(world: &World<'_>, stream: &TcpStream, random: &mut Random) {
     let ends = (stream.local_addr(), stream.peer_addr());
     let external = traffic::read_endpoint(stream);
@@ -145,12 +146,12 @@ fn converse(world: &World<'_>, stream: &TcpStream, random: &mut Random) {
     }
 }
 
-/// Pings of all sizes: the large ones are fragments both ways.
+/// Pings of all sizes: the large ones are fragmented both ways.
 pub(super) fn pings(world: &World<'_>, node: &str, mut random: Random) {
     let targets = [SERVER1, SERVER2, ROUTER, GATEWAY_INSIDE];
     while world.goes_on() {
         let target = targets[random.below(4) as usize];
-        // The gateway answers what comes in one piece.
+        // The gateway answers unfragmented pings only.
         let sizes = if target == GATEWAY_INSIDE { 2 } else { 4 };
         let size = [56, 1400, 4000, 20_000][random.below(sizes) as usize];
         let source = host(node, &mut random);
@@ -166,7 +167,7 @@ pub(super) fn pings(world: &World<'_>, node: &str, mut random: Random) {
     }
 }
 
-/// Subscribers who call each other by their external endpoints, in datagrams of all sizes.
+/// Subscribers that send to each other's external endpoints, in datagrams of all sizes.
 pub(super) fn meetings(world: &World<'_>, _: &str, mut random: Random) {
     let ends = ["sub1", "sub2"];
     while world.goes_on() {
@@ -194,7 +195,7 @@ pub(super) fn meetings(world: &World<'_>, _: &str, mut random: Random) {
     }
 }
 
-/// The next datagram from somebody: floods come to all ports.
+/// Next datagram of a sender; floods come to all ports.
 fn receive_from(socket: &UdpSocket, sender: SocketAddrV4) -> Option<Vec<u8>> {
     let mut buffer = [0; 4096];
     let begin = Instant::now();
@@ -207,14 +208,15 @@ fn receive_from(socket: &UdpSocket, sender: SocketAddrV4) -> Option<Vec<u8>> {
     None
 }
 
-/// GRE to a server that sends it back.
+/// Sends GRE to a server that reflects it.
 pub(super) fn tunnels(world: &World<'_>, node: &str, mut random: Random) {
     while world.goes_on() {
         let address = host(node, &mut random);
         let socket = Raw::of(GRE);
         socket.bind(&SocketAddrV4::new(address, 0).into()).unwrap();
         socket.set_read_timeout(Some(GLANCE)).unwrap();
-        // While one has a tunnel, others cannot have one to the same server by the same address.
+        // While one subscriber has a tunnel, others cannot have one to that server by the same
+        // address.
         for _ in 0..1 + random.below(10) {
             tunnel(world, &socket, &mut random);
         }
@@ -226,7 +228,7 @@ fn tunnel(world: &World<'_>, socket: &Socket, random: &mut Random) {
     let server = SockAddr::from(SocketAddrV4::new(SERVER2, 0));
     let len = 4 + random.below(1000) as usize;
     let mut bytes = random.bytes(len);
-    // Neither options nor a checksum; IPv4 is in it.
+    // Neither options nor a checksum; the payload is IPv4.
     bytes[..4].copy_from_slice(&[0, 0, 8, 0]);
     let _ = socket.send_to(&bytes, &server);
     match read_payload(socket) {
@@ -236,7 +238,7 @@ fn tunnel(world: &World<'_>, socket: &Socket, random: &mut Random) {
     .fetch_add(1, Ordering::Relaxed);
 }
 
-/// Sends GRE back to whom it came from.
+/// Reflects GRE packets.
 pub(super) fn tunnels_end(world: &World<'_>, _: &str, _: Random) {
     let socket = Raw::of(GRE);
     socket.set_read_timeout(Some(GLANCE)).unwrap();
@@ -246,7 +248,7 @@ pub(super) fn tunnels_end(world: &World<'_>, _: &str, _: Random) {
     }
 }
 
-/// What a packet that comes to a raw socket carries, and from whom.
+/// Payload and sender of a packet from a raw socket.
 fn read_payload(mut socket: &Socket) -> Option<(Vec<u8>, SockAddr)> {
     let mut buffer = [0; 2048];
     let len = socket.read(&mut buffer).ok()?;

@@ -1,11 +1,11 @@
-//! Traffic of all kinds at once, for as long as one likes: flows that come and go, connections,
-//! pings, tunnels, fragments, calls between subscribers, forgeries, floods; meanwhile the gateway
-//! is asked, and given other configurations. Nothing grows, every byte of every connection arrives,
-//! every packet is accounted for, and answers come within a second.
+//! Traffic of all kinds at once, for any duration: flows, connections, pings, tunnels, fragments,
+//! calls between subscribers, forged packets, floods. Meanwhile the gateway gets requests and other
+//! configurations. No resource grows, every byte of every connection arrives, every packet is
+//! accounted for, and answers come within a second.
 //!
-//! It goes by rounds: traffic, then silence until the last mapping has gone, when the accounts have
-//! to add up to the packet. `NATGATE_SOAK_SECONDS` says how long all four tests take together;
-//! `NATGATE_SOAK_SEED` repeats the choices of one.
+//! The test runs in rounds of traffic and silence. The silence lasts until the last mapping is
+//! removed; then the accounts must be exact. `NATGATE_SOAK_SECONDS` sets the time of all four tests
+//! together. `NATGATE_SOAK_SEED` repeats the random choices of one test.
 
 mod accounts;
 mod clients;
@@ -26,42 +26,42 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How many tests share the time.
+/// Number of tests that share the time.
 const RUNS: u64 = 4;
 
-/// Subscribers of each node: the last part of the first one's address, and how many there are.
+/// Subscribers of each node: the last byte of the first address, and their number.
 const HOSTS: [(&str, u8); 2] = [("sub1", 100), ("sub2", 150)];
 const HOSTS_EACH: u8 = 48;
 
-/// The kernel's own address on the inside's device, and a port where it takes datagrams.
+/// The kernel's own address on the inside's device, and a port on which it receives datagrams.
 const KERNEL: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const KERNEL_PORT: u16 = 9000;
 
-/// New mappings a second that a subscriber may make, by turns.
+/// Alternating limits of new mappings of a subscriber, a second.
 const RATES: [u64; 2] = [20, 25];
 
-/// How long the longest mapping lives in silence, seconds.
+/// Longest lifetime of a mapping in silence, seconds.
 const LONGEST: u64 = 5;
 
-/// Addresses that send from inside.
+/// Number of addresses that send from inside.
 const SENDERS: u64 = 250;
 
-/// What the memory may grow by, bytes: while it was warming up, and after that. The lists of all
-/// mappings, which are made to be told, take some by their size.
+/// Permitted growth of the memory, bytes: during the warm-up, and after it. The lists of all
+/// mappings in answers take memory according to their size.
 const EARLY_GROWTH: u64 = 48 << 20;
 const GROWTH: u64 = 8 << 20;
 
-/// How long it takes to warm up, and how often the gateway is asked at least.
+/// Duration of the warm-up, and longest interval of requests to the gateway.
 const WARM_UP: Duration = Duration::from_secs(1);
 const ASKED: Duration = Duration::from_millis(250);
 
-/// Rounds at most until there was everything that should have been.
+/// Most rounds until all expected events have occurred.
 const MOST_ROUNDS: u64 = 6;
 
-/// Threads that wait a while for more after they have answered.
+/// Threads that wait for further requests after an answer.
 const LINGERING: usize = 2;
 
-/// Why packets must have been dropped, among other things.
+/// Expected reasons of dropped packets.
 const REASONS: [&str; 9] = [
     "ttl_exceeded",
     "not_subscriber",
@@ -76,7 +76,7 @@ const REASONS: [&str; 9] = [
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A kind of traffic: in which node, and what is done there until it is to stop.
+/// A kind of traffic: its node, and the function that sends until the end.
 type Traffic = (&'static str, fn(&World<'_>, &str, Random));
 
 const TRAFFIC: [Traffic; 15] = [
@@ -97,7 +97,7 @@ const TRAFFIC: [Traffic; 15] = [
     ("server2", strays::floods),
 ];
 
-/// Choices that can be repeated (SplitMix64).
+/// Random numbers from a seed (SplitMix64).
 #[derive(Clone, Debug)]
 struct Random(u64);
 
@@ -118,7 +118,7 @@ impl Random {
         words.take(len).collect()
     }
 
-    /// Sleeps for so many milliseconds at most.
+    /// Sleeps for at most `most` milliseconds.
     fn nap(&mut self, most: u64) {
         thread::sleep(Duration::from_micros(self.below(most * 1000)));
     }
@@ -126,14 +126,14 @@ impl Random {
 
 macro_rules! tally {
     ($($name:ident,)*) => {
-        /// What clients have counted.
+        /// Counters of the clients.
         #[derive(Debug, Default)]
         struct Tally {
             $($name: AtomicU64,)*
         }
 
         impl Tally {
-            /// Names and counts.
+            /// Names and values of the counters.
             fn each(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name.load(Ordering::Relaxed)),)*]
             }
@@ -146,14 +146,14 @@ tally! {
     unconnected,
 }
 
-/// What all kinds of traffic share.
+/// State that all kinds of traffic share.
 struct World<'w> {
     network: &'w Network,
     stop: AtomicBool,
     tally: &'w Tally,
-    /// How long there is between floods, about.
+    /// Approximate pause between floods.
     pace: Duration,
-    /// External endpoints that somebody had lately.
+    /// Recently used external endpoints.
     met: Mutex<Vec<SocketAddrV4>>,
 }
 
@@ -162,7 +162,7 @@ impl World<'_> {
         !self.stop.load(Ordering::Relaxed)
     }
 
-    /// Sleeps, but not beyond the end.
+    /// Sleeps, but not beyond the end of the round.
     fn sleep(&self, time: Duration) {
         let end = Instant::now() + time;
         while Instant::now() < end && self.goes_on() {
@@ -186,7 +186,7 @@ impl World<'_> {
     }
 }
 
-/// One gateway under traffic.
+/// A gateway under traffic.
 struct Soak<'s> {
     network: &'s Network,
     gateway: Gateway,
@@ -196,15 +196,15 @@ struct Soak<'s> {
     socket: PathBuf,
     random: Random,
     tally: Tally,
-    /// As it was when nothing had come yet.
+    /// Counters before the first packet.
     first: (Wires, Value),
     reloads: u64,
-    /// The longest that an answer, and that the state by signal took.
+    /// Longest time of an answer, and of the status by signal.
     slowest: Duration,
     slowest_status: Duration,
 }
 
-/// The configuration, by how fast subscribers may make mappings. Everything is short-lived.
+/// Configuration with a rate of new mappings. All lifetimes are short.
 fn config(backend: &str, workers: u64, addresses: u8, socket: &Path, rate: u64) -> String {
     let pool = format!("addresses = [\"203.0.113.1-203.0.113.{addresses}\"]");
     let more = format!(
@@ -224,7 +224,7 @@ fn seed() -> u64 {
     text.map_or_else(|_| time(), |text| text.parse().expect("NATGATE_SOAK_SEED is a number"))
 }
 
-/// How long a test takes, if somebody wants to know.
+/// Duration of a test, if the environment sets one.
 fn time() -> Option<Duration> {
     let text = std::env::var("NATGATE_SOAK_SECONDS").ok()?;
     let seconds: u64 = text.parse().expect("NATGATE_SOAK_SECONDS is a number");
@@ -241,15 +241,15 @@ fn populate(network: &TestNetwork) {
     network.ip("nat", &format!("address add {KERNEL}/24 dev inside"));
     let shown = network.ip("nat", "-o link show dev inside");
     let mac = shown.split("link/ether ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
-    // Nobody asks for it, so the machine itself sends nothing.
+    // This entry avoids ARP requests, so the machine itself sends no packet.
     network.ip("sub1", &format!("neighbor add {KERNEL} lladdr {mac} dev eth0"));
 }
 
-/// The program, told to give back what it has freed, and without huge pages: else the C library
-/// keeps, and the kernel clears, tens of megabytes at once now and then, and what is resident says
-/// little.
+/// The program with settings that make resident memory meaningful: it returns freed memory at once,
+/// and has no huge pages. Otherwise the C library keeps, and the kernel clears, tens of megabytes
+/// at once from time to time.
 fn frugal(network: &Network) -> PathBuf {
-    // Programs that this one starts inherit it.
+    // Child processes inherit this setting.
     rustix::thread::disable_transparent_huge_pages(true).unwrap();
     let path = network.file("natgate");
     let text = format!(
@@ -299,9 +299,9 @@ fn soak(backend: &'static str, workers: u64, addresses: u8) {
 }
 
 impl Soak<'_> {
-    /// Rounds for that long in all, at least one. It is warm after the most that can come, by which
-    /// tables and lists have had their largest size, after the first round, and after a tenth of
-    /// the time.
+    /// Runs rounds for `time` in all, at least one. The memory is warm after three events: the
+    /// largest possible load, by which tables and lists reach their largest size; the first round;
+    /// and a tenth of the time.
     fn goes_on(&mut self, time: Duration, round: Duration) {
         let begin = Instant::now();
         self.traffic(WARM_UP, Duration::ZERO);
@@ -332,7 +332,7 @@ impl Soak<'_> {
         }
     }
 
-    /// What the gateway takes when nobody asks it anything.
+    /// Resources of the gateway without requests.
     fn footprint(&self) -> Footprint {
         let read = || {
             thread::sleep(Duration::from_millis(50));
@@ -342,7 +342,7 @@ impl Soak<'_> {
         (0..4).map(|_| read()).min_by_key(|one| (one.threads, one.files)).unwrap()
     }
 
-    /// Traffic for that long, with so much time between floods.
+    /// Runs traffic for `time`, with `pace` between floods.
     fn traffic(&mut self, time: Duration, pace: Duration) {
         let tally = std::mem::take(&mut self.tally);
         let world = World {
@@ -368,7 +368,7 @@ impl Soak<'_> {
         self.tally = tally;
     }
 
-    /// Asks the gateway all the time, and gives it another configuration now and then.
+    /// Sends requests to the gateway all the time, and another configuration from time to time.
     fn interrogate(&mut self, world: &World<'_>, time: Duration) {
         let end = Instant::now() + time;
         let mut next_reload = Instant::now() + world.pace;
@@ -408,7 +408,7 @@ impl Soak<'_> {
         }
     }
 
-    /// Waits until everything has run out; then the accounts add up.
+    /// Waits until every mapping has expired; then the accounts must be exact.
     fn silence(&self) -> Value {
         let begin = Instant::now();
         loop {
@@ -435,7 +435,7 @@ impl Soak<'_> {
         }
     }
 
-    /// A line about what was.
+    /// Prints a line about the results.
     fn report(&self, elapsed: Duration, status: &Value, [warm, now]: [Footprint; 2]) {
         let Footprint { resident, threads, files } = now;
         let grown = resident as i64 - warm.resident as i64;
@@ -458,7 +458,7 @@ impl Soak<'_> {
         );
     }
 
-    /// What should have been and has not yet.
+    /// Expected events that have not occurred yet.
     fn missing(&self, status: &Value) -> Vec<&'static str> {
         let optional = ["unanswered", "unconnected"];
         let counts = self.tally.each().into_iter().filter(|(name, _)| !optional.contains(name));
@@ -472,7 +472,7 @@ impl Soak<'_> {
     }
 }
 
-/// Whoever ends, by a panic too, ends all of it.
+/// Ends the whole round when any thread ends, even by a panic.
 struct EndsWithIt<'w>(&'w World<'w>);
 
 impl Drop for EndsWithIt<'_> {

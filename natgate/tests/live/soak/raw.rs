@@ -1,15 +1,15 @@
-//! Packets that no socket of the kernel's would send, written by hand and sent by raw sockets:
-//! whole ones, pieces in any order, forgeries. Nobody expects an answer.
+//! Packets that no ordinary socket sends, sent by raw sockets: complete packets, fragments in any
+//! order, forged packets. No sender expects an answer.
 
 use natgate_wire::{Ipv4, checksum, ipv4, udp};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// Sends IP packets with headers of ours, which the kernel completes by checksum and length.
+/// Sends IP packets with headers of this test. The kernel fills in checksum and length.
 pub(super) struct Raw(Socket);
 
 impl Raw {
-    /// In the namespace that the thread is in.
+    /// Opens a socket in the namespace of the thread.
     pub(super) fn open() -> Self {
         const IPPROTO_RAW: i32 = 255;
         let socket = Self::of(IPPROTO_RAW);
@@ -17,7 +17,7 @@ impl Raw {
         Self(socket)
     }
 
-    /// A raw socket for packets of one protocol, in the namespace that the thread is in.
+    /// A raw socket for packets of one protocol, in the namespace of the thread.
     pub(super) fn of(protocol: i32) -> Socket {
         let protocol = Some(Protocol::from(protocol));
         Socket::new(Domain::IPV4, Type::from(libc::SOCK_RAW), protocol).unwrap()
@@ -31,7 +31,7 @@ impl Raw {
     }
 }
 
-/// What stands in an IPv4 header.
+/// Fields of an IPv4 header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Header {
     pub(super) source: Ipv4Addr,
@@ -42,17 +42,17 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// An ordinary packet's.
+    /// Header of an ordinary packet.
     pub(super) fn new(source: Ipv4Addr, destination: Ipv4Addr, protocol: u8) -> Self {
         Self { source, destination, protocol, ttl: 64, identification: 0 }
     }
 
-    /// A whole packet.
+    /// A complete packet.
     pub(super) fn packet(self, payload: &[u8]) -> Vec<u8> {
         self.piece(payload, 0, false)
     }
 
-    /// The payload in pieces of so many bytes, a multiple of eight.
+    /// The payload in fragments of `len` bytes, a multiple of eight.
     pub(super) fn pieces(self, payload: &[u8], len: usize) -> Vec<Vec<u8>> {
         let last = payload.len().div_ceil(len) - 1;
         let pieces = payload.chunks(len).enumerate();

@@ -1,5 +1,5 @@
-//! Those who want no answer: packets that lead nowhere, pieces of datagrams, forgeries and floods,
-//! from inside and from outside.
+//! Senders that expect no answer: packets without a destination, fragments of datagrams, forged
+//! packets and floods, from inside and from outside.
 
 use super::clients::host;
 use super::raw::{Header, Raw, datagram, icmp, syn};
@@ -9,10 +9,11 @@ use natgate_wire::protocol;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::{Duration, Instant};
 
-/// Nobody's, in the servers' networks.
+/// Unused addresses in the servers' networks.
 const DEAD: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 51, 100, 99), Ipv4Addr::new(198, 51, 100, 200)];
 
-/// A subscriber that there is not: what is for him waits in vain, or has no way to go.
+/// Address of a subscriber that does not exist. A packet to it waits for ARP in vain, or has no
+/// route.
 fn ghost(random: &mut Random) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 9 * random.below(2) as u8, 220 + random.below(30) as u8)
 }
@@ -21,7 +22,7 @@ fn port(random: &mut Random) -> u16 {
     1024 + random.below(60_000) as u16
 }
 
-/// From inside.
+/// Sends stray packets from inside.
 pub(super) fn inside(world: &World<'_>, node: &str, mut random: Random) {
     let raw = Raw::open();
     while world.goes_on() {
@@ -31,11 +32,11 @@ pub(super) fn inside(world: &World<'_>, node: &str, mut random: Random) {
         let udp = |from, to| Header::new(from, to, protocol::UDP);
         let payload = datagram(port(random), REFLECTOR_PORT, &[7; 64]);
         match random.below(12) {
-            // The gateway's, and the router's, is the last hop.
+            // The time to live ends at the gateway, or at the router.
             0 => raw.send(&Header { ttl: 1, ..udp(own, server) }.packet(&payload)),
             1 => raw.send(&Header { ttl: 2, ..udp(own, server) }.packet(&payload)),
             2 => raw.send(&udp(own, DEAD[random.below(2) as usize]).packet(&payload)),
-            // Answers find nobody.
+            // The answers reach no host.
             3 => raw.send(&udp(ghost(random), server).packet(&payload)),
             4 => raw.send(&udp(Ipv4Addr::new(11, 0, 0, 1), server).packet(&payload)),
             5 => raw.send(&udp(own, POOL[random.below(4) as usize]).packet(&payload)),
@@ -43,7 +44,7 @@ pub(super) fn inside(world: &World<'_>, node: &str, mut random: Random) {
             7 => raw.send(&udp(own, KERNEL).packet(&datagram(4000, KERNEL_PORT, &[0; 32]))),
             8 => raw.send(&udp(own, Ipv4Addr::new(10, 0, 0, 255)).packet(&payload)),
             9 => {
-                // A connection that is never finished.
+                // A connection that is never completed.
                 let bytes = syn([own, DEAD[0]], port(random), 443);
                 raw.send(&Header::new(own, DEAD[0], protocol::TCP).packet(&bytes));
             }
@@ -53,13 +54,13 @@ pub(super) fn inside(world: &World<'_>, node: &str, mut random: Random) {
     }
 }
 
-/// From outside.
+/// Sends stray packets from outside.
 pub(super) fn outside(world: &World<'_>, _: &str, mut random: Random) {
     let raw = Raw::open();
     while world.goes_on() {
         let random = &mut random;
         let pool = POOL[random.below(4) as usize];
-        // Somebody's, or who has had it.
+        // An endpoint that a mapping has or had.
         let met = world.met(random).unwrap_or(SocketAddrV4::new(pool, 5000));
         let udp = |to| Header::new(SERVER1, to, protocol::UDP);
         let payload = datagram(REFLECTOR_PORT, met.port(), &[9; 64]);
@@ -75,7 +76,7 @@ pub(super) fn outside(world: &World<'_>, _: &str, mut random: Random) {
                 raw.send(&Header::new(SERVER1, pool, protocol::ICMP).packet(&bytes));
             }
             4 => {
-                // About what nobody has sent.
+                // An error about a packet that was never sent.
                 let quoted = Header::new(pool, SERVER2, protocol::UDP);
                 let quoted = quoted.packet(&datagram(port(random), 53, &[0; 8]));
                 let bytes = icmp(3, 3, [0; 4], &quoted);
@@ -90,7 +91,7 @@ pub(super) fn outside(world: &World<'_>, _: &str, mut random: Random) {
     }
 }
 
-/// A datagram in pieces, in any order; some of them are missing now and then.
+/// Sends a datagram in fragments, in any order; sometimes fragments are missing.
 fn pieces(raw: &Raw, from: Ipv4Addr, to: SocketAddrV4, random: &mut Random) {
     let identification = 1 + random.below(65_535) as u16;
     let header = Header { identification, ..Header::new(from, *to.ip(), protocol::UDP) };
@@ -106,7 +107,7 @@ fn pieces(raw: &Raw, from: Ipv4Addr, to: SocketAddrV4, random: &mut Random) {
     }
 }
 
-/// Floods now and then, as fast as one thread can: new mappings without end from inside, and from
+/// Floods from time to time, as fast as one thread can: from inside new mappings without end, from
 /// outside packets to any port.
 pub(super) fn floods(world: &World<'_>, node: &str, mut random: Random) {
     let raw = Raw::open();
