@@ -1,8 +1,8 @@
-//! Two VLANs with the same addresses behind the program itself: frames with tags go through the
-//! kernel's devices, which take the tag out of what is received.
+//! Two VLANs with equal addresses behind the program. Tagged frames pass the kernel's devices,
+//! which remove the tag of received frames.
 //!
-//! The kernel of the subscribers knows nothing of these VLANs: the test sends and receives frames
-//! there. The network is that of the demonstration (`natgate-testnet`). Needs root.
+//! The subscribers' kernel does not know these VLANs: the test sends and receives frames there. The
+//! network is that of the demonstration (`natgate-testnet`). Needs root.
 
 use natgate_io::packet::{Config, PacketDevice};
 use natgate_io::{Batch, Device, Frame, Lost};
@@ -35,7 +35,7 @@ vlan = 200
 address = \"10.0.0.1/24\"
 ";
 
-/// Hosts of one address, one on each VLAN.
+/// Hosts with one address, one on each VLAN.
 struct Hosts {
     device: PacketDevice,
     address: Ipv4Addr,
@@ -50,8 +50,8 @@ impl Hosts {
         assert_eq!(lost, Lost::NONE, "{frame:02x?}");
     }
 
-    /// What is found in the first frame with this tag in which something is; requests for the
-    /// host's hardware address are answered meanwhile.
+    /// Returns the result of `find` for the first matching frame with this tag. Meanwhile it
+    /// answers ARP requests for the host's address.
     fn receive<T>(&mut self, vlan: u16, find: impl Fn(u16, &[u8]) -> Option<T>) -> T {
         let found = wait_for("an answer on the VLAN", LIMIT, || {
             let mut batch = Batch::new();
@@ -92,7 +92,7 @@ impl Hosts {
         }
     }
 
-    /// The gateway's hardware address on a VLAN.
+    /// Hardware address of the gateway on a VLAN.
     fn ask_gateway(&mut self, vlan: u16) -> Mac {
         let request = Repr {
             operation: Operation::Request,
@@ -108,7 +108,7 @@ impl Hosts {
         })
     }
 
-    /// Whom the reflector has seen, asked from a VLAN.
+    /// Endpoint that the reflector has seen, for a request from a VLAN.
     fn ask_reflector(&mut self, vlan: u16, gateway: Mac) -> String {
         let mut frame = [&gateway.0[..], &self.device.link().mac.0].concat();
         frame.extend(ethertype::IPV4.to_be_bytes());
@@ -135,7 +135,7 @@ fn datagram(from: Ipv4Addr, to: Ipv4Addr) -> Vec<u8> {
     packet.set_source(from.to_bits());
     packet.set_destination(to.to_bits());
     packet.fill_checksum();
-    // Without a checksum, which UDP allows.
+    // Without a checksum, which UDP permits.
     let mut udp = Udp::new_checked(&mut bytes[20..]).expect("there is room");
     udp.set_source_port(PORT);
     udp.set_destination_port(REFLECTOR_PORT);
@@ -144,7 +144,7 @@ fn datagram(from: Ipv4Addr, to: Ipv4Addr) -> Vec<u8> {
     bytes
 }
 
-/// How many of a list `natgate show` finds by remote endpoints, prefixes and realms.
+/// Numbers of list entries that `natgate show` finds by remote endpoints, prefixes and realms.
 fn is_shown(socket: &Path) {
     let reflector = format!("--remote {SERVER1}:{REFLECTOR_PORT}");
     for (what, filters, expected) in [
@@ -203,7 +203,7 @@ fn hosts_with_one_address_on_two_vlans_have_sessions_of_their_own() {
     let said: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
     assert_eq!((&said["mappings"]["go"], &said["changed"]), (&json!(0), &json!([])), "{said}");
 
-    // A customer comes, another goes; who stays keeps his session.
+    // One customer is added and another removed; the third keeps its session.
     let after = realms.replace("red", "green").replace("vlan = 100", "vlan = 300");
     fs::write(network.file("natgate.toml"), config(&after)).unwrap();
     let output = Command::new(PROGRAM).args(["reload", "--json", "--socket"]).arg(&socket).output();

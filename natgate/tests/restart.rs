@@ -1,9 +1,10 @@
-//! Restarts between real kernels: whoever had an external port is still being sent to when the
-//! gateway comes back, so nobody else gets that port until the hold-down is over (RFC 6888 REQ-8).
+//! Restarts between real kernels. Remote hosts still send to a subscriber's external port when the
+//! gateway comes back. So no other subscriber gets that port until the hold-down is over (RFC 6888
+//! REQ-8).
 //!
-//! The network is that of the demonstration (`natgate-testnet`), the pool has four ports of one
-//! address: subscribers take three, the gateway goes and comes back, and there is one. Needs root
-//! and the programs that `make test` installs, and fails without them.
+//! The network is that of the demonstration (`natgate-testnet`), and the pool has four ports of one
+//! address. Subscribers take three, the gateway restarts, and one is free. Needs root and the
+//! programs that `make test` installs, and fails without them.
 
 use natgate_control::config::load;
 use natgate_gateway::SavedPorts;
@@ -19,7 +20,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");
 const TAG: &str = "ngback";
 const POOL: &str = "addresses = [\"203.0.113.1\"]\nports = \"5000-5003\"";
 const HOLD_DOWN: Duration = Duration::from_secs(8);
-/// Ports come free at a tick of the clock, an eighth of a second later at most.
+/// Ports become free at a tick of the clock, an eighth of a second later at most.
 const A_TICK: Duration = Duration::from_millis(250);
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -31,7 +32,7 @@ struct Clients<'a> {
 }
 
 impl Clients<'_> {
-    /// A new socket's external port, if it gets one.
+    /// External port of a new socket, if it gets one.
     fn udp_port(&mut self, node: &str) -> Option<u16> {
         let socket = traffic::udp_socket(self.network.node(node)).unwrap();
         let seen = traffic::ask_udp_once(&socket, SERVER1, b"where am I").ok()?;
@@ -39,7 +40,7 @@ impl Clients<'_> {
         Some(seen.port())
     }
 
-    /// A new connection's external port, if it gets one.
+    /// External port of a new connection, if it gets one.
     fn tcp_port(&mut self, node: &str) -> Option<u16> {
         let anywhere = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
         let limit = Duration::from_millis(1500);
@@ -52,7 +53,7 @@ impl Clients<'_> {
     }
 }
 
-/// Takes three ports of each protocol, has the gateway go and come back, and takes what there is.
+/// Takes three ports of each protocol, restarts the gateway, and takes the free ports.
 fn come_back_after(stop: impl Fn(Gateway)) {
     let network = TestNetwork::with_servers(TAG, 4);
     let file = network.file("ports");
@@ -89,7 +90,7 @@ fn come_back_after(stop: impl Fn(Gateway)) {
     assert!(clients.tcp_port("sub2").is_some_and(|port| tcp.contains(&port)));
 }
 
-/// Ports that the file names now.
+/// Number of ports in the state file.
 fn saved(network: &Network) -> u64 {
     let copy = network.file("copy");
     if fs::copy(network.file("ports"), &copy).is_err() {
@@ -105,7 +106,7 @@ fn saved(network: &Network) -> u64 {
 //= test rfc6888#REQ-8-restart
 #[test]
 fn ports_in_use_before_a_crash_and_before_a_stop_are_held() {
-    // Dropping it kills it.
+    // Dropping the gateway kills it.
     come_back_after(drop);
     come_back_after(|gateway| assert!(gateway.stop().unwrap().success()));
 }

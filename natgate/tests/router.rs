@@ -1,5 +1,5 @@
-//! The router around the translator between real kernels: what ping is told when nobody is there,
-//! and datagrams that a narrow link makes fragments of.
+//! The router around the translator between real kernels: errors for ping about missing hosts, and
+//! datagrams that a narrow link fragments.
 //!
 //! The network is that of the demonstration (`natgate-testnet`). Needs root and the programs that
 //! `make test` installs, and fails without them.
@@ -9,11 +9,11 @@ use natgate_testnet::{GATEWAY_INSIDE, ROUTER, SERVER1, TestNetwork, config};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");
 const TAG: &str = "ngway";
 
-/// What ping says in the first subscriber's namespace, with this configuration.
+/// Output of ping in the first subscriber's namespace, with this configuration.
 fn ping(config: &str, arguments: &[&str]) -> String {
     let network = TestNetwork::with_servers(TAG, 4);
     let _gateway = network.start(PROGRAM, config);
-    // ping fails when nobody answers; what it says is in either case what we want.
+    // ping fails without an answer; the test needs its output in both cases.
     let command = format!("ping -n {}; true", arguments.join(" "));
     network.run("sub1", "sh", &["-c", &command])
 }

@@ -1,9 +1,9 @@
-//! One natgate takes over from another between real kernels: whoever has a mapping keeps it,
-//! packets flow on, and if the new one dies on the way the old one stays.
+//! One natgate takes over from another between real kernels. Subscribers keep their mappings,
+//! packets flow on, and if the new process dies during the take-over, the old one continues.
 //!
-//! The network is that of the demonstration (`natgate-testnet`); a datagram socket of the test's
-//! stands for the service manager. Needs root and the programs that `make test` installs, and fails
-//! without them. One test runs at a time: they share two cores with the gateways.
+//! The network is that of the demonstration (`natgate-testnet`); a datagram socket of the test
+//! replaces the service manager. Needs root and the programs that `make test` installs, and fails
+//! without them. One test runs at a time, because the tests share two cores with the gateways.
 
 use natgate_testnet::{
     GATEWAY_INSIDE, REFLECTOR_PORT, SERVER1, TestNetwork, config, traffic, wait_for,
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct TakeoverNetwork(TestNetwork);
 
 impl TakeoverNetwork {
-    /// With a configuration that has this besides, its back ends named anew.
+    /// Creates a network and its configuration with `more`, for this back end.
     fn new(back_end: &str, more: &str) -> Self {
         let network = Self(TestNetwork::with_servers(TAG, 4));
         network.configure(back_end, more);
@@ -65,7 +65,7 @@ impl TakeoverNetwork {
         Natgate { child, log, status }
     }
 
-    /// One that runs, before any other.
+    /// Starts the first gateway.
     fn first(&self) -> Natgate {
         let old = self.start("old", &[]);
         old.says("natgate: running, ");
@@ -87,7 +87,7 @@ impl TakeoverNetwork {
         connection
     }
 
-    /// The events that all have written, in order.
+    /// Events that all gateways have written, in order.
     fn events(&self, name: &str) -> Vec<Value> {
         let text = fs::read_to_string(self.0.file("events")).unwrap();
         let all = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -149,11 +149,11 @@ impl Natgate {
     }
 }
 
-/// A process that another has started; killed when dropped.
+/// A process whose parent is another program; killed when dropped.
 struct Orphan(Pid);
 
 impl Orphan {
-    /// Whether it has ended, though nobody may have asked for its end.
+    /// True if it has ended, even if its parent has not waited for it.
     fn is_gone(&self) -> bool {
         let status = fs::read_to_string(format!("/proc/{}/status", self.0.as_raw_nonzero()));
         status.map_or(true, |status| status.contains("State:\tZ"))
@@ -168,7 +168,7 @@ impl Drop for Orphan {
     }
 }
 
-/// Under which endpoint a server sees a socket.
+/// Endpoint of a socket that a server sees.
 fn ask(socket: &UdpSocket) -> SocketAddrV4 {
     traffic::ask_udp(socket, SERVER1).unwrap()
 }
@@ -179,7 +179,7 @@ fn all_are_as_they_were(sockets: &[(UdpSocket, SocketAddrV4)]) {
     }
 }
 
-/// Who has which external endpoint, and by what right.
+/// Mappings with their external endpoints and kinds.
 fn mappings(status: &Value) -> BTreeSet<String> {
     let all = status["mappings"].as_array().unwrap().iter();
     let shown = |one: &Value| {
@@ -192,8 +192,8 @@ fn packets(status: &Value) -> u64 {
     status["counters"]["packets"]["outbound"]["forwarded"].as_u64().unwrap()
 }
 
-/// Asks again and again under which endpoint a socket is seen; tells the longest time without an
-/// answer.
+/// Sends requests repeatedly and checks the endpoint of the socket; returns the longest time
+/// without an answer.
 fn keep_asking(socket: &UdpSocket, external: SocketAddrV4, stop: &AtomicBool) -> Duration {
     socket.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
     let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
@@ -207,7 +207,8 @@ fn keep_asking(socket: &UdpSocket, external: SocketAddrV4, stop: &AtomicBool) ->
     longest.max(last.elapsed())
 }
 
-/// Has one take over from another while datagrams flow, and says how long they did not.
+/// Makes a new gateway take over while datagrams flow, and prints the longest time without an
+/// answer.
 fn take_over(network: &TakeoverNetwork, old: &Natgate, name: &str) -> Natgate {
     let (stop, mut busy) = (AtomicBool::new(false), network.sockets(1));
     let (busy, external) = busy.remove(0);
@@ -226,7 +227,7 @@ fn take_over(network: &TakeoverNetwork, old: &Natgate, name: &str) -> Natgate {
     heir
 }
 
-/// Asks for a mapping by NAT-PMP; returns the external port.
+/// Requests a mapping by NAT-PMP; returns the external port.
 fn map(socket: &UdpSocket, port: u16) -> u16 {
     let request = [&[0, 1, 0, 0][..], &port.to_be_bytes(), &[0, 0, 0, 0, 14, 16]].concat();
     for _ in 0..5 {
@@ -253,7 +254,7 @@ fn mappings_stay_while_one_natgate_takes_over_from_another() {
 
     let heir = take_over(&network, &old, "heir");
     old.ends_well();
-    // All is there, and goes on where it was.
+    // All mappings are there, and time continues from the same point.
     let after = heir.status();
     assert!(mappings(&after).is_superset(&mappings(&before)), "{before} {after}");
     assert!(packets(&after) >= packets(&before));
@@ -263,7 +264,7 @@ fn mappings_stay_while_one_natgate_takes_over_from_another() {
     assert!(after["mappings"].as_array().unwrap().iter().any(|one| one["kind"] == "pcp"));
     traffic::echo(&connection, b"still connected").unwrap();
 
-    // The new one can be asked, and handed over, as the old one could.
+    // The new gateway answers requests and can be taken over, like the old one.
     let listens = || Ok(UnixStream::connect(network.take_over_socket()).ok());
     wait_for("its socket", PATIENCE, listens).unwrap();
     drop(UnixStream::connect(network.0.file("control.sock")).unwrap());
@@ -272,7 +273,7 @@ fn mappings_stay_while_one_natgate_takes_over_from_another() {
     all_are_as_they_were(&sockets);
     next.signal(Signal::TERM);
     next.ends_well();
-    // Whatever was told, was told once, and nothing is said to be missing.
+    // Every event is logged once, and no gap is reported.
     let created = network.events("mapping_created");
     let end = |one: &Value| format!("{} {}", one["protocol"], one["external"]);
     let ends: BTreeSet<String> = created.iter().map(end).collect();
@@ -305,7 +306,7 @@ fn locks_go_over_with_the_devices() {
     assert_eq!(second.ends().code(), Some(1));
     second.says(&format!("another natgate (process {}) has device inside", heir.child.id()));
     fs::write(&config, text).unwrap();
-    // Killed, it holds nothing.
+    // A killed gateway holds no locks.
     drop(heir);
     let next = network.start("next", &[]);
     next.says("natgate: running, ");
@@ -322,7 +323,7 @@ fn who_cannot_take_over_says_why(network: &TakeoverNetwork) {
     network.configure("af-packet", "[pcp]\nenabled = true\n");
 }
 
-/// Dies before it is heard, or half way, or is of another version.
+/// Dies before the answer, or half way, or has another version.
 fn whoever_dies_leaves_the_old_one_at_work(
     network: &TakeoverNetwork,
     old: &Natgate,
@@ -335,7 +336,7 @@ fn whoever_dies_leaves_the_old_one_at_work(
     dead.ends();
     old.signal(Signal::CONT);
     assert_eq!(ask(socket), *seen);
-    // Another version, and one that goes when the old one has stopped and sent its state.
+    // Another version, and a process that ends when the old gateway has stopped and sent its state.
     let mut stranger = UnixStream::connect(network.take_over_socket()).unwrap();
     let hello = |version: u16| [&version.to_le_bytes()[..], &[1, 0, 0, 0, 0, 0, 0]].concat();
     send(&mut stranger, 1, &hello(99));
@@ -355,7 +356,7 @@ fn whoever_dies_leaves_the_old_one_at_work(
     old.says_times("has not taken over; this one goes on", 2);
 }
 
-/// Sends a message as one process sends another.
+/// Sends a message in the format of the take-over.
 fn send(stream: &mut UnixStream, tag: u8, body: &[u8]) {
     let head = [&[tag][..], &(body.len() as u32).to_le_bytes()].concat();
     let mut sum = !0_u32;
@@ -430,7 +431,7 @@ fn a_service_is_upgraded_in_its_place() {
     let old = network.start_as("old", &[], &[environment]);
     hears("READY=1");
     let sockets = network.sockets(3);
-    // A new one that cannot run changes nothing.
+    // A new program that cannot run changes nothing.
     network.configure("af-packet", "[nonsense]\n");
     old.signal(Signal::USR2);
     old.says("cannot be started to take over: it has ended, exit status: 2");

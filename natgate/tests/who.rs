@@ -1,4 +1,4 @@
-//! `natgate who` as the abuse desk meets it: answers from the configuration, exit codes, JSON.
+//! `natgate who` from the view of an abuse desk: answers from the configuration, exit codes, JSON.
 
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ fn text(bytes: &[u8]) -> &str {
 
 #[test]
 fn a_subscriber_is_found_by_arithmetic_both_ways() {
-    // 64,512 ports for 256 subscribers are 252 each: the fifth after the first has 2284 to 2535.
+    // 64,512 ports for 256 subscribers are 252 ports each: the sixth subscriber has 2284 to 2535.
     let share = json!({
         "subscriber": "10.0.0.5", "external": "203.0.113.1", "ports": "2284-2535",
         "pool": "default", "kind": "deterministic",

@@ -1,7 +1,7 @@
-//! Several workers, as users run them: threads, devices of several back ends, what is told of them.
+//! Several workers in real use: threads, devices of several back ends, and their statistics.
 //!
-//! Needs root and the programs that `make test` installs, and fails without. One test runs at a
-//! time: they share two cores with the gateway.
+//! Needs root and the programs that `make test` installs, and fails without them. One test runs at
+//! a time, because the tests share two cores with the gateway.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::ops::Range;
@@ -17,10 +17,10 @@ use serde_json::Value;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");
 const TAG: &str = "ngwork";
 
-/// Subscribers beside those that are there, enough for either worker to have some.
+/// Additional subscribers, enough to give each worker some.
 const HOSTS: Range<u8> = 100..116;
 
-/// Their addresses.
+/// Address of an additional subscriber.
 fn subscriber(host: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, host)
 }
@@ -34,7 +34,7 @@ fn network() -> TestNetwork {
     network
 }
 
-/// A socket of one of the subscribers.
+/// A socket of an additional subscriber.
 fn host_socket(network: &Network, host: u8) -> UdpSocket {
     let bind = || UdpSocket::bind((subscriber(host), 0));
     let socket = network.node("sub1").enter(bind).unwrap().unwrap();
@@ -42,8 +42,8 @@ fn host_socket(network: &Network, host: u8) -> UdpSocket {
     socket
 }
 
-/// Pings, asks and downloads from both subscribers, and has them meet.
-/// The port is for TCP, which does not take it again at once.
+/// Pings, sends requests and downloads from both subscribers, and connects them with each other.
+/// The port is for TCP, which cannot reuse it at once.
 fn works(network: &TestNetwork, port: u16) {
     for node in ["sub1", "sub2"] {
         for address in [GATEWAY_INSIDE, ROUTER, SERVER1] {
@@ -76,7 +76,7 @@ fn works(network: &TestNetwork, port: u16) {
     }
 }
 
-/// A configuration with this back end and two workers, and more.
+/// A configuration with this back end, two workers, and `more`.
 fn two(backend: &str, more: &str) -> String {
     config(&format!("[workers]\ncount = 2\n{more}")).replace("af-packet", backend)
 }
@@ -102,7 +102,7 @@ fn two_workers_do_what_one_does_on_every_back_end_of_the_kernel() {
             assert!(mappings.iter().any(|mapping| of_host(&mapping)), "{host} has a mapping");
         }
         let forwarded = &status["counters"]["packets"]["outbound"]["forwarded"];
-        // How often a download is acknowledged depends on what else the machine does.
+        // The number of acknowledgements of a download depends on the load of the machine.
         assert!(forwarded.as_u64() > Some(100), "{forwarded}");
         assert_eq!(gateway.stop().unwrap().code(), Some(0));
     }
@@ -211,7 +211,7 @@ fn a_worker_joins_at_a_reload_and_mappings_stay() {
                 assert_eq!(traffic::ask_udp(socket, SERVER2).unwrap(), *external, "it stays");
             }
         }
-        // Those that come now are of all three.
+        // New mappings belong to all three workers.
         works(&network, port);
         let (_, said) = natgate(&["show", "workers", "--json"]);
         let shown: Value = serde_json::from_str(&said).unwrap();
@@ -220,7 +220,7 @@ fn a_worker_joins_at_a_reload_and_mappings_stay() {
         assert!(shown[1]["taken_over"].as_u64() > Some(0), "{said}");
         let status = gateway.status().unwrap();
         assert_eq!(status["workers"].as_array().map(Vec::len), Some(3));
-        // None leaves.
+        // No worker leaves.
         std::fs::write(network.file("natgate.toml"), with(2)).unwrap();
         let (code, said) = natgate(&["reload"]);
         assert_eq!(code, Some(2), "{said}");

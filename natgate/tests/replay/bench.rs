@@ -1,5 +1,5 @@
-//! What the tests of `natgate replay` have in common: a directory for their files, packets to send,
-//! captures to write and read, a conversation with the program.
+//! Common parts of the tests of `natgate replay`: a directory for files, packets, captures to write
+//! and read, and a conversation with the program.
 
 use natgate_io::pcap::{Capture, Interface, Item, LinkType, Writer};
 use natgate_wire::{Ipv4, checksum, protocol};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
 
-/// When the captures begin: on a tick of the translator's timers.
+/// Begin of the captures: a tick of the translator's timers.
 pub(crate) const START: u64 = 1_700_000_000 * SECOND;
 
 pub(crate) const CONFIG: &str = r#"
@@ -31,11 +31,11 @@ pub(crate) const SUBSCRIBER: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 0, 0, 5), 4000
 pub(crate) const SERVER: (Ipv4Addr, u16) = (Ipv4Addr::new(198, 51, 100, 7), 53);
 pub(crate) const EXTERNAL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 
-/// A directory of one test.
+/// Directory of one test.
 pub(crate) struct Directory(PathBuf);
 
 impl Directory {
-    /// An empty directory with the configuration in it.
+    /// Creates an empty directory with the configuration in it.
     pub(crate) fn new(test: &str) -> Self {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("replay").join(test);
         let _ = fs::remove_dir_all(&path);
@@ -66,14 +66,14 @@ impl Directory {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// `natgate replay` with the configuration, in the directory.
+    /// Command `natgate replay` with the configuration, in the directory.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.natgate(&["replay", "-c", "natgate.toml"]);
         command.args(arguments);
         command
     }
 
-    /// The program, in the directory.
+    /// Command `natgate`, in the directory.
     pub(crate) fn natgate(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_natgate"));
         command.current_dir(&self.0).args(arguments);
@@ -84,13 +84,14 @@ impl Directory {
         self.command(arguments).output().unwrap()
     }
 
-    /// Translates a capture, with all there is to write: `out`, `events`, `stats`.
+    /// Translates a capture and writes all outputs: `out`, `events`, `stats`.
     pub(crate) fn translate(&self, capture: &[u8]) -> Output {
         self.write("in", capture);
         self.replay(&["--in", "in", "--out", "out", "--events", "events", "--stats", "stats"])
     }
 
-    /// As [`Self::translate`], when nothing can go wrong: the packets that come out.
+    /// Translates a capture like [`Self::translate`], and requires success; returns the output
+    /// packets.
     pub(crate) fn packets(&self, capture: &[u8]) -> Vec<Packet> {
         assert_succeeded(&self.translate(capture));
         packets(&self.read("out"))
@@ -102,7 +103,7 @@ pub(crate) fn assert_succeeded(output: &Output) {
     assert!(output.status.success() && text.is_empty(), "{}: {text}", output.status);
 }
 
-/// The sentence with which a run refused its input.
+/// Sentence with which a run refused its input.
 pub(crate) fn refusal(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     String::from_utf8(output.stderr.clone()).unwrap()
@@ -116,7 +117,7 @@ pub(crate) struct Packet {
     pub(crate) frame: Vec<u8>,
 }
 
-/// A packet that comes in some time after [`START`].
+/// A packet that comes in `after` nanoseconds after [`START`].
 pub(crate) fn packet(interface: usize, after: u64, frame: Vec<u8>) -> Packet {
     Packet { interface, time: START + after, frame }
 }
@@ -125,7 +126,7 @@ pub(crate) fn interface(link: LinkType) -> Interface {
     Interface { name: None, link, snaplen: 262_144 }
 }
 
-/// A pcapng whose interfaces have these links.
+/// A pcapng whose interfaces have these link types.
 pub(crate) fn capture(links: &[LinkType], packets: &[Packet]) -> Vec<u8> {
     let interfaces: Vec<_> = links.iter().map(|&link| interface(link)).collect();
     let mut writer = Writer::new(Vec::new(), &interfaces).unwrap();
@@ -139,7 +140,7 @@ pub(crate) fn raw(packets: &[Packet]) -> Vec<u8> {
     capture(&[LinkType::RAW; 2], packets)
 }
 
-/// A classic pcap with one kind of link, microseconds.
+/// A classic pcap with one link type and microseconds.
 pub(crate) fn classic(link: u32, packets: &[Packet]) -> Vec<u8> {
     let mut bytes =
         vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 0, 0];
@@ -172,7 +173,7 @@ pub(crate) fn interfaces(bytes: &[u8]) -> Vec<Interface> {
     capture.interfaces().to_vec()
 }
 
-/// An IPv4 packet with right checksums around this transport header and payload; the transport's
+/// An IPv4 packet with correct checksums around this transport header and payload. The transport's
 /// checksum field is at `checksum_at`.
 fn ipv4(
     protocol: u8,
@@ -218,7 +219,7 @@ pub(crate) fn ping(source: Ipv4Addr, destination: Ipv4Addr) -> Vec<u8> {
     ipv4(protocol::ICMP, source, destination, &[8, 0, 0, 0, 0, 7, 0, 1, 1, 2, 3, 4], 2)
 }
 
-/// Splits a packet into two fragments after so many bytes (a multiple of 8) of its payload.
+/// Splits a packet into two fragments after `at` bytes (a multiple of 8) of its payload.
 pub(crate) fn fragments(packet: &[u8], at: usize) -> [Vec<u8>; 2] {
     let part = |payload: &[u8], field: u16| {
         let mut bytes = [&packet[..20], payload].concat();
@@ -234,7 +235,7 @@ pub(crate) fn fragments(packet: &[u8], at: usize) -> [Vec<u8>; 2] {
     [part(first, 0x2000), part(second, at as u16 / 8)]
 }
 
-/// What the tests look at in a packet that came out: its endpoints, with both checksums right.
+/// Endpoints of an output packet; both checksums must be correct.
 pub(crate) fn endpoints(packet: &[u8]) -> ((Ipv4Addr, u16), (Ipv4Addr, u16)) {
     let header = Ipv4::new_checked(packet).unwrap();
     assert!(header.checksum_valid());
@@ -248,14 +249,14 @@ pub(crate) fn endpoints(packet: &[u8]) -> ((Ipv4Addr, u16), (Ipv4Addr, u16)) {
     ((Ipv4Addr::from_bits(source), port(0)), (Ipv4Addr::from_bits(destination), port(2)))
 }
 
-/// The program, talked to through its standard input and output.
+/// The running program, with its standard input and output.
 pub(crate) struct Conversation {
     child: Child,
     input: Option<ChildStdin>,
     said: Receiver<Said>,
 }
 
-/// What the program wrote.
+/// Output of the program.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Said {
     Interface(Interface),
@@ -267,7 +268,7 @@ impl Conversation {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut capture = Capture::new(child.stdout.take().unwrap());
         let (tell, said) = channel();
-        // In a thread, so that a program that keeps silent fails the test instead of stopping it.
+        // The reader is a thread, so a silent program fails the test and does not block it.
         std::thread::spawn(move || {
             while let Some(item) = capture.next_item().unwrap() {
                 let said = match item {
@@ -291,7 +292,7 @@ impl Conversation {
         self.input.as_mut().unwrap().write_all(bytes).unwrap();
     }
 
-    /// One packet, as a block of its own.
+    /// Writes one packet, as a block of its own.
     pub(crate) fn say_packet(&mut self, packet: Packet) {
         let head = raw(&[]).len();
         self.say(&raw(&[packet])[head..]);
@@ -308,7 +309,7 @@ impl Conversation {
         }
     }
 
-    /// Nothing more to say: what else comes must be nothing, and the end a good one.
+    /// Ends the input. The program must write nothing more, and must succeed.
     pub(crate) fn end(mut self) {
         drop(self.input.take());
         assert!(self.said.recv_timeout(Duration::from_secs(20)).is_err());
@@ -323,7 +324,7 @@ impl Drop for Conversation {
     }
 }
 
-/// Everything that a stream still has.
+/// Rest of a stream.
 pub(crate) fn rest(mut stream: impl Read) -> Vec<u8> {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();

@@ -1,5 +1,4 @@
-//! `natgate replay` and `natgate p4 replay` from outside: what goes in, what comes out, when, and
-//! what is refused.
+//! `natgate replay` and `natgate p4 replay` from outside: input, output, times and refusals.
 
 mod bench;
 mod p4;
@@ -19,7 +18,7 @@ fn request() -> Vec<u8> {
     udp(SUBSCRIBER, SERVER, b"question")
 }
 
-// ---- what is refused ----
+// ---- refusals ----
 
 #[test]
 fn help_shows_an_example() {
@@ -79,7 +78,7 @@ fn captures_that_are_none() {
     let directory = Directory::new("none");
     let three = capture(&[LinkType::RAW; 3], &[]);
     let mut foreign = raw(&[]);
-    // The link type of the first interface, after the section header.
+    // The link type of the first interface, behind the section header.
     foreign[28 + 8] = 147;
     for (bytes, expected) in [
         (&b""[..], "in: damaged at byte offset 0: the file is empty"),
@@ -108,7 +107,7 @@ fn damage_in_one_of_a_pair_is_told_with_its_name() {
     assert_eq!(packets(&directory.read("out")).len(), 1);
 }
 
-// ---- what comes out ----
+// ---- output ----
 
 #[test]
 fn translates_there_and_back() {
@@ -119,7 +118,7 @@ fn translates_there_and_back() {
     assert_eq!((address, destination), (EXTERNAL, SERVER));
     assert_eq!(there[0].frame[8], 63);
 
-    // The same seed chooses the same port again.
+    // An equal seed chooses an equal port again.
     let answer = udp(SERVER, (EXTERNAL, port), b"answer");
     let both = directory.packets(&raw(&[packet(0, 0, request()), packet(1, 5, answer)]));
     assert_eq!(both[0], there[0]);
@@ -143,7 +142,7 @@ fn translates_there_and_back() {
     assert_eq!(stats["bytes"]["outbound"]["forwarded"], request().len());
 }
 
-/// Destinations that a rule translates, and sources back, with a port and by prefix.
+/// A rule translates destinations, and sources of the answers, with a port and by prefix.
 #[test]
 fn destinations_are_translated_there_and_back() {
     let directory = Directory::new("destinations");
@@ -174,11 +173,11 @@ fn destinations_are_translated_there_and_back() {
             (1, (external, real)),
         ]
     );
-    // To the log it is one mapping.
+    // The log has one mapping.
     assert_eq!(directory.events("events").len(), 1);
 }
 
-/// Blocks are logged and mappings are not; what is computed is not logged at all.
+/// The log has blocks and not mappings. Computed shares are not logged at all.
 #[test]
 fn shares_are_told_instead_of_mappings() {
     let directory = Directory::new("shares");
@@ -203,7 +202,7 @@ fn shares_are_told_instead_of_mappings() {
         let (first, last): (u16, u16) = (first.parse().unwrap(), last.parse().unwrap());
         assert_eq!((first % 32, last - first), (0, 31));
     }
-    // 5 minutes of silence, 2 of hold-down, 1 that an empty block stays.
+    // 5 minutes of silence, 2 of hold-down, 1 until an empty block is removed.
     assert_eq!(events[2]["time"].as_f64().map(f64::round), Some(1_700_000_480.0));
 
     let subscribers = "subscribers = [\"10.0.0.0/28\"]\n";
@@ -245,7 +244,7 @@ fn link_headers_pass_unchanged_and_trailing_bytes_go() {
         assert_eq!(endpoints(inner).1, SERVER);
         assert!(inner.ends_with(b"question"));
 
-        // The gateway's own answer goes back to where the question came from.
+        // The gateway's own answer goes back to the sender of the request.
         let frame = framed(header, ping(SUBSCRIBER.0, GATEWAY));
         let found = directory.packets(&capture(&links, &[packet(0, 0, frame)]));
         assert_eq!((found.len(), found[0].interface), (1, 0));

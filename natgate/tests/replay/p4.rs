@@ -1,4 +1,4 @@
-//! `natgate p4 replay`: frames in by their ports and times, frames out by theirs.
+//! `natgate p4 replay`: frames with ports and times at input and output.
 
 use super::bench::*;
 use natgate_io::pcap::LinkType;
@@ -9,17 +9,17 @@ const NAT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../p4/nat.p4");
 const NAT_ENTRIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../p4/nat.toml");
 const LINKS: [LinkType; 2] = [LinkType::ETHERNET; 2];
 
-/// A program of the compiler's own tests.
+/// Path of a program of the compiler's tests.
 fn small(name: &str) -> String {
     format!("{}/../p4/examples/programs/{name}.p4", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Three numbers and what is behind them, as the small programs have them.
+/// Three numbers and the bytes behind them, in the format of the small programs.
 fn words(a: u16, b: u16, c: u32, rest: &[u8]) -> Vec<u8> {
     [&a.to_be_bytes()[..], &b.to_be_bytes(), &c.to_be_bytes(), rest].concat()
 }
 
-/// What leaves a program of which nothing is wrong.
+/// Output of a program; the run must succeed.
 fn through(directory: &Directory, program: &str, capture: &[u8], more: &[&str]) -> Vec<Packet> {
     directory.write("in", capture);
     let files = ["p4", "replay", program, "--in", "in", "--out", "out", "--stats", "stats"];
@@ -30,7 +30,7 @@ fn through(directory: &Directory, program: &str, capture: &[u8], more: &[&str]) 
 #[test]
 fn frames_leave_by_the_interface_of_their_port() {
     let directory = Directory::new("p4-ports");
-    // The first number is the port to go to.
+    // The first number is the output port.
     let came = [
         packet(0, 0, words(2, 0, 0, b"rest")),
         packet(1, 5, words(1, 0, 0, b"")),
@@ -71,7 +71,7 @@ fn the_programs_time_is_that_of_the_capture() {
     let directory = Directory::new("p4-times");
     let entries = "[[profile]]\nnumber = 3\nseconds = 10\n";
     directory.write("entries.toml", entries.as_bytes());
-    // What has been learnt lives for ten seconds after it was used last.
+    // A learned entry lives for ten seconds after its latest use.
     let at = |seconds: u64, b| packet(0, seconds * SECOND, words(1, b, 0, b""));
     let came = capture(&LINKS, &[at(0, 7), at(5, 8), at(14, 9), at(24, 9)]);
     let left = through(&directory, &small("add_on_miss"), &came, &["--entries", "entries.toml"]);
@@ -91,8 +91,8 @@ fn messages_to_controllers_are_lines() {
     assert_eq!(directory.events("digests"), [line]);
 }
 
-/// The NAT with its example of entries: the same bytes interpreted and as Rust, and an answer finds
-/// back.
+/// The NAT with its example of entries: the interpreter and Rust write equal bytes, and an answer
+/// is translated back.
 #[test]
 fn the_nat_translates_captures() {
     const EXTERNAL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
@@ -135,7 +135,7 @@ fn what_cannot_be_replayed_is_refused() {
     assert!(text.contains("named for something else too"), "{text}");
     let text = refusal(&run(&["--in", "in", "--out", "out", "--entry", "t 1 a"]));
     assert!(text.contains("there is no one table `t`"), "{text}");
-    // Whatever precedes the damage is there.
+    // The output has all packets before the damage.
     let whole = directory.read("in");
     directory.write("cut", &[&whole[..], &whole[..9]].concat());
     let text = refusal(&run(&["--in", "cut", "--out", "out"]));

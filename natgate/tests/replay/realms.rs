@@ -1,4 +1,4 @@
-//! Realms in a capture: VLAN tags of the inside's frames tell them apart.
+//! Realms in a capture: VLAN tags of the inside's frames distinguish them.
 
 use super::bench::*;
 use natgate_io::pcap::LinkType;
@@ -29,7 +29,7 @@ fn framed(vlan: Option<u8>, packet: &[u8]) -> Vec<u8> {
     [&ADDRESSES[..], &tag, &[8, 0], packet].concat()
 }
 
-/// A frame's VLAN, and its packet's ends; the addresses pass unchanged.
+/// VLAN of a frame, and the endpoints of its packet; the addresses pass unchanged.
 type TaggedEndpoints = (Option<u8>, ((Ipv4Addr, u16), (Ipv4Addr, u16)));
 
 fn tagged_endpoints(frame: &[u8]) -> TaggedEndpoints {

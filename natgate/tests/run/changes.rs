@@ -1,13 +1,13 @@
-//! Changes by commands, requests and signals: each leaves a line in the log, with who asked for
-//! what, the configuration's difference, and the result. And the files by which other machines are
-//! let in, which a reload reads anew.
+//! Changes by commands, requests and signals. Each leaves a line in the log, with the requester,
+//! the request, the configuration's difference, and the result. Also the files that admit other
+//! machines, which a reload reads again.
 
 use crate::gateway::{Folder, Gateway, PROGRAM, command};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Where the gateway takes commands of other machines, in its own namespace.
+/// Address of the management interface for other machines, in the gateway's own namespace.
 const LISTEN: &str = "127.0.0.1:9466";
 
 /// Certificates of an authority, and its list of revoked ones.
@@ -49,7 +49,7 @@ impl Authority {
         self.serials.push((name.to_owned(), serial));
     }
 
-    /// Writes the list of revoked certificates: those of these names.
+    /// Writes the list of revoked certificates with these names.
     fn revoke(&self, names: &[&str]) {
         let revoked = self.serials.iter().filter(|(name, _)| names.contains(&name.as_str()));
         let revoked = revoked.map(|(_, serial)| rcgen::RevokedCertParams {
@@ -87,7 +87,7 @@ fn parts(line: &str, all: &[&str]) {
 fn each_change_leaves_a_line_with_its_author() {
     let folder = Folder::new("changes");
     let gateway = Gateway::start(command("", &folder.config(""), &[]));
-    // The user that the tests run as is who made the folder.
+    // The user of the tests has created the folder.
     let uid = std::os::unix::fs::MetadataExt::uid(&fs::metadata(folder.path()).expect("it is"));
     let by_socket = format!("natgate: change by uid {uid}, pid ");
 
@@ -122,13 +122,13 @@ fn each_change_leaves_a_line_with_its_author() {
     assert!(line.starts_with(&by_socket), "{line}");
     parts(&line, &["POST /v1/clear?subscriber=10.0.0.9&what=mappings: 0 mappings cleared"]);
 
-    // An explanation of a packet changes nothing, and leaves no line before the next change's.
+    // An explanation of a packet changes nothing, and leaves no line.
     let traced = natgate(&folder, &["trace", "udp 10.0.0.5:4000 > 198.51.100.10:53"]);
     assert!(traced.status.success(), "{}", String::from_utf8_lossy(&traced.stderr));
     assert!(natgate(&folder, &["clear", "mappings", "--subscriber", "10.0.0.8"]).status.success());
     parts(&gateway.hears("change by"), &["subscriber=10.0.0.8"]);
 
-    // A request that is refused leaves a line, one that reads leaves none.
+    // A refused request leaves a line; a reading request leaves none.
     let ask = |method: &str, path: &str| {
         gateway.asks(&format!(
             "curl -sS -o /dev/null -w '%{{http_code}}' -X {method} --unix-socket {} http://n{path}",
@@ -176,19 +176,19 @@ fn certificates_operators_and_revocations_are_read_anew() {
     let line = gateway.hears("change by");
     parts(&line, &["change by certificate \"alice\" from 127.0.0.1:", "POST /v1/reload: reloaded"]);
 
-    // A file that changes is read anew without a reload.
+    // A changed file is read again without a reload.
     authority.revoke(&["bob"]);
     gateway.hears("crl.pem was read anew");
     assert_eq!((ask("bob", &status), ask("alice", &status)), ("000".into(), "200".into()));
 
-    // Operators change at a reload, and so do certificates.
+    // A reload changes operators and certificates.
     authority.revoke(&[]);
     remote("\"bob\"");
     assert!(natgate(&folder, &["reload"]).status.success());
     parts(&gateway.hears("change by uid"), &["with other control", "[\"alice\"] -> [\"bob\"]"]);
     assert_eq!((ask("alice", &reload), ask("bob", &reload)), ("403".into(), "200".into()));
 
-    // A bad file refuses the reload, and a dry run as well; what was read before holds.
+    // A bad file fails the reload, and a dry run as well; the earlier content stays in force.
     fs::write(folder.file("ca.pem.bad"), "nothing").expect("it is written");
     let good = fs::read_to_string(folder.file("ca.pem")).expect("it is there");
     let text = fs::read_to_string(folder.file("natgate.toml")).expect("it is there");
@@ -201,7 +201,7 @@ fn certificates_operators_and_revocations_are_read_anew() {
     }
     assert_eq!(ask("bob", &status), "200");
 
-    // Another authority takes the place of the one that there was.
+    // Another authority replaces the former one.
     folder.write(&text);
     let other = Folder::new("other-authority");
     Authority::new(other.path());

@@ -1,5 +1,5 @@
-//! What the tests here have in common: a folder with a configuration, two links in a namespace of
-//! their own, and the gateway between them.
+//! Common parts of these tests: a folder with a configuration, two links in a namespace of their
+//! own, and the gateway between them.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");
 
-/// How long anything may take that is waited for; a busy machine is slow.
+/// Longest wait for any event; a busy machine is slow.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The smallest configuration that fits the links.
@@ -26,7 +26,7 @@ address = "192.0.2.1/24"
 addresses = ["203.0.113.1"]
 "#;
 
-/// A folder of a test's own, which goes with it.
+/// A folder of one test, which is removed when dropped.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -52,12 +52,12 @@ impl Folder {
         self.file("control.sock")
     }
 
-    /// The smallest configuration with a control socket here, and more.
+    /// Writes the smallest configuration with a control socket in the folder, and `more`.
     pub(crate) fn config(&self, more: &str) -> PathBuf {
         self.write(&format!("{GOOD}[control]\nsocket = {:?}\n{more}\n", self.socket()))
     }
 
-    /// A configuration as it stands.
+    /// Writes a configuration unchanged.
     pub(crate) fn write(&self, text: &str) -> PathBuf {
         let path = self.file("natgate.toml");
         fs::write(&path, text).expect("the file can be written");
@@ -71,8 +71,8 @@ impl Drop for Folder {
     }
 }
 
-/// `natgate run` in a new namespace with two links, in0 and out0, after `setup` has been done,
-/// which may end with what is to be put in front. What is mounted there goes with the namespace.
+/// `natgate run` in a new namespace with two links, in0 and out0, after `setup`. The end of `setup`
+/// may be a prefix of the command. Mounts end with the namespace.
 pub(crate) fn command(setup: &str, config: &Path, arguments: &[&str]) -> Command {
     let script = format!(
         "set -e
@@ -93,14 +93,14 @@ pub(crate) fn command(setup: &str, config: &Path, arguments: &[&str]) -> Command
     command
 }
 
-/// Takes what a service manager leaves in the environment away from a program.
+/// Removes a service manager's variables from the environment of a program.
 fn without_manager(command: &mut Command) {
     for name in ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "JOURNAL_STREAM"] {
         command.env_remove(name);
     }
 }
 
-/// The exit code of a run that must not come about, and what it says.
+/// Exit code and output of a run that must fail.
 pub(crate) fn refused(mut command: Command) -> (i32, String) {
     let output = command.output().expect("unshare runs");
     assert!(output.stdout.is_empty());
@@ -108,12 +108,12 @@ pub(crate) fn refused(mut command: Command) -> (i32, String) {
     (output.status.code().expect("an exit code"), said.trim_end().to_owned())
 }
 
-/// The same of a configuration as it stands.
+/// Exit code and output of a run with a configuration that must fail.
 pub(crate) fn refusal(test: &str, setup: &str, text: &str) -> (i32, String) {
     refused(command(setup, &Folder::new(test).write(text), &[]))
 }
 
-/// Another subcommand: its exit code, what it prints, what it says.
+/// Another subcommand: its exit code, output and errors.
 pub(crate) fn natgate(arguments: &[&str]) -> (i32, String, String) {
     let output = Command::new(PROGRAM).args(arguments).output().expect("natgate runs");
     let text = |bytes| String::from_utf8(bytes).expect("text");
@@ -127,7 +127,7 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Waits until it runs.
+    /// Starts a gateway and waits until it runs.
     pub(crate) fn start(command: Command) -> Self {
         let gateway = Self::spawn(command);
         assert_eq!(gateway.hears("running"), "natgate: running, inside in0, outside out0");
@@ -157,7 +157,7 @@ impl Gateway {
         Self { child, said }
     }
 
-    /// `natgate run` with this configuration in the same namespaces.
+    /// `natgate run` with this configuration in the gateway's namespaces.
     pub(crate) fn beside(&self, config: &Path) -> Command {
         let mut command = self.enter(PROGRAM);
         command.args(["run", "-c"]).arg(config);
@@ -173,12 +173,12 @@ impl Gateway {
         command
     }
 
-    /// The number of its process.
+    /// Process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The next line that contains `what`.
+    /// Waits for the next line that contains `what`.
     pub(crate) fn hears(&self, what: &str) -> String {
         let begin = Instant::now();
         let mut all = Vec::new();
@@ -197,7 +197,7 @@ impl Gateway {
         assert!(status.expect("kill runs").success());
     }
 
-    /// What a command in the gateway's namespaces prints, which must succeed.
+    /// Output of a command in the gateway's namespaces; it must succeed.
     pub(crate) fn asks(&self, script: &str) -> String {
         let output = Command::new("nsenter")
             .args(["--net", "--mount", "--target", &self.id().to_string(), "sh", "-ec", script])
@@ -207,12 +207,12 @@ impl Gateway {
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// Waits for its end; returns its exit code.
+    /// Waits for the end; returns the exit code.
     pub(crate) fn ends(&mut self) -> i32 {
         self.ends_somehow().expect("an exit code")
     }
 
-    /// Waits for its end; returns its exit code, or nothing if a signal ended it.
+    /// Waits for the end; returns the exit code, or `None` if a signal ended the gateway.
     pub(crate) fn ends_somehow(&mut self) -> Option<i32> {
         let begin = Instant::now();
         while begin.elapsed() < PATIENCE {

@@ -1,10 +1,11 @@
-//! The health of a running gateway: a log that cannot be written and a link that is down are told.
+//! The health of a running gateway: it reports a log that cannot be written and a link that is
+//! down.
 
 use crate::gateway::{Folder, Gateway, PATIENCE, PROGRAM, command};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// What `natgate show health` prints once it has this.
+/// Output of `natgate show health` as soon as it contains `what`.
 fn shown(folder: &Folder, what: &str) -> String {
     let began = Instant::now();
     loop {
@@ -38,7 +39,7 @@ fn a_link_that_is_down_at_the_start_is_told_at_once() {
 #[test]
 fn health_tells_what_is_down_and_what_is_well_again() {
     let folder = Folder::new("health");
-    // Nobody is at the collector's address, and there is no way to it.
+    // There is no host at the collector's address, and no route to it.
     let log =
         "[[log]]\nkind = \"syslog\"\ntransport = \"tcp\"\ncollector = \"198.51.100.9:6514\"\n";
     let gateway = Gateway::start(command("", &folder.config(log), &[]));

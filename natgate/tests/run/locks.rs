@@ -1,5 +1,5 @@
-//! Two gateways in one network namespace: the second may not have a device or an external address
-//! of the first, whatever their control sockets are.
+//! Two gateways in one network namespace. The second may not use a device or an external address of
+//! the first, even with other control sockets.
 
 use crate::gateway::{Folder, Gateway, PROGRAM, command, refused};
 use std::path::PathBuf;
@@ -38,17 +38,17 @@ fn a_second_gateway_on_the_same_devices_or_addresses_is_refused() {
     for (inside, outside, pool, what) in [
         ("in0", "out1", OTHER_POOL, "device in0"),
         ("in1", "out0", OTHER_POOL, "device out0"),
-        // The device of a realm.
+        // Device of a realm.
         ("more0", "out1", OTHER_POOL, "device more0"),
         ("in1", "out1", "203.0.113.1", "external address 203.0.113.1"),
-        // Another range that has it, too.
+        // Another range with the address.
         ("in1", "out1", "203.0.113.0/24", "external address 203.0.113.1"),
     ] {
         let other = Folder::new("locks-other");
         let (code, said) = refused(first.beside(&config(&other, inside, outside, pool)));
         assert!(code == 1 && said.contains(&refusal_by(&first, what)), "{code} {said}");
     }
-    // With devices and addresses of its own it runs.
+    // With devices and addresses of its own the second gateway runs.
     let other = Folder::new("locks-other");
     let mut second = Gateway::spawn(first.beside(&config(&other, "in1", "out1", OTHER_POOL)));
     second.hears("running, inside in1, outside out1");
@@ -98,7 +98,7 @@ fn a_reload_to_what_another_gateway_has_is_refused_and_changes_nothing() {
             assert!(code == 2 && said.contains(&refusal_by(&first, what)), "{code} {said}");
         }
     }
-    // A refused reload has locked nothing, and a lock that a reload does not need comes free.
+    // A refused reload has locked nothing, and an unused lock becomes free.
     let spool = "[[log]]\nkind = \"spool\"\nfolder = ";
     let taken = other.file("spool");
     let (code, said) = reload(&format!("{spool}{:?}\n", folder.file("spool")), &[]);
@@ -145,7 +145,7 @@ time.sleep(60)' >/dev/null 2>&1 &
     assert_eq!(gateway.ends(), 0);
 }
 
-/// A gateway that waits for the locks of its predecessor has reserved them: a third gateway that
+/// A gateway that waits for the locks of its predecessor has reserved them. A third gateway that
 /// finds the locks free in that moment yields.
 #[test]
 fn a_lock_that_another_gateway_has_reserved_is_not_free() {
@@ -163,7 +163,7 @@ time.sleep(60)' >/dev/null 2>&1 &
     assert_eq!(gateway.ends(), 1);
 }
 
-/// The lock of a file that two gateways may not write is reserved in the same way.
+/// A gateway reserves the lock of a file, too.
 #[test]
 fn a_file_that_another_gateway_has_reserved_is_not_free() {
     let folder = Folder::new("files-reserved");
@@ -186,7 +186,7 @@ time.sleep(60)' >/dev/null 2>&1 &
     assert_eq!(gateway.ends(), 1);
 }
 
-/// While one gateway takes over from another, a third one is refused at every moment.
+/// While one gateway takes over from another, a third one is refused at any time.
 #[test]
 fn a_third_gateway_is_refused_before_during_and_after_a_take_over() {
     let folder = Folder::new("locks-three");
@@ -196,7 +196,7 @@ fn a_third_gateway_is_refused_before_during_and_after_a_take_over() {
     let mut first = Gateway::start(command("", &own, &[]));
     let third = Folder::new("locks-third");
     let file = config(&third, "in0", "out0", "203.0.113.1");
-    // A fourth has nothing in common with them but a file.
+    // A fourth gateway shares only a file with the others.
     let fourth = Folder::new("locks-fourth");
     let text = std::fs::read_to_string(config(&fourth, "in1", "out1", OTHER_POOL));
     let fourth_file = fourth.write(&(text.expect("it is ours") + &state));
@@ -239,7 +239,7 @@ fn a_third_gateway_is_refused_before_during_and_after_a_take_over() {
     assert_eq!(heir.ends(), 0);
 }
 
-/// Two gateways that announce with the same protocol in the same table remove each other's routes.
+/// Two gateways that announce with one protocol in one table remove each other's routes.
 #[test]
 fn a_second_gateway_with_the_same_announced_routes_is_refused() {
     let folder = Folder::new("locks-routes");

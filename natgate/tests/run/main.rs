@@ -1,9 +1,9 @@
-//! `natgate run` as its operator meets it: how it starts and what it refuses, as a service, with
-//! another configuration while it runs, and what it says of every mistake.
+//! `natgate run` from the operator's view: its start and its refusals, as a service, with another
+//! configuration at run time, and its report of every mistake.
 //!
-//! Each test has a network namespace of its own, which goes with the process in it. Needs root,
-//! iproute2, util-linux and systemd, and fails without. What packets undergo is tested in
-//! `namespaces.rs`.
+//! Each test has a network namespace of its own, which ends with its process. Needs root, iproute2,
+//! util-linux and systemd, and fails without them. `namespaces.rs` tests the translation of
+//! packets.
 
 mod changes;
 mod gateway;

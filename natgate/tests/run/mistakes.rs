@@ -1,6 +1,5 @@
-//! What happens to an operator: files that cannot be read, two gateways where one should be, disks
-//! that run full, certificates that have lapsed. Each is told in a sentence, and packets go on if
-//! they can.
+//! Mistakes and accidents of operators: unreadable files, two gateways in place of one, full disks,
+//! expired certificates. Each is reported in a sentence, and packets pass if possible.
 
 use crate::gateway::{
     Folder, GOOD, Gateway, PATIENCE, PROGRAM, command, natgate, refusal, refused,
@@ -11,7 +10,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::time::Instant;
 
-/// As a user without rights but to packets.
+/// Prefix for a user with only the capabilities for packets.
 const NOBODY: &str = "setpriv --reuid=65534 --regid=65534 --clear-groups \
     --inh-caps=+net_admin,+net_raw --ambient-caps=+net_admin,+net_raw";
 
@@ -57,7 +56,7 @@ fn what_only_one_may_write_is_refused_to_another() {
             format!("{what} is another natgate's, the one at {}; name one of its own", text(&own));
         assert!(code == 1 && said.contains(&expected), "{said}");
     }
-    // Whoever goes leaves them to the next.
+    // A gateway that ends releases the files for the next.
     first.signal("TERM");
     assert_eq!(first.ends(), 0);
     let other = Folder::new("claims-next");
@@ -70,7 +69,7 @@ fn what_only_one_may_write_is_refused_to_another() {
 fn a_second_gateway_by_hand_beside_the_first_is_refused() {
     let folder = Folder::new("by-hand");
     let config = folder.write(GOOD);
-    // The usual place for control sockets, but nobody else's.
+    // The default place of control sockets, without other programs.
     let mut first = Gateway::start(command("mount -t tmpfs none /run", &config, &[]));
     let told = folder.file("told");
     let refusal = |config: &Path| {
@@ -84,7 +83,7 @@ fn a_second_gateway_by_hand_beside_the_first_is_refused() {
     let said = refusal(&config);
     let expected = format!("another natgate (process {}) has device in0", first.id());
     assert!(said.contains(&expected), "{said}");
-    // With devices and addresses of its own it lacks a control socket.
+    // With devices and addresses of its own the second gateway lacks only a control socket.
     let own =
         GOOD.replace("in0", "in1").replace("out0", "out1").replace("203.0.113.1", "203.0.113.2");
     let said = refusal(&folder.write(&own));
@@ -151,7 +150,7 @@ fn files_of_a_run_by_hand_as_root_are_the_next_users() {
         gateway.signal("TERM");
         assert_eq!(gateway.ends(), 0);
     }
-    // What an earlier version left is told with the command that mends it.
+    // A file of an earlier version is reported with the command that corrects it.
     let (ports, old) = (folder.file("ports"), folder.file("ports.old"));
     for path in [&ports, &old] {
         chown(path, Some(0), Some(0)).expect("root may do that");
@@ -159,7 +158,7 @@ fn files_of_a_run_by_hand_as_root_are_the_next_users() {
     let (code, said) = refused(command(&as_nobody, &config, &[]));
     let mends = format!("chown --reference={} {}*", text(folder.path()), text(&ports));
     assert!(code == 1 && said.contains(&mends), "{said}");
-    // The file of the writing before is enough to go on.
+    // The older file is sufficient for the start.
     chown(&old, Some(NOBODYS), Some(NOBODYS)).expect("root may do that");
     let mut gateway = Gateway::start(command(&as_nobody, &config, &[]));
     gateway.signal("TERM");
@@ -187,14 +186,14 @@ fn a_limit_of_memory_ends_the_start_with_a_sentence() {
         };
         if runs {
             gateway.signal("TERM");
-            // What lets it begin may be too little for its end.
+            // A limit that permits the start may be too low for the end.
             if gateway.ends_somehow() == Some(0) {
                 assert!(refusals >= 2, "{limit} bytes are enough for a gateway");
                 return;
             }
             continue;
         }
-        // Neither by a signal nor as if the configuration were wrong: those have other codes.
+        // The exit code differs from those of signals and of configuration errors.
         let (code, said) = (gateway.ends(), lines.join("\n"));
         assert_eq!(code, 1, "{limit} bytes: {said}");
         assert!(said.contains("memory"), "{limit} bytes: {said}");
@@ -202,8 +201,8 @@ fn a_limit_of_memory_ends_the_start_with_a_sentence() {
     panic!("{} bytes are not enough for a gateway", MOST * STEP);
 }
 
-/// Hosts behind both links, in namespaces of their own that end with the gateway; their processes'
-/// numbers are in files `inside` and `outside` of the folder.
+/// Starts hosts behind both links, in namespaces of their own that end with the gateway. The files
+/// `inside` and `outside` of the folder have their process ids.
 fn hosts(folder: &Folder) -> String {
     let host = |name: &str, device: &str, rest: &str| {
         format!(
@@ -244,7 +243,8 @@ fn a_full_disk_is_told_once_and_packets_go_on() {
     };
     from_inside("ping -qc 1 -W 10 192.0.2.9");
     gateway.asks(&format!("head -c 2000000 /dev/zero >{}/fill || true", text(&small)));
-    // Each from a port of its own, so many that no file has room for them in its last page.
+    // Each packet has a port of its own. Their number exceeds the free room in the last page of any
+    // file.
     from_inside("for port in {2000..3199}; do echo >/dev/udp/192.0.2.9/$port; done");
     let [file, spool, ports] = ["events", "spool", "ports"].map(|name| small.join(name));
     let places = [
@@ -271,7 +271,7 @@ fn a_full_disk_is_told_once_and_packets_go_on() {
             all.iter().filter(|line| line.contains(place) && line.contains("warning")).count();
         assert_eq!(count, 1, "{all:#?}");
     }
-    // What had to wait is there.
+    // The waiting events are in the log.
     let socket = folder.socket();
     let (code, answer, errors) =
         natgate(&["show", "mappings", "--json", "--limit", "2000", "--socket", text(&socket)]);
@@ -285,7 +285,7 @@ fn a_full_disk_is_told_once_and_packets_go_on() {
     assert_eq!(gateway.ends(), 0);
 }
 
-/// Hears until each of these has been said; all that was said until then.
+/// Reads lines until each of these sentences has come; returns all lines until then.
 fn told(gateway: &Gateway, wanted: &[String]) -> Vec<String> {
     let (begin, mut all) = (Instant::now(), Vec::<String>::new());
     while !wanted.iter().all(|one| all.iter().any(|line| line.contains(one))) {

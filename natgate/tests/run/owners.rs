@@ -1,12 +1,12 @@
-//! `natgate show` and `natgate who` at a gateway that runs: blocks with their owners, ports that no
-//! mapping has, filters by prefix, in the first realm and in another.
+//! `natgate show` and `natgate who` with a running gateway: blocks with their owners, ports without
+//! a mapping, filters by prefix, in the first realm and in another.
 
 use crate::gateway::{Folder, Gateway, PROGRAM, command};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
 
-/// Static ports in a pool of blocks: each makes a block of its subscriber, in two realms.
+/// Static ports in a pool of blocks: each creates a block of its subscriber, in two realms.
 const MORE: &str = r#"[nat]
 allocation = "block"
 [nat.block]
@@ -26,7 +26,7 @@ protocol = "tcp"
 realm = "homes"
 "#;
 
-/// A command's exit code and output in JSON.
+/// Exit code and JSON of a command.
 fn ask(socket: &Path, arguments: &str) -> (Option<i32>, Value) {
     let output = Command::new(PROGRAM)
         .args(arguments.split(' '))
@@ -71,7 +71,7 @@ fn blocks_and_ports_without_a_mapping_have_owners_in_every_realm() {
     for (realm, port) in [("default", 8080), ("homes", 20_000)] {
         let own = all.iter().find(|(name, ..)| name == realm).unwrap_or_else(|| panic!("{all:?}"));
         assert!(own.1 == "10.0.0.80" && holds(&own.2, port), "{own:?}");
-        // One port of the block, which nobody uses now: the owner of the block is told.
+        // An unused port of the block: the answer is the block's owner.
         let first: u16 = own.2.split('-').next().expect("a port").parse().expect("a port");
         let unused = if first == port { first + 1 } else { first };
         for port in [port, unused] {
@@ -91,14 +91,15 @@ fn blocks_and_ports_without_a_mapping_have_owners_in_every_realm() {
             assert_eq!((code, owners(&found)), (Some(0), vec![own.clone()]), "{filter}");
         }
     }
-    // Both realms have the address; a prefix without it has nobody; a port in no block neither.
+    // Both realms have the address. A prefix without the address has no subscriber, and a port in
+    // no block has no owner.
     let (_, both) = ask(&socket, "show blocks --subscriber 10.0.0.0/8");
     assert_eq!(owners(&both).len(), 2, "{both}");
     let (_, none) = ask(&socket, "show blocks --subscriber 10.1.0.0/16");
     assert_eq!(owners(&none), []);
     let (code, answer) = ask(&socket, "who 203.0.113.1:40000 --protocol udp");
     assert_eq!(code, Some(1), "{answer}");
-    // Lists of what there is none are empty, and a prefix that is none is refused.
+    // Lists without entries are empty, and an invalid prefix is refused.
     for list in ["mappings", "sessions"] {
         let (code, found) = ask(&socket, &format!("show {list} --remote 198.51.100.0/24"));
         assert_eq!((code, &found[list]), (Some(0), &json!([])), "{found}");

@@ -1,13 +1,12 @@
-//! The log on disk, asked while the gateway runs: who has a static port in a pool of blocks, where
-//! there are realms, and what becomes of such an answer when the gateway starts again and when its
-//! clock is set.
+//! The log on disk, read while the gateway runs: the owner of a static port in a pool of blocks,
+//! with realms, and the effect of a restart and of a changed clock on the answer.
 
 use crate::gateway::{Folder, Gateway, PATIENCE, PROGRAM, command};
 use serde_json::Value;
 use std::process::Command;
 use std::time::Instant;
 
-/// Beside the smallest configuration.
+/// Configuration in addition to the smallest one.
 const MORE: &str = r#"[nat]
 allocation = "block"
 [[realm]]
@@ -20,7 +19,7 @@ external = "203.0.113.1:8080"
 protocol = "tcp"
 "#;
 
-/// A folder with a configuration that has a spool and a control socket there.
+/// A folder with a configuration that has a spool and a control socket in the folder.
 fn folder() -> (Folder, std::path::PathBuf) {
     let folder = Folder::new("past");
     let spool = folder.file("spool");
@@ -28,7 +27,7 @@ fn folder() -> (Folder, std::path::PathBuf) {
     (folder, config)
 }
 
-/// What `natgate who` prints, and whether it names somebody.
+/// Output of `natgate who`, and true if it names a subscriber.
 fn who(arguments: &[&str], protocol: &str, at: &str) -> (bool, Value, String) {
     let output = Command::new(PROGRAM)
         .args(["who", "203.0.113.1:8080", "--json", "--protocol", protocol, "--at", at])
@@ -41,13 +40,13 @@ fn who(arguments: &[&str], protocol: &str, at: &str) -> (bool, Value, String) {
     (output.status.code() == Some(0), value.unwrap_or_default(), said)
 }
 
-/// A time in an hour, seconds since 1970.
+/// A time one hour later, seconds since 1970.
 fn later() -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     (now.expect("it is after 1970").as_secs() + 3600).to_string()
 }
 
-/// Asks until somebody is named: events come to the log a second later at most.
+/// Asks until a subscriber is named; events come to the log within a second.
 fn is_named(arguments: &[&str], protocol: &str, at: &str) -> Value {
     let began = Instant::now();
     loop {
@@ -79,12 +78,13 @@ fn a_static_port_in_a_block_is_found_in_the_log_after_every_start() {
             }
         }
         is_named(&live, "tcp", "-0s");
-        // Long before the log began nobody is known, and the log says that it does not go so far.
+        // Long before the begin of the log no subscriber is known, and the output says that the log
+        // does not go back so far.
         let (named, answer, said) = who(&live, "icmp", "-10d");
         assert!(!named && answer["subscriber"].is_null(), "{said}");
         assert!(said.contains("the log covers"), "{said}");
         assert!(answer["covered"].is_array() && answer["gaps"].is_array(), "{said}");
-        // Nobody is known for a time that is still to come: that is an error, not an answer.
+        // A time in the future is an error and not an answer.
         for arguments in [&live, &alone] {
             let (named, answer, said) = who(arguments, "icmp", &later());
             assert!(!named && answer.is_null() && said.contains("still to come"), "{said}");
@@ -92,7 +92,7 @@ fn a_static_port_in_a_block_is_found_in_the_log_after_every_start() {
         gateway.signal("TERM");
         assert_eq!(gateway.ends(), 0);
     }
-    // The second start ended the block of the first, and a gap is between them.
+    // The second start ended the block of the first, and a gap lies between them.
     let answer = is_named(&alone, "icmp", "now");
     assert_eq!(answer["gaps"][0]["reason"], "not_written", "{answer}");
 }
@@ -104,7 +104,7 @@ fn a_start_that_fails_ends_nothing() {
     let live = ["--socket", socket.to_str().expect("text")];
     let gateway = Gateway::start(command("", &config, &[]));
     let since = is_named(&live, "icmp", "now")["since"].clone();
-    // The control socket is in use, which is found out after the logs are opened.
+    // The control socket is in use, which the program notices after it has opened the logs.
     let output = command("", &config, &[]).output().expect("unshare runs");
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(is_named(&live, "icmp", "now")["since"], since);

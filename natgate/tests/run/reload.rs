@@ -1,5 +1,5 @@
-//! `natgate reload`, SIGHUP and the control socket, as their users meet them. What becomes of
-//! mappings is tested in the engine and the gateway.
+//! `natgate reload`, SIGHUP and the control socket, from the user's view. The tests of engine and
+//! gateway cover the fate of mappings.
 
 use crate::gateway::{Folder, Gateway, PROGRAM};
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ impl ConfiguredGateway {
             .expect("natgate runs")
     }
 
-    /// What a reload that is done says with --json.
+    /// JSON of a successful reload.
     fn reloaded(&self, arguments: &[&str]) -> Value {
         let output = self.reload(&[&["--json"], arguments].concat());
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -40,7 +40,7 @@ impl ConfiguredGateway {
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
 
-    /// Has it end; its socket goes with it.
+    /// Ends the gateway and its socket.
     fn ends(mut self) {
         self.process.signal("TERM");
         assert_eq!(self.process.ends(), 0);
@@ -102,10 +102,10 @@ fn event_logs_come_and_go_and_a_bad_one_refuses_the_whole() {
     assert_eq!(refused.status.code(), Some(2), "{errors}");
     assert!(errors.contains("three.jsonl cannot be opened: "), "{errors}");
     assert_eq!(errors.lines().count(), 1, "{errors}");
-    // The timeout of before holds, as the log does.
+    // The former timeout and log stay in force.
     gateway.configure(&(log("one.jsonl") + "[timeouts]\nudp = \"3m\"\n"));
     assert_eq!(gateway.reloaded(&[])["changed"], json!([]));
-    // Sessions are told once a log wants them.
+    // Sessions are logged as soon as a log requests them.
     gateway.configure(&(log("two.jsonl") + "what = \"sessions\"\n[timeouts]\nudp = \"3m\"\n"));
     assert_eq!(gateway.reloaded(&[])["changed"], json!(["nat", "log"]));
     gateway.configure("[timeouts]\nudp = \"3m\"\n");
@@ -140,7 +140,7 @@ fn realms_come_go_and_change() {
     let route = "[[route]]\nrealm = \"red\"\nprefix = \"172.16.0.0/24\"\nvia = \"10.0.0.9\"\n";
     let with_route = format!("{}{fixed}{route}", realms("vlan = 201\n"));
     assert_eq!(changed(&with_route), (json!(["realm", "route"]), json!(0)));
-    // A dry run tells what goes with a realm, by the realm's name.
+    // A dry run reports the effects of removing a realm, by the realm's name.
     let blue = "[[realm]]\nname = \"blue\"\naddress = \"10.0.0.2/8\"\nvlan = 200\n";
     gateway.configure(blue);
     let tried = gateway.reloaded(&["--dry-run"]);
@@ -152,7 +152,7 @@ fn realms_come_go_and_change() {
     assert_eq!(tried["named"][0]["realm"], json!("red"));
     let (tables, gone) = changed(blue);
     assert_eq!((tables, gone), (json!(["realm", "route", "static"]), json!(1)));
-    // Its name is another's to have, and its VLAN.
+    // Another realm may have the removed realm's name and VLAN.
     let green = blue.replace("blue", "green").replace("200", "100");
     assert_eq!(changed(&(blue.to_owned() + &green)), (json!(["realm"]), json!(0)));
     gateway.configure(&blue.replace("vlan = 200", "device = \"nowhere0\""));

@@ -1,7 +1,7 @@
-//! `natgate run` as a service: what the service manager is told, what the journal gets, how it
-//! ends, with which capabilities it works, and what it says of files that cannot be had.
+//! `natgate run` as a service: notifications to the service manager, lines in the journal, its end,
+//! its capabilities, and its errors about missing files.
 //!
-//! A datagram socket of the test's stands for the service manager.
+//! A datagram socket of the test replaces the service manager.
 
 use crate::gateway::{Folder, Gateway, PATIENCE, PROGRAM, command};
 use std::fs;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 const UNIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/systemd/natgate.service");
 
-/// What stands for the service manager.
+/// Replacement of the service manager.
 struct Manager(UnixDatagram, PathBuf);
 
 impl Manager {
@@ -24,14 +24,14 @@ impl Manager {
         Self(socket, path)
     }
 
-    /// The next that it is told.
+    /// Next notification.
     fn next(&self) -> String {
         let mut bytes = [0; 4096];
         let len = self.0.recv(&mut bytes).expect("something is told in time");
         String::from_utf8(bytes[..len].to_vec()).expect("text")
     }
 
-    /// The next that has a line.
+    /// Next notification that has a line.
     fn hears(&self, line: &str) -> String {
         let begin = Instant::now();
         loop {
@@ -69,7 +69,7 @@ fn the_service_manager_is_told_what_happens() {
     assert_eq!(gateway.ends(), 0);
 }
 
-/// The threads of a process with that name.
+/// Threads of a process with this name.
 fn threads(process: u32, name: &str) -> Vec<i32> {
     let folder = fs::read_dir(format!("/proc/{process}/task")).expect("the process is there");
     let named = folder.filter_map(|entry| {
@@ -80,19 +80,18 @@ fn threads(process: u32, name: &str) -> Vec<i32> {
     named.collect()
 }
 
-/// A thread that hangs until this is dropped.
+/// A thread that is stopped until this is dropped.
 struct Hanging(i32);
 
 impl Hanging {
     fn new(thread: i32) -> Self {
-        // SAFETY: no memory of ours is passed; the thread is of a process that the test has
-        // started.
+        // SAFETY: no memory is passed; the thread belongs to a process that the test has started.
         let attached = unsafe { libc::ptrace(libc::PTRACE_SEIZE, thread, 0, 0) };
         assert_eq!(attached, 0, "a tracer needs root");
         // SAFETY: as above.
         let interrupted = unsafe { libc::ptrace(libc::PTRACE_INTERRUPT, thread, 0, 0) };
         assert_eq!(interrupted, 0);
-        // SAFETY: nothing is written without a pointer.
+        // SAFETY: the call writes nothing without a pointer.
         let waited = unsafe { libc::waitpid(thread, std::ptr::null_mut(), libc::__WALL) };
         assert_eq!(waited, thread);
         Self(thread)
@@ -101,7 +100,7 @@ impl Hanging {
 
 impl Drop for Hanging {
     fn drop(&mut self) {
-        // SAFETY: as when it was attached; should the thread be gone, nothing happens.
+        // SAFETY: as at the attach. If the thread has ended, the call does nothing.
         unsafe { libc::ptrace(libc::PTRACE_DETACH, self.0, 0, 0) };
     }
 }
@@ -119,7 +118,7 @@ fn the_watchdog_is_not_told_of_progress_while_one_worker_hangs() {
     let workers = threads(gateway.id(), "worker");
     assert_eq!(workers.len(), 2);
     let hanging = Hanging::new(workers[1]);
-    // One look may have seen the worker's last turn.
+    // One check may have seen the worker's last turn.
     while !manager.next().contains("no progress of worker") {}
     for _ in 0..3 {
         let told = manager.next();
@@ -146,7 +145,7 @@ fn a_gateway_withdraws_its_routes_drains_and_ends() {
     gateway.signal("TERM");
     gateway.hears("draining for 600s; another SIGTERM ends it at once");
     assert_eq!(routes(), "");
-    // What happens now brings no route back, and packets are still looked at.
+    // Later events bring no route back, and packets are still processed.
     gateway.asks("ip link set in1 down");
     gateway.hears("inside device in0 is down");
     gateway.asks("ip link set in1 up");
@@ -204,13 +203,13 @@ fn the_journal_gets_priorities() {
     let output = command(setup, &broken, &[]).output().expect("unshare runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.starts_with("<3>") && said.contains("mistake"), "{said}");
-    // What is inherited and no longer true changes nothing.
+    // An inherited variable that is no longer valid changes nothing.
     let inherited = "export JOURNAL_STREAM=1:1";
     let output = command(inherited, &broken, &[]).output().expect("unshare runs");
     assert!(String::from_utf8_lossy(&output.stderr).starts_with("natgate: "));
 }
 
-/// What the unit says of a key.
+/// Values of a key in the unit.
 fn of_unit(key: &str) -> Vec<String> {
     let unit = fs::read_to_string(UNIT).expect("the unit is there");
     let found = unit.lines().find_map(|line| line.strip_prefix(&format!("{key}=")));
@@ -226,7 +225,7 @@ fn the_units_capabilities_do_without_root() {
     let all = names.join(",");
     for backend in ["af-packet", "af-xdp", "tun"] {
         let folder = Folder::new(backend);
-        // The socket of the test's configuration is in a folder that is not nobody's.
+        // The socket of the test's configuration is in a folder of another user.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("it is ours");
         let config = folder.config("");
         let device = if backend == "tun" { "tun7" } else { "in0" };
@@ -253,7 +252,7 @@ fn the_unit_is_sound_and_little_is_exposed() {
     let folder = Folder::new("unit");
     let unit = fs::read_to_string(UNIT).expect("the unit is there");
     let path = folder.file("natgate.service");
-    // The program where it is now: it is not installed.
+    // The path of the built program, which is not installed.
     fs::write(&path, unit.replace("/usr/bin/natgate", PROGRAM)).expect("it is ours");
     let analyze = |arguments: &[&str]| -> Output {
         let mut command = Command::new("systemd-analyze");
@@ -266,7 +265,7 @@ fn the_unit_is_sound_and_little_is_exposed() {
     let verified = analyze(&["verify", "--man=no"]);
     let said = String::from_utf8_lossy(&verified.stderr);
     assert!(verified.status.success() && said.is_empty(), "{said}");
-    // In tenths; 2.6 is what back ends and control socket need.
+    // In tenths; the back ends and the control socket need 2.6.
     let exposed = analyze(&["security", "--offline=true", "--threshold=27"]);
     let said = String::from_utf8_lossy(&exposed.stdout);
     assert!(exposed.status.success(), "{}", said.lines().last().unwrap_or_default());

@@ -1,5 +1,5 @@
-//! `natgate run` from its start to its end: refusals, readiness, signals, files, devices that go
-//! and come.
+//! `natgate run` from its start to its end: refusals, readiness, signals, files, and devices that
+//! are removed and added.
 
 use crate::gateway::{Folder, GOOD, Gateway, PATIENCE, PROGRAM, command, refusal};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// The status file once it is there.
+/// Content of the status file as soon as it exists.
 fn status(path: &Path) -> Value {
     let begin = Instant::now();
     while !path.exists() {
@@ -178,7 +178,8 @@ fn events_that_cannot_be_opened_are_said_so() {
 fn state_files_are_written_and_those_that_cannot_be_used_refused() {
     let folder = Folder::new("state");
     let path = folder.file("ports");
-    // A socket of its own: at the usual place another test's gateway may be. And no warnings.
+    // A socket of its own, because another test's gateway may use the default one. No warnings are
+    // expected.
     let socket = folder.file("control.sock").display().to_string();
     let with_state = |path: &Path| {
         let path = path.display().to_string();
@@ -200,7 +201,7 @@ fn state_files_are_written_and_those_that_cannot_be_used_refused() {
         gateway.signal("TERM");
         assert_eq!(gateway.ends(), 0);
     }
-    // What the end has written is no damage: the next start has nothing to say of it.
+    // The file from the last end is valid, so the next start reports nothing about it.
     let gateway = Gateway::spawn(command("", &config, &[]));
     assert!(gateway.said.recv_timeout(PATIENCE).is_ok_and(|said| said.contains("running")));
 }
@@ -242,13 +243,13 @@ fn a_page_whose_port_is_taken() {
     gateway.hears("running");
     let program = PROGRAM;
     let second = |more: &str| {
-        // Devices and external addresses are locked by the first.
+        // The first gateway has locked the devices and external addresses.
         let text = GOOD.replace("in0", "in2").replace("out0", "out2").replace("113.1", "113.2");
         let path = folder.file("second.toml");
         fs::write(&path, text + more).expect("the file can be written");
         path.display().to_string()
     };
-    // A place that is named must be had.
+    // A configured place must be available.
     let named = second("[page]\nlisten = \"127.0.0.1:9465\"\n");
     let told = folder.file("told").display().to_string();
     gateway.asks(&format!(
@@ -258,7 +259,7 @@ fn a_page_whose_port_is_taken() {
     let reason = "127.0.0.1:9465 is in use by another program; choose another port, or stop who \
                   listens there";
     assert!(said.contains(&format!("page.listen cannot be used: {reason}")), "{said}");
-    // The usual place need not.
+    // The default place need not be available.
     let usual = second("");
     gateway.asks(&format!(
         "timeout 20 {program} run -c {usual} 2>{told} & \

@@ -16,7 +16,7 @@ const PREPARE: &str = "
     touch $root/usr/bin/natgate
     mount --bind $program $root/usr/bin/natgate";
 
-/// The devices and the user that the unit needs.
+/// Devices and user of the unit.
 const SETUP: &str = "
     for name in in out; do
         ip link add name ${name}0 type veth peer name ${name}1
@@ -62,7 +62,7 @@ impl Machine {
         self.asks(&format!("cat >/etc/natgate/natgate.toml <<'END'\n{text}\nEND"));
     }
 
-    /// Another drop-in.
+    /// Writes another drop-in.
     fn edit(&self, text: &str) {
         let folder = "/etc/systemd/system/natgate.service.d";
         self.asks(&format!(
@@ -76,7 +76,7 @@ const USUAL: &str = "device = \"in0\"";
 #[test]
 fn systemd_starts_watches_reloads_and_stops_it() {
     let machine = start();
-    // Nobody has written a configuration yet: that is no failure.
+    // A missing configuration is no failure.
     machine.asks("systemctl start natgate");
     assert_eq!(
         (&machine.property("ActiveState")[..], &machine.property("ConditionResult")[..]),
@@ -97,13 +97,13 @@ fn systemd_starts_watches_reloads_and_stops_it() {
     assert_eq!((line("CapEff:"), line("CapBnd:")), ("000000c000007000", "000000c000007000"));
     assert_eq!((line("NoNewPrivs:"), line("Seccomp:")), ("1", "2"));
 
-    // Who is in the group may ask, others are told so.
+    // Members of the group have access; others get an error about it.
     let other = "setpriv --reuid=65534 --regid=65534";
     machine.asks(&format!("{other} --groups=$(id -g natgate) natgate show counters"));
     let refused = machine.does(&format!("{other} --clear-groups natgate show counters"));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("join the group, or use sudo"));
 
-    // A reload is done, or refused with its reason, whatever the socket is called.
+    // A reload succeeds or fails with its reason, with any name of the socket.
     machine.configure(USUAL, "[timeouts]\nudp = \"3m\"");
     machine.asks("systemctl reload natgate");
     assert!(machine.journal().contains("reloaded, with other timeouts"));
@@ -114,7 +114,7 @@ fn systemd_starts_watches_reloads_and_stops_it() {
     machine.configure(USUAL, "[control]\nsocket = \"/run/natgate/other.sock\"");
     machine.asks("systemctl restart natgate; systemctl reload natgate");
 
-    // Warnings are found by their priority, and what is none is not among them.
+    // Warnings have their priority, and no other line has it.
     machine.configure(USUAL, "[snmp]\nagentx = \"/nowhere/master\"\n[shutdown]\ndrain = \"2s\"");
     machine.asks("systemctl restart natgate");
     let warned = "journalctl --no-pager --output cat --unit natgate --priority warning";
@@ -125,7 +125,7 @@ fn systemd_starts_watches_reloads_and_stops_it() {
     }
     assert!(!machine.asks(warned).contains("running, inside"));
 
-    // A drain that is longer than the unit's patience is waited for.
+    // The unit waits for a drain that is longer than its timeout.
     machine.edit("TimeoutStopSec=1s");
     machine.asks("systemctl stop natgate");
     assert_eq!(machine.property("Result"), "success", "{}", machine.journal());
@@ -136,7 +136,7 @@ fn systemd_starts_watches_reloads_and_stops_it() {
 #[test]
 fn systemd_starts_it_again_when_that_helps() {
     let machine = start();
-    // The back ends work with what the unit allows.
+    // The back ends work with the unit's permissions.
     for inside in ["device = \"in0\"\nbackend = \"af-xdp\"", "device = \"tun7\"\nbackend = \"tun\""]
     {
         machine.configure(inside, "");
@@ -150,12 +150,12 @@ fn systemd_starts_it_again_when_that_helps() {
     kill("KILL");
     machine.waits("NRestarts", "1");
     machine.waits("ActiveState", "active");
-    // What makes no progress is ended by the watchdog.
+    // The watchdog ends a process without progress.
     kill("STOP");
     machine.waits("NRestarts", "2");
     machine.waits("ActiveState", "active");
 
-    // A device that comes late is waited for, however long.
+    // The unit waits for a late device without a limit.
     machine.edit("RestartSec=10ms");
     machine.configure("device = \"late0\"", "");
     assert!(!machine.does("systemctl restart natgate").status.success());
@@ -169,7 +169,7 @@ fn systemd_starts_it_again_when_that_helps() {
     );
     machine.waits("ActiveState", "active");
 
-    // What is wrong stays wrong.
+    // A wrong configuration does not cause restarts.
     machine.configure(USUAL, "[nat]\nmistake = 1");
     assert!(!machine.does("systemctl restart natgate").status.success());
     machine.waits("ActiveState", "failed");

@@ -1,4 +1,4 @@
-//! The gateway's two devices by one back end, and who is at their other ends.
+//! The gateway's two devices by one back end, and their other ends.
 
 use natgate_io::packet::{self, Mode, PacketDevice};
 use natgate_io::tun::TunDevice;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The hardware address of everybody at the other end.
+/// Hardware address of all hosts at the other end.
 const EVERYBODY: Mac = Mac([2, 0, 0, 0, 9, 9]);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,28 +28,27 @@ pub(crate) enum BackEnd {
 }
 
 impl BackEnd {
-    /// Whether pieces of datagrams arrive as they were sent. DPDK's net_af_packet has the kernel
-    /// put them together.
+    /// True if fragments arrive unchanged. DPDK's net_af_packet makes the kernel reassemble them.
     pub(crate) fn passes_pieces(self) -> bool {
         matches!(self, Self::AfPacket | Self::AfPacketRate | Self::AfXdp | Self::Tun)
     }
 }
 
-/// The other end of a device.
+/// Other end of a device.
 pub(crate) enum Link {
-    /// Of a cable.
+    /// Other end of a cable.
     Cable { far: Box<PacketDevice>, gateway: Mac },
-    /// The kernel's, of a TUN device: a socket by which packets go in and come out.
+    /// The kernel's end of a TUN device: a socket by which packets go in and come out.
     Kernel(File),
 }
 
-/// Moves this thread into a network namespace of its own, without IPv6 and its noise.
+/// Moves this thread into a network namespace of its own, without IPv6 and its packets.
 pub(crate) fn enter_namespace() {
-    // SAFETY: no pointers are passed; only this thread changes its namespace.
+    // SAFETY: the call gets no pointers; only this thread changes its namespace.
     let result = unsafe { libc::unshare(libc::CLONE_NEWNET) };
     assert_eq!(result, 0, "namespaces need root: {}", Error::last_os_error());
     for scope in ["all", "default"] {
-        // A kernel without IPv6 makes no noise.
+        // A kernel without IPv6 sends no such packets.
         let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{scope}/disable_ipv6"), "1");
     }
 }
@@ -61,8 +60,8 @@ fn run(program: &str, arguments: &str) {
     assert!(output.status.success(), "{program} {arguments}: {said}");
 }
 
-/// Makes and opens the devices, inside and outside, and their other ends. What was there before
-/// goes.
+/// Creates and opens the devices, inside and outside, and their other ends. Former devices are
+/// removed.
 pub(crate) fn open(kind: BackEnd) -> (Vec<Box<dyn Device>>, [Link; 2]) {
     for name in ["inside", "outside"] {
         let _ = Command::new("ip").args(["link", "delete", name]).output();
@@ -130,16 +129,16 @@ fn cable(name: &str, gateway: Mac) -> Link {
     Link::Cable { far: Box::new(far), gateway }
 }
 
-/// A packet socket on a device that gets what comes in there, and not what is sent.
+/// A packet socket on a device that receives incoming packets and not outgoing ones.
 fn kernel(name: &str) -> Link {
     let protocol = (libc::ETH_P_ALL as u16).to_be();
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: no pointers are passed.
+    // SAFETY: the call gets no pointers.
     let socket = unsafe { libc::socket(libc::AF_PACKET, kind, protocol.into()) };
     assert!(socket >= 0, "{}", Error::last_os_error());
-    // SAFETY: the descriptor is new and nobody else has it.
+    // SAFETY: the descriptor is new and has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
-    // SAFETY: sockaddr_ll is plain integers, of which zero is a value.
+    // SAFETY: sockaddr_ll has plain integers, for which zero is a valid value.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_protocol = protocol;
@@ -147,7 +146,7 @@ fn kernel(name: &str) -> Link {
     // SAFETY: the name is a string.
     address.sll_ifindex = unsafe { libc::if_nametoindex(name.as_ptr()) } as libc::c_int;
     let one: libc::c_int = 1;
-    // SAFETY: address and value outlive the calls, and their lengths are passed.
+    // SAFETY: address and value outlive the calls, which get their lengths.
     let results = unsafe {
         let descriptor = socket.as_raw_fd();
         let len = std::mem::size_of_val(&address) as libc::socklen_t;
@@ -158,7 +157,7 @@ fn kernel(name: &str) -> Link {
         ]
     };
     assert_eq!(results, [0, 0], "{}", Error::last_os_error());
-    // Reading and writing a socket is what receiving and sending is.
+    // Reading and writing a socket receives and sends packets.
     Link::Kernel(File::from(socket))
 }
 
@@ -179,7 +178,7 @@ impl Link {
         }
     }
 
-    /// What has come: packets, how many times ARP was answered, and how many frames in all.
+    /// Takes received frames: packets, the number of ARP answers, and the number of frames.
     pub(crate) fn receive(&mut self) -> (Vec<Vec<u8>>, u64, usize) {
         match self {
             Self::Cable { far, .. } => {
@@ -215,12 +214,12 @@ impl Link {
         }
     }
 
-    /// Whether what is sent is received at once, both ways, so that nobody need wait for it.
+    /// True if each sent packet is received at once, both ways, so that no wait is necessary.
     pub(crate) fn is_synchronous(&self) -> bool {
         matches!(self, Self::Kernel(_))
     }
 
-    /// Frames that have come.
+    /// Number of received frames.
     pub(crate) fn received(&mut self) -> u64 {
         match self {
             Self::Cable { far, .. } => far.statistics().received,
@@ -235,7 +234,7 @@ fn transmit(device: &mut PacketDevice, mut frame: Vec<u8>) {
     assert_eq!(lost, Lost::NONE);
 }
 
-/// Everybody's answer to ARP: each address but the asker's is there.
+/// Answers ARP for all hosts: every address except the requester's exists.
 fn answer(packet: &[u8]) -> Option<Vec<u8>> {
     let asked = Arp::new_checked(packet)?.repr();
     let own = asked.sender.is_unspecified() || asked.sender == asked.target;

@@ -1,10 +1,10 @@
-//! The vectors through every back end: the same packets come out, byte for byte, as of `natgate
-//! replay`, whichever way they come in and go out.
+//! The vectors through every back end. The output packets equal those of `natgate replay`, byte for
+//! byte, with every back end.
 //!
-//! A gateway runs here in simulated time, in a network namespace, on real devices; whatever is at
-//! their other ends sends a vector's packets and answers ARP. What comes out at each instant is
-//! compared with what the program makes of the same packets and seed offline. Needs root and the
-//! programs that `make test` installs, and fails without.
+//! A gateway runs here in simulated time, in a network namespace, on real devices. The test at
+//! their other ends sends a vector's packets and answers ARP. It compares the output at each
+//! instant with the offline output of the program for equal packets and seed. Needs root and the
+//! programs that `make test` installs, and fails without them.
 
 #[path = "../vectors/capture.rs"]
 #[expect(dead_code, reason = "not all of it is needed here")]
@@ -29,8 +29,8 @@ use std::time::{Duration, Instant};
 
 const VECTORS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../vectors");
 
-/// Those that have to do with every kind of packet and with every way it can take; long silence,
-/// which takes many turns, is left to the others.
+/// Vectors with every kind of packet and every path. Vectors with long silence take many turns and
+/// are omitted.
 const CASES: [&str; 23] = [
     "bypass",
     "fragments",
@@ -60,8 +60,7 @@ const CASES: [&str; 23] = [
 /// Long enough for any machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What comes out: at which instant, nanoseconds since 1970, on which side, and the packets, in the
-/// order of the alphabet.
+/// Output: the instant, nanoseconds since 1970; the side; and the packets, in alphabetical order.
 type Output = BTreeMap<(u64, usize), Vec<Vec<u8>>>;
 
 #[test]
@@ -114,7 +113,7 @@ fn all_cases(kind: BackEnd) {
     assert!(packets > 100, "only {packets} packets came out");
 }
 
-/// The vector's configuration, and next hops for what is not directly connected.
+/// The vector's configuration, with next hops for addresses that are not directly connected.
 fn settings(text: &str) -> Settings {
     let mut settings = config::parse(text, "config.toml").expect("the configuration is good");
     settings.inside.gateway = Some([10, 0, 0, 254].into());
@@ -122,7 +121,7 @@ fn settings(text: &str) -> Settings {
     settings
 }
 
-/// What the program makes of a capture.
+/// Output of the program for a capture.
 fn replayed(kind: BackEnd, name: &str, input: &[u8]) -> Output {
     let work = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("same-bytes-{kind:?}-{name}"));
     std::fs::create_dir_all(&work).expect("a folder to work in");
@@ -146,7 +145,7 @@ fn sorted(mut output: Output) -> Output {
     output
 }
 
-/// What a gateway on these devices makes of the same packets, at the same times.
+/// Output of a gateway on these devices for equal packets at equal times.
 fn live(kind: BackEnd, settings: &Settings, input: &[u8]) -> Output {
     let frames = capture::frames(input, None);
     let begin = Timestamp(frames[0].time());
@@ -164,23 +163,23 @@ fn live(kind: BackEnd, settings: &Settings, input: &[u8]) -> Output {
         bench.sent[frame.side] += 1;
         bench.settle(time);
     }
-    // What replay does when the capture has ended.
+    // Replay does this at the end of a capture.
     let end = Timestamp(frames[frames.len() - 1].time());
     bench.pass_time_until(end);
     sorted(bench.output)
 }
 
-/// A gateway, what is at the other ends of its cables, and what has come out.
+/// A gateway, the other ends of its cables, and the output.
 struct Bench {
     worker: Worker,
     links: [Link; 2],
-    /// Frames that were sent to the gateway, by side.
+    /// Frames sent to the gateway, by side.
     sent: [u64; 2],
     output: Output,
 }
 
 impl Bench {
-    /// Has the gateway do what is due before a time.
+    /// Lets the gateway do all work that is due before a time.
     fn pass_time_until(&mut self, time: Timestamp) {
         loop {
             let due = self.worker.next_deadline();
@@ -191,7 +190,7 @@ impl Bench {
         }
     }
 
-    /// Turns at this time until nothing is under way.
+    /// Runs turns at this time until no packet is in flight.
     fn settle(&mut self, now: Timestamp) {
         let begin = Instant::now();
         let mut idle = 0;
@@ -207,14 +206,14 @@ impl Bench {
         }
     }
 
-    /// For who looks for what was lost.
+    /// Counters for a message about lost frames.
     fn counts(&mut self, now: Timestamp) -> String {
         let [inside, outside] = self.worker.status(now).sides.map(|side| side.frames);
         let came = self.links.each_mut().map(Link::received);
         format!("sent {:?}, came {came:?}, {inside:?}, {outside:?}", self.sent)
     }
 
-    /// Takes what has come out of one side, and answers ARP.
+    /// Takes the output of one side, and answers ARP.
     fn take(&mut self, now: Timestamp, side: usize) -> usize {
         let (packets, answers, count) = self.links[side].receive();
         self.sent[side] += answers;
@@ -224,7 +223,7 @@ impl Bench {
         count
     }
 
-    /// Whether what was sent was received, here and there.
+    /// Returns true if all sent frames have been received, at both ends.
     fn nothing_is_under_way(&mut self, now: Timestamp) -> bool {
         let sides = self.worker.status(now).sides;
         let mut counts = self.links.iter_mut().zip(&self.sent).zip(&sides);
@@ -237,7 +236,7 @@ impl Bench {
     }
 }
 
-/// Nobody wants to know.
+/// An observer that requires links to stay up.
 struct Silent;
 
 impl Observer for Silent {
@@ -252,7 +251,7 @@ impl Observer for Silent {
     fn idle(&mut self) {}
 }
 
-/// What is expected and missing, and what came and is not expected.
+/// Missing and unexpected packets, as text.
 fn difference(expected: &Output, came: &Output) -> String {
     let lines = |output: &Output| -> Vec<String> {
         let line = |(time, side): &(u64, usize), packet: &Vec<u8>| {

@@ -1,8 +1,8 @@
-//! Captures of both sides: made from lines of the vectors' notation, and shown as such.
+//! Captures of both sides, made from lines of the vectors' notation and shown in it.
 //!
-//! A line is the time in seconds since the capture's beginning, the side, and the packet. What
-//! stands in front of an IP packet is shown at the line's end; a datagram whose fragments have all
-//! been seen is put together, that its checksum can be looked at.
+//! A line has the time in seconds since the begin of the capture, the side, and the packet. The
+//! bytes before an IP packet are shown at the end of the line. A datagram is reassembled after its
+//! last fragment, so that its checksum can be verified.
 
 use crate::read::{self, hex};
 use crate::words::{Result, Words};
@@ -11,13 +11,13 @@ use natgate_io::pcap::{Capture, Interface, Item, LinkType, Writer};
 use natgate_wire::Ipv4;
 use std::collections::BTreeMap;
 
-/// When captures made from text begin, seconds since 1970.
+/// Begin of captures that are made from text, seconds since 1970.
 pub(crate) const BEGIN: u64 = 1_700_000_000;
 
 const SECOND: u64 = 1_000_000_000;
 const SIDES: [&str; 2] = ["inside", "outside"];
 
-/// The capture of a text, with raw IP packets.
+/// Capture of a text, with raw IP packets.
 pub(crate) fn from_text(text: &str) -> Result<Vec<u8>> {
     let interface = |name: &str| Interface {
         name: Some(name.as_bytes().to_vec()),
@@ -67,14 +67,14 @@ impl Frame {
         self.time
     }
 
-    /// The IP packet, or all that there is.
+    /// The IP packet, or all bytes if there is none.
     pub(crate) fn packet(&self) -> &[u8] {
         let offset = self.link.locate(&self.bytes).map_or(0, |network| network.offset);
         &self.bytes[offset..]
     }
 }
 
-/// The packets of a capture of both sides, or of the one given.
+/// Packets of a capture of both sides, or of the given side.
 pub(crate) fn frames(bytes: &[u8], side: Option<usize>) -> Vec<Frame> {
     let mut capture = Capture::new(bytes);
     let mut frames = Vec::new();
@@ -95,12 +95,12 @@ pub(crate) fn frames(bytes: &[u8], side: Option<usize>) -> Vec<Frame> {
     frames
 }
 
-/// The beginning that the times of these packets are counted from, seconds since 1970.
+/// Begin of the times of these packets, seconds since 1970.
 pub(crate) fn begin(frames: &[Frame]) -> u64 {
     frames.first().map_or(BEGIN, |frame| frame.time / SECOND)
 }
 
-/// The packets, one a line.
+/// The packets, one for each line.
 pub(crate) fn to_text(frames: &[Frame], begin: u64) -> String {
     let mut datagrams = Datagrams::default();
     let mut text = String::new();
@@ -117,7 +117,7 @@ pub(crate) fn to_text(frames: &[Frame], begin: u64) -> String {
     text
 }
 
-/// What stands in front of the packet.
+/// Bytes before the packet.
 fn link_header(frame: &Frame) -> String {
     let header = &frame.bytes[..frame.bytes.len() - frame.packet().len()];
     match frame.link {
@@ -135,17 +135,17 @@ fn link_header(frame: &Frame) -> String {
     }
 }
 
-/// Fragments seen, by the datagram that they are of.
+/// Seen fragments, by their datagram.
 #[derive(Default)]
 struct Datagrams(BTreeMap<Datagram, Vec<Fragment>>);
 
-/// Side, ends, protocol and identification.
+/// Side, addresses, protocol and identification.
 type Datagram = (usize, u32, u32, u8, u16);
-/// First byte, whether it is the last of all, and payload.
+/// First byte, true if it is the last fragment, and payload.
 type Fragment = (usize, bool, Vec<u8>);
 
 impl Datagrams {
-    /// What there is to say when a frame completes a datagram.
+    /// Text about the datagram that a frame completes.
     fn completed_by(&mut self, frame: &Frame) -> String {
         let Ok(packet) = Ipv4::new_checked(frame.packet()) else { return String::new() };
         if packet.fragment_offset() == 0 && !packet.more_fragments() {

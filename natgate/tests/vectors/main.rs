@@ -1,9 +1,9 @@
-//! The vectors: every folder of `vectors/` is a configuration, packets in, and what must come of
-//! it.
+//! The vectors. Every folder of `vectors/` has a configuration, input packets and the expected
+//! output.
 //!
-//! Each is taken through the program itself, from file to file and again from stream to stream, and
-//! its output, events and counters are compared with those in the folder. With NATGATE_BLESS=1 they
-//! are written instead, to be read before they are believed. vectors/README.md tells more.
+//! Each vector passes through the program, from file to file and again from stream to stream. Its
+//! output, events and counters are compared with those in the folder. With NATGATE_BLESS=1 the test
+//! writes them instead; read them before you trust them. vectors/README.md has the details.
 
 mod capture;
 mod read;
@@ -20,7 +20,7 @@ use words::Words;
 
 const VECTORS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../vectors");
 
-/// The folders, by name; blessed first, if that is asked for, whichever test comes first.
+/// The folders, by name. If requested, the first test that runs writes the expected output.
 fn cases() -> Vec<PathBuf> {
     static BLESSING: Once = Once::new();
     let cases = folders();
@@ -39,7 +39,7 @@ fn folders() -> Vec<PathBuf> {
     folders
 }
 
-/// Writes down what the program makes of a case.
+/// Writes the output of the program for a case.
 fn bless(case: &Path) {
     match replay(case, "blessed") {
         Ok(results) => {
@@ -55,9 +55,9 @@ fn name(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).expect("names are ASCII")
 }
 
-/// What a case has for input.
+/// Input of a case.
 enum Input {
-    /// Text, of which the capture is made.
+    /// Text that becomes a capture.
     Text(String),
     /// One capture of both sides.
     Both(PathBuf),
@@ -81,7 +81,7 @@ impl Input {
         matches!(self, Self::Text(_))
     }
 
-    /// The packets, for people, in the order of time.
+    /// The packets as text, in the order of time.
     fn frames(&self, made: &Path) -> Vec<capture::Frame> {
         let read = |path: &Path| fs::read(path).expect("the capture can be read");
         match self {
@@ -97,10 +97,10 @@ impl Input {
     }
 }
 
-/// Files that the program wrote about a case, as they are compared.
+/// Files that the program wrote about a case, in the compared form.
 type Results = BTreeMap<&'static str, String>;
 
-/// Takes a case through the program; `purpose` names the folder to work in.
+/// Runs the program on a case; `purpose` names the working folder.
 fn replay(case: &Path, purpose: &str) -> Result<Results, String> {
     let work = &Path::new(env!("CARGO_TARGET_TMPDIR")).join(purpose).join(name(case));
     let _ = fs::remove_dir_all(work);
@@ -128,7 +128,7 @@ fn replay(case: &Path, purpose: &str) -> Result<Results, String> {
     match &input {
         Input::Text(_) => stream(case, &made, work)?,
         Input::Both(path) => stream(case, path, work)?,
-        // There is but one standard input.
+        // Standard input has room for one capture only.
         Input::Pair(..) => {}
     }
     results(&input, &made, work)
@@ -149,7 +149,7 @@ fn run(command: &mut Command) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The same from stream to stream must give the same bytes.
+/// The run from stream to stream must give equal bytes.
 fn stream(case: &Path, input: &Path, work: &Path) -> Result<(), String> {
     let file = fs::File::open(input).map_err(|error| error.to_string())?;
     let mut command = program(case);
@@ -181,8 +181,8 @@ fn results(input: &Input, made: &Path, work: &Path) -> Result<Results, String> {
     Ok(results)
 }
 
-/// Events, which come in order of time, with those of one instant in the order of the alphabet: no
-/// other is promised.
+/// Events in order of time. Events of one instant are in alphabetical order, because their order is
+/// not specified.
 fn in_order(events: &str) -> Result<String, String> {
     let mut lines = Vec::new();
     for line in events.lines() {
@@ -200,7 +200,7 @@ fn read_text(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The sum of all numbers in a value.
+/// Sum of all numbers in a value.
 fn leaves(value: &Value) -> u64 {
     match value {
         Value::Object(fields) => fields.values().map(leaves).sum(),
@@ -208,7 +208,7 @@ fn leaves(value: &Value) -> u64 {
     }
 }
 
-/// A value without the zeros in it, and without what is empty then.
+/// A value without zeros, and without objects that are empty then.
 fn without_zeros(value: &Value) -> Value {
     let Value::Object(fields) = value else { return value.clone() };
     let kept = fields.iter().map(|(name, value)| (name.clone(), without_zeros(value)));
@@ -218,13 +218,13 @@ fn without_zeros(value: &Value) -> Value {
     )
 }
 
-/// What distinguishes two texts, line by line; `None` if nothing does.
+/// Differences of two texts, line by line; `None` if they are equal.
 fn difference(expected: &str, actual: &str) -> Option<String> {
     if expected == actual {
         return None;
     }
     let (old, new): (Vec<_>, Vec<_>) = (expected.lines().collect(), actual.lines().collect());
-    // Lengths of the longest common subsequences of what follows each pair of lines.
+    // Lengths of the longest common subsequences behind each pair of lines.
     let mut common = vec![vec![0_u32; new.len() + 1]; old.len() + 1];
     for i in (0..old.len()).rev() {
         for j in (0..new.len()).rev() {
@@ -301,13 +301,13 @@ fn every_vector_is_complete_and_its_configuration_good() {
     }
 }
 
-/// Reading what was written, and writing what was read, gives the same packet.
+/// Reading written text, and writing read packets, gives the original packet.
 #[test]
 fn the_notation_loses_nothing() {
     for case in cases() {
         for (number, line) in read_text(&case.join("in.txt")).lines().enumerate() {
             let packet = |line: &str| {
-                // The time, the side, and what a capture has around the packet, are left out.
+                // The time, the side, and the bytes around the packet are left out.
                 let line = if line.starts_with('#') { "" } else { line };
                 let described = line.splitn(3, char::is_whitespace).nth(2).unwrap_or("");
                 let described = described.split(" eth=").next().unwrap_or("");

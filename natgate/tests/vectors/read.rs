@@ -1,5 +1,5 @@
-//! From packets to the vectors' notation: what [`crate::write`] would have to read to give the same
-//! bytes. Checksums are computed afresh here, and only wrong or absent ones are mentioned.
+//! Conversion of packets to the vectors' notation. [`crate::write`] converts the text back to equal
+//! bytes. Checksums are computed again here, and only wrong or missing ones are mentioned.
 
 use crate::words::FILLER;
 use crate::write::{ICMP_KINDS, PROTOCOLS, TCP_FLAGS, TTL, WINDOW};
@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 /// Longest data that is shown as text, bytes.
 const LONGEST_TEXT: usize = 48;
 
-/// The description of a packet; more may follow it.
+/// Description of a packet; more text may follow it.
 pub(crate) fn packet(bytes: &[u8]) -> String {
     match Ipv4::new_header_checked(bytes) {
         Ok(packet) => describe(&packet, bytes),
@@ -42,7 +42,7 @@ fn describe(packet: &Ipv4<&[u8]>, bytes: &[u8]) -> String {
     line
 }
 
-/// What is not as usual in the IP header.
+/// Unusual values in the IP header.
 fn header(packet: &Ipv4<&[u8]>, bytes: &[u8]) -> String {
     let mut line = String::new();
     if packet.ttl() != TTL {
@@ -74,7 +74,7 @@ fn header(packet: &Ipv4<&[u8]>, bytes: &[u8]) -> String {
     line
 }
 
-/// The ports, if there are any to be seen, and what the transport header and data say.
+/// Ports, if there are any, and the content of the transport header and data.
 fn transport(packet: &Ipv4<&[u8]>, whole: bool) -> (Option<[u16; 2]>, String) {
     let payload = packet.payload();
     if packet.fragment_offset() > 0 {
@@ -107,7 +107,7 @@ fn udp(packet: &Ipv4<&[u8]>, whole: bool) -> (Option<[u16; 2]>, String) {
 fn tcp(packet: &Ipv4<&[u8]>, whole: bool) -> (Option<[u16; 2]>, String) {
     let payload = packet.payload();
     let Some(segment) = Tcp::new_checked(payload) else {
-        // An ICMP error may quote no more than ports and sequence number.
+        // An ICMP error may quote only the ports and the sequence number.
         let Some(ports) = Udp::new_checked(payload) else { return (None, data(payload)) };
         let sequence = u32::from_be_bytes([payload[4], payload[5], payload[6], payload[7]]);
         let mut line = format!(" seq={sequence}");
@@ -183,7 +183,7 @@ fn icmp_message(payload: &[u8], whole: bool) -> String {
     line
 }
 
-/// Says by how much a checksum over the pseudo header is wrong, if it is.
+/// Describes by how much a checksum over the pseudo header is wrong, if it is.
 fn pseudo_sum(packet: &Ipv4<&[u8]>, bytes: &[u8]) -> String {
     let length = bytes.len() as u16;
     let (source, destination) = (packet.source(), packet.destination());

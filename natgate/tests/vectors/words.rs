@@ -1,9 +1,9 @@
-//! A line of the vectors' notation, taken apart: words, `name=value` pairs, quoted data, and a
-//! packet in braces. Whoever understands a word takes it; words that nobody took are errors.
+//! Words of a line in the vectors' notation: plain words, `name=value` pairs, quoted data, and a
+//! packet in braces. A reader takes the words that it understands; remaining words are errors.
 
 use std::collections::BTreeMap;
 
-/// What is left to understand of a packet's description.
+/// Remaining words of a packet's description.
 #[derive(Debug, Default)]
 pub(crate) struct Words {
     pub(crate) plain: Vec<String>,
@@ -14,11 +14,11 @@ pub(crate) struct Words {
     pub(crate) inner: Option<Box<Words>>,
 }
 
-/// What may go wrong is said in a sentence about the line.
+/// Result with an error sentence about the line.
 pub(crate) type Result<T> = std::result::Result<T, String>;
 
 impl Words {
-    /// Takes a line apart; a `#` that begins a word begins a comment.
+    /// Splits a line into words; a `#` that begins a word begins a comment.
     pub(crate) fn new(line: &str) -> Result<Self> {
         let mut rest = line;
         let words = Self::read(&mut rest)?;
@@ -28,7 +28,7 @@ impl Words {
         }
     }
 
-    /// Reads up to the end or a closing brace, which it leaves.
+    /// Reads up to the end or a closing brace, which stays.
     fn read(rest: &mut &str) -> Result<Self> {
         let mut words = Self::default();
         loop {
@@ -62,7 +62,7 @@ impl Words {
         }
     }
 
-    /// The plain word that stands next.
+    /// Takes the next plain word.
     pub(crate) fn next(&mut self, what: &str) -> Result<String> {
         if self.plain.is_empty() {
             return Err(format!("{what} is missing"));
@@ -70,33 +70,33 @@ impl Words {
         Ok(self.plain.remove(0))
     }
 
-    /// Whether a plain word is there.
+    /// Takes a plain word; returns true if it is there.
     pub(crate) fn flag(&mut self, word: &str) -> bool {
         let at = self.plain.iter().position(|plain| plain == word);
         at.map(|at| self.plain.remove(at)).is_some()
     }
 
-    /// Whether a value is given.
+    /// True if a value is given.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }
 
-    /// A value as it is written.
+    /// Takes a value as text.
     pub(crate) fn text(&mut self, name: &str) -> Option<String> {
         self.values.remove(name)
     }
 
-    /// A number.
+    /// Takes a number.
     pub(crate) fn number<T: TryFrom<u64>>(&mut self, name: &str) -> Result<Option<T>> {
         self.text(name).map(|text| number(&text)).transpose()
     }
 
-    /// Bytes in hexadecimal.
+    /// Takes bytes in hexadecimal.
     pub(crate) fn hex(&mut self, name: &str) -> Result<Option<Vec<u8>>> {
         self.text(name).map(|text| hex(&text)).transpose()
     }
 
-    /// The data: in quotes, `hex=`, or `bytes=` of them.
+    /// Takes the data: in quotes, `hex=`, or `bytes=` for a number of filler bytes.
     pub(crate) fn data(&mut self) -> Result<Vec<u8>> {
         if let Some(len) = self.number::<u16>("bytes")? {
             return Ok(vec![FILLER; len.into()]);
@@ -104,7 +104,7 @@ impl Words {
         Ok(self.hex("hex")?.or(self.quoted.take()).unwrap_or_default())
     }
 
-    /// Fails unless everything has been understood.
+    /// Fails if any word remains.
     pub(crate) fn end(&self) -> Result<()> {
         let left = self.plain.iter().chain(self.values.keys()).next();
         match left {
@@ -116,10 +116,10 @@ impl Words {
     }
 }
 
-/// What `bytes=` makes data of.
+/// Filler byte of `bytes=`.
 pub(crate) const FILLER: u8 = b'x';
 
-/// A number, decimal or with 0x, with a plus or not.
+/// Parses a number, decimal or with 0x, with or without a plus.
 pub(crate) fn number<T: TryFrom<u64>>(text: &str) -> Result<T> {
     let digits = text.strip_prefix('+').unwrap_or(text);
     let value = match digits.strip_prefix("0x") {

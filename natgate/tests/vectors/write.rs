@@ -1,6 +1,6 @@
-//! From the vectors' notation to packets. vectors/README.md explains the notation.
+//! Conversion of the vectors' notation to packets. vectors/README.md explains the notation.
 //!
-//! Lengths and checksums are right unless a word says otherwise.
+//! Lengths and checksums are correct unless a word changes them.
 
 use crate::words::{Result, Words, number};
 use natgate_wire::{Ipv4, checksum, protocol};
@@ -22,7 +22,7 @@ pub(crate) const ICMP_KINDS: [(&str, u8); 9] = [
 /// Letters of TCP flags, from the lowest bit.
 pub(crate) const TCP_FLAGS: &str = "FSRPAUEC";
 
-/// Names of protocols; others go by number.
+/// Names of protocols; others have numbers.
 pub(crate) const PROTOCOLS: [(&str, u8); 7] = [
     ("icmp", protocol::ICMP),
     ("tcp", protocol::TCP),
@@ -33,15 +33,15 @@ pub(crate) const PROTOCOLS: [(&str, u8); 7] = [
     ("sctp", protocol::SCTP),
 ];
 
-/// Window of TCP segments that name none.
+/// Window of TCP segments without one in the text.
 pub(crate) const WINDOW: u16 = 1000;
-/// TTL of packets that name none.
+/// TTL of packets without one in the text.
 pub(crate) const TTL: u8 = 64;
 
-/// An address and, where one is written, a port.
+/// An address and an optional port.
 type End = (u32, Option<u16>);
 
-/// The packet that a description describes.
+/// Builds the packet of a description.
 pub(crate) fn packet(words: &mut Words) -> Result<Vec<u8>> {
     let name = words.next("a protocol")?;
     if name == "raw" {
@@ -57,7 +57,7 @@ pub(crate) fn packet(words: &mut Words) -> Result<Vec<u8>> {
     let no_ports = source.1.is_none() && destination.1.is_none();
     let fragment = words.text("frag").map(|range| Fragment::new(&range)).transpose()?;
     let later = fragment.is_some_and(|fragment| fragment.from > 0);
-    // Without ports, or a type, there is no transport header: a fragment, or a packet cut short.
+    // Without ports or a type there is no transport header: the packet is a fragment or cut short.
     let headless = match protocol {
         protocol::TCP | protocol::UDP => later || no_ports,
         protocol::ICMP => later || words.has("hex") && !has_kind(words),
@@ -99,7 +99,7 @@ fn end(text: &str) -> Result<End> {
     Ok((address.to_bits(), port))
 }
 
-/// Which part of a datagram a fragment has.
+/// Range of a datagram in a fragment.
 #[derive(Clone, Copy)]
 struct Fragment {
     from: u16,
@@ -108,7 +108,7 @@ struct Fragment {
 }
 
 impl Fragment {
-    /// `24..40`, with a plus if more follows.
+    /// Parses `24..40`, with a plus if more fragments follow.
     fn new(range: &str) -> Result<Self> {
         let ends = range.trim_end_matches('+').split_once("..");
         let (from, to) = ends.ok_or("a part is written such as 0..24")?;
@@ -136,7 +136,7 @@ fn tcp(words: &mut Words, source: End, destination: End) -> Result<Vec<u8>> {
     }
     let sequence: u32 = words.number("seq")?.unwrap_or(0);
     if let Some(rest) = words.hex("rest")? {
-        // A header that ends early, as ICMP errors may embed it, or that lies about its length.
+        // A header that ends early, as ICMP errors may embed it, or one with a wrong length.
         return Ok([&ports(source, destination)?[..], &sequence.to_be_bytes(), &rest].concat());
     }
     let acknowledgment: u32 = words.number("ack")?.unwrap_or(0);
@@ -178,7 +178,7 @@ fn icmp(words: &mut Words) -> Result<Vec<u8>> {
     Ok([&[kind, code, 0, 0][..], &high.to_be_bytes(), &low.to_be_bytes(), &body].concat())
 }
 
-/// A datagram, or what there is of it.
+/// A datagram, or the existing part of it.
 struct Whole {
     protocol: u8,
     source: u32,
@@ -187,7 +187,7 @@ struct Whole {
 }
 
 impl Whole {
-    /// Writes the transport checksum, as `sum` has it.
+    /// Writes the transport checksum according to `sum`.
     fn sum_up(&mut self, words: &mut Words) -> Result<()> {
         let at = match self.protocol {
             protocol::UDP => 6,
@@ -218,7 +218,7 @@ impl Whole {
         }
     }
 
-    /// The packet, or the fragment of it that `part` names, with its header.
+    /// The packet, or the fragment that `part` names, with its header.
     fn packet(&self, words: &mut Words, mut fragment: Option<Fragment>) -> Result<Vec<u8>> {
         let mut payload = &self.payload[..];
         if let Some(part) = words.text("part") {
@@ -251,7 +251,7 @@ impl Whole {
     }
 }
 
-/// A checksum that is wrong by some amount, in ones' complement.
+/// A checksum that is wrong by an amount, in ones' complement.
 fn off_by(right: u16, by: u16) -> u16 {
     checksum::fold(u32::from(right) + u32::from(by))
 }
