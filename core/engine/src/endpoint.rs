@@ -20,6 +20,20 @@ impl Internal {
     pub(crate) const fn new(host: Host, port: u16) -> Self {
         Self { host, port }
     }
+
+    /// The endpoint that [`Internal::word`] made a word of.
+    #[inline(always)]
+    pub(crate) const fn from_word(word: u64) -> Self {
+        let realm = (word >> 32) as u16 % Host::REALMS;
+        Self { host: Host::new(realm, word as u32), port: (word >> 48) as u16 }
+    }
+
+    /// The endpoint as one word: address in bits 0 to 31, realm in bits 32 to 43, port in bits 48
+    /// to 63.
+    #[inline(always)]
+    pub(crate) const fn word(self) -> u64 {
+        self.host.bits() | (self.port as u64) << 48
+    }
 }
 
 /// An external endpoint: the index of an external address, and a port of that address.
@@ -55,5 +69,17 @@ impl AddressPort {
     #[inline(always)]
     pub const fn new(address: u32, port: u16) -> Self {
         Self { address, port }
+    }
+
+    /// The endpoint that [`AddressPort::word`] made a word of.
+    #[inline(always)]
+    pub(crate) const fn from_word(word: u64) -> Self {
+        Self { address: word as u32, port: (word >> 32) as u16 }
+    }
+
+    /// The endpoint as one word: address in bits 0 to 31, port in bits 32 to 47.
+    #[inline(always)]
+    pub(crate) const fn word(self) -> u64 {
+        self.address as u64 | (self.port as u64) << 32
     }
 }

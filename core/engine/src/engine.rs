@@ -28,7 +28,7 @@ use crate::subscriber::Subscribers;
 use crate::table::Table;
 use crate::time::{TICK, nanos};
 use crate::timeouts::{self, Timers};
-use crate::translate::{Glances, PoolWatches, Rings};
+use crate::translate::{PoolWatches, Rings, Workspace};
 use crate::twice::Twice;
 use crate::whole::WholeStatics;
 use crate::{Change, DropReason, Event, Timestamp};
@@ -54,7 +54,7 @@ pub struct Engine {
     /// Searches in `rules` for a batch of packets.
     pub(crate) searches: RuleBatch,
     /// Headers of a batch, parsed by one stage for the next ones.
-    pub(crate) glances: Glances,
+    pub(crate) workspace: Workspace,
     /// True if a reload shrank the subscriber prefixes: records of former subscribers may remain.
     pub(crate) strangers: bool,
     /// Mappings that the present configuration has not judged yet.

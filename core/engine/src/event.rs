@@ -246,8 +246,9 @@ impl Events {
             return None;
         }
         let event = self.ring[self.first];
-        self.first = (self.first + 1) % Self::ROOM;
         self.len -= 1;
+        // An empty ring begins anew: the next events take lines that are in the caches.
+        self.first = if self.len == 0 { 0 } else { (self.first + 1) % Self::ROOM };
         Some(event)
     }
 }

@@ -37,8 +37,7 @@ impl Bucket {
     /// A bit for each place that holds this tag.
     #[inline(always)]
     fn matches(&self, tag: u16) -> u32 {
-        let [first @ .., ninth, tenth] = self.tags;
-        equal(&first, tag) | u32::from(ninth == tag) << 8 | u32::from(tenth == tag) << 9
+        equal(&self.tags, tag)
     }
 }
 
@@ -110,7 +109,19 @@ impl Index {
     pub(crate) fn candidate(&self, hash: u64) -> Option<u32> {
         let bucket = &self.buckets[self.home(hash)];
         let place = bucket.matches(Self::tag(hash)).trailing_zeros() as usize;
-        bucket.slots.get(place).copied()
+        match bucket.slots.get(place) {
+            Some(&slot) => Some(slot),
+            None if bucket.passed == 0 => None,
+            None => self.candidate_beyond(hash),
+        }
+    }
+
+    /// [`Index::candidate`] of an entry that is not in the bucket where its search begins. Of a
+    /// full index, one entry in fifty is such.
+    #[cold]
+    #[inline(never)]
+    fn candidate_beyond(&self, hash: u64) -> Option<u32> {
+        self.find(hash, |_| true)
     }
 
     /// The slot with this hash for which `is_it` holds.
@@ -198,6 +209,8 @@ mod tests {
                 }
                 for (&slot, &hash) in &map {
                     prop_assert_eq!(index.find(hash, |s| s == slot), Some(slot));
+                    // All entries have one tag, so the first one found is a candidate of each.
+                    prop_assert!(index.candidate(hash).is_some());
                 }
                 for slot in 0..60 {
                     let found = (0..4).any(|h| index.find((h << 62) | 7, |s| s == slot).is_some());

@@ -94,6 +94,16 @@ impl<'b> Packet<'b> {
         self.end
     }
 
+    /// Cuts off the bytes after the first `len`, which there are, and returns the packet's bytes.
+    ///
+    /// # Panics
+    /// When the buffer ends before.
+    #[inline(always)]
+    pub(crate) fn cut(&mut self, len: usize) -> &mut [u8] {
+        self.end = self.start + len;
+        &mut self.buffer[self.start..self.end]
+    }
+
     /// Cuts off the bytes after the first `len`. A `len` beyond the packet's length changes
     /// nothing.
     pub fn truncate(&mut self, len: usize) {

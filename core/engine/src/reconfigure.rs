@@ -559,7 +559,8 @@ mod tests {
     /// True if packets of the only mapping go the quick way.
     fn is_quick(engine: &Engine) -> bool {
         let slot = engine.table.slots().next().expect("a mapping");
-        engine.table.mapping(slot).answers(engine.table.epoch())
+        let mapping = engine.table.mapping(slot);
+        mapping.doubts(engine.table.epoch(), mapping.protocol) == 0
     }
 
     #[test]

@@ -119,7 +119,12 @@ const NO_SCALES: u8 = SCALE_UNKNOWN << 4 | SCALE_UNKNOWN;
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Session {
-    pub(crate) remote_address: u32,
+    /// Bits 0 to 47: the remote endpoint ([`AddressPort::word`]). Bits 48 to 55: window scale
+    /// shifts; low half inside, high half outside; 15: no option seen. Bits 56 to 63: four bits of
+    /// [`State`], with [`UNANSWERED`] or without; then the next sequence number that inside expects
+    /// is known; that outside expects; the window of inside is from a SYN, so it is not scaled; of
+    /// outside.
+    key: u64,
     /// Tick at which the session ends unless it is refreshed.
     pub(crate) expires: u32,
     pub(crate) packets_out: u32,
@@ -128,14 +133,12 @@ pub(crate) struct Session {
     expects: [u32; 2],
     /// The latest window fields of inside and outside.
     window: [u16; 2],
-    pub(crate) remote_port: u16,
-    /// Window scale shifts: low half inside, high half outside; 15: no option seen.
-    scales: u8,
-    /// Low four bits: [`State`], with [`UNANSWERED`] or without. The other bits: the sequence
-    /// number that inside expects is known; that outside expects; the window of inside is from a
-    /// SYN, so it is not scaled; of outside.
-    state_known: u8,
 }
+
+/// Places of the parts of [`Session::key`].
+const SCALES: u32 = 48;
+const STATE_KNOWN: u32 = 56;
+const REMOTE: u64 = (1 << SCALES) - 1;
 
 const _: () = assert!(size_of::<Session>() == 32);
 
@@ -161,29 +164,59 @@ impl Session {
     /// Remote endpoint.
     #[inline(always)]
     pub(crate) fn remote(&self) -> AddressPort {
-        AddressPort::new(self.remote_address, self.remote_port)
+        AddressPort::from_word(self.key)
+    }
+
+    /// Sets the remote endpoint.
+    #[inline(always)]
+    pub(crate) fn set_remote(&mut self, remote: AddressPort) {
+        self.key = self.key & !REMOTE | remote.word();
+    }
+
+    #[inline(always)]
+    const fn scales(&self) -> u8 {
+        (self.key >> SCALES) as u8
+    }
+
+    #[inline(always)]
+    fn set_scales(&mut self, scales: u8) {
+        self.key = self.key & !(0xff << SCALES) | u64::from(scales) << SCALES;
+    }
+
+    #[inline(always)]
+    const fn state_known(&self) -> u8 {
+        (self.key >> STATE_KNOWN) as u8
+    }
+
+    #[inline(always)]
+    fn set_state_known(&mut self, state_known: u8) {
+        self.key = self.key & !(0xff << STATE_KNOWN) | u64::from(state_known) << STATE_KNOWN;
     }
 
     /// No session.
     pub(crate) const NONE: Self = Self {
-        remote_address: 0,
+        key: (NO_SCALES as u64) << SCALES,
         expires: 0,
         packets_out: 0,
         packets_in: 0,
         expects: [0; 2],
         window: [0; 2],
-        remote_port: 0,
-        scales: NO_SCALES,
-        state_known: 0,
     };
 
-    pub(crate) fn new(remote_address: u32, remote_port: u16) -> Self {
-        Self { remote_address, remote_port, ..Self::NONE }
+    pub(crate) fn new(remote: AddressPort) -> Self {
+        let mut session = Self::NONE;
+        session.set_remote(remote);
+        session
     }
 
     pub(crate) fn parts(&self) -> Parts {
-        let Self { expects, window, scales, state_known, .. } = *self;
-        Parts { expects, window, scales, state: self.state() as u8, known: state_known >> 4 }
+        Parts {
+            expects: self.expects,
+            window: self.window,
+            scales: self.scales(),
+            state: self.state() as u8,
+            known: self.state_known() >> 4,
+        }
     }
 
     /// Sets the attributes from another engine's session. `None`: the state is none or does not
@@ -193,8 +226,9 @@ impl Session {
         if state == State::None as u8 || state > State::Transitory as u8 || known > 0xf {
             return None;
         }
-        (self.expects, self.window, self.scales) = (expects, window, scales);
-        self.state_known = known << 4 | state;
+        (self.expects, self.window) = (expects, window);
+        self.set_scales(scales);
+        self.set_state_known(known << 4 | state);
         Some(())
     }
 
@@ -202,7 +236,7 @@ impl Session {
         const OPEN: u8 = State::Open as u8 | UNANSWERED;
         const OPENING: u8 = State::OpeningOut as u8 | UNANSWERED;
         const ESTABLISHED: u8 = State::Established as u8 | UNANSWERED;
-        match self.state_known & 0xf {
+        match self.state_known() & 0xf {
             0 => State::None,
             1 | OPEN => State::Open,
             2 | OPENING => State::OpeningOut,
@@ -215,35 +249,36 @@ impl Session {
         }
     }
 
-    /// True if the session is open (or established, by `state`) for a packet of this way. An
-    /// unanswered session is neither for a packet from outside; for a packet from inside it makes
-    /// no difference.
+    /// A word that is 0 if the session is in this state and has the remote endpoint with this word.
+    /// An unanswered session is in no state for a packet from outside; for a packet from inside it
+    /// makes no difference whether a session is answered.
     #[inline(always)]
-    pub(crate) fn is_towards(&self, way: Way, state: State) -> bool {
-        let mask = match way {
+    pub(crate) fn differs(&self, way: Way, remote: u64, state: State) -> u64 {
+        let states = match way {
             Way::Out => 0xf & !UNANSWERED,
             Way::In => 0xf,
         };
-        self.state_known & mask == state as u8
+        let expected = remote | u64::from(state as u8) << STATE_KNOWN;
+        (self.key ^ expected) & (REMOTE | u64::from(states) << STATE_KNOWN)
     }
 
     /// True if [`Session::mark_unanswered`] marked the session and no packet has answered it.
     #[inline(always)]
     pub(crate) fn is_unanswered(&self) -> bool {
-        self.state_known & 0xf > State::Transitory as u8
+        self.state_known() & 0xf > State::Transitory as u8
     }
 
     /// Marks a session that the inside has begun as unanswered. A session in another state does not
     /// change.
     pub(crate) fn mark_unanswered(&mut self) {
         if matches!(self.state(), State::Open | State::OpeningOut | State::Established) {
-            self.state_known |= UNANSWERED;
+            self.set_state_known(self.state_known() | UNANSWERED);
         }
     }
 
     /// Sets the state. An unanswered session then counts as answered.
     pub(crate) fn set_state(&mut self, state: State) {
-        self.state_known = self.state_known & 0xf0 | state as u8;
+        self.set_state_known(self.state_known() & 0xf0 | state as u8);
     }
 
     /// Counts a forwarded packet.
@@ -356,14 +391,14 @@ impl Session {
     }
 
     fn forget(&mut self) {
-        self.state_known &= 0x0f;
+        self.set_state_known(self.state_known() & 0x0f);
         self.expects = [0; 2];
         self.window = [0; 2];
-        self.scales = NO_SCALES;
+        self.set_scales(NO_SCALES);
     }
 
     fn is_known(&self, end: usize) -> bool {
-        self.state_known & 0x10 << end != 0
+        self.state_known() & 0x10 << end != 0
     }
 
     /// Notes the sequence number that a segment's sender expects, and its window. A SYN of an open
@@ -374,7 +409,7 @@ impl Session {
             let sender = way as usize;
             self.expect(sender, segment.acknowledgment);
             self.window[sender] = segment.window;
-            self.state_known &= !(UNSCALED << sender);
+            self.set_state_known(self.state_known() & !(UNSCALED << sender));
         }
     }
 
@@ -389,7 +424,7 @@ impl Session {
         if syn {
             let scale = segment.scale.unwrap_or(SCALE_UNKNOWN);
             let shift = sender as u32 * 4;
-            self.scales = self.scales & !(0xf << shift) | scale << shift;
+            self.set_scales(self.scales() & !(0xf << shift) | scale << shift);
             self.expect(receiver, segment.sequence.wrapping_add(1));
         }
         if segment.has(ACK) {
@@ -397,7 +432,8 @@ impl Session {
         }
         self.window[sender] = segment.window;
         let unscaled = UNSCALED << sender;
-        self.state_known = self.state_known & !unscaled | if syn { unscaled } else { 0 };
+        let known = self.state_known() & !unscaled;
+        self.set_state_known(known | if syn { unscaled } else { 0 });
     }
 
     #[inline(always)]
@@ -405,7 +441,7 @@ impl Session {
         let advances = (next.wrapping_sub(self.expects[end]) as i32) > 0;
         if !self.is_known(end) || advances {
             self.expects[end] = next;
-            self.state_known |= 0x10 << end;
+            self.set_state_known(self.state_known() | 0x10 << end);
         }
     }
 
@@ -416,7 +452,7 @@ impl Session {
     fn fin_is_plausible(&self, way: Way, segment: Segment) -> bool {
         const LARGEST_SCALE: u8 = 14;
         let receiver = 1 - way as usize;
-        let (inside, outside) = (self.scales & 0xf, self.scales >> 4);
+        let (inside, outside) = (self.scales() & 0xf, self.scales() >> 4);
         let scale = match (inside, outside) {
             (SCALE_UNKNOWN, _) | (_, SCALE_UNKNOWN) => LARGEST_SCALE,
             _ if receiver == Way::Out as usize => inside,
@@ -430,9 +466,9 @@ impl Session {
     /// True if a RST is within its receiver's window (RFC 5961 section 3).
     fn reset_is_valid(&self, way: Way, segment: Segment) -> bool {
         let receiver = 1 - way as usize;
-        let (inside, outside) = (self.scales & 0xf, self.scales >> 4);
+        let (inside, outside) = (self.scales() & 0xf, self.scales() >> 4);
         let scale = match (inside, outside) {
-            _ if self.state_known & UNSCALED << receiver != 0 => 0,
+            _ if self.state_known() & UNSCALED << receiver != 0 => 0,
             (SCALE_UNKNOWN, _) | (_, SCALE_UNKNOWN) => 0,
             _ if receiver == Way::Out as usize => inside,
             _ => outside,

@@ -90,10 +90,23 @@ impl Mapping {
         self.sessions > 0 || self.is_permanent()
     }
 
-    /// True if packets of the first session may take the quick way in this epoch.
+    /// A word that is 0 if the internal endpoint is the one with this word.
     #[inline(always)]
-    pub(crate) fn answers(&self, epoch: Epoch) -> bool {
-        self.flags & (EPOCH | DOUBTED | TWICE) == epoch.0
+    pub(crate) fn differs_inside(&self, internal: u64) -> u64 {
+        const TIMEOUTS: u64 = 0xf << 44;
+        let own = u64::from(self.internal_address)
+            | u64::from(self.realm_and_timeouts) << 32
+            | u64::from(self.internal_port) << 48;
+        (own ^ internal) & !TIMEOUTS
+    }
+
+    /// A word that is 0 if packets of a protocol that belong to the first session may take the
+    /// quick way in this epoch.
+    #[inline(always)]
+    pub(crate) fn doubts(&self, epoch: Epoch, protocol: u8) -> u64 {
+        const JUDGED: u16 = u16::from_le_bytes([0xff, EPOCH | DOUBTED | TWICE]);
+        let own = u16::from_le_bytes([self.protocol, self.flags]);
+        u64::from((own ^ u16::from_le_bytes([protocol, epoch.0])) & JUDGED)
     }
 
     /// True if a session's remote endpoint is or was known inside by another endpoint.
@@ -196,11 +209,14 @@ pub(crate) struct Key {
 
 /// The two words that are hashed for a protocol, an internal endpoint and a remote endpoint.
 #[inline(always)]
-fn words(protocol: u8, Internal { host, port }: Internal, remote: AddressPort) -> (u64, u64) {
-    let [internal, port, protocol] =
-        [u64::from(host.address()), u64::from(port), u64::from(protocol)];
-    let remote = u64::from(remote.address) << 16 | u64::from(remote.port);
-    (internal << 32 | port << 16 | protocol, u64::from(host.realm()) << 48 | remote)
+fn words(protocol: u8, internal: Internal, remote: AddressPort) -> (u64, u64) {
+    (internal.word(), with_protocol(remote.word(), protocol))
+}
+
+/// The word of a remote endpoint, and a protocol.
+#[inline(always)]
+fn with_protocol(remote: u64, protocol: u8) -> u64 {
+    remote | u64::from(protocol) << 48
 }
 
 impl Links for Slots<Mapping> {
@@ -276,7 +292,7 @@ impl Table {
             mapping_behavior: config.mapping,
             remote_mask: match config.mapping {
                 Behavior::EndpointIndependent => !0 << 48,
-                Behavior::AddressDependent => !0xffff,
+                Behavior::AddressDependent => !(0xffff << 32),
                 Behavior::AddressAndPortDependent => !0,
             },
             room,
@@ -408,19 +424,17 @@ impl Table {
         self.key.hash(internal, remote)
     }
 
-    /// First stage of an outbound lookup, of a protocol with ports: fetches the index line. Returns
-    /// the hash for the second.
+    /// The hash by which an outbound packet of a protocol with ports finds its mapping; both
+    /// endpoints as words.
     #[inline(always)]
-    pub(crate) fn prefetch_index(
-        &self,
-        protocol: u8,
-        internal: Internal,
-        remote: AddressPort,
-    ) -> u64 {
-        let (internal, remote) = words(protocol, internal, remote);
-        let hash = self.key.hash(internal, remote & self.remote_mask);
+    pub(crate) fn flow_hash(&self, protocol: u8, internal: u64, remote: u64) -> u64 {
+        self.key.hash(internal, with_protocol(remote, protocol) & self.remote_mask)
+    }
+
+    /// Fetches the line of the index that a lookup of this hash begins with.
+    #[inline(always)]
+    pub(crate) fn prefetch_index(&self, hash: u64) {
         self.by_internal.prefetch(hash);
-        hash
     }
 
     /// Fetches the slot that the next mapping will have.
@@ -429,12 +443,13 @@ impl Table {
         self.mappings.prefetch_free();
     }
 
-    /// Second stage: the slot of the mapping, most likely.
+    /// The slot of the mapping with this hash, most likely, or [`NONE`].
     #[inline(always)]
-    pub(crate) fn candidate(&self, hash: u64) -> Option<u32> {
-        self.by_internal.candidate(hash)
+    pub(crate) fn candidate(&self, hash: u64) -> u32 {
+        self.by_internal.candidate(hash).unwrap_or(NONE)
     }
 
+    /// Fetches the line of a mapping, if there is such a slot.
     #[inline(always)]
     pub(crate) fn prefetch_mapping(&self, slot: u32) {
         prefetch(&self.mappings.slots, slot as usize);

@@ -3,14 +3,14 @@
 //! Fragments take a turn on the way (section 11): the first is translated as a whole packet is, the
 //! others get its rewrite.
 //!
-//! A batch goes through three stages: all headers are read and the index lines fetched, then the
-//! mappings' lines, then each packet is decided. The first two only warm caches; the third would
-//! come to the same without them.
+//! A batch goes through stages (`batch.rs`). The first ones only warm caches and recognize packets
+//! of established sessions; the decisions would be the same without them.
 //!
 //! This file has the ways that packets take. What they find or make on the way is in `mappings.rs`,
 //! ICMP errors in `errors.rs`, what any router does in `transit.rs`.
 
 mod admission;
+mod batch;
 mod errors;
 mod explain;
 mod fragmented;
@@ -18,6 +18,7 @@ mod hairpin;
 mod lookup;
 mod mappings;
 mod overload;
+mod parsed;
 mod patch;
 mod quick;
 mod ruled;
@@ -36,34 +37,14 @@ use crate::respond::Envelope;
 use crate::rewrite::{Rewrite, apply};
 use crate::rules::{Ruling, Snat};
 use crate::{DropReason, Timestamp};
-use alloc::vec;
-use alloc::vec::Vec;
+pub(crate) use batch::Workspace;
 pub use explain::{AddressChoice, Becomes, End, Explanation, Step};
 use mappings::Arrival;
 pub(crate) use mappings::Opening;
 use natgate_wire::protocol;
 pub(crate) use overload::Rings;
-use quick::{ParsedHeaders, Tally};
 use transit::is_echo_request;
 pub(crate) use watch::PoolWatches;
-
-/// Packets that a stage looks at before the next has its turn: about as many cache lines can be on
-/// their way at a time.
-const GROUP: usize = 16;
-
-/// Stages, each of which has another group.
-const STAGES: usize = 4;
-
-/// What the stages know of packets on their way, by groups. It is kept from batch to batch: making
-/// it anew takes longer than a packet does.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Glances(Vec<[ParsedHeaders; GROUP]>);
-
-impl Glances {
-    pub(crate) fn new() -> Self {
-        Self(vec![[ParsedHeaders::OTHER; GROUP]; STAGES])
-    }
-}
 
 /// What was decided of a packet.
 type Fate = Result<Verdict, DropReason>;
@@ -96,58 +77,7 @@ impl Engine {
         }
         self.observe(now);
         self.make_room();
-        match from {
-            Side::Inside => self.take_batch::<quick::Inside>(packets, verdicts),
-            Side::Outside => self.take_batch::<quick::Outside>(packets, verdicts),
-        }
-    }
-
-    /// Packets go through four stages in groups, each group a stage behind the next: what a stage
-    /// needs is fetched while others are looked at.
-    fn take_batch<F: quick::From>(&mut self, packets: &mut [Packet<'_>], verdicts: &mut [Verdict]) {
-        let round = self.round::<F>();
-        let mut tally = Tally::default();
-        let mut kept = core::mem::take(&mut self.glances);
-        let Glances(glances) = &mut kept;
-        let groups = packets.len().div_ceil(GROUP);
-        let all = packets.len();
-        // Whether the group that has just been approached seems to have new flows in it.
-        let mut news = false;
-        let len = |group: usize| (all - group * GROUP).min(GROUP);
-        for step in 0..groups + 3 {
-            if let Some(packets) = packets.chunks(GROUP).nth(step) {
-                for (packet, glance) in packets.iter().zip(&mut glances[step % STAGES]) {
-                    *glance = self.glance::<F>(packet);
-                }
-            }
-            let new = core::mem::take(&mut news);
-            if (1..=groups).contains(&step) {
-                for glance in &mut glances[(step - 1) % STAGES][..len(step - 1)] {
-                    news |= self.approach::<F>(&round, glance);
-                }
-            }
-            if new {
-                self.prepare(&round, &mut glances[(step - 2) % STAGES][..len(step - 2)]);
-            }
-            if step >= 3 {
-                let first = (step - 3) * GROUP;
-                let last = packets.len().min(first + GROUP);
-                let group = packets[first..last].iter_mut().zip(&mut verdicts[first..last]);
-                for ((packet, verdict), glance) in group.zip(&glances[(step - 3) % STAGES]) {
-                    *verdict = if self.quick::<F>(&round, glance, packet, &mut tally) {
-                        Verdict::Forward(F::SIDE.other())
-                    } else if F::SIDE == Side::Inside
-                        && let Some(verdict) = self.quick_new(&round, glance, packet, &mut tally)
-                    {
-                        verdict
-                    } else {
-                        self.decide(F::SIDE, packet)
-                    };
-                }
-            }
-        }
-        self.glances = kept;
-        self.count_quick::<F>(tally);
+        self.take_batch(from, packets, verdicts);
     }
 
     /// Decides one packet and counts it.

@@ -29,7 +29,7 @@ use crate::subscriber::Subscribers;
 use crate::table::{NewMapping, SHARED_EXTERNAL, SHARED_INTERNAL, Table};
 use crate::time::{TICK, nanos};
 use crate::timeouts::Timers;
-use crate::translate::{Glances, PoolWatches, Rings};
+use crate::translate::{PoolWatches, Rings, Workspace};
 use crate::twice::Twice;
 use crate::whole::{WholeStatics, flags_of};
 use crate::{ConfigError, Event, Timestamp};
@@ -69,7 +69,7 @@ impl Engine {
             rules,
             realms,
             searches: RuleBatch::new(),
-            glances: Glances::new(),
+            workspace: Workspace::new(),
             strangers: false,
             sweep: Sweep::default(),
             twice: Twice::new(sizes.twice, key),

@@ -132,8 +132,8 @@ impl Engine {
     /// True if the filter accepts the remote endpoint of a session.
     pub(super) fn is_remote_sought(&self, session: SessionRef, sought: &Sought) -> bool {
         let session = self.table.session(session);
-        sought.remote.is_none_or(|prefix| prefix.contains(session.remote_address))
-            && sought.remote_port.is_none_or(|port| port == session.remote_port)
+        sought.remote.is_none_or(|prefix| prefix.contains(session.remote().address))
+            && sought.remote_port.is_none_or(|port| port == session.remote().port)
     }
 
     /// True if a mapping has a session with an accepted remote endpoint. One endpoint is looked up;

@@ -12,7 +12,7 @@ impl Table {
     /// True if there is room for a session of a mapping with a remote endpoint.
     pub(crate) fn has_room_for_session(&self, slot: u32, remote: AddressPort, way: Way) -> bool {
         let mapping = *self.mapping(slot);
-        let kept = Mapping { first: Session::new(remote.address, remote.port), ..mapping };
+        let kept = Mapping { first: Session::new(remote), ..mapping };
         let fits =
             !self.is_keyed_by_remote(&mapping) || self.key_of(&kept) == self.key_of(&mapping);
         if mapping.first.state() == State::None && fits {
@@ -56,7 +56,7 @@ impl Table {
     /// filter.
     pub(crate) fn knows_address(&self, slot: u32, remote: u32) -> bool {
         let first = &self.mapping(slot).first;
-        first.state() != State::None && first.remote_address == remote
+        first.state() != State::None && first.remote().address == remote
             || self.first_alike(slot, remote).is_some()
     }
 
@@ -64,15 +64,15 @@ impl Table {
     pub(super) fn first_alike(&self, slot: u32, remote: u32) -> Option<u32> {
         self.by_address.as_ref()?.find(self.hash_address(slot, remote), |further| {
             let further = &self.further.slots[further as usize];
-            further.mapping == slot && further.session.remote_address == remote
+            further.mapping == slot && further.session.remote().address == remote
         })
     }
 
     /// Puts a further session at the head of the list of sessions with its remote address.
     pub(super) fn link_alike(&mut self, further: u32) {
         let Further { session, mapping, .. } = self.further.slots[further as usize];
-        let head = self.first_alike(mapping, session.remote_address);
-        let hash = self.hash_address(mapping, session.remote_address);
+        let head = self.first_alike(mapping, session.remote().address);
+        let hash = self.hash_address(mapping, session.remote().address);
         let Some(by_address) = &mut self.by_address else { return };
         if let Some(head) = head {
             by_address.remove(hash, head);
@@ -86,7 +86,7 @@ impl Table {
     pub(super) fn unlink_alike(&mut self, further: u32) {
         let Further { session, mapping, next_alike, prev_alike, .. } =
             self.further.slots[further as usize];
-        let hash = self.hash_address(mapping, session.remote_address);
+        let hash = self.hash_address(mapping, session.remote().address);
         let Some(by_address) = &mut self.by_address else { return };
         if next_alike != NONE {
             self.further.slots[next_alike as usize].prev_alike = prev_alike;
@@ -166,8 +166,7 @@ impl Table {
     pub(crate) fn remove_session(&mut self, session: SessionRef, now: u32) -> bool {
         let slot = self.mapping_of(session);
         if self.mapping(slot).flags & (SHARED_EXTERNAL | SHARED_INTERNAL) != 0 {
-            let Session { remote_address, remote_port, .. } = *self.session(session);
-            self.unshare(slot, AddressPort::new(remote_address, remote_port));
+            self.unshare(slot, self.session(session).remote());
         }
         match session {
             SessionRef::First(slot) => self.remove_first(slot, now),

@@ -390,7 +390,7 @@ impl Engine {
         headers: &Headers,
         timeouts: u8,
     ) -> Session {
-        let mut session = Session::new(remote.address, remote.port);
+        let mut session = Session::new(remote);
         let idle = match headers.kind {
             Kind::Tcp => session.take_segment(way, headers.segment),
             Kind::Dccp => session.take_dccp(way, headers.segment),
@@ -507,7 +507,7 @@ impl Engine {
             }
             return;
         }
-        let remote_port = self.table.session(at).remote_port;
+        let remote_port = self.table.session(at).remote().port;
         let timeouts = self.table.mapping(self.table.mapping_of(at)).timeouts();
         let timeout = self.timeouts.of(timeouts, idle, headers.protocol, remote_port);
         let expires = self.deadline(self.now, timeout);

@@ -8,59 +8,82 @@ use natgate_wire::{protocol, tcp, udp};
 
 /// Decrements the TTL and updates the header's checksum.
 pub(super) fn forward_as_it_is(bytes: &mut [u8]) {
-    let Some(head) = bytes.first_chunk_mut::<UDP_END>() else { return };
-    let second = aged(u64_at(head, 8), 0);
-    head[8..16].copy_from_slice(&second.to_be_bytes());
+    if let Some(head) = bytes.first_chunk_mut::<UDP_END>() {
+        age(head, 0);
+    }
 }
 
-/// The second word of a header with a decremented TTL, and with its checksum updated for the TTL
-/// and for another change.
+/// Decrements the TTL, and updates the header's checksum for it and for another change, which is a
+/// sum of words as the machine reads them.
 #[inline(always)]
-pub(super) fn aged(second: u64, change: u32) -> u64 {
-    const TTL: u64 = 1 << 56;
+fn age(head: &mut [u8; UDP_END], change: u32) {
     /// Change of the checksum when the upper byte of a word is decremented.
-    const TTL_CHANGE: u32 = 0xfeff;
-    const CHECKSUM: u64 = 0xffff << 32;
-    let checksum = updated((second >> 32) as u16, change + TTL_CHANGE);
-    (second - TTL) & !CHECKSUM | u64::from(checksum) << 32
+    const TTL_CHANGE: u32 = u16::from_ne_bytes([0xfe, 0xff]) as u32;
+    head[8] -= 1;
+    put(head, 10, updated(quarter_at(head, 10), change + TTL_CHANGE));
 }
 
-/// Replaces an old endpoint by a new one: the source of packets from inside, the destination of
-/// others. Decrements the TTL, and updates both checksums by the changes (RFC 1624).
+/// Replaces the source endpoint of packets from inside, the destination of others. Decrements the
+/// TTL, and updates both checksums by the changes (RFC 1624). Words are summed as the machine reads
+/// them, which RFC 1071 section 2 allows.
 #[inline(always)]
-pub(super) fn rewrite<F: From>(bytes: &mut [u8], protocol: u8, old: AddressPort, new: AddressPort) {
-    let change = u64::from(!old.address) + u64::from(new.address);
-    let change = (change >> 16) as u32 + (change & 0xffff) as u32;
-    let transport = change + u32::from(!old.port) + u32::from(new.port);
-    let Some(head) = bytes.first_chunk_mut::<UDP_END>() else { return };
-    let (second, third) = (u64_at(head, 8), u64_at(head, 16));
-    let second = aged(second, change);
-    let (address, port) = (u64::from(new.address), u64::from(new.port));
-    let (second, third) = match F::SIDE {
-        Side::Inside => (second >> 32 << 32 | address, third & !(0xffff << 16) | port << 16),
-        Side::Outside => (second, address << 32 | third & (0xffff << 16) | port),
+pub(super) fn rewrite<F: From>(bytes: &mut [u8], protocol: u8, new: AddressPort) {
+    let (address_at, port_at) = match F::SIDE {
+        Side::Inside => (12, 20),
+        Side::Outside => (16, 22),
     };
-    head[8..16].copy_from_slice(&second.to_be_bytes());
-    head[16..24].copy_from_slice(&third.to_be_bytes());
+    let Some(head) = bytes.first_chunk_mut::<UDP_END>() else { return };
+    let (address, port) = (new.address.to_be(), new.port.to_be());
+    let change = u64::from(!half_at(head, address_at)) + u64::from(address);
+    let change = (change >> 16) as u32 + (change & 0xffff) as u32;
+    let transport = change + u32::from(!quarter_at(head, port_at)) + u32::from(port);
+    age(head, change);
+    head[address_at..address_at + 4].copy_from_slice(&address.to_ne_bytes());
+    put(head, port_at, port);
     if protocol == protocol::UDP {
-        let checksum = u16_at(head, IPV4_LEN + udp::CHECKSUM);
+        const AT: usize = IPV4_LEN + udp::CHECKSUM;
+        let checksum = quarter_at(head, AT);
         if checksum != 0 {
             let updated = match updated(checksum, transport) {
                 0 => 0xffff,
                 updated => updated,
             };
-            head[IPV4_LEN + udp::CHECKSUM..].copy_from_slice(&updated.to_be_bytes());
+            put(head, AT, updated);
         }
     } else if let Some(head) = bytes.first_chunk_mut::<TCP_END>() {
-        let at = IPV4_LEN + tcp::CHECKSUM;
-        let updated = updated(u16_at(head, at), transport);
-        head[at..at + 2].copy_from_slice(&updated.to_be_bytes());
+        const AT: usize = IPV4_LEN + tcp::CHECKSUM;
+        put(head, AT, updated(quarter_at(head, AT), transport));
     }
 }
 
 #[inline(always)]
-pub(super) fn updated(checksum: u16, change: u32) -> u16 {
+fn updated(checksum: u16, change: u32) -> u16 {
     !fold(u32::from(!checksum) + change)
+}
+
+#[inline(always)]
+fn put<const N: usize>(bytes: &mut [u8; N], at: usize, value: u16) {
+    bytes[at..at + 2].copy_from_slice(&value.to_ne_bytes());
+}
+
+/// Two bytes as the machine reads them.
+#[inline(always)]
+fn quarter_at<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
+    u16::from_ne_bytes([bytes[at], bytes[at + 1]])
+}
+
+/// Four bytes as the machine reads them.
+#[inline(always)]
+pub(super) fn half_at<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
+    u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// Eight bytes as the machine reads them.
+#[inline(always)]
+pub(super) fn word_at<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_ne_bytes(word)
 }
 
 #[inline(always)]
@@ -71,9 +94,4 @@ pub(super) fn u16_at<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
 #[inline(always)]
 pub(super) fn u32_at<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
-#[inline(always)]
-pub(super) fn u64_at<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
-    u64::from(u32_at(bytes, at)) << 32 | u64::from(u32_at(bytes, at + 4))
 }

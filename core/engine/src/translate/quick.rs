@@ -9,11 +9,11 @@
 
 use super::Engine;
 use super::mappings::Flow;
-use super::patch::{rewrite, u16_at, u32_at, u64_at};
+use super::parsed::ParsedHeaders;
+use super::patch::{rewrite, u16_at, u32_at};
 use crate::calendar::NONE;
 use crate::endpoint::{AddressPort, External, Internal};
-use crate::external::{Draw, ExternalPorts, Wish};
-use crate::host::Host;
+use crate::external::{Draw, ExternalPorts};
 use crate::packet::{Direction, Packet, Side, Verdict};
 use crate::parse::is_martian;
 use crate::protocols::quota_class;
@@ -21,34 +21,32 @@ use crate::session::{Idle, Segment, State, Way};
 use crate::table::Epoch;
 use crate::timeouts::{SETS, Timers, deadline};
 use natgate_wire::tcp::flags::{ACK, FIN, RST, SYN};
-use natgate_wire::{Tcp, protocol, tcp, udp};
+use natgate_wire::{Tcp, protocol};
 
 pub(super) const IPV4_LEN: usize = 20;
 pub(super) const UDP_END: usize = IPV4_LEN + 8;
 pub(super) const TCP_END: usize = IPV4_LEN + 20;
 
-/// What of a packet matters here; read once.
+/// What stage three finds out for a packet from inside that seems to have no mapping.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ParsedHeaders {
-    /// From inside: the hash that the mapping is filed by. From outside: the place of the external
-    /// port among all of its protocol.
-    place: u64,
-    pub(super) source: AddressPort,
-    pub(super) destination: AddressPort,
-    pub(super) total_len: u16,
-    /// The realm that it came from, if from inside.
-    pub(super) realm: u16,
-    /// TCP, UDP, or 0: the packet is for the complete way.
-    pub(super) protocol: u8,
-    flags: u8,
-    /// The mapping's slot, most likely, or [`NONE`].
-    slot: u32,
-    /// What the rules say of a packet that seems to have no mapping; known from stage three on.
-    pub(super) ruled: FlowRule,
-    /// The sender's record and the port drawn for a new mapping, if there is none and it may get
-    /// one.
+pub(super) struct NewFlow {
+    pub(super) rule: FlowRule,
+    /// The sender's record, and the port drawn for a new mapping, if the flow may get one.
     pub(super) record: u32,
     pub(super) draw: Option<Draw>,
+}
+
+/// The packets of a group that seem to have no mapping.
+#[inline(always)]
+pub(super) fn new_flows<'g>(
+    headers: &'g [ParsedHeaders],
+    flows: &'g mut [NewFlow],
+) -> impl Iterator<Item = (&'g ParsedHeaders, &'g mut NewFlow)> {
+    headers.iter().zip(flows).filter(|(headers, _)| headers.is_new())
+}
+
+impl NewFlow {
+    pub(super) const NONE: Self = Self { rule: FlowRule::Not, record: NONE, draw: None };
 }
 
 /// What becomes of a flow that begins.
@@ -67,90 +65,6 @@ pub(super) enum FlowRule {
     Drop,
     /// The complete way finds out.
     Unknown,
-}
-
-impl ParsedHeaders {
-    pub(super) const OTHER: Self = Self {
-        place: 0,
-        source: AddressPort::new(0, 0),
-        destination: AddressPort::new(0, 0),
-        total_len: 0,
-        realm: 0,
-        protocol: 0,
-        flags: 0,
-        slot: NONE,
-        ruled: FlowRule::Not,
-        record: NONE,
-        draw: None,
-    };
-
-    /// Whether it is one from inside that seems to have no mapping.
-    #[inline(always)]
-    pub(super) fn is_new(&self) -> bool {
-        self.slot == NONE && self.protocol != 0
-    }
-
-    /// What a new mapping for it asks for.
-    #[inline(always)]
-    pub(super) fn wish(&self, pool: usize, paired: Option<u32>, fixed: Option<u32>) -> Wish {
-        Wish { pool, protocol: self.protocol, internal_port: self.source.port, paired, fixed }
-    }
-
-    /// The host inside that sent it.
-    #[inline(always)]
-    pub(super) fn host(&self) -> Host {
-        Host::new(self.realm, self.source.address)
-    }
-
-    /// The internal endpoint that sent it.
-    #[inline(always)]
-    fn internal(&self) -> Internal {
-        Internal::new(self.host(), self.source.port)
-    }
-
-    /// Reads the headers of a packet; one that is not of the usual kind is
-    /// [`ParsedHeaders::OTHER`].
-    #[inline(always)]
-    fn read(bytes: &[u8]) -> Self {
-        /// Version, header length, and the flags and offset that only fragments have.
-        const SHAPE: u64 = 0xff00_0000_0000_bfff;
-        const USUAL: u64 = 0x4500_0000_0000_0000;
-        let Some(head) = bytes.first_chunk::<UDP_END>() else { return Self::OTHER };
-        let [first, second, third] = [u64_at(head, 0), u64_at(head, 8), u64_at(head, 16)];
-        let halves = |word: u64| (word >> 32) + (word & 0xffff_ffff);
-        let sum = halves(first) + halves(second) + (third >> 32);
-        let (total_len, protocol) = ((first >> 32) as u16, (second >> 48) as u8);
-        // What follows the first 28 bytes.
-        let rest = usize::from(total_len).wrapping_sub(UDP_END);
-        let usual = first & SHAPE == USUAL
-            && rest <= bytes.len() - UDP_END
-            && second >> 56 > 1
-            // Not all of it is zero, so that this says whether all bits of the folded sum are ones.
-            && sum % 0xffff == 0;
-        let mut flags = 0;
-        let whole = if protocol == protocol::UDP {
-            usize::from(u16_at(head, 24)).wrapping_sub(udp::HEADER_LEN) <= rest
-        } else if protocol == protocol::TCP
-            && let Some(head) = bytes.first_chunk::<TCP_END>()
-        {
-            let header_len = usize::from(head[32] >> 4) * 4;
-            flags = head[33];
-            (tcp::HEADER_LEN..=rest.wrapping_add(udp::HEADER_LEN)).contains(&header_len)
-        } else {
-            false
-        };
-        if !usual || !whole {
-            return Self::OTHER;
-        }
-        Self {
-            source: AddressPort::new(second as u32, (third >> 16) as u16),
-            destination: AddressPort::new((third >> 32) as u32, third as u16),
-            total_len,
-            protocol,
-            flags,
-            ..Self::OTHER
-        }
-    }
 }
 
 /// From which side packets come, known when the code is made.
@@ -254,103 +168,136 @@ impl Engine {
         }
     }
 
-    /// Stage one: reads a packet and fetches the line by which its mapping will be found.
+    /// Stage one: reads a packet, and says where its mapping will be found.
     #[inline(always)]
-    pub(super) fn glance<F: From>(&self, packet: &Packet<'_>) -> ParsedHeaders {
-        let mut glance = ParsedHeaders::read(packet.bytes());
-        if glance.protocol == 0 {
-            return glance;
+    pub(super) fn read<F: From>(&self, packet: &Packet<'_>, headers: &mut ParsedHeaders) {
+        headers.read::<F>(packet.bytes());
+        if headers.protocol == 0 {
+            return;
         }
         match F::SIDE {
             Side::Inside => {
-                glance.realm = packet.realm();
-                let (internal, remote) = (glance.internal(), glance.destination);
-                glance.place = self.table.prefetch_index(glance.protocol, internal, remote);
+                headers.near |= u64::from(packet.realm()) << 32;
+                headers.place =
+                    self.table.flow_hash(headers.protocol, headers.near, headers.remote);
             }
-            Side::Outside => match self.external.index(glance.destination.address) {
-                Some(index) => {
-                    glance.place = ExternalPorts::entry(index, glance.destination.port) as u64;
-                    self.external.prefetch(glance.protocol, glance.place as usize);
+            Side::Outside => {
+                let external = headers.source();
+                match self.external.index(external.address) {
+                    Some(index) => {
+                        headers.place = ExternalPorts::entry(index, external.port) as u64;
+                    }
+                    None => headers.protocol = 0,
                 }
-                None => glance.protocol = 0,
-            },
+            }
         }
-        glance
     }
 
-    /// Stage two: fetches the line of the mapping; says whether there seems to be none for a packet
+    /// Ends stage one: fetches the line by which the mapping will be found.
+    #[inline(always)]
+    pub(super) fn fetch_place<F: From>(&self, headers: &ParsedHeaders) {
+        match F::SIDE {
+            _ if headers.protocol == 0 => {}
+            Side::Inside => self.table.prefetch_index(headers.place),
+            Side::Outside => self.external.prefetch(headers.protocol, headers.place as usize),
+        }
+    }
+
+    /// Stage two: finds the mapping, most likely. Says whether there seems to be none for a packet
     /// from inside, and stage three has something to do.
     #[inline(always)]
-    pub(super) fn approach<F: From>(&self, round: &Round, glance: &mut ParsedHeaders) -> bool {
-        if glance.protocol == 0 {
-            return false;
-        }
-        let slot = match F::SIDE {
-            Side::Inside => self.table.candidate(glance.place),
-            Side::Outside => self.external.owner_at(glance.protocol, glance.place as usize),
+    pub(super) fn approach<F: From>(&self, round: &Round, headers: &mut ParsedHeaders) -> bool {
+        headers.slot = match F::SIDE {
+            _ if headers.protocol == 0 => NONE,
+            Side::Inside => self.table.candidate(headers.place),
+            Side::Outside => {
+                let owner = self.external.owner_at(headers.protocol, headers.place as usize);
+                owner.unwrap_or(NONE)
+            }
         };
-        if let Some(slot) = slot {
-            glance.slot = slot;
-            self.table.prefetch_mapping(slot);
-        }
-        if F::SIDE == Side::Outside || slot.is_some() || !round.news {
+        F::SIDE == Side::Inside && headers.is_new() && self.approach_new(round, headers)
+    }
+
+    /// The part of stage two for a packet that seems to have no mapping.
+    #[inline(always)]
+    fn approach_new(&self, round: &Round, headers: &mut ParsedHeaders) -> bool {
+        if headers.realm() > round.last_realm || !round.news {
+            headers.protocol = 0;
             return false;
         }
-        if glance.realm > round.last_realm {
-            glance.protocol = 0;
-            return false;
-        }
-        self.subscribers.prefetch(glance.host());
+        self.subscribers.prefetch(headers.host());
         true
+    }
+
+    /// Ends stage two: fetches the line of the mapping.
+    #[inline(always)]
+    pub(super) fn fetch_mapping(&self, headers: &ParsedHeaders) {
+        self.table.prefetch_mapping(headers.slot);
     }
 
     /// Stage three, of packets from inside that seem to have no mapping: asks the rules, looks the
     /// sender up, draws a port for it, and fetches what a new mapping will touch. A sender without
     /// a record is for the complete way.
     #[inline(never)]
-    pub(super) fn prepare(&mut self, round: &Round, glances: &mut [ParsedHeaders]) {
-        for glance in glances.iter_mut().filter(|glance| glance.is_new()) {
-            glance.record = self.subscribers.approach(glance.host());
+    pub(super) fn prepare(
+        &mut self,
+        round: &Round,
+        headers: &[ParsedHeaders],
+        flows: &mut [NewFlow],
+    ) {
+        for (headers, flow) in new_flows(headers, flows) {
+            let record = self.subscribers.approach(headers.host());
+            *flow = NewFlow { record, ..NewFlow::NONE };
         }
         if round.rules {
-            self.ask_rules(round, glances);
+            self.ask_rules(round, headers, flows);
         }
-        for glance in glances.iter_mut().filter(|glance| glance.is_new()) {
-            let approached = core::mem::replace(&mut glance.record, NONE);
-            let Some((pool, fixed)) = self.source_of(glance) else { continue };
-            let host = glance.host();
-            let Some(record) = self.subscribers.find_from(approached, host) else { continue };
-            self.subscribers.settle(record);
-            let Some(paired) = self.subscribers.known_pair(record, pool) else { continue };
-            // Who is paired with an address that gives out nothing there is paired anew.
-            if fixed.is_none() && paired.is_some_and(|index| !self.external.is_open(index, pool)) {
-                continue;
-            }
-            glance.record = record;
-            if round.shares && !self.external.is_shared(pool) {
-                self.external.approach_share(pool, host, glance.protocol);
-                continue;
-            }
-            let wish = glance.wish(pool, paired, fixed);
-            glance.draw = self.external.draw(wish, &mut self.generator);
+        for (headers, flow) in new_flows(headers, flows) {
+            self.draw_for(round, headers, flow);
         }
         if round.shares {
-            self.draw_shares(glances);
+            self.draw_shares(headers, flows);
         }
-        for glance in glances.iter() {
-            if let Some(draw) = &glance.draw {
-                self.external.prefetch_drawn(glance.protocol, draw);
+        for (headers, flow) in new_flows(headers, flows) {
+            if let Some(draw) = &flow.draw {
+                self.external.prefetch_drawn(headers.protocol, draw);
             }
         }
         self.table.prefetch_free();
     }
 
+    /// Looks up the sender of a new flow, and draws a port unless the pool shares ports out.
+    #[inline(always)]
+    fn draw_for(&mut self, round: &Round, headers: &ParsedHeaders, flow: &mut NewFlow) {
+        let approached = core::mem::replace(&mut flow.record, NONE);
+        let Some((pool, fixed)) = self.source_of(headers, flow) else { return };
+        let host = headers.host();
+        let Some(record) = self.subscribers.find_from(approached, host) else { return };
+        self.subscribers.settle(record);
+        let Some(paired) = self.subscribers.known_pair(record, pool) else { return };
+        // A subscriber that is paired with an address that gives out nothing there is paired anew.
+        if fixed.is_none() && paired.is_some_and(|index| !self.external.is_open(index, pool)) {
+            return;
+        }
+        flow.record = record;
+        if round.shares && !self.external.is_shared(pool) {
+            self.external.approach_share(pool, host, headers.protocol);
+            return;
+        }
+        let wish = headers.wish(pool, paired, fixed);
+        flow.draw = self.external.draw(wish, &mut self.generator);
+    }
+
     /// Where the external endpoint of a new flow comes from: the pool, and the index of the one
     /// address that it is to be; `None`: the flow is not translated, or not here.
     #[inline(always)]
-    pub(super) fn source_of(&self, glance: &ParsedHeaders) -> Option<(usize, Option<u32>)> {
-        match glance.ruled {
-            FlowRule::Not => Some((self.config.default_pool_of(glance.realm), None)),
+    pub(super) fn source_of(
+        &self,
+        headers: &ParsedHeaders,
+        flow: &NewFlow,
+    ) -> Option<(usize, Option<u32>)> {
+        match flow.rule {
+            FlowRule::Not => Some((self.config.default_pool_of(headers.realm()), None)),
             FlowRule::Snat { pool, fixed, .. } => Some((usize::from(pool), fixed.map(u32::from))),
             _ => None,
         }
@@ -358,21 +305,22 @@ impl Engine {
 
     /// True if a packet from inside may begin a session the quick way.
     #[inline(always)]
-    fn may_begin(&self, round: &Round, glance: &ParsedHeaders) -> bool {
-        let ParsedHeaders { source, destination: remote, protocol, .. } = *glance;
+    fn may_begin(&self, round: &Round, headers: &ParsedHeaders, flow: &NewFlow) -> bool {
+        let (source, remote, protocol) = (headers.source(), headers.remote(), headers.protocol);
         let opens = protocol == protocol::UDP
-            || glance.flags & (SYN | ACK | RST | FIN) == SYN && self.config.tcp_mss.is_none();
+            || headers.flags & (SYN | ACK | RST | FIN) == SYN && self.config.tcp_mss.is_none();
         let is_stranger = || {
             (round.strangers || round.rules)
-                && glance.ruled == FlowRule::Not
-                && !self.is_subscriber(glance.host())
+                && flow.rule == FlowRule::Not
+                && !self.is_subscriber(headers.host())
         };
         opens
-            && glance.total_len <= round.mtu
+            && headers.total_len <= round.mtu
             && source.address != remote.address
             && !is_stranger()
             && self.may_be_remote(remote.address)
-            && (glance.realm == 0 || self.may_leave(glance.realm, source.address, remote.address))
+            && (headers.realm() == 0
+                || self.may_leave(headers.realm(), source.address, remote.address))
     }
 
     /// Stage four, of what is no established session: makes the mapping of a subscriber's new flow
@@ -382,26 +330,27 @@ impl Engine {
     pub(super) fn quick_new(
         &mut self,
         round: &Round,
-        glance: &ParsedHeaders,
+        headers: &ParsedHeaders,
+        flow: &NewFlow,
         packet: &mut Packet<'_>,
         tally: &mut Tally,
     ) -> Option<Verdict> {
-        let ParsedHeaders { source, destination: remote, protocol, record, .. } = *glance;
+        let (protocol, record, remote) = (headers.protocol, flow.record, headers.remote());
         // A subscriber with a record has made a mapping before: its address was checked then.
-        let Some(draw) = glance.draw else {
-            return match glance.ruled {
+        let Some(draw) = flow.draw else {
+            return match flow.rule {
                 FlowRule::Bypass | FlowRule::Drop => {
-                    self.untranslated(round, glance, packet, tally)
+                    self.untranslated(round, headers, flow.rule, packet, tally)
                 }
                 _ => None,
             };
         };
-        if !self.may_begin(round, glance) {
+        if !self.may_begin(round, headers, flow) {
             return None;
         }
-        let internal = glance.internal();
+        let internal = headers.internal();
         // An earlier packet of the batch may have made the mapping.
-        if self.table.find_flow(glance.place, protocol, internal, remote).is_some()
+        if self.table.find_flow(headers.place, protocol, internal, remote).is_some()
             || round.statics && self.is_static(protocol, internal, remote)
             || self.table.has_shared_internal()
                 && self.table.find_shared_internal(protocol, internal, remote).is_some()
@@ -412,20 +361,20 @@ impl Engine {
         }
         let External { index, port } = match self.external.drawn(protocol, &draw) {
             Some(external) => external,
-            None => self.draw_again(glance, &draw)?,
+            None => self.draw_again(headers, flow, &draw)?,
         };
-        let (pool, fixed, timeouts) = match glance.ruled {
+        let (pool, fixed, timeouts) = match flow.rule {
             FlowRule::Snat { pool, fixed, timeouts } => (pool.into(), fixed.is_some(), timeouts),
-            _ => (self.config.default_pool_of(glance.realm), false, 0),
+            _ => (self.config.default_pool_of(headers.realm()), false, 0),
         };
-        let (record, hash) = (Some(record), glance.place);
+        let (record, hash) = (Some(record), headers.place);
         let overloads = false;
-        let flow = Flow { protocol, internal, pool, fixed, timeouts, record, hash, overloads };
+        let mapping = Flow { protocol, internal, pool, fixed, timeouts, record, hash, overloads };
         let expires = round.first_deadline(&self.timeouts, timeouts, protocol, remote.port);
-        let slot = self.add_dynamic(&flow, External::new(index, port), |session| {
-            AddressPort { address: session.remote_address, port: session.remote_port } = remote;
+        let slot = self.add_dynamic(&mapping, External::new(index, port), |session| {
+            session.set_remote(remote);
             if protocol == protocol::TCP {
-                session.take_segment(Way::Out, opening_segment(packet.bytes(), glance));
+                session.take_segment(Way::Out, opening_segment(packet.bytes(), headers));
             } else {
                 session.set_state(State::Open);
             }
@@ -435,11 +384,11 @@ impl Engine {
         if self.config.session_events {
             self.tell_begun(slot, remote, remote);
         }
-        packet.truncate(usize::from(glance.total_len));
+        packet.truncate(usize::from(headers.total_len));
         tally.packets += 1;
-        tally.bytes += u64::from(glance.total_len);
+        tally.bytes += u64::from(headers.total_len);
         let external = AddressPort::new(self.external.address(index), port);
-        rewrite::<Inside>(packet.bytes_mut(), protocol, source, external);
+        rewrite::<Inside>(packet.bytes_mut(), protocol, external);
         Some(Verdict::Forward(Side::Outside))
     }
 
@@ -471,69 +420,66 @@ impl Engine {
     pub(super) fn quick<F: From>(
         &mut self,
         round: &Round,
-        glance: &ParsedHeaders,
+        headers: &ParsedHeaders,
         packet: &mut Packet<'_>,
         tally: &mut Tally,
     ) -> bool {
-        let remote = match F::WAY {
-            Way::Out => glance.destination,
-            Way::In => glance.source,
-        };
+        let remote = headers.remote();
         // A hairpinned packet's remote is an external address.
-        if glance.slot == NONE
-            || glance.total_len > round.mtu
+        if headers.slot == NONE
+            || headers.total_len > round.mtu
             || self.external.may_have(remote.address)
         {
             return false;
         }
-        let mapping = self.table.mapping_mut(glance.slot);
-        let (internal, external) = (mapping.internal(), mapping.external());
-        let answers = mapping.answers(round.epoch);
-        let set = mapping.timeouts();
-        let session = &mut mapping.first;
-        let is_its_own = answers
-            && session.remote() == remote
-            && (F::WAY == Way::In
-                || internal == glance.internal() && mapping.protocol == glance.protocol);
-        // The first answer to an unanswered session takes the complete way.
-        let connected = session.is_towards(F::WAY, State::Established);
-        let open = session.is_towards(F::WAY, State::Open);
-        let stays = open || connected && glance.flags & (SYN | RST | FIN) == 0;
-        let expires = match round.by_port {
-            true => {
-                let time = self.timeouts.of_open(set, glance.protocol, remote.port);
-                deadline(round.since_base, time)
-            }
-            false if connected => round.established[usize::from(set)],
-            false => round.udp[usize::from(set)],
+        let mapping = self.table.mapping_mut(headers.slot);
+        let is_tcp = headers.protocol == protocol::TCP;
+        let state = if is_tcp { State::Established } else { State::Open };
+        let inside = match F::WAY {
+            Way::Out => mapping.differs_inside(headers.near),
+            Way::In => 0,
         };
-        let refreshes = F::WAY == Way::Out || round.inbound_refresh;
-        // A timer that would have to run sooner is the complete way's business.
-        if !is_its_own || !stays || refreshes && expires < session.expires {
+        // The first answer to an unanswered session takes the complete way.
+        let differs = inside
+            | mapping.doubts(round.epoch, headers.protocol)
+            | mapping.first.differs(F::WAY, headers.remote, state);
+        if differs != 0 || headers.flags & (SYN | RST | FIN) != 0 {
             return false;
         }
-        if refreshes {
-            session.expires = expires;
+        if F::WAY == Way::Out || round.inbound_refresh {
+            let set = mapping.timeouts();
+            let expires = match round.by_port {
+                true => {
+                    let time = self.timeouts.of_open(set, headers.protocol, remote.port);
+                    deadline(round.since_base, time)
+                }
+                false if is_tcp => round.established[usize::from(set)],
+                false => round.udp[usize::from(set)],
+            };
+            // A timer that would have to run sooner is the complete way's business.
+            if expires < mapping.first.expires {
+                return false;
+            }
+            mapping.first.expires = expires;
         }
-        if connected {
-            session.learn(F::WAY, segment(packet.bytes(), glance.flags));
+        if is_tcp {
+            mapping.first.learn(F::WAY, segment(packet.bytes(), headers.flags));
         }
-        session.count(F::WAY);
-        packet.truncate(usize::from(glance.total_len));
+        mapping.first.count(F::WAY);
         tally.packets += 1;
-        tally.bytes += u64::from(glance.total_len);
-        match F::WAY {
+        tally.bytes += u64::from(headers.total_len);
+        let new = match F::WAY {
             Way::Out => {
-                let new = AddressPort::new(self.external.address(external.index), external.port);
-                rewrite::<F>(packet.bytes_mut(), glance.protocol, glance.source, new);
+                let external = mapping.external();
+                AddressPort::new(self.external.address(external.index), external.port)
             }
             Way::In => {
-                packet.set_realm(internal.host.realm());
-                let (old, new) =
-                    (glance.destination, AddressPort::new(internal.host.address(), internal.port));
-                rewrite::<F>(packet.bytes_mut(), glance.protocol, old, new);
+                let Internal { host, port } = mapping.internal();
+                packet.set_realm(host.realm());
+                AddressPort::new(host.address(), port)
             }
-        }
+        };
+        rewrite::<F>(packet.cut(usize::from(headers.total_len)), headers.protocol, new);
         true
     }
 
@@ -548,11 +494,11 @@ impl Engine {
 }
 
 /// What a SYN says.
-fn opening_segment(bytes: &[u8], glance: &ParsedHeaders) -> Segment {
-    let bytes = &bytes[..usize::from(glance.total_len)];
+fn opening_segment(bytes: &[u8], headers: &ParsedHeaders) -> Segment {
+    let bytes = &bytes[..usize::from(headers.total_len)];
     let header = bytes.get(IPV4_LEN..).and_then(Tcp::new_checked);
     let scale = header.and_then(|header| header.window_scale());
-    Segment { scale, ..segment(bytes, glance.flags) }
+    Segment { scale, ..segment(bytes, headers.flags) }
 }
 
 fn segment(bytes: &[u8], flags: u8) -> Segment {

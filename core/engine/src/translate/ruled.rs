@@ -2,8 +2,9 @@
 //! together, subscribers' own ports, and packets that rules drop or do not translate.
 
 use super::Engine;
+use super::parsed::ParsedHeaders;
 use super::patch::forward_as_it_is;
-use super::quick::{FlowRule, ParsedHeaders, Round, Tally};
+use super::quick::{FlowRule, NewFlow, Round, Tally, new_flows};
 use crate::DropReason;
 use crate::calendar::NONE;
 use crate::endpoint::{AddressPort, External, Internal};
@@ -15,33 +16,39 @@ use crate::rules::Ruling;
 impl Engine {
     /// Searches the rules for packets of a group that seem to have no mapping.
     #[inline(never)]
-    pub(super) fn ask_rules(&mut self, round: &Round, glances: &mut [ParsedHeaders]) {
+    pub(super) fn ask_rules(
+        &mut self,
+        round: &Round,
+        headers: &[ParsedHeaders],
+        flows: &mut [NewFlow],
+    ) {
         let mut next = Some(0);
         while let Some(realm) = next {
             if !self.rules_of(realm).is_empty() {
-                self.ask_rules_of(realm, glances);
+                self.ask_rules_of(realm, headers, flows);
             }
             if round.last_realm == 0 {
                 break;
             }
-            let later = glances.iter().filter(|glance| glance.is_new() && glance.realm > realm);
-            next = later.map(|glance| glance.realm).min();
+            let later = headers.iter().filter(|one| one.is_new() && one.realm() > realm);
+            next = later.map(ParsedHeaders::realm).min();
         }
     }
 
     /// Searches the rules of one realm for its packets, all searches together.
     #[inline(always)]
-    fn ask_rules_of(&mut self, realm: u16, glances: &mut [ParsedHeaders]) {
+    fn ask_rules_of(&mut self, realm: u16, headers: &[ParsedHeaders], flows: &mut [NewFlow]) {
         let rules = self.realms.rules_of(&self.rules, realm);
         let searches = &mut self.searches;
-        let is_asked = |glance: &ParsedHeaders| glance.is_new() && glance.realm == realm;
+        let is_asked = |headers: &ParsedHeaders| headers.is_new() && headers.realm() == realm;
         searches.clear();
-        for glance in glances.iter().filter(|glance| is_asked(glance)) {
-            searches.add(rules, glance.source, glance.destination);
+        for headers in headers.iter().filter(|headers| is_asked(headers)) {
+            searches.add(rules, headers.source(), headers.remote());
         }
         while searches.step(rules) {}
-        for (number, glance) in glances.iter_mut().filter(|glance| is_asked(glance)).enumerate() {
-            glance.ruled = match searches.ruling(rules, number) {
+        let asked = new_flows(headers, flows).filter(|(headers, _)| is_asked(headers));
+        for (number, (_, flow)) in asked.enumerate() {
+            flow.rule = match searches.ruling(rules, number) {
                 None => FlowRule::Not,
                 Some(Ruling::Bypass) => FlowRule::Bypass,
                 Some(Ruling::Drop) => FlowRule::Drop,
@@ -64,35 +71,40 @@ impl Engine {
 
     /// Draws ports for new flows of senders with ports of their own. The data for these draws is on
     /// its way from memory.
-    pub(super) fn draw_shares(&mut self, glances: &mut [ParsedHeaders]) {
-        let pool_of = |engine: &Self, glance: &ParsedHeaders| {
-            let known = glance.is_new() && glance.record != NONE && glance.draw.is_none();
-            let (pool, _) = engine.source_of(glance).filter(|_| known)?;
+    pub(super) fn draw_shares(&mut self, headers: &[ParsedHeaders], flows: &mut [NewFlow]) {
+        let pool_of = |engine: &Self, headers: &ParsedHeaders, flow: &NewFlow| {
+            let known = headers.is_new() && flow.record != NONE && flow.draw.is_none();
+            let (pool, _) = known.then(|| engine.source_of(headers, flow))??;
             (!engine.external.is_shared(pool)).then_some(pool)
         };
-        for glance in glances.iter() {
-            if let Some(pool) = pool_of(self, glance) {
-                self.external.approach_block(pool, glance.host(), glance.protocol);
+        for (headers, flow) in headers.iter().zip(&*flows) {
+            if let Some(pool) = pool_of(self, headers, flow) {
+                self.external.approach_block(pool, headers.host(), headers.protocol);
             }
         }
-        for glance in glances.iter_mut() {
-            let Some(pool) = pool_of(self, glance) else { continue };
-            let host = glance.host();
-            let paired = self.subscribers.paired(glance.record, pool);
-            let wish = glance.wish(pool, self.external.pairing(pool, host, paired), None);
-            glance.draw = self.external.draw_share(wish, host, &mut self.generator);
+        for (headers, flow) in headers.iter().zip(flows) {
+            let Some(pool) = pool_of(self, headers, flow) else { continue };
+            let host = headers.host();
+            let paired = self.subscribers.paired(flow.record, pool);
+            let wish = headers.wish(pool, self.external.pairing(pool, host, paired), None);
+            flow.draw = self.external.draw_share(wish, host, &mut self.generator);
         }
     }
 
     /// Chooses an external endpoint for a new flow whose draw failed, if the pool chooses ports
     /// freely.
     #[cold]
-    pub(super) fn draw_again(&mut self, glance: &ParsedHeaders, draw: &Draw) -> Option<External> {
-        let (pool, fixed) = self.source_of(glance)?;
+    pub(super) fn draw_again(
+        &mut self,
+        headers: &ParsedHeaders,
+        flow: &NewFlow,
+        draw: &Draw,
+    ) -> Option<External> {
+        let (pool, fixed) = self.source_of(headers, flow)?;
         if !self.external.is_shared(pool) {
             return None;
         }
-        let wish = glance.wish(pool, Some(draw.index()), fixed);
+        let wish = headers.wish(pool, Some(draw.index()), fixed);
         self.external.choose(wish, self.subscribers.tenants(), &mut self.generator)
     }
 
@@ -101,22 +113,23 @@ impl Engine {
     pub(super) fn untranslated(
         &mut self,
         round: &Round,
-        glance: &ParsedHeaders,
+        headers: &ParsedHeaders,
+        rule: FlowRule,
         packet: &mut Packet<'_>,
         tally: &mut Tally,
     ) -> Option<Verdict> {
-        let (source, destination) = (glance.source.address, glance.destination.address);
+        let (source, destination) = (headers.source().address, headers.remote().address);
         if is_martian(source)
             || source == destination
-            || !self.may_leave(glance.realm, source, destination)
+            || !self.may_leave(headers.realm(), source, destination)
             || !self.may_be_remote(destination)
-            || glance.total_len > round.mtu
+            || headers.total_len > round.mtu
         {
             return None;
         }
-        let len = usize::from(glance.total_len);
+        let len = usize::from(headers.total_len);
         packet.truncate(len);
-        if glance.ruled == FlowRule::Drop {
+        if rule == FlowRule::Drop {
             self.counters.count_drop(Direction::Outbound, DropReason::Rule, len);
             return Some(Verdict::Drop(DropReason::Rule));
         }

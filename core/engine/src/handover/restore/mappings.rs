@@ -161,7 +161,7 @@ impl Engine {
         };
         let hash = self.table.hash(key);
         let created = self.restored_tick(fields.created);
-        let first = Session::new(fields.remote.address, fields.remote.port);
+        let first = Session::new(fields.remote);
         self.table.add(new, |session| *session = first, created, hash)
     }
 

@@ -78,7 +78,7 @@ impl Engine {
         slot: u32,
         fields: &SessionFields,
     ) -> Result<bool, RestoreError> {
-        let mut session = Session::new(fields.remote.address, fields.remote.port);
+        let mut session = Session::new(fields.remote);
         fill(&mut session, fields, self.restored_tick(fields.expires))?;
         let way = if fields.inbound == 0 { Way::Out } else { Way::In };
         let Some(added) = self.table.add_session(slot, session, way) else { return Ok(false) };

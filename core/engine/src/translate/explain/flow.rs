@@ -450,7 +450,7 @@ impl Walk<'_> {
     }
 
     fn new_session(&mut self, remote: AddressPort, way: Way, timeouts: u8) {
-        let mut session = Session::new(remote.address, remote.port);
+        let mut session = Session::new(remote);
         let idle = self.moved(&mut session, way);
         let protocol = self.headers.protocol;
         let timeout = self.engine.timeouts.of(timeouts, idle, protocol, remote.port);
@@ -529,6 +529,6 @@ impl Walk<'_> {
         }
         let set = engine.table.mapping(engine.table.mapping_of(at)).timeouts();
         let protocol = self.headers.protocol;
-        self.note(Step::Timer(engine.timeouts.of(set, idle, protocol, before.remote_port)));
+        self.note(Step::Timer(engine.timeouts.of(set, idle, protocol, before.remote().port)));
     }
 }
