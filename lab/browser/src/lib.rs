@@ -13,18 +13,19 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time that the browser or the page may take for anything; a busy machine is slow.
+/// Longest time for any step of the browser or the page; a busy machine is slow.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Pause between two checks of a condition.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The browser's end of the pipes are descriptors 3 and 4, which a shell can give.
+/// The browser reads commands from descriptor 3 and writes answers to descriptor 4. A shell can set
+/// both up.
 const SCRIPT: &str = "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1";
 
 const ARGUMENTS: &[&str] = &[
     "--headless=new",
-    // There is no sandbox for root.
+    // The sandbox does not work for root.
     "--no-sandbox",
     "--remote-debugging-pipe",
     "--no-first-run",
@@ -39,10 +40,10 @@ const ARGUMENTS: &[&str] = &[
     "about:blank",
 ];
 
-/// A browser; it ends when this is dropped.
+/// A browser for tests; it ends when dropped.
 ///
 /// # Panics
-/// Every method panics if the browser is missing, ends, or takes too long: this is for tests.
+/// Every method panics if the browser is missing, ends, or takes too long.
 #[derive(Debug)]
 pub struct Chromium {
     child: Child,
@@ -55,12 +56,12 @@ pub struct Chromium {
 }
 
 impl Chromium {
-    /// Starts a browser with an empty page; `name` names its profile.
+    /// Starts a browser with an empty page; `name` is a part of its profile's name.
     pub fn start(name: &str) -> Self {
         Self::start_by(&[], name)
     }
 
-    /// Starts a browser by a command in front of it, such as one that enters a namespace.
+    /// Starts a browser with a command in front, such as one that enters a namespace.
     pub fn start_by(before: &[&str], name: &str) -> Self {
         let folder = format!("natgate-page-{name}-{}", std::process::id());
         let profile = std::env::temp_dir().join(folder);
@@ -149,7 +150,7 @@ impl Chromium {
         self.wait(&format!("document.querySelector({selector:?})?.textContent.includes({part:?})"));
     }
 
-    /// Clicks in the middle of the first element that a selector matches.
+    /// Clicks the middle of the first element that a selector matches.
     pub fn click(&mut self, selector: &str) {
         let script = format!(
             "(() => {{ const found = document.querySelector({selector:?}); \
@@ -214,7 +215,8 @@ impl Chromium {
         self.call("Emulation.setEmulatedMedia", json!({ "features": features }));
     }
 
-    /// A picture of the screen; also a file of that name if `NATGATE_SCREENSHOTS` names a folder.
+    /// Returns a picture of the screen. If `NATGATE_SCREENSHOTS` names a folder, the picture is
+    /// also written there as `name`.
     pub fn picture(&mut self, name: &str, is_whole: bool) -> Vec<u8> {
         let wish = json!({ "format": "png", "captureBeyondViewport": is_whole });
         let answer = self.call("Page.captureScreenshot", wish);
@@ -230,7 +232,7 @@ impl Chromium {
     /// Errors and warnings of the console, failed scripts, and requests to other origins than the
     /// page's own.
     pub fn complaints(&mut self, origin: &str) -> Vec<String> {
-        // Events that are under way arrive before this is done.
+        // Events in flight arrive before this call returns.
         self.value("new Promise((done) => setTimeout(done, 0))");
         let told = std::mem::take(&mut self.told);
         told.iter().filter_map(|message| complaint(message, origin)).collect()
@@ -285,7 +287,7 @@ impl Drop for Chromium {
         while asked.is_ok() && Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
             thread::sleep(PAUSE);
         }
-        // It has ended, or ends now.
+        // Both calls fail only if the browser has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.profile);

@@ -1,4 +1,4 @@
-//! What the RFCs ask for: the project's own lists, one a document, in `requirements/`.
+//! Requirements of the RFCs: the project's own lists, one for each document, in `requirements/`.
 
 use serde::Deserialize;
 use std::sync::LazyLock;
@@ -20,11 +20,11 @@ const LISTS: [(&str, &str); 10] = [
 /// A requirement, without a verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Requirement {
-    /// Its name: `rfc4787#REQ-1`.
+    /// Name: `rfc4787#REQ-1`.
     pub id: String,
-    /// How strongly the RFC asks for it, in the RFC's word.
+    /// Level in the RFC's word.
     pub level: String,
-    /// What it asks for, in one sentence.
+    /// Requirement, in one sentence.
     pub text: String,
 }
 
@@ -50,17 +50,17 @@ pub fn requirements() -> impl Iterator<Item = &'static Requirement> {
     READ.iter().flat_map(|(_, list)| &list.requirement)
 }
 
-/// A requirement by its name.
+/// Finds a requirement by its name.
 pub(crate) fn find(id: &str) -> Option<&'static Requirement> {
     requirements().find(|requirement| requirement.id == id)
 }
 
-/// Where a requirement stands in reports; those that are not known, last.
+/// Place of a requirement in reports; unknown ones come last.
 pub(crate) fn rank(id: &str) -> usize {
     requirements().position(|requirement| requirement.id == id).unwrap_or(usize::MAX)
 }
 
-/// What a document is about.
+/// Title of a document.
 pub(crate) fn title(rfc: &str) -> &'static str {
     READ.iter().find(|(name, _)| *name == rfc).map_or("", |(_, list)| &list.title)
 }

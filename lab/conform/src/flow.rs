@@ -1,8 +1,8 @@
-//! Flows through the translator: mappings made and used, of any transport.
+//! Flows through the translator: mappings of any transport, and their packets.
 //!
-//! What holds for UDP, TCP, DCCP and ICMP queries alike is tried by the same tests; a [`Transport`]
-//! says which packets they send. A [`Connection`] is a TCP connection whose both ends the suite
-//! plays, sequence numbers and all.
+//! Requirements for UDP, TCP, DCCP and ICMP queries share their tests; a [`Transport`] makes the
+//! packets. A [`Connection`] is a TCP connection with both ends in the suite, including the
+//! sequence numbers.
 
 use crate::packet::{Packet, Received, Segment, dccp, describe};
 use crate::stage::{Stage, Stop, failed};
@@ -11,10 +11,10 @@ use natgate_wire::icmp::kind;
 use natgate_wire::tcp::flags::{ACK, FIN, SYN};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// What test packets carry; long enough that ICMP errors can quote some of it.
+/// Data of test packets; long enough for partial quotes in ICMP errors.
 pub(crate) const DATA: &[u8] = b"natgate conform: sixteen and more bytes";
 
-/// What flows.
+/// Transport of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
     Udp,
@@ -50,7 +50,7 @@ impl Transport {
         }
     }
 
-    /// The first packet from outside that a translator may refuse, if that is not the same.
+    /// First packet from outside, which a translator may refuse.
     pub(crate) fn calling(self, from: SocketAddrV4, to: SocketAddrV4) -> Packet {
         match self {
             Self::Dccp => Packet::dccp(from, to, dccp::LISTEN, b""),
@@ -58,7 +58,7 @@ impl Transport {
         }
     }
 
-    /// What the remote end says to the first packet.
+    /// Answer of the remote end to the first packet.
     pub(crate) fn answer(self, from: SocketAddrV4, to: SocketAddrV4) -> Packet {
         match self {
             Self::Udp => Packet::udp(from, to, DATA),
@@ -75,7 +75,7 @@ impl Transport {
 }
 
 impl Stage {
-    /// Sends a packet from a side and waits for what becomes of it at a host.
+    /// Sends a packet from a side and waits for its arrival at a host.
     pub(crate) async fn crosses(
         &self,
         side: Side,
@@ -87,7 +87,7 @@ impl Stage {
         self.take(at, |came| packet.may_be(came)).await
     }
 
-    /// Sends a packet from inside to an outside host, where it is waited for.
+    /// Sends a packet from inside and waits for it at an outside host.
     pub(crate) async fn outward(&self, packet: &Packet) -> Option<Received> {
         self.crosses(Side::Inside, packet, (Side::Outside, packet.destination)).await
     }
@@ -97,7 +97,7 @@ impl Stage {
         self.crosses(Side::Outside, packet, (Side::Inside, host)).await
     }
 
-    /// Opens a flow from inside; the external endpoint that it has outside.
+    /// Opens a flow from inside; returns its external endpoint.
     pub(crate) async fn map(
         &self,
         transport: Transport,
@@ -107,7 +107,7 @@ impl Stage {
         Ok(self.opened(transport, from, to).await?.source())
     }
 
-    /// Opens a flow from inside; the first packet as it came out.
+    /// Opens a flow from inside; returns the first packet as it came out.
     pub(crate) async fn opened(
         &self,
         transport: Transport,
@@ -126,7 +126,7 @@ impl Stage {
         Ok(came)
     }
 
-    /// Whether the first packet of a flow from outside gets to an inside host.
+    /// Returns true if the first packet of a flow from outside gets to an inside host.
     pub(crate) async fn enters(
         &self,
         transport: Transport,
@@ -134,7 +134,7 @@ impl Stage {
         external: SocketAddrV4,
         host: Ipv4Addr,
     ) -> bool {
-        // An echo request that comes in has the identifier that it is to be found by.
+        // The echo request keeps its identifier, by which the test finds it.
         let packet = match transport {
             Transport::Echo => {
                 let port = external.port();
@@ -145,7 +145,8 @@ impl Stage {
         self.inward(&packet, host).await.is_some()
     }
 
-    /// Whether the remote end's answer gets to an inside endpoint's host, with its port.
+    /// Returns true if the remote end's answer gets to the host of an inside endpoint, with its
+    /// port.
     pub(crate) async fn answers(
         &self,
         transport: Transport,
@@ -163,14 +164,14 @@ pub(crate) struct Connection<'s> {
     stage: &'s Stage,
     pub(crate) internal: SocketAddrV4,
     pub(crate) remote: SocketAddrV4,
-    /// Known once something has gone out.
+    /// External endpoint; `None` until a segment has gone out.
     pub(crate) external: Option<SocketAddrV4>,
-    /// The next sequence number of either end, `[inside, outside]`.
+    /// Next sequence number of each end, `[inside, outside]`.
     pub(crate) next: [u32; 2],
 }
 
 impl<'s> Connection<'s> {
-    /// A connection of which nothing has been sent yet.
+    /// A connection before its first segment.
     pub(crate) fn new(
         stage: &'s Stage,
         internal: SocketAddrV4,
@@ -180,7 +181,7 @@ impl<'s> Connection<'s> {
         Self { stage, internal, remote, external, next: [1000, 5000] }
     }
 
-    /// A connection opened from inside by a handshake of three.
+    /// Opens a connection from inside by a three-way handshake.
     pub(crate) async fn open(
         stage: &'s Stage,
         internal: SocketAddrV4,
@@ -193,14 +194,14 @@ impl<'s> Connection<'s> {
         Ok(connection)
     }
 
-    /// Both ends say that they have no more to say, and acknowledge it; the inside begins.
+    /// Closes both directions with acknowledgments; the inside begins.
     pub(crate) async fn close(&mut self) -> Result<(), Stop> {
         self.step(Side::Inside, FIN | ACK, b"").await?;
         self.step(Side::Outside, FIN | ACK, b"").await?;
         self.step(Side::Inside, ACK, b"").await
     }
 
-    /// A segment that must arrive.
+    /// Sends a segment, which must arrive.
     pub(crate) async fn step(&mut self, from: Side, flags: u8, data: &[u8]) -> Result<(), Stop> {
         match self.tries(from, flags, data).await {
             true => Ok(()),
@@ -211,7 +212,8 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// Whether a segment arrives as it should. The sequence number moves on in either case.
+    /// Sends a segment; returns true if it arrives correctly. The sequence number advances in both
+    /// cases.
     pub(crate) async fn tries(&mut self, from: Side, flags: u8, data: &[u8]) -> bool {
         let packet = self.segment(from, flags, data);
         let length = data.len() as u32 + u32::from(flags & SYN != 0) + u32::from(flags & FIN != 0);
@@ -235,7 +237,7 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// A segment with the connection's present numbers.
+    /// A segment with the connection's present sequence numbers.
     pub(crate) fn segment(&self, from: Side, flags: u8, data: &[u8]) -> Packet {
         let sequence = self.next[from as usize];
         let acknowledgment = if flags & ACK != 0 { self.next[from.other() as usize] } else { 0 };

@@ -1,8 +1,8 @@
-//! The hosts on both sides: they answer ARP, find the translator by ARP, and keep what comes.
+//! The hosts on both sides. They answer ARP, find the translator by ARP, and keep received packets.
 //!
-//! A host is an address, nothing more; all of a side share one hardware address. Each has a box in
-//! which packets to it gather until its test takes them. What goes to addresses that nobody leads
-//! is dropped. Frames to other stations are not looked at.
+//! A host is only an address; all hosts of a side share one hardware address. Each host has a queue
+//! of packets until its test takes them. Packets to other addresses are dropped, and frames to
+//! other stations are ignored.
 
 use crate::bench::Bench;
 use crate::packet::Received;
@@ -12,33 +12,33 @@ use natgate_wire::link::{ETHERNET_LEN, ethertype};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::Ipv4Addr;
 
-/// Most packets that wait for one host's test; later ones are lost.
+/// Most waiting packets of one host; later ones are lost.
 const MOST_WAITING: usize = 8192;
 
 /// All hosts.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts {
-    /// Addresses that are answered for, `[inside, outside]`.
+    /// Addresses with ARP answers, `[inside, outside]`.
     present: [HashSet<Ipv4Addr>; 2],
     boxes: HashMap<(Side, Ipv4Addr), VecDeque<Received>>,
-    /// Who has which address, as ARP replies said.
+    /// Hardware addresses from ARP replies.
     found: HashMap<(Side, Ipv4Addr), Mac>,
-    /// The hardware address that packets came from last, `[inside, outside]`.
+    /// Source hardware address of the latest packet, `[inside, outside]`.
     translator: [Option<Mac>; 2],
 }
 
 impl Hosts {
-    /// Lets a host be there from now on.
+    /// Makes a host present from now on.
     pub(crate) fn appear(&mut self, side: Side, address: Ipv4Addr) {
         self.present[side as usize].insert(address);
     }
 
-    /// Empties a host's box.
+    /// Empties a host's queue.
     pub(crate) fn clear(&mut self, side: Side, address: Ipv4Addr) {
         self.boxes.remove(&(side, address));
     }
 
-    /// Asks by ARP who has an address.
+    /// Sends an ARP request for an address.
     pub(crate) fn ask(bench: &mut dyn Bench, side: Side, sender: Ipv4Addr, target: Ipv4Addr) {
         let request = Repr {
             operation: Operation::Request,
@@ -50,22 +50,22 @@ impl Hosts {
         bench.send(side, &request.frame(Mac::BROADCAST));
     }
 
-    /// Who has an address, if an answer has come.
+    /// Hardware address of a host, if an answer has come.
     pub(crate) fn found(&self, side: Side, address: Ipv4Addr) -> Option<Mac> {
         self.found.get(&(side, address)).copied()
     }
 
-    /// The translator's hardware address on a side: the one that packets came from last.
+    /// Hardware address of the translator on a side: the source of the latest packet.
     pub(crate) fn translator(&self, side: Side) -> Option<Mac> {
         self.translator[side as usize]
     }
 
-    /// Says which hardware address packets to the translator go to.
+    /// Sets the hardware address for packets to the translator.
     pub(crate) fn set_translator(&mut self, side: Side, mac: Mac) {
         self.translator[side as usize] = Some(mac);
     }
 
-    /// Takes in a frame.
+    /// Processes a received frame.
     pub(crate) fn take_in(&mut self, bench: &mut dyn Bench, side: Side, frame: &[u8]) {
         let Some((destination, source, kind)) = arp::read_ethernet(frame) else { return };
         let own = bench.mac(side);
@@ -115,7 +115,7 @@ impl Hosts {
         }
     }
 
-    /// Takes the oldest packet to a host that is wanted.
+    /// Takes the oldest packet to a host that satisfies a condition.
     pub(crate) fn take(
         &mut self,
         side: Side,

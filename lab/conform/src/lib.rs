@@ -1,15 +1,16 @@
-//! What the RFCs ask of a translator, tried from outside on whatever stands between two links.
+//! A suite that tests the RFCs' requirements on a translator from outside, through its two links.
 //!
-//! The suite is the hosts on both sides: it sends raw packets into one, sees what comes out of
-//! either, and says for each requirement whether it is met, and what was seen. It knows nothing of
-//! the translator's inside, so it is as good for a box on a desk ([`Live`]) as for the program's
-//! own gateway in simulated time ([`Simulated`]), where two hours pass in no time.
+//! The suite plays the hosts on both sides. It sends raw packets into one side, receives the
+//! packets that come out of either side, and reports for each requirement if it is met, with the
+//! packets as evidence. It needs no knowledge of the translator's inside. So it tests a device on a
+//! desk ([`Live`]) as well as the program's own gateway in simulated time ([`Simulated`]), where
+//! two hours pass at once.
 //!
-//! [`run`] does it. The requirements and their tests are in `suite`, by topic; [`Report`] is what
-//! comes out, as text, JSON or a page of HTML; [`comparison`] puts several side by side.
+//! [`run`] runs the suite. `suite` has the requirements and their tests, by topic. [`Report`] is
+//! the result, as text, JSON or a page of HTML. [`comparison`] compares several reports.
 //!
-//! Always holds: every test ends after a bounded time and a bounded number of packets, and a report
-//! names every requirement that was asked for, tried or not.
+//! Every test ends after a bounded time and a bounded number of packets. A report names every
+//! requested requirement, tried or not.
 
 #![forbid(unsafe_code)]
 
@@ -43,53 +44,53 @@ use std::rc::Rc;
 use std::time::Duration;
 use suite::{Kind, Trial};
 
-/// How often the first packet is tried, and the inside address asked for.
+/// Number of attempts for the first packet and for the ARP request to the inside address.
 const TRIES: u32 = 5;
 
-/// How long each of these may take.
+/// Longest time of each attempt.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Why nothing could be tried.
+/// Reason why no test could run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreachable {
     /// A side has too few hosts.
     #[error("the {side} has {count} host addresses; give it at least {}", Hosts::FEWEST)]
     FewHosts {
-        /// The side's name.
+        /// Name of the side.
         side: &'static str,
-        /// How many there are.
+        /// Number of its host addresses.
         count: usize,
     },
-    /// Nobody has the inside address.
+    /// No host answers for the inside address.
     #[error(
         "nobody on the inside answers ARP for {0}; is the translator there, is that its inside \
          address, and is it the inside's device?"
     )]
     NoGateway(Ipv4Addr),
-    /// What goes in does not come out.
+    /// Packets from inside do not come out.
     #[error(
         "a UDP datagram from {from} on the inside to {to} did not come out on the outside; does \
          the translator translate {from}, and has it a route to {to}?"
     )]
     NothingPasses {
-        /// The inside host that it was from.
+        /// Inside host that sent the packet.
         from: SocketAddrV4,
-        /// The outside host that it was to.
+        /// Outside host that should receive the packet.
         to: SocketAddrV4,
     },
 }
 
-/// Every requirement, in order, with the time that its test waits for timers; `None`: it cannot be
-/// seen from outside.
+/// Every requirement, in order, with the time that its test waits for timers; `None` if the
+/// requirement is not visible from outside.
 pub fn catalogue(options: &Options) -> Vec<(&'static Requirement, Option<Duration>)> {
     let needs = |one: &Requirement| suite::find(&one.id).map(|trial| trial.needs(options));
     requirements().map(|one| (one, needs(one))).collect()
 }
 
-/// Tries the requirements that the options ask for; tells each one's result as soon as it is known.
+/// Tries the requested requirements; reports each result as soon as it is known.
 ///
 /// # Errors
-/// [`Unreachable`] when nothing passes the translator, so that nothing can be said.
+/// [`Unreachable`] if no packet passes the translator, so that no statement is possible.
 pub fn run(
     bench: Box<dyn Bench>,
     setup: Setup,
@@ -162,7 +163,7 @@ async fn meet(world: &Rc<RefCell<World>>) -> Result<(), Unreachable> {
 }
 
 impl Trial {
-    /// The time that it waits for timers at most.
+    /// Longest wait of the test for timers.
     fn needs(&self, options: &Options) -> Duration {
         match self.kind {
             Kind::Timed(needs, _) => needs(&options.timers),

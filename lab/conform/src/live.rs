@@ -1,7 +1,7 @@
 //! A bench of two network devices, in real time.
 //!
-//! The kernel must have no address on either device, or its own TCP/IP would answer what the
-//! suite's hosts are asked.
+//! The kernel must have no address on either device. Otherwise its own TCP/IP would answer packets
+//! to the suite's hosts.
 
 use crate::bench::Bench;
 use natgate_engine::Side;
@@ -11,27 +11,27 @@ use natgate_wire::arp::Mac;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// How often the devices are looked after.
+/// Interval of the devices' maintenance.
 const MAINTENANCE: Duration = Duration::from_secs(1);
 
-/// How long a device that has just been switched on or plugged in may take to be up.
+/// Longest time until a device is up after it was switched on or plugged in.
 const CARRIER: Duration = Duration::from_secs(5);
 
-/// Why two devices are no bench.
+/// Reason why two devices cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
     /// A device cannot be used.
     #[error(transparent)]
     Device(#[from] natgate_io::Error),
-    /// The kernel would answer.
+    /// The kernel would answer for the hosts.
     #[error(
         "the kernel has address {address} on {device} and would answer what the suite's hosts are \
          asked; take it away with `ip addr flush dev {device}`"
     )]
     KernelAddress {
-        /// The device's name.
+        /// Name of the device.
         device: String,
-        /// The kernel's address.
+        /// Address of the kernel.
         address: std::net::Ipv4Addr,
     },
     /// A device is down.
@@ -52,7 +52,7 @@ impl Live {
     /// Opens the devices on the translator's inside and outside.
     ///
     /// # Errors
-    /// [`LiveError`] when they cannot be used, are down, or the kernel has addresses there.
+    /// [`LiveError`] if a device is unusable or down, or if the kernel has addresses there.
     pub fn open(inside: &str, outside: &str) -> Result<Self, LiveError> {
         let devices = [open(inside)?, open(outside)?];
         let begin = Instant::now();
@@ -60,7 +60,7 @@ impl Live {
         Ok(Self { devices, begin, next_maintenance, received: VecDeque::new() })
     }
 
-    /// Takes in everything that has come.
+    /// Takes all received frames.
     fn collect(&mut self) {
         for (device, side) in self.devices.iter_mut().zip([Side::Inside, Side::Outside]) {
             loop {
@@ -88,7 +88,7 @@ fn open(name: &str) -> Result<PacketDevice, LiveError> {
         std::thread::sleep(CARRIER / 100);
         device.maintain();
     }
-    // What a device merges would hide how the translator cut it.
+    // Merging in a device would hide the translator's fragments.
     device.stop_merging()?;
     Ok(device)
 }
@@ -110,7 +110,7 @@ impl Bench for Live {
         let mut bytes = frame.to_vec();
         let end = bytes.len();
         let frame = Frame::new(&mut bytes, 0, end);
-        // What is lost here is missed where it was to arrive.
+        // A lost frame is missing at its destination.
         let _ = self.devices[side as usize].split().1.transmit(&mut [frame]);
     }
 
@@ -132,7 +132,7 @@ impl Bench for Live {
             let descriptors: Vec<_> =
                 [inside.readiness(), outside.readiness()].into_iter().flatten().collect();
             let rest = rest.min(self.next_maintenance.saturating_duration_since(now));
-            // An error of waiting is one of a device: maintenance finds it out.
+            // An error of the wait is an error of a device, which maintenance detects.
             if wait(&descriptors, rest).unwrap_or(true) {
                 std::thread::sleep(Duration::from_millis(1));
             }

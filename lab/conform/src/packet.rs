@@ -1,8 +1,8 @@
-//! Packets as the suite's hosts send them, built and described.
+//! Packets of the suite's hosts, with construction and description.
 //!
-//! A [`Packet`] is a value with every field that a requirement speaks of; [`Packet::bytes`] lays it
-//! out and computes its checksums. What a test wants to be wrong, it changes in the bytes. Nothing
-//! here knows what a translator does.
+//! A [`Packet`] is a value with every field that a requirement mentions. [`Packet::bytes`] encodes
+//! it and computes its checksums. A test damages the bytes afterwards. This module does not know
+//! the function of a translator.
 
 use natgate_wire::icmp::is_error;
 use natgate_wire::ipv4::HEADER_LEN;
@@ -34,7 +34,7 @@ pub(crate) struct Packet {
     pub(crate) payload: Vec<u8>,
 }
 
-/// What a TCP segment says.
+/// Content of a TCP segment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Segment<'a> {
     pub(crate) flags: u8,
@@ -55,9 +55,9 @@ pub(crate) mod dccp {
 
     /// Length of the generic header with long sequence numbers, bytes.
     pub(crate) const HEADER_LEN: usize = 16;
-    /// Where the checksum stands in it.
+    /// Offset of the checksum in it.
     pub(crate) const CHECKSUM: usize = 6;
-    /// The service code that the suite asks for.
+    /// Service code of the suite.
     pub(crate) const SERVICE: [u8; 4] = *b"NATG";
 }
 
@@ -117,7 +117,7 @@ impl Packet {
         Self::icmp(from, to, kind, 0, [high, low, 0, 1], data)
     }
 
-    /// An ICMP error about a packet, of which it quotes these bytes.
+    /// An ICMP error about a packet, with these quoted bytes.
     pub(crate) fn error(
         from: Ipv4Addr,
         to: Ipv4Addr,
@@ -127,7 +127,7 @@ impl Packet {
         Self::icmp(from, to, kind, code, [0; 4], quoted)
     }
 
-    /// Any ICMP message: type, code, the word behind the checksum, the rest.
+    /// Any ICMP message: type, code, the word behind the checksum, the remaining bytes.
     pub(crate) fn icmp(
         from: Ipv4Addr,
         to: Ipv4Addr,
@@ -142,7 +142,7 @@ impl Packet {
         Self::new(ICMP, from, to, bytes)
     }
 
-    /// A DCCP packet with long sequence numbers; requests and listens carry the service code.
+    /// A DCCP packet with long sequence numbers; requests and listens have the service code.
     pub(crate) fn dccp(from: SocketAddrV4, to: SocketAddrV4, kind: u8, data: &[u8]) -> Self {
         let after: &[u8] = match kind {
             dccp::REQUEST | dccp::LISTEN => &dccp::SERVICE,
@@ -165,38 +165,39 @@ impl Packet {
         packet
     }
 
-    /// With this time to live.
+    /// Sets the time to live.
     pub(crate) fn ttl(mut self, ttl: u8) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// With this type of service.
+    /// Sets the type of service.
     pub(crate) fn tos(mut self, tos: u8) -> Self {
         self.tos = tos;
         self
     }
 
-    /// With this identification.
+    /// Sets the identification.
     pub(crate) fn identification(mut self, identification: u16) -> Self {
         self.identification = identification;
         self
     }
 
-    /// With these options; their length is a multiple of four.
+    /// Sets the options; their length must be a multiple of four.
     pub(crate) fn options(mut self, options: &[u8]) -> Self {
         self.options = options.to_vec();
         self
     }
 
-    /// Not to be fragmented.
+    /// Forbids fragmentation.
     pub(crate) fn whole(mut self) -> Self {
         self.fragment |= DONT_FRAGMENT;
         self
     }
 
-    /// Whether a packet that came may be this one, translated: of the same protocol, and of the
-    /// same kind within it. What a translator or another host says to it is not.
+    /// Returns true if a received packet may be this one in translated form: it has the same
+    /// protocol and the same kind within it. An answer of the translator or of another host has
+    /// another kind.
     pub(crate) fn may_be(&self, came: &Received) -> bool {
         let kind = |protocol: u8, payload: &[u8]| match protocol {
             ICMP if payload.first().is_some_and(|kind| is_error(*kind)) => Some(u8::MAX),
@@ -209,7 +210,7 @@ impl Packet {
         protocol == self.protocol && kind(protocol, came.payload()) == kind(protocol, &self.payload)
     }
 
-    /// Its bytes.
+    /// Bytes of the packet.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let header_len = HEADER_LEN + self.options.len();
         let mut bytes = vec![0; header_len + self.payload.len()];
@@ -229,7 +230,7 @@ impl Packet {
         bytes
     }
 
-    /// The packet cut into fragments of `len` bytes of payload, a multiple of eight, in order.
+    /// Fragments of the packet with `len` bytes of payload, a multiple of eight, in order.
     pub(crate) fn fragments(&self, len: usize) -> Vec<Self> {
         let count = self.payload.len().div_ceil(len);
         let cut = |(number, part): (usize, &[u8])| {
@@ -240,14 +241,14 @@ impl Packet {
         self.payload.chunks(len).enumerate().map(cut).collect()
     }
 
-    /// The checksum over the pseudo header and the first `covered` bytes of the payload, in which
-    /// the checksum itself counts as it stands.
+    /// Checksum over the pseudo header and the first `covered` bytes of the payload, including the
+    /// present checksum field.
     fn transport_checksum(&self, covered: usize) -> u16 {
         transport_checksum((self.source, self.destination, self.protocol), &self.payload, covered)
     }
 }
 
-/// Computes a packet's header checksum afresh, after somebody has changed the header.
+/// Computes a packet's header checksum again after a change of the header.
 pub(crate) fn fill_header_checksum(bytes: &mut [u8]) {
     let header_len = usize::from(bytes[0] & 0x0f) * 4;
     bytes[10..12].fill(0);
@@ -266,8 +267,8 @@ fn transport_checksum(
     !checksum::fold(checksum::sum(&payload[..covered], pseudo))
 }
 
-/// Whether the checksum of the packet's transport header is right; of what has none, and of
-/// fragments, it is.
+/// Returns true if the checksum of the packet's transport header is correct, or if the packet has
+/// none or is a fragment.
 pub(crate) fn transport_valid(bytes: &[u8]) -> bool {
     let Ok(view) = Ipv4::new_checked(bytes) else { return false };
     if view.fragment_offset() != 0 || view.more_fragments() {
@@ -286,7 +287,7 @@ pub(crate) fn transport_valid(bytes: &[u8]) -> bool {
     transport_checksum((addresses.0, addresses.1, view.protocol()), payload, covered) == 0
 }
 
-/// How many bytes a DCCP checksum covers (RFC 4340 section 9.2).
+/// Bytes that a DCCP checksum covers (RFC 4340 section 9.2).
 fn dccp_covered(payload: &[u8]) -> usize {
     let header = usize::from(payload[4]) * 4;
     match usize::from(payload[5] & 0x0f) {
@@ -299,34 +300,34 @@ fn ports(from: SocketAddrV4, to: SocketAddrV4) -> Vec<u8> {
     [from.port().to_be_bytes(), to.port().to_be_bytes()].concat()
 }
 
-/// A packet that came, with the time at which it did.
+/// A received packet with its time.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
-    /// When it came, by the bench's clock.
+    /// Time of reception, by the bench's clock.
     pub(crate) at: Duration,
-    /// The IP packet, without what followed its total length.
+    /// The IP packet, without bytes behind its total length.
     pub(crate) bytes: Vec<u8>,
 }
 
 impl Received {
-    /// The packet in bytes that came at this time, if they hold a whole one.
+    /// The packet in received bytes, if it is complete.
     pub(crate) fn new(at: Duration, bytes: &[u8]) -> Option<Self> {
         let len = Ipv4::new_checked(bytes).ok()?.total_len();
         Some(Self { at, bytes: bytes[..usize::from(len)].to_vec() })
     }
 
-    /// Its header.
+    /// Header of the packet.
     pub(crate) fn ip(&self) -> Ipv4<&[u8]> {
         Ipv4::new_checked(&self.bytes[..]).expect("it was whole when it came")
     }
 
-    /// What is behind its header.
+    /// Bytes behind the header.
     pub(crate) fn payload(&self) -> &[u8] {
         let header_len = self.ip().header_len();
         &self.bytes[header_len..]
     }
 
-    /// What a transport with an 8 byte header carries, or a TCP segment's data.
+    /// Data behind an 8-byte transport header, or the data of a TCP segment.
     pub(crate) fn data(&self) -> &[u8] {
         let payload = self.payload();
         let header_len = match self.ip().protocol() {
@@ -337,42 +338,42 @@ impl Received {
         payload.get(header_len..).unwrap_or_default()
     }
 
-    /// Where it came from; the port of an ICMP query is its identifier, of others without ports 0.
+    /// Source endpoint. The port of an ICMP query is its identifier; without ports it is 0.
     pub(crate) fn source(&self) -> SocketAddrV4 {
         let (source, _) = endpoints(&self.bytes);
         source
     }
 
-    /// Where it went to.
+    /// Destination endpoint.
     pub(crate) fn destination(&self) -> SocketAddrV4 {
         let (_, destination) = endpoints(&self.bytes);
         destination
     }
 
-    /// Whether it is an ICMP error, and if so, type and code.
+    /// Type and code, if the packet is an ICMP error.
     pub(crate) fn error(&self) -> Option<(u8, u8)> {
         let icmp = self.icmp()?;
         is_error(icmp.kind()).then(|| (icmp.kind(), icmp.code()))
     }
 
-    /// The ICMP message, if it is one.
+    /// The ICMP message, if the packet is one.
     pub(crate) fn icmp(&self) -> Option<Icmp<&[u8]>> {
         (self.ip().protocol() == ICMP).then(|| Icmp::new_checked(self.payload())).flatten()
     }
 
-    /// What an ICMP error quotes.
+    /// Quoted bytes of an ICMP error.
     pub(crate) fn quoted(&self) -> &[u8] {
         self.payload().get(8..).unwrap_or_default()
     }
 
-    /// Whether header and transport checksum are right.
+    /// Returns true if header and transport checksum are correct.
     pub(crate) fn valid(&self) -> bool {
         self.ip().checksum_valid() && transport_valid(&self.bytes)
     }
 }
 
-/// Source and destination of a packet of which at least the header and eight bytes are there;
-/// unspecified when they are not.
+/// Source and destination of a packet with at least the header and eight bytes; unspecified if
+/// bytes are missing.
 pub(crate) fn endpoints(bytes: &[u8]) -> (SocketAddrV4, SocketAddrV4) {
     let nobody = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
     let Ok(view) = Ipv4::new_header_checked(bytes) else { return (nobody, nobody) };
@@ -393,7 +394,7 @@ pub(crate) fn endpoints(bytes: &[u8]) -> (SocketAddrV4, SocketAddrV4) {
     )
 }
 
-/// A packet in one line, for people.
+/// One line about a packet, for people.
 pub(crate) fn describe(bytes: &[u8]) -> String {
     let Ok(view) = Ipv4::new_header_checked(bytes) else {
         return format!("{} bytes that are no IPv4 packet", bytes.len());

@@ -1,9 +1,9 @@
-//! Who runs when.
+//! Schedule of the tests.
 //!
-//! Tests are futures on one thread. Those that wait for timers begin at once, all of them, so that
-//! the whole takes as long as the longest; the others take turns a few at a time, and those that
-//! would disturb others are last, alone but for those that wait. When nobody can go on, the bench
-//! waits for a packet, or until the earliest time that somebody waits for.
+//! Tests are futures on one thread. Tests that wait for timers all begin at once, so the whole
+//! suite takes as long as the longest of them. The other tests take turns, a few at a time. Tests
+//! that would disturb others come last, alone except for the waiting ones. If no test can continue,
+//! the bench waits for a packet, or until the earliest time that a test waits for.
 
 use crate::report::Item;
 use crate::stage::{Stage, World};
@@ -16,13 +16,13 @@ use std::rc::Rc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-/// Tests without timers that run at a time.
+/// Most simultaneous tests without timers.
 const AT_A_TIME: usize = 6;
 
-/// Pause after a test that disturbs others, in which limits on rates recover.
+/// Pause after a disturbing test, in which rate limits recover.
 const RECOVERY: Duration = Duration::from_millis(1500);
 
-/// Classes of tests: those that wait for timers, those that take turns, those that disturb others.
+/// Classes of tests: with timers, in turns, disturbing.
 const WAIT: usize = 0;
 const TURNS: usize = 1;
 const DISTURB: usize = 2;
@@ -41,7 +41,7 @@ pub(crate) fn run_alone<T>(world: &Rc<RefCell<World>>, future: impl Future<Outpu
     }
 }
 
-/// Runs tests to their end; tells each requirement's result as it is known.
+/// Runs tests to their end; reports each requirement's result as soon as it is known.
 pub(crate) fn run_all(
     world: &Rc<RefCell<World>>,
     trials: Vec<&'static Trial>,
@@ -77,7 +77,7 @@ fn class(trial: &Trial) -> usize {
     }
 }
 
-/// Starts a test if one may start now.
+/// Starts a test if the schedule permits one.
 fn start(
     world: &Rc<RefCell<World>>,
     waiting: &mut [VecDeque<&'static Trial>; 3],
@@ -98,7 +98,7 @@ fn start(
     Some((class, Box::pin(act(stage, trial))))
 }
 
-/// A test from its beginning to its report.
+/// Runs a test from its beginning to its results.
 async fn act(stage: Stage, trial: &'static Trial) -> Vec<Item> {
     let begin = stage.now();
     let findings = match trial.kind {
@@ -111,7 +111,7 @@ async fn act(stage: Stage, trial: &'static Trial) -> Vec<Item> {
     };
     let seconds = (stage.now() - begin).as_secs_f64();
     let evidence = stage.finish();
-    // One finding may be about all of them.
+    // One finding may be about all requirements of the test.
     assert!([1, trial.requirements.len()].contains(&findings.len()), "{:?}", trial.requirements);
     let pairs = trial.requirements.iter().zip(findings.into_iter().cycle());
     pairs
@@ -119,7 +119,7 @@ async fn act(stage: Stage, trial: &'static Trial) -> Vec<Item> {
         .collect()
 }
 
-/// Lets everybody go on as far as they can.
+/// Polls all tests.
 fn poll(running: &mut Vec<(usize, Task)>, items: &mut Vec<Item>) {
     let mut context = Context::from_waker(Waker::noop());
     running.retain_mut(|(_, task)| match task.as_mut().poll(&mut context) {
@@ -131,13 +131,13 @@ fn poll(running: &mut Vec<(usize, Task)>, items: &mut Vec<Item>) {
     });
 }
 
-/// Waits for a packet, or until the earliest time that somebody waits for, and takes in what comes.
+/// Waits for a packet, or until the earliest time that a test waits for; processes received frames.
 fn wait(world: &Rc<RefCell<World>>) {
     let mut world = world.borrow_mut();
     let Some(mut until) = world.take_wake() else { return };
     while let Some((side, frame)) = world.bench.receive(until) {
         world.take_in(side, &frame);
-        // The rest of what has come already.
+        // The frames that have already come.
         until = Duration::ZERO;
     }
 }

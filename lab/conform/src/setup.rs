@@ -1,4 +1,4 @@
-//! What the tester is told: where the hosts are, what to try, how long to wait.
+//! Settings of the suite: addresses of hosts, selected requirements, waiting times.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -13,73 +13,73 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// The fewest hosts a side needs, so that tests that wait do not keep others from running.
+    /// Fewest hosts of a side, so that waiting tests leave hosts to the others.
     pub const FEWEST: usize = 150;
 
-    /// The most that are used of a range.
+    /// Most used addresses of a range.
     pub const MOST: usize = 4096;
 
-    /// The addresses, at most [`Hosts::MOST`].
+    /// Addresses, at most [`Hosts::MOST`].
     pub fn iter(self) -> impl Iterator<Item = Ipv4Addr> {
         (self.first.to_bits()..=self.last.to_bits()).take(Self::MOST).map(Ipv4Addr::from_bits)
     }
 
-    /// How many addresses there are.
+    /// Number of addresses.
     pub fn count(self) -> usize {
         self.iter().count()
     }
 
-    /// Whether an address is one of them.
+    /// Returns true if the range contains an address.
     pub fn contains(self, address: Ipv4Addr) -> bool {
         (self.first..=self.last).contains(&address)
     }
 }
 
-/// The translator's surroundings, which the suite's hosts make up.
+/// Surroundings of the translator, which consist of the suite's hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// The translator's own address on the inside, which hosts there send to.
+    /// The translator's own address on the inside, to which hosts there send.
     pub inside_gateway: Ipv4Addr,
-    /// Hosts on the inside, directly connected, whose packets are translated.
+    /// Hosts on the inside, directly connected, with translated packets.
     pub inside_hosts: Hosts,
     /// Hosts on the outside: directly connected, or behind `outside_gateway`.
     pub outside_hosts: Hosts,
-    /// The router on the outside that the translator sends to, which the suite is, too.
+    /// Next router of the translator on the outside; the suite plays it, too.
     pub outside_gateway: Option<Ipv4Addr>,
-    /// An address on the outside, directly connected, that nobody has.
+    /// An unused, directly connected address on the outside.
     pub nobody: Option<Ipv4Addr>,
-    /// An address on the outside that packets go to untranslated, as the translator is configured.
+    /// Outside address with a bypass in the translator's configuration.
     pub untranslated: Option<Ipv4Addr>,
 }
 
-/// Idle timeouts that a translator was given for the test, where they are shorter than what the
-/// RFCs ask for: tests of timers then wait for these.
+/// Idle timeouts of the translator during the test, if they are shorter than the RFCs require.
+/// Tests of timers then wait for these.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timers {
-    /// UDP.
+    /// Timeout of UDP.
     pub udp: Option<Duration>,
-    /// TCP, connection established.
+    /// Timeout of an established TCP connection.
     pub tcp_established: Option<Duration>,
-    /// TCP, connection half open.
+    /// Timeout of a half-open TCP connection.
     pub tcp_opening: Option<Duration>,
-    /// TCP, connection closed or reset.
+    /// Timeout of a closed or reset TCP connection.
     pub tcp_closing: Option<Duration>,
-    /// ICMP queries.
+    /// Timeout of ICMP queries.
     pub icmp: Option<Duration>,
 }
 
-/// What to do and how long to wait.
+/// Selection of tests, and waiting times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How long a packet may take through the translator.
+    /// Longest time of a packet through the translator.
     pub transit: Duration,
-    /// The longest that a test may wait for timers; tests that need longer are left out.
+    /// Longest wait of a test for timers; longer tests are left out.
     pub patience: Duration,
     /// Shortened timeouts.
     pub timers: Timers,
-    /// Mappings of one protocol that one subscriber may have, if that is known.
+    /// Most mappings of one protocol for one subscriber, if known.
     pub quota: Option<u32>,
-    /// Try only these requirements, by name or the beginning of it; empty: all.
+    /// Names of the selected requirements, or beginnings of names; empty to select all.
     pub only: Vec<String>,
 }
 
@@ -96,14 +96,14 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Whether a requirement is to be tried.
+    /// Returns true if a requirement is selected.
     pub fn wants(&self, id: &str) -> bool {
         self.only.is_empty() || is_named(id, &self.only)
     }
 }
 
-/// Whether a requirement has one of these names, or one that begins so: `REQ-1` begins `REQ-1a`,
-/// but not `REQ-12`.
+/// Returns true if a requirement has one of these names, or one that begins with it: `REQ-1` is a
+/// beginning of `REQ-1a`, but not of `REQ-12`.
 pub(crate) fn is_named(id: &str, names: &[String]) -> bool {
     let begins = |name: &String| {
         let rest = id.strip_prefix(name.as_str());

@@ -1,9 +1,9 @@
 //! A bench of the program's own gateway, in simulated time.
 //!
-//! The whole gateway is there, router and ARP included, between two queues in memory. Time stands
-//! still while it works, and jumps to what is due next while everybody waits: two hours take no
-//! longer than the packets in them. Devices of realms are there too, with nobody at the other end
-//! of their cables.
+//! The bench has the whole gateway, including router and ARP, between two queues in memory. Time
+//! stands still while the gateway works, and jumps to the next deadline while all tests wait. So
+//! two hours take only as long as their packets. Devices of realms exist, too, without hosts at the
+//! other end of their cables.
 
 use crate::bench::Bench;
 use natgate_engine::{Event, Side, Timestamp};
@@ -18,39 +18,39 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The hosts' hardware addresses, inside and outside.
+/// Hardware addresses of the hosts, inside and outside.
 const HOSTS: [Mac; 2] = [Mac([2, 0, 0, 0, 1, 1]), Mac([2, 0, 0, 0, 1, 2])];
 
-/// The hardware address of one of the gateway's devices, by its place among them.
+/// Hardware address of one of the gateway's devices, by its place among them.
 fn mac_of(place: usize) -> Mac {
     Mac([2, 0, 0, 0, 0, place as u8 + 1])
 }
 
-/// When simulated time begins, nanoseconds since 1970: 2020-01-01.
+/// Begin of simulated time, nanoseconds since 1970: 2020-01-01.
 const BEGIN: u64 = 1_577_836_800_000_000_000;
 
 /// The gateway and its two cables.
 pub struct Simulated {
-    /// One, or several that get frames in turn, whosever they are.
+    /// One worker, or several that get frames in turn, without regard to the owner.
     workers: Vec<Worker>,
-    /// What wakes them, which nothing here waits for.
+    /// Sockets that wake the workers; the simulation does not wait for them.
     _wakes: Vec<UnixStream>,
-    /// One for each device: inside, outside, then those of realms alone.
+    /// One queue for each device: inside, outside, then the devices of realms.
     wires: Vec<Wire>,
     mtus: [usize; 2],
     now: Timestamp,
 }
 
 impl Simulated {
-    /// A gateway with these settings; the seed decides what it chooses at random.
+    /// Creates a gateway with these settings; the seed determines its random choices.
     ///
     /// # Errors
-    /// [`WorkerError`] when the settings contradict themselves.
+    /// [`WorkerError`] if the settings contradict each other.
     pub fn new(settings: &Settings, seed: [u8; 32]) -> Result<Self, WorkerError> {
         let count = settings.workers.count;
         let names = settings.devices();
         let turn = Arc::new(AtomicUsize::new(0));
-        // The devices of each worker, in the order of their places.
+        // Devices of each worker, in the order of their places.
         let mut devices: Vec<Vec<Box<dyn Device>>> = (0..count).map(|_| Vec::new()).collect();
         let mut wires = Vec::new();
         for (place, name) in names.into_iter().enumerate() {
@@ -83,9 +83,9 @@ impl Simulated {
         Ok(Self { workers, _wakes: wakes, wires, mtus, now })
     }
 
-    /// Lets all workers do what there is to do.
+    /// Lets all workers do all due work.
     fn work(&mut self) {
-        /// What is handed over comes to an end.
+        /// Handing over ends after a few rounds.
         const MOST_ROUNDS: usize = 16;
         for _ in 0..MOST_ROUNDS {
             let turns = self.workers.iter_mut().map(|worker| worker.turn(self.now, &mut Nobody));
@@ -128,7 +128,7 @@ impl Bench for Simulated {
             if self.now >= until {
                 return None;
             }
-            // Something that stays due must not stop the clock.
+            // A deadline that stays due must not stop the clock.
             let due = self.workers.iter().map(Worker::next_deadline).min().unwrap_or(until);
             self.now = due.max(Timestamp(self.now.0 + 1)).min(until);
             self.work();
@@ -136,7 +136,7 @@ impl Bench for Simulated {
     }
 }
 
-/// A device that carries packets of any length: configurations decide MTUs, not cables.
+/// A device for packets of any length. Configurations determine MTUs, and cables do not.
 #[derive(Debug)]
 struct AnyMtu {
     device: MemoryDevice,
@@ -174,7 +174,7 @@ impl Device for AnyMtu {
     }
 }
 
-/// Nobody listens to what the gateway tells.
+/// An observer that ignores the gateway's events.
 struct Nobody;
 
 impl Observer for Nobody {

@@ -1,9 +1,10 @@
-//! What a test has to itself: a few hosts on either side, and the means to send and to wait.
+//! The stage of a test: a few hosts on either side, with functions to send and to wait.
 //!
-//! Tests are written as if each were alone: they send, they wait, they look at what came. Many run
-//! at a time all the same, each with hosts that no other has at that time and with ports that no
-//! other ever has, so that what one leaves in the translator is not in another's way. All that a
-//! stage's hosts send and get is written down, in order, as the evidence for the verdict.
+//! Tests are written as if each were alone: they send, wait, and check received packets.
+//! Nevertheless many run at a time. Each has hosts that no other test has at that time, and ports
+//! that no other test ever has. So mappings that one test leaves in the translator do not affect
+//! another. The evidence for the verdict is the list of all packets that the stage's hosts sent and
+//! received, in order.
 
 use crate::bench::Bench;
 use crate::hosts::Hosts;
@@ -19,27 +20,27 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// Hosts that a test has on each side.
+/// Hosts of a test on each side.
 pub(crate) const HOSTS: usize = 3;
 
-/// Most lines of evidence that are kept of a test.
+/// Most lines of evidence of a test.
 const MOST_EVIDENCE: usize = 40;
 
-/// Where tests' ports come from; each is given out once before any is again.
+/// Ports of tests; each is used once before any is used again.
 const PORTS: std::ops::Range<u16> = 20_000..60_000;
 
-/// Why a test ended before it passed.
+/// Reason why a test ended before it passed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// The requirement is not met.
     Failed(String),
-    /// The requirement does not concern this translator, or cannot be seen from outside.
+    /// The requirement does not apply to this translator, or is not visible from outside.
     NotApplicable(String),
-    /// Could not be found out.
+    /// The test gave no result.
     NotTested(String),
 }
 
-/// What a test found: why it passed, or why not.
+/// Result of a test: the reason why it passed, or why it did not.
 pub(crate) type Finding = Result<String, Stop>;
 
 /// Ends a test: the requirement is not met.
@@ -47,28 +48,28 @@ pub(crate) fn failed<T>(why: impl Into<String>) -> Result<T, Stop> {
     Err(Stop::Failed(why.into()))
 }
 
-/// Ends a test: the requirement does not concern this translator.
+/// Ends a test: the requirement does not apply to this translator.
 pub(crate) fn not_applicable<T>(why: impl Into<String>) -> Result<T, Stop> {
     Err(Stop::NotApplicable(why.into()))
 }
 
-/// Ends a test: it could not be found out.
+/// Ends a test without a result.
 pub(crate) fn not_tested<T>(why: impl Into<String>) -> Result<T, Stop> {
     Err(Stop::NotTested(why.into()))
 }
 
-/// Everything that all tests share.
+/// State that all tests share.
 pub(crate) struct World {
     pub(crate) bench: Box<dyn Bench>,
     pub(crate) hosts: Hosts,
     pub(crate) setup: Setup,
     pub(crate) options: Options,
-    /// External addresses seen so far.
+    /// External addresses observed so far.
     pub(crate) externals: Vec<Ipv4Addr>,
-    /// The earliest time that somebody waits for.
+    /// Earliest time that a test waits for.
     wake: Option<Duration>,
     next_port: u16,
-    /// Hosts that no test has, longest unused first.
+    /// Free hosts, longest unused first.
     free: [VecDeque<Ipv4Addr>; 2],
 }
 
@@ -87,12 +88,12 @@ impl World {
         Self { bench, hosts, setup, options, externals, wake: None, next_port: PORTS.start, free }
     }
 
-    /// Takes in a frame.
+    /// Processes a received frame.
     pub(crate) fn take_in(&mut self, side: Side, frame: &[u8]) {
         self.hosts.take_in(&mut *self.bench, side, frame);
     }
 
-    /// The earliest time that somebody waits for, and nobody does any more.
+    /// Takes the earliest time that a test waits for.
     pub(crate) fn take_wake(&mut self) -> Option<Duration> {
         self.wake.take()
     }
@@ -102,19 +103,19 @@ impl World {
     }
 }
 
-/// A test's hosts.
+/// Hosts of a test.
 pub(crate) struct Stage {
     world: Rc<RefCell<World>>,
-    /// `[inside, outside]`.
+    /// Hosts, `[inside, outside]`.
     hosts: [Vec<Ipv4Addr>; 2],
-    /// Inside hosts taken besides.
+    /// Additional inside hosts.
     more: RefCell<Vec<Ipv4Addr>>,
     evidence: RefCell<Vec<(Duration, String)>>,
     begin: Duration,
 }
 
 impl Stage {
-    /// A stage with hosts that nobody else has; `None` when there are none left.
+    /// A stage with hosts of its own; `None` if there are not enough free hosts.
     pub(crate) fn lease(world: &Rc<RefCell<World>>) -> Option<Self> {
         let mut shared = world.borrow_mut();
         if shared.free.iter().any(|free| free.len() < HOSTS) {
@@ -126,7 +127,7 @@ impl Stage {
         }
         let World { bench, setup, .. } = &mut *shared;
         for host in &hosts[0] {
-            // So that the translator need not ask when the first packet comes.
+            // With this request the translator need not send one at the first packet.
             Hosts::ask(&mut **bench, Side::Inside, *host, setup.inside_gateway);
         }
         let begin = shared.bench.now();
@@ -135,7 +136,7 @@ impl Stage {
         Some(Self { world: Rc::clone(world), hosts, more, evidence, begin })
     }
 
-    /// Gives the hosts back, with what is left in their boxes as the last evidence.
+    /// Returns the hosts. The packets left in their queues become the last evidence.
     pub(crate) fn finish(self) -> Vec<String> {
         for side in [Side::Inside, Side::Outside] {
             for host in &self.hosts[side as usize] {
@@ -162,7 +163,7 @@ impl Stage {
         self.hosts[0][number]
     }
 
-    /// One more inside host, if there is one left.
+    /// Takes one more inside host, if there is one.
     pub(crate) fn another(&self) -> Option<Ipv4Addr> {
         let mut world = self.world.borrow_mut();
         let host = world.free[0].pop_front()?;
@@ -171,7 +172,7 @@ impl Stage {
         Some(host)
     }
 
-    /// The inside hosts taken besides, oldest first.
+    /// Additional inside hosts, oldest first.
     pub(crate) fn others(&self) -> Vec<Ipv4Addr> {
         self.more.borrow().clone()
     }
@@ -181,7 +182,7 @@ impl Stage {
         self.hosts[1][number]
     }
 
-    /// A port that no test has had, unless forty thousand have been given out since.
+    /// A port that no test has had, unless forty thousand have been used since.
     pub(crate) fn port(&self) -> u16 {
         let mut world = self.world.borrow_mut();
         let port = world.next_port;
@@ -199,32 +200,32 @@ impl Stage {
         SocketAddrV4::new(self.outside(number), self.port())
     }
 
-    /// What the tester was told about the translator's surroundings.
+    /// Surroundings of the translator.
     pub(crate) fn setup(&self) -> Setup {
         self.world.borrow().setup.clone()
     }
 
-    /// What the tester was told to do.
+    /// Options of the suite.
     pub(crate) fn options(&self) -> Options {
         self.world.borrow().options.clone()
     }
 
-    /// The longest packet that may be sent on a side, bytes.
+    /// Longest packet on a side, bytes.
     pub(crate) fn mtu(&self, side: Side) -> usize {
         self.world.borrow().bench.mtu(side)
     }
 
-    /// The time now.
+    /// Present time.
     pub(crate) fn now(&self) -> Duration {
         self.world.borrow().bench.now()
     }
 
-    /// External addresses that any test has seen so far.
+    /// External addresses that all tests have observed so far.
     pub(crate) fn externals(&self) -> Vec<Ipv4Addr> {
         self.world.borrow().externals.clone()
     }
 
-    /// Notes that the translator uses this external address.
+    /// Records an external address of the translator.
     pub(crate) fn note_external(&self, address: Ipv4Addr) {
         let mut world = self.world.borrow_mut();
         if !world.externals.contains(&address) {
@@ -265,7 +266,7 @@ impl Stage {
         world.bench.send(side, &frame);
     }
 
-    /// Waits until this time.
+    /// Waits until a time.
     pub(crate) async fn until(&self, time: Duration) {
         std::future::poll_fn(|_| {
             let mut world = self.world.borrow_mut();
@@ -278,12 +279,12 @@ impl Stage {
         .await;
     }
 
-    /// Waits for so long.
+    /// Waits for a duration.
     pub(crate) async fn rest(&self, time: Duration) {
         self.until(self.now() + time).await;
     }
 
-    /// The next packet to a host that is wanted, if one comes until then.
+    /// Waits until a time for the next packet to a host that satisfies a condition.
     pub(crate) async fn take_until(
         &self,
         deadline: Duration,
@@ -304,7 +305,8 @@ impl Stage {
         .await
     }
 
-    /// The next packet to a host that is wanted, if one comes in the time that a packet may take.
+    /// Waits for the next packet to a host that satisfies a condition, for the transit time of a
+    /// packet.
     pub(crate) async fn take(
         &self,
         at: (Side, Ipv4Addr),
@@ -314,7 +316,7 @@ impl Stage {
         self.take_until(deadline, at, wanted).await
     }
 
-    /// How long a packet may take through the translator.
+    /// Longest time of a packet through the translator.
     pub(crate) fn transit(&self) -> Duration {
         self.world.borrow().options.transit
     }
@@ -330,20 +332,20 @@ impl Stage {
         Some(found)
     }
 
-    /// Lets what is sent to addresses that no host may have be seen on the outside.
+    /// Makes packets to invalid addresses visible on the outside.
     pub(crate) fn watch_everybody(&self) {
         let mut world = self.world.borrow_mut();
         let odd = [[0, 1, 2, 3], [127, 9, 9, 9], [224, 0, 0, 5], [240, 0, 0, 1], [255; 4]];
         odd.iter().for_each(|address| world.hosts.appear(Side::Outside, (*address).into()));
     }
 
-    /// Takes everything that has come to a host.
+    /// Takes all packets that have come to a host.
     pub(crate) fn drain(&self, side: Side, host: Ipv4Addr) -> Vec<Received> {
         std::iter::from_fn(|| self.take_now(side, host, &|_| true)).collect()
     }
 }
 
-/// A side's name, as it reads in evidence.
+/// Name of a side in evidence.
 pub(crate) fn name(side: Side) -> &'static str {
     match side {
         Side::Inside => "inside",

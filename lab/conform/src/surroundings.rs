@@ -1,23 +1,23 @@
-//! Where the suite's hosts can be around a gateway that is configured so and so.
+//! Places of the suite's hosts around a gateway with a given configuration.
 //!
-//! In simulated time no device and no network exists: what a configuration leaves open, such as the
-//! gateway's own addresses, is filled in here, and hosts are placed where the configuration lets
-//! them be: subscribers inside, neither in a pool nor mapped statically; anything but the gateway's
-//! own networks and pools outside.
+//! In simulated time no device and no network exists. So this module fills in the missing parts of
+//! a configuration, such as the gateway's own addresses. It places hosts where the configuration
+//! permits them. Inside, they are subscribers outside of pools and without static mappings.
+//! Outside, they have any address except the gateway's own networks and pools.
 
 use crate::setup::{Hosts, Setup};
 use natgate_engine::{Config, Match, Prefix, RuleAction, Side, SideConfig};
 use natgate_gateway::{Settings, SideSettings};
 use std::net::Ipv4Addr;
 
-/// Hosts on a side.
+/// Number of hosts on a side.
 const COUNT: u32 = 200;
 
-/// Networks for documentation and benchmarks (RFC 5737, RFC 2544), to be outside in.
+/// Networks for documentation and benchmarks (RFC 5737, RFC 2544), for the outside.
 const OUTSIDE: [[u8; 4]; 5] =
     [[198, 51, 100, 0], [203, 0, 113, 0], [192, 0, 2, 0], [198, 18, 5, 0], [198, 19, 7, 0]];
 
-/// No place was found.
+/// Error: there is no place for the hosts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no place for {COUNT} hosts was found {side}; {advice}")]
 pub struct NoPlace {
@@ -25,10 +25,10 @@ pub struct NoPlace {
     advice: &'static str,
 }
 
-/// Fills in what the settings leave open, and places hosts around the gateway.
+/// Fills in missing settings, and places hosts around the gateway.
 ///
 /// # Errors
-/// [`NoPlace`] when its networks are too small for the hosts.
+/// [`NoPlace`] if the networks are too small for the hosts.
 pub fn surround(settings: &mut Settings) -> Result<Setup, NoPlace> {
     let inside = NoPlace {
         side: "inside",
@@ -66,7 +66,7 @@ fn place_inside(settings: &mut Settings) -> Option<(Ipv4Addr, Hosts)> {
 
 fn place_outside(settings: &mut Settings) -> Option<(Option<Ipv4Addr>, Hosts)> {
     if settings.outside.address.is_none() {
-        // A next hop that is named says which network the gateway is in.
+        // A named next hop determines the gateway's network.
         let routes = settings.routes.iter().filter(|route| route.side == Side::Outside);
         let hop = settings.outside.gateway.or(routes.map(|route| route.via).next());
         let network = match hop {
@@ -93,7 +93,7 @@ fn place_outside(settings: &mut Settings) -> Option<(Option<Ipv4Addr>, Hosts)> {
     }
 }
 
-/// A network of 256 addresses that the configuration does not speak of.
+/// A network of 256 addresses that the configuration does not use.
 fn free_network(settings: &Settings) -> Option<Ipv4Addr> {
     let config = &settings.engine;
     let own = [&config.inside, &config.outside].into_iter().filter_map(|side| side.network);
@@ -106,11 +106,11 @@ fn free_network(settings: &Settings) -> Option<Ipv4Addr> {
     OUTSIDE.map(Ipv4Addr::from).into_iter().find(free)
 }
 
-/// Hosts in a row of a network, with one more behind them that may not be anybody's.
+/// Consecutive hosts in a network. The address behind them must be free.
 fn in_network(network: Prefix, may: &dyn Fn(Ipv4Addr) -> bool) -> Option<Hosts> {
     const TRIES: u32 = 64;
     let size = network.last() - network.first();
-    // Round numbers are easier to read in a report; any other row will do.
+    // Round numbers are easier to read in a report; any other range is possible.
     let round = (0..TRIES).map(|number| 16 + number * 64);
     let starts = round.chain(2..TRIES * 64).filter(|start| start + COUNT < size);
     let row = |start| {
@@ -120,7 +120,7 @@ fn in_network(network: Prefix, may: &dyn Fn(Ipv4Addr) -> bool) -> Option<Hosts> 
     starts.map(row).find(|hosts| hosts.iter().all(may) && may(next(hosts.last, 1)))
 }
 
-/// Whether an address is external.
+/// Returns true if an address is external.
 fn taken(config: &Config, host: Ipv4Addr) -> bool {
     let ranges = config.pools.iter().flat_map(|pool| &pool.addresses);
     let statics = config.statics.iter().map(|mapping| mapping.external.0);
@@ -128,8 +128,8 @@ fn taken(config: &Config, host: Ipv4Addr) -> bool {
         || statics.into_iter().any(|external| external == host)
 }
 
-/// An address to which the rules let everything bypass translation. The gateway's own addresses are
-/// no such, because the gateway takes their packets itself.
+/// An address whose packets bypass translation by a rule. The gateway's own addresses are excluded,
+/// because the gateway takes their packets itself.
 fn untranslated(config: &Config) -> Option<Ipv4Addr> {
     let own = [config.inside.address, config.outside.address];
     config.rules.iter().find_map(|rule| match (&rule.matches, &rule.action) {

@@ -1,9 +1,9 @@
-//! The suite against the program's own gateway, in simulated time, two hours and more in each test.
+//! The suite with the program's own gateway, in simulated time, for two hours and more in each
+//! test.
 //!
-//! With its usual settings the gateway fails nothing but what the project's lists in
-//! `requirements/` say that it does otherwise, with the reason. With other settings, exactly those
-//! requirements change their verdict that the setting is about: so the suite can fail, and does not
-//! fail at random.
+//! With default settings the gateway fails only the requirements that the lists in `requirements/`
+//! name as exceptions, with the reason. With other settings, exactly the requirements about the
+//! changed setting have another verdict. So the suite can fail, and does not fail at random.
 
 use natgate_conform::Verdict::{Fail, NotApplicable, Pass};
 use natgate_conform::{Hosts, Options, Report, Setup, Simulated, Unreachable, Verdict};
@@ -11,7 +11,7 @@ use natgate_conform::{requirements, run, surround};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The gateway that is tried for the published report.
+/// Configuration of the published report.
 const EVERYTHING: &str = include_str!("../../../docs/conform/natgate.toml");
 
 fn try_with(more: &str, options: Options) -> Report {
@@ -30,7 +30,7 @@ fn verdicts(report: &Report) -> BTreeMap<String, Verdict> {
     report.items.iter().map(|item| (item.id.clone(), item.verdict)).collect()
 }
 
-/// Requirements that natgate deliberately meets otherwise or not at all.
+/// Requirements that natgate deliberately meets in another way or not at all.
 fn exceptions() -> BTreeSet<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../requirements");
     let mut found = BTreeSet::new();
@@ -45,12 +45,12 @@ fn exceptions() -> BTreeSet<String> {
         }
     }
     assert!(!found.is_empty());
-    // PCP is served only where the operator turns it on, and not in simulated time.
+    // PCP is off by default, and is not available in simulated time.
     found.insert("rfc6888#REQ-9".to_owned());
     found
 }
 
-/// With more configuration, these requirements and no others have another verdict than without.
+/// Checks that additional configuration changes these verdicts and no others.
 fn changes(more: &str, expected: &[(&str, Verdict)]) {
     let usual = verdicts(&try_with("", Options::default()));
     let report = try_with(more, Options::default());
@@ -127,12 +127,13 @@ fn hosts_are_placed_where_the_configuration_lets_them_be() {
         let mut settings = natgate_control::config::parse(&text, "test").expect(&text);
         surround(&mut settings)
     };
-    // Nothing is said: a subscriber's network inside, a network that is no pool outside.
+    // Without settings: a subscriber's network inside, and a network outside of the pools.
     let setup = place("", "", "").unwrap();
     assert_eq!(setup.inside_gateway.to_string(), "10.0.0.1");
     assert_eq!(setup.outside_hosts.first.to_string(), "192.0.2.16");
     assert!(setup.outside_gateway.is_some() && setup.nobody.is_none());
-    // A router is named: hosts are behind it. None is: they are neighbours, and one is missing.
+    // With a router, hosts are behind it. Without one, they are neighbors, and one address is
+    // missing.
     let address = "address = \"192.0.2.1/24\"";
     let behind = place("", &format!("{address}\ngateway = \"192.0.2.254\""), "").unwrap();
     assert_eq!(behind.outside_gateway.unwrap().to_string(), "192.0.2.254");
@@ -140,13 +141,13 @@ fn hosts_are_placed_where_the_configuration_lets_them_be() {
     let beside = place("", address, "").unwrap();
     assert_eq!(beside.outside_hosts.first.to_string(), "192.0.2.16");
     assert!(!beside.outside_hosts.contains(beside.nobody.unwrap()));
-    // A route names the network outside, where nothing else does.
+    // A route determines the outside network if no other setting does.
     let route =
         "[[route]]\nprefix = \"203.0.113.0/25\"\nvia = \"192.0.2.253\"\nside = \"outside\"\n";
     let routed = place("", "", route).unwrap();
     assert_eq!(routed.outside_gateway.unwrap().to_string(), "192.0.2.253");
     assert_eq!(routed.outside_hosts.first.to_string(), "203.0.113.16");
-    // Those who are mapped statically are no hosts, and neither are those who are no subscribers.
+    // Hosts are subscribers without static mappings.
     let mapped = "[[static]]\ninternal = \"10.0.0.100\"\nexternal = \"203.0.113.1\"\n";
     let setup = place("address = \"10.0.0.1/16\"", "", mapped).unwrap();
     assert!(!setup.inside_hosts.contains([10, 0, 0, 100].into()));
@@ -170,7 +171,7 @@ fn realms_with_devices_of_their_own_are_no_obstacle() {
     }
 }
 
-/// No cable limits what the configuration says of MTUs.
+/// No cable limits the configured MTUs.
 #[test]
 fn large_packets_are_possible() {
     let text = EVERYTHING.replace("[inside]", "[inside]\nmtu = 9000");
@@ -365,8 +366,8 @@ fn silent() {
     );
 }
 
-/// The hosts find room around the gateway of each packaged configuration, or the error says that
-/// static mappings are in the way.
+/// The hosts find room around the gateway of each packaged configuration, or the error names static
+/// mappings as the obstacle.
 #[test]
 fn packaged_configurations_have_room_for_the_hosts_or_say_why_not() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/examples");

@@ -1,12 +1,11 @@
-//! Measured figures that stand in a text without a link to their file.
+//! Measured figures in a text without a link to their file.
 //!
-//! A figure is a number before a unit of measurement. Code, and numbers in links, are not looked
-//! at.
+//! A figure is a number before a unit of measurement. Code, and numbers in links, are ignored.
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
-/// Units of measured figures. Units of settings and of conditions (bytes, MiB,
-/// seconds) are not among them.
+/// Units of measured figures. Units of settings and of conditions (bytes, MiB, seconds) are
+/// excluded.
 const UNITS: [&str; 15] = [
     "ns",
     "us",
@@ -28,13 +27,13 @@ const UNITS: [&str; 15] = [
 /// A measured figure without a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bare {
-    /// The line, from 1.
+    /// Line, from 1.
     pub line: usize,
-    /// The number and its unit.
+    /// Number and unit.
     pub text: String,
 }
 
-/// Numbers with a unit that are no link, in order.
+/// Numbers with a unit outside of links, in order.
 pub fn bare_figures(markdown: &str) -> Vec<Bare> {
     let (mut depth, mut found) = (0_u32, Vec::new());
     for (event, range) in Parser::new_ext(markdown, Options::ENABLE_TABLES).into_offset_iter() {
@@ -51,7 +50,7 @@ pub fn bare_figures(markdown: &str) -> Vec<Bare> {
     found
 }
 
-/// Pairs of words of which the first is a number and the second a unit.
+/// Pairs of a number and a unit.
 fn in_words(text: &str) -> impl Iterator<Item = String> {
     let words: Vec<&str> = text.split([' ', '\n', '\u{a0}']).collect();
     let pairs: Vec<String> = words

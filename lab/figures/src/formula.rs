@@ -1,11 +1,11 @@
 //! Formulas of figures: a few operations on values of a result file.
 //!
-//! A formula is `A OP B`, or `A OP B OP C` and so on, worked out from left to right. An operand is
-//! a number, `x` for the value that the link points to, or a path to another value of the same
-//! file, such as `/limit_ns`. OP is `/`, `*` or `-`. An empty formula is the value itself.
+//! A formula is `A OP B`, or `A OP B OP C` and so on, evaluated from left to right. An operand is a
+//! number, `x` for the value of the link's target, or a path to another value of the file, such as
+//! `/limit_ns`. OP is `/`, `*` or `-`. An empty formula is the value itself.
 
-/// The result of a formula; `value_at` gives the value at a path. `None`: the formula cannot be
-/// read, or an operand has no value.
+/// Result of a formula; `value_at` returns the value at a path. `None` if the formula is invalid or
+/// an operand has no value.
 pub(crate) fn evaluate(
     formula: &str,
     x: f64,

@@ -1,4 +1,4 @@
-//! Every measured figure in a text comes from a result file.
+//! Measured figures in a text, taken from result files.
 //!
 //! In README.md a figure is a Markdown link whose target is a value in a JSON file:
 //!
@@ -9,11 +9,11 @@
 //! [rate]: docs/results/engine/engine.json#/mixed_ns "1000 / x"
 //! ```
 //!
-//! The fragment is a path into the file ([`lookup`]), the title an optional formula ([`formula`]).
-//! A reader of the rendered page follows the link to the file. [`figures`] finds the links of a
-//! text, [`updated`] writes the values into it, and [`bare_figures`] finds measured figures that
-//! are no link. [`provenance`] says which commit each result file was measured at, and whether the
-//! measured code has changed since.
+//! The fragment is a path into the file ([`lookup`]); the title is an optional formula
+//! ([`formula`]). A reader of the rendered page can follow the link to the file. [`figures`] finds
+//! the links of a text, [`updated`] writes the values into it, and [`bare_figures`] finds measured
+//! figures without a link. [`provenance`] determines the commit of each result file, and the later
+//! changes of the measured code.
 
 mod bare;
 mod formula;
@@ -26,45 +26,45 @@ pub use text::{Figure, figures, updated};
 
 use std::path::PathBuf;
 
-/// A figure without a value.
+/// Reason why a figure has no value.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file cannot be read.
     #[error("{}: cannot be read: {cause}", path.display())]
     Read {
-        /// The file.
+        /// The unreadable file.
         path: PathBuf,
-        /// The operating system's reason.
+        /// Reason given by the operating system.
         cause: std::io::Error,
     },
-    /// A result file is no JSON.
+    /// A result file is not JSON.
     #[error("{}: is no JSON: {cause}", path.display())]
     Json {
-        /// The file.
+        /// The invalid file.
         path: PathBuf,
-        /// The parser's reason.
+        /// Reason given by the parser.
         cause: serde_json::Error,
     },
-    /// A result file has no number at a place.
+    /// A result file has no number at a path.
     #[error("{}: has no number at {place}", path.display())]
     Missing {
-        /// The file.
+        /// The result file.
         path: PathBuf,
-        /// The path into the file.
+        /// Path into the file.
         place: String,
     },
-    /// A formula cannot be read.
+    /// A formula is invalid.
     #[error("the formula {formula:?} is not of the form \"A OP B\", such as \"1000 / x\"")]
     Formula {
-        /// The formula.
+        /// The invalid formula.
         formula: String,
     },
-    /// The text of a figure's link begins with no number.
+    /// The text of a figure's link does not begin with a number.
     #[error("the link {text:?} to {target} begins with no number")]
     NoNumber {
-        /// The link's text.
+        /// Text of the link.
         text: String,
-        /// The link's target.
+        /// Target of the link.
         target: String,
     },
 }

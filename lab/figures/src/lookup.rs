@@ -1,12 +1,12 @@
-//! A path into a JSON value: segments after slashes.
+//! A path into a JSON value: segments behind slashes.
 //!
-//! A segment is the name of a field, the place in an array, or conditions on an array's elements,
-//! such as `rules=100,finder=QNS`: the first element whose fields have these values is taken. In a
-//! value, `+` stands for a space.
+//! A segment is the name of a field, the index in an array, or conditions on an array's elements,
+//! such as `rules=100,finder=QNS`. The conditions select the first element whose fields have these
+//! values. In a value, `+` stands for a space.
 
 use serde_json::Value;
 
-/// The number at a path.
+/// Number at a path.
 pub(crate) fn number(root: &Value, path: &str) -> Option<f64> {
     path.split('/').skip(1).try_fold(root, step)?.as_f64()
 }

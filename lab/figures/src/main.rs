@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns what has to be put right by hand.
+/// Returns the problems that need a correction by hand.
 fn run(root: &Path, check: bool) -> Result<Vec<String>, Box<dyn std::error::Error>> {
     let path = root.join("README.md");
     let text = fs::read_to_string(&path)?;

@@ -1,9 +1,9 @@
-//! Origin of each result file: when and at which commit it was measured, and whether the code that
-//! it measures has changed since.
+//! Origin of each result file: the time and the commit of the measurement, and later changes of the
+//! measured code.
 //!
-//! A report names its commit (`machine.commit`). Reports written before they did are dated by the
-//! commit that brought the file, which is the one after the measurement. Both need the history of
-//! the repository; without it the commit stays unknown.
+//! A report names its commit (`machine.commit`). For older reports without it, the commit is the
+//! one that added the file, which is the one after the measurement. Both need the history of the
+//! repository; without it the commit stays unknown.
 
 use crate::Error;
 use serde_json::Value;
@@ -11,12 +11,12 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The folder of the results, from the root of the tree.
+/// Folder of the results, from the root of the tree.
 pub const RESULTS: &str = "docs/results";
-/// The page that lists them.
+/// Page with the list of the results.
 pub const PAGE: &str = "docs/results/README.md";
 
-/// The code that each benchmark measures, from the root of the tree.
+/// Code that each benchmark measures, from the root of the tree.
 const MEASURED: [(&str, &[&str]); 12] = [
     ("engine", &["core/engine/src", "core/wire/src"]),
     ("instructions", &["core/engine/src", "core/wire/src"]),
@@ -32,7 +32,7 @@ const MEASURED: [(&str, &[&str]); 12] = [
     ("p4", &["p4/compiler/src", "gateway/gateway/src", "core/engine/src"]),
 ];
 
-/// Folders of the measured code, and where they were when older results were measured.
+/// Folders of the measured code, and their former names at the time of older results.
 const FORMER: [(&str, &str); 5] = [
     ("core/", "crates/"),
     ("gateway/", "crates/"),
@@ -44,31 +44,31 @@ const FORMER: [(&str, &str); 5] = [
 /// A result file and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// The file, from the folder of the results.
+    /// File, from the folder of the results.
     pub file: String,
-    /// The command that measured it.
+    /// Command of the measurement.
     pub command: String,
-    /// When, UTC.
+    /// Time, UTC.
     pub date: String,
-    /// The processor.
+    /// Processor.
     pub processor: String,
-    /// The commit; `None`: not known.
+    /// Commit; `None` if it is unknown.
     pub commit: Option<Commit>,
 }
 
-/// The commit that a result was measured at.
+/// Commit of a measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
-    /// Its short name.
+    /// Short name.
     pub name: String,
-    /// Later commits that change the measured code.
+    /// Number of later commits that change the measured code.
     pub changes_since: usize,
 }
 
-/// The origins of all result files of a tree, by name.
+/// Origins of all result files of a tree, by name.
 ///
 /// # Errors
-/// A file that cannot be read, or is no JSON.
+/// A file that cannot be read, or is not JSON.
 pub fn origins(root: &Path) -> Result<Vec<Origin>, Error> {
     let folder = root.join(RESULTS);
     let mut files = Vec::new();
@@ -91,7 +91,7 @@ fn json_files(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The origin of a file; `None`: it is no report of a benchmark.
+/// Origin of a file; `None` if it is no report of a benchmark.
 fn origin(root: &Path, folder: &Path, path: &Path) -> Result<Option<Origin>, Error> {
     let text = std::fs::read_to_string(path)
         .map_err(|cause| Error::Read { path: path.to_owned(), cause })?;
@@ -121,13 +121,13 @@ fn display(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Commits after one that change what a benchmark measures.
+/// Number of commits after `commit` that change the measured code of a benchmark.
 fn changes_since(root: &Path, commit: &str, benchmark: &str) -> usize {
     let paths = MEASURED.iter().find(|(name, _)| *name == benchmark).map_or(&[][..], |it| it.1);
     if paths.is_empty() {
         return 0;
     }
-    // `+` marks a checkout with changes that no commit has.
+    // `+` marks a checkout with uncommitted changes.
     let range = format!("{}..HEAD", commit.trim_end_matches('+'));
     let former = paths.iter().filter_map(|path| {
         FORMER.iter().find_map(|(now, then)| Some(format!("{then}{}", path.strip_prefix(now)?)))
@@ -140,14 +140,14 @@ fn changes_since(root: &Path, commit: &str, benchmark: &str) -> usize {
     count.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
-/// What git prints, without the line's end; `None`: there is no git or no history.
+/// Output of git, without the end of the line; `None` without git or a history.
 fn git(root: &Path, arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").arg("-C").arg(root).args(arguments).output().ok()?;
     let text = output.status.success().then(|| String::from_utf8(output.stdout).ok())??;
     Some(text.trim().to_owned())
 }
 
-/// The page that lists the origins.
+/// Page with the list of the origins.
 pub fn page(origins: &[Origin]) -> String {
     let mut page = String::from(
         "# Results\n\nEach folder has one experiment: a page, its figures as JSON, its plots. The \

@@ -10,27 +10,27 @@ use std::path::{Path, PathBuf};
 /// A figure in a text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// The bytes of the link's text in the document.
+    /// Bytes of the link's text in the document.
     pub range: Range<usize>,
-    /// The link's text.
+    /// Text of the link.
     pub text: String,
-    /// The link's target: a file, `#`, a path into the file.
+    /// Target of the link: a file, `#`, a path into the file.
     pub target: String,
-    /// The text that the result file asks for.
+    /// Text according to the result file.
     pub wanted: String,
 }
 
-/// A link to a value, as it stands in the text.
+/// A link to a value in a text.
 struct Link {
     target: String,
     formula: String,
 }
 
-/// The figures of a Markdown text whose links are relative to `folder`, in order.
+/// Figures of a Markdown text with links relative to `folder`, in order.
 ///
 /// # Errors
-/// A result file that cannot be read, a path without a number, a formula that cannot be read, or a
-/// link whose text begins with no number.
+/// A result file that cannot be read, a path without a number, an invalid formula, or a link whose
+/// text does not begin with a number.
 pub fn figures(markdown: &str, folder: &Path) -> Result<Vec<Figure>, Error> {
     let mut results = Results { folder: folder.into(), files: HashMap::new() };
     let mut link = None;
@@ -59,10 +59,10 @@ pub fn figures(markdown: &str, folder: &Path) -> Result<Vec<Figure>, Error> {
     Ok(found)
 }
 
-/// The text with every figure as its result file has it.
+/// The text with every figure replaced by its value.
 ///
 /// # Errors
-/// As [`figures`].
+/// The errors of [`figures`].
 pub fn updated(markdown: &str, folder: &Path) -> Result<String, Error> {
     let mut text = markdown.to_owned();
     for figure in figures(markdown, folder)?.iter().rev() {
@@ -100,8 +100,8 @@ impl Results {
     }
 }
 
-/// A value in the form of the number that a text begins with: as many decimals, thousands grouped
-/// if they were; what follows the number stays. `None`: the text begins with no number.
+/// A value in the form of the number at the begin of a text: with equal decimals and grouping of
+/// thousands. The rest of the text stays. `None` if the text does not begin with a number.
 fn formatted(text: &str, value: f64) -> Option<String> {
     let is_part = |c: char| c.is_ascii_digit() || c == '.' || c == ',';
     let unsigned = text.strip_prefix(['-', '+', '−']).unwrap_or(text);

@@ -1,7 +1,7 @@
-//! The tree is tidy as CONTRIBUTING.md promises: short lines, short functions, short files, and a
-//! file opens with what it is.
+//! Rules of CONTRIBUTING.md on the source: short lines, short functions, short files, and a first
+//! comment in each file about its content.
 //!
-//! A function ends at the brace that stands below the line where it begins, as rustfmt writes it.
+//! A function ends at a brace with the indentation of its first line, in rustfmt's format.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ const LONGEST_LINE: usize = 100;
 const LONGEST_FUNCTION: usize = 70;
 const LONGEST_FILE: usize = 600;
 
-/// Folders whose Rust files are looked at.
+/// Folders whose Rust files are checked.
 const FOLDERS: [&str; 8] = ["core", "gateway", "operate", "p4", "bare", "lab", "natgate", "fuzz"];
 
-/// Files that no rule holds for, with the reason. No more than five.
+/// Files without rules, and the reason. No more than five.
 const EXCEPTIONS: [(&str, &str); 1] =
     [("p4/compiler/src/programs/nat.rs", "the compiler wrote it: the golden example")];
 
@@ -28,7 +28,7 @@ impl Source {
             || self.name.ends_with("/tests.rs")
     }
 
-    /// The lines before the tests that end the file.
+    /// Lines before the tests at the end of the file.
     fn code(&self) -> Vec<&str> {
         let lines: Vec<&str> = self.text.lines().collect();
         let tests = lines.windows(2).position(|two| {
@@ -37,7 +37,7 @@ impl Source {
         lines[..tests.unwrap_or(lines.len())].to_vec()
     }
 
-    /// The name and the length of each function longer than is permitted.
+    /// Name and length of each function that is too long.
     fn long_functions(&self) -> Vec<String> {
         let lines: Vec<&str> = self.text.lines().collect();
         let mut long = Vec::new();
@@ -53,7 +53,7 @@ impl Source {
     }
 }
 
-/// The indentation and the name of a function whose body begins on this line or a later one.
+/// Indentation and name of a function whose body begins on this line or a later one.
 fn function(line: &str) -> Option<(usize, &str)> {
     let code = line.trim_start();
     let (before, after) = code.split_once("fn ")?;
@@ -61,7 +61,7 @@ fn function(line: &str) -> Option<(usize, &str)> {
         matches!(word, "const" | "async" | "unsafe" | "extern" | "\"C\"") || word.starts_with("pub")
     });
     let name = after.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
-    // A template of code that a program writes has braces that are doubled.
+    // A code template has doubled braces.
     let is_template = code.contains("{{") || code.contains("{}");
     let is_declared = code.ends_with(';') || code.ends_with('}');
     (is_head && !name.is_empty() && !is_template && !is_declared)

@@ -1,4 +1,5 @@
-//! This very tree: README's figures are those of the result files, and the result files are listed.
+//! Tests of this tree: README's figures are those of the result files, and the result files are
+//! listed.
 
 use natgate_figures::provenance::{PAGE, origins};
 use natgate_figures::{bare_figures, figures};

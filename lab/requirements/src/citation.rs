@@ -1,6 +1,6 @@
-//! Citations: comment lines in Rust files that say which requirement the code, or the test, beside
-//! them answers for. Found here, with what they stand at; whether what they name exists is for the
-//! matrix to say.
+//! Citations: comment lines in Rust files that name the requirement of the code or test beside
+//! them. This module finds them with their context. The matrix checks that the named requirements
+//! exist.
 
 use crate::source::{enclosing, test_below};
 use crate::{Error, Id, Problem};
@@ -9,31 +9,31 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Begins a citation; a comment that begins so and is none is a mistake.
+/// Begin of a citation; an invalid comment with it is an error.
 const MARK: &str = "//=";
 
-/// Directories that hold nothing of ours to read.
+/// Directories without files of the project.
 const SKIPPED: [&str; 2] = ["target", "corpus"];
 
 /// A citation of a requirement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Citation {
-    /// The RFC's number.
+    /// Number of the RFC.
     pub rfc: u16,
-    /// The requirement within it.
+    /// Identifier of the requirement.
     pub id: Id,
-    /// The file, relative to the tree, with `/`.
+    /// File, relative to the tree, with `/`.
     pub file: String,
-    /// The line, from 1.
+    /// Line, from 1.
     pub line: usize,
-    /// What stands there.
+    /// Cited code or test.
     pub cited: Cited,
 }
 
-/// What stands at a citation.
+/// Context of a citation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cited {
-    /// Code, and the function or other item that it is in.
+    /// Code, with the function or other item around it.
     Code(Option<String>),
     /// A test, and its name.
     Test(String),
@@ -48,7 +48,7 @@ impl fmt::Display for Citation {
     }
 }
 
-/// Every citation in a tree's Rust files, by file and line, and what is wrong with others.
+/// Every citation in a tree's Rust files, by file and line, and the problems of invalid ones.
 pub(crate) fn citations(root: &Path) -> Result<(Vec<Citation>, Vec<Problem>), Error> {
     let mut sources = BTreeMap::new();
     read_sources(root, root, &mut sources)?;
@@ -104,7 +104,7 @@ fn is_marked(line: &str) -> bool {
     line.trim_start().starts_with(MARK)
 }
 
-/// The citation in a line; the error says what is wrong and what would be right.
+/// Reads the citation in a line; the error names the problem and the correct form.
 fn citation(
     sources: &BTreeMap<String, String>,
     file: &str,
@@ -132,7 +132,7 @@ fn citation(
     Ok(Citation { rfc, id, file: file.to_owned(), line: at + 1, cited })
 }
 
-/// `rfc4787#REQ-5a` in its parts.
+/// Splits `rfc4787#REQ-5a` into its parts.
 fn reference(text: &str) -> Option<(u16, Id)> {
     let (rfc, id) = text.strip_prefix("rfc")?.split_once('#')?;
     Some((rfc.parse().ok()?, Id::new(id)?))
@@ -142,7 +142,7 @@ fn is_test_file(file: &str) -> bool {
     file.split('/').any(|part| part == "tests" || part == "tests.rs")
 }
 
-/// Whether a file is one that Cargo takes for a crate's root, or that its parent module names.
+/// Returns true if a file is a crate's root for Cargo, or if its parent module declares it.
 fn is_built(sources: &BTreeMap<String, String>, file: &str) -> bool {
     let path = Path::new(file);
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
@@ -150,7 +150,7 @@ fn is_built(sources: &BTreeMap<String, String>, file: &str) -> bool {
     if ["main", "lib"].contains(&stem.as_ref()) {
         return true;
     }
-    // `dir/mod.rs` is named by who names `dir`.
+    // The parent of `dir` declares `dir/mod.rs`.
     let (name, above) = match (stem.as_ref(), directory.file_name(), directory.parent()) {
         ("mod", Some(name), Some(above)) => (name.to_string_lossy(), above),
         _ => (stem, directory),
@@ -171,7 +171,7 @@ fn is_built(sources: &BTreeMap<String, String>, file: &str) -> bool {
         })
     };
     let mut known = parents.iter().filter_map(declares).peekable();
-    // Without a parent module it is a test program of its own.
+    // A file without a parent module is a test program of its own.
     known.peek().is_none() && above.ends_with("tests") || known.any(|declares| declares)
 }
 

@@ -1,7 +1,7 @@
-//! Traces requirements: for each that an RFC makes of a NAT, the code that decides it and the test
-//! that shows it.
+//! Traces the requirements of the RFCs on a NAT: for each requirement the code that decides it and
+//! the test that shows it.
 //!
-//! The requirements stand in `requirements/rfcNNNN.toml` ([`Rfc`]). Source files cite them in
+//! The files `requirements/rfcNNNN.toml` ([`Rfc`]) list the requirements. Source files cite them in
 //! comment lines of their own ([`Citation`]):
 //!
 //! ```text
@@ -9,10 +9,10 @@
 //!     //= test rfc4787#REQ-9       above a test that shows it
 //! ```
 //!
-//! [`Matrix::trace`] puts the two together and says what is wrong ([`Problem`]): something required
-//! without code or test, citations that lead nowhere, tests that are none. [`Matrix::page`] is
-//! docs/conformance.md. It names functions and not lines, so that it changes only when what answers
-//! for a requirement does. Whether a test is a good one, people must judge.
+//! [`Matrix::trace`] combines both and reports problems ([`Problem`]): requirements without code or
+//! test, citations of unknown requirements, and citations of tests above other code.
+//! [`Matrix::page`] is docs/conformance.md. It names functions and not lines, so it changes only
+//! with the cited items. People have to judge the quality of the tests.
 
 mod citation;
 mod matrix;
@@ -30,23 +30,23 @@ pub use requirement::{Id, Level, Requirement, Rfc};
 use std::io;
 use std::path::PathBuf;
 
-/// Why a tree cannot be traced at all.
+/// Reason why a tree cannot be traced.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file or directory could not be read.
     #[error("{}: {error}", path.display())]
     Read {
-        /// Which.
+        /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         error: io::Error,
     },
-    /// A file of requirements is not as it should be.
+    /// A file of requirements is invalid.
     #[error("{}: {message}", path.display())]
     Requirements {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What is wrong and what would be right.
+        /// The problem and the correct form.
         message: String,
     },
 }

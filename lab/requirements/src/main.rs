@@ -1,4 +1,5 @@
-//! Prints what answers for each requirement and writes docs/conformance.md, or compares with it.
+//! Prints the code and tests of each requirement, and writes docs/conformance.md or compares with
+//! it.
 
 use clap::Parser;
 use natgate_requirements::{Matrix, PAGE};
@@ -8,8 +9,8 @@ use std::process::ExitCode;
 
 /// Trace each requirement of the RFCs to the code that decides it and the test that shows it.
 ///
-/// Prints the matrix and writes docs/conformance.md. Exit code 1: something required lacks code or
-/// test, or a citation leads nowhere; 2: the tree cannot be read.
+/// Prints the matrix and writes docs/conformance.md. Exit code 1: a required item lacks code or
+/// test, or a citation names no requirement; 2: the tree cannot be read.
 #[derive(Parser)]
 #[command(after_help = "Example: natgate-requirements --check .")]
 struct Arguments {

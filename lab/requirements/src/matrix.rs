@@ -1,58 +1,58 @@
-//! Requirements and citations put together, and what is wrong when they do not fit.
+//! The matrix of requirements and citations, and its problems.
 
 use crate::citation::citations;
 use crate::{Citation, Cited, Error, Level, Requirement, Rfc};
 use std::fmt;
 use std::path::Path;
 
-/// What answers for each requirement.
+/// Code and tests of all requirements.
 #[derive(Clone, Debug)]
 pub struct Matrix {
-    /// The RFCs, by number, each with its requirements in order.
+    /// RFCs by number, each with its requirements in order.
     pub rfcs: Vec<(Rfc, Vec<Row>)>,
-    /// What is wrong.
+    /// Problems.
     pub problems: Vec<Problem>,
 }
 
-/// What answers for one requirement.
+/// Code and tests of one requirement.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
-    /// Where the code that decides it is, by file and line.
+    /// Code that decides it, by file and line.
     pub code: Vec<Citation>,
-    /// Where the tests that show it are, by file and line.
+    /// Tests that show it, by file and line.
     pub tests: Vec<Citation>,
 }
 
-/// Something to be put right.
+/// A problem that needs a correction.
 #[derive(Clone, Debug)]
 pub enum Problem {
-    /// A citation cannot be understood.
+    /// An invalid citation.
     Citation {
-        /// Its file.
+        /// File of the citation.
         file: String,
-        /// Its line.
+        /// Line number.
         line: usize,
-        /// The line.
+        /// Text of the line.
         text: String,
-        /// What is wrong and what would be right.
+        /// The problem and the correct form.
         wrong: String,
     },
-    /// A citation names a requirement that is not listed.
+    /// A citation of a requirement that is not listed.
     Unknown(Citation),
-    /// Nothing decides, or nothing shows, what must or should be.
+    /// A requirement without code or without a test.
     Lacking {
-        /// The RFC's number.
+        /// Number of the RFC.
         rfc: u16,
         /// The requirement.
         requirement: Requirement,
-        /// Whether it is the test that lacks, not the code.
+        /// True if the test is missing, false if the code is.
         test: bool,
     },
-    /// Code is cited for what is listed as an exception.
+    /// A citation of code for a listed exception.
     ExceptionCited(Citation),
-    /// An exception gives no reason.
+    /// An exception without a reason.
     Unreasoned {
-        /// The RFC's number.
+        /// Number of the RFC.
         rfc: u16,
         /// The requirement.
         requirement: Requirement,
@@ -95,7 +95,7 @@ impl Matrix {
     /// Traces the requirements of a tree.
     ///
     /// # Errors
-    /// [`Error`] names the file that cannot be read, or whose requirements are wrong in themselves.
+    /// [`Error`] names the file that cannot be read, or whose requirements are invalid.
     pub fn trace(root: &Path) -> Result<Self, Error> {
         let rfcs = Rfc::read_all(&root.join("requirements"))?;
         let (citations, problems) = citations(root)?;
@@ -157,7 +157,7 @@ fn lacking(rfc: u16, requirement: &Requirement, row: &Row) -> Vec<Problem> {
 }
 
 impl fmt::Display for Matrix {
-    /// For the terminal: each requirement with the files and lines that answer for it.
+    /// Text for a terminal: each requirement with its files and lines.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (rfc, rows) in &self.rfcs {
             writeln!(f, "RFC {}: {}", rfc.number, rfc.title)?;

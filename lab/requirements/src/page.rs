@@ -3,7 +3,7 @@
 use crate::{Citation, Cited, Level, Matrix, Requirement, Rfc, Row};
 use std::fmt::{self, Write};
 
-/// Where the page is in the tree.
+/// Path of the page in the tree.
 pub const PAGE: &str = "docs/conformance.md";
 
 const OPENING: &str = "\
@@ -76,12 +76,12 @@ fn write_row(page: &mut String, requirement: &Requirement, row: &Row) -> fmt::Re
     writeln!(page, "| {id} | {level} | {text} | {code} | {tests} |")
 }
 
-/// Text that does not end its cell.
+/// Text escaped for a cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
 
-/// The places of citations, each once; `None`: there are none.
+/// Places of citations without repetitions; `None` if there are none.
 fn places(citations: &[Citation]) -> Option<String> {
     let mut places: Vec<String> = citations.iter().map(place).collect();
     places.sort();

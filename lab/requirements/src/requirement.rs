@@ -1,6 +1,6 @@
-//! Requirements as `requirements/rfcNNNN.toml` lists them. Reading is strict: an unknown key, a
-//! level that RFC 2119 does not have or an identifier used twice is an error, for a requirement
-//! that is misread is one that nobody meets.
+//! Requirements in `requirements/rfcNNNN.toml`. The reader is strict: an unknown key, a level that
+//! RFC 2119 lacks, or a repeated identifier is an error, because a misread requirement would be
+//! ignored.
 
 use crate::Error;
 use serde::Deserialize;
@@ -12,36 +12,36 @@ use std::path::Path;
 /// The requirements of one RFC, in its order.
 #[derive(Clone, Debug)]
 pub struct Rfc {
-    /// Its number.
+    /// Number of the RFC.
     pub number: u16,
-    /// What it is about.
+    /// Title.
     pub title: String,
-    /// What it asks.
+    /// Requirements of the RFC.
     pub requirements: Vec<Requirement>,
 }
 
-/// One thing that an RFC asks.
+/// One requirement of an RFC.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Requirement {
-    /// Its identifier within the RFC.
+    /// Identifier within the RFC.
     pub id: Id,
-    /// How strongly it is asked.
+    /// Level of the requirement.
     pub level: Level,
-    /// What is asked, one sentence.
+    /// Text, one sentence.
     pub text: String,
-    /// Why natgate does not do it.
+    /// Reason why natgate does not meet it.
     pub exception: Option<String>,
 }
 
-/// A requirement's identifier: `REQ-5a`, or where an RFC does not number its requirements
-/// `section-2.2`; either may be followed by `-` and words that tell parts without letters apart.
+/// Identifier of a requirement: `REQ-5a`, or `section-2.2` if an RFC does not number its
+/// requirements. Both may be followed by `-` and words that distinguish parts without letters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Id(String);
 
 impl Id {
-    /// The identifier that a text is, if it is one.
+    /// Parses an identifier; `None` if the text is none.
     pub fn new(text: &str) -> Option<Self> {
         let rest = text.strip_prefix("REQ-").or_else(|| text.strip_prefix("section-"))?;
         let good = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '-';
@@ -67,7 +67,7 @@ impl TryFrom<String> for Id {
     }
 }
 
-/// How strongly something is asked (RFC 2119), whether it is to be done or not to be done.
+/// Level of a requirement (RFC 2119), for actions and for prohibitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Level {
@@ -110,10 +110,10 @@ struct File {
 }
 
 impl Rfc {
-    /// The requirements of all files in a directory, by number.
+    /// Requirements of all files in a directory, by number.
     ///
     /// # Errors
-    /// [`Error`] names the file that cannot be read or is wrong.
+    /// [`Error`] names the file that cannot be read or is invalid.
     pub fn read_all(directory: &Path) -> Result<Vec<Self>, Error> {
         let read = |error| Error::Read { path: directory.to_owned(), error };
         let mut rfcs = Vec::new();
@@ -129,7 +129,7 @@ impl Rfc {
         Ok(rfcs)
     }
 
-    /// Reads one file; the error is a message without the file's name.
+    /// Parses one file; the error is a message without the file's name.
     fn parse(path: &Path, text: &str) -> Result<Self, String> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let number = name

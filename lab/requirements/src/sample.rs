@@ -1,10 +1,10 @@
-//! Small invented trees for this crate's own tests.
+//! Small sample trees for this crate's tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Citations are put together, lest this crate's own files seem to have them.
+/// A citation, composed of parts so that this crate's own files do not contain it.
 pub(crate) fn cite(what: &str) -> String {
     format!("//{} {what}", '=')
 }
@@ -13,7 +13,7 @@ pub(crate) fn cite_test(what: &str) -> String {
     format!("//{} test {what}", '=')
 }
 
-/// A directory with files, removed when it goes out of scope.
+/// A directory with files, which is removed when dropped.
 pub(crate) struct Tree(PathBuf);
 
 impl Tree {

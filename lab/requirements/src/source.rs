@@ -1,8 +1,8 @@
-//! What of a Rust file's structure citations need: the item that a line is in, the test that a
-//! comment stands above. Lines and their indentation suffice, for every file is formatted by
-//! rustfmt; they also see into macros (proptest's) whose content a parser takes for mere tokens.
+//! The structure of a Rust file, as far as citations need it: the item around a line, and the test
+//! below a comment. Lines and their indentation suffice, because rustfmt formats every file. They
+//! also work inside macros (proptest's), whose content is only tokens for a parser.
 
-/// The name of what a line is in, or directly above: `take_port`, `PENDING_SYN_NANOS`, `Limits`.
+/// Name of the item around a line or directly below it: `take_port`, `PENDING_SYN_NANOS`, `Limits`.
 pub(crate) fn enclosing(lines: &[&str], at: usize) -> Option<String> {
     let below = lines[at..].iter().find(|line| !is_prelude(line));
     if let Some(name) = below.and_then(|line| item_name(line)) {
@@ -16,7 +16,7 @@ pub(crate) fn enclosing(lines: &[&str], at: usize) -> Option<String> {
         {
             return Some(name);
         }
-        // The end of a signature that takes several lines stands as far out as its beginning.
+        // The end of a signature of several lines has the indentation of its begin.
         let ends_signature = line.trim_start().starts_with([')', '{']) || line.trim() == "where";
         if !ends_signature {
             limit = limit.min(indentation);
@@ -25,7 +25,7 @@ pub(crate) fn enclosing(lines: &[&str], at: usize) -> Option<String> {
     None
 }
 
-/// What a test is called that the line stands above, among its attributes and comments.
+/// Name of the test below the line, among its attributes and comments.
 pub(crate) fn test_below(lines: &[&str], at: usize) -> Result<String, &'static str> {
     let start = lines[..at].iter().rposition(|line| !is_attached(line)).map_or(0, |line| line + 1);
     let end = lines[at..].iter().position(|line| !is_attached(line)).map(|lines| at + lines);
@@ -45,21 +45,21 @@ fn indentation(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-/// A comment or an attribute.
+/// Returns true for a comment or an attribute.
 fn is_attached(line: &str) -> bool {
     let line = line.trim_start();
     line.starts_with("//") || line.starts_with("#[")
 }
 
-/// What may stand between a citation and the item that it is about.
+/// Returns true for lines that may lie between a citation and its item.
 fn is_prelude(line: &str) -> bool {
     is_attached(line) || line.trim().is_empty()
 }
 
-/// Words that may stand before the one that says what an item is.
+/// Words that may come before the keyword of an item.
 const QUALIFIERS: [&str; 4] = ["default", "async", "unsafe", "extern"];
 
-/// The name of the item that a line begins.
+/// Name of the item that begins on a line.
 fn item_name(line: &str) -> Option<String> {
     let mut rest = without_visibility(line.trim_start());
     loop {
@@ -95,7 +95,7 @@ fn without_visibility(line: &str) -> &str {
     rest.trim_start()
 }
 
-/// The type that an `impl` is for.
+/// Type of an `impl`.
 fn implemented(text: &str) -> Option<String> {
     let text = text.split_once(" for ").map_or(text, |(_, of)| of);
     identifier(text.trim_start_matches("impl"))
@@ -109,7 +109,7 @@ fn identifier(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    /// The line that carries the mark.
+    /// Lines of a text, and the index of the marked line.
     fn marked(text: &str) -> (Vec<&str>, usize) {
         let lines: Vec<&str> = text.lines().collect();
         let at = lines.iter().position(|line| line.contains("@@")).expect("a mark");

@@ -1,4 +1,4 @@
-//! This very tree: everything required has code and test, and docs/conformance.md says so.
+//! Tests of this tree: every requirement has code and test, and docs/conformance.md is up to date.
 
 use natgate_requirements::{Matrix, PAGE};
 use std::fs;

@@ -1,4 +1,4 @@
-//! The report as one page that needs nothing else: no script, no other file.
+//! The report as one self-contained page: without scripts and other files.
 
 use super::{Item, Report, Verdict, minutes};
 use maud::{DOCTYPE, Markup, PreEscaped, html};

@@ -1,7 +1,7 @@
-//! What came out: for each requirement a verdict, why, and what was seen.
+//! Results: a verdict for each requirement, its reason, and the evidence.
 //!
-//! The same [`Report`] becomes text, a page of HTML, or, by its serialization, JSON; JSON read back
-//! gives the same report again.
+//! A [`Report`] becomes text, a page of HTML, or JSON by its serialization. Reading the JSON gives
+//! an equal report.
 
 mod html;
 mod table;
@@ -16,19 +16,19 @@ use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// What became of a requirement.
+/// Result of a requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// It is met, as far as can be seen.
+    /// The requirement is met, as far as it is visible.
     Pass,
-    /// It is not met.
+    /// The requirement is not met.
     Fail,
-    /// It does not concern this translator as it is set up.
+    /// The requirement does not apply to this translator with its configuration.
     NotApplicable,
-    /// It was not tried, or could not be found out.
+    /// The requirement was not tried, or the trial gave no result.
     NotTested,
-    /// No packet from outside can show it.
+    /// No packet from outside can show the requirement.
     NotVisible,
 }
 
@@ -37,7 +37,7 @@ impl Verdict {
     pub const ALL: [Self; 5] =
         [Self::Pass, Self::Fail, Self::NotApplicable, Self::NotTested, Self::NotVisible];
 
-    /// Its name for people.
+    /// Name for people.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -49,22 +49,22 @@ impl Verdict {
     }
 }
 
-/// One requirement's result.
+/// Result of one requirement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Item {
-    /// Its name: `rfc4787#REQ-1`.
+    /// Name: `rfc4787#REQ-1`.
     pub id: String,
-    /// How strongly the RFC asks for it, in the RFC's word.
+    /// Level in the RFC's word.
     pub level: String,
-    /// What it asks for.
+    /// Text of the requirement.
     pub text: String,
-    /// What became of it.
+    /// Verdict on the requirement.
     pub verdict: Verdict,
-    /// Why, in a sentence or two.
+    /// Reason, in one or two sentences.
     pub why: String,
-    /// How long the test took, seconds.
+    /// Duration of the test, seconds.
     pub seconds: f64,
-    /// What was sent and what came, in order.
+    /// Sent and received packets, in order.
     pub evidence: Vec<String>,
 }
 
@@ -108,23 +108,23 @@ impl Item {
         }
     }
 
-    /// Whether the RFC leaves no choice.
+    /// Returns true if the RFC requires it absolutely.
     pub fn is_must(&self) -> bool {
         matches!(&self.level[..], "MUST" | "MUST NOT" | "REQUIRED" | "SHALL" | "SHALL NOT")
     }
 
-    /// The RFC that it is from: `rfc4787`.
+    /// RFC of the requirement: `rfc4787`.
     pub fn rfc(&self) -> &str {
         self.id.split('#').next().unwrap_or_default()
     }
 }
 
-/// Milliseconds are enough.
+/// Rounds to milliseconds.
 fn round(seconds: f64) -> f64 {
     (seconds * 1000.0).round() / 1000.0
 }
 
-/// A time for people.
+/// A duration for people.
 pub(crate) fn minutes(time: Duration) -> String {
     let seconds = time.as_secs();
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
@@ -135,30 +135,30 @@ pub(crate) fn minutes(time: Duration) -> String {
     }
 }
 
-/// Everything that was found out about a translator.
+/// Results of one translator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// The version that found it out.
+    /// Version of natgate that ran the suite.
     pub natgate: String,
-    /// What was tried, in words.
+    /// Description of the tested translator.
     pub subject: String,
-    /// How long it took, seconds; simulated ones if time was simulated.
+    /// Duration, seconds; in simulated time if time was simulated.
     pub seconds: f64,
-    /// The external addresses that were seen.
+    /// Observed external addresses.
     pub external: Vec<Ipv4Addr>,
-    /// The requirements, in order.
+    /// Results of the requirements, in order.
     pub items: Vec<Item>,
 }
 
-/// How many requirements came to what.
+/// Number of requirements by verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// In the order of [`Verdict::ALL`].
+    /// Numbers in the order of [`Verdict::ALL`].
     pub verdicts: [usize; 5],
 }
 
 impl Report {
-    /// How many requirements, of those that leave no choice or of the others, came to what.
+    /// Counts the verdicts of the absolute requirements, or of the others.
     pub fn count(&self, must: bool) -> Count {
         let mut count = Count::default();
         for item in self.items.iter().filter(|item| item.is_must() == must) {
@@ -167,8 +167,8 @@ impl Report {
         count
     }
 
-    /// Requirements that leave no choice and are not met, but for those that are allowed to by name
-    /// or the beginning of it.
+    /// Absolute requirements that failed and are not allowed to fail. `allowed` has names or their
+    /// beginnings.
     pub fn failed_musts(&self, allowed: &[String]) -> impl Iterator<Item = &Item> {
         let allowed = move |id: &str| !allowed.is_empty() && is_named(id, allowed);
         self.items
@@ -176,17 +176,17 @@ impl Report {
             .filter(move |it| it.is_must() && it.verdict == Verdict::Fail && !allowed(&it.id))
     }
 
-    /// A requirement's result.
+    /// Result of a requirement.
     pub fn item(&self, id: &str) -> Option<&Item> {
         self.items.iter().find(|item| item.id == id)
     }
 
-    /// For people, at a terminal; failures with their evidence if asked for.
+    /// Text for a terminal; with `evidence` failures have their packets.
     pub fn text(&self, evidence: bool) -> String {
         text::write(self, evidence)
     }
 
-    /// A page of HTML that needs nothing else.
+    /// A self-contained page of HTML.
     pub fn html(&self) -> String {
         html::write(self)
     }

@@ -1,10 +1,10 @@
-//! Several reports side by side, as a table in Markdown.
+//! Comparison of several reports, as a table in Markdown.
 
 use super::{Item, Report, Verdict};
 use std::fmt::Write;
 
-/// A table of every requirement that any of the reports could settle, in their order: its level,
-/// the verdict of each report, and why where it is not simply met.
+/// Table of every requirement that is visible in any of the reports, in their order: its level, the
+/// verdict of each report, and the reasons where it is not simply met.
 pub fn comparison(reports: &[Report]) -> String {
     let visible = |item: &&Item| item.verdict != Verdict::NotVisible;
     let mut ids: Vec<&Item> =
@@ -38,7 +38,8 @@ fn verdict(item: Option<&Item>) -> String {
     }
 }
 
-/// Why, of each report in which the requirement is not met or not tried; once if all say the same.
+/// Reasons of each report in which the requirement is not met or not tried; equal reasons appear
+/// once.
 fn reasons(reports: &[Report], items: &[Option<&Item>]) -> String {
     let mut reasons: Vec<(Vec<&str>, &str)> = Vec::new();
     for (report, item) in reports.iter().zip(items) {
@@ -56,7 +57,7 @@ fn reasons(reports: &[Report], items: &[Option<&Item>]) -> String {
     sentences.collect::<Vec<_>>().join(" ")
 }
 
-/// Text that may stand in a cell.
+/// Text escaped for a cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ").replace('<', "&lt;")
 }

@@ -1,4 +1,4 @@
-//! What reports look like, and that JSON keeps everything.
+//! Tests of the forms of reports, and of the complete JSON.
 
 use super::*;
 

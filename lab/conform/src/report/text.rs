@@ -7,7 +7,7 @@ pub(super) fn write(report: &Report, evidence: bool) -> String {
     let mut text = String::new();
     let mut rfc = "";
     for item in &report.items {
-        // There is nothing to say about them that the list of requirements does not.
+        // The list of requirements already has everything about them.
         if item.verdict == Verdict::NotVisible {
             continue;
         }

@@ -1,5 +1,5 @@
-//! Which external ports and addresses mappings get: RFC 6056 section 4, RFC 7857 section 9, and RFC
-//! 6888 on addresses.
+//! External ports and addresses of mappings: RFC 6056 section 4, RFC 7857 section 9, and RFC 6888
+//! on addresses.
 
 use super::mapping::contenders;
 use super::{Kind, Trial, one, several};
@@ -23,17 +23,17 @@ pub(super) const TRIALS: &[Trial] = &[
     Trial { requirements: &["rfc6888#REQ-2"], kind: Kind::Quick(one!(paired_over_protocols)) },
 ];
 
-/// Mappings that are looked at; of as many random ports, three in a row are never close.
+/// Number of sampled mappings. In a sample of random ports three consecutive ports are never close.
 const SAMPLE: usize = 64;
 
-/// Ports so close that a guess is worth trying.
+/// Largest distance of ports that make a guess worthwhile.
 const CLOSE: i32 = 32;
 
-/// How a translator chooses ports.
+/// Observed choice of ports by a translator.
 struct Selection {
-    /// External ports of endpoints whose port nobody else had, with the internal ones.
+    /// Pairs of internal and external port of endpoints whose port was free.
     free: Vec<(u16, u16)>,
-    /// The same, where another host had the internal port before.
+    /// Pairs of internal and external port of endpoints whose port another host already had.
     taken: Vec<(u16, u16)>,
 }
 
@@ -50,11 +50,11 @@ async fn sample(stage: &Stage) -> Result<Selection, Stop> {
     Ok(selection)
 }
 
-/// What can be guessed about ports in the order in which they were given out.
+/// Predictable property of ports in the order of their assignment; `None` if there is none.
 fn guessable(ports: &[(u16, u16)]) -> Option<String> {
     let close = |a: u16, b: u16| (i32::from(a) - i32::from(b)).abs() <= CLOSE;
     let pairs = ports.windows(2).filter(|two| close(two[0].1, two[1].1)).count();
-    // Offsets from the internal port that repeat say as much.
+    // Repeated offsets from the internal port are predictable, too.
     let offset = |(internal, external): (u16, u16)| external.wrapping_sub(internal);
     let alike = ports.windows(2).filter(|two| offset(two[0]) == offset(two[1])).count();
     let many = ports.len() / 8;
@@ -121,7 +121,7 @@ async fn port_selection(stage: &Stage) -> [Finding; 7] {
     ]
 }
 
-/// Whether anybody could guess, ports that are kept included.
+/// Checks that ports are not predictable; preserved ports count as predictable.
 fn hard_to_guess(selection: &Selection) -> Finding {
     match guessable(&selection.free) {
         Some(why) => failed(format!("Ports can be guessed: {why}.")),
@@ -129,7 +129,7 @@ fn hard_to_guess(selection: &Selection) -> Finding {
     }
 }
 
-/// One external address for all of a host's protocols.
+/// Checks that all of a host's protocols have one external address.
 async fn paired_over_protocols(stage: &Stage) -> Finding {
     let mut choice = false;
     for host in 0..3 {

@@ -1,4 +1,4 @@
-//! RFC 6888: what is asked of translators that many subscribers share.
+//! RFC 6888: requirements on translators with many subscribers.
 
 use super::mapping::{self, Behavior};
 use super::{Kind, Trial, one, several};
@@ -36,22 +36,22 @@ pub(super) const TRIALS: &[Trial] = &[
     Trial { requirements: &["rfc6888#REQ-9"], kind: Kind::Quick(one!(port_control)) },
 ];
 
-/// Mappings that are tried where no quota was told: more than any subscriber's share of a
-/// carrier's address.
+/// Number of tried mappings without a known quota: more than any subscriber's share of a carrier's
+/// address.
 const ENOUGH: u32 = 2500;
 
-/// Pause between new mappings, so that limits on their rate do not come into it.
+/// Pause between new mappings, so that rate limits have no effect.
 const PACE: Duration = Duration::from_micros(2500);
 
-/// What happened when a subscriber asked for more than it may have.
+/// Result of requests beyond the quota.
 struct Refusal {
     /// Mappings made before.
     made: u32,
-    /// The ICMP error that came, if one did.
+    /// Received ICMP error, if any.
     error: Option<Received>,
 }
 
-/// Makes mappings of one host until one is refused; `None`: none was.
+/// Makes mappings of one host until one is refused; `None` if none was refused.
 async fn exhaust(
     stage: &Stage,
     most: u32,
@@ -72,7 +72,7 @@ async fn exhaust(
     None
 }
 
-/// More mappings than a subscriber may have.
+/// Requests more mappings than a subscriber may have.
 async fn quota(stage: &Stage) -> [Finding; 5] {
     match quota_met(stage).await {
         Ok(findings) => findings,
@@ -106,7 +106,7 @@ async fn quota_met(stage: &Stage) -> Result<[Finding; 5], Stop> {
         format!("The sender was told by {what}.")
     });
     let unreachable = if code == Some((3, 1)) { Ok(told.clone()) } else { failed(told.clone()) };
-    // RFC 6888 REQ-11 puts code 1 where RFC 5508 had 13.
+    // RFC 6888 REQ-11 requires code 1, and RFC 5508 required 13.
     let either = if matches!(code, Some((3, 1 | 13))) { Ok(told) } else { failed(told) };
     let kept = match stage.answers(Udp, remote, external, first).await {
         true => Ok("The first of its mappings served as before.".to_owned()),
@@ -116,7 +116,7 @@ async fn quota_met(stage: &Stage) -> Result<[Finding; 5], Stop> {
     Ok([limited, dropped, unreachable, kept, either])
 }
 
-/// New mappings all at once.
+/// Makes many new mappings at once.
 async fn creation_rate(stage: &Stage) -> Finding {
     const BURST: u32 = 1200;
     let (host, remote) = (stage.inside(0), stage.far(0));
@@ -135,7 +135,8 @@ async fn creation_rate(stage: &Stage) -> Finding {
     }
 }
 
-/// One internal endpoint, ever more remote endpoints; and whether its host is told of the end.
+/// Sends from one internal endpoint to more and more remote endpoints; also checks the error to the
+/// host at the limit.
 async fn sessions_limited(stage: &Stage) -> [Finding; 2] {
     const MOST: u32 = 1000;
     let (host, remote) = (stage.near(0), stage.outside(0));
@@ -157,7 +158,7 @@ async fn sessions_limited(stage: &Stage) -> [Finding; 2] {
     [Ok(limited), told]
 }
 
-/// A destination that is configured not to be translated to.
+/// Checks a destination with a configured bypass.
 async fn untranslated(stage: &Stage) -> Finding {
     let Some(address) = stage.setup().untranslated else {
         return not_applicable("No destination was named to which packets pass untranslated.");
@@ -186,7 +187,7 @@ async fn independent_filtering(stage: &Stage) -> Finding {
     Ok("Filtering is endpoint-independent for UDP and TCP.".to_owned())
 }
 
-/// Asks by PCP (RFC 6887), then by its forerunner, for a mapping.
+/// Requests a mapping by PCP (RFC 6887), then by its predecessor.
 async fn port_control(stage: &Stage) -> Finding {
     const PORT: u16 = 5351;
     let host = stage.near(0);
@@ -202,7 +203,7 @@ async fn port_control(stage: &Stage) -> Finding {
         stage.send(Inside, &Packet::udp(host, gateway, request));
         let is_answer = |came: &Received| came.source() == gateway;
         let Some(came) = stage.take((Inside, *host.ip()), is_answer).await else { continue };
-        // The bit of a response, with the version that was asked in.
+        // Response bit, with the version of the request.
         if came.data().first() == request.first()
             && came.data().get(1).is_some_and(|it| it & 0x80 != 0)
         {

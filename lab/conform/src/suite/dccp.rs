@@ -1,4 +1,5 @@
-//! RFC 5597: DCCP, but for its timers. None of it concerns a translator that passes no DCCP.
+//! RFC 5597: DCCP without its timers. The requirements do not apply to a translator that passes no
+//! DCCP.
 
 use super::{Kind, Trial, mapping, one, several, tcp};
 use crate::flow::{DATA, Transport::Dccp};
@@ -26,7 +27,7 @@ pub(super) const TRIALS: &[Trial] = &[
     Trial { requirements: &["rfc5597#REQ-10"], kind: Kind::Quick(one!(errors_end_nothing)) },
 ];
 
-/// Whether any DCCP passes; the endpoint that it came from.
+/// Sends a DCCP request; returns its external endpoint if it passes.
 pub(super) async fn translated(stage: &Stage) -> Result<SocketAddrV4, Stop> {
     match stage.outward(&Dccp.opening(stage.near(2), stage.far(2))).await {
         Some(came) => Ok(came.source()),
@@ -87,7 +88,7 @@ async fn step(
     }
 }
 
-/// Handshake, data, and the ways to end it.
+/// Checks handshake, data, and all ways to end a connection.
 async fn valid_sequences(stage: &Stage) -> Finding {
     use dccp::{ACK, CLOSE, DATA_ACK, RESET, RESPONSE};
     translated(stage).await?;
@@ -109,7 +110,7 @@ async fn valid_sequences(stage: &Stage) -> Finding {
     Ok("Connections that either side closed: every packet passed, translated.".to_owned())
 }
 
-/// The inside listens for one remote endpoint, which then requests (RFC 5596).
+/// The inside listens for one remote endpoint, which then sends a request (RFC 5596).
 async fn listening(stage: &Stage) -> Finding {
     translated(stage).await?;
     let (host, remote) = (stage.near(0), stage.far(0));
@@ -129,7 +130,7 @@ async fn listening(stage: &Stage) -> Finding {
     Ok("A DCCP-Listen from inside let the remote end open the connection.".to_owned())
 }
 
-/// What must stay as it is, and the checksum that must not.
+/// Checks fields that must stay unchanged, and the checksum that must change.
 async fn contents(stage: &Stage) -> [Finding; 4] {
     match request_seen(stage).await {
         Err(stop) => std::array::from_fn(|_| Err(stop.clone())),

@@ -1,4 +1,4 @@
-//! Packets in pieces, packets too long, and their identifications: RFC 4787 section 10 and 11, RFC
+//! Fragments, packets that are too long, and identifications: RFC 4787 sections 10 and 11, RFC
 //! 6864, RFC 1812 section 4.2.2.7.
 
 use super::mapping::rival;
@@ -61,7 +61,7 @@ pub(super) const TRIALS: &[Trial] = &[
     },
 ];
 
-/// A datagram of three fragments of at most this much payload.
+/// Largest payload of each of a datagram's three fragments.
 const PIECE: usize = 400;
 
 fn datagram(from: SocketAddrV4, to: SocketAddrV4, identification: u16) -> Packet {
@@ -69,15 +69,15 @@ fn datagram(from: SocketAddrV4, to: SocketAddrV4, identification: u16) -> Packet
     Packet::udp(from, to, &data).identification(identification)
 }
 
-/// What one datagram was put together from.
+/// A reassembled datagram.
 struct Whole {
-    /// Its payload: header of UDP and data.
+    /// Payload: UDP header and data.
     payload: Vec<u8>,
-    /// Its pieces as they came.
+    /// Received fragments.
     pieces: Vec<Received>,
 }
 
-/// Waits until the pieces of a datagram at a host make up a whole.
+/// Waits until the fragments of a datagram at a host are complete.
 async fn assembled(stage: &Stage, at: (Side, Ipv4Addr)) -> Option<Whole> {
     let mut pieces: Vec<Received> = Vec::new();
     while let Some(came) = stage.take(at, |came| came.ip().protocol() == UDP).await {
@@ -104,7 +104,8 @@ async fn assembled(stage: &Stage, at: (Side, Ipv4Addr)) -> Option<Whole> {
 }
 
 impl Whole {
-    /// Whether it is the same but for addresses and ports, with a checksum that fits.
+    /// Returns true if only addresses and ports differ from the sent datagram, and its checksum is
+    /// correct.
     fn carries(&self, sent: &Packet) -> bool {
         let Some(first) = self.pieces.iter().find(|it| it.ip().fragment_offset() == 0) else {
             return false;
@@ -123,7 +124,7 @@ impl Whole {
 const ORDERS: [([usize; 3], &str); 3] =
     [([0, 1, 2], "in order"), ([2, 1, 0], "in reverse"), ([1, 0, 2], "with the second first")];
 
-/// Both directions, three orders.
+/// Checks both directions and three orders.
 async fn any_order(stage: &Stage) -> Finding {
     let (host, remote) = (stage.near(0), stage.far(0));
     let external = stage.map(Udp, host, remote).await?;
@@ -153,7 +154,7 @@ async fn any_order(stage: &Stage) -> Finding {
         .to_owned())
 }
 
-/// Many datagrams that never become whole, from either side; then honest ones.
+/// Sends many incomplete datagrams from either side, then complete ones.
 async fn flood(stage: &Stage) -> Finding {
     const MANY: u16 = 3000;
     let (host, remote) = (stage.near(0), stage.far(0));
@@ -191,13 +192,13 @@ async fn flood(stage: &Stage) -> Finding {
     ))
 }
 
-/// A packet as long as the inside carries.
+/// A packet as long as the inside permits.
 fn longest(stage: &Stage, from: SocketAddrV4, to: SocketAddrV4) -> Packet {
     let room = stage.mtu(Inside).min(9000) - 28;
     Packet::udp(from, to, &vec![0x4c; room]).identification(0x6161)
 }
 
-/// Says so if what the inside carries the outside carries, too.
+/// Ends the test if the outside carries packets as long as the inside's.
 async fn needs_smaller_outside(stage: &Stage) -> Result<(), Stop> {
     let packet = longest(stage, stage.near(2), stage.far(2)).whole();
     match stage.outward(&packet).await {
@@ -226,7 +227,7 @@ async fn too_big(stage: &Stage) -> Finding {
     if !stage.drain(Outside, *remote.ip()).is_empty() {
         return failed("ICMP 3/4 came, but the packet was forwarded as well.");
     }
-    // What fits by that MTU passes.
+    // A packet of that MTU passes.
     let fits = Packet::udp(host, remote, &vec![0x4c; usize::from(mtu) - 28]).whole();
     match stage.outward(&fits).await {
         Some(_) => Ok(format!(
@@ -270,7 +271,7 @@ async fn cut(stage: &Stage) -> [Finding; 6] {
     [works.clone(), works.clone(), works, few, order, reserved_copied(stage, sent).await]
 }
 
-/// The reserved flag is in each fragment.
+/// Checks that each fragment has the reserved flag.
 async fn reserved_copied(stage: &Stage, mut sent: Packet) -> Finding {
     const RESERVED: u16 = 0x8000;
     sent.fragment |= RESERVED;
@@ -286,7 +287,7 @@ async fn reserved_copied(stage: &Stage, mut sent: Packet) -> Finding {
     }
 }
 
-/// A first fragment passes before the rest is there.
+/// Checks that a first fragment passes before the rest is there.
 async fn not_reassembled(stage: &Stage) -> Finding {
     let (host, remote) = (stage.near(0), stage.far(0));
     stage.map(Udp, host, remote).await?;
@@ -297,7 +298,7 @@ async fn not_reassembled(stage: &Stage) -> Finding {
     }
 }
 
-/// The identifications that datagrams have outside.
+/// Identifications of datagrams outside.
 async fn identifications(stage: &Stage, packets: &[Packet]) -> Result<Vec<u16>, Stop> {
     let mut found = Vec::new();
     for packet in packets {
@@ -324,7 +325,7 @@ async fn identifications(stage: &Stage, packets: &[Packet]) -> Result<Vec<u16>, 
     Ok(found)
 }
 
-/// Hosts that happen to count alike do not get in each other's way outside.
+/// Checks that hosts with equal identifications have different ones outside.
 async fn identifications_unique(stage: &Stage) -> Finding {
     let remote = stage.far(0);
     let of_host = |host| datagram(SocketAddrV4::new(host, stage.port()), remote, 0x5151);
@@ -352,7 +353,7 @@ async fn unique(stage: &Stage, packets: &[Packet; 3], what: &str) -> Finding {
     Ok(format!("Three hosts' {what} with one identification came out with {found:04x?}."))
 }
 
-/// The same datagram twice.
+/// Sends one datagram twice.
 async fn copies(stage: &Stage) -> Finding {
     let packet = datagram(stage.near(0), stage.far(0), 0x5353);
     let found = identifications(stage, &[packet.clone(), packet]).await?;
@@ -365,7 +366,7 @@ async fn copies(stage: &Stage) -> Finding {
     }
 }
 
-/// Datagrams that must not be fragmented, all with one identification.
+/// Sends datagrams that must not be fragmented, all with one identification.
 async fn whole_datagrams(stage: &Stage) -> Finding {
     let (host, remote) = (stage.near(0), stage.far(0));
     let external = stage.map(Udp, host, remote).await?;

@@ -1,4 +1,4 @@
-//! RFC 5508: ICMP queries, but for their timers.
+//! RFC 5508: ICMP queries without their timers.
 
 use super::mapping;
 use super::{Kind, Trial, one, several, udp};
@@ -20,7 +20,7 @@ pub(super) const TRIALS: &[Trial] = &[
     Trial { requirements: &["rfc7857#section-12"], kind: Kind::Quick(one!(hairpinned_query)) },
 ];
 
-/// Each by itself, and both.
+/// Checks each requirement by itself, and both together.
 async fn neither_quench_nor_information(stage: &Stage) -> [Finding; 3] {
     let (quench, information) = (no_source_quench(stage).await, no_information(stage).await);
     let both = match (&quench, &information) {
@@ -30,7 +30,7 @@ async fn neither_quench_nor_information(stage: &Stage) -> [Finding; 3] {
     [both, quench, information]
 }
 
-/// A burst is not answered with source quench.
+/// Checks that no source quench answers a burst.
 async fn no_source_quench(stage: &Stage) -> Finding {
     let (host, remote) = (stage.near(0), stage.far(0));
     for _ in 0..200 {
@@ -44,7 +44,7 @@ async fn no_source_quench(stage: &Stage) -> Finding {
     }
 }
 
-/// Information requests to the translator are not answered.
+/// Checks that the translator does not answer information requests.
 async fn no_information(stage: &Stage) -> Finding {
     const INFORMATION_REQUEST: u8 = 15;
     const INFORMATION_REPLY: u8 = 16;
@@ -60,7 +60,7 @@ async fn no_information(stage: &Stage) -> Finding {
     }
 }
 
-/// Address translators must, port translators may hairpin queries.
+/// Address translators must hairpin queries, and port translators may.
 async fn hairpinned_query(stage: &Stage) -> Finding {
     let [works, _] = mapping::hairpin(stage, Echo).await;
     match works {

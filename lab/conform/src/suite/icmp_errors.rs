@@ -1,4 +1,4 @@
-//! ICMP errors that pass the translator: RFC 5508, and what RFC 4787, 5382 and 4884 ask of them.
+//! ICMP errors that pass the translator: RFC 5508, and requirements of RFC 4787, 5382 and 4884.
 
 use super::mapping::Pair;
 use super::{Kind, Trial, one, several};
@@ -64,7 +64,7 @@ pub(super) const TRIALS: &[Trial] = &[
 
 const UNREACHABLE: (u8, u8) = (3, 3);
 
-/// A flow and its first packet as seen outside.
+/// A flow, and its first packet as seen outside.
 struct Flow {
     internal: SocketAddrV4,
     remote: SocketAddrV4,
@@ -82,12 +82,12 @@ impl Flow {
         self.seen.source()
     }
 
-    /// An error about the first packet, from a router or the remote host itself.
+    /// An error about the first packet, from a router or from the remote host itself.
     fn error(&self, from: Ipv4Addr, what: (u8, u8)) -> Packet {
         Packet::error(from, *self.external().ip(), what, &self.seen.bytes)
     }
 
-    /// Has an error come in, which must.
+    /// Sends an error from outside, which must come in.
     async fn told(&self, stage: &Stage, error: &Packet) -> Result<Received, Stop> {
         match stage.inward(error, *self.internal.ip()).await {
             Some(came) => Ok(came),
@@ -96,7 +96,7 @@ impl Flow {
     }
 }
 
-/// Whether an error's embedded packet goes from and to these, with checksums that fit.
+/// Checks the endpoints of an error's embedded packet, and its checksums.
 fn embeds(
     came: &Received,
     from: SocketAddrV4,
@@ -124,7 +124,8 @@ fn embeds(
 
 const EVERY: [Transport; 3] = [Transport::Udp, Transport::Tcp, Transport::Echo];
 
-/// Errors of all kinds, by the remote host and by a router, leave the mapping as it was.
+/// Checks that errors of all kinds, from the remote host and from a router, leave the mapping
+/// unchanged.
 pub(super) async fn errors_end_nothing(stage: &Stage, transport: Transport) -> Finding {
     let flow = Flow::open(stage, transport).await?;
     let mut sent = 0;
@@ -151,7 +152,7 @@ pub(super) async fn errors_end_nothing(stage: &Stage, transport: Transport) -> F
     ))
 }
 
-/// A connection carries data as before.
+/// Checks that a connection carries data after errors.
 async fn errors_end_connections_not(stage: &Stage) -> Finding {
     let mut connection = Connection::open(stage, stage.near(0), stage.far(0)).await?;
     let packet = connection.segment(Inside, ACK, b"");
@@ -169,7 +170,7 @@ async fn errors_end_connections_not(stage: &Stage) -> Finding {
     Ok("After 40 ICMP errors of all kinds the connection carries data both ways.".to_owned())
 }
 
-/// A router that nobody has sent to may say that something is wrong.
+/// Checks errors of a router that no host has sent to.
 async fn from_any_router(stage: &Stage) -> Finding {
     for transport in EVERY {
         let flow = Flow::open(stage, transport).await?;
@@ -180,7 +181,7 @@ async fn from_any_router(stage: &Stage) -> Finding {
         .to_owned())
 }
 
-/// Every code of destination unreachable comes in, translated.
+/// Checks that every code of destination unreachable comes in, translated.
 pub(super) async fn unreachable(stage: &Stage, transport: Transport) -> Finding {
     let flow = Flow::open(stage, transport).await?;
     for code in 0..16 {
@@ -193,7 +194,7 @@ pub(super) async fn unreachable(stage: &Stage, transport: Transport) -> Finding 
     Ok("ICMP 3/0 to 3/15 came in, translated.".to_owned())
 }
 
-/// Where a checksum is made wrong.
+/// Place of a wrong checksum.
 #[derive(Clone, Copy)]
 enum Damage {
     Message,
@@ -221,12 +222,12 @@ async fn wrong_checksum(stage: &Stage, damage: Damage) -> Finding {
     }
 }
 
-/// A flow whose packets have a record route option, quoted with it.
+/// Checks a flow whose quoted packets have a record route option.
 async fn embedded_options(stage: &Stage) -> Finding {
     const RECORD_ROUTE: [u8; 8] = [7, 7, 4, 0, 0, 0, 0, 0];
     for transport in EVERY {
         let flow = Flow::open(stage, transport).await?;
-        // As it would have been seen outside, had the sender put the option in.
+        // The packet as seen outside if the sender had added the option.
         let header = &flow.seen.bytes[..20];
         let mut quoted = [header, &RECORD_ROUTE, flow.seen.payload()].concat();
         quoted[0] = 0x47;
@@ -244,7 +245,7 @@ async fn embedded_options(stage: &Stage) -> Finding {
         .to_owned())
 }
 
-/// The embedded transport checksum is wrong, as routers may well see it.
+/// Checks an error with a wrong embedded transport checksum, which is legitimate.
 async fn embedded_transport_checksum(stage: &Stage) -> Finding {
     let flow = Flow::open(stage, Transport::Udp).await?;
     let mut quoted = flow.seen.bytes.clone();
@@ -255,7 +256,7 @@ async fn embedded_transport_checksum(stage: &Stage) -> Finding {
     Ok("An error with a wrong checksum in the embedded UDP header came in all the same.".to_owned())
 }
 
-/// An error with an extension (RFC 4884) behind the padded original datagram.
+/// Checks an error with an extension (RFC 4884) behind the padded original datagram.
 async fn extensions(stage: &Stage) -> [Finding; 3] {
     match extended(stage).await {
         Err(stop) => [Err(stop.clone()), Err(stop.clone()), Err(stop)],
@@ -315,7 +316,7 @@ async fn no_mapping_inside(stage: &Stage) -> Finding {
     }
 }
 
-/// Errors by the remote host and by a router, about every transport.
+/// Checks errors from the remote host and from a router, about every transport.
 async fn from_outside(stage: &Stage) -> [Finding; 3] {
     let mut findings: [Finding; 3] = [
         Ok("Embedded addresses, ports and checksums were those that the host had sent.".to_owned()),
@@ -356,7 +357,7 @@ async fn told_from_outside(
     Ok([embeds(&came, flow.internal, flow.remote, transport), kept, target])
 }
 
-/// Errors by an inside host and by another there, as a router would send them.
+/// Checks errors from an inside host and from another one, which plays a router.
 async fn from_inside(stage: &Stage) -> [Finding; 3] {
     let mut findings: [Finding; 3] = [
         Ok("Embedded addresses, ports and checksums were those that the remote host had sent."
@@ -408,7 +409,7 @@ async fn told_from_inside(
     Ok([embeds(&came, remote, external, transport), kept, target])
 }
 
-/// Keeps the first thing that was wrong with each requirement.
+/// Keeps the first failure of each requirement.
 fn worse(findings: &mut [Finding; 3], told: Result<[Result<(), Stop>; 3], Stop>) {
     let results = match told {
         Ok(results) => results,
@@ -421,7 +422,7 @@ fn worse(findings: &mut [Finding; 3], told: Result<[Result<(), Stop>; 3], Stop>)
     }
 }
 
-/// One inside host tells another, by external endpoints, that it got nothing there.
+/// Checks an error from one inside host to another, through external endpoints.
 async fn hairpinned(stage: &Stage) -> [Finding; 3] {
     match hairpinned_error(stage).await {
         Err(stop) => [Err(stop.clone()), Err(stop.clone()), Err(stop)],
@@ -449,7 +450,7 @@ async fn hairpinned_error(stage: &Stage) -> Result<(), Stop> {
     embeds(&came, caller, pair.callee_external, Transport::Udp)
 }
 
-/// The MTU in a message that a packet is too big arrives with it.
+/// Checks that a packet-too-big message keeps its MTU.
 async fn too_big_passes(stage: &Stage) -> Finding {
     const MTU: u16 = 1280;
     for transport in EVERY {

@@ -1,8 +1,8 @@
-//! What the RFCs ask of every transport in the same words: mapping, filtering, hairpinning.
+//! Requirements that the RFCs share for all transports: mapping, filtering, hairpinning.
 //!
-//! Ports are contended before anything is concluded: another host has the same internal port
-//! already, so that a translator that merely keeps ports cannot pass for one that maps
-//! independently of the endpoint.
+//! Every test creates contention for ports before it concludes: another host already has the same
+//! internal port. So a translator that only preserves ports does not pass for one with
+//! endpoint-independent mapping.
 
 use crate::flow::Transport;
 use crate::packet::{Received, describe};
@@ -10,7 +10,7 @@ use crate::stage::{Finding, Stage, Stop, failed, not_applicable};
 use natgate_engine::Side;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// How far something depends on the remote endpoint.
+/// Dependence of a behavior on the remote endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Behavior {
     EndpointIndependent,
@@ -28,7 +28,7 @@ impl Behavior {
     }
 }
 
-/// Two endpoints of one outside host, and two of another; without ports, one of each.
+/// Two endpoints of one outside host, and two of another. Without ports there is one of each.
 pub(super) fn remotes(stage: &Stage, transport: Transport) -> Vec<SocketAddrV4> {
     match transport {
         Transport::Echo => (0..3).map(|host| stage.far(host)).collect(),
@@ -36,11 +36,11 @@ pub(super) fn remotes(stage: &Stage, transport: Transport) -> Vec<SocketAddrV4> 
     }
 }
 
-/// Most hosts that are tried to find one with the same external address as another.
+/// Most hosts that are tried to find one with an equal external address.
 const RIVALS: usize = 24;
 
-/// An inside host that shares the first one's external address, as far as can be found: only such a
-/// host can be in the way of the first one's ports.
+/// Finds an inside host with the first host's external address, if possible. Only such a host
+/// competes for the first one's ports.
 pub(super) async fn rival(stage: &Stage) -> Result<Ipv4Addr, Stop> {
     if let Some(found) = stage.others().last() {
         return Ok(*found);
@@ -60,15 +60,16 @@ pub(super) async fn rival(stage: &Stage) -> Result<Ipv4Addr, Stop> {
     Ok(stage.others().last().copied().unwrap_or(stage.inside(1)))
 }
 
-/// The same port at two inside hosts that share an external address.
+/// One port at two inside hosts with one external address.
 pub(super) async fn contenders(stage: &Stage) -> Result<[SocketAddrV4; 2], Stop> {
     let rival = rival(stage).await?;
     let port = stage.port();
     Ok([stage.inside(0), rival].map(|host| SocketAddrV4::new(host, port)))
 }
 
-/// One internal endpoint has one external endpoint towards everybody, also where another host has
-/// taken its port: before it towards the first remote endpoint, and after it towards the others.
+/// Checks that an internal endpoint has one external endpoint towards all remote endpoints. Another
+/// host takes its port before the packets to the first remote endpoint, and after it for the
+/// others.
 pub(super) async fn endpoint_independent(stage: &Stage, transport: Transport) -> Finding {
     let remotes = remotes(stage, transport);
     for other_first in [true, false] {
@@ -98,7 +99,8 @@ pub(super) async fn endpoint_independent(stage: &Stage, transport: Transport) ->
     ))
 }
 
-/// Two internal endpoints with the same port and the same remote endpoint are told apart.
+/// Checks that two internal endpoints with equal ports and remote endpoints have different external
+/// endpoints.
 pub(super) async fn not_overloaded(stage: &Stage, transport: Transport) -> Finding {
     let [first, second] = contenders(stage).await?;
     let port = first.port();
@@ -124,7 +126,7 @@ pub(super) async fn not_overloaded(stage: &Stage, transport: Transport) -> Findi
     ))
 }
 
-/// Which packets from outside a mapping lets in.
+/// Determines which packets from outside a mapping admits.
 pub(super) async fn filtering(stage: &Stage, transport: Transport) -> Result<Behavior, Stop> {
     let (host, remote) = (stage.near(0), stage.far(0));
     let external = stage.map(transport, host, remote).await?;
@@ -142,7 +144,7 @@ pub(super) async fn filtering(stage: &Stage, transport: Transport) -> Result<Beh
     Ok(Behavior::AddressAndPortDependent)
 }
 
-/// The filtering is one of the two that are recommended.
+/// Checks that the filtering is one of the two recommended behaviors.
 pub(super) async fn filtering_recommended(stage: &Stage, transport: Transport) -> Finding {
     match filtering(stage, transport).await? {
         Behavior::AddressAndPortDependent => failed(
@@ -153,8 +155,8 @@ pub(super) async fn filtering_recommended(stage: &Stage, transport: Transport) -
     }
 }
 
-/// Two inside hosts reach each other by external endpoints: whether at all, and whether what
-/// arrives has the sender's external endpoint as its source.
+/// Sends between two inside hosts by external endpoints. Checks that packets arrive, and that their
+/// source is the sender's external endpoint.
 pub(super) async fn hairpin(stage: &Stage, transport: Transport) -> [Finding; 2] {
     match hairpin_source(stage, transport).await {
         Err(stop) => {
@@ -172,7 +174,7 @@ pub(super) async fn hairpin(stage: &Stage, transport: Transport) -> [Finding; 2]
     }
 }
 
-/// The source that a hairpinned packet has, and the sender's external endpoint.
+/// Source of a hairpin packet, and the sender's external endpoint.
 async fn hairpin_source(
     stage: &Stage,
     transport: Transport,
@@ -192,7 +194,7 @@ async fn hairpin_source(
     Ok((source, pair.caller_external))
 }
 
-/// Two inside hosts with mappings, one of which calls the other.
+/// Two inside hosts with mappings, one of which sends to the other.
 pub(super) struct Pair {
     pub(super) caller: SocketAddrV4,
     pub(super) callee: SocketAddrV4,
@@ -208,12 +210,12 @@ impl Pair {
         Ok(Self { caller, callee, caller_external, callee_external })
     }
 
-    /// The call as it arrives: at once, or, where that is filtered, once the callee has sent to the
-    /// caller, as peers do who know of each other from a third.
+    /// Sends a packet to the callee's external endpoint; returns it as it arrives. If the filter
+    /// refuses it, the callee first sends to the caller, like two peers with a common server.
     pub(super) async fn call(&self, stage: &Stage, transport: Transport) -> Result<Received, Stop> {
         let mut caller = self.caller;
         if transport == Transport::Echo {
-            // The identifier says both whose mapping it is to use and whom it is to reach.
+            // The identifier selects the mapping of the sender and the destination.
             caller.set_port(self.callee_external.port());
         }
         let packet = transport.opening(caller, self.callee_external);

@@ -1,9 +1,8 @@
-//! The requirements and the tests that show whether they are met, by topic.
+//! The requirements and their tests, by topic.
 //!
-//! A [`Trial`] is one run that settles one requirement, or several that the same packets settle.
-//! Tests look at packets alone: what a translator is configured to do, they find out or are told
-//! in the options. Where an RFC's requirement cannot be seen in packets, it is named all the same,
-//! with the reason.
+//! A [`Trial`] is one test of one requirement, or of several that the same packets show. Tests use
+//! only packets: they find the translator's configuration themselves, or read it from the options.
+//! A requirement that packets cannot show is listed with the reason.
 
 mod address;
 mod cgn;
@@ -26,37 +25,37 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-/// A test at work.
+/// A running test.
 pub(crate) type Running<'s> = Pin<Box<dyn Future<Output = Vec<Finding>> + 's>>;
 
-/// A test: one finding for each of its requirements.
+/// A test with one finding for each of its requirements.
 pub(crate) type Run = for<'s> fn(&'s Stage) -> Running<'s>;
 
-/// How a test runs.
+/// Schedule of a test.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
-    /// Beside others.
+    /// Beside other tests.
     Quick(Run),
-    /// When others are through, for it floods the translator.
+    /// After the other tests, because it floods the translator.
     Alone(Run),
-    /// Waits for timers, so long at most.
+    /// Waits for timers, with the longest wait.
     Timed(fn(&Timers) -> Duration, Run),
 }
 
-/// Requirements, by name, that one run settles.
+/// Requirements of one test, by name.
 pub(crate) struct Trial {
     pub(crate) requirements: &'static [&'static str],
     pub(crate) kind: Kind,
 }
 
-/// A test of one requirement, as a [`Run`].
+/// Makes a [`Run`] of a test of one requirement.
 macro_rules! one {
     ($test:path $(, $argument:expr)*) => {
         |stage| Box::pin(async move { vec![$test(stage $(, $argument)*).await] })
     };
 }
 
-/// A test that settles several requirements, as a [`Run`].
+/// Makes a [`Run`] of a test of several requirements.
 macro_rules! several {
     ($test:path $(, $argument:expr)*) => {
         |stage| Box::pin(async move { Vec::from($test(stage $(, $argument)*).await) })
@@ -83,7 +82,7 @@ pub(crate) fn trials() -> impl Iterator<Item = &'static Trial> {
     topics.into_iter().flatten().chain(refresh::TRIALS)
 }
 
-/// The test that settles a requirement, if there is one.
+/// Test of a requirement, if there is one.
 pub(crate) fn find(id: &str) -> Option<&'static Trial> {
     trials().find(|trial| trial.requirements.contains(&id))
 }

@@ -1,5 +1,5 @@
-//! ICMP messages that the translator makes itself: RFC 1812 section 4.3, and what RFC 5508 takes
-//! over of it.
+//! ICMP messages of the translator itself: RFC 1812 section 4.3, and the parts that RFC 5508
+//! repeats.
 
 use super::{Kind, Trial, one, several};
 use crate::flow::{DATA, Transport::Udp};
@@ -98,14 +98,14 @@ pub(super) const TRIALS: &[Trial] = &[
     Trial { requirements: &["rfc1812#section-4.3.2.1"], kind: Kind::Quick(one!(unknown_type)) },
 ];
 
-/// The error that comes back to an inside host about a packet, if one does.
+/// Sends a packet; returns the error that comes back to its inside host, if any.
 async fn error_about(stage: &Stage, packet: &Packet) -> Option<Received> {
     stage.drain(Inside, packet.source);
     stage.send(Inside, packet);
     stage.take((Inside, packet.source), |came| came.error().is_some()).await
 }
 
-/// Has a datagram run out of time; what the translator says to that.
+/// Sends a datagram whose time to live ends; returns the translator's error.
 async fn time_exceeded(stage: &Stage, packet: Packet) -> Result<Received, Stop> {
     let packet = packet.ttl(1);
     match error_about(stage, &packet).await {
@@ -115,7 +115,7 @@ async fn time_exceeded(stage: &Stage, packet: Packet) -> Result<Received, Stop> 
     }
 }
 
-/// What can be had of all three without further help.
+/// Checks the errors and the echo that need no further conditions.
 async fn errors_and_echo(stage: &Stage) -> Finding {
     time_exceeded(stage, Udp.opening(stage.near(0), stage.far(0))).await?;
     if echo(stage, 64, 0, DATA).await.is_none() {
@@ -124,7 +124,7 @@ async fn errors_and_echo(stage: &Stage) -> Finding {
     Ok("Time exceeded was made, and an echo request to the translator answered.".to_owned())
 }
 
-/// Both directions; the packet itself goes nowhere.
+/// Checks both directions. The packet itself must not be forwarded.
 async fn time_exceeded_either_way(stage: &Stage) -> Finding {
     let (host, remote) = (stage.near(0), stage.far(0));
     time_exceeded(stage, Udp.opening(host, remote)).await?;
@@ -146,7 +146,7 @@ async fn time_exceeded_either_way(stage: &Stage) -> Finding {
         .to_owned())
 }
 
-/// How much is quoted, and that it is what was sent.
+/// Checks the length of the quoted packet and its content.
 async fn quotation(stage: &Stage) -> [Finding; 2] {
     let long = Packet::udp(stage.near(0), stage.far(0), &[0x5a; 900]).identification(0x1357).ttl(1);
     let sent = long.bytes();
@@ -165,7 +165,7 @@ async fn quotation(stage: &Stage) -> [Finding; 2] {
     };
     let quoted = came.quoted();
     let mut expected = sent[..quoted.len().min(sent.len())].to_vec();
-    // The time to live may have been taken down before the error was noticed.
+    // The time to live may have been decreased before the error was found.
     if quoted.get(8) == Some(&0) {
         expected[8] = 0;
         fill_header_checksum(&mut expected);
@@ -177,7 +177,7 @@ async fn quotation(stage: &Stage) -> [Finding; 2] {
     [much, same]
 }
 
-/// The address of the side that it leaves by.
+/// Checks that the source is an address of the outgoing side.
 async fn source_address(stage: &Stage) -> Finding {
     let came = time_exceeded(stage, Udp.opening(stage.near(0), stage.far(0))).await?;
     let (source, gateway) = (*came.source().ip(), stage.setup().inside_gateway);
@@ -189,7 +189,7 @@ async fn source_address(stage: &Stage) -> Finding {
     }
 }
 
-/// What an error's own headers say.
+/// Checks the headers of an error.
 async fn own_header(stage: &Stage) -> [Finding; 3] {
     let came = match time_exceeded(stage, Udp.opening(stage.near(0), stage.far(0))).await {
         Ok(came) => came,
@@ -219,7 +219,7 @@ async fn own_header(stage: &Stage) -> [Finding; 3] {
     ]
 }
 
-/// The DS field and, as RFC 1812 has it, type of service and precedence in the same bits.
+/// Checks the DS field and, as RFC 1812 names the bits, type of service and precedence.
 async fn type_of_service(stage: &Stage) -> [Finding; 3] {
     const CAUSE: u8 = 0x48;
     let packet = Udp.opening(stage.near(0), stage.far(0)).tos(CAUSE);
@@ -237,14 +237,14 @@ async fn type_of_service(stage: &Stage) -> [Finding; 3] {
     [met(copied), met(tos & 0x1e == CAUSE & 0x1e), precedence]
 }
 
-/// What nobody may be told about.
+/// Checks packets about which no error may be sent.
 async fn no_error_about(stage: &Stage) -> [Finding; 6] {
     let (host, remote) = (stage.near(0), stage.far(0));
-    // So that silence means something.
+    // This error shows that silence is meaningful.
     if let Err(stop) = time_exceeded(stage, Udp.opening(host, remote)).await {
         return std::array::from_fn(|_| Err(stop.clone()));
     }
-    // An error that would pass, did it live long enough.
+    // An error that would pass with a sufficient time to live.
     let answer = match stage.map(Udp, host, remote).await {
         Ok(external) => stage.inward(&Packet::udp(remote, external, DATA), *host.ip()).await,
         Err(stop) => return std::array::from_fn(|_| Err(stop.clone())),
@@ -269,7 +269,7 @@ async fn no_error_about(stage: &Stage) -> [Finding; 6] {
     [all, error, fragment, broadcast, link, header]
 }
 
-/// Sends packets from inside about which nothing may come back.
+/// Sends packets from inside that must cause no answer.
 async fn silence(stage: &Stage, what: &str, packets: &[Vec<u8>]) -> Finding {
     let host = stage.inside(0);
     stage.drain(Inside, host);
@@ -292,7 +292,7 @@ async fn link_broadcast(stage: &Stage, packet: &Packet) -> Finding {
     }
 }
 
-/// The packet with each part of its header broken that RFC 1812 section 5.2.2 looks at.
+/// The packet with each part of its header damaged that RFC 1812 section 5.2.2 checks.
 pub(super) fn broken(packet: &Packet) -> [Vec<u8>; 4] {
     let with = |change: &dyn Fn(&mut Vec<u8>), fill: bool| {
         let mut bytes = packet.bytes();
@@ -310,7 +310,7 @@ pub(super) fn broken(packet: &Packet) -> [Vec<u8>; 4] {
     ]
 }
 
-/// A burst of causes does not make as many errors.
+/// Checks that a burst causes fewer errors than packets.
 async fn rate_limited(stage: &Stage) -> Finding {
     const CAUSES: usize = 2000;
     let (host, remote) = (stage.near(0), stage.far(0));
@@ -436,7 +436,7 @@ async fn fragmented_echo_to_translator(stage: &Stage) -> Finding {
     }
 }
 
-/// Whether the reply continues what an option of the request began, where it is to.
+/// Checks that the reply continues an option of the request, where it must.
 async fn echo_with_option(stage: &Stage, option: &[u8], written: bool) -> Finding {
     let (host, gateway) = (stage.near(0), stage.setup().inside_gateway);
     let request = Packet::query(kind::ECHO_REQUEST, *host.ip(), gateway, host.port(), DATA);

@@ -1,9 +1,10 @@
-//! What keeps a mapping alive, and what does not.
+//! Packets that keep a mapping alive, and packets that do not.
 //!
-//! How long an unknown translator's timers are, a ladder of mappings finds out: for each rung's
-//! time T, two mappings are made at once; at 0.8 T one of them gets what may or may not restart its
-//! timer; at 1.1 T both are tried. Rungs are so close that on the first whose untouched mapping is
-//! gone, the other one was still alive at 0.8 T: whether it lives now, tells.
+//! The timers of a translator are unknown, so the test uses a ladder of mappings. Each rung has a
+//! time T and two mappings that are made at once. At 0.8 T one of them gets a packet that may
+//! restart its timer; at 1.1 T both are tried. The rungs are close together. So on the first rung
+//! with an expired untouched mapping, the other mapping was still alive at 0.8 T, and its state
+//! shows the effect of the packet.
 
 use super::mapping::{self, Behavior};
 use super::{Kind, Trial, one};
@@ -42,25 +43,25 @@ pub(super) const TRIALS: &[Trial] = &[
 /// Rungs of the ladder: from 10 s, each longer by a third.
 const RUNGS: usize = 14;
 
-/// When the last rung's mappings are tried.
+/// Time at which the last rung's mappings are tried.
 const LONGEST: Duration = Duration::from_secs(450);
 
-/// What is done to a mapping at 0.8 T.
+/// Packet to a mapping at 0.8 T.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Touch {
     /// A packet from inside.
     Outbound,
-    /// A packet that is let in.
+    /// A packet that the filter admits.
     Inbound,
-    /// A packet that is refused.
+    /// A packet that the filter refuses.
     Refused,
-    /// An ICMP error from inside about what came in at the beginning.
+    /// An ICMP error from inside about the first answer.
     ErrorOutbound,
     /// An ICMP error from outside about the first packet.
     ErrorInbound,
 }
 
-/// A mapping with what was seen of its first packets.
+/// A mapping, and its first packets.
 struct Held {
     host: SocketAddrV4,
     remote: SocketAddrV4,
@@ -76,7 +77,7 @@ async fn hold(stage: &Stage, transport: Transport) -> Result<Held, Stop> {
     let opened = stage.opened(transport, host, remote).await?;
     let external = opened.source();
     let mut back = Vec::new();
-    // A SYN stays unanswered, so that its short timer counts.
+    // A SYN gets no answer, so its short timer applies.
     if transport == Udp {
         let answer = stage.inward(&transport.answer(remote, external), *host.ip()).await;
         back = answer.map(|came| came.bytes).unwrap_or_default();
@@ -112,11 +113,11 @@ async fn touch(
 
 /// The outcome of the ladder.
 enum LadderOutcome {
-    /// The mapping that was touched lived on, the other did not, in this time.
+    /// The touched mapping lived, and the other expired, in this time.
     Kept(Duration),
-    /// Neither lived.
+    /// Both mappings expired.
     Lost(Duration),
-    /// All lived to the end.
+    /// All mappings lived to the end.
     Longer,
 }
 
@@ -152,7 +153,7 @@ async fn climb(stage: &Stage, transport: Transport, what: Touch) -> Result<Ladde
     Ok(LadderOutcome::Longer)
 }
 
-/// What to say where the timer is longer than the ladder.
+/// Result if the timer is longer than the ladder.
 fn longer<T>() -> Result<T, Stop> {
     not_tested(format!("Mappings live for more than {}; set a shorter timer.", minutes(LONGEST)))
 }
@@ -197,7 +198,7 @@ async fn error_outbound(stage: &Stage) -> Finding {
     kept_by_nothing(stage, Udp, Touch::ErrorOutbound, "an ICMP error from inside").await
 }
 
-/// Neither longer nor shorter by an error.
+/// Checks that an error changes the timer in neither direction.
 async fn error_about_query(stage: &Stage) -> Finding {
     super::icmp_errors::errors_end_nothing(stage, Echo).await?;
     kept_by_nothing(stage, Echo, Touch::ErrorInbound, "an ICMP error about it").await

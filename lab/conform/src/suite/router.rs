@@ -1,4 +1,4 @@
-//! What RFC 1812 asks of whatever forwards packets: headers, time to live, addresses, options.
+//! Requirements of RFC 1812 on forwarding: headers, time to live, addresses, options.
 
 use super::own_errors::broken;
 use super::{Kind, Trial, one, several};
@@ -77,20 +77,20 @@ pub(super) const TRIALS: &[Trial] = &[
     },
 ];
 
-/// An experiment's option (RFC 4727), not copied into fragments.
+/// Option for experiments (RFC 4727), not copied into fragments.
 const UNKNOWN_OPTION: [u8; 4] = [94, 4, 0x12, 0x34];
 const STREAM_IDENTIFIER: [u8; 4] = [136, 4, 0x56, 0x78];
 const RECORD_ROUTE: [u8; 8] = [7, 7, 4, 0, 0, 0, 0, 0];
 const TIMESTAMP: [u8; 8] = [68, 8, 5, 0, 0, 0, 0, 0];
 
-/// Whether bytes that are sent from inside make anything come to an outside host.
+/// Returns true if bytes sent from inside cause a packet to an outside host.
 async fn leaves(stage: &Stage, bytes: &[u8], remote: Ipv4Addr) -> bool {
     stage.drain(Outside, remote);
     stage.send_bytes(Inside, bytes);
     stage.take((Outside, remote), |_| true).await.is_some()
 }
 
-/// Broken headers go no further, and are not spoken of.
+/// Checks that packets with damaged headers are neither forwarded nor reported.
 async fn header_validation(stage: &Stage) -> [Finding; 3] {
     let (host, remote) = (stage.near(0), stage.far(0));
     let packet = Udp.opening(host, remote);
@@ -122,7 +122,7 @@ async fn header_validation(stage: &Stage) -> [Finding; 3] {
     [all, checksum, truncated]
 }
 
-/// One less in each direction, and no less.
+/// Checks that the time to live decreases by one in each direction.
 async fn time_to_live(stage: &Stage) -> [Finding; 3] {
     match time_to_live_seen(stage).await {
         Err(stop) => [Err(stop.clone()), Err(stop.clone()), Err(stop)],
@@ -160,7 +160,7 @@ async fn time_to_live_seen(stage: &Stage) -> Result<Vec<(u8, u8)>, Stop> {
     Ok(seen)
 }
 
-/// The flag that means nothing yet.
+/// Checks the reserved flag.
 async fn reserved_bits(stage: &Stage) -> Finding {
     const RESERVED: u16 = 0x8000;
     let mut packet = Udp.opening(stage.near(0), stage.far(0));
@@ -198,7 +198,7 @@ async fn options_pass(stage: &Stage, options: &[u8]) -> Finding {
     }
 }
 
-/// Whether a router writes into an option what it is meant to.
+/// Checks that a router writes into an option.
 async fn options_written(stage: &Stage, options: &[u8]) -> Finding {
     let packet = Udp.opening(stage.near(0), stage.far(0)).options(options);
     match stage.outward(&packet).await {
@@ -210,7 +210,8 @@ async fn options_written(stage: &Stage, options: &[u8]) -> Finding {
     }
 }
 
-/// No ICMP message tells internal addresses by a source route, in its own header or the embedded.
+/// Checks that no ICMP message reveals internal addresses by a source route, in its own header or
+/// in the embedded one.
 async fn source_routes(stage: &Stage) -> Finding {
     let (host, remote) = (stage.near(0), stage.far(0));
     let [a, b, c, d] = host.ip().octets();
@@ -257,7 +258,7 @@ async fn link_broadcasts(stage: &Stage) -> Finding {
     }
 }
 
-/// Can be seen only where packets to everybody would come out.
+/// Visible only where packets to the broadcast address would come out.
 async fn limited_broadcast(stage: &Stage) -> Finding {
     let (host, port) = (stage.near(0), stage.port());
     stage.watch_everybody();
@@ -293,7 +294,7 @@ async fn martian_sources(stage: &Stage) -> Finding {
         .to_owned())
 }
 
-/// Those to addresses that the suite's outside can be seen to get.
+/// Checks invalid destinations for which the suite's outside would receive packets.
 async fn martian_destinations(stage: &Stage) -> Finding {
     if stage.setup().outside_gateway.is_none() {
         return not_applicable(

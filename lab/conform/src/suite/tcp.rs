@@ -1,4 +1,4 @@
-//! RFC 5382, and RFC 7857 where it is about TCP: connections, but for their timers.
+//! RFC 5382, and RFC 7857 on TCP: connections without their timers.
 
 use super::mapping::{self, Behavior};
 use super::{Kind, Trial, one, several, udp};
@@ -48,7 +48,7 @@ pub(super) const TRIALS: &[Trial] = &[
     },
 ];
 
-/// Handshakes, data, and every way to end a connection, from either side.
+/// Checks handshakes, data, and every way to end a connection, from either side.
 async fn valid_sequences(stage: &Stage) -> Finding {
     let sides = [Inside, Outside];
     for opener in sides {
@@ -59,7 +59,7 @@ async fn valid_sequences(stage: &Stage) -> Finding {
             };
             connection.step(Inside, ACK | PSH, b"question").await?;
             connection.step(Outside, ACK | PSH, b"answer").await?;
-            // Half closed: the other side may go on talking.
+            // Half closed: the other side may still send.
             connection.step(closer, FIN | ACK, b"").await?;
             connection.step(closer.other(), ACK, b"").await?;
             connection.step(closer.other(), ACK | PSH, b"still something to say").await?;
@@ -68,7 +68,7 @@ async fn valid_sequences(stage: &Stage) -> Finding {
             connection.step(closer, ACK, b"").await?;
         }
     }
-    // Both close at the same time.
+    // Both sides close at the same time.
     let mut connection = Connection::open(stage, stage.near(0), stage.far(0)).await?;
     for flags in [FIN | ACK, ACK] {
         connection.step(Inside, flags, b"").await?;
@@ -83,7 +83,7 @@ async fn valid_sequences(stage: &Stage) -> Finding {
     connection.next[1] -= 1;
     connection.step(Outside, SYN | ACK, b"").await?;
     connection.step(Inside, ACK, b"").await?;
-    // The same endpoints begin anew after the end.
+    // The endpoints open a new connection after the end.
     connection.close().await?;
     connection.next = [200_000_000, 300_000_000];
     connection.step(Inside, SYN, b"").await?;
@@ -94,7 +94,7 @@ async fn valid_sequences(stage: &Stage) -> Finding {
         .to_owned())
 }
 
-/// An open connection; none if outside hosts may not open one.
+/// Opens a connection; fails if outside hosts may not open one.
 async fn begun_by<'s>(
     stage: &'s Stage,
     opener: natgate_engine::Side,
@@ -103,7 +103,7 @@ async fn begun_by<'s>(
     if opener == Inside {
         return Ok(Some(Connection::open(stage, host, remote).await?));
     }
-    // A mapping towards somebody else, to be called by.
+    // A mapping towards another host, whose external endpoint is then called.
     let external = stage.map(Tcp, host, stage.far(1)).await?;
     let mut connection = Connection::new(stage, host, remote, Some(external));
     if !connection.tries(Outside, SYN, b"").await {
@@ -114,12 +114,12 @@ async fn begun_by<'s>(
     Ok(Some(connection))
 }
 
-/// SYNs cross on the way.
+/// Checks SYNs that cross.
 async fn simultaneous_open(stage: &Stage) -> Finding {
     let mut connection = Connection::new(stage, stage.near(0), stage.far(0), None);
     connection.step(Inside, SYN, b"").await?;
     connection.step(Outside, SYN, b"").await?;
-    // Both answer with the numbers of the SYNs they sent.
+    // Both ends answer with the sequence numbers of their SYNs.
     connection.next = connection.next.map(|next| next - 1);
     let acknowledge = |connection: &mut Connection<'_>, from: natgate_engine::Side| {
         connection.next[from.other() as usize] += 1;
@@ -141,10 +141,10 @@ async fn simultaneous_open(stage: &Stage) -> Finding {
     Ok("Two SYNs that crossed made a connection that carried data both ways.".to_owned())
 }
 
-/// Time in which an uninvited first packet must not be answered; an answer right at its end may.
+/// Time in which no answer to an uninvited first packet may come; an answer right at its end may.
 const SIX_SECONDS: Duration = Duration::from_millis(5999);
 
-/// Silence for six seconds; for good when the inside calls back meanwhile; then ICMP 3/3.
+/// Checks silence for six seconds; no error if the inside connects meanwhile; then ICMP 3/3.
 pub(super) async fn uninvited(stage: &Stage, transport: Transport) -> [Finding; 3] {
     match uninvited_packets(stage, transport).await {
         Ok(findings) => findings,
@@ -152,7 +152,7 @@ pub(super) async fn uninvited(stage: &Stage, transport: Transport) -> [Finding; 
     }
 }
 
-/// Whether a packet tells a caller that nobody wants the call.
+/// Returns true if a packet refuses a connection.
 fn refuses(came: &Received) -> bool {
     let flags = came.payload().get(13).copied().unwrap_or(0);
     came.error().is_some() || came.ip().protocol() == TCP && flags & RST != 0
@@ -161,13 +161,14 @@ fn refuses(came: &Received) -> bool {
 async fn uninvited_packets(stage: &Stage, transport: Transport) -> Result<[Finding; 3], Stop> {
     let (host, stranger, friend) = (stage.near(0), stage.far(1), stage.far(2));
     let external = stage.map(transport, host, stage.far(0)).await?;
-    // To ports that nobody has; that somebody has all three would be an odd chance.
+    // To three ports without mappings. All three being in use would be very unlikely.
     let begin = stage.now();
     for beside in [0x2aaa, 0x1555, 0x3999] {
         let unused = SocketAddrV4::new(*external.ip(), external.port() ^ beside | 0x4000);
         stage.send(Outside, &transport.calling(stranger, unused));
     }
-    // To the host's own, which filters it or lets it in; then the host calls the same remote.
+    // To the host's own port, where the packet is filtered or admitted. Then the host connects to
+    // the same remote endpoint.
     stage.send(Outside, &transport.calling(friend, external));
     let at_friend = (Outside, *friend.ip());
     let at_once = stage.take(at_friend, refuses).await;
@@ -200,7 +201,7 @@ async fn uninvited_packets(stage: &Stage, transport: Transport) -> Result<[Findi
     Ok([silent, called_back, told])
 }
 
-/// What looks like SIP and plain text with addresses passes as it is.
+/// Checks that payload like SIP and text with addresses passes unchanged.
 async fn payload_unaltered(stage: &Stage) -> Finding {
     for port in [5060, 554, 1723] {
         let host = stage.near(0);
@@ -214,7 +215,7 @@ async fn payload_unaltered(stage: &Stage) -> Finding {
         .to_owned())
 }
 
-/// RSTs pass either way, in the window or not quite.
+/// Checks that RSTs pass either way, inside the window or slightly outside.
 async fn resets_pass(stage: &Stage) -> Finding {
     for from in [Inside, Outside] {
         let mut connection = Connection::open(stage, stage.near(0), stage.far(0)).await?;
@@ -224,7 +225,7 @@ async fn resets_pass(stage: &Stage) -> Finding {
     Ok("RSTs passed in both directions, translated.".to_owned())
 }
 
-/// TCP and UDP with the same internal endpoint have nothing to do with each other.
+/// Checks that TCP and UDP with equal internal endpoints are independent.
 async fn protocols_apart(stage: &Stage) -> [Finding; 4] {
     let (mappings, filters) = (mappings_apart(stage).await, filters_apart(stage).await);
     [mappings.clone(), mappings, filters.clone(), filters]
@@ -236,7 +237,7 @@ async fn mappings_apart(stage: &Stage) -> Finding {
     for _ in 0..4 {
         let [host, other] = mapping::contenders(stage).await?;
         let remote = stage.far(0);
-        // So that the port cannot just be kept.
+        // With this mapping the port cannot simply be preserved.
         stage.map(Tcp, other, remote).await?;
         let tcp = stage.map(Tcp, host, remote).await?;
         let udp = stage.map(Udp, host, remote).await?;

@@ -1,8 +1,7 @@
-//! How long mappings, sessions and ports live, or rest.
+//! Lifetimes of mappings and sessions, and hold-down of ports.
 //!
-//! A timer is looked at a moment before it may run out: what then still serves has lived long
-//! enough. Where the tester was told of a shorter timer, that takes the place of the RFC's, and the
-//! report says so.
+//! A test tries a mapping shortly before its timer may expire. A mapping that then works has lived
+//! long enough. A configured shorter timer replaces the RFC's, and the report says so.
 
 use super::{Kind, Trial, dccp, mapping, one, several};
 use crate::flow::{
@@ -70,17 +69,17 @@ const FOUR_MINUTES: Duration = Duration::from_secs(240);
 const FIVE_MINUTES: Duration = Duration::from_secs(300);
 const TWO_HOURS_FOUR: Duration = Duration::from_secs(7440);
 
-/// What is to be lived for: the RFC's time, or the shorter one that the tester was told.
+/// Required lifetime: the RFC's, or the shorter configured one.
 fn lives(told: Option<Duration>, asked: Duration) -> Duration {
     told.map_or(asked, |told| told.min(asked))
 }
 
-/// A moment before a time is over.
+/// A moment before the end of a time.
 fn shortly_before(time: Duration) -> Duration {
     time - (time / 20).min(Duration::from_secs(2))
 }
 
-/// How a time reads that was lived for.
+/// Text of a tested lifetime.
 fn told_of(time: Duration, asked: Duration) -> String {
     match time == asked {
         true => minutes(time),
@@ -92,7 +91,7 @@ fn told_of(time: Duration, asked: Duration) -> String {
     }
 }
 
-/// Mappings made by one datagram, and by a conversation.
+/// Checks mappings of one datagram, and of a datagram with an answer.
 async fn udp(stage: &Stage, asked: Duration) -> Finding {
     let time = lives(stage.options().timers.udp, asked);
     let begin = stage.now();
@@ -121,7 +120,7 @@ async fn query(stage: &Stage) -> Finding {
     lived(stage, Echo, lives(stage.options().timers.icmp, MINUTE), MINUTE).await
 }
 
-/// A flow opened from inside and answered only after a time.
+/// Checks a flow from inside that is answered only after a time.
 async fn lived(stage: &Stage, transport: Transport, time: Duration, asked: Duration) -> Finding {
     let (host, remote) = (stage.near(0), stage.far(0));
     let begin = stage.now();
@@ -154,7 +153,7 @@ fn transitory_time(timers: &Timers) -> Duration {
     lives(timers.tcp_opening, FOUR_MINUTES).max(lives(timers.tcp_closing, FOUR_MINUTES))
 }
 
-/// A connection that opens, one that both ends have closed, and when each is looked at.
+/// Tries an opening connection, and one that both ends have closed, at the end of their timers.
 async fn transitory(stage: &Stage) -> Finding {
     let timers = stage.options().timers;
     let opening = lives(timers.tcp_opening, FOUR_MINUTES);
@@ -193,12 +192,12 @@ async fn transitory(stage: &Stage) -> Finding {
     }
 }
 
-/// So long after the time of a closing connection that one which closes would be gone.
+/// Time after which a closing connection would have been removed.
 fn states_time(timers: &Timers) -> Duration {
     lives(timers.tcp_closing, FOUR_MINUTES) * 5 / 4
 }
 
-/// What one FIN, and traffic after a RST, must not do.
+/// Checks the effects of one FIN, and of traffic after a RST.
 async fn states(stage: &Stage) -> Finding {
     let time = states_time(&stage.options().timers);
     let mut by_inside = Connection::open(stage, stage.near(0), stage.far(0)).await?;
@@ -258,7 +257,7 @@ async fn dccp_closing(stage: &Stage) -> Finding {
     dccp_lives(stage, &[kinds::CLOSE], time, FOUR_MINUTES).await
 }
 
-/// An open connection, these packets more from inside, and then nothing for a time.
+/// Checks a connection after these further packets from inside and a silence.
 async fn dccp_lives(stage: &Stage, then: &[u8], time: Duration, asked: Duration) -> Finding {
     dccp::translated(stage).await?;
     let (host, remote) = (stage.near(0), stage.far(0));
@@ -281,7 +280,8 @@ async fn dccp_lives(stage: &Stage, then: &[u8], time: Duration, asked: Duration)
     }
 }
 
-/// When mappings are looked at, so that one that is gone has been so for a minute at most.
+/// Times of the probes. A mapping that has expired between two probes has done so within the last
+/// minute.
 const HOLD_DOWN_PROBES: [Duration; 12] = {
     let times = [20, 35, 60, 95, 125, 150, 185, 220, 260, 310, 360, 410];
     let mut probes = [Duration::ZERO; 12];
@@ -293,7 +293,8 @@ const HOLD_DOWN_PROBES: [Duration; 12] = {
     probes
 };
 
-/// Ports of mappings that have just gone are not another host's; for TCP, which may, it is noted.
+/// Checks that another host does not get the ports of expired mappings. For TCP, where it may, the
+/// result is a note.
 async fn hold_down(stage: &Stage) -> [Finding; 2] {
     let tcp = "Whether TCP ports are used again sooner is the translator's choice.";
     [udp_hold_down(stage).await, Err(crate::stage::Stop::NotApplicable(tcp.to_owned()))]
@@ -323,7 +324,7 @@ async fn udp_hold_down(stage: &Stage) -> Finding {
     )
 }
 
-/// Has other hosts ask for the ports, by having the same internally, and for many more.
+/// Makes other hosts request the ports, by equal internal ports, and many more mappings.
 async fn reused(stage: &Stage, gone: &[SocketAddrV4], after: Duration) -> Finding {
     const MORE: usize = 400;
     let remotes = [stage.far(0), stage.far(1)];

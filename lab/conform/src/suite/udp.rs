@@ -1,4 +1,4 @@
-//! RFC 4787: what is asked of a translator for UDP, but for timers and fragments.
+//! RFC 4787: requirements on UDP without timers and fragments.
 
 use super::mapping::{self, Behavior, contenders, remotes};
 use super::{Kind, Trial, one, several};
@@ -32,10 +32,10 @@ pub(super) const TRIALS: &[Trial] = &[
     Trial { requirements: &["rfc4787#REQ-11"], kind: Kind::Quick(one!(deterministic)) },
 ];
 
-/// Mappings that are made where chance could pass for intent: 2^-20 is one in a million.
+/// Number of mappings in tests where chance could look like intent: 2^-20 is one in a million.
 const MANY: usize = 20;
 
-/// All mappings of a host have one external address, if there are several.
+/// Checks that all mappings of a host have one external address, if there are several addresses.
 pub(super) async fn paired(stage: &Stage, transport: Transport) -> Finding {
     let remotes = remotes(stage, transport);
     let first = *stage.map(transport, stage.near(0), remotes[0]).await?.ip();
@@ -48,7 +48,7 @@ pub(super) async fn paired(stage: &Stage, transport: Transport) -> Finding {
             ));
         }
     }
-    // Other hosts show whether there was a choice.
+    // Other hosts show if there are several addresses.
     for _ in 0..MANY {
         for number in [1, 2] {
             stage.map(transport, stage.near(number), remotes[0]).await?;
@@ -61,7 +61,7 @@ pub(super) async fn paired(stage: &Stage, transport: Transport) -> Finding {
     Ok(format!("{MANY} mappings of one host all have {first}, of {seen} addresses seen."))
 }
 
-/// Ports stay on their side of 1024.
+/// Checks that ports stay on their side of 1024.
 async fn port_range(stage: &Stage) -> Finding {
     const PAIRS: u16 = 8;
     let remote = stage.far(0);
@@ -90,7 +90,7 @@ async fn port_range(stage: &Stage) -> Finding {
     }
 }
 
-/// Ports keep their parity, even where they cannot be kept themselves.
+/// Checks that ports keep their parity, even if they cannot be preserved.
 async fn port_parity(stage: &Stage) -> Finding {
     let remote = stage.far(0);
     for _ in 0..MANY {
@@ -104,7 +104,7 @@ async fn port_parity(stage: &Stage) -> Finding {
     Ok(format!("{MANY} mappings kept their parity, while other hosts had their ports."))
 }
 
-/// What looks like SIP, TFTP and plain text with addresses passes as it is.
+/// Checks that payload like SIP, TFTP and text with addresses passes unchanged.
 async fn payload_unaltered(stage: &Stage) -> Finding {
     let host = stage.near(0);
     let (address, port) = (host.ip(), host.port());
@@ -129,7 +129,7 @@ async fn payload_unaltered(stage: &Stage) -> Finding {
         .to_owned())
 }
 
-/// The same behavior for every mapping, contended or not.
+/// Checks that every mapping has the same behavior, with and without contention.
 async fn deterministic(stage: &Stage) -> Finding {
     let mut seen: Option<(bool, Behavior, SocketAddrV4)> = None;
     for number in 0..8 {
@@ -157,7 +157,7 @@ async fn deterministic(stage: &Stage) -> Finding {
         .to_owned())
 }
 
-/// Whether an echo request gets out and its reply back.
+/// Checks that an echo request gets out, and that its reply gets back.
 pub(super) async fn pings(stage: &Stage) -> Finding {
     let (host, remote) = (stage.near(0), stage.far(0));
     for query in [kind::ECHO_REQUEST] {

@@ -1,6 +1,6 @@
-//! Requirements that no packet from outside can settle, and why.
+//! Requirements that no packet from outside can show, and the reasons.
 
-/// Those with a reason of their own.
+/// Requirements with a reason of their own.
 const REASONS: &[(&str, &str)] = &[
     (
         "rfc4787#REQ-7",
@@ -38,7 +38,7 @@ const REASONS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Their names.
+/// Names of these requirements.
 #[cfg(test)]
 pub(super) const NAMED: [&str; REASONS.len()] = {
     let mut names = [""; REASONS.len()];
@@ -50,7 +50,7 @@ pub(super) const NAMED: [&str; REASONS.len()] = {
     names
 };
 
-/// Why a requirement without a test has none.
+/// Reason why a requirement has no test.
 pub(crate) fn why_unseen(id: &str) -> &'static str {
     let known = REASONS.iter().find(|(name, _)| *name == id);
     known.map_or(
