@@ -1,6 +1,6 @@
-//! How long packets were under way: counts by duration, precise to a sixteenth, in constant memory.
+//! Histogram of delays: counts by duration, precise to a sixteenth, in constant memory.
 
-/// Parts of a power of two.
+/// Buckets for each power of two.
 const PARTS: usize = 16;
 const PART_BITS: u32 = PARTS.ilog2();
 const BUCKETS: usize = PARTS * (u64::BITS - PART_BITS + 1) as usize;
@@ -20,31 +20,32 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts a duration of so many nanoseconds.
+    /// Counts a duration, nanoseconds.
     pub fn add(&mut self, nanoseconds: u64) {
         self.counts[bucket(nanoseconds)] += 1;
         self.total += 1;
         self.most = self.most.max(nanoseconds);
     }
 
-    /// The longest, nanoseconds.
+    /// Longest duration, nanoseconds.
     pub fn most(&self) -> u64 {
         self.most
     }
 
-    /// How many durations were counted.
+    /// Number of counted durations.
     pub fn count(&self) -> u64 {
         self.total
     }
 
-    /// What there is: durations that are not exceeded, nanoseconds, and how many lie between each
-    /// and the one before; ascending, without the empty ones.
+    /// Buckets in ascending order without the empty ones: the upper bound, nanoseconds, and the
+    /// number of durations up to it and above the bound before.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
         let counted = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
         counted.map(|(index, &count)| (upper(index).min(self.most), count))
     }
 
-    /// What this part of all durations, 0 to 1, does not exceed, nanoseconds; 0 without any.
+    /// Smallest bound of the share `part` (0 to 1) of all durations, nanoseconds; 0 without
+    /// durations.
     pub fn percentile(&self, part: f64) -> u64 {
         let rank = ((self.total as f64 * part).ceil() as u64).clamp(1, self.total.max(1));
         let mut seen = 0;
@@ -67,7 +68,7 @@ fn bucket(value: u64) -> usize {
     (shift as usize + 1) * PARTS + (value >> shift) as usize - PARTS
 }
 
-/// The largest value of a bucket.
+/// Largest value of a bucket.
 fn upper(index: usize) -> u64 {
     if index < PARTS {
         return index as u64;

@@ -1,11 +1,11 @@
-//! A tester on both sides of a translator: sends UDP flows, receives what comes of them, counts.
+//! A tester on both sides of a translator: it sends UDP flows, receives the results, and counts.
 //!
-//! It is the network's router on both sides and answers ARP as such, so it needs two devices and
-//! nothing else; any back end will do. [`Tester::meet`] finds the translator, [`Tester::establish`]
-//! has each flow send until its mapping is there (its external endpoint is read from what
-//! arrives), and [`Tester::run`] sends packets of flows drawn at random, all alike, at a rate or as
-//! fast as they are taken; as often as is wanted. Each packet carries its flow, a number and the
-//! time. Where packets are checked, every byte is compared with what translation must make of it.
+//! It plays the next router on both sides and answers ARP, so it needs only two devices, of any
+//! back end. [`Tester::meet`] finds the translator. [`Tester::establish`] sends packets of each
+//! flow until its mapping exists; the arriving packet has the external endpoint. [`Tester::run`]
+//! sends packets of uniformly random flows, at a rate or as fast as the device accepts them, any
+//! number of times. Each packet has its flow, a number and the time. With checks every byte is
+//! compared with the correct translation.
 
 #![forbid(unsafe_code)]
 
@@ -37,129 +37,130 @@ const FIRST_PORT: u16 = 10_000;
 const REMOTE_PORT: u16 = 53;
 /// Times that flows without a mapping are sent again.
 const ROUNDS: usize = 20;
-/// New mappings that may be under way at once.
+/// Most new mappings in flight at once.
 const WINDOW: usize = 192;
-/// How long a packet may be under way.
+/// Longest time of a packet in flight.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// How long nothing may arrive, at first, before those that are missing are given up for a while.
+/// First limit of silence after which missing packets are sent again.
 const LEAST_PATIENCE: Duration = Duration::from_millis(2);
-/// How long a listener waits for what is still under way.
+/// Time that a listener waits for packets in flight.
 const LINGER: Duration = Duration::from_millis(30);
-/// How long a listener that hears nothing sleeps.
+/// Sleep of a listener without packets.
 const GLANCE: Duration = Duration::from_micros(100);
-/// How long the devices and the gateway may take to be there.
+/// Longest time until the devices and the gateway are ready.
 const START: Duration = Duration::from_secs(20);
 
-/// Which packets are sent.
+/// Direction of the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// From the inside out.
     Up,
     /// From the outside in.
     Down,
-    /// Both, in turn.
+    /// Both directions, in turn.
     Both,
 }
 
-/// Where the tester stands, and whom it plays.
+/// Addresses of the tester, and of the hosts that it plays.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// The translator's own addresses, `[inside, outside]`.
     pub gateway: [Ipv4Addr; 2],
-    /// The tester's, which the translator has as next hops.
+    /// The tester's own addresses, which are next hops of the translator.
     pub own: [Ipv4Addr; 2],
-    /// The first subscriber; each has 64 flows.
+    /// First subscriber; each has 64 flows.
     pub subscribers: Ipv4Addr,
-    /// The first remote host.
+    /// First remote host.
     pub remote: Ipv4Addr,
-    /// How many remote hosts there are; flow after flow has the next.
+    /// Number of remote hosts; consecutive flows have consecutive hosts.
     pub remotes: u32,
-    /// How many flows there are at most.
+    /// Most flows.
     pub flows: u32,
 }
 
-/// What is sent.
+/// Load of a trial.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// How long frames are.
+    /// Lengths of frames.
     pub frames: Mix,
-    /// Which packets are sent.
+    /// Direction of the packets.
     pub way: Way,
-    /// Packets a second; `None`: as many as are taken.
+    /// Packets a second; `None` to send as many as the device accepts.
     pub rate: Option<f64>,
-    /// For how long.
+    /// Duration of the trial.
     pub duration: Duration,
-    /// Whether every byte is checked.
+    /// True to check every byte.
     pub check: bool,
 }
 
-/// What came of it.
+/// Results of a trial.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Packets that were taken.
+    /// Packets that the device accepted.
     pub sent: u64,
-    /// Packets that were to be sent by the end, if there was a rate.
+    /// Packets due by the end, if the load has a rate.
     pub due: u64,
     /// Packets that arrived.
     pub received: u64,
-    /// Packets that arrived after one of their side that was sent later.
+    /// Packets that arrived behind a later one of their side.
     pub reordered: u64,
-    /// Packets that arrived and are not as they should be.
+    /// Packets that arrived with wrong content.
     pub wrong: u64,
-    /// Time between the first and the last that was sent.
+    /// Time from the first sent packet to the last.
     pub elapsed: Duration,
-    /// How long packets were under way.
+    /// Delays of the packets.
     pub delay: Histogram,
 }
 
 impl Report {
-    /// Whether the tester kept to its rate, to a hundredth; otherwise the trial does not count.
+    /// Returns true if the tester kept its rate, to a hundredth; otherwise the trial does not
+    /// count.
     pub fn kept_pace(&self) -> bool {
         self.sent as f64 >= self.due as f64 * 0.99
     }
 
-    /// Which part of what was sent did not arrive.
+    /// Lost share of the sent packets.
     pub fn loss(&self) -> f64 {
         1.0 - self.received.min(self.sent) as f64 / self.sent.max(1) as f64
     }
 }
 
-/// Why there is no report.
+/// Reason why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum TesterError {
-    /// The plan cannot be carried out.
+    /// The plan is impossible.
     #[error("{0}")]
     Plan(&'static str),
-    /// Nobody answers.
+    /// The translator does not answer.
     #[error("the translator does not answer ARP for {0}; does it run, and are the devices joined?")]
     Silence(Ipv4Addr),
-    /// Nothing arrives at all.
+    /// No packet arrives.
     #[error("nothing arrives on the {0}; do the translator's routes lead to the tester?")]
     NoWay(&'static str),
-    /// Flows get no mapping.
+    /// Flows without a mapping.
     #[error("{0} flows got no mapping; are the translator's pools and limits large enough?")]
     NoMapping(usize),
 }
 
-/// A tester at its place.
+/// A tester with its devices.
 #[derive(Debug)]
 pub struct Tester<'a> {
     place: Place,
     sides: [Station<'a>; 2],
-    /// Each flow's external endpoint; port 0: not known yet.
+    /// External endpoint of each flow; port 0 if it is unknown.
     external: Vec<Endpoint>,
-    /// Flows that have a mapping: so many from the first on.
+    /// Number of flows with a mapping, counted from the first flow.
     established: u32,
-    /// Frames that are being made.
+    /// Buffers of frames to send.
     buffers: Vec<Vec<u8>>,
     begin: Instant,
     number: u32,
-    /// The latest number that arrived on each side.
+    /// Highest packet number that arrived on each side.
     latest: [u32; 2],
     random: u64,
 }
 
-/// What is sent on each side, and what arrives there, for each length of frames.
+/// Sent and received packets of each side, for each length of frames.
 #[derive(Debug)]
 struct Templates {
     lengths: Vec<[Template; 2]>,
@@ -168,7 +169,8 @@ struct Templates {
 }
 
 impl<'a> Tester<'a> {
-    /// A tester that knows nobody yet; `devices` are the translator's peers, `[inside, outside]`.
+    /// Creates a tester that does not know the translator yet. `devices` are the translator's
+    /// peers, `[inside, outside]`.
     ///
     /// # Errors
     /// [`TesterError::Plan`].
@@ -208,39 +210,39 @@ impl<'a> Tester<'a> {
         Ok(())
     }
 
-    /// Forgets the mappings: the translator is another, or has forgotten them, too.
+    /// Forgets the mappings, for a new or restarted translator.
     pub fn forget(&mut self) {
         self.external.fill(Endpoint::default());
         self.established = 0;
     }
 
-    /// Sees to it that the first `flows` flows have their mappings; at most as many as the place
-    /// has. Those that have them already are not sent again.
+    /// Creates the mappings of the first `flows` flows, at most as many as the place has. Flows
+    /// with a mapping are not sent again.
     ///
     /// # Errors
-    /// [`TesterError`] when nothing arrives, or flows get no mapping.
+    /// [`TesterError`] if no packet arrives, or if flows get no mapping.
     pub fn establish(&mut self, flows: u32) -> Result<(), TesterError> {
         let flows = flows.min(self.place.flows);
         let templates = self.templates(&Mix::of(64)?, false);
         self.open_way(0, &templates)?;
         self.make_mappings(flows, &templates)?;
         self.open_way(1, &templates)?;
-        // What was sent twice and comes late must not be taken for what is sent next.
+        // Late copies of repeated packets must not be confused with the next packets.
         self.receive_rest(&templates, &mut Report::default());
         self.established = flows;
         Ok(())
     }
 
-    /// Lets the first of the flows that have mappings be all that there are.
+    /// Limits the flows with mappings to the first `flows` ones.
     pub fn keep(&mut self, flows: u32) {
         self.established = self.established.min(flows.max(1));
     }
 
-    /// Sends at a rate, each packet that of a flow without mapping, until so many have been sent;
-    /// then these flows have mappings. Returns how many of the packets arrived.
+    /// Sends `count` packets at a rate, each of a flow without a mapping. Then these flows have
+    /// mappings. The report has the number of arrived packets.
     ///
     /// # Errors
-    /// [`TesterError::Plan`]: there are not so many flows.
+    /// [`TesterError::Plan`] if there are fewer flows.
     pub fn create(&mut self, count: u32, rate: f64) -> Result<Report, TesterError> {
         let first = self.established;
         if count > self.place.flows - first {
@@ -257,7 +259,7 @@ impl<'a> Tester<'a> {
             let burst = &mut flows[..waiting as usize];
             burst.iter_mut().zip(sent..).for_each(|(flow, number)| *flow = number);
             if waiting > 0 {
-                // What the tester's own link does not take is sent again.
+                // Packets that the tester's own link does not accept are sent again.
                 self.send(0, burst, &templates, &mut report);
             }
             self.receive(&templates, &mut report);
@@ -270,19 +272,19 @@ impl<'a> Tester<'a> {
         Ok(report)
     }
 
-    /// Sends and receives as the load says.
+    /// Sends and receives according to the load.
     ///
     /// # Errors
-    /// [`TesterError::Plan`] when no flow has a mapping.
+    /// [`TesterError::Plan`] if no flow has a mapping.
     pub fn run(&mut self, load: &Load) -> Result<Report, TesterError> {
         self.run_beside(load, || ())
     }
 
-    /// As [`Self::run`]; calls `end` when the last packet has been sent, before what is still under
-    /// way is waited for.
+    /// Sends and receives like [`Self::run`]; calls `end` after the last packet, before the wait
+    /// for packets in flight.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Self::run`].
     pub fn run_beside(&mut self, load: &Load, end: impl FnOnce()) -> Result<Report, TesterError> {
         if self.established == 0 {
             return Err(TesterError::Plan("no flow has a mapping yet"));
@@ -295,15 +297,15 @@ impl<'a> Tester<'a> {
         Ok(report)
     }
 
-    /// Receives until told to stop what others send for the tester, and what is then still under
-    /// way. Delays mean nothing.
+    /// Receives packets of other generators for the tester until `stop` is set, and then the
+    /// packets in flight. The delays of the report are meaningless.
     pub fn listen(&mut self, frames: &Mix, stop: &AtomicBool) -> Report {
         let templates = self.templates(frames, false);
         let mut report = Report::default();
         let begin = Instant::now();
         while !stop.load(Ordering::Relaxed) {
             if self.receive(&templates, &mut report) == 0 {
-                // Whoever sends may have the same processor.
+                // The generator may run on this processor.
                 std::thread::sleep(GLANCE);
             }
         }
@@ -317,19 +319,19 @@ impl<'a> Tester<'a> {
         report
     }
 
-    /// What packets of this length that are sent by a side (0: inside) have in common; for
-    /// generators beside the tester, with [`Self::listen`].
+    /// Common part of all packets of this length that a side sends (0: inside). For generators
+    /// beside the tester, together with [`Self::listen`].
     pub fn template(&self, len: u16, side: usize) -> Template {
         let from = &self.sides[side];
         Template::new(usize::from(len) - CHECK_SEQUENCE, from.mac(), from.peer, 64)
     }
 
-    /// Where it stands.
+    /// Addresses of the tester.
     pub fn place(&self) -> &Place {
         &self.place
     }
 
-    /// The external endpoints of the flows that have mappings.
+    /// External endpoints of the flows with mappings.
     pub fn external(&self) -> &[Endpoint] {
         &self.external[..self.established as usize]
     }
@@ -346,8 +348,8 @@ impl<'a> Tester<'a> {
         Templates { lengths: of(true), expected: of(false), check }
     }
 
-    /// Sends by a side until something arrives on the other, so that the translator knows its
-    /// neighbour there: what comes before it does would be lost but for a few.
+    /// Sends by a side until a packet arrives on the other. Then the translator knows its neighbor
+    /// there. Before that, it would lose most packets.
     fn open_way(&mut self, side: usize, templates: &Templates) -> Result<(), TesterError> {
         for _ in 0..ROUNDS {
             self.send(side, &[0], templates, &mut Report::default());
@@ -366,7 +368,7 @@ impl<'a> Tester<'a> {
         let mut missing: Vec<u32> = (0..flows).filter(|&flow| lacks(self, flow)).collect();
         let mut report = Report::default();
         for round in 0..ROUNDS {
-            // What is lost is sent again in the next round, when those who wait have more patience.
+            // Lost packets are sent again in the next round, with a longer patience.
             let patience = PATIENCE.min(LEAST_PATIENCE * (1 << round.min(8)));
             for flows in missing.chunks(WINDOW) {
                 for some in flows.chunks(BURST) {
@@ -424,7 +426,7 @@ impl<'a> Tester<'a> {
         }
     }
 
-    /// Any of the flows that have mappings, all alike (xorshift64*).
+    /// A uniformly random flow among those with mappings (xorshift64*).
     fn draw(&mut self) -> u32 {
         self.random ^= self.random >> 12;
         self.random ^= self.random << 25;
@@ -461,7 +463,7 @@ impl<'a> Tester<'a> {
         report.sent += flows.len() as u64 - u64::from(lost.count());
     }
 
-    /// Takes in what has come; returns how many packets.
+    /// Processes received packets; returns their number.
     fn receive(&mut self, templates: &Templates, report: &mut Report) -> usize {
         let time = self.now();
         let mut count = 0;
@@ -487,13 +489,13 @@ impl<'a> Tester<'a> {
 }
 
 impl Place {
-    /// The internal endpoint of a flow.
+    /// Internal endpoint of a flow.
     pub fn internal(&self, flow: u32) -> Endpoint {
         let address = self.subscribers.to_bits().wrapping_add(flow / FLOWS_EACH);
         Endpoint { address, port: FIRST_PORT + (flow % FLOWS_EACH) as u16 }
     }
 
-    /// The remote endpoint of a flow.
+    /// Remote endpoint of a flow.
     pub fn remote_of(&self, flow: u32) -> Endpoint {
         let address = self.remote.to_bits().wrapping_add(flow % self.remotes);
         Endpoint { address, port: REMOTE_PORT }
@@ -501,7 +503,7 @@ impl Place {
 }
 
 impl Templates {
-    /// What a frame that came in on a side carries, if it is as it should be.
+    /// Stamp of a received frame, if the frame is correct.
     fn arrived(
         &self,
         place: &Place,

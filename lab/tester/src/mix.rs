@@ -1,10 +1,10 @@
-//! How long frames are: all alike, or a mix in which each length has its share.
+//! Lengths of frames: all equal, or a mix with a share for each length.
 //!
-//! Lengths are those on the wire, with the frame check sequence of 4 bytes.
+//! A length is that on the wire, with the frame check sequence of 4 bytes.
 
 use crate::TesterError;
 
-/// Lengths of frames in turn.
+/// Lengths of consecutive frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mix {
     lengths: Vec<u16>,
@@ -12,10 +12,10 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// All of this length, 64 to 1518 bytes.
+    /// All frames have this length, 64 to 1518 bytes.
     ///
     /// # Errors
-    /// [`TesterError::Plan`]: no frame has that length.
+    /// [`TesterError::Plan`] if no frame has that length.
     pub fn of(len: u16) -> Result<Self, TesterError> {
         if (64..=1518).contains(&len) {
             Ok(Self { lengths: vec![len], name: "" })
@@ -26,7 +26,7 @@ impl Mix {
 
     /// The mix of FD.io's CSIT: 28 of 64 bytes, 16 of 570, 4 of 1518, 353.8 on average.
     pub fn imix() -> Self {
-        // 7 : 4 : 1, none twice in a row where that can be.
+        // 7 : 4 : 1, without consecutive equal lengths where possible.
         let lengths = vec![64, 570, 64, 570, 64, 64, 1518, 64, 570, 64, 570, 64];
         Self { lengths, name: "IMIX" }
     }
@@ -37,17 +37,17 @@ impl Mix {
         Self { lengths, name: "IMIX" }
     }
 
-    /// The length of each frame in turn, again and again.
+    /// Lengths of consecutive frames; the sequence repeats.
     pub fn lengths(&self) -> impl ExactSizeIterator<Item = u16> {
         self.lengths.iter().copied()
     }
 
-    /// Bytes of a frame on average.
+    /// Mean length of a frame, bytes.
     pub fn mean(&self) -> f64 {
         self.lengths().map(f64::from).sum::<f64>() / self.lengths.len() as f64
     }
 
-    /// `64`, or `IMIX`.
+    /// Name: `64`, or `IMIX`.
     pub fn name(&self) -> String {
         if self.name.is_empty() { self.lengths[0].to_string() } else { self.name.to_owned() }
     }

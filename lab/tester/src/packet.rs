@@ -1,12 +1,14 @@
-//! The packets: UDP, all alike but for endpoints, and a stamp in the payload that says which it is.
+//! UDP packets that differ only in endpoints and in a stamp in the payload, which identifies the
+//! packet.
 //!
-//! A template has everything that stays; only what changes is written and summed for each packet.
+//! A template has all constant bytes. Only the variable ones are written and added to the checksum
+//! for each packet.
 
 use natgate_wire::arp::{Mac, write_ethernet};
 use natgate_wire::checksum::{fold, pseudo_header, sum};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
 
-/// Bytes of a frame on the wire that devices do not show.
+/// Bytes of a frame on the wire that devices hide.
 pub(crate) const CHECK_SEQUENCE: usize = 4;
 
 const IP: usize = ETHERNET_LEN;
@@ -19,36 +21,36 @@ const UDP_PROTOCOL: u8 = 17;
 /// An address and a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Endpoint {
-    /// The address, as a number.
+    /// Address as a number.
     pub address: u32,
-    /// The port.
+    /// Port.
     pub port: u16,
 }
 
-/// What tells packets apart.
+/// Identity of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) flow: u32,
     pub(crate) number: u32,
-    /// When it was sent, nanoseconds.
+    /// Time of sending, nanoseconds.
     pub(crate) time: u64,
 }
 
-/// What is the same in all packets of a kind: for generators that are not the tester itself.
+/// Common part of all packets of one kind, for generators beside the tester.
 ///
 /// A packet has its addresses at bytes 26 and 30, its ports at 34 and 36, and its flow at 44.
 #[derive(Clone, Debug)]
 pub struct Template {
-    /// The frame; zero where packets differ.
+    /// Frame with zeros in place of variable bytes.
     pub bytes: Vec<u8>,
-    /// The sum of the IPv4 header as far as it stays.
+    /// Sum of the constant part of the IPv4 header.
     pub header_sum: u32,
-    /// The sum of pseudo-header, UDP header and payload as far as they stay.
+    /// Sum of the constant part of pseudo-header, UDP header and payload.
     pub payload_sum: u32,
 }
 
 impl Template {
-    /// Of `len` bytes, at least 60.
+    /// Creates a template of `len` bytes, at least 60.
     pub(crate) fn new(len: usize, from: Mac, to: Mac, ttl: u8) -> Self {
         let mut bytes: Vec<u8> = (0..len).map(|index| index as u8).collect();
         if let Some(header) = bytes.first_chunk_mut() {
@@ -67,7 +69,7 @@ impl Template {
         Self { bytes, header_sum, payload_sum }
     }
 
-    /// Writes a packet in place of what is there.
+    /// Replaces the content of `out` by a packet.
     pub(crate) fn write(&self, out: &mut Vec<u8>, from: Endpoint, to: Endpoint, stamp: Stamp) {
         out.clear();
         out.extend_from_slice(&self.bytes);
@@ -84,7 +86,7 @@ impl Template {
         let stamped = halves(stamp.flow) + halves(stamp.number) + halves(high) + halves(low);
         let ports = u32::from(from.port) + u32::from(to.port);
         let constant = u32::from(fold(self.payload_sum));
-        // RFC 768: a checksum that comes out as zero is sent as all ones.
+        // RFC 768: a checksum of zero is sent as all ones.
         let checksum = match !fold(constant + addresses + ports + stamped) {
             0 => 0xffff,
             other => other,
@@ -98,7 +100,7 @@ impl Template {
         payload[10..18].copy_from_slice(&stamp.time.to_be_bytes());
     }
 
-    /// The stamp of a frame that may be one of these.
+    /// Stamp of a frame that may be one of these packets.
     pub(crate) fn stamp(&self, frame: &[u8]) -> Option<Stamp> {
         if frame.len() != self.bytes.len() || frame[PAYLOAD..PAYLOAD + 2] != MAGIC {
             return None;
@@ -111,7 +113,7 @@ impl Template {
         })
     }
 
-    /// Whether a frame is exactly the packet between these endpoints.
+    /// Returns true if a frame equals the packet between these endpoints.
     pub(crate) fn matches(&self, frame: &[u8], from: Endpoint, to: Endpoint, stamp: Stamp) -> bool {
         let mut expected = [0; 1518];
         let Some(expected) = expected.get_mut(..self.bytes.len()) else { return false };
@@ -121,7 +123,7 @@ impl Template {
     }
 }
 
-/// Where a frame with UDP comes from.
+/// Source endpoint of a frame with UDP.
 pub(crate) fn source(frame: &[u8]) -> Endpoint {
     let address = [frame[IP + 12], frame[IP + 13], frame[IP + 14], frame[IP + 15]];
     let port = u16::from_be_bytes([frame[UDP], frame[UDP + 1]]);

@@ -1,24 +1,24 @@
-//! Time on the processor that others had, in nanoseconds, as the scheduler counted it.
+//! Processor time of other processes, in nanoseconds, as the scheduler counts it.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// Whose time cannot be read.
+/// Failure to read the processor time of a process.
 #[derive(Debug, thiserror::Error)]
 #[error("the processor time of process {process} cannot be read: {cause}")]
 pub struct ProcessorError {
     /// The process.
     pub process: u32,
-    /// What the system says.
+    /// Error of the system.
     pub cause: io::Error,
 }
 
-/// What a process, all threads of it, has had of the processors so far.
+/// Processor time of a process with all its threads.
 ///
 /// # Errors
-/// [`ProcessorError`] when there is no such process.
+/// [`ProcessorError`] if there is no such process.
 pub fn process_time(process: u32) -> Result<Duration, ProcessorError> {
     let failed = |cause| ProcessorError { process, cause };
     let tasks = fs::read_dir(format!("/proc/{process}/task")).map_err(failed)?;
@@ -29,16 +29,16 @@ pub fn process_time(process: u32) -> Result<Duration, ProcessorError> {
     Ok(total)
 }
 
-/// What one thread, by its number, has had.
+/// Processor time of one thread, by its id.
 ///
 /// # Errors
-/// [`ProcessorError`] when there is no such thread.
+/// [`ProcessorError`] if there is no such thread.
 pub fn task_time(task: u32) -> Result<Duration, ProcessorError> {
     let path = format!("/proc/{task}");
     read(Path::new(&path)).map_err(|cause| ProcessorError { process: task, cause })
 }
 
-/// Time that a task ran: the first number that the kernel tells of it.
+/// Run time of a task: the first number in the kernel's statistics.
 fn read(task: &Path) -> io::Result<Duration> {
     let text = fs::read_to_string(task.join("schedstat"))?;
     let nanoseconds = text.split(' ').next().and_then(|word| word.parse().ok());
@@ -57,7 +57,8 @@ mod tests {
         let begin = Instant::now();
         while begin.elapsed() < Duration::from_millis(60) {}
         let worked = process_time(own).unwrap() - before;
-        // Others may have had the processor meanwhile; the scheduler counts by the tick at worst.
+        // Other processes may have used the processor meanwhile, and the scheduler may count only
+        // at its ticks.
         assert!(worked > Duration::from_millis(10), "{worked:?}");
         assert!(process_time(u32::MAX).is_err() && task_time(u32::MAX).is_err());
     }

@@ -1,4 +1,4 @@
-//! One side's end: a device, an address, and ARP for both.
+//! One side of the tester: a device, an address, and ARP for both.
 
 use natgate_io::{Batch, Device, Frame};
 use natgate_wire::arp::{Arp, Mac, Operation, Repr, read_ethernet};
@@ -6,17 +6,17 @@ use natgate_wire::link::{ETHERNET_LEN, ethertype};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-/// How often the translator is asked for.
+/// Interval of ARP requests to the translator.
 const ASK: Duration = Duration::from_millis(200);
 
-/// A router that the translator has as next hop.
+/// A router that the translator uses as its next hop.
 #[derive(Debug)]
 pub(crate) struct Station<'a> {
     pub(crate) device: &'a mut dyn Device,
     own: Ipv4Addr,
-    /// The translator's address.
+    /// Address of the translator.
     pub(crate) gateway: Ipv4Addr,
-    /// Its hardware address, once it is known.
+    /// Hardware address of the translator, as soon as it is known.
     pub(crate) peer: Mac,
 }
 
@@ -29,7 +29,8 @@ impl<'a> Station<'a> {
         self.device.link().mac
     }
 
-    /// Waits for the link and asks for the translator; `None` when it does not answer in time.
+    /// Waits for the link and sends ARP requests to the translator; `None` if it does not answer in
+    /// time.
     pub(crate) fn meet(&mut self, patience: Duration) -> Option<()> {
         let end = Instant::now() + patience;
         while Instant::now() < end {
@@ -47,7 +48,7 @@ impl<'a> Station<'a> {
         None
     }
 
-    /// Takes in a batch: answers ARP, hands on what is sent to this station otherwise.
+    /// Receives a batch: answers ARP, and passes other frames for this station to `take`.
     pub(crate) fn receive(&mut self, take: &mut dyn FnMut(&[u8])) {
         let (own, mac) = (self.own, self.mac());
         let mut heard = None;
@@ -80,7 +81,7 @@ impl<'a> Station<'a> {
         let destination = if target_mac.is_station() { target_mac } else { Mac::BROADCAST };
         let mut frame = message.frame(destination);
         let end = frame.len();
-        // What is lost is asked again, here or there.
+        // Either side repeats a lost request.
         let _ = self.device.split().1.transmit(&mut [Frame::new(&mut frame, 0, end)]);
     }
 }

@@ -1,7 +1,7 @@
-//! `natgate run` in its place between the subscribers and the router.
+//! A running `natgate run` between the subscribers and the router.
 //!
-//! It gets a configuration file in the network's directory, writes its log next to it, and its
-//! status when asked by SIGUSR1.
+//! Its configuration file is in the network's directory, with its log beside it. It writes its
+//! status after SIGUSR1.
 
 use std::fs;
 use std::io;
@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::network::{GATEWAY_INSIDE, GATEWAY_OUTSIDE, Network, POOL, ROUTER, argument};
 use crate::{terminate, wait_for};
 
-/// How long the gateway may take to start, to tell its status, to stop.
+/// Longest time of the gateway to start, to write its status, and to stop.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A running natgate; killed when dropped.
@@ -26,13 +26,13 @@ pub struct Gateway {
     log: PathBuf,
 }
 
-/// The configuration that fits the network, with more of it appended.
+/// Configuration for the network, with `more` appended.
 pub fn config(more: &str) -> String {
     let [first, .., last] = POOL;
     config_with_pool(&format!("addresses = [\"{first}-{last}\"]"), more)
 }
 
-/// The configuration that fits the network, with another pool: its keys, one a line.
+/// Configuration for the network with another pool: its keys, one on each line.
 pub fn config_with_pool(pool: &str, more: &str) -> String {
     format!(
         "[inside]\n\
@@ -54,7 +54,7 @@ impl Gateway {
     /// Starts this program with this configuration, and waits until it answers a ping.
     ///
     /// # Errors
-    /// The gateway's own words when it ends at once or does not answer in time.
+    /// The gateway's own messages if it ends at once or does not answer in time.
     pub fn start(network: &Network, program: &Path, config: &str) -> io::Result<Self> {
         let gateway = Self::start_in(network, "nat", program, config)?;
         let arguments = ["-c", "1", "-w", "5", &GATEWAY_INSIDE.to_string()];
@@ -67,7 +67,7 @@ impl Gateway {
     /// Starts this program in a node with two devices, and waits until it listens on both.
     ///
     /// # Errors
-    /// The gateway's own words when it ends at once or takes too long.
+    /// The gateway's own messages if it ends at once or takes too long.
     pub fn start_in(
         network: &Network,
         node: &str,
@@ -77,10 +77,10 @@ impl Gateway {
         Self::start_with(network, node, program, config, &[])
     }
 
-    /// As [`Self::start_in`], with more arguments.
+    /// Starts this program like [`Self::start_in`], with more arguments.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Self::start_in`].
     pub fn start_with(
         network: &Network,
         node: &str,
@@ -102,8 +102,8 @@ impl Gateway {
         }
     }
 
-    /// Waits until it says that its devices are open: an ARP request before that would be lost, and
-    /// the next comes a second later.
+    /// Waits until the gateway has opened its devices. An earlier ARP request would be lost, and
+    /// the next would come a second later.
     fn wait_until_running(&mut self) -> io::Result<()> {
         wait_for("the gateway's start", PATIENCE, || {
             if let Some(status) = self.child.try_wait()? {
@@ -113,35 +113,35 @@ impl Gateway {
         })
     }
 
-    /// The number of its process.
+    /// Process id.
     pub fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it has written to its standard output and error so far.
+    /// Standard output and error so far.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Asks for its status: mappings, counters.
+    /// Requests the status: mappings, counters.
     ///
     /// # Errors
-    /// None came, or it is not JSON.
+    /// If no status came, or if it is not JSON.
     pub fn status(&self) -> io::Result<Value> {
-        // An earlier answer must not be taken for this one.
+        // An earlier status must not be confused with this one.
         let _ = fs::remove_file(&self.status);
         kill_process(Pid::from_child(&self.child), Signal::USR1)?;
         wait_for("the gateway's status", PATIENCE, || {
             let Ok(text) = fs::read_to_string(&self.status) else { return Ok(None) };
-            // Not yet all there, perhaps.
+            // The status may be incomplete yet.
             Ok(serde_json::from_str(&text).ok())
         })
     }
 
-    /// Bytes of its memory that are resident.
+    /// Resident bytes of its memory.
     ///
     /// # Errors
-    /// The system's: it has ended.
+    /// The system's error if the gateway has ended.
     pub fn resident(&self) -> io::Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -149,26 +149,26 @@ impl Gateway {
         kilobytes.map(|kilobytes| kilobytes << 10).ok_or(io::ErrorKind::NotFound.into())
     }
 
-    /// Lets it do nothing until it is thawed.
+    /// Stops the gateway until [`Self::thaw`].
     ///
     /// # Errors
-    /// It has ended.
+    /// If the gateway has ended.
     pub fn freeze(&self) -> io::Result<()> {
         Ok(kill_process(Pid::from_child(&self.child), Signal::STOP)?)
     }
 
-    /// Lets it go on.
+    /// Continues a stopped gateway.
     ///
     /// # Errors
-    /// It has ended.
+    /// If the gateway has ended.
     pub fn thaw(&self) -> io::Result<()> {
         Ok(kill_process(Pid::from_child(&self.child), Signal::CONT)?)
     }
 
-    /// Has it read its configuration anew, by SIGHUP, and waits until it has said what came of it.
+    /// Makes the gateway read its configuration again, by SIGHUP, and waits for its report.
     ///
     /// # Errors
-    /// It does not say.
+    /// If no report comes.
     pub fn reload(&self) -> io::Result<()> {
         let said = || self.log().matches(": reload: reloaded").count();
         let before = said();
@@ -176,10 +176,10 @@ impl Gateway {
         wait_for("the gateway's reload", PATIENCE, || Ok((said() > before).then_some(())))
     }
 
-    /// Asks it to stop by SIGTERM, and waits until it has.
+    /// Stops the gateway by SIGTERM, and waits for its end.
     ///
     /// # Errors
-    /// It does not.
+    /// If the gateway does not end.
     pub fn stop(mut self) -> io::Result<ExitStatus> {
         terminate(&self.child)?;
         wait_for("the gateway's end", PATIENCE, || self.child.try_wait())
@@ -188,7 +188,7 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // Both fail only if it has ended already.
+        // Both calls fail only if the gateway has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

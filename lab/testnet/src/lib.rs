@@ -1,15 +1,14 @@
-//! The network namespaces that the demonstration and the tests run in.
+//! Network namespaces of the demonstration and of the tests.
 //!
-//! [`Network`] is two subscribers, the gateway's place, a router and two servers, each a network
-//! namespace of its own with the kernel's own TCP/IP in it; [`Gateway`] is a `natgate run` between
-//! them, [`Machine`] one in an emulator, such as the image without an operating system; [`Servers`]
-//! are what the clients talk to, threads of this process; [`traffic`] is what needs sockets of a
-//! particular kind. Programs such as curl run by [`Namespace::run`].
+//! [`Network`] has two subscribers, the gateway, a router and two servers. Each is a network
+//! namespace of its own with the kernel's own TCP/IP. [`Gateway`] is a `natgate run` between them.
+//! [`Machine`] is a gateway in an emulator, such as the image without an operating system.
+//! [`Servers`] are threads of this process that serve the clients. [`traffic`] has clients that
+//! need sockets of a particular kind. [`Namespace::run`] runs programs such as curl.
 //!
-//! Always holds: whatever is made has a name that begins with the network's prefix, which has this
-//! process's number in it, and goes when the [`Network`] is dropped. [`abandon`] is for the
-//! endings that drop nothing, and [`remove_leftovers`] for those that could do nothing at all.
-//! Needs root. Everything waits for a bounded time only.
+//! All names begin with the network's prefix, which contains the process id, and everything is
+//! removed when the [`Network`] is dropped. [`abandon`] is for ends of the process that drop
+//! nothing, and [`remove_leftovers`] for killed processes. Needs root. Every wait is bounded.
 
 #![forbid(unsafe_code)]
 
@@ -37,25 +36,25 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Signal, geteuid, getrlimit, kill_process, setrlimit};
 
-/// Lets this process hold thousands of sockets open at once.
+/// Raises the limit of open files for thousands of sockets.
 ///
 /// # Errors
-/// The system's, when not even the hard limit can be had.
+/// The system's error if even the hard limit is refused.
 pub fn raise_open_files() -> io::Result<()> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     Ok(setrlimit(Resource::Nofile, limit)?)
 }
 
-/// Whether this process may make network namespaces.
+/// Returns true if this process may create network namespaces.
 pub fn is_root() -> bool {
     geteuid().is_root()
 }
 
-/// Asks a program that this process started to end, by SIGTERM.
+/// Asks a child process to end, by SIGTERM.
 ///
 /// # Errors
-/// The system's: it has ended and been waited for.
+/// The system's error if the child has ended and been waited for.
 pub fn terminate(child: &Child) -> io::Result<()> {
     Ok(kill_process(Pid::from_child(child), Signal::TERM)?)
 }
@@ -63,7 +62,7 @@ pub fn terminate(child: &Child) -> io::Result<()> {
 /// Waits until a program in the namespace listens on a TCP port.
 ///
 /// # Errors
-/// None does within the time.
+/// If no program listens within the time.
 pub fn wait_for_listener(node: &Namespace, port: u16, limit: Duration) -> io::Result<()> {
     const LISTEN: &str = "0A";
     let end = format!(":{port:04X}");
@@ -84,10 +83,10 @@ pub fn wait_for_listener(node: &Namespace, port: u16, limit: Duration) -> io::Re
     })
 }
 
-/// Asks again every 20 ms until there is an answer or the time is up.
+/// Calls `attempt` every 20 ms until it returns a value or the time has passed.
 ///
 /// # Errors
-/// What `attempt` fails with, and `TimedOut` with `what` in the message.
+/// The error of `attempt`, or `TimedOut` with `what` in the message.
 pub fn wait_for<T>(
     what: &str,
     limit: Duration,

@@ -1,9 +1,8 @@
-//! A machine in an emulator, in its place between the subscribers and the router: the image that
-//! boots without an operating system, or whatever else a kernel file is.
+//! A machine in an emulator between the subscribers and the router: the image that boots without an
+//! operating system, or any other kernel file.
 //!
 //! Its network cards are taps in the gateway's namespace, each bridged with the cable there.
-//! Several machines can take turns at it: one is at work, the others stand still with their taps
-//! down.
+//! Several machines can take turns: one is active, and the others are stopped with their taps down.
 
 use std::fs;
 use std::io::{self, Write};
@@ -15,39 +14,38 @@ use crate::network::{GATEWAY_INSIDE, Network, argument};
 use crate::{config, terminate, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How long the machine may take to start, to do what it was told to, and to stop.
+/// Longest time of the machine to start, to execute a command, and to stop.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The emulator.
+/// Program of the emulator.
 const EMULATOR: &str = "qemu-system-x86_64";
 
-/// The hardware address of a machine's card inside, for who must not have to ask.
+/// Hardware address of a machine's inside card, for subscribers that must not send ARP requests.
 pub const CARD_INSIDE: &str = "52:54:00:00:00:01";
 const CARD_OUTSIDE: &str = "52:54:00:00:00:02";
 
-/// The sides of a gateway, as its cables are called.
+/// Sides of a gateway, which are the names of its cables.
 const SIDES: [&str; 2] = ["inside", "outside"];
 
-/// The cards of machines that nobody wants with others.
+/// Default kind of cards.
 pub const VIRTIO: &str = "virtio-net-pci";
-/// Mebibytes of memory of machines that nobody wants with more.
+/// Default memory of machines, mebibytes.
 const MEMORY: u32 = 512;
 
-/// What a machine boots: the files that a boot loader would load, and what it would say; and what
-/// it consists of.
+/// Content of a machine: the files and the command line of a boot loader, and the hardware.
 #[derive(Clone, Copy, Debug)]
 pub struct Guest<'a> {
-    /// The kernel, or the image that stands for one.
+    /// Kernel, or image in place of one.
     pub kernel: &'a Path,
-    /// The file that is loaded with it.
+    /// File that is loaded with the kernel.
     pub file: &'a Path,
-    /// The command line.
+    /// Command line.
     pub options: &'a str,
-    /// Its two cards, as the emulator calls their kind.
+    /// Kind of its two cards, by the emulator's name.
     pub card: &'a str,
     /// Mebibytes of memory.
     pub memory: u32,
-    /// Which of the taps are its cards.
+    /// Number of its taps.
     pub place: usize,
 }
 
@@ -63,17 +61,17 @@ impl<'a> Guest<'a> {
 pub struct Machine {
     child: Child,
     place: usize,
-    /// Its serial port, the way in.
+    /// Serial port for input.
     keys: ChildStdin,
     log: PathBuf,
 }
 
 impl Machine {
-    /// Boots the image with the configuration that fits the network, and waits until it answers a
-    /// ping. The network gets its taps.
+    /// Boots the image with the network's configuration, and waits until it answers a ping. Adds
+    /// taps to the network.
     ///
     /// # Errors
-    /// What the image has printed when it ends at once or does not answer in time.
+    /// Output of the image if it ends at once or does not answer in time.
     pub fn start(network: &Network, image: &Path) -> io::Result<Self> {
         Self::lay_taps(network, 1)?;
         let file = Self::write_configuration(network)?;
@@ -82,10 +80,10 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Lays the cables' ends out for so many machines, of which one at a time may be at work.
+    /// Prepares taps for `machines` machines, of which one at a time may be active.
     ///
     /// # Errors
-    /// What `ip` said.
+    /// The error of `ip`.
     pub fn lay_taps(network: &Network, machines: usize) -> io::Result<()> {
         for side in SIDES {
             let mut batch = format!(
@@ -104,13 +102,13 @@ impl Machine {
         Ok(())
     }
 
-    /// Has a place's taps be up or down.
+    /// Switches the taps of a place up or down.
     fn set_taps(network: &Network, place: usize, state: &str) -> io::Result<()> {
         let link = |side| format!("link set tap-{side}{place} {state}\n");
         network.node("nat").ip_batch(&SIDES.map(link).concat())
     }
 
-    /// Writes the configuration by which the image fits the network.
+    /// Writes the image's configuration for the network.
     ///
     /// # Errors
     /// The system's.
@@ -121,10 +119,10 @@ impl Machine {
         Ok(file)
     }
 
-    /// Switches a machine on. It is at work from then on.
+    /// Boots a machine, which is active from then on.
     ///
     /// # Errors
-    /// The system's, when the emulator cannot be started, and what `ip` said.
+    /// The system's error if the emulator cannot be started, and the error of `ip`.
     pub fn boot(network: &Network, guest: &Guest<'_>) -> io::Result<Self> {
         let Guest { card, place, .. } = *guest;
         Self::set_taps(network, place, "up")?;
@@ -157,28 +155,28 @@ impl Machine {
         Ok(Self { child, place, keys, log })
     }
 
-    /// Has it stand still, so that another may be at work; its clocks go on.
+    /// Stops the machine, so that another may be active; its clocks continue.
     ///
     /// # Errors
-    /// The system's, when it has ended, and what `ip` said.
+    /// The system's error if the machine has ended, and the error of `ip`.
     pub fn pause(&self, network: &Network) -> io::Result<()> {
         kill_process(Pid::from_child(&self.child), Signal::STOP)?;
         Self::set_taps(network, self.place, "down")
     }
 
-    /// Has it go on; no other is at work.
+    /// Continues the machine; no other machine may be active.
     ///
     /// # Errors
-    /// The system's, when it has ended, and what `ip` said.
+    /// The system's error if the machine has ended, and the error of `ip`.
     pub fn go_on(&self, network: &Network) -> io::Result<()> {
         kill_process(Pid::from_child(&self.child), Signal::CONT)?;
         Self::set_taps(network, self.place, "up")
     }
 
-    /// Waits until the machine says that it is running, and answers a ping.
+    /// Waits until the machine reports that it is running, and answers a ping.
     ///
     /// # Errors
-    /// What it has printed when it ends at once, or does not answer in time.
+    /// Output of the machine if it ends at once or does not answer in time.
     pub fn wait_until_running(&mut self, network: &Network) -> io::Result<()> {
         let running = wait_for("the machine's start", PATIENCE, || {
             if let Some(status) = self.child.try_wait()? {
@@ -196,12 +194,12 @@ impl Machine {
     /// Waits until the machine has ended by itself.
     ///
     /// # Errors
-    /// It does not.
+    /// If the machine does not end.
     pub fn wait_for_end(&mut self) -> io::Result<ExitStatus> {
         wait_for("the machine's end", PATIENCE, || self.child.try_wait())
     }
 
-    /// Whether it has not ended.
+    /// Returns true if the machine has not ended.
     ///
     /// # Errors
     /// The system's.
@@ -209,17 +207,17 @@ impl Machine {
         Ok(self.child.try_wait()?.is_none())
     }
 
-    /// What it has printed so far.
+    /// Output so far.
     pub fn log(&self) -> String {
-        // Not every boot loader's words are text.
+        // The output of some boot loaders is not text.
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// The counters of the image's menu: presses the key for them, and once more when it has shown
-    /// them.
+    /// Counters of the image's menu. The call presses the key for them, and once more after the
+    /// image has shown them.
     ///
     /// # Errors
-    /// It does not show them, or does not listen.
+    /// If the image does not show them or does not accept keys.
     pub fn counters(&mut self) -> io::Result<String> {
         let before = self.log().len();
         self.keys.write_all(b"n")?;
@@ -230,10 +228,10 @@ impl Machine {
         Ok(counters)
     }
 
-    /// Ends the emulator, which does not stand still, by SIGTERM, and waits until it has.
+    /// Ends the emulator of an active machine by SIGTERM, and waits for its end.
     ///
     /// # Errors
-    /// It does not.
+    /// If the emulator does not end.
     pub fn stop(mut self) -> io::Result<ExitStatus> {
         terminate(&self.child)?;
         self.wait_for_end()
@@ -242,13 +240,13 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // Both fail only if it has ended already.
+        // Both calls fail only if the emulator has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The first counters among what was printed, once they are whole: an empty line ends them.
+/// First complete counters in the output; an empty line ends them.
 fn counters(printed: &str) -> Option<String> {
     let printed = printed.replace('\r', "");
     let (_, from) = printed.split_at_checked(printed.find("outbound ")?)?;

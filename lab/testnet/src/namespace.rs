@@ -1,8 +1,8 @@
-//! One network namespace: made and removed by `ip netns`, entered by threads and by programs.
+//! One network namespace, created and removed by `ip netns`, and entered by threads and programs.
 //!
-//! A namespace is known by its name alone, `<tag><process number>-<node>`, so that what a killed
-//! process left behind can be found and removed by another: see [`sweep`]. What may start a process
-//! or make a namespace does so under [`GATE`], which [`abandon`] takes and never gives back.
+//! A namespace is known only by its name, `<tag><process id>-<node>`. So another process can find
+//! and remove the namespaces of a killed one: see [`sweep`]. Every function that starts a process
+//! or creates a namespace holds [`GATE`], which [`abandon`] takes for ever.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -15,13 +15,13 @@ use std::thread;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// Where `ip netns` keeps its names.
+/// Folder of `ip netns` with its names.
 const NAMES: &str = "/run/netns";
 
-/// How the name of a network's directory ends.
+/// End of the name of a network's directory.
 const FILES: &str = "files";
 
-/// Held while something is started that would have to be cleaned up.
+/// Lock for starts that need a cleanup.
 static GATE: Mutex<()> = Mutex::new(());
 
 /// A network namespace with a name.
@@ -31,26 +31,26 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes it.
+    /// Creates the namespace.
     pub(crate) fn create(name: String) -> io::Result<Self> {
         let _gate = gate();
         ip(&["netns", "add", &name])?;
         Ok(Self { name })
     }
 
-    /// The name, as `ip netns exec` takes it.
+    /// Name of the namespace for `ip netns exec`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Does some work in a thread that is in this namespace. Sockets made there belong to it for
-    /// good, whoever uses them later.
+    /// Runs work in a thread inside this namespace. Sockets created there belong to the namespace
+    /// for ever, independent of their later users.
     ///
     /// # Errors
-    /// The system's, when the namespace cannot be entered.
+    /// The system's error if the namespace cannot be entered.
     ///
     /// # Panics
-    /// When the work does.
+    /// If the work panics.
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         let name = self.name.as_str();
         thread::scope(|scope| {
@@ -59,11 +59,11 @@ impl Namespace {
         })
     }
 
-    /// Runs a program to its end, but for so many seconds at most; then it is killed and its exit
+    /// Runs a program to its end, for at most `seconds`. After that time it is killed, and its exit
     /// code is 124.
     ///
     /// # Errors
-    /// When it cannot be started or its exit code is not 0: the message has what it said.
+    /// If the program cannot be started or its exit code is not 0. The message has its output.
     pub fn run(&self, seconds: u32, program: &str, arguments: &[&str]) -> io::Result<Output> {
         let seconds = seconds.to_string();
         let mut command = Command::new("ip");
@@ -86,18 +86,18 @@ impl Namespace {
         Err(io::Error::other(message.trim().to_owned()))
     }
 
-    /// Starts a program that stays; it is killed with the thread that started it.
+    /// Starts a program in the background; it is killed with the thread that started it.
     ///
     /// # Errors
-    /// The system's, when it cannot be started.
+    /// The system's error if the program cannot be started.
     pub fn start(&self, program: &Path, arguments: &[&str], log: &Path) -> io::Result<Child> {
         self.start_with_input(program, arguments, log, Stdio::null())
     }
 
-    /// As [`Self::start`], with an input.
+    /// Starts a program like [`Self::start`], with an input.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Self::start`].
     pub(crate) fn start_with_input(
         &self,
         program: &Path,
@@ -113,10 +113,10 @@ impl Namespace {
         start(command.stdin(input).stdout(log.try_clone()?).stderr(log))
     }
 
-    /// Commands to `ip`, one a line, inside the namespace.
+    /// Runs commands of `ip`, one on each line, inside the namespace.
     ///
     /// # Errors
-    /// What `ip` said, with the commands.
+    /// The error of `ip`, with the commands.
     pub fn ip_batch(&self, lines: &str) -> io::Result<()> {
         let _gate = gate();
         let mut command = Command::new("ip");
@@ -124,7 +124,7 @@ impl Namespace {
         let mut child =
             start(command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()))?;
         let mut input = child.stdin.take().expect("standard input was asked for");
-        // If it has ended already, what it said tells more than the broken pipe.
+        // If `ip` has ended already, its output is more useful than the error of the pipe.
         let _ = input.write_all(lines.as_bytes());
         drop(input);
         let output = child.wait_with_output()?;
@@ -138,16 +138,15 @@ impl Namespace {
     /// Sets a key below `/proc/sys/net` if this kernel has it.
     ///
     /// # Errors
-    /// The system's, when the kernel does not take the value.
+    /// The system's error if the kernel refuses the value.
     pub fn set(&self, key: &str, value: &str) -> io::Result<()> {
         let path = Path::new("/proc/sys/net").join(key);
         self.enter(|| if path.exists() { fs::write(&path, value) } else { Ok(()) })?
     }
 }
 
-/// For the endings that drop nothing, a signal or a panic that aborts: lets nothing new be started,
-/// ends every child of this process, removes what bears the prefix, and ends the process with this
-/// exit code.
+/// Ends the process after a signal or an aborting panic, which drop nothing. Prevents new starts,
+/// ends every child of this process, removes everything with the prefix, and exits with this code.
 pub fn abandon(prefix: &str, code: i32) -> ! {
     let _gate = gate();
     for task in entries("/proc/self/task") {
@@ -158,8 +157,7 @@ pub fn abandon(prefix: &str, code: i32) -> ! {
     std::process::exit(code)
 }
 
-/// Removes what processes that are no more left behind under this tag; what belongs to a running
-/// process stays.
+/// Removes the remains of ended processes under this tag; those of running processes stay.
 pub fn remove_leftovers(tag: &str) {
     let temporary = std::env::temp_dir();
     let names = entries(NAMES).into_iter().chain(entries(&temporary));
@@ -172,13 +170,14 @@ pub fn remove_leftovers(tag: &str) {
     }
 }
 
-/// Sweeps, unless [`abandon`] is at it: then waits for the end that it brings.
+/// Sweeps. If [`abandon`] is running, waits for the end of the process.
 pub(crate) fn sweep_in_turn(prefix: &str) {
     let _gate = gate();
     sweep(prefix);
 }
 
-/// Ends the processes in all namespaces of that prefix, and removes them and their directories.
+/// Ends the processes in all namespaces with this prefix, and removes the namespaces and their
+/// directories.
 fn sweep(prefix: &str) {
     for name in entries(NAMES) {
         if !name.starts_with(prefix) {
@@ -194,12 +193,12 @@ fn sweep(prefix: &str) {
     let temporary = std::env::temp_dir();
     let ours = |name: &String| name.starts_with(prefix) && name.ends_with(FILES);
     for name in entries(&temporary).into_iter().filter(ours) {
-        // Who else removes it is welcome to.
+        // Another process may remove it at this moment.
         let _ = fs::remove_dir_all(temporary.join(name));
     }
 }
 
-/// The directory for what a network writes to disk.
+/// Directory for the files of a network.
 pub(crate) fn directory(prefix: &str) -> std::path::PathBuf {
     std::env::temp_dir().join(format!("{prefix}{FILES}"))
 }
@@ -226,14 +225,14 @@ fn gate() -> MutexGuard<'static, ()> {
     GATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Moves the calling thread.
+/// Moves the calling thread into a namespace.
 fn enter_here(name: &str) -> io::Result<()> {
     let file = File::open(Path::new(NAMES).join(name))?;
     move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
     Ok(())
 }
 
-/// Kills the processes listed; those that have ended since are none the worse.
+/// Kills the listed processes; some may have ended already.
 fn kill_all(numbers: &str) {
     let pids = numbers.split_whitespace().filter_map(|n| Pid::from_raw(n.parse().ok()?));
     for pid in pids {
@@ -241,7 +240,7 @@ fn kill_all(numbers: &str) {
     }
 }
 
-/// File names in a directory; none if it cannot be read.
+/// File names in a directory; empty if it cannot be read.
 fn entries(directory: impl AsRef<Path>) -> Vec<String> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect()

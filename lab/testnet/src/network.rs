@@ -1,4 +1,4 @@
-//! Who is connected with whom, and under which addresses.
+//! Connections and addresses of the network.
 //!
 //! ```text
 //! sub1 10.0.0.11 ---+                                                  +--- server1 198.51.100.10
@@ -6,9 +6,9 @@
 //! sub2 10.0.0.12 ---+      10.0.0.1       192.0.2.2   192.0.2.1        +--- server2 198.51.100.130
 //! ```
 //!
-//! The pool, 203.0.113.1 to .4, lies behind no interface: the router has a route for it to the
-//! gateway. The kernel in `nat` has no addresses and forwards nothing: what passes, natgate passed.
-//! Offloads are off everywhere, so that what is on the wire is what a wire would carry.
+//! The pool, 203.0.113.1 to .4, is on no interface: the router has a route for it to the gateway.
+//! The kernel in `nat` has no addresses and forwards nothing, so only natgate passes packets.
+//! Offloads are off everywhere, so that frames look like those on a real wire.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -48,7 +48,8 @@ const LINKS: [[&str; 4]; 6] = [
     ["server2", "eth0", "router", "server2"],
 ];
 
-/// The namespaces, cabled and addressed; gone when dropped, with every process in them.
+/// The namespaces with cables and addresses. When dropped, they are removed with every process in
+/// them.
 #[derive(Debug)]
 pub struct Network {
     prefix: String,
@@ -56,11 +57,12 @@ pub struct Network {
 }
 
 impl Network {
-    /// Makes the whole network. The name's form is a tag, this process's number, and, if it has
-    /// several networks, a dash and a number; namespaces are called after it (`<name>-sub1`).
+    /// Creates the whole network. The name consists of a tag, the process id, and, for one of
+    /// several networks, a dash and a number. The names of the namespaces begin with it
+    /// (`<name>-sub1`).
     ///
     /// # Errors
-    /// What `ip` or `ethtool` said; nothing is left behind.
+    /// The error of `ip` or `ethtool`; no part of the network is left.
     pub fn build(name: &str) -> io::Result<Self> {
         let mut network = Self::empty(name)?;
         for node in ["sub1", "sub2", "switch", "nat", "router", "server1", "server2"] {
@@ -71,21 +73,21 @@ impl Network {
         Ok(network)
     }
 
-    /// A network with nobody in it, for other drawings than the one above; the name as for
+    /// Creates an empty network, for other topologies than the one above; the name is as for
     /// [`Network::build`].
     ///
     /// # Errors
-    /// The system's, when its directory cannot be made.
+    /// The system's error if its directory cannot be created.
     pub fn empty(name: &str) -> io::Result<Self> {
         let network = Self { prefix: format!("{name}-"), nodes: Vec::new() };
         std::fs::create_dir(network.directory())?;
         Ok(network)
     }
 
-    /// Makes a node, which has no devices yet and no IPv6.
+    /// Creates a node without devices and without IPv6.
     ///
     /// # Errors
-    /// What `ip` said.
+    /// The error of `ip`.
     pub fn add(&mut self, node: &str) -> io::Result<()> {
         self.nodes.push(Namespace::create(format!("{}{node}", self.prefix))?);
         for scope in ["all", "default"] {
@@ -94,11 +96,11 @@ impl Network {
         Ok(())
     }
 
-    /// Lays a cable: node and device, node and device. Both ends are up, without addresses, and
+    /// Creates a cable: node and device, node and device. Both ends are up, without addresses, and
     /// without offloads.
     ///
     /// # Errors
-    /// What `ip` or `ethtool` said.
+    /// The error of `ip` or `ethtool`.
     pub fn cable(&self, [node, device, other, peer]: [&str; 4]) -> io::Result<()> {
         let (near, far) = (self.node(node), self.node(other));
         near.ip_batch(&format!(
@@ -114,26 +116,26 @@ impl Network {
         Ok(())
     }
 
-    /// A node by its name in the drawing above.
+    /// Node by its name in the drawing above.
     ///
     /// # Panics
-    /// When there is none.
+    /// If there is none.
     pub fn node(&self, node: &str) -> &Namespace {
         let found = self.nodes.iter().find(|n| n.name().strip_prefix(&self.prefix) == Some(node));
         found.unwrap_or_else(|| panic!("there is no node {node}"))
     }
 
-    /// Where files that belong to this network may be written.
+    /// Directory for files of this network.
     pub fn directory(&self) -> PathBuf {
         directory(&self.prefix)
     }
 
-    /// A file's path in that directory.
+    /// Path of a file in that directory.
     pub fn file(&self, name: &str) -> PathBuf {
         self.directory().join(name)
     }
 
-    /// Lays the cables.
+    /// Creates the cables.
     fn connect(&self) -> io::Result<()> {
         for link in LINKS {
             self.cable(link)?;
@@ -147,7 +149,7 @@ impl Network {
         )
     }
 
-    /// Gives everybody addresses and routes.
+    /// Gives all nodes addresses and routes.
     fn address(&self) -> io::Result<()> {
         for (node, address) in [("sub1", SUBSCRIBER1), ("sub2", SUBSCRIBER2)] {
             self.node(node).ip_batch(&host(address, 24, GATEWAY_INSIDE))?;
@@ -156,11 +158,11 @@ impl Network {
         let far = Ipv4Addr::new(198, 51, 100, 129);
         self.node("server1").ip_batch(&host(SERVER1, 25, near))?;
         self.node("server2").ip_batch(&host(SERVER2, 25, far))?;
-        // Watchers come by it.
+        // Monitoring programs use it.
         self.node("nat").ip_batch("link set lo up\n")?;
         let router = self.node("router");
         router.set("ipv4/ip_forward", "1")?;
-        // Otherwise traceroute's questions go unanswered when they come quickly.
+        // Otherwise fast requests of traceroute get no answer.
         for node in ["router", "server1", "server2"] {
             self.node(node).set("ipv4/icmp_ratelimit", "0")?;
         }
@@ -188,10 +190,10 @@ fn host(address: Ipv4Addr, prefix: u8, gateway: Ipv4Addr) -> String {
     )
 }
 
-/// A readable path for a program's arguments.
+/// A path as text for a program's arguments.
 ///
 /// # Panics
-/// When it is not Unicode: the temporary directory's name would have to be odd.
+/// If the path is not Unicode, which needs an unusual name of the temporary directory.
 pub(crate) fn argument(path: &Path) -> &str {
     path.to_str().expect("the temporary directory has a readable name")
 }

@@ -1,9 +1,9 @@
-//! What the clients talk to: threads of this process behind sockets of the servers' namespaces.
+//! Servers for the clients: threads of this process with sockets in the servers' namespaces.
 //!
-//! Server 1 has a web server on port 80 that answers every request with one and the same body. Both
-//! servers have a reflector on [`REFLECTOR_PORT`]: it tells whoever asks under which address and
-//! port it is seen, on UDP by the answer to any datagram, on TCP by the first line of a connection
-//! that echoes from then on. All stop when dropped.
+//! Server 1 has a web server on port 80 that answers every request with one body. Both servers have
+//! a reflector on [`REFLECTOR_PORT`]. It returns the address and port of the client that it sees:
+//! on UDP in the answer to any datagram, on TCP in the first line of a connection, which it then
+//! echoes. All servers stop when dropped.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
@@ -14,19 +14,19 @@ use std::time::Duration;
 
 use crate::network::{Network, SERVER1, SERVER2};
 
-/// Where both servers reflect, on UDP and TCP.
+/// Port of both servers' reflectors, on UDP and TCP.
 pub const REFLECTOR_PORT: u16 = 7000;
 
-/// How often a thread that waits looks whether it should stop.
+/// Interval at which a waiting thread checks `stop`.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// Connections are many and their threads do little.
+/// Small stacks, because connections are many and their threads do little.
 const STACK: usize = 256 * 1024;
 
-/// What is done with a TCP connection.
+/// Handler of a TCP connection.
 type Handler = Arc<dyn Fn(TcpStream) -> io::Result<()> + Send + Sync>;
 
-/// The servers' threads.
+/// Threads of the servers.
 #[derive(Debug)]
 pub struct Servers {
     stop: Arc<AtomicBool>,
@@ -34,10 +34,10 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// Starts them all; they listen when this returns.
+    /// Starts all servers; they listen when this returns.
     ///
     /// # Errors
-    /// The system's, when a socket or a thread cannot be had.
+    /// The system's error if a socket or a thread cannot be created.
     pub fn start(network: &Network, body: Arc<[u8]>) -> io::Result<Self> {
         let mut servers = Self { stop: Arc::default(), threads: Vec::new() };
         let web: Handler = Arc::new(move |stream| answer_http(stream, &body));
@@ -60,7 +60,7 @@ impl Servers {
         handler: Handler,
     ) -> io::Result<()> {
         let listener = network.node(node).enter(|| TcpListener::bind(endpoint))??;
-        // The receive timeout holds for accept as well.
+        // The receive timeout also applies to accept.
         socket2::SockRef::from(&listener).set_read_timeout(Some(GLANCE))?;
         let stop = Arc::clone(&self.stop);
         self.threads.push(thread::Builder::new().name("accept".into()).spawn(move || {
@@ -68,7 +68,7 @@ impl Servers {
                 let Ok((stream, _)) = listener.accept() else { continue };
                 let handler = Arc::clone(&handler);
                 let builder = thread::Builder::new().stack_size(STACK);
-                // A client that goes away early, or no thread: the client notices.
+                // If the client ends early or no thread can start, the client notices.
                 let _ = builder.spawn(move || handler(stream));
             }
         })?);
@@ -88,7 +88,7 @@ impl Servers {
             let mut buffer = [0; 65_535];
             while !stop.load(Ordering::Relaxed) {
                 let Ok((_, from)) = socket.recv_from(&mut buffer) else { continue };
-                // UDP promises nothing: who asked asks again.
+                // UDP may lose packets, and the client asks again.
                 let _ = socket.send_to(from.to_string().as_bytes(), from);
             }
         })?);
@@ -100,13 +100,13 @@ impl Drop for Servers {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // It has said why on standard error.
+            // The thread has printed the reason on standard error.
             let _ = thread.join();
         }
     }
 }
 
-/// One request, one answer.
+/// Answers one request.
 fn answer_http(mut stream: TcpStream, body: &[u8]) -> io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     stream.set_write_timeout(Some(Duration::from_secs(10)))?;
@@ -120,7 +120,7 @@ fn answer_http(mut stream: TcpStream, body: &[u8]) -> io::Result<()> {
     stream.write_all(body)
 }
 
-/// Says who is seen, then echoes until the other side has no more.
+/// Sends the client's endpoint, then echoes until the client closes.
 fn reflect_tcp(mut stream: TcpStream, stop: &AtomicBool) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(GLANCE))?;
@@ -138,7 +138,7 @@ fn reflect_tcp(mut stream: TcpStream, stop: &AtomicBool) -> io::Result<()> {
     Ok(())
 }
 
-/// Where a server's reflector is.
+/// Endpoint of a server's reflector.
 pub(crate) fn reflector(server: Ipv4Addr) -> SocketAddrV4 {
     SocketAddrV4::new(server, REFLECTOR_PORT)
 }

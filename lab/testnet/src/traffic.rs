@@ -1,7 +1,7 @@
-//! What clients do that needs sockets of a particular kind: one socket towards two servers, the
-//! same port for calling and being called, a thousand connections at once.
+//! Clients that need sockets of a particular kind: one socket towards two servers, one port for
+//! outgoing and incoming connections, a thousand connections at once.
 //!
-//! The servers must be running. Nothing waits longer than ten seconds for one answer.
+//! The servers must be running. No wait for an answer is longer than ten seconds.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
@@ -15,25 +15,25 @@ use crate::network::{Network, SERVER1, SERVER2};
 use crate::servers::reflector;
 use crate::wait_for_listener;
 
-/// Patience for a connection or a line on it.
+/// Longest wait for a connection or a line on it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Who met whom when two subscribers talked by their external endpoints.
+/// Endpoints of two subscribers that communicated by their external endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hairpin {
-    /// The external endpoint that was called.
+    /// External endpoint of the called subscriber.
     pub called: SocketAddrV4,
-    /// The caller's external endpoint, as a server saw it.
+    /// External endpoint of the caller, as seen by a server.
     pub caller: SocketAddrV4,
-    /// The caller as the one called saw it.
+    /// Caller's endpoint, as seen by the called subscriber.
     pub seen: SocketAddrV4,
 }
 
-/// Has iperf3 send from the first subscriber to the first server as fast as TCP will, for so many
-/// seconds, with these arguments besides; returns the bits a second that arrived.
+/// Runs iperf3 from the first subscriber to the first server as fast as TCP permits, for `seconds`,
+/// with these further arguments. Returns the received bits a second.
 ///
 /// # Errors
-/// What iperf3 said.
+/// The error of iperf3.
 pub fn iperf3(network: &Network, seconds: u32, more: &[&str]) -> io::Result<f64> {
     let (server, log) = (network.node("server1"), network.file("iperf3.log"));
     let mut daemon = server.start("iperf3".as_ref(), &["--server", "--one-off"], &log)?;
@@ -42,7 +42,7 @@ pub fn iperf3(network: &Network, seconds: u32, more: &[&str]) -> io::Result<f64>
         let usual = ["--client", &address, "--time", &time, "--json"];
         network.node("sub1").run(seconds + 15, "iperf3", &[&usual, more].concat())
     });
-    // It has ended by itself unless something went wrong.
+    // The server has ended by itself, unless an error occurred.
     let _ = daemon.kill();
     daemon.wait()?;
     let measured: serde_json::Value = serde_json::from_slice(&result?.stdout)?;
@@ -59,19 +59,19 @@ pub fn udp_socket(node: &Namespace) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Asks a server under which endpoint it sees this socket; three times before giving up.
+/// Asks a server for the endpoint of this socket that it sees; at most three times.
 ///
 /// # Errors
-/// No answer, or one that is no endpoint.
+/// If there is no answer, or if it is no endpoint.
 pub fn ask_udp(socket: &UdpSocket, server: Ipv4Addr) -> io::Result<SocketAddrV4> {
     let ask = || ask_udp_once(socket, server, b"where am I");
     ask().or_else(|_| ask()).or_else(|_| ask())
 }
 
-/// Sends one datagram to a server and reads under which endpoint it was seen.
+/// Sends one datagram to a server and returns the endpoint that it has seen.
 ///
 /// # Errors
-/// No answer within the socket's timeout, or one that is no endpoint.
+/// If no answer comes within the socket's timeout, or if it is no endpoint.
 pub fn ask_udp_once(
     socket: &UdpSocket,
     server: Ipv4Addr,
@@ -88,19 +88,19 @@ pub fn ask_udp_once(
     parse(&buffer[..length])
 }
 
-/// Connects to any endpoint, from this local port, which may be in use elsewhere too, or from a
-/// port of its own (0).
+/// Connects to an endpoint from this local port, which other sockets may share, or from a port of
+/// its own (0).
 ///
 /// # Errors
-/// The system's, or nobody answered.
+/// The system's error, or the lack of an answer.
 pub fn connect(node: &Namespace, port: u16, to: SocketAddrV4) -> io::Result<TcpStream> {
     connect_from(node, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port), to, PATIENCE)
 }
 
-/// Connects as [`connect`] does, from one of the node's addresses and within this time.
+/// Connects like [`connect`], from one of the node's addresses and within this time.
 ///
 /// # Errors
-/// The system's, or nobody answered.
+/// The system's error, or the lack of an answer.
 pub fn connect_from(
     node: &Namespace,
     from: SocketAddrV4,
@@ -118,7 +118,7 @@ pub fn connect_from(
     })?
 }
 
-/// Listens, also where a connection has its end; accepting waits so long for a connection.
+/// Listens, also on the endpoint of a connection; an accept waits at most `limit`.
 ///
 /// # Errors
 /// The system's.
@@ -126,7 +126,7 @@ pub fn listen(node: &Namespace, on: SocketAddrV4, limit: Duration) -> io::Result
     node.enter(|| {
         let socket = socket_on(on)?;
         socket.listen(128)?;
-        // The receive timeout holds for accept as well.
+        // The receive timeout also applies to accept.
         socket.set_read_timeout(Some(limit))?;
         Ok(socket.into())
     })?
@@ -135,7 +135,7 @@ pub fn listen(node: &Namespace, on: SocketAddrV4, limit: Duration) -> io::Result
 /// Connects to a server's reflector.
 ///
 /// # Errors
-/// As for [`connect`].
+/// The errors of [`connect`].
 pub fn connect_reflector(node: &Namespace, port: u16, server: Ipv4Addr) -> io::Result<TcpStream> {
     connect(node, port, reflector(server))
 }
@@ -143,18 +143,18 @@ pub fn connect_reflector(node: &Namespace, port: u16, server: Ipv4Addr) -> io::R
 /// Reads the reflector's first line: the endpoint that it sees.
 ///
 /// # Errors
-/// The connection's, or no endpoint in the line.
+/// The error of the connection, or a line without an endpoint.
 pub fn read_endpoint(stream: &TcpStream) -> io::Result<SocketAddrV4> {
     let mut line = String::new();
-    // Nothing follows the line before we send something, so the reader holds nothing back.
+    // The reflector sends nothing more before the next packet, so the reader keeps no bytes.
     BufReader::with_capacity(64, stream).read_line(&mut line)?;
     parse(line.trim_end().as_bytes())
 }
 
-/// Sends bytes to a reflector and expects the same back.
+/// Sends bytes to a reflector, which must return them.
 ///
 /// # Errors
-/// The connection's, or other bytes.
+/// The error of the connection, or different bytes.
 pub fn echo(mut stream: &TcpStream, bytes: &[u8]) -> io::Result<()> {
     stream.write_all(bytes)?;
     let mut back = vec![0; bytes.len()];
@@ -166,10 +166,10 @@ pub fn echo(mut stream: &TcpStream, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// A datagram from the second subscriber to the first one's external endpoint, and an answer.
+/// Sends a datagram from the second subscriber to the first one's external endpoint, and an answer.
 ///
 /// # Errors
-/// What did not arrive, or arrived changed.
+/// The missing or changed packet.
 pub fn hairpin_udp(network: &Network) -> io::Result<Hairpin> {
     let (one, two) = (udp_socket(network.node("sub1"))?, udp_socket(network.node("sub2"))?);
     let called = ask_udp(&one, SERVER1)?;
@@ -189,11 +189,11 @@ pub fn hairpin_udp(network: &Network) -> io::Result<Hairpin> {
     Ok(Hairpin { called, caller, seen: v4(seen)? })
 }
 
-/// A TCP connection from the second subscriber to the first one's external endpoint. Each has
-/// called a server from the same port before: so both have a mapping.
+/// Connects from the second subscriber to the first one's external endpoint by TCP. Each has
+/// connected to a server from this port before, so both have a mapping.
 ///
 /// # Errors
-/// What did not connect, or what arrived changed.
+/// The failed connection, or the changed bytes.
 pub fn hairpin_tcp(network: &Network, port: u16) -> io::Result<Hairpin> {
     let (one, two) = (network.node("sub1"), network.node("sub2"));
     let held = [connect_reflector(one, port, SERVER1)?, connect_reflector(two, port, SERVER1)?];
@@ -213,12 +213,12 @@ pub fn hairpin_tcp(network: &Network, port: u16) -> io::Result<Hairpin> {
     Ok(Hairpin { called, caller, seen: v4(seen)? })
 }
 
-/// Opens `each` connections from either subscriber to the reflectors, half of them to each server,
-/// holds them all open, then has each echo 1,000 bytes. Returns the external endpoints, in no
+/// Opens `each` connections from either subscriber to the reflectors, half of them to each server.
+/// Holds them all open, then echoes 1,000 bytes over each. Returns the external endpoints, in no
 /// order.
 ///
 /// # Errors
-/// The first connection that failed in any way.
+/// The first connection that failed.
 pub fn many_connections(network: &Network, each: usize) -> io::Result<Vec<SocketAddrV4>> {
     const THREADS: usize = 4;
     let mut open = Vec::new();
@@ -255,8 +255,8 @@ fn open_connections(node: &Namespace, count: usize) -> io::Result<Vec<TcpStream>
         .collect()
 }
 
-/// A TCP socket on an endpoint whose port others may use as well, or on a port of its own (0): left
-/// to connect, the kernel would take one port for two servers, and so for one mapping.
+/// A TCP socket on an endpoint whose port other sockets may share, or on a port of its own (0).
+/// Without this binding the kernel would use one port for two servers, and so for one mapping.
 fn socket_on(local: SocketAddrV4) -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(local.port() != 0)?;

@@ -1,8 +1,8 @@
-//! Networks of tests: one test of a program at a time, and the helpers that most tests need.
+//! Networks of tests: one test of a program at a time, and common helpers of tests.
 //!
-//! Tests with networks measure time and share the machine's processors with the gateway. A
-//! [`Turn`] lets one of them run and keeps the others waiting; a [`TestNetwork`] is the
-//! demonstration's network together with its turn. Failures are panics, because tests use both.
+//! Tests with networks measure time and share the machine's processors with the gateway. A [`Turn`]
+//! lets one of them run while the others wait. A [`TestNetwork`] is the demonstration's network
+//! together with its turn. Failures are panics, because only tests use both.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::ops::{Deref, DerefMut};
@@ -15,13 +15,13 @@ use crate::namespace::remove_leftovers;
 use crate::network::{Network, SERVER1};
 use crate::{Gateway, Servers, is_root, raise_open_files, traffic};
 
-/// Seconds that a program in a node may take.
+/// Longest run of a program in a node, seconds.
 const LIMIT: u32 = 20;
 
 static LOCK: Mutex<()> = Mutex::new(());
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// The right of one test to have networks; the next test of the process waits until it is dropped.
+/// Right of one test to have networks; the next test of the process waits until it is dropped.
 #[derive(Debug)]
 pub struct Turn {
     tag: &'static str,
@@ -29,12 +29,12 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Waits for the tests before. Removes what earlier processes left behind under this tag.
+    /// Waits for the earlier tests. Removes the remains of earlier processes under this tag.
     ///
     /// # Panics
     /// Without root.
     pub fn take(tag: &'static str) -> Self {
-        // A test that failed does not keep the others from running.
+        // A failed test does not prevent the others from running.
         let lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
         assert!(is_root(), "network namespaces need root: run the tests as root");
         remove_leftovers(tag);
@@ -48,20 +48,19 @@ impl Turn {
         format!("{}{}-{number}", self.tag, std::process::id())
     }
 
-    /// The demonstration's network.
+    /// Creates the demonstration's network.
     ///
     /// # Panics
-    /// When it cannot be made.
+    /// If the network cannot be created.
     pub fn network(&self) -> Network {
         Network::build(&self.name()).expect("the network can be made")
     }
 }
 
-/// The demonstration's network for one test, without a gateway. A gateway has to be dropped before
-/// it.
+/// The demonstration's network for one test, without a gateway. Drop a gateway before its network.
 #[derive(Debug)]
 pub struct TestNetwork {
-    // Fields are dropped in this order.
+    // The fields are dropped in this order.
     _servers: Option<Servers>,
     network: Network,
     body: Arc<[u8]>,
@@ -69,28 +68,28 @@ pub struct TestNetwork {
 }
 
 impl TestNetwork {
-    /// Without servers.
+    /// Creates a network without servers.
     ///
     /// # Panics
-    /// Without root, or when the network cannot be made.
+    /// Without root, or if the network cannot be created.
     pub fn new(tag: &'static str) -> Self {
         let turn = Turn::take(tag);
         Self { _servers: None, network: turn.network(), body: Arc::default(), _turn: turn }
     }
 
-    /// With servers; the web server's answer has so many bytes.
+    /// Creates a network with servers; the web server's answer has `body_len` bytes.
     ///
     /// # Panics
-    /// As [`Self::new`].
+    /// Like [`Self::new`].
     pub fn with_servers(tag: &'static str, body_len: u32) -> Self {
         let body = (0..body_len).map(|n| (n.wrapping_mul(0x9e37_79b9) >> 24) as u8);
         Self::with_body(tag, body.collect())
     }
 
-    /// With servers, the first of which answers this to HTTP requests.
+    /// Creates a network with servers. The first server answers HTTP requests with this body.
     ///
     /// # Panics
-    /// As [`Self::new`].
+    /// Like [`Self::new`].
     pub fn with_body(tag: &'static str, body: Arc<[u8]>) -> Self {
         let network = Self::new(tag);
         let servers = Servers::start(&network, Arc::clone(&body)).expect("the servers start");
@@ -105,7 +104,7 @@ impl TestNetwork {
     /// Starts a gateway; see [`Gateway::start`].
     ///
     /// # Panics
-    /// With the gateway's own words if it does not run.
+    /// With the gateway's own messages if it does not run.
     pub fn start(&self, program: &str, config: &str) -> Gateway {
         Gateway::start(&self.network, Path::new(program), config)
             .unwrap_or_else(|error| panic!("{error}"))
@@ -116,26 +115,26 @@ impl TestNetwork {
         output.unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Runs a program in a node to its end and returns what it prints.
+    /// Runs a program in a node to its end and returns its output.
     ///
     /// # Panics
-    /// When the program fails, or takes longer than 20 seconds.
+    /// If the program fails, or takes longer than 20 seconds.
     pub fn run(&self, node: &str, program: &str, arguments: &[&str]) -> String {
         String::from_utf8_lossy(&self.output(node, program, arguments).stdout).into_owned()
     }
 
-    /// Runs `ip` in a node; the arguments are separated by single spaces.
+    /// Runs `ip` in a node; single spaces separate the arguments.
     ///
     /// # Panics
-    /// As [`Self::run`].
+    /// Like [`Self::run`].
     pub fn ip(&self, node: &str, arguments: &str) -> String {
         self.run(node, "ip", &arguments.split(' ').collect::<Vec<_>>())
     }
 
-    /// Sends so many echo requests from a node; returns what `ping` prints.
+    /// Sends `count` echo requests from a node; returns the output of `ping`.
     ///
     /// # Panics
-    /// When one of them stays without an answer.
+    /// If any request gets no answer.
     pub fn ping(&self, node: &str, address: Ipv4Addr, count: u32) -> String {
         let (count, address) = (count.to_string(), address.to_string());
         let said = self.run(node, "ping", &["-n", "-c", &count, "-i", "0.1", "-W", "2", &address]);
@@ -143,10 +142,10 @@ impl TestNetwork {
         said
     }
 
-    /// Downloads from the web server and compares.
+    /// Downloads from the web server and compares the body.
     ///
     /// # Panics
-    /// When the download fails or differs.
+    /// If the download fails or differs.
     pub fn download(&self, node: &str) {
         let url = format!("http://{SERVER1}/");
         let arguments = ["--silent", "--show-error", "--fail", &url];
@@ -157,7 +156,7 @@ impl TestNetwork {
     /// A datagram socket of a node.
     ///
     /// # Panics
-    /// When there is none to be had.
+    /// If no socket can be created.
     pub fn udp_socket(&self, node: &str) -> UdpSocket {
         traffic::udp_socket(self.network.node(node)).expect("a datagram socket")
     }

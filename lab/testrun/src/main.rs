@@ -1,10 +1,10 @@
 //! Builds the test programs of the workspace and runs them side by side.
 //!
-//! `cargo test` runs one test program after the other, so a program that waits, or that has one
-//! long test, leaves the other processors idle. Here as many programs run as there are processors,
-//! the longest first. A program that fails prints all that it wrote; documentation tests follow.
-//! Arguments are passed to `cargo test` (packages, features); without any the whole workspace is
-//! tested.
+//! `cargo test` runs one test program after the other. A program that waits, or that has one long
+//! test, then leaves the other processors idle. This program runs as many test programs as there
+//! are processors, the longest first. A failing program prints its whole output. Documentation
+//! tests follow. Arguments go to `cargo test` (packages, features); without arguments the whole
+//! workspace is tested.
 
 use anyhow::{Context, bail};
 use serde_json::Value;
@@ -21,7 +21,7 @@ const LONG: [&str; 6] = ["bench", "tiny_world", "live", "boot", "random", "packa
 
 /// One test program.
 struct Program {
-    /// Package and target, as in `natgate-engine::attacks`.
+    /// Package and target, such as `natgate-engine::attacks`.
     name: String,
     target: String,
     executable: PathBuf,
@@ -85,7 +85,7 @@ fn build(options: &[String]) -> anyhow::Result<Vec<Program>> {
     Ok(messages.filter_map(|message| program(&message)).collect())
 }
 
-/// The test program that a message of cargo's is about.
+/// Test program in a message of cargo.
 fn program(message: &Value) -> Option<Program> {
     if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
         return None;
@@ -123,7 +123,7 @@ fn run_all(programs: Vec<Program>) -> anyhow::Result<Vec<Outcome>> {
     })
 }
 
-/// Runs one program and prints its line, or all that it wrote if it fails.
+/// Runs one program and prints its line, or its whole output if it fails.
 fn run(program: &Program) -> anyhow::Result<Outcome> {
     let started = Instant::now();
     let file = program.executable.with_extension("output");

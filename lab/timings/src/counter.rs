@@ -1,12 +1,11 @@
-//! The processor's counter of cycles.
+//! The processor's cycle counter.
 
-/// The counter. Calls before it have ended, and those after it have not begun.
+/// Reads the counter. Earlier calls have ended, and later ones have not begun.
 #[cfg(target_arch = "x86_64")]
 pub fn cycles() -> u64 {
     let (low, high): (u32, u32);
     // SAFETY: every processor of 64 bits has the counter and the barriers, which change nothing
-    // else. That it may touch memory is what the compiler is to believe, lest it moves work past
-    // it.
+    // else. The compiler must assume accesses to memory, so that it moves no work past the read.
     unsafe {
         core::arch::asm!(
             "lfence",
@@ -20,14 +19,14 @@ pub fn cycles() -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// Where there is none: nanoseconds since it was first asked.
+/// Nanoseconds since the first call, on machines without the counter.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn cycles() -> u64 {
     static BEGIN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
     BEGIN.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64
 }
 
-/// What reading it takes: the median of many times between two readings.
+/// Cost of a read: the median over many pairs of reads.
 pub(crate) fn own() -> u64 {
     let mut times = [0; 1001];
     for time in &mut times {

@@ -1,36 +1,36 @@
-//! The largest table that some memory holds, with an entry in every place.
+//! The largest table in a given memory, with an entry in every place.
 
 use crate::table::{Table, memory};
 use crate::{Cost, ROOM};
 use serde::{Deserialize, Serialize};
 
-/// Most entries that are tried: the first is still there when the last comes.
+/// Most entries of a measurement: the first must not expire before the last is made.
 const MOST: u32 = 1 << 24;
 
 /// Packets that are forwarded through the full table.
 const CALLS: usize = 20_000;
 
-/// What was found of it.
+/// Results of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fill {
-    /// Bytes that the table could have, and that it takes.
+    /// Bytes available to the table, and bytes of the table.
     pub memory: u64,
     /// See `memory`.
     pub table: u64,
-    /// Entries that were in it at once.
+    /// Number of simultaneous entries.
     pub entries: u32,
-    /// The first packet of a UDP flow, all of them.
+    /// The first packets of all UDP flows.
     pub add: Cost,
-    /// A packet out of a flow when all were there.
+    /// An outbound packet of a flow with all entries present.
     pub forward: Cost,
 }
 
 impl Fill {
-    /// Makes the largest table that takes so many bytes at most, fills it and forwards packets
-    /// through it. `None`: not even a hundred thousand entries fit.
+    /// Creates the largest table of at most `bytes`, fills it and forwards packets through it.
+    /// Returns `None` if fewer than a hundred thousand entries fit.
     ///
     /// # Panics
-    /// When an entry finds no place, or the engine does not forward.
+    /// If an entry finds no place, or if the engine does not forward.
     pub fn measure(bytes: u64, cycles_per_ns: f64) -> Option<Self> {
         let entries = most_entries(bytes)?;
         let mut table = Table::new(entries, entries);
@@ -47,20 +47,20 @@ impl Fill {
         })
     }
 
-    /// As one line of JSON.
+    /// The results as one line of JSON.
     pub fn to_line(&self) -> String {
         serde_json::to_string(self).expect("numbers can be written")
     }
 
-    /// From such a line; `None`: it is another.
+    /// Reads a line; `None` if it is something else.
     pub fn from_line(line: &str) -> Option<Self> {
         serde_json::from_str(line).ok()
     }
 }
 
-/// How many entries a table has that takes so many bytes, with what is written down of each.
+/// Number of entries of a table in `bytes`, together with the records of the measurement.
 fn most_entries(bytes: u64) -> Option<u32> {
-    // Of each flow its external endpoint, and what its first packet took.
+    // For each flow its external endpoint, and the cycles of its first packet.
     let beside = |entries: u32| u64::from(entries) * 16;
     let fits = |entries: u32| memory(entries) + beside(entries) <= bytes;
     if !fits(ROOM) {

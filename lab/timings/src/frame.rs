@@ -1,12 +1,12 @@
-//! The packets of experiments: UDP and TCP in the smallest Ethernet frame, 64 bytes with its
+//! Packets of experiments: UDP and TCP in the smallest Ethernet frame. It has 64 bytes with its
 //! checksum, which leaves 46 for IPv4.
 
 use natgate_wire::{Ipv4, checksum, protocol, tcp, udp};
 
-/// The IPv4 packet in a 64-byte frame, bytes.
+/// Length of the IPv4 packet in a 64-byte frame, bytes.
 pub const LEN: usize = 46;
 
-/// Where a numbered datagram has its number.
+/// Offset of the number in a numbered datagram.
 const NUMBER: usize = 28;
 
 /// An endpoint: address and port.
@@ -25,7 +25,7 @@ pub fn udp(frame: &mut Frame, source: End, destination: End) {
     finish(bytes, protocol::UDP, 20 + udp::CHECKSUM);
 }
 
-/// Writes a UDP datagram that carries a number.
+/// Writes a UDP datagram with a number.
 pub fn numbered(frame: &mut Frame, source: End, destination: End, number: u64) {
     header(frame, protocol::UDP, source, destination);
     let bytes = &mut frame.0[..LEN];
@@ -34,7 +34,7 @@ pub fn numbered(frame: &mut Frame, source: End, destination: End, number: u64) {
     finish(bytes, protocol::UDP, 20 + udp::CHECKSUM);
 }
 
-/// The number that a datagram carries.
+/// Number in a datagram.
 pub fn number(frame: &Frame) -> u64 {
     let mut number = [0; 8];
     number.copy_from_slice(&frame.0[NUMBER..NUMBER + 8]);
@@ -73,12 +73,12 @@ fn finish(bytes: &mut [u8], protocol: u8, at: usize) {
     bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// The source of a packet.
+/// Source of a packet.
 pub fn source(frame: &Frame) -> End {
     end(frame, 12, 20)
 }
 
-/// The destination of a packet.
+/// Destination of a packet.
 pub fn destination(frame: &Frame) -> End {
     end(frame, 16, 22)
 }

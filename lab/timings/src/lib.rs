@@ -1,11 +1,11 @@
-//! Internal timings: what adding an entry, looking one up and forwarding a packet take, by the
-//! processor's counter of cycles, one call at a time.
+//! Internal timings: the cost to add an entry, to look one up and to forward a packet, by the
+//! processor's cycle counter, one call at a time.
 //!
-//! The same code runs in the Linux program and in the image without an operating system, which is
-//! what makes their figures comparable. It asks the system for memory and nothing else; how fast
-//! the counter goes is told by who calls. The engine has everything switched on that a gateway has,
-//! and a table of 100,000 mappings, as many of them in use as is said; or one of as many as memory
-//! holds, all of them in use.
+//! The code runs unchanged in the Linux program and in the image without an operating system, so
+//! the figures are comparable. It needs only memory from the system; the caller gives the counter's
+//! rate. The engine has every function of a gateway switched on. Its table has room for 100,000
+//! mappings, of which a given number is in use; or as much room as memory permits, all of it in
+//! use.
 
 mod counter;
 mod fill;
@@ -21,38 +21,38 @@ use table::Table;
 /// Mappings that the table has room for.
 pub const ROOM: u32 = 100_000;
 
-/// How much is measured.
+/// Size of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// Little, for tests.
+    /// A small measurement for tests.
     Quick,
-    /// What figures are told of.
+    /// The measurement for published figures.
     Full,
 }
 
-/// What was found at a number of entries.
+/// Results at one number of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
     /// Mappings in use.
     pub entries: u32,
-    /// The first packet of a UDP flow: translated, and the entry made, while the table fills.
+    /// First packet of a UDP flow: its translation and the new entry, while the table fills.
     pub add: Cost,
-    /// Finding and describing the mapping that has an external endpoint.
+    /// Search and description of the mapping with an external endpoint.
     pub look_up: Cost,
-    /// A packet out of a flow that has its entry.
+    /// Outbound packet of a flow with an entry.
     pub forward: Cost,
-    /// How fast the counter goes.
+    /// Rate of the counter, cycles a nanosecond.
     pub cycles_per_ns: f64,
 }
 
-/// What one call takes; what reading the counter takes is not in it.
+/// Cost of one call, without the cost of reading the counter.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// Half take at most so many nanoseconds.
+    /// Median, nanoseconds.
     pub median_ns: f64,
-    /// 99 of 100 do.
+    /// 99th percentile, nanoseconds.
     pub p99_ns: f64,
-    /// Calls that were measured.
+    /// Number of measured calls.
     pub calls: usize,
 }
 
@@ -65,7 +65,7 @@ impl Size {
         }
     }
 
-    /// Calls of each kind at least.
+    /// Lowest number of calls of each kind.
     fn calls(self) -> usize {
         match self {
             Self::Quick => 200,
@@ -78,13 +78,13 @@ impl Timing {
     /// Measures at a number of entries, 1 to [`ROOM`].
     ///
     /// # Panics
-    /// When there are more, or the engine does not forward.
+    /// If the number is larger, or if the engine does not forward.
     pub fn measure(entries: u32, size: Size, cycles_per_ns: f64) -> Self {
         assert!((1..=ROOM).contains(&entries), "there is room for {ROOM} entries");
         let mut table = Table::new(ROOM, entries);
         let mut add = Vec::new();
         while add.len() < size.calls() {
-            // What was there from the last time goes first.
+            // The entries of the last pass are removed first.
             table.expire();
             table.fill(&mut add);
         }
@@ -100,12 +100,12 @@ impl Timing {
         }
     }
 
-    /// As one line of JSON.
+    /// The results as one line of JSON.
     pub fn to_line(&self) -> String {
         serde_json::to_string(self).expect("numbers can be written")
     }
 
-    /// From such a line; `None`: it is another.
+    /// Reads a line; `None` if it is something else.
     pub fn from_line(line: &str) -> Option<Self> {
         serde_json::from_str(line).ok()
     }
@@ -154,7 +154,7 @@ mod tests {
         let own = counter::own();
         let cycles: Vec<u64> = (0..101).rev().map(|call| own + 10_000_000 + call).collect();
         let cost = Cost::of(cycles, 1.0);
-        // What reading the counter takes differs from time to time.
+        // The cost of reading the counter varies.
         assert!((cost.p99_ns - cost.median_ns - 49.0).abs() < 1e-6, "{cost:?}");
         assert_eq!(cost.calls, 101);
     }

@@ -1,4 +1,4 @@
-//! An engine with entries, and the three calls that are measured.
+//! An engine with entries, and the three measured calls.
 
 use crate::cycles;
 use crate::frame::{self, End, Frame};
@@ -14,31 +14,32 @@ use std::net::Ipv4Addr;
 const FLOWS_EACH: u32 = 500;
 const INSIDE: u32 = 0x0a00_0001;
 const REMOTE: End = (0xc633_640a, 53);
-/// The pool's first address, its ports, and how many of an address are to be in use at most, so
-/// that drawing one is no search.
+/// First address of the pool, its ports, and the most ports of an address in use. The limit makes
+/// the search for a free port short.
 const FIRST: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 const PORTS: (u16, u16) = (1024, 65_535);
 const IN_USE: u32 = 32_000;
-/// How much time passes between two packets, nanoseconds.
+/// Time between two packets, nanoseconds.
 const SPACING: u64 = 10_000;
-/// Longer than any mapping lives or any port rests, nanoseconds.
+/// Longer than any lifetime of a mapping and any hold-down of a port, nanoseconds.
 const LONG: u64 = 10_000 * 1_000_000_000;
-/// From one flow to the next that is asked about: a prime, so that all have their turn and none is
-/// near the one before.
+/// Distance of consecutively measured flows: a prime, so that all flows have their turn, and none
+/// is near the one before.
 const STRIDE: usize = 48_271;
 
-/// The engine and who has entries.
+/// An engine with its flows.
 pub(crate) struct Table {
     engine: Engine,
     now: u64,
-    /// The external endpoint of each flow.
+    /// External endpoint of each flow.
     external: Vec<End>,
     entries: u32,
     found: Vec<MappingInfo>,
 }
 
 impl Table {
-    /// With room for so many entries, and without any so far; there will be so many.
+    /// Creates a table with room for `room` entries. It is empty; `entries` is the number of flows
+    /// to come.
     pub(crate) fn new(room: u32, entries: u32) -> Self {
         let mut engine =
             Engine::new(&config(room), [1; 32], Timestamp(0)).expect("the configuration is good");
@@ -47,7 +48,7 @@ impl Table {
         Self { engine, now: 1, external, entries, found: Vec::with_capacity(1) }
     }
 
-    /// Has each flow send its first packet; adds the cycles of each.
+    /// Sends the first packet of each flow; adds the cycles of each to `taken`.
     pub(crate) fn fill(&mut self, taken: &mut Vec<u64>) {
         self.external.clear();
         for flow in 0..self.entries {
@@ -57,7 +58,7 @@ impl Table {
         }
     }
 
-    /// Looks the mapping up that an external endpoint belongs to; the cycles of that.
+    /// Looks up the mapping of an external endpoint; returns the cycles.
     pub(crate) fn look_up(&mut self, call: usize) -> u64 {
         let flow = self.flow(call);
         let (address, port) = self.external[flow as usize];
@@ -70,7 +71,7 @@ impl Table {
         self.found.clear();
         let begin = cycles();
         let mut cursor = Cursor::default();
-        // It has one mapping, for which one slot is looked at.
+        // The endpoint has one mapping, for which one slot is searched.
         self.engine.scan_mappings(&mut cursor, 1, black_box(&filter), &mut self.found);
         let taken = cycles() - begin;
         let internal = self.found.first().map(|mapping| mapping.id.internal);
@@ -79,7 +80,7 @@ impl Table {
         taken
     }
 
-    /// Forwards a packet of a flow that has its entry; the cycles of that.
+    /// Forwards a packet of a flow with an entry; returns the cycles.
     pub(crate) fn forward(&mut self, call: usize) -> u64 {
         let flow = self.flow(call);
         let (cycles, frame) = self.send(flow);
@@ -87,7 +88,7 @@ impl Table {
         cycles
     }
 
-    /// Lets so much time pass that every mapping goes and every port is free again.
+    /// Lets time pass until every mapping is removed and every port is free again.
     pub(crate) fn expire(&mut self) {
         self.now += LONG;
         while self.engine.advance(Timestamp(self.now)) {
@@ -97,7 +98,7 @@ impl Table {
         assert_eq!(self.engine.totals().mappings, 0, "mappings have outlived their time");
     }
 
-    /// Entries that there are.
+    /// Number of entries.
     pub(crate) fn count(&self) -> u64 {
         self.engine.totals().mappings
     }
@@ -106,7 +107,7 @@ impl Table {
         (call * STRIDE % self.entries as usize) as u32
     }
 
-    /// Sends a packet of a flow out: its cycles, and what came of it.
+    /// Sends an outbound packet of a flow; returns its cycles, and the translated packet.
     fn send(&mut self, flow: u32) -> (u64, Frame) {
         let mut frame = Frame([0; 64]);
         frame::udp(&mut frame, internal_end(flow), REMOTE);
@@ -130,7 +131,7 @@ impl Table {
     }
 }
 
-/// Bytes that a table with room for so many entries takes.
+/// Bytes of a table with room for `room` entries.
 pub(crate) fn memory(room: u32) -> u64 {
     Engine::memory(&config(room))
 }
@@ -152,9 +153,9 @@ fn config(room: u32) -> Config {
         limits: Limits {
             new_mappings_per_second: 1_000_000_000,
             mappings: Some(room),
-            // Nobody answers here, and the table is to be full.
+            // The remote hosts do not answer here, and the table must be able to fill.
             unanswered_give_way: false,
-            // What is set aside for more is memory, too, where there is no operating system.
+            // Room for further addresses takes memory on a machine without an operating system.
             external_addresses: Some(addresses),
             ..Limits::default()
         },
