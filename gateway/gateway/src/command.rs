@@ -679,8 +679,8 @@ impl CommandRunner {
         in_force
     }
 
-    /// Executes a short command at once; returns the task of a long one. An answer is lost if its
-    /// receiver has ended: nobody needs it then.
+    /// Executes a short command at once; returns the task of a long one. If the receiver of an
+    /// answer has ended, the answer is not needed and is lost.
     fn start(&mut self, command: Command, parts: &mut WorkerParts<'_>) -> Option<Task> {
         let WorkerParts { now, captures, engine, router, cables, devices, team } = parts;
         let (engine, team) = (&mut **engine, &mut **team);

@@ -21,7 +21,7 @@ static PANICS: AtomicU64 = AtomicU64::new(0);
 /// First pause before work restarts, and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 
-/// Work that lasted so long before it panicked restarts after the first pause.
+/// Work that lasted at least this long before it panicked restarts after the first pause.
 const LASTED: Duration = Duration::from_secs(60);
 
 thread_local! {

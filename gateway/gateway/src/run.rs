@@ -32,7 +32,7 @@ pub struct Controls<'a> {
     pub wake: &'a UnixStream,
 }
 
-/// Runs a worker until it is told to stop.
+/// Runs a worker until it is stopped.
 ///
 /// # Errors
 /// The system's error if waiting fails.

@@ -267,7 +267,7 @@ impl Inquiry {
         let question = match self.question {
             Question::Figures(mut figures, reply) => {
                 (sight.figures)(sight.engine, &mut figures);
-                // An answer is lost if its receiver has ended: nobody needs it then.
+                // If the receiver has ended, the answer is not needed and is lost.
                 let _ = reply.send(figures);
                 return None;
             }

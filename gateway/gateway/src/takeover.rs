@@ -63,7 +63,7 @@ impl Worker {
     /// Executes commands only, while another process takes over.
     pub(crate) fn stand_still(&mut self, now: Timestamp) {
         if let Some(reply) = self.halting() {
-            // If the receiver has ended, nobody needs the answer.
+            // If the receiver has ended, the answer is not needed.
             let _ = reply.send(self.legacy());
         }
         self.obey_standing(now);

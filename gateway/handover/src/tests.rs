@@ -187,7 +187,7 @@ impl Old {
                 hold: (),
             })
         };
-        // The outside is told before the heir learns of the hand-over.
+        // The outside learns of the hand-over before the heir does.
         let gone_is = move || went.store(handed.load(Ordering::Acquire), Ordering::Release);
         let giver = Giver::listen(&path, commander.clone(), clock, grant, gone_is).unwrap();
         Self {

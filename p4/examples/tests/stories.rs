@@ -6,13 +6,13 @@
 //!
 //! | line | means |
 //! |---|---|
-//! | `in PORT BYTES` | a packet comes; the next line is what becomes of it |
+//! | `in PORT BYTES` | a packet comes; the next line is its result |
 //! | `out PORT BYTES`, `drop` | it leaves like this, or goes nowhere |
 //! | `at SECONDS` | the time from here on |
 //! | `entry TABLE KEYS ACTION [ARGUMENTS]` | a controller's entry |
 //! | `profile NUMBER SECONDS` | how long entries of a profile stay |
 //! | `meter NAME INDEX COMMITTED BURST PEAK BURST` | a meter's rates |
-//! | `entries TABLE NUMBER` | so many entries the table has now |
+//! | `entries TABLE NUMBER` | number of entries in the table now |
 //! | `counter NAME INDEX PACKETS BYTES` | what is counted |
 //! | `digest NAME FIELD=VALUE ...` | the oldest message to controllers |
 

@@ -14,7 +14,7 @@ pub(super) const ROOM: usize = 64;
 /// Number of groups of senders.
 pub(super) const GROUPS: usize = 256;
 
-/// While requests of both classes wait, one request in so many is of an unknown sender.
+/// While requests of both classes wait, one request in this number is of an unknown sender.
 const TURN_OF_UNKNOWN: u32 = 4;
 
 /// Requests of known senders, and of unknown ones.

@@ -174,8 +174,8 @@ impl PcpService {
         &self.addresses
     }
 
-    /// Continues the epoch of another service that has lost no mapping since. Hosts are told
-    /// nothing. If the external addresses differ, the service keeps its own epoch.
+    /// Continues the epoch of another service that has lost no mapping since. Hosts get no
+    /// announcement. If the external addresses differ, the service keeps its own epoch.
     pub(crate) fn go_on(&mut self, epoch: Timestamp, addresses: &[AddressRange], now: Timestamp) {
         if self.addresses == addresses {
             self.epoch = epoch.min(now);

@@ -34,8 +34,8 @@ pub const RETRY: Duration = Duration::from_secs(1);
 /// Number of requests before a neighbour counts as lost.
 pub const TRIES: u8 = 3;
 
-/// Share of the table for the learnt neighbours of one hardware address: one in so many places, but
-/// at least [`FEWEST_LEARNT_OF_ONE`].
+/// Share of the table for the learnt neighbours of one hardware address: one place in this number,
+/// but at least [`FEWEST_LEARNT_OF_ONE`].
 const SHARE_OF_ONE: usize = 16;
 
 /// Learnt neighbours that one hardware address may have in any table.

@@ -44,7 +44,7 @@ impl Outbox {
         }
     }
 
-    /// True if so many frames wait that no answers should be added.
+    /// True if so many frames wait that no answer should be added.
     pub(super) fn is_full(&self) -> bool {
         self.frames.len() >= MOST_QUEUED
     }

@@ -37,7 +37,7 @@ pub(super) enum Hop {
 pub(super) struct Routes {
     connected: Prefix,
     table: PrefixMap<(u32, u8), Target>,
-    /// The same routes as runs, if there are few.
+    /// Routes in the form of runs, if there are few.
     few: Option<Stretches>,
     /// Next hops of all routes.
     hops: HashSet<Ipv4Addr>,

@@ -84,7 +84,8 @@ pub struct XdpDevice {
     link_losses: u64,
 }
 
-/// Descriptor that tells that frames wait: the only socket, or one that watches all sockets.
+/// Descriptor that becomes readable when frames wait: the only socket, or one that watches all
+/// sockets.
 #[derive(Debug)]
 enum Readiness {
     One(Arc<OwnedFd>),

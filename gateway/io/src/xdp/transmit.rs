@@ -3,7 +3,7 @@
 //!
 //! Frames in the transmit ring are on their way; the completion ring returns free chunks. A driver
 //! that copies sends only during a call. So the kernel is called until it has taken every frame,
-//! and tells of single frames that the device had no room.
+//! and reports single frames for which the device had no room.
 
 use super::area::{Area, Chunks, Holder};
 use super::ring::{Consumer, Producer};

@@ -1,4 +1,4 @@
-//! The same tests for every back end: frames pass unchanged, links come and go, long frames are
+//! Common tests of every back end: frames pass unchanged, links come and go, long frames are
 //! refused. The modules below test the features of single back ends.
 //!
 //! Each test runs in a network namespace of its own thread, which ends with the thread. Needs root

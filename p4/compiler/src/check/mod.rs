@@ -75,7 +75,7 @@ struct Checker {
     result: (Type, Slot),
     /// Actions for which the present action adds entries.
     adds: Vec<usize>,
-    /// The same for every action, and true if the action sets an expiry.
+    /// For every action, the actions for which it adds entries, and true if it sets an expiry.
     added: Vec<(Vec<usize>, bool)>,
     times: bool,
     /// Parameters of every action.

@@ -32,7 +32,7 @@ impl Worth {
 /// Most statements that are examined, including called ones; the rest counts as unknown.
 const MOST_STATEMENTS: usize = 100_000;
 
-/// What is worth fetching behind each statement, by the statement's address.
+/// Tables and arrays worth fetching behind each statement, by the statement's address.
 #[derive(Debug, Default)]
 pub(super) struct Reach {
     behind: BTreeMap<*const Stmt, Worth>,
@@ -52,7 +52,7 @@ impl Reach {
         reach
     }
 
-    /// What may be fetched behind a statement; nothing, if no tables are applied from there.
+    /// Tables and arrays to fetch behind a statement; empty if no tables are applied from there.
     pub(super) fn behind(&self, stmt: &Stmt) -> Worth {
         self.behind.get(&std::ptr::from_ref(stmt)).cloned().unwrap_or_default()
     }

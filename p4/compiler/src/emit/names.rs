@@ -101,7 +101,7 @@ pub(super) struct Names<'p> {
     pub(super) objects: Vec<String>,
     /// For each routine, true if it may end its caller, too.
     pub(super) stops: Vec<bool>,
-    /// What is worth fetching ahead, and where.
+    /// Tables and arrays worth fetching ahead, and the places.
     pub(super) reach: Reach,
     /// Division of the program, if there is one, and name of the first half of main control.
     pub(super) halves: Option<(Halves, String)>,

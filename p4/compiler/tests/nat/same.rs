@@ -119,7 +119,7 @@ fn check_ports(machine: &Machine<'_>) {
     }
 }
 
-/// The NAT as Rust, with so many other mappings that its tables are prefetched.
+/// The NAT as Rust, with enough other mappings that its tables are prefetched.
 fn crowded(program: &Program) -> Machine<'_> {
     let made = programs::compiled(program, 0).expect("it is compiled with the crate");
     let mut machine = Machine::with(program, made);
