@@ -114,7 +114,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     panics::install(natgate_service::say);
     let (read, settings) = args.settings()?;
     let cores = threads::cores(&settings.workers).map_err(|lack| args.input(lack))?;
-    let claims = Claims::take(&settings)?;
+    let claims = Claims::take(&settings, args.take_over)?;
     let control = settings.control.socket.clone().unwrap_or_else(|| DEFAULT_PATH.into());
     let is_decorated = args.tap.is_some() || args.inject.is_some();
     let mut heir = match args.take_over {

@@ -7,11 +7,12 @@
 //! That owner could plant a link to a file of root's in the folder. So a gateway that runs as root
 //! follows no link there, and changes the owner of no file that it has not created itself.
 
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::process::geteuid;
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::Path;
 
 /// Opens or creates a file. A new file of a process that runs as root belongs to the owner of its
@@ -61,6 +62,36 @@ pub fn create_anew(path: &Path, mode: u32) -> io::Result<File> {
     let file = File::options().write(true).create_new(true).mode(mode).open(path)?;
     give_to_folder_owner(&file, path)?;
     Ok(file)
+}
+
+/// Makes a folder with this mode, and the folders that it is in, unless it is there. A new folder of
+/// a process that runs as root belongs to the owner of the folder that it is in.
+///
+/// # Errors
+/// The system's error.
+pub fn make_folder(path: &Path, mode: u32) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    DirBuilder::new().recursive(true).mode(mode).create(parent)?;
+    // All further steps are relative to this handle: the folder's owner may put a link anywhere.
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let parent = rustix::fs::open(parent, flags | OFlags::RDONLY, Mode::empty())?;
+    match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(mode)) {
+        Err(Errno::EXIST) => return Ok(()),
+        made => made?,
+    }
+    let about = rustix::fs::fstat(&parent)?;
+    if !geteuid().is_root() || about.st_uid == 0 {
+        return Ok(());
+    }
+    let folder = rustix::fs::openat(&parent, name, flags | OFlags::NOFOLLOW, Mode::empty())?;
+    if rustix::fs::fstat(&folder)?.st_uid == 0 {
+        fchown(&folder, Some(about.st_uid), Some(about.st_gid))?;
+    }
+    Ok(())
 }
 
 /// Gives a new file the owner and the group of its folder, if this process runs as root and the
@@ -161,6 +192,25 @@ mod tests {
         fs::write(&old, "").expect("a file of root's");
         drop(open_or_create(&options(), &old).expect("it is there"));
         assert_eq!(fs::metadata(&old).expect("it is there").uid(), 0);
+    }
+
+    #[test]
+    fn new_folders_belong_to_the_owner_of_theirs_and_no_link_is_given_away() {
+        let folder = Folder::new("folders");
+        let (new, link) = (folder.theirs("new"), folder.theirs("link"));
+        make_folder(&new, 0o750).expect("it is made");
+        let about = fs::metadata(&new).expect("it is there");
+        assert_eq!((about.uid(), about.mode() & 0o777), (NOBODY, 0o750));
+        let target = folder.0.join("target");
+        symlink(&target, &link).expect("a link");
+        make_folder(&link, 0o750).expect("a name that is taken is left alone");
+        assert!(!target.exists());
+        fs::create_dir(&target).expect("a folder of root's");
+        make_folder(&link, 0o750).expect("it is there");
+        assert_eq!(fs::metadata(&target).expect("it is there").uid(), 0);
+        let own = folder.0.join("a/b");
+        make_folder(&own, 0o700).expect("both are made");
+        assert_eq!(fs::metadata(&own).expect("it is there").uid(), 0);
     }
 
     #[test]

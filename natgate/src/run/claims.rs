@@ -12,11 +12,11 @@ use crate::Failure;
 use anyhow::{Context, anyhow};
 use natgate_control::reload::Claiming;
 use natgate_control::socket::DEFAULT_PATH;
-use natgate_gateway::{LogTo, Settings, give_to_folder_owner, open_or_create};
+use natgate_gateway::{LogTo, Settings, make_folder, open_or_create};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{DirBuilder, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
@@ -28,6 +28,16 @@ const LONGEST: u64 = 4096;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Claims(Arc<Mutex<State>>);
 
+/// When files are claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moment {
+    /// At the start. `takes_over`: the process with the same control socket may have the locks,
+    /// and ends before this process takes its place.
+    Start { takes_over: bool },
+    /// At a reload.
+    Reload,
+}
+
 /// A lock file: the device and the number of the file, however its path is written.
 type Key = (u64, u64);
 
@@ -36,6 +46,8 @@ struct State {
     held: BTreeMap<Key, File>,
     /// Locks that the predecessor still has; a thread waits for each.
     awaited: BTreeSet<Key>,
+    /// The lock files of both, by their paths.
+    paths: BTreeMap<PathBuf, Key>,
 }
 
 /// Locks for other settings. [`Change::apply`] puts them in force; dropping this frees the new
@@ -43,6 +55,7 @@ struct State {
 struct Change {
     claims: Claims,
     wanted: BTreeSet<Key>,
+    paths: BTreeMap<PathBuf, Key>,
     held: BTreeMap<Key, File>,
     /// Locks of the predecessor.
     inherited: BTreeMap<Key, Inherited>,
@@ -66,10 +79,11 @@ struct Place<'s> {
 }
 
 impl Claims {
-    /// Claims the files that the settings name.
-    pub(super) fn take(settings: &Settings) -> Result<Self, Failure> {
-        let claims = Self::default();
-        claims.prepare(settings).map_err(|refusal| anyhow!(refusal))?.apply()?;
+    /// Claims the files that the settings name. If this process takes over, its predecessor may
+    /// have them until it ends.
+    pub(super) fn take(settings: &Settings, takes_over: bool) -> Result<Self, Failure> {
+        let (claims, start) = (Self::default(), Moment::Start { takes_over });
+        claims.prepare(settings, start).map_err(|refusal| anyhow!(refusal))?.apply()?;
         Ok(claims)
     }
 
@@ -79,33 +93,41 @@ impl Claims {
         let claims = self.clone();
         Box::new(move |settings| {
             let before = first(settings)?;
-            let change = claims.prepare(settings)?;
+            let change = claims.prepare(settings, Moment::Reload)?;
             Ok(Box::new(move || {
                 before();
-                // A process that reloads has no predecessor to wait for.
+                // A reload inherits no lock, so that no thread is started that could fail.
                 let _ = change.apply();
             }))
         })
     }
 
-    fn prepare(&self, settings: &Settings) -> Result<Change, String> {
+    fn prepare(&self, settings: &Settings, moment: Moment) -> Result<Change, String> {
         let socket = settings.control.socket.as_deref().unwrap_or(Path::new(DEFAULT_PATH));
         let mut change = Change {
             claims: self.clone(),
             wanted: BTreeSet::new(),
+            paths: BTreeMap::new(),
             held: BTreeMap::new(),
             inherited: BTreeMap::new(),
         };
         let state = self.state();
         for place in places(settings) {
-            // If the lock file cannot be made, opening the file itself reports the reason.
-            let Ok(mut file) = open(&place.lock) else { continue };
-            let Ok(about) = file.metadata() else { continue };
-            let key = (about.dev(), about.ino());
+            // A lock that this process has stays, even if its file cannot be opened now.
+            let known = state.paths.get(&place.lock).copied();
+            let opened = open(&place.lock).and_then(|file| Ok((file.metadata()?, file)));
+            let key = match (&opened, known) {
+                (Ok((about, _)), _) => (about.dev(), about.ino()),
+                (Err(_), Some(known)) => known,
+                // Opening the file itself reports the reason.
+                (Err(_), None) => continue,
+            };
             change.wanted.insert(key);
+            change.paths.insert(place.lock.clone(), key);
             if state.held.contains_key(&key) || state.awaited.contains(&key) {
                 continue;
             }
+            let Ok((_, mut file)) = opened else { continue };
             match file.try_lock() {
                 Ok(()) => {
                     // The owner signs and then looks at the reservation, and a successor reserves
@@ -115,6 +137,9 @@ impl Claims {
                         return Err(place.refusal(&other));
                     }
                     change.held.insert(key, file);
+                }
+                Err(TryLockError::WouldBlock) if moment != (Moment::Start { takes_over: true }) => {
+                    return Err(place.refusal(&owner(&mut file)));
                 }
                 Err(TryLockError::WouldBlock) => {
                     let reservation = place.reserve(&mut file, socket)?;
@@ -141,8 +166,10 @@ impl Claims {
         let wait = move || {
             let Inherited { mut lock, reservation, socket } = inherited;
             let is_locked = lock.lock().is_ok();
-            // A gateway that yielded to the reservation may have signed.
-            sign(&mut lock, &socket);
+            if is_locked {
+                // A gateway that yielded to the reservation may have signed.
+                sign(&mut lock, &socket);
+            }
             let mut state = claims.state();
             // A reload may have made the lock unwanted.
             if state.awaited.remove(&key) && is_locked {
@@ -162,6 +189,7 @@ impl Change {
         let mut state = self.claims.state();
         state.held.retain(|key, _| self.wanted.contains(key));
         state.awaited.retain(|key| self.wanted.contains(key));
+        state.paths = self.paths;
         state.held.extend(self.held);
         state.awaited.extend(self.inherited.keys());
         drop(state);
@@ -219,7 +247,8 @@ impl Place<'_> {
 fn places(settings: &Settings) -> Vec<Place<'_>> {
     let spools = settings.logs.iter().filter_map(|log| match &log.to {
         LogTo::Spool(spool) => {
-            make_folder(&spool.folder);
+            // If that fails, the spool reports it later.
+            let _ = make_folder(&spool.folder, 0o750);
             let lock = spool.folder.join(".lock");
             Some(Place { what: "log spool", path: &spool.folder, lock })
         }
@@ -231,15 +260,6 @@ fn places(settings: &Settings) -> Vec<Place<'_>> {
         Place { what: "state.file", path: &state.file, lock: lock.into() }
     });
     spools.chain(state).collect()
-}
-
-/// Makes a spool's folder if it is missing. If that fails, the spool reports it later.
-fn make_folder(folder: &Path) {
-    let is_new = !folder.exists();
-    let made = DirBuilder::new().recursive(true).mode(0o750).create(folder);
-    if is_new && made.is_ok() {
-        let _ = File::open(folder).and_then(|file| give_to_folder_owner(&file, folder));
-    }
 }
 
 /// Opens a lock file. No other user may open it, because a user who can read a file can lock it.

@@ -68,10 +68,14 @@ pub fn had(
         _ => None,
     });
     let (mut nobody, mut coverage) = (None, Coverage::default());
+    // The answer of a log that does not cover so late a time; another log may cover it.
+    let mut uncertain = None;
+
     for folder in folders {
         match holders(folder, external, protocol, at, go_on) {
-            Ok(Holders { coverage, .. }) if is_future(at, &coverage) => {
-                return Err(Unknown::Future { coverage });
+            Ok(found) if is_future(at, &found.coverage) => {
+                coverage.add(found.coverage.clone());
+                uncertain = Some(found);
             }
             Ok(found) => return Ok(found),
             Err(error @ SearchError::Io { .. }) => {
@@ -84,10 +88,13 @@ pub fn had(
             }
         }
     }
-    let reason = nobody.ok_or(Unknown::NoLog)?;
-    if is_future(at, &coverage) {
+    if (nobody.is_some() || uncertain.is_some()) && is_future(at, &coverage) {
         return Err(Unknown::Future { coverage });
     }
+    if let Some(found) = uncertain {
+        return Ok(found);
+    }
+    let reason = nobody.ok_or(Unknown::NoLog)?;
     let (address, port) = external;
     match reverse(settings, address, port, protocol) {
         Err(Unanswered::Nobody(_)) => {

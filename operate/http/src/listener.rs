@@ -2,6 +2,7 @@
 
 use crate::{ClientGroup, Peer, Role, Tls};
 use rustix::fs::{FileType, Mode, OFlags};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::fs::{self, Permissions};
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdTcpListener};
@@ -14,6 +15,9 @@ use std::sync::atomic::AtomicU64;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::unix::UCred;
 use tokio::net::{TcpListener, TcpStream, UnixListener};
+
+/// Connections that wait to be accepted at a Unix socket.
+const QUEUE: i32 = 1024;
 
 /// Where to listen, and what those who come there may do.
 #[derive(Clone, Debug)]
@@ -270,9 +274,8 @@ fn bind_unix(path: &Path, group: Option<u32>) -> Result<(StdUnixListener, u64), 
     beside.push(format!(".{}", std::process::id()));
     let beside = PathBuf::from(beside);
     let _ = fs::remove_file(&beside);
-    let listener = StdUnixListener::bind(&beside).map_err(BindError::Io)?;
+    let socket = bound_at(&beside).map_err(BindError::Io)?;
     let place = || -> Result<u64, BindError> {
-        listener.set_nonblocking(true).map_err(BindError::Io)?;
         let (handle, inode) = handle(&beside).map_err(BindError::Io)?;
         // The path of the handle leads to this file, whatever has the name meanwhile.
         let file = PathBuf::from(format!("/proc/self/fd/{}", handle.as_raw_fd()));
@@ -281,6 +284,7 @@ fn bind_unix(path: &Path, group: Option<u32>) -> Result<(StdUnixListener, u64), 
         }
         let mode = Permissions::from_mode(0o660);
         fs::set_permissions(&file, mode).map_err(BindError::Io)?;
+        rustix::net::listen(&socket, QUEUE).map_err(|error| BindError::Io(error.into()))?;
         fs::rename(&beside, path).map_err(BindError::Io)?;
         Ok(inode)
     };
@@ -288,7 +292,17 @@ fn bind_unix(path: &Path, group: Option<u32>) -> Result<(StdUnixListener, u64), 
     if placed.is_err() {
         let _ = fs::remove_file(&beside);
     }
-    Ok((listener, placed?))
+    let inode = placed?;
+    Ok((socket.into(), inode))
+}
+
+/// A socket that does not listen yet, with a file that only this user may use.
+fn bound_at(path: &Path) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket)
 }
 
 /// Opens the file of a socket that this process has made, and returns the handle and the file's

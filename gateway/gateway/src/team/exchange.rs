@@ -35,10 +35,9 @@ const CACHE_LINE: usize = 64;
 /// Content of a handed packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// An IP packet as it came in by a link.
-    Packet(Link),
-    /// An IP packet to the gateway itself, as it came in by a link, and the frame's source.
-    Local(Link, Mac),
+    /// An IP packet as it came in by a link, and its frame's source, by which the owner of the
+    /// sender tells hosts from forgers.
+    Packet(Link, Mac),
     /// A hairpin IP packet from a realm, with the sender's endpoint translated.
     Turned(u16),
     /// A hairpin ICMP error of the router's own, with the sender's endpoint translated.
@@ -60,7 +59,7 @@ impl Kind {
     /// Link that the content counts as coming in by. A hairpin packet comes back from outside.
     pub(super) fn link(self) -> Link {
         match self {
-            Self::Packet(link) | Self::Local(link, _) | Self::Arp(link) => link,
+            Self::Packet(link, _) | Self::Arp(link) => link,
             Self::Request { realm, .. } => Link::inside(realm),
             Self::Turned(_) | Self::Error(_) => Link::OUTSIDE,
         }
@@ -401,7 +400,7 @@ mod tests {
     use super::*;
     use std::io::Read;
 
-    const KIND: Kind = Kind::Packet(Link::OUTSIDE);
+    const KIND: Kind = Kind::Packet(Link::OUTSIDE, Mac([2, 0, 0, 0, 0, 1]));
 
     fn two() -> ([Exchange; 2], Vec<UnixStream>) {
         let (ends, wakers): (Vec<_>, Vec<_>) = (0..2)

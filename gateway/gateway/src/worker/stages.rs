@@ -123,7 +123,13 @@ impl Stages {
     /// than half full: its host has a record already, or a neighbour entry agrees with its source.
     /// So forged sources fill at most half of the table. Hosts of another worker are checked there.
     #[cold]
-    fn is_admitted(&mut self, now: Timestamp, link: Link, mac: Mac, packet: &Frame<'_>) -> bool {
+    pub(super) fn is_admitted(
+        &mut self,
+        now: Timestamp,
+        link: Link,
+        mac: Mac,
+        packet: &Frame<'_>,
+    ) -> bool {
         let octets = packet.bytes().get(12..16).and_then(|octets| <[u8; 4]>::try_from(octets).ok());
         let Some(source) = octets.map(Ipv4Addr::from) else { return true };
         self.team.as_ref().is_some_and(|team| !team.has(link.realm, source))

@@ -25,27 +25,14 @@ impl Stages {
         source: Mac,
         packet: &Frame<'_>,
     ) -> bool {
-        let kind = match self.pcp.is_open() && self.is_local(link, packet.bytes()) {
-            true => Kind::Local(link, source),
-            false => Kind::Packet(link),
-        };
         let Some(team) = &mut self.team else { return true };
+        let kind = Kind::Packet(link, source);
         let way = team.dispatch(now, &mut self.engine, kind, packet.bytes());
         let direction = match link.side {
             Side::Inside => Direction::Outbound,
             Side::Outside => Direction::Inbound,
         };
         self.has_come(way, direction, packet.len())
-    }
-
-    /// True if a packet from inside is for the gateway itself. The owner of its sender then needs
-    /// the frame's source too, because the source tells clients of PCP from forgers.
-    fn is_local(&self, link: Link, packet: &[u8]) -> bool {
-        let own = match link.side {
-            Side::Inside => self.engine.config().inside_of(link.realm).address,
-            Side::Outside => None,
-        };
-        own.is_some_and(|own| packet.get(16..20) == Some(&own.octets()))
     }
 
     /// Counts a packet that does not stay here; returns true if it stays.
@@ -173,6 +160,12 @@ impl Stages {
         }
     }
 
+    /// True if a packet from a realm is for the gateway itself.
+    fn is_local(&self, link: Link, packet: &[u8]) -> bool {
+        let own = self.engine.config().inside_of(link.realm).address;
+        own.is_some_and(|own| packet.get(16..20) == Some(&own.octets()))
+    }
+
     /// Processes packets that other workers have handed over.
     pub(super) fn unpack(
         &mut self,
@@ -183,8 +176,12 @@ impl Stages {
         let mut inside = Packets::new();
         let mut outside = Packets::new();
         let mut turned = Packets::new();
+        let is_crowded = self.engine.is_crowded();
         for (_, HandedPacket { kind, asked, buffer, start, end }) in parcels {
-            if let Kind::Local(link, source) = *kind {
+            if let Kind::Packet(link @ Link { side: Side::Inside, .. }, source) = *kind
+                && self.is_local(link, &buffer[*start..*end])
+            {
+                // Requests for mappings are judged by their frames' sources.
                 let mut header = [0; ETHERNET_LEN];
                 arp::write_ethernet(&mut header, self.router.mac(link), source, ethertype::IPV4);
                 buffer[*start - ETHERNET_LEN..*start].copy_from_slice(&header);
@@ -194,7 +191,9 @@ impl Stages {
                 self.router.overhear_arp(now, link, frame.bytes());
             } else if self.is_settled(now, (*kind, *asked), frame.bytes()) {
                 match *kind {
-                    Kind::Packet(link) | Kind::Local(link, _) => match link.side {
+                    Kind::Packet(link, source) => match link.side {
+                        Side::Inside
+                            if is_crowded && !self.is_admitted(now, link, source, &frame) => {}
                         Side::Inside => inside.push((frame, link.realm)),
                         Side::Outside => outside.push((frame, 0)),
                     },
@@ -257,9 +256,9 @@ impl Stages {
 /// Direction for the counters of a handed packet.
 fn direction_of(kind: Kind) -> Direction {
     match kind {
-        Kind::Packet(Link { side: Side::Inside, .. }) | Kind::Local(..) => Direction::Outbound,
+        Kind::Packet(Link { side: Side::Inside, .. }, _) => Direction::Outbound,
         Kind::Request { .. } => Direction::Local,
-        Kind::Packet(_) | Kind::Arp(_) => Direction::Inbound,
+        Kind::Packet(..) | Kind::Arp(_) => Direction::Inbound,
         Kind::Turned(_) | Kind::Error(_) => Direction::Hairpin,
     }
 }

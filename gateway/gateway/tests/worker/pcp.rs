@@ -20,10 +20,10 @@ const FORGED_PER_MS: u32 = 10;
 const SECONDS: u32 = 5;
 const REAL: u32 = 20;
 const ENOUGH: usize = 19;
-/// Interval at which real hosts ask, milliseconds.
+/// A real host asks every so many milliseconds.
 const SPACING: u32 = SECONDS * 1000 / REAL;
 
-/// Network of the hosts behind a router.
+/// Where the hosts behind a router are.
 const BEHIND: Ipv4Addr = Ipv4Addr::new(10, 64, 0, 0);
 
 const FORGER: Mac = Mac([2, 6, 6, 6, 6, 6]);
@@ -39,7 +39,7 @@ impl Random {
     }
 }
 
-/// A host that asks: its address, and the hardware address of its frames.
+/// A host that asks: its address, and the hardware that its frames come from.
 #[derive(Clone, Copy)]
 struct Host {
     address: Ipv4Addr,
@@ -58,7 +58,7 @@ fn with_pcp() -> Settings {
     settings
 }
 
-/// Ports of the mappings that real hosts and forgers request.
+/// Ports of the mappings that real hosts and forgers ask for.
 const REAL_PORT: u16 = 7000;
 const FORGED_PORT: u16 = 7001;
 
@@ -94,11 +94,49 @@ fn who_has_the_gateway(host: Host) -> Vec<u8> {
     message.frame(Mac::BROADCAST).to_vec()
 }
 
-/// The requesting hosts, and the ways in which they and the gateway know each other.
-struct PcpNetwork {
-    world: World,
+/// A gateway of one worker or of several, and the cable of its inside.
+trait Gateway {
+    fn inside(&self) -> &Wire;
+
+    fn turn(&mut self);
+
+    /// A millisecond passes.
+    fn wait(&mut self);
+}
+
+impl Gateway for World {
+    fn inside(&self) -> &Wire {
+        &self.inside
+    }
+
+    fn turn(&mut self) {
+        self.turn();
+    }
+
+    fn wait(&mut self) {
+        self.now = self.now.plus(Duration::from_millis(1));
+    }
+}
+
+impl Gateway for Team {
+    fn inside(&self) -> &Wire {
+        &self.inside
+    }
+
+    fn turn(&mut self) {
+        self.turn();
+    }
+
+    fn wait(&mut self) {
+        self.now = self.now.plus(Duration::from_millis(1));
+    }
+}
+
+/// The hosts, and how the gateway and they know each other.
+struct PcpNetwork<G = World> {
+    gateway: G,
     hosts: Vec<Host>,
-    /// Stations that answer ARP on the link.
+    /// What answers ARP on the link.
     stations: Vec<Host>,
     granted: HashSet<Ipv4Addr>,
     /// True if the gateway has not heard of the hosts before they ask.
@@ -106,23 +144,12 @@ struct PcpNetwork {
 }
 
 impl PcpNetwork {
-    fn new(settings: &Settings, hosts: Vec<Host>) -> Self {
-        let stations = hosts.clone();
-        let (world, granted) = (World::with(settings), HashSet::new());
-        Self { world, hosts, stations, granted, are_new: false }
-    }
-
-    /// Hosts on the link that have asked for the gateway's hardware address, as real hosts do.
+    /// Hosts on the link that have asked for the gateway's hardware address, as hosts do.
     fn acquainted() -> Self {
-        let mut network = Self::new(&with_pcp(), (1..=REAL).map(host).collect());
-        for host in network.hosts.clone() {
-            network.world.inside.send(&who_has_the_gateway(host));
-        }
-        network.turn();
-        network
+        PcpNetwork::acquainted_with(World::with(&with_pcp()))
     }
 
-    /// Hosts behind a router, which have sent packets through the gateway before.
+    /// Hosts behind a router, which have spoken through the gateway before.
     fn routed() -> Self {
         let router = Host { address: Ipv4Addr::new(10, 0, 0, 254), mac: Mac([2, 3, 3, 3, 3, 3]) };
         let mut settings = with_pcp();
@@ -132,18 +159,35 @@ impl PcpNetwork {
             let address = Ipv4Addr::from_bits(BEHIND.to_bits() + 0x0500 + number * 0x0101);
             Host { address, mac: router.mac }
         };
-        let mut network = Self::new(&settings, (1..=REAL).map(behind).collect());
+        let mut network = Self::new(World::with(&settings), (1..=REAL).map(behind).collect());
         network.stations = vec![router];
-        network.world.inside.send(&who_has_the_gateway(router));
+        network.gateway.inside().send(&who_has_the_gateway(router));
         for host in network.hosts.clone() {
             let packet = udp((host.address, 4000), (REMOTE, 53), b"first");
-            network.world.inside.send(&ethernet(INSIDE, host.mac, &packet));
+            network.gateway.inside().send(&ethernet(INSIDE, host.mac, &packet));
+        }
+        network.turn();
+        network
+    }
+}
+
+impl<G: Gateway> PcpNetwork<G> {
+    fn new(gateway: G, hosts: Vec<Host>) -> Self {
+        let stations = hosts.clone();
+        Self { gateway, hosts, stations, granted: HashSet::new(), are_new: false }
+    }
+
+    /// Hosts on the link of a gateway that have asked for its hardware address.
+    fn acquainted_with(gateway: G) -> Self {
+        let mut network = Self::new(gateway, (1..=REAL).map(host).collect());
+        for host in network.hosts.clone() {
+            network.gateway.inside().send(&who_has_the_gateway(host));
         }
         network.turn();
         network
     }
 
-    /// Takes one turn: hosts answer ARP, and count answers that grant a mapping.
+    /// Reads what comes out: hosts answer ARP, and take answers that say success.
     fn turn(&mut self) {
         self.gateway.turn();
         while let Some(frame) = self.gateway.inside().take() {
@@ -172,7 +216,7 @@ impl PcpNetwork {
         }
     }
 
-    /// Floods while the hosts ask once each; returns the number of hosts that got their mappings.
+    /// Floods, while the hosts ask once each; returns how many got what they asked for.
     fn flood(mut self, mut forged: impl FnMut(&mut Random) -> Vec<u8>) -> usize {
         let mut random = Random(7);
         for ms in 0..SECONDS * 1000 {
@@ -197,7 +241,7 @@ impl PcpNetwork {
     }
 }
 
-/// A random address of the subscribers.
+/// Any address of the subscribers.
 fn anybody(random: &mut Random) -> Ipv4Addr {
     Ipv4Addr::from_bits(0x0a00_0000 | random.next() & 0x00ff_ffff)
 }
@@ -233,8 +277,8 @@ fn requests_are_answered_beside_a_flood_in_their_own_name() {
 #[test]
 fn requests_that_workers_hand_over_are_answered_beside_a_flood_in_their_own_name() {
     // All frames come to the first worker; half of the hosts are the second worker's.
-    let scene = Scene::acquainted_with(Team::with(&with_pcp(), 2, || 0));
-    let answered = scene.flood(|random| {
+    let network = PcpNetwork::acquainted_with(Team::with(&with_pcp(), 2, || 0));
+    let answered = network.flood(|random| {
         let victim = host(random.next() % REAL + 1);
         forge(victim.address, FORGER, random)
     });
@@ -257,8 +301,8 @@ fn requests_are_answered_beside_a_flood_from_neighbors_that_were_claimed_by_arp(
 
 #[test]
 fn new_hosts_are_answered_beside_a_flood_from_forged_addresses_and_hardware() {
-    // Each real host asks for the gateway's hardware address before its first request.
-    let mut network = PcpNetwork::new(&with_pcp(), (1..=REAL).map(host).collect());
+    // As hosts do, each asks for the gateway's hardware address before its first request.
+    let mut network = PcpNetwork::new(World::with(&with_pcp()), (1..=REAL).map(host).collect());
     network.are_new = true;
     let answered = network.flood(|random| {
         let [a, b, c, d] = random.next().to_be_bytes();

@@ -1,6 +1,7 @@
 //! Packets with forged sources while real subscribers come: forged sources get half of the table
 //! at most.
 
+use crate::team::Team;
 use crate::world::*;
 use natgate_engine::{Direction, Outcome, Prefix, Side};
 use natgate_gateway::{Route, Settings};
@@ -124,4 +125,25 @@ fn only_new_sources_of_the_connected_network_are_looked_into() {
     // Hosts behind routers have the routers' hardware addresses.
     assert!(flooded.sends(ATTACKER, BEYOND));
     assert_eq!(flooded.refused(), refused + 1);
+}
+
+/// Forged packets that come to another worker than their sender's are judged by the sender's worker.
+#[test]
+fn forged_sources_get_half_of_each_workers_table() {
+    let mut team = Team::with(&small(), 2, || 0);
+    team.send_inside(&udp((SUBSCRIBER, 4000), (REMOTE, 53), b"first"));
+    for number in 0..1000 {
+        let source = Ipv4Addr::from_bits(0x0a01_0000 + number);
+        let packet = udp((source, 4000), (REMOTE, 53), b"hello");
+        team.inside.send(&ethernet(INSIDE, ATTACKER, &packet));
+        team.turn();
+    }
+    team.turn();
+    let mappings: Vec<usize> = team.mappings().iter().map(|of_one| of_one.len()).collect();
+    let half = MOST as usize / 2 + 1;
+    assert!(mappings.iter().all(|&count| (1..=half).contains(&count)), "{mappings:?}");
+    let now = team.now;
+    let refused = |worker: &mut natgate_gateway::Worker| worker.status(now).router.sources_refused;
+    let refused: u64 = team.workers.iter_mut().map(refused).sum();
+    assert_eq!(refused + mappings.iter().sum::<usize>() as u64, 1001);
 }

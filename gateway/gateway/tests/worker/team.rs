@@ -22,7 +22,7 @@ pub(crate) struct Team {
     pub(crate) workers: Vec<Worker>,
     pub(crate) inside: Wire,
     outside: Wire,
-    now: Timestamp,
+    pub(crate) now: Timestamp,
     observer: RecordingObserver,
     pub(crate) commander: Commander,
     wakes: Vec<UnixStream>,
@@ -121,7 +121,7 @@ impl Team {
     /// Gives each worker one turn.
     pub(crate) fn turn(&mut self) {
         for worker in &mut self.workers {
-            worker.turn(self.now, &mut self.told);
+            worker.turn(self.now, &mut self.observer);
         }
     }
 
