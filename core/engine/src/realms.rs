@@ -109,9 +109,7 @@ pub(crate) struct Realms {
     /// possible receiver of its hairpinned packets takes. Bytes.
     least_mtu: u16,
     hairpin_mtus: Vec<u16>,
-    /// The realm that the present packet leaves to, if it leaves by the inside.
-    pub(crate) leaving: u16,
-    /// The realm of the latest packet from [`Engine::poll_transmit`].
+    /// The realm of the packet that was handed out last.
     pub(crate) handed_out: u16,
     /// Removed realms that still have something left.
     closing: Vec<Closing>,
@@ -136,7 +134,6 @@ impl Realms {
             least_mtu: DEFAULT_MTU,
             hairpin_mtus: inside_mtus.clone(),
             inside_mtus,
-            leaving: 0,
             handed_out: 0,
             closing: change::closing(config),
         };
@@ -243,7 +240,6 @@ impl Engine {
     /// Replaces the state of the realms, and returns the old state. The rules of realm 0 must be in
     /// force already.
     pub(crate) fn replace_realms(&mut self, mut realms: Realms) -> Realms {
-        realms.leaving = self.realms.leaving;
         realms.handed_out = self.realms.handed_out;
         realms.go_on(&self.realms, self.last_of_today());
         core::mem::replace(&mut self.realms, realms)

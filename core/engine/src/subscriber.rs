@@ -287,9 +287,15 @@ impl Subscribers {
     /// Makes sure that the subscriber of a record is in one of the present classes.
     #[inline(always)]
     pub(crate) fn settle(&mut self, at: u32) {
-        if self.records[at as usize].epoch != self.epoch {
+        if !self.is_settled(at) {
             self.join_class(at);
         }
+    }
+
+    /// Whether a subscriber, whose record this is, is of a class that there is.
+    #[inline(always)]
+    pub(crate) fn is_settled(&self, at: u32) -> bool {
+        self.records[at as usize].epoch == self.epoch
     }
 
     #[cold]

@@ -100,15 +100,6 @@ impl Mapping {
         (own ^ internal) & !TIMEOUTS
     }
 
-    /// A word that is 0 if packets of a protocol that belong to the first session may take the
-    /// quick way in this epoch.
-    #[inline(always)]
-    pub(crate) fn doubts(&self, epoch: Epoch, protocol: u8) -> u64 {
-        const JUDGED: u16 = u16::from_le_bytes([0xff, EPOCH | DOUBTED | TWICE]);
-        let own = u16::from_le_bytes([self.protocol, self.flags]);
-        u64::from((own ^ u16::from_le_bytes([protocol, epoch.0])) & JUDGED)
-    }
-
     /// True if a session's remote endpoint is or was known inside by another endpoint.
     #[inline(always)]
     pub(crate) fn is_twice(&self) -> bool {

@@ -70,6 +70,19 @@ fn from_the_first_packet_on_nobody_uses_a_mapping_that_may_not_stay() {
 }
 
 #[test]
+fn a_port_that_two_shared_serves_at_once_the_one_that_stays() {
+    let one = PoolConfig { overloading: true, ..pool("203.0.113.1", "203.0.113.1", (5000, 5000)) };
+    let both = guests(&[("10.0.0.0", 24), ("10.9.0.0", 24)]);
+    let mut lab = Lab::new(&Config { pools: vec![one.clone()], ..both });
+    let (remote, shared) = ("198.51.100.8:80", "203.0.113.1:5000");
+    assert_eq!(lab.external_of(&udp("10.0.0.5:4000", REMOTE)), shared);
+    assert_eq!(lab.external_of(&udp("10.9.0.5:4000", remote)), shared);
+    lab.force(&Config { pools: vec![one], ..guests(&[("10.0.0.0", 24)]) });
+    // The mapping with a session to this remote endpoint goes; the other admits everybody.
+    assert_eq!(ends(&lab.inward(&udp(remote, shared))).1, "10.0.0.5:4000");
+}
+
+#[test]
 fn what_nobody_asks_for_is_asked_by_the_sweep() {
     let mut lab = Lab::new(&guests(&[("10.0.0.0", 8)]));
     for host in 0..200 {

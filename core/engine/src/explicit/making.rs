@@ -74,21 +74,10 @@ impl Engine {
             self.report_refusal(reason, host, pool, protocol);
             return Err(refusal(reason));
         }
-        let last = record.and_then(|at| self.subscribers.paired(at, pool));
-        let paired = last.filter(|&index| self.external.is_open(index, pool));
-        let fixed = match snat.address {
-            Some(address) => {
-                let index = self.external.index(address.to_bits());
-                let index = index.filter(|&index| self.external.pool_of(index) == pool);
-                Some(index.ok_or(ExplicitError::Full)?)
-            }
-            None => None,
-        };
-        let paired_now = self.external.pairing(pool, host, paired);
-        let wish = Wish { pool, protocol, internal_port: internal.port, paired: paired_now, fixed };
+        let wish = self.wish(protocol, internal, snat, record);
+        let (wish, parts) = wish.map_err(|_| ExplicitError::Full)?;
         let external = self.endpoint_for(wish, host, wanted)?;
-        if let Some(at) = record.filter(|_| paired != last && fixed.is_none()) {
-            // The subscriber is now paired with the address of this mapping.
+        if let Some(at) = record.filter(|_| parts) {
             self.subscribers.part(at, pool);
         }
         Ok(external)
@@ -150,9 +139,9 @@ impl Engine {
     /// True if a subscriber with ports of its own would get a port of another address. No block is
     /// to be assigned for such a port.
     fn would_share_elsewhere(&self, wish: Wish, host: Host, place: u32) -> bool {
-        let tried = || self.external.try_share(wish, host, &mut self.generator.clone());
+        let chosen = || self.external.choose_share(wish, host, &mut self.generator.clone());
         !self.external.is_shared(wish.pool)
-            && tried().is_ok_and(|(External { index, .. }, _)| index != place)
+            && chosen().is_ok_and(|chosen| chosen.external.index != place)
     }
 
     /// The index of the suggested address, if the subscriber may have the address.
@@ -184,7 +173,7 @@ impl Engine {
     /// Chooses an external endpoint as for a packet of the host, but no port of the protocols
     /// themselves.
     fn other_endpoint(&mut self, wish: Wish, host: Host) -> Result<External, DropReason> {
-        let chosen = self.choose_external(wish, host, AddressPort::new(0, 0))?;
+        let chosen = self.take_external(wish, host)?;
         if !is_reserved(wish.protocol, chosen.port) {
             return Ok(chosen);
         }

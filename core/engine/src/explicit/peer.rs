@@ -116,7 +116,9 @@ impl Engine {
             let external: Endpoint = self.endpoint_of(slot);
             //= rfc6887#section-12.3-cannot
             as_wanted(wanted, Explicit { external, lifetime: None })?;
-            self.add_session(slot, remote, Way::Out, &headers).map_err(refusal)?;
+            let record = self.record_of(slot);
+            self.check_session(slot, record, remote, Way::Out).map_err(refusal)?;
+            self.add_session((slot, record), remote, Way::Out, &headers);
             self.begun(slot, remote, remote);
             return Ok(slot);
         }
@@ -127,8 +129,16 @@ impl Engine {
         Ok(slot)
     }
 
-    /// The end of the hold on a session, if it is later than `tick` and the connection is not
-    /// ending.
+    /// The record of a dynamic mapping's subscriber, which is of a class now.
+    fn record_of(&mut self, slot: u32) -> Option<u32> {
+        let mapping = self.table.mapping(slot);
+        let record = self.subscribers.find(mapping.host()).filter(|_| !mapping.is_static())?;
+        self.subscribers.settle(record);
+        Some(record)
+    }
+
+    /// The deadline that a session's hold gives it, if it has one that has not come, and the
+    /// session has not ended.
     pub(crate) fn held_until(&self, session: SessionRef, slot: u32, tick: u32) -> Option<u32> {
         let of = self.table.session(session);
         let remote = of.remote();

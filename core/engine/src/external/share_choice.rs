@@ -1,6 +1,6 @@
 //! The choice of a port among a subscriber's own ports: blocks or a deterministic range.
 
-use super::shares::{Chosen, Tried};
+use super::shares::Chosen;
 use super::{ExternalPorts, Mode, Parity, Range, Wish};
 use crate::DropReason;
 use crate::blocks::{HIGH, LOW};
@@ -15,32 +15,18 @@ impl ExternalPorts {
     /// Chooses a free external endpoint among the subscriber's own ports. `wish.paired` comes from
     /// [`ExternalPorts::pairing`].
     pub(crate) fn choose_share(
-        &mut self,
-        wish: Wish,
-        subscriber: Host,
-        generator: &mut Generator,
-    ) -> Result<Chosen, DropReason> {
-        if self.pools[wish.pool].mode == Mode::Block {
-            return self.choose_in_blocks(wish, subscriber, generator);
-        }
-        let external = self.choose_by_plan(wish, subscriber, generator)?;
-        Ok(Chosen { external, assigned: None })
-    }
-
-    /// The choice that [`ExternalPorts::choose_share`] would make: an endpoint, and the ports of
-    /// the block that it would assign.
-    pub(crate) fn try_share(
         &self,
         wish: Wish,
         subscriber: Host,
         generator: &mut Generator,
-    ) -> Result<Tried, DropReason> {
+    ) -> Result<Chosen, DropReason> {
         if self.pools[wish.pool].mode != Mode::Block {
-            return Ok((self.choose_by_plan(wish, subscriber, generator)?, None));
+            let external = self.choose_by_plan(wish, subscriber, generator)?;
+            return Ok(Chosen { external, block: None });
         }
         let range = self.range(wish.pool, wish.protocol, wish.internal_port);
         if let Some(external) = self.choose_in_own(wish, range, subscriber, generator) {
-            return Ok((external, None));
+            return Ok(Chosen { external, block: None });
         }
         let (owned, most) = self.blocks_of(wish.pool, subscriber);
         if owned >= most {
@@ -49,7 +35,14 @@ impl ExternalPorts {
         let block = self.draw_block(wish, range, generator).ok_or(DropReason::PoolExhausted)?;
         let (index, (first, last)) = self.blocks.place_of(block);
         let port = self.choose_within(index, Range { first, last }, wish, generator);
-        Ok((External::new(index, port.unwrap_or(first)), Some((first, last))))
+        let port = port.expect("a block with a free port was drawn");
+        Ok(Chosen { external: External::new(index, port), block: Some(block) })
+    }
+
+    /// Assigns a block that nobody has to a subscriber.
+    pub(crate) fn assign(&mut self, block: u32, subscriber: Host) {
+        //= rfc6888#REQ-14
+        self.blocks.assign(block, subscriber);
     }
 
     /// True if all of a subscriber's own ports of a pool are on the address with this index.
@@ -65,30 +58,7 @@ impl ExternalPorts {
         }
     }
 
-    pub(super) fn choose_in_blocks(
-        &mut self,
-        wish: Wish,
-        subscriber: Host,
-        generator: &mut Generator,
-    ) -> Result<Chosen, DropReason> {
-        let range = self.range(wish.pool, wish.protocol, wish.internal_port);
-        if let Some(external) = self.choose_in_own(wish, range, subscriber, generator) {
-            return Ok(Chosen { external, assigned: None });
-        }
-        let owned = self.blocks.owned(subscriber, wish.pool);
-        if owned.is_some_and(|owned| owned.blocks >= self.blocks.max(wish.pool)) {
-            return Err(DropReason::PortQuota);
-        }
-        let block = self.draw_block(wish, range, generator).ok_or(DropReason::PoolExhausted)?;
-        //= rfc6888#REQ-14
-        self.blocks.assign(block, subscriber);
-        let (index, (first, last)) = self.blocks.place_of(block);
-        let port = self.choose_within(index, Range { first, last }, wish, generator);
-        let port = port.expect("a block with a free port was drawn");
-        Ok(Chosen { external: External::new(index, port), assigned: Some(block) })
-    }
-
-    /// A port of the subscriber's blocks. A block's chance is proportional to its free ports.
+    /// A port of the blocks that the subscriber has: of each as likely as it has free ones.
     pub(super) fn choose_in_own(
         &self,
         wish: Wish,

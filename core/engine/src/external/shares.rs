@@ -52,15 +52,12 @@ pub(crate) enum OwnershipSource {
     Plan,
 }
 
-/// An external endpoint for a new mapping, and the ports of the block that would be assigned for
-/// it.
-pub(crate) type Tried = (External, Option<(u16, u16)>);
-
-/// An external endpoint for a new mapping, and the block that was assigned for it.
+/// An external endpoint for a new mapping.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chosen {
     pub(crate) external: External,
-    pub(crate) assigned: Option<u32>,
+    /// The block that is to be assigned for it.
+    pub(crate) block: Option<u32>,
 }
 
 /// The deterministic pools.

@@ -3,7 +3,18 @@
 //! A reconfiguration begins an epoch. Each mapping is checked once in an epoch, when a packet needs
 //! the mapping or when the sweep reaches it.
 
-use super::{EPOCH, Epoch, Table};
+use super::{DOUBTED, EPOCH, Epoch, Mapping, TWICE, Table};
+
+impl Mapping {
+    /// A word that is 0 if packets of a protocol that belong to the first session may take the
+    /// quick way in this epoch.
+    #[inline(always)]
+    pub(crate) fn doubts(&self, epoch: Epoch, protocol: u8) -> u64 {
+        const JUDGED: u16 = u16::from_le_bytes([0xff, EPOCH | DOUBTED | TWICE]);
+        let own = u16::from_le_bytes([self.protocol, self.flags]);
+        u64::from((own ^ u16::from_le_bytes([protocol, epoch.0])) & JUDGED)
+    }
+}
 
 impl Table {
     /// The present epoch.

@@ -142,7 +142,7 @@ impl Engine {
             {
                 verdict
             } else {
-                self.decide(F::SIDE, packet)
+                self.complete(F::SIDE, packet)
             };
         }
     }

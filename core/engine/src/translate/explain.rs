@@ -1,31 +1,27 @@
-//! What would happen to a packet, and why: the complete way walked without taking it. Nothing is
-//! changed, so the engine is borrowed for reading alone, and who asks may ask as often as he likes.
+//! What would happen to a packet, and why: the decision of the complete way (`decide.rs`) with a
+//! recorder that keeps its steps. The plan is not carried out. Nothing changes, so the engine is
+//! borrowed for reading alone, and a caller may ask as often as it likes.
 //!
-//! The walk (`explain/walk.rs` and the files beside it) asks the same questions in the same order
-//! as the complete way, of the same functions wherever those only read, and notes each answer as a
-//! [`Step`]. A random test compares its verdict with what [`Engine::process`] says of the same
-//! packet right afterwards. Where the complete way draws at random, the walk draws with a copy of
-//! the generator: so it knows whether something is found. What would be drawn is not told, for by
-//! then it may be another.
+//! A plan leaves two questions to the one who carries it out, and an explanation asks the tables
+//! instead: what becomes of a fragment other than the first, and whether the first gets an
+//! identification. What would be drawn at random is not told, for by then it may be another. A
+//! random test compares the verdict with what [`Engine::process`] says of the same packet right
+//! afterwards.
 //!
-//! An [`Explanation`] has its room before the walk begins; explaining allocates nothing.
+//! An [`Explanation`] has its room before the decision begins; explaining allocates nothing.
 
-mod errors;
-mod flow;
-mod twice;
-mod walk;
-
-use super::Engine;
+use super::decide::{Decision, Recorder};
+use super::plan::{Act, Plan, Unsettled};
+use super::{Engine, Fate};
 use crate::endpoint::AddressPort;
-use crate::limits::LimitOwner;
-use crate::limits::Standing;
-use crate::packet::{Direction, Packet, Side, Verdict};
-use crate::parse::{Headers, Kind, parse};
+use crate::fragments::{Fragment, Later};
+use crate::limits::{LimitOwner, Standing};
+use crate::packet::{Direction, Packet, Side, Verdict, direction_from};
+use crate::parse::{Headers, Kind, parse, parse_turned};
 use crate::rules::Ruling;
-use crate::{Behavior, Endpoint, MappingId, Timestamp};
+use crate::{Behavior, DropReason, Endpoint, MappingId, Timestamp};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-use walk::Walk;
 
 /// Why an external address is the one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -278,10 +274,32 @@ impl Explanation {
         &self.steps
     }
 
+    fn begin(&mut self, direction: Direction) {
+        self.steps.clear();
+        (self.becomes, self.is_certain, self.direction) = (None, true, direction);
+    }
+
+    /// Whether the address of a new mapping, its port, would be drawn.
+    fn drawn(&self) -> (bool, bool) {
+        let is_noted = |step: fn(&Step) -> bool| self.steps.iter().any(step);
+        (
+            is_noted(|step| matches!(step, Step::Address { address: None, .. })),
+            is_noted(|step| matches!(step, Step::Port(None))),
+        )
+    }
+}
+
+impl Recorder for Explanation {
+    const KEEPS: bool = true;
+
     fn note(&mut self, step: Step) {
         if self.steps.len() < Self::MOST {
             self.steps.push(step);
         }
+    }
+
+    fn doubt(&mut self) {
+        self.is_certain = false;
     }
 }
 
@@ -289,43 +307,183 @@ impl Engine {
     /// Says what [`Engine::process`] would do with a packet that came in on a side now. Changes
     /// nothing, the packet included.
     pub fn explain(&self, now: Timestamp, from: Side, packet: &Packet<'_>, into: &mut Explanation) {
-        into.steps.clear();
-        (into.becomes, into.is_certain) = (None, true);
+        into.begin(direction_from(from));
         if self.would_reclaim(self.now.max(now.0)) {
-            into.steps.push(Step::Reclaim);
-            into.is_certain = false;
+            into.note(Step::Reclaim);
+            into.doubt();
         }
-        into.direction = crate::packet::direction_from(from);
         let realm = if from == Side::Inside { packet.realm() } else { 0 };
         let fate = parse(packet.bytes()).and_then(|headers| {
             let bytes = &packet.bytes()[..usize::from(headers.total_len)];
-            let headers = Headers { realm, ..headers };
-            Walk::new(self, now, bytes, headers, into).take(from)
+            let packet = (bytes, Headers { realm, ..headers });
+            self.foretell(now, from, packet, |it| it.take(), into)
         });
         into.verdict = fate.unwrap_or_else(Verdict::Drop);
     }
 
     /// The same of [`Engine::process_turned`].
     pub fn explain_turned(&self, now: Timestamp, packet: &Packet<'_>, into: &mut Explanation) {
-        into.steps.clear();
-        (into.becomes, into.is_certain) = (None, true);
-        into.direction = Direction::Hairpin;
-        let fate = crate::parse::parse_turned(packet.bytes()).and_then(|headers| {
+        into.begin(Direction::Hairpin);
+        let fate = parse_turned(packet.bytes()).and_then(|headers| {
             let bytes = &packet.bytes()[..usize::from(headers.total_len)];
-            let headers = Headers { realm: packet.realm(), turned: true, ..headers };
-            Walk::new(self, now, bytes, headers, into).take_turned()
+            let packet = (bytes, Headers { realm: packet.realm(), turned: true, ..headers });
+            self.foretell(now, Side::Inside, packet, |it| it.take_turned(), into)
         });
         into.verdict = fate.unwrap_or_else(Verdict::Drop);
+    }
+
+    /// Decides about a packet, keeps the steps, and says what carrying the plan out would come to.
+    fn foretell(
+        &self,
+        now: Timestamp,
+        from: Side,
+        (bytes, mut headers): (&[u8], Headers),
+        decide: impl FnOnce(&mut Decision<'_, Explanation>) -> Result<(), Unsettled>,
+        into: &mut Explanation,
+    ) -> Fate {
+        let (now, draws) = (self.now.max(now.0), &mut None);
+        let mut plan = Plan::new(into.direction, headers.realm);
+        let mut decision = Decision {
+            engine: self,
+            now,
+            bytes,
+            headers: &mut headers,
+            from,
+            draws,
+            recorder: into,
+            plan: &mut plan,
+        };
+        let mut decided = decide(&mut decision);
+        if let Act::Turn(by, index) = decision.plan.act {
+            // What is made for the sender may be what the receiver is asked about.
+            decision.recorder.is_certain &= !by.makes_session();
+            decided = decision.take_turning(index, self.external_by(&by));
+        }
+        assert!(decided.is_ok(), "an explanation takes as it is what a reload left undone");
+        into.direction = plan.direction;
+        let verdict = plan.fate?;
+        if let Act::Later(fragment) = plan.act {
+            return self.foretell_later(&fragment, (bytes.len(), headers.kind), into);
+        }
+        let ends = self.ends(&headers, &plan.act, into.drawn());
+        if plan.first.is_some() {
+            self.foretell_identification(now, &headers, &ends, into)?;
+        }
+        into.becomes = Some(ends.becomes(headers.kind, plan.leaving));
+        Ok(verdict)
+    }
+
+    /// What would become of a fragment other than the first, so many bytes long.
+    fn foretell_later(
+        &self,
+        fragment: &Fragment,
+        (len, kind): (usize, Kind),
+        into: &mut Explanation,
+    ) -> Fate {
+        let later = self.fragments.try_later(fragment, len);
+        let verdict = self.fate_of_later(&later)?;
+        if let Later::Apply(rewrite) = later {
+            into.note(Step::AsFirst);
+            into.direction = rewrite.direction;
+            let end = |address| AddressPort::new(address, 0);
+            let (source, destination) = (end(rewrite.source), end(rewrite.destination));
+            let ends = Ends { source, destination, drawn: (false, false) };
+            into.becomes = Some(ends.becomes(kind, rewrite.realm));
+        }
+        Ok(verdict)
+    }
+
+    /// Whether a first fragment would get an identification of its external address's own.
+    fn foretell_identification(
+        &self,
+        now: u64,
+        headers: &Headers,
+        ends: &Ends,
+        into: &mut Explanation,
+    ) -> Result<(), DropReason> {
+        let index = self.external.index(ends.source.address).filter(|_| !headers.turned);
+        let Some(index) = index else { return Ok(()) };
+        into.is_certain &= !ends.drawn.0;
+        let address = self.external.place_of_address(index);
+        let host = headers.source.address;
+        match self.identifications.has_next_for(Timestamp(now), address, host) {
+            true => Ok(()),
+            false => Err(DropReason::FragmentLimit),
+        }
+    }
+
+    /// What the ends of a packet become by an act; `drawn`: whether its new source's address, its
+    /// port, would be drawn.
+    fn ends(&self, headers: &Headers, act: &Act, drawn: (bool, bool)) -> Ends {
+        let Headers { source, destination, .. } = *headers;
+        let query = matches!(headers.kind, Kind::IcmpQuery { .. });
+        let is_drawn = match act {
+            Act::Send(_) => true,
+            Act::Receive { arrival, .. } => arrival.new_source().is_none(),
+            _ => false,
+        };
+        let mut drawn = if is_drawn { drawn } else { (false, false) };
+        let (source, destination) = match act {
+            Act::Nothing | Act::Forward | Act::Later(_) | Act::Turn(..) => (source, destination),
+            Act::Echo => (destination, source),
+            Act::Send(by) => {
+                let source = self.external_by(by);
+                let mut destination = headers.new_destination(source.port).unwrap_or(destination);
+                if query {
+                    destination.port = source.port;
+                }
+                (source, destination)
+            }
+            Act::Receive { by, source: new_source, .. } => {
+                let destination = self.internal_by(by);
+                let mut source = new_source.unwrap_or(source);
+                if query {
+                    // Both ends have the identifier; the receiver's counts.
+                    (source.port, drawn.1) = (destination.port, false);
+                }
+                (source, destination)
+            }
+            Act::Error { outer, .. } => {
+                (outer.source.unwrap_or(source), outer.destination.unwrap_or(destination))
+            }
+        };
+        Ends { source, destination, drawn }
+    }
+}
+
+/// The ends of a packet as it would go on.
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    source: AddressPort,
+    destination: AddressPort,
+    /// Whether the source's address, its port, would be drawn.
+    drawn: (bool, bool),
+}
+
+impl Ends {
+    /// What a packet of a kind becomes that goes to a realm, if it leaves by the inside.
+    fn becomes(&self, kind: Kind, realm: u16) -> Becomes {
+        let (address_drawn, port_drawn) = self.drawn;
+        let known = end(kind, self.source);
+        let source = End {
+            address: known.address.filter(|_| !address_drawn),
+            port: known.port.filter(|_| !port_drawn),
+        };
+        let known = end(kind, self.destination);
+        // A query has its identifier once.
+        let is_drawn = port_drawn && matches!(kind, Kind::IcmpQuery { .. });
+        let destination = End { port: known.port.filter(|_| !is_drawn), ..known };
+        Becomes { source, destination, realm }
     }
 }
 
 /// An endpoint in host byte order, known.
-fn endpoint(AddressPort { address, port }: AddressPort) -> Endpoint {
+pub(super) fn endpoint(AddressPort { address, port }: AddressPort) -> Endpoint {
     Endpoint::new(address, port)
 }
 
 /// What a packet is, in a word or two.
-const fn what(kind: Kind) -> &'static str {
+pub(super) const fn what(kind: Kind) -> &'static str {
     match kind {
         Kind::Tcp => "tcp",
         Kind::Udp => "udp",
@@ -340,7 +498,7 @@ const fn what(kind: Kind) -> &'static str {
 }
 
 /// An endpoint of a packet of a kind, as far as it has a port.
-fn end(kind: Kind, AddressPort { address, port }: AddressPort) -> End {
+pub(super) fn end(kind: Kind, AddressPort { address, port }: AddressPort) -> End {
     let has_port = matches!(kind, Kind::Tcp | Kind::Udp | Kind::Dccp | Kind::IcmpQuery { .. });
     End { address: Some(Ipv4Addr::from_bits(address)), port: has_port.then_some(port) }
 }

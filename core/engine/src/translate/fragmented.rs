@@ -1,90 +1,75 @@
 //! Fragments of datagrams: each fragment gets the rewrite of its datagram's first fragment.
 
 use super::Fate;
+use super::plan::Plan;
 use crate::endpoint::External;
 use crate::engine::Engine;
 use crate::fragments::{Fragment, Later, Rewrite as FragmentRewrite};
 use crate::identification;
-use crate::packet::{Direction, Side, Verdict};
-use crate::parse::{Headers, Kind, parse};
+use crate::packet::{Side, Verdict};
+use crate::parse::{Headers, parse};
 use crate::{DropReason, Timestamp};
 use natgate_wire::Ipv4;
 
 impl Engine {
-    /// [`Engine::by_fragment`], unless the packet has passed through it already on its way to the
-    /// rules.
-    #[inline]
-    pub(super) fn by_first(
+    /// Carries out the plan for a first fragment; what the rest of its datagram gets follows.
+    pub(super) fn act_first(
         &mut self,
         bytes: &mut [u8],
-        headers: &Headers,
+        headers: &mut Headers,
         from: Side,
-        direction: &mut Direction,
-        translate: impl FnOnce(&mut Self, &mut [u8], &mut Direction) -> Fate,
-    ) -> Fate {
-        let by_port = self.rules_of(headers.realm).by_port();
-        if headers.fragment && (by_port || self.has_twice()) {
-            return translate(self, bytes, direction);
-        }
-        self.by_fragment(bytes, headers, from, direction, translate)
-    }
-
-    /// Translates a whole packet or a first fragment. Other fragments get the rewrite of the first.
-    #[inline]
-    pub(super) fn by_fragment(
-        &mut self,
-        bytes: &mut [u8],
-        headers: &Headers,
-        from: Side,
-        direction: &mut Direction,
-        translate: impl FnOnce(&mut Self, &mut [u8], &mut Direction) -> Fate,
-    ) -> Fate {
-        if !headers.fragment {
-            return translate(self, bytes, direction);
-        }
+        plan: &mut Plan,
+        fragment: &Fragment,
+    ) {
         let now = Timestamp(self.now);
-        let packet = Ipv4::new_checked(&bytes[..]).expect("a parsed packet stays one");
-        let fragment = Fragment::of(from, &packet).expect("it is a fragment");
-        let fragment = fragment.in_realm(headers.realm);
-        if headers.kind == Kind::LaterFragment {
-            //= rfc1812#section-5.2.6-reassembly
-            return match self.fragments.later(now, &fragment, bytes, &mut self.counters) {
-                Later::Apply(rewrite)
-                    if rewrite.out == Side::Inside && !self.has_realm(rewrite.realm) =>
-                {
-                    Err(DropReason::UnknownRealm)
-                }
-                Later::Apply(rewrite) => {
-                    rewrite.apply(bytes);
-                    *direction = rewrite.direction;
-                    self.realms.leaving = rewrite.realm;
-                    Ok(if rewrite.hands_over() {
-                        Verdict::HandOver
-                    } else {
-                        Verdict::Forward(rewrite.out)
-                    })
-                }
-                Later::Held => Ok(Verdict::Held),
-                Later::Drop(reason) => Err(reason),
-            };
+        if let Err(reason) = self.fragments.first(now, fragment, &mut self.counters) {
+            plan.fate = Err(reason);
+            return;
         }
-        self.fragments.first(now, &fragment, &mut self.counters)?;
-        let fate = translate(self, bytes, direction)
-            .and_then(|verdict| self.identify_fragment(bytes, headers, verdict, *direction));
-        let rewrite = fate.ok().map(|(_, rewrite)| rewrite);
-        self.fragments.decided(now, &fragment, rewrite, &mut self.counters);
-        fate.map(|(verdict, _)| verdict)
+        self.act(bytes, headers, from, plan);
+        let rewrite =
+            plan.fate.and_then(|verdict| self.identify_fragment(bytes, headers, verdict, plan));
+        if let Err(reason) = rewrite {
+            plan.fate = Err(reason);
+        }
+        self.fragments.decided(now, fragment, rewrite.ok(), &mut self.counters);
     }
 
-    /// Gives a translated first fragment an identification of its external address. Returns the
-    /// rewrite for the rest of its datagram.
-    pub(super) fn identify_fragment(
+    /// Gives a fragment other than the first the rewrite of the first, or holds or drops it.
+    pub(super) fn act_later(&mut self, bytes: &mut [u8], plan: &mut Plan, fragment: &Fragment) {
+        let now = Timestamp(self.now);
+        let later = self.fragments.later(now, fragment, bytes, &mut self.counters);
+        plan.fate = self.fate_of_later(&later);
+        if let (Ok(_), Later::Apply(rewrite)) = (plan.fate, later) {
+            rewrite.apply(bytes);
+            (plan.direction, plan.leaving) = (rewrite.direction, rewrite.realm);
+        }
+    }
+
+    /// The fate of a fragment other than the first, as the table of fragments has it.
+    pub(super) fn fate_of_later(&self, later: &Later) -> Fate {
+        match later {
+            Later::Apply(rewrite)
+                if rewrite.out == Side::Inside && !self.has_realm(rewrite.realm) =>
+            {
+                Err(DropReason::UnknownRealm)
+            }
+            Later::Apply(rewrite) if rewrite.hands_over() => Ok(Verdict::HandOver),
+            Later::Apply(rewrite) => Ok(Verdict::Forward(rewrite.out)),
+            Later::Held => Ok(Verdict::Held),
+            Later::Drop(reason) => Err(*reason),
+        }
+    }
+
+    /// Gives a translated first fragment an identification of its external address's own, and says
+    /// what the rest of its datagram gets.
+    fn identify_fragment(
         &mut self,
         bytes: &mut [u8],
         headers: &Headers,
         verdict: Verdict,
-        direction: Direction,
-    ) -> Result<(Verdict, FragmentRewrite), DropReason> {
+        plan: &Plan,
+    ) -> Result<FragmentRewrite, DropReason> {
         let out = match verdict {
             Verdict::Forward(out) => out,
             Verdict::HandOver => Side::Outside,
@@ -107,10 +92,8 @@ impl Engine {
                 .ok_or(DropReason::FragmentLimit)?;
             identification::write(bytes, identification);
         }
-        let realm = self.realms.leaving;
-        let rewrite =
-            FragmentRewrite { source, destination, identification, out, realm, direction };
-        Ok((verdict, rewrite))
+        let (realm, direction) = (plan.leaving, plan.direction);
+        Ok(FragmentRewrite { source, destination, identification, out, realm, direction })
     }
 
     /// Gives an identification of its external address to a whole datagram that the gateway is

@@ -1,12 +1,13 @@
-//! The mappings and sessions that packets go by: found, made within the subscriber's limits,
-//! entered, refreshed (sections 3.21 to 3.35, 4.8 to 4.20 and 9 of the specification).
+//! The mappings and sessions that packets go by: made and refreshed (sections 3.21 to 3.35, 4.8 to
+//! 4.20 and 9 of the specification). A decision has found that they may be made.
 
 use super::Engine;
+use super::decide::Silent;
 use super::watch::BLOCKS;
 use crate::class::SESSIONS;
 use crate::config::Begun;
 use crate::endpoint::{AddressPort, External, Internal};
-use crate::external::{Chosen, OwnershipSource, Wish};
+use crate::external::{OwnershipSource, Wish};
 use crate::host::Host;
 use crate::parse::{Headers, Kind};
 use crate::protocols::{has_ports, place_of, quota_class};
@@ -15,16 +16,6 @@ use crate::session::{Idle, Session, State, Way};
 use crate::table::{NewMapping, SHARED_EXTERNAL, SHARED_INTERNAL, SessionRef};
 use crate::whole::flags_of;
 use crate::{Change, DropReason, MappingKind};
-use natgate_wire::tcp::flags::RST;
-
-/// Where an inbound packet goes: the mapping, and the session if there is one already.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum InboundMatch {
-    Mapping(u32, Option<SessionRef>),
-    /// A whole address is mapped; the mapping for this port is yet to be made: its host, and who
-    /// begins its sessions.
-    Whole(Host, Begun),
-}
 
 /// A flow that a subscriber begins.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +55,21 @@ pub(super) struct WholeMapping {
     pub(super) begun: Begun,
 }
 
+impl WholeMapping {
+    /// As the table takes it, of a protocol.
+    pub(super) fn as_new(&self, protocol: u8) -> NewMapping {
+        NewMapping {
+            protocol,
+            internal: self.internal,
+            external: self.external,
+            timeouts: 0,
+            is_static: true,
+            permanent: false,
+            flags: flags_of(self.begun),
+        }
+    }
+}
+
 /// External and remote endpoint of an inbound packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
@@ -77,115 +83,6 @@ pub(super) struct Arrival {
 }
 
 impl Engine {
-    /// The mapping that a packet from inside goes out by, made if need be, its session refreshed.
-    pub(super) fn outbound(
-        &mut self,
-        bytes: &[u8],
-        headers: &Headers,
-        snat: Snat,
-    ) -> Result<u32, DropReason> {
-        let remote = headers.remote_outbound();
-        let Some(slot) = self.find_internal(headers.protocol, headers.internal(), remote) else {
-            let slot = self.outbound_new(bytes, headers, snat, remote)?;
-            self.begun(slot, remote, headers.remote_seen());
-            return Ok(slot);
-        };
-        match self.table.find_session(slot, remote) {
-            Some(session) => {
-                self.check_seen(slot, remote, headers.remote_seen())?;
-                self.refresh(session, Way::Out, headers);
-            }
-            None => {
-                self.may_open(headers)?;
-                self.check_room_to_see(remote, headers.remote_seen())?;
-                self.add_session(slot, remote, Way::Out, headers)?;
-                self.begun(slot, remote, headers.remote_seen());
-            }
-        }
-        Ok(slot)
-    }
-
-    #[cold]
-    fn outbound_new(
-        &mut self,
-        bytes: &[u8],
-        headers: &Headers,
-        snat: Snat,
-        remote: AddressPort,
-    ) -> Result<u32, DropReason> {
-        self.may_open(headers)?;
-        self.check_room_to_see(remote, headers.remote_seen())?;
-        if let Some((index, begun)) = self.statics.external(headers.host(), headers.protocol) {
-            let external = External::new(index, headers.source.port);
-            let whole = WholeMapping { internal: headers.internal(), external, begun };
-            let added = self.add_whole(whole, remote, Way::Out, headers);
-            if added == Err(DropReason::MappingTableFull) {
-                self.refuse(bytes, headers);
-            }
-            return added;
-        }
-        if headers.kind == (Kind::IcmpQuery { request: false }) {
-            return Err(DropReason::NoMapping);
-        }
-        let made = self.make_mapping(headers, snat, remote);
-        if let Err(reason) = made {
-            self.report_refusal(reason, headers.host(), snat.pool, headers.protocol);
-            //= rfc5508#REQ-8
-            //= rfc6888#REQ-11b
-            if reason != DropReason::Ambiguous {
-                self.refuse(bytes, headers);
-            }
-        }
-        made
-    }
-
-    /// Makes a mapping within the subscriber's limits.
-    fn make_mapping(
-        &mut self,
-        headers: &Headers,
-        snat: Snat,
-        remote: AddressPort,
-    ) -> Result<u32, DropReason> {
-        let (protocol, internal, pool) = (headers.protocol, headers.internal(), snat.pool);
-        let record = self.subscribers.find(internal.host);
-        if let Some(at) = record {
-            self.subscribers.settle(at);
-        }
-        let known = record.is_some_and(|at| self.subscribers.has(at, pool));
-        self.check_limits(record, internal.host, known, protocol)?;
-        let last = record.and_then(|at| self.subscribers.paired(at, pool));
-        let paired = last.filter(|&index| self.external.is_open(index, pool));
-        let wish = Wish {
-            pool,
-            protocol,
-            internal_port: internal.port,
-            paired: self.external.pairing(pool, internal.host, paired),
-            fixed: match snat.address {
-                // An address that is not of its pool, or not yet, has no port.
-                Some(address) => {
-                    let index = self.external.index(address.to_bits());
-                    let index = index.filter(|&index| self.external.pool_of(index) == pool);
-                    Some(index.ok_or(DropReason::PoolExhausted)?)
-                }
-                None => None,
-            },
-        };
-        let (external, overloads) = match self.choose_external(wish, internal.host, remote) {
-            Ok(external) => (external, false),
-            Err(reason) => (self.overload(wish, internal.host, remote).ok_or(reason)?, true),
-        };
-        let hash = self.table.hash(self.table.key(protocol, internal, remote));
-        let session = self.new_session(remote, Way::Out, headers, snat.timeouts);
-        let fixed = snat.address.is_some();
-        if let Some(at) = record.filter(|_| paired != last && !fixed) {
-            // Paired anew, with the address of this mapping.
-            self.subscribers.part(at, pool);
-        }
-        let timeouts = snat.timeouts;
-        let flow = Flow { protocol, internal, pool, fixed, timeouts, record, hash, overloads };
-        Ok(self.add_dynamic(&flow, external, |first| *first = session))
-    }
-
     /// Makes a mapping with the session that these headers would begin, whose ends are settled.
     #[cold]
     pub(crate) fn open(&mut self, opening: Opening, headers: &Headers) -> u32 {
@@ -209,23 +106,6 @@ impl Engine {
         if self.subscribers.is_watched(record) || !self.pool_watches.is_empty() {
             self.watch_mapping(record, protocol, index, false);
         }
-    }
-
-    /// Whether a subscriber with this record, if it has one, may have one more mapping of a
-    /// protocol now; `known`: it has mappings of the pool already.
-    pub(crate) fn check_limits(
-        &self,
-        record: Option<u32>,
-        subscriber: Host,
-        known: bool,
-        protocol: u8,
-    ) -> Result<(), DropReason> {
-        self.subscribers.check(record, subscriber, quota_class(protocol), self.now)?;
-        //= rfc6888#REQ-11a
-        if self.table.is_full(protocol) || !known && self.subscribers.is_full(record.is_none()) {
-            return Err(DropReason::MappingTableFull);
-        }
-        Ok(())
     }
 
     /// Makes a mapping that the subscriber may have, with an external endpoint that is free; `open`
@@ -283,45 +163,29 @@ impl Engine {
         at
     }
 
-    pub(crate) fn choose_external(
+    /// Chooses an external endpoint for a mapping towards no remote endpoint yet, and assigns the
+    /// block that it takes.
+    pub(crate) fn take_external(
         &mut self,
         wish: Wish,
         subscriber: Host,
-        remote: AddressPort,
     ) -> Result<External, DropReason> {
-        let protocol = wish.protocol;
-        if has_ports(protocol) {
-            if !self.external.is_shared(wish.pool) {
-                return self.choose_share(wish, subscriber);
-            }
-            let chosen =
-                self.external.choose(wish, self.subscribers.tenants(), &mut self.generator);
-            return chosen.ok_or(DropReason::PoolExhausted);
-        }
-        let (table, external) = (&self.table, &self.external);
-        let is_free = |index| {
-            table
-                .find_shared_external(
-                    protocol,
-                    External::new(index, 0),
-                    AddressPort::new(remote.address, 0),
-                )
-                .is_none()
-        };
-        let index = external.choose_portless(&wish, &mut self.generator, is_free);
-        Ok(External::new(index.ok_or(DropReason::Ambiguous)?, 0))
+        let (remote, mut generator) = (AddressPort::new(0, 0), self.generator.clone());
+        let chosen = self.choose_external(wish, subscriber, remote, &mut generator, &mut Silent);
+        self.generator = generator;
+        let chosen = chosen?;
+        self.take_block(chosen.block, subscriber, wish.pool);
+        Ok(chosen.external)
     }
 
-    /// An external endpoint of those that a subscriber alone may have.
-    fn choose_share(&mut self, wish: Wish, subscriber: Host) -> Result<External, DropReason> {
-        let Chosen { external, assigned } =
-            self.external.choose_share(wish, subscriber, &mut self.generator)?;
-        if let Some(block) = assigned {
+    /// Assigns a subscriber the block of a pool, if any, that its new mapping takes a port of.
+    pub(super) fn take_block(&mut self, block: Option<u32>, subscriber: Host, pool: usize) {
+        if let Some(block) = block {
+            self.external.assign(block, subscriber);
             self.external.note_assigned(block, self.present_tick());
             self.raise(self.now, Change::BlockAssigned(self.external.block(block)));
-            self.watch_pool(wish.pool, BLOCKS, 1);
+            self.watch_pool(pool, BLOCKS, 1);
         }
-        Ok(external)
     }
 
     /// Puts a new mapping with its first session into the table, which has room; `hash` is that of
@@ -339,51 +203,32 @@ impl Engine {
         slot
     }
 
-    /// Makes the mapping for one port of an address that is mapped as a whole.
+    /// Makes the mapping for one port of an address that is mapped as a whole, which a decision
+    /// has found possible.
     pub(super) fn add_whole(
         &mut self,
-        WholeMapping { internal, external, begun }: WholeMapping,
+        whole: &WholeMapping,
         remote: AddressPort,
         way: Way,
         headers: &Headers,
-    ) -> Result<u32, DropReason> {
+    ) -> u32 {
+        let WholeMapping { internal, external, .. } = *whole;
         let protocol = headers.protocol;
-        let new = NewMapping {
-            protocol,
-            internal,
-            external,
-            timeouts: 0,
-            is_static: true,
-            permanent: false,
-            flags: flags_of(begun),
-        };
         if has_ports(protocol) {
             self.clear_end(protocol, external);
         }
-        if self.table.clashes(&new, remote) {
-            return Err(DropReason::Ambiguous);
-        }
-        if !self.statics.count(external.index, protocol) {
-            return Err(DropReason::MappingTableFull);
-        }
+        let is_counted = self.statics.count(external.index, protocol);
+        assert!(is_counted, "a decision found room for a mapping of a whole address");
         let session = self.new_session(remote, way, headers, 0);
         let hash = self.table.hash(self.table.static_key(protocol, internal, remote));
-        let slot = self.install(new, hash, |first| *first = session);
+        let slot = self.install(whole.as_new(protocol), hash, |first| *first = session);
         let answers = way == Way::Out || self.first_answers(slot);
         self.table.set_answers(slot, answers);
-        Ok(slot)
-    }
-
-    /// Whether a packet may start a session: of TCP only a SYN, unless flows are picked up.
-    pub(super) fn may_open(&self, headers: &Headers) -> Result<(), DropReason> {
-        let segment = headers.segment;
-        let picked_up = self.config.tcp_pickup && segment.flags & RST == 0;
-        let connects = matches!(headers.kind, Kind::Tcp | Kind::Dccp);
-        if !connects || segment.opens() || picked_up { Ok(()) } else { Err(DropReason::TcpNotSyn) }
+        slot
     }
 
     /// A session as its first packet makes it, of a mapping with this set of timeouts.
-    fn new_session(
+    pub(super) fn new_session(
         &self,
         remote: AddressPort,
         way: Way,
@@ -391,51 +236,24 @@ impl Engine {
         timeouts: u8,
     ) -> Session {
         let mut session = Session::new(remote);
-        let idle = match headers.kind {
-            Kind::Tcp => session.take_segment(way, headers.segment),
-            Kind::Dccp => session.take_dccp(way, headers.segment),
-            _ => {
-                session.set_state(State::Open);
-                Idle::Established
-            }
-        };
+        let idle = begin(&mut session, way, headers);
         session.count(way);
         let timeout = self.timeouts.of(timeouts, idle, headers.protocol, remote.port);
         session.expires = self.deadline(self.now, timeout);
         session
     }
 
+    /// Adds a session to a mapping, of a subscriber with this record if it is a dynamic one, which
+    /// [`Engine::check_session`] permits.
     pub(crate) fn add_session(
         &mut self,
-        slot: u32,
+        (slot, record): (u32, Option<u32>),
         remote: AddressPort,
         way: Way,
         headers: &Headers,
-    ) -> Result<(), DropReason> {
-        if self.table.is_ambiguous(slot, remote) {
-            return Err(DropReason::Ambiguous);
-        }
-        //= rfc7857#section-7
-        //= rfc7857#section-7-tcp
+    ) {
         let mapping = self.table.mapping(slot);
-        let (is_static, internal) = (mapping.is_static(), mapping.host());
-        let timeouts = mapping.timeouts();
-        let subscriber = match is_static {
-            true => None,
-            false => self.subscribers.find(internal),
-        };
-        if let Some(at) = subscriber {
-            self.subscribers.settle(at);
-        }
-        //= rfc6888#REQ-5
-        let permitted = match subscriber {
-            Some(at) => self.subscribers.permits_session(at, mapping.sessions, self.further_each),
-            // Who runs a server has asked for its clients.
-            None => mapping.sessions < u16::MAX,
-        };
-        if !permitted {
-            return Err(DropReason::SessionLimit);
-        }
+        let (is_static, timeouts) = (mapping.is_static(), mapping.timeouts());
         let mut session = self.new_session(remote, way, headers, timeouts);
         if way == Way::In && !self.config.inbound_refresh && !is_static {
             // Else strangers would keep the mapping by ever new sessions.
@@ -446,23 +264,22 @@ impl Engine {
             let latest = sessions.chain(self.held_at_most(slot)).max();
             session.expires = session.expires.min(latest.unwrap_or(u32::MAX));
         }
-        let session =
-            self.table.add_session(slot, session, way).ok_or(DropReason::SessionTableFull)?;
-        if let (SessionRef::Further(_), Some(at)) = (session, subscriber) {
+        let session = self.table.add_session(slot, session, way);
+        let session = session.expect("a decision found room for a session");
+        if let (SessionRef::Further(_), Some(at)) = (session, record) {
             self.subscribers.count_further(at, 1);
             if self.subscribers.is_watched(at) {
                 self.watch_subscriber(at, SESSIONS);
             }
         }
         self.table.schedule(session, self.tick);
-        if way == Way::Out && subscriber.is_some_and(|at| self.subscribers.is_unanswered(at)) {
+        if way == Way::Out && record.is_some_and(|at| self.subscribers.is_unanswered(at)) {
             self.table.session_mut(session).mark_unanswered();
         }
         if session == SessionRef::First(slot) {
             let answers = way == Way::Out || self.first_answers(slot);
             self.table.set_answers(slot, answers);
         }
-        Ok(())
     }
 
     /// A session is there now whose remote endpoint is seen as this.
@@ -487,20 +304,13 @@ impl Engine {
         session.count(way);
         let before = session.state();
         let was_unanswered = session.is_unanswered();
-        let idle = match headers.kind {
-            Kind::Tcp => session.take_segment(way, headers.segment),
-            Kind::Dccp => session.take_dccp(way, headers.segment),
-            _ => Idle::Established,
-        };
+        let idle = step(session, way, headers);
         if was_unanswered {
             self.note_answer(at, way);
         } else if before == State::OpeningIn && way == Way::Out {
             self.note_service(at);
         }
-        //= rfc4787#REQ-6
-        //= rfc4787#REQ-6a
-        let refreshes = way == Way::Out || self.config.inbound_refresh || idle == Idle::Closing;
-        if idle == Idle::Keep || !refreshes {
+        if !is_refreshed(idle, way, self.config.inbound_refresh) {
             if before == State::Transitory {
                 // Only the inside brings back what is about to go.
                 self.table.session_mut(at).set_state(before);
@@ -519,4 +329,32 @@ impl Engine {
             self.table.schedule(at, self.tick);
         }
     }
+}
+
+/// Moves the state of a session as its first packet does; says which timer starts.
+#[inline]
+pub(super) fn begin(session: &mut Session, way: Way, headers: &Headers) -> Idle {
+    if !matches!(headers.kind, Kind::Tcp | Kind::Dccp) {
+        session.set_state(State::Open);
+    }
+    step(session, way, headers)
+}
+
+/// Moves the state of a session as a packet does; says which timer starts.
+#[inline]
+pub(super) fn step(session: &mut Session, way: Way, headers: &Headers) -> Idle {
+    match headers.kind {
+        Kind::Tcp => session.take_segment(way, headers.segment),
+        Kind::Dccp => session.take_dccp(way, headers.segment),
+        _ => Idle::Established,
+    }
+}
+
+/// Whether the timer of a session that is there starts anew.
+#[inline]
+pub(super) fn is_refreshed(idle: Idle, way: Way, inbound_refresh: bool) -> bool {
+    //= rfc4787#REQ-6
+    //= rfc4787#REQ-6a
+    let refreshes = way == Way::Out || inbound_refresh || idle == Idle::Closing;
+    idle != Idle::Keep && refreshes
 }

@@ -78,19 +78,7 @@ impl Rings {
 }
 
 impl Engine {
-    /// Finds an external endpoint in use that a flow may share, if its pool permits sharing.
-    #[cold]
-    pub(super) fn overload(
-        &mut self,
-        wish: Wish,
-        subscriber: Host,
-        remote: AddressPort,
-    ) -> Option<External> {
-        let Self { config, table, external, generator, .. } = self;
-        find_shared(config, (table, external), (wish, subscriber), remote, generator)
-    }
-
-    /// Adds a mapping that overloads a port to the port's ring.
+    /// Puts a mapping that overloads a port beside the one that has it.
     pub(crate) fn join_port(
         &mut self,
         protocol: u8,

@@ -127,7 +127,8 @@ fn only_new_sources_of_the_connected_network_are_looked_into() {
     assert_eq!(flooded.refused(), refused + 1);
 }
 
-/// Forged packets that come to another worker than their sender's are judged by the sender's worker.
+/// Forged packets that come to another worker than their sender's are judged by the sender's
+/// worker.
 #[test]
 fn forged_sources_get_half_of_each_workers_table() {
     let mut team = Team::with(&small(), 2, || 0);

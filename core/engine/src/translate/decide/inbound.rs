@@ -1,0 +1,214 @@
+//! Packets from outside: filtering (RFC 4787 section 5), the choice of a server, the entry.
+
+use super::{Decided, Decision, Recorder, Step};
+use crate::DropReason;
+use crate::config::{Begun, Behavior, Config};
+use crate::endpoint::{AddressPort, External, Internal};
+use crate::host::Host;
+use crate::packet::{Side, Verdict};
+use crate::parse::Kind;
+use crate::session::Way;
+use crate::table::SessionRef;
+use crate::translate::mappings::{Arrival, WholeMapping};
+use crate::translate::plan::Act;
+use crate::translate::with_port;
+use core::net::Ipv4Addr;
+
+/// Where an inbound packet goes: the mapping, and the session if there is one already.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum InboundMatch {
+    Mapping(u32, Option<SessionRef>),
+    /// A whole address is mapped; the mapping for this port is yet to be made: its host, and who
+    /// begins its sessions.
+    Whole(Host, Begun),
+}
+
+impl<R: Recorder> Decision<'_, R> {
+    pub(super) fn inbound(&mut self, index: u32) -> Decided<Verdict> {
+        let (remote, port) = (self.headers.remote_inbound(), self.headers.destination.port);
+        let mut arrival = Arrival { index, port, remote, seen: remote, from: None };
+        if self.engine.has_twice() {
+            arrival.seen = self.source_inside(arrival)?;
+        }
+        match self.headers.kind {
+            Kind::IcmpOther => return Err(DropReason::IcmpUnsupported.into()),
+            Kind::IcmpError => {
+                self.error_inbound(arrival.seen)?;
+                return Ok(Verdict::Forward(Side::Inside));
+            }
+            _ => {}
+        }
+        let found = self.admit(arrival)?;
+        let realm = match found {
+            InboundMatch::Mapping(slot, _) => self.engine.table.mapping(slot).host().realm(),
+            InboundMatch::Whole(host, _) => host.realm(),
+        };
+        self.check_transit(self.engine.inside_mtu(realm))?;
+        self.let_in(arrival, found, None)?;
+        Ok(Verdict::Forward(Side::Inside))
+    }
+
+    /// Finds the mapping that a packet comes in by and asks the filter.
+    pub(super) fn admit(&mut self, arrival: Arrival) -> Decided<InboundMatch> {
+        let Arrival { index, port, remote, seen, .. } = arrival;
+        let (engine, protocol) = (self.engine, self.headers.protocol);
+        //= rfc7857#section-6
+        //= rfc7857#section-6-default
+        let Some(slot) = self.find_external(protocol, External::new(index, port), remote)? else {
+            return self.admit_whole(arrival);
+        };
+        let session = engine.table.find_session(slot, remote);
+        let slot = match session {
+            Some(_) => slot,
+            None => self.server_for(slot, arrival)?,
+        };
+        self.note_mapping(slot);
+        let mapping = engine.table.mapping(slot);
+        let internal = mapping.internal();
+        if session.is_none() {
+            self.note_no_session(remote);
+            // What overloads a port is for one remote endpoint only; whose port it is for others
+            // nobody can say any more.
+            if !mapping.is_static() && mapping.shares_external() {
+                self.note_filter((false, false), false);
+                return Err(DropReason::Filtered.into());
+            }
+        }
+        self.check_entrance(arrival, internal.host.realm(), session.is_some())?;
+        self.check_dropped(internal, seen)?;
+        if session.is_none() {
+            //= rfc4787#REQ-8
+            //= rfc5382#REQ-3
+            //= rfc5597#REQ-3
+            let asked = mapping.is_explicit().then(|| engine.admits_held(slot, seen)).flatten();
+            let admitted = match self.filtering() {
+                _ if mapping.is_static() => !mapping.is_outbound_only(),
+                _ if let Some(admitted) = asked => admitted,
+                Behavior::EndpointIndependent => true,
+                Behavior::AddressDependent => engine.table.knows_address(slot, remote.address),
+                Behavior::AddressAndPortDependent => false,
+            };
+            self.note_filter((mapping.is_static(), asked.is_some()), admitted);
+            if !admitted {
+                return Err(DropReason::Filtered.into());
+            }
+            self.may_open()?;
+            self.check_unseen(internal, remote, seen)?;
+        }
+        Ok(InboundMatch::Mapping(slot, session))
+    }
+
+    /// The same where no mapping is there: a whole address may be mapped.
+    fn admit_whole(&mut self, arrival: Arrival) -> Decided<InboundMatch> {
+        let Arrival { index, port, remote, seen, .. } = arrival;
+        let engine = self.engine;
+        let Some((host, begun)) = engine.statics.internal(index, self.headers.protocol) else {
+            self.note(Step::NoMapping);
+            return Err(DropReason::NoMapping.into());
+        };
+        self.note(Step::Whole(Ipv4Addr::from_bits(engine.external.address(index))));
+        let internal = Internal::new(host, port);
+        self.check_entrance(arrival, host.realm(), false)?;
+        self.check_dropped(internal, seen)?;
+        self.note_filter((true, false), begun != Begun::Inside);
+        if begun == Begun::Inside {
+            return Err(DropReason::Filtered.into());
+        }
+        self.may_open()?;
+        self.check_unseen(internal, remote, seen)?;
+        Ok(InboundMatch::Whole(host, begun))
+    }
+
+    fn note_filter(&mut self, (is_static, is_asked_for): (bool, bool), admitted: bool) {
+        let behavior = self.filtering();
+        self.note(Step::Filter { behavior, is_static, is_asked_for, admitted });
+    }
+
+    /// The filtering behavior for packets of this kind.
+    fn filtering(&self) -> Behavior {
+        let Config { filtering, filtering_tcp, .. } = self.engine.config;
+        match self.headers.kind {
+            //= rfc5382#REQ-3b
+            //= rfc5597#REQ-3-independent
+            Kind::Tcp | Kind::Dccp => filtering_tcp.unwrap_or(filtering),
+            _ => filtering,
+        }
+    }
+
+    /// The mapping that a new session from outside is for: of a service the server's that gets it,
+    /// else the one that the endpoint named.
+    fn server_for(&mut self, named: u32, arrival: Arrival) -> Decided<u32> {
+        let engine = self.engine;
+        let mapping = engine.table.mapping(named);
+        let is_server = mapping.is_static() && mapping.is_permanent() && mapping.shares_external();
+        if !is_server {
+            return Ok(named);
+        }
+        self.note(Step::Service);
+        // Which of the servers, a draw may tell.
+        self.recorder.doubt();
+        let (protocol, remote) = (mapping.protocol, arrival.remote.address);
+        let external = External::new(arrival.index, arrival.port);
+        self.begin_to_draw();
+        let generator = self.draws.as_mut().expect("it was just made");
+        let chosen = engine.services.choose(protocol, external, remote, generator);
+        Ok(chosen.ok_or(DropReason::Filtered)?)
+    }
+
+    /// Whether a packet may enter the realm that it is for.
+    #[inline]
+    fn check_entrance(&self, arrival: Arrival, realm: u16, in_session: bool) -> Decided<()> {
+        match arrival.from {
+            Some(from) => self.engine.check_realms(from, realm, in_session)?,
+            None if arrival.seen == arrival.remote => {
+                self.engine.check_entry(realm, arrival.remote.address)?;
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Whether a rule drops what comes in, or turns round, to an internal endpoint from a remote
+    /// one.
+    #[inline]
+    fn check_dropped(&mut self, internal: Internal, remote: AddressPort) -> Decided<()> {
+        let fate = self.engine.check_dropped(self.headers, internal, remote);
+        if R::KEEPS && fate.is_err() {
+            let Internal { host, port } = internal;
+            let inner = with_port(self.headers, AddressPort::new(host.address(), port));
+            let outer = with_port(self.headers, remote);
+            let ruling = self.engine.rules_of(host.realm()).find(inner, outer);
+            self.note_rule(host.realm(), (inner, outer), ruling);
+        }
+        Ok(fate?)
+    }
+
+    /// Lets an admitted packet in, by its session or a new one. It gets `source` unless its
+    /// receiver sees another.
+    pub(super) fn let_in(
+        &mut self,
+        arrival: Arrival,
+        found: InboundMatch,
+        source: Option<AddressPort>,
+    ) -> Decided<()> {
+        let (by, host) = match found {
+            InboundMatch::Mapping(slot, session) => {
+                let by = match session {
+                    Some(session) => self.refresh(slot, session, Way::In),
+                    None => self.begin_session(slot, arrival.remote, Way::In)?,
+                };
+                (by, self.engine.table.mapping(slot).host())
+            }
+            InboundMatch::Whole(host, begun) => {
+                let external = External::new(arrival.index, arrival.port);
+                let internal = Internal::new(host, arrival.port);
+                let whole = WholeMapping { internal, external, begun };
+                (self.map_whole(whole, arrival.remote, Way::In)?, host)
+            }
+        };
+        self.plan.leaving = host.realm();
+        let source = arrival.new_source().or(source);
+        self.plan.act = Act::Receive { by, arrival, source };
+        Ok(())
+    }
+}
