@@ -106,6 +106,10 @@ pub(crate) struct Args {
     take_over: bool,
 }
 
+/// Why a thread could not be made: the system's error names neither limit.
+const NO_THREAD: &str =
+    "a thread cannot be made; the limit of memory or of threads (LimitAS=, TasksMax=) is too low";
+
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     memory::return_what_is_freed();
     allow_many_descriptors();
@@ -182,7 +186,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let (handed_over, announcement) =
         (Arc::clone(&giving.handed_over), Arc::clone(&giving.announcement));
     if settings.control.remote.is_some() {
-        access.watch(&reloader).context("a thread cannot be made")?;
+        access.watch(&reloader).context(NO_THREAD)?;
     }
     let (of_doors, watching) = (settings.clone(), watched.clone());
     let doors = ControlServers { settings: of_doors, access, interface, watched: watching, giving };
@@ -212,7 +216,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let leaver =
         Leaver { workers: Arc::clone(&signals), reloader, announcement: announced, manager };
     handover::unless_taken(is_taken, ending.listen(leaver).map_err(Failure::from))?;
-    let minder = control::mind(manager, loads).context("a thread cannot be made");
+    let minder = control::mind(manager, loads).context(NO_THREAD);
     let minder = handover::unless_taken(is_taken, minder.map(Some).map_err(Failure::from))?;
     // From here until the workers end there is no early return, because the learner waits for the
     // workers' answers.

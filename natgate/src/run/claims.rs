@@ -8,6 +8,7 @@
 //! predecessor and then gets the lock. Meanwhile it has the *reservation*, the lock of a second
 //! file: a third gateway that finds the lock free looks at the reservation and yields.
 
+use super::NO_THREAD;
 use crate::Failure;
 use anyhow::{Context, anyhow};
 use natgate_control::reload::Claiming;
@@ -178,7 +179,7 @@ impl Claims {
             // The reservation ends after the lock has begun.
             drop(reservation);
         };
-        Builder::new().name("lock".into()).spawn(wait).context("a thread cannot be made")?;
+        Builder::new().name("lock".into()).spawn(wait).context(NO_THREAD)?;
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 //! `natgate reload` does.
 
 use super::access::RemoteAccess;
-use super::say;
+use super::{NO_THREAD, say};
 use crate::Failure;
 use anyhow::{Context, anyhow};
 use axum::Router;
@@ -156,10 +156,7 @@ pub(super) fn reload_on_signal(
             }
         });
     };
-    thread::Builder::new()
-        .name("reload".into())
-        .spawn(listen)
-        .context("a thread cannot be made")?;
+    thread::Builder::new().name("reload".into()).spawn(listen).context(NO_THREAD)?;
     Ok(())
 }
 

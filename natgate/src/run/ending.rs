@@ -6,7 +6,7 @@
 //! workers stop. A separate thread waits for the signals, so that neither workers nor commands wait
 //! for them.
 
-use super::{Signals, say};
+use super::{NO_THREAD, Signals, say};
 use anyhow::Context;
 use natgate_control::reload::Reloader;
 use natgate_control::routes::AnnouncementHandle;
@@ -47,7 +47,7 @@ impl Ending {
             }
         };
         let thread = Builder::new().name("ending".into()).spawn(listen);
-        thread.map(drop).context("a thread cannot be made")
+        thread.map(drop).context(NO_THREAD)
     }
 }
 

@@ -2,7 +2,7 @@
 //! running gateway gives, and the start of a successor by the gateway itself, so that a service
 //! stays in its place.
 
-use super::{Signals, devices, say};
+use super::{NO_THREAD, Signals, devices, say};
 use crate::Failure;
 use anyhow::{Context, anyhow};
 use natgate_control::reload::{Hold, Reloader};
@@ -294,7 +294,7 @@ pub(super) fn start_another_on_signal() -> anyhow::Result<()> {
         });
     };
     let thread = Builder::new().name("upgrade".into()).spawn(listen);
-    thread.map(drop).context("a thread cannot be made")
+    thread.map(drop).context(NO_THREAD)
 }
 
 /// Starts another natgate and waits for its end. If it takes over, this process ends first.

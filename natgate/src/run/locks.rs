@@ -14,7 +14,7 @@
 //! Always true: a process of another user cannot keep the gateway from its start, although every
 //! process may take every name; the operator is told of such a process.
 
-use super::say;
+use super::{NO_THREAD, say};
 use anyhow::{Context, anyhow};
 use natgate_control::reload::Claiming;
 use natgate_control::routes::external_ranges;
@@ -120,7 +120,7 @@ impl Locks {
         } else {
             let waiting = locks.clone();
             let wait = move || panics::contain(|| waiting.wait());
-            Builder::new().name("locks".into()).spawn(wait).context("a thread cannot be made")?;
+            Builder::new().name("locks".into()).spawn(wait).context(NO_THREAD)?;
         }
         Ok(locks)
     }
