@@ -1074,7 +1074,13 @@ impl Nat {
 impl Halves for Nat {
     type PacketState = PacketState;
     #[inline(always)]
-    fn begin(&mut self, world: &mut World, port: u32, packet: &[u8], kept: &mut PacketState) {
+    fn begin(
+        &mut self,
+        world: &mut World,
+        port: u32,
+        packet: &[u8],
+        kept: &mut PacketState,
+    ) {
         let mut head = Vec::new();
         let mut run = self.run(world, packet, &mut head, Work);
         run.begin(port);
