@@ -196,7 +196,7 @@ fn the_provider_s_gateway_works_as_its_quick_start_says() {
     // A purge leaves only the log.
     machine.asks("test -s /var/lib/natgate/ports");
     let purged = machine.asks("DEBIAN_FRONTEND=noninteractive apt-get purge -y natgate 2>&1");
-    assert!(purged.contains("natgate: /var/log/natgate is left"), "{purged}");
+    assert!(purged.contains("natgate: /var/log/natgate stays, with its files"), "{purged}");
     machine.asks("test -n \"$(ls /var/log/natgate/spool)\"");
     machine.asks("test ! -e /var/lib/natgate; test ! -e /etc/natgate; test ! -e /usr/bin/natgate");
 }
