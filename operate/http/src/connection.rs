@@ -1,6 +1,7 @@
 //! A connection: requests come in, by HTTP/1.1 whole and within a time and a size, and answers go
 //! out.
 
+use crate::activity::{Activity, ObservedStream};
 use crate::listener::{NewConnection, Protocol, Stream};
 use crate::tls::AuthenticatedClient;
 use crate::{ClientGroup, Peer, Response, Role, role};
@@ -18,6 +19,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::Watcher;
 use hyper_util::service::TowerToHyperService;
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::time::Duration;
 use tokio_io_timeout::TimeoutStream;
 
@@ -93,12 +95,18 @@ async fn whole(request: Request, next: Next) -> HttpResponse {
 }
 
 /// Serves a connection until it ends.
-pub(crate) async fn serve(arrived: NewConnection, routers: Routers, watcher: Watcher) {
+pub(crate) async fn serve(
+    arrived: NewConnection,
+    activity: Activity,
+    routers: Routers,
+    watcher: Watcher,
+) {
     let protocol = routers.protocol;
     match arrived {
         NewConnection::Plain(stream, peer) => {
             let role = routers.plain;
-            converse(stream, protocol, (routers.of(role), peer), watcher).await;
+            let service = Named::new(routers.of(role), peer, activity);
+            converse(stream, protocol, service, watcher).await;
         }
         NewConnection::Tls(stream, address, tls) => {
             // Who has no certificate that is trusted is told so by TLS itself.
@@ -106,7 +114,8 @@ pub(crate) async fn serve(arrived: NewConnection, routers: Routers, watcher: Wat
             let Ok(Ok(greeted)) = greeted else { return };
             let AuthenticatedClient { stream, role, name, mut access } = greeted;
             let peer = Peer::Certificate(name, address);
-            let talk = converse(Box::new(stream), protocol, (routers.of(role), peer), watcher);
+            let service = Named::new(routers.of(role), peer, activity);
+            let talk = converse(Box::new(stream), protocol, service, watcher);
             tokio::select! {
                 () = talk => {}
                 // Other files came into force, and by those this client may not do what it may.
@@ -116,38 +125,42 @@ pub(crate) async fn serve(arrived: NewConnection, routers: Routers, watcher: Wat
     }
 }
 
-/// A router that tells each request who its client is.
+/// A router that tells each request its client, and the connection's state its answers.
 #[derive(Clone)]
 struct Named {
     router: TowerToHyperService<Router>,
     peer: Peer,
+    activity: Activity,
+}
+
+impl Named {
+    fn new(router: Router, peer: Peer, activity: Activity) -> Self {
+        Self { router: TowerToHyperService::new(router), peer, activity }
+    }
 }
 
 impl Service<hyper::Request<Incoming>> for Named {
     type Response = HttpResponse;
     type Error = Infallible;
-    type Future = <TowerToHyperService<Router> as Service<hyper::Request<Incoming>>>::Future;
+    type Future = Pin<Box<dyn Future<Output = Result<HttpResponse, Infallible>> + Send>>;
 
     fn call(&self, mut request: hyper::Request<Incoming>) -> Self::Future {
+        let answering = self.activity.answer();
         request.extensions_mut().insert(self.peer.clone());
-        self.router.call(request)
+        let answer = self.router.call(request);
+        Box::pin(async move { Ok(answering.with(answer.await?)) })
     }
 }
 
-async fn converse(
-    stream: Box<dyn Stream>,
-    protocol: Protocol,
-    (router, peer): (Router, Peer),
-    watcher: Watcher,
-) {
+async fn converse(stream: Box<dyn Stream>, protocol: Protocol, service: Named, watcher: Watcher) {
     let mut stream = TimeoutStream::new(Box::into_pin(stream));
     stream.set_write_timeout(Some(STALLED));
     if protocol == Protocol::Streams {
         // Who is there answers pings, and so is heard of in this time.
         stream.set_read_timeout(Some(STALLED));
     }
-    let stream = TokioIo::new(Box::pin(stream));
-    let service = Named { router: TowerToHyperService::new(router), peer };
+    let stream = ObservedStream::new(Box::pin(stream), service.activity.clone());
+    let stream = TokioIo::new(stream);
     // Who sent rubbish has been told; who has gone need not be.
     match protocol {
         Protocol::Whole => {

@@ -8,12 +8,13 @@
 //! it; [`Response`] is JSON with a status. [`ask`] and [`open`] are the client's end.
 //!
 //! Always true: what a client sends is bounded in size and in time, what it does not read is given
-//! up, so many are served at a time and the others wait, and nothing that a client sends ends a
-//! server. Who has the role [`Role::Read`] cannot change anything: requests by other methods than
-//! GET are refused before a router sees them.
+//! up, so many are served at a time and the others wait or are closed, and nothing that a client
+//! sends ends a server. Who has the role [`Role::Read`] cannot change anything: requests by other
+//! methods than GET are refused before a router sees them.
 
 #![forbid(unsafe_code)]
 
+mod activity;
 mod answer;
 mod client;
 mod clients;
@@ -21,6 +22,7 @@ mod connection;
 mod host;
 mod listener;
 mod role;
+mod room;
 mod server;
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::fs::{self, Permissions};
 use std::io;
-use std::net::{SocketAddr, TcpListener as StdTcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener as StdTcpListener};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream};
@@ -29,11 +29,11 @@ pub struct Listen {
     limit: Option<ConnectionLimit>,
 }
 
-/// The greatest number of connections at a time, where further ones are refused.
+/// The greatest number of connections at a time, where further ones do not wait.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionLimit {
     pub(crate) most: usize,
-    /// Counts the connections that were refused.
+    /// Counts the connections that were closed to keep to the limit.
     pub(crate) refused: Arc<AtomicU64>,
 }
 
@@ -83,8 +83,10 @@ impl Listen {
         Self { place, role: Role::Read, protocol: Protocol::Whole, group: None, limit: None }
     }
 
-    /// With at most this number of connections at a time. Further connections are closed at once
-    /// and counted in `refused`; without a limit they wait.
+    /// With at most this number of connections at a time, and at most a quarter of it from one
+    /// client address (of IPv6, one /64). A further connection takes the place of an idle one, or
+    /// is closed; `refused` counts the connections that are closed so. Without a limit further
+    /// connections wait.
     #[must_use]
     pub fn at_most(self, most: usize, refused: Arc<AtomicU64>) -> Self {
         Self { limit: Some(ConnectionLimit { most, refused }), ..self }
@@ -218,6 +220,16 @@ pub(crate) enum NewConnection {
 /// A connection's stream.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send {}
 impl<S: AsyncRead + AsyncWrite + Send> Stream for S {}
+
+impl NewConnection {
+    /// The address that the client comes from, if it has one.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::Plain(_, Peer::Address(address)) | Self::Tls(_, address, _) => Some(address.ip()),
+            Self::Plain(..) => None,
+        }
+    }
+}
 
 impl Listener {
     /// The next connection.

@@ -1,27 +1,23 @@
 //! Servers, and the threads that they run in: one for each group of clients.
 
 use crate::connection::{self, Routers};
-use crate::listener::{Bound, Listener, NewConnection, SocketFile};
+use crate::listener::{Bound, Listener, SocketFile};
+use crate::room::{Admitted, Room};
 use crate::{BindError, ClientGroup, Listen, Response};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use hyper_util::server::graceful::GracefulShutdown;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 /// Connections of a server at a time; more wait.
 pub const MOST_CONNECTIONS: usize = 1024;
-
-/// One server's connections may take one in so many of the descriptors of the process. The rest is
-/// for devices, logs, files and other servers.
-const SHARE_OF_DESCRIPTORS: u64 = 4;
 
 /// After how long a failed accept is tried again: file descriptors may have run out.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -72,53 +68,9 @@ impl Drop for Server {
     }
 }
 
-/// How many connections a server has room for, and what happens to further ones.
-struct Room {
-    places: Arc<Semaphore>,
-    /// Counts connections that found no place and were closed at once; `None`: they wait.
-    refused: Option<Arc<AtomicU64>>,
-}
-
-/// A connection that has come in and has a place.
-struct Admitted {
-    arrived: NewConnection,
-    place: OwnedSemaphorePermit,
-}
-
-impl Room {
-    fn of(listen: &Listen) -> Self {
-        let limit = listen.limit();
-        let most = limit.map_or(MOST_CONNECTIONS, |limit| limit.most).min(descriptors());
-        let refused = limit.map(|limit| Arc::clone(&limit.refused));
-        Self { places: Arc::new(Semaphore::new(most)), refused }
-    }
-
-    /// The next connection with a place; `None`: one has come for which there was none.
-    async fn admit(&self, listener: &Listener) -> io::Result<Option<Admitted>> {
-        let places = Arc::clone(&self.places);
-        let Some(refused) = &self.refused else {
-            let place = places.acquire_owned().await.map_err(io::Error::other)?;
-            return Ok(Some(Admitted { arrived: listener.accept().await?, place }));
-        };
-        let arrived = listener.accept().await?;
-        let Ok(place) = places.try_acquire_owned() else {
-            refused.fetch_add(1, Ordering::Relaxed);
-            return Ok(None);
-        };
-        Ok(Some(Admitted { arrived, place }))
-    }
-}
-
-/// How many descriptors the connections of one server may take.
-fn descriptors() -> usize {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    let share = limit.map_or(u64::MAX, |limit| (limit / SHARE_OF_DESCRIPTORS).max(1));
-    usize::try_from(share).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS)
-}
-
 /// Accepts connections until it is stopped; then lets those finish that have something under way.
 async fn serve(
-    (listener, room): (Listener, Room),
+    (listener, mut room): (Listener, Room),
     routers: Routers,
     mut stopped: oneshot::Receiver<()>,
     ends: mpsc::Sender<()>,
@@ -133,12 +85,16 @@ async fn serve(
         };
         match admitted {
             Ok(None) => {}
-            Ok(Some(Admitted { arrived, place })) => {
-                let serve = connection::serve(arrived, routers.clone(), graceful.watcher());
-                connections.spawn(async move {
+            Ok(Some(admitted)) => {
+                let kept = admitted.kept();
+                let Admitted { arrived, activity, place, .. } = admitted;
+                let (routers, watcher) = (routers.clone(), graceful.watcher());
+                let serve = connection::serve(arrived, activity, routers, watcher);
+                let task = connections.spawn(async move {
                     serve.await;
                     drop(place);
                 });
+                room.keep(kept, task);
             }
             Err(_) => tokio::time::sleep(PAUSE).await,
         }

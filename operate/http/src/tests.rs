@@ -8,7 +8,7 @@ use axum::{Extension, Router};
 use serde_json::json;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -143,32 +143,147 @@ fn silent_clients_keep_nobody_out_for_long() {
     drop(silent);
 }
 
-#[test]
-fn connections_beyond_a_limit_are_closed_at_once_and_counted() {
-    let (most, more) = (5, 7);
+/// A connection from one of the machine's own addresses, 127.0.0.x.
+fn connect_from(host: u8, server: SocketAddr) -> TcpStream {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+    let connect = async {
+        let socket = tokio::net::TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::from(([127, 0, 0, host], 0)))?;
+        socket.connect(server).await?.into_std()
+    };
+    let stream = runtime.expect("a runtime").block_on(connect).expect("the server listens");
+    stream.set_nonblocking(false).expect("it is a socket");
+    stream.set_read_timeout(Some(PATIENCE)).expect("it is a socket");
+    stream
+}
+
+/// Sends a request on an open connection.
+fn request(stream: &mut TcpStream, path: &str) -> std::io::Result<()> {
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes())
+}
+
+/// Reads the first byte of an answer; false: the connection has ended.
+fn is_answered(stream: &mut TcpStream) -> bool {
+    stream.read(&mut [0]).is_ok_and(|length| length == 1)
+}
+
+/// A server of a TCP port with at most this number of connections, and its counter of connections
+/// that it closed for want of room.
+fn crowded(most: usize) -> (Server, SocketAddr, Arc<AtomicU64>) {
     let refused = Arc::new(AtomicU64::new(0));
     let listen = Listen::tcp("127.0.0.1:0".parse().expect("an address"));
-    let server = Server::start(listen.at_most(most, Arc::clone(&refused)), echo());
+    let big = get(async || vec![b'a'; 64 << 20]);
+    let router = echo().route("/v1/big", big);
+    let server = Server::start(listen.at_most(most, Arc::clone(&refused)), router);
     let server = server.expect("a free port");
     let address = server.address().expect("it is TCP");
-    let connect = || TcpStream::connect(address).expect("the server listens");
-    let idle: Vec<TcpStream> = (0..most).map(|_| connect()).collect();
-    for _ in 0..more {
-        let mut surplus = connect();
-        let read = surplus.read(&mut [0; 16]);
-        assert!(matches!(read, Ok(0) | Err(_)), "it is closed at once: {read:?}");
+    (server, address, refused)
+}
+
+#[test]
+fn idle_connections_of_one_address_keep_out_no_other_address() {
+    let (_server, address, refused) = crowded(8);
+    let idle: Vec<TcpStream> = (0..20).map(|_| connect_from(1, address)).collect();
+    let mut other = connect_from(2, address);
+    let asked = request(&mut other, "/v1/echo");
+    assert!(asked.is_ok() && is_answered(&mut other), "the other address is served");
+    let closed = refused.load(Ordering::Relaxed);
+    assert!((1..=20 - 8 / 4).contains(&closed), "{closed}");
+    drop(idle);
+}
+
+#[test]
+fn busy_connections_of_one_address_keep_out_no_other_address() {
+    let (_server, address, refused) = crowded(8);
+    let mut busy: Vec<TcpStream> = (0..8).map(|_| connect_from(1, address)).collect();
+    let began = busy.iter_mut().map(|stream| {
+        let asked = request(stream, "/v1/endless");
+        asked.is_ok() && is_answered(stream)
+    });
+    let began: Vec<bool> = began.collect();
+    let mut other = connect_from(2, address);
+    let asked = request(&mut other, "/v1/echo");
+    assert!(asked.is_ok() && is_answered(&mut other), "the other address is served");
+    assert_eq!(began.iter().filter(|began| **began).count(), 8 / 4, "an address has a quarter");
+    assert_eq!(refused.load(Ordering::Relaxed), 8 - 8 / 4);
+}
+
+#[test]
+fn an_idle_connection_gives_way_and_one_that_is_answered_never() {
+    let (_server, address, refused) = crowded(8);
+    let mut busy: Vec<TcpStream> = (1..=4)
+        .flat_map(|host| [host, host])
+        .map(|host| {
+            let mut stream = connect_from(host, address);
+            request(&mut stream, "/v1/endless").expect("it is taken");
+            assert!(is_answered(&mut stream), "127.0.0.{host} is answered");
+            stream
+        })
+        .collect();
+    let mut late = connect_from(5, address);
+    assert!(request(&mut late, "/v1/echo").is_err() || !is_answered(&mut late), "no room is left");
+    assert_eq!(refused.load(Ordering::Relaxed), 1);
+    // One ends; its place goes to a silent connection, which gives way to the next that comes.
+    busy.pop();
+    let silent = wait_for_room(5, address, &refused);
+    let mut next = connect_from(6, address);
+    request(&mut next, "/v1/endless").expect("it is taken");
+    assert!(is_answered(&mut next), "the silent connection gave way");
+    assert!(!is_answered(&mut { silent }), "the silent connection is closed");
+    for mut stream in busy {
+        stream.read_exact(&mut vec![0; 16 << 20]).expect("the answer goes on");
     }
-    assert_eq!(refused.load(Ordering::Relaxed), more);
-    // Connections that say nothing are closed after a time, and their places are free again.
-    for mut silent in idle {
-        assert!(silent.read_to_end(&mut Vec::new()).is_ok());
+}
+
+/// An idle connection that has got a place: tried until the server has noticed that one is free.
+fn wait_for_room(host: u8, address: SocketAddr, refused: &AtomicU64) -> TcpStream {
+    for _ in 0..1000 {
+        let before = refused.load(Ordering::Relaxed);
+        let stream = connect_from(host, address);
+        std::thread::sleep(Duration::from_millis(10));
+        if refused.load(Ordering::Relaxed) == before {
+            return stream;
+        }
     }
-    let mut asking = connect();
-    let request = b"GET /v1/echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-    asking.write_all(request).expect("it is taken");
-    let mut answer = String::new();
-    asking.read_to_string(&mut answer).expect("an answer");
-    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    panic!("no place became free");
+}
+
+#[test]
+fn an_answer_that_waits_for_its_reader_is_whole() {
+    let (_server, address, refused) = crowded(4);
+    let mut slow = connect_from(1, address);
+    request(&mut slow, "/v1/big").expect("it is taken");
+    assert!(is_answered(&mut slow), "the answer begins");
+    // The server has handed over the body; most of it waits in the server for the reader.
+    let crowd: Vec<TcpStream> = (0..8).map(|host| connect_from(1 + host, address)).collect();
+    let mut read = 1;
+    let mut piece = vec![0; 1 << 20];
+    while read < 64 << 20 {
+        match slow.read(&mut piece) {
+            Ok(length) if length > 0 => read += length,
+            end => panic!("it ended after {read} bytes: {end:?}"),
+        }
+    }
+    assert!(refused.load(Ordering::Relaxed) > 0, "there were too many connections");
+    drop(crowd);
+}
+
+#[test]
+fn connections_beyond_a_limit_are_counted_and_end() {
+    let (most, more) = (8, 7);
+    let (_server, address, refused) = crowded(most);
+    let share = most / 4;
+    let mut connections: Vec<TcpStream> =
+        (0..share + more).map(|_| connect_from(1, address)).collect();
+    // The longest idle connections give way at once; the latest are closed as silent after a time.
+    for surplus in &mut connections {
+        assert!(!is_answered(surplus));
+    }
+    let closed = refused.load(Ordering::Relaxed);
+    assert!((1..=more as u64).contains(&closed), "{closed}");
+    let mut asking = connect_from(1, address);
+    request(&mut asking, "/v1/echo").expect("it is taken");
+    assert!(is_answered(&mut asking));
 }
 
 #[test]

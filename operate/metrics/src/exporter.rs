@@ -25,13 +25,13 @@ const FRESH: Duration = Duration::from_millis(500);
 /// The source of figures. It may wait; its error says why there are none.
 pub type Source = Arc<dyn Fn() -> Result<Figures, String> + Send + Sync>;
 
-/// Connections of the server at a time; further ones are closed at once.
+/// Connections of the server at a time ([`Listen::at_most`]).
 pub const MOST_SCRAPERS: usize = 64;
 
 /// Serves the page at a TCP port until the server that is returned is dropped.
 ///
 /// `names` are host names, besides addresses and `localhost`, under which the page may be asked
-/// for. `refused` counts the connections beyond [`MOST_SCRAPERS`].
+/// for. `refused` counts the connections that are closed to keep to [`MOST_SCRAPERS`].
 ///
 /// # Errors
 /// [`BindError`].

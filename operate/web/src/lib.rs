@@ -27,7 +27,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::any_service;
 use std::sync::Arc;
 
-/// Connections of the page at a time; further ones are closed at once.
+/// Connections of the page at a time ([`natgate_http::Listen::at_most`]).
 pub const MOST_BROWSERS: usize = 64;
 
 /// The content security policy: these files and the interface, and nothing from elsewhere.

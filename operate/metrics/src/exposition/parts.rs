@@ -364,7 +364,7 @@ pub(super) fn logs(page: &mut Page, sinks: &[SinkFigures]) {
 
 /// TCP ports that limit their connections.
 pub(super) fn listeners(page: &mut Page, listeners: &[ListenerFigures]) {
-    let help = "Connections closed at once because there were too many, by what the port serves.";
+    let help = "Connections closed because there were too many, by what the port serves.";
     page.counter("connections_refused_total", help, |series| {
         for listener in listeners {
             series.add(&[("listener", listener.name)], listener.refused as f64);
