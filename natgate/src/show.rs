@@ -23,7 +23,7 @@ mappings, sessions and subscribers take the filters; mappings and sessions of on
 subscriber are looked up, all else is passed over without packets noticing. --subscriber, --external and
 --remote take a prefix instead of an address; a mapping is to a remote endpoint if one of its sessions is.
 blocks take --subscriber, --realm and --external; of a pool that is deterministic they are the ranges of
-subscribers that have mappings. rules and routes take --limit.
+all its subscribers, with and without mappings. rules and routes take --limit.
 
 show workers looks twice, a second apart, and says for each worker: its mappings; frames a second that
 came from devices; the share of time that it was busy with packets, looking for some, and asleep; packets

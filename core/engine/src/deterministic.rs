@@ -135,8 +135,28 @@ impl Plan {
             .then(|| Ipv4Addr::from_bits(self::address(&self.by_number, subscriber)))
     }
 
-    /// The number of a subscriber's external address, in configured order, and the subscriber's
-    /// ports, first and last.
+    /// The next subscriber, from the number `from` on, that is in one range of addresses and has
+    /// ports of an address in another; with its number. A range is its first and last address.
+    pub(crate) fn next_subscriber(
+        &self,
+        from: u32,
+        subscribers: (u32, u32),
+        external: (u32, u32),
+    ) -> Option<(u32, Ipv4Addr)> {
+        let mut from = from;
+        loop {
+            let number = next_within(&self.by_number, from, subscribers)?;
+            let own = number / self.each;
+            let next = next_within(&self.external, own, external)?;
+            if next == own {
+                return Some((number, Ipv4Addr::from_bits(address(&self.by_number, number))));
+            }
+            from = next.checked_mul(self.each)?;
+        }
+    }
+
+    /// The number of the external address, in the order configured, and the ports that a subscriber
+    /// has of it.
     pub(crate) fn share_of(&self, subscriber: u32) -> Option<(u32, (u16, u16))> {
         //= rfc7422#section-2-equal
         let number = number(&self.by_address, subscriber)?;
@@ -273,7 +293,17 @@ fn address(by_number: &[Run], number: u32) -> u32 {
     run.first + (number - run.number)
 }
 
-/// True if two sets of runs give the same addresses to the numbers below `count`.
+/// The first number, from one on, of which the address is in a range.
+fn next_within(by_number: &[Run], from: u32, (first, last): (u32, u32)) -> Option<u32> {
+    let begin = by_number.partition_point(|run| run.number <= from).saturating_sub(1);
+    by_number[begin..].iter().find_map(|run| {
+        let own = run.first.checked_add(from.saturating_sub(run.number))?;
+        let low = own.max(first);
+        (low <= run.last.min(last)).then(|| run.number + (low - run.first))
+    })
+}
+
+/// Whether two sets of runs have the same addresses with the first so many numbers.
 fn agree(one: &[Run], other: &[Run], count: u32) -> bool {
     let mut starts = one.iter().chain(other).map(|run| run.number).filter(|&start| start < count);
     starts.all(|start| address(one, start) == address(other, start))
@@ -415,8 +445,28 @@ mod tests {
             for pair in ends.windows(2) {
                 prop_assert!(pair[0].0 != pair[1].0 || pair[0].2 < pair[1].1);
             }
-            // A port that belongs to no share has no subscriber: this checks every port of one
-            // address.
+            // The walk over all, and over each half of the subscribers and of the addresses.
+            let halves = |whole: (u32, u32)| {
+                let middle = whole.0 + (whole.1 - whole.0) / 2;
+                [whole, (whole.0, middle), (middle + 1, whole.1)]
+            };
+            for inside in halves((10 << 24, 11 << 24)) {
+                for outside in halves((0xcb00_0000, 0xcb00_0000 + 30 * 32)) {
+                    let mut walked = Vec::new();
+                    let mut from = 0;
+                    while let Some((at, subscriber)) = plan.next_subscriber(from, inside, outside) {
+                        from = at + 1;
+                        walked.push(subscriber);
+                    }
+                    let within = |(low, high): (u32, u32), ip: Ipv4Addr| (low..=high).contains(&ip.to_bits());
+                    let all = (0..plan.subscribers()).map(|at| address(&plan.by_number, at));
+                    let sought: Vec<_> = all.map(Ipv4Addr::from_bits).filter(|ip| {
+                        within(inside, *ip) && within(outside, plan.forward(*ip).unwrap().0)
+                    }).collect();
+                    prop_assert_eq!(walked, sought);
+                }
+            }
+            // What is nobody's has no subscriber: every port of one address is looked at.
             let mut own = 0_u64;
             let external = pool.addresses[0].first;
             for port in 0..=u16::MAX {

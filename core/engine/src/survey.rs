@@ -49,10 +49,10 @@ enum Stage {
     Slots(u32),
     /// Mappings with a port, in the order of their external endpoints, from this one on.
     Ordered(AtEndpoint),
-    /// The records of subscribers from this one on, and the pools of this record from this one on.
-    Records {
-        record: u32,
+    /// The deterministic pools from this one on, and of it the subscribers from this number on.
+    Shares {
         pool: usize,
+        number: u32,
     },
     /// Ports in hold-down, from this place in [`PROTOCOLS`] on.
     Held(held::Search),

@@ -5,9 +5,9 @@ mod common;
 
 use common::*;
 use natgate_engine::{
-    AddressRange, Config, Departure, DropReason, Engine, Limits, MappingKind, Match, Packet,
-    PoolConfig, Prefix, Reconfiguration, ReconfigureError, Review, Rule, RuleAction, Side,
-    StaticMapping, Timeouts, Timestamp, Verdict,
+    AddressRange, Allocation, Config, Cursor, Departure, DeterministicConfig, DropReason, Engine,
+    Filter, Limits, MappingKind, Match, Packet, PoolConfig, Prefix, Reconfiguration,
+    ReconfigureError, Review, Rule, RuleAction, Side, StaticMapping, Timeouts, Timestamp, Verdict,
 };
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -156,6 +156,38 @@ fn an_address_takes_its_mappings_with_it_when_it_leaves_its_pool() {
     let gone = udp(REMOTE, externals.iter().find(|one| address_of(one) == "203.0.113.9").unwrap());
     assert_eq!(lab.refused(Side::Outside, &gone), DropReason::NotForUs);
     assert_eq!(lab.reload(&both), []);
+}
+
+#[test]
+fn a_deterministic_pool_that_is_gone_has_no_ranges_without_use() {
+    let subscribers = vec![prefix("10.7.0.0", 28)];
+    let shares = DeterministicConfig { subscribers, ..DeterministicConfig::default() };
+    let range = AddressRange {
+        first: "203.0.113.9".parse().unwrap(),
+        last: "203.0.113.9".parse().unwrap(),
+    };
+    let pool = PoolConfig {
+        name: "arithmetic".into(),
+        addresses: vec![range],
+        allocation: Some(Allocation::Deterministic(shares)),
+        ..config().pools[0].clone()
+    };
+    let members = Match::Source(prefix("10.7.0.0", 28), 0);
+    let rules = vec![Rule::new(members, RuleAction::Snat(1))];
+    let both = Config { pools: vec![config().pools[0].clone(), pool], rules, ..config() };
+    let mut lab = Lab::new(&both);
+    lab.out(&udp("10.7.0.2:4000", REMOTE));
+    let ranges = |lab: &Lab| {
+        let mut found = Vec::with_capacity(100);
+        let all = Filter::default();
+        assert!(lab.engine.scan_blocks(&mut Cursor::default(), 100_000, &all, &mut found));
+        found
+    };
+    assert_eq!(ranges(&lab).len(), 16);
+    lab.reload(&config());
+    let left = ranges(&lab);
+    assert!(left.len() <= 1, "{left:?}");
+    assert!(left.iter().all(|info| info.used[1] + info.held[1] > 0), "{left:?}");
 }
 
 #[test]

@@ -460,7 +460,7 @@ fn a_block_has_an_owner_when_none_of_its_ports_has_a_mapping() {
 }
 
 #[test]
-fn blocks_of_statics_and_ranges_of_active_subscribers_are_told() {
+fn blocks_of_statics_and_all_deterministic_ranges_are_told() {
     let mut lab = block_lab();
     for host in ["10.0.0.3", "10.0.0.4", "10.7.0.2", "10.7.0.5"] {
         lab.out(&udp(&format!("{host}:4000"), REMOTE));
@@ -468,19 +468,21 @@ fn blocks_of_statics_and_ranges_of_active_subscribers_are_told() {
     }
     let all = Filter::default();
     for parts in [(1, 1), (2, 3), (100, 10_000)] {
-        let mut found: Vec<_> = blocks(&lab.engine, &all, parts)
-            .iter()
-            .map(|info| (info.subscriber, info.kind.name(), info.pool))
-            .collect();
+        let found = blocks(&lab.engine, &all, parts);
+        let brief = |info: &BlockInfo| (info.subscriber, info.kind.name(), info.pool, info.used);
+        let mut found: Vec<_> = found.iter().map(brief).collect();
         found.sort_unstable();
-        let expected = [
-            ("10.0.0.3", "block", 0),
-            ("10.0.0.4", "block", 0),
-            ("10.0.0.80", "static", 0),
-            ("10.7.0.2", "deterministic", 1),
-            ("10.7.0.5", "deterministic", 1),
+        let mut expected = vec![
+            (ip4("10.0.0.3"), "block", 0, [1, 1, 0, 0]),
+            (ip4("10.0.0.4"), "block", 0, [1, 1, 0, 0]),
+            (ip4("10.0.0.80"), "static", 0, [1, 0, 0, 0]),
         ];
-        assert_eq!(found, expected.map(|(host, kind, pool)| (ip4(host), kind, pool)), "{parts:?}");
+        // Subscribers without a mapping have their ranges, too.
+        expected.extend((0..16).map(|host: u8| {
+            let used = u32::from(host == 2 || host == 5);
+            (ip4(&format!("10.7.0.{host}")), "deterministic", 1, [used, used, 0, 0])
+        }));
+        assert_eq!(found, expected, "{parts:?}");
     }
     let with = |external: &str, port| Filter {
         external: Some(ip4(external).into()),
@@ -493,13 +495,43 @@ fn blocks_of_statics_and_ranges_of_active_subscribers_are_told() {
     let range = blocks(&lab.engine, &with("203.0.113.9", 1024 + 57), (5, 5));
     assert_eq!((range[0].subscriber, range[0].ports), (ip4("10.7.0.5"), (1074, 1083)));
     assert_eq!(range[0].used, [1, 1, 0, 0]);
-    // Without mappings a subscriber is not active.
-    assert!(blocks(&lab.engine, &with("203.0.113.9", 1024), (5, 5)).is_empty());
+    let unused = blocks(&lab.engine, &with("203.0.113.9", 1024), (5, 5));
+    assert_eq!((unused[0].subscriber, unused[0].ports), (ip4("10.7.0.0"), (1024, 1033)));
+    assert_eq!((unused[0].used, unused[0].held), ([0; 4], [0; 4]));
     let prefix_of = |text| Filter { external: Some(prefix(text)), ..all };
-    assert_eq!(blocks(&lab.engine, &prefix_of("203.0.113.8/29"), (5, 5)).len(), 2);
+    assert_eq!(blocks(&lab.engine, &prefix_of("203.0.113.8/29"), (5, 5)).len(), 16);
     assert!(blocks(&lab.engine, &prefix_of("192.0.2.0/24"), (5, 5)).is_empty());
+    let of = |text| Filter { subscriber: Some(prefix(text)), ..all };
+    let some = blocks(&lab.engine, &of("10.7.0.4/30"), (1, 1));
+    let hosts: Vec<_> = some.iter().map(|info| info.subscriber).collect();
+    assert_eq!(hosts, ["10.7.0.4", "10.7.0.5", "10.7.0.6", "10.7.0.7"].map(ip4));
     let realm = Filter { realm: Some(3), ..all };
     assert!(blocks(&lab.engine, &realm, (5, 5)).is_empty());
+}
+
+#[test]
+fn one_of_a_million_deterministic_ranges_is_found_at_once() {
+    let shares = DeterministicConfig {
+        subscribers: vec![prefix("10.16.0.0/12")],
+        ports_per_subscriber: Some(63),
+        ..DeterministicConfig::default()
+    };
+    let pools = vec![PoolConfig {
+        allocation: Some(Allocation::Deterministic(shares)),
+        ..pool("203.0.0.0", "203.0.3.255", (1024, 65_535))
+    }];
+    let lab = Lab::new(&Config { pools, ..config() });
+    let all = Filter::default();
+    let subscriber = Filter { subscriber: Some(prefix("10.31.255.255/32")), ..all };
+    let external = Filter { external: Some(prefix("203.0.3.255/32")), ..all };
+    for (filter, expected) in [(subscriber, 1), (external, 1024)] {
+        let mut cursor = Cursor::default();
+        let mut found = Vec::with_capacity(2000);
+        let is_all = lab.engine.scan_blocks(&mut cursor, 2048, &filter, &mut found);
+        assert!(is_all, "one turn of a worker does");
+        assert_eq!(found.len(), expected);
+        assert_eq!(found[expected - 1].subscriber, ip4("10.31.255.255"));
+    }
 }
 
 #[test]

@@ -243,8 +243,8 @@ pub(crate) struct SurveyContext<'a> {
     /// Writes neighbours.
     pub(crate) neighbors: &'a mut dyn FnMut(&mut Neighborhood),
     pub(crate) learnt: &'a dyn Fn() -> Arc<LearntRoutes>,
-    /// True if this worker owns a host. Every worker has the static mappings and their blocks; the
-    /// host's worker lists them.
+    /// True if this worker owns a host. Every worker has the static mappings, their blocks and the
+    /// deterministic ranges; the host's worker lists them.
     pub(crate) has_host: &'a dyn Fn(u16, Ipv4Addr) -> bool,
 }
 
@@ -308,8 +308,8 @@ impl Inquiry {
             Question::Blocks(mut part, reply) => {
                 let done = part.look(sight);
                 part.found.retain(|block| {
-                    let is_everybodys = block.kind == BlockKind::Static;
-                    !is_everybodys || (sight.has_host)(block.realm, block.subscriber)
+                    let is_own = block.kind == BlockKind::Assigned;
+                    is_own || (sight.has_host)(block.realm, block.subscriber)
                 });
                 let full = part.is_full();
                 part.go_on(done, late || full, reply)?

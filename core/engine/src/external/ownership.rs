@@ -70,10 +70,15 @@ impl ExternalPorts {
         self.plans.get(pool)
     }
 
-    /// Number of ports within `first..=last` of an address that mappings have, and that are held.
+    /// Whether a mapping has a port of an address, or a port of it is held.
+    pub(crate) fn is_busy(&self, index: u32) -> bool {
+        self.slots[index as usize].busy > 0
+    }
+
+    /// How many ports of an address, first to last, mappings have and how many are held.
     pub(crate) fn in_use(&self, index: u32, (first, last): (u16, u16)) -> InUse {
         let mut in_use = InUse::default();
-        if self.slots[index as usize].busy == 0 {
+        if !self.is_busy(index) {
             return in_use;
         }
         let counts = in_use.used.iter_mut().zip(&mut in_use.held);

@@ -1,8 +1,10 @@
 //! Blocks of ports and their owners. They tell the owner of a port without a mapping.
 //!
 //! Blocks that pools have assigned are passed over in the order of their places. Ranges of
-//! deterministic pools follow by arithmetic: they are listed for subscribers that have mappings, in
-//! the order of the subscribers' records. A port of one external address is looked up.
+//! deterministic pools follow by arithmetic; they are told for all subscribers of the pool, whether
+//! or not they have mappings, in the order configured. Of a pool that is gone from the
+//! configuration the ranges in use are told. Subscribers that a filter leaves out are
+//! skipped at once. A port of one external address is looked up.
 
 use super::{Cursor, Filter, Sought, Stage};
 use crate::Engine;
@@ -63,6 +65,13 @@ pub struct BlockInfo {
     pub expires: Option<Timestamp>,
 }
 
+impl BlockInfo {
+    /// Whether a mapping has a port of it, or a port of it is in hold-down.
+    fn is_in_use(&self) -> bool {
+        self.used.iter().chain(&self.held).any(|&count| count > 0)
+    }
+}
+
 impl Engine {
     /// Looks at `most` places at most for blocks of subscribers, until the list is full. Returns
     /// true if all places have been looked at. The filter's protocol and remote endpoint do not
@@ -102,7 +111,7 @@ impl Engine {
         let Stage::Slots(mut block) = cursor.stage else { return };
         while *budget > 0 && found.len() < found.capacity() {
             let Some(owned) = self.external.owned_block(block) else {
-                cursor.stage = Stage::Records { record: 0, pool: 0 };
+                cursor.stage = Stage::Shares { pool: 0, number: 0 };
                 return;
             };
             *budget -= 1;
@@ -119,7 +128,7 @@ impl Engine {
         cursor.stage = Stage::Slots(block);
     }
 
-    /// Lists the ranges that follow by arithmetic and that subscribers with mappings use.
+    /// Tells the ranges that subscribers have by arithmetic, in the order of their numbers.
     fn pass_over_shares(
         &self,
         cursor: &mut Cursor,
@@ -127,32 +136,33 @@ impl Engine {
         sought: &Sought,
         found: &mut Vec<BlockInfo>,
     ) {
-        let Stage::Records { mut record, mut pool } = cursor.stage else { return };
+        let Stage::Shares { mut pool, mut number } = cursor.stage else { return };
         let pools = self.external.count_pools();
-        let has_plan = (0..pools).any(|pool| self.external.plan(pool).is_some());
-        let end = if has_plan { self.subscribers.extent() } else { 0 };
-        while record < end && *budget > 0 && found.len() < found.capacity() {
+        let (subscribers, external) = (sought.subscribers(), self.external_sought(sought));
+        while pool < pools && *budget > 0 && found.len() < found.capacity() {
             *budget -= 1;
-            let host = self.subscribers.present(record).map(|(host, ..)| host);
-            if let Some(info) = host
-                .filter(|&host| sought.has_host(host) && pool < pools)
-                .and_then(|host| self.share_in(pool, host))
-            {
-                *budget = budget.saturating_sub(cost(info.ports));
-                let is_used = info.used.iter().chain(&info.held).any(|&count| count > 0);
-                found.extend(Some(info).filter(|i| is_used && self.is_block_sought(i, sought)));
+            let plan = self.external.plan(pool).filter(|plan| sought.has_realm(plan.realm()));
+            let next = plan.and_then(|plan| {
+                let (at, subscriber) = plan.next_subscriber(number, subscribers, external)?;
+                Some((at, Host::new(plan.realm(), subscriber.to_bits())))
+            });
+            let Some((at, host)) = next else {
+                (pool, number) = (pool + 1, 0);
+                continue;
+            };
+            number = at + 1;
+            let Some((index, ports)) = self.share_of(pool, host) else { continue };
+            if self.external.is_busy(index) {
+                *budget = budget.saturating_sub(cost(ports));
             }
-            pool += 1;
-            if pool >= pools || host.is_none() {
-                (record, pool) = (record + 1, 0);
-            }
+            let info = self.describe_range(host, (index, ports), BlockKind::Deterministic);
+            let is_there = self.is_in_force(pool) || info.is_in_use();
+            found.extend(Some(info).filter(|i| is_there && self.is_block_sought(i, sought)));
         }
-        let is_done = record >= end;
-        cursor.stage = if is_done { Stage::Done } else { Stage::Records { record, pool } };
+        cursor.stage = if pool >= pools { Stage::Done } else { Stage::Shares { pool, number } };
     }
 
-    /// The block with an owner that contains a port of an external address. In a deterministic pool
-    /// the owner must have mappings.
+    /// The block that a port of an external address is in and somebody has.
     fn block_with(&self, index: u32, port: u16) -> Option<BlockInfo> {
         if let Some(block) = self.external.block_at(index, port) {
             let (host, index, ports) = self.external.owned_block(block)??;
@@ -162,8 +172,9 @@ impl Engine {
         let plan = self.external.plan(pool)?;
         let subscriber = plan.reverse(Ipv4Addr::from_bits(self.external.address(index)), port)?;
         let host = Host::new(plan.realm(), subscriber.to_bits());
-        self.subscribers.find(host)?;
-        self.share_in(pool, host)
+        let share = self.share_of(pool, host)?;
+        let info = self.describe_range(host, share, BlockKind::Deterministic);
+        (self.is_in_force(pool) || info.is_in_use()).then_some(info)
     }
 
     fn describe_block(&self, block: u32, host: Host, place: (u32, (u16, u16))) -> BlockInfo {
@@ -177,12 +188,17 @@ impl Engine {
         }
     }
 
-    /// The range of a subscriber in a deterministic pool.
-    fn share_in(&self, pool: usize, host: Host) -> Option<BlockInfo> {
-        let plan = self.external.plan(pool).filter(|plan| plan.realm() == host.realm())?;
-        let (external, ports) = plan.forward(host.ip())?;
+    /// The external address, by its index, and the ports that a subscriber has of a deterministic
+    /// pool. `None`: the address has gone to another pool, too.
+    fn share_of(&self, pool: usize, host: Host) -> Option<(u32, (u16, u16))> {
+        let (external, ports) = self.external.plan(pool)?.forward(host.ip())?;
         let index = self.external.index(external.to_bits())?;
-        Some(self.describe_range(host, (index, ports), BlockKind::Deterministic))
+        (self.external.pool_of(index) == pool).then_some((index, ports))
+    }
+
+    /// False for a pool that is gone from the configuration. Its mappings may remain.
+    fn is_in_force(&self, pool: usize) -> bool {
+        self.config.pools.get(pool).is_some_and(|pool| !pool.addresses.is_empty())
     }
 
     fn describe_range(

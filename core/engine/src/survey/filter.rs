@@ -65,10 +65,20 @@ impl Sought {
         Some(Host::new(self.realm?, one(self.subscriber?)?))
     }
 
-    /// True if the filter accepts a subscriber.
+    /// Whether subscribers of a realm are meant.
+    pub(super) fn has_realm(&self, realm: u16) -> bool {
+        self.realm.is_none_or(|one| one == realm)
+    }
+
+    /// The first and the last address of the subscribers that are meant.
+    pub(super) fn subscribers(&self) -> (u32, u32) {
+        self.subscriber.map_or((0, u32::MAX), |prefix| (prefix.first(), prefix.last()))
+    }
+
+    /// Whether a subscriber is meant.
     pub(super) fn has_host(&self, host: Host) -> bool {
         self.subscriber.is_none_or(|prefix| prefix.contains(host.address()))
-            && self.realm.is_none_or(|realm| host.realm() == realm)
+            && self.has_realm(host.realm())
     }
 }
 
@@ -110,7 +120,19 @@ impl Engine {
         })
     }
 
-    /// True if the filter accepts the external address with this index.
+    /// The first and the last of the external addresses that are meant.
+    pub(super) fn external_sought(&self, sought: &Sought) -> (u32, u32) {
+        match sought.external {
+            None => (0, u32::MAX),
+            Some(Addresses::One(index)) => {
+                let address = self.external.address(index);
+                (address, address)
+            }
+            Some(Addresses::In(prefix)) => (prefix.first(), prefix.last()),
+        }
+    }
+
+    /// Whether an external address, by its index, is meant.
     pub(super) fn has_external(&self, index: u32, sought: &Sought) -> bool {
         sought.external.is_none_or(|external| match external {
             Addresses::One(one) => one == index,

@@ -348,6 +348,37 @@ fn a_port_without_a_mapping_belongs_to_the_owner_of_its_block() {
 }
 
 #[test]
+fn deterministic_ranges_are_listed_with_and_without_mappings() {
+    let mode = "[nat]\nallocation = \"deterministic\"\nsubscribers = [\"10.0.0.0/22\"]\n";
+    for workers in [1, 2] {
+        let world = World::in_mode(&format!("ranges-{workers}"), workers, 400, mode);
+        let ranges = world.lines("/v1/blocks");
+        assert_eq!(ranges.len(), 1024, "each subscriber of the pool once");
+        let hosts: BTreeSet<&str> =
+            ranges.iter().map(|range| range["subscriber"].as_str().expect("an owner")).collect();
+        assert_eq!(hosts.len(), 1024);
+        assert!(ranges.iter().all(|range| range["kind"] == "deterministic"));
+        let used = |range: &&Value| range["used"]["udp"].as_u64() == Some(4);
+        assert_eq!(ranges.iter().filter(used).count(), 100);
+        let unused = world.get("/v1/blocks?subscriber=10.0.3.255");
+        let range = &unused["blocks"][0];
+        // 64,512 ports for 32 subscribers of an address: 2,016 each.
+        assert_eq!(range["external"], "203.0.113.31", "{unused}");
+        assert_eq!(range["ports"], "63520-65535");
+        let none = json!({ "tcp": 0, "udp": 0, "icmp": 0, "dccp": 0 });
+        assert_eq!((&range["used"], &range["held"], &range["age_s"]), (&none, &none, &json!(null)));
+        let owner = world.get("/v1/blocks?external=203.0.113.31:65535");
+        assert_eq!(owner["blocks"], unused["blocks"]);
+        let part = world.get("/v1/blocks?limit=10");
+        assert_eq!(part["blocks"].as_array().map(Vec::len), Some(10));
+        assert_eq!(part["more"], true);
+        let usual = world.get("/v1/blocks");
+        assert_eq!(usual["blocks"].as_array().map(Vec::len), Some(1000));
+        assert_eq!(usual["more"], true);
+    }
+}
+
+#[test]
 fn a_port_in_hold_down_is_said_to_rest() {
     for workers in [1, 2] {
         let world = World::new(&format!("rest-{workers}"), workers, 400);
