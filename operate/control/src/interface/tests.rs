@@ -349,7 +349,8 @@ fn a_port_without_a_mapping_belongs_to_the_owner_of_its_block() {
 
 #[test]
 fn deterministic_ranges_are_listed_with_and_without_mappings() {
-    let mode = "[nat]\nallocation = \"deterministic\"\nsubscribers = [\"10.0.0.0/22\"]\n";
+    let mode = "[nat]\nallocation = \"deterministic\"\n\
+                subscribers = [\"10.0.0.0/23\", \"10.1.0.0/23\"]\n";
     for workers in [1, 2] {
         let world = World::in_mode(&format!("ranges-{workers}"), workers, 400, mode);
         let ranges = world.lines("/v1/blocks");
@@ -360,7 +361,7 @@ fn deterministic_ranges_are_listed_with_and_without_mappings() {
         assert!(ranges.iter().all(|range| range["kind"] == "deterministic"));
         let used = |range: &&Value| range["used"]["udp"].as_u64() == Some(4);
         assert_eq!(ranges.iter().filter(used).count(), 100);
-        let unused = world.get("/v1/blocks?subscriber=10.0.3.255");
+        let unused = world.get("/v1/blocks?subscriber=10.1.1.255");
         let range = &unused["blocks"][0];
         // 64,512 ports for 32 subscribers of an address: 2,016 each.
         assert_eq!(range["external"], "203.0.113.31", "{unused}");
