@@ -89,3 +89,14 @@ pub struct SideStatus {
     /// Neighbours, in order of address.
     pub neighbors: Vec<NeighborInfo>,
 }
+
+/// Ignores all reports.
+impl Observer for () {
+    fn event(&mut self, _: &Event) {}
+
+    fn link(&mut self, _: Side, _: &LinkInfo, _: &Change) {}
+
+    fn status(&mut self, _: &Status<'_>) {}
+
+    fn idle(&mut self) {}
+}

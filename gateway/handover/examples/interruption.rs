@@ -6,13 +6,11 @@
 //!
 //! `cargo run --release -p natgate-handover --example interruption -- 1000000`
 
-use natgate_engine::{AddressRange, Config, Event, Limits, PoolConfig, Prefix, Side, SideConfig};
-use natgate_gateway::{
-    Backend, Clock, Controls, Observer, Settings, SideSettings, Status, Worker, commands,
-};
+use natgate_engine::{AddressRange, Config, Limits, PoolConfig, Prefix, SideConfig};
+use natgate_gateway::{Clock, Controls, Settings, SideSettings, Worker, commands};
 use natgate_handover::{Asker, Giver, Grant, Heir, path_beside};
+use natgate_io::Device;
 use natgate_io::memory::{self, Wire};
-use natgate_io::{Change, Device, LinkInfo};
 use natgate_wire::Ipv4;
 use natgate_wire::arp::Mac;
 use std::io::Write;
@@ -26,26 +24,12 @@ const INSIDE: Mac = Mac([2, 0, 0, 0, 0, 1]);
 /// Mappings of one subscriber.
 const EACH: u32 = 500;
 
-struct Nobody;
-
-impl Observer for Nobody {
-    fn event(&mut self, _: &Event) {}
-    fn link(&mut self, _: Side, _: &LinkInfo, _: &Change) {}
-    fn status(&mut self, _: &Status<'_>) {}
-    fn idle(&mut self) {}
-}
-
 fn settings(mappings: u32) -> Settings {
     let side = |address: [u8; 4], len| {
         let address = Ipv4Addr::from(address);
         let settings = SideSettings {
-            device: format!("{address}"),
-            backend: Backend::AfPacket,
             address: Some((address, len)),
-            gateway: None,
-            mtu: 1500,
-            mode: Default::default(),
-            ring: None,
+            ..SideSettings::new(address.to_string())
         };
         let network = Some(Prefix::new(address, len));
         (settings, SideConfig { address: Some(address), network, ..SideConfig::default() })
@@ -109,10 +93,10 @@ fn main() {
     let (mut old, wire) = worker(&settings, &clock);
     for number in 0..mappings {
         while !wire.send(&datagram(number)) {
-            old.turn(clock.now(), &mut Nobody);
+            old.turn(clock.now(), &mut ());
         }
     }
-    while old.turn(clock.now(), &mut Nobody) > 0 {}
+    while old.turn(clock.now(), &mut ()) > 0 {}
     let there = old.status(clock.now()).engine.count_mappings();
     println!("{there} mappings");
 
@@ -132,7 +116,7 @@ fn main() {
     thread::scope(|scope| {
         scope.spawn(|| {
             let controls = Controls { stop: &stop, status: &status, wake: &wake };
-            natgate_gateway::run(&mut old, &clock, &controls, &mut Nobody).expect("it waits");
+            natgate_gateway::run(&mut old, &clock, &controls, &mut ()).expect("it waits");
         });
         scope.spawn(|| {
             for number in (0..mappings).cycle() {

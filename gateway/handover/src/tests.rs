@@ -3,14 +3,14 @@
 use crate::message::Message;
 use crate::{Asker, Gates, Giver, Grant, HandoverError, Heir, path_beside};
 use natgate_engine::{
-    AddressRange, Config, Event, MappingInfo, PoolConfig, Prefix, Side, SideConfig, Timestamp,
+    AddressRange, Config, MappingInfo, PoolConfig, Prefix, SideConfig, Timestamp,
 };
 use natgate_gateway::{
-    Backend, Clock, Commander, Controls, Division, Legacy, Observer, Settings, SideSettings,
-    Status, Worker, WorkerSettings, team, team_commands,
+    Clock, Commander, Controls, Division, Legacy, Settings, SideSettings, Worker, WorkerSettings,
+    team, team_commands,
 };
+use natgate_io::Device;
 use natgate_io::memory::{self, Wire};
-use natgate_io::{Change, Device, LinkInfo};
 use natgate_wire::Ipv4;
 use natgate_wire::arp::Mac;
 use std::io::{ErrorKind, Read, Write};
@@ -31,13 +31,8 @@ fn settings(workers: usize) -> Settings {
     let side = |address: [u8; 4], len| {
         let address = Ipv4Addr::from(address);
         let settings = SideSettings {
-            device: format!("{address}"),
-            backend: Backend::AfPacket,
             address: Some((address, len)),
-            gateway: None,
-            mtu: 1500,
-            mode: Default::default(),
-            ring: None,
+            ..SideSettings::new(address.to_string())
         };
         let network = Some(Prefix::new(address, len));
         (settings, SideConfig { address: Some(address), network, ..SideConfig::default() })
@@ -88,15 +83,6 @@ fn devices() -> (Vec<Box<dyn Device>>, Wire) {
     (vec![Box::new(inside), Box::new(outside)], wire)
 }
 
-struct Nobody;
-
-impl Observer for Nobody {
-    fn event(&mut self, _: &Event) {}
-    fn link(&mut self, _: Side, _: &LinkInfo, _: &Change) {}
-    fn status(&mut self, _: &Status<'_>) {}
-    fn idle(&mut self) {}
-}
-
 /// A gateway at work that can be taken over.
 struct Old {
     /// Inside cable of the first worker; replaced when its devices have been opened again.
@@ -139,7 +125,7 @@ impl Old {
             thread::spawn(move || {
                 let status = AtomicBool::new(false);
                 let controls = Controls { stop: &stops, status: &status, wake: &wake };
-                natgate_gateway::run(&mut worker, &clock, &controls, &mut Nobody).unwrap();
+                natgate_gateway::run(&mut worker, &clock, &controls, &mut ()).unwrap();
                 worker
             })
         };

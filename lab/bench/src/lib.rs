@@ -5,6 +5,7 @@ pub mod bed;
 mod clock;
 pub mod day;
 pub mod engine;
+mod full_table;
 pub mod instructions;
 pub mod io;
 mod limit;

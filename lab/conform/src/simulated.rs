@@ -6,8 +6,8 @@
 //! other end of their cables.
 
 use crate::bench::Bench;
-use natgate_engine::{Event, Side, Timestamp};
-use natgate_gateway::{Observer, Settings, Status, Worker, WorkerError, team};
+use natgate_engine::{Side, Timestamp};
+use natgate_gateway::{Settings, Worker, WorkerError, team};
 use natgate_io::memory::{self, MemoryDevice, Wire};
 use natgate_io::{Change, Device, LinkInfo, Receive, Statistics, Transmit};
 use natgate_wire::arp::Mac;
@@ -88,7 +88,7 @@ impl Simulated {
         /// Handing over ends after a few rounds.
         const MOST_ROUNDS: usize = 16;
         for _ in 0..MOST_ROUNDS {
-            let turns = self.workers.iter_mut().map(|worker| worker.turn(self.now, &mut Nobody));
+            let turns = self.workers.iter_mut().map(|worker| worker.turn(self.now, &mut ()));
             if turns.sum::<usize>() == 0 || self.workers.len() == 1 {
                 break;
             }
@@ -172,14 +172,4 @@ impl Device for AnyMtu {
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         self.device.readiness()
     }
-}
-
-/// An observer that ignores the gateway's events.
-struct Nobody;
-
-impl Observer for Nobody {
-    fn event(&mut self, _: &Event) {}
-    fn link(&mut self, _: Side, _: &LinkInfo, _: &Change) {}
-    fn status(&mut self, _: &Status<'_>) {}
-    fn idle(&mut self) {}
 }

@@ -1,21 +1,12 @@
 //! `[pcp]`: what is read, what is refused and warned of, at its place.
 
-use natgate_control::config::{Problem, parse, read_text};
+mod common;
+
+use common::{HEAD, texts};
+use natgate_control::config::{parse, read_text};
 use natgate_engine::Prefix;
 use natgate_gateway::PcpSettings;
 use std::time::Duration;
-
-/// Six lines, so that what follows begins in line 7.
-const HEAD: &str = "[inside]\ndevice = \"a\"\n[outside]\ndevice = \"b\"\n[[pool]]\n\
-                    addresses = [\"203.0.113.0/31\"]\n";
-
-fn texts(problems: &[Problem]) -> Vec<String> {
-    let text = |problem: &Problem| {
-        let (line, column) = (problem.line.unwrap(), problem.column.unwrap());
-        format!("{line}:{column} {}: {}", problem.key, problem.message)
-    };
-    problems.iter().map(text).collect()
-}
 
 #[track_caller]
 fn refused(key: &str, expected: &str) {

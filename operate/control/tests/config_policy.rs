@@ -1,23 +1,14 @@
 //! Classes of subscribers, thresholds, timeouts by port and by rule: what is read, what is refused
 //! and warned of, at its place and with the arithmetic, and what `natgate check` says.
 
-use natgate_control::config::{Problem, parse, read_text};
+mod common;
+
+use common::{HEAD, texts};
+use natgate_control::config::{parse, read_text};
 use natgate_control::meaning::Meaning;
 use natgate_engine::{Class, ClassLimits, PortTimeout, Prefix, TimeoutSet, Totals};
 use std::fmt::Write;
 use std::time::Duration;
-
-/// Six lines, so that what follows begins in line 7; two addresses of 64,512 ports.
-const HEAD: &str = "[inside]\ndevice = \"a\"\n[outside]\ndevice = \"b\"\n[[pool]]\n\
-                    addresses = [\"203.0.113.0/31\"]\n";
-
-fn texts(problems: &[Problem]) -> Vec<String> {
-    let text = |problem: &Problem| {
-        let (line, column) = (problem.line.unwrap(), problem.column.unwrap());
-        format!("{line}:{column} {}: {}", problem.key, problem.message)
-    };
-    problems.iter().map(text).collect()
-}
 
 #[track_caller]
 fn refused(extra: &str, expected: &[&str]) {

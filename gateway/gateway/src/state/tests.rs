@@ -358,14 +358,14 @@ fn at_every_moment_of_many_writings_the_file_is_there_and_whole() {
         let path = path.clone();
         move || (0..WRITINGS).try_for_each(|port| file::write(&path, &[record(1, 6, &[port])]))
     });
-    let mut looks = 0;
+    let mut looks = 0_u32;
     while !writer.is_finished() {
         let bytes = fs::read(&path).expect("it is there");
         assert!(format::read(&bytes).is_ok(), "it is whole");
         looks += 1;
     }
     writer.join().expect("it ends").expect("the file can be written");
-    assert!(looks > WRITINGS, "{looks} looks are too few");
+    assert!(looks > WRITINGS.into(), "{looks} looks are too few");
 }
 
 #[test]

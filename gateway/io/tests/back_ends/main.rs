@@ -5,6 +5,7 @@
 //! and iproute2, and fails without them.
 
 mod group;
+mod packet_socket;
 mod stage;
 mod tun;
 mod vlan;

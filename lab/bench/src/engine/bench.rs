@@ -7,13 +7,11 @@
 use super::Plan;
 use crate::clock;
 use crate::frame::{self, End, Frame};
+use crate::full_table;
 use crate::memory::resident;
 use crate::random::{Random, Shuffle};
-use natgate_engine::{
-    AddressRange, Change, Config, Engine, Limits, Packet, PoolConfig, Side, Timestamp, Verdict,
-};
+use natgate_engine::{Change, Config, Engine, Packet, Side, Timestamp, Verdict};
 use natgate_wire::tcp::flags::{ACK, SYN};
-use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::time::Instant;
 
@@ -294,26 +292,7 @@ fn drain(engine: &mut Engine) -> u64 {
 /// The default configuration with room for `sessions` sessions.
 pub(super) fn config(sessions: u64) -> Config {
     let addresses = sessions.div_ceil(SESSIONS_PER_ADDRESS) as u32;
-    let range = AddressRange {
-        first: Ipv4Addr::from_bits(POOL),
-        last: Ipv4Addr::from_bits(POOL + addresses - 1),
-    };
-    Config {
-        pools: vec![PoolConfig {
-            name: "default".into(),
-            addresses: vec![range],
-            ports: (1024, 65_535),
-            ..PoolConfig::default()
-        }],
-        limits: Limits {
-            tcp_ports: u32::MAX,
-            udp_ports: u32::MAX,
-            new_mappings_per_second: 1_000_000_000,
-            mappings: Some(sessions as u32),
-            // The remote hosts do not answer here, and the table must be able to fill.
-            unanswered_give_way: false,
-            ..Limits::default()
-        },
-        ..Config::default()
-    }
+    let mut config = full_table::config(POOL, addresses, sessions);
+    config.limits.tcp_ports = u32::MAX;
+    config
 }

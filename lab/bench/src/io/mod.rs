@@ -10,8 +10,6 @@ pub(crate) mod feed;
 mod report;
 mod workers;
 
-pub(crate) use workers::Silent;
-
 use crate::bed::{self, BackEnd, Bed, BedError, Path, Price, Subject, Translation};
 use crate::report::{Report, progress};
 use crate::spread::Spread;

@@ -10,13 +10,9 @@
 use super::feed::{Count, FLOWS_EACH, Feed};
 use crate::clock;
 use crate::spread::Spread;
-use natgate_engine::{
-    AddressRange, Config, Event, Limits, PoolConfig, Prefix, Side, SideConfig, Timeouts,
-};
-use natgate_gateway::{
-    Clock, Observer, Settings, SideSettings, Status, Worker, WorkerSettings, team,
-};
-use natgate_io::{Change, Device, LinkInfo, worker_of_source};
+use natgate_engine::{AddressRange, Config, Limits, PoolConfig, Prefix, SideConfig, Timeouts};
+use natgate_gateway::{Clock, Settings, SideSettings, Worker, WorkerSettings, team};
+use natgate_io::{Device, worker_of_source};
 use natgate_wire::arp::Mac;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::Serialize;
@@ -63,16 +59,6 @@ impl Row {
     pub(super) fn is_of(&self, workers: u16, mappings: u32) -> bool {
         (self.workers, self.mappings, self.steered) == (workers, mappings, true)
     }
-}
-
-/// An observer that does nothing.
-pub(crate) struct Silent;
-
-impl Observer for Silent {
-    fn event(&mut self, _: &Event) {}
-    fn link(&mut self, _: Side, _: &LinkInfo, _: &Change) {}
-    fn status(&mut self, _: &Status<'_>) {}
-    fn idle(&mut self) {}
 }
 
 /// A worker, and the count of packets that have left it.
@@ -158,7 +144,7 @@ impl Running {
         let (begin, cpu) = (Instant::now(), clock::now());
         let before = self.sent.read();
         while !stop.load(Ordering::Relaxed) {
-            self.worker.turn(clock.now(), &mut Silent);
+            self.worker.turn(clock.now(), &mut ());
             if begin.elapsed() >= TURN {
                 stop.store(true, Ordering::Relaxed);
             }

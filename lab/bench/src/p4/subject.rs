@@ -3,7 +3,7 @@
 
 use super::memory::{FIRST_SUBSCRIBER, GATEWAYS, MACS, POOL, SUBSCRIBERS_EACH, addresses};
 use super::stock::{Stock, Wire};
-use crate::io::Silent;
+
 use crate::io::feed::STATION;
 use crate::program::{Links, TIMEOUT, With, add, machine};
 use natgate_engine::{
@@ -64,7 +64,7 @@ impl<'p> Subject<'p> {
             let mut worker =
                 worker.unwrap_or_else(|error| panic!("the laboratory's settings: {error}"));
             Box::new(move || {
-                worker.turn(clock.now(), &mut Silent);
+                worker.turn(clock.now(), &mut ());
             })
         })
     }

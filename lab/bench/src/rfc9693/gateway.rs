@@ -9,11 +9,8 @@
 use super::tester::{POOL, POOL_ADDRESSES, Phase, Tester};
 use crate::clock;
 use crate::frame::{self, Frame};
-use natgate_engine::{
-    AddressRange, Change, Config, Engine, Limits, Packet, PoolConfig, Side, Timeouts, Timestamp,
-    Verdict,
-};
-use std::net::Ipv4Addr;
+use crate::full_table;
+use natgate_engine::{Change, Config, Engine, Packet, Side, Timeouts, Timestamp, Verdict};
 use std::time::Duration;
 
 /// Frames in one side's ring.
@@ -280,28 +277,9 @@ fn clock_cost() -> u64 {
 
 fn config(capacity: u64, ports: u64) -> Config {
     let addresses = (ports.div_ceil(SESSIONS_PER_ADDRESS) as u32).max(2);
-    let range = AddressRange {
-        first: Ipv4Addr::from_bits(POOL),
-        last: Ipv4Addr::from_bits(POOL + addresses - 1),
-    };
-    Config {
-        subscribers: vec![Tester::subscribers()],
-        pools: vec![PoolConfig {
-            name: "default".into(),
-            addresses: vec![range],
-            ports: (1024, 65_535),
-            ..PoolConfig::default()
-        }],
-        limits: Limits {
-            udp_ports: u32::MAX,
-            new_mappings_per_second: 1_000_000_000,
-            mappings: Some(capacity as u32),
-            // The remote hosts do not answer here, and the table must be able to fill.
-            unanswered_give_way: false,
-            extra_sessions: Some(0),
-            ..Limits::default()
-        },
-        timeouts: Timeouts { udp: TIMEOUT, ..Timeouts::default() },
-        ..Config::default()
-    }
+    let mut config = full_table::config(POOL, addresses, capacity);
+    config.limits.extra_sessions = Some(0);
+    config.subscribers = vec![Tester::subscribers()];
+    config.timeouts = Timeouts { udp: TIMEOUT, ..Timeouts::default() };
+    config
 }

@@ -4,11 +4,9 @@
 use super::BATCH;
 use super::nat::Translator;
 use crate::frame::{Frame, LEN};
+use crate::full_table;
 use arrayvec::ArrayVec;
-use natgate_engine::{
-    AddressRange, Config, Engine, Limits, Packet, PoolConfig, Side, Timestamp, Verdict,
-};
-use std::net::Ipv4Addr;
+use natgate_engine::{Config, Engine, Packet, Side, Timestamp, Verdict};
 
 /// Sessions of an external address: four fifths of its ports, because many subscribers with a
 /// random number of sessions share an address.
@@ -60,25 +58,5 @@ impl Translator for Natgate {
 
 /// The default configuration with room for `sessions` sessions.
 fn config(sessions: u64) -> Config {
-    let addresses = sessions.div_ceil(SESSIONS_PER_ADDRESS) as u32;
-    let last = Ipv4Addr::from_bits(POOL + addresses - 1);
-    let range = AddressRange { first: Ipv4Addr::from_bits(POOL), last };
-    let pool = PoolConfig {
-        name: "default".into(),
-        addresses: vec![range],
-        ports: (1024, 65_535),
-        ..PoolConfig::default()
-    };
-    Config {
-        pools: vec![pool],
-        limits: Limits {
-            udp_ports: u32::MAX,
-            new_mappings_per_second: 1_000_000_000,
-            mappings: Some(sessions as u32),
-            // The remote hosts do not answer here, and the table must be able to fill.
-            unanswered_give_way: false,
-            ..Limits::default()
-        },
-        ..Config::default()
-    }
+    full_table::config(POOL, sessions.div_ceil(SESSIONS_PER_ADDRESS) as u32, sessions)
 }

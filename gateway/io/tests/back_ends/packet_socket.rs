@@ -3,23 +3,16 @@
 //! Each test runs in a network namespace of its own thread, which ends with the thread. Needs root
 //! and iproute2, and fails without them.
 
+use super::stage::{PATIENCE, enter_namespace, ip, maintain_until, receive, send};
 use natgate_io::packet::{Config, Mode, Offload, PacketDevice, kernel_address};
-use natgate_io::{Batch, Change, Device, Error, Frame, Lost, wait};
+use natgate_io::{Change, Device, Error, Frame, Lost};
 use natgate_wire::checksum;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
-use std::process::Command;
-use std::time::{Duration, Instant};
-
-/// Longest wait for an event: enough for any machine.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Moves this thread into a new network namespace that holds the pair end-a, end-b, both up.
 fn veth() {
-    // SAFETY: no pointers are passed; only this thread changes its namespace.
-    let result = unsafe { libc::unshare(libc::CLONE_NEWNET) };
-    let error = std::io::Error::last_os_error();
-    assert!(result == 0, "making a network namespace failed ({error}); run this test as root");
+    enter_namespace();
     make_pair();
 }
 
@@ -30,12 +23,6 @@ fn make_pair() {
         // The kernel sends no neighbour discovery of its own between the frames of the tests.
         ip(&format!("link set {end} addrgenmode none up"));
     }
-}
-
-fn ip(arguments: &str) {
-    let output = Command::new("ip").args(arguments.split(' ')).output().expect("ip can be run");
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "ip {arguments}: {message}");
 }
 
 /// Opens a device; the kernel may take a moment to notice that both ends are up.
@@ -61,43 +48,6 @@ fn frame(to: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, to, 2, 0, 0, 0, 0, to ^ 1, 0x88, 0xb5];
     frame.extend(payload);
     frame
-}
-
-fn send(device: &mut PacketDevice, bytes: &[u8]) -> Lost {
-    let mut bytes = bytes.to_vec();
-    let end = bytes.len();
-    device.split().1.transmit(&mut [Frame::new(&mut bytes, 0, end)])
-}
-
-/// Receives frames until there are `count`.
-fn receive(device: &mut PacketDevice, count: usize) -> Vec<Vec<u8>> {
-    let begin = Instant::now();
-    let mut frames = Vec::new();
-    while frames.len() < count {
-        assert!(begin.elapsed() < PATIENCE, "{} of {count} frames came", frames.len());
-        let mut batch = Batch::new();
-        device.split().0.receive(&mut batch);
-        if batch.is_empty() {
-            drop(batch);
-            let descriptor = device.readiness().expect("the device is there");
-            wait(&[descriptor], Duration::from_millis(100)).expect("poll works");
-            continue;
-        }
-        frames.extend(batch.iter().map(|frame| frame.bytes().to_vec()));
-    }
-    frames
-}
-
-/// Maintains the device until it reports a change that `expected` accepts.
-fn maintain_until(device: &mut PacketDevice, expected: impl Fn(&Change) -> bool) {
-    let begin = Instant::now();
-    loop {
-        match device.maintain() {
-            Some(change) if expected(&change) => return,
-            _ => std::thread::sleep(Duration::from_millis(5)),
-        }
-        assert!(begin.elapsed() < PATIENCE, "the change was never reported");
-    }
 }
 
 #[test]
