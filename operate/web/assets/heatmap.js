@@ -1,5 +1,5 @@
 // A pool's external addresses, a cell each, coloured by how much of an address is used. Of large pools
-// a cell stands for several neighbours, which Enter or a click opens.
+// a cell stands for several neighbors, which Enter or a click opens.
 //
 // A grid as screen readers know it: one cell takes part in the tab order, arrows go from cell to cell.
 // The text below says what the chosen cell stands for; colour is a help. The fullest cells have a mark.
@@ -52,7 +52,7 @@ export class HeatMap {
     this.#draw();
   }
 
-  // The cells: runs of neighbours, as long as it takes to have no more than MOST.
+  // The cells: runs of neighbors, as long as it takes to have no more than MOST.
   #groups() {
     const all = this.#pool.addresses;
     const [first, end] = this.#window ?? [0, all.length];

@@ -37,7 +37,7 @@ pub(super) struct Draft {
     pub(super) routes: Vec<RouteDraft>,
     pub(super) inside_routes: InsideRoutes,
     pub(super) neighbors: Vec<NeighborDraft>,
-    /// Most neighbours of a link.
+    /// Most neighbors of a link.
     pub(super) neighbors_limit: Option<usize>,
     pub(super) pools: Vec<PoolDraft>,
     pub(super) subscribers: Vec<Located<Prefix>>,
@@ -139,7 +139,7 @@ impl RouteDraft {
     }
 }
 
-/// A static neighbour.
+/// A static neighbor.
 pub(super) struct NeighborDraft {
     pub(super) address: Located<Ipv4Addr>,
     pub(super) mac: Mac,

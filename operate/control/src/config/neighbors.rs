@@ -1,4 +1,4 @@
-//! Static neighbours: `[[neighbor]]`, and how many neighbours a link may have.
+//! Static neighbors: `[[neighbor]]`, and how many neighbors a link may have.
 
 use super::draft::{Draft, NeighborDraft};
 use super::problem::Report;
@@ -12,10 +12,10 @@ use natgate_wire::arp::Mac;
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 
-/// Most neighbours of one link in the configuration: hosts of a network with 12 bits of prefix.
+/// Most neighbors of one link in the configuration: hosts of a network with 12 bits of prefix.
 const MOST: u64 = 1 << 20;
 
-/// Fewer neighbours are not enough for a small network.
+/// Fewer neighbors are not enough for a small network.
 const LEAST: u64 = 16;
 
 /// Reads a `[[neighbor]]` table.
@@ -29,12 +29,12 @@ pub(super) fn read_neighbor(section: &Section<'_>) -> Option<NeighborDraft> {
     Some(NeighborDraft { address: address?, mac: mac?, side, realm })
 }
 
-/// Reads the largest number of neighbours of a link.
+/// Reads the largest number of neighbors of a link.
 pub(super) fn read_limit(limits: &Section<'_>) -> Option<usize> {
     bounded(limits, "neighbors", LEAST, MOST).and_then(|most| usize::try_from(most).ok())
 }
 
-/// Reports neighbours outside the network of their link, and repeated ones.
+/// Reports neighbors outside the network of their link, and repeated ones.
 pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     let mut seen: HashMap<(u16, Ipv4Addr), usize> = HashMap::new();
     let names = draft.realm_names();
@@ -89,7 +89,7 @@ impl NeighborDraft {
 }
 
 impl Draft {
-    /// Static neighbours by realm. Realm 0 includes those of the outside.
+    /// Static neighbors by realm. Realm 0 includes those of the outside.
     pub(super) fn to_neighbors(&self) -> Vec<Vec<StaticNeighbor>> {
         let names = self.realm_names();
         let mut neighbors = vec![Vec::new(); self.realms.len() + 1];

@@ -1,4 +1,4 @@
-//! Answers without lists from the tables: counters, workers, neighbours, status.
+//! Answers without lists from the tables: counters, workers, neighbors, status.
 
 use super::query::TableQuery;
 use super::{Answer, Of, lists, stopping};
@@ -160,7 +160,7 @@ pub(super) async fn neighbors(State(interface): Of, RawQuery(query): RawQuery) -
         if let Some(mac) = neighbor.mac {
             entry["mac"] = mac.to_string().into();
         }
-        // Each worker has its own table of neighbours.
+        // Each worker has its own table of neighbors.
         let state = states.entry(key).or_insert(neighbor.state);
         *state = neighbor.state.max(*state);
         entry["state"] = state.name().into();

@@ -36,7 +36,7 @@ pub struct Learner {
 }
 
 impl Learner {
-    /// Learns the current table and follows its changes. Only routes to a neighbour's address
+    /// Learns the current table and follows its changes. Only routes to a neighbor's address
     /// through a device of the two sides count.
     ///
     /// # Errors
