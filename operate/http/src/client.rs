@@ -7,10 +7,13 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use std::io::{self, Read};
+use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
+use std::thread::Builder;
 use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 /// Why there is no answer.
@@ -121,7 +124,7 @@ pub fn open(
     let request = request.map_err(|error| AskError::Odd(format!("{path}: {error}")))?;
     let until = Instant::now() + patience;
     let response = runtime.block_on(async {
-        let stream = timeout_at(until, UnixStream::connect(socket)).await;
+        let stream = timeout_at(until, connect(socket)).await;
         let stream = stream.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         let stream = stream.map_err(|error| AskError::Unreachable(socket.to_owned(), error))?;
         let exchange = async {
@@ -135,6 +138,25 @@ pub fn open(
     })?;
     let (status, body) = (response.status().as_u16(), response.into_body());
     Ok(Reply { runtime, status, body, piece: Bytes::new(), patience })
+}
+
+/// Connects to a socket. If its backlog is full, this waits for a place there: the system gives
+/// places to blocking calls in turn, and refuses calls that do not block.
+async fn connect(socket: &Path) -> io::Result<UnixStream> {
+    match UnixStream::connect(socket).await {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+        connected => return connected,
+    }
+    let (sender, connected) = oneshot::channel();
+    let path = socket.to_owned();
+    let wait = move || {
+        // If nobody waits for it any more, the connection ends here.
+        let _ = sender.send(StdUnixStream::connect(path));
+    };
+    Builder::new().name("connect".into()).spawn(wait)?;
+    let stream = connected.await.map_err(io::Error::other)??;
+    stream.set_nonblocking(true)?;
+    UnixStream::from_std(stream)
 }
 
 /// An answer whose body is read as it comes.

@@ -4,7 +4,7 @@
 //! no name, cannot delay the answer to an operator at the Unix socket.
 
 use std::fmt::{self, Display, Formatter};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -84,6 +84,17 @@ impl Display for Peer {
             Self::Address(address) => write!(f, "{address}"),
             Self::Unknown => f.write_str("an unknown client"),
         }
+    }
+}
+
+/// The address by which clients are told apart. An IPv6 client has a whole /64, so all addresses
+/// of a /64 are one.
+pub(crate) fn sharing_address(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)))
+        }
+        address => address,
     }
 }
 

@@ -4,6 +4,7 @@
 use crate::activity::{Activity, ObservedStream};
 use crate::listener::{NewConnection, Protocol, Stream};
 use crate::tls::AuthenticatedClient;
+use crate::work::{Client, answered_for};
 use crate::{ClientGroup, Peer, Response, Role, role};
 use axum::body::Body;
 use axum::extract::Request;
@@ -20,6 +21,7 @@ use hyper_util::server::graceful::Watcher;
 use hyper_util::service::TowerToHyperService;
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio_io_timeout::TimeoutStream;
 
@@ -45,6 +47,7 @@ pub(crate) struct Routers {
     operate: Router,
     /// Who comes without a certificate.
     plain: Role,
+    group: ClientGroup,
     protocol: Protocol,
 }
 
@@ -56,7 +59,7 @@ impl Routers {
         };
         let router = router.layer(Extension(group));
         let (read, operate) = (allowed(router.clone(), Role::Read), allowed(router, Role::Operate));
-        Self { read, operate, plain, protocol }
+        Self { read, operate, plain, group, protocol }
     }
 
     fn of(self, role: Role) -> Router {
@@ -101,11 +104,11 @@ pub(crate) async fn serve(
     routers: Routers,
     watcher: Watcher,
 ) {
-    let protocol = routers.protocol;
+    let (group, protocol) = (routers.group, routers.protocol);
     match arrived {
         NewConnection::Plain(stream, peer) => {
             let role = routers.plain;
-            let service = Named::new(routers.of(role), peer, activity);
+            let service = Named::new(routers.of(role), group, peer, activity);
             converse(stream, protocol, service, watcher).await;
         }
         NewConnection::Tls(stream, address, tls) => {
@@ -114,7 +117,7 @@ pub(crate) async fn serve(
             let Ok(Ok(greeted)) = greeted else { return };
             let AuthenticatedClient { stream, role, name, mut access } = greeted;
             let peer = Peer::Certificate(name, address);
-            let service = Named::new(routers.of(role), peer, activity);
+            let service = Named::new(routers.of(role), group, peer, activity);
             let talk = converse(Box::new(stream), protocol, service, watcher);
             tokio::select! {
                 () = talk => {}
@@ -130,12 +133,14 @@ pub(crate) async fn serve(
 struct Named {
     router: TowerToHyperService<Router>,
     peer: Peer,
+    client: Arc<Client>,
     activity: Activity,
 }
 
 impl Named {
-    fn new(router: Router, peer: Peer, activity: Activity) -> Self {
-        Self { router: TowerToHyperService::new(router), peer, activity }
+    fn new(router: Router, group: ClientGroup, peer: Peer, activity: Activity) -> Self {
+        let client = Arc::new(Client::of(group, &peer));
+        Self { router: TowerToHyperService::new(router), peer, client, activity }
     }
 }
 
@@ -147,7 +152,7 @@ impl Service<hyper::Request<Incoming>> for Named {
     fn call(&self, mut request: hyper::Request<Incoming>) -> Self::Future {
         let answering = self.activity.answer();
         request.extensions_mut().insert(self.peer.clone());
-        let answer = self.router.call(request);
+        let answer = answered_for(Arc::clone(&self.client), self.router.call(request));
         Box::pin(async move { Ok(answering.with(answer.await?)) })
     }
 }

@@ -2,10 +2,10 @@
 //! HTTP/2 where requests are streams ([`Listen::streams`]).
 //!
 //! A [`Server`] serves an [`axum::Router`] at an address ([`Listen`]). Servers of one
-//! [`ClientGroup`] share one thread, that never blocks; what takes long goes to a few threads
-//! beside it ([`blocking`]). No group waits for another. Whoever has something to serve makes a
-//! router of its own, and routers are merged. What a router answers is the affair of whoever makes
-//! it; [`Response`] is JSON with a status. [`ask`] and [`open`] are the client's end.
+//! [`ClientGroup`] share one thread, which never blocks. A few helper threads do long work
+//! ([`blocking`]); clients take turns there. No group waits for another. Each part of the program
+//! that serves something makes a router of its own, and routers are merged. [`Response`] is JSON
+//! with a status. [`ask`] and [`open`] are the client's end.
 //!
 //! Always true: what a client sends is bounded in size and in time, what it does not read is given
 //! up, so many are served at a time and the others wait or are closed, and nothing that a client
@@ -27,6 +27,7 @@ mod server;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod work;
 
 pub use answer::{Message, Response, fallbacks};
 pub use client::{AskError, Owner, Reply, ask, listener, open, owner};
@@ -35,8 +36,9 @@ pub use connection::{MOST_BODY, MOST_HEAD};
 pub use host::{HostError, HostNames};
 pub use listener::{BindError, Listen};
 pub use role::Role;
-pub use server::{MOST_CONNECTIONS, Server, blocking, pieces};
+pub use server::{MOST_CONNECTIONS, Server};
 pub use tls::{LoadedTls, Tls, TlsError, TlsFiles, Validity};
+pub use work::{blocking, pieces};
 
 /// Where the control socket is unless the configuration says otherwise.
 pub const DEFAULT_PATH: &str = "/run/natgate/control.sock";

@@ -1,6 +1,7 @@
 //! Where a server listens: a Unix socket, whose file has its rules, or a TCP port.
 
 use crate::{ClientGroup, Peer, Role, Tls};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::fs::{self, Permissions};
@@ -8,16 +9,17 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener as StdTcpListener};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream};
+use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream as StdUnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::unix::UCred;
-use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
-/// Connections that wait to be accepted at a Unix socket.
-const QUEUE: i32 = 1024;
+/// Connections of a Unix socket that wait to be accepted. A full backlog refuses clients that do
+/// not block. An accepted connection has waited for all before it.
+const BACKLOG: i32 = 1024;
 
 /// Where to listen, and what those who come there may do.
 #[derive(Clone, Debug)]
@@ -147,7 +149,7 @@ impl Listen {
     pub(crate) fn bind(&self) -> Result<Bound, BindError> {
         match &self.place {
             Place::Unix { path, group } => {
-                if UnixStream::connect(path).is_ok() {
+                if StdUnixStream::connect(path).is_ok() {
                     return Err(BindError::InUse);
                 }
                 let (listener, inode) = bind_unix(path, *group)?;
@@ -236,7 +238,7 @@ impl Listener {
     pub(crate) async fn accept(&self) -> io::Result<NewConnection> {
         Ok(match self {
             Self::Unix(listener) => {
-                let stream = listener.accept().await?.0;
+                let stream = next_of(listener).await?;
                 let process = |credentials: UCred| Peer::Process {
                     uid: credentials.uid(),
                     pid: credentials.pid(),
@@ -257,6 +259,25 @@ impl Listener {
             }
         })
     }
+}
+
+/// The next connection of a Unix socket whose client is still there. Clients that connect and close
+/// without a pause fill the backlog. Their connections end here, before anything is made for them,
+/// so a client behind them does not wait long.
+async fn next_of(listener: &UnixListener) -> io::Result<UnixStream> {
+    loop {
+        let (stream, _) = listener.accept().await?;
+        if !has_hung_up(&stream) {
+            return Ok(stream);
+        }
+    }
+}
+
+/// True if the other end is closed both ways, so that nobody reads an answer.
+fn has_hung_up(stream: &UnixStream) -> bool {
+    let mut state = [PollFd::new(stream, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut state, Some(&now)).is_ok() && state[0].revents().contains(PollFlags::HUP)
 }
 
 /// A socket's file, which goes with the server.
@@ -296,7 +317,7 @@ fn bind_unix(path: &Path, group: Option<u32>) -> Result<(StdUnixListener, u64), 
         }
         let mode = Permissions::from_mode(0o660);
         fs::set_permissions(&file, mode).map_err(BindError::Io)?;
-        rustix::net::listen(&socket, QUEUE).map_err(|error| BindError::Io(error.into()))?;
+        rustix::net::listen(&socket, BACKLOG).map_err(|error| BindError::Io(error.into()))?;
         fs::rename(&beside, path).map_err(BindError::Io)?;
         Ok(inode)
     };

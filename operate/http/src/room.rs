@@ -10,12 +10,13 @@
 //! no place to an address that holds more.
 
 use crate::activity::Activity;
+use crate::clients::sharing_address;
 use crate::listener::{ConnectionLimit, Listener, NewConnection};
 use crate::{Listen, MOST_CONNECTIONS};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -99,12 +100,7 @@ type Client = Option<IpAddr>;
 
 /// The client that has an address.
 fn client(address: Option<IpAddr>) -> Client {
-    Some(match address?.to_canonical() {
-        IpAddr::V6(address) => {
-            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)))
-        }
-        address => address,
-    })
+    address.map(sharing_address)
 }
 
 /// The connections of a server with a limit.

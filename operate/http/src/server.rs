@@ -3,9 +3,8 @@
 use crate::connection::{self, Routers};
 use crate::listener::{Bound, Listener, SocketFile};
 use crate::room::{Admitted, Room};
-use crate::{BindError, ClientGroup, Listen, Response};
+use crate::{BindError, ClientGroup, Listen};
 use axum::Router;
-use axum::body::{Body, Bytes};
 use hyper_util::server::graceful::GracefulShutdown;
 use std::io;
 use std::net::SocketAddr;
@@ -79,13 +78,15 @@ async fn serve(
     let mut connections = JoinSet::new();
     loop {
         let admitted = tokio::select! {
-            admitted = room.admit(&listener) => admitted,
-            Some(_) = connections.join_next() => continue,
+            admitted = room.admit(&listener) => Some(admitted),
+            Some(_) = connections.join_next() => None,
             _ = &mut stopped => break,
         };
+        // What has ended gives its memory back, however fast others come.
+        while connections.try_join_next().is_some() {}
         match admitted {
-            Ok(None) => {}
-            Ok(Some(admitted)) => {
+            None | Some(Ok(None)) => {}
+            Some(Ok(Some(admitted))) => {
                 let kept = admitted.kept();
                 let Admitted { arrived, activity, place, .. } = admitted;
                 let (routers, watcher) = (routers.clone(), graceful.watcher());
@@ -96,7 +97,7 @@ async fn serve(
                 });
                 room.keep(kept, task);
             }
-            Err(_) => tokio::time::sleep(PAUSE).await,
+            Some(Err(_)) => tokio::time::sleep(PAUSE).await,
         }
     }
     drop(listener);
@@ -104,40 +105,6 @@ async fn serve(
     // Streams that would go on for ever end here.
     connections.shutdown().await;
     drop(ends);
-}
-
-/// Does what takes long, or waits, beside the thread that serves.
-///
-/// # Errors
-/// A [`Response`] when it panicked.
-pub async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Response> {
-    let failed =
-        |_| Response::failure(500, "the request failed inside; this is a bug of natgate's");
-    tokio::task::spawn_blocking(work).await.map_err(failed)
-}
-
-/// A body that is made piece by piece, by work that is done beside the thread that serves, and only
-/// when the client has taken the piece before. `step` gives a piece and what the next is made from;
-/// nothing: that was all. Should it fail or panic, the answer breaks off, which the client sees.
-pub fn pieces<S: Send + 'static>(
-    state: S,
-    step: impl Fn(S) -> io::Result<Option<(Bytes, S)>> + Clone + Send + 'static,
-) -> Body {
-    let next = move |state: Option<S>| {
-        let step = step.clone();
-        async move {
-            let state = state?;
-            match tokio::task::spawn_blocking(move || step(state)).await {
-                Ok(Ok(Some((piece, state)))) => Some((Ok(piece), Some(state))),
-                Ok(Ok(None)) => None,
-                Ok(Err(error)) => Some((Err(error), None)),
-                Err(failed) => Some((Err(io::Error::other(failed)), None)),
-            }
-        }
-    };
-    Body::from_stream(futures_util::stream::unfold(Some(state), next))
 }
 
 /// The thread in which the servers of a group are; it ends with the last of them.

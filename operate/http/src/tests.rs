@@ -13,7 +13,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -769,6 +769,34 @@ fn clients_of_one_group_delay_no_other_group() {
 }
 
 #[test]
+fn a_client_with_many_requests_delays_another_by_few() {
+    let (server, address, _) = crowded(1024);
+    let busy: Vec<TcpStream> = (0..60)
+        .map(|_| {
+            let mut stream = connect_from(1, address);
+            request(&mut stream, "/v1/wait").expect("it is taken");
+            stream
+        })
+        .collect();
+    let answered = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&answered);
+    let reading = std::thread::spawn(move || {
+        for mut stream in busy {
+            count.fetch_add(u64::from(is_answered(&mut stream)), Ordering::Relaxed);
+        }
+    });
+    let mut other = connect_from(2, address);
+    request(&mut other, "/v1/wait").expect("it is taken");
+    assert!(is_answered(&mut other));
+    // Four are done at a time; those that had begun, and perhaps as many again, were before it.
+    let before = answered.load(Ordering::Relaxed);
+    assert!(before < 30, "{before} of 60 requests of another client were answered before");
+    reading.join().expect("all are answered");
+    assert_eq!(answered.load(Ordering::Relaxed), 60);
+    drop(server);
+}
+
+#[test]
 fn a_request_knows_its_client() {
     let path = socket("peers");
     let tell = async |Extension(peer): Extension<Peer>,
@@ -799,4 +827,80 @@ fn a_request_knows_its_client() {
     let _ = stream.read_to_string(&mut answer);
     assert!(answer.contains("certificate \\\"alice\\\" from 127.0.0.1:"), "{answer}");
     assert!(answer.contains("Remote"), "{answer}");
+}
+
+#[test]
+fn a_client_that_has_sent_all_and_reads_on_is_answered() {
+    let path = socket("half");
+    let _server = start(&path);
+    let mut stream = UnixStream::connect(&path).expect("the server listens");
+    stream.write_all(b"GET /v1/wait HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is taken");
+    stream.shutdown(std::net::Shutdown::Write).expect("it is open");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.ends_with("true\n"), "{answer}");
+}
+
+/// Two clients that connect, send these bytes and go, again and again, until this is dropped.
+struct Reconnecting {
+    is_over: Arc<AtomicBool>,
+    connections: Arc<AtomicU64>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Reconnecting {
+    fn start(path: &Path, sends: &'static str) -> Self {
+        let (is_over, connections) = <(Arc<AtomicBool>, Arc<AtomicU64>)>::default();
+        let client = |_| {
+            let (path, is_over, connections) =
+                (path.to_owned(), is_over.clone(), connections.clone());
+            std::thread::spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    if let Ok(mut stream) = UnixStream::connect(&path) {
+                        let _ = stream.write_all(sends.as_bytes());
+                        connections.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            })
+        };
+        let threads = (0..2).map(client).collect();
+        Self { is_over, connections, threads }
+    }
+
+    fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Reconnecting {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[test]
+fn clients_that_reconnect_without_a_pause_keep_nobody_waiting() {
+    let path = socket("reconnects");
+    let _server = start(&path);
+    for sends in ["", "GET /v1/echo HTTP/1.1\r\nHost: a\r\n\r\n"] {
+        let clients = Reconnecting::start(&path, sends);
+        let ask = |_| {
+            let began = std::time::Instant::now();
+            assert_eq!(get_echo(&path).expect("an answer").status, 200);
+            let took = began.elapsed();
+            std::thread::sleep(Duration::from_millis(5));
+            took
+        };
+        let mut took: Vec<Duration> = (0..100).map(ask).collect();
+        took.sort_unstable();
+        let (median, worst) = (took[took.len() / 2], took[took.len() - 1]);
+        let count = clients.connections();
+        println!(
+            "beside {count} connections that send {sends:?}: median {median:?}, worst {worst:?}"
+        );
+        assert!(worst < Duration::from_secs(10), "{worst:?}");
+    }
 }
