@@ -16,5 +16,6 @@ mod owners;
 mod past;
 mod reload;
 mod service;
+mod siege;
 mod start;
 mod unit;

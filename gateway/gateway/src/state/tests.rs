@@ -11,6 +11,8 @@ use natgate_wire::{Ipv4, protocol};
 use std::fs;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const HOLD_DOWN: Duration = Duration::from_secs(120);
@@ -351,21 +353,31 @@ fn a_file_is_kept_as_a_copy_where_it_cannot_have_two_names() {
 
 #[test]
 fn at_every_moment_of_many_writings_the_file_is_there_and_whole() {
-    const WRITINGS: u16 = 50;
+    const WRITINGS: u64 = 50;
+    const READINGS: u64 = 200;
     let (folder, _) = two_generations("moments");
     let path = folder.file();
+    let is_enough = Arc::new(AtomicBool::new(false));
     let writer = std::thread::spawn({
-        let path = path.clone();
-        move || (0..WRITINGS).try_for_each(|port| file::write(&path, &[record(1, 6, &[port])]))
+        let (path, is_enough) = (path.clone(), Arc::clone(&is_enough));
+        move || {
+            let mut writings = 0_u64;
+            while writings < WRITINGS || !is_enough.load(Ordering::Relaxed) {
+                file::write(&path, &[record(1, 6, &[writings as u16])])?;
+                writings += 1;
+            }
+            std::io::Result::Ok(())
+        }
     });
-    let mut looks = 0_u32;
+    let mut readings = 0;
     while !writer.is_finished() {
         let bytes = fs::read(&path).expect("it is there");
         assert!(format::read(&bytes).is_ok(), "it is whole");
-        looks += 1;
+        readings += 1;
+        is_enough.store(readings >= READINGS, Ordering::Relaxed);
     }
     writer.join().expect("it ends").expect("the file can be written");
-    assert!(looks > WRITINGS.into(), "{looks} looks are too few");
+    assert!(readings >= READINGS, "the writer ended after {readings} readings");
 }
 
 #[test]
