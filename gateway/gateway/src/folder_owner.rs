@@ -7,12 +7,14 @@
 //! That owner could plant a link to a file of root's in the folder. So a gateway that runs as root
 //! follows no link there, and changes the owner of no file that it has not created itself.
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::Path;
 
 /// Opens or creates a file. A new file of a process that runs as root belongs to the owner of its
@@ -64,30 +66,47 @@ pub fn create_anew(path: &Path, mode: u32) -> io::Result<File> {
     Ok(file)
 }
 
-/// Makes a folder with this mode, and the folders that it is in, unless it is there. A new folder
+/// Makes a folder with this mode, and the folders that it is in, unless it is there. Each new folder
 /// of a process that runs as root belongs to the owner of the folder that it is in.
 ///
 /// # Errors
 /// The system's error.
 pub fn make_folder(path: &Path, mode: u32) -> io::Result<()> {
-    if path.is_dir() {
-        return Ok(());
+    let mut missing = Vec::new();
+    let mut above = path;
+    while !above.is_dir() {
+        let Some(name) = above.file_name() else { return Ok(()) };
+        missing.push(name);
+        let parent = above.parent().filter(|parent| !parent.as_os_str().is_empty());
+        above = parent.unwrap_or(Path::new("."));
     }
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
-    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-    DirBuilder::new().recursive(true).mode(mode).create(parent)?;
-    // All further steps are relative to this handle: the folder's owner may put a link anywhere.
-    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let parent = rustix::fs::open(parent, flags | OFlags::RDONLY, Mode::empty())?;
-    match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(mode)) {
+    let Some(last) = missing.first().copied() else { return Ok(()) };
+    // All further steps are relative to handles: the folder's owner may put a link anywhere.
+    let mut folder = open_folder(above)?;
+    for name in missing.iter().skip(1).rev() {
+        make_in(folder.as_fd(), name, mode)?;
+        folder = openat(&folder, *name, FOLDER | OFlags::RDONLY | OFlags::NOFOLLOW, Mode::empty())?;
+    }
+    make_in(folder.as_fd(), last, mode)
+}
+
+const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
+
+fn open_folder(path: &Path) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(path, FOLDER | OFlags::RDONLY, Mode::empty())?)
+}
+
+/// Makes a folder in another, and gives a new one of root to the owner of the other.
+fn make_in(parent: BorrowedFd<'_>, name: &OsStr, mode: u32) -> io::Result<()> {
+    match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(mode)) {
         Err(Errno::EXIST) => return Ok(()),
         made => made?,
     }
-    let about = rustix::fs::fstat(&parent)?;
+    let about = rustix::fs::fstat(parent)?;
     if !geteuid().is_root() || about.st_uid == 0 {
         return Ok(());
     }
-    let folder = rustix::fs::openat(&parent, name, flags | OFlags::NOFOLLOW, Mode::empty())?;
+    let folder = openat(parent, name, FOLDER | OFlags::NOFOLLOW, Mode::empty())?;
     if rustix::fs::fstat(&folder)?.st_uid == 0 {
         fchown(&folder, Some(about.st_uid), Some(about.st_gid))?;
     }
@@ -208,6 +227,15 @@ mod tests {
         fs::create_dir(&target).expect("a folder of root's");
         make_folder(&link, 0o750).expect("it is there");
         assert_eq!(fs::metadata(&target).expect("it is there").uid(), 0);
+        let deep = folder.theirs("a/b/c");
+        make_folder(&deep, 0o750).expect("all three are made");
+        for made in deep.ancestors().take(3) {
+            let about = fs::metadata(made).expect("it is there");
+            assert_eq!((about.uid(), about.mode() & 0o777), (NOBODY, 0o750));
+        }
+        make_folder(&link.join("x/y"), 0o750)
+            .expect("a link to a folder that is there is followed");
+        assert_eq!(fs::metadata(target.join("x/y")).expect("it is there").uid(), 0);
         let own = folder.0.join("a/b");
         make_folder(&own, 0o700).expect("both are made");
         assert_eq!(fs::metadata(&own).expect("it is there").uid(), 0);

@@ -11,9 +11,10 @@
 use super::NO_THREAD;
 use crate::Failure;
 use anyhow::{Context, anyhow};
-use natgate_control::reload::Claiming;
+use natgate_control::reload::{Claiming, Purpose};
 use natgate_control::socket::DEFAULT_PATH;
 use natgate_gateway::{LogTo, Settings, make_folder, open_or_create};
+use nix::fcntl::OFlag;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -37,6 +38,8 @@ enum Moment {
     Start { takes_over: bool },
     /// At a reload.
     Reload,
+    /// In a dry run of a reload: nothing is created or written.
+    DryRun,
 }
 
 /// A lock file: the device and the number of the file, however its path is written.
@@ -92,9 +95,13 @@ impl Claims {
     /// claims.
     pub(super) fn claiming(&self, first: Claiming) -> Claiming {
         let claims = self.clone();
-        Box::new(move |settings| {
-            let before = first(settings)?;
-            let change = claims.prepare(settings, Moment::Reload)?;
+        Box::new(move |settings, purpose| {
+            let before = first(settings, purpose)?;
+            let moment = match purpose {
+                Purpose::Reload => Moment::Reload,
+                Purpose::DryRun => Moment::DryRun,
+            };
+            let change = claims.prepare(settings, moment)?;
             Ok(Box::new(move || {
                 before();
                 // A reload inherits no lock, so that no thread is started that could fail.
@@ -113,10 +120,12 @@ impl Claims {
             inherited: BTreeMap::new(),
         };
         let state = self.state();
-        for place in places(settings) {
+        let is_dry_run = moment == Moment::DryRun;
+        for place in places(settings, is_dry_run) {
             // A lock that this process has stays, even if its file cannot be opened now.
             let known = state.paths.get(&place.lock).copied();
-            let opened = open(&place.lock).and_then(|file| Ok((file.metadata()?, file)));
+            let opened = if is_dry_run { look_at(&place.lock) } else { open(&place.lock) };
+            let opened = opened.and_then(|file| Ok((file.metadata()?, file)));
             let key = match (&opened, known) {
                 (Ok((about, _)), _) => (about.dev(), about.ino()),
                 (Err(_), Some(known)) => known,
@@ -133,7 +142,9 @@ impl Claims {
                 Ok(()) => {
                     // The owner signs and then looks at the reservation, and a successor reserves
                     // and then looks at the signature: one of two that do so at a time yields.
-                    sign(&mut file, socket);
+                    if !is_dry_run {
+                        sign(&mut file, socket);
+                    }
                     if let Some(other) = place.reserved() {
                         return Err(place.refusal(&other));
                     }
@@ -227,7 +238,7 @@ impl Place<'_> {
     /// The control socket of the process that has reserved the lock, if there is one.
     fn reserved(&self) -> Option<String> {
         let next = self.next();
-        let mut file = next.exists().then(|| open(&next).ok()).flatten()?;
+        let mut file = look_at(&next).ok()?;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => Some(owner(&mut file)),
             _ => None,
@@ -244,12 +255,14 @@ impl Place<'_> {
     }
 }
 
-/// The files that the settings name.
-fn places(settings: &Settings) -> Vec<Place<'_>> {
+/// The files that the settings name. A dry run makes no folders for them.
+fn places(settings: &Settings, is_dry_run: bool) -> Vec<Place<'_>> {
     let spools = settings.logs.iter().filter_map(|log| match &log.to {
         LogTo::Spool(spool) => {
-            // If that fails, the spool reports it later.
-            let _ = make_folder(&spool.folder, 0o750);
+            if !is_dry_run {
+                // If that fails, the spool reports it later.
+                let _ = make_folder(&spool.folder, 0o750);
+            }
             let lock = spool.folder.join(".lock");
             Some(Place { what: "log spool", path: &spool.folder, lock })
         }
@@ -269,6 +282,12 @@ fn open(lock: &Path) -> io::Result<File> {
     options.read(true).write(true).mode(0o600);
     // After a run as root, the file must still be lockable for the gateway's user.
     open_or_create(&options, lock)
+}
+
+/// Opens a lock file that is there, to see whether it is locked.
+fn look_at(lock: &Path) -> io::Result<File> {
+    // A FIFO must not hold the process up.
+    File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(lock)
 }
 
 /// Writes the owner's control socket into the lock file. If that fails, the file is locked all the

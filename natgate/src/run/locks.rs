@@ -128,7 +128,7 @@ impl Locks {
     /// Returns a function that takes the locks of other settings at a reload.
     pub(super) fn claiming(&self) -> Claiming {
         let locks = self.clone();
-        Box::new(move |settings| {
+        Box::new(move |settings, _| {
             let change = locks.prepare(subjects(settings))?;
             Ok(Box::new(move || change.apply()))
         })

@@ -48,6 +48,14 @@ impl Folder {
         self.0.join(name)
     }
 
+    /// The names in the folder, sorted.
+    pub(crate) fn names(&self) -> Vec<std::ffi::OsString> {
+        let entries = fs::read_dir(&self.0).expect("it is there");
+        let mut names: Vec<_> = entries.map(|entry| entry.expect("readable").file_name()).collect();
+        names.sort();
+        names
+    }
+
     pub(crate) fn socket(&self) -> PathBuf {
         self.file("control.sock")
     }

@@ -106,6 +106,11 @@ fn a_reload_to_what_another_gateway_has_is_refused_and_changes_nothing() {
         code == 2 && said.contains("log spool") && said.contains("another natgate's"),
         "{said}"
     );
+    // A dry run makes no folder and no lock file.
+    let before = other.names();
+    let (code, said) = reload(&format!("{spool}{:?}\n", taken.join("new")), &["--dry-run"]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(other.names(), before);
     assert_eq!(reload(&format!("{spool}{taken:?}\n"), &[]).0, 0);
     let is_locked =
         || first.asks(&format!("flock -n {}/.lock true || echo locked", taken.display()));

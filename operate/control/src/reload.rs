@@ -159,10 +159,19 @@ pub type Logging =
 /// force.
 pub type Access = Box<dyn Fn(&Settings) -> Result<Box<dyn FnOnce() + Send>, String> + Send + Sync>;
 
+/// Purpose of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A reload, which may take effect.
+    Reload,
+    /// A dry run: it makes no files and no folders.
+    DryRun,
+}
+
 /// Claims exclusive resources (devices, external addresses) for this gateway; an error names the
 /// gateway that has one. The returned function releases the earlier claims.
 pub type Claiming =
-    Box<dyn Fn(&Settings) -> Result<Box<dyn FnOnce() + Send>, String> + Send + Sync>;
+    Box<dyn Fn(&Settings, Purpose) -> Result<Box<dyn FnOnce() + Send>, String> + Send + Sync>;
 
 /// Reloads the configuration of a gateway.
 pub struct Reloader {
@@ -359,7 +368,7 @@ impl Reloader {
         let (new, mut prepared, warnings) = self.prepare(&in_force, text)?;
         let changed = changed(&in_force.read, &new.read);
         let access = self.read_access(&new.read)?;
-        let claims = self.claim(&new.complete)?;
+        let claims = self.claim(&new.complete, Purpose::Reload)?;
         prepared.open(&self.open).map_err(|message| self.wrong(message))?;
         let logs = self.logging.as_ref().map(|open| open(&new.read.logs)).transpose();
         let logs = logs.map_err(|message| self.wrong(message))?;
@@ -405,7 +414,7 @@ impl Reloader {
         let changed = changed(&in_force.read, &new.read);
         // A trial refuses the same files as a reload.
         self.read_access(&new.read)?;
-        self.claim(&new.complete)?;
+        self.claim(&new.complete, Purpose::DryRun)?;
         let review =
             self.commander.review(prepared, most).map_err(|error| self.not_taken(error))?;
         let (stay, go, named) = (review.stay, review.go, review.named);
@@ -447,8 +456,12 @@ impl Reloader {
     }
 
     /// Claims the resources that the new settings need and those in force do not.
-    fn claim(&self, new: &Settings) -> Result<Option<Box<dyn FnOnce() + Send>>, ReloadError> {
-        let claims = self.claiming.as_ref().map(|claim| claim(new)).transpose();
+    fn claim(
+        &self,
+        new: &Settings,
+        purpose: Purpose,
+    ) -> Result<Option<Box<dyn FnOnce() + Send>>, ReloadError> {
+        let claims = self.claiming.as_ref().map(|claim| claim(new, purpose)).transpose();
         claims.map_err(|message| self.wrong(message))
     }
 
