@@ -7,8 +7,9 @@
 use natgate_browser::Chromium;
 use natgate_control::socket::{ask, open};
 use natgate_testnet::{SERVER1, SUBSCRIBER1, TestNetwork, config};
+use socket2::{Domain, Socket, Type};
 use std::io::Write;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_natgate");
@@ -101,10 +102,15 @@ const HOSTILE: usize = 200;
 /// for minutes, or be refused.
 const BOUND: Duration = Duration::from_secs(5);
 
-/// Opens connections to the page that send these requests and read no answers.
+/// Opens connections to the page that send these requests and read no answers. They come from ten
+/// addresses, because one address has a quarter of the places.
 fn besiege(requests: &[u8], count: usize) -> Vec<TcpStream> {
-    let connect = |_| {
-        let mut stream = TcpStream::connect("127.0.0.1:9465").ok()?;
+    let connect = |number: usize| {
+        let from = SocketAddr::from(([127, 0, 0, 2 + (number % 10) as u8], 0));
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).ok()?;
+        socket.bind(&from.into()).ok()?;
+        socket.connect(&SocketAddr::from(([127, 0, 0, 1], 9465)).into()).ok()?;
+        let mut stream = TcpStream::from(socket);
         stream.write_all(requests).ok()?;
         Some(stream)
     };

@@ -573,6 +573,9 @@ enum Task {
 #[derive(Default)]
 pub(crate) struct CommandRunner {
     commands: Option<Commands>,
+    /// The next command, if it came before the command in progress has ended. The byte that woke
+    /// the worker for it is read already, so the worker must not sleep before it has run.
+    next: Option<Command>,
     task: Option<Task>,
     /// True while the worker takes no packets; `halting` is the pending answer.
     is_halted: bool,
@@ -613,7 +616,8 @@ impl CommandRunner {
 
     /// True while a command or a question needs further turns.
     pub(crate) fn is_busy(&self) -> bool {
-        self.task.is_some() || self.inquiry.is_some() || self.halting.is_some()
+        let has_command = self.next.is_some() || self.task.is_some();
+        has_command || self.inquiry.is_some() || self.halting.is_some()
     }
 
     /// True if a question waits for [`CommandRunner::answer`].
@@ -625,18 +629,34 @@ impl CommandRunner {
         self.inquiry.is_some()
     }
 
-    /// Does one turn's share of the answer.
+    /// Does one turn's share of the answer, and takes the next question after the last share.
     pub(crate) fn answer(&mut self, sight: &mut SurveyContext<'_>) {
         self.inquiry = self.inquiry.take().and_then(|inquiry| inquiry.turn(sight));
+        self.is_asked();
     }
 
-    /// Does one turn's share of the command in progress; returns settings that have come into
-    /// force.
+    /// Does one turn's share of the command in progress, and takes the next command after the last
+    /// share; returns settings that have come into force.
     pub(crate) fn turn(&mut self, parts: &mut WorkerParts<'_>) -> Option<InForce> {
         if self.task.is_none() {
-            let command = self.commands.as_ref()?.commands.try_recv().ok()?;
+            self.take_next();
+            let command = self.next.take()?;
             self.task = self.start(command, parts);
         }
+        let in_force = self.advance(parts);
+        self.take_next();
+        in_force
+    }
+
+    /// Takes the next command from the queue.
+    fn take_next(&mut self) {
+        if self.next.is_none() {
+            self.next = self.commands.as_ref().and_then(|all| all.commands.try_recv().ok());
+        }
+    }
+
+    /// Does one turn's share of the task.
+    fn advance(&mut self, parts: &mut WorkerParts<'_>) -> Option<InForce> {
         let mut in_force = None;
         self.task = match self.task.take()? {
             Task::Waiting(mut prepared, reply) if parts.engine.is_settled() => {

@@ -7,6 +7,7 @@ use natgate_gateway::{
 };
 use natgate_wire::link::ethertype;
 use natgate_wire::{Udp, arp};
+use std::io::Read;
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
 use std::thread;
@@ -171,5 +172,39 @@ fn a_reload_decides_whether_inside_routes_hold_for_subscribers() {
         let is_translated = stage == InsideRoutes::Translate;
         let expected = if is_translated { EXTERNAL } else { SUBSCRIBER };
         assert_eq!(source, expected.to_bits(), "{stage:?}");
+    }
+}
+
+#[test]
+fn a_worker_does_not_sleep_while_a_question_or_a_command_waits() {
+    let (mut world, commander, mut wake) = commanded(&settings());
+    wake.set_nonblocking(false).expect("it can be set");
+    wake.set_read_timeout(Some(Duration::from_secs(30))).expect("it can be set");
+    let ask: [fn(&Commander) -> bool; 2] = [
+        |commander| commander.figures().is_ok_and(|figures| figures.len() == 1),
+        |commander| commander.numbered().is_ok(),
+    ];
+    for ask in ask {
+        let commander = &commander;
+        thread::scope(|scope| {
+            let clients = [(); 3].map(|()| scope.spawn(move || ask(commander)));
+            // Three wake-ups are read at once, as the worker's loop does.
+            wake.read_exact(&mut [0; 3]).expect("a byte for each client");
+            let mut turns = 0;
+            loop {
+                world.turn();
+                turns += 1;
+                if world.worker.next_deadline() > world.now {
+                    break;
+                }
+            }
+            while clients.iter().any(|client| !client.is_finished()) {
+                world.turn();
+            }
+            assert!(turns >= 3, "the worker sleeps after {turns} turns");
+            for client in clients {
+                assert!(client.join().expect("no client panics"), "an answer");
+            }
+        });
     }
 }
