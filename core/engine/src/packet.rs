@@ -256,13 +256,6 @@ impl Counters {
         self.bytes[direction as usize][verdict as usize] += len as u64;
     }
 
-    /// Recounts as dropped a packet of `len` bytes that was counted as forwarded.
-    pub fn recount_drop(&mut self, direction: Direction, reason: DropReason, len: usize) {
-        self.packets[direction as usize][Outcome::Forwarded as usize] -= 1;
-        self.bytes[direction as usize][Outcome::Forwarded as usize] -= len as u64;
-        self.count_drop(direction, reason, len);
-    }
-
     /// Corrects the counters for a packet of `len` bytes to the gateway itself that was counted as
     /// not understood.
     pub(crate) fn recount_local(&mut self, other: Option<DropReason>, len: usize) {

@@ -442,12 +442,6 @@ impl Engine {
         self.external.held_of(pool)
     }
 
-    /// Number of ports by protocol, and of blocks, that a pool would give out without any owners.
-    /// The call takes long for large pools, and it allocates.
-    pub fn pool_all(&self, pool: usize) -> [u32; 5] {
-        self.external.all_of(pool, &self.config)
-    }
-
     fn describe_subscriber(&self, record: u32) -> Option<SubscriberInfo> {
         let (host, has, paired) = self.subscribers.present(record)?;
         Some(SubscriberInfo {

@@ -30,12 +30,6 @@ impl Engine {
         self.fragments.advance(Timestamp(u64::MAX), &mut self.counters);
     }
 
-    /// Counts a packet of `len` bytes as dropped. [`Engine::process`] forwarded the packet, but the
-    /// gateway could not deliver it.
-    pub fn count_undelivered(&mut self, direction: Direction, reason: DropReason, len: usize) {
-        self.counters.recount_drop(direction, reason, len);
-    }
-
     /// Every mapping, in no particular order.
     pub fn mappings(&self) -> impl Iterator<Item = MappingInfo> + '_ {
         self.table.slots().map(|slot| self.describe(slot))

@@ -23,7 +23,7 @@ struct Share {
 const ALL: Share = Share { in_order: 100, last_first: 100 };
 
 /// A victim, two ways of its datagrams, and the number that pass.
-struct Scene {
+struct FragmentFlood {
     lab: Lab,
     external: String,
     sent: u32,
@@ -33,7 +33,7 @@ struct Scene {
     most_waiting: u64,
 }
 
-impl Scene {
+impl FragmentFlood {
     fn new() -> Self {
         let config = config();
         assert_eq!(config.limits.fragment_memory as u64, MEMORY);
@@ -170,7 +170,7 @@ fn kinds() -> [(&'static str, Packets); 7] {
 #[test]
 fn a_flood_of_fragments_from_one_host_costs_others_nothing() {
     for (name, packets) in kinds() {
-        let share = Scene::new().flood(name, Side::Outside, |n| packets(Senders::One, n));
+        let share = FragmentFlood::new().flood(name, Side::Outside, |n| packets(Senders::One, n));
         assert_eq!(share, ALL, "{name}");
     }
 }
@@ -181,7 +181,7 @@ fn a_flood_of_fragments_from_one_host_costs_others_nothing() {
 #[test]
 fn a_flood_of_fragments_from_many_hosts_costs_nothing_that_comes_in_order() {
     for (name, packets) in kinds() {
-        let share = Scene::new().flood(name, Side::Outside, |n| packets(Senders::Many, n));
+        let share = FragmentFlood::new().flood(name, Side::Outside, |n| packets(Senders::Many, n));
         assert_eq!(share.in_order, 100, "{name}");
         let spared = matches!(name, "tiny" | "more pieces than may be" | "repetitions");
         let expected = if spared { 100..=100 } else { 35..=50 };
@@ -196,19 +196,22 @@ fn a_flood_of_fragments_from_many_hosts_costs_nothing_that_comes_in_order() {
 #[test]
 fn a_flood_of_translated_first_fragments_costs_nothing_that_comes_in_order() {
     for hosts in [1, 8, 60] {
-        let scene = Scene::new();
+        let scene = FragmentFlood::new();
         let external = scene.external.clone();
         let share = scene.flood(&format!("translated, from {hosts} outside"), Side::Outside, |n| {
             let header = udp_with(&format!("100.70.0.{}:80", 1 + n % hosts), &external, &[6; 3000]);
             vec![part(&header, (n / hosts) as u16, 0, 1400)]
         });
         assert_eq!(share.in_order, 100);
-        let share =
-            Scene::new().flood(&format!("translated, from {hosts} inside"), Side::Inside, |n| {
+        let share = FragmentFlood::new().flood(
+            &format!("translated, from {hosts} inside"),
+            Side::Inside,
+            |n| {
                 let header =
                     udp_with(&format!("10.0.1.{}:4000", 1 + n % hosts), REMOTE, &[6; 3000]);
                 vec![part(&header, (n / hosts) as u16, 0, 1400)]
-            });
+            },
+        );
         assert_eq!(share.in_order, 100);
     }
 }
@@ -218,7 +221,7 @@ fn a_flood_of_translated_first_fragments_costs_nothing_that_comes_in_order() {
 #[test]
 fn a_flood_in_the_name_of_a_host_costs_that_host_its_fragments() {
     let header = udp_with(REMOTE, "203.0.113.1:80", &[6; 3000]);
-    let mut scene = Scene::new();
+    let mut scene = FragmentFlood::new();
     for n in 0..10_000_u32 {
         let identification = 0x4000 | n as u16;
         scene.feed(Side::Outside, &fragment(&header, identification, 1400, &[6; 400], false));

@@ -23,7 +23,7 @@ struct About {
 }
 
 /// An internal endpoint, and a remote one as seen from there.
-type Seen = (Internal, AddressPort);
+type Ends = (Internal, AddressPort);
 
 impl About {
     /// What takes the place of the remote endpoint in the embedded packet, if it is another
@@ -93,7 +93,7 @@ impl<R: Recorder> Decision<'_, R> {
 
     /// The internal endpoint of the session that an error from outside is about, and its remote one
     /// as seen from there: the embedded packet came from its external endpoint.
-    fn error_internal(&mut self, embedded: &Embedded, remote: AddressPort) -> Decided<Seen> {
+    fn error_internal(&mut self, embedded: &Embedded, remote: AddressPort) -> Decided<Ends> {
         let AddressPort { address, port } = embedded.source;
         let index = self.engine.external.index(address).ok_or(DropReason::IcmpNoSession)?;
         let found = self.find_external(embedded.protocol, External::new(index, port), remote)?;
@@ -163,7 +163,7 @@ impl<R: Recorder> Decision<'_, R> {
         embedded: &Embedded,
         seen_outside: &Embedded,
         remote: AddressPort,
-    ) -> Decided<Seen> {
+    ) -> Decided<Ends> {
         let (internal, seen) = self.error_internal(seen_outside, remote)?;
         self.engine.check_realms(self.headers.realm, internal.host.realm(), true)?;
         self.engine.check_dropped_error(embedded, internal, seen.address, seen)?;
