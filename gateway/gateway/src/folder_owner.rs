@@ -66,8 +66,8 @@ pub fn create_anew(path: &Path, mode: u32) -> io::Result<File> {
     Ok(file)
 }
 
-/// Makes a folder with this mode, and the folders that it is in, unless it is there. Each new folder
-/// of a process that runs as root belongs to the owner of the folder that it is in.
+/// Makes a folder with this mode, and the folders that it is in, unless it is there. Each folder
+/// made by a process that runs as root belongs to the owner of the folder that it is in.
 ///
 /// # Errors
 /// The system's error.
