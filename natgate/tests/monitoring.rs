@@ -125,16 +125,22 @@ fn a_pools_use_is_counted_in_one_way_everywhere() {
     );
     let config = config_with_pool(&pool, &more);
     let gateway = network.start(PROGRAM, &config);
-    let send = |ports: &str| {
-        let script =
-            format!("for port in $(seq {ports}); do echo > /dev/udp/{SERVER1}/$port; done");
-        network.node("sub1").run(20, "bash", &["-c", &script]).expect("datagrams are sent");
+    // Each datagram has a source port of its own: the system may choose one twice.
+    let send = |ports: std::ops::RangeInclusive<u16>| {
+        for port in ports {
+            let script = format!(
+                "use Socket; socket(S, PF_INET, SOCK_DGRAM, 0) or die $!; \
+                 bind(S, sockaddr_in({port}, INADDR_ANY)) or die $!; \
+                 send(S, 'x', 0, sockaddr_in(53, inet_aton('{SERVER1}'))) or die $!;"
+            );
+            network.node("sub1").run(20, "perl", &["-e", &script]).expect("a datagram is sent");
+        }
     };
-    send("1001 1010");
+    send(1001..=1010);
     page_with(&network, r#"natgate_pool_ports{pool="default",protocol="udp",state="used"} 10"#);
     let arguments = ["clear", "mappings", "--socket", text(&socket)];
     said(&network, PROGRAM, &arguments).expect("mappings are cleared");
-    send("2001 2030");
+    send(2001..=2030);
     let page =
         page_with(&network, r#"natgate_pool_ports{pool="default",protocol="udp",state="used"} 30"#);
     let ports = |state: &str| -> f64 {
