@@ -5,8 +5,9 @@
 //! and are removed when the gateway ends. The kernel keeps them when the process is killed, so a
 //! start first removes the routes with its protocol number.
 //!
-//! The announcer restores routes that another program removes, with growing pauses. It also tries
-//! again to remove routes that the kernel did not let go.
+//! The announcer restores routes that another program removes, with growing pauses. It counts and
+//! reports missing routes at once. It also tries again to remove routes that the kernel did not let
+//! go.
 
 use super::follower::Follower;
 use super::netlink::Netlink;
@@ -33,15 +34,42 @@ const MOST_NAMED: usize = 4;
 const END_ATTEMPTS: usize = 3;
 const END_PAUSE: Duration = Duration::from_millis(100);
 
-static PRESENT: AtomicU64 = AtomicU64::new(0);
-static MISSING: AtomicU64 = AtomicU64::new(0);
-static RESTORED: AtomicU64 = AtomicU64::new(0);
+/// Shortest time between two looks at the table.
+const LOOK_PAUSE: Duration = Duration::from_millis(100);
+
+/// Shortest pause before a repair that is worth a line of its own.
+const LONG_PAUSE: Duration = Duration::from_secs(1);
+
+/// Counts of announced routes.
+#[derive(Debug, Default)]
+struct Counts {
+    present: AtomicU64,
+    missing: AtomicU64,
+    restored: AtomicU64,
+}
+
+/// Counts of this process.
+static COUNTS: Counts =
+    Counts { present: AtomicU64::new(0), missing: AtomicU64::new(0), restored: AtomicU64::new(0) };
+
+impl Counts {
+    fn state(&self) -> AnnouncedRoutes {
+        let [present, missing, restored] =
+            [&self.present, &self.missing, &self.restored].map(|one| one.load(Ordering::Relaxed));
+        AnnouncedRoutes { present, missing, restored }
+    }
+
+    /// Stores the state of the wanted routes.
+    fn note(&self, wanted: &BTreeSet<Prefix>, there: &BTreeSet<Prefix>) {
+        let present = wanted.intersection(there).count();
+        self.present.store(present as u64, Ordering::Relaxed);
+        self.missing.store((wanted.len() - present) as u64, Ordering::Relaxed);
+    }
+}
 
 /// The state of the routes that this process announces.
 pub fn announced() -> AnnouncedRoutes {
-    let [present, missing, restored] =
-        [&PRESENT, &MISSING, &RESTORED].map(|count| count.load(Ordering::Relaxed));
-    AnnouncedRoutes { present, missing, restored }
+    COUNTS.state()
 }
 
 /// Requests to the announcer's thread. Later values replace earlier ones, so no request waits for
@@ -262,8 +290,13 @@ struct Work<T> {
     /// Prefixes of the watch: all routes that should exist.
     watched: Announced,
     backoff: Backoff,
-    /// Time of the next look for removed routes, if there is a reason.
+    /// Time of the next look at the table, if a route may be missing.
+    look: Option<Instant>,
+    /// Time of the last look.
+    looked: Option<Instant>,
+    /// Time of the next repair, if there is a reason.
     repair: Option<Instant>,
+    counts: &'static Counts,
     requests: Arc<Requests>,
     tell: Tell,
 }
@@ -281,7 +314,10 @@ impl<T: RouteTable> Work<T> {
             stuck: BTreeSet::new(),
             watched: Announced::default(),
             backoff: Backoff::default(),
+            look: None,
+            looked: None,
             repair: None,
+            counts: &COUNTS,
             requests,
             tell,
         }
@@ -289,8 +325,15 @@ impl<T: RouteTable> Work<T> {
 
     fn run(&mut self) {
         loop {
-            let Some(pending) = self.requests.clone().wait(self.repair) else {
-                self.repair();
+            let due = self.look.into_iter().chain(self.repair).min();
+            let Some(pending) = self.requests.clone().wait(due) else {
+                let now = Instant::now();
+                if self.look.is_some_and(|look| look <= now) {
+                    self.look();
+                }
+                if self.repair.is_some_and(|repair| repair <= now) {
+                    self.repair();
+                }
                 continue;
             };
             let has_link = pending.links.iter().any(Option::is_some);
@@ -308,8 +351,9 @@ impl<T: RouteTable> Work<T> {
             if pending.withdraw {
                 self.requests.request(|pending| pending.withdrawn = true);
             }
-            if pending.hint {
-                self.plan_repair();
+            if pending.hint && self.look.is_none() {
+                let next = self.looked.map(|looked| looked + LOOK_PAUSE);
+                self.look = Some(next.unwrap_or_else(Instant::now));
             }
             if pending.stop {
                 return self.end();
@@ -335,6 +379,36 @@ impl<T: RouteTable> Work<T> {
         }
     }
 
+    /// Looks which routes are missing, counts them, and plans their repair.
+    fn look(&mut self) {
+        (self.look, self.looked) = (None, Some(Instant::now()));
+        if self.requests.is_released() {
+            return;
+        }
+        let Ok(present) = self.routes.own() else {
+            // The repair reports the error.
+            return self.plan_repair();
+        };
+        let wanted = self.watched.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.counts.note(&wanted, &present);
+        let mut removed: BTreeSet<_> = self.there.difference(&present).copied().collect();
+        removed.retain(|one| wanted.contains(one));
+        if removed.is_empty() || self.repair.is_some() {
+            return;
+        }
+        self.plan_repair();
+        let pause = self.repair.map_or(Duration::ZERO, |due| due - Instant::now());
+        if pause >= LONG_PAUSE / 2 {
+            (self.tell)(format!(
+                "warning: another program keeps removing announced routes from table {}: {}; \
+                 they are missing now, and natgate adds them again in {} s",
+                self.table,
+                named(&removed),
+                pause.as_secs_f64().round()
+            ));
+        }
+    }
+
     /// Restores routes that other programs removed.
     fn repair(&mut self) {
         self.repair = None;
@@ -357,7 +431,7 @@ impl<T: RouteTable> Work<T> {
         self.there.retain(|one| present.contains(one));
         self.agree();
         let back: Vec<_> = removed.intersection(&self.there).copied().collect();
-        RESTORED.fetch_add(back.len() as u64, Ordering::Relaxed);
+        self.counts.restored.fetch_add(back.len() as u64, Ordering::Relaxed);
         if !removed.is_empty() {
             (self.tell)(format!(
                 "warning: another program removed announced routes from table {table}: {}; {} of {} \
@@ -428,9 +502,7 @@ impl<T: RouteTable> Work<T> {
                 Err(_) => {}
             }
         }
-        let present = self.there.intersection(&wanted).count();
-        PRESENT.store(present as u64, Ordering::Relaxed);
-        MISSING.store(wanted.difference(&self.there).count() as u64, Ordering::Relaxed);
+        self.counts.note(&wanted, &self.there);
     }
 
     fn complain(&mut self, what: &str, prefix: Prefix, error: &io::Error) {
@@ -567,14 +639,23 @@ mod tests {
 
     /// Announces prefixes in a table in memory.
     fn announce(table: &Table, prefixes: &[Prefix]) -> Announcer {
+        announce_with(table, prefixes, Box::new(|_| ())).0
+    }
+
+    fn announce_with(
+        table: &Table,
+        prefixes: &[Prefix],
+        tell: Tell,
+    ) -> (Announcer, &'static Counts) {
         let requests = Arc::new(Requests::default());
-        let tell: Tell = Box::new(|_| ());
+        let counts: &'static Counts = Box::leak(Box::default());
         let mut work = Work::new(table.clone(), 100, Arc::clone(&requests), tell);
         work.wanted = prefixes.iter().copied().collect();
+        work.counts = counts;
         work.begin().unwrap();
         work.agree();
         let thread = Some(thread::spawn(move || work.run()));
-        Announcer { requests, watch: None, thread }
+        (Announcer { requests, watch: None, thread }, counts)
     }
 
     fn hint(announcer: &Announcer) {
@@ -617,6 +698,30 @@ mod tests {
         assert_eq!(table.lock().present, BTreeSet::from([ONE]));
         drop(heir);
         assert!(table.lock().present.is_empty());
+    }
+
+    #[test]
+    fn missing_routes_are_counted_and_told_while_they_are_missing() {
+        let (table, (sender, lines)) = (Table::default(), std::sync::mpsc::channel());
+        let tell: Tell = Box::new(move |line| sender.send(line).unwrap());
+        let (announcer, counts) = announce_with(&table, &[ONE, TWO], tell);
+        assert_eq!(counts.state(), AnnouncedRoutes { present: 2, missing: 0, restored: 0 });
+        // The second repair waits for a second.
+        for restored in [1, 2] {
+            table.lock().present.remove(&TWO);
+            hint(&announcer);
+            if restored == 2 {
+                let line = lines.recv_timeout(PATIENCE).unwrap();
+                assert!(line.contains("198.51.100.0/24; they are missing now"), "{line}");
+                let state = counts.state();
+                assert_eq!((state.present, state.missing, state.restored), (1, 1, 1));
+                assert!(!table.lock().present.contains(&TWO));
+            }
+            assert!(table.comes_to(&[ONE, TWO]));
+            let line = lines.recv_timeout(PATIENCE).unwrap();
+            assert!(line.contains("1 of 1 are there again"), "{line}");
+            assert_eq!(counts.state(), AnnouncedRoutes { present: 2, missing: 0, restored });
+        }
     }
 
     #[test]
