@@ -264,7 +264,9 @@ fn folders_and_files_beside_a_path_are_compared() {
     assert_eq!(spool("/n/spool2", "/n/spool"), "");
     assert!(spool("/n/spool/ports", "/n/spool").contains("contains the place of state.file"));
     assert!(spool("/n/ports", "/n/ports/spool").contains("is inside the place of state.file"));
-    for beside in ["/n/ports.old", "/n/ports.lock", "/n/ports.lock.next"] {
+    let others = ["/n/ports.1", "/n/ports.1.old", "/n/ports.63.lock", "/n/ports.123-0.new"];
+    for beside in ["/n/ports.old", "/n/ports.lock", "/n/ports.lock.next"].into_iter().chain(others)
+    {
         assert!(spool("/n/ports", beside).contains("that natgate makes beside state.file"));
     }
     let read_socket = |path: &str| {

@@ -10,6 +10,7 @@ use super::schema::{PlaceKey, PlaceKind};
 use super::values::quoted;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
@@ -79,6 +80,8 @@ impl Used {
 struct Resolved {
     path: PathBuf,
     identity: Option<Identity>,
+    /// True for all paths that are this one with a digit and any further characters.
+    is_numbered: bool,
 }
 
 /// Identifies an existing file.
@@ -98,10 +101,28 @@ impl Resolved {
             inode: file.ino(),
             is_shared: file.file_type().is_char_device(),
         });
-        Self { path, identity }
+        Self { path, identity, is_numbered: false }
+    }
+
+    /// All paths that begin with this one and a digit.
+    fn numbered(path: &Path) -> Self {
+        Self { path: resolve(path, 0), identity: None, is_numbered: true }
+    }
+
+    /// True if another path is one of the numbered ones.
+    fn has_number(&self, other: &Self) -> bool {
+        let (own, other) = (self.path.as_os_str().as_bytes(), other.path.as_os_str().as_bytes());
+        self.is_numbered
+            && other.strip_prefix(own).is_some_and(|rest| {
+                rest.first().is_some_and(u8::is_ascii_digit) && !rest.contains(&b'/')
+            })
     }
 
     fn relation(&self, other: &Self) -> Option<Relation> {
+        if self.is_numbered || other.is_numbered {
+            let is_one = self.has_number(other) || other.has_number(self);
+            return is_one.then_some(Relation::Same);
+        }
         let is_one = self.identity.is_some() && self.identity == other.identity;
         if is_one && self.identity.is_some_and(|identity| identity.is_shared) {
             None
@@ -162,8 +183,11 @@ impl<'a> Compared<'a> {
 fn with_files_beside(path: &Path, endings: &[&str]) -> Vec<Resolved> {
     let beside = |ending: &&str| {
         let mut name = path.as_os_str().to_owned();
-        name.push(ending);
-        Resolved::new(Path::new(&name))
+        name.push(ending.trim_end_matches('#'));
+        match ending.ends_with('#') {
+            true => Resolved::numbered(Path::new(&name)),
+            false => Resolved::new(Path::new(&name)),
+        }
     };
     let itself = Resolved::new(path);
     // natgate makes no file beside a terminal or /dev/null.

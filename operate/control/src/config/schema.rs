@@ -231,7 +231,8 @@ pub struct PlaceKey {
     pub example: &'static str,
     /// Default that natgate makes if the key is absent.
     pub default: Option<&'static str>,
-    /// Suffixes of files that natgate makes beside a path.
+    /// Suffixes of files that natgate makes beside a path. `.#` stands for a dot, a digit, and any
+    /// further characters.
     pub beside: &'static [&'static str],
 }
 
@@ -249,7 +250,7 @@ const fn place(
 /// one.
 pub const PLACES: &[PlaceKey] = &[
     PlaceKey {
-        beside: &[".old", ".lock", ".lock.next"],
+        beside: &[".old", ".lock", ".lock.next", ".#"],
         ..place("state", "file", PlaceKind::Written, "/var/lib/natgate/ports")
     },
     PlaceKey {
