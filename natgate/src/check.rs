@@ -5,11 +5,10 @@
 
 use crate::Failure;
 use crate::run::devices;
-use anyhow::Context;
+use natgate_cli::print;
 use natgate_control::config::{self, Configuration, Problem};
 use natgate_control::meaning::Meaning;
 use serde_json::json;
-use std::io::Write;
 use std::path::PathBuf;
 
 const AFTER_HELP: &str = "\
@@ -69,9 +68,4 @@ fn runnable(args: &Args, configuration: Configuration) -> Result<Configuration, 
         Ok(()) => Ok(configuration),
         Err(lack) => Err(vec![Problem::of_file(&name, lack)]),
     }
-}
-
-/// Writes to standard output. A reader that has closed the pipe causes an error, not a panic.
-fn print(text: &str) -> anyhow::Result<()> {
-    std::io::stdout().write_all(text.as_bytes()).context("standard output cannot be written")
 }

@@ -2,9 +2,8 @@
 
 use crate::Failure;
 use crate::api::{Filters, Gateway};
-use anyhow::Context;
 use clap::ValueEnum;
-use std::io::Write;
+use natgate_cli::print;
 
 const AFTER_HELP: &str = "\
 Without a filter all are meant. Static mappings stay: they are the configuration's. A subscriber whose
@@ -57,5 +56,5 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         (false, 1) => format!("1 of the {what}{} cleared\n", args.filters.words()),
         (false, count) => format!("{count} {what}{} cleared\n", args.filters.words()),
     };
-    Ok(std::io::stdout().write_all(text.as_bytes()).context("standard output cannot be written")?)
+    Ok(print(&text)?)
 }

@@ -1,13 +1,12 @@
 //! `natgate export`: writes configuration and state in standard forms.
 
 use crate::Failure;
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use clap::Subcommand;
 use natgate_control::config;
 use natgate_control::socket::{self, Response, ask};
 use natgate_metrics::yang::{Export, configuration};
 use serde_json::{Value, json};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -56,8 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     for what in left_out {
         eprintln!("natgate: note: ietf-nat has no place for {what}");
     }
-    let written = writeln!(std::io::stdout(), "{data:#}");
-    Ok(written.context("standard output cannot be written")?)
+    Ok(natgate_cli::print(&format!("{data:#}\n"))?)
 }
 
 /// Asks the running gateway for its configuration and state.

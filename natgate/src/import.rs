@@ -6,6 +6,7 @@
 use crate::Failure;
 use anyhow::{Context, anyhow};
 use clap::ValueEnum;
+use natgate_cli::print;
 use natgate_control::config;
 use natgate_import::{Format, Grade, Hints, ImportError, MOST_BYTES, Remark, import};
 use serde_json::json;
@@ -194,7 +195,7 @@ fn write(
             json!({ "config": config, "accepted": accepted, "errors": problems, "remarks": remarks })
         );
     }
-    io::stdout().write_all(text.as_bytes()).context("standard output cannot be written")
+    print(&text)
 }
 
 fn sentence(name: &str, remark: &Remark) -> String {

@@ -10,10 +10,11 @@ mod subject;
 use crate::Failure;
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
+use natgate_cli::print;
 use natgate_p4::{Entries, Machine, Program};
 use serde_json::{Value, json};
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 const AFTER_HELP: &str = "\
@@ -209,8 +210,4 @@ fn read(path: &Path, expected: &str) -> Result<(String, String), Failure> {
     };
     let text = fs::read_to_string(path).map_err(wrong)?;
     Ok((name, text))
-}
-
-fn print(text: &str) -> anyhow::Result<()> {
-    io::stdout().write_all(text.as_bytes()).context("standard output cannot be written")
 }

@@ -5,12 +5,12 @@
 
 use crate::Failure;
 use crate::api::unreachable;
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
+use natgate_cli::print;
 use natgate_control::config;
 use natgate_control::reload::sentence;
 use natgate_control::socket::{self, Response, ask};
 use serde_json::{Value, json};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -128,9 +128,4 @@ fn text(body: &Value) -> String {
         text += &format!("warning: {}\n", problem.concat());
     }
     text
-}
-
-/// Writes to standard output. A reader that has closed the pipe causes an error, not a panic.
-fn print(text: &str) -> anyhow::Result<()> {
-    std::io::stdout().write_all(text.as_bytes()).context("standard output cannot be written")
 }

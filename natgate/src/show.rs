@@ -9,6 +9,7 @@ use crate::Failure;
 use crate::api::{Filters, Gateway};
 use anyhow::Context;
 use clap::ValueEnum;
+use natgate_cli::NO_OUTPUT;
 use serde_json::Value;
 use std::io::{self, BufRead, BufWriter, Write};
 use std::thread;
@@ -129,14 +130,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         (false, what) if what.is_list() => list(args, &path, &mut out)?,
         (false, what) => write(&mut out, &tables::text(what, &args.gateway.get(&path)?))?,
     }
-    Ok(out.flush().context(GONE)?)
+    Ok(out.flush().context(NO_OUTPUT)?)
 }
 
-/// Message if the reader has closed standard output.
-const GONE: &str = "standard output cannot be written";
-
 fn write(out: &mut impl Write, text: &str) -> Result<(), Failure> {
-    Ok(out.write_all(text.as_bytes()).context(GONE)?)
+    Ok(out.write_all(text.as_bytes()).context(NO_OUTPUT)?)
 }
 
 /// Writes an object while it arrives.
@@ -147,7 +145,7 @@ fn copy(args: &Args, path: &str, out: &mut impl Write) -> Result<(), Failure> {
         if piece.is_empty() {
             return Ok(());
         }
-        out.write_all(piece).context(GONE)?;
+        out.write_all(piece).context(NO_OUTPUT)?;
         let taken = piece.len();
         reply.consume(taken);
     }

@@ -1,11 +1,12 @@
 //! `natgate top`: shows the running gateway live in a terminal, or prints one page of text.
 
 use crate::Failure;
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
+use natgate_cli::print;
 use natgate_control::socket;
 use natgate_top::source::Lists;
 use natgate_top::{App, View, page, source};
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
@@ -49,5 +50,5 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let lists = Some(Lists { search: "" });
     app.take(source::look(&args.socket, lists).map_err(crate::api::unreachable)?);
     let text = page(&app);
-    Ok(std::io::stdout().write_all(text.as_bytes()).context("standard output cannot be written")?)
+    Ok(print(&text)?)
 }

@@ -4,7 +4,8 @@
 //! state is made for it. Nothing is sent and nothing changes.
 
 use crate::Failure;
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
+use natgate_cli::print;
 use natgate_control::config;
 use natgate_control::socket::{self, Response, ask};
 use natgate_engine::{DropReason, Engine, Explanation, Packet};
@@ -12,7 +13,6 @@ use natgate_gateway::{Clock, WorkerTrace};
 use natgate_insight::packet::PacketDescription;
 use natgate_insight::{explanation, reasons};
 use serde_json::{Value, json};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -71,14 +71,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                 format!("there is no drop reason {name:?}; there are: {}", names.join(", "));
             Failure::Input(vec![message])
         };
-        return print(&reasons::explanation(name).ok_or_else(unknown)?);
+        return Ok(print(&reasons::explanation(name).ok_or_else(unknown)?)?);
     }
     let text = args.packet.join(" ");
     let object = match &args.config {
         Some(file) => offline(file, &text)?,
         None => online(&args.socket, &text)?,
     };
-    print(&if args.json { format!("{object}\n") } else { explanation::text(&object) })
+    Ok(print(&if args.json { format!("{object}\n") } else { explanation::text(&object) })?)
 }
 
 fn input(message: String) -> Failure {
@@ -113,8 +113,4 @@ fn offline(file: &Path, packet: &str) -> Result<Value, Failure> {
     engine.explain(now, probe.link.side, &view, &mut explanation);
     let traced = [WorkerTrace { worker: 0, explanation, onward: None }];
     Ok(explanation::object((probe.link, &asked), &traced, now, &config, 1))
-}
-
-fn print(text: &str) -> Result<(), Failure> {
-    Ok(std::io::stdout().write_all(text.as_bytes()).context("standard output cannot be written")?)
 }

@@ -179,3 +179,15 @@ fn help_lists_the_keys_that_json_has() {
     let listed = names(&help[middle..end]);
     assert_eq!(expected, listed.into_iter().map(str::to_owned).collect());
 }
+
+#[test]
+fn a_reader_that_closes_the_pipe_ends_the_output_without_an_error() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let output = Command::new(env!("CARGO_BIN_EXE_natgate"))
+        .args(["check", &file("closed.toml", GOOD)])
+        .stdout(writer)
+        .output()
+        .expect("the program can be started");
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
+}

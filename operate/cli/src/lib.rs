@@ -8,8 +8,13 @@
 pub mod manual;
 pub mod memory;
 
+use anyhow::Context;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+
+/// Message if standard output cannot be written.
+pub const NO_OUTPUT: &str = "standard output cannot be written";
 
 /// Reason why a command failed.
 #[derive(Debug)]
@@ -27,7 +32,23 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
-/// Prints a failure on standard error and gives the exit code of the program.
+/// Writes to standard output.
+///
+/// # Errors
+/// [`NO_OUTPUT`] with the system's error. [`exit`] takes a closed pipe for success.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    io::stdout().write_all(text.as_bytes()).context(NO_OUTPUT)
+}
+
+/// True if the reader of standard output has closed the pipe: it has all that it wants.
+fn has_no_reader(error: &anyhow::Error) -> bool {
+    let cause = error.root_cause().downcast_ref::<io::Error>();
+    error.to_string() == NO_OUTPUT
+        && cause.is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Prints a failure on standard error and gives the exit code of the program. A closed pipe at
+/// standard output is no failure.
 pub fn exit(result: Result<(), Failure>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -37,6 +58,7 @@ pub fn exit(result: Result<(), Failure>) -> ExitCode {
             }
             ExitCode::from(2)
         }
+        Err(Failure::Runtime(error)) if has_no_reader(&error) => ExitCode::SUCCESS,
         Err(Failure::Runtime(error)) => {
             natgate_service::complain(&format!("{error:#}"));
             ExitCode::from(1)
@@ -58,4 +80,20 @@ pub fn beside(name: &str, how_to_install: &str) -> anyhow::Result<PathBuf> {
         .chain(in_path)
         .find(|path| path.is_file())
         .ok_or_else(|| anyhow::anyhow!("the program {name} is not installed; {how_to_install}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_pipe_at_standard_output_is_no_failure() {
+        let failed = |kind: io::ErrorKind, what: &'static str| {
+            let result: Result<(), anyhow::Error> = Err(io::Error::from(kind)).context(what);
+            exit(result.map_err(Failure::from))
+        };
+        assert_eq!(failed(io::ErrorKind::BrokenPipe, NO_OUTPUT), ExitCode::SUCCESS);
+        assert_eq!(failed(io::ErrorKind::StorageFull, NO_OUTPUT), ExitCode::from(1));
+        assert_eq!(failed(io::ErrorKind::BrokenPipe, "the log"), ExitCode::from(1));
+    }
 }

@@ -4,6 +4,7 @@
 //! `--help` is ours: examples and tables keep their lines, sentences are filled.
 
 use crate::Failure;
+use crate::NO_OUTPUT;
 use anyhow::Context;
 use clap::Command;
 use clap_complete::Shell;
@@ -46,7 +47,7 @@ pub fn completions(
 ) -> Result<(), Failure> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut command, name, &mut text);
-    Ok(io::stdout().write_all(&text).context("standard output cannot be written")?)
+    Ok(io::stdout().write_all(&text).context(NO_OUTPUT)?)
 }
 
 /// Writes the page of the program that `command` describes, if `top`, and those of its subcommands

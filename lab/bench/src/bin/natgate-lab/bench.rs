@@ -19,6 +19,7 @@ mod timings;
 use crate::{Failure, memory};
 use anyhow::Context;
 use clap::Subcommand;
+use natgate_cli::NO_OUTPUT;
 use natgate_lab::report::Report;
 use std::io::Write;
 use std::path::PathBuf;
@@ -112,7 +113,7 @@ impl Output {
             text = format!("{:#}\n", report.json());
         }
         let mut output = std::io::stdout();
-        Ok(output.write_all(text.as_bytes()).context("standard output cannot be written")?)
+        Ok(output.write_all(text.as_bytes()).context(NO_OUTPUT)?)
     }
 }
 

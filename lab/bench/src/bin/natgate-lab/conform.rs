@@ -11,6 +11,7 @@ use crate::Failure;
 use anyhow::{Context, anyhow};
 use clap::{ArgGroup, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use natgate_cli::NO_OUTPUT;
 use natgate_conform::{Bench, Hosts, Live, LiveError, Options, Report, Requirement, Setup};
 use natgate_conform::{Simulated, Timers, catalogue, comparison, requirements, surround};
 use natgate_control::config;
@@ -334,7 +335,7 @@ impl Output {
 fn say(text: &str) -> Result<(), Failure> {
     let mut output = std::io::stdout().lock();
     let written = output.write_all(text.as_bytes()).and_then(|()| output.flush());
-    Ok(written.context("standard output cannot be written")?)
+    Ok(written.context(NO_OUTPUT)?)
 }
 
 fn write_file(path: &Path, text: &str) -> Result<(), Failure> {

@@ -3,6 +3,7 @@
 use super::{Batch, Output, command, count, instructions, require_memory, seconds};
 use crate::Failure;
 use anyhow::Context;
+use natgate_cli::NO_OUTPUT;
 use natgate_lab::engine::{Plan, run as measure};
 use natgate_lab::report::Report;
 use std::io::Write;
@@ -74,9 +75,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
     let counts = if quick { Vec::new() } else { instructions::count(false).unwrap_or_default() };
     if !args.output.json {
         let mut output = std::io::stdout();
-        output
-            .write_all(results.summary(&changes).as_bytes())
-            .context("standard output cannot be written")?;
+        output.write_all(results.summary(&changes).as_bytes()).context(NO_OUTPUT)?;
     }
     args.output.deliver("engine", &results.report(report, &counts, &changes))
 }

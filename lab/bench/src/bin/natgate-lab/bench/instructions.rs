@@ -4,6 +4,7 @@ use super::engine::read;
 use super::{Output, command};
 use crate::Failure;
 use anyhow::Context;
+use natgate_cli::NO_OUTPUT;
 use natgate_lab::instructions::{self, Count, Error, against, counted, page, table};
 use std::ffi::OsStr;
 use std::io::Write;
@@ -53,7 +54,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         }
     }
     let mut output = std::io::stdout();
-    Ok(output.write_all(text.as_bytes()).context("standard output cannot be written")?)
+    Ok(output.write_all(text.as_bytes()).context(NO_OUTPUT)?)
 }
 
 /// Starts this program under valgrind, and returns the counts.

@@ -4,6 +4,7 @@
 use super::{Output, command, live};
 use crate::Failure;
 use anyhow::Context;
+use natgate_cli::NO_OUTPUT;
 use natgate_lab::timings::{Plan, Size, internal, measure};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -94,7 +95,7 @@ fn find(image: &Path) -> Result<PathBuf, Failure> {
 fn print_lines(size: Size) -> Result<(), Failure> {
     let mut output = std::io::stdout();
     for timing in internal(size) {
-        writeln!(output, "{}", timing.to_line()).context("standard output cannot be written")?;
+        writeln!(output, "{}", timing.to_line()).context(NO_OUTPUT)?;
     }
     Ok(())
 }
