@@ -146,12 +146,12 @@ impl Claims {
                         sign(&mut file, socket);
                     }
                     if let Some(other) = place.reserved() {
-                        return Err(place.refusal(&other));
+                        return Err(place.refusal(&other, socket));
                     }
                     change.held.insert(key, file);
                 }
                 Err(TryLockError::WouldBlock) if moment != (Moment::Start { takes_over: true }) => {
-                    return Err(place.refusal(&owner(&mut file)));
+                    return Err(place.refusal(&owner(&mut file), socket));
                 }
                 Err(TryLockError::WouldBlock) => {
                     let reservation = place.reserve(&mut file, socket)?;
@@ -222,13 +222,13 @@ impl Place<'_> {
     fn reserve(&self, lock: &mut File, socket: &Path) -> Result<Option<File>, String> {
         let of_other = |file: &mut File| match owner(file) {
             own if Path::new(&own) == socket => Ok(()),
-            other => Err(self.refusal(&other)),
+            other => Err(self.refusal(&other, socket)),
         };
         of_other(lock)?;
         let Ok(mut next) = open(&self.next()) else { return Ok(None) };
         match next.try_lock() {
             Ok(()) => sign(&mut next, socket),
-            Err(TryLockError::WouldBlock) => return Err(self.refusal(&owner(&mut next))),
+            Err(TryLockError::WouldBlock) => return Err(self.refusal(&owner(&mut next), socket)),
             Err(TryLockError::Error(_)) => return Ok(None),
         }
         of_other(lock)?;
@@ -246,8 +246,15 @@ impl Place<'_> {
     }
 
     /// Explains why this process may not have the file.
-    fn refusal(&self, other: &str) -> String {
+    fn refusal(&self, other: &str, own: &Path) -> String {
         let Self { what, path, .. } = self;
+        if Path::new(other) == own {
+            return format!(
+                "natgate runs already with the control socket {other} and writes {what} {}; \
+                 `natgate run --take-over` replaces it without a loss of packets",
+                path.display()
+            );
+        }
         format!(
             "{what} {} is another natgate's, the one at {other}; name one of its own for each",
             path.display()

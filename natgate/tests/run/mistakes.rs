@@ -56,6 +56,9 @@ fn what_only_one_may_write_is_refused_to_another() {
             format!("{what} is another natgate's, the one at {}; name one of its own", text(&own));
         assert!(code == 1 && said.contains(&expected), "{said}");
     }
+    let (code, said) = refused(command("", &folder.config(&logs), &[]));
+    let expected = format!("natgate runs already with the control socket {}", text(&own));
+    assert!(code == 1 && said.contains(&expected) && said.contains("--take-over"), "{said}");
     // A gateway that ends releases the files for the next.
     first.signal("TERM");
     assert_eq!(first.ends(), 0);
