@@ -13,6 +13,7 @@ mod reload;
 mod replay;
 mod run;
 mod show;
+mod status;
 mod top;
 mod trace;
 mod who;
@@ -45,6 +46,7 @@ enum Command {
     Reload(reload::Args),
     Run(run::Args),
     Show(show::Args),
+    Status(status::Args),
     Top(top::Args),
     Trace(trace::Args),
     /// Show the translator at work between network namespaces
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         Command::Reload(args) => reload::run(&args),
         Command::Run(args) => run::run(args),
         Command::Show(args) => show::run(&args),
+        Command::Status(args) => status::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Demo(args) => laboratory::run("demo", &args),

@@ -5,6 +5,8 @@
 
 mod tables;
 
+pub(crate) use tables::health;
+
 use crate::Failure;
 use crate::api::{Filters, Gateway};
 use anyhow::Context;

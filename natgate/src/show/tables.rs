@@ -200,7 +200,7 @@ pub(super) fn text(what: What, object: &Value) -> String {
 }
 
 /// Health: first the parts that need attention, then each part with its state.
-fn health(object: &Value) -> String {
+pub(crate) fn health(object: &Value) -> String {
     let word = |value: &Value| match value {
         Value::String(text) => text.clone(),
         Value::Null => "-".to_owned(),

@@ -22,6 +22,15 @@ fn shown(folder: &Folder, what: &str) -> String {
     }
 }
 
+/// Exit code and output of `natgate status`.
+fn status(folder: &Folder, arguments: &[&str]) -> (i32, String) {
+    let mut command = Command::new(PROGRAM);
+    command.args(["status", "--socket"]).arg(folder.socket()).args(arguments);
+    let output = command.output().expect("natgate runs");
+    let code = output.status.code().expect("an exit code");
+    (code, String::from_utf8(output.stdout).expect("text"))
+}
+
 #[test]
 fn a_link_that_is_down_at_the_start_is_told_at_once() {
     let folder = Folder::new("down");
@@ -31,9 +40,17 @@ fn a_link_that_is_down_at_the_start_is_told_at_once() {
     let said = gateway.hears("warning: inside device in0 is down; no packet passes it until");
     assert!(said.ends_with("`ip link set in0 up` switches it on"), "{said}");
     shown(&folder, "problem: link in0 (inside) is down\n");
+    let (code, text) = status(&folder, &[]);
+    assert!(code == 1 && text.contains("problem: link in0"), "{code} {text}");
     gateway.asks("ip link set in1 up");
     gateway.hears("inside device in0 is up");
     shown(&folder, ": well\n");
+    let (code, text) = status(&folder, &[]);
+    assert!(code == 0 && text.contains(": well\n") && text.contains(" 0 of "), "{code} {text}");
+    let (code, text) = status(&folder, &["--json"]);
+    let object: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!((code, &object["health"]["ok"]), (0, &true.into()), "{object}");
+    assert_eq!(object["mappings"]["now"], 0, "{object}");
 }
 
 #[test]
