@@ -60,7 +60,8 @@ fn remote(text: &str) -> Result<String, String> {
 fn end(text: &str, endpoint: &str, prefix: &str) -> Result<String, String> {
     let wrong = || {
         format!(
-            "must be an address, or one with a port, such as {endpoint}, or a prefix, such as {prefix}"
+            "must be an address, or one with a port, such as {endpoint}, or a prefix, such as \
+             {prefix}"
         )
     };
     query::end(text).map(|_| text.to_owned()).ok_or_else(wrong)

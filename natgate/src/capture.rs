@@ -15,15 +15,22 @@ use std::time::Duration;
 const PATIENCE: Duration = natgate_insight::filter::LONGEST;
 
 const AFTER_HELP: &str = "\
-The file has two interfaces, inside and outside, with packets as IP (no link header). Each packet that
-matches is there as it came and, if it was sent on, as it left; its direction says which, and a comment
-what became of it: forwarded, or dropped and why. Without a filter all packets that the translator is
-given are captured. Later fragments have no ports, so filters by port leave them out; so do filters by
-subscriber what comes from outside and is refused. Packets of the gateway's own are there (ICMP errors,
-answers to PCP), but for ARP, which is no IP; an ICMP error matches as the packet does that it is about.
+The file has two interfaces, inside and outside, with packets as IP (no link header). Each packet \
+that
+matches is there as it came and, if it was sent on, as it left; its direction says which, and a \
+comment
+what became of it: forwarded, or dropped and why. Without a filter all packets that the translator \
+is
+given are captured. Later fragments have no ports, so filters by port leave them out; so do \
+filters by
+subscriber what comes from outside and is refused. Packets of the gateway's own are there (ICMP \
+errors,
+answers to PCP), but for ARP, which is no IP; an ICMP error matches as the packet does that it is \
+about.
 
 A capture ends with --count or --seconds, after a day, or when it is interrupted. Packets that come
-faster than they can be written are missing: the next packet's comment says how many, and the interface
+faster than they can be written are missing: the next packet's comment says how many, and the \
+interface
 statistics at the end. Forwarding does not wait. Up to four captures can be under way.
 
 Examples:

@@ -18,17 +18,22 @@ const AFTER_HELP: &str = "\
 FILE is what these print, as root:
   iptables-save                  tables of iptables; those of ip6tables are not read
   nft list ruleset               text, or JSON with -j; its remarks count objects instead of lines
-  VPP's startup commands         lines such as `nat44 add address 203.0.113.1`, `set nat timeout udp 300`
+  VPP's startup commands         lines such as `nat44 add address 203.0.113.1`, `set nat timeout \
+  udp 300`
   Jool's JSON                    the file of `jool file handle`: pool4, bib, global, eamt
 
-Standard output has natgate's configuration, with a comment for each line that something is from. Standard
+Standard output has natgate's configuration, with a comment for each line that something is from. \
+Standard
 error has a sentence for each line that natgate does otherwise, or has no equivalent for, and why.
 
-Named sets and maps of nftables are written out. Drops of FORWARD become rules of kind drop. A line is
+Named sets and maps of nftables are written out. Drops of FORWARD become rules of kind drop. A \
+line is
 lost if without it other hosts are translated, or pass, than before.
 
-The exit code is 0 when natgate accepts what came of it, 1 when it does not yet (the sentences say why), when
-a line is lost, or when --strict is given and something has no equivalent; 2 when the file cannot be read as
+The exit code is 0 when natgate accepts what came of it, 1 when it does not yet (the sentences say \
+why), when
+a line is lost, or when --strict is given and something has no equivalent; 2 when the file cannot \
+be read as
 what it is.
 
 With --json, standard output has one object:

@@ -19,7 +19,8 @@ use std::path::{Path, PathBuf};
 
 const AFTER_HELP: &str = "\
 Programs are for the Portable NIC Architecture in the flavour of DPDK: they include <core.p4> and
-<dpdk/pna.p4>. What is not supported is refused by name, where it stands, as FILE:LINE:COLUMN: MESSAGE,
+<dpdk/pna.p4>. What is not supported is refused by name, where it stands, as FILE:LINE:COLUMN: \
+MESSAGE,
 with exit code 2.
 
 Examples:
@@ -49,7 +50,8 @@ enum Command {
 #[command(after_help = "With --json, standard output has one object:\n  \
     {\"ok\": true, \"tables\": N, \"actions\": N, \"parsers\": N, \"externs\": N, \"slots\": N}\n  \
     {\"ok\": false, \"errors\": [{\"file\", \"line\", \"column\", \"message\"}]}\n\n\
-    What --emit rust prints stands on the crate natgate-p4, module rt. What --emit spec prints asks\n\
+    What --emit rust prints stands on the crate natgate-p4, module rt. What --emit spec prints \
+    asks\n\
     for ports, tables and extern objects that `natgate p4 run --with swx` has.\n\n\
     Examples:\nnatgate p4 compile p4/nat.p4\nnatgate p4 compile p4/nat.p4 --emit rust > nat.rs\n\
     natgate p4 compile --p4info nat.p4info.txtpb --entries p4/nat.toml p4/nat.p4")]
@@ -83,8 +85,9 @@ enum Emit {
 /// Show a stage of the compiler
 #[derive(clap::Args)]
 #[command(
-    after_help = "Checking looks names and types up and makes the typed intermediate form at once, so ir is the \
-    checked program.\n\nExamples:\nnatgate p4 dump --stage tokens p4/nat.p4\nnatgate p4 dump --stage ast p4/nat.p4"
+    after_help = "Checking looks names and types up and makes the typed intermediate form at once, \
+    so ir is the checked program.\n\nExamples:\nnatgate p4 dump --stage tokens p4/nat.p4\n\
+    natgate p4 dump --stage ast p4/nat.p4"
 )]
 struct DumpArgs {
     /// The program

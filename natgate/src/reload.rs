@@ -19,7 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 const AFTER_HELP: &str = "\
 The gateway reads the file that it was started with. A file that is wrong, or that changes what only
-a restart can change, is refused: the configuration in force stays as a whole, the exit code is 2, and
+a restart can change, is refused: the configuration in force stays as a whole, the exit code is 2, \
+and
 standard error has every problem as `natgate check` prints it. A gateway that cannot be reached is
 exit code 1. SIGHUP to `natgate run` does the same without a word back.
 

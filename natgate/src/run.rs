@@ -68,20 +68,23 @@ use threads::{Crew, One, Threads};
 /// address or gateway of a side, the kernel's are taken. Receive offloads that merge frames are
 /// switched off.
 #[derive(clap::Args)]
-#[command(
-    after_help = "Signals: SIGTERM and SIGINT have it leave: routes that it announced are withdrawn, and it goes on\n\
-    for as long as shutdown.drain says (2 s with [announce], else no time); the same once more ends it at\n\
-    once. SIGUSR1 writes the state to --status-file; SIGHUP has the configuration read anew, as `natgate\n\
-    reload` does. SIGUSR2 starts the program's file, as it is then, with --take-over: an upgrade in place.\n\
+#[command(after_help = "Signals: SIGTERM and SIGINT have it leave: routes that it announced are \
+                  withdrawn, and it goes on\n\
+    for as long as shutdown.drain says (2 s with [announce], else no time); the same once more \
+    ends it at\n\
+    once. SIGUSR1 writes the state to --status-file; SIGHUP has the configuration read anew, as \
+    `natgate\n\
+    reload` does. SIGUSR2 starts the program's file, as it is then, with --take-over: an upgrade \
+    in place.\n\
     \n\
-    A service manager is told (sd_notify) when packets are translated, of reloads, of the end, and, with a\n\
+    A service manager is told (sd_notify) when packets are translated, of reloads, of the end, \
+    and, with a\n\
     watchdog, that every worker makes progress. Lines that journald reads have their priority.\n\
     \n\
     With [state] in the configuration, ports that were in use before are held at the start.\n\
     \n\
     Example:\n\
-    natgate run -c /etc/natgate/natgate.toml --status-file /run/natgate/status.json"
-)]
+    natgate run -c /etc/natgate/natgate.toml --status-file /run/natgate/status.json")]
 pub(crate) struct Args {
     /// Configuration
     #[arg(short, long, value_name = "FILE")]
@@ -302,7 +305,8 @@ impl Args {
         if settings.inside.device == settings.outside.device {
             let device = &settings.inside.device;
             return Err(self.input(format!(
-                "inside.device and outside.device are both {device:?}; give each side its own device"
+                "inside.device and outside.device are both {device:?}; give each side its own \
+                 device"
             )));
         }
         let needed = Engine::memory(&settings.engine) + team_memory(&settings);

@@ -22,20 +22,28 @@ use tables::Table;
 const INTERVAL: Duration = Duration::from_secs(1);
 
 const AFTER_HELP: &str = "\
-mappings, sessions and subscribers take the filters; mappings and sessions of one external endpoint or
-subscriber are looked up, all else is passed over without packets noticing. --subscriber, --external and
---remote take a prefix instead of an address; a mapping is to a remote endpoint if one of its sessions is.
-blocks take --subscriber, --realm and --external; of a pool that is deterministic they are the ranges of
+mappings, sessions and subscribers take the filters; mappings and sessions of one external \
+endpoint or
+subscriber are looked up, all else is passed over without packets noticing. --subscriber, \
+--external and
+--remote take a prefix instead of an address; a mapping is to a remote endpoint if one of its \
+sessions is.
+blocks take --subscriber, --realm and --external; of a pool that is deterministic they are the \
+ranges of
 all its subscribers, with and without mappings. rules and routes take --limit.
 
-show workers looks twice, a second apart, and says for each worker: its mappings; frames a second that
-came from devices; the share of time that it was busy with packets, looking for some, and asleep; packets
+show workers looks twice, a second apart, and says for each worker: its mappings; frames a second \
+that
+came from devices; the share of time that it was busy with packets, looking for some, and asleep; \
+packets
 that came together on average, and at most since the start; packets a second that it handed over to
-others, that it took over, and that were lost because the other had no room (over all since the start);
+others, that it took over, and that were lost because the other had no room (over all since the \
+start);
 external ports that it borrowed and lent since the start.
 
 With --json, standard output has one object, as docs/control.md describes it: {\"mappings\": [...],
-\"more\": false} and the like; counters are {\"packets\", \"bytes\", \"drops\", ...}; workers are what each
+\"more\": false} and the like; counters are {\"packets\", \"bytes\", \"drops\", ...}; workers are \
+what each
 has done since the start.
 
 Examples:
@@ -170,8 +178,8 @@ fn list(args: &Args, path: &str, out: &mut impl Write) -> Result<(), Failure> {
         let one = args.filters.subscriber.as_ref().filter(|address| !address.contains('/'));
         let hint = one.map(|address| {
             format!(
-                "; if it should have some, `natgate trace \"udp {address}:1024 > 198.51.100.10:53\"` says \
-                 what becomes of its packets"
+                "; if it should have some, `natgate trace \"udp {address}:1024 > \
+                 198.51.100.10:53\"` says what becomes of its packets"
             )
         });
         let (what, words) = (args.what.name(), args.filters.words());

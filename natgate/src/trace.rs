@@ -23,18 +23,22 @@ const AFTER_HELP: &str = "\
 A packet is a protocol, its ends and, behind them, what else is to be said:
 
   udp 10.0.0.5:4000 > 198.51.100.10:53
-  tcp 10.0.0.5:4000 > 198.51.100.10:80 syn       flags: syn, ack, fin, rst, psh, urg; syn if none is named
+  tcp 10.0.0.5:4000 > 198.51.100.10:80 syn       flags: syn, ack, fin, rst, psh, urg; syn if none \
+  is named
   icmp 10.0.0.5 > 198.51.100.10 id 7             an echo request; with `reply` an echo reply
   ttl N, length N, df                        time to live 64, the shortest length, may be fragmented
   from inside|outside, realm NAME            the side is told from the source if it is not said
 
-or an IP packet or an Ethernet frame in hexadecimal, from inside or outside. Each step is one question
-that the packet is asked on its way, in order: rule, mapping, session, filter, limits with how much is
+or an IP packet or an Ethernet frame in hexadecimal, from inside or outside. Each step is one \
+question
+that the packet is asked on its way, in order: rule, mapping, session, filter, limits with how \
+much is
 used, pool, timer, verdict, next hop. What would be drawn at random is not told.
 
 With --json, standard output has one object: {\"verdict\": \"forward|reply|drop|held|hand_over\",
 \"by\": side, \"reason\", \"direction\", \"becomes\": {\"source\", \"destination\"}, \"certain\",
-\"worker\", \"steps\": [{\"step\", \"text\", ...}]}. Names of steps and fields stay; texts may change.
+\"worker\", \"steps\": [{\"step\", \"text\", ...}]}. Names of steps and fields stay; texts may \
+change.
 
 Examples:
 natgate trace udp 10.0.0.5:4000 '>' 198.51.100.10:53

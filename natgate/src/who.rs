@@ -18,9 +18,12 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 const AFTER_HELP: &str = "\
-Without --config the running gateway is asked: its table tells who has the endpoint now; where no mapping
-has it, the subscriber that has its block of ports, then the configuration; \"by\" says which. A port
-that nobody has and that is in hold-down is said to be so, with how long it rests. With --config no gateway need run, and the file alone tells:
+Without --config the running gateway is asked: its table tells who has the endpoint now; where no \
+mapping
+has it, the subscriber that has its block of ports, then the configuration; \"by\" says which. A \
+port
+that nobody has and that is in hold-down is said to be so, with how long it rests. With --config \
+no gateway need run, and the file alone tells:
 deterministic pools (RFC 7422) and static mappings tell whose an endpoint is by the configuration
 that was in force at the time; of other pools, and of ports that are given out on demand, the log of
 events tells. An internal address without a port is answered the other way round: which external
@@ -28,7 +31,8 @@ address and ports it has.
 
 With --at, the log on disk ([[log]] with kind = \"spool\") is searched for whoever had the endpoint
 then: by the gateway, or with --config, whether it runs or not; where the log names nobody, the
-configuration answers as above. TIME is seconds since 1970, as in other logs, a date and a time with an offset,
+configuration answers as above. TIME is seconds since 1970, as in other logs, a date and a time \
+with an offset,
 now, or a time before now, such as -10m (s, m, h, d). A time that is still to come is an
 error. The answer says which span of time the log covers, and the gaps in the log; with --json in
 \"covered\" and \"gaps\".
@@ -123,8 +127,8 @@ impl Args {
     /// Asks the gateway's table.
     fn ask_the_gateway(&self) -> Result<(), Failure> {
         let (address, Some(port)) = self.whom else {
-            let message = "say which port, as 203.0.113.1:2300; --config tells what a subscriber has \
-                by the configuration, `natgate show blocks --subscriber` what it has now";
+            let message = "say which port, as 203.0.113.1:2300; --config tells what a subscriber \
+                has by the configuration, `natgate show blocks --subscriber` what it has now";
             return Err(Failure::Input(vec![message.into()]));
         };
         let external = Some(format!("{address}:{port}"));

@@ -120,7 +120,8 @@ fn a_pools_use_is_counted_in_one_way_everywhere() {
     let [reserved, .., last] = POOL;
     let pool = format!("addresses = [\"{reserved}-{last}\"]\nports = \"1024-1063\"\n");
     let more = format!(
-        "[control]\nsocket = \"{}\"\n[[static]]\ninternal = \"10.0.0.200\"\nexternal = \"{reserved}\"\n",
+        "[control]\nsocket = \"{}\"\n[[static]]\ninternal = \"10.0.0.200\"\n\
+         external = \"{reserved}\"\n",
         text(&socket)
     );
     let config = config_with_pool(&pool, &more);

@@ -39,7 +39,8 @@ impl TakeoverNetwork {
     fn configure(&self, back_end: &str, more: &str) {
         let [socket, ports] = ["control.sock", "ports"].map(|name| self.0.file(name));
         let text = config(&format!(
-            "[control]\nsocket = {socket:?}\n[state]\nfile = {ports:?}\ninterval = \"100ms\"\n{more}"
+            "[control]\nsocket = {socket:?}\n[state]\nfile = {ports:?}\n\
+             interval = \"100ms\"\n{more}"
         ));
         let text = text.replace("af-packet", back_end);
         fs::write(self.0.file("natgate.toml"), text).unwrap();

@@ -50,8 +50,8 @@ impl Options {
 fn unknown(word: &str) -> String {
     let programs: Vec<&str> = programs::names().collect();
     format!(
-        "the boot loader says {word:?}, which is no option; there are start, seed=NUMBER, p4=PROGRAM ({}), \
-         timings, timings=quick and fill",
+        "the boot loader says {word:?}, which is no option; there are start, seed=NUMBER, \
+         p4=PROGRAM ({}), timings, timings=quick and fill",
         programs.join(", ")
     )
 }

@@ -111,8 +111,9 @@ fn start(
     let [needed, free] = [program.memory(), system::free_memory()].map(|bytes| bytes >> 20);
     if needed > free / 4 * 3 {
         return Err(format!(
-            "the program takes {needed} MiB when packets have filled its tables, and {free} MiB are free, of \
-             which other entries need some as well; run it on a machine with more memory"
+            "the program takes {needed} MiB when packets have filled its tables, and {free} MiB \
+             are free, of which other entries need some as well; run it on a machine with more \
+             memory"
         ));
     }
     let code = programs::made(name, seed).ok_or_else(missing)?;

@@ -123,8 +123,8 @@ fn fit(settings: &mut Settings, memory: u64) -> Result<(), String> {
     let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
     if settings.engine.limits.mappings.is_some() {
         return Err(format!(
-            "{NAME}: limits.mappings needs {} MiB of memory and there are {}; lower it, or leave it \
-             out for as many as fit",
+            "{NAME}: limits.mappings needs {} MiB of memory and there are {}; lower it, or leave \
+             it out for as many as fit",
             mebibytes(needed),
             mebibytes(memory)
         ));

@@ -101,8 +101,8 @@ pub enum Error {
     },
     /// The port has fewer queues.
     #[error(
-        "DPDK port {device:?} has {most} queues, not {asked}; use no more workers than that, or give \
-         it more queues where it can have them (net_af_packet by the argument qpairs={asked})"
+        "DPDK port {device:?} has {most} queues, not {asked}; use no more workers than that, or \
+         give it more queues where it can have them (net_af_packet by the argument qpairs={asked})"
     )]
     Queues {
         /// Name of the port.
@@ -114,8 +114,8 @@ pub enum Error {
     },
     /// A pipeline cannot be made.
     #[error(
-        "DPDK makes no SWX pipeline of the program, because of {what}: {reason}; if it lacks memory, give \
-         registers and counters fewer places, or reserve huge pages"
+        "DPDK makes no SWX pipeline of the program, because of {what}: {reason}; if it lacks \
+         memory, give registers and counters fewer places, or reserve huge pages"
     )]
     Pipeline {
         /// Part that is refused.

@@ -136,7 +136,8 @@ fn main() {
         let busy = processor_time();
         let taken = heir.take(std::slice::from_mut(&mut new), |_| Ok(())).expect("it hands over");
         println!(
-            "{} mappings taken over; packets waited for {:.1} ms; both sides together computed for {:.1} ms",
+            "{} mappings taken over; packets waited for {:.1} ms; both sides together computed for \
+             {:.1} ms",
             taken.restored.mappings,
             taken.since.elapsed().as_secs_f64() * 1e3,
             (processor_time() - busy).as_secs_f64() * 1e3

@@ -166,8 +166,9 @@ fn serve<G>(
     patience(PATIENCE)?;
     let granted = match Message::receive(stream)? {
         Message::Hello { version, .. } if version != HANDOVER_VERSION => Err(format!(
-            "it writes version {HANDOVER_VERSION} of its state, and the new one reads version {version}; \
-             restart natgate instead: ports in use are held then, if [state] is configured"
+            "it writes version {HANDOVER_VERSION} of its state, and the new one reads version \
+             {version}; restart natgate instead: ports in use are held then, if [state] is \
+             configured"
         )),
         Message::Hello { workers, process, closes, .. } => {
             grant(Asker { process, workers: workers.into(), closes })

@@ -38,8 +38,8 @@ use std::path::{Path, PathBuf};
 pub enum HandoverError {
     /// No process listens.
     #[error(
-        "no natgate hands over at {}: {error}; start without --take-over, or name the socket of the one that \
-         runs by control.socket", .path.display()
+        "no natgate hands over at {}: {error}; start without --take-over, or name the socket of \
+         the one that runs by control.socket", .path.display()
     )]
     Nobody {
         /// Path of the socket.
@@ -52,7 +52,8 @@ pub enum HandoverError {
     Refused(String),
     /// The connection has ended or is silent.
     #[error(
-        "the natgate that runs broke the hand-over off ({0}); it goes on as before, unless it has ended"
+        "the natgate that runs broke the hand-over off ({0}); it goes on as before, unless it has \
+         ended"
     )]
     Lost(#[source] io::Error),
     /// A message is not one that a gateway sends.
@@ -63,8 +64,8 @@ pub enum HandoverError {
     Behavior,
     /// The tables are too small.
     #[error(
-        "{0} mappings find no room; raise limits.mappings, limits.subscribers, limits.extra_sessions or \
-         pcp.mappings"
+        "{0} mappings find no room; raise limits.mappings, limits.subscribers, \
+         limits.extra_sessions or pcp.mappings"
     )]
     Room(u64),
     /// Devices cannot be opened.

@@ -48,7 +48,8 @@ fn main() -> Result<()> {
         }
     }
     println!(
-        "{len}-byte frames         sent/s  ns each   forwarded/s  ns each  lost     delay p50  p99 (us)"
+        "{len}-byte frames         sent/s  ns each   forwarded/s  ns each  lost     delay p50  p99 \
+         (us)"
     );
     for (kind, results) in kinds.iter().zip(&results) {
         let median = |of: fn(&Measured) -> f64| {

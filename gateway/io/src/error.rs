@@ -50,8 +50,8 @@ pub enum Error {
     OccupiedXdp(String),
     /// Frames of that length do not fit the memory for them.
     #[error(
-        "device {device:?} has an MTU of {mtu}, and AF_XDP carries at most {most} here; lower it with \
-         `ip link set dev {device} mtu {most}`, or use backend = \"af-packet\""
+        "device {device:?} has an MTU of {mtu}, and AF_XDP carries at most {most} here; lower it \
+         with `ip link set dev {device} mtu {most}`, or use backend = \"af-packet\""
     )]
     MtuTooLarge {
         /// Name of the device.
@@ -76,8 +76,8 @@ pub enum Error {
     },
     /// The system has no TUN devices.
     #[error(
-        "TUN device {0:?} cannot be opened because there is no /dev/net/tun; load the kernel's module \
-         (`modprobe tun`), or let the container have the file"
+        "TUN device {0:?} cannot be opened because there is no /dev/net/tun; load the kernel's \
+         module (`modprobe tun`), or let the container have the file"
     )]
     NoTun(String),
     /// The process may not attach to the TUN device.
@@ -97,8 +97,8 @@ pub enum Error {
     NotTun(String),
     /// The device is of another kind, or cannot have several queues.
     #[error(
-        "device {0:?} exists and is no TUN device for several workers; make it anew with `ip tuntap add \
-         dev {0} mode tun multi_queue`, or use one worker"
+        "device {0:?} exists and is no TUN device for several workers; make it anew with `ip \
+         tuntap add dev {0} mode tun multi_queue`, or use one worker"
     )]
     NotTunQueues(String),
     /// The device has as many queues as it can have.

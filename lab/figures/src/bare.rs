@@ -77,7 +77,8 @@ mod tests {
 
     #[test]
     fn numbers_with_units_are_found_outside_of_links_and_code() {
-        let text = "One packet takes 71 ns.\n\nIt has [5.2](a.json#/x) Mpps, `3 ms`, 16 addresses,\n\
+        let text = "One packet takes 71 ns.\n\n\
+                    It has [5.2](a.json#/x) Mpps, `3 ms`, 16 addresses,\n\
                     and (2.5 times) more than 1,000 sessions.\n\n    count = 20 %\n\n| a |\n|---|\n\
                     | 12 M |\n";
         let found: Vec<(usize, String)> =

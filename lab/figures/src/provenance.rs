@@ -186,8 +186,8 @@ mod tests {
         };
         let unknown = Origin { commit: None, ..origin.clone() };
         let page = page(&[origin, unknown]);
-        let row = "| [engine/engine.json](engine/engine.json) | `natgate bench engine` | 2026-11-24 | \
-                   a processor |";
+        let row = "| [engine/engine.json](engine/engine.json) | `natgate bench engine` | \
+                   2026-11-24 | a processor |";
         assert!(page.contains(&format!("{row} abc1234 | 3 |")), "{page}");
         assert!(page.contains(&format!("{row} not known | not known |")), "{page}");
     }

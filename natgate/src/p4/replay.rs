@@ -117,8 +117,8 @@ impl Replay<'_> {
         let Some(output) = output.take() else { return Ok(()) };
         let [first, second] = input.interfaces();
         if first.1.link != second.1.link {
-            let sentence = "the two sides have different link types, but frames leave a program as it made \
-                            them; give captures of one link type";
+            let sentence = "the two sides have different link types, but frames leave a program as \
+                            it made them; give captures of one link type";
             return Err(Failure::Input(vec![sentence.to_owned()]));
         }
         let number = |side| u32::from(second.0 == side);

@@ -79,8 +79,8 @@ enum Backend {
 }
 
 #[cfg(not(feature = "dpdk"))]
-pub(super) const WITHOUT_DPDK: &str = "this natgate was built without DPDK; build it with `cargo build --release \
-    -p natgate --features dpdk`";
+pub(super) const WITHOUT_DPDK: &str = "this natgate was built without DPDK; build it with `cargo \
+    build --release -p natgate --features dpdk`";
 
 type Devices = [Box<dyn Device>; 2];
 

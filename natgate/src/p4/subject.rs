@@ -97,9 +97,9 @@ impl Subject {
         match (made, self.with) {
             (Some(code), _) => Ok((Machine::with(program, code), "Rust")),
             (None, Some(With::Rust)) => Err(Failure::Input(vec![format!(
-                "{name} is not among the programs compiled with this natgate ({}): put what `natgate p4 \
-                 compile --emit rust {name}` prints beside them in p4/compiler/src/programs, name it there \
-                 in mod.rs, and build natgate anew",
+                "{name} is not among the programs compiled with this natgate ({}): put what \
+                 `natgate p4 compile --emit rust {name}` prints beside them in \
+                 p4/compiler/src/programs, name it there in mod.rs, and build natgate anew",
                 programs::names().collect::<Vec<_>>().join(", ")
             )])),
             (None, _) => Ok((Machine::new(program, seed), "interpreter")),

@@ -73,8 +73,8 @@ impl Watch {
             step => (-step, "back"),
         };
         Some(format!(
-            "warning: the machine's clock has been set {way} by {by:.1} s; times in logs follow it from \
-             now on, and logs say where"
+            "warning: the machine's clock has been set {way} by {by:.1} s; times in logs follow it \
+             from now on, and logs say where"
         ))
     }
 }

@@ -49,8 +49,8 @@ pub(super) fn listen(
         (Ok(server), _) => servers.push(server),
         (Err(BindError::InUse), None) if is_beside(path) => {
             return Err(anyhow!(
-                "another natgate runs in this network already, with the control socket {}; stop that one, \
-                 or give each control.socket and devices of its own",
+                "another natgate runs in this network already, with the control socket {}; stop \
+                 that one, or give each control.socket and devices of its own",
                 path.display()
             )
             .into());
@@ -108,8 +108,8 @@ fn warn_of_lapse(certificate: &Path) -> Result<(), Failure> {
     };
     let path = certificate.display();
     say(format!(
-        "warning: control.tls: the certificate in {path} {lapsed}, so clients refuse it; put another in \
-         its place and reload natgate"
+        "warning: control.tls: the certificate in {path} {lapsed}, so clients refuse it; put \
+         another in its place and reload natgate"
     ));
     Ok(())
 }

@@ -216,8 +216,8 @@ fn open_dpdk(settings: &Settings, own: &SideSettings) -> anyhow::Result<Devices>
     let queues = eal.open(&own.device, longest_packet(settings, own), workers)?;
     if queues.len() < settings.workers.count {
         anyhow::bail!(
-            "DPDK port {} has {} queues for {workers} workers; set workers.count = {0}, or give the \
-             port more queues",
+            "DPDK port {} has {} queues for {workers} workers; set workers.count = {0}, or give \
+             the port more queues",
             own.device,
             queues.len()
         );

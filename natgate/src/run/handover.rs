@@ -41,8 +41,8 @@ fn closes(settings: &Settings) -> Result<bool, String> {
             Backend::AfXdp => closes = true,
             other => {
                 return Err(format!(
-                    "{}.backend is \"{}\", whose state in the system or on the card ends with the process; \
-                     restart natgate instead, or use \"af-packet\" or \"af-xdp\"",
+                    "{}.backend is \"{}\", whose state in the system or on the card ends with the \
+                     process; restart natgate instead, or use \"af-packet\" or \"af-xdp\"",
                     super::name(side),
                     other.name()
                 ));
@@ -65,7 +65,8 @@ pub(super) fn ask(
     let heir = heir.context("--take-over")?;
     if heir.closes() && is_decorated {
         return Err(wrong(
-            "AF_XDP devices are opened at the last moment, without --tap and --inject; leave these out"
+            "AF_XDP devices are opened at the last moment, without --tap and --inject; leave these \
+             out"
                 .to_owned(),
         ));
     }
@@ -146,7 +147,8 @@ pub(super) fn unless_taken<T: Default>(
                 Failure::Input(messages) => messages.join("; "),
             };
             say(format!(
-                "warning: {error}; packets are translated all the same, restart natgate when it is mended"
+                "warning: {error}; packets are translated all the same, restart natgate when it is \
+                 mended"
             ));
             Ok(T::default())
         }
@@ -209,8 +211,8 @@ impl Giving {
         let workers = settings.workers.count;
         if asker.workers != workers {
             return Err(format!(
-                "it has workers.count = {workers}, the new one {}; take over with as many, and change the \
-                 number by a reload",
+                "it has workers.count = {workers}, the new one {}; take over with as many, and \
+                 change the number by a reload",
                 asker.workers
             ));
         }

@@ -36,8 +36,9 @@ pub(super) fn complete(settings: &mut Settings, side: Side) -> Result<(), Error>
             _ => "answers there, too",
         };
         say(format!(
-            "warning: the kernel has address {address} on {device} and {trouble}; take it away with \
-             `ip addr del {address}/{len} dev {device}` and write {}.address = \"{address}/{len}\"",
+            "warning: the kernel has address {address} on {device} and {trouble}; take it away \
+             with `ip addr del {address}/{len} dev {device}` and write {}.address = \
+             \"{address}/{len}\"",
             name(side)
         ));
     }

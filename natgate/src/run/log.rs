@@ -320,8 +320,8 @@ pub(super) fn told_of_ports(settings: &Settings, result: io::Result<()>) -> anyh
 fn unwritten(path: &Path, error: &io::Error) -> String {
     let why = explain(path, error);
     format!(
-        "ports in use cannot be written to state.file {}: {why}; packets go on, but after a restart these \
-         ports may be given out at once",
+        "ports in use cannot be written to state.file {}: {why}; packets go on, but after a \
+         restart these ports may be given out at once",
         path.display()
     )
 }

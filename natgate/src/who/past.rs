@@ -148,7 +148,8 @@ fn sentence(holder: &Value) -> String {
         }
     };
     format!(
-        "{subscriber}{of} had {protocol}{plural} {ports} of {external}{by}{to} {since}{until}{doubt}"
+        "{subscriber}{of} had {protocol}{plural} {ports} of {external}{by}{to} \
+         {since}{until}{doubt}"
     )
 }
 

@@ -211,7 +211,8 @@ fn hosts(folder: &Folder) -> String {
         format!(
             "setpriv --pdeathsig KILL unshare --net sleep 600 >/dev/null 2>&1 &
             host=$!
-            until [ $(readlink /proc/$host/ns/net) != $(readlink /proc/self/ns/net) ]; do sleep 0.01; done
+            until [ $(readlink /proc/$host/ns/net) != $(readlink /proc/self/ns/net) ]; do sleep \
+            0.01; done
             ip link set {device} netns $host
             echo $host >{}
             nsenter --net --target $host sh -ec 'ip link set {device} up; {rest}'\n",
@@ -233,7 +234,8 @@ fn a_full_disk_is_told_once_and_packets_go_on() {
     fs::create_dir(&small).expect("it is ours");
     let setup = format!("mount -t tmpfs -o size=1m none {}\n{}", text(&small), hosts(&folder));
     let more = format!(
-        "[limits]\nnew_mappings_per_second = 5000\n[[log]]\nkind = \"spool\"\nfolder = {:?}\n[[log]]\nkind = \"file\"\npath = {:?}\n\
+        "[limits]\nnew_mappings_per_second = 5000\n[[log]]\nkind = \"spool\"\nfolder = {:?}\n\
+         [[log]]\nkind = \"file\"\npath = {:?}\n\
          [state]\nfile = {:?}\ninterval = \"100ms\"\n",
         small.join("spool"),
         small.join("events"),
@@ -318,7 +320,8 @@ fn what_is_wrong_with_certificates_is_told() {
     let [lapsed, other] = write("lapsed", 2020);
     let papers = |certificate: &Path, key: &Path| {
         format!(
-            "listen = \"127.0.0.1:9466\"\n[control.tls]\ncertificate = {certificate:?}\nkey = {key:?}\n\
+            "listen = \"127.0.0.1:9466\"\n[control.tls]\ncertificate = {certificate:?}\n\
+             key = {key:?}\n\
              clients = {good:?}\n"
         )
     };

@@ -282,8 +282,8 @@ fn files_that_cannot_be_had_are_said_with_the_remedy() {
         said
     };
     let said = refusal("absent", "", "", &["--events", "/nonexistent/events.jsonl"]);
-    let expected = "natgate: --events: /nonexistent/events.jsonl cannot be opened: there is no directory \
-                    /nonexistent; make it with `mkdir -p /nonexistent`\n";
+    let expected = "natgate: --events: /nonexistent/events.jsonl cannot be opened: there is no \
+                    directory /nonexistent; make it with `mkdir -p /nonexistent`\n";
     assert_eq!(said, expected);
     let said = refusal("tap", "", "", &["--tap", "/nonexistent/a.pcapng"]);
     assert!(said.contains("--tap: ") && said.contains("`mkdir -p /nonexistent`"), "{said}");
@@ -292,8 +292,8 @@ fn files_that_cannot_be_had_are_said_with_the_remedy() {
     let state = "[state]\nfile = \"/nonexistent/ports\"\n";
     let said = refusal("state", "", state, &[]);
     assert!(said.contains("name a file in a directory that exists and may be written"), "{said}");
-    let mine = "exec setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=+net_admin,+net_raw \
-                --ambient-caps=+net_admin,+net_raw \"$@\"";
+    let mine = "exec setpriv --reuid=65534 --regid=65534 --clear-groups \
+                --inh-caps=+net_admin,+net_raw --ambient-caps=+net_admin,+net_raw \"$@\"";
     let said = refusal("rights", mine, "", &["--events", "/root-only.jsonl"]);
     assert!(said.contains("this user may not; `ls -ld /` shows who may"), "{said}");
     let said = refusal("socket", mine, "", &[]);

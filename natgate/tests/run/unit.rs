@@ -66,7 +66,8 @@ impl Machine {
     fn edit(&self, text: &str) {
         let folder = "/etc/systemd/system/natgate.service.d";
         self.asks(&format!(
-            "mkdir -p {folder}; printf '[Service]\n{text}\n' >{folder}/test.conf; systemctl daemon-reload"
+            "mkdir -p {folder}; printf '[Service]\n{text}\n' >{folder}/test.conf; \
+             systemctl daemon-reload"
         ));
     }
 }
@@ -165,7 +166,8 @@ fn systemd_starts_it_again_when_that_helps() {
         sleep(Duration::from_millis(50));
     }
     machine.asks(
-        "ip link add name late0 type veth peer name late1; ip link set late0 up; ip link set late1 up",
+        "ip link add name late0 type veth peer name late1; ip link set late0 up; ip link set late1 \
+         up",
     );
     machine.waits("ActiveState", "active");
 

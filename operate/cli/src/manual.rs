@@ -187,7 +187,8 @@ mod tests {
         let text =
             "It does\nthis. Such as:\n  a  b\n  c  d\n\nAnd that.\n\nExamples:\nnatgate a\n.b";
         let page = notes(text).to_roff();
-        let expected = ".SH NOTES\nIt does\nthis. Such as:\n.nf\n  a  b\n  c  d\n.fi\n.PP\nAnd that.\n\
+        let expected = ".SH NOTES\nIt does\nthis. Such as:\n.nf\n  a  b\n  c  d\n.fi\n.PP\n\
+                        And that.\n\
             .SH EXAMPLES\n.nf\nnatgate a\n\\&.b\n.fi\n";
         assert_eq!(page, expected);
     }

@@ -242,7 +242,8 @@ Hugepagesize:    1048576 kB
         assert_eq!(
             lack(Some(4 << 30), 1 << 30, 4 << 30).unwrap(),
             "all of it needs 3.0 GiB of memory and this process may take 1.0 GiB more by the limit \
-             of its control group, /sys/g/memory.max (MemoryMax= of a unit, --memory of a container)"
+             of its control group, /sys/g/memory.max (MemoryMax= of a unit, --memory of a \
+             container)"
         );
         let said = lack(None, 4 << 30, 2 << 30).unwrap();
         assert!(said.ends_with(" and the machine has 2.0 GiB available"), "{said}");

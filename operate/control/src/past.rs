@@ -25,8 +25,8 @@ const MOST_SEARCHES: usize = 16;
 pub enum Unknown {
     /// No log on disk is configured.
     #[error(
-        "no log on disk to look in; add [[log]] with kind = \"spool\" and a folder, which then tells \
-         of what happens from now on"
+        "no log on disk to look in; add [[log]] with kind = \"spool\" and a folder, which then \
+         tells of what happens from now on"
     )]
     NoLog,
     /// A log cannot be read.
@@ -127,8 +127,8 @@ pub struct Searches {
 pub enum Refused {
     /// Too many searches run and wait.
     #[error(
-        "{MOST_SEARCHES} searches of the log are under way, which is the most at a time; ask again in \
-         a moment"
+        "{MOST_SEARCHES} searches of the log are under way, which is the most at a time; ask again \
+         in a moment"
     )]
     Busy,
     /// The search ended without a result.

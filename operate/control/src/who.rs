@@ -78,8 +78,8 @@ pub fn reverse(
     }
     match plan.dynamic() {
         Some((first, last)) if (first..=last).contains(&port) => nobody(format!(
-            "ports {first}-{last} are given out on demand; `natgate who {end} --at TIME` searches the \
-             log"
+            "ports {first}-{last} are given out on demand; `natgate who {end} --at TIME` searches \
+             the log"
         )),
         _ => nobody(format!("nobody has that port of pool \"{name}\"")),
     }
@@ -210,7 +210,8 @@ mod tests {
             [[static]]\ninternal = \"10.0.0.28:80\"\nexternal = \"203.0.113.1:8080\"\n\
             protocol = \"tcp\"\n\
             [[static]]\ninternal = \"10.9.0.2\"\nexternal = \"198.51.100.1\"\n\
-            [[static]]\nservers = [{ internal = \"10.9.0.3:80\" }, { internal = \"10.9.0.4:80\" }]\n\
+            [[static]]\nservers = [{ internal = \"10.9.0.3:80\" }, \
+            { internal = \"10.9.0.4:80\" }]\n\
             external = \"198.51.100.2:80\"\n";
         parse(text, "t").unwrap_or_else(|problems| panic!("{problems:?}"))
     }

@@ -17,7 +17,8 @@ fn logs_are_read_with_their_defaults() {
         "{REST}[[log]]\nkind = \"file\"\npath = \"/var/log/nat.jsonl\"\n\
          [[log]]\nkind = \"syslog\"\ncollector = \"logs.example.net:6514\"\ntransport = \"tls\"\n\
          tls = {{ authorities = \"/etc/ca.pem\" }}\n\
-         [[log]]\nkind = \"ipfix\"\ncollector = \"[2001:db8::1]:4739\"\nwhat = \"sessions\"\nremotes = true\n\
+         [[log]]\nkind = \"ipfix\"\ncollector = \"[2001:db8::1]:4739\"\nwhat = \"sessions\"\n\
+         remotes = true\n\
          [[log]]\nkind = \"spool\"\nfolder = \"/var/lib/nat\"\nwhat = \"blocks\"\nqueue = 2048\n"
     );
     let settings = parse(&text, "t").unwrap();

@@ -6,7 +6,8 @@ use std::fs;
 
 fn file(page: &str) -> String {
     format!(
-        "[inside]\ndevice = \"a\"\n[outside]\ndevice = \"b\"\n[[pool]]\naddresses = [\"192.0.2.1\"]\n{page}"
+        "[inside]\ndevice = \"a\"\n[outside]\ndevice = \"b\"\n[[pool]]\n\
+         addresses = [\"192.0.2.1\"]\n{page}"
     )
 }
 
@@ -46,7 +47,8 @@ fn what_is_wrong_is_told_with_what_would_be_right() {
     assert_eq!(wrong("names = \"a\""), ".names: is a string; it must be an array of host names");
     for text in ["", "nat1:80", "http://nat1/", "-a", "a..b", "a b", "*"] {
         let told = format!(
-            ".names[0]: \"{text}\" is no host name; write one such as \"nat1.example.net\", without a port"
+            ".names[0]: \"{text}\" is no host name; write one such as \"nat1.example.net\", \
+             without a port"
         );
         assert_eq!(wrong(&format!("names = [\"{text}\"]")), told);
     }

@@ -32,7 +32,8 @@ fn nothing_is_served_unless_the_file_says_so() {
 //= test rfc6887#section-15-configurable
 #[test]
 fn all_of_it_is_read() {
-    let text = "[pcp]\nenabled = true\nmin_lifetime = \"5m\"\nmax_lifetime = \"2h\"\nmappings = 100\n\
+    let text = "[pcp]\nenabled = true\nmin_lifetime = \"5m\"\nmax_lifetime = \"2h\"\n\
+                mappings = 100\n\
                 mappings_per_subscriber = 3\nthird_party = [\"10.0.0.7/32\", \"10.9.0.0/16\"]\n\
                 nat_pmp = false\nannounce = false\nport_set = 1\nrequests_per_second = 9\n\
                 client_requests_per_second = 2\n";
@@ -78,7 +79,8 @@ fn what_cannot_be_is_said() {
     );
     refused(
         "third_party = [\"0.0.0.0/0\"]",
-        "8:16 pcp.third_party[0]: lets every subscriber take and give away the others' ports; name hosts",
+        "8:16 pcp.third_party[0]: lets every subscriber take and give away the others' ports; name \
+         hosts",
     );
     refused("mappings = 0", "8:12 pcp.mappings: 0 is out of bounds; it must be from 1 to 16777216");
     refused(

@@ -32,7 +32,8 @@ fn a_class_says_what_it_says_and_no_more() {
         "{HEAD}thresholds = [50]\n\
          [limits]\nthresholds = [80, 95]\nsessions_per_subscriber = 9\n\
          [[class]]\nname = \"one\"\nsubscribers = [\"10.1.0.0/16\"]\n\
-         limits = {{ ports_per_subscriber = {{ udp = 7 }}, sessions_per_mapping = 3, thresholds = [] }}\n\
+         limits = {{ ports_per_subscriber = {{ udp = 7 }}, sessions_per_mapping = 3, thresholds = \
+         [] }}\n\
          [[class]]\nname = \"two\"\nsubscribers = [\"10.2.0.0/16\", \"10.1.7.1\"]\n\
          total = {{ ports = {{ tcp = 5000, icmp = 600 }}, sessions = 6, thresholds = [10, 100] }}\n\
          [class.limits]\nnew_mappings_per_second = 4\nsessions_per_subscriber = 5\n"
@@ -82,18 +83,21 @@ fn classes_that_contradict_each_other_are_refused() {
              [[class]]\nname = \"one\"\nsubscribers = [\"10.1.0.0/17\", \"10.1.0.0/16\"]\n{total}"
         ),
         &[
-            "9:31 class[0].subscribers[1]: 10.1.0.0/16 is in class \"one\" in line 9 already; name each \
-             prefix once",
-            "12:8 class[1].name: \"one\" is the name of the class in line 8; give each class its own",
-            "13:31 class[1].subscribers[1]: 10.1.0.0/16 is in class \"one\" in line 9 already; name each \
-             prefix once",
+            "9:31 class[0].subscribers[1]: 10.1.0.0/16 is in class \"one\" in line 9 already; name \
+             each prefix once",
+            "12:8 class[1].name: \"one\" is the name of the class in line 8; give each class its \
+             own",
+            "13:31 class[1].subscribers[1]: 10.1.0.0/16 is in class \"one\" in line 9 already; \
+             name each prefix once",
         ],
     );
     refused(
         "[[class]]\nname = \"one\"\nsubscribers = []\n",
         &[
-            "7:1 class[0]: says nothing of its subscribers; write limits = { ... } or total = { ... }",
-            "9:15 class[0].subscribers: names nobody; write inside prefixes such as [\"10.1.0.0/16\"]",
+            "7:1 class[0]: says nothing of its subscribers; \
+             write limits = { ... } or total = { ... }",
+            "9:15 class[0].subscribers: names nobody; write inside prefixes such as \
+             [\"10.1.0.0/16\"]",
         ],
     );
     refused(
@@ -104,7 +108,8 @@ fn classes_that_contradict_each_other_are_refused() {
         ],
     );
     refused(
-        "[[class]]\nname = \"one\"\nsubscribers = [\"10.0.0.0/8\"]\ntotal = { thresholds = [80] }\n",
+        "[[class]]\nname = \"one\"\nsubscribers = [\"10.0.0.0/8\"]\n\
+         total = { thresholds = [80] }\n",
         &["10:24 class[0].total.thresholds: has no effect: the total has no limit; write one, or \
            leave this out"],
     );
@@ -115,21 +120,19 @@ fn limits_that_cannot_be_reached_or_keep_nobody_from_others_are_warned_of() {
     let class = "[[class]]\nname = \"one\"\nsubscribers = [\"10.1.0.0/16\"]\n";
     warned(
         &format!("{class}limits = {{ ports_per_subscriber = {{ tcp = 70000 }} }}\n"),
-        &[
-            "10:35 class[0].limits.ports_per_subscriber: the TCP quota of 70000 is more than the 64512 \
-           ports of an address of pool \"default\", which is all that a subscriber gets under paired \
-           pooling",
-        ],
+        &["10:35 class[0].limits.ports_per_subscriber: the TCP quota of 70000 is more than the \
+           64512 ports of an address of pool \"default\", which is all that a subscriber gets \
+           under paired pooling"],
     );
     warned(
         &format!(
             "{class}total = {{ ports = {{ udp = 129025 }}, new_mappings_per_second = 400 }}\n"
         ),
         &[
-            "10:27 class[0].total.ports.udp: 129025 UDP ports are more than the 129024 that all pools \
-             have",
-            "10:63 class[0].total.new_mappings_per_second: 400 new mappings a second for all are fewer \
-             than the 500 that one may have, so that one alone can use them up",
+            "10:27 class[0].total.ports.udp: 129025 UDP ports are more than the 129024 that all \
+             pools have",
+            "10:63 class[0].total.new_mappings_per_second: 400 new mappings a second for all are \
+             fewer than the 500 that one may have, so that one alone can use them up",
         ],
     );
     warned(&format!("{class}total = {{ ports = {{ udp = 129024, tcp = 2000 }} }}\n"), &[]);
@@ -137,18 +140,14 @@ fn limits_that_cannot_be_reached_or_keep_nobody_from_others_are_warned_of() {
         &format!(
             "{class}total = {{ sessions = 10 }}\nlimits = {{ sessions_per_subscriber = 11 }}\n"
         ),
-        &[
-            "10:22 class[0].total.sessions: 10 sessions for all are fewer than the 11 that one may have, \
-           so that one alone can use them up",
-        ],
+        &["10:22 class[0].total.sessions: 10 sessions for all are fewer than the 11 that one may \
+           have, so that one alone can use them up"],
     );
     warned(
         "[nat]\nsubscribers = [\"10.0.0.0/16\"]\n[[class]]\nname = \"one\"\n\
          subscribers = [\"10.1.0.0/16\", \"10.0.0.0/8\"]\nlimits = {}\n",
-        &[
-            "11:16 class[0].subscribers[0]: nobody in 10.1.0.0/16 is in nat.subscribers, so the class \
-           has nobody there",
-        ],
+        &["11:16 class[0].subscribers[0]: nobody in 10.1.0.0/16 is in nat.subscribers, so the \
+           class has nobody there"],
     );
 }
 
@@ -171,7 +170,8 @@ fn thresholds_are_percentages_in_order() {
         ),
         (
             "80",
-            "8:14 limits.thresholds: is an integer; it must be an array of percentages, such as [80, 95]",
+            "8:14 limits.thresholds: is an integer; it must be an array of percentages, such as \
+             [80, 95]",
         ),
     ] {
         refused(&format!("[limits]\nthresholds = {list}\n"), &[expected]);
@@ -229,8 +229,8 @@ fn a_port_below_1024_may_have_a_shorter_timeout() {
     warned(
         &short.concat(),
         &[
-            "14:8 timeout[1].idle: 1m is below the 2m that RFC 4787 REQ-5 asks for but of ports below \
-             1024",
+            "14:8 timeout[1].idle: 1m is below the 2m that RFC 4787 REQ-5 asks for but of ports \
+             below 1024",
             "18:8 timeout[2].idle: 2h is below the 2h4m that RFC 5382 REQ-5 asks for",
         ],
     );
@@ -238,7 +238,8 @@ fn a_port_below_1024_may_have_a_shorter_timeout() {
 
 fn rule(number: usize, timeouts: &str) -> String {
     format!(
-        "[[rule]]\nkind = \"snat\"\nmatch = {{ source = \"10.0.0.{number}\" }}\npool = \"default\"\n\
+        "[[rule]]\nkind = \"snat\"\nmatch = {{ source = \"10.0.0.{number}\" }}\n\
+         pool = \"default\"\n\
          timeouts = {timeouts}\n"
     )
 }
@@ -262,10 +263,8 @@ fn rules_have_few_sets_of_timeouts() {
         .collect();
     refused(
         &many,
-        &[
-            "161:12 rule[30].timeouts: is set 16 of different timeouts; at most 15 are possible, let \
-           rules have the same ones",
-        ],
+        &["161:12 rule[30].timeouts: is set 16 of different timeouts; at most 15 are possible, \
+           let rules have the same ones"],
     );
     let fifteen: String = (0..30)
         .map(|number| rule(number, &format!("{{ other = \"{}s\" }}", number / 2 + 1)))
@@ -280,7 +279,8 @@ fn rules_have_few_sets_of_timeouts() {
         &["11:12 rule[0].timeouts: has no timeout; write one such as { udp = \"30s\" }"],
     );
     refused(
-        "[[rule]]\nkind = \"bypass\"\nmatch = { source = \"10.0.0.1\" }\ntimeouts = { udp = \"3m\" }\n",
+        "[[rule]]\nkind = \"bypass\"\nmatch = { source = \"10.0.0.1\" }\n\
+         timeouts = { udp = \"3m\" }\n",
         &["10:12 rule[0].timeouts: has no effect here; only a rule of kind \"snat\" has it"],
     );
 }
@@ -293,7 +293,8 @@ fn words_say_what_holds_for_whom() {
         "[limits]\nsessions_per_subscriber = 20000\nthresholds = [80, 95]\n\
          [[class]]\nname = \"business\"\nsubscribers = [\"10.1.0.0/16\", \"10.7.0.1\"]\n\
          limits = {{ ports_per_subscriber = {{ tcp = 8000 }}, thresholds = [] }}\n\
-         total = {{ ports = {{ udp = 90000 }}, new_mappings_per_second = 5000, thresholds = [50] }}\n\
+         total = {{ ports = {{ udp = 90000 }}, new_mappings_per_second = 5000, thresholds = [50] \
+         }}\n\
          {}{}{}",
         timeout("udp", "53", "10s"),
         timeout("tcp", "\"5222-5223\"", "12h"),

@@ -76,7 +76,8 @@ fn exclusions_that_mean_nothing_or_leave_nothing_are_refused() {
     refused(
         &format!("{SIXTEEN}\n{plan}\nports_per_subscriber = 100\nexclude_ports = [\"1124-1223\"]"),
         "",
-        "10:18 pool[0].exclude_ports[0]: leaves whom 1124-1223 of an address are given none of the 100",
+        "10:18 pool[0].exclude_ports[0]: leaves whom 1124-1223 of an address are given none of the \
+         100",
     );
 }
 
@@ -85,13 +86,15 @@ fn holes_in_blocks_and_ranges_are_told() {
     warned(
         &format!("{SIXTEEN}\nallocation = \"block\"\nexclude_ports = [\"1024-2047\", \"3000\"]"),
         "",
-        "8:18 pool[0].exclude_ports[0]: of the 126 blocks an address, 1 have fewer than 512 ports now and 2 have none",
+        "8:18 pool[0].exclude_ports[0]: of the 126 blocks an address, 1 have fewer than 512 ports \
+         now and 2 have none",
     );
     let plan = "allocation = \"deterministic\"\nsubscribers = [\"10.0.0.0/24\"]";
     warned(
         &format!("{SIXTEEN}\n{plan}\nexclude_ports = [\"5060\"]"),
         "[limits]\nports_per_subscriber = { tcp = 2000 }\n",
-        "9:18 pool[0].exclude_ports[0]: of the 16 ranges of 4032 ports an address, 1 have fewer now",
+        "9:18 pool[0].exclude_ports[0]: of the 16 ranges of 4032 ports an address, 1 have fewer \
+         now",
     );
 }
 
@@ -109,7 +112,8 @@ fn what_drains_is_the_pools_own() {
     );
     refused(
         &format!(
-            "{SIXTEEN}\nallocation = \"deterministic\"\ndrain = [\"203.0.113.3\"]\nsubscribers = [\"10.0.0.0/24\"]"
+            "{SIXTEEN}\nallocation = \"deterministic\"\ndrain = [\"203.0.113.3\"]\n\
+             subscribers = [\"10.0.0.0/24\"]"
         ),
         "",
         "8:10 pool[0].drain[0]: is of a deterministic pool",
@@ -128,7 +132,8 @@ fn there_is_room_for_what_is_named() {
     refused(
         SIXTEEN,
         rest,
-        "8:22 limits.external_addresses: 16 is less than the 16 addresses of pools + 1 of static mappings = 17",
+        "8:22 limits.external_addresses: 16 is less than the 16 addresses of pools + 1 of static \
+         mappings = 17",
     );
     let read = read_text(&text(SIXTEEN, &rest.replace("= 16", "= 17")), "t.toml");
     let read = read.expect("there is room");
@@ -138,7 +143,8 @@ fn there_is_room_for_what_is_named() {
 #[test]
 fn check_says_what_is_left() {
     let pool = format!(
-        "{SIXTEEN}\nports = \"1024-2047\"\nexclude_ports = [\"1100\", \"1200-1299\"]\ndrain = [\"203.0.113.3\"]"
+        "{SIXTEEN}\nports = \"1024-2047\"\nexclude_ports = [\"1100\", \"1200-1299\"]\n\
+         drain = [\"203.0.113.3\"]"
     );
     let meaning = Meaning::of(read_text(&text(&pool, ""), "t.toml").expect("it can be run"));
     let pool = &meaning.pools[0];

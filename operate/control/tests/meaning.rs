@@ -123,10 +123,12 @@ fn the_words_name_everything() {
          { internal = \"10.0.0.7:80\", drain = true }]\n\
          [[rule]]\nkind = \"bypass\"\nmatch = { destination = \"10.9.0.0/16\", port = 53 }\n\
          [[rule]]\nkind = \"drop\"\nmatch = { source = \"10.8.0.0/16\" }\npriority = 2\n\
-         [[rule]]\nkind = \"snat\"\nmatch = { source = \"10.7.0.0/16\" }\naddress = \"203.0.113.1\"\n\
+         [[rule]]\nkind = \"snat\"\nmatch = { source = \"10.7.0.0/16\" }\n\
+         address = \"203.0.113.1\"\n\
          [[rule]]\nkind = \"dnat\"\nmatch = { destination = \"0.0.0.0/0\", port = 53 }\n\
          to = \"192.0.2.53:5353\"\n\
-         [[rule]]\nkind = \"dnat\"\nmatch = { destination = \"172.20.0.0/16\" }\nto = \"10.5.0.0/16\"\n\
+         [[rule]]\nkind = \"dnat\"\nmatch = { destination = \"172.20.0.0/16\" }\n\
+         to = \"10.5.0.0/16\"\n\
          [[rule]]\nkind = \"dnat\"\nmatch = { destination = \"9.9.9.9\" }\nto = \"9.9.9.9\"\n",
         "\"203.0.113.1\"",
     )
@@ -141,7 +143,8 @@ fn the_words_name_everything() {
         "  pooling paired, ports preserved where free",
         "  static: 10.0.0.3 is 198.51.100.1, all protocols",
         "  static: 10.0.0.4:80-89 is 198.51.100.2:90-99, TCP, begun from outside only",
-        "  service: 198.51.100.3:80, all protocols, has 3 servers, a remote address keeps its server",
+        "  service: 198.51.100.3:80, all protocols, has 3 servers, a remote address keeps its \
+         server",
         "    10.0.0.5:80, weight 2, 67 % of new sessions",
         "    10.0.0.6:80, weight 1, 33 % of new sessions",
         "    10.0.0.7:80, weight 1, drains: gets no new sessions",

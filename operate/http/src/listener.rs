@@ -193,7 +193,8 @@ pub enum BindError {
     Io(io::Error),
     /// The socket's file cannot get its group.
     #[error(
-        "the socket's file cannot be given to group {0}: {1}; its user must be in that group, or root"
+        "the socket's file cannot be given to group {0}: {1}; its user must be in that group, or \
+         root"
     )]
     Group(u32, io::Error),
 }

@@ -70,8 +70,8 @@ pub enum TlsError {
     Pair(PathBuf, PathBuf, String),
     /// Nobody takes such certificates any more.
     #[error(
-        "the certificate in {0} is of X.509 version {1}, and only version 3 is used; have it signed \
-         anew with its name as an extension (`openssl x509 -req -extfile FILE`, with \
+        "the certificate in {0} is of X.509 version {1}, and only version 3 is used; have it \
+         signed anew with its name as an extension (`openssl x509 -req -extfile FILE`, with \
          subjectAltName=DNS:NAME in the file)"
     )]
     Version(PathBuf, u32),
@@ -82,8 +82,8 @@ pub enum TlsError {
     Clients(PathBuf, String),
     /// The lists of revoked certificates are none.
     #[error(
-        "{0} has no usable list of revoked certificates: {1}; write one in PEM form for each authority \
-         (`openssl ca -gencrl`)"
+        "{0} has no usable list of revoked certificates: {1}; write one in PEM form for each \
+         authority (`openssl ca -gencrl`)"
     )]
     Revoked(PathBuf, String),
 }

@@ -24,7 +24,8 @@ pub(crate) fn prerouting(entry: &Entry, plan: &mut Plan) {
             return;
         }
         Action::Redirect => {
-            let message = "sends packets to the machine itself; use DNAT to an address that packets can be sent to";
+            let message = "sends packets to the machine itself; use DNAT to an address that \
+                           packets can be sent to";
             return plan.without(origin, message);
         }
         Action::Accept | Action::Return => {
@@ -115,7 +116,8 @@ fn forward(entry: &Entry, to: u32, ports: Option<Ports>, plan: &mut Plan) {
     let all = condition.destination.clone().unwrap_or_default();
     let externals: Vec<Option<u32>> = match &all[..] {
         [] if condition.ports.is_none() => {
-            let message = "sends everything that comes in to one host; write [[static]] with an external address of its own";
+            let message = "sends everything that comes in to one host; write [[static]] with an \
+                           external address of its own";
             return plan.without(origin, message);
         }
         [] => vec![None],

@@ -19,7 +19,8 @@ pub(crate) fn read(text: &str, plan: &mut Plan) -> Result<(), ImportError> {
             Some('C') if trimmed == "COMMIT" => {}
             Some('-' | '[') => rule(&mut chains, &table, trimmed, origin, plan),
             Some(_) => {
-                let message = "is no line of iptables-save: it has tables (*nat), chains (:NAME) and rules (-A)";
+                let message = "is no line of iptables-save: it has tables (*nat), chains (:NAME) \
+                               and rules (-A)";
                 let message = message.to_owned();
                 return Err(ImportError::Malformed { line: line_number, message });
             }

@@ -33,14 +33,20 @@ pub(crate) fn read(text: &str, plan: &mut Plan) -> Result<(), ImportError> {
             "instance" | "framework" | "comment" => {}
             "pool4" => pools(value, &finder, plan),
             "bib" => entries(value, &finder, plan, |_| {
-                "maps an IPv6 endpoint inside: write [[static]] with the host's IPv4 address, if it has one".into()
+                "maps an IPv6 endpoint inside: write [[static]] with the host's IPv4 address, if \
+                 it has one"
+                    .into()
             }),
             "global" => global(value, &finder, plan),
             "eamt" => entries(value, &finder, plan, |_| {
-                "maps IPv4 addresses to IPv6 ones without state (SIIT), and natgate translates IPv4 to IPv4".into()
+                "maps IPv4 addresses to IPv6 ones without state (SIIT), and natgate translates \
+                 IPv4 to IPv4"
+                    .into()
             }),
             "denylist4" | "blacklist4" => entries(value, &finder, plan, |_| {
-                "keeps addresses from SIIT; natgate translates what nat.subscribers names and nothing else".into()
+                "keeps addresses from SIIT; natgate translates what nat.subscribers names and \
+                 nothing else"
+                    .into()
             }),
             "pool6" => plan.without(&origin, NO_IPV6),
             other => plan.without(&origin, format!("`{other}` has no counterpart in natgate")),
@@ -93,7 +99,11 @@ fn pools(value: &Value, finder: &Lines<'_>, plan: &mut Plan) {
             continue;
         }
         if entry["mark"].as_u64().is_some_and(|mark| mark != 0) {
-            plan.differs(&origin, "is for marked packets only; natgate chooses pools by source or destination ([[rule]])");
+            plan.differs(
+                &origin,
+                "is for marked packets only; natgate chooses pools by source or \
+                 destination ([[rule]])",
+            );
         }
         if !entry["max iterations"].is_null() {
             plan.without(&origin, "\"max iterations\" bounds a search that natgate does not make");

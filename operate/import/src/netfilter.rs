@@ -383,7 +383,8 @@ fn other_than_source(entry: &Entry, plan: &mut Plan) {
 fn leaves_outside(entry: &Entry, plan: &mut Plan) -> bool {
     let Some(Device { name, negated }) = &entry.condition.output else { return true };
     if plan.inside.device.as_deref() == Some(name) && !negated {
-        let message = "is about packets that go back inside, which natgate turns round by itself (nat.hairpinning)";
+        let message = "is about packets that go back inside, which natgate turns round by itself \
+                       (nat.hairpinning)";
         plan.unneeded(&entry.origin, message);
         return false;
     }
@@ -571,7 +572,8 @@ pub(crate) fn elsewhere(entry: &Entry, hook: Hook, plan: &mut Plan) {
             );
         }
         _ => {
-            let message = "is no translation: natgate is no firewall; keep one on the hosts, or in front of it";
+            let message = "is no translation: natgate is no firewall; keep one on the hosts, or in \
+                           front of it";
             plan.without(origin, message);
         }
     }

@@ -18,8 +18,8 @@ pub(crate) fn settle(plan: &mut Plan) {
     if all.len() > MOST_ORDERED {
         let origin = all[MOST_ORDERED].origin.clone();
         let message = format!(
-            "and what follows: of more than {MOST_ORDERED} rules the first are imported, since the order of all \
-             decides; put prefixes together first"
+            "and what follows: of more than {MOST_ORDERED} rules the first are imported, since the \
+             order of all decides; put prefixes together first"
         );
         plan.lost(&origin, message);
     }

@@ -197,8 +197,8 @@ impl Plan {
         if self.is_made_up {
             let device = self.outside.device.as_deref().unwrap_or("the outside's device");
             let message = format!(
-                "stands for the address of {device}, which the file does not say: {} is written in its \
-                 place; edit it, or give --external ADDRESS",
+                "stands for the address of {device}, which the file does not say: {} is written in \
+                 its place; edit it, or give --external ADDRESS",
                 self.external[0]
             );
             self.differs(origin, message);
@@ -218,7 +218,8 @@ impl Plan {
             let known = &self.pools[number];
             if known.ports != ports {
                 let message = format!(
-                    "has ports of its own: a pool's serve all protocols, and line {} has said which",
+                    "has ports of its own: a pool's serve all protocols, and line {} has said \
+                     which",
                     known.origin.line
                 );
                 self.differs(origin, message);
@@ -279,7 +280,8 @@ impl Plan {
                 own.extend(left);
             }
             if own.is_empty() {
-                let message = "has no address of its own: another pool has them all, and pools do not overlap";
+                let message = "has no address of its own: another pool has them all, and pools do \
+                               not overlap";
                 remarks.push((pool.origin.clone(), message.to_owned()));
             }
             taken.extend(&own);
@@ -329,8 +331,8 @@ impl Plan {
                 return;
             }
             self.subscribers = private.into_iter().filter(is_apart).collect();
-            let message = "an external address is private: nat.subscribers has the private networks that it is \
-                           not in; edit it";
+            let message = "an external address is private: nat.subscribers has the private \
+                           networks that it is not in; edit it";
             return self.differs(&Origin::default(), message);
         }
         for range in std::mem::take(&mut self.subscribers) {
@@ -343,7 +345,8 @@ impl Plan {
                 left = left.into_iter().flat_map(|part: Range| part.without(*pool)).collect();
             }
             let message = format!(
-                "{range} is subscribers' and has external addresses in it: those are left out of nat.subscribers"
+                "{range} is subscribers' and has external addresses in it: those are left out of \
+                 nat.subscribers"
             );
             self.differs(&Origin::default(), message);
             self.subscribers.extend(left.into_iter().flat_map(Range::prefixes));
@@ -429,7 +432,8 @@ impl Plan {
                 let pool = *pool;
                 if pool.single().is_none() || self.pools.len() > 1 {
                     let message = format!(
-                        "says no external address, nor do other lines like it: they have {}, the first of the pool",
+                        "says no external address, nor do other lines like it: they have {}, the \
+                         first of the pool",
                         Range::of(pool.first)
                     );
                     self.differs(origin, message);

@@ -101,7 +101,8 @@ impl Reader<'_> {
             };
             match &side.device {
                 Some(known) if known != pair[1] => {
-                    let message = "is a further interface of that side: write a [[realm]] with device = ... for it";
+                    let message = "is a further interface of that side: write a [[realm]] with \
+                                   device = ... for it";
                     self.plan.lost(origin, message);
                 }
                 _ => side.device = Some(pair[1].to_owned()),
@@ -157,7 +158,8 @@ impl Reader<'_> {
                 self.balanced(rest, origin)
             }
             ["forwarding", "enable"] => {
-                let message = "forwards what nothing translates: write [[rule]] kind = \"bypass\" for those prefixes";
+                let message = "forwards what nothing translates: write [[rule]] kind = \"bypass\" \
+                               for those prefixes";
                 self.plan.without(origin, message);
             }
             ["forwarding", "disable"] => {}
@@ -178,7 +180,8 @@ impl Reader<'_> {
                         let count = count.clamp(1, 65_535);
                         let value = format!("{{ tcp = {count}, udp = {count}, icmp = {count} }}");
                         self.plan.limits.insert("ports_per_subscriber", value);
-                        let message = "counts mappings of each protocol by itself now, not all sessions of a user";
+                        let message = "counts mappings of each protocol by itself now, not all \
+                                       sessions of a user";
                         self.plan.differs(origin, message);
                     }
                 }
@@ -188,7 +191,8 @@ impl Reader<'_> {
                 }
                 "inside-vrf" | "outside-vrf" => {
                     words.next();
-                    let message = "names a table of routes: customers with networks of their own are [[realm]] in natgate";
+                    let message = "names a table of routes: customers with networks of their own \
+                                   are [[realm]] in natgate";
                     self.plan.without(origin, message);
                 }
                 other => {
@@ -229,7 +233,8 @@ impl Reader<'_> {
                 self.plan.without(origin, message);
             }
             _ => {
-                let message = "is one tenant's: write a [[realm]] with pool = ... and a [[pool]] of that name";
+                let message = "is one tenant's: write a [[realm]] with pool = ... and a [[pool]] \
+                               of that name";
                 self.plan.lost(origin, message);
             }
         }
@@ -254,7 +259,8 @@ impl Reader<'_> {
                 "out2in-only" => way = Way::Inbound,
                 "self-twice-nat" => {}
                 "twice-nat" => {
-                    let message = "hosts inside see the real source: natgate does not translate remote addresses here";
+                    let message = "hosts inside see the real source: natgate does not translate \
+                                   remote addresses here";
                     self.plan.differs(origin, message);
                 }
                 "vrf" => {
@@ -419,7 +425,8 @@ impl Reader<'_> {
             return self.plan.lost(origin, "has more subscribers than ports");
         }
         let name = format!("pool-{}", self.plan.pools.len() + 1);
-        let message = "each subscriber's ports are others than VPP's (RFC 7422): `natgate who -c FILE` computes them";
+        let message = "each subscriber's ports are others than VPP's (RFC 7422): `natgate who -c \
+                       FILE` computes them";
         self.plan.differs(origin, message);
         self.plan.subscribers.push(inner);
         self.plan.pools.push(Pool {

@@ -14,7 +14,8 @@ pub(crate) fn config(plan: &Plan) -> String {
     let mut text = String::new();
     line!(
         text,
-        "# Imported by natgate. Read it before you use it: what has no equivalent is listed at the end,"
+        "# Imported by natgate. Read it before you use it: what has no equivalent is listed at the \
+         end,"
     );
     line!(text, "# and `natgate check` says what this means.");
     side(&mut text, "inside", &plan.inside, "edit-inside");

@@ -88,14 +88,19 @@ proptest! {
     #[test]
     fn lines_of_known_words_are_read_without_panic(
         lines in prop::collection::vec(prop::collection::vec(words(), 0..14), 0..30),
-        head in prop::sample::select(&["*nat\n", "table ip nat {\nchain a {\ntype nat hook postrouting priority 0;\n", "nat44 enable\n"][..]),
+        head in prop::sample::select(&[
+            "*nat\n",
+            "table ip nat {\nchain a {\ntype nat hook postrouting priority 0;\n",
+            "nat44 enable\n",
+        ][..]),
     ) {
         let lines: Vec<String> = lines.iter().map(|words| words.join(" ")).collect();
         let text = format!("{head}{}\n}}\n}}\n", lines.join("\n"));
         for format in FORMATS {
             let _ = import(&text, Some(format), &Hints::default());
         }
-        let appended: Vec<String> = lines.iter().map(|line| format!("-A POSTROUTING {line}")).collect();
+        let appended = lines.iter().map(|line| format!("-A POSTROUTING {line}"));
+        let appended: Vec<String> = appended.collect();
         let _ = import(&appended.join("\n"), Some(Format::Iptables), &Hints::default());
     }
 

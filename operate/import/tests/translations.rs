@@ -85,7 +85,8 @@ fn a_home_routers_iptables() {
     has(&all, "[[rule]] kind = \"bypass\" match = { destination = \"10.99.0.0/16\" }");
     has(
         &all,
-        "[[rule]] kind = \"dnat\" match = { destination = \"0.0.0.0/0\", port = 53 } to = \"192.0.2.53\"",
+        "[[rule]] kind = \"dnat\" match = { destination = \"0.0.0.0/0\", \
+         port = 53 } to = \"192.0.2.53\"",
     );
     let line = |what: &str| text.lines().position(|line| line.contains(what)).expect(what) + 1;
     lacks(&all, line(":INPUT DROP"), "no firewall");
@@ -132,12 +133,13 @@ fn a_ruleset_of_nftables() {
     has(&all, "[outside] device = \"eth0\"");
     has(
         &all,
-        "[[pool]] name = \"default\" addresses = [\"203.0.113.1-203.0.113.9\"] ports = \"2000-65535\"",
+        "[[pool]] name = \"default\" addresses = [\"203.0.113.1-203.0.113.9\"] ports = \
+         \"2000-65535\"",
     );
     has(
         &all,
-        "[[static]] internal = \"10.0.0.60:5062\" external = \"203.0.113.9:5060\" protocol = \"udp\" \
-         direction = \"inbound\"",
+        "[[static]] internal = \"10.0.0.60:5062\" external = \"203.0.113.9:5060\" protocol = \
+         \"udp\" direction = \"inbound\"",
     );
     has(
         &all,
@@ -145,11 +147,13 @@ fn a_ruleset_of_nftables() {
     );
     has(
         &all,
-        "[[rule]] kind = \"snat\" match = { source = \"10.0.0.0/16\" } pool = \"default\" priority = 2",
+        "[[rule]] kind = \"snat\" match = { source = \"10.0.0.0/16\" } pool = \"default\" priority \
+         = 2",
     );
     has(
         &all,
-        "[[rule]] kind = \"snat\" match = { source = \"10.2.0.96/30\" } pool = \"default\" priority = 1",
+        "[[rule]] kind = \"snat\" match = { source = \"10.2.0.96/30\" } pool = \"default\" \
+         priority = 1",
     );
     // The rule before has port 80, so only 443 of the map is left, and it has no effect.
     lacks(&all, line("map @services"), "has that external endpoint already");
@@ -344,8 +348,10 @@ fn what_is_lost_of_source_translation_is_told_as_lost() {
 
 #[test]
 fn nftables_as_text_and_as_json_are_the_same() {
-    let text = "table ip nat {\n\tchain out {\n\t\ttype nat hook postrouting priority srcnat; policy accept;\n\
-        \t\toifname \"eth0\" ip saddr { 10.0.0.0/16, 10.2.0.0-10.2.0.99 } snat to 203.0.113.1-203.0.113.9:2000-65535\n\
+    let text = "table ip nat {\n\tchain out {\n\
+                \t\ttype nat hook postrouting priority srcnat; policy accept;\n\
+        \t\toifname \"eth0\" ip saddr { 10.0.0.0/16, \
+        10.2.0.0-10.2.0.99 } snat to 203.0.113.1-203.0.113.9:2000-65535\n\
         \t\tip daddr 10.7.0.0/24 log prefix \"ours: \" flags tcp options accept\n\
         \t\tip daddr != 10.8.0.0/24 ip saddr 10.9.0.0/24 masquerade\n\t}\n\
         \tchain in {\n\t\ttype nat hook prerouting priority dstnat; policy accept;\n\
@@ -435,23 +441,24 @@ fn commands_of_vpp() {
     );
     has(
         &all,
-        "[[pool]] name = \"default\" addresses = [\"203.0.113.0/28\", \"203.0.113.64\"] ports = \"2000-60000\"",
+        "[[pool]] name = \"default\" addresses = [\"203.0.113.0/28\", \"203.0.113.64\"] ports = \
+         \"2000-60000\"",
     );
     has(
         &all,
-        "[limits] mappings = 1000000 ports_per_subscriber = { tcp = 2000, udp = 2000, icmp = 2000 } \
-         subscribers = 5000",
+        "[limits] mappings = 1000000 ports_per_subscriber = { tcp = 2000, udp = 2000, \
+         icmp = 2000 } subscribers = 5000",
     );
     has(
         &all,
-        "[timeouts] icmp = \"60s\" tcp_closing = \"240s\" tcp_established = \"7440s\" tcp_opening = \"240s\" \
-         udp = \"300s\"",
+        "[timeouts] icmp = \"60s\" tcp_closing = \"240s\" tcp_established = \"7440s\" tcp_opening \
+         = \"240s\" udp = \"300s\"",
     );
     has(&all, "[nat] tcp_mss = 1400");
     has(
         &all,
-        "[[static]] internal = \"10.0.0.80:8080\" external = \"203.0.113.64:80\" protocol = \"tcp\" \
-         direction = \"inbound\"",
+        "[[static]] internal = \"10.0.0.80:8080\" external = \"203.0.113.64:80\" protocol = \
+         \"tcp\" direction = \"inbound\"",
     );
     has(&all, "[[static]] internal = \"10.0.0.81\" external = \"203.0.113.81\"");
     has(
@@ -499,8 +506,8 @@ fn deterministic_addresses_of_vpp() {
     has(&all, "[inside] device = \"eth1\"");
     has(
         &all,
-        "[[pool]] name = \"default\" addresses = [\"203.0.113.0/26\"] allocation = \"deterministic\" \
-         subscribers = [\"100.64.0.0/18\"]",
+        "[[pool]] name = \"default\" addresses = [\"203.0.113.0/26\"] allocation = \
+         \"deterministic\" subscribers = [\"100.64.0.0/18\"]",
     );
     has(&all, "[[rule]] kind = \"snat\" match = { source = \"100.65.0.0/22\" } pool = \"pool-2\"");
     differs(&all, 3, "natgate who");

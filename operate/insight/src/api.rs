@@ -95,8 +95,8 @@ async fn capture(
     asked: Result<Query<CaptureRequest>, QueryRejection>,
 ) -> Result<HttpResponse, Response> {
     if role < Role::Operate {
-        let message = "GET /v1/capture needs the role operate, for it shows what subscribers send; use \
-                       the control socket";
+        let message = "GET /v1/capture needs the role operate, for it shows what subscribers send; \
+                       use the control socket";
         return Err(Response::failure(403, message));
     }
     let Query(asked) = asked.map_err(|error| Response::failure(400, error.body_text()))?;

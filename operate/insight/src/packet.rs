@@ -141,7 +141,8 @@ impl PacketOptions {
             "icmp" => (protocol::ICMP, icmp::HEADER_LEN),
             _ => {
                 return Err(format!(
-                    "{name:?} is none of udp, tcp and icmp; write one of these, or the packet in hexadecimal"
+                    "{name:?} is none of udp, tcp and icmp; write one of these, or the packet in \
+                     hexadecimal"
                 ));
             }
         };
@@ -249,8 +250,8 @@ fn flags_of(word: &str) -> Result<u8, String> {
         "psh" => Ok(flags::PSH),
         "urg" => Ok(0x20),
         _ => Err(format!(
-            "{name:?} says nothing of a packet; write flags of tcp (syn, ack, fin, rst, psh, urg), ttl N, \
-             length N, id N, reply, df, from inside, from outside or realm NAME"
+            "{name:?} says nothing of a packet; write flags of tcp (syn, ack, fin, rst, psh, urg), \
+             ttl N, length N, id N, reply, df, from inside, from outside or realm NAME"
         )),
     };
     word.split(['+', ',', '-']).try_fold(0, |all, name| Ok(all | flag(name)?))

@@ -14,13 +14,16 @@ fn remedy(reason: DropReason) -> &'static str {
     match reason {
         R::NotIpv4 => "Only IPv4 is translated; IPv6 and others need a way of their own.",
         R::BadLength | R::BadHeaderChecksum | R::BadOptions | R::SourceRoute | R::Land => {
-            "The sender or a device on the way made it so; `natgate capture` shows from where such packets come."
+            "The sender or a device on the way made it so; `natgate capture` shows from where such \
+             packets come."
         }
         R::MartianSource | R::MartianDestination => {
-            "Such addresses never travel between networks; a host has the wrong address or sends at everybody."
+            "Such addresses never travel between networks; a host has the wrong address or sends \
+             at everybody."
         }
         R::SpoofedSource => {
-            "Somebody uses an address of the gateway's own or of a pool; look for two hosts with one address, or a loop."
+            "Somebody uses an address of the gateway's own or of a pool; look for two hosts with \
+             one address, or a loop."
         }
         R::UnknownRealm => "Name the VLAN in a [[realm]], or keep it from the device.",
         R::OtherRealm => "The realm's hairpin_to decides which others may be reached.",
@@ -29,20 +32,25 @@ fn remedy(reason: DropReason) -> &'static str {
         }
         R::Rule => "A [[rule]] of kind drop decided; `natgate trace` names it.",
         R::SameSide => {
-            "The sender should reach its own network without the gateway; look at its prefix length and routes."
+            "The sender should reach its own network without the gateway; look at its prefix \
+             length and routes."
         }
         R::NotForUs => {
-            "Somebody routes to this gateway what no pool, static mapping or bypass rule is about; look at routes outside."
+            "Somebody routes to this gateway what no pool, static mapping or bypass rule is about; \
+             look at routes outside."
         }
         R::LocalUnsupported => {
-            "The gateway answers ping only; what else is meant for the machine needs management addresses."
+            "The gateway answers ping only; what else is meant for the machine needs management \
+             addresses."
         }
         R::RequestLimit => {
-            "pcp.requests_per_second and client_requests_per_second decide; one client that asks so often is broken or means harm."
+            "pcp.requests_per_second and client_requests_per_second decide; one client that asks \
+             so often is broken or means harm."
         }
         R::TtlExceeded => "Usual with traceroute; many of them are a routing loop.",
         R::TooBig => {
-            "The sender was told by ICMP 3/4; raise mtu of the side that it leaves by if the link carries more."
+            "The sender was told by ICMP 3/4; raise mtu of the side that it leaves by if the link \
+             carries more."
         }
         R::IcmpBadChecksum | R::IcmpBadEmbedded | R::IcmpUnsupported => {
             "ICMP that cannot be about a session, or is damaged, is of no use behind a translator."
@@ -51,46 +59,55 @@ fn remedy(reason: DropReason) -> &'static str {
             "Errors about sessions that have ended, or forged ones; nothing is lost by it."
         }
         R::NoMapping => {
-            "Nobody inside has opened that endpoint, or its mapping has ended; a server inside needs a [[static]] mapping."
+            "Nobody inside has opened that endpoint, or its mapping has ended; a server inside \
+             needs a [[static]] mapping."
         }
         R::Filtered => {
             "nat.filtering decides who may answer; \"endpoint-independent\" lets everybody."
         }
         R::TcpNotSyn => {
-            "Its connection ended, or began before a restart; nat.tcp_pickup = true takes up such connections."
+            "Its connection ended, or began before a restart; nat.tcp_pickup = true takes up such \
+             connections."
         }
         R::HairpinDisabled => {
             "nat.hairpinning = true lets subscribers reach each other by external addresses."
         }
         R::PortQuota => {
-            "limits.ports_per_subscriber, a class, or nat.block.max_per_subscriber decides; `natgate trace` says which and how much is used."
+            "limits.ports_per_subscriber, a class, or nat.block.max_per_subscriber decides; \
+             `natgate trace` says which and how much is used."
         }
         R::SessionLimit => {
-            "limits.sessions_per_mapping, sessions_per_subscriber or a class decides; `natgate trace` says which and how much is used."
+            "limits.sessions_per_mapping, sessions_per_subscriber or a class decides; `natgate \
+             trace` says which and how much is used."
         }
         R::MappingRate => {
             "limits.new_mappings_per_second, or that of a class, decides; a host may be scanning."
         }
         R::PoolExhausted => {
-            "Add addresses to the pool, or shorten timeouts; `natgate show pools` says what is free."
+            "Add addresses to the pool, or shorten timeouts; `natgate show pools` says what is \
+             free."
         }
         R::MappingTableFull => {
             "Raise limits.mappings or limits.subscribers, which takes memory and a restart."
         }
         R::SessionTableFull => {
-            "Raise limits.extra_sessions or limits.twice_sessions, which takes memory and a restart."
+            "Raise limits.extra_sessions or limits.twice_sessions, which takes memory and a \
+             restart."
         }
         R::Ambiguous => {
             "Another session has the same ends; give the subscribers different external addresses."
         }
         R::FragmentUnmatched | R::FragmentLimit => {
-            "First fragments are missing, or there are too many at a time; limits.fragment_memory and timeouts.fragment bound what waits."
+            "First fragments are missing, or there are too many at a time; limits.fragment_memory \
+             and timeouts.fragment bound what waits."
         }
         R::FragmentOverlap | R::FragmentTooLong | R::FragmentTiny => {
-            "Honest senders do not send such fragments; `natgate capture` shows from where they come."
+            "Honest senders do not send such fragments; `natgate capture` shows from where they \
+             come."
         }
         R::HandOverFull => {
-            "Workers are too busy, or one far more than others: `natgate show workers`; add workers."
+            "Workers are too busy, or one far more than others: `natgate show workers`; add \
+             workers."
         }
         R::NoRoute => {
             "Add a [[route]], or a gateway of that side; `natgate show routes` says what there is."

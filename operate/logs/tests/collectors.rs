@@ -82,7 +82,8 @@ fn rsyslogd_reads_our_messages_by_udp_and_tcp() {
         let template = "%pri%|%timereported:::date-rfc3339%|%hostname%|%app-name%|%msgid%|\
                         %structured-data%|%msg%\\n";
         let configuration = format!(
-            "module(load=\"{module}\")\ntemplate(name=\"t\" type=\"string\" string=\"{template}\")\n\
+            "module(load=\"{module}\")\n\
+             template(name=\"t\" type=\"string\" string=\"{template}\")\n\
              ruleset(name=\"r\") {{ action(type=\"omfile\" file=\"{}\" template=\"t\") }}\n\
              input(type=\"{input}\" address=\"127.0.0.1\" port=\"{port}\" ruleset=\"r\")\n",
             path.display()

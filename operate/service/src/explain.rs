@@ -16,16 +16,17 @@ pub fn explain(path: &Path, error: &io::Error) -> String {
         ErrorKind::NotADirectory => format!("{shown} is no directory; name another place"),
         ErrorKind::IsADirectory => "it is a directory; name a file in it".to_owned(),
         ErrorKind::PermissionDenied => format!(
-            "this user may not; `ls -ld {shown}` shows who may (the service natgate.service may write in \
-             /var/lib/natgate, /var/log/natgate and /run/natgate)"
+            "this user may not; `ls -ld {shown}` shows who may (the service natgate.service may \
+             write in /var/lib/natgate, /var/log/natgate and /run/natgate)"
         ),
         ErrorKind::ReadOnlyFilesystem => format!(
-            "{shown} is on a file system that is read-only here; the service natgate.service may write in \
-             /var/lib/natgate, /var/log/natgate and /run/natgate"
+            "{shown} is on a file system that is read-only here; the service natgate.service may \
+             write in /var/lib/natgate, /var/log/natgate and /run/natgate"
         ),
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
             format!(
-                "the disk is full; `df {shown}` shows how full, and what is removed there makes room"
+                "the disk is full; `df {shown}` shows how full, and what is removed there makes \
+                 room"
             )
         }
         _ => error.to_string(),
@@ -52,7 +53,8 @@ pub fn explain_address(address: &dyn std::fmt::Display, error: &io::Error) -> St
         }
         ErrorKind::AddrNotAvailable => {
             format!(
-                "this machine has no such address; `ip address` shows those of which {address} may be"
+                "this machine has no such address; `ip address` shows those of which {address} may \
+                 be"
             )
         }
         ErrorKind::PermissionDenied => {

@@ -101,7 +101,8 @@ fn the_strip_of_health_says_what_is_wrong_and_since_when() {
     // No level is told by colour alone: each has a symbol and a word.
     let bare = browser.value(
         "[...document.querySelectorAll('#health [data-level]')].filter((one) => \
-         one.querySelector('.symbol').textContent === '' || one.querySelector('.text').textContent === '').length",
+         one.querySelector('.symbol').textContent === '' || one.querySelector('.text').textContent \
+         === '').length",
     );
     assert_eq!(bare, 0);
     assert_eq!(browser.text("#health-symbol"), "\u{2717}");
@@ -212,7 +213,8 @@ fn the_heat_map_by_keyboard() {
         256
     );
     // One cell of a map can be reached by Tab; arrows go on from there.
-    let stops = "document.querySelectorAll('[aria-labelledby=pool-0] [role=gridcell][tabindex=\"0\"]').length";
+    let stops = "document.querySelectorAll('[aria-labelledby=pool-0] \
+                 [role=gridcell][tabindex=\"0\"]').length";
     assert_eq!(browser.value(stops), 1);
     browser.value("document.querySelector('[aria-labelledby=pool-0] [role=gridcell]').focus()");
     assert!(browser.text(".pick").starts_with("203.0.113.0: TCP ports"));
@@ -228,13 +230,17 @@ fn the_heat_map_by_keyboard() {
     let label = browser.value("document.activeElement.getAttribute('aria-label')");
     assert_eq!(
         label,
-        "203.0.113.97: TCP ports 64\u{202f}382 of 64\u{202f}512, UDP ports 32\u{202f}191 of 64\u{202f}512, \
-         ICMP ids 1\u{202f}548 of 64\u{202f}512, port blocks 125 of 126, subscribers 49"
+        "203.0.113.97: TCP ports 64\u{202f}382 of 64\u{202f}512, UDP ports 32\u{202f}191 of \
+         64\u{202f}512, ICMP ids 1\u{202f}548 of 64\u{202f}512, port blocks 125 of 126, \
+         subscribers 49"
     );
     assert_eq!(browser.value("document.activeElement.dataset.step"), "5");
     // The address stays where the focus is when the next figures come.
-    browser.value("new Promise((done) => { window.seen = 0; new MutationObserver(() => done()) \
-        .observe(document.querySelector('#workers tbody'), { subtree: true, childList: true, characterData: true }); })");
+    browser.value(
+        "new Promise((done) => { window.seen = 0; new MutationObserver(() => done()) \
+         .observe(document.querySelector('#workers tbody'), { subtree: true, childList: true, \
+         characterData: true }); })",
+    );
     assert_eq!(browser.value("document.activeElement.getAttribute('aria-label')"), label);
     browser.press("Enter");
     browser.wait_text("#answer-body", "203.0.113.97 is an external address. It has 2 mappings.");
@@ -338,11 +344,13 @@ fn a_keyboard_alone_suffices() {
 }
 
 /// The focused element, and true if its focus is visible: an outline around it or around its label.
-const FOCUS: &str = "(() => { const at = document.activeElement; if (at === document.body) return null; \
-    const lines = (one) => one && getComputedStyle(one).outlineStyle !== 'none' && \
-      parseFloat(getComputedStyle(one).outlineWidth) > 0; \
-    return { name: at.id || at.name || at.getAttribute('role') || at.localName, \
-      outline: Boolean(lines(at) || lines(at.nextElementSibling) || at.classList.contains('skip')) }; })()";
+const FOCUS: &str = "(() => { const at = document.activeElement; \
+    if (at === document.body) return null; const lines = (one) => one && \
+      getComputedStyle(one).outlineStyle !== 'none' && \
+    parseFloat(getComputedStyle(one).outlineWidth) > 0; \
+      return { name: at.id || at.name || at.getAttribute('role') || at.localName, \
+      outline: Boolean(lines(at) || lines(at.nextElementSibling) || at.classList.contains('skip')) \
+      }; })()";
 
 #[test]
 fn light_dark_and_as_the_system_has_it() {
@@ -389,8 +397,9 @@ fn on_a_phone() {
         // Nothing is cut off but what scrolls by itself.
         let cut = browser.value(
             "[...document.body.querySelectorAll('*')].filter((one) => \
-             one.getClientRects().length > 0 && one.getBoundingClientRect().right > innerWidth + 1 && \
-             !one.closest('.wide') && !one.closest('.unseen')).map((one) => one.outerHTML.slice(0, 90))",
+             one.getClientRects().length > 0 && one.getBoundingClientRect().right > innerWidth + 1 \
+             && !one.closest('.wide') && !one.closest('.unseen')).map((one) => \
+             one.outerHTML.slice(0, 90))",
         );
         assert_eq!(cut, json!([]), "at {width}");
     }

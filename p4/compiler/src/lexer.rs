@@ -232,7 +232,8 @@ impl Lexer<'_> {
             Some(name) => Ok(Kind::Include(name.trim().into())),
             None => problem(
                 self.since(start),
-                "of the preprocessor only `#include <...>` is supported; write constants as `const`",
+                "of the preprocessor only `#include <...>` is supported; write constants as \
+                 `const`",
             ),
         }
     }
@@ -251,8 +252,8 @@ mod tests {
     fn every_kind_of_token_is_told_from_its_neighbours() {
         let text =
             "#include <core.p4>\nbit<8>>x /* c */ = 8w0xF_F ++ 4s7 &&& _ |+| \"a\\\"\" // end";
-        let expected = "`#include <core.p4>` `bit` `<` `8` `>` `>` `x` `=` `8w255` `++` `4s7` `&&&` \
-                        `_` `|+|` the string \"a\\\"\" the end of the file";
+        let expected = "`#include <core.p4>` `bit` `<` `8` `>` `>` `x` `=` `8w255` `++` `4s7` \
+                        `&&&` `_` `|+|` the string \"a\\\"\" the end of the file";
         assert_eq!(words(text), expected);
     }
 

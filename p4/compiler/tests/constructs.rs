@@ -126,7 +126,8 @@ fn headers_are_valid_or_not() {
         ("if (hdr.words.isValid() && !hdr.other.isValid()) { hdr.words.c = 1; }", 1),
         ("if (hdr.words != hdr.other) { hdr.words.c = 1; }", 1),
         (
-            "hdr.other = hdr.words; if (hdr.words == hdr.other) { hdr.words.c = 1; } hdr.other = {#};",
+            "hdr.other = hdr.words; if (hdr.words == hdr.other) { hdr.words.c = 1; \
+             } hdr.other = {#};",
             1,
         ),
         ("hdr.other.setValid(); hdr.other.setInvalid(); hdr.words.c = 2;", 2),
@@ -154,7 +155,8 @@ fn calls_happen_in_order_and_only_if_they_should() {
         ("bool x = true || yes(meta.note); hdr.words.c = meta.note;", 0),
         ("bool x = true && yes(meta.note); hdr.words.c = meta.note + (bit<32>) (bit<1>) x;", 2),
         (
-            "hdr.words.c = hdr.words.a == 0 ? next(meta.note) : 7; hdr.words.c = hdr.words.c + meta.note;",
+            "hdr.words.c = hdr.words.a == 0 ? next(meta.note) : 7; hdr.words.c = hdr.words.c + \
+             meta.note;",
             7,
         ),
         ("hdr.words.c = (bit<32>) (early(1) ++ early(9));", 0x0002_0001),
@@ -177,7 +179,8 @@ fn statements_of_all_kinds() {
         ("leave(); hdr.words.c = 1;", 3),
         ("back();", 4),
         (
-            "if (hdr.words.a == 1) { set(1); } else if (hdr.words.b == 0xff) { set(2); } else { set(3); }",
+            "if (hdr.words.a == 1) { set(1); } else if (hdr.words.b == 0xff) { set(2); \
+             } else { set(3); }",
             2,
         ),
         ("switch (hdr.words.a) { 1: 2: { set(1); } 0x1234: { set(2); } default: { set(3); } }", 2),
@@ -243,7 +246,8 @@ fn errors_of_parsers_reach_the_control() {
         ("state start { transition start; }", "ParserTimeout"),
     ] {
         let body = &format!(
-            "hdr.words = {{0, 0, 0}}; if (istd.parser_error == error.{error}) {{ hdr.words.c = 1; }}"
+            "hdr.words = {{0, 0, 0}}; if (istd.parser_error == error.{error}) {{ hdr.words.c = 1; \
+             }}"
         );
         let program = compiled(Parts { decls: "error { Mine }", states, body, ..Parts::default() });
         let packet = sent(&mut Machine::new(&program, 0), 0, &PACKET);
@@ -323,11 +327,13 @@ fn what_a_table_did_can_be_asked() {
         ("if (t.apply().hit) { hdr.words.c = hdr.words.c + 1; }", 3),
         ("hdr.words.a = 1; if (t.apply().miss) { hdr.words.c = hdr.words.c + 1; }", 100),
         (
-            "switch (t.apply().action_run) { set: { hdr.words.c = 5; } default: { hdr.words.c = 6; } }",
+            "switch (t.apply().action_run) { set: { hdr.words.c = 5; } default: { hdr.words.c = 6; \
+             } }",
             5,
         ),
         (
-            "hdr.words.a = 1; switch (t.apply().action_run) { set: { } miss: { hdr.words.c = 6; } }",
+            "hdr.words.a = 1; switch (t.apply().action_run) { set: { } miss: { hdr.words.c = 6; \
+             } }",
             6,
         ),
     ] {
@@ -409,7 +415,8 @@ fn counters_meters_hashes_randoms_digests() {
     assert!(machine.digest().is_some() && machine.digest().is_none());
     assert!(machine.counter("meter", 2).is_err() && machine.counter("nothing", 0).is_err());
 
-    let body = "PNA_MeterColor_t c = meter.dpdk_execute(1, 100); if (c == PNA_MeterColor_t.RED) { hdr.words.c = 1; }";
+    let body = "PNA_MeterColor_t c = meter.dpdk_execute(1, 100); \
+                if (c == PNA_MeterColor_t.RED) { hdr.words.c = 1; }";
     let meters = compiled(parts(body));
     let mut machine = Machine::new(&meters, 0);
     assert_eq!(word(&sent(&mut machine, 0, &PACKET)), 0, "without rates all is green");

@@ -359,13 +359,15 @@ fn what_is_wrong_in_a_file_is_said_with_its_place() {
     for (text, expected) in [
         (
             "[[rows]]".to_owned(),
-            "1:3: there is no `rows`; what can stand here is `profile`, `default`, `entry`, `meter`",
+            "1:3: there is no `rows`; what can stand here is `profile`, `default`, `entry`, \
+             `meter`",
         ),
         ("entry = 5".to_owned(), "1:9: write `[[entry]]` above each"),
         ("[[entry]]\nkeys = {}".to_owned(), "1:1: `table` is missing; write `table = ...`"),
         (
             "[[entry]]\ntable = \"two\"".to_owned(),
-            "2:9: there is no one table `two`; the program has `Main.exact_one`, `Main.prefixes`, `Main.masks`, `Main.own`, `Main.learnt`",
+            "2:9: there is no one table `two`; the program has `Main.exact_one`, `Main.prefixes`, \
+             `Main.masks`, `Main.own`, `Main.learnt`",
         ),
         (
             entry(&format!("keys = {{ x = 1 }}\n{set}")),
@@ -391,7 +393,8 @@ fn what_is_wrong_in_a_file_is_said_with_its_place() {
         ),
         (
             keyed(&format!("{set}\n{}", keyed(set))),
-            "6:1: the table `Main.exact_one` has an entry with these keys already; modify it, or delete it before",
+            "6:1: the table `Main.exact_one` has an entry with these keys already; modify it, or \
+             delete it before",
         ),
         (
             keyed(&format!("{set}\npriority = 3")),

@@ -83,7 +83,8 @@ fn the_halves_have_nothing_in_common_that_changes() {
 fn the_first_half_does_not_leave() {
     for leaves in ["return;", "exit;", "leave();", "leaving.apply();"] {
         let body = format!(
-            "one.write(0, 1); if (hdr.words.a == 7) {{ {leaves} }} other.write(0, 2); large.apply();"
+            "one.write(0, 1); if (hdr.words.a == 7) {{ {leaves} }} other.write(0, 2); \
+             large.apply();"
         );
         let first = first(&body);
         assert!(first.contains("self.code.one") && !first.contains("self.code.other"), "{first}");
@@ -95,7 +96,8 @@ fn no_more_is_kept_than_is_needed() {
     let kept = |body: &str| cut(body).expect("it is cut").1;
     let late = "large.apply(); meta.note = 5; bit<32> x = meta.note; hdr.words.c = x;";
     assert!(!kept(late).contains("note"), "it is written before it is read");
-    let perhaps = "meta.note = 1; large.apply(); if (hdr.words.a == 1) { meta.note = 5; } hdr.words.c = meta.note;";
+    let perhaps = "meta.note = 1; large.apply(); if (hdr.words.a == 1) { meta.note = 5; \
+                   } hdr.words.c = meta.note;";
     assert!(kept(perhaps).contains("main_meta_note: u32,"), "it may not be written");
     let before = "sum.clear(); sum.add(hdr.words.a); large.apply(); hdr.words.b = sum.get();";
     assert!(kept(before).contains("sum_sum: u16,"));

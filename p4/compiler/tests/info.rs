@@ -121,7 +121,8 @@ fn text_says_what_bytes_say() {
     for line in [
         "pkg_info {\n  arch: \"pna\"\n}\n",
         "    id: 33554439\n    name: \"Main.renamed\"\n    alias: \"renamed\"\n",
-        "  match_fields {\n    id: 2\n    name: \"b\"\n    bitwidth: 16\n    match_type: LPM\n  }\n",
+        "  match_fields {\n    id: 2\n    name: \"b\"\n    bitwidth: 16\n    match_type: LPM\n  }\n\
+         ",
         "    id: 21257015\n    scope: DEFAULT_ONLY\n",
         "  spec {\n    unit: BYTES\n  }\n  size: 16\n",
         "  is_const_table: true\n",

@@ -30,11 +30,13 @@ fn what_is_no_program_is_refused_where_it_stands() {
         ("const foo_t X = 1;", "1:7: there is no type `foo_t`; declare it before its use"),
         (
             "#include <v1model.p4>",
-            "1:1: there is no <v1model.p4>; what can be included is <core.p4>, <pna.p4>, <dpdk/pna.p4>",
+            "1:1: there is no <v1model.p4>; what can be included is <core.p4>, <pna.p4>, \
+             <dpdk/pna.p4>",
         ),
         (
             "#define X 1",
-            "1:1: of the preprocessor only `#include <...>` is supported; write constants as `const`",
+            "1:1: of the preprocessor only `#include <...>` is supported; write constants as \
+             `const`",
         ),
         ("header h { varbit<8> x; }", "1:12: `varbit` is not supported"),
         ("header_union u { }", "1:1: header unions are not supported"),
@@ -205,7 +207,8 @@ fn declarations_that_make_no_sense_are_refused() {
         ),
         (
             table(
-                "key = { hdr.words.a : lpm; } actions = { NoAction; } const entries = { 1 &&& 1 : NoAction(); }",
+                "key = { hdr.words.a : lpm; } actions = { NoAction; \
+                 } const entries = { 1 &&& 1 : NoAction(); }",
             ),
             "the key `hdr.words.a` wants one value, or a prefix if it is lpm",
         ),
@@ -352,7 +355,8 @@ fn what_would_take_too_much_is_refused() {
     for depth in 1..30 {
         let below = depth - 1;
         doubled += &format!(
-            " control c{depth}() {{ c{below}() a; c{below}() b; apply {{ a.apply(); b.apply(); }} }}"
+            " control c{depth}() {{ c{below}() a; c{below}() b; apply {{ a.apply(); b.apply(); \
+             }} }}"
         );
     }
     assert!(refused(&doubled).contains("operations; use fewer instances"), "{}", refused(&doubled));

@@ -105,7 +105,8 @@ fn a_thousand_reloads_under_traffic_lose_nothing_on_flows_that_stay_allowed() {
     assert!(sent > 0 && guests > 0 && guests < sent, "{guests} of {sent} guests' packets passed");
     assert!(went > 0, "the guest's mapping goes whenever it may not stay");
     println!(
-        "{sent} packets each way during {RELOADS} reloads; {guests} of a guest; {went} mappings went"
+        "{sent} packets each way during {RELOADS} reloads; {guests} of a guest; {went} mappings \
+         went"
     );
 }
 

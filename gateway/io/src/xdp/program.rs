@@ -125,8 +125,8 @@ fn explain(error: &io::Error, link: &LinkInfo) -> String {
              `ethtool -L {name} rx N`, or tx 1 at the other end, would change that"
         ),
         Some(libc::ERANGE) => format!(
-            "its MTU of {}, or that of the other end of a veth, is too large for it; `ip link set dev \
-             {name} mtu 1500`, there too, would change that",
+            "its MTU of {}, or that of the other end of a veth, is too large for it; `ip link set \
+             dev {name} mtu 1500`, there too, would change that",
             link.mtu
         ),
         Some(libc::EOPNOTSUPP) => "its driver does not know it".to_owned(),

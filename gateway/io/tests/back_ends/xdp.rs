@@ -226,8 +226,8 @@ fn what_keeps_it_from_the_drivers_mode_is_said() {
     let mode = open_xdp(BackEnd::XdpGeneric).mode().expect("it is there");
     assert_eq!(mode.mode, Mode::Generic);
     let said = mode.to_string();
-    let expected = "AF_XDP in generic mode, copying, 1 queue (not native: the other end of near has \
-                    more transmit queues";
+    let expected = "AF_XDP in generic mode, copying, 1 queue (not native: the other end of near \
+                    has more transmit queues";
     assert!(said.starts_with(expected), "{said}");
     ip("link delete near");
     BackEnd::XdpNative.make();
@@ -241,8 +241,8 @@ fn mtus_that_do_not_fit_are_refused_with_the_remedy() {
     BackEnd::XdpNative.make();
     ip("link set dev near mtu 9000");
     let error = XdpDevice::open("near", CONFIG).expect_err("no frame fits");
-    let expected = "device \"near\" has an MTU of 9000, and AF_XDP carries at most 3822 here; lower \
-                    it with `ip link set dev near mtu 3822`, or use backend = \"af-packet\"";
+    let expected = "device \"near\" has an MTU of 9000, and AF_XDP carries at most 3822 here; \
+                    lower it with `ip link set dev near mtu 3822`, or use backend = \"af-packet\"";
     assert_eq!(error.to_string(), expected);
     // The length is too large for the driver's mode, not for the generic one.
     ip("link set dev near mtu 3800");

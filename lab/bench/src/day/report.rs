@@ -13,9 +13,12 @@ lab/bench/src/day/README.md.";
 
 const LEGEND: &str = "\
 *Refused*: sessions for which there was no port, by reason below. *Met it*: subscribers of whom at
-least one session was refused. *In use*: ports that are used or in hold-down, of all, each port counting
-twice, for TCP and for UDP; the mean, and at the fullest. *Bound*: those, and those that are set aside
-for one subscriber, at the fullest. *Idle*: of those set aside, those not in use, on average. *Busiest
+least one session was refused. *In use*: ports that are used or in hold-down, of all, each port \
+counting
+twice, for TCP and for UDP; the mean, and at the fullest. *Bound*: those, and those that are set \
+aside
+for one subscriber, at the fullest. *Idle*: of those set aside, those not in use, on average. \
+*Busiest
 address*: how much of one protocol's ports is in use where it is most.";
 
 const LOG: &str = "\
@@ -41,7 +44,8 @@ pub(super) fn write(report: &mut Report, plan: &Plan, outcomes: &[Outcome]) {
     }
     report.text(INTRODUCTION);
     report.text(format!(
-        "{} subscribers, seed {}, for {} hour{}; one who is there all day opens {} sessions on average.",
+        "{} subscribers, seed {}, for {} hour{}; one who is there all day opens {} sessions on \
+         average.",
         grouped(plan.subscribers.into()),
         plan.seed,
         plan.hours,
@@ -134,8 +138,8 @@ fn crowd(outcome: &Outcome) -> String {
     let present = outcome.day.looks.iter().map(|look| look.present);
     let hours = outcome.day.hours.iter().map(|hour| hour.sessions);
     format!(
-        "{} to {} of them were there at a time, {} different ones in all. They opened {} sessions, {} \
-         to {} in an hour.",
+        "{} to {} of them were there at a time, {} different ones in all. They opened {} sessions, \
+         {} to {} in an hour.",
         grouped(present.clone().min().unwrap_or(0)),
         grouped(present.max().unwrap_or(0)),
         grouped(outcome.day.subscribers_seen),

@@ -63,8 +63,9 @@ impl Results {
         report.data(self);
         report.text(format!(
             "{} {} sessions, batches of {}. Times are processor time of the thread, medians over \
-             {} rounds of {} packets at random over the sessions; the kinds of round take turns. The limit is one random 64-byte line of memory read and written back, asked \
-             for ahead in the same batch size, over as many lines as there are sessions.",
+             {} rounds of {} packets at random over the sessions; the kinds of round take turns. \
+             The limit is one random 64-byte line of memory read and written back, asked for ahead \
+             in the same batch size, over as many lines as there are sessions.",
             grouped(self.figures.sessions),
             self.figures.protocol.to_uppercase(),
             self.figures.batch,
@@ -212,8 +213,9 @@ impl Churn {
     fn report(&self, report: &mut Report) {
         let (each, Spread { p10, p90, .. }) = (self.each_ns, self.spread);
         report.text(format!(
-            "## Coming and going\n\nOf {} sessions, {} were made anew while as many others ended and as \
-             many ports became free: {each:.1} ns for the three in the mean ({p10:.1} to {p90:.1}), {:.1} M a second.",
+            "## Coming and going\n\nOf {} sessions, {} were made anew while as many others ended \
+             and as many ports became free: {each:.1} ns for the three in the mean ({p10:.1} to \
+             {p90:.1}), {:.1} M a second.",
             grouped(self.sessions),
             grouped(self.renewed),
             1e3 / each,

@@ -8,12 +8,18 @@ use crate::report::{Axis, Plot, Report, Series, Style, Table};
 use serde::Serialize;
 
 const INTRODUCTION: &str = "\
-The same Ethernet frames, UDP flows drawn at random, through each: the NAT in P4 as Rust, interpreted, and by
-DPDK's SWX where natgate was built with DPDK, and natgate, all with Ethernet, translation, routes and neighbours. Nanoseconds of processor time a packet, and in
-parentheses cycles of the time-stamp counter; medians. In memory the subjects have their turns in every round, there
-is no network, and what the devices alone take is in every other figure but the translator's, which gets bare IP
-packets of one length; several cores have each everything of its own and share the flows. By a driver each has its
-turn between two cables, at the highest rate at which at most 1 % is lost; the kernel's threads that take frames from
+The same Ethernet frames, UDP flows drawn at random, through each: the NAT in P4 as Rust, \
+interpreted, and by
+DPDK's SWX where natgate was built with DPDK, and natgate, all with Ethernet, translation, routes \
+and neighbours. Nanoseconds of processor time a packet, and in
+parentheses cycles of the time-stamp counter; medians. In memory the subjects have their turns in \
+every round, there
+is no network, and what the devices alone take is in every other figure but the translator's, \
+which gets bare IP
+packets of one length; several cores have each everything of its own and share the flows. By a \
+driver each has its
+turn between two cables, at the highest rate at which at most 1 % is lost; the kernel's threads \
+that take frames from
 the cables count, and in parentheses are million packets a second of wall time, too.";
 
 /// Target: highest ratio of P4 as Rust to natgate in time.
@@ -96,8 +102,8 @@ pub(super) fn write(mut report: Report, results: &Results) -> Report {
         rows.iter().filter(by_swx).map(|row| row.mpps / f64::from(row.place.cores)).collect();
     if !rates.is_empty() {
         report.text(format!(
-            "SWX is wanted to forward {WANTED_SWX} million packets a second of a core in memory: it does in {} of \
-             {} rows.",
+            "SWX is wanted to forward {WANTED_SWX} million packets a second of a core in memory: \
+             it does in {} of {} rows.",
             rates.iter().filter(|rate| **rate >= WANTED_SWX).count(),
             rates.len()
         ));

@@ -163,8 +163,9 @@ fn arithmetic(basis: &Basis, [paper, ours]: &[Row; 2]) -> String {
         "## The arithmetic\n\n\
          - Routers: $1 / $15,000 per Mpps is {:.0} packets a second for a dollar.\n\
          - The paper's translator: {RESULT_SHARE} x {TARGET_MPPS} Mpps (260 % more than the \
-         target; if 260 % of the target was meant, {:.1} Mpps) = {:.1} Mpps; $1,815 / {:.1} = ${:.2} per Mpps, {:.0} times less than the routers. The \
-         speed was measured on a laptop's processor (i5-4210U), the price is the server's.\n\
+         target; if 260 % of the target was meant, {:.1} Mpps) = {:.1} Mpps; $1,815 / {:.1} = \
+         ${:.2} per Mpps, {:.0} times less than the routers. The speed was measured on a laptop's \
+         processor (i5-4210U), the price is the server's.\n\
          - natgate: 1000 / {mixed_ns:.1} ns x {cores} = {:.1} Mpps with {sessions} established \
          sessions ({source}); ${price:.0} / {:.1} = ${:.2} per Mpps, {:.0} times less than the \
          routers.\n\n\

@@ -11,9 +11,9 @@ const ADDED_P99: f64 = 20.0;
 pub(super) fn write(mut report: Report, parts: &[Part], results: &Results) -> Report {
     report.data(results);
     report.text(format!(
-        "natgate by {}, between cables (veth); one processor for the tester, one for natgate. Trials \
-         of {} s. Without NAT is the same program with a rule that has everything pass. The thesis \
-         is Chugh's of 2003, on a router of that time.",
+        "natgate by {}, between cables (veth); one processor for the tester, one for natgate. \
+         Trials of {} s. Without NAT is the same program with a rule that has everything pass. The \
+         thesis is Chugh's of 2003, on a router of that time.",
         results.back_end, results.trial_seconds
     ));
     for part in parts {
@@ -81,8 +81,8 @@ fn throughput(report: &mut Report, results: &Results) {
     report.text(
         "## Throughput\n\nHighest rates, 1,000 packets a second, by what may be lost (RFC 2544; \
          0.1 % is the thesis's; 0.5 % is FD.io's PDR), each by a search of its own to 3 %. \
-         Most of a rate's trials decide. A pause of the machine that the receive ring does not bridge \
-         is a loss; least is lost where the machine is not shared.",
+         Most of a rate's trials decide. A pause of the machine that the receive ring does not \
+         bridge is a loss; least is lost where the machine is not shared.",
     );
     let mut table =
         Table::new(["NAT", "frames", "none", "0.1 %", "0.5 %", "0.1 %: against none", ""]);
@@ -107,8 +107,8 @@ fn throughput(report: &mut Report, results: &Results) {
 
 fn memory(report: &mut Report, results: &Results) {
     report.text(
-        "## Memory\n\nWhat the program has resident. Room for all entries is taken at the start; an \
-         entry's bytes are those with entries, less those of the smallest, by the entries.",
+        "## Memory\n\nWhat the program has resident. Room for all entries is taken at the start; \
+         an entry's bytes are those with entries, less those of the smallest, by the entries.",
     );
     let mut table = Table::new(["entries", "before, MiB", "with them, MiB", "bytes an entry"]);
     let least = results.memory.iter().map(|row| row.before).min().unwrap_or(0);
@@ -131,8 +131,8 @@ fn memory(report: &mut Report, results: &Results) {
 fn processor(report: &mut Report, results: &Results) {
     report.text(
         "## Processor time\n\nNanoseconds a packet, what the kernel does for natgate's devices \
-         included, at the highest rate at which at most 1 % is lost (in parentheses, 1,000 packets a \
-         second).",
+         included, at the highest rate at which at most 1 % is lost (in parentheses, 1,000 packets \
+         a second).",
     );
     let mut frames: Vec<&str> = Vec::new();
     for row in &results.processor {
@@ -168,12 +168,13 @@ fn creation(report: &mut Report, results: &Results) {
 
 fn latency(report: &mut Report, results: &Results) {
     report.text(
-        "## Latency under load\n\nMicroseconds at shares of the highest rate without loss with NAT, and \
-         at the same rates without NAT; 64-byte frames. Both take turns, and each turn is measured in \
-         slices of a twenty-fifth of a trial; of these, the one with the median 99th percentile. Least: \
-         the 99th percentile that a tenth of the slices stay below, such as the machine disturbs little. \
-         Spread: how much that of every other turn differs from that of those between; what is less \
-         cannot be told. Where the tester cannot keep the rate, its own queue is in the figures.",
+        "## Latency under load\n\nMicroseconds at shares of the highest rate without loss with \
+         NAT, and at the same rates without NAT; 64-byte frames. Both take turns, and each turn is \
+         measured in slices of a twenty-fifth of a trial; of these, the one with the median 99th \
+         percentile. Least: the 99th percentile that a tenth of the slices stay below, such as the \
+         machine disturbs little. Spread: how much that of every other turn differs from that of \
+         those between; what is less cannot be told. Where the tester cannot keep the rate, its \
+         own queue is in the figures.",
     );
     let mut table = Table::new([
         "NAT",

@@ -7,8 +7,10 @@ use crate::report::{Axis, Plot, Report, Series, Style, Table};
 use serde::Serialize;
 
 const INTRODUCTION: &str = "\
-Nanoseconds a lookup, medians; `batched`: searches of 32 packets take their steps together. The paper
-searches for one packet at a time: compare its figures with rows that are not batched. How it is measured, and where that differs from the paper, is in
+Nanoseconds a lookup, medians; `batched`: searches of 32 packets take their steps together. The \
+paper
+searches for one packet at a time: compare its figures with rows that are not batched. How it is \
+measured, and where that differs from the paper, is in
 lab/bench/src/rules/README.md.
 
 ## The paper's table, continued
@@ -18,7 +20,8 @@ A carrier's rules, packets drawn over all of them.";
 const CACHES: &str = "\
 ## What is in the caches
 
-Warm: packets of 256 conversations, again and again. Spread: packets drawn over all rules. Cold: so, and
+Warm: packets of 256 conversations, again and again. Spread: packets drawn over all rules. Cold: \
+so, and
 before each batch of 32 other memory has been gone through, eight times as much as the processor's
 second-level cache holds.";
 

@@ -14,8 +14,8 @@ pub(super) const HAS: [Kind; 7] = [
     Kind::Lines3,
 ];
 /// Order of the structures, from slowest to fastest, as far as the thesis states it.
-pub(super) const ORDER: &str = "linear array > binary tree > red-black tree > hash tables of lists or \
-    trees > hash tables of lines, of which lines of 3 are the best";
+pub(super) const ORDER: &str = "linear array > binary tree > red-black tree > hash tables of lists \
+    or trees > hash tables of lines, of which lines of 3 are the best";
 /// Cycle budget of a packet: 180 ns at 2.4 GHz.
 pub(super) const BUDGET_CYCLES: f64 = 436.0;
 pub(super) use crate::thesis::{TARGET_MPPS, result_mpps};

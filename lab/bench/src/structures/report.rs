@@ -63,7 +63,8 @@ pub(super) fn write(report: &mut Report, sizes: &Sizes, threads: &[Threaded]) {
 
 const INTRODUCTION: &str = "\
 Cycles are those of the time-stamp counter, made from the processor time of the measuring thread;
-medians over the repetitions. `batched`: what a batch of 32 packets needs is fetched together. How it
+medians over the repetitions. `batched`: what a batch of 32 packets needs is fetched together. How \
+it
 is measured, and where that differs from the thesis, is in lab/bench/src/structures/README.md.
 
 ## The thesis's statements";
@@ -86,7 +87,8 @@ Cycles; mean and standard deviation are those of the thesis's figure.";
 const THREADS: &str = "\
 ## Threads
 
-Millions of packets a second of all threads together, by processor time and by the clock on the wall.
+Millions of packets a second of all threads together, by processor time and by the clock on the \
+wall.
 All but the shared table share nothing.";
 
 /// Table with a row for each structure and a column for each number of sessions.

@@ -180,10 +180,10 @@ fn beside_linux(report: &mut Report, pair: &Pair, results: &Results) {
     report.text(format!(
         "## Beside a Linux guest: {card}\n\nThe image, and Linux {} with an nftables masquerade: \
          QEMU, processors emulated (TCG), one processor, 512 MiB, two {card} cards, kernels of \
-         network namespaces at both ends. Both are booted {} times; then one stands still while the \
-         other is measured at one thing, and the other way round, so that what else the host does \
-         is shared. Emulation is slow, so only the ratios mean something: the median of those of \
-         neighbouring measurements, the least and the largest beside it. All else are medians.",
+         network namespaces at both ends. Both are booted {} times; then one stands still while \
+         the other is measured at one thing, and the other way round, so that what else the host \
+         does is shared. Emulation is slow, so only the ratios mean something: the median of those \
+         of neighbouring measurements, the least and the largest beside it. All else are medians.",
         pair.kernel, results.rounds
     ));
     report.table(side_by_side(&pair.figures));

@@ -442,8 +442,8 @@ impl Soak<'_> {
         let counts = self.tally.each().into_iter().map(|(name, count)| format!("{name} {count}"));
         eprintln!(
             "soak: {}: {} s: forwarded {}, dropped {}, replied {}; {}; \
-             {} KiB resident, {:+} of them since the beginning, {threads} threads, {files} files, {} reloads, slowest \
-             answer {:?}, slowest state {:?}",
+             {} KiB resident, {:+} of them since the beginning, {threads} threads, {files} files, \
+             {} reloads, slowest answer {:?}, slowest state {:?}",
             self.name,
             elapsed.as_secs(),
             outcome(status, "forwarded"),

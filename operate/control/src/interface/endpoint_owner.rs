@@ -179,8 +179,8 @@ fn with_rest(answer: Response, (address, port): (Ipv4Addr, u16), resting: Vec<Va
     if status == 404 {
         let each: Vec<String> = resting.iter().map(rest).collect();
         body["message"] = format!(
-            "{address}:{port}: nobody has it now; it is in hold-down for {}; the log of events tells \
-             who had it",
+            "{address}:{port}: nobody has it now; it is in hold-down for {}; the log of events \
+             tells who had it",
             each.join(", ")
         )
         .into();

@@ -434,8 +434,8 @@ impl<T: RouteTable> Work<T> {
         self.counts.restored.fetch_add(back.len() as u64, Ordering::Relaxed);
         if !removed.is_empty() {
             (self.tell)(format!(
-                "warning: another program removed announced routes from table {table}: {}; {} of {} \
-                 are there again",
+                "warning: another program removed announced routes from table {table}: {}; {} of \
+                 {} are there again",
                 named(&removed),
                 back.len(),
                 removed.len()

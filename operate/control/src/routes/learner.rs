@@ -192,8 +192,8 @@ impl Work {
         if self.told.replace(left_out) != Some(left_out) && left_out > 0 {
             let table = self.table_number;
             (self.tell)(format!(
-                "warning: {left_out} routes of table {table} are not used, because their next hop is \
-                 not in the network of their side's address or there are too many; {learnt} are"
+                "warning: {left_out} routes of table {table} are not used, because their next hop \
+                 is not in the network of their side's address or there are too many; {learnt} are"
             ));
         }
     }

@@ -297,7 +297,8 @@ fn what_is_unwise_is_a_warning() {
         (&after(&format!("[nat]\npooling = \"arbitrary\"\n{limits}")), &[]),
         (
             &after(
-                "ports = \"5001\"\n[limits]\nports_per_subscriber = { tcp = 1, udp = 1, icmp = 1 }\n",
+                "ports = \"5001\"\n[limits]\n\
+                 ports_per_subscriber = { tcp = 1, udp = 1, icmp = 1 }\n",
             ),
             &["7:9 pool[0].ports: port 5001 alone leaves even ports without nat.port_parity"],
         ),

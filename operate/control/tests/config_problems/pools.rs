@@ -107,9 +107,8 @@ fn blocks_that_a_pool_has_not() {
         ),
         (
             "block = { size = 64 }\n",
-            &[
-                "7:9 pool[0].block: has no effect: the pool's allocation is \"random\"; only \"block\"",
-            ],
+            &["7:9 pool[0].block: has no effect: the pool's allocation is \"random\"; only \
+                 \"block\""],
         ),
     ]);
     let blocks = |ports: &str, block: &str| {
@@ -131,9 +130,8 @@ fn blocks_that_a_pool_has_not() {
                 "{}[limits]\nports_per_subscriber = {{ tcp = 3000 }}\n",
                 blocks("1024-65535", "size = 512\n")
             ),
-            &[
-                "13:24 limits.ports_per_subscriber: the TCP quota of 3000 is more than the 2048 ports",
-            ],
+            &["13:24 limits.ports_per_subscriber: the TCP quota of 3000 is more than the 2048 \
+                 ports"],
         ),
     ]);
 }
@@ -144,9 +142,8 @@ fn shares_that_a_pool_has_not() {
     refused_after_smallest(&[
         (
             "[nat]\nallocation = \"deterministic\"\n",
-            &[
-                "7:1 nat.subscribers: 22085632 subscribers are more than the 1 x 64512 = 64512 ports",
-            ],
+            &["7:1 nat.subscribers: 22085632 subscribers are more than the 1 x 64512 = 64512 \
+                 ports"],
         ),
         (
             "allocation = \"deterministic\"\nsubscribers = [\"10.0.0.0/16\"]\n",
@@ -155,10 +152,8 @@ fn shares_that_a_pool_has_not() {
         (
             "allocation = \"deterministic\"\nports_per_subscriber = 1000\n\
              [nat]\nsubscribers = [\"10.0.0.0/25\"]\n",
-            &[
-                "8:24 pool[0].ports_per_subscriber: 64512 / 1000 = 64 subscribers an address, 64 on 1, \
-               but there are 128; write less",
-            ],
+            &["8:24 pool[0].ports_per_subscriber: 64512 / 1000 = 64 subscribers an address, 64 \
+               on 1, but there are 128; write less"],
         ),
         (
             "allocation = \"deterministic\"\ndynamic_ports = 64512\n\
@@ -170,7 +165,8 @@ fn shares_that_a_pool_has_not() {
             &["8:15 pool[0].subscribers: 10.0.0.0-10.0.0.127 and 10.0.0.5-10.0.0.5 overlap"],
         ),
         (
-            "allocation = \"deterministic\"\nports = \"1-65535\"\nsubscribers = [\"10.0.0.0/25\"]\n",
+            "allocation = \"deterministic\"\nports = \"1-65535\"\n\
+             subscribers = [\"10.0.0.0/25\"]\n",
             &["8:9 pool[0].ports: 1-65535 has ports of both sides of 1024; begin at 1024"],
         ),
         (

@@ -49,9 +49,8 @@ fn rules() {
         ),
         (
             &(rule("bypass", source, "") + &rule("snat", source, "pool = \"default\"")),
-            &[
-                "13:20 rule[1].match.source: is what the rule in line 9 matches; keep one of the two",
-            ],
+            &["13:20 rule[1].match.source: is what the rule in line 9 matches; keep one of the \
+                 two"],
         ),
         (
             &rule("dnat", source, ""),
@@ -90,8 +89,8 @@ fn destinations() {
         (
             "\"0.0.0.0/0\", port = 53",
             "\"10.5.0.9\"",
-            "10.5.0.9 is in 10.5.0.0/16, the network of inside.address, but packets go outside; give it \
-             a [[static]] mapping and write its external endpoint",
+            "10.5.0.9 is in 10.5.0.0/16, the network of inside.address, but packets go outside; \
+             give it a [[static]] mapping and write its external endpoint",
         ),
         (
             "\"0.0.0.0/0\", port = 53",
@@ -152,10 +151,8 @@ fn unwise_destinations() {
     assert_eq!(warnings(SMALLEST, &[same]), [""; 0]);
     assert_eq!(
         warnings(SMALLEST, &[("\"9.9.9.9\"", "\"192.0.2.53:53\"")]),
-        [
-            "t:10:6: rule[0].to: sends packets for every port to port 53; write match.port, or leave \
-          the port out here"
-        ]
+        ["t:10:6: rule[0].to: sends packets for every port to port 53; write match.port, or \
+          leave the port out here"]
     );
     assert_eq!(
         warnings(SMALLEST, &[company, ("\"172.21.0.0/16\"", "\"10.5.0.0/16\"")]),
@@ -184,10 +181,8 @@ fn unwise_destinations() {
     );
     assert_eq!(
         warnings(&bypass, &[company]),
-        [
-            "t:12:25: rule[1].match.destination: never applies: the rule in line 9 bypasses all that it \
-          matches"
-        ]
+        ["t:12:25: rule[1].match.destination: never applies: the rule in line 9 bypasses all \
+          that it matches"]
     );
     let snat =
         "[[rule]]\nkind = \"snat\"\nmatch = { source = \"10.0.0.0/12\" }\npool = \"default\"\n";

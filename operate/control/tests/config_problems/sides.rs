@@ -95,9 +95,8 @@ fn dpdk_ports_and_what_dpdk_is_started_with() {
     }
     refused(
         &SMALLEST.replace("\"eth1\"", "\"net_null0\"\nbackend = \"dpdk\""),
-        &[
-            "1:1 inside.address: is missing, and a DPDK port has none of the kernel's; write address",
-        ],
+        &["1:1 inside.address: is missing, and a DPDK port has none of the kernel's; write \
+             address"],
     );
     refused_after_smallest(&[(
         "[dpdk]\neal = []\n",
@@ -125,7 +124,8 @@ fn rings_and_what_matters_more() {
         ),
         (
             "mode = \"rate\"\nbackend = \"tun\"",
-            "3:8 inside.mode: \"rate\" is for backend = \"af-packet\", and this side has \"tun\"; take it out",
+            "3:8 inside.mode: \"rate\" is for backend = \"af-packet\", and this side has \"tun\"; \
+             take it out",
         ),
         ("ring = 128", "3:8 inside.ring: 128 is out of bounds; it must be from 256 to 65536"),
         ("ring = 5000", "3:8 inside.ring: 5000 is no power of two; write 4096 or 8192"),
@@ -135,7 +135,8 @@ fn rings_and_what_matters_more() {
         ),
         (
             "ring = 256\nbackend = \"tun\"",
-            "3:8 inside.ring: is for \"af-packet\" and \"af-xdp\", and this side has backend = \"tun\"; take",
+            "3:8 inside.ring: is for \"af-packet\" and \"af-xdp\", and this side has backend = \
+             \"tun\"; take",
         ),
     ] {
         refused(&with(more), &[expected]);

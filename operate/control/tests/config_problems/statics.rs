@@ -171,9 +171,8 @@ fn forwarded_ports_in_shares() {
             &(blocks.to_owned()
                 + &mapping("10.0.0.80:1", "2048")
                 + &mapping("10.0.0.81:1", "2050")),
-            &[
-                "16:12 static[1].external: is in block 2048-2559 of 203.0.113.1, which 10.0.0.80 has",
-            ],
+            &["16:12 static[1].external: is in block 2048-2559 of 203.0.113.1, which 10.0.0.80 \
+                 has"],
         ),
         (
             &(blocks.to_owned() + &mapping("10.0.0.80:1-1025", "2048-3072")),
@@ -185,9 +184,8 @@ fn forwarded_ports_in_shares() {
     let plan = "allocation = \"deterministic\"\nsubscribers = [\"10.0.0.0/24\"]\n";
     refused_after_smallest(&[(
         &(plan.to_owned() + &mapping("10.0.0.80:1", "1024")),
-        &[
-            "11:12 static[0].external: port 1024 of 203.0.113.1 is 10.0.0.0's (1024-1275 of 203.…own",
-        ],
+        &["11:12 static[0].external: port 1024 of 203.0.113.1 is 10.0.0.0's (1024-1275 of \
+             203.…own"],
     )]);
     let own = plan.to_owned() + &mapping("10.0.0.1:1-252", "1276-1527");
     assert!(read_text(&format!("{SMALLEST}{own}"), "t").is_ok());

@@ -107,8 +107,8 @@ pub(super) fn pools(page: &mut Page, pools: &[PoolFigures]) {
             series.add(&[("pool", &pool.name)], pool.addresses as f64);
         }
     });
-    let help = "Ports of a pool over all its addresses: free, used by dynamic mappings, held after use, or \
-                reserved: kept for static mappings, draining, or in no block.";
+    let help = "Ports of a pool over all its addresses: free, used by dynamic mappings, held after \
+                use, or reserved: kept for static mappings, draining, or in no block.";
     page.gauge("pool_ports", help, |series| {
         for pool in pools {
             for (protocol, usage) in &pool.ports {
@@ -209,7 +209,8 @@ fn timings(page: &mut Page, workers: &[WorkerFigures]) {
         ),
         (
             "worker_mapping_duration_seconds",
-            "Time of a turn divided by the mappings that were made in it: the most that making one cost.",
+            "Time of a turn divided by the mappings that were made in it: the most that making one \
+             cost.",
             |timing| &timing.creation,
         ),
     ];

@@ -180,8 +180,8 @@ impl AgentLoop {
                 SessionEnd::Lost(why) => {
                     if !lacks {
                         say(format!(
-                            "warning: no SNMP agent at {place}: {why}; it is tried again every {} s; \
-                             snmp.agentx names another place",
+                            "warning: no SNMP agent at {place}: {why}; it is tried again every {} \
+                             s; snmp.agentx names another place",
                             PAUSE.as_secs()
                         ));
                     }

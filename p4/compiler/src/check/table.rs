@@ -210,7 +210,8 @@ impl Checker {
             let may_add = table.add_on_miss && position == table.default.0;
             if !adds.is_empty() && !may_add {
                 let what = format!(
-                    "`{name}` adds entries; the table needs `add_on_miss = true`, and it as its default"
+                    "`{name}` adds entries; the table needs `add_on_miss = true`, and it as its \
+                     default"
                 );
                 return problem(span, what);
             }

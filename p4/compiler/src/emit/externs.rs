@@ -165,7 +165,8 @@ impl Names<'_> {
             let action = self.chosen(number, position, &args);
             Some(format!(
                 "Applied::{variant} {{ key, place }} => {{
-                    let added = self.pass.add(&mut self.code.{name}, self.now, *key, {action}, timeout);
+                    let added = self.pass.add(&mut self.code.{name}, self.now, *key, {action}, \
+                    timeout);
                     *place = added.or(*place);
                     added.is_some()
                 }}\n"
@@ -189,7 +190,8 @@ impl Names<'_> {
                 let (variant, _) = self.applied_variant(number)?;
                 let name = &self.tables[number].field;
                 Some(format!(
-                    "Applied::{variant} {{ place, .. }} => self.pass.{what}(&mut self.code.{name}, {args}),\n"
+                    "Applied::{variant} {{ place, .. }} => self.pass.{what}(&mut self.code.{name}, \
+                     {args}),\n"
                 ))
             });
         format!("match &self.applied {{ {} _ => {{}} }}", arms.collect::<String>())

@@ -337,7 +337,8 @@ impl Names<'_> {
             impl {ty} {{
                 /// A packet at the beginning of the second half.
                 #[inline(always)]
-                fn resume<'r, P: Pass>(&'r mut self, world: &'r mut World, packet: &'r [u8], kept: &PacketState, head: &'r mut Vec<u8>, pass: P) -> Run<'r, P> {{
+                fn resume<'r, P: Pass>(&'r mut self, world: &'r mut World, packet: &'r [u8], \
+                kept: &PacketState, head: &'r mut Vec<u8>, pass: P) -> Run<'r, P> {{
                     let mut run = self.run(world, packet, head, pass);
                     run.input.resume(kept.taken);
                     run.port = kept.port;
@@ -348,7 +349,8 @@ impl Names<'_> {
             impl Halves for {ty} {{
                 type PacketState = PacketState;
                 #[inline(always)]
-                fn begin(&mut self, world: &mut World, port: u32, packet: &[u8], kept: &mut PacketState) {{
+                fn begin(&mut self, world: &mut World, port: u32, packet: &[u8], \
+                kept: &mut PacketState) {{
                     let mut head = Vec::new();
                     let mut run = self.run(world, packet, &mut head, Work);
                     run.begin(port);
@@ -357,11 +359,13 @@ impl Names<'_> {
                     {}
                 }}
                 #[inline(always)]
-                fn fetch(&mut self, world: &mut World, packet: &[u8], kept: &PacketState, found: u32) -> bool {{
+                fn fetch(&mut self, world: &mut World, packet: &[u8], kept: &PacketState, \
+                found: u32) -> bool {{
                     self.resume(world, packet, kept, &mut Vec::new(), Ahead::new(found)).finish()
                 }}
                 #[inline(always)]
-                fn finish(&mut self, world: &mut World, packet: &[u8], kept: &PacketState, head: &mut Vec<u8>) -> Verdict {{
+                fn finish(&mut self, world: &mut World, packet: &[u8], kept: &PacketState, \
+                head: &mut Vec<u8>) -> Verdict {{
                     let mut run = self.resume(world, packet, kept, head, Work);
                     run.finish();
                     Verdict {{ port: run.port, taken: run.input.taken() }}
@@ -384,7 +388,8 @@ impl Names<'_> {
             .map(|(_, names)| format!("self.{}.is_large()", names.field))
             .collect();
         format!(
-            "fn forward_all(&mut self, world: &mut World, port: u32, frames: &mut [Frame<'_>], fates: &mut [Fate]) {{
+            "fn forward_all(&mut self, world: &mut World, port: u32, frames: &mut [Frame<'_>], \
+             fates: &mut [Fate]) {{
                 if {} {{
                     in_halves(self, world, port, frames, fates);
                 }} else {{

@@ -54,7 +54,8 @@ impl Names<'_> {
     fn file(&self, name: &str, ty: &str) -> String {
         let program = self.program;
         let mut text = format!(
-            "//! The program `{name}`, made by `natgate p4 compile --emit rust`: changes belong into the program.
+            "//! The program `{name}`, made by `natgate p4 compile --emit rust`: changes belong \
+             into the program.
             use natgate_p4::rt::*;\n"
         );
         self.headers.iter().for_each(|header| text += &header::define(header));
@@ -114,7 +115,8 @@ impl Names<'_> {
                 /// Without entries; `seed` is that of its random numbers.
                 pub fn new(seed: u64) -> Self {{ Self {{ {} }} }}
                 #[inline(always)]
-                fn run<'r, P: Pass>(&'r mut self, world: &'r mut World, packet: &'r [u8], head: &'r mut Vec<u8>, pass: P) -> Run<'r, P> {{
+                fn run<'r, P: Pass>(&'r mut self, world: &'r mut World, packet: &'r [u8], \
+                head: &'r mut Vec<u8>, pass: P) -> Run<'r, P> {{
                     let errors = Errors {{ too_short: {}, timeout: {} }};
                     Run {{
                         now: world.now(),
@@ -156,14 +158,16 @@ impl Names<'_> {
         let meters = |call| arms(|kind| matches!(kind, ObjectKind::Meter { .. }), call);
         format!(
             "impl Execute for {ty} {{
-                fn process(&mut self, world: &mut World, port: u32, packet: &[u8], head: &mut Vec<u8>) -> Verdict {{
+                fn process(&mut self, world: &mut World, port: u32, packet: &[u8], \
+                head: &mut Vec<u8>) -> Verdict {{
                     let mut run = self.run(world, packet, head, Work);
                     run.process(port);
                     Verdict {{ port: run.port, taken: run.input.taken() }}
                 }}
                 {}
                 fn table(&self, number: usize) -> &dyn Store {{ match number {{ {} {missing} }} }}
-                fn table_mut(&mut self, number: usize) -> &mut dyn Store {{ match number {{ {} {missing} }} }}
+                fn table_mut(&mut self, number: usize) -> &mut dyn Store {{ match number {{ {} \
+                {missing} }} }}
                 fn counter(&self, object: usize, index: u32) -> (u64, u64) {{
                     match object {{ {} _ => (0, 0), }}
                 }}

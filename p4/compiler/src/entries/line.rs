@@ -5,8 +5,9 @@ use crate::info::{FieldInfo, Info};
 use crate::machine::{Error, Key, Row, named};
 
 /// Format of a line.
-const SHAPE: &str = "an entry is a table, its keys, an action and its arguments, such as \"routes 0.0.0.0/0 \
-                     via 192.0.2.1,2\"; keys and arguments have commas between them and no blanks";
+const SHAPE: &str = "an entry is a table, its keys, an action and its arguments, such as \"routes \
+                     0.0.0.0/0 via 192.0.2.1,2\"; keys and arguments have commas between them and \
+                     no blanks";
 
 impl Row {
     /// Reads `TABLE KEYS ACTION [ARGUMENTS]`. Keys and arguments are in the program's order with

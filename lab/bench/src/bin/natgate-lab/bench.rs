@@ -26,7 +26,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const AFTER_HELP: &str = "\
-Times are processor time, which a shared machine changes least; io, router and timings send real packets. Each experiment writes NAME.json,
+Times are processor time, which a shared machine changes least; io, router and timings send real \
+packets. Each experiment writes NAME.json,
 NAME.md and NAME*.svg, with the facts of the machine, to docs/results/NAME/ under the current
 directory or to --out DIR. With --json the JSON goes to standard output instead, or, with both
 options, as well.

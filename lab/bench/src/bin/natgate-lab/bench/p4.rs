@@ -8,7 +8,8 @@ use natgate_lab::p4::{Driver, MOST_ENTRIES, Plan, measure};
 use std::time::Duration;
 
 const AFTER_HELP: &str = "\
-In memory the same Ethernet frames go through each, and what making and taking them costs is measured,
+In memory the same Ethernet frames go through each, and what making and taking them costs is \
+measured,
 too. Other drivers have cables between network namespaces and need root, ip, ethtool, setpriv and
 nft; the tester has one processor, what is measured another. SWX is measured by a natgate that was
 built with DPDK.

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 const AFTER_HELP: &str = "\
 Quick NAT's search as its paper describes it, a walk through an ordered list (to 10,000 rules), and
-natgate's: with warm and cold caches, one packet at a time and in batches, with a carrier's rules and
+natgate's: with warm and cold caches, one packet at a time and in batches, with a carrier's rules \
+and
 with such as are scattered over all addresses and lengths.
 
 Example:

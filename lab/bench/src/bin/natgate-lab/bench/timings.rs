@@ -20,10 +20,13 @@ const TOOLS: [(&str, &str); 5] = [
 
 const AFTER_HELP: &str = "\
 Without --image this takes seconds and measures the engine in this program only. With it, everything
-happens in network namespaces of its own and needs root, ip, ethtool, setpriv, nft, ping, iperf3, strip
-and qemu-system-x86_64; it takes half an hour (with --quick three minutes), and two processors that are free
+happens in network namespaces of its own and needs root, ip, ethtool, setpriv, nft, ping, iperf3, \
+strip
+and qemu-system-x86_64; it takes half an hour (with --quick three minutes), and two processors \
+that are free
 are wanted. `make bare` builds the image. The Linux guest is made of Debian's packages
-linux-image-cloud-amd64, linux-image-amd64 (for Intel's cards) and busybox-static, which apt-get downloads
+linux-image-cloud-amd64, linux-image-amd64 (for Intel's cards) and busybox-static, which apt-get \
+downloads
 and nobody installs.
 
 Examples:
