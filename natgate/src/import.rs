@@ -192,13 +192,21 @@ fn write(
             Grade::Without => "no_equivalent",
             Grade::Lost => "lost",
         };
-        let remark = |one: &Remark| json!({ "line": one.line, "text": one.text, "grade": grade(one), "message": one.message });
-        let remarks: Vec<_> = remarks.iter().map(remark).collect();
-        let accepted = problems.is_empty();
-        text = format!(
-            "{}\n",
-            json!({ "config": config, "accepted": accepted, "errors": problems, "remarks": remarks })
-        );
+        let remark = |one: &Remark| {
+            json!({
+                "line": one.line,
+                "text": one.text,
+                "grade": grade(one),
+                "message": one.message,
+            })
+        };
+        let answer = json!({
+            "config": config,
+            "accepted": problems.is_empty(),
+            "errors": problems,
+            "remarks": remarks.iter().map(remark).collect::<Vec<_>>(),
+        });
+        text = format!("{answer}\n");
     }
     print(&text)
 }

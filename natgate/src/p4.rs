@@ -169,7 +169,12 @@ fn load(program: &Program, path: &Path, machine: &mut Machine<'_>) -> Result<(),
 }
 
 fn told(name: &str, error: &natgate_p4::Error) -> Value {
-    json!({ "file": name, "line": error.line(), "column": error.column(), "message": error.message() })
+    json!({
+        "file": name,
+        "line": error.line(),
+        "column": error.column(),
+        "message": error.message(),
+    })
 }
 
 fn dump(args: &DumpArgs) -> Result<(), Failure> {

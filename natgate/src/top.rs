@@ -35,7 +35,12 @@ pub(crate) struct Args {
     #[arg(long)]
     once: bool,
     /// Seconds between two looks
-    #[arg(long, value_name = "S", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u64).range(1..=3600)
+    )]
     interval: u64,
     /// The gateway's control socket
     #[arg(long, value_name = "PATH", default_value = socket::DEFAULT_PATH)]

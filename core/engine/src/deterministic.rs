@@ -379,6 +379,9 @@ mod tests {
         assert_eq!(refused(&subscribers("10.0.0.0", 30), &empty).key, "addresses");
     }
 
+    /// First address of the pools of `configurations`.
+    const FIRST_EXTERNAL: u32 = 0xcb00_0000;
+
     fn prefixes() -> impl Strategy<Value = Vec<Prefix>> {
         // Each prefix is in a /16 of its own, in any order.
         let one = (any::<u16>(), 22_u8..=32);
@@ -397,29 +400,41 @@ mod tests {
         })
     }
 
-    proptest! {
-        //= test rfc7422#section-2-equal
-        //= test rfc7422#section-2-functions
-        /// Forward and reverse are inverse for any configuration. No two subscribers share a port,
-        /// and all have equally many.
-        #[test]
-        fn forward_and_reverse_are_inverse(
-            subscribers in prefixes(),
-            ranges in prop::collection::btree_map(0_u32..30, 1_u32..20, 1..4),
-            ports in (1024_u16..=65_535, 1024_u16..=65_535),
-            ports_per_subscriber in prop::option::of(1_u16..500),
-            dynamic_ports in prop_oneof![Just(0_u16), 1_u16..2000],
-        ) {
-            let at = |place: u32, off: u32| Ipv4Addr::from_bits(0xcb00_0000 + place * 32 + off);
+    fn configurations() -> impl Strategy<Value = (DeterministicConfig, PoolConfig)> {
+        let ranges = prop::collection::btree_map(0_u32..30, 1_u32..20, 1..4);
+        let ports = (1024_u16..=65_535, 1024_u16..=65_535);
+        let ports_per_subscriber = prop::option::of(1_u16..500);
+        let dynamic_ports = prop_oneof![Just(0_u16), 1_u16..2000];
+        let all = (prefixes(), ranges, ports, ports_per_subscriber, dynamic_ports);
+        all.prop_map(|(subscribers, ranges, ports, ports_per_subscriber, dynamic_ports)| {
+            let at = |place: u32, off: u32| Ipv4Addr::from_bits(FIRST_EXTERNAL + place * 32 + off);
             let mut addresses: Vec<AddressRange> = ranges
                 .iter()
-                .map(|(&place, &count)| AddressRange { first: at(place, 0), last: at(place, count - 1) })
+                .map(|(&place, &count)| (at(place, 0), at(place, count - 1)))
+                .map(|(first, last)| AddressRange { first, last })
                 .collect();
             addresses.reverse();
             let ports = (ports.0.min(ports.1), ports.0.max(ports.1));
             let pool = PoolConfig { addresses, ports, ..PoolConfig::default() };
             let config =
                 DeterministicConfig { realm: 0, subscribers, ports_per_subscriber, dynamic_ports };
+            (config, pool)
+        })
+    }
+
+    /// All numbers from the first to the last, then each half of them.
+    fn halves((first, last): (u32, u32)) -> [(u32, u32); 3] {
+        let middle = first + (last - first) / 2;
+        [(first, last), (first, middle), (middle + 1, last)]
+    }
+
+    proptest! {
+        //= test rfc7422#section-2-equal
+        //= test rfc7422#section-2-functions
+        /// Forward and reverse are inverse for any configuration. No two subscribers share a port,
+        /// and all have equally many.
+        #[test]
+        fn forward_and_reverse_are_inverse((config, pool) in configurations()) {
             let Ok(plan) = Plan::new(&config, &pool) else { return Ok(()) };
             let mut ends = Vec::new();
             for prefix in &config.subscribers {
@@ -427,7 +442,7 @@ mod tests {
                     let subscriber = Ipv4Addr::from_bits(address);
                     let (external, (first, last)) = plan.forward(subscriber).unwrap();
                     prop_assert_eq!(u32::from(last - first) + 1, plan.ports_per_subscriber());
-                    prop_assert!(ports.0 <= first && last <= ports.1);
+                    prop_assert!(pool.ports.0 <= first && last <= pool.ports.1);
                     prop_assert!(plan.dynamic().is_none_or(|(from, _)| last < from));
                     for port in [first, first + (last - first) / 2, last] {
                         prop_assert_eq!(plan.reverse(external, port), Some(subscriber));
@@ -445,30 +460,40 @@ mod tests {
             for pair in ends.windows(2) {
                 prop_assert!(pair[0].0 != pair[1].0 || pair[0].2 < pair[1].1);
             }
-            // The walk over all, and over each half of the subscribers and of the addresses.
-            let halves = |whole: (u32, u32)| {
-                let middle = whole.0 + (whole.1 - whole.0) / 2;
-                [whole, (whole.0, middle), (middle + 1, whole.1)]
-            };
+        }
+
+        /// The walk finds all subscribers, and those in each half of the subscribers and of the
+        /// addresses.
+        #[test]
+        fn the_walk_finds_each_subscriber_once((config, pool) in configurations()) {
+            let Ok(plan) = Plan::new(&config, &pool) else { return Ok(()) };
             for inside in halves((10 << 24, 11 << 24)) {
-                for outside in halves((0xcb00_0000, 0xcb00_0000 + 30 * 32)) {
+                for outside in halves((FIRST_EXTERNAL, FIRST_EXTERNAL + 30 * 32)) {
                     let mut walked = Vec::new();
                     let mut from = 0;
                     while let Some((at, subscriber)) = plan.next_subscriber(from, inside, outside) {
                         from = at + 1;
                         walked.push(subscriber);
                     }
-                    let within = |(low, high): (u32, u32), ip: Ipv4Addr| (low..=high).contains(&ip.to_bits());
+                    let within = |(first, last): (u32, u32), address: Ipv4Addr| {
+                        (first..=last).contains(&address.to_bits())
+                    };
                     let all = (0..plan.subscribers()).map(|at| address(&plan.by_number, at));
-                    let sought: Vec<_> = all.map(Ipv4Addr::from_bits).filter(|ip| {
-                        within(inside, *ip) && within(outside, plan.forward(*ip).unwrap().0)
+                    let sought: Vec<_> = all.map(Ipv4Addr::from_bits).filter(|address| {
+                        let (external, _) = plan.forward(*address).unwrap();
+                        within(inside, *address) && within(outside, external)
                     }).collect();
                     prop_assert_eq!(walked, sought);
                 }
             }
-            // What is nobody's has no subscriber: every port of one address is looked at.
-            let mut own = 0_u64;
+        }
+
+        /// A port outside all shares has no subscriber: every port of one address is examined.
+        #[test]
+        fn ports_outside_the_shares_have_no_subscriber((config, pool) in configurations()) {
+            let Ok(plan) = Plan::new(&config, &pool) else { return Ok(()) };
             let external = pool.addresses[0].first;
+            let mut own = 0_u64;
             for port in 0..=u16::MAX {
                 if let Some(subscriber) = plan.reverse(external, port) {
                     let (address, (first, last)) = plan.forward(subscriber).unwrap();
@@ -476,8 +501,10 @@ mod tests {
                     own += 1;
                 }
             }
-            let here = ends.iter().filter(|end| end.0 == external);
-            let given: u64 = here.map(|end| u64::from(end.2 - end.1) + 1).sum();
+            let all = (0..plan.subscribers()).map(|at| address(&plan.by_number, at));
+            let shares = all.map(|ip| plan.forward(Ipv4Addr::from_bits(ip)).unwrap());
+            let here = shares.filter(|(address, _)| *address == external);
+            let given: u64 = here.map(|(_, (first, last))| u64::from(last - first) + 1).sum();
             prop_assert_eq!(own, given);
         }
     }

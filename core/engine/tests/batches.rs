@@ -157,8 +157,8 @@ proptest! {
             while whole.advance(now) {}
             while single.advance(now) {}
             for side in [Side::Inside, Side::Outside] {
-                let batch: Vec<Vec<u8>> =
-                    packets.iter().filter(|(from, _)| *from == side).map(|(_, b)| b.clone()).collect();
+                let of_side = packets.iter().filter(|(from, _)| *from == side);
+                let batch: Vec<Vec<u8>> = of_side.map(|(_, bytes)| bytes.clone()).collect();
                 let together = process(&mut whole, now, side, batch.clone());
                 let apart = batch
                     .into_iter()

@@ -118,7 +118,8 @@ proptest! {
     /// Replaces several words in one delta, in any order.
     #[test]
     fn an_update_equals_recomputation(
-        old in words(30), changes in prop::collection::vec((any::<prop::sample::Index>(), word()), 0..8),
+        old in words(30),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), word()), 0..8),
     ) {
         let mut new = old.clone();
         let (mut delta, mut backwards) = (Delta::NONE, Delta::NONE);
@@ -141,7 +142,10 @@ proptest! {
 
     #[test]
     fn a_wrong_checksum_stays_wrong_by_as_much(
-        old in words(10), at in any::<prop::sample::Index>(), value in word(), error in 1..0xffff_u16,
+        old in words(10),
+        at in any::<prop::sample::Index>(),
+        value in word(),
+        error in 1..0xffff_u16,
     ) {
         let mut new = old.clone();
         let at = at.index(old.len());
@@ -156,7 +160,11 @@ proptest! {
     }
 
     #[test]
-    fn addresses_are_two_words(old in (word(), word()), new in (word(), word()), rest in 1..=u16::MAX) {
+    fn addresses_are_two_words(
+        old in (word(), word()),
+        new in (word(), word()),
+        rest in 1..=u16::MAX,
+    ) {
         let join = |(high, low): (u16, u16)| u32::from(high) << 16 | u32::from(low);
         let delta = Delta::NONE.replace_u32(join(old), join(new));
         let before = checksum(&bytes_of(&[old.0, old.1, rest]));

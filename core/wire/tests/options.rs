@@ -89,7 +89,8 @@ fn harmless() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #[test]
     fn harmless_lists_are_plain_wherever_a_route_follows(
-        options in prop::collection::vec(harmless(), 0..6), route in prop::sample::select(vec![131, 137]),
+        options in prop::collection::vec(harmless(), 0..6),
+        route in prop::sample::select(vec![131, 137]),
     ) {
         let mut list = options.concat();
         prop_assert_eq!(scan_options(&list), Options::Plain);
@@ -112,7 +113,9 @@ proptest! {
     }
 
     #[test]
-    fn no_list_makes_the_search_panic_or_run_forever(list in prop::collection::vec(any::<u8>(), 0..=40)) {
+    fn no_list_makes_the_search_panic_or_run_forever(
+        list in prop::collection::vec(any::<u8>(), 0..=40),
+    ) {
         let _ = scan_options(&list);
         let _ = window_scale(&list);
     }

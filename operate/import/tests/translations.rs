@@ -350,42 +350,45 @@ fn what_is_lost_of_source_translation_is_told_as_lost() {
 fn nftables_as_text_and_as_json_are_the_same() {
     let text = "table ip nat {\n\tchain out {\n\
                 \t\ttype nat hook postrouting priority srcnat; policy accept;\n\
-        \t\toifname \"eth0\" ip saddr { 10.0.0.0/16, \
-        10.2.0.0-10.2.0.99 } snat to 203.0.113.1-203.0.113.9:2000-65535\n\
+        \t\toifname \"eth0\" ip saddr { 10.0.0.0/16, 10.2.0.0-10.2.0.99 } \
+        snat to 203.0.113.1-203.0.113.9:2000-65535\n\
         \t\tip daddr 10.7.0.0/24 log prefix \"ours: \" flags tcp options accept\n\
         \t\tip daddr != 10.8.0.0/24 ip saddr 10.9.0.0/24 masquerade\n\t}\n\
         \tchain in {\n\t\ttype nat hook prerouting priority dstnat; policy accept;\n\
         \t\tiifname \"eth0\" tcp dport 80 dnat to 10.0.0.80:8080\n\t}\n}\n";
     let meta = |key: &str, name: &str| {
         format!(
-            "{{\"match\":{{\"op\":\"==\",\"left\":{{\"meta\":{{\"key\":\"{key}\"}}}},\"right\":\"{name}\"}}}}"
+            "{{\"match\":{{\"op\":\"==\",\"left\":{{\"meta\":{{\"key\":\"{key}\"}}}},\
+             \"right\":\"{name}\"}}}}"
         )
     };
     let field = |op: &str, protocol: &str, field: &str, right: &str| {
         format!(
-            "{{\"match\":{{\"op\":\"{op}\",\"left\":{{\"payload\":{{\"protocol\":\"{protocol}\",\"field\":\
-             \"{field}\"}}}},\"right\":{right}}}}}"
+            "{{\"match\":{{\"op\":\"{op}\",\"left\":{{\"payload\":{{\"protocol\":\"{protocol}\",\
+             \"field\":\"{field}\"}}}},\"right\":{right}}}}}"
         )
     };
     let prefix =
         |address: &str, len: u8| format!("{{\"prefix\":{{\"addr\":\"{address}\",\"len\":{len}}}}}");
     let rule = |chain: &str, expr: &[String]| {
         format!(
-            "{{\"rule\":{{\"family\":\"ip\",\"table\":\"nat\",\"chain\":\"{chain}\",\"expr\":[{}]}}}}",
+            "{{\"rule\":{{\"family\":\"ip\",\"table\":\"nat\",\"chain\":\"{chain}\",\
+             \"expr\":[{}]}}}}",
             expr.join(",")
         )
     };
     let chain = |name: &str, hook: &str| {
         format!(
-            "{{\"chain\":{{\"family\":\"ip\",\"table\":\"nat\",\"name\":\"{name}\",\"type\":\"nat\",\
-             \"hook\":\"{hook}\",\"policy\":\"accept\"}}}}"
+            "{{\"chain\":{{\"family\":\"ip\",\"table\":\"nat\",\"name\":\"{name}\",\
+             \"type\":\"nat\",\"hook\":\"{hook}\",\"policy\":\"accept\"}}}}"
         )
     };
     let set = format!(
         "{{\"set\":[{},{{\"range\":[\"10.2.0.0\",\"10.2.0.99\"]}}]}}",
         prefix("10.0.0.0", 16)
     );
-    let snat = "{\"snat\":{\"addr\":{\"range\":[\"203.0.113.1\",\"203.0.113.9\"]},\"port\":{\"range\":[2000,65535]}}}";
+    let snat = "{\"snat\":{\"addr\":{\"range\":[\"203.0.113.1\",\"203.0.113.9\"]},\
+                \"port\":{\"range\":[2000,65535]}}}";
     let objects = [
         "{\"metainfo\":{\"version\":\"1.0.6\"}}".to_owned(),
         chain("out", "postrouting"),

@@ -403,7 +403,9 @@ mod tests {
     proptest! {
         /// Every text is a packet or an error, and every packet can be explained.
         #[test]
-        fn nothing_that_is_written_panics(text in "((udp|tcp|icmp|[0-9a-f]{0,60}|>|ttl|df|10\\.0\\.0\\.5(:9)?|[ -~]{0,9}) ){0,9}") {
+        fn nothing_that_is_written_panics(
+            text in "((udp|tcp|icmp|[0-9a-f]{0,60}|>|ttl|df|10\\.0\\.0\\.5(:9)?|[ -~]{0,9}) ){0,9}",
+        ) {
             if let Ok(description) = text.parse::<PacketDescription>() {
                 prop_assert!(description.packet.len() >= ipv4::HEADER_LEN);
                 let _ = description.probe(&Config::default());

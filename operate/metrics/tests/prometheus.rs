@@ -61,7 +61,8 @@ fn figures_are_found_where_they_belong() {
         r#"natgate_mappings_created_total{protocol="tcp"} 7"#,
         r#"natgate_worker_busy_seconds_total{worker="0"} 1.5"#,
         r#"natgate_device_up{device="eth1",side="inside"} 1"#,
-        r#"natgate_device_lost_frames_total{device="eth0",reason="transmit_full",side="outside"} 2"#,
+        "natgate_device_lost_frames_total{device=\"eth0\",reason=\"transmit_full\",\
+         side=\"outside\"} 2",
         r#"natgate_log_gaps_total{sink="syslog \"a\""} 1"#,
         r#"natgate_connections_refused_total{listener="page"} 6"#,
         r#"natgate_reloads_total{result="failure"} 2"#,

@@ -305,7 +305,10 @@ fn a_keyboard_alone_suffices() {
     assert_eq!(browser.value("document.activeElement.value"), "bits");
     browser.press("Tab");
     assert_eq!(browser.value("document.activeElement.getAttribute('role')"), "slider");
-    browser.wait("document.querySelectorAll('path.line.outbound')[0].getAttribute('d').split('L').length > 3");
+    browser.wait(
+        "document.querySelectorAll('path.line.outbound')[0].getAttribute('d').split('L').length \
+         > 3",
+    );
     browser.press("ArrowLeft");
     let told = browser.value("document.activeElement.getAttribute('aria-valuetext')");
     let told = told.as_str().unwrap();

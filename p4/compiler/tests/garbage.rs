@@ -19,6 +19,11 @@ fn words() -> Vec<&'static str> {
     words
 }
 
+/// Two places in lists of any length.
+fn two_places() -> impl Strategy<Value = (prop::sample::Index, prop::sample::Index)> {
+    (any::<prop::sample::Index>(), any::<prop::sample::Index>())
+}
+
 fn read(text: &str, packet: &[u8]) {
     match compile("any.p4", text) {
         Ok(program) => {
@@ -48,7 +53,9 @@ proptest! {
     }
 
     #[test]
-    fn words_put_together_anew(picks in prop::collection::vec(any::<prop::sample::Index>(), 0..80)) {
+    fn words_put_together_anew(
+        picks in prop::collection::vec(any::<prop::sample::Index>(), 0..80),
+    ) {
         let words = words();
         let text: Vec<_> = picks.iter().map(|pick| *pick.get(&words)).collect();
         read(&text.join(" "), &[]);
@@ -56,7 +63,7 @@ proptest! {
 
     #[test]
     fn the_nat_with_some_words_changed(
-        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 1..4),
+        changes in prop::collection::vec(two_places(), 1..4),
         packet in prop::collection::vec(any::<u8>(), 0..64),
     ) {
         let pool = words();
@@ -81,7 +88,7 @@ proptest! {
 
     #[test]
     fn a_file_of_entries_with_some_words_changed(
-        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..4),
+        changes in prop::collection::vec(two_places(), 0..4),
         end in any::<prop::sample::Index>(),
     ) {
         let mut words: Vec<&str> = ENTRIES.split_inclusive([' ', '\n']).collect();

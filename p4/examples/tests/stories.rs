@@ -31,7 +31,8 @@ macro_rules! corpus {
             fn $name() {
                 let program = include_str!(concat!("../programs/", stringify!($name), ".p4"));
                 let story = include_str!(concat!("../programs/", stringify!($name), ".txt"));
-                told(stringify!($name), program, story, Box::new(natgate_p4_examples::$name::$made::new(0)));
+                let made = natgate_p4_examples::$name::$made::new(0);
+                told(stringify!($name), program, story, Box::new(made));
             }
         )*
 

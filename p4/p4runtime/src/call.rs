@@ -102,7 +102,8 @@ where
     Q: Message + Default + Send + 'static,
     A: Message + Send + 'static,
 {
-    post(
-        move |request: HttpRequest| async move { grpc::<Q, A>().streaming(Call(work), request).await },
-    )
+    post(move |request: HttpRequest| async move {
+        let mut call = grpc::<Q, A>();
+        call.streaming(Call(work), request).await
+    })
 }

@@ -82,7 +82,8 @@ impl Machine {
         command.args(["-display", "none", "-serial", "stdio", "-no-reboot"]).args(arguments);
         for (side, mac) in ["inside", "outside"].into_iter().zip(CARDS) {
             command.arg("-netdev").arg(format!(
-                "dgram,id={side},local.type=unix,local.path={side},remote.type=unix,remote.path={side}-far"
+                "dgram,id={side},local.type=unix,local.path={side},\
+                 remote.type=unix,remote.path={side}-far"
             ));
             command.arg("-device").arg(format!("{card},netdev={side},mac={mac},romfile="));
         }

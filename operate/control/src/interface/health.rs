@@ -185,7 +185,8 @@ impl Interface {
             let age = now.age_ns.saturating_sub(before.age_ns);
             let busy = now.busy_ns.saturating_sub(before.busy_ns);
             let busy = (age > 0).then(|| (busy as f64 / age as f64).min(1.0));
-            json!({ "worker": number, "state": if alive { "alive" } else { "stuck" }, "busy": busy })
+            let state = if alive { "alive" } else { "stuck" };
+            json!({ "worker": number, "state": state, "busy": busy })
         };
         now.iter().enumerate().map(worker).collect()
     }

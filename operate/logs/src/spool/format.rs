@@ -614,7 +614,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn damage_is_seen(at in any::<prop::sample::Index>(), flip in 1..=255_u8, cut in any::<bool>()) {
+        fn damage_is_seen(
+            at in any::<prop::sample::Index>(),
+            flip in 1..=255_u8,
+            cut in any::<bool>(),
+        ) {
             let whole = frame(&entries(40), 0).unwrap();
             let mut damaged = whole.clone();
             let at = at.index(whole.len());

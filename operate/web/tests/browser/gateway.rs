@@ -157,7 +157,8 @@ fn counters(figures: &Figures) -> Value {
         drops[reason] = (sent / part).into();
     }
     let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64();
-    json!({ "time": time, "packets": pick(|flow| &flow.0), "bytes": pick(|flow| &flow.1), "drops": drops })
+    let (packets, bytes) = (pick(|flow| &flow.0), pick(|flow| &flow.1));
+    json!({ "time": time, "packets": packets, "bytes": bytes, "drops": drops })
 }
 
 fn status(figures: &Figures) -> Value {
@@ -192,9 +193,10 @@ fn health(figures: &Figures) -> Value {
             { "device": "ens2f0", "state": "up", "side": "outside" },
             { "device": "ens2f1", "state": state("down", "up"), "side": "inside" },
         ],
-        "next_hops": [
-            { "address": "192.0.2.1", "state": "resolved", "side": "outside", "mac": "02:00:00:00:00:01" },
-        ],
+        "next_hops": [{
+            "address": "192.0.2.1", "state": "resolved", "side": "outside",
+            "mac": "02:00:00:00:00:01",
+        }],
         "logs": [
             log("spool /var/log/natgate", "connected"),
             log("file /var/log/natgate.jsonl", "connected"),
@@ -241,8 +243,12 @@ fn addresses(figures: &Figures) -> Value {
         let free = |thousandths: u64| PORTS - reserved - used(thousandths);
         let mut one = json!({
             "address": Ipv4Addr::from(address), "pool": pool, "ports": PORTS, "mappings": full * 90,
-            "free": { "tcp": free(full), "udp": free(full / 2), "icmp": free(full / 40), "dccp": free(0) },
-            "used": { "tcp": used(full), "udp": used(full / 2), "icmp": used(full / 40), "dccp": 0 },
+            "free": {
+                "tcp": free(full), "udp": free(full / 2), "icmp": free(full / 40), "dccp": free(0),
+            },
+            "used": {
+                "tcp": used(full), "udp": used(full / 2), "icmp": used(full / 40), "dccp": 0,
+            },
             "subscribers": full / 20, "draining": draining,
         });
         one["taken_blocks"] = blocks.map(|all| all * full / 1000).into();
@@ -292,7 +298,8 @@ fn subscribers() -> Value {
     let one = |place: u8| {
         let mappings = 1900 / (u32::from(place) + 1);
         json!({
-            "subscriber": Ipv4Addr::new(100, 64, place / 3, 7 * place + 5), "external": "203.0.113.97",
+            "subscriber": Ipv4Addr::new(100, 64, place / 3, 7 * place + 5),
+            "external": "203.0.113.97",
             "mappings": { "tcp": mappings * 6 / 10, "udp": mappings * 4 / 10, "other": place % 2 },
             "sessions": mappings * 2,
         })

@@ -26,7 +26,13 @@ lab/bench/src/p4/README.md says how it is measured, and what came out.";
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Args {
     /// Packet I/O: memory, af-packet, af-xdp, dpdk; all: every one that this program has
-    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = drivers, default_value = "memory")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_delimiter = ',',
+        value_parser = drivers,
+        default_value = "memory"
+    )]
     drivers: Vec<Drivers>,
     /// Lengths of frames, bytes [default: 64,128,256,512,1024,1280,1518; quick: 64,1518]
     #[arg(
