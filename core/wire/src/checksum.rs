@@ -42,6 +42,13 @@ pub fn pseudo_header(source: u32, destination: u32, protocol: u8, length: u16) -
         + u32::from(length)
 }
 
+/// The partial sum of the pseudo header of IPv6 (RFC 8200 section 8.1). `length` is the length of
+/// the transport header and its data, bytes.
+pub fn pseudo_header_v6(source: u128, destination: u128, protocol: u8, length: u32) -> u32 {
+    let rest = sum(&length.to_be_bytes(), u32::from(protocol));
+    sum(&destination.to_be_bytes(), sum(&source.to_be_bytes(), rest))
+}
+
 /// The change of a checksum by replaced fields: `~m + m'` for each. It is kept as a partial sum, so
 /// that several fields cost one fold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,6 +68,13 @@ impl Delta {
     #[must_use]
     pub fn replace_u32(self, old: u32, new: u32) -> Self {
         self.replace_u16((old >> 16) as u16, (new >> 16) as u16).replace_u16(old as u16, new as u16)
+    }
+
+    /// Adds the replacement of fields with the partial sum `old` by fields with the partial sum
+    /// `new`. The fields start at even offsets.
+    #[must_use]
+    pub fn replace_sum(self, old: u32, new: u32) -> Self {
+        self.replace_u16(fold(old), fold(new))
     }
 
     /// The sum of both changes.

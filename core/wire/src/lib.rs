@@ -1,5 +1,5 @@
-//! Bytes to headers and back: IPv4, TCP, UDP, DCCP, ICMP, Ethernet with VLAN tags, Linux cooked,
-//! ARP, and the Internet checksum.
+//! Bytes to headers and back: IPv4, IPv6, TCP, UDP, DCCP, ICMP, ICMPv6, Ethernet with VLAN tags,
+//! Linux cooked, ARP, and the Internet checksum.
 //!
 //! A view such as [`Ipv4`] wraps a byte slice and names its fields. `new_checked` is the only
 //! fallible step; after it no accessor can go out of bounds. This crate contains no translation.
@@ -11,7 +11,9 @@ pub mod arp;
 pub mod checksum;
 pub mod dccp;
 pub mod icmp;
+pub mod icmpv6;
 pub mod ipv4;
+pub mod ipv6;
 pub mod link;
 pub mod protocol;
 pub mod tcp;
@@ -20,7 +22,9 @@ pub mod udp;
 pub use checksum::Delta;
 pub use dccp::Dccp;
 pub use icmp::Icmp;
+pub use icmpv6::Icmpv6;
 pub use ipv4::Ipv4;
+pub use ipv6::Ipv6;
 pub use tcp::Tcp;
 pub use udp::Udp;
 

@@ -17,6 +17,8 @@ pub const DCCP: u8 = 33;
 pub const GRE: u8 = 47;
 /// Encapsulating Security Payload.
 pub const ESP: u8 = 50;
+/// Internet Control Message Protocol for IPv6 (RFC 4443).
+pub const ICMPV6: u8 = 58;
 /// Stream Control Transmission Protocol.
 pub const SCTP: u8 = 132;
 /// UDP with partial checksums (RFC 3828).
