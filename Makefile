@@ -123,7 +123,7 @@ lint: toolchain ## Check formatting and lints
 .PHONY: quick
 quick: toolchain ## Check the engine after a change: format, lints, its tests, the model, the vectors
 	@cargo fmt --all --check
-	@cargo clippy --locked -p natgate-wire -p natgate-engine -p natgate-model -p natgate-compare --all-targets -- -D warnings
+	@cargo clippy --locked -p natgate-wire -p natgate-engine -p natgate-ipv6 -p natgate-model -p natgate-compare --all-targets -- -D warnings
 	@cargo clippy --locked -p natgate-model --no-default-features --all-targets -- -D warnings
 	@cargo test --quiet --locked -p natgate-engine -p natgate-model -p natgate-compare -- --skip tiny_world
 	@cargo test --quiet --locked -p natgate --test vectors
@@ -132,7 +132,7 @@ quick: toolchain ## Check the engine after a change: format, lints, its tests, t
 engine-alone: toolchain ## Build the engine for a machine without an operating system, to see that it needs none
 	@rustup target list --toolchain $(TOOLCHAIN) --installed | grep -qx $(BARE) || \
 		rustup target add --toolchain $(TOOLCHAIN) $(BARE)
-	@cargo build --locked -p natgate-engine --target $(BARE)
+	@cargo build --locked -p natgate-engine -p natgate-ipv6 --target $(BARE)
 
 .PHONY: bare
 bare: toolchain ## Build the image that boots without an operating system, target/release/natgate-bare, and a USB stick with it, natgate-bare.img

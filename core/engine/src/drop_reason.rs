@@ -71,4 +71,10 @@ drop_reasons! {
     NoRoute "no_route" "No route leads to the destination.";
     NoNeighbor "no_neighbor" "The next hop did not answer ARP, or too many packets were waiting for it.";
     TransmitFull "transmit_full" "The device could not take the packet.";
+    ExtensionHeaders "extension_headers" "The IPv6 extension headers are too many, end too early, or follow a fragment header, so that the packet cannot become IPv4.";
+    SegmentsLeft "segments_left" "An IPv6 routing header has segments left, which IPv4 cannot express.";
+    Untranslatable "untranslatable" "The other address family has no counterpart of the protocol or of an address.";
+    NotGlobal "not_global" "An IPv4 address that is not global stands in the well-known prefix 64:ff9b::/96.";
+    UdpChecksumZero "udp_checksum_zero" "The UDP datagram has no checksum, which IPv6 requires, and none may or can be computed.";
+    FragmentedIcmp "fragmented_icmp" "The checksum of a fragmented ICMP message cannot be translated to the other address family.";
 }

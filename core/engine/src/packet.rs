@@ -24,7 +24,7 @@ impl Side {
 }
 
 /// An IP packet in a buffer. The bytes before the packet are the caller's (link headers, headroom).
-/// The engine may shorten the packet at its end. A later version may use the headroom.
+/// The engine may shorten the packet at its end. A translation to IPv6 uses the headroom.
 #[derive(Debug)]
 pub struct Packet<'b> {
     buffer: &'b mut [u8],
@@ -102,6 +102,16 @@ impl<'b> Packet<'b> {
     pub(crate) fn cut(&mut self, len: usize) -> &mut [u8] {
         self.end = self.start + len;
         &mut self.buffer[self.start..self.end]
+    }
+
+    /// Moves the packet's start to another offset in the buffer. The packet keeps its end, so it
+    /// grows into the headroom or loses its first bytes.
+    ///
+    /// # Panics
+    /// When `start` is behind the packet's end.
+    pub fn set_start(&mut self, start: usize) {
+        assert!(start <= self.end, "a packet starts before its end");
+        self.start = start;
     }
 
     /// Cuts off the bytes after the first `len`. A `len` beyond the packet's length changes

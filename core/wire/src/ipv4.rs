@@ -64,6 +64,11 @@ impl<T: AsRef<[u8]>> Ipv4<T> {
         usize::from(self.0.as_ref()[0] & 0x0f) * 4
     }
 
+    /// Type of service.
+    pub fn service(&self) -> u8 {
+        self.0.as_ref()[1]
+    }
+
     /// Length of header and payload, bytes.
     pub fn total_len(&self) -> u16 {
         get_u16(self.0.as_ref(), 2)
@@ -242,4 +247,23 @@ pub fn scan_options(mut options: &[u8]) -> Options {
         }
     }
     Options::Plain
+}
+
+/// True if an option list holds a loose or strict source route with addresses that are still to be
+/// visited. A source route without a legal pointer counts as one. A malformed list ends the search.
+pub fn has_unexpired_source_route(mut options: &[u8]) -> bool {
+    while let Some(&kind) = options.first() {
+        let len = match (kind, options.get(1)) {
+            (0, _) => return false,
+            (1, _) => 1,
+            (131 | 137, len) => match (len, options.get(2)) {
+                (Some(&len), Some(&pointer)) if len >= 3 && pointer > len => usize::from(len),
+                _ => return true,
+            },
+            (_, Some(&len)) if len >= 2 => usize::from(len),
+            _ => return false,
+        };
+        options = options.get(len..).unwrap_or_default();
+    }
+    false
 }

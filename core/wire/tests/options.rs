@@ -1,7 +1,7 @@
 //! Option lists of IPv4 and TCP: results of searches, and the end of a search at a malformed list.
 
 use natgate_wire::Tcp;
-use natgate_wire::ipv4::{Options, scan_options};
+use natgate_wire::ipv4::{Options, has_unexpired_source_route, scan_options};
 use proptest::prelude::*;
 
 #[test]
@@ -29,6 +29,28 @@ fn ip_options_by_example() {
     ];
     for (name, options, expected) in cases {
         assert_eq!(scan_options(options), expected, "{name}");
+    }
+}
+
+#[test]
+fn source_routes_by_example() {
+    let cases: [(&str, &[u8], bool); 13] = [
+        ("none", &[], false),
+        ("other options", &[1, 148, 4, 0, 0, 7, 3, 4], false),
+        ("loose, at its start", &[131, 7, 4, 10, 0, 0, 1, 0], true),
+        ("strict, at its start", &[137, 7, 4, 10, 0, 0, 1, 0], true),
+        ("loose, expired", &[131, 7, 8, 10, 0, 0, 1, 0], false),
+        ("strict, expired", &[137, 7, 8, 10, 0, 0, 1, 0], false),
+        ("at its last address", &[131, 11, 8, 10, 0, 0, 1, 10, 0, 0, 2, 0], true),
+        ("unexpired behind expired", &[131, 3, 4, 137, 7, 4, 10, 0, 0, 1, 0, 0], true),
+        ("behind the end of the list", &[0, 131, 7, 4], false),
+        ("without pointer", &[1, 1, 131, 2], true),
+        ("without length", &[1, 1, 1, 131], true),
+        ("whose pointer is its length", &[131, 255, 255, 0], true),
+        ("behind a malformed option", &[7, 0, 131, 7, 4, 0, 0, 0], false),
+    ];
+    for (name, options, expected) in cases {
+        assert_eq!(has_unexpired_source_route(options), expected, "{name}");
     }
 }
 

@@ -116,6 +116,21 @@ fn remedy(reason: DropReason) -> &'static str {
         R::TransmitFull => {
             "The link or its queue is full; look at the device's rate and queue length."
         }
+        R::ExtensionHeaders | R::SegmentsLeft => {
+            "IPv4 has no such headers; the sender must do without them towards IPv4."
+        }
+        R::Untranslatable => {
+            "Add a prefix or a [[siit.map]] for the address; protocols such as IGMP stay in their own family."
+        }
+        R::NotGlobal => {
+            "Use a prefix of your own, or set non_global = \"translate\" of [nat64] or [siit]."
+        }
+        R::UdpChecksumZero => {
+            "ipv6.udp_checksum_zero decides; of fragments nobody can compute the checksum."
+        }
+        R::FragmentedIcmp => {
+            "Send a smaller ping; ICMP of more than one fragment does not pass between the families."
+        }
     }
 }
 

@@ -1,0 +1,13 @@
+//! Translation between IPv4 and IPv6, beside the engine.
+//!
+//! The engine translates IPv4 packets and knows no other family. This crate puts packets of one
+//! family into headers of the other, in place: [`convert`] has the headers, the checksums and the
+//! ICMP messages of RFC 7915. Like the engine, the crate has no clock, no source of randomness, no
+//! input and no output.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod convert;
