@@ -1,0 +1,6 @@
+//! Conversion of headers between the families, against RFC 7915, against a slow twin, and there and
+//! back.
+
+mod section4;
+mod section5;
+mod support;
