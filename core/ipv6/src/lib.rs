@@ -10,4 +10,14 @@
 
 extern crate alloc;
 
+pub mod addresses;
 pub mod convert;
+mod eam;
+mod embedding;
+mod nptv6;
+mod prefix;
+
+pub use eam::{Eam, EamEntry, EamError};
+pub use embedding::{EmbeddingError, LENGTHS, Pref64};
+pub use nptv6::{Nptv6, Nptv6Error, Unmapped};
+pub use prefix::Prefix6;

@@ -1,0 +1,111 @@
+//! Kinds of addresses: global ones, and addresses that no packet may carry between networks.
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+/// IPv4 networks whose addresses are not global: first address and prefix length. From RFC 5735
+/// section 3, with the shared addresses of RFC 6598.
+const NOT_GLOBAL: [(u32, u32); 15] = [
+    (0x0000_0000, 8),
+    (0x0a00_0000, 8),
+    (0x6440_0000, 10),
+    (0x7f00_0000, 8),
+    (0xa9fe_0000, 16),
+    (0xac10_0000, 12),
+    (0xc000_0000, 24),
+    (0xc000_0200, 24),
+    (0xc0a8_0000, 16),
+    (0xc612_0000, 15),
+    (0xc633_6400, 24),
+    (0xcb00_7100, 24),
+    (0xe000_0000, 4),
+    (0xf000_0000, 4),
+    (0xffff_ffff, 32),
+];
+
+/// True if an IPv4 address is global. The well-known prefix may embed no other address (RFC 6052
+/// section 3.1).
+pub fn is_global(address: Ipv4Addr) -> bool {
+    let bits = address.to_bits();
+    NOT_GLOBAL.iter().all(|&(first, len)| (bits ^ first) >> (32 - len) != 0)
+}
+
+/// True if a packet from one network to another may have this source: a unicast address that is
+/// neither unspecified, loopback, link-local nor mapped from IPv4.
+pub fn is_source(address: Ipv6Addr) -> bool {
+    let is_mapped = address.to_bits() >> 32 == 0xffff;
+    !address.is_unspecified()
+        && !address.is_loopback()
+        && !address.is_multicast()
+        && !address.is_unicast_link_local()
+        && !is_mapped
+}
+
+/// True if a packet from one network to another may have this destination. Multicast is not
+/// forwarded here, so the rules are those of sources.
+pub fn is_destination(address: Ipv6Addr) -> bool {
+    is_source(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_are_not_global_are_told_apart() {
+        let not_global = [
+            "0.1.2.3",
+            "10.0.0.1",
+            "10.255.255.255",
+            "100.64.0.1",
+            "100.127.255.255",
+            "127.0.0.1",
+            "169.254.1.1",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.0.0.1",
+            "192.0.2.33",
+            "192.168.1.1",
+            "198.18.0.1",
+            "198.19.255.255",
+            "198.51.100.7",
+            "203.0.113.1",
+            "224.0.0.1",
+            "239.255.255.255",
+            "240.0.0.1",
+            "255.255.255.255",
+        ];
+        let global = [
+            "1.0.0.1",
+            "8.8.8.8",
+            "9.255.255.255",
+            "11.0.0.0",
+            "100.63.255.255",
+            "100.128.0.0",
+            "172.15.255.255",
+            "172.32.0.0",
+            "192.0.1.1",
+            "192.88.99.1",
+            "192.167.1.1",
+            "198.17.255.255",
+            "198.20.0.0",
+            "198.51.101.0",
+            "223.255.255.255",
+        ];
+        for address in not_global {
+            assert!(!is_global(address.parse().expect("an address")), "{address}");
+        }
+        for address in global {
+            assert!(is_global(address.parse().expect("an address")), "{address}");
+        }
+    }
+
+    #[test]
+    fn sources_that_stay_on_their_link_are_told_apart() {
+        for address in ["::", "::1", "ff02::1", "fe80::1", "febf::1", "::ffff:192.0.2.1"] {
+            assert!(!is_source(address.parse().expect("an address")), "{address}");
+        }
+        for address in ["2001:db8::1", "fd00::1", "64:ff9b::1", "fec0::1", "::2"] {
+            assert!(is_destination(address.parse().expect("an address")), "{address}");
+        }
+    }
+}
