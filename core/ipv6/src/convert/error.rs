@@ -8,7 +8,7 @@ use super::headers::{Ipv4Header, Ipv6Header, Ipv6Headers, part_of};
 use super::messages::{
     LengthField, Message, Quoted, length_field, length_field_v6, to_icmp, to_icmpv6,
 };
-use super::transport::{Change, Sums, Towards, plan_quoted};
+use super::transport::{Sums, Towards, plan_quoted};
 use super::{Addresses, ConvertSettings, Place, Refusal};
 use natgate_engine::DropReason;
 use natgate_wire::{Icmp, Icmpv6, Ipv4, Ipv6, icmp, ipv4, ipv6};
@@ -51,7 +51,7 @@ pub(super) fn to_ipv6(
     let inner = Ipv4::new_header_checked(quote).map_err(|_| bad)?;
     let part = part_of(&inner);
     let transport = inner.payload();
-    plan_quoted(inner.protocol(), transport, part, Towards::Ipv6).ok_or(bad)?;
+    let change = plan_quoted(inner.protocol(), transport, part, Towards::Ipv6).ok_or(bad)?;
     let quoted = Quoted { total_len: inner.total_len().into(), fragment_header: 0 };
     let head = to_icmpv6(head_of(message), quoted, settings).ok_or(DropReason::IcmpUnsupported)?;
     let (source, destination) = (inner.source(), inner.destination());
@@ -66,8 +66,7 @@ pub(super) fn to_ipv6(
     header.write(front, whole_len);
     rest.copy_from_slice(&transport[..rest.len()]);
     // A cut quotation may have lost its checksum.
-    let change = plan_quoted(inner.protocol(), rest, part, Towards::Ipv6);
-    change.unwrap_or(Change::Nothing).apply(rest, Towards::Ipv6, sums);
+    change.within(rest.len()).apply(rest, Towards::Ipv6, sums);
     Ok(frame.finish())
 }
 
@@ -92,7 +91,7 @@ pub(super) fn to_ipv4(
         return Err(bad.into());
     }
     let (protocol, part, transport) = (inner.walk.protocol, inner.part(), inner.transport);
-    plan_quoted(protocol, transport, part, Towards::Ipv4).ok_or(bad)?;
+    let change = plan_quoted(protocol, transport, part, Towards::Ipv4).ok_or(bad)?;
     let quoted = Quoted {
         total_len: inner.packet.total_len(),
         fragment_header: inner.fragment().map_or(0, |_| ipv6::FRAGMENT_LEN as u32),
@@ -109,8 +108,7 @@ pub(super) fn to_ipv4(
     header.write(front);
     rest.copy_from_slice(&transport[..rest.len()]);
     // A cut quotation may have lost its checksum.
-    let change = plan_quoted(protocol, rest, part, Towards::Ipv4);
-    change.unwrap_or(Change::Nothing).apply(rest, Towards::Ipv4, sums);
+    change.within(rest.len()).apply(rest, Towards::Ipv4, sums);
     Ok(frame.finish())
 }
 

@@ -31,9 +31,11 @@ pub(super) enum Change {
     ComputeUdp {
         len: usize,
     },
-    /// An echo message gets this type, and ICMPv6's checksum covers the pseudo header.
+    /// An echo message gets this type, and ICMPv6's checksum covers the pseudo header. `zeros`: the
+    /// message becomes one of zeros only, apart from its checksum.
     Echo {
         kind: u8,
+        zeros: bool,
     },
 }
 
@@ -78,7 +80,7 @@ pub(super) fn plan(
             // The checksums of both families differ by the length of the whole message.
             Part::First | Part::Later => Err(DropReason::FragmentedIcmp),
             Part::Whole if transport.len() < icmp::HEADER_LEN => Err(DropReason::BadLength),
-            Part::Whole => echo(transport[0], towards).ok_or(DropReason::IcmpUnsupported),
+            Part::Whole => echo(transport, towards).ok_or(DropReason::IcmpUnsupported),
         };
     }
     let Some(at) = checksum_at(protocol).filter(|_| part != Part::Later) else {
@@ -120,7 +122,7 @@ pub(super) fn plan_quoted(
     if is_icmp(protocol, towards) {
         // An error about an error has more than one quotation, which RFC 7915 section 4.3 forbids.
         let long_enough = transport.len() >= icmp::HEADER_LEN;
-        return long_enough.then(|| echo(transport[0], towards)).flatten();
+        return long_enough.then(|| echo(transport, towards)).flatten();
     }
     let at = checksum_at(protocol).filter(|at| transport.len() >= at + 2);
     let at = at.filter(|&at| protocol != protocol::UDP || transport[at..at + 2] != [0, 0]);
@@ -152,12 +154,25 @@ impl Change {
                 };
                 put_u16(transport, udp::CHECKSUM, new);
             }
-            Self::Echo { kind } => change_echo(kind, transport, towards, sums.icmpv6),
+            Self::Echo { kind, zeros } => {
+                change_echo(kind, zeros, transport, towards, sums.icmpv6);
+            }
         }
+    }
+
+    /// The change of the first `len` bytes alone.
+    pub(super) fn within(self, len: usize) -> Self {
+        let end = match self {
+            Self::Nothing => 0,
+            Self::Checksum { at, .. } => at + 2,
+            Self::ComputeUdp { len } => len,
+            Self::Echo { .. } => icmpv6::CHECKSUM + 2,
+        };
+        if end <= len { self } else { Self::Nothing }
     }
 }
 
-fn change_echo(kind: u8, message: &mut [u8], towards: Towards, pseudo: u32) {
+fn change_echo(kind: u8, zeros: bool, message: &mut [u8], towards: Towards, pseudo: u32) {
     let old = get_u16(message, 0);
     message[0] = kind;
     let delta = Delta::NONE.replace_u16(old, get_u16(message, 0));
@@ -165,24 +180,26 @@ fn change_echo(kind: u8, message: &mut [u8], towards: Towards, pseudo: u32) {
         Towards::Ipv6 => delta.replace_sum(0, pseudo),
         Towards::Ipv4 => delta.replace_sum(pseudo, 0),
     };
-    let new = delta.apply(get_u16(message, icmpv6::CHECKSUM));
-    put_u16(message, icmpv6::CHECKSUM, new);
-    if towards == Towards::Ipv4 && message.iter().all(|&byte| byte == 0) {
+    let new = match delta.apply(get_u16(message, icmpv6::CHECKSUM)) {
         // RFC 1624 has one exception: the checksum of zeros only is not zero.
-        put_u16(message, icmpv6::CHECKSUM, 0xffff);
-    }
+        0 if zeros => 0xffff,
+        new => new,
+    };
+    put_u16(message, icmpv6::CHECKSUM, new);
 }
 
 /// The echo message of the other family.
-fn echo(kind: u8, towards: Towards) -> Option<Change> {
-    let kind = match (towards, kind) {
+fn echo(message: &[u8], towards: Towards) -> Option<Change> {
+    let kind = match (towards, message[0]) {
         (Towards::Ipv6, icmp::kind::ECHO_REQUEST) => icmpv6::kind::ECHO_REQUEST,
         (Towards::Ipv6, icmp::kind::ECHO_REPLY) => icmpv6::kind::ECHO_REPLY,
         (Towards::Ipv4, icmpv6::kind::ECHO_REQUEST) => icmp::kind::ECHO_REQUEST,
         (Towards::Ipv4, icmpv6::kind::ECHO_REPLY) => icmp::kind::ECHO_REPLY,
         _ => return None,
     };
-    Some(Change::Echo { kind })
+    let nothing = |bytes: &[u8]| bytes.iter().all(|&byte| byte == 0);
+    let zeros = kind == 0 && message[1] == 0 && nothing(&message[icmpv6::CHECKSUM + 2..]);
+    Some(Change::Echo { kind, zeros })
 }
 
 fn is_icmp(protocol: u8, towards: Towards) -> bool {
