@@ -7,14 +7,23 @@ use super::transport::{Change, Sums, Towards, plan};
 use super::{
     Addresses, ConvertSettings, Converted, Converter, Cut, ErrorMessage, HEADROOM, Place, Refusal,
 };
+use core::ops::Range;
 use natgate_engine::{DropReason, Packet};
 use natgate_wire::ipv6::Ipv6Error;
 use natgate_wire::{Icmp, Ipv6, icmpv6, ipv4, ipv6, protocol};
 
-/// Everything that is decided before the first byte changes.
+/// What becomes of a packet.
 enum Plan {
-    Rewrite { header: Ipv4Header, change: Change, sums: Sums, result: Converted },
-    Error { header: Ipv4Header, message: Rebuilt },
+    Rewrite {
+        header: Ipv4Header,
+        change: Change,
+        sums: Sums,
+        result: Converted,
+    },
+    /// The message of an ICMPv6 error is put together anew.
+    Rebuild {
+        header: Ipv4Header,
+    },
 }
 
 impl Converter {
@@ -29,28 +38,25 @@ impl Converter {
         addresses: &mut impl Addresses,
     ) -> Result<Converted, Refusal> {
         let from = read(packet.bytes())?;
-        let longest = from.packet.total_len() + packet.start().min(HEADROOM);
-        let plan = decide(&from, longest, &self.settings, addresses)
+        let plan = decide(&from, &self.settings, addresses)
             .map_err(|refusal| answerable(&from, refusal))?;
         let (total_len, transport_at) = (from.packet.total_len(), from.walk.transport);
         let has_own = from.fragment().is_some();
-        packet.truncate(total_len);
         match plan {
             Plan::Rewrite { header, change, sums, result } => {
+                packet.truncate(total_len);
                 packet.set_start(packet.start() + transport_at - ipv4::HEADER_LEN);
                 let (front, transport) = packet.bytes_mut().split_at_mut(ipv4::HEADER_LEN);
                 self.identify(header, has_own).write(front);
                 change.apply(transport, Towards::Ipv4, sums);
                 Ok(result)
             }
-            Plan::Error { header, message } => {
-                let message = message.bytes();
-                let header = self.identify(header, has_own).with_payload(message.len());
-                packet.set_start(packet.end() - ipv4::HEADER_LEN - message.len());
-                let (front, payload) = packet.bytes_mut().split_at_mut(ipv4::HEADER_LEN);
-                header.write(front);
-                payload.copy_from_slice(message);
-                Icmp::new_checked(payload).expect("a message has a head").fill_checksum();
+            Plan::Rebuild { header } => {
+                let ends = (from.packet.source(), from.packet.destination());
+                let message = transport_at..total_len;
+                let rebuilt = rebuild(packet, message, ends, &self.settings, addresses)
+                    .map_err(Refusal::quiet)?;
+                write_error(packet, self.identify(header, has_own), rebuilt.bytes());
                 Ok(Converted::Whole)
             }
         }
@@ -63,6 +69,33 @@ impl Converter {
         }
         header
     }
+}
+
+/// Translates the ICMPv6 error in the range `message` of a packet's bytes, and cuts the packet to
+/// its length.
+#[cold]
+fn rebuild(
+    packet: &mut Packet<'_>,
+    message: Range<usize>,
+    ends: (u128, u128),
+    settings: &ConvertSettings,
+    addresses: &mut impl Addresses,
+) -> Result<Rebuilt, Refusal> {
+    let total_len = message.end;
+    let room = total_len + packet.start().min(HEADROOM);
+    let limit = error::LONGEST_IPV4.min(settings.mtu_ipv4.into()).min(room);
+    let message = &packet.bytes()[message];
+    let rebuilt = error::to_ipv4(message, ends, limit, settings, addresses)?;
+    packet.truncate(total_len);
+    Ok(rebuilt)
+}
+
+fn write_error(packet: &mut Packet<'_>, header: Ipv4Header, message: &[u8]) {
+    packet.set_start(packet.end() - ipv4::HEADER_LEN - message.len());
+    let (front, payload) = packet.bytes_mut().split_at_mut(ipv4::HEADER_LEN);
+    header.with_payload(message.len()).write(front);
+    payload.copy_from_slice(message);
+    Icmp::new_checked(payload).expect("a message has a head").fill_checksum();
 }
 
 fn read(bytes: &[u8]) -> Result<Ipv6Headers<'_>, DropReason> {
@@ -92,7 +125,6 @@ fn answerable(from: &Ipv6Headers, refusal: Refusal) -> Refusal {
 
 fn decide(
     from: &Ipv6Headers,
-    longest: usize,
     settings: &ConvertSettings,
     addresses: &mut impl Addresses,
 ) -> Result<Plan, Refusal> {
@@ -122,9 +154,7 @@ fn decide(
     };
     let header = header.hop(settings);
     if rebuilds {
-        let limit = longest.min(error::LONGEST_IPV4).min(settings.mtu_ipv4.into());
-        let message = error::to_ipv4(from.transport, old, limit, settings, addresses)?;
-        return Ok(Plan::Error { header, message });
+        return Ok(Plan::Rebuild { header });
     }
     let result = fit(&header, settings)?;
     let sums = Sums::new(new, old, from.transport_len);

@@ -1,6 +1,6 @@
 //! IPv4 packets to IPv6 (RFC 7915 section 4).
 
-use super::error::{self, Rebuilt};
+use super::error;
 use super::headers::{Ipv6Header, Part, expires, part_of};
 use super::messages::DIFFERENCE;
 use super::transport::{Change, Sums, Towards, plan};
@@ -8,14 +8,23 @@ use super::{
     Addresses, ConvertSettings, Converted, Converter, Cut, ErrorMessage, HEADROOM, LEAST_HEADROOM,
     Place, Refusal,
 };
+use core::ops::Range;
 use natgate_engine::{DropReason, Packet};
 use natgate_wire::ipv4::{Ipv4Error, has_unexpired_source_route};
 use natgate_wire::{Icmpv6, Ipv4, icmp, ipv6, protocol};
 
-/// Everything that is decided before the first byte changes.
+/// What becomes of a packet.
 enum Plan {
-    Rewrite { header: Ipv6Header, change: Change, sums: Sums, result: Converted },
-    Error { header: Ipv6Header, message: Rebuilt },
+    Rewrite {
+        header: Ipv6Header,
+        change: Change,
+        sums: Sums,
+        result: Converted,
+    },
+    /// The message of an ICMP error is put together anew.
+    Rebuild {
+        header: Ipv6Header,
+    },
 }
 
 impl Converter {
@@ -35,36 +44,48 @@ impl Converter {
         assert!(packet.start() >= LEAST_HEADROOM, "IPv6 headers need bytes before the packet");
         let from = read(packet.bytes())?;
         let is_error = is_error(&from);
-        let longest = usize::from(from.total_len()) + packet.start().min(HEADROOM);
-        let plan =
-            decide(&from, is_error, longest, &self.settings, addresses).map_err(|refusal| {
-                if may_answer(&from, is_error) { refusal } else { refusal.quiet() }
-            })?;
+        let plan = decide(&from, is_error, &self.settings, addresses).map_err(|refusal| {
+            if may_answer(&from, is_error) { refusal } else { refusal.quiet() }
+        })?;
         let (header_len, total_len) = (from.header_len(), usize::from(from.total_len()));
-        packet.truncate(total_len);
         match plan {
             Plan::Rewrite { header, change, sums, result } => {
+                packet.truncate(total_len);
                 packet.set_start(packet.start() + header_len - header.len());
                 let (front, transport) = packet.bytes_mut().split_at_mut(header.len());
                 header.write(front, transport.len());
                 change.apply(transport, Towards::Ipv6, sums);
                 Ok(result)
             }
-            Plan::Error { header, message } => {
-                write_error(packet, &header, message.bytes());
-                Ok(Converted::Whole)
+            Plan::Rebuild { header } => {
+                let message = header_len..total_len;
+                rebuild(packet, message, &header, &self.settings, addresses).map_err(Refusal::quiet)
             }
         }
     }
 }
 
-fn write_error(packet: &mut Packet<'_>, header: &Ipv6Header, message: &[u8]) {
+/// Translates a packet whose bytes in the range `message` are an ICMP error.
+#[cold]
+fn rebuild(
+    packet: &mut Packet<'_>,
+    message: Range<usize>,
+    header: &Ipv6Header,
+    settings: &ConvertSettings,
+    addresses: &mut impl Addresses,
+) -> Result<Converted, Refusal> {
+    let total_len = message.end;
+    let limit = error::LONGEST_IPV6.min(total_len + packet.start().min(HEADROOM));
+    let rebuilt = error::to_ipv6(&packet.bytes()[message], limit, settings, addresses)?;
+    let message = rebuilt.bytes();
+    packet.truncate(total_len);
     packet.set_start(packet.end() - header.len() - message.len());
     let (front, payload) = packet.bytes_mut().split_at_mut(header.len());
     header.write(front, message.len());
     payload.copy_from_slice(message);
     let mut message = Icmpv6::new_checked(payload).expect("a message has a head");
     message.fill_checksum(header.source, header.destination);
+    Ok(Converted::Whole)
 }
 
 fn read(bytes: &[u8]) -> Result<Ipv4<&[u8]>, DropReason> {
@@ -93,7 +114,6 @@ fn may_answer(from: &Ipv4<&[u8]>, is_error: bool) -> bool {
 fn decide(
     from: &Ipv4<&[u8]>,
     is_error: bool,
-    longest: usize,
     settings: &ConvertSettings,
     addresses: &mut impl Addresses,
 ) -> Result<Plan, Refusal> {
@@ -117,9 +137,7 @@ fn decide(
     }
     let header = Ipv6Header::new(from, new, settings).hop(settings);
     if rebuilds {
-        let limit = longest.min(error::LONGEST_IPV6);
-        let message = error::to_ipv6(transport, limit, settings, addresses)?;
-        return Ok(Plan::Error { header, message });
+        return Ok(Plan::Rebuild { header });
     }
     let result = fit(from, &header, settings)?;
     let sums = Sums::new(old, new, transport.len());
