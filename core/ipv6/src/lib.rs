@@ -16,8 +16,13 @@ mod eam;
 mod embedding;
 mod nptv6;
 mod prefix;
+mod settings;
 
 pub use eam::{Eam, EamEntry, EamError};
 pub use embedding::{EmbeddingError, LENGTHS, Pref64};
 pub use nptv6::{Nptv6, Nptv6Error, Unmapped};
 pub use prefix::Prefix6;
+pub use settings::{
+    ClatSettings, Conversion, Filter, Hairpin, Nat64Settings, NonGlobal, Nptv6Settings, Settings,
+    Side6, SiitSettings,
+};

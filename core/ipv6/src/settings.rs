@@ -1,0 +1,216 @@
+//! Settings of all that IPv6 has part in.
+//!
+//! The settings are plain: the configuration makes them, after its checks. Inside is the IPv6 side
+//! of a translation between families and outside the IPv4 side; for a CLAT it is the other way
+//! round.
+
+use crate::convert::{ConvertSettings, Hops, UdpChecksumZero};
+use crate::{EamEntry, Nptv6, Pref64, Prefix6};
+use alloc::vec::Vec;
+use core::net::{Ipv4Addr, Ipv6Addr};
+use natgate_engine::Prefix;
+
+/// All settings of IPv6. The default has no translation and no address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// True if the configuration says anything about IPv6.
+    pub configured: bool,
+    /// The inside link.
+    pub inside: Side6,
+    /// The outside link.
+    pub outside: Side6,
+    /// True if packets that no translation claims are routed.
+    pub forwarding: bool,
+    /// The filter of routed packets.
+    pub filter: Filter,
+    /// Conversion between headers of the two families.
+    pub conversion: Conversion,
+    /// Stateful translation, RFC 6146.
+    pub nat64: Option<Nat64Settings>,
+    /// Stateless translation, RFC 7915.
+    pub siit: Option<SiitSettings>,
+    /// The customer's side of 464XLAT, RFC 6877.
+    pub clat: Option<ClatSettings>,
+    /// Translation of prefixes, RFC 6296. No two pairs overlap.
+    pub nptv6: Vec<Nptv6Settings>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            configured: false,
+            inside: Side6::default(),
+            outside: Side6::default(),
+            forwarding: true,
+            filter: Filter::None,
+            conversion: Conversion::default(),
+            nat64: None,
+            siit: None,
+            clat: None,
+            nptv6: Vec::new(),
+        }
+    }
+}
+
+/// One link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Side6 {
+    /// The gateway's own address there and the length of its network's prefix, bits.
+    pub address: Option<(Ipv6Addr, u8)>,
+    /// Next hop of destinations without a route. It may be link-local.
+    pub gateway: Option<Ipv6Addr>,
+    /// Largest IP packet, bytes.
+    pub mtu: u16,
+    /// True if the gateway sends ICMP errors of its own there.
+    pub icmp_errors: bool,
+}
+
+impl Default for Side6 {
+    fn default() -> Self {
+        Self { address: None, gateway: None, mtu: 1500, icmp_errors: true }
+    }
+}
+
+/// The filter of routed IPv6 packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Filter {
+    /// No filter.
+    #[default]
+    None,
+    /// Outside hosts reach only what inside hosts began: simple security, RFC 6092.
+    OutboundOnly,
+}
+
+/// Conversion between headers of the two families, RFC 7915.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conversion {
+    /// Towards IPv6, what does not fit and may be cut is cut to this length, bytes.
+    pub lowest_mtu: u16,
+    /// Treatment of UDP without checksum towards IPv6.
+    pub udp_checksum_zero: UdpChecksumZero,
+    /// Traffic class of IPv6 packets; `None`: the type of service.
+    pub traffic_class: Option<u8>,
+    /// Type of service of IPv4 packets; `None`: the traffic class.
+    pub service: Option<u8>,
+}
+
+impl Default for Conversion {
+    fn default() -> Self {
+        let ConvertSettings { lowest_mtu, udp_checksum_zero, traffic_class, service, .. } =
+            ConvertSettings::default();
+        Self { lowest_mtu, udp_checksum_zero, traffic_class, service }
+    }
+}
+
+impl Conversion {
+    /// Settings of a converter between links of these MTUs. The converter never cuts to more than
+    /// the MTU of the IPv6 link.
+    pub fn between(self, mtu_ipv6: u16, mtu_ipv4: u16, hops: Hops) -> ConvertSettings {
+        let Self { lowest_mtu, udp_checksum_zero, traffic_class, service } = self;
+        let lowest_mtu = lowest_mtu.min(mtu_ipv6);
+        ConvertSettings {
+            lowest_mtu,
+            mtu_ipv6,
+            mtu_ipv4,
+            udp_checksum_zero,
+            traffic_class,
+            service,
+            hops,
+        }
+    }
+}
+
+/// Treatment of IPv4 addresses that are not global, in the well-known prefix (RFC 6052 section
+/// 3.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NonGlobal {
+    /// The packet is dropped.
+    #[default]
+    Refuse,
+    /// The packet is translated as any other.
+    Translate,
+}
+
+/// Stateful translation, RFC 6146.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nat64Settings {
+    /// Prefixes of destinations; the first is that of new sources. No two overlap.
+    pub prefixes: Vec<Pref64>,
+    /// Prefixes of the hosts that are translated; empty: all.
+    pub subscribers: Vec<Prefix6>,
+    /// Bits of an address that name its subscriber: 48 to 128.
+    pub subscriber_length: u8,
+    /// Addresses that are not global.
+    pub non_global: NonGlobal,
+}
+
+/// Hairpinning of hosts with explicit mappings, RFC 7757 section 4.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hairpin {
+    /// The translator turns such a packet by itself, in one go (section 4.2.2).
+    #[default]
+    Intrinsic,
+    /// Such a packet is translated twice (section 4.2.1).
+    Simple,
+    /// Such a packet is not turned.
+    Off,
+}
+
+/// Stateless translation, RFC 7915.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiitSettings {
+    /// Prefixes that embed IPv4 addresses; the first is that of IPv4 addresses without a map. No
+    /// two overlap.
+    pub prefixes: Vec<Pref64>,
+    /// Explicit mappings, RFC 7757; `Eam::new` takes them.
+    pub maps: Vec<EamEntry>,
+    /// Sources of ICMP errors from IPv6 addresses without a translation, RFC 6791; empty: the
+    /// receiving side's own.
+    pub icmp_source_ipv4: Vec<Ipv4Addr>,
+    /// The same for ICMPv6 errors from IPv4 addresses.
+    pub icmp_source_ipv6: Vec<Ipv6Addr>,
+    /// Hairpinning.
+    pub hairpin: Hairpin,
+    /// Addresses that are not global.
+    pub non_global: NonGlobal,
+}
+
+/// The customer's side of 464XLAT, RFC 6877.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClatSettings {
+    /// Prefix of the Internet's IPv4 addresses.
+    pub prefix: Pref64,
+    /// Prefix of inside IPv4 addresses. It does not overlap `prefix`.
+    pub source: Pref64,
+    /// Inside IPv4 prefixes whose packets are translated.
+    pub subscribers: Vec<Prefix>,
+}
+
+/// Translation of a prefix, RFC 6296.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nptv6Settings {
+    /// The prefixes.
+    pub pair: Nptv6,
+    /// True if a packet without a translation is answered by an ICMPv6 error.
+    pub icmp_errors: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_those_of_the_converter_and_the_smaller_mtu_cuts() {
+        let wide = Conversion { lowest_mtu: 1400, ..Conversion::default() };
+        let settings = wide.between(1300, 1500, Hops::Keep);
+        assert_eq!(
+            (settings.lowest_mtu, settings.mtu_ipv6, settings.hops),
+            (1300, 1300, Hops::Keep)
+        );
+        assert_eq!(
+            Conversion::default().between(1500, 1500, Hops::Decrement),
+            ConvertSettings::default()
+        );
+        assert!(Settings::default().forwarding && !Settings::default().configured);
+    }
+}
