@@ -298,8 +298,12 @@ fn tell_ready(manager: Manager) {
 impl Args {
     /// Returns two forms of the configuration: as written, and completed from the kernel.
     fn settings(&self) -> Result<(Settings, Settings), Failure> {
-        let Configuration { settings: read, places, .. } = config::read(&self.config)
-            .map_err(|problems| Failure::Input(config::sentences(problems)))?;
+        let input = |problems| Failure::Input(config::sentences(problems));
+        let Configuration { settings: read, places, replay_only, .. } =
+            config::read(&self.config).map_err(input)?;
+        if !replay_only.is_empty() {
+            return Err(input(replay_only));
+        }
         self.add_files(places).map_err(Failure::Input)?;
         let mut settings = read.clone();
         if settings.inside.device == settings.outside.device {

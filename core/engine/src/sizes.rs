@@ -101,7 +101,7 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
     }
     for pool in &config.pools {
         let backwards = pool.addresses.iter().any(|range| range.first > range.last);
-        if pool.addresses.is_empty() || backwards || pool.ports.1.max(1) < pool.ports.0.max(1) {
+        if backwards || pool.ports.1.max(1) < pool.ports.0.max(1) {
             return fail(format!(
                 "pool {}: addresses and ports must be given from first to last",
                 pool.name

@@ -185,6 +185,8 @@ pub struct Settings {
     pub pcp: PcpSettings,
     /// Settings of monitoring.
     pub monitoring: MonitoringSettings,
+    /// Settings of IPv6; its translators stand beside the engine.
+    pub ipv6: natgate_ipv6::Settings,
 }
 
 /// Fate of packets from inside whose destination is behind a router inside.
@@ -279,6 +281,7 @@ impl Settings {
             page: PageSettings::default(),
             pcp: PcpSettings::default(),
             monitoring: MonitoringSettings::default(),
+            ipv6: natgate_ipv6::Settings::default(),
         }
     }
 

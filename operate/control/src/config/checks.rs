@@ -6,6 +6,7 @@
 
 use super::devices;
 use super::draft::{Draft, SideDraft, TCP_HEADERS};
+use super::ipv6_checks;
 use super::kernel;
 use super::neighbors;
 use super::policy;
@@ -52,6 +53,7 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     shares::check(draft, report);
     pools::check(draft, report);
     table_is_not_too_large(draft, report);
+    ipv6_checks::check(draft, report);
 }
 
 fn gateway_is_a_neighbor(side: &SideDraft, report: &Report<'_>) {

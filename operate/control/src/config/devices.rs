@@ -135,7 +135,8 @@ pub(super) fn requires_address(section: &Section<'_>, backend: Backend, example:
         Backend::AfPacket | Backend::AfXdp | Backend::Tun => return,
         Backend::Dpdk => "is missing, and a DPDK port has none of the kernel's",
     };
-    if section.is_present() && section.get("address").is_none() {
+    let has_none = section.get("address").is_none() && section.get("address6").is_none();
+    if section.is_present() && has_none {
         let Place { key, offset } = &section.place;
         let place = Place { key: format!("{key}.address"), offset: *offset };
         section.report.missing(&place, format!("{message}; write address = {example}"));

@@ -4,6 +4,7 @@
 //! A value that could not be read has been reported, and is absent here or has its default. A draft
 //! becomes [`Settings`] only if there is no problem.
 
+use super::ipv6::Ipv6Draft;
 use super::kernel::{KernelDraft, Management};
 use super::policy::{self, ClassDraft, TimeoutDraft};
 use super::pools::LeftOut;
@@ -22,7 +23,7 @@ use natgate_gateway::{
 };
 use natgate_wire::arp::Mac;
 use std::collections::HashMap;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// An IPv4 and a TCP header without options, bytes.
 pub(super) const TCP_HEADERS: u16 = 40;
@@ -70,6 +71,7 @@ pub(super) struct Draft {
     pub(super) page: PageSettings,
     pub(super) monitoring: MonitoringSettings,
     pub(super) pcp: PcpSettings,
+    pub(super) ipv6: Ipv6Draft,
 }
 
 /// One of the two sides.
@@ -80,6 +82,8 @@ pub(super) struct SideDraft {
     pub(super) backend: Backend,
     pub(super) address: Option<Located<(Ipv4Addr, u8)>>,
     pub(super) gateway: Option<Located<Ipv4Addr>>,
+    pub(super) address6: Option<Located<(Ipv6Addr, u8)>>,
+    pub(super) gateway6: Option<Located<Ipv6Addr>>,
     pub(super) mtu: u16,
     pub(super) icmp_errors: bool,
     pub(super) management: Management,
@@ -287,13 +291,14 @@ impl Draft {
         let service_of = |fixed: &StaticDraft| fixed.service(of(fixed));
         let default_pool = self.default_pool();
         let allocation = self.common_allocation();
+        let ipv6 = self.to_ipv6();
         let engine = Config {
             inside: self.inside.engine(),
             outside: self.outside.engine(),
             realms,
             hairpin_to: self.to_numbers(&self.hairpin_to),
-            subscribers: self.subscribers.iter().map(|prefix| prefix.value).collect(),
-            pools: self.pools.iter().map(|pool| self.pool(pool, &allocation)).collect(),
+            subscribers: self.to_subscribers(),
+            pools: self.to_pools(&allocation),
             allocation,
             default_pool,
             statics: self.statics.iter().flat_map(statics_of).collect(),
@@ -324,6 +329,7 @@ impl Draft {
             logs: self.logs,
             page: self.page,
             monitoring: self.monitoring,
+            ipv6,
         };
         settings.derive_inside_routes();
         settings
@@ -346,8 +352,21 @@ impl Draft {
         self.insides().map(|inside| inside.mtu).fold(self.outside.mtu, u16::max)
     }
 
-    fn pool(&self, pool: &PoolDraft, common: &Allocation) -> PoolConfig {
-        pool.to_engine(Some(self.allocation(pool)).filter(|own| own != common))
+    /// The pools. Without one the translator has a pool without addresses.
+    fn to_pools(&self, common: &Allocation) -> Vec<PoolConfig> {
+        if self.pools.is_empty() {
+            return vec![PoolConfig { name: "default".to_owned(), ..PoolConfig::default() }];
+        }
+        let own = |pool| Some(self.allocation(pool)).filter(|own| own != common);
+        self.pools.iter().map(|pool| pool.to_engine(own(pool))).collect()
+    }
+
+    /// The subscribers of the pools. Without a pool there are none.
+    fn to_subscribers(&self) -> Vec<Prefix> {
+        match self.pools.is_empty() {
+            true => Vec::new(),
+            false => self.subscribers.iter().map(|prefix| prefix.value).collect(),
+        }
     }
 }
 

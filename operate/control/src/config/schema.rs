@@ -10,7 +10,8 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
         &[
             "inside", "outside", "route", "neighbor", "pool", "nat", "limits", "class", "timeouts",
             "timeout", "workers", "dpdk", "announce", "learn", "shutdown", "state", "pcp",
-            "control", "log", "page", "metrics", "snmp", "static", "rule", "realm",
+            "control", "log", "page", "metrics", "snmp", "static", "rule", "realm", "ipv6",
+            "nat64", "siit", "clat", "nptv6",
         ],
     ),
     ("inside", SIDE),
@@ -191,6 +192,12 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
     ("rule", &["kind", "match", "priority", "pool", "address", "to", "timeouts", "realm"]),
     ("rule.match", &["source", "destination", "port"]),
     ("rule.timeouts", &["udp", "tcp_established", "tcp_opening", "tcp_closing", "icmp", "other"]),
+    ("ipv6", &["forwarding", "filter", "lowest_mtu", "udp_checksum_zero", "traffic_class", "tos"]),
+    ("nat64", &["prefixes", "subscribers", "subscriber_length", "non_global"]),
+    ("siit", &["prefixes", "icmp_source", "hairpin", "non_global", "map"]),
+    ("siit.map", &["ipv6", "ipv4"]),
+    ("clat", &["prefix", "source"]),
+    ("nptv6", &["internal", "external", "icmp_errors"]),
 ];
 
 /// The use of a file, folder, socket or address that a key names.
@@ -302,6 +309,8 @@ const SIDE: &[&str] = &[
     "backend",
     "address",
     "gateway",
+    "address6",
+    "gateway6",
     "mtu",
     "icmp_errors",
     "mode",
@@ -320,23 +329,14 @@ pub(super) fn keys(section: &str) -> &'static [&'static str] {
 
 /// Tables and keys of features that natgate does not have yet, and the feature of each.
 const PLANNED: &[(&str, &str, &str)] = &[
-    ("", "ipv6", "IPv6 forwarding"),
-    ("", "nat64", "IPv6 translation (NAT64, RFC 6146)"),
-    ("", "siit", "stateless IPv6 translation (SIIT, RFC 7915)"),
-    ("", "clat", "the customer's side of 464XLAT (CLAT, RFC 6877)"),
-    ("", "nptv6", "translation of IPv6 prefixes (NPTv6, RFC 6296)"),
     ("", "dslite", "DS-Lite (RFC 6333)"),
     ("", "lw4o6", "Lightweight 4over6 (RFC 7596)"),
     ("", "map", "MAP-E and MAP-T (RFC 7597, RFC 7599)"),
     ("", "alg", "application-level gateways"),
     ("", "fleet", "operation of several machines together"),
     ("", "slice", "operation of several machines together"),
-    ("inside", "address6", "IPv6"),
-    ("inside", "gateway6", "IPv6"),
-    ("outside", "address6", "IPv6"),
-    ("outside", "gateway6", "IPv6"),
-    ("realm", "address6", "IPv6"),
-    ("realm", "gateway6", "IPv6"),
+    ("realm", "address6", "IPv6 of realms"),
+    ("realm", "gateway6", "IPv6 of realms"),
     ("rule", "alg", "application-level gateways"),
     ("limits", "fragments_per_datagram", "a limit of fragments for each datagram"),
 ];

@@ -7,6 +7,7 @@ use super::admission;
 use super::control;
 use super::devices;
 use super::draft::{Draft, PoolDraft, RouteDraft, RuleDraft, SideDraft};
+use super::ipv6;
 use super::kernel;
 use super::logs;
 use super::monitoring;
@@ -102,6 +103,7 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
         page: page::read(root),
         monitoring: monitoring::read(root),
         pcp,
+        ipv6: ipv6::read(root),
         config,
     }
 }
@@ -128,7 +130,9 @@ fn read_side(root: &Section<'_>, side: Side) -> SideDraft {
     let management = kernel::read_management(&section);
     let mode = devices::read_mode(&section, backend);
     let ring = devices::read_ring(&section, backend);
-    SideDraft { device, backend, mode, ring, management, ..read_link(&section, name) }
+    let (address6, gateway6) = (ipv6::read_address6(&section), ipv6::read_gateway6(&section));
+    let link = read_link(&section, name);
+    SideDraft { device, backend, mode, ring, management, address6, gateway6, ..link }
 }
 
 /// Reads the gateway's address and network of a side; `name` is the name of the table.
@@ -145,6 +149,8 @@ pub(super) fn read_link(section: &Section<'_>, name: &str) -> SideDraft {
         ring: None,
         address,
         gateway: section.get("gateway").and_then(|value| read_address(&value)),
+        address6: None,
+        gateway6: None,
         management: None,
         icmp_errors: section.get("icmp_errors").and_then(|value| value.boolean()).unwrap_or(true),
         mtu: section.get("mtu").and_then(|value| read_mtu(section, &value)).unwrap_or(DEFAULT_MTU),
@@ -191,7 +197,7 @@ fn read_route(section: &Section<'_>) -> Option<RouteDraft> {
 }
 
 fn read_pools(root: &Section<'_>) -> Vec<PoolDraft> {
-    if root.get("pool").is_none() {
+    if root.get("pool").is_none() && !ipv6::needs_no_pool(root) {
         let place = Place { key: "pool".to_owned(), offset: 0 };
         let example = "[[pool]] with addresses = [\"203.0.113.1\"]";
         root.report.missing(&place, format!("is missing; write {example}"));
