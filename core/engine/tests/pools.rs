@@ -50,6 +50,33 @@ impl Lab {
 }
 
 #[test]
+fn a_pool_without_addresses_gives_no_mapping_until_one_comes() {
+    let block = BlockConfig { size: 16, max_per_subscriber: 2, release_after: Duration::ZERO };
+    let all = [Allocation::Random, Allocation::Preserve, Allocation::Block(block)];
+    for (allocation, pooling) in
+        all.into_iter().zip([Pooling::Paired, Pooling::SoftPaired, Pooling::Arbitrary])
+    {
+        let room = |addresses: &[AddressRange]| {
+            let mut config = Config { allocation: allocation.clone(), pooling, ..with(addresses) };
+            config.limits.mappings = Some(1000);
+            config
+        };
+        let mut lab = Lab::new(&room(&[]));
+        let packet = udp("10.0.0.5:4000", REMOTE);
+        assert_eq!(lab.refused(Side::Inside, &packet), DropReason::PoolExhausted);
+        assert_eq!(
+            lab.refused(Side::Outside, &udp(REMOTE, "203.0.113.1:2000")),
+            DropReason::NotForUs
+        );
+        lab.change(&room(&[one("203.0.113.1")]));
+        assert_eq!(address_of(&lab.external_of(&packet)), "203.0.113.1");
+    }
+    // With the usual room, which follows from the ports: none.
+    let mut lab = Lab::new(&Config { subscribers: Vec::new(), ..with(&[]) });
+    assert_eq!(lab.refused(Side::Inside, &udp("10.0.0.5:4000", REMOTE)), DropReason::NotSubscriber);
+}
+
+#[test]
 fn an_address_that_comes_is_used_and_others_stay() {
     let mut lab = Lab::new(&with(&[one("203.0.113.1")]));
     let first = lab.external_of(&udp("10.0.0.5:4000", REMOTE));
