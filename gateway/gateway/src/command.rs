@@ -1,23 +1,25 @@
-//! Commands to a running gateway, and their execution by the workers between batches.
+//! Commands to a running gateway. [`runner`] executes them.
 //!
 //! A [`Commander`] gives commands. It prepares large data in its own thread and waits there for the
-//! answer. Each worker takes one command at a time, does a part of it each turn, and returns data
-//! that is no longer needed: a worker allocates and frees nothing large itself. If there are
-//! several workers, the commander first asks all of them for consent; then all of them act.
+//! answer. If there are several workers, the commander first asks all of them for consent; then all
+//! of them act.
+
+mod runner;
+
+pub(crate) use runner::{CommandRunner, WorkerParts};
 
 use crate::handover::{Exchange, Legacy, Writing, Written};
 use crate::link::Link;
-use crate::router::{LearntRoutes, Renewal, Retired, Router};
+use crate::router::{LearntRoutes, Renewal, Retired};
 use crate::settings::Settings;
-use crate::survey::{Inquiry, Question, SurveyContext};
-use crate::tap::{Captures, Tap};
+use crate::survey::Question;
+use crate::tap::Tap;
 use crate::team::{Invitation, Member, Newcomer, Partition, team};
 use crate::trace::{Probe, Tracing, WorkerTrace, turned};
-use crate::wiring::{Devices, LinkMap, Rewiring};
+use crate::wiring::{Devices, Rewiring};
 use crate::worker_error::WorkerError;
 use natgate_engine::{
-    Config, ConfigError, Departure, Engine, Reconfiguration, ReconfigureError, Review, Superseded,
-    Timestamp, Verdict,
+    Config, ConfigError, Departure, Reconfiguration, ReconfigureError, Review, Superseded, Verdict,
 };
 use natgate_io::Device;
 use std::fmt::{self, Debug, Formatter};
@@ -552,269 +554,5 @@ impl CommandSender {
         // If this write fails, the gateway has ended, and the answer does not come either.
         let _ = (&self.wake).write_all(&[0]);
         Ok(answer)
-    }
-}
-
-/// A command in progress.
-enum Task {
-    /// Waits until the engine has completed the previous change.
-    Waiting(Box<Part>, Reply),
-    /// Waits until the engine is prepared for the change.
-    Prepared(Box<Part>, Reply),
-    /// In force; the engine still checks the mappings.
-    InForce(Past, Reply),
-    /// Waits until the engine has completed the previous change.
-    Check(Box<Part>, CheckReply),
-    Review(Box<Part>, Review, ReviewReply),
-    Write(Box<Writing>, WriteReply),
-}
-
-/// The worker's end: received commands and the command in progress.
-#[derive(Default)]
-pub(crate) struct CommandRunner {
-    commands: Option<Commands>,
-    /// The next command, if it came before the command in progress has ended. The byte that woke
-    /// the worker for it is read already, so the worker must not sleep before it has run.
-    next: Option<Command>,
-    task: Option<Task>,
-    /// True while the worker takes no packets; `halting` is the pending answer.
-    is_halted: bool,
-    halting: Option<SyncSender<Legacy>>,
-    /// Question in progress, independent of `task`.
-    inquiry: Option<Inquiry>,
-}
-
-/// Parts of a worker that commands read and change.
-pub(crate) struct WorkerParts<'a> {
-    pub(crate) now: Timestamp,
-    pub(crate) captures: &'a mut Captures,
-    pub(crate) engine: &'a mut Engine,
-    pub(crate) router: &'a mut Router,
-    pub(crate) cables: &'a mut LinkMap,
-    pub(crate) devices: &'a mut Devices,
-    pub(crate) team: &'a mut Option<Member>,
-}
-
-/// Settings that have come into force, and the partition among the workers.
-type InForce = (Settings, Option<Arc<Partition>>);
-
-impl CommandRunner {
-    /// Sets the source of commands.
-    pub(crate) fn listen(&mut self, commands: Commands) {
-        self.commands = Some(commands);
-    }
-
-    /// True while the worker takes no packets because another process takes over.
-    pub(crate) fn is_halted(&self) -> bool {
-        self.is_halted
-    }
-
-    /// Takes the pending answer to [`Command::Halt`].
-    pub(crate) fn halting(&mut self) -> Option<SyncSender<Legacy>> {
-        self.halting.take()
-    }
-
-    /// True while a command or a question needs further turns.
-    pub(crate) fn is_busy(&self) -> bool {
-        let has_command = self.next.is_some() || self.task.is_some();
-        has_command || self.inquiry.is_some() || self.halting.is_some()
-    }
-
-    /// True if a question waits for [`CommandRunner::answer`].
-    pub(crate) fn is_asked(&mut self) -> bool {
-        if self.inquiry.is_none() {
-            let question = self.commands.as_ref().and_then(|all| all.questions.try_recv().ok());
-            self.inquiry = question.map(Inquiry::new);
-        }
-        self.inquiry.is_some()
-    }
-
-    /// Does one turn's share of the answer, and takes the next question after the last share.
-    pub(crate) fn answer(&mut self, sight: &mut SurveyContext<'_>) {
-        self.inquiry = self.inquiry.take().and_then(|inquiry| inquiry.turn(sight));
-        self.is_asked();
-    }
-
-    /// Does one turn's share of the command in progress, and takes the next command after the last
-    /// share; returns settings that have come into force.
-    pub(crate) fn turn(&mut self, parts: &mut WorkerParts<'_>) -> Option<InForce> {
-        if self.task.is_none() {
-            self.take_next();
-            let command = self.next.take()?;
-            self.task = self.start(command, parts);
-        }
-        let in_force = self.advance(parts);
-        self.take_next();
-        in_force
-    }
-
-    /// Takes the next command from the queue.
-    fn take_next(&mut self) {
-        if self.next.is_none() {
-            self.next = self.commands.as_ref().and_then(|all| all.commands.try_recv().ok());
-        }
-    }
-
-    /// Does one turn's share of the task.
-    fn advance(&mut self, parts: &mut WorkerParts<'_>) -> Option<InForce> {
-        let mut in_force = None;
-        self.task = match self.task.take()? {
-            Task::Waiting(mut prepared, reply) if parts.engine.is_settled() => {
-                match prepare(&mut prepared, parts.engine, parts.devices) {
-                    Ok(()) => Some(Task::Prepared(prepared, reply)),
-                    Err(error) => {
-                        let _ = reply.send(Err((error, prepared)));
-                        None
-                    }
-                }
-            }
-            Task::Prepared(prepared, reply) if parts.engine.is_prepared() => {
-                let (past, settings) = put_in_force(*prepared, parts);
-                in_force = Some(settings);
-                Some(Task::InForce(past, reply))
-            }
-            Task::InForce(past, reply) if parts.engine.is_settled() => {
-                let (stayed, went) = parts.engine.departed();
-                let _ = reply.send(Ok(Reconfigured { stayed, went, _past: vec![past] }));
-                None
-            }
-            Task::Check(part, reply) if parts.engine.is_settled() => {
-                let checked = part.wiring.check(&part.settings, parts.devices).map_err(Into::into);
-                let checked = checked.and_then(|()| {
-                    parts.engine.check_configuration(&part.engine).map_err(CommandError::Refused)
-                });
-                let _ = reply.send((checked, part));
-                None
-            }
-            Task::Review(prepared, review, reply) => advance_review(prepared, review, reply, parts),
-            Task::Write(mut writing, reply) => match writing.turn(parts.engine, self.is_halted) {
-                None => Some(Task::Write(writing, reply)),
-                Some(is_over) => {
-                    let _ = reply.send((writing, is_over));
-                    None
-                }
-            },
-            waiting => Some(waiting),
-        };
-        in_force
-    }
-
-    /// Executes a short command at once; returns the task of a long one. If the receiver of an
-    /// answer has ended, the answer is not needed and is lost.
-    fn start(&mut self, command: Command, parts: &mut WorkerParts<'_>) -> Option<Task> {
-        let WorkerParts { now, captures, engine, router, cables, devices, team } = parts;
-        let (engine, team) = (&mut **engine, &mut **team);
-        match command {
-            Command::Check(part, reply) => return Some(Task::Check(part, reply)),
-            Command::Reconfigure(part, reply) => return Some(Task::Waiting(part, reply)),
-            Command::Review(part, review, reply) => return Some(Task::Review(part, review, reply)),
-            Command::Write(writing, reply) => return Some(Task::Write(writing, reply)),
-            Command::Numbered(reply) => {
-                let partition = team.as_ref().map(|team| Arc::clone(team.partition()));
-                let _ = reply.send((numbered(engine.config()), partition));
-            }
-            Command::Invite(alone, reply) => {
-                if let Some(invitation) = invite(alone, engine, team) {
-                    let _ = reply.send(invitation);
-                }
-            }
-            Command::Welcome(newcomer, reply) => {
-                if let Some(member) = team {
-                    member.welcome(*newcomer, engine);
-                    let _ = reply.send(());
-                }
-            }
-            Command::Halt(reply) => (self.is_halted, self.halting) = (true, Some(reply)),
-            Command::Resume(reply) => {
-                self.is_halted = false;
-                let _ = reply.send(());
-            }
-            Command::Exchange(mut exchange, reply) => {
-                exchange.turn(router, cables, devices);
-                let _ = reply.send(exchange);
-            }
-            Command::Learn(routes, reply) => {
-                let _ = reply.send(router.learn(routes));
-            }
-            Command::Trace(mut tracing, reply) => {
-                tracing.answer(*now, engine, router);
-                let _ = reply.send(tracing);
-            }
-            Command::Capture(tap, reply) => {
-                let _ = reply.send(captures.begin(tap));
-            }
-            Command::EndCapture(number, reply) => {
-                let _ = reply.send(captures.end(number));
-            }
-        }
-        None
-    }
-}
-
-/// Invites a new worker; a worker without a team becomes the member `alone` first.
-fn invite(
-    alone: Option<Box<Member>>,
-    engine: &mut Engine,
-    team: &mut Option<Member>,
-) -> Option<Invitation> {
-    if team.is_none()
-        && let Some(alone) = alone
-    {
-        team.insert(*alone).no_longer_alone(engine);
-    }
-    team.as_ref().map(Member::invite)
-}
-
-/// Puts prepared settings in force; returns the replaced state.
-fn put_in_force(prepared: Part, parts: &mut WorkerParts<'_>) -> (Past, InForce) {
-    let Part { engine: reconfiguration, router: renewal, wiring, mut settings, partition } =
-        prepared;
-    let WorkerParts { engine, router, cables, devices, .. } = parts;
-    let past = Past {
-        _engine: Box::new(engine.reconfigure(reconfiguration)),
-        _devices: wiring.apply(cables, devices),
-        _router: router.renew(renewal, |link: Link| devices[cables.device_of(link)].link().mac),
-    };
-    // Events name pools by the engine's numbers.
-    settings.engine.pools.clone_from(&engine.config().pools);
-    (past, (settings, partition))
-}
-
-/// Does one turn's share of a review.
-fn advance_review(
-    prepared: Box<Part>,
-    mut review: Review,
-    reply: ReviewReply,
-    parts: &mut WorkerParts<'_>,
-) -> Option<Task> {
-    let result = match prepared.wiring.check(&prepared.settings, parts.devices) {
-        Err(error) => Err(error.into()),
-        Ok(()) if parts.engine.review(&prepared.engine, &mut review) => {
-            return Some(Task::Review(prepared, review, reply));
-        }
-        Ok(()) => Ok(review),
-    };
-    let _ = reply.send((result, prepared));
-    None
-}
-
-/// Prepares the engine for new settings.
-fn prepare(
-    prepared: &mut Part,
-    engine: &mut Engine,
-    devices: &Devices,
-) -> Result<(), CommandError> {
-    prepared.wiring.check(&prepared.settings, devices)?;
-    engine.prepare_configuration(&mut prepared.engine).map_err(CommandError::Refused)
-}
-
-/// Copies the pools and realms of a configuration, and nothing else.
-fn numbered(config: &Config) -> Config {
-    Config {
-        realms: config.realms.clone(),
-        pools: config.pools.clone(),
-        default_pool: config.default_pool,
-        allocation: config.allocation.clone(),
-        ..Config::default()
     }
 }

@@ -304,7 +304,10 @@ mod tests {
 
     #[test]
     fn a_rule_without_a_port_applies_to_any() {
-        let rule = |port: u16| json!({ "kind": "snat", "match": { "source": "10.1.0.0/16", "port": port } });
+        let rule = |port: u16| {
+            let matched = json!({ "source": "10.1.0.0/16", "port": port });
+            json!({ "kind": "snat", "match": matched })
+        };
         let table = Table::of(What::Rules);
         assert!(table.row(&rule(0)).ends_with(" any\n"), "{}", table.row(&rule(0)));
         assert!(table.row(&rule(80)).ends_with(" 80\n"), "{}", table.row(&rule(80)));

@@ -110,7 +110,14 @@ pub(super) async fn blocks(
 
 /// A block of ports: place, owner, number of ports in use.
 pub(super) fn block(info: &BlockInfo, now: Timestamp, names: &Names, settings: &Settings) -> Value {
-    let by_protocol = |[tcp, udp, icmp, dccp]: [u32; 4]| json!({ "tcp": tcp, "udp": udp, "icmp": icmp, "dccp": dccp });
+    let by_protocol = |[tcp, udp, icmp, dccp]: [u32; 4]| {
+        json!({
+            "tcp": tcp,
+            "udp": udp,
+            "icmp": icmp,
+            "dccp": dccp,
+        })
+    };
     let mut object = json!({
         "pool": settings.engine.pools.get(info.pool).map(|pool| &pool.name[..]),
         "external": info.external,

@@ -36,7 +36,10 @@ fn policy(
     left_out: &mut Vec<String>,
 ) -> Map<String, Value> {
     let (first, last) = pool.ports;
-    let quota = |kind: u8, limit: u32| json!({ "quota-type": kind, "port-limit": limit.min(u16::MAX.into()) });
+    let quota = |kind: u8, limit: u32| {
+        let limit = limit.min(u16::MAX.into());
+        json!({ "quota-type": kind, "port-limit": limit })
+    };
     let limits = &config.limits;
     let mut policy = object(json!({
         "id": number + 1,

@@ -12,7 +12,10 @@ use serde_json::{Value, json};
 
 #[test]
 fn a_pool_of_blocks_is_as_full_as_its_blocks_are() {
-    let pool = |taken: Value| json!({ "taken_blocks": taken, "free_blocks": taken, "in_use": { "tcp": 0.01 } });
+    let pool = |taken: Value| {
+        let in_use = json!({ "tcp": 0.01 });
+        json!({ "taken_blocks": taken, "free_blocks": taken, "in_use": in_use })
+    };
     assert!((crate::views::fullness(&pool(json!(5))) - 0.5).abs() < 1e-9);
     assert!((crate::views::fullness(&pool(Value::Null)) - 0.01).abs() < 1e-9);
 }

@@ -137,7 +137,10 @@ fn interface(figures: &Arc<Figures>) -> Router {
 fn counters(figures: &Figures) -> Value {
     let sent = figures.sent();
     let flow = |forwarded: u64, dropped: u64, size: u64| {
-        let of = |size| json!({ "forwarded": forwarded * size, "dropped": dropped * size, "replied": 0 });
+        let of = |size| {
+            let (forwarded, dropped) = (forwarded * size, dropped * size);
+            json!({ "forwarded": forwarded, "dropped": dropped, "replied": 0 })
+        };
         (of(1), of(size))
     };
     let flows = [
@@ -174,7 +177,14 @@ const ALARM_AGE: f64 = 7500.0;
 fn health(figures: &Figures) -> Value {
     let is_ill = figures.is_ill.load(Ordering::Relaxed);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64();
-    let alarm = |severity: &str, text: &str| json!({ "severity": severity, "text": text, "since": now - ALARM_AGE });
+    let since = now - ALARM_AGE;
+    let alarm = |severity: &str, text: &str| {
+        json!({
+            "severity": severity,
+            "text": text,
+            "since": since,
+        })
+    };
     let alarms = match is_ill {
         false => vec![],
         true => vec![
@@ -184,7 +194,15 @@ fn health(figures: &Figures) -> Value {
         ],
     };
     let state = |ill: &'static str, well: &'static str| if is_ill { ill } else { well };
-    let log = |name: &str, state: &str| json!({ "name": name, "state": state, "waiting": 3, "lost": 0, "gaps": 0 });
+    let log = |name: &str, state: &str| {
+        json!({
+            "name": name,
+            "state": state,
+            "waiting": 3,
+            "lost": 0,
+            "gaps": 0,
+        })
+    };
     let problems: Vec<Value> = alarms.iter().map(|alarm| alarm["text"].clone()).collect();
     json!({
         "ok": !is_ill, "problems": problems, "alarms": alarms,
