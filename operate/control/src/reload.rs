@@ -508,82 +508,83 @@ fn millis(settings: &Settings) -> u64 {
 
 /// The tables of the configuration that differ.
 fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
-    // The order of realms has no meaning.
-    let links = |settings: &Settings| -> BTreeMap<String, RealmSettings> {
-        let realms = settings.realms.iter().cloned();
-        realms
-            .map(|realm| {
-                (realm.name.clone(), RealmSettings { routes: vec![], neighbors: vec![], ..realm })
-            })
-            .collect()
-    };
-    let routes = |settings: &Settings| -> BTreeMap<String, Vec<Route>> {
-        let realms = settings.realms.iter().map(|realm| (realm.name.clone(), realm.routes.clone()));
-        let default = (DEFAULT_REALM.to_owned(), settings.routes.clone());
-        realms.filter(|(_, routes)| !routes.is_empty()).chain([default]).collect()
-    };
-    let neighbors = |settings: &Settings| -> BTreeMap<String, Vec<StaticNeighbor>> {
-        let realms =
-            settings.realms.iter().map(|realm| (realm.name.clone(), realm.neighbors.clone()));
-        let default = (DEFAULT_REALM.to_owned(), settings.neighbors.clone());
-        realms.filter(|(_, neighbors)| !neighbors.is_empty()).chain([default]).collect()
-    };
-    let neighbors_differ = neighbors(old) != neighbors(new);
-    let most_differ = old.neighbors_limit != new.neighbors_limit;
-    let (links_differ, routes_differ) = (links(old) != links(new), routes(old) != routes(new));
-    let workers_differ = old.workers != new.workers;
-    let drains_differ = old.kernel.drain() != new.kernel.drain();
-    let logs_differ = old.logs != new.logs;
-    let control_differs = old.control != new.control;
-    let (old_inside_routes, new_inside_routes) = (old.inside_routes, new.inside_routes);
-    let (old, new) = (&old.engine, &new.engine.in_numbers_of(&old.engine));
+    let (own, next) = (&old.engine, &new.engine.in_numbers_of(&old.engine));
     let pools = |config: &Config| (config.pools.clone(), config.default_pool);
-    let inside_routes_differ = old_inside_routes != new_inside_routes;
-    let nat = |config: &Config| Config {
+    let nat_differs = nat(own) != nat(next) || old.inside_routes != new.inside_routes;
+    let limits_differ = own.limits != next.limits || old.neighbors_limit != new.neighbors_limit;
+    let realms_differ = realms(own) != realms(next) || links(old) != links(new);
+    let tables = [
+        (pools(own) != pools(next), "pool"),
+        (nat_differs, "nat"),
+        (limits_differ, "limits"),
+        (own.classes != next.classes, "class"),
+        (own.timeouts != next.timeouts, "timeouts"),
+        (own.port_timeouts != next.port_timeouts, "timeout"),
+        (own.statics != next.statics, "static"),
+        (realms_differ, "realm"),
+        (rules(own) != rules(next), "rule"),
+        (routes(old) != routes(new), "route"),
+        (neighbors(old) != neighbors(new), "neighbor"),
+        (old.workers != new.workers, "workers"),
+        (old.kernel.drain() != new.kernel.drain(), "shutdown"),
+        (old.logs != new.logs, "log"),
+        (old.control != new.control, "control"),
+    ];
+    tables.into_iter().filter_map(|(differs, table)| differs.then_some(table)).collect()
+}
+
+/// The realms' devices and addresses. The order of realms has no meaning.
+fn links(settings: &Settings) -> BTreeMap<String, RealmSettings> {
+    let realms = settings.realms.iter().cloned();
+    let bare = |realm| RealmSettings { routes: vec![], neighbors: vec![], ..realm };
+    realms.map(|realm| (realm.name.clone(), bare(realm))).collect()
+}
+
+fn routes(settings: &Settings) -> BTreeMap<String, Vec<Route>> {
+    let realms = settings.realms.iter().map(|realm| (realm.name.clone(), realm.routes.clone()));
+    let default = (DEFAULT_REALM.to_owned(), settings.routes.clone());
+    realms.filter(|(_, routes)| !routes.is_empty()).chain([default]).collect()
+}
+
+fn neighbors(settings: &Settings) -> BTreeMap<String, Vec<StaticNeighbor>> {
+    let realms = settings.realms.iter().map(|realm| (realm.name.clone(), realm.neighbors.clone()));
+    let default = (DEFAULT_REALM.to_owned(), settings.neighbors.clone());
+    realms.filter(|(_, neighbors)| !neighbors.is_empty()).chain([default]).collect()
+}
+
+/// The configuration without the parts that have tables of their own.
+fn nat(config: &Config) -> Config {
+    let Config { limits, timeouts, .. } = Config::default();
+    Config {
         inside_routes: Vec::new(),
         pools: Vec::new(),
         default_pool: 0,
         rules: Vec::new(),
         statics: Vec::new(),
-        limits: new.limits.clone(),
-        timeouts: new.timeouts.clone(),
+        limits,
+        timeouts,
         classes: Vec::new(),
         port_timeouts: Vec::new(),
         timeout_sets: Vec::new(),
         realms: Vec::new(),
         ..config.clone()
-    };
-    let rules = |config: &Config| {
-        let realms = config.realms.iter().filter(|realm| !realm.rules.is_empty());
-        let of_realms: BTreeMap<String, Vec<Rule>> =
-            realms.map(|realm| (realm.name.clone(), realm.rules.clone())).collect();
-        (config.rules.clone(), of_realms, config.timeout_sets.clone())
-    };
-    let realms = |config: &Config| {
-        let mut realms = config.realms.clone();
-        for realm in &mut realms {
-            (realm.rules, realm.order) = (Vec::new(), 0);
-            realm.inside_routes = Vec::new();
-        }
-        realms
-    };
-    let without_rules = |config: &Config| nat(&Config { rules: Vec::new(), ..config.clone() });
-    let tables = [
-        (pools(old) != pools(new), "pool"),
-        (without_rules(old) != without_rules(new) || inside_routes_differ, "nat"),
-        (old.limits != new.limits || most_differ, "limits"),
-        (old.classes != new.classes, "class"),
-        (old.timeouts != new.timeouts, "timeouts"),
-        (old.port_timeouts != new.port_timeouts, "timeout"),
-        (old.statics != new.statics, "static"),
-        (realms(old) != realms(new) || links_differ, "realm"),
-        (rules(old) != rules(new), "rule"),
-        (routes_differ, "route"),
-        (neighbors_differ, "neighbor"),
-        (workers_differ, "workers"),
-        (drains_differ, "shutdown"),
-        (logs_differ, "log"),
-        (control_differs, "control"),
-    ];
-    tables.into_iter().filter_map(|(differs, table)| differs.then_some(table)).collect()
+    }
+}
+
+/// The rules of each realm, and their timeouts.
+fn rules(config: &Config) -> impl PartialEq + use<> {
+    let realms = config.realms.iter().filter(|realm| !realm.rules.is_empty());
+    let of_realms: BTreeMap<String, Vec<Rule>> =
+        realms.map(|realm| (realm.name.clone(), realm.rules.clone())).collect();
+    (config.rules.clone(), of_realms, config.timeout_sets.clone())
+}
+
+/// The realms of the translator without their rules and routes.
+fn realms(config: &Config) -> impl PartialEq + use<> {
+    let mut realms = config.realms.clone();
+    for realm in &mut realms {
+        (realm.rules, realm.order) = (Vec::new(), 0);
+        realm.inside_routes = Vec::new();
+    }
+    realms
 }

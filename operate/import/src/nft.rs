@@ -15,15 +15,11 @@ pub(crate) fn read(text: &str, plan: &mut Plan) -> Result<(), ImportError> {
     let (mut table, mut block) = (String::new(), Block::None);
     let mut lines = text.lines().enumerate();
     while let Some((number, line)) = lines.next() {
-        let (number, mut line) = (number + 1, line.trim().to_owned());
-        // Elements of sets may span several lines.
-        while !matches!(block, Block::None) && opened(&line) > 0 && !is_head(&line) {
-            let Some((_, more)) = lines.next() else {
-                let message = "ends within braces; the file is cut off".to_owned();
-                return Err(ImportError::Malformed { line: number, message });
-            };
-            line = format!("{line} {}", more.trim());
-        }
+        let number = number + 1;
+        let line = match block {
+            Block::None => line.trim().to_owned(),
+            _ => joined(number, line, lines.by_ref().map(|(_, line)| line))?,
+        };
         let words = tokens(&line);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         match (&block, &words[..]) {
@@ -80,6 +76,24 @@ pub(crate) fn read(text: &str, plan: &mut Plan) -> Result<(), ImportError> {
         }
     }
     finish(rules, &sets, chains, plan)
+}
+
+/// Joins a line within a block with the lines that it continues on: elements of sets may span
+/// several.
+fn joined<'t>(
+    number: usize,
+    first: &str,
+    mut lines: impl Iterator<Item = &'t str>,
+) -> Result<String, ImportError> {
+    let mut line = first.trim().to_owned();
+    while opened(&line) > 0 && !is_head(&line) {
+        let Some(more) = lines.next() else {
+            let message = "ends within braces; the file is cut off".to_owned();
+            return Err(ImportError::Malformed { line: number, message });
+        };
+        line = format!("{line} {}", more.trim());
+    }
+    Ok(line)
 }
 
 /// A rule that is not read yet: its table and chain, its place in the input, and its line.

@@ -238,10 +238,18 @@ impl Run<'_, '_> {
 
     fn ask(&mut self, call: &ir::ExternCall) {
         let args: Vec<u128> = call.args.iter().map(|arg| self.eval(arg)).collect();
+        let results = self.results(call, args);
+        for (slot, value) in call.results.iter().zip(results) {
+            self.set(*slot, value);
+        }
+    }
+
+    /// Executes a call of an extern; returns its results.
+    fn results(&mut self, call: &ir::ExternCall, args: Vec<u128>) -> Vec<u128> {
         let objects = &self.machine.program.objects;
         let now = self.now;
         let memory = &mut self.machine.memory;
-        let results = match call.op {
+        match call.op {
             Op::PacketLength => vec![self.packet.len() as u128],
             Op::Drop => {
                 self.port = None;
@@ -303,9 +311,6 @@ impl Run<'_, '_> {
                 self.world.tell(object, args);
                 Vec::new()
             }
-        };
-        for (slot, value) in call.results.iter().zip(results) {
-            self.set(*slot, value);
         }
     }
 

@@ -352,19 +352,27 @@ impl Encoder {
                 (&CLASS_HIGH, Values { limit: (limit::MAPPINGS_HIGH, 0), ..reached })
             }
             Change::PoolThresholdReached { pool, resource, percent } => {
-                let (addresses, ports) = names.sizes.get(pool).copied().unwrap_or_default();
+                let (template, limit) = pool_threshold(names, pool, resource, percent);
                 let protocol = number_of(resource);
-                let (template, limit) = match resource {
-                    Resource::Blocks => {
-                        (&BLOCKS_HIGH, (limit::POOL_HIGH, part(addresses, percent)))
-                    }
-                    _ => {
-                        let all = addresses.saturating_mul(ports);
-                        (&PORTS_HIGH, (limit::MAPPINGS_HIGH, part(all, percent)))
-                    }
-                };
                 (template, Values { pool: pool as u32, limit, protocol, ..reached })
             }
+        }
+    }
+}
+
+/// Template, type and value of a threshold of a pool.
+fn pool_threshold(
+    names: &Names,
+    pool: usize,
+    resource: Resource,
+    percent: u8,
+) -> (&'static Template, (u32, u32)) {
+    let (addresses, ports) = names.sizes.get(pool).copied().unwrap_or_default();
+    match resource {
+        Resource::Blocks => (&BLOCKS_HIGH, (limit::POOL_HIGH, part(addresses, percent))),
+        _ => {
+            let all = addresses.saturating_mul(ports);
+            (&PORTS_HIGH, (limit::MAPPINGS_HIGH, part(all, percent)))
         }
     }
 }
