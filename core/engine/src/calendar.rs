@@ -91,6 +91,9 @@ impl Calendar {
     /// [`NONE`].
     #[inline(always)]
     pub(crate) fn head(&self, tick: u32, from: usize) -> u32 {
+        if self.ticks == 0 {
+            return NONE;
+        }
         let heads = self.heads(tick);
         let mut lanes = (0..LANES).map(|lane| heads[(from + lane) % LANES]);
         lanes.find(|&head| head != NONE).unwrap_or(NONE)

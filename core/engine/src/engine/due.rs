@@ -236,15 +236,16 @@ impl Engine {
         {
             self.table.session_mut(session).expires = until;
         }
-        let mapping = self.table.mapping(slot);
-        let closing = self.timeouts.of(mapping.timeouts(), Idle::Closing, mapping.protocol, 0);
-        let expires = self.deadline(self.time_of(tick), closing);
-        let state = self.table.session_mut(session);
+        let state = self.table.session(session);
         if state.expires <= tick && state.state() == State::Established {
+            let mapping = self.table.mapping(slot);
+            let closing = self.timeouts.of(mapping.timeouts(), Idle::Closing, mapping.protocol, 0);
+            let expires = self.deadline(self.time_of(tick), closing);
+            let state = self.table.session_mut(session);
             state.set_state(State::Transitory);
             state.expires = expires;
         }
-        if state.expires > tick {
+        if self.table.session(session).expires > tick {
             self.table.schedule(session, tick);
         } else {
             self.remove_session(session, tick);
