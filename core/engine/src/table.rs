@@ -483,6 +483,8 @@ impl Table {
         internal: Internal,
         remote: AddressPort,
     ) -> Option<u32> {
+        // A new flow has no mapping, as a rule.
+        self.by_internal.candidate(hash)?;
         self.find_hashed(hash, self.key(protocol, internal, remote))
     }
 

@@ -80,14 +80,18 @@ impl ExternalPorts {
         let is_in = |range: Option<(u16, u16)>| {
             range.is_some_and(|(first, last)| (first..=last).contains(&port))
         };
+        let is_in_pool = pool.bits[usize::from(port) / 64] >> (port % 64) & 1 != 0;
+        if matches!(pool.mode, Mode::Random | Mode::Preserve) {
+            return is_in_pool && is_in(Some(pool.ports)) && self.part.has(index, port);
+        }
         let [mut usable, further] = self.usable(usize::from(slot.pool), index).map(is_in);
-        if pool.mode != Mode::Deterministic {
+        if pool.mode == Mode::Block {
             usable |= further;
             usable &= self.part.has(index, port);
         } else {
             usable |= further && self.part.has(index, port);
         }
-        usable && pool.bits[usize::from(port) / 64] >> (port % 64) & 1 != 0
+        usable && is_in_pool
     }
 
     /// Bitmap of an address's ports that may be given out when they have no owner, by words;
