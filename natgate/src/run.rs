@@ -172,8 +172,13 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let reloader = Arc::new(reloader.admitting(access.reread()));
     let watched = MonitoringState::new(&reloader, &loads, monitoring::sinks(written.metrics()));
     let asked = questions(&reloader, commander, clock, &written).merge(watched.router());
-    let interface =
-        control::interface(&reloader, Arc::clone(&loads), Arc::new(written.metrics()), asked);
+    let interface = control::interface(
+        &reloader,
+        Arc::clone(&loads),
+        Arc::new(written.metrics()),
+        written.catch_up(),
+        asked,
+    );
     control::reload_on_signal(&reloader, written.reopen())?;
     handover::start_another_on_signal()?;
     let giving = Giving {

@@ -12,48 +12,53 @@ use natgate_control::config;
 use natgate_control::who::{Answer, Unanswered, forward, reverse};
 use natgate_engine::Timestamp;
 use natgate_gateway::Settings;
+use natgate_logs::OwnersInForce;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 const AFTER_HELP: &str = "\
-Without --config the running gateway is asked: its table tells who has the endpoint now; where no \
-mapping
-has it, the subscriber that has its block of ports, then the configuration; \"by\" says which. A \
-port
-that nobody has and that is in hold-down is said to be so, with how long it rests. With --config \
-no gateway need run, and the file alone tells:
-deterministic pools (RFC 7422) and static mappings tell whose an endpoint is by the configuration
-that was in force at the time; of other pools, and of ports that are given out on demand, the log of
-events tells. An internal address without a port is answered the other way round: which external
-address and ports it has.
+Without --config the running gateway answers. Its table names the subscriber that has the endpoint
+now. If no mapping has the endpoint, the subscriber that has its block of ports answers, then the
+configuration; in JSON \"by\" names the source. A port without a subscriber that is in hold-down is
+named as such, with the remaining time.
 
-With --at, the log on disk ([[log]] with kind = \"spool\") is searched for whoever had the endpoint
-then: by the gateway, or with --config, whether it runs or not; where the log names nobody, the
-configuration answers as above. TIME is seconds since 1970, as in other logs, a date and a time \
-with an offset,
-now, or a time before now, such as -10m (s, m, h, d). A time that is still to come is an
-error. The answer says which span of time the log covers, and the gaps in the log; with --json in
-\"covered\" and \"gaps\".
+With --config the file alone answers, and no gateway is asked: its deterministic pools (RFC 7422)
+and its static mappings name the subscriber. Ports of other pools, and ports that are given out on
+demand, are in the log only.
 
-The exit code is 1, with a sentence on standard error, when nobody is known to have it.
+For an internal address without a port, the answer is all that this subscriber has: static mappings,
+ranges and blocks of ports, and up to 64 mappings. With --config it has no blocks and no mappings.
 
-With --json, standard output has one object:
+With --at, the log on disk ([[log]] with kind = \"spool\") is searched for the subscriber that had
+the endpoint at that time: by the gateway, or with --config by this program. The log records which
+deterministic pools and static mappings were in force, too. If the log does not cover the time, or
+does not record the configuration of that time, nobody is named as the subscriber; the sentence, and
+\"now\" in JSON, has the subscriber by the configuration in force now. TIME is seconds since 1970, a
+date and a time with an offset, now, or a time before now, such as -10m (s, m, h, d). A time in the
+future is an error. Each answer has the span of time that the log covers, and the gaps in the log,
+in JSON as \"covered\" and \"gaps\".
+
+Without --protocol there is an answer for each protocol. The exit code is 1, with a sentence on
+standard error, if no subscriber is known.
+
+With --json, standard output has one object a line:
   {\"subscriber\": \"10.0.0.5\", \"external\": \"203.0.113.1\", \"ports\": \"2284-2535\",
    \"pool\": \"default\", \"kind\": \"deterministic\"}
+for a mapping also its \"protocol\", its \"internal\" endpoint and \"age_s\"; if no subscriber is known
   {\"subscriber\": null, \"reason\": \"...\"}
-and with --at one object a line for each mapping, block or session:
+and with --at for each mapping, block or session
   {\"subscriber\": \"10.0.0.5\", \"protocol\": \"udp\", \"internal\": \"10.0.0.5:4000\",
-   \"external\": \"203.0.113.1\", \"ports\": \"2300\", \"since\": 1772368190.1, \"until\": null}
-of a mapping that is there now with its \"protocol\", \"internal\" endpoint and \"age_s\".
+   \"external\": \"203.0.113.1\", \"ports\": \"2300\", \"since\": 1772368190.1, \"until\": null,
+   \"covered\": [...], \"gaps\": [...]}
 
 Examples:
 natgate who 203.0.113.1:2300 --protocol udp
 natgate who -c natgate.toml 203.0.113.1:2300
 natgate who -c natgate.toml 203.0.113.1:8080 --protocol tcp --json
 natgate who 203.0.113.1:2300 --at 2026-03-01T12:30:00Z
-natgate who -c natgate.toml 10.0.0.5";
+natgate who 10.0.0.5";
 
 /// Say which subscriber has an external endpoint
 #[derive(clap::Args)]
@@ -67,7 +72,7 @@ pub(crate) struct Args {
     /// The external endpoint, as 203.0.113.1:2300; or a subscriber's address
     #[arg(value_name = "EXTERNAL:PORT", value_parser = whom)]
     whom: (Ipv4Addr, Option<u16>),
-    /// The endpoint's protocol: static mappings may be of one only
+    /// The endpoint's protocol; without it there is an answer for each protocol
     #[arg(long, value_name = "PROTOCOL", value_parser = protocol)]
     protocol: Option<u8>,
     /// When: 2026-03-01T12:30:00Z, seconds since 1970, now, or -10m (s, m, h, d)
@@ -78,7 +83,7 @@ pub(crate) struct Args {
         allow_hyphen_values = true
     )]
     at: Option<Timestamp>,
-    /// Print one JSON object instead of text
+    /// Print JSON objects instead of text
     #[arg(long)]
     json: bool,
 }
@@ -101,20 +106,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         };
     };
     let settings = config::load(file).map_err(Failure::Input)?;
-    if let Some(at) = args.at
-        && past::answer(args, &settings, at)?
-    {
-        return Ok(());
+    if let Some(at) = args.at {
+        return past::answer(args, &settings, at);
     }
     match args.ask(&settings) {
         Ok(answers) => {
             for answer in answers {
-                print(&if args.json { json!(answer).to_string() } else { sentence(&answer) })?;
+                print(&if args.json { json!(answer).to_string() } else { answer.sentence() })?;
             }
             Ok(())
         }
-        Err(Unanswered::Ambiguous(sentence)) => Err(Failure::Input(vec![sentence])),
-        Err(Unanswered::Nobody(sentence)) => {
+        Err(Unanswered(sentence)) => {
             if args.json {
                 print(&json!({"subscriber": null, "reason": sentence}).to_string())?;
             }
@@ -126,13 +128,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 impl Args {
     /// Asks the gateway's table.
     fn ask_the_gateway(&self) -> Result<(), Failure> {
-        let (address, Some(port)) = self.whom else {
-            let message = "say which port, as 203.0.113.1:2300; --config tells what a subscriber \
-                has by the configuration, `natgate show blocks --subscriber` what it has now";
-            return Err(Failure::Input(vec![message.into()]));
+        let (address, port) = self.whom;
+        let (subscriber, external) = match port {
+            Some(port) => (None, Some(format!("{address}:{port}"))),
+            None => (Some(address.to_string()), None),
         };
-        let external = Some(format!("{address}:{port}"));
-        let query = Filters { external, protocol: self.protocol, ..Filters::default() }.query(&[]);
+        let filters =
+            Filters { subscriber, external, protocol: self.protocol, ..Filters::default() };
+        let query = filters.query(&[]);
         let body = match self.gateway.get(&format!("/v1/who?{query}")) {
             Err(Failure::Runtime(error)) if self.json => {
                 print(&json!({"subscriber": null, "reason": error.to_string()}).to_string())?;
@@ -141,23 +144,27 @@ impl Args {
             other => other?,
         };
         for answer in body["answers"].as_array().into_iter().flatten() {
-            print(&if self.json { answer.to_string() } else { live(answer) })?;
+            print(&if self.json { answer.to_string() } else { sentence(answer, "has") })?;
+        }
+        if body["more"] == true {
+            eprintln!(
+                "natgate: there are more; `natgate show mappings --subscriber {address}` lists all"
+            );
         }
         Ok(())
     }
 
     fn ask(&self, settings: &Settings) -> Result<Vec<Answer>, Unanswered> {
+        let owners = OwnersInForce::of(&settings.engine);
         match self.whom {
-            (external, Some(port)) => {
-                reverse(settings, external, port, self.protocol).map(|answer| vec![answer])
-            }
-            (subscriber, None) => forward(settings, subscriber),
+            (external, Some(port)) => reverse(&owners, external, port, self.protocol),
+            (subscriber, None) => forward(&owners, subscriber),
         }
     }
 }
 
-/// One sentence about a mapping or about the configuration's answer.
-fn live(answer: &Value) -> String {
+/// One sentence about a mapping or about the configuration's answer. `has` is the verb.
+fn sentence(answer: &Value, has: &str) -> String {
     let word = |key: &str| answer[key].as_str().unwrap_or_default();
     let realm = answer["realm"].as_str().map(|realm| format!(" of realm {realm}"));
     let realm = realm.unwrap_or_default();
@@ -167,31 +174,19 @@ fn live(answer: &Value) -> String {
         port => format!("port {port}"),
     };
     let (subscriber, external, kind) = (word("subscriber"), word("external"), word("kind"));
-    match answer["internal"].as_str() {
-        Some(internal) => format!(
-            "{subscriber}{realm} has {ports} of {external} ({kind}, {} of {internal})",
-            word("protocol")
-        ),
-        None if answer["resting"].is_array() => {
-            let rest = "no mapping has the port, which is in hold-down";
-            format!("{subscriber}{realm} has {ports} of {external} ({kind}; {rest})")
-        }
-        None => format!("{subscriber}{realm} has {ports} of {external} ({kind})"),
+    if let Some(internal) = answer["internal"].as_str() {
+        let protocol = word("protocol");
+        return format!(
+            "{subscriber}{realm} {has} {ports} of {external} ({kind}, {protocol} of {internal})"
+        );
     }
-}
-
-fn sentence(answer: &Answer) -> String {
-    let Answer { subscriber, realm, external, ports, pool, kind } = answer;
-    let of = realm.as_ref().map(|realm| format!(" of realm {realm}")).unwrap_or_default();
-    let ports = match ports {
-        Some(ports) => format!("ports {ports}"),
-        None => "all ports".to_owned(),
+    let protocol = answer["protocol"].as_str().map(|name| format!("{name} ")).unwrap_or_default();
+    let pool = answer["pool"].as_str().map(|pool| format!(", pool {pool}")).unwrap_or_default();
+    let rest = match answer["resting"].is_array() {
+        true => "; no mapping has the port, which is in hold-down",
+        false => "",
     };
-    let whence = match pool {
-        Some(pool) => format!("{kind}, pool {pool}"),
-        None => (*kind).to_owned(),
-    };
-    format!("{subscriber}{of} has {ports} of {external} ({whence})")
+    format!("{subscriber}{realm} {has} {protocol}{ports} of {external} ({kind}{pool}{rest})")
 }
 
 fn print(line: &str) -> anyhow::Result<()> {

@@ -36,12 +36,22 @@ fn router() -> Router {
         let cleared = if query.unwrap_or_default().contains("subscriber=10.0.0.5") { 4 } else { 0 };
         Response::done(json!({ "ok": true, "what": "mappings", "cleared": cleared }))
     };
-    let who = async |RawQuery(query): RawQuery| match query.unwrap_or_default().contains("2300") {
-        true => Response::done(json!({ "answers": [{
+    let who = async |RawQuery(query): RawQuery| {
+        let query = query.unwrap_or_default();
+        match query.contains("2300") {
+            true => Response::done(json!({ "answers": [{
             "subscriber": "10.0.0.5", "external": "203.0.113.1", "ports": "2300",
             "kind": "dynamic", "protocol": "udp", "internal": "10.0.0.5:4000", "age_s": 3.0,
         }] })),
-        false => Response::failure(404, "203.0.113.1:9: nobody has that port"),
+            false if query.contains("subscriber=10.0.0.5") => Response::done(json!({
+                "answers": [{
+                    "subscriber": "10.0.0.5", "external": "203.0.113.1", "ports": "2048-2559",
+                    "kind": "block", "pool": "default",
+                }],
+                "more": true,
+            })),
+            false => Response::failure(404, "203.0.113.1:9: nobody has that port"),
+        }
     };
     let pools = async || Response::failure(400, "there is no parameter \"subscriber\"");
     let router = Router::new()
@@ -86,7 +96,11 @@ fn what_is_asked_is_printed() {
         ("who 203.0.113.1:2300 --json", 0, "\"internal\":\"10.0.0.5:4000\""),
         ("who 203.0.113.1:9", 1, "nobody has that port"),
         ("who 203.0.113.1:9 --json", 1, "{\"reason\":"),
-        ("who 10.0.0.5", 2, "say which port"),
+        ("who 10.0.0.5", 0, "10.0.0.5 has ports 2048-2559 of 203.0.113.1 (block, pool default)\n"),
+        ("who 10.0.0.5", 0, "there are more; `natgate show mappings --subscriber 10.0.0.5` lists"),
+        ("who 10.0.0.5 --json", 0, "\"kind\":\"block\""),
+        ("who 10.0.0.5 --at now", 2, "--at needs an external endpoint with its port"),
+        ("who 203.0.113.1:2300 --at 2026-03-01T12:30:00", 2, "has no offset from UTC"),
         ("clear mappings --subscriber 10.0.0.5", 0, "4 mappings of 10.0.0.5 cleared\n"),
         ("clear mappings --realm blue", 0, "no mappings in realm blue to clear\n"),
         ("clear mappings --json", 0, "\"cleared\":0"),

@@ -11,6 +11,7 @@ use natgate_control::interface::{Interface, Loads, changes};
 use natgate_control::reload::{ReloadError, ReloadObserver, Reloader};
 use natgate_control::socket::{self, BindError, Listen, Role, Server, Tls, Validity};
 use natgate_gateway::{ControlSettings, RemoteSettings, panics};
+use natgate_logs::CatchUp;
 use natgate_service::{Manager, Minder};
 use nix::unistd::Group;
 use signal_hook::consts::SIGHUP;
@@ -28,9 +29,11 @@ pub(super) fn interface(
     reloader: &Arc<Reloader>,
     loads: Loads,
     sinks: Sinks,
+    catch_up: CatchUp,
     further: Router,
 ) -> Router {
     let interface = Interface::new(Arc::clone(reloader), loads).watching(sinks);
+    let interface = interface.catching_up(catch_up);
     let all = Interface::complete(interface.router().merge(further));
     changes::logged(all, &(Arc::new(say) as _))
 }

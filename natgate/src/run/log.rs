@@ -18,7 +18,7 @@ use natgate_engine::{Event, Side, Timestamp};
 use natgate_gateway::router::NeighborReport;
 use natgate_gateway::{Clock, LogSettings, LogTo, Observer, Settings, Status, Worker, create_anew};
 use natgate_io::{Change, Device, LinkInfo};
-use natgate_logs::{Feed, Gap, Logs, OpenError};
+use natgate_logs::{Feed, Gap, InForce, Logs, OpenError};
 use natgate_service::{explain, explain_folder};
 use serde_json::Value;
 use std::fs;
@@ -68,7 +68,8 @@ pub(super) fn open(
     clock: Clock,
     continued: bool,
 ) -> Result<(Logs, Vec<Log>), Failure> {
-    let names = json::Names::of(&settings.engine);
+    let in_force = vec![InForce::since(&settings.engine, clock.now())];
+    let names = json::Names { in_force, ..json::Names::of(&settings.engine) };
     let logs =
         Logs::open(&all(events, &settings.logs), names, clock, continued, &(Arc::new(say) as _));
     let logs = logs.map_err(|error| anyhow!(sentence(&error, events)))?;
@@ -113,15 +114,16 @@ pub(super) fn exchange(logs: &Logs, events: Option<&Path>, own: Places) -> Loggi
     let (changer, events) = (logs.changer(), events.map(Path::to_owned));
     Box::new(move |settings| {
         let events = events.as_deref();
-        for log in settings {
+        for log in &settings.logs {
             match &log.to {
                 LogTo::File(path) => own.accepts(path)?,
                 LogTo::Spool(spool) => own.accepts(&spool.folder)?,
                 LogTo::Syslog(_) | LogTo::Ipfix(_) => {}
             }
         }
-        let exchange = changer.prepare(&all(events, settings));
+        let exchange = changer.prepare(&all(events, &settings.logs));
         let exchange = exchange.map_err(|error| sentence(&error, events))?;
+        let exchange = exchange.putting_in_force(&settings.engine);
         Ok(Box::new(move || exchange.apply()))
     })
 }

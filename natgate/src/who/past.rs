@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// Answers from the log. `false`: the log names nobody, but the configuration does.
-pub(super) fn answer(args: &Args, settings: &Settings, at: Timestamp) -> Result<bool, Failure> {
+/// Answers from the log.
+pub(super) fn answer(args: &Args, settings: &Settings, at: Timestamp) -> Result<(), Failure> {
     let found = match had(settings, args.endpoint()?, args.protocol, at, &|| true) {
         Ok(found) => found,
         Err(error @ Unknown::NoLog) => {
@@ -27,15 +27,22 @@ pub(super) fn answer(args: &Args, settings: &Settings, at: Timestamp) -> Result<
         }
         Err(error) => {
             let coverage = match &error {
-                Unknown::Nobody { coverage, .. } => json!(coverage),
+                Unknown::Nobody { coverage, now, .. } => {
+                    let mut about = json!(coverage);
+                    if !now.is_empty() {
+                        about["now"] = json!(now);
+                    }
+                    about
+                }
                 _ => Value::Null,
             };
             return Err(args.nobody(error.to_string(), &coverage)?);
         }
     };
-    let lines: Vec<Value> = found.holders.iter().map(|holder| json!(holder)).collect();
-    args.tell(&lines, &json!(found.coverage))?;
-    Ok(!lines.is_empty())
+    let holders = found.holders.iter().map(|holder| json!(holder));
+    let lines: Vec<Value> =
+        holders.chain(found.answers.iter().map(|answer| json!(answer))).collect();
+    args.tell(&lines, &json!(found.coverage))
 }
 
 impl Args {
@@ -68,8 +75,8 @@ impl Args {
     /// The endpoint that is asked about.
     fn endpoint(&self) -> Result<(Ipv4Addr, u16), Failure> {
         let (external, Some(port)) = self.whom else {
-            let message =
-                "--at asks who had an external endpoint; write its port, too, such as :2300";
+            let message = "--at needs an external endpoint with its port, such as 203.0.113.1:2300: the log is \
+                 not searched for all that a subscriber had";
             return Err(Failure::Input(vec![message.to_owned()]));
         };
         Ok((external, port))
@@ -99,6 +106,9 @@ impl Args {
         if self.json {
             let mut answer = json!({"subscriber": null, "reason": reason});
             add_coverage(&mut answer, coverage);
+            if coverage["now"].is_array() {
+                answer["now"] = coverage["now"].clone();
+            }
             print(&answer.to_string())?;
         }
         Ok(Failure::Runtime(anyhow!(reason)))
@@ -120,10 +130,9 @@ fn pick(answer: &Value) -> Value {
 }
 
 fn sentence(holder: &Value) -> String {
-    // A subscriber that the configuration names has had the endpoint since the configuration is in
-    // force.
     if holder.get("since").is_none() {
-        return super::live(holder);
+        let sentence = super::sentence(holder, "had");
+        return format!("{sentence}, by the configuration of that time");
     }
     let word = |key: &str| holder[key].as_str().unwrap_or_default();
     let part = |before: &str, key: &str, after: &str| match word(key) {

@@ -1,13 +1,16 @@
-//! Holders of an external endpoint at an earlier time, from the event logs on disk that the
-//! configuration names.
+//! Owners of an external endpoint at an earlier time, from the event logs on disk that the
+//! configuration names. The logs have events, and the configurations that were in force. The
+//! configuration that is in force now says nothing about an earlier time.
 //!
 //! A search may read many files. So a gateway runs few at a time ([`Searches`]), each in its own
 //! thread, and cancels searches without a waiting client.
 
-use crate::who::{Unanswered, reverse};
+use crate::who::{Answer, beside, reverse};
 use natgate_engine::Timestamp;
 use natgate_gateway::{Clock, LogTo, Settings};
-use natgate_logs::{Coverage, Holders, SearchError, Span, holders};
+use natgate_logs::{
+    Coverage, Holder, Holders, InForceThen, OwnersInForce, SearchError, Span, holders,
+};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,18 +44,32 @@ pub enum Unknown {
         /// The part of the time that the logs cover.
         coverage: Coverage,
     },
-    /// Neither the logs nor the configuration name a holder.
+    /// Neither the logs nor the configuration of that time name a holder.
     #[error("{reason}; {}", .coverage.sentence())]
     Nobody {
         /// The reason, in one sentence without its full stop.
         reason: String,
+        /// Owners by the configuration in force now, if the one of that time is not known.
+        now: Vec<Answer>,
         /// The part of the time that the logs cover.
         coverage: Coverage,
     },
 }
 
-/// Finds the holders at that time. Empty: the logs name none, but the configuration does (see
-/// [`reverse`]). The search calls `go_on` repeatedly and is cancelled when it returns false.
+/// The owners of an endpoint at an earlier time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Owners {
+    /// Holders by the events of the log.
+    pub holders: Vec<Holder>,
+    /// Owners by the configuration that was in force then.
+    pub answers: Vec<Answer>,
+    /// The part of the time that the logs cover.
+    pub coverage: Coverage,
+}
+
+/// Finds the owners at that time: by the log's events, and by the configuration that the log
+/// records for that time. The search calls `go_on` repeatedly and is cancelled when it returns
+/// false.
 ///
 /// # Errors
 /// [`Unknown`].
@@ -62,7 +79,7 @@ pub fn had(
     protocol: Option<u8>,
     at: Timestamp,
     go_on: &dyn Fn() -> bool,
-) -> Result<Holders, Unknown> {
+) -> Result<Owners, Unknown> {
     let folders = settings.logs.iter().filter_map(|log| match &log.to {
         LogTo::Spool(spool) => Some(spool.folder.as_path()),
         _ => None,
@@ -77,7 +94,7 @@ pub fn had(
                 coverage.add(found.coverage.clone());
                 uncertain = Some(found);
             }
-            Ok(found) => return Ok(found),
+            Ok(found) => return Ok(with_statics(found, external, protocol)),
             Err(error @ SearchError::Io { .. }) => {
                 return Err(Unknown::Unreadable(error.to_string()));
             }
@@ -92,17 +109,72 @@ pub fn had(
         return Err(Unknown::Future { coverage });
     }
     if let Some(found) = uncertain {
-        return Ok(found);
+        return Ok(with_statics(found, external, protocol));
     }
     let reason = nobody.ok_or(Unknown::NoLog)?;
-    let (address, port) = external;
-    match reverse(settings, address, port, protocol) {
-        Err(Unanswered::Nobody(_)) => {
-            let reason = format!("{address}:{port}: {reason}");
-            Err(Unknown::Nobody { reason, coverage })
-        }
-        _ => Ok(Holders { holders: Vec::new(), coverage }),
+    by_configuration(settings, external, protocol, reason, coverage)
+}
+
+/// Adds static mappings of the time to holders: those of protocols that have no holder, if the
+/// question is about all protocols.
+fn with_statics(found: Holders, external: (Ipv4Addr, u16), protocol: Option<u8>) -> Owners {
+    let Holders { holders, coverage } = found;
+    let answered: Option<Vec<&str>> =
+        holders.iter().map(|holder| holder.protocol.as_deref()).collect();
+    let mut answers = Vec::new();
+    if let (None, Some(answered), InForceThen::Known(known)) =
+        (protocol, answered, &coverage.in_force)
+    {
+        add(&mut answers, known.iter().flat_map(|owners| beside(owners, external, &answered)));
     }
+    Owners { holders, answers, coverage }
+}
+
+fn add(answers: &mut Vec<Answer>, more: impl Iterator<Item = Answer>) {
+    for answer in more {
+        if !answers.contains(&answer) {
+            answers.push(answer);
+        }
+    }
+}
+
+/// Finds the owners by the configuration, if the log names no holder for the `reason`. Only the
+/// configuration that the log records for that time gives owners: the one that is in force now may
+/// be another.
+fn by_configuration(
+    settings: &Settings,
+    external: (Ipv4Addr, u16),
+    protocol: Option<u8>,
+    reason: String,
+    coverage: Coverage,
+) -> Result<Owners, Unknown> {
+    let (address, port) = external;
+    let of = |owners: &OwnersInForce| reverse(owners, address, port, protocol);
+    let mut answers = Vec::new();
+    if let InForceThen::Known(known) = &coverage.in_force {
+        add(&mut answers, known.iter().flat_map(|owners| of(owners).unwrap_or_default()));
+        if !answers.is_empty() {
+            return Ok(Owners { holders: Vec::new(), answers, coverage });
+        }
+        let reason = format!("{address}:{port}: {reason}");
+        return Err(Unknown::Nobody { reason, now: Vec::new(), coverage });
+    }
+    let now = of(&OwnersInForce::of(&settings.engine)).unwrap_or_default();
+    let mut reason = format!("{address}:{port}: {reason}");
+    if !now.is_empty() {
+        let why = match coverage.in_force {
+            InForceThen::Unrecorded => "it does not record the configuration of that time",
+            _ => "it does not cover that time",
+        };
+        if !reason.contains("does not cover that time") {
+            reason.push_str("; ");
+            reason.push_str(why);
+        }
+        let each: Vec<String> = now.iter().map(Answer::sentence).collect();
+        reason.push_str("; by the configuration in force now, ");
+        reason.push_str(&each.join(" and "));
+    }
+    Err(Unknown::Nobody { reason, now, coverage })
 }
 
 /// True if a time lies in the future. A log covers later times than the present if the clock was

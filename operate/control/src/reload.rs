@@ -7,8 +7,8 @@ use crate::config::{self, Configuration, DEFAULT_REALM, Problem};
 use crate::json;
 use natgate_engine::{Config, Departure, Leaving, Rule};
 use natgate_gateway::{
-    CommandError, Commander, Device, LogSettings, Prepared, RealmSettings, Route, Settings,
-    StaticNeighbor, WorkerSettings,
+    CommandError, Commander, Device, Prepared, RealmSettings, Route, Settings, StaticNeighbor,
+    WorkerSettings,
 };
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -151,9 +151,9 @@ pub type Open = Box<dyn Fn(&str) -> Result<Vec<Box<dyn Device>>, String> + Send 
 /// Adds a worker to a gateway that will have these settings.
 pub type Join = Box<dyn Fn(&Commander, &Settings) -> Result<(), String> + Send + Sync>;
 
-/// Opens the event logs of new settings. The returned function puts them in force.
-pub type Logging =
-    Box<dyn Fn(&[LogSettings]) -> Result<Box<dyn FnOnce() + Send>, String> + Send + Sync>;
+/// Opens the event logs of new settings. The returned function puts them in force, and records the
+/// configuration.
+pub type Logging = Box<dyn Fn(&Settings) -> Result<Box<dyn FnOnce() + Send>, String> + Send + Sync>;
 
 /// Reads the certificates of other machines' clients again. The returned function puts them in
 /// force.
@@ -370,7 +370,7 @@ impl Reloader {
         let access = self.read_access(&new.read)?;
         let claims = self.claim(&new.complete, Purpose::Reload)?;
         prepared.open(&self.open).map_err(|message| self.wrong(message))?;
-        let logs = self.logging.as_ref().map(|open| open(&new.read.logs)).transpose();
+        let logs = self.logging.as_ref().map(|open| open(&new.complete)).transpose();
         let logs = logs.map_err(|message| self.wrong(message))?;
         let done = self.commander.reconfigure(prepared).map_err(|error| self.not_taken(error))?;
         for apply in [logs, access, claims].into_iter().flatten() {

@@ -4,8 +4,10 @@
 //! If the configuration does not determine the owner, the answer names the reason and the log that
 //! would.
 
-use natgate_engine::{Allocation, Plan, PoolConfig, StaticMapping};
-use natgate_gateway::Settings;
+use natgate_engine::Plan;
+use natgate_logs::{
+    OwnersInForce, PoolInForce, ServiceInForce, StaticInForce, protocol as name_of,
+};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -18,6 +20,9 @@ pub struct Answer {
     /// Realm of the subscriber; `None` if there is only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub realm: Option<String>,
+    /// Protocol of a static mapping; `None`: all protocols that no other answer has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
     /// External address.
     pub external: Ipv4Addr,
     /// Ports of the subscriber, such as "2048-2559"; `None`: all.
@@ -30,51 +35,107 @@ pub struct Answer {
     pub kind: &'static str,
 }
 
-/// The reason why there is no answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unanswered {
-    /// The question needs a protocol; one sentence.
-    Ambiguous(String),
-    /// No owner is known; one sentence.
-    Nobody(String),
+impl Answer {
+    /// The answer in one clause.
+    pub fn sentence(&self) -> String {
+        let Self { subscriber, realm, protocol, external, ports, pool, kind } = self;
+        let of = realm.as_ref().map(|realm| format!(" of realm {realm}")).unwrap_or_default();
+        let protocol = protocol.as_ref().map(|name| format!("{name} ")).unwrap_or_default();
+        let ports = match ports {
+            Some(ports) if ports.contains('-') => format!("ports {ports}"),
+            Some(port) => format!("port {port}"),
+            None => "all ports".to_owned(),
+        };
+        let pool = pool.as_ref().map(|pool| format!(", pool {pool}")).unwrap_or_default();
+        format!("{subscriber}{of} has {protocol}{ports} of {external} ({kind}{pool})")
+    }
 }
 
-/// Finds the subscriber of an external address and port. Static mappings may depend on the
-/// protocol.
+/// The reason why no owner is known; one sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unanswered(pub String);
+
+/// Finds the subscribers of an external address and port: one for a protocol. Without a protocol,
+/// also those of static mappings and services of one protocol.
 ///
 /// # Errors
 /// If the configuration does not determine the owner, with the reason.
 pub fn reverse(
-    settings: &Settings,
+    owners: &OwnersInForce,
     external: Ipv4Addr,
     port: u16,
     protocol: Option<u8>,
-) -> Result<Answer, Unanswered> {
-    let config = &settings.engine;
-    let end = format!("{external}:{port}");
-    if let Some(answer) = static_of(settings, external, port, protocol)? {
-        return Ok(answer);
-    }
-    if let Some(answer) = service_of(settings, external, port, protocol)? {
-        return Ok(answer);
-    }
-    let nobody = |sentence: String| Err(Unanswered::Nobody(format!("{end}: {sentence}")));
-    let in_pool = |pool: &&PoolConfig| {
-        pool.addresses.iter().any(|range| (range.first..=range.last).contains(&external))
+) -> Result<Vec<Answer>, Unanswered> {
+    let mut answers = fixed(owners, external, port, protocol);
+    let is_whole = |answers: &[Answer]| {
+        !answers.is_empty()
+            && (protocol.is_some() || answers.iter().any(|answer| answer.protocol.is_none()))
     };
-    let Some(pool) = config.pools.iter().find(in_pool) else {
+    if is_whole(&answers) {
+        return Ok(answers);
+    }
+    let mut services: Vec<Answer> = Vec::new();
+    for service in services_of(owners, external, port, protocol) {
+        services.extend(servers(owners, service));
+        if protocol.is_some() || service.protocol.is_none() {
+            break;
+        }
+    }
+    if answers.is_empty() && services.len() > 1 && is_whole(&services) {
+        let names: Vec<String> =
+            services.iter().map(|answer| answer.subscriber.to_string()).collect();
+        return Err(Unanswered(format!(
+            "{external}:{port}: is served by {}; only a session's remote endpoint tells which",
+            names.join(", ")
+        )));
+    }
+    answers.extend(services);
+    if is_whole(&answers) {
+        return Ok(answers);
+    }
+    match by_pool(owners, external, port) {
+        Ok(answer) => answers.push(answer),
+        Err(error) if answers.is_empty() => return Err(error),
+        Err(_) => {}
+    }
+    Ok(answers)
+}
+
+/// The static mappings and services of an endpoint that are of one protocol, but of none that is
+/// already answered.
+pub fn beside(
+    owners: &OwnersInForce,
+    (external, port): (Ipv4Addr, u16),
+    answered: &[&str],
+) -> Vec<Answer> {
+    let services = services_of(owners, external, port, None);
+    let services = services.flat_map(|service| servers(owners, service));
+    let mut answers = fixed(owners, external, port, None);
+    answers.extend(services);
+    let is_other = |answer: &Answer| {
+        answer.protocol.as_deref().is_some_and(|protocol| !answered.contains(&protocol))
+    };
+    answers.retain(is_other);
+    answers
+}
+
+/// Finds the subscriber of a port in a deterministic pool.
+fn by_pool(owners: &OwnersInForce, external: Ipv4Addr, port: u16) -> Result<Answer, Unanswered> {
+    let end = format!("{external}:{port}");
+    let nobody = |sentence: String| Err(Unanswered(format!("{end}: {sentence}")));
+    let Some(pool) = owners.pools.iter().find(|pool| pool.has(external)) else {
         return nobody("is in no pool and no static mapping; ask who has that address".into());
     };
     let name = &pool.name;
-    let Allocation::Deterministic(shares) = config.allocation_of(pool) else {
+    let Some(plan) = pool.plan() else {
         return nobody(format!(
             "pool \"{name}\" is not deterministic; `natgate who {end} --at TIME` searches the log"
         ));
     };
-    let plan = Plan::new(shares, pool).map_err(|error| Unanswered::Nobody(error.message))?;
+    let plan = plan.map_err(|error| Unanswered(error.message))?;
     //= rfc7422#section-2-functions
     if let Some(subscriber) = plan.reverse(external, port) {
-        return Ok(share(settings, pool, &plan, subscriber).expect("a subscriber that has a port"));
+        return Ok(share(owners, pool, &plan, subscriber).expect("a subscriber that has a port"));
     }
     match plan.dynamic() {
         Some((first, last)) if (first..=last).contains(&port) => nobody(format!(
@@ -86,115 +147,108 @@ pub fn reverse(
 }
 
 /// Finds the external ports of a subscriber: its share of each deterministic pool, and static
-/// mappings of whole addresses.
+/// mappings.
 ///
 /// # Errors
 /// If the configuration gives the subscriber no external ports.
-/// When it has nothing that the configuration tells.
-pub fn forward(settings: &Settings, subscriber: Ipv4Addr) -> Result<Vec<Answer>, Unanswered> {
-    let config = &settings.engine;
-    let whole = config.statics.iter().filter(|fixed| fixed.internal == (subscriber, None));
-    let mut answers: Vec<Answer> = whole.map(|fixed| fixed_answer(settings, fixed)).collect();
-    for pool in &config.pools {
-        if let Allocation::Deterministic(shares) = config.allocation_of(pool)
-            && let Ok(plan) = Plan::new(shares, pool)
-        {
-            answers.extend(share(settings, pool, &plan, subscriber));
+pub fn forward(owners: &OwnersInForce, subscriber: Ipv4Addr) -> Result<Vec<Answer>, Unanswered> {
+    let own = owners.statics.iter().filter(|fixed| fixed.internal.0 == subscriber);
+    let mut answers: Vec<Answer> = own.map(|fixed| fixed_answer(owners, fixed)).collect();
+    let own = owners.services.iter().flat_map(|service| servers(owners, service));
+    answers.extend(own.filter(|answer| answer.subscriber == subscriber));
+    for pool in &owners.pools {
+        if let Some(Ok(plan)) = pool.plan() {
+            answers.extend(share(owners, pool, &plan, subscriber));
         }
     }
     match answers.is_empty() {
         false => Ok(answers),
-        true => Err(Unanswered::Nobody(format!(
+        true => Err(Unanswered(format!(
             "{subscriber}: has no ports that the configuration tells; \
-             `natgate show blocks --subscriber {subscriber}` asks a running gateway"
+             `natgate who {subscriber}` without --config asks a running gateway"
         ))),
     }
 }
 
 /// The name of a realm, if there are several.
-fn realm(settings: &Settings, realm: u16) -> Option<String> {
-    (!settings.realms.is_empty()).then(|| settings.realm_name(realm).to_owned())
+fn realm(owners: &OwnersInForce, realm: u16) -> Option<String> {
+    owners.realm(realm).map(str::to_owned)
 }
 
 fn share(
-    settings: &Settings,
-    pool: &PoolConfig,
+    owners: &OwnersInForce,
+    pool: &PoolInForce,
     plan: &Plan,
     subscriber: Ipv4Addr,
 ) -> Option<Answer> {
     let (external, (first, last)) = plan.forward(subscriber)?;
     Some(Answer {
         subscriber,
-        realm: realm(settings, plan.realm()),
+        realm: realm(owners, plan.realm()),
+        protocol: None,
         external,
-        ports: Some(format!("{first}-{last}")),
+        ports: Some(if first == last { first.to_string() } else { format!("{first}-{last}") }),
         pool: Some(pool.name.clone()),
         kind: "deterministic",
     })
 }
 
-fn fixed_answer(settings: &Settings, fixed: &StaticMapping) -> Answer {
+fn fixed_answer(owners: &OwnersInForce, fixed: &StaticInForce) -> Answer {
     let (external, port) = fixed.external;
-    let ports = port.map(|port| port.to_string());
-    let (subscriber, realm) = (fixed.internal.0, realm(settings, fixed.realm));
-    Answer { subscriber, realm, external, ports, pool: None, kind: "static" }
+    Answer {
+        subscriber: fixed.internal.0,
+        realm: realm(owners, fixed.realm),
+        protocol: fixed.protocol.map(name_of),
+        external,
+        ports: port.map(|port| port.to_string()),
+        pool: None,
+        kind: "static",
+    }
 }
 
-/// The reason why a service's endpoint has no single owner, or its only server.
-fn service_of(
-    settings: &Settings,
+/// The services of an endpoint, for a protocol or for all.
+fn services_of(
+    owners: &OwnersInForce,
     external: Ipv4Addr,
     port: u16,
     protocol: Option<u8>,
-) -> Result<Option<Answer>, Unanswered> {
-    let mut services = settings.engine.services.iter().filter(|service| {
+) -> impl Iterator<Item = &ServiceInForce> {
+    owners.services.iter().filter(move |service| {
         service.external == (external, port)
             && (protocol.is_none() || service.protocol.is_none() || service.protocol == protocol)
-    });
-    let Some(service) = services.next() else { return Ok(None) };
-    if protocol.is_none() && service.protocol.is_some() {
-        let message = "has a service of one protocol only; say which by --protocol";
-        return Err(Unanswered::Ambiguous(format!("{external}:{port}: {message}")));
-    }
-    let hosts: BTreeSet<Ipv4Addr> =
-        service.servers.iter().map(|server| server.internal.0).collect();
-    match hosts.first() {
-        Some(&subscriber) if hosts.len() == 1 => Ok(Some(Answer {
-            subscriber,
-            realm: realm(settings, service.realm),
-            external,
-            ports: Some(port.to_string()),
-            pool: None,
-            kind: "static",
-        })),
-        _ => {
-            let names: Vec<String> = hosts.iter().map(ToString::to_string).collect();
-            let message = format!("is served by {}", names.join(", "));
-            Err(Unanswered::Nobody(format!(
-                "{external}:{port}: {message}; only a session's remote endpoint tells which"
-            )))
-        }
-    }
+    })
 }
 
-/// Finds the static mapping of an endpoint for a protocol, or for all protocols.
-fn static_of(
-    settings: &Settings,
+/// An answer for each host that serves a service.
+fn servers(owners: &OwnersInForce, service: &ServiceInForce) -> Vec<Answer> {
+    let (external, port) = service.external;
+    let hosts: BTreeSet<Ipv4Addr> = service.servers.iter().copied().collect();
+    let answer = |subscriber| Answer {
+        subscriber,
+        realm: realm(owners, service.realm),
+        protocol: service.protocol.map(name_of),
+        external,
+        ports: Some(port.to_string()),
+        pool: None,
+        kind: "static",
+    };
+    hosts.into_iter().map(answer).collect()
+}
+
+/// Finds the static mapping of an endpoint for a protocol, or those of all protocols.
+fn fixed(
+    owners: &OwnersInForce,
     external: Ipv4Addr,
     port: u16,
     protocol: Option<u8>,
-) -> Result<Option<Answer>, Unanswered> {
-    let mut fixed = settings.engine.statics.iter().filter(|fixed| {
+) -> Vec<Answer> {
+    let matching = owners.statics.iter().filter(|fixed| {
         fixed.external.0 == external
             && fixed.external.1.is_none_or(|own| own == port)
             && (protocol.is_none() || fixed.protocol.is_none() || fixed.protocol == protocol)
     });
-    let Some(first) = fixed.next() else { return Ok(None) };
-    if protocol.is_none() && first.protocol.is_some() {
-        let message = "has a static mapping of one protocol only; say which by --protocol";
-        return Err(Unanswered::Ambiguous(format!("{external}:{port}: {message}")));
-    }
-    Ok(Some(fixed_answer(settings, first)))
+    let most = if protocol.is_some() { 1 } else { usize::MAX };
+    matching.take(most).map(|fixed| fixed_answer(owners, fixed)).collect()
 }
 
 #[cfg(test)]
@@ -202,7 +256,7 @@ mod tests {
     use super::*;
     use crate::config::parse;
 
-    fn settings() -> Settings {
+    fn owners() -> OwnersInForce {
         let text = "[inside]\ndevice = \"a\"\n[outside]\ndevice = \"b\"\n\
             [[pool]]\naddresses = [\"203.0.113.1\"]\nallocation = \"deterministic\"\n\
             subscribers = [\"10.0.0.0/24\"]\ndynamic_ports = 1024\n\
@@ -213,7 +267,8 @@ mod tests {
             [[static]]\nservers = [{ internal = \"10.9.0.3:80\" }, \
             { internal = \"10.9.0.4:80\" }]\n\
             external = \"198.51.100.2:80\"\n";
-        parse(text, "t").unwrap_or_else(|problems| panic!("{problems:?}"))
+        let settings = parse(text, "t").unwrap_or_else(|problems| panic!("{problems:?}"));
+        OwnersInForce::of(&settings.engine)
     }
 
     fn ip(text: &str) -> Ipv4Addr {
@@ -224,26 +279,40 @@ mod tests {
     #[test]
     fn both_ways() {
         // 64,512 - 1,024 = 63,488 ports for 256 subscribers: 248 each.
-        let answer = reverse(&settings(), ip("203.0.113.1"), 1024 + 5 * 248 + 247, None).unwrap();
+        let found = reverse(&owners(), ip("203.0.113.1"), 1024 + 5 * 248 + 247, None).unwrap();
+        let answer = &found[0];
         assert_eq!(answer.subscriber, ip("10.0.0.5"));
         assert_eq!(answer.ports.as_deref(), Some("2264-2511"));
         assert_eq!(answer.kind, "deterministic");
-        assert_eq!(forward(&settings(), ip("10.0.0.5")), Ok(vec![answer]));
-        let fixed = forward(&settings(), ip("10.9.0.2")).unwrap();
+        assert_eq!(forward(&owners(), ip("10.0.0.5")), Ok(found));
+        let fixed = forward(&owners(), ip("10.9.0.2")).unwrap();
         assert_eq!((fixed[0].external, fixed[0].kind), (ip("198.51.100.1"), "static"));
-        assert!(forward(&settings(), ip("10.9.0.9")).is_err());
+        assert!(forward(&owners(), ip("10.9.0.9")).is_err());
     }
 
     #[test]
     fn static_mappings_go_before() {
-        let who = |protocol| reverse(&settings(), ip("203.0.113.1"), 8080, protocol);
-        let fixed = who(Some(6)).unwrap();
-        assert_eq!((fixed.subscriber, fixed.kind), (ip("10.0.0.28"), "static"));
-        let computed = who(Some(17)).unwrap();
-        assert_eq!((computed.subscriber, computed.kind), (ip("10.0.0.28"), "deterministic"));
-        assert!(matches!(who(None), Err(Unanswered::Ambiguous(_))));
-        let whole = reverse(&settings(), ip("198.51.100.1"), 5, None).unwrap();
-        assert_eq!((whole.subscriber, whole.ports), (ip("10.9.0.2"), None));
+        let who = |protocol| reverse(&owners(), ip("203.0.113.1"), 8080, protocol).unwrap();
+        let kinds = |answers: &[Answer]| -> Vec<(Option<String>, &'static str)> {
+            assert!(answers.iter().all(|answer| answer.subscriber == ip("10.0.0.28")));
+            answers.iter().map(|answer| (answer.protocol.clone(), answer.kind)).collect()
+        };
+        let (fixed, computed) = ((Some("tcp".to_owned()), "static"), (None, "deterministic"));
+        assert_eq!(kinds(&who(Some(6))), [fixed.clone()]);
+        assert_eq!(kinds(&who(Some(17))), [computed.clone()]);
+        // Without a protocol there is an answer for each.
+        assert_eq!(kinds(&who(None)), [fixed, computed]);
+        assert_eq!(
+            who(Some(6))[0].sentence(),
+            "10.0.0.28 has tcp port 8080 of 203.0.113.1 (static)"
+        );
+        let whole = &reverse(&owners(), ip("198.51.100.1"), 5, None).unwrap()[0];
+        assert_eq!((whole.subscriber, whole.ports.clone()), (ip("10.9.0.2"), None));
+        let fixed = forward(&owners(), ip("10.0.0.28")).unwrap();
+        assert_eq!(fixed[0].ports.as_deref(), Some("8080"), "{fixed:?}");
+        let answered =
+            |protocols: &[&str]| beside(&owners(), (ip("203.0.113.1"), 8080), protocols).len();
+        assert_eq!((answered(&["udp"]), answered(&["udp", "tcp"])), (1, 0));
     }
 
     #[test]
@@ -255,8 +324,8 @@ mod tests {
             ("203.0.113.3", 5000, "is in no pool"),
             ("198.51.100.2", 80, "is served by 10.9.0.3, 10.9.0.4"),
         ] {
-            match reverse(&settings(), ip(external), port, None) {
-                Err(Unanswered::Nobody(sentence)) => assert!(sentence.contains(why), "{sentence}"),
+            match reverse(&owners(), ip(external), port, None) {
+                Err(Unanswered(sentence)) => assert!(sentence.contains(why), "{sentence}"),
                 other => panic!("{other:?}"),
             }
         }

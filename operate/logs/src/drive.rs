@@ -4,6 +4,7 @@
 //! milliseconds. Records are dropped when the sink has written them. Records not yet written stay
 //! in the batch, further ones in the queue, and records without room in the queue become a gap.
 
+use crate::in_force::InForce;
 use crate::json::Names;
 use crate::queue::Queue;
 use crate::record::{Gap, Record};
@@ -46,6 +47,15 @@ pub trait Sink: Send {
         names: &Names,
         now: Timestamp,
     ) -> (usize, io::Result<()>);
+
+    /// Puts another configuration in force, with times by the machine's clock. The default ignores
+    /// it.
+    ///
+    /// # Errors
+    /// The errors of [`Sink::write`]; then the call is repeated.
+    fn put_in_force(&mut self, _new: &InForce, _now: Timestamp) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Notifies the sink that all records until a time have been written. The default ignores it.
     fn passed(&mut self, _until: Timestamp) {}
@@ -102,6 +112,10 @@ pub(crate) struct Counts {
     connected: AtomicBool,
     /// True if files are to be reopened.
     pub(crate) reopen: AtomicBool,
+    /// True if written records are to be flushed now.
+    pub(crate) flush: AtomicBool,
+    /// Time by the machine's clock until which all records are written and flushed.
+    pub(crate) until: AtomicU64,
 }
 
 impl Counts {
@@ -132,6 +146,8 @@ pub struct Drive {
     health: Health,
     next_flush: Timestamp,
     wall: Arc<WallClock>,
+    /// Configuration that the sink knows.
+    in_force: Option<Arc<InForce>>,
 }
 
 /// Ability of a sink to write.
@@ -166,6 +182,8 @@ impl Drive {
             failures: AtomicU64::new(0),
             connected: AtomicBool::new(false),
             reopen: AtomicBool::new(false),
+            flush: AtomicBool::new(false),
+            until: AtomicU64::new(0),
         };
         Self {
             sink,
@@ -177,6 +195,7 @@ impl Drive {
             health: Health::New,
             next_flush: Timestamp(0),
             wall,
+            in_force: None,
         }
     }
 
@@ -235,6 +254,7 @@ impl Drive {
             self.next_flush = now;
         }
         let names = Arc::clone(&self.names.read().unwrap_or_else(PoisonError::into_inner));
+        self.put_in_force(&names, now)?;
         loop {
             self.queue.take(BATCH, &mut self.batch);
             if self.batch.is_empty() {
@@ -255,14 +275,36 @@ impl Drive {
             gaps.iter().for_each(|gap| self.tell_gap(gap));
             result?;
         }
-        if now >= self.next_flush {
+        if self.counts.flush.swap(false, Ordering::Relaxed) || now >= self.next_flush {
             self.next_flush = now.plus(FLUSH);
-            if let Some(until) = self.queue.passed_until() {
+            let until = self.queue.passed_until();
+            if let Some(until) = until {
                 self.sink.passed(until);
             }
             self.sink.flush(self.wall.at(now))?;
+            if let Some(until) = until {
+                self.counts.until.store(until.0, Ordering::Release);
+            }
         }
         self.is_well(now);
+        Ok(())
+    }
+
+    /// Puts configurations in force that the sink does not know.
+    fn put_in_force(&mut self, names: &Names, now: Timestamp) -> io::Result<()> {
+        let all = &names.in_force;
+        let first = match &self.in_force {
+            Some(known) => {
+                all.iter().rposition(|one| Arc::ptr_eq(one, known)).map_or(0, |place| place + 1)
+            }
+            None => all.len().saturating_sub(1),
+        };
+        for new in all.iter().skip(first) {
+            let (from, until) = (self.wall.at(new.from), self.wall.at(new.until));
+            let timed = InForce { packed: new.packed.clone(), from, until };
+            self.sink.put_in_force(&timed, self.wall.at(now))?;
+            self.in_force = Some(Arc::clone(new));
+        }
         Ok(())
     }
 

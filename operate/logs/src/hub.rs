@@ -4,13 +4,15 @@
 use crate::damping::Damping;
 use crate::drive::{Counts, Drive, Pause, SinkMetrics, Tell};
 use crate::feed::{Feed, Outlet, RING, feed};
+use crate::in_force::{InForce, OwnersInForce};
 use crate::json::Names;
 use crate::merge::Merge;
 use crate::queue::Queue;
 use crate::record::Record;
 use crate::sinks;
 use crate::wall::{Timing, WallClock};
-use natgate_gateway::{Clock, LogSettings, LogWhat, panics};
+use natgate_engine::{Config, Timestamp};
+use natgate_gateway::{Clock, LogSettings, LogTo, LogWhat, panics};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -29,6 +31,12 @@ const AGREES: i64 = 100_000_000;
 
 /// Records that are distributed in one go.
 const DEAL: usize = 1024;
+
+/// Configurations that sinks may not have taken yet.
+const MOST_IN_FORCE: usize = 16;
+
+/// Longest wait until the spools have reached a time, and the interval of looking.
+const CATCH_UP: (Duration, Duration) = (Duration::from_secs(5), Duration::from_millis(20));
 
 /// Reason why a log cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -84,6 +92,20 @@ impl Kit {
         Ok(Opened { settings: settings.clone(), drive, queue })
     }
 
+    /// Makes a record the one of the configuration in force, unless it says the same as the present
+    /// one.
+    fn put_in_force(&self, new: InForce) {
+        let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+        if names.in_force.last().is_some_and(|present| present.packed == new.packed) {
+            return;
+        }
+        let mut changed = Names::clone(&names);
+        let too_many = (changed.in_force.len() + 1).saturating_sub(MOST_IN_FORCE);
+        changed.in_force.drain(..too_many);
+        changed.in_force.push(Arc::new(InForce { until: self.clock.now(), ..new }));
+        *names = Arc::new(changed);
+    }
+
     fn start(&self, opened: Opened) -> Result<Running, OpenError> {
         let Opened { settings, drive, queue } = opened;
         let (counts, taking, clock) = (drive.counts(), Arc::clone(&queue), self.clock);
@@ -96,6 +118,21 @@ impl Kit {
 }
 
 impl Running {
+    /// True if the log is no spool, or has all records until a time by the machine's clock. A spool
+    /// whose records have come is made to write them.
+    fn has_reached(&self, at: Timestamp) -> bool {
+        if !matches!(self.settings.to, LogTo::Spool(_))
+            || self.counts.until.load(Ordering::Acquire) >= at.0
+        {
+            return true;
+        }
+        if self.queue.passed_until() >= Some(at) {
+            self.counts.flush.store(true, Ordering::Relaxed);
+            self.queue.wake();
+        }
+        false
+    }
+
     /// Makes the log write its remaining records. The returned function waits for the end; it
     /// returns the log's counters, and true if all records were written.
     fn end(&mut self) -> impl FnOnce() -> (SinkMetrics, bool) + use<> {
@@ -186,10 +223,19 @@ impl Logs {
         Arc::clone(&self.kit.wall)
     }
 
-    /// Returns a function that sets the names of pools, classes and realms.
+    /// Returns a function that sets the names of pools, classes and realms. The configuration in
+    /// force stays ([`Exchange::putting_in_force`]).
     pub fn rename(&self) -> impl Fn(Names) + Send + use<> {
         let names = Arc::clone(&self.kit.names);
-        move |new| *names.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new)
+        move |new| {
+            let mut names = names.write().unwrap_or_else(PoisonError::into_inner);
+            *names = Arc::new(Names { in_force: names.in_force.clone(), ..new });
+        }
+    }
+
+    /// Returns the means to wait until the spools have reached a time.
+    pub fn catch_up(&self) -> CatchUp {
+        CatchUp { sinks: Arc::clone(&self.sinks) }
     }
 
     /// Returns a function that reopens files, after they have been rotated.
@@ -233,6 +279,28 @@ impl Logs {
     }
 }
 
+/// Waits until the spools have reached a time.
+#[derive(Clone)]
+pub struct CatchUp {
+    sinks: Sinks,
+}
+
+impl CatchUp {
+    /// Waits, a few seconds at most, until all spools have all records until a time by the
+    /// machine's clock that is not in the future. Ends when `go_on` returns false.
+    pub fn wait(&self, at: Timestamp, go_on: &dyn Fn() -> bool) {
+        let began = Instant::now();
+        loop {
+            // Each spool must be asked, because the question makes it write.
+            let late = lock(&self.sinks).iter().filter(|one| !one.has_reached(at)).count();
+            if late == 0 || !go_on() || began.elapsed() >= CATCH_UP.0 {
+                return;
+            }
+            thread::sleep(CATCH_UP.1);
+        }
+    }
+}
+
 /// Changes the set of logs while events come.
 #[derive(Clone)]
 pub struct Changer {
@@ -261,7 +329,8 @@ impl Changer {
         // There are mappings, whether the log is new or only has other settings.
         let opened = new.into_iter().map(|one| self.kit.open(one, true));
         let opened = opened.collect::<Result<_, _>>()?;
-        Ok(Exchange { changer: self.clone(), opened, settings: settings.to_vec() })
+        let settings = settings.to_vec();
+        Ok(Exchange { changer: self.clone(), opened, settings, in_force: None })
     }
 }
 
@@ -271,13 +340,27 @@ pub struct Exchange {
     opened: Vec<Opened>,
     /// Settings of all logs after the exchange.
     settings: Vec<LogSettings>,
+    /// Record of the configuration that comes into force, if the exchange includes one.
+    in_force: Option<InForce>,
 }
 
 impl Exchange {
+    /// Includes a configuration, which comes into force between this call and [`Self::apply`]. The
+    /// spools record it.
+    #[must_use]
+    pub fn putting_in_force(self, config: &Config) -> Self {
+        let from = self.changer.kit.clock.now();
+        // Compression into memory does not fail; without a record, answers say that there is none.
+        let packed = OwnersInForce::of(config).pack().unwrap_or_default();
+        Self { in_force: Some(InForce { packed, from, until: from }), ..self }
+    }
+
     /// Starts the new logs with the next event, and ends removed logs with the event before it.
     /// Their waiting records are written if that can be done within moments.
     pub fn apply(self) {
-        let Self { changer: Changer { kit, sinks, queues, wanted }, opened, settings } = self;
+        let Self { changer: Changer { kit, sinks, queues, wanted }, opened, settings, in_force } =
+            self;
+        in_force.into_iter().for_each(|new| kit.put_in_force(new));
         let (mut gone, mut left) = (Vec::<Running>::new(), settings.clone());
         let before = std::mem::take(&mut *lock(&sinks));
         for one in before {
@@ -295,6 +378,8 @@ impl Exchange {
             queues.retain(|queue| !gone.iter().any(|one| Arc::ptr_eq(&one.queue, queue)));
             queues.extend(opened.iter().map(|one| Arc::clone(&one.queue)));
             wanted.store(!queues.is_empty(), Ordering::Relaxed);
+            // The remaining logs record the configuration.
+            queues.iter().for_each(|queue| queue.wake());
         }
         // A former log at the same destination ends before its successor writes there.
         let ends: Vec<_> = gone.iter_mut().map(Running::end).collect();

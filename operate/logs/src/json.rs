@@ -4,12 +4,14 @@
 //! since 1970, as numbers; endpoints are `address:port`.
 
 use crate::damping::{Subject, Summary};
+use crate::in_force::InForce;
 use crate::record::Record;
 use natgate_engine::{
     BlockId, Change, Config, Endpoint, Event, MappingId, PoolConfig, Resource, SessionId, Timestamp,
 };
 use serde::Serialize;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Name of the realm that has none of its own.
@@ -67,6 +69,8 @@ pub struct Names {
     pub quotas: [u32; 3],
     /// Number of addresses of each pool, and number of ports of each address.
     pub sizes: Vec<(u32, u32)>,
+    /// Records of the latest configurations in force, for the spool; the last one is in force.
+    pub in_force: Vec<Arc<InForce>>,
 }
 
 impl Names {
@@ -83,6 +87,7 @@ impl Names {
             realms: realms(config),
             quotas: [limits.tcp_ports, limits.udp_ports, limits.icmp_ports],
             sizes: config.pools.iter().map(size).collect(),
+            in_force: Vec::new(),
         }
     }
 
@@ -284,10 +289,12 @@ pub fn shown(time: Timestamp) -> String {
 /// Reads a time: seconds since 1970, or a date and a time with its offset from UTC.
 ///
 /// # Errors
-/// A sentence with a correct example.
+/// A sentence that names what the text lacks, or what may be written.
 pub fn time(text: &str) -> Result<Timestamp, String> {
-    let wrong =
-        || format!("{text:?} is no time; write one such as 2026-03-01T12:30:00Z or 1772368200.5");
+    let wrong = || {
+        let shown: String = text.chars().take(LONGEST_SHOWN).collect();
+        format!("{shown:?} is no time; write {RIGHT_TIMES}")
+    };
     if let Some(ago) = ago(text) {
         let now = natgate_gateway::Clock::default().now();
         return now.0.checked_sub(ago).map(Timestamp).ok_or_else(wrong);
@@ -296,8 +303,29 @@ pub fn time(text: &str) -> Result<Timestamp, String> {
         let duration = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
         return Ok(Timestamp(0).plus(duration));
     }
-    let time: jiff::Timestamp = text.parse().map_err(|_| wrong())?;
+    let time: jiff::Timestamp = text.parse().map_err(|_| fitting(text).unwrap_or_else(wrong))?;
     u64::try_from(time.as_nanosecond()).map(Timestamp).map_err(|_| wrong())
+}
+
+/// Most characters of a text that is shown as no time.
+const LONGEST_SHOWN: usize = 40;
+
+/// Times that [`time`] reads, as part of a sentence.
+const RIGHT_TIMES: &str = "a date and a time with an offset such as 2026-03-01T12:30:00Z or \
+    2026-03-01T14:30:00+02:00, seconds since 1970 such as 1772368200.5, now, or a time before now \
+    such as -10m (s, m, h, d)";
+
+/// Sentence about a text that lacks only a part of a time.
+fn fitting(text: &str) -> Option<String> {
+    if let Ok(time) = text.parse::<jiff::civil::DateTime>() {
+        let has_time = text.contains(':');
+        let lacks = if has_time { "no offset from UTC" } else { "no time of day and no offset" };
+        let utc = time.strftime("%Y-%m-%dT%H:%M:%S");
+        let offset = if has_time { " or +02:00" } else { "" };
+        return Some(format!("{text:?} has {lacks}; write {utc}Z for UTC{offset}"));
+    }
+    let before = format!("-{}", text.strip_prefix('+').unwrap_or(text));
+    ago(&before).map(|_| format!("{text:?} has no sign; write {before} for a time before now"))
 }
 
 /// Reads `now`, or a text such as `-10m`, as nanoseconds before now.
@@ -446,6 +474,24 @@ mod tests {
         let object = record(&Record::Gap(gap), &names, false);
         let expected = json!({ "time": 2.5, "event": "gap", "lost": 7, "from": 1.0, "to": 2.5 });
         assert_eq!(serde_json::to_value(object).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_text_that_is_no_time_is_told_what_it_lacks() {
+        for (text, said) in [
+            (
+                "2026-03-01T12:30:00",
+                "has no offset from UTC; write 2026-03-01T12:30:00Z for UTC or",
+            ),
+            ("2026-03-01 12:30", "has no offset from UTC; write 2026-03-01T12:30:00Z for UTC or"),
+            ("2026-03-01", "has no time of day and no offset; write 2026-03-01T00:00:00Z for UTC"),
+            ("10m", "has no sign; write -10m for a time before now"),
+            ("tomorrow", "now, or a time before now such as -10m"),
+            ("", "2026-03-01T14:30:00+02:00, seconds since 1970"),
+        ] {
+            let error = time(text).unwrap_err();
+            assert!(error.contains(said), "{text}: {error}");
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@
 //! | `queue` | what a sink has not written yet, and what it has missed |
 //! | `drive` | a sink's work at a time that is passed in: writing, trying again, telling |
 //! | `hub` | the threads around all that |
+//! | `in_force` | owners by the configuration, which the spool records |
 //! | `json`, `sinks` | formats: JSON lines, syslog (RFC 5424), IPFIX (RFC 7011, 8158), the spool |
 //! | `spool` | the spool's files: written, kept within bounds, searched |
 //! | `wall` | times by the machine's clock, which may be set |
@@ -22,6 +23,7 @@ mod damping;
 mod drive;
 mod feed;
 mod hub;
+mod in_force;
 mod json;
 mod merge;
 mod queue;
@@ -33,7 +35,10 @@ mod wall;
 pub use damping::{Damping, Summary};
 pub use drive::{Drive, Pause, Sink, SinkMetrics, Tell};
 pub use feed::Feed;
-pub use hub::{Changer, Exchange, Joining, Logs, OpenError, Subscribers, Subscription};
+pub use hub::{CatchUp, Changer, Exchange, Joining, Logs, OpenError, Subscribers, Subscription};
+pub use in_force::{
+    InForce, OwnersInForce, PoolInForce, ServiceInForce, SharesInForce, StaticInForce,
+};
 pub use json::{
     DEFAULT_REALM, EventObject, Names, endpoint, event, protocol, record, seconds, shown, time,
 };
@@ -43,6 +48,8 @@ pub use sinks::file::FileSink;
 pub use sinks::ipfix::IpfixSink;
 pub use sinks::spool::SpoolSink;
 pub use sinks::syslog::{Messages, SyslogSink};
-pub use spool::outline::{Coverage, LogGap, Reason, Span, sentence as coverage_sentence};
+pub use spool::outline::{
+    Coverage, InForceThen, LogGap, Reason, Span, sentence as coverage_sentence,
+};
 pub use spool::search::{Holder, Holders, SearchError, holders};
 pub use wall::WallClock;

@@ -37,6 +37,8 @@ struct State {
     /// Time until which all records have been offered.
     until: Option<Timestamp>,
     closed: bool,
+    /// True if the waiting thread is to look although no record has come.
+    is_woken: bool,
 }
 
 impl Queue {
@@ -139,10 +141,19 @@ impl Queue {
     /// Waits until there is a record, at most `most`. Returns `false` if no further records come.
     pub fn wait(&self, most: Duration) -> bool {
         let state = self.state();
-        let nothing =
-            |state: &mut State| state.records.is_empty() && state.gap.is_none() && !state.closed;
+        let nothing = |state: &mut State| {
+            state.records.is_empty() && state.gap.is_none() && !state.closed && !state.is_woken
+        };
         let waited = self.something.wait_timeout_while(state, most, nothing);
-        !waited.unwrap_or_else(PoisonError::into_inner).0.closed
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        state.is_woken = false;
+        !state.closed
+    }
+
+    /// Ends a wait for records.
+    pub(crate) fn wake(&self) {
+        self.state().is_woken = true;
+        self.something.notify_all();
     }
 
     /// Sleeps although there are records, unless the queue is closed. Returns `false` if it is.
@@ -222,6 +233,8 @@ mod tests {
     #[test]
     fn who_waits_is_told_the_end() {
         let queue = Queue::new(2, LogWhat::Mappings);
+        queue.wake();
+        assert!(queue.wait(Duration::from_secs(3600)));
         assert!(queue.wait(Duration::ZERO));
         queue.offer(&[created(1)]);
         assert!(queue.wait(Duration::from_secs(3600)));

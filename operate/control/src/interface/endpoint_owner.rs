@@ -1,16 +1,17 @@
 //! The owner of an external endpoint: at present from the workers' tables, then from the
-//! configuration; at an earlier time from the event logs on disk.
+//! configuration; at an earlier time from the event logs on disk. Also all that a subscriber has.
 
 use super::query::TableQuery;
 use super::{Answer, Interface, Of, lists, stopping};
 use crate::json::{self, Names};
 use crate::past::{self, Unknown};
 use crate::socket::{ClientGroup, Response, blocking};
-use crate::who::{Unanswered, reverse};
+use crate::who::{self, Unanswered, beside, forward, reverse};
 use axum::Extension;
 use axum::extract::{RawQuery, State};
-use natgate_engine::{BlockInfo, BlockKind, Filter, HeldPort, MappingInfo, Timestamp};
-use natgate_gateway::List;
+use natgate_engine::{BlockInfo, BlockKind, Filter, HeldPort, MappingInfo, MappingKind, Timestamp};
+use natgate_gateway::{Clock, List};
+use natgate_logs::OwnersInForce;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -24,7 +25,11 @@ pub(super) async fn who(
     Extension(group): Extension<ClientGroup>,
     RawQuery(query): RawQuery,
 ) -> Answer {
-    let asked = TableQuery::parse(query.as_deref(), &["external", "protocol", "at"])?;
+    let keys = ["external", "protocol", "at", "subscriber", "realm"];
+    let asked = TableQuery::parse(query.as_deref(), &keys)?;
+    if asked.subscriber.is_some() {
+        return blocking(move || find_all_of(&interface, &asked)).await?;
+    }
     let Some(at) = asked.at else { return blocking(move || find(&interface, &asked)).await? };
     let external = endpoint(&asked)?;
     let (of_gateway, protocol) = (Arc::clone(&interface), asked.protocol);
@@ -37,7 +42,8 @@ pub(super) async fn who(
 /// Returns the endpoint of the question.
 fn endpoint(asked: &TableQuery) -> Result<(Ipv4Addr, u16), Response> {
     let (Some(address), Some(port)) = (asked.external, asked.external_port) else {
-        let message = "whose? Say external=ADDRESS:PORT, such as external=203.0.113.1:2300";
+        let message = "whose? Say external=ADDRESS:PORT, such as external=203.0.113.1:2300, or \
+            subscriber=ADDRESS";
         return Err(Response::failure(400, message));
     };
     if address.len() != 32 {
@@ -55,6 +61,12 @@ fn find_then(
     at: Timestamp,
     go_on: &dyn Fn() -> bool,
 ) -> Answer {
+    // The log gets the events of the last second.
+    if let Some(catch_up) = &interface.catch_up
+        && at <= Clock::default().now()
+    {
+        catch_up.wait(at, go_on);
+    }
     let settings = interface.settings();
     let found = match past::had(&settings, external, protocol, at, go_on) {
         Ok(found) => found,
@@ -72,19 +84,86 @@ fn find_then(
         }
         Err(error) => {
             let mut response = nobody(error.to_string());
-            if let Unknown::Nobody { coverage, .. } = error {
+            if let Unknown::Nobody { coverage, now, .. } = error {
+                if !now.is_empty() {
+                    response.body["now"] = by(&now).into();
+                }
                 response.body["covered"] = json!(coverage.covered);
                 response.body["gaps"] = json!(coverage.gaps);
             }
             return Ok(response);
         }
     };
-    if !found.holders.is_empty() {
-        let (covered, gaps) = (&found.coverage.covered, &found.coverage.gaps);
-        let body = json!({ "answers": found.holders, "covered": covered, "gaps": gaps });
-        return Ok(Response::done(body));
+    let (covered, gaps) = (&found.coverage.covered, &found.coverage.gaps);
+    let mut answers: Vec<Value> = found.holders.iter().map(|holder| json!(holder)).collect();
+    answers.extend(by(&found.answers));
+    Ok(Response::done(json!({ "answers": answers, "covered": covered, "gaps": gaps })))
+}
+
+/// Answers from a configuration, with their source.
+fn by(answers: &[who::Answer]) -> Vec<Value> {
+    let with_source = |answer: &who::Answer| {
+        let mut object = json!(answer);
+        object["by"] = answer.kind.into();
+        object
+    };
+    answers.iter().map(with_source).collect()
+}
+
+/// Owners by the configuration in force.
+fn in_force(interface: &Interface) -> OwnersInForce {
+    OwnersInForce::of(&interface.settings().engine)
+}
+
+/// Finds all that a subscriber has: static mappings, ranges and blocks, then dynamic mappings.
+fn find_all_of(interface: &Interface, asked: &TableQuery) -> Answer {
+    let refused = |message: &str| Err(Response::failure(400, message));
+    let Some(subscriber) = asked.subscriber.filter(|prefix| prefix.len() == 32) else {
+        return refused("subscriber is one address here, such as subscriber=10.0.0.5");
+    };
+    let address = Ipv4Addr::from_bits(subscriber.first());
+    if asked.external.is_some() {
+        return refused("say external=ADDRESS:PORT or subscriber=ADDRESS, not both");
     }
-    by_configuration(interface, external, protocol)
+    if asked.at.is_some() {
+        return refused(
+            "at needs external=ADDRESS:PORT: the log is searched for an external endpoint, not for \
+             a subscriber",
+        );
+    }
+    let filter = interface.filter(asked)?;
+    let (protocol, names) = (asked.protocol.map(json::protocol), interface.names());
+    let mut fixed = forward(&in_force(interface), address).unwrap_or_default();
+    fixed.retain(|answer| {
+        let is_of = |own: &Option<String>, asked: &Option<String>| match (own, asked) {
+            (Some(own), Some(asked)) => own == asked,
+            _ => true,
+        };
+        is_of(&answer.protocol, &protocol) && is_of(&answer.realm, &asked.realm)
+    });
+    let mut answers = by(&fixed);
+    answers.extend(owners(interface, Filter { protocol: None, ..filter })?);
+    let mut has_more = answers.len() > MOST;
+    answers.truncate(MOST);
+    let most = answers.len() + MOST;
+    let mut list: List<MappingInfo> = interface.commander().list(filter, MOST);
+    while let Some((part, now)) = list.next_part().map_err(stopping)? {
+        // The configuration has named the static mappings.
+        let dynamic = part.iter().filter(|info| info.id.kind != MappingKind::Static);
+        answers.extend(dynamic.map(|info| answer(info, now, &names)));
+        if answers.len() > most {
+            has_more = true;
+            break;
+        }
+    }
+    answers.truncate(most);
+    if answers.is_empty() {
+        return Ok(nobody(format!(
+            "{address}: has no mapping, no block and no port by the configuration; for an external \
+             address say its port, too"
+        )));
+    }
+    Ok(Response::done(json!({ "answers": answers, "more": has_more })))
 }
 
 /// Finds the owner by the configuration.
@@ -93,16 +172,9 @@ fn by_configuration(
     (address, port): (Ipv4Addr, u16),
     protocol: Option<u8>,
 ) -> Answer {
-    match reverse(&interface.settings(), address, port, protocol) {
-        Ok(found) => {
-            let mut answer = json!(found);
-            answer["by"] = found.kind.into();
-            Ok(Response::done(json!({ "answers": [answer] })))
-        }
-        Err(Unanswered::Ambiguous(sentence)) => Err(Response::failure(400, sentence)),
-        Err(Unanswered::Nobody(sentence)) => {
-            Ok(nobody(format!("{sentence}; no mapping has it now")))
-        }
+    match reverse(&in_force(interface), address, port, protocol) {
+        Ok(found) => Ok(Response::done(json!({ "answers": by(&found) }))),
+        Err(Unanswered(sentence)) => Ok(nobody(format!("{sentence}; no mapping has it now"))),
     }
 }
 
@@ -121,6 +193,7 @@ fn find(interface: &Interface, asked: &TableQuery) -> Answer {
         answers.extend(part.iter().map(|info| answer(info, now, &names)));
     }
     if !answers.is_empty() {
+        add_statics(&mut answers, interface, asked, (address, port));
         return Ok(Response::done(json!({ "answers": answers })));
     }
     let resting = resting(interface, filter)?;
@@ -129,10 +202,27 @@ fn find(interface: &Interface, asked: &TableQuery) -> Answer {
         if !resting.is_empty() {
             owners.iter_mut().for_each(|owner| owner["resting"] = resting.clone().into());
         }
+        add_statics(&mut owners, interface, asked, (address, port));
         return Ok(Response::done(json!({ "answers": owners })));
     }
     let answer = by_configuration(interface, (address, port), asked.protocol)?;
     Ok(if resting.is_empty() { answer } else { with_rest(answer, (address, port), resting) })
+}
+
+/// Adds static mappings of protocols without an answer, if the question is about all protocols.
+fn add_statics(
+    answers: &mut Vec<Value>,
+    interface: &Interface,
+    asked: &TableQuery,
+    external: (Ipv4Addr, u16),
+) {
+    if asked.protocol.is_some() {
+        return;
+    }
+    let answered: Vec<String> =
+        answers.iter().filter_map(|answer| Some(answer["protocol"].as_str()?.to_owned())).collect();
+    let answered: Vec<&str> = answered.iter().map(String::as_str).collect();
+    answers.extend(by(&beside(&in_force(interface), external, &answered)));
 }
 
 /// The owners of the block that contains a port without a mapping.

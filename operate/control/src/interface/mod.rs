@@ -29,6 +29,7 @@ use axum::{Extension, Router};
 use changes::Change;
 use natgate_engine::Filter;
 use natgate_gateway::{CommandError, Commander, Load, Settings};
+use natgate_logs::CatchUp;
 use query::TableQuery;
 use serde::Deserialize;
 use serde_json::json;
@@ -58,6 +59,8 @@ pub struct Interface {
     history: health::History,
     /// Searches of the event logs on disk, for each client group.
     searches: [Searches; ClientGroup::COUNT],
+    /// The means to wait for the last events in the logs on disk.
+    catch_up: Option<CatchUp>,
 }
 
 /// The load of each worker. A worker that joins adds an entry.
@@ -83,13 +86,20 @@ impl Interface {
     pub fn new(reloader: Arc<Reloader>, loads: Loads) -> Self {
         let (top, history) = (top::Latest::default(), health::History::default());
         let searches = std::array::from_fn(|_| Searches::new());
-        Self { reloader, loads, began: Instant::now(), top, sinks: None, history, searches }
+        let (sinks, catch_up, began) = (None, None, Instant::now());
+        Self { reloader, loads, began, top, sinks, history, searches, catch_up }
     }
 
     /// Adds the event logs, whose state `sinks` returns.
     #[must_use]
     pub fn watching(self, sinks: health::Sinks) -> Self {
         Self { sinks: Some(sinks), ..self }
+    }
+
+    /// Adds the logs on disk, whose last events a search waits for.
+    #[must_use]
+    pub fn catching_up(self, catch_up: CatchUp) -> Self {
+        Self { catch_up: Some(catch_up), ..self }
     }
 
     /// The routes of the interface. Other routers may be merged; [`Interface::complete`] comes

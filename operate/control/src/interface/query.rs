@@ -119,8 +119,8 @@ impl TableQuery {
                 self.limit = Some(number.ok_or_else(|| wrong("a whole number from 1 on"))?);
             }
             "at" => {
-                let right = "a time such as 2026-03-01T12:30:00Z, or seconds since 1970";
-                self.at = Some(natgate_logs::time(value).map_err(|_| wrong(right))?);
+                let time = natgate_logs::time(value);
+                self.at = Some(time.map_err(|error| format!("at: {error}"))?);
             }
             _ => {
                 self.what = Some(match value {

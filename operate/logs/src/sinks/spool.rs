@@ -1,9 +1,10 @@
 //! Writes records into the spool: one frame a second, or whenever one is full.
 
 use crate::drive::Sink;
+use crate::in_force::InForce;
 use crate::json::Names;
 use crate::record::Record;
-use crate::spool::format::{Entry, MOST_ENTRIES};
+use crate::spool::format::{CameIntoForce, Entry, MOST_ENTRIES};
 use crate::spool::outline::Outline;
 use crate::spool::segments::Writer;
 use natgate_engine::Timestamp;
@@ -26,6 +27,8 @@ pub struct SpoolSink {
     until: Timestamp,
     /// Time that was noted last.
     noted: Timestamp,
+    /// True if a configuration was put in force.
+    has_configuration: bool,
 }
 
 /// First entry of a run.
@@ -55,6 +58,7 @@ impl SpoolSink {
             connected: None,
             until: Timestamp(0),
             noted: Timestamp(0),
+            has_configuration: false,
         })
     }
 
@@ -135,6 +139,24 @@ impl Sink for SpoolSink {
             }
         }
         (records.len(), Ok(()))
+    }
+
+    fn put_in_force(&mut self, new: &InForce, now: Timestamp) -> io::Result<()> {
+        if self.has_configuration && self.beginning.is_some() {
+            // The run begins with the former configuration.
+            self.begin(new.from);
+            self.until = self.entries.first().map_or(self.until, Entry::time);
+        }
+        if self.beginning.is_none() {
+            self.write_frame(now)?;
+        }
+        let is_other = self.writer.put_in_force(&new.packed);
+        if is_other && self.beginning.is_none() {
+            let (time, from, until) = (self.until, new.from, new.until);
+            self.entries.push(Entry::InForce(CameIntoForce { time, from, until }));
+        }
+        self.has_configuration = true;
+        Ok(())
     }
 
     fn passed(&mut self, until: Timestamp) {

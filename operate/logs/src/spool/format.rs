@@ -4,9 +4,9 @@
 //! |---|---|
 //! | 0 | [`SEGMENT`] |
 //! | 8, 16 | numbers of the run and of the segment in the run |
-//! | 24 | bytes of the realms' names |
-//! | 28 | CRC-32 of the 28 bytes before and the names |
-//! | 32 | the names, a JSON array; then frames |
+//! | 24 | bytes of the realms' names and of the configuration |
+//! | 28 | CRC-32 of the 28 bytes before, the names and the configuration |
+//! | 32 | the names, a JSON array; a newline and the configuration in force, if it is recorded; then frames |
 //!
 //! | bytes of a frame | mean |
 //! |---|---|
@@ -48,8 +48,11 @@ const HEADER_1: usize = 44;
 /// Most bytes of a header of a segment or a frame.
 pub(crate) const MOST_HEADER: usize = 64;
 
-/// Most bytes of the realms' names in a segment's header.
-const MOST_NAMES: usize = 1 << 20;
+/// Most bytes of the realms' names and the configuration in a segment's header.
+const MOST_NAMES: usize = 4 << 20;
+
+/// Most bytes of a configuration that is recorded.
+pub(crate) const MOST_IN_FORCE: usize = 1 << 20;
 
 /// Bytes of an entry.
 const ENTRY: usize = 40;
@@ -87,6 +90,20 @@ pub(crate) enum Entry {
     Closed(Timestamp),
     /// The clock was set. The first entry of a segment.
     ClockSet(ClockSet),
+    /// The configuration that the segment's header has came into force. The first entry of a
+    /// segment.
+    InForce(CameIntoForce),
+}
+
+/// Change of the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CameIntoForce {
+    /// Time until which all earlier entries are written.
+    pub(crate) time: Timestamp,
+    /// The former configuration was in force until this time.
+    pub(crate) from: Timestamp,
+    /// The new configuration is in force from this time on.
+    pub(crate) until: Timestamp,
 }
 
 /// A holding: an external endpoint or block, and the subscriber that has it.
@@ -148,6 +165,7 @@ impl Entry {
             | Self::Closed(time) => *time,
             Self::Gap(gap) => gap.to,
             Self::ClockSet(set) => set.to,
+            Self::InForce(change) => change.time,
         }
     }
 
@@ -174,6 +192,7 @@ impl Entry {
             Self::Resumes(_) => 6,
             Self::Closed(_) => 7,
             Self::ClockSet(_) => 8,
+            Self::InForce(_) => 9,
         };
         into.push(tag);
         into.extend(self.time().0.to_le_bytes());
@@ -181,6 +200,10 @@ impl Entry {
             Self::Begins(_, holding) | Self::Ends(_, holding) => holding.put(into),
             Self::Start(_) | Self::Continues(_) | Self::Resumes(_) | Self::Closed(_) => {}
             Self::ClockSet(set) => into.extend(set.from.0.to_le_bytes()),
+            Self::InForce(change) => {
+                into.extend(change.from.0.to_le_bytes());
+                into.extend(change.until.0.to_le_bytes());
+            }
             Self::Gap(gap) => {
                 into.extend(gap.from.0.to_le_bytes());
                 into.extend(gap.lost.to_le_bytes());
@@ -203,6 +226,10 @@ impl Entry {
             6 => Self::Resumes(time),
             7 => Self::Closed(time),
             8 => Self::ClockSet(ClockSet { from: Timestamp(u64_at(bytes, 9)?), to: time }),
+            9 => {
+                let (from, until) = (Timestamp(u64_at(bytes, 9)?), Timestamp(u64_at(bytes, 17)?));
+                Self::InForce(CameIntoForce { time, from, until })
+            }
             _ => return None,
         })
     }
@@ -299,7 +326,7 @@ pub(crate) struct SegmentHead {
     pub(crate) version: Version,
     /// Bytes of the header before the realms' names.
     pub(crate) size: usize,
-    /// Bytes of the realms' names.
+    /// Bytes of the realms' names and of the configuration.
     pub(crate) names: usize,
     crc: u32,
 }
@@ -350,17 +377,21 @@ impl SegmentHead {
     }
 }
 
-/// Header of a new segment.
-pub(crate) fn segment_header(run: u64, number: u64, realms: &[u8]) -> Vec<u8> {
+/// Header of a new segment. `in_force` is the configuration in force, or nothing.
+pub(crate) fn segment_header(run: u64, number: u64, realms: &[u8], in_force: &[u8]) -> Vec<u8> {
+    let names = match in_force {
+        [] => realms.to_vec(),
+        packed => [realms, b"\n", packed].concat(),
+    };
     let mut bytes = SEGMENT.to_vec();
     bytes.extend(run.to_le_bytes());
     bytes.extend(number.to_le_bytes());
-    bytes.extend((realms.len() as u32).to_le_bytes());
+    bytes.extend((names.len() as u32).to_le_bytes());
     let mut crc = crc32fast::Hasher::new();
     crc.update(&bytes);
-    crc.update(realms);
+    crc.update(&names);
     bytes.extend(crc.finalize().to_le_bytes());
-    bytes.extend(realms);
+    bytes.extend(names);
     bytes
 }
 
@@ -603,6 +634,8 @@ mod tests {
         let (from, to) = (Timestamp(500), Timestamp(505));
         all.push(Entry::ClockSet(ClockSet { from, to }));
         all.extend([Entry::Continues(to), Entry::Resumes(to), Entry::Closed(to)]);
+        let until = Timestamp(504);
+        all.push(Entry::InForce(CameIntoForce { time: to, from, until }));
         let (head, filter, read) = read(&frame(&all, 7).unwrap()).expect("it is a frame");
         assert_eq!(read, all);
         assert_eq!((head.first, head.last, head.whole), (Timestamp(1), Timestamp(505), true));

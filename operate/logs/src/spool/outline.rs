@@ -5,9 +5,10 @@
 //! its begin to its end, except those that it reports as lost. A part ends where a gateway starts,
 //! where the clock was set, and where frames are missing.
 
-use super::format::{Entry, Note};
+use super::format::{CameIntoForce, Entry, Note};
 use super::reader::{Frame, Frames, Reader};
 use super::segments::{Listing, Segment, list};
+use crate::in_force::OwnersInForce;
 use crate::json::{seconds, shown};
 use natgate_engine::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -66,6 +67,21 @@ pub struct Coverage {
     pub covered: Vec<Span>,
     /// Gaps in these spans and at their ends.
     pub gaps: Vec<LogGap>,
+    /// Configuration that was in force at the time.
+    #[serde(skip)]
+    pub in_force: InForceThen,
+}
+
+/// Configuration that was in force at a time, by the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum InForceThen {
+    /// The log does not cover the time.
+    #[default]
+    Uncovered,
+    /// The log covers the time, but does not record the configuration.
+    Unrecorded,
+    /// One configuration; several while it changed, or if the time was twice.
+    Known(Vec<OwnersInForce>),
 }
 
 impl Coverage {
@@ -73,6 +89,14 @@ impl Coverage {
     pub fn add(&mut self, other: Self) {
         self.covered.extend(other.covered);
         self.gaps.extend(other.gaps);
+        let rank = |then: &InForceThen| match then {
+            InForceThen::Uncovered => 0,
+            InForceThen::Unrecorded => 1,
+            InForceThen::Known(_) => 2,
+        };
+        if rank(&other.in_force) > rank(&self.in_force) {
+            self.in_force = other.in_force;
+        }
     }
 
     /// The coverage for people, in one sentence without its full stop.
@@ -144,6 +168,18 @@ pub(crate) struct Part {
     pub(crate) follows: Follows,
 }
 
+/// Change of the configuration in force, in the order of writing.
+#[derive(Clone, Copy, Debug)]
+struct Switch {
+    part: usize,
+    /// The former configuration was in force until this time.
+    from: Timestamp,
+    /// The new configuration is in force from this time on.
+    until: Timestamp,
+    /// Segment that has the new configuration; `None`: the configuration is not known.
+    segment: Option<usize>,
+}
+
 /// Content of a spool.
 #[derive(Debug, Default)]
 pub(crate) struct Outline {
@@ -152,6 +188,7 @@ pub(crate) struct Outline {
     pub(crate) parts: Vec<Part>,
     /// Events that are lost inside of parts, and missing tails of runs.
     gaps: Vec<LogGap>,
+    switches: Vec<Switch>,
 }
 
 /// Reason why there is no outline.
@@ -223,6 +260,21 @@ impl Outline {
         first..end
     }
 
+    /// Segments with the configurations that were in force in a part at a time: several while the
+    /// configuration changed. `None` stands for one that is not known.
+    pub(crate) fn in_force(&self, part: usize, at: Timestamp) -> Vec<Option<usize>> {
+        let mut segments = Vec::new();
+        for switch in self.switches.iter().filter(|switch| switch.part == part) {
+            if switch.until <= at {
+                segments.clear();
+            }
+            if switch.from <= at {
+                segments.push(switch.segment);
+            }
+        }
+        segments
+    }
+
     /// Gap before a part.
     fn gap_before(&self, part: usize) -> Option<LogGap> {
         let this = &self.parts[part];
@@ -279,7 +331,7 @@ impl Outline {
         gaps.sort_by(|one, other| distance(one).total_cmp(&distance(other)));
         gaps.truncate(MOST_SHOWN);
         gaps.sort_by(|one, other| one.from.total_cmp(&other.from));
-        Coverage { covered, gaps }
+        Coverage { covered, gaps, in_force: InForceThen::Uncovered }
     }
 
     /// True if the last run was written to its end.
@@ -352,11 +404,20 @@ impl Builder {
                 (Follows::Directly, Some(before)) => before,
                 _ => from,
             };
+            // The configuration before a change is not known if entries are missing.
+            let is_change = matches!(whole.first(), Some(Entry::InForce(_)));
+            let segment = (!is_change).then_some(at.segment);
+            let part = self.outline.parts.len();
+            self.outline.switches.push(Switch { part, from, until: from, segment });
             let part = Part { frames: index..index, from, until: from.max(last), follows };
             self.outline.parts.push(part);
             self.is_closed = false;
         }
         self.is_damaged = false;
+        let (part, segment) = (self.outline.parts.len().saturating_sub(1), Some(at.segment));
+        if let Some(&Entry::InForce(CameIntoForce { from, until, .. })) = whole.first() {
+            self.outline.switches.push(Switch { part, from, until, segment });
+        }
         self.outline.frames.push(at);
         let Some(part) = self.outline.parts.last_mut() else { return };
         part.frames.end = index + 1;

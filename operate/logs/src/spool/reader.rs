@@ -15,6 +15,8 @@ pub(crate) struct Reader {
     file: File,
     version: Version,
     realms: Vec<String>,
+    /// Configuration in force, packed; nothing if the segment does not record it.
+    in_force: Vec<u8>,
     /// Offset of the first frame.
     begin: u64,
     len: u64,
@@ -55,8 +57,8 @@ impl Reader {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         let len = file.metadata()?.len();
-        let (version, realms) = (Version::Two, Vec::new());
-        let mut reader = Self { file, version, realms, begin: len, len };
+        let (version, realms, in_force) = (Version::Two, Vec::new(), Vec::new());
+        let mut reader = Self { file, version, realms, in_force, begin: len, len };
         let header = reader.some_bytes(0, MOST_HEADER)?;
         let head = match SegmentHead::read(&header) {
             Ok(head) => head,
@@ -70,7 +72,11 @@ impl Reader {
             && head.is_whole(&header, &names)
         {
             reader.version = head.version;
-            reader.realms = serde_json::from_slice(&names).unwrap_or_default();
+            // JSON of the writer has no newline.
+            let mut parts = names.splitn(2, |byte| *byte == b'\n');
+            let realms = parts.next().unwrap_or_default();
+            reader.realms = serde_json::from_slice(realms).unwrap_or_default();
+            reader.in_force = parts.next().unwrap_or_default().to_vec();
             reader.begin = (head.size + head.names) as u64;
         }
         Ok(reader)
@@ -89,6 +95,11 @@ impl Reader {
     /// Name of a realm, if there were several.
     pub(crate) fn realm(&self, number: u16) -> Option<String> {
         self.realms.get(usize::from(number)).cloned()
+    }
+
+    /// Configuration in force, packed; nothing if the segment does not record it.
+    pub(crate) fn in_force(&self) -> &[u8] {
+        &self.in_force
     }
 
     /// Reads `len` bytes from an offset, or as many as there are.

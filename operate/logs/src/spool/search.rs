@@ -9,8 +9,9 @@
 //! and are read also while the gateway writes them.
 
 use super::format::{Entry, Holding};
-use super::outline::{Coverage, Follows, FrameAt, Outline, OutlineError, Part};
+use super::outline::{Coverage, Follows, FrameAt, InForceThen, Outline, OutlineError, Part};
 use super::reader::Reader;
+use crate::in_force::OwnersInForce;
 use crate::json::{DEFAULT_REALM, endpoint, protocol as name_of, seconds};
 use natgate_engine::{Endpoint, Timestamp};
 use serde::Serialize;
@@ -199,13 +200,38 @@ fn search(
     let since = since
         .reduce(f64::min)
         .map(|seconds| Timestamp(0).plus(std::time::Duration::from_secs_f64(seconds.max(0.0))));
-    let coverage = outline.coverage(&parts, question.at, since);
+    let mut coverage = outline.coverage(&parts, question.at, since);
+    if is_covered {
+        coverage.in_force = in_force(&outline, &places)?;
+    }
     match () {
         () if !holders.is_empty() => Ok(Holders { holders, coverage }),
         () if places.is_empty() => Err(SearchError::TooEarly(coverage)),
         () if is_covered => Err(SearchError::Nobody { last, missing, coverage }),
         () => Err(SearchError::Uncovered { last, missing, coverage }),
     }
+}
+
+/// Configurations in force at the places, in the order of writing.
+fn in_force(outline: &Outline, places: &[Place]) -> Result<InForceThen, SearchError> {
+    let segments = places.iter().flat_map(|place| outline.in_force(place.part, place.until));
+    let (mut seen, mut known): (Vec<usize>, Vec<OwnersInForce>) = (Vec::new(), Vec::new());
+    for segment in segments {
+        let Some(segment) = segment else { return Ok(InForceThen::Unrecorded) };
+        if seen.contains(&segment) {
+            continue;
+        }
+        seen.push(segment);
+        let path = &outline.segments[segment].path;
+        let reader = Reader::open(path);
+        let reader = reader.map_err(|error| SearchError::Io { path: path.clone(), error })?;
+        match OwnersInForce::unpack(reader.in_force()) {
+            Some(owners) if known.contains(&owners) => {}
+            Some(owners) => known.push(owners),
+            None => return Ok(InForceThen::Unrecorded),
+        }
+    }
+    Ok(if known.is_empty() { InForceThen::Unrecorded } else { InForceThen::Known(known) })
 }
 
 impl From<OutlineError> for SearchError {

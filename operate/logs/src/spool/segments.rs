@@ -5,7 +5,7 @@
 //! did, and a missing part is visible. A process that takes over begins a run of its own: later
 //! output of the other process comes before it.
 
-use super::format::{Entry, Note, frame, segment_header};
+use super::format::{Entry, MOST_IN_FORCE, Note, frame, segment_header};
 use natgate_engine::Timestamp;
 use natgate_gateway::give_to_folder_owner;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -166,6 +166,8 @@ pub(crate) struct Writer {
     open: Option<Open>,
     /// Names of realms, as JSON.
     realms: Vec<u8>,
+    /// Configuration in force, packed; nothing if it is not recorded.
+    in_force: Vec<u8>,
 }
 
 impl Writer {
@@ -181,8 +183,8 @@ impl Writer {
             }
         };
         let (folder, realms) = (folder.to_owned(), b"[]".to_vec());
-        let (segments, frames, open) = (0, 0, None);
-        Ok(Self { folder, max_size, max_age, run, note, segments, frames, open, realms })
+        let (segments, frames, open, in_force) = (0, 0, None, Vec::new());
+        Ok(Self { folder, max_size, max_age, run, note, segments, frames, open, realms, in_force })
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -200,6 +202,24 @@ impl Writer {
         Ok(is_other)
     }
 
+    /// Bytes after which a new segment begins.
+    fn most(&self) -> u64 {
+        (self.max_size / PART).clamp(SEGMENTS.0, SEGMENTS.1)
+    }
+
+    /// Sets the configuration in force, packed; a segment has one. It is not recorded if it has
+    /// more than half the bytes of a segment. Returns true if it is another than before.
+    pub(crate) fn put_in_force(&mut self, packed: &[u8]) -> bool {
+        let most = MOST_IN_FORCE.min(self.most() as usize / 2);
+        let packed = if packed.len() <= most { packed } else { &[] };
+        let is_other = self.in_force != packed;
+        if is_other {
+            self.in_force = packed.to_vec();
+            self.open = None;
+        }
+        is_other
+    }
+
     /// Makes the next frame begin a segment.
     pub(crate) fn end_segment(&mut self) {
         self.open = None;
@@ -209,14 +229,15 @@ impl Writer {
     /// machine.
     pub(crate) fn write(&mut self, entries: &[Entry], now: Timestamp) -> io::Result<()> {
         let Some(first) = entries.iter().map(Entry::time).min() else { return Ok(()) };
-        let most = (self.max_size / PART).clamp(SEGMENTS.0, SEGMENTS.1);
+        let most = self.most();
         let part = self.max_age / PART as u32;
         let is_done = |open: &Open| open.len >= most || now.since(open.since) >= part;
         if self.open.as_ref().is_some_and(is_done) {
             self.open = None;
         }
         let bytes = frame(entries, self.frames)?;
-        self.tidy(now, bytes.len() as u64)?;
+        let header = if self.open.is_none() { self.in_force.len() } else { 0 };
+        self.tidy(now, (bytes.len() + header) as u64)?;
         let Open { mut file, len, since } = match self.open.take() {
             Some(open) => open,
             None => self.begin(first, now)?,
@@ -255,7 +276,7 @@ impl Writer {
                 Err(error) => return Err(error),
             }
         };
-        let header = segment_header(self.run, self.segments, &self.realms);
+        let header = segment_header(self.run, self.segments, &self.realms, &self.in_force);
         match (&file).write_all(&header) {
             Ok(()) => {
                 self.segments += 1;

@@ -1,14 +1,16 @@
 //! Random histories of a spool, written and searched, against a plain list in memory: sessions,
 //! mappings and blocks that begin and end, lost events, gateways that start, crash, end and take
-//! over, clocks that are set, new realms, segments that end and are deleted, and torn ends.
+//! over, clocks that are set, new realms, segments that end and are deleted, torn ends, and other
+//! configurations by reloads and restarts.
 
 use super::tests::{POOL, mapping, settings, subscriber};
 use super::*;
 use crate::drive::Sink;
+use crate::in_force::{InForce, OwnersInForce};
 use crate::json::Names;
 use crate::record::{ClockSet, Gap, Record};
 use crate::sinks::spool::SpoolSink;
-use crate::spool::outline::{Reason, Span};
+use crate::spool::outline::{InForceThen, Reason, Span};
 use crate::spool::segments::list;
 use natgate_engine::{BlockId, Change, Event, MappingId, SessionId};
 use natgate_gateway::SpoolSettings;
@@ -38,12 +40,14 @@ enum Step {
     /// The clock is set forward or back, seconds.
     ClockSet(i64),
     /// A gateway ends, or crashes and perhaps leaves half a frame. Another starts seconds later by
-    /// a clock that may have been set meanwhile.
-    Restart { clean: bool, torn: bool, later: i64 },
+    /// a clock that may have been set meanwhile, with another configuration.
+    Restart { clean: bool, torn: bool, later: i64, in_force: u8 },
+    /// Another configuration comes into force by a reload.
+    Reload(u8),
     /// A gateway starts and fails before it translates anything.
     FailedStart,
-    /// Another process, or another configuration, continues with the mappings.
-    TakeOver { clean: bool },
+    /// Another process continues with the mappings, and with another configuration.
+    TakeOver { clean: bool, in_force: u8 },
     /// The log is not written for seconds.
     Pause(u64),
     /// One more realm is added.
@@ -55,8 +59,10 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let change = (0..3_u8, 1..4_u8, 0..PORTS.len(), any::<bool>())
         .prop_map(|(kind, number, port, begins)| Step::Change { kind, number, port, begins });
-    let restart = (any::<bool>(), any::<bool>(), -40..40_i64)
-        .prop_map(|(clean, torn, later)| Step::Restart { clean, torn, later });
+    let restart = (any::<bool>(), any::<bool>(), -40..40_i64, 0..4_u8)
+        .prop_map(|(clean, torn, later, in_force)| Step::Restart { clean, torn, later, in_force });
+    let take_over =
+        (any::<bool>(), 0..4_u8).prop_map(|(clean, in_force)| Step::TakeOver { clean, in_force });
     prop_oneof![
         20 => change,
         1 => Just(Step::Lost),
@@ -65,7 +71,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (-50..50_i64).prop_map(Step::ClockSet),
         2 => restart,
         1 => Just(Step::FailedStart),
-        1 => any::<bool>().prop_map(|clean| Step::TakeOver { clean }),
+        1 => take_over,
+        3 => (0..4_u8).prop_map(Step::Reload),
         1 => (1..30_u64).prop_map(Step::Pause),
         1 => Just(Step::Realm),
         1 => Just(Step::ThrownAway),
@@ -78,6 +85,8 @@ enum Item {
     Begins(Owned),
     Ends(Owned),
     Lost,
+    /// A configuration came into force until a time.
+    InForce(u64, u8),
 }
 
 /// A holding of a subscriber.
@@ -137,6 +146,8 @@ struct Stretch {
     from: u64,
     until: u64,
     follows: Follows,
+    /// Configuration at the begin; `None` if it is not known.
+    in_force: Option<u8>,
     items: Vec<(u64, Item)>,
 }
 
@@ -151,6 +162,21 @@ struct History {
     /// Time at which the sink was connected.
     connected: u64,
     was_closed: bool,
+    /// Configuration in force.
+    in_force: u8,
+}
+
+/// Record of a configuration, which came into force between two times. Number 0 has no record.
+fn record(number: u8, from: u64, until: u64) -> InForce {
+    let packed = match number {
+        0 => Vec::new(),
+        number => owners(number).pack().unwrap(),
+    };
+    InForce { packed, from: Timestamp(from), until: Timestamp(until) }
+}
+
+fn owners(number: u8) -> OwnersInForce {
+    OwnersInForce { realms: vec![number.to_string()], ..OwnersInForce::default() }
 }
 
 fn small(folder: &Path) -> SpoolSettings {
@@ -162,6 +188,7 @@ impl History {
         let folder = tempfile::tempdir().unwrap();
         let mut sink = SpoolSink::open(&small(folder.path()), true).unwrap();
         sink.connect(Timestamp(BEGIN)).unwrap();
+        sink.put_in_force(&record(1, BEGIN, BEGIN), Timestamp(BEGIN)).unwrap();
         let (names, next) = (Names::default(), Some(Follows::Start));
         Self {
             folder,
@@ -172,6 +199,7 @@ impl History {
             next,
             connected: BEGIN,
             was_closed: false,
+            in_force: 1,
         }
     }
 
@@ -188,8 +216,8 @@ impl History {
                 (Follows::Start, _) => self.connected.min(self.now),
                 _ => self.now,
             };
-            let until = from.max(self.now);
-            self.stretches.push(Stretch { from, until, follows, items: Vec::new() });
+            let (until, in_force, items) = (from.max(self.now), Some(self.in_force), Vec::new());
+            self.stretches.push(Stretch { from, until, follows, in_force, items });
             self.was_closed = false;
         }
         self.stretches.last_mut().unwrap()
@@ -216,8 +244,32 @@ impl History {
     fn replace(&mut self, continues: bool) {
         let sink = SpoolSink::open(&small(self.folder.path()), true).unwrap();
         self.sink = if continues { sink.continued().unwrap() } else { sink };
+        self.connect();
+    }
+
+    fn connect(&mut self) {
         self.connected = self.now;
-        self.sink.connect(Timestamp(self.now)).unwrap();
+        let now = Timestamp(self.now);
+        self.sink.connect(now).unwrap();
+        self.sink.put_in_force(&record(self.in_force, self.now, self.now), now).unwrap();
+    }
+
+    /// Another configuration comes into force within a part of a second.
+    fn reload(&mut self, number: u8) {
+        let (from, until) = (self.now, self.now + SECOND / 8);
+        let is_first = self.next.is_some();
+        let stretch = self.stretch();
+        if is_first && stretch.follows == Follows::Start {
+            // The start alone is written.
+            stretch.until = stretch.from;
+        }
+        if self.in_force != number {
+            self.stretch().items.push((from, Item::InForce(until, number)));
+        }
+        self.now = until;
+        self.in_force = number;
+        self.sink.put_in_force(&record(number, from, until), Timestamp(until)).unwrap();
+        self.sink.flush(Timestamp(until)).unwrap();
     }
 
     fn close(&mut self) {
@@ -280,22 +332,24 @@ impl History {
                     self.stretch();
                 }
             }
-            Step::Restart { clean, torn, later } => {
+            Step::Reload(number) => self.reload(number),
+            Step::Restart { clean, torn, later, in_force } => {
                 match (clean, torn) {
                     (true, _) => self.close(),
                     (false, true) => self.tear(),
                     (false, false) => {}
                 }
                 self.now = self.now.saturating_add_signed(later * SECOND as i64);
-                self.next = Some(Follows::Start);
+                (self.next, self.in_force) = (Some(Follows::Start), in_force);
                 self.replace(false);
             }
             Step::FailedStart => {
                 let mut failed = SpoolSink::open(&small(self.folder.path()), true).unwrap();
                 failed.connect(Timestamp(self.now)).unwrap();
+                failed.put_in_force(&record(3, self.now, self.now), Timestamp(self.now)).unwrap();
                 failed.flush(Timestamp(self.now)).unwrap();
             }
-            Step::TakeOver { clean } => {
+            Step::TakeOver { clean, in_force } => {
                 // A run that has written nothing yet is not visible.
                 let resumes = self.was_closed && self.next.is_some();
                 let sink = SpoolSink::open(&small(self.folder.path()), true).unwrap();
@@ -309,8 +363,8 @@ impl History {
                     false => Follows::After(Reason::NotWritten),
                 };
                 self.sink = sink;
-                (self.next, self.connected) = (Some(follows), self.now);
-                self.sink.connect(Timestamp(self.now)).unwrap();
+                (self.next, self.in_force) = (Some(follows), in_force);
+                self.connect();
             }
             Step::Pause(seconds) => {
                 self.close();
@@ -338,19 +392,29 @@ impl History {
         let entries = frames.iter().flat_map(|frame| reader.entries(frame).unwrap().unwrap());
         let mut gone = 0;
         for entry in entries {
-            gone +=
-                usize::from(matches!(entry, Entry::Begins(..) | Entry::Ends(..) | Entry::Gap(_)));
+            gone += usize::from(matches!(
+                entry,
+                Entry::Begins(..) | Entry::Ends(..) | Entry::Gap(_) | Entry::InForce(_)
+            ));
         }
         fs::remove_file(&oldest.path).unwrap();
         // A segment is a stretch or a part of one.
         let next = Reader::open(&segments[1].path).unwrap();
         let Some(first) = next.frame(next.begin()).unwrap() else { return };
         let head = &first.head;
-        let goes_on = head.number.is_some_and(|number| number > 0)
-            && !matches!(next.entries(&first).unwrap().unwrap().first(), Some(Entry::ClockSet(_)));
+        let entry = next.entries(&first).unwrap().unwrap()[0];
+        let goes_on =
+            head.number.is_some_and(|number| number > 0) && !matches!(entry, Entry::ClockSet(_));
         let stretch = &mut self.stretches[0];
         if goes_on {
-            stretch.items.drain(..gone);
+            for (_, item) in stretch.items.drain(..gone) {
+                if let Item::InForce(_, number) = item {
+                    stretch.in_force = Some(number);
+                }
+            }
+            if matches!(entry, Entry::InForce(_)) {
+                stretch.in_force = None;
+            }
             stretch.from = head.first.0;
             stretch.follows = Follows::After(Reason::Missing);
         } else {
@@ -429,6 +493,7 @@ impl History {
                         doubt = true;
                         continue;
                     }
+                    Item::InForce(..) => continue,
                 };
                 let since = states.iter().find(|state| state.owned == owned);
                 let since = if begins { *time } else { since.map_or(0, |state| state.since) };
@@ -471,7 +536,7 @@ impl History {
         let cut = cut.map(|(index, _)| index).next().unwrap_or(usize::MAX);
         let next = self.after(place, at).find(|(_, _, item)| match item {
             Item::Begins(owned) | Item::Ends(owned) => owned.is_of(port, protocol),
-            Item::Lost => false,
+            Item::Lost | Item::InForce(..) => false,
         });
         match next {
             Some((index, time, Item::Ends(owned))) if index < cut => {
@@ -479,6 +544,32 @@ impl History {
             }
             _ => Vec::new(),
         }
+    }
+
+    /// Configurations in force at the places.
+    fn expected_in_force(&self, places: &[usize], at: u64) -> InForceThen {
+        let mut known = Vec::new();
+        for place in places {
+            let stretch = &self.stretches[*place];
+            let mut numbers = vec![stretch.in_force];
+            for (from, item) in &stretch.items {
+                let Item::InForce(until, number) = item else { continue };
+                if *until <= at {
+                    numbers.clear();
+                }
+                if *from <= at {
+                    numbers.push(Some(*number));
+                }
+            }
+            for number in numbers {
+                match number {
+                    None | Some(0) => return InForceThen::Unrecorded,
+                    Some(number) if known.contains(&owners(number)) => {}
+                    Some(number) => known.push(owners(number)),
+                }
+            }
+        }
+        InForceThen::Known(known)
     }
 
     /// Spans of the places' stretches.
@@ -531,10 +622,12 @@ impl History {
         };
         if is_covered {
             assert_eq!(coverage.covered, self.covered(&places), "{}", about());
+            assert_eq!(coverage.in_force, self.expected_in_force(&places, at), "{}", about());
         } else {
             let time = seconds(time);
             let has = |span: &Span| span.from <= time && time <= span.until;
             assert!(!coverage.covered.iter().any(has), "{}", about());
+            assert_eq!(coverage.in_force, InForceThen::Uncovered, "{}", about());
         }
         let found: Vec<Expected> = match &answer {
             Ok(answer) => answer.holders.iter().map(shown).collect(),
