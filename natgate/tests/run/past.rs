@@ -110,3 +110,80 @@ fn a_start_that_fails_ends_nothing() {
     assert_eq!(is_named(&live, "icmp", "now")["since"], since);
     drop(gateway);
 }
+
+/// Exit code, first object and all output of `natgate who --json` with these arguments.
+fn ask(arguments: &str, of: &[&str]) -> (Option<i32>, Value, String) {
+    let output = Command::new(PROGRAM)
+        .args(["who", "--json"])
+        .args(arguments.split(' '))
+        .args(of)
+        .output()
+        .expect("natgate runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let value = text.lines().next().map(serde_json::from_str).transpose().expect("JSON");
+    let said = format!("{text}{}", String::from_utf8_lossy(&output.stderr));
+    (output.status.code(), value.unwrap_or_default(), said)
+}
+
+/// The present time, seconds since 1970.
+fn now() -> f64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.expect("it is after 1970").as_secs_f64()
+}
+
+#[test]
+fn a_past_time_is_answered_by_the_configuration_of_that_time() {
+    let (folder, config) = folder();
+    let socket = folder.socket();
+    let live = ["--socket", socket.to_str().expect("text")];
+    let mut gateway = Gateway::start(command("", &config, &[]));
+    // The gateway writes what is queued, so the log covers the present time.
+    let (code, answer, said) = ask("203.0.113.1:20000 --protocol udp --at now", &live);
+    assert_eq!((code, &answer["subscriber"]), (Some(1), &Value::Null), "{said}");
+    assert!(!said.contains("does not cover that time"), "{said}");
+    let in_blocks = now();
+    gateway.signal("TERM");
+    assert_eq!(gateway.ends(), 0);
+
+    // The next gateway has the same spool and a deterministic pool.
+    let spool = folder.file("spool");
+    let deterministic = "[nat]\nallocation = \"deterministic\"\nsubscribers = [\"10.0.0.0/24\"]\n\
+        [[static]]\ninternal = \"10.0.0.5:80\"\nexternal = \"203.0.113.1:80\"\nprotocol = \"tcp\"\n";
+    let log = format!("[[log]]\nkind = \"spool\"\nfolder = {spool:?}");
+    let config = folder.config(&format!("{deterministic}{log}"));
+    let mut gateway = Gateway::start(command("", &config, &[]));
+    let alone = ["--config", config.to_str().expect("text")];
+    for of in [&live, &alone] {
+        let (code, answer, said) = ask(&format!("203.0.113.1:20000 --at {in_blocks}"), of);
+        assert_eq!((code, &answer["subscriber"]), (Some(1), &Value::Null), "{said}");
+        let early = "203.0.113.1:80 --protocol tcp --at 2020-01-01T00:00:00Z";
+        let (code, answer, said) = ask(early, of);
+        assert_eq!((code, &answer["subscriber"]), (Some(1), &Value::Null), "{said}");
+        assert_eq!(answer["now"][0]["subscriber"], "10.0.0.5", "{said}");
+        assert!(
+            said.contains("it does not cover that time; by the configuration in force now"),
+            "{said}"
+        );
+        assert!(answer["covered"].is_array() && answer["gaps"].is_array(), "{said}");
+    }
+    for (endpoint, kind) in [("203.0.113.1:20000", "deterministic"), ("203.0.113.1:80", "static")] {
+        let (code, answer, said) = ask(&format!("{endpoint} --at now"), &live);
+        assert_eq!((code, &answer["kind"]), (Some(0), &Value::from(kind)), "{said}");
+        assert!(answer["covered"].is_array() && answer["gaps"].is_array(), "{said}");
+    }
+    let (code, answer, said) = ask("10.0.0.9", &live);
+    assert_eq!((code, &answer["kind"]), (Some(0), &Value::from("deterministic")), "{said}");
+
+    // A reload to other subscribers: an earlier time keeps its answer.
+    let before = now();
+    folder.config(&format!("{}{log}", deterministic.replace("10.0.0.0/24", "10.5.0.0/24")));
+    let reloaded = Command::new(PROGRAM).arg("reload").args(live).output().expect("natgate runs");
+    assert!(reloaded.status.success(), "{}", String::from_utf8_lossy(&reloaded.stderr));
+    for (time, network) in [(before, "10.0.0."), (now(), "10.5.0.")] {
+        let (code, answer, said) = ask(&format!("203.0.113.1:20000 --at {time}"), &live);
+        let subscriber = answer["subscriber"].as_str().unwrap_or_default();
+        assert!(code == Some(0) && subscriber.starts_with(network), "{said}");
+    }
+    gateway.signal("TERM");
+    assert_eq!(gateway.ends(), 0);
+}

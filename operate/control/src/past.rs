@@ -258,7 +258,11 @@ impl Default for Searches {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use natgate_gateway::SpoolSettings;
+    use natgate_logs::{InForce, Sink, SpoolSink};
+    use proptest::prelude::*;
     use std::future::Future;
+    use std::path::{Path, PathBuf};
     use std::pin::{Pin, pin};
     use std::sync::atomic::AtomicUsize;
     use std::task::{Context, Poll, Waker};
@@ -323,5 +327,157 @@ mod tests {
             assert_eq!(finish(pin!(panics)), Err(Refused::Failed));
         }
         assert_eq!(finish(pin!(searches.run(|_| 8))), Ok(8));
+    }
+
+    const POOL: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
+
+    /// Begin of a history, seconds.
+    const BEGIN: u64 = 1000;
+
+    /// Configurations of a history: other kinds of pools, other shares, other static mappings.
+    const CONFIGURATIONS: [&str; 6] = [
+        "",
+        "[nat]\nallocation = \"block\"\n",
+        "[nat]\nallocation = \"deterministic\"\nsubscribers = [\"10.0.0.0/24\"]\n",
+        "[nat]\nallocation = \"deterministic\"\nsubscribers = [\"10.1.0.0/25\"]\n\
+            [[static]]\ninternal = \"10.9.0.1:80\"\nexternal = \"203.0.113.1:20000\"\n\
+            protocol = \"tcp\"\n",
+        "[[static]]\ninternal = \"10.9.0.2:80\"\nexternal = \"203.0.113.1:20000\"\n\
+            protocol = \"udp\"\n",
+        "[[static]]\ninternal = \"10.9.0.3:80\"\nexternal = \"203.0.113.1:20000\"\n\
+            protocol = \"tcp\"\n",
+    ];
+
+    fn settings(folder: &Path, number: usize) -> Settings {
+        let text = format!(
+            "[inside]\ndevice = \"a\"\n[outside]\ndevice = \"b\"\n\
+             [[pool]]\naddresses = [\"203.0.113.1\"]\n{}\
+             [[log]]\nkind = \"spool\"\nfolder = {folder:?}\n",
+            CONFIGURATIONS[number]
+        );
+        crate::config::parse(&text, "t").unwrap_or_else(|problems| panic!("{problems:?}"))
+    }
+
+    fn at(seconds: f64) -> Timestamp {
+        Timestamp(0).plus(Duration::from_secs_f64(seconds))
+    }
+
+    /// A folder that is removed when dropped.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new() -> Self {
+            static COUNT: AtomicUsize = AtomicUsize::new(0);
+            let number = COUNT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("natgate-past-{}-{number}", std::process::id());
+            Self(std::env::temp_dir().join(name))
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    /// Begins a run of a gateway.
+    fn start(folder: &Path, now: f64) -> SpoolSink {
+        let (max_size, max_age) = (1 << 20, Duration::from_secs(1 << 30));
+        let folder = folder.to_owned();
+        let mut sink =
+            SpoolSink::open(&SpoolSettings { folder, max_size, max_age }, false).unwrap();
+        sink.connect(at(now)).unwrap();
+        sink
+    }
+
+    fn put_in_force(sink: &mut SpoolSink, folder: &Path, number: usize, now: f64) {
+        let engine = &settings(folder, number).engine;
+        sink.put_in_force(&InForce::since(engine, at(now)), at(now)).unwrap();
+        pass(sink, now);
+    }
+
+    fn pass(sink: &mut SpoolSink, now: f64) {
+        sink.passed(at(now));
+        sink.flush(at(now)).unwrap();
+    }
+
+    fn by(folder: &Path, number: usize, protocol: Option<u8>) -> Vec<Answer> {
+        let owners = OwnersInForce::of(&settings(folder, number).engine);
+        reverse(&owners, POOL, 20_000, protocol).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_spool_without_configurations_gives_no_owner_by_the_present_one() {
+        let folder = Folder::new();
+        let mut sink = start(&folder.0, 1000.0);
+        pass(&mut sink, 1010.0);
+        let found = had(&settings(&folder.0, 2), (POOL, 20_000), None, at(1005.0), &|| true);
+        let error = found.expect_err("nobody is known");
+        let Unknown::Nobody { now, coverage, .. } = &error else { panic!("{error}") };
+        assert_eq!((now, coverage.covered.len()), (&by(&folder.0, 2, None), 1));
+        let said = error.to_string();
+        let why = "it does not record the configuration of that time; by the configuration in force \
+            now, 10.0.0.75 has ports";
+        assert!(said.contains(why), "{said}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+
+        // Restarts and reloads with other kinds of pools and other static mappings, against a list.
+        #[test]
+        fn the_configuration_of_that_time_answers(
+            steps in prop::collection::vec((any::<bool>(), 0..CONFIGURATIONS.len(), 2..9_u32), 1..12),
+            present in 0..CONFIGURATIONS.len(),
+        ) {
+            let folder = Folder::new();
+            let folder = &folder.0;
+            let mut now = BEGIN as f64;
+            let mut sink = start(folder, now);
+            // Times, each with the configuration that was in force, if the log covers the time.
+            let mut times = vec![(now - 5.0, None)];
+            for (place, (is_restart, number, length)) in steps.into_iter().enumerate() {
+                if is_restart && place > 0 {
+                    sink.close(at(now)).unwrap();
+                    times.push((now + 1.5, None));
+                    now += 3.0;
+                    sink = start(folder, now);
+                }
+                put_in_force(&mut sink, folder, number, now);
+                times.push((now + 0.5, Some(number)));
+                now += f64::from(length);
+                pass(&mut sink, now);
+                times.push((now - 0.5, Some(number)));
+            }
+            times.push((now + 1.0, None));
+            let settings = settings(folder, present);
+            for (time, in_force) in times {
+                for protocol in [None, Some(6), Some(17)] {
+                    let found = had(&settings, (POOL, 20_000), protocol, at(time), &|| true);
+                    let (answers, present_ones, said) = match found {
+                        Ok(found) => {
+                            prop_assert!(!found.answers.is_empty() && found.holders.is_empty());
+                            prop_assert_eq!(found.coverage.covered.len(), 1);
+                            (found.answers, Vec::new(), String::new())
+                        }
+                        Err(error) => {
+                            let said = error.to_string();
+                            let Unknown::Nobody { now, .. } = error else { panic!("{error}") };
+                            (Vec::new(), now, said)
+                        }
+                    };
+                    let expected = in_force.map(|number| by(folder, number, protocol));
+                    prop_assert_eq!(answers, expected.unwrap_or_default(), "at {}: {}", time, said);
+                    let expected = match in_force {
+                        Some(_) => Vec::new(),
+                        None => by(folder, present, protocol),
+                    };
+                    let is_told = said.contains("does not cover that time")
+                        && said.contains("by the configuration in force now, ");
+                    prop_assert!(expected.is_empty() || is_told, "{}", said);
+                    prop_assert_eq!(present_ones, expected, "at {}", time);
+                }
+            }
+        }
     }
 }

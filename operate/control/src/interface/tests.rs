@@ -301,6 +301,20 @@ fn lists_have_what_there_is() {
         let fixed = world.get("/v1/who?external=203.0.113.1:80&protocol=tcp");
         assert_eq!(fixed["answers"].as_array().map(Vec::len), Some(1));
         assert_eq!(fixed["answers"][0]["kind"], "static");
+        // Without a protocol, the answer has that of the static mapping.
+        let of_all = world.get("/v1/who?external=203.0.113.1:80");
+        assert_eq!(of_all["answers"].as_array().map(Vec::len), Some(1), "{of_all}");
+        assert_eq!(of_all["answers"][0]["protocol"], "tcp");
+        let all = world.get("/v1/who?subscriber=10.0.1.7");
+        assert_eq!(
+            (&all["answers"].as_array().map(Vec::len), &all["more"]),
+            (&Some(4), &json!(false))
+        );
+        let has =
+            |answer: &Value| answer["internal"] == one["internal"] && answer["by"] == "mapping";
+        assert!(all["answers"].as_array().is_some_and(|all| all.iter().any(has)), "{all}");
+        let nobody = world.ask("GET", "/v1/who?subscriber=10.200.0.1");
+        assert_eq!(nobody.status, 404);
         let nobody = world.ask("GET", "/v1/who?external=203.0.113.31:1");
         assert_eq!(nobody.status, 404);
         let message = nobody.body["message"].as_str().unwrap_or_default();
@@ -503,6 +517,10 @@ fn wrong_questions_get_a_sentence() {
         ("GET", "/v1/counters?limit=4", 400, "nor any other"),
         ("GET", "/v1/who?external=203.0.113.1", 400, "external=ADDRESS:PORT"),
         ("GET", "/v1/who", 400, "external=ADDRESS:PORT"),
+        ("GET", "/v1/who?subscriber=10.0.0.0/24", 400, "subscriber is one address here"),
+        ("GET", "/v1/who?subscriber=10.0.0.5&external=203.0.113.1:80", 400, "not both"),
+        ("GET", "/v1/who?subscriber=10.0.0.5&at=now", 400, "at needs external=ADDRESS:PORT"),
+        ("GET", "/v1/who?external=203.0.113.1:80&at=10m", 400, "has no sign; write -10m"),
         (
             "GET",
             "/v1/who?external=203.0.113.1:80&protocol=x",
