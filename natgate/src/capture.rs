@@ -15,23 +15,18 @@ use std::time::Duration;
 const PATIENCE: Duration = natgate_insight::filter::LONGEST;
 
 const AFTER_HELP: &str = "\
-The file has two interfaces, inside and outside, with packets as IP (no link header). Each packet \
-that
-matches is there as it came and, if it was sent on, as it left; its direction says which, and a \
-comment
-what became of it: forwarded, or dropped and why. Without a filter all packets that the translator \
-is
-given are captured. Later fragments have no ports, so filters by port leave them out; so do \
-filters by
-subscriber what comes from outside and is refused. Packets of the gateway's own are there (ICMP \
-errors,
-answers to PCP), but for ARP, which is no IP; an ICMP error matches as the packet does that it is \
-about.
+The file has two interfaces, inside and outside. Its packets are IP, without a link header. It has
+each matching packet as it came and, if the gateway sent it on, as it left. The packet's direction
+tells which; a comment tells the verdict: forwarded, or dropped and why. Without a filter, the file
+has all packets that the translator gets. Later fragments have no ports, so filters by port leave
+them out. Filters by subscriber leave out packets from outside that are refused. The gateway's own
+packets are in the file (ICMP errors, answers to PCP), except ARP, which is not IP. An ICMP error
+matches if the packet that it is about does.
 
-A capture ends with --count or --seconds, after a day, or when it is interrupted. Packets that come
-faster than they can be written are missing: the next packet's comment says how many, and the \
-interface
-statistics at the end. Forwarding does not wait. Up to four captures can be under way.
+A capture ends with --count or --seconds, after a day, or when it is interrupted. Packets are
+missing if they come faster than the gateway can write them: the next packet's comment and the
+interface statistics at the end have their number. Forwarding does not wait. Up to four captures
+run at a time.
 
 Examples:
 natgate capture --subscriber 10.0.0.5 -w flow.pcapng --seconds 30
@@ -54,7 +49,7 @@ pub(crate) struct Args {
     /// Protocol, by name or number
     #[arg(long, value_name = "P")]
     protocol: Option<String>,
-    /// The port of any end
+    /// Port of either end
     #[arg(long, value_name = "N")]
     port: Option<u16>,
     /// End after this many packets, counted before and after translation
@@ -63,7 +58,7 @@ pub(crate) struct Args {
     /// End after this time
     #[arg(long, value_name = "S")]
     seconds: Option<u64>,
-    /// Where to write; - is standard output
+    /// File to write; - is standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     write: PathBuf,
     /// The gateway's control socket

@@ -35,8 +35,8 @@ pub(crate) struct Captures {
     /// Capture (pcap or pcapng) of the outside
     #[arg(long, value_name = "FILE", requires = "inside", conflicts_with = "input")]
     outside: Option<PathBuf>,
-    /// Capture of what leaves (pcapng): a packet on an interface left by it; `-` for standard
-    /// output
+    /// Capture of the packets that leave (pcapng), each on the interface that it leaves by; `-` for
+    /// standard output
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }

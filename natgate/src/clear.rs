@@ -6,12 +6,11 @@ use clap::ValueEnum;
 use natgate_cli::print;
 
 const AFTER_HELP: &str = "\
-Without a filter all are meant. Static mappings stay: they are the configuration's. A subscriber \
-whose
-mapping has gone gets another with its next packet, most likely with another external port; what is
-removed is told in the log of events. Sessions go alone; a mapping that has no other goes with its \
-last.
-The role operate is needed, which the control socket gives.
+Without a filter, the command removes all of them. Static mappings stay, because the configuration
+defines them. A subscriber that lost a mapping gets another with its next packet, most likely with
+another external port. The log of events has each removal. A session goes without its mapping; a
+mapping goes with its last session. The command needs the role operate, which the control socket
+gives.
 
 With --json, standard output has one object: {\"ok\": true, \"what\": \"mappings\", \"cleared\": N}
 

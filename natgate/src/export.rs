@@ -28,17 +28,17 @@ enum Form {
 
 /// Write JSON data of the YANG module ietf-nat (RFC 8512, RFC 7951)
 ///
-/// Without -c, the running gateway's configuration and state, with some of its mappings; with -c,
-/// the configuration that a file has. What of it the module has no place for is told on standard
-/// error.
+/// Without -c, standard output has the running gateway's configuration and state, with some of its
+/// mappings; with -c, it has the configuration of a file. Standard error names each part of the
+/// configuration that the module has no place for.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\nnatgate export yang -c /etc/natgate/natgate.toml\n\
         natgate export yang --mappings 0")]
 struct YangArgs {
-    /// Configuration; then nothing is asked of a running gateway
+    /// Configuration; a running gateway is not asked
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["socket", "mappings"])]
     config: Option<PathBuf>,
-    /// Dynamic mappings to write at most, up to 100,000
+    /// Most dynamic mappings to write, up to 100,000
     #[arg(long, value_name = "N", default_value = "1000")]
     mappings: u64,
     /// The gateway's control socket

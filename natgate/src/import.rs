@@ -15,26 +15,23 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 const AFTER_HELP: &str = "\
-FILE is what these print, as root:
-  iptables-save                  tables of iptables; those of ip6tables are not read
+FILE is the output of one of these commands, as root, or a file:
+  iptables-save                  tables of iptables; tables of ip6tables are not read
   nft list ruleset               text, or JSON with -j; its remarks count objects instead of lines
-  VPP's startup commands         lines such as `nat44 add address 203.0.113.1`, `set nat timeout \
-  udp 300`
+  VPP's startup commands         lines such as `nat44 add address 203.0.113.1`
+                                 and `set nat timeout udp 300`
   Jool's JSON                    the file of `jool file handle`: pool4, bib, global, eamt
 
-Standard output has natgate's configuration, with a comment for each line that something is from. \
-Standard
-error has a sentence for each line that natgate does otherwise, or has no equivalent for, and why.
+Standard output has natgate's configuration. A comment in it names each line of the input that it
+comes from. Standard error has a sentence with the reason for each line that natgate treats
+differently, or that has no equivalent.
 
-Named sets and maps of nftables are written out. Drops of FORWARD become rules of kind drop. A \
-line is
-lost if without it other hosts are translated, or pass, than before.
+Named sets and maps of nftables are expanded. Drops of FORWARD become rules of kind drop. A line is
+lost if, without it, other hosts are translated or pass than before.
 
-The exit code is 0 when natgate accepts what came of it, 1 when it does not yet (the sentences say \
-why), when
-a line is lost, or when --strict is given and something has no equivalent; 2 when the file cannot \
-be read as
-what it is.
+The exit code is 0 if natgate accepts the resulting configuration. It is 1 if natgate does not
+accept it yet (the sentences tell why), if a line is lost, or if something has no equivalent and
+--strict is given. It is 2 if FILE does not have its format.
 
 With --json, standard output has one object:
   {\"config\": \"...\", \"accepted\": true, \"errors\": [...], \"remarks\": [{\"line\", \"text\",
@@ -52,16 +49,16 @@ pub(crate) struct Args {
     /// The file; `-`: standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Whose file it is; guessed if that is not said
+    /// Format of the file [default: guessed]
     #[arg(long, value_enum, value_name = "PROGRAM")]
     from: Option<From>,
-    /// The device of the inside, where the file does not say
+    /// Device of the inside, if the file names none
     #[arg(long, value_name = "DEVICE")]
     inside: Option<String>,
-    /// The device of the outside, where the file does not say
+    /// Device of the outside, if the file names none
     #[arg(long, value_name = "DEVICE")]
     outside: Option<String>,
-    /// The external address (or range, or prefix) where the file has "that of the device"
+    /// External address, range or prefix, if the file means the address of the device
     #[arg(long, value_name = "ADDRESS")]
     external: Option<String>,
     /// Write the configuration to this file, which must not exist yet

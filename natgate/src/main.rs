@@ -40,7 +40,7 @@ enum Command {
     Capture(capture::Args),
     Check(check::Args),
     Clear(clear::Args),
-    /// Try what the RFCs ask of a NAT, from outside
+    /// Test the RFCs' requirements on a NAT, from outside
     Conform(laboratory::Args),
     Replay(replay::Args),
     Reload(reload::Args),

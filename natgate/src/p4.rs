@@ -18,10 +18,9 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 const AFTER_HELP: &str = "\
-Programs are for the Portable NIC Architecture in the flavour of DPDK: they include <core.p4> and
-<dpdk/pna.p4>. What is not supported is refused by name, where it stands, as FILE:LINE:COLUMN: \
-MESSAGE,
-with exit code 2.
+Programs are for the Portable NIC Architecture in DPDK's flavour: they include <core.p4> and
+<dpdk/pna.p4>. The compiler refuses what it does not support by name and place, as
+FILE:LINE:COLUMN: MESSAGE, with exit code 2.
 
 Examples:
 natgate p4 compile p4/nat.p4
@@ -45,14 +44,13 @@ enum Command {
     Replay(replay::Args),
 }
 
-/// Check a program, and say what it comes to or print what it becomes
+/// Check a program, and print its size or another form of it
 #[derive(clap::Args)]
 #[command(after_help = "With --json, standard output has one object:\n  \
     {\"ok\": true, \"tables\": N, \"actions\": N, \"parsers\": N, \"externs\": N, \"slots\": N}\n  \
     {\"ok\": false, \"errors\": [{\"file\", \"line\", \"column\", \"message\"}]}\n\n\
-    What --emit rust prints stands on the crate natgate-p4, module rt. What --emit spec prints \
-    asks\n\
-    for ports, tables and extern objects that `natgate p4 run --with swx` has.\n\n\
+    The output of --emit rust uses the crate natgate-p4, module rt. The output of --emit spec\n\
+    requires the ports, tables and extern objects that `natgate p4 run --with swx` has.\n\n\
     Examples:\nnatgate p4 compile p4/nat.p4\nnatgate p4 compile p4/nat.p4 --emit rust > nat.rs\n\
     natgate p4 compile --p4info nat.p4info.txtpb --entries p4/nat.toml p4/nat.p4")]
 struct CompileArgs {
@@ -65,8 +63,8 @@ struct CompileArgs {
     /// Print the program in this form
     #[arg(long, value_enum, conflicts_with = "json")]
     emit: Option<Emit>,
-    /// Write what P4Runtime's clients know the program by (P4Info): as text, or as bytes if the
-    /// name ends in .bin or .binpb
+    /// Write the P4Info of the program for P4Runtime's clients: as text, or as bytes if the name
+    /// ends in .bin or .binpb
     #[arg(long, value_name = "OUT")]
     p4info: Option<PathBuf>,
     /// Check a file of entries for the program's tables
@@ -85,15 +83,15 @@ enum Emit {
 /// Show a stage of the compiler
 #[derive(clap::Args)]
 #[command(
-    after_help = "Checking looks names and types up and makes the typed intermediate form at once, \
-    so ir is the checked program.\n\nExamples:\nnatgate p4 dump --stage tokens p4/nat.p4\n\
+    after_help = "The check resolves names and types and makes the typed intermediate form in one \
+    step, so ir is the\nchecked program.\n\nExamples:\nnatgate p4 dump --stage tokens p4/nat.p4\n\
     natgate p4 dump --stage ast p4/nat.p4"
 )]
 struct DumpArgs {
     /// The program
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Which stage
+    /// Stage of the compiler
     #[arg(long, value_enum, default_value = "ir")]
     stage: Stage,
 }
@@ -102,9 +100,9 @@ struct DumpArgs {
 enum Stage {
     /// The tokens, one a line
     Tokens,
-    /// The syntax tree: what is written, with brackets around operators
+    /// The syntax tree, with brackets around operators
     Ast,
-    /// The program checked: the typed intermediate form
+    /// The typed intermediate form of the checked program
     Ir,
     /// Rust source
     Rust,

@@ -18,17 +18,16 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(600);
 
 const AFTER_HELP: &str = "\
-The gateway reads the file that it was started with. A file that is wrong, or that changes what only
-a restart can change, is refused: the configuration in force stays as a whole, the exit code is 2, \
-and
-standard error has every problem as `natgate check` prints it. A gateway that cannot be reached is
-exit code 1. SIGHUP to `natgate run` does the same without a word back.
+The gateway reads the file that it was started with. It refuses a file that is wrong, or that
+changes what only a restart can change: then the whole configuration in force stays, the exit code
+is 2, and standard error has every problem as `natgate check` prints it. The exit code is 1 if the
+gateway cannot be reached. SIGHUP to `natgate run` starts a reload, too, but gives no answer.
 
-Mappings go that the new configuration does not let stay, because of:
-  not_subscriber  their host is no subscriber, and no rule translates what it sends
-  pool            their external endpoint is in no pool, or another subscriber's
+Mappings go if the new configuration does not permit them, for these reasons:
+  not_subscriber  their host is no subscriber, and no rule translates its packets
+  pool            their external endpoint is in no pool, or another subscriber has it
   displaced       a static mapping has their internal or external endpoint
-  static          they are static, and the configuration has them no longer
+  static          they are static, and the configuration no longer has them
 
 With --json, standard output has one object:
   {\"ok\": true, \"dry_run\": false, \"changed\": [\"rule\"], \"mappings\": {\"stay\": N, \"go\": N,
@@ -41,20 +40,20 @@ natgate reload --dry-run --json
 natgate reload -c /etc/natgate/natgate.toml
 natgate reload --socket /run/natgate/second.sock";
 
-/// Have the running gateway read its configuration anew
+/// Let the running gateway read its configuration again
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// Change nothing; say which mappings would go
+    /// Change nothing; list mappings that would go
     #[arg(long)]
     dry_run: bool,
-    /// With --dry-run, how many of the mappings that would go are named
+    /// With --dry-run, most mappings to list
     #[arg(long, value_name = "N", default_value_t = 20)]
     limit: usize,
     /// The gateway's control socket
     #[arg(long, value_name = "PATH", default_value = socket::DEFAULT_PATH)]
     socket: PathBuf,
-    /// Ask at the control socket that this configuration names
+    /// Use the control socket that this configuration names
     #[arg(short, long, value_name = "FILE", conflicts_with = "socket")]
     config: Option<PathBuf>,
     /// Print one JSON object instead of text

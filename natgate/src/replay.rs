@@ -17,8 +17,8 @@ use std::path::PathBuf;
 
 /// Translate captures offline
 ///
-/// Takes the packets of a capture through the translator, with their timestamps as its clock, and
-/// writes what leaves it. The same capture, configuration and seed give the same bytes.
+/// Translates the packets of a capture, with their timestamps as the clock, and writes the packets
+/// that leave. The same capture, configuration and seed give the same bytes.
 #[derive(clap::Args)]
 #[command(
     override_usage = "natgate replay -c FILE --in FILE --out FILE [OPTIONS]\n       \
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// Counters, one JSON object
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
-    /// Decides every choice that is random
+    /// Seed of all random choices
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     seed: u64,
 }

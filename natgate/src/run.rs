@@ -58,33 +58,32 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use threads::{Crew, One, Threads};
 
+const AFTER_HELP: &str = "\
+Signals: SIGTERM and SIGINT end the gateway: it withdraws the routes that it announced, and goes on
+for the time of shutdown.drain (2 s with [announce], otherwise none). A second signal ends it at
+once. SIGUSR1 writes the state to --status-file. SIGHUP reads the configuration again, as `natgate
+reload` does. SIGUSR2 starts the program's file, as it is then, with --take-over: an upgrade in
+place.
+
+A service manager gets notices (sd_notify) when packets are translated, of reloads, of the end, and,
+with a watchdog, while every worker makes progress. Lines that journald reads have their priority.
+
+With [state] in the configuration, the gateway holds ports at the start that were in use before.
+
+Example:
+natgate run -c /etc/natgate/natgate.toml --status-file /run/natgate/status.json";
+
 /// Run the gateway
 ///
 /// Translates between the devices that the configuration names, until SIGTERM or SIGINT. Needs
-/// root, or CAP_NET_RAW and CAP_NET_ADMIN, with AF_XDP also CAP_BPF and CAP_IPC_LOCK. It answers
-/// ARP and ping for its own addresses and ARP for every external address, so the devices should be
-/// up, and the kernel should have no address there that is natgate's: otherwise the kernel answers,
-/// too. Addresses of the kernel's own beside that stay reachable. Where the configuration gives no
-/// address or gateway of a side, the kernel's are taken. Receive offloads that merge frames are
-/// switched off.
+/// root, or CAP_NET_RAW and CAP_NET_ADMIN, with AF_XDP also CAP_BPF and CAP_IPC_LOCK. The gateway
+/// answers ARP and ping for its own addresses and ARP for every external address. The devices
+/// should be up, and the kernel should have none of these addresses there: otherwise the kernel
+/// answers, too. Other addresses of the kernel stay reachable. If the configuration has no address
+/// or gateway for a side, natgate takes the kernel's. It switches off receive offloads that merge
+/// frames.
 #[derive(clap::Args)]
-#[command(after_help = "Signals: SIGTERM and SIGINT have it leave: routes that it announced are \
-                  withdrawn, and it goes on\n\
-    for as long as shutdown.drain says (2 s with [announce], else no time); the same once more \
-    ends it at\n\
-    once. SIGUSR1 writes the state to --status-file; SIGHUP has the configuration read anew, as \
-    `natgate\n\
-    reload` does. SIGUSR2 starts the program's file, as it is then, with --take-over: an upgrade \
-    in place.\n\
-    \n\
-    A service manager is told (sd_notify) when packets are translated, of reloads, of the end, \
-    and, with a\n\
-    watchdog, that every worker makes progress. Lines that journald reads have their priority.\n\
-    \n\
-    With [state] in the configuration, ports that were in use before are held at the start.\n\
-    \n\
-    Example:\n\
-    natgate run -c /etc/natgate/natgate.toml --status-file /run/natgate/status.json")]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
     /// Configuration
     #[arg(short, long, value_name = "FILE")]
@@ -92,19 +91,19 @@ pub(crate) struct Args {
     /// Append changes of state to this file, one JSON object a line
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
-    /// Where SIGUSR1 has counters, mappings, sessions, neighbors and devices written, as JSON
+    /// File to which SIGUSR1 writes counters, mappings, sessions, neighbors and devices, as JSON
     #[arg(long, value_name = "FILE")]
     status_file: Option<PathBuf>,
-    /// Record the frames of all devices that there are at the start to this pcapng file, up to 1
-    /// GiB; slows everything down
+    /// Record the frames of the devices of the start to this pcapng file, up to 1 GiB; this slows
+    /// the gateway down
     #[arg(long, value_name = "FILE")]
     tap: Option<PathBuf>,
-    /// Harm frames of both devices, both ways, to see what becomes of it: shares of frames to lose,
+    /// Inject faults into frames of both devices, both ways, for tests: shares of frames to lose,
     /// duplicate, reorder and corrupt, and a seed
     #[arg(long, value_name = "loss=0.01,...")]
     inject: Option<Faults>,
-    /// Take over from the natgate that runs with the same control socket: its mappings, while
-    /// packets flow; it ends when this one has everything, and goes on if anything goes wrong
+    /// Take over the mappings of the natgate that runs with the same control socket, while packets
+    /// flow; that natgate ends when this one has everything, and goes on after a failure
     #[arg(long)]
     take_over: bool,
 }

@@ -22,29 +22,22 @@ use tables::Table;
 const INTERVAL: Duration = Duration::from_secs(1);
 
 const AFTER_HELP: &str = "\
-mappings, sessions and subscribers take the filters; mappings and sessions of one external \
-endpoint or
-subscriber are looked up, all else is passed over without packets noticing. --subscriber, \
---external and
---remote take a prefix instead of an address; a mapping is to a remote endpoint if one of its \
-sessions is.
-blocks take --subscriber, --realm and --external; of a pool that is deterministic they are the \
-ranges of
-all its subscribers, with and without mappings. rules and routes take --limit.
+mappings, sessions and subscribers take the filters. The gateway looks up mappings and sessions of
+one external endpoint or subscriber. For all other filters it reads the whole table, part by part,
+while packets flow. --subscriber, --external and --remote take a prefix instead of an address. A
+mapping matches --remote if one of its sessions does. blocks take --subscriber, --realm and
+--external; blocks of a deterministic pool are the ranges of all its subscribers, with and without
+mappings. rules and routes take --limit.
 
-show workers looks twice, a second apart, and says for each worker: its mappings; frames a second \
-that
-came from devices; the share of time that it was busy with packets, looking for some, and asleep; \
-packets
-that came together on average, and at most since the start; packets a second that it handed over to
-others, that it took over, and that were lost because the other had no room (over all since the \
-start);
-external ports that it borrowed and lent since the start.
+show workers reads counters twice, a second apart, and shows for each worker: its mappings; frames
+a second from devices; the shares of time in which it had packets, searched for packets, and slept;
+packets that came together, on average and at most since the start; packets a second that it handed
+over to other workers, that it took over, and that were lost because the other worker had no room
+(all since the start); external ports that it borrowed and lent since the start.
 
 With --json, standard output has one object, as docs/control.md describes it: {\"mappings\": [...],
-\"more\": false} and the like; counters are {\"packets\", \"bytes\", \"drops\", ...}; workers are \
-what each
-has done since the start.
+\"more\": false} and the like; counters are {\"packets\", \"bytes\", \"drops\", ...}; workers are
+the counters of each worker since the start.
 
 Examples:
 natgate show mappings --subscriber 10.0.0.5
@@ -64,7 +57,7 @@ pub(crate) struct Args {
     what: What,
     #[command(flatten)]
     filters: Filters,
-    /// At most so many; all unless it is said
+    /// Most entries [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
     #[command(flatten)]
@@ -78,25 +71,25 @@ pub(crate) struct Args {
 enum What {
     /// External endpoints that subscribers have
     Mappings,
-    /// Mappings with each remote endpoint that they talk to
+    /// Mappings with each of their remote endpoints
     Sessions,
     /// Subscribers that have mappings
     Subscribers,
     /// Blocks of ports and the subscribers that have them
     Blocks,
-    /// External addresses and ports: how many, and how many are taken
+    /// Numbers of external addresses and ports, all and taken
     Pools,
     /// Packets and bytes by direction and verdict, drops by reason
     Counters,
     /// The rules in force
     Rules,
-    /// Where packets go next
+    /// Routes, by the next hop of packets
     Routes,
     /// Neighbours and their hardware addresses
     Neighbors,
-    /// Links, next hops, event logs, routes and workers: what is as it should be, and what is not
+    /// State and problems of links, next hops, event logs, routes and workers
     Health,
-    /// What the workers do: load, bursts, packets handed over, idle time
+    /// Load, bursts, packets handed over and idle time of each worker
     Workers,
 }
 

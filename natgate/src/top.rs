@@ -13,15 +13,12 @@ use std::time::Duration;
 
 const AFTER_HELP: &str = "\
 Views: rates by direction and verdict, drops by reason, pools, the 100 subscribers with the most
-mappings, workers, blocks of ports with their owners. Keys: tab and left, right change the view; up,
-down scroll; s changes the order; p or space pauses; / looks for the owner of an address or of an
-external endpoint, whether or not a mapping has it; q ends. Rates are those since the snapshot \
-before;
-lists are asked for with every fifth snapshot. A pool's share in use counts ports as alerts do: \
-ports
-in hold-down and reserved ports are in nobody's use. Columns for which the screen has no room are \
-left
-out whole. With --once, or where standard output is no terminal, all views are printed once.
+mappings, workers, blocks of ports with their owners. Keys: tab and left, right change the view;
+up, down scroll; s changes the order; p or space pauses; / finds the owner of an address or of an
+external endpoint, with or without a mapping; q ends. Rates are averages since the previous
+snapshot. Every fifth snapshot has new lists. A pool's share in use counts ports as alerts do:
+ports in hold-down and reserved ports are not in use. Columns without room on the screen are left
+out. With --once, or if standard output is no terminal, all views are printed once.
 
 Examples:
 natgate top

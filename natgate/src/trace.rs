@@ -20,24 +20,21 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 const AFTER_HELP: &str = "\
-A packet is a protocol, its ends and, behind them, what else is to be said:
+A packet is a protocol, its ends and, after them, its other properties:
 
   udp 10.0.0.5:4000 > 198.51.100.10:53
-  tcp 10.0.0.5:4000 > 198.51.100.10:80 syn       flags: syn, ack, fin, rst, psh, urg; syn if none \
-  is named
+  tcp 10.0.0.5:4000 > 198.51.100.10:80 syn       flags: syn, ack, fin, rst, psh, urg; default: syn
   icmp 10.0.0.5 > 198.51.100.10 id 7             an echo request; with `reply` an echo reply
   ttl N, length N, df                        time to live 64, the shortest length, may be fragmented
-  from inside|outside, realm NAME            the side is told from the source if it is not said
+  from inside|outside, realm NAME            by default the source decides the side
 
-or an IP packet or an Ethernet frame in hexadecimal, from inside or outside. Each step is one \
-question
-that the packet is asked on its way, in order: rule, mapping, session, filter, limits with how \
-much is
-used, pool, timer, verdict, next hop. What would be drawn at random is not told.
+or an IP packet or an Ethernet frame in hexadecimal, from inside or outside. The steps are in the
+order of the packet's way: rule, mapping, session, filter, limits with how much is used, pool,
+timer, verdict, next hop. Random choices are not predicted.
 
 With --json, standard output has one object: {\"verdict\": \"forward|reply|drop|held|hand_over\",
 \"by\": side, \"reason\", \"direction\", \"becomes\": {\"source\", \"destination\"}, \"certain\",
-\"worker\", \"steps\": [{\"step\", \"text\", ...}]}. Names of steps and fields stay; texts may \
+\"worker\", \"steps\": [{\"step\", \"text\", ...}]}. Names of steps and fields stay; texts may
 change.
 
 Examples:
@@ -53,10 +50,10 @@ pub(crate) struct Args {
     /// The packet
     #[arg(value_name = "PACKET", required_unless_present = "reason")]
     packet: Vec<String>,
-    /// Explain by this configuration, without a running gateway and its state
+    /// Explain with this configuration, without a running gateway and its state
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Say what this drop reason, as counters name it, means
+    /// Explain this drop reason; counters have its name
     #[arg(long, value_name = "NAME", conflicts_with_all = ["packet", "config", "json"])]
     reason: Option<String>,
     /// The gateway's control socket

@@ -75,7 +75,7 @@ pub(crate) struct Args {
     /// The endpoint's protocol; without it there is an answer for each protocol
     #[arg(long, value_name = "PROTOCOL", value_parser = protocol)]
     protocol: Option<u8>,
-    /// When: 2026-03-01T12:30:00Z, seconds since 1970, now, or -10m (s, m, h, d)
+    /// Time: 2026-03-01T12:30:00Z, seconds since 1970, now, or -10m (s, m, h, d)
     #[arg(
         long,
         value_name = "TIME",

@@ -21,9 +21,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const AFTER_HELP: &str = "\
-Port 1 is the inside, port 2 the outside. Frames go in as they were captured and are written as they
-leave. --stats tells how many were received, sent, dropped by the program, and how many were for
-ports that are not there (\"elsewhere\").";
+Port 1 is the inside, port 2 the outside. The program gets the frames of the capture, and the
+output has the frames that leave. --stats counts the frames that were received, sent, dropped by
+the program, and sent to ports that do not exist (\"elsewhere\").";
 
 const EXAMPLE: &str = "\
 Example:
@@ -47,10 +47,10 @@ pub(super) struct Args {
     /// Messages to controllers, one JSON object a line
     #[arg(long, value_name = "FILE")]
     digests: Option<PathBuf>,
-    /// What became of frames, one JSON object
+    /// Counts of frames by result, one JSON object
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
-    /// Decides every choice that is random
+    /// Seed of all random choices
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     seed: u64,
 }

@@ -31,8 +31,8 @@ const ASKED: Duration = Duration::from_millis(5);
 const MAINTENANCE: Duration = Duration::from_secs(1);
 
 const AFTER_HELP: &str = "\
-Port 1 is the inside, port 2 the outside. The devices should be up and have no addresses of the
-kernel's. SIGTERM or SIGINT ends it.";
+Port 1 is the inside, port 2 the outside. The devices should be up, and the kernel should have no
+addresses on them. SIGTERM or SIGINT ends the program.";
 
 const EXAMPLE: &str = "\
 Example:
@@ -50,10 +50,10 @@ pub(super) struct Args {
     /// The device of port 2
     #[arg(long, value_name = "DEVICE")]
     outside: String,
-    /// How frames come and go
+    /// Packet I/O
     #[arg(long, value_enum, default_value = "af-packet")]
     backend: Backend,
-    /// Let P4Runtime's controllers fill and read tables; whoever reaches the address can [default:
+    /// Let P4Runtime's controllers that reach this address fill and read tables [default:
     /// 127.0.0.1:9559]
     #[arg(
         long,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// Syntax of [`Subject::entries`], for the help of commands.
 pub(super) const ENTRIES_HELP: &str = "\
-Entries are TABLE KEYS ACTION [ARGUMENTS], keys and arguments with commas between them and no
+An entry is TABLE KEYS ACTION [ARGUMENTS]. Keys and arguments have commas between them and no
 blanks: numbers, 0x..., addresses; prefixes as 10.0.0.0/8, masks as 5&&&0xf, `_` for any value.";
 
 // A doc comment here would replace the help text of the command, because this struct is flattened
@@ -18,7 +18,7 @@ pub(super) struct Subject {
     /// The program
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// What executes the program [default: Rust if this program was compiled with natgate, else the
+    /// Executor of the program [default: Rust if this program was compiled with natgate, else the
     /// interpreter]
     #[arg(long, value_enum)]
     with: Option<With>,

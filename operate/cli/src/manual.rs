@@ -25,7 +25,7 @@ pub struct ManArgs {
 
 /// Print completions for a shell
 ///
-/// What they complete are subcommands, options and the values of options.
+/// The shell completes subcommands, options and the values of options.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\nnatgate completions bash >/etc/bash_completion.d/natgate\n\
     natgate completions zsh >/usr/local/share/zsh/site-functions/_natgate\n\

@@ -26,11 +26,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const AFTER_HELP: &str = "\
-Times are processor time, which a shared machine changes least; io, router and timings send real \
-packets. Each experiment writes NAME.json,
-NAME.md and NAME*.svg, with the facts of the machine, to docs/results/NAME/ under the current
-directory or to --out DIR. With --json the JSON goes to standard output instead, or, with both
-options, as well.
+Times are processor time, because other programs on the machine change it least; io, router and
+timings send real packets. Each experiment writes NAME.json, NAME.md and NAME*.svg, with the facts
+of the machine, to docs/results/NAME/ under the current directory or to --out DIR. With --json, the
+JSON goes to standard output instead. With both options, it goes to both.
 
 Examples:
 natgate bench structures --quick

@@ -22,14 +22,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const AFTER_HELP: &str = "\
-The two devices must have no addresses of the kernel's. The suite is the hosts on both sides: it
-answers ARP for them, finds the translator's inside address by ARP, and learns its outside one from
-what comes out. Inside, the hosts are in the network of the translator's inside address; outside,
-they are in that of its outside address, or behind a router that the suite plays
-(--outside-gateway). What only the operator knows is to be named: --quota, --untranslated.
+The two devices must have no addresses of the kernel. The suite plays the hosts on both sides: it
+answers ARP for them, finds the translator's inside address by ARP, and learns its outside address
+from its packets. Inside, the hosts are in the network of the translator's inside address; outside,
+they are in the network of its outside address, or behind a router that the suite plays
+(--outside-gateway). Name what only the operator knows: --quota, --untranslated.
 
-Nothing is waited for but timers, all at the same time: a full run takes as long as the longest,
-two hours and four minutes. --quick leaves timers out, --patience 10m those that take longer.
+The suite waits for timers only, for all of them at the same time: a full run takes as long as the
+longest timer, two hours and four minutes. --quick leaves timers out; --patience 10m leaves out
+timers that take longer.
 
 Exit codes: 0 every MUST that was tried is met or allowed to fail, 1 some are not, or nothing could
 be tried, 2 the arguments, the devices or the configuration are wrong.
@@ -42,7 +43,7 @@ natgate conform -c /etc/natgate/natgate.toml
 natgate conform --lab linux --patience 10m --json linux.json
 natgate conform --compare ours.json theirs.json";
 
-/// Try what the RFCs ask of a NAT, from outside
+/// Test the RFCs' requirements on a NAT, from outside
 ///
 /// Sends packets into both sides of a translator, and checks the packets that come out of either
 /// side. Reports for each requirement of RFC 4787, 5382, 5508, 5597, 6056, 6864, 6888, 7857, 4884

@@ -7,9 +7,10 @@ use natgate_engine::Event;
 use natgate_lab::day::{Plan, measure};
 
 const AFTER_HELP: &str = "\
-Subscribers come and go, open more sessions in the evening than at night, and a few open most of
-them. For each allocation: how full ports, blocks and addresses get, who is refused a session and
-why, how long the log becomes. Virtual time; the same seed gives the same day.
+Subscribers come and go, and open more sessions in the evening than at night. A few subscribers
+open most of the sessions. For each allocation, the results are the use of ports, blocks and
+addresses, the refused sessions with their reasons, and the length of the log. Time is virtual; the
+same seed gives the same day.
 
 Examples:
 natgate bench day --quick

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 const AFTER_HELP: &str = "\
 The JSON has outbound_ns, inbound_ns, mixed_ns (a packet of an established session, sessions at
-random), create_ns (a new session), limit_ns (one random line of memory, which no table that is
-larger than the caches can beat), bytes_per_session, sessions, cycles_per_ns, and more. Times are
+random), create_ns (a new session), limit_ns (one random line of memory, the limit of any table
+that is larger than the caches), bytes_per_session, sessions, cycles_per_ns, and more. Times are
 processor time of the thread.
 
 Examples:

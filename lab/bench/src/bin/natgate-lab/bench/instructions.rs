@@ -11,8 +11,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 const AFTER_HELP: &str = "\
-Needs valgrind. Nothing is written unless --out names a directory. The counts depend on the
-program alone, not on the machine or on what else it does.
+This needs valgrind. It writes files only if --out names a directory. The counts depend on the
+program alone, not on the machine or its load.
 
 Example:
 natgate bench instructions --compare docs/results/instructions.json

@@ -8,9 +8,9 @@ use natgate_tester::{Mix, Way};
 use std::time::Duration;
 
 const AFTER_HELP: &str = "\
-Everything happens in network namespaces of its own and needs root, ip, ethtool, setpriv and nft.
-The tester has one processor, what is measured another, so two that are free are wanted. The
-kernel's limit of tracked connections is raised, where it is too low, and stays so.
+The experiment makes its own network namespaces. It needs root, ip, ethtool, setpriv and nft. The
+tester has one processor and the measured program another, so two processors should be free. If the
+kernel's limit of tracked connections is too low, the experiment raises it for good.
 
 Examples:
 natgate bench io --quick

@@ -8,11 +8,10 @@ use natgate_lab::p4::{Driver, MOST_ENTRIES, Plan, measure};
 use std::time::Duration;
 
 const AFTER_HELP: &str = "\
-In memory the same Ethernet frames go through each, and what making and taking them costs is \
-measured,
-too. Other drivers have cables between network namespaces and need root, ip, ethtool, setpriv and
-nft; the tester has one processor, what is measured another. SWX is measured by a natgate that was
-built with DPDK.
+In memory, all subjects get the same Ethernet frames; the cost of making and taking frames is
+measured, too. Other drivers use cables between network namespaces and need root, ip, ethtool,
+setpriv and nft; the tester has one processor, the measured program another. Only a natgate that
+was built with DPDK measures SWX.
 
 Examples:
 natgate bench p4 --quick

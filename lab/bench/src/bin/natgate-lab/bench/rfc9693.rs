@@ -5,8 +5,9 @@ use crate::Failure;
 use natgate_lab::rfc9693::{Plan, measure};
 
 const AFTER_HELP: &str = "\
-The engine runs on one core between two virtual links in memory, in virtual time that goes on as
-its processor time. Large tables are repeated less often. All of it takes most of an hour.
+The engine runs on one core between two virtual links in memory. Virtual time advances by the
+engine's processor time. Large tables have fewer repetitions. The whole experiment takes most of an
+hour.
 
 Examples:
 natgate bench rfc9693 --quick

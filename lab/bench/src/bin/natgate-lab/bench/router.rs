@@ -7,8 +7,8 @@ use natgate_lab::router::{Part, Plan, measure};
 use std::time::Duration;
 
 const AFTER_HELP: &str = "\
-Everything happens in network namespaces of its own and needs root, ip, ethtool, setpriv and nft.
-All of it takes twenty minutes; RFC 2544 wants --trial 60, which takes a day.
+The experiment makes its own network namespaces. It needs root, ip, ethtool, setpriv and nft. The
+whole experiment takes twenty minutes; RFC 2544 requires --trial 60, which takes a day.
 
 Examples:
 natgate bench router --quick

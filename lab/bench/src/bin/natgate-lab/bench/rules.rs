@@ -6,10 +6,9 @@ use natgate_lab::rules::{Plan, measure};
 use std::time::Duration;
 
 const AFTER_HELP: &str = "\
-Quick NAT's search as its paper describes it, a walk through an ordered list (to 10,000 rules), and
-natgate's: with warm and cold caches, one packet at a time and in batches, with a carrier's rules \
-and
-with such as are scattered over all addresses and lengths.
+The searches are Quick NAT's as its paper describes it, a walk through an ordered list (to 10,000
+rules), and natgate's. Caches are warm or cold; packets come one at a time or in batches; rules are
+a carrier's, or scattered over all addresses and lengths.
 
 Example:
 natgate bench rules --rules 100,10k,1M

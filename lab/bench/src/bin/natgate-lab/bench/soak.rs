@@ -6,10 +6,10 @@ use natgate_lab::soak::{Plan, report, run as soak};
 use std::io::Write;
 
 const AFTER_HELP: &str = "\
-The table is filled and overfilled, then an hour of random traffic passes over it: every packet
-that comes out is held against what the events told, and now and then every mapping, session and
-port is. A broken promise is an error that names the seed. Nothing is written unless --out names
-a directory.
+The experiment fills the table and more, then sends random traffic for an hour. It compares every
+packet that leaves with the events and, now and then, every mapping, session and port. A broken
+invariant is an error that names the seed. The experiment writes files only if --out names a
+directory.
 
 Example:
 natgate bench soak --sessions 1M --packets 20M --seed 7

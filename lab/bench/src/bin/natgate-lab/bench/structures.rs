@@ -6,9 +6,9 @@ use natgate_lab::structures::{Plan, measure};
 use std::time::Duration;
 
 const AFTER_HELP: &str = "\
-All sessions are made by outbound packets with random endpoints, then all are answered, then found
-again in random order, each alone and in batches that are fetched ahead. A structure stops at the
-size where one pass over it would take minutes.
+Outbound packets with random endpoints make all sessions. Then packets answer all of them, and find
+them again in random order, alone and in batches that are fetched ahead. A structure stops at the
+size at which one pass would take minutes.
 
 Example:
 natgate bench structures --sessions 64k,1M --threads 1,2

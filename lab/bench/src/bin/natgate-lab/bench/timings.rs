@@ -19,15 +19,12 @@ const TOOLS: [(&str, &str); 5] = [
 ];
 
 const AFTER_HELP: &str = "\
-Without --image this takes seconds and measures the engine in this program only. With it, everything
-happens in network namespaces of its own and needs root, ip, ethtool, setpriv, nft, ping, iperf3, \
-strip
-and qemu-system-x86_64; it takes half an hour (with --quick three minutes), and two processors \
-that are free
-are wanted. `make bare` builds the image. The Linux guest is made of Debian's packages
-linux-image-cloud-amd64, linux-image-amd64 (for Intel's cards) and busybox-static, which apt-get \
-downloads
-and nobody installs.
+Without --image, the experiment takes seconds and measures only the engine in this program. With
+--image, it makes its own network namespaces and needs root, ip, ethtool, setpriv, nft, ping,
+iperf3, strip and qemu-system-x86_64. It takes half an hour (with --quick three minutes), and two
+processors should be free. `make bare` builds the image. The Linux guest has the Debian packages
+linux-image-cloud-amd64, linux-image-amd64 (for Intel's cards) and busybox-static: apt-get
+downloads them, and they are not installed.
 
 Examples:
 natgate bench timings --quick
