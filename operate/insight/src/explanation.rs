@@ -23,7 +23,7 @@ pub fn object(
     for (place, part) in traced.iter().enumerate() {
         if workers > 1 {
             let worker = part.worker;
-            let what = if place == 0 { "belongs to" } else { "turns round to" };
+            let what = if place == 0 { "belongs to" } else { "takes the hairpin path to" };
             let text = format!("the packet {what} worker {worker} of {workers}");
             steps.push(json!({ "step": "worker", "text": text, "worker": worker }));
         }
@@ -79,7 +79,7 @@ pub fn text(object: &Value) -> String {
         text += "\n";
     }
     if object["certain"] == false {
-        text += "what would be drawn at random, or made on the way, may change this\n";
+        text += "random choices, or state that is made before, may change this\n";
     }
     text
 }
@@ -102,8 +102,8 @@ fn sentence(verdict: Verdict) -> String {
             format!("it would be dropped ({}): {}", reason.name(), reason.text())
         }
         Verdict::HandOver => {
-            "it turns round; what it becomes for its receiver depends on the port that \
-                              would be drawn"
+            "it takes the hairpin path; its form for the receiver depends on the port that \
+             would be drawn"
                 .to_owned()
         }
         Verdict::Held => "it would wait for the first fragment of its datagram".to_owned(),

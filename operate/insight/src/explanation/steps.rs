@@ -26,8 +26,8 @@ impl Names<'_> {
             }),
             Step::Unsettled => said(
                 "unsettled",
-                "another configuration has just come into force, and not \
-                 all mappings have been asked whether they stay; ask again",
+                "a new configuration has just come into force, and some mappings have not been \
+                 checked yet; ask again",
             ),
             Step::Realm(realm) => json!({
                 "step": "realm",
@@ -35,7 +35,7 @@ impl Names<'_> {
                 "text": format!("it comes from realm {}", self.realm(realm)),
             }),
             Step::Transit { ttl, len, mtu, dont_fragment } => {
-                let expires = if ttl <= 1 { ", which runs out here" } else { "" };
+                let expires = if ttl <= 1 { ", which expires here" } else { "" };
                 let whole = if dont_fragment { ", not to be fragmented" } else { "" };
                 json!({
                     "step": "transit",
@@ -44,7 +44,7 @@ impl Names<'_> {
                     "mtu": mtu,
                     "dont_fragment": dont_fragment,
                     "text": format!(
-                        "time to live {ttl}{expires}, {len} bytes where the next link takes \
+                        "time to live {ttl}{expires}, {len} bytes; the next link carries \
                          {mtu}{whole}"
                     ),
                 })
@@ -52,12 +52,12 @@ impl Names<'_> {
             Step::Fragment { first } => {
                 let text = match first {
                     true => "it is the first fragment of its datagram",
-                    false => "it is a fragment, whose ports only the first of its datagram tells",
+                    false => "it is a fragment; only the first fragment of its datagram has ports",
                 };
                 json!({ "step": "fragment", "first": first, "text": text })
             }
             Step::AsFirst => {
-                said("as_first", "the first fragment of its datagram has gone on; it follows")
+                said("as_first", "it goes the way of the first fragment of its datagram")
             }
             Step::About { protocol: number, source, destination } => {
                 let (name, from, to) = (protocol(number), both(source), both(destination));
@@ -89,8 +89,8 @@ impl Names<'_> {
                 let text = match is {
                     true => "its source is a subscriber (nat.subscribers)",
                     false => {
-                        "its source is no subscriber: not in nat.subscribers, and no rule is about \
-                         it"
+                        "its source is no subscriber: nat.subscribers does not have it, and no \
+                         rule matches it"
                     }
                 };
                 json!({ "step": "subscriber", "subscriber": is, "text": text })
@@ -98,7 +98,7 @@ impl Names<'_> {
             Step::Hairpin(address) => at(
                 ("hairpin", "external", address),
                 format!(
-                    "its destination {address} is an external address: it turns round (hairpin)"
+                    "its destination {address} is an external address: it takes the hairpin path"
                 ),
             ),
             Step::Inside(address) => at(
@@ -110,10 +110,10 @@ impl Names<'_> {
             ),
             Step::External(address) => at(
                 ("external", "external", address),
-                format!("its destination {address} is an external address of the gateway's"),
+                format!("its destination {address} is an external address of the gateway"),
             ),
             Step::Service => {
-                said("service", "the endpoint is served by several servers, one of which gets it")
+                said("service", "several servers share the endpoint; one of them gets the packet")
             }
             Step::Whole(address) => at(
                 ("static_address", "external", address),
@@ -126,7 +126,7 @@ impl Names<'_> {
     fn ruled(&self, realm: u16, inner: Endpoint, outer: Endpoint, ruling: Option<Ruling>) -> Value {
         let rule = ruling.and_then(|_| self.rule(realm, inner, outer));
         let says = match ruling {
-            None => "no rule is about it".to_owned(),
+            None => "no rule matches it".to_owned(),
             Some(Ruling::Bypass) => "bypass: it is not translated".to_owned(),
             Some(Ruling::Drop) => "drop".to_owned(),
             Some(Ruling::Snat(Snat { pool, address: None, .. })) => {
@@ -138,7 +138,7 @@ impl Names<'_> {
         };
         let text = match &rule {
             Some((number, matches)) => format!("rule {number} ({matches}) says: {says}"),
-            None if ruling.is_some() => format!("a rule says of the session: {says}"),
+            None if ruling.is_some() => format!("a rule determines the session: {says}"),
             None => says,
         };
         let action = match ruling {
@@ -245,7 +245,7 @@ impl Names<'_> {
             }
             Step::Reclaim => said(
                 "reclaim",
-                "something is scarce; the oldest unanswered subscribers would give way first",
+                "a resource is scarce; the oldest unanswered subscribers would give way first",
             ),
             Step::Port(port) => {
                 let text = match port {
@@ -310,7 +310,8 @@ impl Names<'_> {
             }
             Onward::Everybody => {
                 let text = format!(
-                    "by the {by}: its destination is everybody there, so it is dropped (no_route)"
+                    "by the {by}: its destination is a broadcast address, so it is dropped \
+                     (no_route)"
                 );
                 (None, text)
             }
@@ -318,7 +319,7 @@ impl Names<'_> {
                 let mac = mac.map(|mac| mac.to_string());
                 let known = match &mac {
                     Some(mac) => format!("at {mac}"),
-                    None => "not known yet: it would be asked for by ARP".to_owned(),
+                    None => "with an unknown hardware address, which ARP would find".to_owned(),
                 };
                 let size = if passes { "" } else { "; the packet does not fit the link (too_big)" };
                 let text = format!("by the {by}: next hop {address}, {known}{size}");
@@ -368,10 +369,10 @@ fn result(step: &Step) -> Value {
             let text = format!("its timer starts: {seconds} s");
             json!({ "step": "timer", "seconds": seconds, "text": text })
         }
-        Step::NotRefreshed => said("not_refreshed", "its timer goes on as it is"),
+        Step::NotRefreshed => said("not_refreshed", "its timer does not start again"),
         Step::Answer { kind, code, late } => {
             let when = match late {
-                true => "six seconds later, unless a connection has come about, ",
+                true => "six seconds later, unless the connection is made by then, ",
                 false => "",
             };
             json!({
@@ -380,7 +381,7 @@ fn result(step: &Step) -> Value {
                 "icmp_code": code,
                 "late": late,
                 "text": format!(
-                    "{when}its sender gets ICMP {kind}/{code}, as far as their rate permits"
+                    "{when}its sender gets ICMP {kind}/{code}, if the rate of errors permits it"
                 ),
             })
         }
