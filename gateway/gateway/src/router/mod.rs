@@ -18,6 +18,7 @@ mod learnt;
 mod neighbors;
 mod outbox;
 mod owned;
+mod port;
 mod recent;
 mod renewal;
 mod resolution;
@@ -38,17 +39,17 @@ use crate::counters::{Losses, Origin};
 use crate::link::{Link, tag};
 use crate::settings::Settings;
 use errors::{Errors, Unreachable};
-use natgate_engine::{Counters, DropReason, Prefix, Side, Timestamp};
+use natgate_engine::{Counters, DropReason, Side, Timestamp};
 use natgate_io::Frame;
 use natgate_wire::Ipv4;
-use natgate_wire::arp::{self, Mac, Operation, Repr};
-use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN, ethertype};
-use neighbors::{Neighbors, WaitingPacket};
+use natgate_wire::arp::{Mac, Operation, Repr};
+use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN};
+use neighbors::WaitingPacket;
 use outbox::Outbox;
-use owned::OwnedAddresses;
+use port::Port;
 pub use renewal::{Renewal, Retired};
 use resolution::hold;
-use routes::{Hop, Routes};
+use routes::Hop;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -179,26 +180,6 @@ pub struct Router {
     ports: Vec<Port>,
     learnt: Arc<LearntRoutes>,
     outbox: Outbox,
-}
-
-/// One link.
-#[derive(Debug)]
-struct Port {
-    mac: Mac,
-    /// VLAN tag of the link's frames.
-    vlan: Option<u16>,
-    address: Ipv4Addr,
-    /// Largest packet that leaves in one piece, bytes: the lesser of the configuration's value and
-    /// the device's.
-    mtu: usize,
-    configured_mtu: usize,
-    /// True if the gateway sends no ICMP errors of its own there.
-    silent: bool,
-    owned: OwnedAddresses,
-    /// Addresses of the kernel on this link.
-    kernels: Vec<Ipv4Addr>,
-    routes: Routes,
-    neighbors: Neighbors,
 }
 
 impl Router {
@@ -486,87 +467,6 @@ impl Router {
     pub(crate) fn introduce(&mut self, now: Timestamp, link: Link, address: Ipv4Addr, mac: Mac) {
         if let Some(port) = self.ports.get_mut(index(link)) {
             port.neighbors.introduce(now, address, mac);
-        }
-    }
-}
-
-impl Port {
-    /// A placeholder for the link of a missing realm: no route leads there.
-    fn nowhere() -> Self {
-        Self {
-            mac: Mac::default(),
-            vlan: None,
-            address: Ipv4Addr::UNSPECIFIED,
-            mtu: usize::MAX,
-            configured_mtu: usize::MAX,
-            silent: true,
-            owned: OwnedAddresses::none(),
-            kernels: Vec::new(),
-            routes: Routes::new(Prefix::new(Ipv4Addr::BROADCAST, 32)),
-            neighbors: Neighbors::default(),
-        }
-    }
-
-    fn new(settings: &Settings, link: Link, mac: Mac) -> Result<Self, RouterError> {
-        if link.side == Side::Inside && !settings.engine.has_realm(link.realm) {
-            return Ok(Self::nowhere());
-        }
-        let (side, own) = (link.side, settings.link(link));
-        let name = name(settings, link);
-        let Some((address, prefix_len)) = own.address else {
-            let example = if side == Side::Inside { "10.0.0.1/8" } else { "192.0.2.1/24" };
-            let device = own.device.clone();
-            return Err(RouterError::NoAddress { name, device, example });
-        };
-        let network = Prefix::new(address, prefix_len);
-        let mut routes = Routes::new(network);
-        let mut add = |key: String, prefix, via| {
-            let network = format!("{}/{}", Ipv4Addr::from_bits(network.first()), network.len());
-            let reachable = routes.add(prefix, via);
-            reachable.then_some(()).ok_or(RouterError::Unreachable {
-                key,
-                via,
-                name: name.clone(),
-                network,
-            })
-        };
-        let realm = usize::from(link.realm).checked_sub(1).map(|place| &settings.realms[place]);
-        let all = realm.map_or(&settings.routes, |realm| &realm.routes);
-        for (number, route) in all.iter().enumerate().filter(|(_, r)| r.side == side) {
-            add(format!("route[{number}].via"), route.prefix, route.via)?;
-        }
-        if let Some(gateway) = own.gateway {
-            add(format!("{name}.gateway"), Prefix::new(Ipv4Addr::UNSPECIFIED, 0), gateway)?;
-        }
-        let own_neighbors = realm.map_or(&settings.neighbors, |realm| &realm.neighbors);
-        let fixed = own_neighbors.iter().filter(|one| one.side == side);
-        let fixed = fixed.map(|one| (one.address, one.mac)).collect();
-        let neighbors = Neighbors::new(settings.most_neighbors(prefix_len), fixed);
-        let owned = OwnedAddresses::new(own, (side == Side::Outside).then_some(&settings.engine));
-        let silent = settings.engine_link(link).silent;
-        let (mtu, vlan) = (usize::from(own.mtu), realm.and_then(|realm| realm.vlan));
-        let kernels = match link.realm {
-            0 => settings.kernel.management(side).to_vec(),
-            _ => Vec::new(),
-        };
-        let configured_mtu = mtu;
-        Ok(Self {
-            mac,
-            vlan,
-            address,
-            mtu,
-            configured_mtu,
-            silent,
-            owned,
-            kernels,
-            routes,
-            neighbors,
-        })
-    }
-
-    fn write_header(&self, frame: &mut [u8], destination: Mac) {
-        if let Some(header) = frame.first_chunk_mut() {
-            arp::write_ethernet(header, destination, self.mac, ethertype::IPV4);
         }
     }
 }

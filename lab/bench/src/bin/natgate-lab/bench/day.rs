@@ -16,7 +16,7 @@ Examples:
 natgate bench day --quick
 natgate bench day --subscribers 20k --hours 12 --seed 7 --out /tmp/day
 
-lab/bench/src/day/README.md says what the traffic model assumes.";
+lab/bench/src/day/README.md describes the assumptions of the traffic model.";
 
 /// Simulate a day of an ISP's subscribers: ports, refusals, log volume
 #[derive(clap::Args)]

@@ -20,7 +20,7 @@ Examples:
 natgate bench engine --sessions 1M --seconds 5 --json
 natgate bench engine --sessions 65.5M --threads 2 --out /tmp/now --compare before/engine.json
 
-lab/bench/src/engine/README.md says how it is measured.";
+lab/bench/src/engine/README.md describes the method.";
 
 /// Measure the translator: nanoseconds a packet, bytes a session, the longest pause
 #[derive(clap::Args)]

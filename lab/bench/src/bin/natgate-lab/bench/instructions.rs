@@ -17,7 +17,7 @@ program alone, not on the machine or its load.
 Example:
 natgate bench instructions --compare docs/results/instructions.json
 
-lab/bench/src/instructions/README.md says what is counted.";
+lab/bench/src/instructions/README.md describes the counts.";
 
 /// Count instructions and cold cache lines a packet, by valgrind
 #[derive(clap::Args)]

@@ -16,7 +16,7 @@ Examples:
 natgate bench io --quick
 natgate bench io --back-ends af-xdp --frames 64,imix --mappings 1M --ways up
 
-lab/bench/src/io/README.md says how processor time is counted, and what came out.";
+lab/bench/src/io/README.md describes how processor time is counted, and the results.";
 
 /// Measure packets a second by each back end, beside the Linux kernel's forwarding and masquerade
 #[derive(clap::Args)]

@@ -18,7 +18,7 @@ natgate bench p4 --quick
 natgate bench p4 --drivers all
 natgate bench p4 --drivers memory,af-xdp --entries 100,1M --frames 64 --seconds 5
 
-lab/bench/src/p4/README.md says how it is measured, and what came out.";
+lab/bench/src/p4/README.md describes the method and the results.";
 
 /// Measure the NAT in P4, as Rust, interpreted and by DPDK's SWX, beside natgate itself
 #[derive(clap::Args)]

@@ -12,7 +12,7 @@ const AFTER_HELP: &str = "\
 Example:
 natgate bench prices --engine docs/results/engine/engine.json --cores 4
 
-lab/bench/src/prices/README.md says where the numbers come from.";
+lab/bench/src/prices/README.md names the sources of the numbers.";
 
 /// Redo the paper's price table: dollars for a million packets a second
 #[derive(clap::Args)]

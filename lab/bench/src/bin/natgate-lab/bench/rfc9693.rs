@@ -13,7 +13,7 @@ Examples:
 natgate bench rfc9693 --quick
 natgate bench rfc9693 --sessions 1M,10M --repetitions 5 --out /tmp/rfc9693
 
-lab/bench/src/rfc9693/README.md says what is done and where it differs from the RFC.";
+lab/bench/src/rfc9693/README.md describes the method and its differences from the RFC.";
 
 /// Measure connection rates, throughput and table capacity by RFC 9693's methods
 #[derive(clap::Args)]

@@ -15,7 +15,7 @@ natgate bench router --quick
 natgate bench router --back-end af-packet --trial 2 --out /tmp/router
 natgate bench router --only latency --trial 0.5
 
-lab/bench/src/router/README.md says what is done, and what the thesis found.";
+lab/bench/src/router/README.md describes the method and the results of the thesis.";
 
 /// Measure natgate as a router: delay, throughput, memory, processor time by entries (Chugh 2003)
 #[derive(clap::Args)]

@@ -13,7 +13,7 @@ a carrier's, or scattered over all addresses and lengths.
 Example:
 natgate bench rules --rules 100,10k,1M
 
-lab/bench/src/rules/README.md says what is compared and how.";
+lab/bench/src/rules/README.md describes the comparison.";
 
 /// Most rules in a measurement: as many as a configuration file can have.
 const MOST: u64 = 4_000_000;

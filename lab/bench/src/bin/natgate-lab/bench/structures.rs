@@ -13,7 +13,7 @@ size at which one pass would take minutes.
 Example:
 natgate bench structures --sessions 64k,1M --threads 1,2
 
-lab/bench/src/structures/README.md says what is compared and what came out.";
+lab/bench/src/structures/README.md describes the comparison and its results.";
 
 /// Compare the possible lookup structures of a NAT, by sessions and by threads
 #[derive(clap::Args)]

@@ -31,7 +31,7 @@ natgate bench timings --quick
 natgate bench timings --image target/release/natgate-bare --packages target/debian
 natgate bench timings --image target/release/natgate-bare --packages target/debian --quick
 
-lab/bench/src/timings/README.md says what is done, and what the paper found.";
+lab/bench/src/timings/README.md describes the method and the results of the paper.";
 
 /// Measure the engine's calls, and the image without an operating system beside Linux (Tsetse 2012)
 #[derive(clap::Args)]
