@@ -18,7 +18,7 @@ has every problem, one a line, as FILE:LINE:COLUMN: KEY: MESSAGE. Warnings do no
 With --json, standard output has one object:
   {\"ok\": true, \"pools\": [...], \"mappings\": N, \"sessions\": N, \"twice_sessions\": N,
    \"memory_bytes\": N, \"classes\": [...], \"realms\": [...], \"logs\": [...],
-   \"pcp\": {...} or null, \"access\": {...}, \"warnings\": [...]}
+   \"pcp\": {...} or null, \"access\": {...}, \"ipv6\": {...} or null, \"warnings\": [...]}
   {\"ok\": false, \"errors\": [{\"file\", \"line\", \"column\", \"key\", \"message\"}]}
 
 Examples:
@@ -48,7 +48,11 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
                 object["ok"] = true.into();
                 format!("{object}\n")
             } else {
-                format!("{}: can be run\n{meaning}", args.file.display())
+                let verdict = match &meaning.ipv6 {
+                    Some(_) => "can be replayed (IPv6 works in `natgate replay` only so far)",
+                    None => "can be run",
+                };
+                format!("{}: {verdict}\n{meaning}", args.file.display())
             };
             Ok(print(&text)?)
         }

@@ -4,6 +4,7 @@
 //! The numbers are those of a gateway that runs alone with all ports free, less the ports of static
 //! mappings. Hold-down, which blocks UDP and ICMP ports for a while, is not counted.
 
+mod ipv6;
 mod policy;
 mod realms;
 mod services;
@@ -12,6 +13,10 @@ mod statics;
 mod text;
 
 use crate::config::{Configuration, Problem};
+pub use ipv6::{
+    ClatMeaning, Ipv6Meaning, MapMeaning, Nat64Meaning, Nptv6Meaning, PrefixMeaning, Sample,
+    Side6Meaning, SiitMeaning,
+};
 use natgate_engine::{AddressRange, Config, Engine, PoolConfig, Pooling, Rule, RuleAction};
 use natgate_gateway::Settings;
 pub use policy::ClassMeaning;
@@ -92,6 +97,8 @@ pub struct Meaning {
     pub pcp: Option<PcpMeaning>,
     /// Sockets and listeners of the gateway.
     pub access: AccessMeaning,
+    /// IPv6; `None`: the configuration says nothing about it.
+    pub ipv6: Option<Ipv6Meaning>,
     /// Legal but unwise values.
     pub warnings: Vec<Problem>,
     #[serde(skip)]
@@ -101,9 +108,12 @@ pub struct Meaning {
 impl Meaning {
     /// Derives the meaning of `configuration`.
     pub fn of(configuration: Configuration) -> Self {
-        let Configuration { settings, warnings, .. } = configuration;
+        let Configuration { settings, warnings, replay_only, .. } = configuration;
         let config = &settings.engine;
-        let pools: Vec<Pool> = (0..config.pools.len()).map(|index| pool(config, index)).collect();
+        // Without [[pool]] the translator has a pool without addresses.
+        let has_addresses = |index: &usize| !config.pools[*index].addresses.is_empty();
+        let pools = (0..config.pools.len()).filter(has_addresses);
+        let pools: Vec<Pool> = pools.map(|index| pool(config, index)).collect();
         let limits = &config.limits;
         let each = pools
             .iter()
@@ -126,6 +136,8 @@ impl Meaning {
         let (classes, realms) = (classes.collect(), realms::meanings(&settings));
         let (logs, pcp) = (services::logs(&settings), services::pcp(&settings));
         let access = services::access(&settings);
+        let replay_only = replay_only.into_iter().map(|problem| problem.key).collect();
+        let ipv6 = Ipv6Meaning::of(&settings.ipv6, replay_only);
         Self {
             pools,
             mappings,
@@ -137,6 +149,7 @@ impl Meaning {
             logs,
             pcp,
             access,
+            ipv6,
             warnings,
             settings,
         }

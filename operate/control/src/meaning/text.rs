@@ -28,7 +28,11 @@ impl Display for Meaning {
         self.inside_routes(f)?;
         self.neighbors(f)?;
         self.realms(f)?;
+        self.ipv6(f)?;
         writeln!(f, "Pools")?;
+        if self.pools.is_empty() {
+            writeln!(f, "  none: only tables without state translate")?;
+        }
         for (index, pool) in self.pools.iter().enumerate() {
             self.pool(f, index, pool)?;
         }
