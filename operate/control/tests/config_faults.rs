@@ -63,7 +63,34 @@ const FAULTS: &[Fault] = &[
     ),
     fault(Add("[nat]\n[nat]\n"), 8, "", "is not TOML: duplicate key"),
     fault(Add("[nat]\nudp = \"5m\"\n"), 8, "nat.udp", "it belongs in [timeouts]"),
-    fault(Add("[nat64]\n"), 7, "nat64", "take the table out"),
+    fault(Add("[dslite]\n"), 7, "dslite", "take the table out"),
+    // IPv6.
+    fault(Add("[ipv6]\nlowest_mtu = 576\n"), 8, "ipv6.lowest_mtu", "it must be from 1280 to"),
+    fault(
+        Add("[nat64]\nprefixes = [\"64:ff9b::/95\"]\n"),
+        8,
+        "nat64.prefixes[0]",
+        "has 95 bits; a prefix that embeds IPv4 addresses has 32, 40, 48, 56, 64 or 96",
+    ),
+    fault(Add("[siit]\n"), 7, "siit", "write prefixes = [\"2001:db8:100::/40\"] or [[siit.map]]"),
+    fault(
+        Add("[[siit.map]]\nipv6 = \"2001:db8:3::/124\"\nipv4 = \"1.0.0.0/24\"\n"),
+        8,
+        "siit.map[0].ipv6",
+        "write an IPv6 prefix of 120 bits or fewer",
+    ),
+    fault(
+        Add("[clat]\nprefix = \"64:ff9b::/96\"\n"),
+        7,
+        "clat.source",
+        "write source = \"2001:db8:aaaa::/96\"",
+    ),
+    fault(
+        Add("[[nptv6]]\ninternal = \"fd00::/48\"\nexternal = \"fd00::/56\"\n"),
+        9,
+        "nptv6[0].external",
+        "have fd00::/56 in common; write another prefix",
+    ),
     // The two sides.
     fault(Replace("device = \"eth1\"", "device = 1"), 2, "inside.device", "it must be a device"),
     fault(

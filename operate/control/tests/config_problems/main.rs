@@ -379,11 +379,6 @@ fn values_without_quotes() {
 #[test]
 fn features_that_are_not_built_in_are_named() {
     for (table, feature) in [
-        ("[ipv6]", "IPv6"),
-        ("[nat64]", "NAT64"),
-        ("[siit]", "SIIT"),
-        ("[clat]", "CLAT"),
-        ("[[nptv6]]", "NPTv6"),
         ("[dslite]", "DS-Lite"),
         ("[lw4o6]", "Lightweight 4over6"),
         ("[[map]]", "MAP-E"),
