@@ -165,7 +165,14 @@ fn instructions_are_counted_and_compared() {
     let file = out.join("instructions.json");
     let text = fs::read_to_string(&file).expect("the report was written");
     let mut counts: Value = serde_json::from_str(&text).expect("the report is JSON");
-    for path in ["create_udp", "outbound_udp", "inbound_udp", "expire_udp", "inbound_tcp"] {
+    for path in [
+        "create_udp",
+        "outbound_udp",
+        "inbound_udp",
+        "expire_udp",
+        "inbound_tcp",
+        "gateway_inbound",
+    ] {
         positive(&counts["paths"][path], &["instructions", "accesses"]);
     }
 

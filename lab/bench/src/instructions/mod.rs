@@ -8,12 +8,17 @@
 //! than the table, so its misses are the cold lines that a packet touches. It is much larger than a
 //! batch, so a packet's own bytes are not among the misses. Prefetches are not simulated, so a
 //! prefetched line counts, too.
+//!
+//! The last rounds go through a whole gateway ([`gateway`]). An engine alone gets the same packets,
+//! and the difference of both counts is reported.
 
+mod gateway;
 mod report;
 
 pub use report::{Change, against, page, table};
 
 use crate::engine::{Bench, Mode, Plan};
+use natgate_engine::Side;
 use serde::Serialize;
 use std::ffi::OsStr;
 use std::hint::black_box;
@@ -41,6 +46,11 @@ const PATHS: [(&str, usize); 7] = [
     ("outbound_tcp", ROUNDS),
     ("inbound_tcp", ROUNDS),
 ];
+
+/// Paths of a packet through a gateway, without its engine: one round of the gateway and one of the
+/// engine alone.
+const AROUND: [(&str, Side); 2] =
+    [("gateway_outbound", Side::Inside), ("gateway_inbound", Side::Outside)];
 
 /// Sessions that exist before the count.
 fn sessions(quick: bool) -> u64 {
@@ -93,6 +103,10 @@ pub fn count(
         .args(["--tool=callgrind", "--cache-sim=yes", "--quiet"])
         .args(["--I1=32768,8,64", "--D1=32768,8,64", "--LL=524288,16,64"])
         .args(["--collect-atstart=no", "--toggle-collect=*engine::bench::turn*"])
+        .arg("--toggle-collect=*instructions::gateway::counted*")
+        // The work of the devices in memory is left out.
+        .arg("--toggle-collect=*instructions::gateway::Source*receive*")
+        .arg("--toggle-collect=*instructions::gateway::Sink*transmit*")
         .arg("--dump-before=*instructions::mark*")
         .arg(format!("--callgrind-out-file={}", file.display()))
         .arg(program)
@@ -113,7 +127,7 @@ pub fn count(
         totals(&text).ok_or(format!("{path} has no totals"))
     };
     let mut before = 0;
-    let counts = PATHS.map(|(path, rounds)| {
+    let engine = PATHS.map(|(path, rounds)| {
         let parts: Result<Vec<Totals>, String> =
             (before..before + rounds).map(|round| read(2 * round + 2)).collect();
         before += rounds;
@@ -122,16 +136,29 @@ pub fn count(
             _ => (rounds * PACKETS) as u64,
         };
         let parts = parts.map_err(Error::Output)?;
-        let each =
-            |field: fn(&Totals) -> u64| parts.iter().map(field).sum::<u64>() as f64 / units as f64;
-        Ok(Count {
+        Ok(Count::new(path, units, |field| parts.iter().map(field).sum::<u64>() as f64))
+    });
+    let around = AROUND.map(|(path, _)| {
+        let round = |number: usize| read(2 * (before + number) + 2).map_err(Error::Output);
+        let (gateway, engine) = (round(0)?, round(1)?);
+        before += 2;
+        let units = (gateway::BATCHES * natgate_io::BATCH) as u64;
+        Ok(Count::new(path, units, |field| field(&gateway) as f64 - field(&engine) as f64))
+    });
+    engine.into_iter().chain(around).collect()
+}
+
+impl Count {
+    /// The cost of each of `units`; `sum` adds a field of the totals up.
+    fn new(path: &'static str, units: u64, sum: impl Fn(fn(&Totals) -> u64) -> f64) -> Self {
+        let each = |field| sum(field) / units as f64;
+        Self {
             path,
             instructions: each(|totals| totals.instructions),
             accesses: each(|totals| totals.accesses),
             lines: each(|totals| totals.lines),
-        })
-    });
-    counts.into_iter().collect()
+        }
+    }
 }
 
 /// Totals of one of callgrind's files.
@@ -195,6 +222,22 @@ pub fn counted(quick: bool) {
             bench.expire();
             mark();
         }
+    }
+    count_around();
+}
+
+/// Counts what a gateway does around its engine.
+fn count_around() {
+    let mut pair = gateway::Pair::new();
+    for (_, side) in AROUND {
+        pair.gateway(side);
+        pair.engine(side);
+        mark();
+        pair.gateway(side);
+        mark();
+        mark();
+        pair.engine(side);
+        mark();
     }
 }
 

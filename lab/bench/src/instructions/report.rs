@@ -76,7 +76,9 @@ pub fn page(counts: &[Count], command: &str) -> Report {
          a new one; `expire` is everything that the end of a mapping costs, its port's release \
          from hold-down included. Cold lines are misses of a simulated last cache of 512 KiB, \
          which holds a batch and little of the table. What is counted is the gateway's turn: let \
-         time pass, process a batch, take the events.",
+         time pass, process a batch, take the events. `gateway` is what a whole gateway does \
+         around its engine: 100 sessions, frames of 64 bytes, devices in memory whose own work \
+         is left out.",
     );
     report.table(table(counts));
     let paths: Map<String, Value> =
