@@ -14,6 +14,7 @@
 mod budget;
 mod claims;
 mod errors;
+mod header;
 mod learnt;
 mod neighbors;
 mod outbox;
@@ -39,11 +40,12 @@ use crate::counters::{Losses, Origin};
 use crate::link::{Link, tag};
 use crate::settings::Settings;
 use errors::{Errors, Unreachable};
+use header::ADDRESSES;
 use natgate_engine::{Counters, DropReason, Side, Timestamp};
 use natgate_io::Frame;
 use natgate_wire::Ipv4;
 use natgate_wire::arp::{Mac, Operation, Repr};
-use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN};
+use natgate_wire::link::ETHERNET_LEN;
 use neighbors::WaitingPacket;
 use outbox::Outbox;
 use port::Port;
@@ -55,9 +57,6 @@ use std::sync::Arc;
 
 /// Most packets that wait for neighbours in all.
 pub const MOST_HELD_IN_ALL: usize = 1024;
-
-/// Bytes of the hardware addresses that a frame begins with.
-const ADDRESSES: usize = 12;
 
 /// Most addresses that are announced on a new link. Neighbours find the others by ARP requests.
 const MOST_ANNOUNCED: usize = 256;
@@ -213,8 +212,43 @@ impl Router {
         frame: &mut Frame<'_>,
         origin: Option<Origin>,
     ) -> Fate {
-        let Self { ports, learnt, outbox } = self;
         let link = link.into();
+        match self.send_at_once(link, frame) {
+            true => Fate::Ready,
+            false => self.send_after_search(now, link, frame, origin),
+        }
+    }
+
+    /// Writes the header of a packet that fits the link, if its neighbour was used recently; then
+    /// returns true. Most packets need nothing else of [`Router::send`].
+    ///
+    /// # Panics
+    /// As [`Router::send`].
+    #[inline]
+    pub(crate) fn send_at_once(&self, link: Link, frame: &mut Frame<'_>) -> bool {
+        let (port, learnt) = (&self.ports[index(link)], self.learnt.of(index(link)));
+        if frame.len() <= port.mtu
+            && let Some(to) = destination(frame.bytes())
+            && let Hop::Neighbor(hop) = port.routes.next_hop(to, learnt)
+            && let Some(header) = port.neighbors.header(hop)
+        {
+            header.write(frame, port.header_len);
+            return true;
+        }
+        false
+    }
+
+    /// Does what [`Router::send`] does, for packets whose neighbour has to be searched or asked for.
+    #[cold]
+    #[inline(never)]
+    fn send_after_search(
+        &mut self,
+        now: Timestamp,
+        link: Link,
+        frame: &mut Frame<'_>,
+        origin: Option<Origin>,
+    ) -> Fate {
+        let Self { ports, learnt, outbox } = self;
         let (port, learnt) = (&mut ports[index(link)], learnt.of(index(link)));
         let hop = match destination(frame.bytes()).map(|to| port.routes.next_hop(to, learnt)) {
             Some(Hop::Neighbor(hop)) => hop,
@@ -230,13 +264,7 @@ impl Router {
         }
         match port.neighbors.resolve(hop) {
             Some(mac) if fits => {
-                let (start, end) = frame.range();
-                frame.set_range(start - ETHERNET_LEN, end);
-                port.write_header(frame.bytes_mut(), mac);
-                if let Some(vlan) = port.vlan {
-                    frame.set_range(start - ETHERNET_LEN - VLAN_LEN, end);
-                    insert_tag(frame.bytes_mut(), vlan);
-                }
+                port.template().to(mac).write(frame, port.header_len);
                 Fate::Ready
             }
             Some(mac) => {
@@ -339,7 +367,7 @@ impl Router {
     pub fn relink(&mut self, link: impl Into<Link>, mac: Mac) {
         let link = link.into();
         let port = &mut self.ports[index(link)];
-        port.mac = mac;
+        port.set_mac(mac);
         for held in port.neighbors.clear() {
             self.outbox.held -= 1;
             self.outbox.losses.note(held.origin, DropReason::NoNeighbor);
@@ -485,12 +513,6 @@ fn may_be_cut(packet: &[u8]) -> bool {
 /// Copies a packet, with room for an Ethernet header in front.
 fn with_header_room(packet: &[u8]) -> Vec<u8> {
     [&[0; ETHERNET_LEN], packet].concat()
-}
-
-/// Inserts a VLAN tag behind the hardware addresses of a frame that begins with room for the tag.
-fn insert_tag(frame: &mut [u8], vlan: u16) {
-    frame.copy_within(VLAN_LEN..VLAN_LEN + ADDRESSES, 0);
-    frame[ADDRESSES..ADDRESSES + VLAN_LEN].copy_from_slice(&tag(vlan));
 }
 
 /// Key of an error's receiver, for the limits.

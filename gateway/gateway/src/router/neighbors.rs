@@ -13,6 +13,7 @@
 
 use super::budget::{Budget, Rate};
 use super::claims::{Assertion, Claim};
+use super::header::{HeaderTemplate, LinkHeader};
 use super::recent::Recent;
 use crate::counters::Origin;
 use crate::limits::FEWEST_NEIGHBORS;
@@ -135,10 +136,12 @@ pub(super) struct Neighbors {
     limit: usize,
     /// Neighbours from the configuration.
     fixed: Vec<(Ipv4Addr, Mac)>,
-    /// Some known and used neighbours, for a fast look-up.
-    recent: Recent,
+    /// Own part of the headers in `recent`.
+    template: HeaderTemplate,
+    /// Headers of some known and used neighbours, for a fast look-up.
+    recent: Recent<LinkHeader>,
     /// Some neighbours that were known and have been forgotten.
-    former: Recent,
+    former: Recent<Mac>,
     /// Deadlines of all neighbours but the static ones.
     timers: BTreeSet<(Timestamp, Ipv4Addr)>,
     /// Neighbours without a hardware address: first those never known before, then by age, oldest
@@ -168,6 +171,7 @@ impl Neighbors {
             table: HashMap::new(),
             limit,
             fixed,
+            template: HeaderTemplate::new(Mac::default(), None),
             recent: Recent::default(),
             former: Recent::default(),
             timers: BTreeSet::new(),
@@ -209,9 +213,27 @@ impl Neighbors {
         self.recent.fit(self.table.len());
     }
 
+    /// Sets the own part of the headers of frames to neighbours.
+    pub(super) fn set_template(&mut self, template: HeaderTemplate) {
+        if self.template != template {
+            self.template = template;
+            self.recent.clear();
+        }
+    }
+
+    /// Header of the frames to a neighbour, if the neighbour is known and marked as used.
+    #[inline]
+    pub(super) fn header(&self, address: Ipv4Addr) -> Option<LinkHeader> {
+        self.recent.get(address)
+    }
+
     /// Returns a neighbour's hardware address, if it is known, and marks the neighbour as used.
+    /// [`Neighbors::header`] finds the neighbour from then on.
     pub(super) fn resolve(&mut self, address: Ipv4Addr) -> Option<Mac> {
-        self.recent.get(address).or_else(|| self.search(address))
+        match self.recent.get(address) {
+            Some(header) => Some(self.template.neighbor(&header)),
+            None => self.search(address),
+        }
     }
 
     /// Returns a neighbour's hardware address, if it is known; the neighbour does not count as
@@ -230,7 +252,7 @@ impl Neighbors {
             self.idle.remove(&(serial, address));
             self.forget_idle_of(mac);
         }
-        self.recent.put(address, mac);
+        self.recent.put(address, self.template.to(mac));
         Some(mac)
     }
 

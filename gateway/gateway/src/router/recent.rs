@@ -1,10 +1,9 @@
 //! Recently used neighbours, found without a search in the table of all.
 //!
-//! An entry guarantees that the neighbour is known by this hardware address, and that the table
+//! An entry has what a packet to the neighbour needs. An entry guarantees that the neighbour is known by this hardware address, and that the table
 //! marks it as used until it is confirmed again. So a packet that finds its neighbour here need not
 //! touch the table. A change of the table that breaks the guarantee takes the entry out first.
 
-use natgate_wire::arp::Mac;
 use std::net::Ipv4Addr;
 
 /// Fewest and most entries; there are as many as neighbours, rounded up to a power of two.
@@ -15,29 +14,30 @@ const _: () = assert!(FEWEST.is_power_of_two() && MOST.is_power_of_two());
 
 /// One entry for each slot of the hash.
 #[derive(Debug)]
-pub(super) struct Recent {
-    places: Vec<Option<(Ipv4Addr, Mac)>>,
+pub(super) struct Recent<T> {
+    places: Vec<Option<(Ipv4Addr, T)>>,
 }
 
-impl Default for Recent {
+impl<T: Copy> Default for Recent<T> {
     fn default() -> Self {
         Self { places: vec![None; FEWEST] }
     }
 }
 
-impl Recent {
-    /// Hardware address of a neighbour that is here.
-    pub(super) fn get(&self, address: Ipv4Addr) -> Option<Mac> {
+impl<T: Copy> Recent<T> {
+    /// Entry of a neighbour that is here.
+    #[inline]
+    pub(super) fn get(&self, address: Ipv4Addr) -> Option<T> {
         match self.places[self.place(address)] {
-            Some((known, mac)) if known == address => Some(mac),
+            Some((known, entry)) if known == address => Some(entry),
             _ => None,
         }
     }
 
     /// Adds a neighbour that is known and marked as used; another may lose its slot.
-    pub(super) fn put(&mut self, address: Ipv4Addr, mac: Mac) {
+    pub(super) fn put(&mut self, address: Ipv4Addr, entry: T) {
         let place = self.place(address);
-        self.places[place] = Some((address, mac));
+        self.places[place] = Some((address, entry));
     }
 
     /// Removes a neighbour, if it is here.
@@ -56,7 +56,7 @@ impl Recent {
         let wanted = neighbors.next_power_of_two().clamp(FEWEST, MOST);
         if wanted > self.places.len() {
             let before = std::mem::replace(&mut self.places, vec![None; wanted]);
-            before.into_iter().flatten().for_each(|(address, mac)| self.put(address, mac));
+            before.into_iter().flatten().for_each(|(address, entry)| self.put(address, entry));
         }
     }
 
@@ -71,6 +71,7 @@ impl Recent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use natgate_wire::arp::Mac;
 
     fn neighbor(last: u8) -> (Ipv4Addr, Mac) {
         (Ipv4Addr::new(10, 0, 0, last), Mac([2, 0, 0, 0, 0, last]))

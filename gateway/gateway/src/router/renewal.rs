@@ -129,8 +129,8 @@ impl Router {
                 Change::Same => {}
                 Change::Renewed(mut port) => {
                     let old = &mut self.ports[place];
-                    port.mac = old.mac;
                     std::mem::swap(&mut port.neighbors, &mut old.neighbors);
+                    port.set_mac(old.mac);
                     let released = port.neighbors.renew(&old.neighbors);
                     retired.push(std::mem::replace(old, port));
                     for (hardware, held) in released {
@@ -138,7 +138,7 @@ impl Router {
                     }
                 }
                 Change::Other(mut port) => {
-                    port.mac = mac(link);
+                    port.set_mac(mac(link));
                     self.replace(link, port, &mut retired);
                 }
             }

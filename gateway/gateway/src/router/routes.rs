@@ -1,13 +1,15 @@
 //! Routes of one link and their look-up: the longest matching prefix wins.
 //!
 //! All routes are in a trie. Most gateways have a handful: these are also laid out as runs of
-//! addresses with one target each, in which a look-up takes a few steps. [Learnt
+//! addresses with one target each, in which a look-up takes a few steps. The run of the latest
+//! look-up is remembered, because the next packet often goes there, too. [Learnt
 //! routes](super::LearntRoutes) are kept apart; if a configured and a learnt route have the same
 //! prefix, the configured route counts.
 
 use super::learnt::Table;
 use natgate_engine::Prefix;
 use prefix_trie::PrefixMap;
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
 
@@ -39,6 +41,8 @@ pub(super) struct Routes {
     table: PrefixMap<(u32, u8), Target>,
     /// Routes in the form of runs, if there are few.
     few: Option<Stretches>,
+    /// Run of the latest look-up in `few`.
+    latest: Cell<Run>,
     /// Next hops of all routes.
     hops: HashSet<Ipv4Addr>,
 }
@@ -48,8 +52,8 @@ impl Routes {
     pub(super) fn new(connected: Prefix) -> Self {
         let mut table = PrefixMap::new();
         table.insert(key(connected), Target::Connected);
-        let few = Stretches::of(&table);
-        Self { connected, table, few, hops: HashSet::new() }
+        let few = Stretches::of(connected, &table);
+        Self { connected, table, few, latest: Cell::new(Run::NONE), hops: HashSet::new() }
     }
 
     /// Adds a route; of two for the same prefix the earlier stays. Returns true if `via` is a valid
@@ -57,7 +61,8 @@ impl Routes {
     pub(super) fn add(&mut self, prefix: Prefix, via: Ipv4Addr) -> bool {
         self.table.entry(key(prefix)).or_insert(Target::Via(via));
         self.hops.insert(via);
-        self.few = Stretches::of(&self.table);
+        self.few = Stretches::of(self.connected, &self.table);
+        self.latest.set(Run::NONE);
         is_neighbor(self.connected, via)
     }
 
@@ -72,20 +77,27 @@ impl Routes {
     }
 
     /// Finds the next hop for a destination, with these learnt routes besides the configured ones.
+    #[inline]
     pub(super) fn next_hop(&self, destination: Ipv4Addr, learnt: Option<&Table>) -> Hop {
-        let target = match (&self.few, learnt) {
-            (Some(few), None) => few.find(destination),
-            _ => self.search(destination, learnt),
-        };
-        match target {
-            Some(Target::Via(via)) => Hop::Neighbor(via),
-            Some(Target::Connected) if is_neighbor(self.connected, destination) => {
-                Hop::Neighbor(destination)
-            }
-            //= rfc1812#section-4.2.3.1
-            Some(Target::Connected) => Hop::Everybody,
-            None => Hop::Nowhere,
+        let latest = self.latest.get();
+        if learnt.is_none() && latest.contains(destination) {
+            return latest.way.hop(destination);
         }
+        self.look_up(destination, learnt)
+    }
+
+    /// Finds the next hop, and remembers the run of addresses with the same target.
+    #[inline(never)]
+    fn look_up(&self, destination: Ipv4Addr, learnt: Option<&Table>) -> Hop {
+        let way = match (&self.few, learnt) {
+            (Some(few), None) => {
+                let run = few.find(destination);
+                self.latest.set(run);
+                run.way
+            }
+            _ => Way::of(self.connected, destination, self.search(destination, learnt)),
+        };
+        way.hop(destination)
     }
 
     /// Number of routes, and approximate memory, bytes.
@@ -120,27 +132,82 @@ pub(super) fn key(prefix: Prefix) -> (u32, u8) {
     (prefix.first(), prefix.len())
 }
 
-/// All addresses, cut into runs with one target each.
+/// Way of the packets to the addresses of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// The destination itself is the neighbour.
+    Itself,
+    /// The next hop is the neighbour.
+    Via(Ipv4Addr),
+    /// The destination is a broadcast address.
+    Everybody,
+    /// No route leads there.
+    Nowhere,
+}
+
+impl Way {
+    /// Way to a destination with this target, on a link with this network.
+    fn of(connected: Prefix, destination: Ipv4Addr, target: Option<Target>) -> Self {
+        match target {
+            Some(Target::Via(via)) => Self::Via(via),
+            Some(Target::Connected) if is_neighbor(connected, destination) => Self::Itself,
+            //= rfc1812#section-4.2.3.1
+            Some(Target::Connected) => Self::Everybody,
+            None => Self::Nowhere,
+        }
+    }
+
+    #[inline]
+    fn hop(self, destination: Ipv4Addr) -> Hop {
+        match self {
+            Self::Itself => Hop::Neighbor(destination),
+            Self::Via(via) => Hop::Neighbor(via),
+            Self::Everybody => Hop::Everybody,
+            Self::Nowhere => Hop::Nowhere,
+        }
+    }
+}
+
+/// Addresses in a row with the same way.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    /// First address.
+    first: u32,
+    /// Number of addresses.
+    len: u64,
+    way: Way,
+}
+
+impl Run {
+    /// No address.
+    const NONE: Self = Self { first: 0, len: 0, way: Way::Nowhere };
+
+    #[inline]
+    fn contains(&self, address: Ipv4Addr) -> bool {
+        u64::from(address.to_bits().wrapping_sub(self.first)) < self.len
+    }
+}
+
+/// All addresses, cut into runs with one way each.
 #[derive(Debug)]
 struct Stretches {
     /// First address of each run, in order; the first is 0. Unused entries are [`u32::MAX`].
     first: [u32; Self::MOST],
-    /// Target of each run. Unused entries repeat the last run's target.
-    targets: [Option<Target>; Self::MOST],
+    /// Way of each run. Unused entries repeat the last run's way.
+    ways: [Way; Self::MOST],
 }
 
 impl Stretches {
-    const MOST: usize = 16;
+    const MOST: usize = 32;
 
-    /// Most prefixes that always fit: they cut the addresses into at most `MOST` runs.
-    const MOST_PREFIXES: usize = (Self::MOST - 1) / 2;
-
-    /// Lays out a few routes as runs; `None` if there are too many routes.
-    fn of(table: &PrefixMap<(u32, u8), Target>) -> Option<Self> {
-        if table.len() > Self::MOST_PREFIXES {
+    /// Lays out a few routes as runs; `None` if there are too many routes. The broadcast addresses
+    /// of the connected network are runs of their own.
+    fn of(connected: Prefix, table: &PrefixMap<(u32, u8), Target>) -> Option<Self> {
+        if table.len() > Self::MOST {
             return None;
         }
-        let mut cuts = vec![0];
+        let mut cuts = vec![0, connected.last()];
+        cuts.extend(connected.first().checked_add(1));
         for (first, len) in table.keys() {
             let prefix = Prefix::new(Ipv4Addr::from_bits(first), len);
             cuts.push(prefix.first());
@@ -148,16 +215,23 @@ impl Stretches {
         }
         cuts.sort_unstable();
         cuts.dedup();
-        let target = |first: u32| table.get_lpm(&(first, 32)).map(|(_, target)| *target);
-        let last = target(u32::MAX);
-        let mut stretches = Self { first: [u32::MAX; Self::MOST], targets: [last; Self::MOST] };
+        if cuts.len() > Self::MOST {
+            return None;
+        }
+        let way = |first: u32| {
+            let target = table.get_lpm(&(first, 32)).map(|(_, target)| *target);
+            Way::of(connected, Ipv4Addr::from_bits(first), target)
+        };
+        let last = way(u32::MAX);
+        let mut stretches = Self { first: [u32::MAX; Self::MOST], ways: [last; Self::MOST] };
         for (place, first) in cuts.into_iter().enumerate() {
-            (stretches.first[place], stretches.targets[place]) = (first, target(first));
+            (stretches.first[place], stretches.ways[place]) = (first, way(first));
         }
         Some(stretches)
     }
 
-    fn find(&self, destination: Ipv4Addr) -> Option<Target> {
+    /// Run of an address.
+    fn find(&self, destination: Ipv4Addr) -> Run {
         let destination = destination.to_bits();
         let mut place = 0;
         let mut step = Self::MOST / 2;
@@ -166,7 +240,12 @@ impl Stretches {
             place += step * usize::from(self.first[place + step] <= destination);
             step /= 2;
         }
-        self.targets[place]
+        let first = self.first[place];
+        // Unused entries begin at the last address, so the last run ends before it there. That
+        // address is then a run of its own.
+        let after = self.first.get(place + 1).map_or(1 << 32, |after| u64::from(*after));
+        let len = (after - u64::from(first)).max(1);
+        Run { first, len, way: self.ways[place] }
     }
 }
 
