@@ -49,6 +49,11 @@ impl DeviceLinks {
         !self.tagged.is_empty()
     }
 
+    /// Realm of frames without a tag.
+    pub(crate) fn untagged(&self) -> Option<u16> {
+        self.untagged
+    }
+
     /// Realms of the device.
     pub(crate) fn realms(&self) -> impl Iterator<Item = u16> + '_ {
         self.untagged.into_iter().chain(self.tagged.iter().map(|(_, realm)| *realm))

@@ -29,7 +29,7 @@ use crate::wiring::{Devices, LinkMap, side_of};
 use crate::worker_error::{NarrowDevice, WorkerError};
 use arrayvec::ArrayVec;
 use natgate_engine::{Engine, Side, Timestamp};
-use natgate_io::{BATCH, Batch, Change, Device, Frame, HEADROOM};
+use natgate_io::{BATCH, Change, Device, Frame, HEADROOM};
 use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN};
 use stages::{Output, Packets, Stages, transmitters};
 use std::io;
@@ -361,14 +361,13 @@ impl Worker {
             receivers.push(receive);
             transmitters.push(transmit);
         }
-        let mut batch = Batch::new();
-        receivers[place].receive(&mut batch);
-        let received = batch.len();
+        let mut packets = Packets::new();
+        receivers[place].receive(&mut packets.frames);
+        let received = packets.len();
         if received == 0 {
             return 0;
         }
-        let mut packets = Packets::new();
-        stages.sort(now, place, &mut batch, &mut packets);
+        stages.sort(now, place, &mut packets);
         stages.carry(now, side_of(place), &mut packets, &mut transmitters);
         received
     }
@@ -423,7 +422,7 @@ impl Worker {
             let mut frame = Frame::new(&mut self.scratch, HEADROOM, HEADROOM + len);
             if self.stages.engine.transmit_turns() {
                 if let Some((frame, verdict, realm)) = self.stages.turn_over(now, frame, realm) {
-                    let mut packets: Packets<'_> = std::iter::once((frame, realm)).collect();
+                    let mut packets = Packets::one(frame, realm);
                     let verdicts = [verdict; BATCH];
                     let transmitters = &mut transmitters(&mut self.devices);
                     let packets = (&mut packets, &verdicts);

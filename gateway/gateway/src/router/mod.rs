@@ -14,6 +14,7 @@
 mod budget;
 mod claims;
 mod errors;
+mod exit;
 mod header;
 mod learnt;
 mod neighbors;
@@ -40,6 +41,7 @@ use crate::counters::{Losses, Origin};
 use crate::link::{Link, tag};
 use crate::settings::Settings;
 use errors::{Errors, Unreachable};
+pub(crate) use exit::Exit;
 use header::ADDRESSES;
 use natgate_engine::{Counters, DropReason, Side, Timestamp};
 use natgate_io::Frame;
@@ -213,29 +215,16 @@ impl Router {
         origin: Option<Origin>,
     ) -> Fate {
         let link = link.into();
-        match self.send_at_once(link, frame) {
+        match self.exit(link).send(frame) {
             true => Fate::Ready,
             false => self.send_after_search(now, link, frame, origin),
         }
     }
 
-    /// Writes the header of a packet that fits the link, if its neighbour was used recently; then
-    /// returns true. Most packets need nothing else of [`Router::send`].
-    ///
-    /// # Panics
-    /// As [`Router::send`].
+    /// The way out by a link, for several packets.
     #[inline]
-    pub(crate) fn send_at_once(&self, link: Link, frame: &mut Frame<'_>) -> bool {
-        let (port, learnt) = (&self.ports[index(link)], self.learnt.of(index(link)));
-        if frame.len() <= port.mtu
-            && let Some(to) = destination(frame.bytes())
-            && let Hop::Neighbor(hop) = port.routes.next_hop(to, learnt)
-            && let Some(header) = port.neighbors.header(hop)
-        {
-            header.write(frame, port.header_len);
-            return true;
-        }
-        false
+    pub(crate) fn exit(&self, link: Link) -> Exit<'_> {
+        Exit { port: &self.ports[index(link)], learnt: self.learnt.of(index(link)) }
     }
 
     /// Does what [`Router::send`] does, for packets whose neighbour has to be searched or asked for.
@@ -446,6 +435,11 @@ impl Router {
     /// True if the device of any link carries less than the configuration requires.
     pub fn is_narrowed(&self) -> bool {
         self.ports.iter().any(|port| port.mtu < port.configured_mtu)
+    }
+
+    /// True if some packets that come by a link are for this machine's kernel.
+    pub fn has_kernel(&self, link: Link) -> bool {
+        !self.ports[index(link)].kernels.is_empty()
     }
 
     /// A link's hardware address.

@@ -2,8 +2,7 @@
 //! over.
 
 use super::stages::{
-    NO_VERDICTS, Output, Packets, ReceivedPacket, Stages, TranslatedPacket, Verdicts, change, seen,
-    transmitters,
+    NO_VERDICTS, Output, Packets, Stages, TranslatedPacket, Verdicts, change, seen, transmitters,
 };
 use crate::link::Link;
 use crate::single_writer::add;
@@ -74,15 +73,16 @@ impl Stages {
         packets: &mut Packets<'_>,
         verdicts: &mut Verdicts,
     ) {
-        for (packet, verdict) in packets.iter_mut().zip(verdicts) {
-            if *verdict != Verdict::HandOver {
+        for number in 0..packets.len() {
+            if verdicts[number] != Verdict::HandOver {
                 continue;
             }
-            let (frame, realm) = std::mem::take(packet);
+            let (frame, realm) = packets.take(number);
             // A packet that was handed over leaves an empty frame, which is skipped.
             let fated = self.turn_over(now, frame, realm);
             let (frame, fate, realm) = fated.unwrap_or((Frame::default(), Verdict::Held, 0));
-            (*packet, *verdict) = ((frame, realm), fate);
+            (packets.frames[number], packets.realms[number]) = (frame, realm);
+            verdicts[number] = fate;
         }
     }
 
@@ -115,7 +115,7 @@ impl Stages {
     fn unpack_error(
         &mut self,
         now: Timestamp,
-        error: ReceivedPacket<'_>,
+        error: (Frame<'_>, u16),
         transmitters: &mut [&mut dyn Transmit],
     ) {
         let before = self.engine.counters().clone();
@@ -132,11 +132,11 @@ impl Stages {
     fn receive_one_turned<'d>(
         &mut self,
         now: Timestamp,
-        packet: ReceivedPacket<'d>,
+        (frame, realm): (Frame<'d>, u16),
     ) -> TranslatedPacket<'d> {
-        let (mut packet, mut verdict) = ([packet], [Verdict::Held]);
+        let (mut packet, mut verdict) = (Packets::one(frame, realm), [Verdict::Held]);
         self.receive_turned(now, &mut packet, &mut verdict);
-        let ([(frame, realm)], [verdict]) = (packet, verdict);
+        let ((frame, realm), [verdict]) = (packet.take(0), verdict);
         (frame, verdict, realm)
     }
 
@@ -144,14 +144,13 @@ impl Stages {
     fn receive_turned(
         &mut self,
         now: Timestamp,
-        packets: &mut [ReceivedPacket<'_>],
+        packets: &mut Packets<'_>,
         verdicts: &mut [Verdict],
     ) {
         let verdicts = &mut verdicts[..packets.len()];
         let watched = self.captures.is_on();
         if watched {
-            let packets = packets.iter().map(|(frame, realm)| (frame.bytes(), *realm));
-            self.captures.before(packets);
+            self.captures.before(packets.views());
         }
         change(packets, |views| self.engine.process_turned(now, views, verdicts));
         if watched {
@@ -194,10 +193,10 @@ impl Stages {
                     Kind::Packet(link, source) => match link.side {
                         Side::Inside
                             if is_crowded && !self.is_admitted(now, link, source, &frame) => {}
-                        Side::Inside => inside.push((frame, link.realm)),
-                        Side::Outside => outside.push((frame, 0)),
+                        Side::Inside => inside.push(frame, link.realm),
+                        Side::Outside => outside.push(frame, 0),
                     },
-                    Kind::Turned(realm) => turned.push((frame, realm)),
+                    Kind::Turned(realm) => turned.push(frame, realm),
                     Kind::Error(realm) => self.unpack_error(now, (frame, realm), transmitters),
                     Kind::Request { realm, class, .. } => {
                         self.pcp.take_over(realm, class, frame.bytes());
