@@ -19,7 +19,7 @@ impl Exit<'_> {
     ///
     /// # Panics
     /// As [`super::Router::send`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send(&self, frame: &mut Frame<'_>) -> bool {
         let port = self.port;
         if frame.len() <= port.mtu

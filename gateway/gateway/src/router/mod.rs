@@ -227,7 +227,7 @@ impl Router {
         Exit { port: &self.ports[index(link)], learnt: self.learnt.of(index(link)) }
     }
 
-    /// Does what [`Router::send`] does, for packets whose neighbour has to be searched or asked for.
+    /// Does what [`Router::send`] does, for packets whose neighbour was not used recently.
     #[cold]
     #[inline(never)]
     fn send_after_search(

@@ -1,8 +1,9 @@
 //! Recently used neighbours, found without a search in the table of all.
 //!
-//! An entry has what a packet to the neighbour needs. An entry guarantees that the neighbour is known by this hardware address, and that the table
-//! marks it as used until it is confirmed again. So a packet that finds its neighbour here need not
-//! touch the table. A change of the table that breaks the guarantee takes the entry out first.
+//! An entry has what a packet to the neighbour needs. The entry guarantees that the neighbour is
+//! known by this hardware address, and that the table marks it as used until it is confirmed again.
+//! So a packet that finds its neighbour here need not touch the table. A change of the table that
+//! breaks the guarantee takes the entry out first.
 
 use std::net::Ipv4Addr;
 

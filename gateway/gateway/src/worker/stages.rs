@@ -94,8 +94,8 @@ pub(super) const NO_VERDICTS: Verdicts = [Verdict::Held; BATCH];
 pub(super) type TranslatedPacket<'d> = (Frame<'d>, Verdict, u16);
 
 impl Stages {
-    /// Sorts the frames of a device: keeps those with packets for the gateway, as packets; processes
-    /// ARP; counts the rest.
+    /// Sorts the frames of a device: keeps those with packets for the gateway, as packets;
+    /// processes ARP; counts the rest.
     pub(super) fn sort(&mut self, now: Timestamp, place: usize, packets: &mut Packets<'_>) {
         let is_crowded = side_of(place) == Side::Inside && self.engine.is_crowded();
         let usual = if is_crowded { None } else { self.usual(place) };
@@ -360,9 +360,10 @@ impl Stages {
         let Verdict::Forward(side) = verdict else { return first };
         let link = Link::new(side, realm);
         let (exit, device) = (self.router.exit(link), self.cables.device_of(link));
-        for number in first..packets.len() {
-            let is_same = verdicts[number] == verdict
-                && (side == Side::Outside || packets.realms[number] == realm);
+        let count = packets.len();
+        for (number, each) in verdicts.iter().enumerate().take(count).skip(first) {
+            let is_same =
+                *each == verdict && (side == Side::Outside || packets.realms[number] == realm);
             let frame = &mut packets.frames[number];
             // Translation changes no length, and bytes behind the packet have been cut off.
             let len = frame.len();
@@ -372,7 +373,7 @@ impl Stages {
             let origin = Origin::forwarded(from, side, len);
             leaving.push(&mut packets.frames, number, device, origin);
         }
-        packets.len()
+        count
     }
 
     /// Routes any packet; returns the device that it leaves by, if it leaves now.
@@ -533,7 +534,7 @@ struct Leaving<'d> {
 
 impl<'d> Leaving<'d> {
     /// Adds a frame of the batch; frames come in order of their numbers.
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, frames: &mut Batch<'d>, number: usize, device: usize, origin: Origin) {
         if self.count == 0 {
             self.device = device;

@@ -73,8 +73,8 @@ impl Stages {
         packets: &mut Packets<'_>,
         verdicts: &mut Verdicts,
     ) {
-        for number in 0..packets.len() {
-            if verdicts[number] != Verdict::HandOver {
+        for (number, verdict) in verdicts.iter_mut().enumerate().take(packets.len()) {
+            if *verdict != Verdict::HandOver {
                 continue;
             }
             let (frame, realm) = packets.take(number);
@@ -82,7 +82,7 @@ impl Stages {
             let fated = self.turn_over(now, frame, realm);
             let (frame, fate, realm) = fated.unwrap_or((Frame::default(), Verdict::Held, 0));
             (packets.frames[number], packets.realms[number]) = (frame, realm);
-            verdicts[number] = fate;
+            *verdict = fate;
         }
     }
 
