@@ -8,9 +8,11 @@ use natgate_cli::print;
 use serde_json::Value;
 
 const AFTER_HELP: &str = "\
-The exit code is 0 if the gateway is well, and 1 if a link, next hop, log, route or worker needs attention.
+The exit code is 0 if the gateway is well, and 1 if a link, next hop, log, route or worker needs
+attention.
 
-With --json, standard output has one object: that of GET /v1/status, with that of GET /v1/health as \"health\".
+With --json, standard output has one object: that of GET /v1/status, with that of GET /v1/health as
+\"health\".
 
 Examples:
 natgate status

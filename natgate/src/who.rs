@@ -46,7 +46,8 @@ standard error, if no subscriber is known.
 With --json, standard output has one object a line:
   {\"subscriber\": \"10.0.0.5\", \"external\": \"203.0.113.1\", \"ports\": \"2284-2535\",
    \"pool\": \"default\", \"kind\": \"deterministic\"}
-for a mapping also its \"protocol\", its \"internal\" endpoint and \"age_s\"; if no subscriber is known
+for a mapping also its \"protocol\", its \"internal\" endpoint and \"age_s\"; if no subscriber is
+known
   {\"subscriber\": null, \"reason\": \"...\"}
 and with --at for each mapping, block or session
   {\"subscriber\": \"10.0.0.5\", \"protocol\": \"udp\", \"internal\": \"10.0.0.5:4000\",

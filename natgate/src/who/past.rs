@@ -75,8 +75,8 @@ impl Args {
     /// The endpoint that is asked about.
     fn endpoint(&self) -> Result<(Ipv4Addr, u16), Failure> {
         let (external, Some(port)) = self.whom else {
-            let message = "--at needs an external endpoint with its port, such as 203.0.113.1:2300: the log is \
-                 not searched for all that a subscriber had";
+            let message = "--at needs an external endpoint with its port, such as \
+                 203.0.113.1:2300: the log is not searched for all that a subscriber had";
             return Err(Failure::Input(vec![message.to_owned()]));
         };
         Ok((external, port))

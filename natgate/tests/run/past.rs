@@ -148,7 +148,8 @@ fn a_past_time_is_answered_by_the_configuration_of_that_time() {
     // The next gateway has the same spool and a deterministic pool.
     let spool = folder.file("spool");
     let deterministic = "[nat]\nallocation = \"deterministic\"\nsubscribers = [\"10.0.0.0/24\"]\n\
-        [[static]]\ninternal = \"10.0.0.5:80\"\nexternal = \"203.0.113.1:80\"\nprotocol = \"tcp\"\n";
+        [[static]]\ninternal = \"10.0.0.5:80\"\nexternal = \"203.0.113.1:80\"\n\
+        protocol = \"tcp\"\n";
     let log = format!("[[log]]\nkind = \"spool\"\nfolder = {spool:?}");
     let config = folder.config(&format!("{deterministic}{log}"));
     let mut gateway = Gateway::start(command("", &config, &[]));

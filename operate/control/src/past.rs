@@ -416,8 +416,8 @@ mod tests {
         let Unknown::Nobody { now, coverage, .. } = &error else { panic!("{error}") };
         assert_eq!((now, coverage.covered.len()), (&by(&folder.0, 2, None), 1));
         let said = error.to_string();
-        let why = "it does not record the configuration of that time; by the configuration in force \
-            now, 10.0.0.75 has ports";
+        let why = "it does not record the configuration of that time; by the configuration in \
+            force now, 10.0.0.75 has ports";
         assert!(said.contains(why), "{said}");
     }
 
@@ -427,7 +427,10 @@ mod tests {
         // Restarts and reloads with other kinds of pools and other static mappings, against a list.
         #[test]
         fn the_configuration_of_that_time_answers(
-            steps in prop::collection::vec((any::<bool>(), 0..CONFIGURATIONS.len(), 2..9_u32), 1..12),
+            steps in prop::collection::vec(
+                (any::<bool>(), 0..CONFIGURATIONS.len(), 2..9_u32),
+                1..12,
+            ),
             present in 0..CONFIGURATIONS.len(),
         ) {
             let folder = Folder::new();
