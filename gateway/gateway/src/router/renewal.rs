@@ -1,9 +1,8 @@
 //! Changes of a router at work: links, routes, external addresses, and the rate of ICMP errors.
 
-use super::{
-    Link, MOST_ANNOUNCED, OwnedAddresses, Port, Router, RouterError, index, least_mtu, link_at,
-    links,
-};
+use super::owned::OwnedAddresses;
+use super::port::Port;
+use super::{Link, MOST_ANNOUNCED, Router, RouterError, index, least_mtu, link_at, links};
 use crate::settings::{Route, Settings, SideSettings, StaticNeighbor};
 use natgate_engine::{DropReason, Side};
 use natgate_wire::arp::Mac;

@@ -9,9 +9,10 @@ mod undelivered;
 use super::resolution::Received;
 use super::*;
 use crate::{Route, SideSettings};
-use natgate_engine::{AddressRange, Config, Direction, Outcome, PoolConfig, StaticMapping};
+use natgate_engine::{AddressRange, Config, Direction, Outcome, PoolConfig, Prefix, StaticMapping};
 use natgate_io::HEADROOM;
-use natgate_wire::Ipv4;
+use natgate_wire::link::ethertype;
+use natgate_wire::{Ipv4, arp};
 use std::time::Duration;
 
 const INSIDE: Mac = Mac([2, 0, 0, 0, 0, 1]);
