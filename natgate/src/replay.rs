@@ -10,9 +10,11 @@ use anyhow::Context;
 use indicatif::ProgressBar;
 use natgate_control::{config, json};
 use natgate_engine::{Counters, Event};
+use natgate_gateway::ipv6::Translator;
 use natgate_gateway::replay::{Observer, ReplayError, replay};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
 /// Translate captures offline
@@ -86,6 +88,21 @@ fn write_stats(output: &mut impl Write, counters: &Counters) -> io::Result<()> {
     output.flush()
 }
 
+/// Hosts behind the numbers of NAT64.
+struct Numbered<'t>(&'t Translator);
+
+impl json::Hosts for Numbered<'_> {
+    fn address(&self, realm: u16, number: Ipv4Addr) -> Option<Ipv6Addr> {
+        let hosts = self.0.hosts().filter(|_| self.0.realm() == Some(realm))?;
+        hosts.address(number).map(Ipv6Addr::from_bits)
+    }
+
+    fn subscriber(&self, realm: u16, number: Ipv4Addr) -> Option<(Ipv6Addr, u8)> {
+        let hosts = self.0.hosts().filter(|_| self.0.realm() == Some(realm))?;
+        hosts.subscriber(number).map(|(prefix, len)| (Ipv6Addr::from_bits(prefix), len))
+    }
+}
+
 /// Destination of events, if any.
 struct EventLog {
     output: Option<BufWriter<File>>,
@@ -94,9 +111,14 @@ struct EventLog {
 }
 
 impl Observer for EventLog {
-    fn event(&mut self, event: &Event) -> io::Result<()> {
+    fn event(&mut self, event: &Event, translator: Option<&Translator>) -> io::Result<()> {
         let Some(output) = &mut self.output else { return Ok(()) };
-        serde_json::to_writer(&mut *output, &json::event(event, &self.names))?;
+        let object = json::event(event, &self.names);
+        let object = match translator {
+            Some(translator) => object.with_hosts(event, &Numbered(translator)),
+            None => object,
+        };
+        serde_json::to_writer(&mut *output, &object)?;
         output.write_all(b"\n")
     }
 

@@ -11,7 +11,7 @@ mod owned;
 mod unowned;
 
 use crate::calendar::{Calendar, Link, Links, NONE};
-use crate::host::Host;
+use crate::host::{Grouping, Host};
 use crate::index::Index;
 use crate::random::HashKey;
 use alloc::vec;
@@ -215,6 +215,7 @@ pub(crate) struct Blocks {
     calendar: Calendar,
     index: Index,
     key: HashKey,
+    grouping: Grouping,
     /// Number of assigned blocks, by realm of the subscriber.
     by_realm: Vec<u32>,
 }
@@ -248,8 +249,14 @@ impl Blocks {
             calendar: Calendar::new(reach + 2),
             index: Index::new(capacity),
             key,
+            grouping: Grouping::NONE,
             by_realm: vec![0; usize::from(Host::REALMS)],
         }
+    }
+
+    /// The set, with hosts grouped into subscribers.
+    pub(crate) fn grouped(self, grouping: Grouping) -> Self {
+        Self { grouping, ..self }
     }
 
     /// Bytes that the blocks of `addresses` addresses take.
@@ -405,7 +412,8 @@ impl Blocks {
 
     /// True if a port is in a block of this subscriber.
     pub(crate) fn has_port(&self, pool: usize, index: u32, port: u16, subscriber: Host) -> bool {
-        self.find(pool, index, port).is_some_and(|block| self.owner(block) == subscriber)
+        self.find(pool, index, port)
+            .is_some_and(|block| self.owner(block) == self.grouping.subscriber(subscriber))
     }
 
     // ---- changes of ports ----

@@ -134,6 +134,8 @@ pub struct RealmConfig {
     /// translation. Lower values come first; of equal values, the lower number of the realm. Realm
     /// 0 is not part of this order.
     pub order: u16,
+    /// `Some`: numbers stand for hosts; a subscriber's differ in so many lower bits, 31 at most.
+    pub host_bits: Option<u8>,
 }
 
 /// A pool: external addresses and the ports used of each.

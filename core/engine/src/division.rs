@@ -170,6 +170,14 @@ impl Engine {
         self.subscribers.find(Host::new(realm, address.to_bits())).is_some()
     }
 
+    /// True if a host inside has blocks of ports, be they empty.
+    pub fn has_blocks(&self, realm: u16, address: Ipv4Addr) -> bool {
+        let host = Host::new(realm, address.to_bits());
+        let mut pools = 0..self.config.pools.len();
+        pools
+            .any(|pool| self.external.has_blocks(pool) && self.external.blocks_of(pool, host).0 > 0)
+    }
+
     /// True if a host inside has mappings, blocks or static mappings here.
     pub fn is_established(&self, realm: u16, address: Ipv4Addr) -> bool {
         let host = Host::new(realm, address.to_bits());

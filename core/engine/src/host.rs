@@ -3,6 +3,7 @@
 //! A host is a realm and an IPv4 address in it. Realms (RFC 2663 section 2.1) may use the same
 //! addresses. Realm 0 always exists.
 
+use crate::config::Config;
 use core::net::Ipv4Addr;
 
 /// The bucket of a host, 0 to 255. If several engines share the work, each has some of the buckets.
@@ -55,5 +56,45 @@ impl Host {
     #[inline(always)]
     pub(crate) const fn bits(self) -> u64 {
         self.0
+    }
+}
+
+/// Groups of hosts that are one subscriber each. In a realm of numbers
+/// ([`RealmConfig::host_bits`](crate::RealmConfig::host_bits)), hosts with equal upper bits are one
+/// subscriber. In every other realm, a host is a subscriber.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grouping {
+    /// The realm of numbers; [`Grouping::NO_REALM`]: there is none.
+    realm: u16,
+    /// The bits of a number that tell the subscriber.
+    mask: u32,
+}
+
+impl Grouping {
+    const NO_REALM: u16 = u16::MAX;
+    /// Every host is a subscriber.
+    pub(crate) const NONE: Self = Self { realm: Self::NO_REALM, mask: u32::MAX };
+
+    /// The grouping of a configuration.
+    pub(crate) fn new(config: &Config) -> Self {
+        let numbers = (1..).zip(&config.realms).find_map(|(number, realm)| {
+            realm.host_bits.map(|bits| Self { realm: number, mask: u32::MAX << bits })
+        });
+        numbers.unwrap_or(Self::NONE)
+    }
+
+    /// The subscriber of a host: its first possible host.
+    #[inline(always)]
+    pub(crate) fn subscriber(self, host: Host) -> Host {
+        match self.has(host.realm()) {
+            true => Host::new(host.realm(), host.address() & self.mask),
+            false => host,
+        }
+    }
+
+    /// True if the hosts of a realm are numbers.
+    #[inline(always)]
+    pub(crate) fn has(self, realm: u16) -> bool {
+        realm == self.realm
     }
 }

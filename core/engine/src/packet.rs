@@ -60,7 +60,8 @@ impl<'b> Packet<'b> {
         self.realm
     }
 
-    pub(crate) fn set_realm(&mut self, realm: u16) {
+    /// Changes the realm that the packet came from, or goes to.
+    pub fn set_realm(&mut self, realm: u16) {
         self.realm = realm;
     }
 

@@ -256,6 +256,12 @@ impl Engine {
         self.config.has_realm(realm)
     }
 
+    /// True if the addresses of a realm's hosts are numbers
+    /// ([`RealmConfig::host_bits`](crate::RealmConfig::host_bits)).
+    pub(crate) fn has_numbers(&self, realm: u16) -> bool {
+        self.config.realm(realm).is_some_and(|realm| realm.host_bits.is_some())
+    }
+
     /// True if an address is the gateway's own, seen from a realm.
     #[inline]
     pub(crate) fn is_own(&self, realm: u16, address: u32) -> bool {

@@ -10,7 +10,7 @@ mod unanswered;
 
 use crate::DropReason;
 use crate::class::{Classes, Holding, KINDS};
-use crate::host::Host;
+use crate::host::{Grouping, Host};
 use crate::index::Index;
 use crate::prefetch::prefetch;
 use crate::random::HashKey;
@@ -76,10 +76,16 @@ impl Subscriber {
 
 const NONE: u32 = u32::MAX;
 
+/// The class of a host: numbers are in no class, because prefixes of classes mean addresses.
+fn class_of(classes: &Classes, grouping: Grouping, host: Host) -> u16 {
+    if grouping.has(host.realm()) { 0 } else { classes.of(host) }
+}
+
 /// All subscribers that have mappings.
 #[derive(Clone, Debug)]
 pub(crate) struct Subscribers {
     key: HashKey,
+    grouping: Grouping,
     pub(crate) classes: Classes,
     /// Flips when the classes are replaced.
     epoch: u8,
@@ -119,10 +125,12 @@ impl Subscribers {
         room: SubscriberRoom,
         addresses: usize,
         classes: Classes,
+        grouping: Grouping,
         key: HashKey,
     ) -> Self {
         Self {
             key,
+            grouping,
             classes,
             epoch: 0,
             watches: Vec::with_capacity(room.records),
@@ -179,7 +187,7 @@ impl Subscribers {
     /// Prefetches the line that a search for a subscriber's record reads.
     #[inline]
     pub(crate) fn prefetch(&self, host: Host) {
-        self.index.prefetch(self.hash(host, NONE));
+        self.index.prefetch(self.hash(self.grouping.subscriber(host), NONE));
     }
 
     /// Number of subscribers that are paired with each external address, by its index.
@@ -190,6 +198,7 @@ impl Subscribers {
     /// Prefetches the most likely record of a subscriber. Returns its place or [`NONE`].
     #[inline(always)]
     pub(crate) fn approach(&self, host: Host) -> u32 {
+        let host = self.grouping.subscriber(host);
         let Some(at) = self.index.candidate(self.hash(host, NONE)) else { return NONE };
         prefetch(&self.records, at as usize);
         at
@@ -219,7 +228,7 @@ impl Subscribers {
 
     /// Finds the record of a subscriber.
     pub(crate) fn find(&self, host: Host) -> Option<u32> {
-        self.find_record(host, NONE)
+        self.find_record(self.grouping.subscriber(host), NONE)
     }
 
     pub(crate) fn get(&self, at: u32) -> &Subscriber {
@@ -302,11 +311,15 @@ impl Subscribers {
     fn join_class(&mut self, at: u32) {
         let record = &mut self.records[at as usize];
         record.epoch = self.epoch;
-        record.class = self.classes.of(record.host);
+        record.class = class_of(&self.classes, self.grouping, record.host);
         self.classes.add(record.class, &record.has);
         if let Some(watch) = self.watches.get_mut(at as usize) {
             watch.forget();
         }
+    }
+
+    fn class_of(&self, host: Host) -> u16 {
+        class_of(&self.classes, self.grouping, host)
     }
 
     /// Checks that the subscriber of a record may have one more mapping of a kind now, by its own
@@ -328,7 +341,7 @@ impl Subscribers {
         match record {
             Some(at) => self.check_record(at, kind, now),
             None => {
-                let class = self.classes.of(host);
+                let class = self.class_of(host);
                 self.classes.check(class, &Holding::NONE, kind, now)
             }
         }
@@ -338,7 +351,7 @@ impl Subscribers {
     pub(crate) fn class_and_holding(&self, record: Option<u32>, host: Host) -> (u16, Holding) {
         match record {
             Some(at) => (self.get(at).class, self.get(at).has),
-            None => (self.classes.of(host), Holding::NONE),
+            None => (self.class_of(host), Holding::NONE),
         }
     }
 
@@ -400,6 +413,7 @@ impl Subscribers {
         kind: usize,
         now: u64,
     ) -> u32 {
+        let host = self.grouping.subscriber(host);
         let pool = pool as u32;
         let index = index.unwrap_or(NONE);
         let at = match record {
@@ -408,7 +422,7 @@ impl Subscribers {
                 at
             }
             None => {
-                let class = self.classes.of(host);
+                let class = self.class_of(host);
                 let epoch = self.epoch;
                 self.add(Subscriber { host, pool, paired: index, class, epoch, ..Subscriber::NEW })
             }
@@ -500,6 +514,7 @@ impl Subscribers {
     /// Counts the removal of a mapping of a pool, which was in a slot. Removes the subscriber's
     /// record with its last mapping.
     pub(crate) fn release(&mut self, host: Host, slot: u32, pool: usize, kind: usize) {
+        let host = self.grouping.subscriber(host);
         let at = self.find(host).expect("a mapping's subscriber has a record");
         if self.records[at as usize].is_unanswered {
             self.unanswered.remove_mapping(at, slot);

@@ -31,7 +31,7 @@ use crate::endpoint::{AddressPort, Internal};
 use crate::engine::Engine;
 use crate::packet::direction_from;
 use crate::packet::{Direction, Outcome, Packet, Side, Verdict};
-use crate::parse::{Embedded, Headers, Kind, parse};
+use crate::parse::{Embedded, Headers, Kind, parse, parse_turned};
 use crate::protocols::has_ports;
 use crate::rules::Ruling;
 use crate::{DropReason, Timestamp};
@@ -79,7 +79,13 @@ impl Engine {
 
     /// Takes one packet the complete way and counts it.
     fn complete(&mut self, from: Side, packet: &mut Packet<'_>) -> Verdict {
-        let parsed = &mut parse(packet.bytes());
+        let parsed = &mut match parse(packet.bytes()) {
+            // A number may equal the destination's address by chance.
+            Err(DropReason::Land) if from == Side::Inside && self.has_numbers(packet.realm()) => {
+                parse_turned(packet.bytes())
+            }
+            parsed => parsed,
+        };
         let headers = match parsed {
             Ok(headers) => headers,
             Err(reason) => {

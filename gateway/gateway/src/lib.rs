@@ -94,6 +94,7 @@ pub use logs::{
 };
 pub use monitoring::{Master, MetricsPlace, MonitoringSettings, SnmpSettings};
 pub use natgate_io::Device;
+pub use natgate_ipv6 as ipv6;
 pub use observer::{Observer, SideStatus, Status};
 pub use ordered::{MappingPlace, Page, SubscriberPlace};
 pub use pcp::{PCP_PORT, PcpCounters, PcpSettings, ResultCode, write_datagram};

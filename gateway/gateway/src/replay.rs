@@ -7,9 +7,9 @@
 //! the next packet is read.
 //!
 //! [`Input`] tells the side of a packet; the output module chooses the link header of a packet that
-//! leaves. There is no ARP and no routing here: a forwarded packet leaves by the other interface,
-//! in fragments if it is longer than that side's MTU. VLAN tags of the inside's frames tell realms
-//! apart.
+//! leaves. IPv6 is taken if the settings use it. There is no ARP and no routing here: a forwarded
+//! packet leaves by the other interface, in fragments if it is longer than that side's MTU. VLAN
+//! tags of the inside's frames tell realms apart.
 
 mod input;
 mod output;
@@ -25,12 +25,17 @@ use natgate_engine::{
     ConfigError, Counters, DropReason, Engine, Event, Packet, Side, SideConfig, Timestamp, Verdict,
 };
 use natgate_io::pcap::{Interface, LinkType};
+use natgate_ipv6::convert::Cut;
+use natgate_ipv6::{Departure, Fate, Translator};
 use natgate_wire::link::ethertype;
 use output::{Cause, Header, Output};
 use std::io::{self, Read, Write};
 
 /// The capture's two interfaces in the order of the capture, with their sides.
 pub type Interfaces = [(Side, Interface); 2];
+
+/// Bytes before a packet that may change its family: as many as the longest ICMPv6 error has.
+const HEADROOM: usize = 1280;
 
 /// Longest packet that the translator makes, bytes.
 const MAX_PACKET: usize = 65_535;
@@ -40,11 +45,11 @@ const DEFAULT_MTU: u16 = 1500;
 
 /// Receiver of the translator's events.
 pub trait Observer {
-    /// Takes an event.
+    /// Takes an event. `translator` knows the hosts behind numbers, if there is NAT64.
     ///
     /// # Errors
     /// The error of the write.
-    fn event(&mut self, event: &Event) -> io::Result<()>;
+    fn event(&mut self, event: &Event, translator: Option<&Translator>) -> io::Result<()>;
 
     /// Flushes all events taken so far.
     ///
@@ -98,9 +103,18 @@ pub fn replay<R: Read, W: Write>(
     observer: &mut dyn Observer,
     flush: Flush,
 ) -> Report {
-    let config = &settings.engine;
+    let mut config = settings.engine.clone();
+    let translator = match Translator::new(&settings.ipv6, &mut config, seed) {
+        Ok(translator) => translator,
+        Err(message) => {
+            let end = Err(ReplayError::Config(ConfigError { message }));
+            return Report { counters: Counters::default(), end };
+        }
+    };
+    let config = &config;
     let mut replay = Replay {
         output: Output::new(output),
+        translator,
         observer,
         mtu_outside: mtu(&config.outside),
         mtus_inside: config.realm_numbers().map(|realm| mtu(config.inside_of(realm))).collect(),
@@ -109,7 +123,8 @@ pub fn replay<R: Read, W: Write>(
         losses: Losses::default(),
         now: Timestamp::default(),
         backwards: 0,
-        buffer: vec![0; MAX_PACKET],
+        buffer: vec![0; HEADROOM + MAX_PACKET],
+        work: Vec::new(),
     };
     let mut engine = None;
     let start = |now| Engine::new(config, seed, now).map_err(ReplayError::Config);
@@ -117,10 +132,28 @@ pub fn replay<R: Read, W: Write>(
     let finished = replay.finish(&input);
     let mut counters = engine.map_or_else(Counters::default, |mut engine| {
         engine.drop_held();
-        replay.losses.correct(engine.counters())
+        let counters = match &replay.translator {
+            Some(translator) => summed(engine.counters(), &translator.counters()),
+            None => engine.counters().clone(),
+        };
+        replay.losses.correct(&counters)
     });
     counters.clock_backwards += replay.backwards;
     Report { counters, end: end.and(finished) }
+}
+
+/// The counters of the engine and of the translator together. The translator takes back what it
+/// could not carry out, so its counts may be negative.
+fn summed(engine: &Counters, translator: &Counters) -> Counters {
+    let mut sum = engine.clone();
+    let ways = sum.packets.iter_mut().chain(&mut sum.bytes).flatten().chain(&mut sum.drops);
+    let others = translator.packets.iter().chain(&translator.bytes).flatten();
+    for (count, other) in ways.zip(others.chain(&translator.drops)) {
+        *count = count.wrapping_add(*other);
+    }
+    sum.generated += translator.generated;
+    sum.errors_suppressed += translator.errors_suppressed;
+    sum
 }
 
 fn mtu(side: &SideConfig) -> usize {
@@ -129,6 +162,8 @@ fn mtu(side: &SideConfig) -> usize {
 
 struct Replay<'a, W> {
     output: Output<W>,
+    /// The translator of both families, if IPv6 is used.
+    translator: Option<Translator>,
     observer: &'a mut dyn Observer,
     /// Largest packets, bytes: of the outside, and of each realm inside.
     mtu_outside: usize,
@@ -142,8 +177,10 @@ struct Replay<'a, W> {
     now: Timestamp,
     /// Timestamps that went back. The engine gets only times that do not.
     backwards: u64,
-    /// Buffer for packets of the engine's own.
+    /// Buffer for packets of the engine's own, behind headroom.
     buffer: Vec<u8>,
+    /// Buffer for a packet that may change its family, behind headroom.
+    work: Vec<u8>,
 }
 
 impl<W: Write> Replay<'_, W> {
@@ -212,7 +249,7 @@ impl<W: Write> Replay<'_, W> {
         let Arrival { side, link, .. } = arrival;
         let network = link.locate(frame);
         let start = network.map_or(0, |network| network.offset);
-        if network.is_none_or(|network| network.ethertype != ethertype::IPV4) {
+        if !network.is_some_and(|network| self.takes(network.ethertype, &frame[start..])) {
             engine.count_foreign(side, frame.len() - start);
             return Ok(());
         }
@@ -221,6 +258,9 @@ impl<W: Write> Replay<'_, W> {
             return Ok(());
         };
         self.output.saw(side, header);
+        if self.translator.is_some() {
+            return self.take_any(engine, (side, realm, header), &frame[start..]);
+        }
         let mut packets = [Packet::new(frame, start).in_realm(realm)];
         let mut verdicts = [Verdict::Held];
         engine.process(self.now, side, &mut packets, &mut verdicts);
@@ -236,13 +276,96 @@ impl<W: Write> Replay<'_, W> {
             Verdict::Drop(_) | Verdict::Held | Verdict::HandOver => None,
         };
         if let Some((to, cause, origin)) = way {
-            let long = packet.len() > self.mtu(to, realm);
-            match if long { engine.identify(packet.bytes_mut()) } else { Ok(()) } {
-                Ok(()) => self.send((to, realm), self.now, cause, packet.bytes(), Some(origin))?,
-                Err(reason) => self.losses.note(Some(origin), reason),
-            }
+            self.send_translated(engine, (to, realm), cause, packet.bytes_mut(), origin)?;
         }
         self.drain(engine, Some((side, header)))
+    }
+
+    /// Sends an IPv4 packet that the engine has translated.
+    fn send_translated(
+        &mut self,
+        engine: &mut Engine,
+        (to, realm): (Side, u16),
+        cause: Cause,
+        packet: &mut [u8],
+        origin: Origin,
+    ) -> Result<(), ReplayError> {
+        let long = packet.len() > self.mtu(to, realm);
+        match if long { engine.identify(packet) } else { Ok(()) } {
+            Ok(()) => self.send((to, realm), self.now, cause, packet, Some(origin)),
+            Err(reason) => {
+                self.losses.note(Some(origin), reason);
+                Ok(())
+            }
+        }
+    }
+
+    /// True if a packet of this type is translated or routed.
+    fn takes(&self, ethertype: u16, packet: &[u8]) -> bool {
+        let version = packet.first().map(|first| first >> 4);
+        match ethertype {
+            ethertype::IPV4 => self.translator.is_none() || version != Some(6),
+            ethertype::IPV6 => self.translator.is_some() && version == Some(6),
+            _ => false,
+        }
+    }
+
+    /// Takes a packet of either family.
+    fn take_any(
+        &mut self,
+        engine: &mut Engine,
+        (side, realm, header): (Side, u16, Header),
+        bytes: &[u8],
+    ) -> Result<(), ReplayError> {
+        let mut work = std::mem::take(&mut self.work);
+        work.resize(HEADROOM, 0);
+        work.extend_from_slice(bytes);
+        let mut packet = Packet::new(&mut work, HEADROOM).in_realm(realm);
+        let Some(translator) = &mut self.translator else { return Ok(()) };
+        if let Fate::Send(departure) = translator.take(engine, self.now, side, &mut packet) {
+            let cause =
+                if departure.answers { Cause::Answered(header) } else { Cause::Passed(header) };
+            self.depart(engine, departure, cause, packet.bytes_mut())?;
+        }
+        self.work = work;
+        self.drain(engine, Some((side, header)))
+    }
+
+    /// Sends a packet that the translator has taken.
+    fn depart(
+        &mut self,
+        engine: &mut Engine,
+        departure: Departure,
+        cause: Cause,
+        packet: &mut [u8],
+    ) -> Result<(), ReplayError> {
+        let Departure { side, realm, cut, counted: (direction, outcome, len), .. } = departure;
+        let origin = Origin { direction, outcome, len };
+        if is_ipv6(packet) || cut.is_some() {
+            return self.send_converted((side, cut), self.now, cause, packet);
+        }
+        self.send_translated(engine, (side, realm), cause, packet, origin)
+    }
+
+    /// Writes a packet that was converted or routed, in the fragments that the conversion asks for.
+    fn send_converted(
+        &mut self,
+        (side, cut): (Side, Option<Cut>),
+        time: Timestamp,
+        cause: Cause,
+        packet: &[u8],
+    ) -> Result<(), ReplayError> {
+        let Some(cut) = cut else {
+            let written = self.output.packet((side, None), time, cause, packet);
+            return written.map_err(ReplayError::Output);
+        };
+        let mut fragments = cut.fragments(packet);
+        let mut buffer = vec![0; cut.limit];
+        while let Some(len) = fragments.write_next(&mut buffer) {
+            let written = self.output.packet((side, None), time, cause, &buffer[..len]);
+            written.map_err(ReplayError::Output)?;
+        }
+        Ok(())
     }
 
     /// Realm of a frame, and its header without the realm's tag; `None` if no realm has the tag.
@@ -261,7 +384,7 @@ impl<W: Write> Replay<'_, W> {
     /// Largest packet that leaves by a side, bytes. The realm counts on the inside.
     fn mtu(&self, side: Side, realm: u16) -> usize {
         match side {
-            Side::Inside => self.mtus_inside[usize::from(realm)],
+            Side::Inside => self.mtus_inside.get(usize::from(realm)).copied().unwrap_or(MAX_PACKET),
             Side::Outside => self.mtu_outside,
         }
     }
@@ -276,7 +399,8 @@ impl<W: Write> Replay<'_, W> {
         origin: Option<Origin>,
     ) -> Result<(), ReplayError> {
         let mtu = self.mtu(side, realm);
-        let vlan = self.vlans[usize::from(realm)].filter(|_| side == Side::Inside);
+        let vlan = self.vlans.get(usize::from(realm)).copied().flatten();
+        let vlan = vlan.filter(|_| side == Side::Inside);
         if packet.len() <= mtu {
             let written = self.output.packet((side, vlan), time, cause, packet);
             return written.map_err(ReplayError::Output);
@@ -300,22 +424,63 @@ impl<W: Write> Replay<'_, W> {
         provoked_by: Option<(Side, Header)>,
     ) -> Result<(), ReplayError> {
         while let Some(event) = engine.poll_event() {
-            self.observer.event(&event).map_err(ReplayError::Events)?;
+            let told = self.observer.event(&event, self.translator.as_ref());
+            told.map_err(ReplayError::Events)?;
         }
         let mut buffer = std::mem::take(&mut self.buffer);
-        while let Some((time, side, len)) = engine.poll_transmit(&mut buffer) {
-            let packet = &buffer[..len];
+        let of_hosts = self.translator.as_ref().and_then(Translator::realm);
+        while let Some((time, side, len)) = engine.poll_transmit(&mut buffer[HEADROOM..]) {
+            let packet = &buffer[HEADROOM..HEADROOM + len];
             let cause = match provoked_by {
                 // The engine makes no fragments itself: these waited for this packet.
                 Some((_, header)) if is_fragment(packet) => Cause::Passed(header),
                 Some((from, header)) if side == from => Cause::Answered(header),
                 _ => Cause::Unknown,
             };
-            self.send((side, engine.transmit_realm()), time, cause, packet, None)?;
+            let realm = engine.transmit_realm();
+            if side == Side::Inside && of_hosts == Some(realm) {
+                let packet = Packet::new(&mut buffer[..HEADROOM + len], HEADROOM);
+                self.send_to_host(packet, time, cause)?;
+            } else {
+                self.send((side, realm), time, cause, packet, None)?;
+            }
+        }
+        while let Some(translator) = &mut self.translator
+            && let Some((side, len)) = translator.poll_transmit(&mut buffer)
+        {
+            let cause = match provoked_by {
+                Some((from, header)) if side == from => Cause::Answered(header),
+                _ => Cause::Unknown,
+            };
+            self.send_converted((side, None), self.now, cause, &buffer[..len])?;
         }
         self.buffer = buffer;
+        if let Some(translator) = &mut self.translator {
+            translator.sweep(engine, self.now);
+        }
         Ok(())
     }
+
+    /// Sends a packet of the engine's to a host of NAT64.
+    fn send_to_host(
+        &mut self,
+        mut packet: Packet<'_>,
+        time: Timestamp,
+        cause: Cause,
+    ) -> Result<(), ReplayError> {
+        let Some(translator) = &mut self.translator else { return Ok(()) };
+        match translator.to_host(&mut packet) {
+            Ok(cut) => self.send_converted((Side::Inside, cut), time, cause, packet.bytes()),
+            Err(reason) => {
+                self.losses.note(None, reason);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn is_ipv6(packet: &[u8]) -> bool {
+    packet.first().is_some_and(|first| first >> 4 == 6)
 }
 
 fn is_fragment(packet: &[u8]) -> bool {

@@ -1,6 +1,7 @@
 //! `natgate replay` and `natgate p4 replay` from outside: input, output, times and refusals.
 
 mod bench;
+mod families;
 mod p4;
 mod realms;
 

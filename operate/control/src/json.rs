@@ -9,7 +9,7 @@ use natgate_engine::{
 };
 use natgate_gateway::LoadNow;
 use natgate_logs::endpoint;
-pub use natgate_logs::{EventObject, Names, event, protocol};
+pub use natgate_logs::{EventObject, Hosts, Names, event, prefix, protocol};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::net::Ipv4Addr;

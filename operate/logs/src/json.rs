@@ -10,7 +10,7 @@ use natgate_engine::{
     BlockId, Change, Config, Endpoint, Event, MappingId, PoolConfig, Resource, SessionId, Timestamp,
 };
 use serde::Serialize;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub struct EventObject<'p> {
     #[serde(flatten)]
     mapping: Option<MappingObject>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    subscriber: Option<Ipv4Addr>,
+    subscriber: Option<Subscriber>,
     #[serde(skip_serializing_if = "Option::is_none")]
     external: Option<Ipv4Addr>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -128,8 +128,52 @@ fn realms(config: &Config) -> Vec<String> {
 struct MappingObject {
     internal: String,
     external: String,
-    subscriber: Ipv4Addr,
+    subscriber: Subscriber,
     kind: &'static str,
+}
+
+/// Name of a subscriber: its IPv4 address, or the text of an IPv6 prefix or address.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Subscriber {
+    Ipv4(Ipv4Addr),
+    Text(String),
+}
+
+/// Hosts of IPv6 behind the numbers that stand for them in the engine.
+pub trait Hosts {
+    /// The address of the host with a number; `None`: the number is an IPv4 address.
+    fn address(&self, realm: u16, number: Ipv4Addr) -> Option<Ipv6Addr>;
+
+    /// The prefix of the subscriber with a number, and its length; `None`: as for the address.
+    fn subscriber(&self, realm: u16, number: Ipv4Addr) -> Option<(Ipv6Addr, u8)>;
+}
+
+/// Name of a subscriber that is a prefix: a prefix of one address is the address.
+pub fn prefix((prefix, len): (Ipv6Addr, u8)) -> String {
+    match len {
+        128 => prefix.to_string(),
+        len => format!("{prefix}/{len}"),
+    }
+}
+
+/// Realm and number of the subscriber that a change is about, and its port if it is about one.
+fn about(change: &Change) -> Option<(u16, Ipv4Addr, Option<u16>)> {
+    match change {
+        Change::MappingCreated(id) | Change::MappingRemoved(id) => {
+            Some((id.realm, id.internal.address, Some(id.internal.port)))
+        }
+        Change::SessionCreated(id) | Change::SessionRemoved(id) => {
+            let id = id.mapping;
+            Some((id.realm, id.internal.address, Some(id.internal.port)))
+        }
+        Change::BlockAssigned(id) | Change::BlockReleased(id) => {
+            Some((id.realm, id.subscriber, None))
+        }
+        Change::QuotaReached { realm, subscriber, .. }
+        | Change::ThresholdReached { realm, subscriber, .. } => Some((*realm, *subscriber, None)),
+        _ => None,
+    }
 }
 
 /// An event as an object, with all its fields.
@@ -139,7 +183,7 @@ pub fn event<'p>(event: &Event, names: &'p Names) -> EventObject<'p> {
     let subscriber = |object: EventObject<'p>, realm: u16, address: Ipv4Addr| {
         object.and(|it| {
             it.realm = names.realm(realm);
-            it.subscriber = Some(address);
+            it.subscriber = Some(Subscriber::Ipv4(address));
         })
     };
     let threshold = |resource: Resource, percent: u8| {
@@ -226,6 +270,22 @@ fn summed_up<'p>(summary: &Summary, names: &'p Names) -> EventObject<'p> {
 }
 
 impl<'p> EventObject<'p> {
+    /// The object of an event, with the names of hosts in place of their numbers.
+    pub fn with_hosts(mut self, event: &Event, hosts: &impl Hosts) -> Self {
+        let Some((realm, number, port)) = about(&event.change) else { return self };
+        let Some(subscriber) = hosts.subscriber(realm, number) else { return self };
+        let name = Subscriber::Text(prefix(subscriber));
+        match (&mut self.mapping, port, hosts.address(realm, number)) {
+            (Some(mapping), Some(port), Some(address)) => {
+                mapping.internal = format!("[{address}]:{port}");
+                mapping.subscriber = name;
+            }
+            (Some(mapping), ..) => mapping.subscriber = name,
+            (None, ..) => self.subscriber = Some(name),
+        }
+        self
+    }
+
     /// An object of another name with the same time.
     fn of(&self, event: &'static str) -> Self {
         Self { event, time: self.time, ..Self::default() }
@@ -240,7 +300,7 @@ impl<'p> EventObject<'p> {
         let mapping = MappingObject {
             internal: endpoint(id.internal),
             external: endpoint(id.external),
-            subscriber: id.internal.address,
+            subscriber: Subscriber::Ipv4(id.internal.address),
             kind: id.kind.name(),
         };
         let (protocol, realm) = (Some(protocol(id.protocol)), names.realm(id.realm));
@@ -256,7 +316,7 @@ impl<'p> EventObject<'p> {
     fn block(self, id: &BlockId, names: &'p Names) -> Self {
         Self {
             realm: names.realm(id.realm),
-            subscriber: Some(id.subscriber),
+            subscriber: Some(Subscriber::Ipv4(id.subscriber)),
             external: Some(id.external),
             ports: Some(format!("{}-{}", id.ports.0, id.ports.1)),
             ..self

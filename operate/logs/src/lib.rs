@@ -40,7 +40,8 @@ pub use in_force::{
     InForce, OwnersInForce, PoolInForce, ServiceInForce, SharesInForce, StaticInForce,
 };
 pub use json::{
-    DEFAULT_REALM, EventObject, Names, endpoint, event, protocol, record, seconds, shown, time,
+    DEFAULT_REALM, EventObject, Hosts, Names, endpoint, event, prefix, protocol, record, seconds,
+    shown, time,
 };
 pub use queue::Queue;
 pub use record::{ClockSet, Gap, Record, wants};

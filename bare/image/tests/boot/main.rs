@@ -20,8 +20,10 @@ mod write;
 use machine::Machine;
 use natgate_control::config;
 use natgate_engine::Event;
+use natgate_gateway::ipv6::Translator;
 use natgate_gateway::replay::{self, Flush, Input};
 use natgate_io::pcap::Capture;
+
 use natgate_timings::{Fill, ROOM, Size, Timing};
 use natgate_wire::{Ipv4, protocol};
 use std::io;
@@ -96,7 +98,7 @@ fn all_cases(card: &str) {
 fn replayed(configuration: &str, input: &[u8]) -> Output {
     struct Silent;
     impl replay::Observer for Silent {
-        fn event(&mut self, _: &Event) -> io::Result<()> {
+        fn event(&mut self, _: &Event, _: Option<&Translator>) -> io::Result<()> {
             Ok(())
         }
 

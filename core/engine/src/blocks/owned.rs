@@ -8,10 +8,12 @@ use crate::prefetch::prefetch;
 
 impl Blocks {
     pub(super) fn hash(&self, subscriber: Host, pool: usize) -> u64 {
+        let subscriber = self.grouping.subscriber(subscriber);
         self.key.hash(subscriber.bits(), 1 << 62 | pool as u64)
     }
 
     pub(super) fn head(&self, subscriber: Host, pool: usize) -> Option<u32> {
+        let subscriber = self.grouping.subscriber(subscriber);
         self.index.find(self.hash(subscriber, pool), |at| {
             let entry = &self.entries[at as usize];
             (entry.owner, entry.pool as usize) == (subscriber, pool)
@@ -101,6 +103,7 @@ impl Blocks {
         subscriber: Host,
         tick: u32,
     ) -> Option<u32> {
+        let subscriber = self.grouping.subscriber(subscriber);
         let block = self.find(pool, index, ports.0)?;
         let owner = self.entries[block as usize].owner;
         if self.place_of(block).1 != ports || owner != NOBODY && owner != subscriber {
@@ -126,6 +129,7 @@ impl Blocks {
         External { index, port }: External,
         subscriber: Host,
     ) -> Result<Option<u32>, Host> {
+        let subscriber = self.grouping.subscriber(subscriber);
         let Some(block) = self.find(pool, index, port) else { return Ok(None) };
         match self.entries[block as usize].owner {
             owner if owner == subscriber => return Ok(None),
@@ -140,6 +144,7 @@ impl Blocks {
     }
 
     pub(super) fn own(&mut self, block: u32, subscriber: Host) {
+        let subscriber = self.grouping.subscriber(subscriber);
         self.rows[(block / self.stride) as usize].owned += 1;
         self.by_realm[usize::from(subscriber.realm())] += 1;
         let pool = self.entries[block as usize].pool as usize;

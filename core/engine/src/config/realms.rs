@@ -23,6 +23,13 @@ pub(crate) fn validate(config: &Config) -> Result<(), ConfigError> {
             return fail(format!("realm {name} uses a pool that does not exist"));
         }
     }
+    let mut numbers = config.realms.iter().filter_map(|realm| Some((realm, realm.host_bits?)));
+    if let Some((RealmConfig { name, .. }, bits)) = numbers.find(|(_, bits)| *bits > 31) {
+        return fail(format!("realm {name} has {bits} bits of hosts: at most 31 are possible"));
+    }
+    if config.realms.iter().filter(|realm| realm.host_bits.is_some()).count() > 1 {
+        return fail(String::from("several realms have numbers for addresses: one may"));
+    }
     for realm in config.all_numbers() {
         let ranges = config.inside_routes_of(realm);
         let apart = |pair: &[AddressRange]| pair[0].last < pair[1].first;

@@ -13,7 +13,7 @@ use crate::event::Events;
 use crate::explicit::Holds;
 use crate::external::ExternalPorts;
 use crate::fragments::Fragments;
-use crate::host::Host;
+use crate::host::{Grouping, Host};
 use crate::identification::Identifications;
 use crate::packet::Counters;
 use crate::random::{Generator, HashKey};
@@ -63,6 +63,7 @@ impl Engine {
                 sizes.subscribers,
                 sizes.address_room,
                 Classes::new(config),
+                Grouping::new(config),
                 key,
             ),
             pool_watches: PoolWatches::default(),

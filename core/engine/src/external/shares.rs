@@ -10,7 +10,7 @@ use crate::blocks::{Blocking, Blocks, HIGH, LOW};
 use crate::config::{Allocation, BlockConfig, Config, PoolConfig, Pooling};
 use crate::deterministic::Plan;
 use crate::endpoint::External;
-use crate::host::Host;
+use crate::host::{Grouping, Host};
 use crate::protocols::{PROTOCOLS, has_ports, protocol_index};
 use crate::random::{Generator, HashKey};
 use crate::time::{TICK, nanos};
@@ -127,6 +127,7 @@ fn stride(config: &Config) -> u32 {
 /// The blocks of `addresses` addresses.
 pub(super) fn blocks(config: &Config, addresses: usize, key: HashKey) -> Blocks {
     Blocks::new(addresses, stride(config), ticks(BlockConfig::LONGEST), key)
+        .grouped(Grouping::new(config))
 }
 
 impl ExternalPorts {

@@ -73,15 +73,16 @@ impl Engine {
     pub(super) fn check_ends(&self, headers: &Headers, from: Side) -> Result<(), DropReason> {
         let realm = (from == Side::Inside).then_some(headers.realm);
         let (source, destination) = (headers.source.address, headers.destination.address);
+        let is_number = realm.is_some_and(|realm| self.has_numbers(realm));
         //= rfc1812#section-4.2.2.11-directed
-        if self.is_broadcast(realm, source) {
+        if !is_number && self.is_broadcast(realm, source) {
             return Err(DropReason::MartianSource);
         }
         //= rfc1812#section-4.2.3.1
         if self.is_broadcast(realm, destination) {
             return Err(DropReason::MartianDestination);
         }
-        if self.is_ours(realm, source) {
+        if !is_number && self.is_ours(realm, source) {
             return Err(DropReason::SpoofedSource);
         }
         Ok(())

@@ -5,7 +5,7 @@
 //! destination realm is added. An answer gets the header of the packet that provoked it, with the
 //! Ethernet addresses exchanged. A packet without such a header was made by a timer, or came in
 //! under another type of header. It gets the header of the last frame that came in on its side,
-//! exchanged; if no frame has come, addresses are zero. In Linux cooked headers an exchange makes
+//! exchanged; if no frame has come, addresses are zero. The type is that of the packet's family. In Linux cooked headers an exchange makes
 //! the packet one that this machine sent, from an unknown address.
 
 use super::Interfaces;
@@ -41,7 +41,7 @@ pub(super) enum Cause {
 }
 
 impl Header {
-    /// Copies the link header in front of an IPv4 packet.
+    /// Copies the link header in front of a packet.
     pub(super) fn new(link: LinkType, header: &[u8]) -> Self {
         let mut bytes = [0; MAX_HEADER];
         bytes[..header.len()].copy_from_slice(header);
@@ -113,6 +113,23 @@ impl Header {
         self
     }
 
+    /// The header with the type of the packet's family.
+    fn for_packet(mut self, packet: &[u8]) -> Self {
+        let family = match packet.first().map(|first| first >> 4) {
+            Some(4) => ethertype::IPV4,
+            Some(6) => ethertype::IPV6,
+            _ => return self,
+        };
+        // The type is at the end of the header, behind the tags.
+        let at = match self.link {
+            LinkType::COOKED2 if self.len == link::COOKED2_LEN => 0,
+            LinkType::ETHERNET | LinkType::COOKED | LinkType::COOKED2 => self.len - 2,
+            _ => return self,
+        };
+        self.bytes[at..at + 2].copy_from_slice(&family.to_be_bytes());
+        self
+    }
+
     fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
@@ -157,7 +174,7 @@ impl<W: Write> Output<W> {
         }
     }
 
-    /// Writes an IPv4 packet that leaves by `side`, tagged for a VLAN if one is given.
+    /// Writes a packet that leaves by `side`, tagged for a VLAN if one is given.
     pub(super) fn packet(
         &mut self,
         (side, vlan): (Side, Option<u16>),
@@ -175,7 +192,7 @@ impl<W: Write> Output<W> {
                 _ => Header::blank(link),
             },
         };
-        let header = vlan.map_or(header, |vlan| header.tagged(vlan));
+        let header = vlan.map_or(header, |vlan| header.tagged(vlan)).for_packet(packet);
         begun.writer.packet(number, time.0, header.bytes(), packet)
     }
 

@@ -210,6 +210,7 @@ impl Draft {
                 rules,
                 gone: false,
                 order: 0,
+                host_bits: None,
             };
             let own = realm.inside.device.as_ref().or(self.inside.device.as_ref());
             let settings = RealmSettings {

@@ -1,0 +1,90 @@
+//! The customer's side of a translation (RFC 6877): IPv4 inside, IPv6 outside.
+
+use crate::convert::{Addresses, Place, Refusal};
+use crate::embedding::Pref64;
+use crate::settings::ClatSettings;
+use crate::translator::{Taken, Translator, cut_of};
+use core::net::{Ipv4Addr, Ipv6Addr};
+use natgate_engine::{Direction, DropReason, Packet, Side};
+
+/// Addresses of a CLAT.
+struct Customer {
+    prefix: Pref64,
+    inside: Pref64,
+    /// Source of errors from IPv6 addresses without an IPv4 one.
+    error_source: Option<u32>,
+}
+
+impl Addresses for Customer {
+    fn to_ipv4(
+        &mut self,
+        place: Place,
+        source: u128,
+        destination: u128,
+    ) -> Result<(u32, u32), Refusal> {
+        let Self { prefix, inside, .. } = *self;
+        let untranslatable = Refusal::silent(DropReason::Untranslatable);
+        let (from, to) = match place {
+            Place::Quoted => (inside, prefix),
+            Place::Packet | Place::Error => (prefix, inside),
+        };
+        let extract = |prefix: Pref64, address: u128| {
+            prefix.extract(Ipv6Addr::from_bits(address)).map(Ipv4Addr::to_bits)
+        };
+        let source = match (extract(from, source), place) {
+            (None, Place::Error) => self.error_source,
+            (found, _) => found,
+        };
+        Ok((source.ok_or(untranslatable)?, extract(to, destination).ok_or(untranslatable)?))
+    }
+
+    fn to_ipv6(
+        &mut self,
+        place: Place,
+        source: u32,
+        destination: u32,
+    ) -> Result<(u128, u128), Refusal> {
+        let Self { prefix, inside, .. } = *self;
+        let (from, to) = match place {
+            Place::Packet | Place::Error => (inside, prefix),
+            Place::Quoted => (prefix, inside),
+        };
+        let embed =
+            |prefix: Pref64, address: u32| prefix.embed(Ipv4Addr::from_bits(address)).to_bits();
+        Ok((embed(from, source), embed(to, destination)))
+    }
+}
+
+impl Translator {
+    /// True if an IPv6 packet from outside between these addresses is the CLAT's: it is for a host
+    /// inside.
+    pub(crate) fn claims_clat(&self, (_, destination): (u128, u128)) -> bool {
+        let destination = Ipv6Addr::from_bits(destination);
+        self.settings.clat.as_ref().is_some_and(|clat| clat.source.contains(destination))
+    }
+
+    /// True if an IPv4 packet from inside between these addresses is the CLAT's.
+    pub(crate) fn claims_clat_ipv4(&self, (source, _): (u32, u32)) -> bool {
+        let of = |clat: &ClatSettings| clat.subscribers.iter().any(|one| one.contains(source));
+        self.settings.clat.as_ref().is_some_and(of)
+    }
+
+    fn customer(&self) -> Result<Customer, DropReason> {
+        let clat = self.settings.clat.as_ref().ok_or(DropReason::NoRoute)?;
+        let ClatSettings { prefix, source: inside, .. } = *clat;
+        Ok(Customer { prefix, inside, error_source: self.error_source_ipv4(Side::Inside) })
+    }
+
+    /// Translates a packet from inside to IPv6.
+    pub(crate) fn clat_to_ipv6(&mut self, packet: &mut Packet<'_>) -> Taken {
+        let converted = self.clat.to_ipv6(packet, &mut self.customer()?)?;
+        Ok((Direction::Outbound, Side::Outside, cut_of(converted)))
+    }
+
+    /// Translates a packet from outside to IPv4.
+    pub(crate) fn clat_to_ipv4(&mut self, packet: &mut Packet<'_>) -> Taken {
+        let mut customer = self.customer()?;
+        let converted = self.clat.to_ipv4(packet, &mut customer)?;
+        Ok((Direction::Inbound, Side::Inside, cut_of(converted)))
+    }
+}

@@ -1,0 +1,248 @@
+//! ICMP errors of the gateway's own, for packets that the engine has nothing to do with: their
+//! contents, their rate and their queue.
+
+use crate::convert::ErrorMessage;
+use alloc::collections::VecDeque;
+use natgate_engine::Side;
+use natgate_wire::ipv6::MIN_MTU;
+use natgate_wire::{Icmp, Icmpv6, Ipv4, Ipv6, icmp, icmpv6, ipv4, ipv6, protocol};
+
+/// Most errors that wait to be sent.
+const QUEUE: usize = 64;
+/// Longest ICMP error in IPv4, bytes (RFC 1812 section 4.3.2.3).
+const LONGEST_IPV4: usize = 576;
+const SECOND: u64 = 1_000_000_000;
+/// TTL and hop limit of the gateway's own packets.
+pub(crate) const OWN_HOPS: u8 = 64;
+
+/// An error to be sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) side: Side,
+    len: usize,
+    bytes: [u8; MIN_MTU],
+}
+
+impl Waiting {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// Makes errors, at a limited rate. As many as one second's worth may come at once.
+#[derive(Clone, Debug)]
+pub(crate) struct Errors {
+    /// Time between two errors at the rate, nanoseconds.
+    spacing: u64,
+    /// Time at which the next error would be due at the rate.
+    due: u64,
+    queue: VecDeque<Waiting>,
+    /// Errors that were due and not made.
+    pub(crate) suppressed: u64,
+}
+
+impl Errors {
+    pub(crate) fn new(per_second: u32) -> Self {
+        let spacing = SECOND / u64::from(per_second.max(1));
+        Self { spacing, due: 0, queue: VecDeque::with_capacity(QUEUE), suppressed: 0 }
+    }
+
+    /// True, and counted, if one more error may be made now.
+    fn may_send(&mut self, now: u64) -> bool {
+        let may = self.queue.len() < QUEUE && self.due <= now.saturating_add(SECOND - self.spacing);
+        if may {
+            self.due = self.due.max(now) + self.spacing;
+        } else {
+            self.suppressed += 1;
+        }
+        may
+    }
+
+    /// Queues an ICMPv6 error about a packet as received, unless RFC 4443 section 2.4 forbids it.
+    pub(crate) fn send_ipv6(
+        &mut self,
+        now: u64,
+        side: Side,
+        source: Option<u128>,
+        message: ErrorMessage,
+        quoted: &[u8],
+    ) {
+        if !may_answer_ipv6(quoted, message) {
+            return;
+        }
+        let Some(source) = source else {
+            self.suppressed += 1;
+            return;
+        };
+        if self.may_send(now) {
+            let mut waiting = Waiting { side, len: 0, bytes: [0; MIN_MTU] };
+            waiting.len = write_ipv6(&mut waiting.bytes, source, message, quoted);
+            self.queue.push_back(waiting);
+        }
+    }
+
+    /// Queues an ICMP error about an IPv4 packet as received, unless RFC 1812 section 4.3.2.7
+    /// forbids it.
+    pub(crate) fn send_ipv4(
+        &mut self,
+        now: u64,
+        side: Side,
+        source: u32,
+        message: ErrorMessage,
+        quoted: &[u8],
+    ) {
+        if may_answer_ipv4(quoted) && self.may_send(now) {
+            let mut waiting = Waiting { side, len: 0, bytes: [0; MIN_MTU] };
+            waiting.len = write_ipv4(&mut waiting.bytes, source, message, quoted);
+            self.queue.push_back(waiting);
+        }
+    }
+
+    /// The oldest error that waits.
+    pub(crate) fn pop(&mut self) -> Option<Waiting> {
+        self.queue.pop_front()
+    }
+}
+
+/// Whether an IPv6 packet may be answered by an error.
+fn may_answer_ipv6(quoted: &[u8], message: ErrorMessage) -> bool {
+    let Ok(packet) = Ipv6::new_header_checked(quoted) else { return false };
+    let is_multicast = |address: u128| address >> 120 == 0xff;
+    let tells_multicast = message.kind == icmpv6::kind::PACKET_TOO_BIG;
+    if packet.source() == 0
+        || is_multicast(packet.source())
+        || is_multicast(packet.destination()) && !tells_multicast
+    {
+        return false;
+    }
+    let Ok(walk) = packet.walk() else { return true };
+    let is_later = walk.fragment.is_some_and(|(_, fragment)| fragment.offset != 0);
+    let kind = quoted.get(walk.transport).copied();
+    let is_error = |kind| icmpv6::is_error(kind) || kind == icmpv6::kind::REDIRECT;
+    is_later || walk.protocol != protocol::ICMPV6 || !kind.is_some_and(is_error)
+}
+
+/// Whether an IPv4 packet may be answered by an error.
+fn may_answer_ipv4(quoted: &[u8]) -> bool {
+    let Ok(packet) = Ipv4::new_header_checked(quoted) else { return false };
+    let is_host = |address: u32| !matches!(address >> 24, 0 | 127 | 224..=255);
+    let kind = packet.payload().first().copied();
+    is_host(packet.source())
+        && is_host(packet.destination())
+        && packet.fragment_offset() == 0
+        && !(packet.protocol() == protocol::ICMP && kind.is_some_and(icmp::is_error))
+}
+
+/// Writes an ICMPv6 error to the sender of `quoted`, of at most 1,280 bytes. Returns its length.
+pub(crate) fn write_ipv6(
+    bytes: &mut [u8; MIN_MTU],
+    source: u128,
+    ErrorMessage { kind, code, word }: ErrorMessage,
+    quoted: &[u8],
+) -> usize {
+    const HEADERS: usize = ipv6::HEADER_LEN + icmpv6::HEADER_LEN;
+    let quoted = &quoted[..quoted.len().min(MIN_MTU - HEADERS)];
+    let destination = Ipv6::new_header_checked(quoted).map_or(0, |packet| packet.source());
+    let len = HEADERS + quoted.len();
+    bytes[HEADERS..len].copy_from_slice(quoted);
+    let mut packet = Ipv6::init(&mut bytes[..len]);
+    packet.set_payload_len((len - ipv6::HEADER_LEN) as u16);
+    packet.set_next_header(protocol::ICMPV6);
+    packet.set_hop_limit(OWN_HOPS);
+    packet.set_source(source);
+    packet.set_destination(destination);
+    if let Some(mut error) = Icmpv6::new_checked(packet.payload_mut()) {
+        error.set_kind(kind);
+        error.set_code(code);
+        error.set_word(word);
+        error.fill_checksum(source, destination);
+    }
+    len
+}
+
+fn write_ipv4(
+    bytes: &mut [u8; MIN_MTU],
+    source: u32,
+    ErrorMessage { kind, code, word }: ErrorMessage,
+    quoted: &[u8],
+) -> usize {
+    const HEADERS: usize = ipv4::HEADER_LEN + icmp::HEADER_LEN;
+    let quoted = &quoted[..quoted.len().min(LONGEST_IPV4 - HEADERS)];
+    let destination = Ipv4::new_header_checked(quoted).map_or(0, |packet| packet.source());
+    let len = HEADERS + quoted.len();
+    bytes[HEADERS..len].copy_from_slice(quoted);
+    bytes[ipv4::HEADER_LEN + 4..HEADERS].copy_from_slice(&word.to_be_bytes());
+    let mut packet = Ipv4::init(&mut bytes[..len], ipv4::HEADER_LEN);
+    packet.set_total_len(len as u16);
+    packet.set_ttl(OWN_HOPS);
+    packet.set_protocol(protocol::ICMP);
+    packet.set_source(source);
+    packet.set_destination(destination);
+    packet.fill_checksum();
+    if let Some(mut error) = Icmp::new_checked(packet.payload_mut()) {
+        error.set_kind(kind);
+        error.set_code(code);
+        error.fill_checksum();
+    }
+    len
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOST: u128 = 0x2001_0db8 << 96 | 5;
+    const OWN: u128 = 0x2001_0db8 << 96 | 1;
+
+    fn packet(next_header: u8, payload: &[u8]) -> alloc::vec::Vec<u8> {
+        let mut bytes = alloc::vec![0; 40 + payload.len()];
+        bytes[40..].copy_from_slice(payload);
+        let mut packet = Ipv6::init(&mut bytes[..]);
+        packet.set_payload_len(payload.len() as u16);
+        packet.set_next_header(next_header);
+        packet.set_source(HOST);
+        packet.set_destination(OWN + 7);
+        bytes
+    }
+
+    #[test]
+    fn an_error_quotes_what_fits_and_has_a_right_checksum() {
+        let mut errors = Errors::new(10);
+        let message = ErrorMessage::packet_too_big(1400);
+        errors.send_ipv6(0, Side::Inside, Some(OWN), message, &packet(17, &[7; 3000]));
+        let error = errors.pop().unwrap();
+        assert_eq!((error.side, error.bytes().len()), (Side::Inside, 1280));
+        let read = Ipv6::new_checked(error.bytes()).unwrap();
+        assert_eq!((read.source(), read.destination()), (OWN, HOST));
+        let icmp = Icmpv6::new_checked(read.payload()).unwrap();
+        assert!(icmp.checksum_valid(OWN, HOST));
+        assert_eq!((icmp.kind(), icmp.code(), icmp.word()), (2, 0, 1400));
+        assert_eq!(icmp.body(), &packet(17, &[7; 3000])[..1232]);
+    }
+
+    #[test]
+    fn errors_are_limited_in_rate_and_the_first_is_sent() {
+        let mut errors = Errors::new(10);
+        let mut send = |now| {
+            let message = ErrorMessage::HOP_LIMIT_EXCEEDED;
+            errors.send_ipv6(now, Side::Inside, Some(OWN), message, &packet(17, &[0; 8]));
+            errors.pop().is_some()
+        };
+        assert_eq!((0..100).filter(|_| send(5)).count(), 10);
+        assert_eq!((0..100).filter(|_| send(5 + SECOND / 10)).count(), 1);
+        assert_eq!((0..100).filter(|_| send(5 + 9 * SECOND)).count(), 10);
+        assert_eq!(errors.suppressed, 90 + 99 + 90);
+    }
+
+    #[test]
+    fn nothing_answers_an_error() {
+        let mut errors = Errors::new(10);
+        for (kind, answers) in [(1, false), (4, false), (137, false), (128, true)] {
+            let quoted = packet(58, &[kind, 0, 0, 0, 0, 0, 0, 0]);
+            errors.send_ipv6(0, Side::Inside, Some(OWN), ErrorMessage::PROHIBITED_IPV6, &quoted);
+            assert_eq!(errors.pop().is_some(), answers, "type {kind}");
+        }
+        errors.send_ipv6(0, Side::Inside, None, ErrorMessage::PROHIBITED_IPV6, &packet(17, &[]));
+        assert!(errors.pop().is_none() && errors.suppressed == 1);
+    }
+}

@@ -1,0 +1,123 @@
+//! IPv6 packets that are routed: hop limit, MTU, simple security, and echo of the gateway's own.
+
+use crate::convert::{ErrorMessage, Refusal};
+use crate::errors::OWN_HOPS;
+use crate::translator::{Taken, Translator};
+use natgate_engine::{Direction, DropReason, Packet, Side, Timestamp};
+use natgate_wire::{Icmpv6, Ipv6, icmpv6, protocol};
+
+/// Checks that a packet may be forwarded once more.
+pub(crate) fn check_hop(bytes: &[u8]) -> Result<(), Refusal> {
+    let header = Ipv6::new_header_checked(bytes).map_err(|_| DropReason::BadLength)?;
+    match header.hop_limit() {
+        0 | 1 => Err(Refusal::with(DropReason::TtlExceeded, ErrorMessage::HOP_LIMIT_EXCEEDED)),
+        _ => Ok(()),
+    }
+}
+
+/// Turns an echo request to the gateway into the reply; `false`: it is none, and is unchanged.
+pub(crate) fn answer_echo(bytes: &mut [u8]) -> bool {
+    let Ok(header) = Ipv6::new_checked(&*bytes) else { return false };
+    let (source, destination) = (header.source(), header.destination());
+    let Ok(walk) = header.walk() else { return false };
+    let message = &bytes[walk.transport..];
+    let is_request = walk.protocol == protocol::ICMPV6
+        && walk.fragment.is_none()
+        && walk.segments_left.is_none()
+        && Icmpv6::new_checked(message).is_some_and(|message| {
+            message.kind() == icmpv6::kind::ECHO_REQUEST
+                && message.checksum_valid(source, destination)
+        });
+    if !is_request || source >> 120 == 0xff {
+        return false;
+    }
+    let transport = walk.transport;
+    let Ok(mut header) = Ipv6::new_checked(&mut *bytes) else { return false };
+    header.set_source(destination);
+    header.set_destination(source);
+    header.set_hop_limit(OWN_HOPS);
+    let Some(mut message) = Icmpv6::new_checked(&mut bytes[transport..]) else { return false };
+    message.set_kind(icmpv6::kind::ECHO_REPLY);
+    message.fill_checksum(destination, source);
+    true
+}
+
+impl Translator {
+    /// Routes a packet that no table between the families claims to the other side, by another
+    /// prefix if a pair of prefixes has its address.
+    pub(crate) fn forward(&mut self, now: Timestamp, from: Side, packet: &mut Packet<'_>) -> Taken {
+        let header = Ipv6::new_checked(packet.bytes()).map_err(|_| DropReason::BadLength)?;
+        let (source, destination) = (header.source(), header.destination());
+        if from == Side::Outside && self.is_translated(destination) {
+            return Err(DropReason::NotForUs.into());
+        }
+        let turns = from == Side::Inside && self.pairs.is_external(destination.into());
+        let is_paired = turns
+            || match from {
+                Side::Inside => self.pairs.is_internal(source.into()),
+                Side::Outside => self.pairs.is_external(destination.into()),
+            };
+        if !self.settings.forwarding && !is_paired {
+            return Err(DropReason::NoRoute.into());
+        }
+        if from == Side::Inside {
+            self.note_sender(now, packet.bytes())?;
+        }
+        let to = if turns { Side::Inside } else { from.other() };
+        check_hop(packet.bytes())?;
+        let mtu = self.mtus[to as usize];
+        if packet.len() > usize::from(mtu) {
+            let error = ErrorMessage::packet_too_big(mtu.into());
+            return Err(Refusal::with(DropReason::TooBig, error));
+        }
+        let translated = match from {
+            Side::Inside => self.pairs.from_inside(packet.bytes_mut()),
+            Side::Outside => self.pairs.from_outside(packet.bytes_mut()),
+        };
+        if let Some(Err(refusal)) = translated {
+            return Err(refusal);
+        }
+        if from == Side::Outside {
+            self.check_asked_for(now, packet.bytes())?;
+        }
+        let hop_limit = packet.bytes()[HOP_LIMIT] - 1;
+        packet.bytes_mut()[HOP_LIMIT] = hop_limit;
+        let direction = match (from, to) {
+            (Side::Inside, Side::Inside) => Direction::Hairpin,
+            (Side::Inside, Side::Outside) => Direction::Outbound,
+            (Side::Outside, _) => Direction::Inbound,
+        };
+        Ok((direction, to, None))
+    }
+
+    /// Has the filter, if there is one, record the sender of a packet from inside.
+    fn note_sender(&mut self, now: Timestamp, bytes: &[u8]) -> Result<(), DropReason> {
+        let Some(filter) = &mut self.filter else { return Ok(()) };
+        let header = Ipv6::new_checked(bytes).map_err(|_| DropReason::BadLength)?;
+        let walk = header.walk().map_err(|_| DropReason::ExtensionHeaders)?;
+        match filter.note(&header, &walk, bytes, now.0) {
+            true => Ok(()),
+            false => Err(DropReason::SessionTableFull),
+        }
+    }
+
+    /// Asks the filter, if there is one, whether a packet from outside may come in.
+    fn check_asked_for(&mut self, now: Timestamp, bytes: &[u8]) -> Result<(), DropReason> {
+        let Some(filter) = &mut self.filter else { return Ok(()) };
+        let header = Ipv6::new_checked(bytes).map_err(|_| DropReason::BadLength)?;
+        let walk = header.walk().map_err(|_| DropReason::ExtensionHeaders)?;
+        match filter.admits(&header, &walk, bytes, now.0) {
+            true => Ok(()),
+            false => Err(DropReason::Filtered),
+        }
+    }
+
+    /// True if packets from inside to this address are translated to IPv4.
+    fn is_translated(&self, destination: u128) -> bool {
+        self.nat64.as_ref().is_some_and(|nat64| nat64.claims(destination))
+            || self.is_siit_prefix(destination)
+    }
+}
+
+/// Offset of the hop limit in the header.
+const HOP_LIMIT: usize = 7;

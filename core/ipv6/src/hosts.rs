@@ -1,0 +1,383 @@
+//! Hosts inside of NAT64, and the number of each: the address that stands for the host in the
+//! engine.
+//!
+//! A number is a subscriber's number and, in the lower bits, the host's number within the
+//! subscriber. A subscriber is a prefix. A subscriber has at most 256 numbers, so one prefix never
+//! fills the table. Numbers lie between 1.0.0.0 and 126.255.255.255, because the engine refuses
+//! other addresses as martian.
+//!
+//! A host keeps its number while the engine has a mapping of it. A host without a mapping loses
+//! its number in a sweep: [`Hosts::sweep`] looks at all of the engine's mappings of the realm,
+//! some in each call, and then frees every host that it neither found nor heard of meanwhile. A
+//! subscriber that still has blocks of ports keeps its last host. A host that the engine refused at
+//! its first packet loses its number at once.
+
+use crate::keyed::{HashKey, Index};
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+use natgate_engine::{Cursor, DropReason, Engine, Filter, MappingInfo};
+
+/// Most bits that tell hosts of one subscriber apart.
+const MOST_HOST_BITS: u8 = 8;
+/// The first number.
+const FIRST: u32 = 1 << 24;
+/// One more than the last number.
+const END: u32 = 127 << 24;
+/// Hosts that there is room for, for each subscriber.
+const HOSTS_EACH: usize = 16;
+/// Nanoseconds from the start of one sweep to the start of the next.
+const PAUSE: u64 = 60_000_000_000;
+/// Nanoseconds that a host keeps its number after its last packet, mapping or not: fragments may
+/// wait in the engine.
+const GRACE: u64 = 10_000_000_000;
+/// Mappings, and hosts, that a call of [`Hosts::sweep`] looks at.
+const STEP: usize = 256;
+const NONE: u32 = u32::MAX;
+
+/// A host with a number.
+#[derive(Clone, Copy, Debug)]
+struct Host {
+    address: u128,
+    /// Time of the last packet, nanoseconds.
+    seen: u64,
+    /// The subscriber's place; [`NONE`]: the entry is free.
+    subscriber: u32,
+    /// The host within the subscriber; in a free entry, the next free entry.
+    within: u32,
+    /// The latest sweep that found a mapping of the host.
+    found: u32,
+}
+
+/// A subscriber with hosts.
+#[derive(Clone, Copy, Debug)]
+struct Subscriber {
+    /// The prefix, without its lower bits.
+    prefix: u128,
+    /// A bit for each number that is taken.
+    taken: [u64; 4],
+    /// The next free entry, in a free entry.
+    next: u32,
+}
+
+impl Subscriber {
+    fn is_empty(&self) -> bool {
+        self.taken == [0; 4]
+    }
+}
+
+/// The stage of a sweep.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// None goes on; this is the time of the start of the last one.
+    Idle(u64),
+    /// It looks at the engine's mappings.
+    Mappings(Cursor),
+    /// It looks at the hosts from this entry on.
+    Hosts(usize),
+}
+
+/// Hosts and their numbers.
+#[derive(Clone, Debug)]
+pub struct Hosts {
+    key: HashKey,
+    subscriber_length: u8,
+    host_bits: u8,
+    most_subscribers: usize,
+    most_hosts: usize,
+    hosts: Vec<Host>,
+    subscribers: Vec<Subscriber>,
+    free_host: u32,
+    free_subscriber: u32,
+    used_hosts: usize,
+    used_subscribers: usize,
+    by_address: Index,
+    by_number: Index,
+    by_prefix: Index,
+    sweep: u32,
+    stage: Stage,
+    /// Time of the start of the sweep, nanoseconds.
+    swept: u64,
+    /// True if a host was refused for want of room since the last sweep.
+    refused: bool,
+    /// True if the host of the last number is new.
+    is_new: bool,
+    mappings: Vec<MappingInfo>,
+}
+
+impl Hosts {
+    /// Makes an empty table. Subscribers are prefixes of `subscriber_length` bits, 1 to 128; at
+    /// most `most_subscribers` have hosts at a time. The seed keys the hash.
+    pub fn new(subscriber_length: u8, most_subscribers: usize, seed: [u8; 32]) -> Self {
+        let host_bits = Self::host_bits(subscriber_length);
+        let room = ((END - FIRST) >> host_bits) as usize;
+        let most_subscribers = most_subscribers.clamp(1, room);
+        let most_hosts = most_subscribers * HOSTS_EACH.min(1 << host_bits).max(1);
+        // Few subscribers may have all of their hosts.
+        let most_hosts = most_hosts.max(1 << host_bits);
+        Self {
+            key: HashKey::new(seed, 0x686f_7374),
+            subscriber_length,
+            host_bits,
+            most_subscribers,
+            most_hosts,
+            hosts: Vec::with_capacity(most_hosts),
+            subscribers: Vec::with_capacity(most_subscribers),
+            free_host: NONE,
+            free_subscriber: NONE,
+            used_hosts: 0,
+            used_subscribers: 0,
+            by_address: Index::new(most_hosts),
+            by_number: Index::new(most_hosts),
+            by_prefix: Index::new(most_subscribers),
+            sweep: 1,
+            stage: Stage::Idle(0),
+            swept: 0,
+            refused: false,
+            is_new: false,
+            mappings: Vec::with_capacity(STEP),
+        }
+    }
+
+    /// Number of bits that tell the hosts of a subscriber apart
+    /// ([`RealmConfig::host_bits`](natgate_engine::RealmConfig::host_bits)).
+    pub fn host_bits(subscriber_length: u8) -> u8 {
+        (128 - subscriber_length.min(128)).min(MOST_HOST_BITS)
+    }
+
+    /// Number of hosts, and number of subscribers.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.used_hosts, self.used_subscribers)
+    }
+
+    /// The prefix of an address that is its subscriber.
+    pub fn prefix_of(&self, address: u128) -> u128 {
+        match self.subscriber_length {
+            0 => 0,
+            length => address & (u128::MAX << (128 - u32::from(length))),
+        }
+    }
+
+    fn number_of(&self, host: &Host) -> u32 {
+        FIRST + (host.subscriber << self.host_bits) + host.within
+    }
+
+    fn find_host(&self, address: u128) -> Option<u32> {
+        let is_it = |at: u32| self.hosts[at as usize].address == address;
+        self.by_address.find(self.key.hash(address), is_it)
+    }
+
+    fn find_number(&self, number: u32) -> Option<u32> {
+        let is_it = |at: u32| self.number_of(&self.hosts[at as usize]) == number;
+        self.by_number.find(self.key.hash(number.into()), is_it)
+    }
+
+    fn find_subscriber(&self, prefix: u128) -> Option<u32> {
+        let is_it = |at: u32| self.subscribers[at as usize].prefix == prefix;
+        self.by_prefix.find(self.key.hash(prefix), is_it)
+    }
+
+    /// The number of a host that has one.
+    pub fn number(&self, address: u128) -> Option<Ipv4Addr> {
+        let at = self.find_host(address)?;
+        Some(Ipv4Addr::from_bits(self.number_of(&self.hosts[at as usize])))
+    }
+
+    /// The host with a number.
+    pub fn address(&self, number: Ipv4Addr) -> Option<u128> {
+        let at = self.find_number(number.to_bits())?;
+        Some(self.hosts[at as usize].address)
+    }
+
+    /// The prefix and its length of the subscriber with a number of any of its possible hosts. A
+    /// subscriber without hosts is known until another one takes its place.
+    pub fn subscriber(&self, number: Ipv4Addr) -> Option<(u128, u8)> {
+        let place = number.to_bits().checked_sub(FIRST)? >> self.host_bits;
+        let subscriber = self.subscribers.get(place as usize)?;
+        Some((subscriber.prefix, self.subscriber_length))
+    }
+
+    /// The number of a host that sends a packet now. A host without a number gets one.
+    ///
+    /// # Errors
+    /// [`DropReason::PortQuota`] when its subscriber has as many hosts as possible,
+    /// [`DropReason::MappingTableFull`] when the table is full.
+    pub fn intern(&mut self, address: u128, now: u64) -> Result<Ipv4Addr, DropReason> {
+        let found = self.find_host(address);
+        self.is_new = found.is_none();
+        let at = match found {
+            Some(at) => at,
+            None => self.add(address)?,
+        };
+        let host = &mut self.hosts[at as usize];
+        host.seen = host.seen.max(now);
+        let host = *host;
+        Ok(Ipv4Addr::from_bits(self.number_of(&host)))
+    }
+
+    /// Frees the number that [`Hosts::intern`] gave last, if its host is new: the engine has
+    /// refused its packet.
+    pub fn forget_new(&mut self, number: Ipv4Addr) {
+        if core::mem::take(&mut self.is_new)
+            && let Some(at) = self.find_number(number.to_bits())
+        {
+            self.free(at);
+        }
+    }
+
+    fn add(&mut self, address: u128) -> Result<u32, DropReason> {
+        if self.used_hosts >= self.most_hosts {
+            self.refused = true;
+            return Err(DropReason::MappingTableFull);
+        }
+        let prefix = self.prefix_of(address);
+        let subscriber = match self.find_subscriber(prefix) {
+            Some(subscriber) => subscriber,
+            None => self.add_subscriber(prefix)?,
+        };
+        let Some(within) = self.take_number(subscriber) else {
+            self.refused = true;
+            return Err(DropReason::PortQuota);
+        };
+        let host = Host { address, seen: 0, subscriber, within, found: 0 };
+        let at = if self.free_host == NONE {
+            self.hosts.push(host);
+            self.hosts.len() as u32 - 1
+        } else {
+            let at = self.free_host;
+            self.free_host = core::mem::replace(&mut self.hosts[at as usize], host).within;
+            at
+        };
+        self.used_hosts += 1;
+        self.by_address.insert(self.key.hash(address), at);
+        self.by_number.insert(self.key.hash(self.number_of(&host).into()), at);
+        Ok(at)
+    }
+
+    fn add_subscriber(&mut self, prefix: u128) -> Result<u32, DropReason> {
+        if self.used_subscribers >= self.most_subscribers {
+            self.refused = true;
+            return Err(DropReason::MappingTableFull);
+        }
+        let new = Subscriber { prefix, taken: [0; 4], next: NONE };
+        let at = if self.free_subscriber == NONE {
+            self.subscribers.push(new);
+            self.subscribers.len() as u32 - 1
+        } else {
+            let at = self.free_subscriber;
+            let freed = core::mem::replace(&mut self.subscribers[at as usize], new);
+            self.free_subscriber = freed.next;
+            at
+        };
+        self.used_subscribers += 1;
+        self.by_prefix.insert(self.key.hash(prefix), at);
+        Ok(at)
+    }
+
+    /// Takes the lowest free number of a subscriber.
+    fn take_number(&mut self, subscriber: u32) -> Option<u32> {
+        let taken = &mut self.subscribers[subscriber as usize].taken;
+        let word = taken.iter().position(|word| *word != u64::MAX)?;
+        let within = word as u32 * 64 + taken[word].trailing_ones();
+        if within >> self.host_bits != 0 {
+            return None;
+        }
+        taken[word] |= 1 << (within % 64);
+        Some(within)
+    }
+
+    fn free(&mut self, at: u32) {
+        let host = self.hosts[at as usize];
+        let Self { key, hosts, by_address, .. } = self;
+        by_address
+            .remove(key.hash(host.address), at, |other| key.hash(hosts[other as usize].address));
+        let hash_of = |host: &Host| {
+            self.key.hash((FIRST + (host.subscriber << self.host_bits) + host.within).into())
+        };
+        let hosts = &self.hosts;
+        self.by_number.remove(hash_of(&host), at, |other| hash_of(&hosts[other as usize]));
+        let subscriber = &mut self.subscribers[host.subscriber as usize];
+        subscriber.taken[host.within as usize / 64] &= !(1 << (host.within % 64));
+        if subscriber.is_empty() {
+            self.free_subscriber(host.subscriber);
+        }
+        let free = Host { subscriber: NONE, within: self.free_host, ..host };
+        self.hosts[at as usize] = free;
+        self.free_host = at;
+        self.used_hosts -= 1;
+    }
+
+    fn free_subscriber(&mut self, at: u32) {
+        let prefix = self.subscribers[at as usize].prefix;
+        let (key, subscribers) = (self.key, &self.subscribers);
+        self.by_prefix
+            .remove(key.hash(prefix), at, |other| key.hash(subscribers[other as usize].prefix));
+        self.subscribers[at as usize].next = self.free_subscriber;
+        self.free_subscriber = at;
+        self.used_subscribers -= 1;
+    }
+
+    /// Looks at some of the engine's mappings, and frees hosts without any. Call it with every
+    /// batch of packets. `realm` is the number of the realm in the engine.
+    pub fn sweep(&mut self, engine: &Engine, realm: u16, now: u64) {
+        match &mut self.stage {
+            Stage::Idle(last) => {
+                let is_crowded = self.refused || self.used_hosts > self.most_hosts / 8 * 7;
+                let pause = if is_crowded { GRACE } else { PAUSE };
+                if self.used_hosts > 0 && now.saturating_sub(*last) >= pause {
+                    self.begin_sweep(now);
+                }
+            }
+            Stage::Mappings(cursor) => {
+                let filter = Filter { realm: Some(realm), ..Filter::default() };
+                self.mappings.clear();
+                let is_done = engine.scan_mappings(cursor, STEP, &filter, &mut self.mappings);
+                for place in 0..self.mappings.len() {
+                    let number = self.mappings[place].id.internal.address.to_bits();
+                    if let Some(at) = self.find_number(number) {
+                        self.hosts[at as usize].found = self.sweep;
+                    }
+                }
+                if is_done {
+                    self.stage = Stage::Hosts(0);
+                }
+            }
+            Stage::Hosts(from) => {
+                let from = *from;
+                self.sweep_hosts(from, engine, realm, now);
+            }
+        }
+    }
+
+    /// True if a host is the only one of its subscriber.
+    fn is_last(&self, host: &Host) -> bool {
+        let taken = &self.subscribers[host.subscriber as usize].taken;
+        taken.iter().map(|word| word.count_ones()).sum::<u32>() == 1
+    }
+
+    fn begin_sweep(&mut self, now: u64) {
+        self.sweep = self.sweep.wrapping_add(1);
+        self.swept = now;
+        self.refused = false;
+        self.stage = Stage::Mappings(Cursor::default());
+    }
+
+    fn sweep_hosts(&mut self, from: usize, engine: &Engine, realm: u16, now: u64) {
+        let to = (from + STEP).min(self.hosts.len());
+        for at in from..to {
+            let host = self.hosts[at];
+            // A mapping that was made during the sweep was made by a packet during the sweep.
+            let is_silent = host.seen < self.swept && now.saturating_sub(host.seen) >= GRACE;
+            if host.subscriber != NONE && host.found != self.sweep && is_silent {
+                let number = Ipv4Addr::from_bits(self.number_of(&host));
+                let is_last = self.is_last(&host);
+                if !is_last || !engine.has_blocks(realm, number) {
+                    self.free(at as u32);
+                }
+            }
+        }
+        self.stage = match to == self.hosts.len() {
+            true => Stage::Idle(self.swept),
+            false => Stage::Hosts(to),
+        };
+    }
+}

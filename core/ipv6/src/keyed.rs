@@ -1,0 +1,154 @@
+//! An index from a keyed hash to entries of an array: open addressing with linear probing. The
+//! memory is taken once. The key is a secret, so nobody can choose addresses that collide.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// A key of a hash.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HashKey([u64; 4]);
+
+impl HashKey {
+    /// A key from a secret seed. Keys of different `purpose` are independent.
+    pub(crate) fn new(seed: [u8; 32], purpose: u64) -> Self {
+        let (words, _) = seed.as_chunks::<8>();
+        let mut key = [0; 4];
+        let mut state = purpose ^ 0x6e61_7467_6174_6536;
+        for (word, part) in key.iter_mut().zip(words) {
+            state = fold(state ^ u64::from_le_bytes(*part), 0x9e37_79b9_7f4a_7c15);
+            *word = state | 1;
+        }
+        // Each word depends on the whole seed.
+        for place in 0..key.len() {
+            state = fold(state ^ key[place], 0xd1b5_4a32_d192_ed03 ^ state.rotate_left(17));
+            key[place] ^= state & !1;
+        }
+        Self(key)
+    }
+
+    /// The hash of a value.
+    pub(crate) fn hash(self, value: u128) -> u64 {
+        let [a, b, c, d] = self.0;
+        let first = fold(value as u64 ^ a, b);
+        fold((value >> 64) as u64 ^ first ^ c, d ^ a.rotate_left(29))
+    }
+}
+
+/// The two halves of a 128-bit product, combined.
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b | 1);
+    (product as u64) ^ ((product >> 64) as u64)
+}
+
+/// An index over the places of an array. The array has the keys, and the caller compares them.
+#[derive(Clone, Debug)]
+pub(crate) struct Index {
+    /// Places plus one; 0: nothing.
+    slots: Vec<u32>,
+    mask: usize,
+}
+
+impl Index {
+    /// An index with room for `most` places.
+    pub(crate) fn new(most: usize) -> Self {
+        let count = (most.max(4) * 2).next_power_of_two();
+        Self { slots: vec![0; count], mask: count - 1 }
+    }
+
+    /// Finds the place with a hash for which `is_it` is true.
+    pub(crate) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+        let mut at = hash as usize & self.mask;
+        while let Some(place) = self.slots[at].checked_sub(1) {
+            if is_it(place) {
+                return Some(place);
+            }
+            at = (at + 1) & self.mask;
+        }
+        None
+    }
+
+    /// Adds a place that is not there yet.
+    ///
+    /// # Panics
+    /// When there is no room.
+    pub(crate) fn insert(&mut self, hash: u64, place: u32) {
+        let mut at = hash as usize & self.mask;
+        for _ in 0..self.slots.len() {
+            if self.slots[at] == 0 {
+                self.slots[at] = place + 1;
+                return;
+            }
+            at = (at + 1) & self.mask;
+        }
+        panic!("the index has room for its places");
+    }
+
+    /// Removes a place. `hash_of` gives the hash of every place in the index.
+    pub(crate) fn remove(&mut self, hash: u64, place: u32, hash_of: impl Fn(u32) -> u64) {
+        let mut hole = hash as usize & self.mask;
+        while self.slots[hole] != place + 1 {
+            if self.slots[hole] == 0 {
+                return;
+            }
+            hole = (hole + 1) & self.mask;
+        }
+        // Later entries move up, unless they would come before their own start.
+        let mut at = hole;
+        loop {
+            at = (at + 1) & self.mask;
+            let Some(next) = self.slots[at].checked_sub(1) else { break };
+            let start = hash_of(next) as usize & self.mask;
+            let from_start = at.wrapping_sub(start) & self.mask;
+            let from_hole = at.wrapping_sub(hole) & self.mask;
+            if from_start >= from_hole {
+                self.slots[hole] = next + 1;
+                hole = at;
+            }
+        }
+        self.slots[hole] = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeMap;
+
+    #[test]
+    fn an_index_agrees_with_an_ordinary_map() {
+        // A poor hash, so that entries collide.
+        let hash = |place: u32| u64::from(place % 7);
+        let mut index = Index::new(64);
+        let mut plain = BTreeMap::new();
+        let mut state = 1_u32;
+        for _ in 0..20_000 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let place = (state >> 16) % 64;
+            if plain.remove(&place).is_some() {
+                index.remove(hash(place), place, hash);
+            } else {
+                plain.insert(place, ());
+                index.insert(hash(place), place);
+            }
+            for place in 0..64 {
+                let found = index.find(hash(place), |it| it == place);
+                assert_eq!(found.is_some(), plain.contains_key(&place));
+            }
+        }
+    }
+
+    #[test]
+    fn hashes_depend_on_every_part_of_seed_and_value() {
+        let hash = |seed, value| HashKey::new(seed, 0).hash(value);
+        let plain = hash([1; 32], 5);
+        for byte in 0..32 {
+            let mut seed = [1; 32];
+            seed[byte] ^= 4;
+            assert_ne!(hash(seed, 5), plain, "byte {byte}");
+        }
+        for bit in 0..128 {
+            assert_ne!(hash([1; 32], 5 ^ 1 << bit), plain, "bit {bit}");
+        }
+        assert_ne!(HashKey::new([1; 32], 1).hash(5), plain);
+    }
+}

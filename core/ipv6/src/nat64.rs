@@ -1,0 +1,405 @@
+//! NAT64 (RFC 6146): the engine translates, with a number in place of each inside host.
+//!
+//! A packet from inside becomes IPv4 with the host's number as source; the engine takes it as a
+//! packet of a realm of numbers. A packet that the engine sends into that realm becomes IPv6. A
+//! host may reach a remote address by several prefixes, so the prefix of each host and remote
+//! address is remembered, unless it is the first one.
+
+use crate::convert::{Addresses, Converter, Cut, ErrorMessage, Place, Refusal};
+use crate::errors;
+use crate::hosts::Hosts;
+use crate::keyed::HashKey;
+use crate::settings::{Nat64Settings, NonGlobal};
+use crate::translator::{Fate, Translator, cut_of, process};
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::{Ipv4Addr, Ipv6Addr};
+use natgate_engine::{
+    Config, DropReason, Engine, Packet, Prefix, RealmConfig, Side, SideConfig, Timestamp, Verdict,
+};
+use natgate_wire::ipv6::MIN_MTU;
+use natgate_wire::{Icmp, Icmpv6, Ipv4, Ipv6, icmp, icmpv6, ipv6, protocol};
+
+/// Source of the engine's errors to the realm of numbers (RFC 7600).
+pub(crate) const DUMMY: u32 = 0xc000_0008;
+/// Name of the realm of numbers.
+const REALM: &str = "nat64";
+/// Difference between the lengths of the headers, bytes.
+const DIFFERENCE: u16 = 20;
+/// Subscribers by default, as in the engine.
+const SUBSCRIBERS: usize = 1 << 16;
+/// Longest quotation of an ICMPv6 error, bytes.
+const QUOTE: usize = MIN_MTU - ipv6::HEADER_LEN - icmpv6::HEADER_LEN;
+/// Sets of the memory of prefixes, and entries of a set.
+const SETS: usize = 1 << 14;
+const WAYS: usize = 4;
+
+/// The state of NAT64.
+#[derive(Clone, Debug)]
+pub(crate) struct Nat64 {
+    settings: Nat64Settings,
+    converter: Converter,
+    pub(crate) hosts: Hosts,
+    prefixes: Prefixes,
+    /// The packet from inside that is being taken, as received, as far as an error quotes it.
+    quoted: Vec<u8>,
+    /// The sender of that packet, if the engine has refused the packet.
+    refused: Option<Ipv4Addr>,
+}
+
+impl Nat64 {
+    pub(crate) fn new(
+        settings: Nat64Settings,
+        converter: Converter,
+        mtu: u16,
+        config: &mut Config,
+        seed: [u8; 32],
+    ) -> Self {
+        let most = config.limits.subscribers.map_or(SUBSCRIBERS, |most| most as usize);
+        let realm = config.realms.len() as u16 + 1;
+        // Subscribers of both families may reach each other.
+        config.hairpin_to.push(realm);
+        config.realms.push(realm_of(&settings, mtu, config));
+        let several = settings.prefixes.len() > 1;
+        Self {
+            converter,
+            hosts: Hosts::new(settings.subscriber_length, most, seed),
+            prefixes: Prefixes::new(several, seed),
+            quoted: Vec::with_capacity(QUOTE),
+            refused: None,
+            settings,
+        }
+    }
+
+    /// Forgets the packet that was taken last, and a new sender whose packet was refused. Errors
+    /// about the packet must have been converted.
+    pub(crate) fn forget_packet(&mut self) {
+        self.quoted.clear();
+        if let Some(number) = self.refused.take() {
+            self.hosts.forget_new(number);
+        }
+    }
+
+    /// True if an address embeds an IPv4 address in one of the prefixes.
+    pub(crate) fn claims(&self, destination: u128) -> bool {
+        self.settings
+            .prefixes
+            .iter()
+            .any(|prefix| prefix.contains(Ipv6Addr::from_bits(destination)))
+    }
+
+    fn is_subscriber(&self, source: u128) -> bool {
+        let subscribers = &self.settings.subscribers;
+        subscribers.is_empty()
+            || subscribers.iter().any(|prefix| prefix.contains(Ipv6Addr::from_bits(source)))
+    }
+
+    /// The address of a remote IPv4 address as a host knows it.
+    fn embed(&self, host: u32, remote: u32) -> u128 {
+        let number = self.prefixes.find(host, remote);
+        self.settings.prefixes[number].embed(Ipv4Addr::from_bits(remote)).to_bits()
+    }
+
+    /// Converts a packet to a host. `own` is the gateway's address inside.
+    pub(crate) fn to_host(
+        &mut self,
+        packet: &mut Packet<'_>,
+        own: Option<u128>,
+    ) -> Result<Option<Cut>, DropReason> {
+        let is_own = is_own_error(packet.bytes());
+        let own = own.unwrap_or_else(|| {
+            self.settings.prefixes[0].embed(Ipv4Addr::from_bits(DUMMY)).to_bits()
+        });
+        let about = about_ipv4(packet.bytes());
+        let mut addresses = Inward { nat64: &*self, own, is_own, about };
+        let converted = self.converter.to_ipv6(packet, &mut addresses);
+        let cut = cut_of(converted.map_err(|refusal| refusal.reason)?);
+        if is_own {
+            self.quote_as_received(packet, own);
+        }
+        Ok(cut)
+    }
+
+    /// Has an error of the engine's quote the packet from inside that provoked it as it came.
+    fn quote_as_received(&self, packet: &mut Packet<'_>, own: u128) {
+        let Ok(header) = Ipv6::new_checked(packet.bytes()) else { return };
+        let sender = Ipv6::new_header_checked(&self.quoted[..]).map(|quoted| quoted.source());
+        if sender != Ok(header.destination()) {
+            return;
+        }
+        let Some(error) = Icmpv6::new_checked(header.payload()) else { return };
+        let message = ErrorMessage::new(error.kind(), error.code(), error.word());
+        let mut bytes = [0; MIN_MTU];
+        let len = errors::write_ipv6(&mut bytes, own, message, &self.quoted);
+        // The quotation may be longer than the one that the engine made.
+        if let Some(start) = packet.end().checked_sub(len) {
+            packet.set_start(start);
+            packet.bytes_mut().copy_from_slice(&bytes[..len]);
+        }
+    }
+}
+
+/// The engine's realm of numbers.
+fn realm_of(settings: &Nat64Settings, mtu: u16, config: &Config) -> RealmConfig {
+    RealmConfig {
+        name: String::from(REALM),
+        inside: SideConfig {
+            mtu: Some(mtu - DIFFERENCE),
+            silent: config.inside.silent,
+            ..SideConfig::default()
+        },
+        subscribers: vec![Prefix::new(Ipv4Addr::UNSPECIFIED, 0)],
+        default_pool: config.default_pool,
+        hairpin_to: vec![0],
+        host_bits: Some(Hosts::host_bits(settings.subscriber_length)),
+        order: u16::MAX,
+        ..RealmConfig::default()
+    }
+}
+
+/// True if an IPv4 packet is an ICMP error that the engine made for the realm.
+fn is_own_error(bytes: &[u8]) -> bool {
+    let Ok(header) = Ipv4::new_checked(bytes) else { return false };
+    let kind = header.payload().first().copied();
+    header.source() == DUMMY
+        && header.protocol() == protocol::ICMP
+        && header.fragment_offset() == 0
+        && kind.is_some_and(icmp::is_error)
+}
+
+/// The destination of the packet that an IPv4 ICMP error quotes.
+pub(crate) fn about_ipv4(bytes: &[u8]) -> Option<u32> {
+    let header = Ipv4::new_checked(bytes).ok()?;
+    if header.protocol() != protocol::ICMP || header.fragment_offset() != 0 {
+        return None;
+    }
+    let message = Icmp::new_checked(header.payload()).filter(|icmp| icmp::is_error(icmp.kind()))?;
+    Some(Ipv4::new_header_checked(message.body()).ok()?.destination())
+}
+
+/// Source and destination of the packet that an ICMPv6 error quotes.
+pub(crate) fn about_ipv6(bytes: &[u8]) -> Option<(u128, u128)> {
+    let header = Ipv6::new_checked(bytes).ok()?;
+    let walk = header.walk().ok()?;
+    if walk.protocol != protocol::ICMPV6 {
+        return None;
+    }
+    let message = Icmpv6::new_checked(bytes.get(walk.transport..)?)?;
+    let about = Ipv6::new_header_checked(message.body()).ok()?;
+    icmpv6::is_error(message.kind()).then(|| (about.source(), about.destination()))
+}
+
+impl Translator {
+    /// Takes a packet from inside to an address of one of the prefixes.
+    pub(crate) fn take_nat64(
+        &mut self,
+        engine: &mut Engine,
+        now: Timestamp,
+        (source, _): (u128, u128),
+        packet: &mut Packet<'_>,
+    ) -> Fate {
+        let (len, realm) = (packet.len(), self.realm().unwrap_or_default());
+        let number = match self.to_number(now, source, packet) {
+            Ok(number) => number,
+            Err(refusal) => return self.refuse(now, Side::Inside, packet, len, refusal),
+        };
+        let grown = len - packet.len();
+        let ipv4_len = packet.len();
+        packet.set_realm(realm);
+        let before = engine.counters().packets;
+        let verdict = process(engine, now, Side::Inside, packet);
+        self.add_bytes(&before, engine, grown);
+        if let (Verdict::Drop(_), Some(nat64)) = (verdict, &mut self.nat64) {
+            nat64.refused = number;
+        }
+        self.departure(Side::Inside, packet, verdict, ipv4_len + grown)
+    }
+
+    /// Converts a packet from inside to IPv4. Returns the number of its sender, unless the packet
+    /// is an error.
+    fn to_number(
+        &mut self,
+        now: Timestamp,
+        source: u128,
+        packet: &mut Packet<'_>,
+    ) -> Result<Option<Ipv4Addr>, Refusal> {
+        let Some(nat64) = &mut self.nat64 else { return Err(DropReason::NoRoute.into()) };
+        if nat64.claims(source) {
+            // Such a packet could turn round for ever (RFC 6146 section 3.5).
+            return Err(DropReason::SpoofedSource.into());
+        }
+        let about = about_ipv6(packet.bytes());
+        if about.is_none() && !nat64.is_subscriber(source) {
+            return Err(DropReason::NotSubscriber.into());
+        }
+        crate::forward::check_hop(packet.bytes())?;
+        nat64.quoted.extend(packet.bytes().iter().take(QUOTE));
+        let receiver = about.and_then(|(_, receiver)| nat64.hosts.number(receiver));
+        let Nat64 { settings, converter, hosts, prefixes, .. } = nat64;
+        let mut addresses =
+            Outward { settings, hosts, prefixes, now: now.0, receiver, sender: None };
+        let converted = converter.to_ipv4(packet, &mut addresses);
+        let sender = addresses.sender;
+        if let (Err(_), Some(number)) = (&converted, sender) {
+            hosts.forget_new(number);
+        }
+        converted.map(|_| sender)
+    }
+}
+
+/// Addresses of a packet from a host.
+struct Outward<'n> {
+    settings: &'n Nat64Settings,
+    hosts: &'n mut Hosts,
+    prefixes: &'n mut Prefixes,
+    now: u64,
+    /// The number of the host whose packet an error is about.
+    receiver: Option<Ipv4Addr>,
+    /// The number of the sender.
+    sender: Option<Ipv4Addr>,
+}
+
+impl Outward<'_> {
+    /// The IPv4 address in an address, and the number of its prefix.
+    fn extract(&self, address: u128) -> Result<(usize, u32), Refusal> {
+        let mut all = self.settings.prefixes.iter().enumerate();
+        let address = Ipv6Addr::from_bits(address);
+        let found = all.find_map(|(number, prefix)| Some((number, prefix.extract(address)?)));
+        let (number, ipv4) = found.ok_or(DropReason::Untranslatable)?;
+        let refuses = self.settings.non_global == NonGlobal::Refuse;
+        if refuses && crate::siit::is_forbidden(self.settings.prefixes[number], ipv4) {
+            return Err(DropReason::NotGlobal.into());
+        }
+        Ok((number, ipv4.to_bits()))
+    }
+}
+
+impl Addresses for Outward<'_> {
+    fn to_ipv4(
+        &mut self,
+        place: Place,
+        source: u128,
+        destination: u128,
+    ) -> Result<(u32, u32), Refusal> {
+        match place {
+            Place::Packet => {
+                let (prefix, remote) = self.extract(destination)?;
+                let number = self.hosts.intern(source, self.now)?;
+                self.sender = Some(number);
+                self.prefixes.note(number.to_bits(), remote, prefix);
+                Ok((number.to_bits(), remote))
+            }
+            Place::Error => {
+                // Any router may send an error. The mapping's address becomes the source.
+                let number = self.receiver.ok_or(DropReason::IcmpNoSession)?;
+                Ok((number.to_bits(), self.extract(destination)?.1))
+            }
+            Place::Quoted => {
+                let number = self.hosts.number(destination).ok_or(DropReason::IcmpNoSession)?;
+                Ok((self.extract(source)?.1, number.to_bits()))
+            }
+        }
+    }
+
+    fn to_ipv6(&mut self, _: Place, _: u32, _: u32) -> Result<(u128, u128), Refusal> {
+        Err(DropReason::Untranslatable.into())
+    }
+}
+
+/// Addresses of a packet to a host.
+struct Inward<'n> {
+    nat64: &'n Nat64,
+    own: u128,
+    /// True if the packet is an error of the engine's own.
+    is_own: bool,
+    /// The remote address of the session that an error is about.
+    about: Option<u32>,
+}
+
+impl Inward<'_> {
+    fn host(&self, number: u32) -> Result<u128, Refusal> {
+        let host = self.nat64.hosts.address(Ipv4Addr::from_bits(number));
+        host.ok_or(DropReason::NoMapping.into())
+    }
+}
+
+impl Addresses for Inward<'_> {
+    fn to_ipv4(&mut self, _: Place, _: u128, _: u128) -> Result<(u32, u32), Refusal> {
+        Err(DropReason::Untranslatable.into())
+    }
+
+    fn to_ipv6(
+        &mut self,
+        place: Place,
+        source: u32,
+        destination: u32,
+    ) -> Result<(u128, u128), Refusal> {
+        match place {
+            Place::Packet => Ok((self.nat64.embed(destination, source), self.host(destination)?)),
+            Place::Error => {
+                let host = self.host(destination)?;
+                if self.is_own {
+                    return Ok((self.own, host));
+                }
+                let settings = &self.nat64.settings;
+                let about = self.about.unwrap_or(source);
+                let prefix = settings.prefixes[self.nat64.prefixes.find(destination, about)];
+                // A router may have an address that must not stand in the prefix.
+                let source = Ipv4Addr::from_bits(source);
+                let forbidden = crate::siit::is_forbidden(prefix, source);
+                match forbidden && settings.non_global == NonGlobal::Refuse {
+                    true => Ok((self.own, host)),
+                    false => Ok((prefix.embed(source).to_bits(), host)),
+                }
+            }
+            Place::Quoted => Ok((self.host(source)?, self.nat64.embed(source, destination))),
+        }
+    }
+}
+
+/// The prefixes by which hosts reach remote addresses: a cache of fixed size. An entry that is not
+/// there means the first prefix.
+#[derive(Clone, Debug)]
+struct Prefixes {
+    key: HashKey,
+    /// Host, remote address, number of the prefix plus one; 0: a free entry.
+    sets: Vec<[(u32, u32, u8); WAYS]>,
+}
+
+impl Prefixes {
+    fn new(several: bool, seed: [u8; 32]) -> Self {
+        let sets = if several { SETS } else { 0 };
+        Self { key: HashKey::new(seed, 0x7072_6566), sets: vec![[(0, 0, 0); WAYS]; sets] }
+    }
+
+    fn set(&self, host: u32, remote: u32) -> usize {
+        self.key.hash(u128::from(host) << 32 | u128::from(remote)) as usize % SETS
+    }
+
+    fn find(&self, host: u32, remote: u32) -> usize {
+        if self.sets.is_empty() {
+            return 0;
+        }
+        let set = &self.sets[self.set(host, remote)];
+        let found = set.iter().find(|entry| (entry.0, entry.1) == (host, remote) && entry.2 > 0);
+        found.map_or(0, |entry| usize::from(entry.2) - 1)
+    }
+
+    /// Notes a prefix. The entry that was noted last is first in its set; the last one gives way.
+    fn note(&mut self, host: u32, remote: u32, prefix: usize) {
+        if self.sets.is_empty() {
+            return;
+        }
+        let at = self.set(host, remote);
+        let set = &mut self.sets[at];
+        let found = set.iter().position(|entry| (entry.0, entry.1) == (host, remote));
+        let place = match (found, prefix) {
+            (None, 0) => return,
+            (Some(place), _) => place,
+            (None, _) => WAYS - 1,
+        };
+        set[..=place].rotate_right(1);
+        set[0] = (host, remote, prefix as u8 + 1);
+    }
+}

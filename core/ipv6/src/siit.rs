@@ -1,0 +1,256 @@
+//! Stateless translation: addresses by explicit maps (RFC 7757) and by prefixes (RFC 6052), headers
+//! by RFC 7915.
+
+use crate::addresses::is_global;
+use crate::convert::{Addresses, Converter, ErrorMessage, Place, Refusal};
+use crate::eam::Eam;
+use crate::embedding::Pref64;
+use crate::nat64::about_ipv4;
+use crate::settings::{Hairpin, NonGlobal, SiitSettings};
+use crate::translator::{Taken, Translator, cut_of, is_martian_ipv4};
+use alloc::string::{String, ToString};
+use core::net::{Ipv4Addr, Ipv6Addr};
+use natgate_engine::{Direction, DropReason, Packet, Side};
+
+/// First address and length of networks for documentation and for benchmarks (RFC 5737, RFC 2544).
+const EXAMPLES: [(u32, u32); 4] =
+    [(0xc000_0200, 24), (0xc633_6400, 24), (0xcb00_7100, 24), (0xc612_0000, 15)];
+
+/// True if an IPv4 address must not stand in a prefix (RFC 6052 section 3.1). Networks for
+/// documentation and benchmarks stand for global ones in examples and laboratories, and pass.
+pub(crate) fn is_forbidden(prefix: Pref64, address: Ipv4Addr) -> bool {
+    let bits = address.to_bits();
+    let is_example = EXAMPLES.iter().any(|&(first, len)| (bits ^ first) >> (32 - len) == 0);
+    prefix.is_well_known() && !is_global(address) && !is_example
+}
+
+/// The state of SIIT.
+#[derive(Clone, Debug)]
+pub(crate) struct Siit {
+    settings: SiitSettings,
+    maps: Eam,
+    converter: Converter,
+    /// The second half of a translation that turns round: the hop has been counted.
+    turning: Converter,
+}
+
+impl Siit {
+    pub(crate) fn new(
+        settings: SiitSettings,
+        converter: Converter,
+        turning: Converter,
+    ) -> Result<Self, String> {
+        let maps = Eam::new(&settings.maps).map_err(|error| error.to_string())?;
+        Ok(Self { settings, maps, converter, turning })
+    }
+
+    fn has_prefix_of(&self, address: u128) -> bool {
+        let address = Ipv6Addr::from_bits(address);
+        self.settings.prefixes.iter().any(|prefix| prefix.contains(address))
+    }
+
+    /// True if an IPv6 address has an IPv4 one.
+    pub(crate) fn has_ipv4(&self, address: u128) -> bool {
+        self.maps.to_ipv4(Ipv6Addr::from_bits(address)).is_some() || self.has_prefix_of(address)
+    }
+
+    fn has_ipv6(&self, address: u32) -> bool {
+        !self.settings.prefixes.is_empty()
+            || self.maps.to_ipv6(Ipv4Addr::from_bits(address)).is_some()
+    }
+}
+
+/// What the translation of addresses found on its way.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    /// True if the IPv4 destination came from a prefix and an explicit map has it: of a packet, its
+    /// destination; of an error, the source of the packet that it quotes.
+    turns: bool,
+}
+
+/// Addresses of SIIT.
+struct Stateless<'s> {
+    siit: &'s SiitSettings,
+    maps: &'s Eam,
+    /// Sources of errors whose own source cannot be translated.
+    error_source: (Option<u32>, Option<u128>),
+    /// True if sources of packets are not looked up in the explicit maps (RFC 7757 section 4.2.1).
+    simple: bool,
+    /// True if an error comes from the destination of the packet that it quotes.
+    from_receiver: bool,
+    found: Found,
+}
+
+impl Stateless<'_> {
+    /// The IPv4 address of an IPv6 one, and whether a prefix gave it.
+    fn ipv4(&self, address: u128) -> Result<(u32, bool), Refusal> {
+        let address = Ipv6Addr::from_bits(address);
+        if let Some(ipv4) = self.maps.to_ipv4(address) {
+            return Ok((ipv4.to_bits(), false));
+        }
+        let mut prefixes = self.siit.prefixes.iter();
+        let found = prefixes.find_map(|prefix| Some((prefix, prefix.extract(address)?)));
+        let untranslatable =
+            Refusal::with(DropReason::Untranslatable, ErrorMessage::PROHIBITED_IPV6);
+        let (prefix, ipv4) = found.ok_or(untranslatable)?;
+        if self.siit.non_global == NonGlobal::Refuse && is_forbidden(*prefix, ipv4) {
+            return Err(DropReason::NotGlobal.into());
+        }
+        Ok((ipv4.to_bits(), true))
+    }
+
+    /// The IPv6 address of an IPv4 one; `maps`: explicit maps count.
+    fn ipv6(&self, address: u32, maps: bool) -> Result<u128, Refusal> {
+        let address = Ipv4Addr::from_bits(address);
+        if let Some(ipv6) = self.maps.to_ipv6(address).filter(|_| maps) {
+            return Ok(ipv6.to_bits());
+        }
+        let untranslatable = Refusal::with(DropReason::Untranslatable, ErrorMessage::PROHIBITED);
+        let prefix = self.siit.prefixes.first().ok_or(untranslatable)?;
+        if self.siit.non_global == NonGlobal::Refuse && is_forbidden(*prefix, address) {
+            return Err(DropReason::NotGlobal.into());
+        }
+        Ok(prefix.embed(address).to_bits())
+    }
+
+    fn is_mapped(&self, (address, by_prefix): (u32, bool)) -> bool {
+        by_prefix && self.maps.to_ipv6(Ipv4Addr::from_bits(address)).is_some()
+    }
+}
+
+impl Addresses for Stateless<'_> {
+    fn to_ipv4(
+        &mut self,
+        place: Place,
+        source: u128,
+        destination: u128,
+    ) -> Result<(u32, u32), Refusal> {
+        let new_source = match (self.ipv4(source), place) {
+            (Err(refusal), Place::Error) => {
+                let source = self.error_source.0.ok_or(Refusal::silent(refusal.reason))?;
+                (source, false)
+            }
+            (found, _) => found?,
+        };
+        let new_destination = self.ipv4(destination)?;
+        match place {
+            Place::Packet => {
+                self.found.turns = self.is_mapped(new_destination);
+                if is_martian_ipv4(new_source.0) {
+                    return Err(DropReason::MartianSource.into());
+                }
+            }
+            Place::Quoted => self.found.turns = self.is_mapped(new_source),
+            Place::Error => {}
+        }
+        if place != Place::Quoted && is_martian_ipv4(new_destination.0) {
+            return Err(DropReason::MartianDestination.into());
+        }
+        Ok((new_source.0, new_destination.0))
+    }
+
+    fn to_ipv6(
+        &mut self,
+        place: Place,
+        source: u32,
+        destination: u32,
+    ) -> Result<(u128, u128), Refusal> {
+        let simple = self.simple;
+        match place {
+            Place::Packet => Ok((self.ipv6(source, !simple)?, self.ipv6(destination, true)?)),
+            Place::Error => {
+                let by_maps = !(simple && self.from_receiver);
+                let new_source = match self.ipv6(source, by_maps) {
+                    Ok(source) => source,
+                    Err(refusal) => self.error_source.1.ok_or(Refusal::silent(refusal.reason))?,
+                };
+                Ok((new_source, self.ipv6(destination, true)?))
+            }
+            Place::Quoted => Ok((self.ipv6(source, true)?, self.ipv6(destination, !simple)?)),
+        }
+    }
+}
+
+impl Translator {
+    /// True if an IPv6 packet is SIIT's: from inside, to an address with an IPv4 one.
+    pub(crate) fn claims_siit(&self, from: Side, destination: u128) -> bool {
+        from == Side::Inside && self.siit.as_ref().is_some_and(|siit| siit.has_ipv4(destination))
+    }
+
+    /// True if an IPv4 packet from outside to this address is SIIT's.
+    pub(crate) fn claims_siit_ipv4(&self, destination: u32) -> bool {
+        self.siit.as_ref().is_some_and(|siit| siit.has_ipv6(destination))
+    }
+
+    /// True if an address is in a prefix of SIIT.
+    pub(crate) fn is_siit_prefix(&self, address: u128) -> bool {
+        self.siit.as_ref().is_some_and(|siit| siit.has_prefix_of(address))
+    }
+
+    /// Sources of errors from an address without a counterpart. One origin has one source (RFC 6791
+    /// section 3.2).
+    fn error_sources(&self, siit: &SiitSettings, origin: u128) -> (Option<u32>, Option<u128>) {
+        let folded = origin as u64 ^ (origin >> 64) as u64;
+        let folded = (folded ^ folded >> 32).wrapping_mul(0x9e37_79b1) as u32 >> 8;
+        let pick = |count: usize| folded as usize % count.max(1);
+        let ipv4 = siit.icmp_source_ipv4.get(pick(siit.icmp_source_ipv4.len()));
+        let ipv6 = siit.icmp_source_ipv6.get(pick(siit.icmp_source_ipv6.len()));
+        let ipv4 = ipv4.map(|address| address.to_bits());
+        let ipv6 = ipv6.map(|address| address.to_bits());
+        (
+            ipv4.or_else(|| self.error_source_ipv4(Side::Outside)),
+            ipv6.or_else(|| self.own_ipv6(Side::Inside)),
+        )
+    }
+
+    /// Translates a packet from inside to IPv4; back to IPv6 if it turns round.
+    pub(crate) fn siit_to_ipv4(&mut self, packet: &mut Packet<'_>) -> Taken {
+        let Some(siit) = &self.siit else { return Err(DropReason::NoRoute.into()) };
+        let origin = natgate_wire::Ipv6::new_header_checked(packet.bytes());
+        let origin = origin.map_or(0, |header| header.source());
+        let error_source = self.error_sources(&siit.settings, origin);
+        let Some(siit) = &mut self.siit else { return Err(DropReason::NoRoute.into()) };
+        let Siit { settings, maps, converter, turning } = siit;
+        let mut addresses = Stateless {
+            siit: settings,
+            maps,
+            error_source,
+            simple: false,
+            from_receiver: false,
+            found: Found::default(),
+        };
+        let cut = cut_of(converter.to_ipv4(packet, &mut addresses)?);
+        if !addresses.found.turns || settings.hairpin != Hairpin::Intrinsic {
+            return Ok((Direction::Outbound, Side::Outside, cut));
+        }
+        addresses.simple = true;
+        addresses.from_receiver = is_from_receiver(packet.bytes());
+        let converted = turning.to_ipv6(packet, &mut addresses);
+        // The packet has changed, so no error can quote it.
+        let converted = converted.map_err(|refusal| Refusal::silent(refusal.reason))?;
+        Ok((Direction::Hairpin, Side::Inside, cut_of(converted)))
+    }
+
+    /// Translates a packet from outside to IPv6.
+    pub(crate) fn siit_to_ipv6(&mut self, packet: &mut Packet<'_>) -> Taken {
+        let Some(siit) = &self.siit else { return Err(DropReason::NoRoute.into()) };
+        let origin = natgate_wire::Ipv4::new_header_checked(packet.bytes());
+        let origin = origin.map_or(0, |header| header.source().into());
+        let mut addresses = Stateless {
+            siit: &siit.settings,
+            maps: &siit.maps,
+            error_source: self.error_sources(&siit.settings, origin),
+            simple: siit.settings.hairpin == Hairpin::Simple,
+            from_receiver: is_from_receiver(packet.bytes()),
+            found: Found::default(),
+        };
+        let converted = siit.converter.to_ipv6(packet, &mut addresses)?;
+        Ok((Direction::Inbound, Side::Inside, cut_of(converted)))
+    }
+}
+
+/// True if an ICMP error comes from the destination of the packet that it quotes.
+fn is_from_receiver(packet: &[u8]) -> bool {
+    let source = natgate_wire::Ipv4::new_header_checked(packet).map(|header| header.source());
+    about_ipv4(packet).is_some_and(|about| source == Ok(about))
+}

@@ -1,0 +1,523 @@
+//! The translator of both families: decides which table claims a packet, and has it translated.
+//!
+//! The order of the questions is that of the specification's chapter on the families. NAT64 hands
+//! packets to the engine, as do all IPv4 packets that no other table claims. The translator counts
+//! what the engine does not see, so that the counters of both together count each packet once.
+
+use crate::convert::{Converted, Converter, Cut, ErrorMessage, Hops, Refusal};
+use crate::errors::{Errors, Waiting};
+use crate::filter::Filter;
+use crate::nat64::Nat64;
+use crate::pairs::Pairs;
+use crate::settings::{Filter as FilterKind, Settings};
+use crate::siit::Siit;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::{Ipv4Addr, Ipv6Addr};
+use natgate_engine::{
+    Config, Counters, Direction, DropReason, Engine, Outcome, Packet, Side, Timestamp, Verdict,
+};
+use natgate_wire::ipv4::Ipv4Error;
+use natgate_wire::{Ipv4, Ipv6};
+
+/// Least MTU of IPv6, bytes.
+const LEAST_MTU: u16 = natgate_wire::ipv6::MIN_MTU as u16;
+/// Endpoints that the filter of RFC 6092 records at most.
+const FILTER_RECORDS: usize = 1 << 16;
+
+/// A packet that leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// Side to send the packet by.
+    pub side: Side,
+    /// Realm to send the packet to, if it is IPv4 and leaves by the inside.
+    pub realm: u16,
+    /// True if the packet answers the one that came.
+    pub answers: bool,
+    /// The packet is too large: send these fragments instead.
+    pub cut: Option<Cut>,
+    /// Direction, outcome and length in bytes, as counted.
+    pub counted: (Direction, Outcome, usize),
+}
+
+/// Result of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The packet in the buffer leaves.
+    Send(Departure),
+    /// Nothing leaves now. The packet has been counted, or will be by the engine.
+    Nothing,
+}
+
+/// What becomes of a packet that the engine does not see.
+pub(crate) type Taken = Result<(Direction, Side, Option<Cut>), Refusal>;
+
+/// The translator of both families.
+#[derive(Clone, Debug)]
+pub struct Translator {
+    pub(crate) settings: Settings,
+    /// Number of the realm of NAT64's hosts in the engine.
+    realm: u16,
+    /// Own IPv4 addresses, inside and outside.
+    own_ipv4: [Option<u32>; 2],
+    pub(crate) mtus: [u16; 2],
+    /// First and last address of each range that the engine has for itself.
+    externals: Vec<(u32, u32)>,
+    pub(crate) nat64: Option<Nat64>,
+    pub(crate) siit: Option<Siit>,
+    /// Pairs of prefixes of NPTv6.
+    pub(crate) pairs: Pairs,
+    pub(crate) clat: Converter,
+    pub(crate) filter: Option<Filter>,
+    errors: Errors,
+    counters: Counters,
+}
+
+impl Translator {
+    /// Makes a translator, and adds the realm of NAT64 to the engine's configuration. `None`: the
+    /// settings have nothing about IPv6, and packets of IPv6 are foreign.
+    ///
+    /// # Errors
+    /// A sentence about tables that contradict themselves.
+    pub fn new(
+        settings: &Settings,
+        config: &mut Config,
+        seed: [u8; 32],
+    ) -> Result<Option<Self>, String> {
+        if !settings.configured {
+            return Ok(None);
+        }
+        let mtus = [settings.inside.mtu, settings.outside.mtu];
+        let mtu_ipv6 = mtus.map(|mtu| mtu.max(LEAST_MTU));
+        let conversion = settings.conversion;
+        let converter = |mtu_ipv6, mtu_ipv4, hops| {
+            Converter::new(conversion.between(mtu_ipv6, mtu_ipv4, hops), seed)
+        };
+        let siit = settings.siit.clone().map(|siit| {
+            let converter = |hops| converter(mtu_ipv6[0], mtus[1], hops);
+            Siit::new(siit, converter(Hops::Decrement), converter(Hops::Keep))
+        });
+        let nat64 = settings.nat64.clone().map(|nat64| {
+            // The engine checks the MTU of the IPv4 side.
+            let converter = converter(mtu_ipv6[0], u16::MAX, Hops::Keep);
+            Nat64::new(nat64, converter, mtu_ipv6[0], config, seed)
+        });
+        let own = |own: Option<Ipv4Addr>| own.map(Ipv4Addr::to_bits);
+        let outbound_only = settings.filter == FilterKind::OutboundOnly;
+        Ok(Some(Self {
+            realm: config.realms.len() as u16,
+            own_ipv4: [own(config.inside.address), own(config.outside.address)],
+            mtus,
+            externals: externals(config),
+            nat64,
+            siit: siit.transpose()?,
+            pairs: Pairs::new(&settings.nptv6).map_err(|overlap| overlap.to_string())?,
+            clat: converter(mtu_ipv6[1], mtus[0], Hops::Decrement),
+            filter: outbound_only.then(|| Filter::new(FILTER_RECORDS, seed)),
+            errors: Errors::new(config.limits.icmp_errors_per_second),
+            counters: Counters::default(),
+            settings: settings.clone(),
+        }))
+    }
+
+    /// Number of the realm of NAT64's hosts in the engine; `None`: there is no NAT64.
+    pub fn realm(&self) -> Option<u16> {
+        self.nat64.as_ref().map(|_| self.realm)
+    }
+
+    /// The hosts of NAT64.
+    pub fn hosts(&self) -> Option<&crate::Hosts> {
+        self.nat64.as_ref().map(|nat64| &nat64.hosts)
+    }
+
+    /// Counters of the packets that the engine does not see, and of bytes that it does not count.
+    pub fn counters(&self) -> Counters {
+        let mut counters = self.counters.clone();
+        counters.errors_suppressed += self.errors.suppressed;
+        counters
+    }
+
+    /// The oldest error of the translator's own: its side and its bytes.
+    pub fn poll_transmit(&mut self, buffer: &mut [u8]) -> Option<(Side, usize)> {
+        let waiting: Waiting = self.errors.pop()?;
+        let bytes = waiting.bytes();
+        buffer[..bytes.len()].copy_from_slice(bytes);
+        self.counters.generated += 1;
+        Some((waiting.side, bytes.len()))
+    }
+
+    /// Frees hosts of NAT64 that have no mappings any more, some in each call. Call it after each
+    /// packet, when the engine's events and packets have been polled.
+    pub fn sweep(&mut self, engine: &Engine, now: Timestamp) {
+        if let Some(nat64) = &mut self.nat64 {
+            nat64.forget_packet();
+            nat64.hosts.sweep(engine, self.realm, now.0);
+        }
+    }
+
+    /// Takes a packet of either family that came in on a side, with
+    /// [`HEADROOM`](crate::convert::HEADROOM) bytes before it. The engine takes it where it is
+    /// translated by mappings. Poll both for events and packets afterwards.
+    pub fn take(
+        &mut self,
+        engine: &mut Engine,
+        now: Timestamp,
+        from: Side,
+        packet: &mut Packet<'_>,
+    ) -> Fate {
+        if let Some(nat64) = &mut self.nat64 {
+            nat64.forget_packet();
+        }
+        match packet.bytes().first().map(|first| first >> 4) {
+            Some(6) => self.take_ipv6(engine, now, from, packet),
+            _ => self.take_ipv4(engine, now, from, packet),
+        }
+    }
+
+    fn take_ipv6(
+        &mut self,
+        engine: &mut Engine,
+        now: Timestamp,
+        from: Side,
+        packet: &mut Packet<'_>,
+    ) -> Fate {
+        let len = packet.len();
+        let ends = match self.check(packet) {
+            Ok(ends) => ends,
+            Err(refusal) => return self.refuse(now, from, packet, len, refusal),
+        };
+        let len = packet.len();
+        let own = self.own_addresses();
+        if own.contains(&Some(ends.1)) {
+            return self.take_local(from, packet, len);
+        }
+        if from == Side::Inside && self.nat64.as_ref().is_some_and(|nat64| nat64.claims(ends.1)) {
+            return self.take_nat64(engine, now, ends, packet);
+        }
+        let taken = if self.claims_siit(from, ends.1) {
+            self.siit_to_ipv4(packet)
+        } else if from == Side::Outside && self.claims_clat(ends) {
+            self.clat_to_ipv4(packet)
+        } else {
+            self.forward(now, from, packet)
+        };
+        self.settle(now, from, packet, len, taken)
+    }
+
+    fn take_ipv4(
+        &mut self,
+        engine: &mut Engine,
+        now: Timestamp,
+        from: Side,
+        packet: &mut Packet<'_>,
+    ) -> Fate {
+        let Ok(header) = Ipv4::new_checked(packet.bytes()) else {
+            return self.by_engine(engine, now, from, packet);
+        };
+        let ends = (header.source(), header.destination());
+        let len = usize::from(header.total_len());
+        let claims_siit = from == Side::Outside && self.claims_siit_ipv4(ends.1);
+        let claims_clat = from == Side::Inside && self.claims_clat_ipv4(ends);
+        if self.is_engines(ends.1) || !(claims_siit || claims_clat) {
+            return self.by_engine(engine, now, from, packet);
+        }
+        packet.truncate(len);
+        let taken = match check_ipv4(packet.bytes(), ends) {
+            Err(reason) => Err(reason.into()),
+            Ok(()) if claims_siit => self.siit_to_ipv6(packet),
+            Ok(()) => self.clat_to_ipv6(packet),
+        };
+        self.settle(now, from, packet, len, taken)
+    }
+
+    /// True if the engine has an IPv4 address for itself: an own or an external one.
+    fn is_engines(&self, address: u32) -> bool {
+        let after = self.externals.partition_point(|(first, _)| *first <= address);
+        self.own_ipv4.contains(&Some(address))
+            || after > 0 && address <= self.externals[after - 1].1
+    }
+
+    /// Checks an IPv6 packet as every packet is checked, and cuts off bytes after its end.
+    fn check(&self, packet: &mut Packet<'_>) -> Result<(u128, u128), Refusal> {
+        let header = Ipv6::new_checked(packet.bytes()).map_err(|_| DropReason::BadLength)?;
+        let (source, destination, len) =
+            (header.source(), header.destination(), header.total_len());
+        packet.truncate(len);
+        if is_martian(source) {
+            return Err(DropReason::MartianSource.into());
+        }
+        let own = self.own_addresses();
+        if own.contains(&Some(source)) {
+            return Err(DropReason::SpoofedSource.into());
+        }
+        if source == destination {
+            return Err(DropReason::Land.into());
+        }
+        if is_link_local(destination) && own.contains(&Some(destination)) {
+            return Ok((source, destination));
+        }
+        if is_martian(destination) || is_link_local(destination) {
+            return Err(DropReason::MartianDestination.into());
+        }
+        if is_link_local(source) && !own.contains(&Some(destination)) {
+            return Err(DropReason::MartianSource.into());
+        }
+        Ok((source, destination))
+    }
+
+    /// Counts what became of a packet of `len` bytes, and sends the error that it asks for.
+    fn settle(
+        &mut self,
+        now: Timestamp,
+        from: Side,
+        packet: &Packet<'_>,
+        len: usize,
+        taken: Taken,
+    ) -> Fate {
+        match taken {
+            Ok((direction, side, cut)) => {
+                self.counters.count(direction, Outcome::Forwarded, len);
+                let counted = (direction, Outcome::Forwarded, len);
+                Fate::Send(Departure { side, realm: 0, answers: false, cut, counted })
+            }
+            Err(refusal) => self.refuse(now, from, packet, len, refusal),
+        }
+    }
+
+    pub(crate) fn refuse(
+        &mut self,
+        now: Timestamp,
+        from: Side,
+        packet: &Packet<'_>,
+        len: usize,
+        Refusal { reason, error }: Refusal,
+    ) -> Fate {
+        let direction = match from {
+            Side::Inside => Direction::Outbound,
+            Side::Outside => Direction::Inbound,
+        };
+        self.counters.count_drop(direction, reason, len);
+        if let Some(message) = error {
+            self.send_error(now, from, packet.bytes(), message);
+        }
+        Fate::Nothing
+    }
+
+    /// Sends an error about a packet as received, to the side that it came from.
+    fn send_error(&mut self, now: Timestamp, from: Side, packet: &[u8], message: ErrorMessage) {
+        if !self.sends_errors(from) {
+            self.errors.suppressed += 1;
+            return;
+        }
+        if packet.first().is_some_and(|first| first >> 4 == 6) {
+            let source = self.own_ipv6(from);
+            self.errors.send_ipv6(now.0, from, source, message, packet);
+            return;
+        }
+        match self.error_source_ipv4(from) {
+            Some(source) => self.errors.send_ipv4(now.0, from, source, message, packet),
+            None => self.errors.suppressed += 1,
+        }
+    }
+
+    /// Own addresses, inside and outside.
+    fn own_addresses(&self) -> [Option<u128>; 2] {
+        let address = |own: Option<(Ipv6Addr, u8)>| own.map(|(address, _)| address.to_bits());
+        [address(self.settings.inside.address), address(self.settings.outside.address)]
+    }
+
+    /// True if errors of the gateway's own are sent to a side.
+    fn sends_errors(&self, side: Side) -> bool {
+        match side {
+            Side::Inside => self.settings.inside.icmp_errors,
+            Side::Outside => self.settings.outside.icmp_errors,
+        }
+    }
+
+    /// The source of ICMPv6 errors that leave by a side.
+    pub(crate) fn own_ipv6(&self, side: Side) -> Option<u128> {
+        let [inside, outside] = self.own_addresses();
+        match side {
+            Side::Inside => inside.or(outside),
+            Side::Outside => outside.or(inside),
+        }
+    }
+
+    /// The source of ICMP errors that leave by a side.
+    pub(crate) fn error_source_ipv4(&self, side: Side) -> Option<u32> {
+        let siit = self.settings.siit.as_ref();
+        let configured = siit.and_then(|siit| siit.icmp_source_ipv4.first());
+        let own = self.own_ipv4[side as usize];
+        own.or(configured.copied().map(Ipv4Addr::to_bits))
+            .or((side == Side::Inside).then_some(crate::nat64::DUMMY))
+    }
+
+    /// Has the engine translate an IPv4 packet.
+    fn by_engine(
+        &mut self,
+        engine: &mut Engine,
+        now: Timestamp,
+        from: Side,
+        packet: &mut Packet<'_>,
+    ) -> Fate {
+        let verdict = process(engine, now, from, packet);
+        self.departure(from, packet, verdict, packet.len())
+    }
+
+    /// Where a packet goes that the engine has counted with `len` bytes; converts it if that is a
+    /// host of NAT64.
+    pub(crate) fn departure(
+        &mut self,
+        from: Side,
+        packet: &mut Packet<'_>,
+        verdict: Verdict,
+        len: usize,
+    ) -> Fate {
+        let (side, counted) = match verdict {
+            Verdict::Forward(to) => {
+                let direction = match (from, to) {
+                    (Side::Inside, Side::Outside) => Direction::Outbound,
+                    (Side::Outside, _) => Direction::Inbound,
+                    (Side::Inside, Side::Inside) => Direction::Hairpin,
+                };
+                (to, (direction, Outcome::Forwarded, len))
+            }
+            Verdict::Reply(to) => (to, (Direction::Local, Outcome::Replied, len)),
+            Verdict::Drop(_) | Verdict::Held | Verdict::HandOver => return Fate::Nothing,
+        };
+        let realm = packet.realm();
+        let answers = matches!(verdict, Verdict::Reply(_));
+        let mut cut = None;
+        if side == Side::Inside && self.realm() == Some(realm) {
+            match self.to_host(packet) {
+                Ok(found) => cut = found,
+                Err(reason) => {
+                    let (direction, outcome, len) = counted;
+                    self.lose(direction, outcome, len, reason);
+                    return Fate::Nothing;
+                }
+            }
+        }
+        Fate::Send(Departure { side, realm, answers, cut, counted })
+    }
+
+    /// Counts a packet as dropped that the engine has counted as forwarded or answered. Counters
+    /// wrap, so that the sum with the engine's is right.
+    fn lose(&mut self, direction: Direction, outcome: Outcome, len: usize, reason: DropReason) {
+        let (way, outcome) = (direction as usize, outcome as usize);
+        let packets = &mut self.counters.packets[way][outcome];
+        *packets = packets.wrapping_sub(1);
+        let bytes = &mut self.counters.bytes[way][outcome];
+        *bytes = bytes.wrapping_sub(len as u64);
+        self.counters.count_drop(direction, reason, len);
+    }
+
+    /// Converts an IPv4 packet that the engine sends to a host of NAT64, in a buffer with
+    /// [`HEADROOM`](crate::convert::HEADROOM) bytes before the packet.
+    ///
+    /// # Errors
+    /// The reason why the packet is lost.
+    pub fn to_host(&mut self, packet: &mut Packet<'_>) -> Result<Option<Cut>, DropReason> {
+        let own = self.own_ipv6(Side::Inside);
+        let Some(nat64) = &mut self.nat64 else { return Err(DropReason::Untranslatable) };
+        nat64.to_host(packet, own)
+    }
+
+    /// Adds bytes that the engine did not count, because it saw the packet with smaller headers.
+    pub(crate) fn add_bytes(&mut self, before: &[[u64; 3]; 4], engine: &Engine, bytes: usize) {
+        for (way, counts) in engine.counters().packets.iter().enumerate() {
+            for (outcome, count) in counts.iter().enumerate() {
+                if *count != before[way][outcome] {
+                    self.counters.bytes[way][outcome] += bytes as u64;
+                }
+            }
+        }
+    }
+
+    /// Answers an echo request to one of the gateway's own addresses.
+    fn take_local(&mut self, from: Side, packet: &mut Packet<'_>, len: usize) -> Fate {
+        if !crate::forward::answer_echo(packet.bytes_mut()) {
+            self.counters.count_drop(Direction::Local, DropReason::LocalUnsupported, len);
+            return Fate::Nothing;
+        }
+        self.counters.count(Direction::Local, Outcome::Replied, len);
+        let counted = (Direction::Local, Outcome::Replied, len);
+        Fate::Send(Departure { side: from, realm: 0, answers: true, cut: None, counted })
+    }
+}
+
+/// Has the engine take one packet.
+pub(crate) fn process(
+    engine: &mut Engine,
+    now: Timestamp,
+    from: Side,
+    packet: &mut Packet<'_>,
+) -> Verdict {
+    let mut verdicts = [Verdict::Held];
+    engine.process(now, from, core::slice::from_mut(packet), &mut verdicts);
+    verdicts[0]
+}
+
+/// The cut of a conversion.
+pub(crate) fn cut_of(converted: Converted) -> Option<Cut> {
+    match converted {
+        Converted::Whole => None,
+        Converted::Cut(cut) => Some(cut),
+    }
+}
+
+/// Checks an IPv4 packet as every packet is checked.
+fn check_ipv4(bytes: &[u8], (source, destination): (u32, u32)) -> Result<(), DropReason> {
+    let header = Ipv4::new_checked(bytes).map_err(|error| match error {
+        Ipv4Error::Version => DropReason::NotIpv4,
+        Ipv4Error::Length => DropReason::BadLength,
+    })?;
+    if !header.checksum_valid() {
+        return Err(DropReason::BadHeaderChecksum);
+    }
+    if is_martian_ipv4(source) {
+        return Err(DropReason::MartianSource);
+    }
+    if is_martian_ipv4(destination) {
+        return Err(DropReason::MartianDestination);
+    }
+    match source == destination {
+        true => Err(DropReason::Land),
+        false => Ok(()),
+    }
+}
+
+/// True if no packet that is forwarded comes from an IPv4 address or goes there.
+pub(crate) fn is_martian_ipv4(address: u32) -> bool {
+    matches!(address >> 24, 0 | 127 | 224..=255) || address >> 16 == 0xa9fe
+}
+
+/// True if no packet comes from an IPv6 address, or goes there and is forwarded: the unspecified
+/// address, loopback, multicast, IPv4-mapped addresses.
+fn is_martian(address: u128) -> bool {
+    address <= 1 || address >> 120 == 0xff || address >> 32 == 0xffff
+}
+
+fn is_link_local(address: u128) -> bool {
+    address >> 118 == 0xfe80 >> 6
+}
+
+/// The ranges of external addresses that a configuration gives the engine, ascending.
+fn externals(config: &Config) -> Vec<(u32, u32)> {
+    let pools = config.pools.iter().flat_map(|pool| &pool.addresses);
+    let pools = pools.map(|range| (range.first.to_bits(), range.last.to_bits()));
+    let statics = config.statics.iter().map(|one| one.external.0.to_bits());
+    let services = config.services.iter().map(|one| one.external.0.to_bits());
+    let mut ranges: Vec<_> =
+        pools.chain(statics.chain(services).map(|address| (address, address))).collect();
+    ranges.sort_unstable();
+    // A range within an earlier one adds nothing.
+    let mut disjoint: Vec<(u32, u32)> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match disjoint.last_mut() {
+            Some(last) if range.0 <= last.1 => last.1 = last.1.max(range.1),
+            _ => disjoint.push(range),
+        }
+    }
+    disjoint
+}

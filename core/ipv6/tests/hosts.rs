@@ -1,0 +1,205 @@
+//! Hosts of NAT64 and their numbers, with the engine that has their mappings.
+
+#![allow(missing_docs)]
+
+use natgate_engine::{
+    AddressRange, Allocation, BlockConfig, Config, DropReason, Engine, Packet, PoolConfig, Prefix,
+    RealmConfig, Side, Timestamp, Verdict,
+};
+use natgate_ipv6::Hosts;
+use natgate_wire::Ipv4;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+
+const REALM: u16 = 1;
+const SECOND: u64 = 1_000_000_000;
+const HOME: u128 = 0x2001_0db8_0001_0000_u128 << 64;
+
+fn config() -> Config {
+    let pool =
+        AddressRange { first: Ipv4Addr::new(203, 0, 113, 1), last: Ipv4Addr::new(203, 0, 113, 4) };
+    Config {
+        pools: vec![PoolConfig {
+            name: String::from("default"),
+            addresses: vec![pool],
+            ..PoolConfig::default()
+        }],
+        realms: vec![RealmConfig {
+            name: String::from("nat64"),
+            subscribers: vec![Prefix::new(Ipv4Addr::UNSPECIFIED, 0)],
+            host_bits: Some(Hosts::host_bits(64)),
+            ..RealmConfig::default()
+        }],
+        ..Config::default()
+    }
+}
+
+struct World {
+    engine: Engine,
+    hosts: Hosts,
+    now: u64,
+}
+
+impl World {
+    fn new(config: &Config, subscribers: usize) -> Self {
+        let engine = Engine::new(config, [3; 32], Timestamp(0)).unwrap();
+        Self { engine, hosts: Hosts::new(64, subscribers, [7; 32]), now: 0 }
+    }
+
+    /// A host sends a UDP packet to the outside.
+    fn send(&mut self, host: u128) -> Result<Ipv4Addr, DropReason> {
+        let number = self.hosts.intern(host, self.now)?;
+        let mut bytes = [0; 36];
+        let mut packet = Ipv4::init(&mut bytes[..], 20);
+        packet.set_total_len(36);
+        packet.set_ttl(64);
+        packet.set_protocol(17);
+        packet.set_source(number.to_bits());
+        packet.set_destination(Ipv4Addr::new(198, 51, 100, 7).to_bits());
+        packet.fill_checksum();
+        bytes[20..28].copy_from_slice(&[16, 0, 0, 53, 0, 16, 0, 0]);
+        let mut packets = [Packet::new(&mut bytes, 0).in_realm(REALM)];
+        let mut verdicts = [Verdict::Held];
+        self.engine.process(Timestamp(self.now), Side::Inside, &mut packets, &mut verdicts);
+        while self.engine.poll_event().is_some() {}
+        match verdicts[0] {
+            Verdict::Forward(Side::Outside) => Ok(number),
+            Verdict::Drop(reason) => {
+                self.hosts.forget_new(number);
+                Err(reason)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn wait(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.now += SECOND;
+            while self.engine.advance(Timestamp(self.now)) {
+                while self.engine.poll_event().is_some() {}
+            }
+            while self.engine.poll_event().is_some() {}
+            self.hosts.sweep(&self.engine, REALM, self.now);
+        }
+    }
+}
+
+#[test]
+fn a_host_keeps_its_number_while_it_has_a_mapping_and_not_much_longer() {
+    let mut world = World::new(&config(), 16);
+    let number = world.send(HOME + 1).unwrap();
+    let other = world.send(HOME + 2).unwrap();
+    assert_ne!(number, other);
+    assert_eq!(world.hosts.address(number), Some(HOME + 1));
+    assert_eq!(world.hosts.number(HOME + 2), Some(other));
+    assert_eq!(world.hosts.subscriber(number), Some((HOME, 64)));
+    for _ in 0..20 {
+        world.wait(60);
+        assert_eq!(world.send(HOME + 1), Ok(number));
+    }
+    assert_eq!(world.hosts.counts(), (1, 1), "the silent host's mapping has ended");
+    assert_eq!(world.hosts.address(other), None);
+    world.wait(299);
+    assert_eq!(world.hosts.number(HOME + 1), Some(number), "the mapping lives five minutes");
+    world.wait(140);
+    assert_eq!(world.hosts.counts(), (0, 0));
+}
+
+#[test]
+fn a_million_addresses_of_one_subscriber_take_no_room_of_others() {
+    let mut config = config();
+    config.limits.udp_ports = 100_000;
+    config.limits.new_mappings_per_second = 1_000_000;
+    let mut world = World::new(&config, 1000);
+    let mut refused = BTreeMap::new();
+    for host in 0..1_000_000 {
+        if let Err(reason) = world.send(HOME + host) {
+            *refused.entry(reason).or_insert(0) += 1;
+        }
+    }
+    assert_eq!(refused, BTreeMap::from([(DropReason::PortQuota, 1_000_000 - 256)]));
+    assert_eq!(world.hosts.counts(), (256, 1));
+    for home in 1..1000 {
+        world.send(HOME + (home << 64)).unwrap();
+    }
+    assert_eq!(world.send(HOME + (5000 << 64)), Err(DropReason::MappingTableFull));
+}
+
+#[test]
+fn a_refused_host_leaves_nothing() {
+    let mut config = config();
+    config.limits.udp_ports = 1;
+    let mut world = World::new(&config, 4);
+    world.send(HOME).unwrap();
+    for host in 1..1000 {
+        assert_eq!(world.send(HOME + host), Err(DropReason::PortQuota));
+        assert_eq!(world.hosts.counts(), (1, 1));
+    }
+    // A host with a number keeps it when a further packet is refused.
+    assert!(world.send(HOME).is_ok());
+    assert_eq!(world.hosts.counts(), (1, 1));
+}
+
+#[test]
+fn a_subscriber_with_blocks_is_known_until_they_are_released() {
+    let mut config = config();
+    config.allocation = Allocation::Block(BlockConfig {
+        release_after: std::time::Duration::from_secs(1800),
+        ..BlockConfig::default()
+    });
+    let mut world = World::new(&config, 4);
+    let number = world.send(HOME + 1).unwrap();
+    world.send(HOME + 2).unwrap();
+    world.wait(900);
+    assert_eq!(world.hosts.counts(), (1, 1), "only the last host stays");
+    assert_eq!(world.hosts.subscriber(number), Some((HOME, 64)));
+    world.wait(1700);
+    assert_eq!(world.hosts.counts(), (0, 0));
+}
+
+#[test]
+fn numbers_are_addresses_that_the_engine_takes() {
+    for (length, bits) in [(48, 8), (64, 8), (120, 8), (121, 7), (127, 1), (128, 0)] {
+        assert_eq!(Hosts::host_bits(length), bits);
+        let mut hosts = Hosts::new(length, 500, [1; 32]);
+        let mut seen = BTreeSet::new();
+        let step = 1_u128 << (128 - u32::from(length));
+        for subscriber in 0..500 {
+            for host in 0..2_u128.min(1 << bits) {
+                let number = hosts.intern(HOME + subscriber * step + host, 0).unwrap();
+                assert!((1..127).contains(&number.octets()[0]), "{number}");
+                assert!(seen.insert(number), "{number} twice");
+                let mask = u32::MAX << bits;
+                let first = Ipv4Addr::from_bits(number.to_bits() & mask);
+                assert_eq!(hosts.subscriber(first), Some((HOME + subscriber * step, length)));
+            }
+        }
+    }
+}
+
+#[test]
+fn hosts_agree_with_an_ordinary_map() {
+    let seed = 0x1234_5678_u32;
+    println!("seed {seed:#x}");
+    let mut world = World::new(&config(), 20);
+    let mut plain: BTreeMap<u128, (Ipv4Addr, u64)> = BTreeMap::new();
+    let mut state = seed;
+    for _ in 0..20_000 {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let host = HOME + (u128::from(state >> 27) << 64) + u128::from(state >> 20 & 15);
+        if let Ok(number) = world.send(host) {
+            let (before, seen) = plain.insert(host, (number, world.now)).unwrap_or((number, 0));
+            if world.now - seen < 300 * SECOND {
+                assert_eq!(before, number, "a host with a mapping has another number");
+            }
+        }
+        if state >> 8 & 3 == 0 {
+            world.wait(u64::from(state >> 10 & 31));
+        }
+        for (host, (number, seen)) in &plain {
+            if world.now - seen < 300 * SECOND {
+                assert_eq!(world.hosts.address(*number), Some(*host));
+            }
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Both families in a replay: packets made by hand, and what leaves for them.
+
+#![allow(missing_docs)]
+
+mod customer;
+mod nat64;
+mod prefixes;
+mod routing;
+mod stateless;
+mod world;
