@@ -7,6 +7,7 @@ use crate::api::{Filters, refused};
 use anyhow::anyhow;
 use natgate_control::past::{Unknown, had};
 use natgate_control::socket::Response;
+use natgate_control::who::Answer;
 use natgate_engine::Timestamp;
 use natgate_gateway::Settings;
 use natgate_logs::Coverage;
@@ -30,7 +31,7 @@ pub(super) fn answer(args: &Args, settings: &Settings, at: Timestamp) -> Result<
                 Unknown::Nobody { coverage, now, .. } => {
                     let mut about = json!(coverage);
                     if !now.is_empty() {
-                        about["now"] = json!(now);
+                        about["now"] = now.iter().map(Answer::object).collect();
                     }
                     about
                 }
@@ -40,8 +41,7 @@ pub(super) fn answer(args: &Args, settings: &Settings, at: Timestamp) -> Result<
         }
     };
     let holders = found.holders.iter().map(|holder| json!(holder));
-    let lines: Vec<Value> =
-        holders.chain(found.answers.iter().map(|answer| json!(answer))).collect();
+    let lines: Vec<Value> = holders.chain(found.answers.iter().map(Answer::object)).collect();
     args.tell(&lines, &json!(found.coverage))
 }
 

@@ -9,6 +9,7 @@ use natgate_logs::{
     OwnersInForce, PoolInForce, ServiceInForce, StaticInForce, protocol as name_of,
 };
 use serde::Serialize;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
@@ -36,6 +37,13 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// The answer as an object, with its source.
+    pub fn object(&self) -> Value {
+        let mut object = json!(self);
+        object["by"] = self.kind.into();
+        object
+    }
+
     /// The answer in one clause.
     pub fn sentence(&self) -> String {
         let Self { subscriber, realm, protocol, external, ports, pool, kind } = self;

@@ -140,7 +140,7 @@ async function find({ address, port }, wanted) {
   return [sentence(`Nobody has ${endpoint}${protocols} now: it is no external endpoint in use, and no subscriber has a mapping by it.`)];
 }
 
-// The subscriber that had an external endpoint, by the log on disk, else by the configuration.
+// The subscriber that had an external endpoint, by the events of the log on disk, else by the configuration of that time.
 async function findThen({ address, port, at }, wanted) {
   const endpoint = `${address}:${port}`;
   let found;
@@ -154,7 +154,7 @@ async function findThen({ address, port, at }, wanted) {
   const names = [...new Set(found.answers.map(named))].join(", ");
   const first = element("p", { class: "verdict" }, `${endpoint} was `, element("strong", {}, names));
   const logged = found.answers.filter((one) => one.since !== undefined);
-  if (logged.length === 0) return [first, sentence("No event of then names it; by the configuration it can be nobody else's.")];
+  if (logged.length === 0) return [first, sentence("No event names it. The log records the configuration of that time, which gives the endpoint to this subscriber.")];
   const missing = Math.max(...logged.map((one) => one.missing ?? 0));
   const doubt = `${whole(missing)} events are missing in the log since, so this may be wrong.`;
   return [first, ...(missing > 0 ? [sentence(doubt, "failure")] : []), held(logged)];

@@ -102,12 +102,7 @@ fn find_then(
 
 /// Answers from a configuration, with their source.
 fn by(answers: &[who::Answer]) -> Vec<Value> {
-    let with_source = |answer: &who::Answer| {
-        let mut object = json!(answer);
-        object["by"] = answer.kind.into();
-        object
-    };
-    answers.iter().map(with_source).collect()
+    answers.iter().map(who::Answer::object).collect()
 }
 
 /// Owners by the configuration in force.
