@@ -65,7 +65,12 @@ const FAULTS: &[Fault] = &[
     fault(Add("[nat]\nudp = \"5m\"\n"), 8, "nat.udp", "it belongs in [timeouts]"),
     fault(Add("[dslite]\n"), 7, "dslite", "take the table out"),
     // IPv6.
-    fault(Add("[ipv6]\nlowest_mtu = 576\n"), 8, "ipv6.lowest_mtu", "it must be from 1280 to"),
+    fault(
+        Add("[ipv6]\nlowest_mtu = 576\n[nat64]\n"),
+        8,
+        "ipv6.lowest_mtu",
+        "it must be from 1280 to",
+    ),
     fault(
         Add("[nat64]\nprefixes = [\"64:ff9b::/95\"]\n"),
         8,

@@ -195,6 +195,7 @@ fn tables_without_state_need_no_pool() {
         assert_eq!(config.subscribers, []);
         let said = Meaning::of(read).to_string();
         assert!(said.contains("Pools\n  none: "), "{said}");
+        assert!(said.contains("Translation\n  from IPv4 to IPv4: none\n"), "{said}");
         let text = format!("{SIDES}{table}[nat64]\n");
         let problems = read_text(&text, "t").expect_err("NAT64 needs a pool");
         assert!(problems.iter().any(|one| one.key == "pool"), "{problems:?}");
@@ -367,7 +368,9 @@ fn values_of_ipv6() {
             "10 ipv6.filter: has no effect, because forwarding is false",
         ),
     ] {
-        let text = format!("{POOL}[ipv6]\n{line}\n");
+        // Keys about conversion need a table that converts.
+        let converts = if expected.contains("no table translates") { "" } else { "[nat64]\n" };
+        let text = format!("{POOL}[ipv6]\n{line}\n{converts}");
         refused(&text, &[(expected, "")]);
     }
 }
@@ -435,7 +438,7 @@ fn a_running_gateway_refuses_all_of_it() {
 #[test]
 fn check_works_out_an_address_of_each_table() {
     let text = format!(
-        "{SIDES}{POOL}[nat64]\nprefixes = [\"64:ff9b::/96\", \"2001:db8:122:344::/64\"]\n\
+        "{SIDES}{POOL}[nat64]\nprefixes = [\"64:ff9b::/96\", \"2001:db8:222:344::/64\"]\n\
          [siit]\nprefixes = [\"2001:db8:100::/40\"]\nicmp_source = [\"203.0.113.8\"]\n\
          [[siit.map]]\nipv6 = \"2001:db8:3::/120\"\nipv4 = \"1.0.0.0/24\"\n\
          [clat]\nprefix = \"2001:db8:1234::/96\"\nsource = \"2001:db8:aaaa::/96\"\n\
@@ -448,7 +451,7 @@ fn check_works_out_an_address_of_each_table() {
         "  packets that no table translates: routed",
         "  nat64: all hosts; a /64 is one subscriber",
         "    64:ff9b::/96: 8.8.8.8 becomes 64:ff9b::808:808, and back 8.8.8.8",
-        "    2001:db8:122:344::/64: 192.0.2.33 becomes 2001:db8:122:344:c0:2:2100:0, \
+        "    2001:db8:222:344::/64: 192.0.2.33 becomes 2001:db8:222:344:c0:2:2100:0, \
          and back 192.0.2.33",
         "  siit: 1 map, hairpin intrinsic",
         "    errors from addresses without a map: from 203.0.113.8",

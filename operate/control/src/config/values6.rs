@@ -41,7 +41,6 @@ pub(super) fn interface_address6(text: &str) -> Result<(Ipv6Addr, u8), String> {
     usable(host)?;
     not_link_local(host)?;
     let network = Prefix6 { address: host, len };
-    //= rfc4291#section-2.6.1
     if len <= 126 && host == network.first() {
         let message = "is the address of all routers of its own prefix (RFC 4291 section 2.6.1)";
         return Err(format!("{host} {message}; write a host's"));

@@ -221,6 +221,9 @@ impl Meaning {
     }
 
     fn translation(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.pools.is_empty() {
+            return writeln!(f, "  from IPv4 to IPv4: none");
+        }
         let config = &self.settings.engine;
         let (pooling, allocation) = (pooling(config.pooling), self.allocation());
         writeln!(f, "  subscribers: {}", list(&config.subscribers, show_prefix))?;
