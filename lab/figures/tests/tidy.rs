@@ -19,11 +19,16 @@ const FOLDERS: [&str; 8] = ["core", "gateway", "operate", "p4", "bare", "lab", "
 const MOST_EXCEPTIONS: usize = 5;
 
 /// What breaks a rule with a reason: the beginning of its path, the rule, and the reason.
-const EXCEPTIONS: [(&str, Rule, &str); 4] = [
+const EXCEPTIONS: [(&str, Rule, &str); 5] = [
     ("p4/compiler/src/programs/nat.rs", Rule::All, "the compiler wrote it: the golden example"),
     ("natgate/src/run.rs: run", Rule::Function, "the start is one sequence"),
-    ("core/engine/src/", Rule::CodeLine, "long lines remain in lists of texts and in properties"),
+    ("core/", Rule::CodeLine, "long lines remain in lists of texts and in properties"),
     ("operate/control/src/config", Rule::CodeLine, "long lines remain in messages"),
+    (
+        "core/ipv6/tests/convert/twin.rs",
+        Rule::Function,
+        "a function of the plain twin has the order of RFC 7915",
+    ),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

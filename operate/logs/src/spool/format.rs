@@ -6,7 +6,7 @@
 //! | 8, 16 | numbers of the run and of the segment in the run |
 //! | 24 | bytes of the realms' names and of the configuration |
 //! | 28 | CRC-32 of the 28 bytes before, the names and the configuration |
-//! | 32 | the names, a JSON array; a newline and the configuration, if it is recorded; then frames |
+//! | 32 | the names, a JSON array; a newline and the configuration, if recorded; then frames |
 //!
 //! | bytes of a frame | mean |
 //! |---|---|
