@@ -19,9 +19,9 @@ impl HashKey {
             *word = state | 1;
         }
         // Each word depends on the whole seed.
-        for place in 0..key.len() {
-            state = fold(state ^ key[place], 0xd1b5_4a32_d192_ed03 ^ state.rotate_left(17));
-            key[place] ^= state & !1;
+        for word in &mut key {
+            state = fold(state ^ *word, 0xd1b5_4a32_d192_ed03 ^ state.rotate_left(17));
+            *word ^= state & !1;
         }
         Self(key)
     }

@@ -102,7 +102,7 @@ impl Nat64 {
     }
 
     /// Converts a packet to a host. `own` is the gateway's address inside.
-    pub(crate) fn to_host(
+    pub(crate) fn convert_to_host(
         &mut self,
         packet: &mut Packet<'_>,
         own: Option<u128>,
@@ -200,7 +200,7 @@ impl Translator {
         packet: &mut Packet<'_>,
     ) -> Fate {
         let (len, realm) = (packet.len(), self.realm().unwrap_or_default());
-        let number = match self.to_number(now, source, packet) {
+        let number = match self.convert_to_number(now, source, packet) {
             Ok(number) => number,
             Err(refusal) => return self.refuse(now, Side::Inside, packet, len, refusal),
         };
@@ -218,7 +218,7 @@ impl Translator {
 
     /// Converts a packet from inside to IPv4. Returns the number of its sender, unless the packet
     /// is an error.
-    fn to_number(
+    fn convert_to_number(
         &mut self,
         now: Timestamp,
         source: u128,

@@ -389,7 +389,7 @@ impl Translator {
         let answers = matches!(verdict, Verdict::Reply(_));
         let mut cut = None;
         if side == Side::Inside && self.realm() == Some(realm) {
-            match self.to_host(packet) {
+            match self.convert_to_host(packet) {
                 Ok(found) => cut = found,
                 Err(reason) => {
                     let (direction, outcome, len) = counted;
@@ -417,10 +417,10 @@ impl Translator {
     ///
     /// # Errors
     /// The reason why the packet is lost.
-    pub fn to_host(&mut self, packet: &mut Packet<'_>) -> Result<Option<Cut>, DropReason> {
+    pub fn convert_to_host(&mut self, packet: &mut Packet<'_>) -> Result<Option<Cut>, DropReason> {
         let own = self.own_ipv6(Side::Inside);
         let Some(nat64) = &mut self.nat64 else { return Err(DropReason::Untranslatable) };
-        nat64.to_host(packet, own)
+        nat64.convert_to_host(packet, own)
     }
 
     /// Adds bytes that the engine did not count, because it saw the packet with smaller headers.

@@ -469,7 +469,7 @@ impl<W: Write> Replay<'_, W> {
         cause: Cause,
     ) -> Result<(), ReplayError> {
         let Some(translator) = &mut self.translator else { return Ok(()) };
-        match translator.to_host(&mut packet) {
+        match translator.convert_to_host(&mut packet) {
             Ok(cut) => self.send_converted((Side::Inside, cut), time, cause, packet.bytes()),
             Err(reason) => {
                 self.losses.note(None, reason);
