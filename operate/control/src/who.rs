@@ -306,8 +306,8 @@ mod tests {
             answers.iter().map(|answer| (answer.protocol.clone(), answer.kind)).collect()
         };
         let (fixed, computed) = ((Some("tcp".to_owned()), "static"), (None, "deterministic"));
-        assert_eq!(kinds(&who(Some(6))), [fixed.clone()]);
-        assert_eq!(kinds(&who(Some(17))), [computed.clone()]);
+        assert_eq!(kinds(&who(Some(6))), std::slice::from_ref(&fixed));
+        assert_eq!(kinds(&who(Some(17))), std::slice::from_ref(&computed));
         // Without a protocol there is an answer for each.
         assert_eq!(kinds(&who(None)), [fixed, computed]);
         assert_eq!(

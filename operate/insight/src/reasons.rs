@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn each_reason_has_one_row() {
         for reason in DropReason::ALL {
-            let rows = REMEDIES.iter().filter(|(reasons, _)| reasons.contains(&reason));
+            let rows = REMEDIES.iter().filter(|(reasons, _)| reasons.contains(reason));
             assert_eq!(rows.count(), 1, "rows of {}", reason.name());
         }
         let all = REMEDIES.iter().map(|(reasons, _)| reasons.len());
