@@ -45,6 +45,20 @@ pub(crate) fn read(text: &str, plan: &mut Plan) -> Result<(), ImportError> {
                 sets.maps.entry(format!("{table} {name}")).or_default();
                 block = Block::Set((*name).to_owned());
             }
+            (Block::Table, [kind @ ("set" | "map"), name, "{", body @ .., "}"]) => {
+                let name = format!("{table} {name}");
+                match *kind {
+                    "set" => drop(sets.sets.entry(name.clone()).or_default()),
+                    _ => drop(sets.maps.entry(name.clone()).or_default()),
+                }
+                add_elements(&name, elements_in(body), &mut sets);
+            }
+            (Block::Table, ["chain", _, "{", .., "}"]) => {
+                let message = "is a whole chain in one line; load the file with nft, and import \
+                               what `nft list ruleset` prints"
+                    .to_owned();
+                return Err(ImportError::Malformed { line: number, message });
+            }
             (Block::Table, ["flowtable" | "counter" | "quota" | "limit" | "ct", .., "{"]) => {
                 block = Block::Set(String::new());
             }
@@ -64,8 +78,8 @@ pub(crate) fn read(text: &str, plan: &mut Plan) -> Result<(), ImportError> {
             (Block::Chain(name), _) => {
                 rules.push((table.clone(), name.clone(), Origin::new(number, &line), line.clone()));
             }
-            (Block::Set(name), ["elements", "=", "{", elements @ .., "}"]) => {
-                add_elements(&format!("{table} {name}"), elements, &mut sets);
+            (Block::Set(name), words) if !elements_in(words).is_empty() => {
+                add_elements(&format!("{table} {name}"), elements_in(words), &mut sets);
             }
             (Block::Set(_) | Block::Table, _) => {}
             (Block::None, _) => {
@@ -114,6 +128,14 @@ fn finish(
         chain.entries.extend(entries);
     }
     nft_rule::finish(&chains, "`nft list ruleset` prints all of them, as root", plan)
+}
+
+/// The words between the braces of `elements = { ... }`, which may stand among other statements.
+fn elements_in<'w>(words: &'w [&'w str]) -> &'w [&'w str] {
+    let begin = words.windows(3).position(|three| three == ["elements", "=", "{"]);
+    let Some(begin) = begin else { return &[] };
+    let inner = &words[begin + 3..];
+    &inner[..inner.iter().position(|word| *word == "}").unwrap_or(inner.len())]
 }
 
 /// Adds elements to a set or a map.

@@ -47,8 +47,12 @@ pub(crate) struct Origin {
 
 impl Origin {
     pub(crate) fn new(line: usize, text: &str) -> Self {
-        let text = text.trim().chars().map(|one| if one.is_control() { ' ' } else { one });
-        Self { line, text: text.take(LONGEST_EXCERPT).collect() }
+        let mut all = text.trim().chars().map(|one| if one.is_control() { ' ' } else { one });
+        let mut text: String = all.by_ref().take(LONGEST_EXCERPT).collect();
+        if all.next().is_some() {
+            text += " ...";
+        }
+        Self { line, text }
     }
 }
 

@@ -169,6 +169,47 @@ fn a_ruleset_of_nftables() {
 /// A ruleset with sets, maps, maps of verdicts and a filter, as `nft` prints it.
 const MAPS: [&str; 2] = [include_str!("files/maps.nft"), include_str!("files/maps.json")];
 
+/// The ruleset with each set and each map in one line, as people write it.
+fn in_one_line_each(text: &str) -> String {
+    let (mut all, mut depth) = (String::new(), 0);
+    for line in text.lines() {
+        let is_head = depth == 0 && line.ends_with('{');
+        let begins = is_head && ["set ", "map "].iter().any(|word| line.trim().starts_with(word));
+        if begins || depth > 0 {
+            depth += line.matches('{').count() as i32 - line.matches('}').count() as i32;
+        }
+        let end = match (depth, begins) {
+            (0, _) => "\n",
+            (1, false) => "; ",
+            _ => " ",
+        };
+        all += &format!("{}{end}", line.trim());
+    }
+    all
+}
+
+#[test]
+fn a_set_or_a_map_in_one_line_is_read() {
+    let text = in_one_line_each(MAPS[0]);
+    assert!(text.contains("map ") && text.lines().count() < MAPS[0].lines().count(), "{text}");
+    let (own, other) = (imported(&text, Format::Nft), imported(MAPS[0], Format::Nft));
+    assert_eq!(tables(&own.config), tables(&other.config), "{text}");
+    // A chain in one line would lose its rules.
+    let chain = "table ip nat {\nchain out { type nat hook postrouting priority 100; \
+                 oifname \"eth0\" masquerade; }\n}\n";
+    let refused = import(chain, Some(Format::Nft), &Hints::default());
+    assert!(matches!(refused, Err(ImportError::Malformed { line: 2, .. })));
+}
+
+#[test]
+fn an_excerpt_that_is_cut_says_so() {
+    let cut = imported(MAPS[1], Format::Nft).config;
+    let excerpts: Vec<&str> = cut.lines().filter(|line| line.contains(": [{")).collect();
+    let is_marked = |line: &&str| line.ends_with("]") || line.ends_with(" ...");
+    assert!(excerpts.iter().all(is_marked), "{excerpts:#?}");
+    assert!(excerpts.iter().any(|line| line.ends_with(" ...")), "{excerpts:#?}");
+}
+
 #[test]
 fn sets_and_maps_of_nftables_are_written_out() {
     for text in MAPS {
