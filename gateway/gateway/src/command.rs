@@ -144,6 +144,11 @@ impl Prepared {
         &self.parts[0].settings
     }
 
+    /// Names of the devices that [`Prepared::open`] opens.
+    pub fn missing(&self) -> Vec<String> {
+        self.parts[0].wiring.missing()
+    }
+
     /// Opens the devices that are not open yet, one for each worker.
     ///
     /// # Errors
@@ -155,7 +160,7 @@ impl Prepared {
         &mut self,
         mut open: impl FnMut(&str) -> Result<Vec<Box<dyn Device>>, E>,
     ) -> Result<(), E> {
-        for name in self.parts[0].wiring.missing() {
+        for name in self.missing() {
             let devices = open(&name)?;
             assert_eq!(devices.len(), self.parts.len(), "a device a worker");
             for (part, device) in self.parts.iter_mut().zip(devices) {

@@ -7,7 +7,7 @@
 //! That owner could plant a link to a file of root's in the folder. So a gateway that runs as root
 //! follows no link there, and changes the owner of no file that it has not created itself.
 
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{Access, Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use std::ffi::OsStr;
@@ -43,12 +43,80 @@ pub fn open_or_create(options: &OpenOptions, path: &Path) -> io::Result<File> {
     let file = options.open(path)?;
     let about = file.metadata()?;
     if !about.is_file() || about.nlink() != 1 {
-        return Err(io::Error::new(
-            ErrorKind::PermissionDenied,
-            "it is a link in a folder of another user, and natgate runs as root",
-        ));
+        return Err(foreign_link());
     }
     Ok(file)
+}
+
+/// Checks whether [`open_or_create`] could open this file for writing. Opens and makes nothing.
+///
+/// # Errors
+/// The error that the opening would give, as far as it is known beforehand.
+pub fn check_open(path: &Path) -> io::Result<()> {
+    let is_foreign = foreign_folder(path)?.is_some();
+    let file = match fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let is_link = fs::symlink_metadata(path).is_ok();
+            return match is_link {
+                true if is_foreign => Err(Errno::LOOP.into()),
+                // The target is looked at by the opening.
+                true => Ok(()),
+                false => check_folder(path.parent().unwrap_or(Path::new("/"))),
+            };
+        }
+        file => file?,
+    };
+    if file.is_dir() {
+        return Err(ErrorKind::IsADirectory.into());
+    }
+    if is_foreign {
+        let about = fs::symlink_metadata(path)?;
+        if about.is_symlink() {
+            return Err(Errno::LOOP.into());
+        }
+        if !about.is_file() || about.nlink() != 1 {
+            return Err(foreign_link());
+        }
+    }
+    Ok(rustix::fs::access(path, Access::WRITE_OK)?)
+}
+
+/// Checks whether files can be made in a folder, after the making of the folder if it is missing.
+/// Makes nothing.
+///
+/// # Errors
+/// The error that the making would give, as far as it is known beforehand.
+pub fn check_make_folder(path: &Path) -> io::Result<()> {
+    let mut above = path;
+    loop {
+        match fs::metadata(above) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+            Ok(_) => return check_folder(above),
+        }
+        // A link that leads nowhere is in the place of a folder.
+        if fs::symlink_metadata(above).is_ok() {
+            return Err(ErrorKind::AlreadyExists.into());
+        }
+        let parent = above.parent().filter(|parent| !parent.as_os_str().is_empty());
+        above = parent.unwrap_or(Path::new("."));
+    }
+}
+
+/// Checks whether a folder is there and files can be made in it.
+fn check_folder(path: &Path) -> io::Result<()> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    if !fs::metadata(path)?.is_dir() {
+        return Err(ErrorKind::NotADirectory.into());
+    }
+    Ok(rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK)?)
+}
+
+fn foreign_link() -> io::Error {
+    io::Error::new(
+        ErrorKind::PermissionDenied,
+        "it is a link in a folder of another user, and natgate runs as root",
+    )
 }
 
 /// Creates a file with this mode, and removes a former file of that name. A new file of a process
@@ -182,6 +250,57 @@ mod tests {
         let mut options = File::options();
         options.read(true).write(true);
         options
+    }
+
+    /// Names in a folder.
+    fn names(folder: &Path) -> usize {
+        fs::read_dir(folder).expect("a folder").count()
+    }
+
+    #[test]
+    fn a_check_refuses_what_the_opening_refuses_and_makes_nothing() {
+        let folder = Folder::new("checks");
+        let own = |name: &str| folder.0.join(name);
+        symlink(own("victim"), folder.theirs("link")).expect("a link");
+        fs::hard_link(own("victim"), folder.theirs("hard")).expect("a second name");
+        symlink(own("nowhere"), folder.theirs("dangling")).expect("a link");
+        fs::write(folder.theirs("plain"), "").expect("a file");
+        let paths = [
+            own("new"),
+            own("victim"),
+            own("theirs"),
+            own("missing/new"),
+            own("victim/new"),
+            folder.theirs("new"),
+            folder.theirs("plain"),
+            folder.theirs("link"),
+            folder.theirs("hard"),
+            folder.theirs("dangling"),
+        ];
+        let before = (names(&folder.0), names(&own("theirs")));
+        let checked = paths.each_ref().map(|path| check_open(path).map_err(|error| error.kind()));
+        assert_eq!((names(&folder.0), names(&own("theirs"))), before, "nothing is made");
+        for (path, checked) in paths.iter().zip(checked) {
+            let opened = open_or_create(&options(), path);
+            assert_eq!(checked, opened.map(drop).map_err(|error| error.kind()), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn a_check_of_a_folder_refuses_what_the_making_refuses_and_makes_nothing() {
+        let folder = Folder::new("check-folders");
+        let own = |name: &str| folder.0.join(name);
+        symlink(own("nowhere"), own("dangling")).expect("a link");
+        let before = names(&folder.0);
+        for name in ["theirs", "theirs/new", "new/in/new"] {
+            assert!(check_make_folder(&own(name)).is_ok(), "{name}");
+        }
+        for name in ["victim", "victim/new", "dangling", "dangling/new"] {
+            assert!(check_make_folder(&own(name)).is_err(), "{name}");
+            let made = fs::DirBuilder::new().recursive(true).create(own(name));
+            assert!(made.is_err(), "{name}");
+        }
+        assert_eq!(names(&folder.0), before, "nothing is made");
     }
 
     #[test]

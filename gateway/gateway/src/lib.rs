@@ -81,7 +81,9 @@ pub use command::{
     CommandError, Commander, Commands, Numbered, Prepared, Reconfigured, commands, team_commands,
 };
 pub use counters::{Losses, Origin};
-pub use folder_owner::{create_anew, give_to_folder_owner, make_folder, open_or_create};
+pub use folder_owner::{
+    check_make_folder, check_open, create_anew, give_to_folder_owner, make_folder, open_or_create,
+};
 pub use handover::{Legacy, Writing, Written};
 pub use kernel::{AnnounceSettings, AnnouncedRoutes, KernelSettings, LearnSettings};
 pub use limits::{MOST_DEVICES, MOST_WORKERS};

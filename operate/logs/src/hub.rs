@@ -317,6 +317,27 @@ impl Changer {
     /// # Errors
     /// The errors of [`Logs::open`]; then nothing has changed.
     pub fn prepare(&self, settings: &[LogSettings]) -> Result<Exchange, OpenError> {
+        let new = self.new_among(settings);
+        // There are mappings, whether the log is new or only has other settings.
+        let opened = new.into_iter().map(|one| self.kit.open(one, true));
+        let opened = opened.collect::<Result<_, _>>()?;
+        let settings = settings.to_vec();
+        Ok(Exchange { changer: self.clone(), opened, settings, in_force: None })
+    }
+
+    /// Checks whether the new logs of these settings could be opened. Opens none, and makes no file
+    /// and no folder.
+    ///
+    /// # Errors
+    /// The error of [`Self::prepare`], as far as it is known beforehand.
+    pub fn check(&self, settings: &[LogSettings]) -> Result<(), OpenError> {
+        self.new_among(settings).into_iter().try_for_each(|one| {
+            sinks::check(one).map_err(|error| OpenError { name: sinks::name(one), error })
+        })
+    }
+
+    /// The settings that no log in force has.
+    fn new_among<'s>(&self, settings: &'s [LogSettings]) -> Vec<&'s LogSettings> {
         let mut before: Vec<LogSettings> =
             lock(&self.sinks).iter().map(|one| one.settings.clone()).collect();
         let mut new = Vec::new();
@@ -326,11 +347,7 @@ impl Changer {
                 None => new.push(one),
             }
         }
-        // There are mappings, whether the log is new or only has other settings.
-        let opened = new.into_iter().map(|one| self.kit.open(one, true));
-        let opened = opened.collect::<Result<_, _>>()?;
-        let settings = settings.to_vec();
-        Ok(Exchange { changer: self.clone(), opened, settings, in_force: None })
+        new
     }
 }
 

@@ -7,7 +7,7 @@ pub(crate) mod spool;
 pub(crate) mod syslog;
 
 use crate::drive::Sink;
-use natgate_gateway::{Collector, LogSettings, LogTo, Transport};
+use natgate_gateway::{Collector, LogSettings, LogTo, Transport, check_make_folder, check_open};
 use std::io;
 
 /// Name of a log in reports to the operator.
@@ -41,4 +41,14 @@ pub(crate) fn open(settings: &LogSettings, continued: bool) -> io::Result<Box<dy
             Box::new(if continued { sink.continued()? } else { sink })
         }
     })
+}
+
+/// Checks what [`open`] would find. Opens no log and makes no file and no folder.
+pub(crate) fn check(settings: &LogSettings) -> io::Result<()> {
+    match &settings.to {
+        LogTo::File(path) => check_open(path),
+        LogTo::Spool(spool) => check_make_folder(&spool.folder),
+        // Only certificates are read; the connection is made later.
+        LogTo::Syslog(_) | LogTo::Ipfix(_) => open(settings, true).map(drop),
+    }
 }

@@ -80,6 +80,14 @@ impl PacketDevice {
         seats.map(|seat| Self::open_seat(name, Some(seat), config.clone())).collect()
     }
 
+    /// Checks that there is an Ethernet device of this name. Opens no packet socket.
+    ///
+    /// # Errors
+    /// [`Error`] of [`Self::open`], as far as it is known beforehand.
+    pub fn find(name: &str) -> Result<(), Error> {
+        Monitor::ethernet(name)?.read().map(drop)
+    }
+
     fn open_seat(name: &str, seat: Option<Seat>, config: Config) -> Result<Self, Error> {
         let monitor = Monitor::ethernet(name)?;
         let link = monitor.read()?;
