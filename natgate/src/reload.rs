@@ -23,6 +23,9 @@ changes what only a restart can change: then the whole configuration in force st
 is 2, and standard error has every problem as `natgate check` prints it. The exit code is 1 if the
 gateway cannot be reached. SIGHUP to `natgate run` starts a reload, too, but gives no answer.
 
+A dry run refuses what a reload refuses, except what shows only when natgate opens a device or a
+log: a device's MTU or permissions, a full disk, and workers that cannot be added.
+
 Mappings go if the new configuration does not permit them, for these reasons:
   not_subscriber  their host is no subscriber, and no rule translates its packets
   pool            their external endpoint is in no pool, or another subscriber has it

@@ -381,6 +381,7 @@ impl Args {
         };
         let (open, join) = (Box::new(open), Box::new(join));
         Reloader::new(&self.config, read, complete, commander, open, join)
+            .finding(Box::new(devices::find_packet))
     }
 
     /// A failure caused by the configuration.
@@ -413,7 +414,11 @@ fn saved_ports(settings: &Settings) -> Result<Option<Vec<SavedPorts>>, StateErro
             )),
             (None, ports) if number > 0 || ports == 0 => {}
             (None, ports) => {
-                say(format!("{ports} ports that were in use before are held for {hold_down:?}"));
+                let held = match ports {
+                    1 => "1 port that was in use before is held".to_owned(),
+                    ports => format!("{ports} ports that were in use before are held"),
+                };
+                say(format!("{held} for {hold_down:?}"));
             }
         }
     }

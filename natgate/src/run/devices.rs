@@ -145,6 +145,11 @@ fn frames(ring: u32) -> usize {
     usize::try_from(ring).unwrap_or(usize::MAX)
 }
 
+/// Checks that there is a device that [`open_packet`] can open.
+pub(super) fn find_packet(name: &str) -> Result<(), String> {
+    PacketDevice::find(name).map_err(|error| error.to_string())
+}
+
 /// Opens a device by packet sockets, one for each worker.
 pub(super) fn open_packet(name: &str, workers: usize) -> Result<Devices, Error> {
     open_packet_as(name, workers, None, &packet::Config::default())

@@ -12,7 +12,7 @@ use crate::Failure;
 use anyhow::anyhow;
 use natgate_control::config::Places;
 use natgate_control::json;
-use natgate_control::reload::Logging;
+use natgate_control::reload::{Logging, Purpose};
 use natgate_control::routes::{Announcer, external_prefixes};
 use natgate_engine::{Event, Side, Timestamp};
 use natgate_gateway::router::NeighborReport;
@@ -112,7 +112,7 @@ fn sentence(OpenError { name, error }: &OpenError, events: Option<&Path>) -> Str
 /// `own`: the files that the command line names.
 pub(super) fn exchange(logs: &Logs, events: Option<&Path>, own: Places) -> Logging {
     let (changer, events) = (logs.changer(), events.map(Path::to_owned));
-    Box::new(move |settings| {
+    Box::new(move |settings, purpose| {
         let events = events.as_deref();
         for log in &settings.logs {
             match &log.to {
@@ -120,6 +120,11 @@ pub(super) fn exchange(logs: &Logs, events: Option<&Path>, own: Places) -> Loggi
                 LogTo::Spool(spool) => own.accepts(&spool.folder)?,
                 LogTo::Syslog(_) | LogTo::Ipfix(_) => {}
             }
+        }
+        if purpose == Purpose::DryRun {
+            let checked = changer.check(&all(events, &settings.logs));
+            checked.map_err(|error| sentence(&error, events))?;
+            return Ok(Box::new(|| {}));
         }
         let exchange = changer.prepare(&all(events, &settings.logs));
         let exchange = exchange.map_err(|error| sentence(&error, events))?;

@@ -3,6 +3,7 @@
 
 use crate::gateway::{Folder, Gateway, PROGRAM};
 use serde_json::{Value, json};
+use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Output};
@@ -30,6 +31,19 @@ impl ConfiguredGateway {
             .args(arguments)
             .output()
             .expect("natgate runs")
+    }
+
+    /// Checks that a dry run and a reload refuse a configuration in the same words.
+    fn refuses_alike(&self, more: &str, why: &str) {
+        self.configure(more);
+        let [tried, done] = [&["--dry-run"][..], &[]].map(|arguments| {
+            let output = self.reload(arguments);
+            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(2), "{arguments:?}: {more} {errors}");
+            errors
+        });
+        assert_eq!(tried, done, "{more}");
+        assert!(done.contains(why), "{done}");
     }
 
     /// JSON of a successful reload.
@@ -102,6 +116,13 @@ fn event_logs_come_and_go_and_a_bad_one_refuses_the_whole() {
     assert_eq!(refused.status.code(), Some(2), "{errors}");
     assert!(errors.contains("three.jsonl cannot be opened: "), "{errors}");
     assert_eq!(errors.lines().count(), 1, "{errors}");
+    fs::create_dir(file("folder")).expect("a folder");
+    gateway.refuses_alike(&log("no/such/folder/three.jsonl"), "mkdir -p");
+    gateway.refuses_alike(&log("one.jsonl/three.jsonl"), "is no directory");
+    gateway.refuses_alike(&log("folder"), "name a file in it");
+    let spool = |name: &str| log(name).replace("\"file\"", "\"spool\"").replace("path", "folder");
+    gateway.refuses_alike(&spool("one.jsonl"), "is no directory");
+    gateway.refuses_alike(&spool("one.jsonl/spool"), "is no directory");
     // The former timeout and log stay in force.
     gateway.configure(&(log("one.jsonl") + "[timeouts]\nudp = \"3m\"\n"));
     assert_eq!(gateway.reloaded(&[])["changed"], json!([]));
@@ -155,11 +176,7 @@ fn realms_come_go_and_change() {
     // Another realm may have the removed realm's name and VLAN.
     let green = blue.replace("blue", "green").replace("200", "100");
     assert_eq!(changed(&(blue.to_owned() + &green)), (json!(["realm"]), json!(0)));
-    gateway.configure(&blue.replace("vlan = 200", "device = \"nowhere0\""));
-    let refused = gateway.reload(&[]);
-    let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert_eq!(refused.status.code(), Some(2), "{errors}");
-    assert!(errors.contains("nowhere0"), "{errors}");
+    gateway.refuses_alike(&blue.replace("vlan = 200", "device = \"nowhere0\""), "nowhere0");
     assert_eq!(changed(""), (json!(["realm"]), json!(0)));
 }
 

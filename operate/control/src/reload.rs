@@ -3,15 +3,14 @@
 //!
 //! All work but the switch itself happens in the calling thread. Only one reload runs at a time.
 
-use crate::config::{self, Configuration, DEFAULT_REALM, Problem};
+mod tables;
+
+use self::tables::changed;
+use crate::config::{self, Configuration, Problem};
 use crate::json;
-use natgate_engine::{Config, Departure, Leaving, Rule};
-use natgate_gateway::{
-    CommandError, Commander, Device, Prepared, RealmSettings, Route, Settings, StaticNeighbor,
-    WorkerSettings,
-};
+use natgate_engine::{Config, Departure, Leaving};
+use natgate_gateway::{CommandError, Commander, Device, Prepared, Settings, WorkerSettings};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -142,7 +141,13 @@ pub fn sentence(body: &Value) -> String {
     let reasons =
         if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) };
     let would = if dry_run { "would " } else { "" };
-    format!("{changed}; {stay} mappings {would}stay, {go} {would}go{reasons}")
+    let stays = match (stay.as_u64(), dry_run) {
+        (Some(1), false) => "1 mapping stays".to_owned(),
+        (Some(1), true) => "1 mapping would stay".to_owned(),
+        _ => format!("{stay} mappings {would}stay"),
+    };
+    let goes = if go == 1 && !dry_run { "goes" } else { "go" };
+    format!("{changed}; {stays}, {go} {would}{goes}{reasons}")
 }
 
 /// Opens a device by name, once for each worker.
@@ -151,9 +156,13 @@ pub type Open = Box<dyn Fn(&str) -> Result<Vec<Box<dyn Device>>, String> + Send 
 /// Adds a worker to a gateway that will have these settings.
 pub type Join = Box<dyn Fn(&Commander, &Settings) -> Result<(), String> + Send + Sync>;
 
+/// Checks, without opening it, that there is a device by name that can be opened.
+pub type Find = Box<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
+
 /// Opens the event logs of new settings. The returned function puts them in force, and records the
-/// configuration.
-pub type Logging = Box<dyn Fn(&Settings) -> Result<Box<dyn FnOnce() + Send>, String> + Send + Sync>;
+/// configuration. A dry run only checks them.
+pub type Logging =
+    Box<dyn Fn(&Settings, Purpose) -> Result<Box<dyn FnOnce() + Send>, String> + Send + Sync>;
 
 /// Reads the certificates of other machines' clients again. The returned function puts them in
 /// force.
@@ -178,6 +187,7 @@ pub struct Reloader {
     file: PathBuf,
     commander: Commander,
     open: Open,
+    find: Option<Find>,
     join: Join,
     in_force: Mutex<InForce>,
     /// True while a [`Hold`] forbids further reloads.
@@ -255,6 +265,7 @@ impl Reloader {
             file: file.to_owned(),
             commander,
             open,
+            find: None,
             join,
             in_force,
             is_held: Arc::default(),
@@ -316,6 +327,11 @@ impl Reloader {
         Self { logging: Some(logging), ..self }
     }
 
+    /// Adds a search for devices, which a dry run makes in place of opening them.
+    pub fn finding(self, find: Find) -> Self {
+        Self { find: Some(find), ..self }
+    }
+
     /// Adds clients of other machines, whose certificates a reload rereads.
     pub fn admitting(self, access: Access) -> Self {
         Self { access: Some(access), ..self }
@@ -370,8 +386,7 @@ impl Reloader {
         let access = self.read_access(&new.read)?;
         let claims = self.claim(&new.complete, Purpose::Reload)?;
         prepared.open(&self.open).map_err(|message| self.wrong(message))?;
-        let logs = self.logging.as_ref().map(|open| open(&new.complete)).transpose();
-        let logs = logs.map_err(|message| self.wrong(message))?;
+        let logs = self.open_logs(&new.complete, Purpose::Reload)?;
         let done = self.commander.reconfigure(prepared).map_err(|error| self.not_taken(error))?;
         for apply in [logs, access, claims].into_iter().flatten() {
             apply();
@@ -415,6 +430,11 @@ impl Reloader {
         // A trial refuses the same files as a reload.
         self.read_access(&new.read)?;
         self.claim(&new.complete, Purpose::DryRun)?;
+        if let Some(find) = &self.find {
+            let found = prepared.missing().iter().try_for_each(|name| find(name));
+            found.map_err(|message| self.wrong(message))?;
+        }
+        self.open_logs(&new.complete, Purpose::DryRun)?;
         let review =
             self.commander.review(prepared, most).map_err(|error| self.not_taken(error))?;
         let (stay, go, named) = (review.stay, review.go, review.named);
@@ -453,6 +473,16 @@ impl Reloader {
     fn read_access(&self, new: &Settings) -> Result<Option<Box<dyn FnOnce() + Send>>, ReloadError> {
         let access = self.access.as_ref().map(|read| read(new)).transpose();
         access.map_err(|message| self.wrong(message))
+    }
+
+    /// Opens the event logs that the new settings need and those in force do not.
+    fn open_logs(
+        &self,
+        new: &Settings,
+        purpose: Purpose,
+    ) -> Result<Option<Box<dyn FnOnce() + Send>>, ReloadError> {
+        let logs = self.logging.as_ref().map(|open| open(new, purpose)).transpose();
+        logs.map_err(|message| self.wrong(message))
     }
 
     /// Claims the resources that the new settings need and those in force do not.
@@ -504,87 +534,4 @@ fn short(text: String) -> Option<String> {
 /// Drain time of the settings, milliseconds.
 fn millis(settings: &Settings) -> u64 {
     settings.kernel.drain().as_millis() as u64
-}
-
-/// The tables of the configuration that differ.
-fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
-    let (own, next) = (&old.engine, &new.engine.in_numbers_of(&old.engine));
-    let pools = |config: &Config| (config.pools.clone(), config.default_pool);
-    let nat_differs = nat(own) != nat(next) || old.inside_routes != new.inside_routes;
-    let limits_differ = own.limits != next.limits || old.neighbors_limit != new.neighbors_limit;
-    let realms_differ = realms(own) != realms(next) || links(old) != links(new);
-    let tables = [
-        (pools(own) != pools(next), "pool"),
-        (nat_differs, "nat"),
-        (limits_differ, "limits"),
-        (own.classes != next.classes, "class"),
-        (own.timeouts != next.timeouts, "timeouts"),
-        (own.port_timeouts != next.port_timeouts, "timeout"),
-        (own.statics != next.statics, "static"),
-        (realms_differ, "realm"),
-        (rules(own) != rules(next), "rule"),
-        (routes(old) != routes(new), "route"),
-        (neighbors(old) != neighbors(new), "neighbor"),
-        (old.workers != new.workers, "workers"),
-        (old.kernel.drain() != new.kernel.drain(), "shutdown"),
-        (old.logs != new.logs, "log"),
-        (old.control != new.control, "control"),
-    ];
-    tables.into_iter().filter_map(|(differs, table)| differs.then_some(table)).collect()
-}
-
-/// The realms' devices and addresses. The order of realms has no meaning.
-fn links(settings: &Settings) -> BTreeMap<String, RealmSettings> {
-    let realms = settings.realms.iter().cloned();
-    let bare = |realm| RealmSettings { routes: vec![], neighbors: vec![], ..realm };
-    realms.map(|realm| (realm.name.clone(), bare(realm))).collect()
-}
-
-fn routes(settings: &Settings) -> BTreeMap<String, Vec<Route>> {
-    let realms = settings.realms.iter().map(|realm| (realm.name.clone(), realm.routes.clone()));
-    let default = (DEFAULT_REALM.to_owned(), settings.routes.clone());
-    realms.filter(|(_, routes)| !routes.is_empty()).chain([default]).collect()
-}
-
-fn neighbors(settings: &Settings) -> BTreeMap<String, Vec<StaticNeighbor>> {
-    let realms = settings.realms.iter().map(|realm| (realm.name.clone(), realm.neighbors.clone()));
-    let default = (DEFAULT_REALM.to_owned(), settings.neighbors.clone());
-    realms.filter(|(_, neighbors)| !neighbors.is_empty()).chain([default]).collect()
-}
-
-/// The configuration without the parts that have tables of their own.
-fn nat(config: &Config) -> Config {
-    let Config { limits, timeouts, .. } = Config::default();
-    Config {
-        inside_routes: Vec::new(),
-        pools: Vec::new(),
-        default_pool: 0,
-        rules: Vec::new(),
-        statics: Vec::new(),
-        limits,
-        timeouts,
-        classes: Vec::new(),
-        port_timeouts: Vec::new(),
-        timeout_sets: Vec::new(),
-        realms: Vec::new(),
-        ..config.clone()
-    }
-}
-
-/// The rules of each realm, and their timeouts.
-fn rules(config: &Config) -> impl PartialEq + use<> {
-    let realms = config.realms.iter().filter(|realm| !realm.rules.is_empty());
-    let of_realms: BTreeMap<String, Vec<Rule>> =
-        realms.map(|realm| (realm.name.clone(), realm.rules.clone())).collect();
-    (config.rules.clone(), of_realms, config.timeout_sets.clone())
-}
-
-/// The realms of the translator without their rules and routes.
-fn realms(config: &Config) -> impl PartialEq + use<> {
-    let mut realms = config.realms.clone();
-    for realm in &mut realms {
-        (realm.rules, realm.order) = (Vec::new(), 0);
-        realm.inside_routes = Vec::new();
-    }
-    realms
 }

@@ -92,3 +92,18 @@ fn mistakes_are_told_with_what_would_be_right() {
     let many = "kind = \"file\"\npath = \"/a\"\n[[log]]\n".repeat(17);
     assert!(problems(many.trim_end_matches("[[log]]\n")).contains("log[16]: is one too many"));
 }
+
+#[test]
+fn a_folder_may_end_with_slashes_and_a_file_may_not() {
+    let spool = |folder: &str| format!("kind = \"spool\"\nfolder = \"{folder}\"");
+    for folder in ["/var/lib/nat/", "/var/lib/nat//"] {
+        let read = parse(&format!("{REST}[[log]]\n{}\n", spool(folder)), "t").expect(folder);
+        let LogTo::Spool(spool) = &read.logs[0].to else { panic!("{:?}", read.logs) };
+        assert_eq!(spool.folder.to_str(), Some("/var/lib/nat"));
+    }
+    for folder in ["nat/", "/", ""] {
+        assert!(problems(&spool(folder)).contains("is no absolute path"), "{folder}");
+    }
+    let file = problems("kind = \"file\"\npath = \"/var/lib/nat/\"");
+    assert!(file.contains("is no absolute path of a file"), "{file}");
+}

@@ -81,6 +81,12 @@ fn blocks_are_explained() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line:?} is not in\n{text}");
     }
+    let log = "[[log]]\nkind = \"file\"\npath = \"/nonexistent/ev.jsonl\"\n";
+    let logged =
+        |blocks: &str| meaning(&format!("{blocks}{log}"), "\"203.0.113.0/31\"").to_string();
+    let in_blocks = logged(blocks);
+    assert!(in_blocks.contains("ev.jsonl: blocks of ports, limits"), "{in_blocks}");
+    assert!(logged("").contains("ev.jsonl: mappings, blocks of ports, limits"));
     let uneven = "ports = \"5000-6000\"\nallocation = \"block\"\n";
     let uneven = meaning(uneven, "\"203.0.113.0/31\"");
     assert_eq!(uneven.pools[0].mappings.udp, 2 * 512);

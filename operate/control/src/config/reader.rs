@@ -6,7 +6,7 @@
 
 use super::places::{Target, Used};
 use super::problem::{Located, Place, Report};
-use super::schema;
+use super::schema::{self, PlaceKind};
 use super::values::{self, quoted};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -97,8 +97,12 @@ impl<'a> Section<'a> {
             self.registers_default(key);
             return None;
         };
-        let example = schema::place_key(self.name, key).example;
-        let path = value.parsed("a path in quotes", |text| values::absolute_path(text, example))?;
+        let place = schema::place_key(self.name, key);
+        let parse = match place.kind {
+            PlaceKind::Folder => values::absolute_folder,
+            _ => values::absolute_path,
+        };
+        let path = value.parsed("a path in quotes", |text| parse(text, place.example))?;
         self.registers(key, &path.place, Target::Path(path.value.clone()));
         Some(path)
     }

@@ -424,7 +424,9 @@ fn everybody_is_served(draft: &Draft, pool: &PoolDraft, plan: &Plan, report: &Re
         let others = size_of(subscribers.value).saturating_sub(own);
         if others > 0 {
             let shown = show_prefix(subscribers.value);
-            let message = format!("{others} addresses of {shown} of nat.subscribers are not there");
+            let message = format!(
+                "pool.subscribers lacks {others} addresses of {shown}, which nat.subscribers has"
+            );
             let fate = match plan.dynamic() {
                 Some(_) => "they get dynamic ports only",
                 None => "they get no port of this pool",

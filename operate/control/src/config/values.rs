@@ -81,6 +81,14 @@ pub(super) fn absolute_path(text: &str, example: &str) -> Result<PathBuf, String
     })
 }
 
+/// Parses the absolute path of a folder, which may end with slashes.
+pub(super) fn absolute_folder(text: &str, example: &str) -> Result<PathBuf, String> {
+    let trimmed = text.trim_end_matches('/');
+    absolute_path(if trimmed.is_empty() { text } else { trimmed }, example).map_err(|_| {
+        format!("{} is no absolute path; write one such as \"{example}\"", quoted(text))
+    })
+}
+
 /// Parses an address.
 pub(super) fn address(text: &str) -> Result<Ipv4Addr, String> {
     text.parse().map_err(|_| {

@@ -114,7 +114,11 @@ impl ClassMeaning {
         let rate = grouped(each.new_mappings_per_second.into());
         writeln!(f, "    a subscriber: {rate} new mappings a second")?;
         sessions_of("    a subscriber", each.sessions, f)?;
-        writeln!(f, "    a mapping: {} sessions", grouped(self.sessions_per_mapping.into()))?;
+        writeln!(
+            f,
+            "    a mapping: {}",
+            plural(self.sessions_per_mapping.into(), "session", "sessions")
+        )?;
         thresholds("    a subscriber", &each.thresholds, f)?;
         let all = [
             (together.tcp, "TCP mappings"),
@@ -147,7 +151,7 @@ pub(super) fn classes(classes: &[ClassMeaning], f: &mut Formatter<'_>) -> fmt::R
 /// Writes the limit of sessions, if any.
 pub(super) fn sessions_of(who: &str, limit: Option<u32>, f: &mut Formatter<'_>) -> fmt::Result {
     match limit {
-        Some(limit) => writeln!(f, "{who}: {} sessions", grouped(limit.into())),
+        Some(limit) => writeln!(f, "{who}: {}", plural(limit.into(), "session", "sessions")),
         None => Ok(()),
     }
 }

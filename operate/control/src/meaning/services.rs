@@ -4,6 +4,7 @@
 use super::text::{grouped, list};
 use super::{Meaning, plural};
 use crate::config::{show_duration, show_prefix};
+use natgate_engine::Allocation;
 use natgate_gateway::{
     Collector, ControlSettings, LogSettings, LogTo, LogWhat, Master, MetricsPlace, PagePlace,
     Settings, SnmpSettings, Transport,
@@ -236,6 +237,8 @@ impl Meaning {
     /// Names the events of a log.
     fn events(&self, log: &LogSettings) -> String {
         let more = match (log.what, log.remotes) {
+            // In blocks the translator reports no mappings.
+            (LogWhat::Mappings, _) if self.all_in_blocks() => "",
             (LogWhat::Mappings, _) => "mappings, ",
             (LogWhat::Blocks, _) => "",
             (LogWhat::Sessions, false) => "sessions without their remote endpoints, ",
@@ -247,6 +250,16 @@ impl Meaning {
             _ => ", limits that are reached",
         };
         format!("{more}blocks of ports{limits}")
+    }
+
+    /// True if all external addresses are of pools that give out ports in blocks.
+    fn all_in_blocks(&self) -> bool {
+        let engine = &self.settings.engine;
+        let in_blocks = |pool| matches!(engine.allocation_of(pool), Allocation::Block(_));
+        let of_a_pool = |address| engine.pools.iter().any(|pool| pool.has(address));
+        !engine.pools.is_empty()
+            && engine.pools.iter().all(in_blocks)
+            && engine.statics.iter().all(|one| of_a_pool(one.external.0))
     }
 
     /// Writes the limits of requests for mappings.

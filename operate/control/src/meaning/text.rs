@@ -336,7 +336,11 @@ impl Meaning {
         writeln!(f, "  a subscriber: {rate} new mappings a second")?;
         policy::sessions_of("  a subscriber", limits.sessions_per_subscriber, f)?;
         policy::thresholds("  a subscriber", &limits.thresholds, f)?;
-        writeln!(f, "  a mapping: {} sessions", grouped(limits.sessions_per_mapping.into()))?;
+        writeln!(
+            f,
+            "  a mapping: {}",
+            plural(limits.sessions_per_mapping.into(), "session", "sessions")
+        )?;
         policy::classes(&self.classes, f)?;
         let (mappings, sessions) = (grouped(self.mappings), grouped(self.sessions));
         write!(f, "  in all: {mappings} mappings")?;

@@ -1,0 +1,89 @@
+//! The tables of a configuration that differ from the settings in force.
+
+use crate::config::DEFAULT_REALM;
+use natgate_engine::{Config, Rule};
+use natgate_gateway::{RealmSettings, Route, Settings, StaticNeighbor};
+use std::collections::BTreeMap;
+
+/// The tables of the configuration that differ.
+pub(super) fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
+    let (own, next) = (&old.engine, &new.engine.in_numbers_of(&old.engine));
+    let pools = |config: &Config| (config.pools.clone(), config.default_pool);
+    let nat_differs = nat(own) != nat(next) || old.inside_routes != new.inside_routes;
+    let limits_differ = own.limits != next.limits || old.neighbors_limit != new.neighbors_limit;
+    let realms_differ = realms(own) != realms(next) || links(old) != links(new);
+    let tables = [
+        (pools(own) != pools(next), "pool"),
+        (nat_differs, "nat"),
+        (limits_differ, "limits"),
+        (own.classes != next.classes, "class"),
+        (own.timeouts != next.timeouts, "timeouts"),
+        (own.port_timeouts != next.port_timeouts, "timeout"),
+        (own.statics != next.statics, "static"),
+        (realms_differ, "realm"),
+        (rules(own) != rules(next), "rule"),
+        (routes(old) != routes(new), "route"),
+        (neighbors(old) != neighbors(new), "neighbor"),
+        (old.workers != new.workers, "workers"),
+        (old.kernel.drain() != new.kernel.drain(), "shutdown"),
+        (old.logs != new.logs, "log"),
+        (old.control != new.control, "control"),
+    ];
+    tables.into_iter().filter_map(|(differs, table)| differs.then_some(table)).collect()
+}
+
+/// The realms' devices and addresses. The order of realms has no meaning.
+fn links(settings: &Settings) -> BTreeMap<String, RealmSettings> {
+    let realms = settings.realms.iter().cloned();
+    let bare = |realm| RealmSettings { routes: vec![], neighbors: vec![], ..realm };
+    realms.map(|realm| (realm.name.clone(), bare(realm))).collect()
+}
+
+fn routes(settings: &Settings) -> BTreeMap<String, Vec<Route>> {
+    let realms = settings.realms.iter().map(|realm| (realm.name.clone(), realm.routes.clone()));
+    let default = (DEFAULT_REALM.to_owned(), settings.routes.clone());
+    realms.filter(|(_, routes)| !routes.is_empty()).chain([default]).collect()
+}
+
+fn neighbors(settings: &Settings) -> BTreeMap<String, Vec<StaticNeighbor>> {
+    let realms = settings.realms.iter().map(|realm| (realm.name.clone(), realm.neighbors.clone()));
+    let default = (DEFAULT_REALM.to_owned(), settings.neighbors.clone());
+    realms.filter(|(_, neighbors)| !neighbors.is_empty()).chain([default]).collect()
+}
+
+/// The configuration without the parts that have tables of their own.
+fn nat(config: &Config) -> Config {
+    let Config { limits, timeouts, .. } = Config::default();
+    Config {
+        inside_routes: Vec::new(),
+        pools: Vec::new(),
+        default_pool: 0,
+        rules: Vec::new(),
+        statics: Vec::new(),
+        limits,
+        timeouts,
+        classes: Vec::new(),
+        port_timeouts: Vec::new(),
+        timeout_sets: Vec::new(),
+        realms: Vec::new(),
+        ..config.clone()
+    }
+}
+
+/// The rules of each realm, and their timeouts.
+fn rules(config: &Config) -> impl PartialEq + use<> {
+    let realms = config.realms.iter().filter(|realm| !realm.rules.is_empty());
+    let of_realms: BTreeMap<String, Vec<Rule>> =
+        realms.map(|realm| (realm.name.clone(), realm.rules.clone())).collect();
+    (config.rules.clone(), of_realms, config.timeout_sets.clone())
+}
+
+/// The realms of the translator without their rules and routes.
+fn realms(config: &Config) -> impl PartialEq + use<> {
+    let mut realms = config.realms.clone();
+    for realm in &mut realms {
+        (realm.rules, realm.order) = (Vec::new(), 0);
+        realm.inside_routes = Vec::new();
+    }
+    realms
+}
