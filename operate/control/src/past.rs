@@ -340,7 +340,7 @@ mod tests {
         "[nat]\nallocation = \"block\"\n",
         "[nat]\nallocation = \"deterministic\"\nsubscribers = [\"10.0.0.0/24\"]\n",
         "[nat]\nallocation = \"deterministic\"\nsubscribers = [\"10.1.0.0/25\"]\n\
-            [[static]]\ninternal = \"10.9.0.1:80\"\nexternal = \"203.0.113.1:20000\"\n\
+            [[static]]\ninternal = \"10.1.0.37:80\"\nexternal = \"203.0.113.1:20000\"\n\
             protocol = \"tcp\"\n",
         "[[static]]\ninternal = \"10.9.0.2:80\"\nexternal = \"203.0.113.1:20000\"\n\
             protocol = \"udp\"\n",
