@@ -33,36 +33,9 @@ pub(crate) fn read(text: &str, plan: &mut Plan) -> Result<(), ImportError> {
                 table = format!("ip {name}");
                 block = Block::Table;
             }
-            (Block::Table, ["chain", name, "{"]) => {
-                chains.entry(format!("{table} {name}")).or_default();
-                block = Block::Chain((*name).to_owned());
+            (Block::Table, words) => {
+                block = in_table(&table, words, number, &mut chains, &mut sets)?;
             }
-            (Block::Table, ["set", name, "{"]) => {
-                sets.sets.entry(format!("{table} {name}")).or_default();
-                block = Block::Set((*name).to_owned());
-            }
-            (Block::Table, ["map", name, "{"]) => {
-                sets.maps.entry(format!("{table} {name}")).or_default();
-                block = Block::Set((*name).to_owned());
-            }
-            (Block::Table, [kind @ ("set" | "map"), name, "{", body @ .., "}"]) => {
-                let name = format!("{table} {name}");
-                match *kind {
-                    "set" => drop(sets.sets.entry(name.clone()).or_default()),
-                    _ => drop(sets.maps.entry(name.clone()).or_default()),
-                }
-                add_elements(&name, elements_in(body), &mut sets);
-            }
-            (Block::Table, ["chain", _, "{", .., "}"]) => {
-                let message = "is a whole chain in one line; load the file with nft, and import \
-                               what `nft list ruleset` prints"
-                    .to_owned();
-                return Err(ImportError::Malformed { line: number, message });
-            }
-            (Block::Table, ["flowtable" | "counter" | "quota" | "limit" | "ct", .., "{"]) => {
-                block = Block::Set(String::new());
-            }
-            (Block::Table, ["}"]) => block = Block::None,
             (Block::Chain(_) | Block::Set(_), ["}"]) => block = Block::Table,
             (Block::Chain(name), ["type", kind, "hook", hook, ..]) => {
                 let chain = chains.entry(format!("{table} {name}")).or_default();
@@ -81,7 +54,7 @@ pub(crate) fn read(text: &str, plan: &mut Plan) -> Result<(), ImportError> {
             (Block::Set(name), words) if !elements_in(words).is_empty() => {
                 add_elements(&format!("{table} {name}"), elements_in(words), &mut sets);
             }
-            (Block::Set(_) | Block::Table, _) => {}
+            (Block::Set(_), _) => {}
             (Block::None, _) => {
                 let message =
                     "is no line of `nft list ruleset`, which begins with a table".to_owned();
@@ -90,6 +63,48 @@ pub(crate) fn read(text: &str, plan: &mut Plan) -> Result<(), ImportError> {
         }
     }
     finish(rules, &sets, chains, plan)
+}
+
+/// Reads a line of a table; returns the block that the next line is in.
+fn in_table(
+    table: &str,
+    words: &[&str],
+    number: usize,
+    chains: &mut Chains,
+    sets: &mut Sets,
+) -> Result<Block, ImportError> {
+    Ok(match words {
+        ["chain", name, "{"] => {
+            chains.entry(format!("{table} {name}")).or_default();
+            Block::Chain((*name).to_owned())
+        }
+        ["set", name, "{"] => {
+            sets.sets.entry(format!("{table} {name}")).or_default();
+            Block::Set((*name).to_owned())
+        }
+        ["map", name, "{"] => {
+            sets.maps.entry(format!("{table} {name}")).or_default();
+            Block::Set((*name).to_owned())
+        }
+        [kind @ ("set" | "map"), name, "{", body @ .., "}"] => {
+            let name = format!("{table} {name}");
+            match *kind {
+                "set" => drop(sets.sets.entry(name.clone()).or_default()),
+                _ => drop(sets.maps.entry(name.clone()).or_default()),
+            }
+            add_elements(&name, elements_in(body), sets);
+            Block::Table
+        }
+        ["chain", _, "{", .., "}"] => {
+            let message = "is a whole chain in one line; load the file with nft, and import what \
+                           `nft list ruleset` prints"
+                .to_owned();
+            return Err(ImportError::Malformed { line: number, message });
+        }
+        ["flowtable" | "counter" | "quota" | "limit" | "ct", .., "{"] => Block::Set(String::new()),
+        ["}"] => Block::None,
+        _ => Block::Table,
+    })
 }
 
 /// Joins a line within a block with the lines that it continues on: elements of sets may span

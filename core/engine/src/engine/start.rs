@@ -51,6 +51,8 @@ impl Engine {
         let timeouts = Timers::new(config);
         let mut generator = Generator::new(seed);
         let key = HashKey::new(&mut generator);
+        let identifications =
+            Identifications::new(sizes.addresses, sizes.address_room, &mut generator);
         let external = ExternalPorts::new(config, sizes.address_room, timeouts.hold_ticks(), key);
         let rules = RuleSet::new(&config.rules)?;
         let realms = Realms::new(config, &rules)?;
@@ -84,11 +86,7 @@ impl Engine {
             responder: Responder::new(config),
             pending: PendingSyns::new(),
             fragments: Fragments::new(config.limits.fragment_memory, config.timeouts.fragment, key),
-            identifications: Identifications::new(
-                sizes.addresses,
-                sizes.address_room,
-                &mut generator,
-            ),
+            identifications,
             counters: Counters::default(),
             events: Events::new(),
             pinned: Vec::new(),

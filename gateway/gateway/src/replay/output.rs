@@ -5,8 +5,9 @@
 //! destination realm is added. An answer gets the header of the packet that provoked it, with the
 //! Ethernet addresses exchanged. A packet without such a header was made by a timer, or came in
 //! under another type of header. It gets the header of the last frame that came in on its side,
-//! exchanged; if no frame has come, addresses are zero. The type is that of the packet's family. In Linux cooked headers an exchange makes
-//! the packet one that this machine sent, from an unknown address.
+//! exchanged; if no frame has come, addresses are zero. The type is that of the packet's family. In
+//! Linux cooked headers an exchange makes the packet one that this machine sent, from an unknown
+//! address.
 
 use super::Interfaces;
 use crate::link::tag;
