@@ -140,6 +140,15 @@ impl Direction {
     /// Every direction.
     pub const ALL: [Self; 4] = [Self::Outbound, Self::Inbound, Self::Hairpin, Self::Local];
 
+    /// Path of a packet that came in on `from` and is forwarded by `to`.
+    pub const fn forwarded(from: Side, to: Side) -> Self {
+        match (from, to) {
+            (Side::Inside, Side::Outside) => Self::Outbound,
+            (Side::Outside, _) => Self::Inbound,
+            (Side::Inside, Side::Inside) => Self::Hairpin,
+        }
+    }
+
     /// The direction's name in counters.
     pub const fn name(self) -> &'static str {
         match self {

@@ -49,10 +49,10 @@ pub(crate) struct Headers {
     pub(crate) segment: Segment,
 }
 
-/// Whether an address is one that no packet that is forwarded may come from or go to: this host,
-/// this network, this link (RFC 3927 section 7), multicast, reserved, broadcast.
+/// Whether an address, host byte order, is one that no packet that is forwarded may come from or go
+/// to: this host, this network, this link (RFC 3927 section 7), multicast, reserved, broadcast.
 #[inline(always)]
-pub(crate) fn is_martian(address: u32) -> bool {
+pub fn is_martian(address: u32) -> bool {
     const LINK_LOCAL: u32 = 0xa9fe;
     //= rfc1812#section-4.2.2.11-zero
     //= rfc1812#section-4.2.2.11-broadcast

@@ -36,11 +36,20 @@ impl Generator {
     }
 }
 
-/// The key of the lookup structures' hash.
+/// A key of the hash of lookup structures.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct HashKey([u64; 3]);
+pub struct HashKey([u64; 3]);
 
 impl HashKey {
+    /// A key for a structure beside the engine, from a secret seed. Keys of different `purpose` are
+    /// independent.
+    pub fn from_seed(mut seed: [u8; 32], purpose: u64) -> Self {
+        for (byte, other) in seed.iter_mut().zip(purpose.to_le_bytes()) {
+            *byte ^= other;
+        }
+        Self::new(&mut Generator::new(seed))
+    }
+
     pub(crate) fn new(generator: &mut Generator) -> Self {
         Self([generator.next_u64() | 1, generator.next_u64() | 1, generator.next_u64()])
     }
@@ -57,7 +66,7 @@ impl HashKey {
 
     /// Hash of two words. Each word is folded with a secret of its own, so that no bit of the
     /// result can be controlled without the secrets.
-    pub(crate) fn hash(self, a: u64, b: u64) -> u64 {
+    pub fn hash(self, a: u64, b: u64) -> u64 {
         let [first, second, third] = self.0;
         fold(fold(a ^ first, second) ^ b, first ^ third)
     }

@@ -1,10 +1,13 @@
 //! Kinds of addresses: global ones, and addresses that no packet may carry between networks.
 
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::Ipv4Addr;
 
-/// IPv4 networks whose addresses are not global: first address and prefix length. From RFC 5735
-/// section 3, with the shared addresses of RFC 6598.
-const NOT_GLOBAL: [(u32, u32); 15] = [
+/// IPv4 networks: first address and prefix length of each.
+type Networks = [(u32, u32)];
+
+/// Networks whose addresses are not global, without [`EXAMPLES`]. From RFC 5735 section 3, with the
+/// shared addresses of RFC 6598.
+const NOT_GLOBAL: &Networks = &[
     (0x0000_0000, 8),
     (0x0a00_0000, 8),
     (0x6440_0000, 10),
@@ -12,43 +15,45 @@ const NOT_GLOBAL: [(u32, u32); 15] = [
     (0xa9fe_0000, 16),
     (0xac10_0000, 12),
     (0xc000_0000, 24),
-    (0xc000_0200, 24),
     (0xc0a8_0000, 16),
-    (0xc612_0000, 15),
-    (0xc633_6400, 24),
-    (0xcb00_7100, 24),
     (0xe000_0000, 4),
     (0xf000_0000, 4),
-    (0xffff_ffff, 32),
 ];
+
+/// Networks for documentation and for benchmarks (RFC 5737, RFC 2544), which are not global either.
+const EXAMPLES: &Networks =
+    &[(0xc000_0200, 24), (0xc633_6400, 24), (0xcb00_7100, 24), (0xc612_0000, 15)];
+
+fn is_in(networks: &Networks, address: Ipv4Addr) -> bool {
+    networks.iter().any(|&(first, len)| (address.to_bits() ^ first) >> (32 - len) == 0)
+}
 
 /// True if an IPv4 address is global. The well-known prefix may embed no other address (RFC 6052
 /// section 3.1).
 pub fn is_global(address: Ipv4Addr) -> bool {
-    let bits = address.to_bits();
-    NOT_GLOBAL.iter().all(|&(first, len)| (bits ^ first) >> (32 - len) != 0)
+    !is_in(NOT_GLOBAL, address) && !is_example(address)
 }
 
-/// True if a packet from one network to another may have this source: a unicast address that is
-/// neither unspecified, loopback, link-local nor mapped from IPv4.
-pub fn is_source(address: Ipv6Addr) -> bool {
-    let is_mapped = address.to_bits() >> 32 == 0xffff;
-    !address.is_unspecified()
-        && !address.is_loopback()
-        && !address.is_multicast()
-        && !address.is_unicast_link_local()
-        && !is_mapped
+/// True if an IPv4 address stands for a global one in examples and laboratories.
+pub(crate) fn is_example(address: Ipv4Addr) -> bool {
+    is_in(EXAMPLES, address)
 }
 
-/// True if a packet from one network to another may have this destination. Multicast is not
-/// forwarded here, so the rules are those of sources.
-pub fn is_destination(address: Ipv6Addr) -> bool {
-    is_source(address)
+/// True if no packet comes from an IPv6 address, or goes there and is forwarded: the unspecified
+/// address, loopback, multicast, IPv4-mapped addresses.
+pub(crate) fn is_martian(address: u128) -> bool {
+    address <= 1 || address >> 120 == 0xff || address >> 32 == 0xffff
+}
+
+/// True if an IPv6 address is link-local.
+pub(crate) fn is_link_local(address: u128) -> bool {
+    address >> 118 == 0xfe80 >> 6
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::net::Ipv6Addr;
 
     #[test]
     fn addresses_that_are_not_global_are_told_apart() {
@@ -101,11 +106,15 @@ mod tests {
 
     #[test]
     fn sources_that_stay_on_their_link_are_told_apart() {
+        let stays = |text: &str| {
+            let address = text.parse().map(Ipv6Addr::to_bits).expect("an address");
+            is_martian(address) || is_link_local(address)
+        };
         for address in ["::", "::1", "ff02::1", "fe80::1", "febf::1", "::ffff:192.0.2.1"] {
-            assert!(!is_source(address.parse().expect("an address")), "{address}");
+            assert!(stays(address), "{address}");
         }
         for address in ["2001:db8::1", "fd00::1", "64:ff9b::1", "fec0::1", "::2"] {
-            assert!(is_destination(address.parse().expect("an address")), "{address}");
+            assert!(!stays(address), "{address}");
         }
     }
 }

@@ -56,15 +56,14 @@ impl Addresses for Customer {
 }
 
 impl Translator {
-    /// True if an IPv6 packet from outside between these addresses is the CLAT's: it is for a host
-    /// inside.
-    pub(crate) fn claims_clat(&self, (_, destination): (u128, u128)) -> bool {
+    /// True if an IPv6 packet from outside to this address is the CLAT's: it is for a host inside.
+    pub(crate) fn claims_clat(&self, destination: u128) -> bool {
         let destination = Ipv6Addr::from_bits(destination);
         self.settings.clat.as_ref().is_some_and(|clat| clat.source.contains(destination))
     }
 
-    /// True if an IPv4 packet from inside between these addresses is the CLAT's.
-    pub(crate) fn claims_clat_ipv4(&self, (source, _): (u32, u32)) -> bool {
+    /// True if an IPv4 packet from inside with this source is the CLAT's.
+    pub(crate) fn claims_clat_ipv4(&self, source: u32) -> bool {
         let of = |clat: &ClatSettings| clat.subscribers.iter().any(|one| one.contains(source));
         self.settings.clat.as_ref().is_some_and(of)
     }

@@ -6,8 +6,9 @@
 //! default of RFC 6092 sections 3.2 and 3.3). IPsec, HIP, mobility headers and IKE pass without a
 //! record. An ICMPv6 error passes if the packet that it quotes came from a recorded endpoint.
 
-use crate::keyed::{HashKey, Index};
+use crate::keyed::Index;
 use alloc::vec::Vec;
+use natgate_engine::HashKey;
 use natgate_wire::ipv6::{Walk, next};
 use natgate_wire::{Ipv6, icmpv6, protocol, tcp};
 
@@ -67,7 +68,7 @@ impl Filter {
     /// Makes a filter with room for `most` endpoints.
     pub(crate) fn new(most: usize, seed: [u8; 32]) -> Self {
         Self {
-            key: HashKey::new(seed, 0x6669_6c74),
+            key: HashKey::from_seed(seed, 0x6669_6c74),
             most,
             records: Vec::with_capacity(most),
             index: Index::new(most),
@@ -186,8 +187,8 @@ impl Filter {
 }
 
 fn hash(secret: HashKey, key: &Key) -> u64 {
-    let rest = u128::from(key.port) << 8 | u128::from(key.protocol);
-    secret.hash(key.address ^ u128::from(secret.hash(rest)))
+    let rest = u64::from(key.port) << 8 | u64::from(key.protocol);
+    crate::keyed::hash(secret, key.address ^ u128::from(secret.hash(rest, 0)))
 }
 
 /// Life of a record without packets, nanoseconds.

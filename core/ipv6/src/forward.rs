@@ -82,12 +82,7 @@ impl Translator {
         }
         let hop_limit = packet.bytes()[HOP_LIMIT] - 1;
         packet.bytes_mut()[HOP_LIMIT] = hop_limit;
-        let direction = match (from, to) {
-            (Side::Inside, Side::Inside) => Direction::Hairpin,
-            (Side::Inside, Side::Outside) => Direction::Outbound,
-            (Side::Outside, _) => Direction::Inbound,
-        };
-        Ok((direction, to, None))
+        Ok((Direction::forwarded(from, to), to, None))
     }
 
     /// Has the filter, if there is one, record the sender of a packet from inside.

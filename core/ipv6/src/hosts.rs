@@ -12,10 +12,10 @@
 //! subscriber that still has blocks of ports keeps its last host. A host that the engine refused at
 //! its first packet loses its number at once.
 
-use crate::keyed::{HashKey, Index};
+use crate::keyed::{Index, hash};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-use natgate_engine::{Cursor, DropReason, Engine, Filter, MappingInfo};
+use natgate_engine::{Cursor, DropReason, Engine, Filter, HashKey, MappingInfo};
 
 /// Most bits that tell hosts of one subscriber apart.
 const MOST_HOST_BITS: u8 = 8;
@@ -115,7 +115,7 @@ impl Hosts {
         // Few subscribers may have all of their hosts.
         let most_hosts = most_hosts.max(1 << host_bits);
         Self {
-            key: HashKey::new(seed, 0x686f_7374),
+            key: HashKey::from_seed(seed, 0x686f_7374),
             subscriber_length,
             host_bits,
             most_subscribers,
@@ -163,17 +163,17 @@ impl Hosts {
 
     fn find_host(&self, address: u128) -> Option<u32> {
         let is_it = |at: u32| self.hosts[at as usize].address == address;
-        self.by_address.find(self.key.hash(address), is_it)
+        self.by_address.find(hash(self.key, address), is_it)
     }
 
     fn find_number(&self, number: u32) -> Option<u32> {
         let is_it = |at: u32| self.number_of(&self.hosts[at as usize]) == number;
-        self.by_number.find(self.key.hash(number.into()), is_it)
+        self.by_number.find(hash(self.key, number.into()), is_it)
     }
 
     fn find_subscriber(&self, prefix: u128) -> Option<u32> {
         let is_it = |at: u32| self.subscribers[at as usize].prefix == prefix;
-        self.by_prefix.find(self.key.hash(prefix), is_it)
+        self.by_prefix.find(hash(self.key, prefix), is_it)
     }
 
     /// The number of a host that has one.
@@ -248,8 +248,8 @@ impl Hosts {
             at
         };
         self.used_hosts += 1;
-        self.by_address.insert(self.key.hash(address), at);
-        self.by_number.insert(self.key.hash(self.number_of(&host).into()), at);
+        self.by_address.insert(hash(self.key, address), at);
+        self.by_number.insert(hash(self.key, self.number_of(&host).into()), at);
         Ok(at)
     }
 
@@ -269,7 +269,7 @@ impl Hosts {
             at
         };
         self.used_subscribers += 1;
-        self.by_prefix.insert(self.key.hash(prefix), at);
+        self.by_prefix.insert(hash(self.key, prefix), at);
         Ok(at)
     }
 
@@ -287,11 +287,11 @@ impl Hosts {
 
     fn free(&mut self, at: u32) {
         let host = self.hosts[at as usize];
-        let Self { key, hosts, by_address, .. } = self;
-        by_address
-            .remove(key.hash(host.address), at, |other| key.hash(hosts[other as usize].address));
+        let (key, hosts) = (self.key, &self.hosts);
+        self.by_address
+            .remove(hash(key, host.address), at, |other| hash(key, hosts[other as usize].address));
         let hash_of = |host: &Host| {
-            self.key.hash((FIRST + (host.subscriber << self.host_bits) + host.within).into())
+            hash(self.key, (FIRST + (host.subscriber << self.host_bits) + host.within).into())
         };
         let hosts = &self.hosts;
         self.by_number.remove(hash_of(&host), at, |other| hash_of(&hosts[other as usize]));
@@ -310,7 +310,7 @@ impl Hosts {
         let prefix = self.subscribers[at as usize].prefix;
         let (key, subscribers) = (self.key, &self.subscribers);
         self.by_prefix
-            .remove(key.hash(prefix), at, |other| key.hash(subscribers[other as usize].prefix));
+            .remove(hash(key, prefix), at, |other| hash(key, subscribers[other as usize].prefix));
         self.subscribers[at as usize].next = self.free_subscriber;
         self.free_subscriber = at;
         self.used_subscribers -= 1;

@@ -3,41 +3,11 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use natgate_engine::HashKey;
 
-/// A key of a hash.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct HashKey([u64; 4]);
-
-impl HashKey {
-    /// A key from a secret seed. Keys of different `purpose` are independent.
-    pub(crate) fn new(seed: [u8; 32], purpose: u64) -> Self {
-        let (words, _) = seed.as_chunks::<8>();
-        let mut key = [0; 4];
-        let mut state = purpose ^ 0x6e61_7467_6174_6536;
-        for (word, part) in key.iter_mut().zip(words) {
-            state = fold(state ^ u64::from_le_bytes(*part), 0x9e37_79b9_7f4a_7c15);
-            *word = state | 1;
-        }
-        // Each word depends on the whole seed.
-        for word in &mut key {
-            state = fold(state ^ *word, 0xd1b5_4a32_d192_ed03 ^ state.rotate_left(17));
-            *word ^= state & !1;
-        }
-        Self(key)
-    }
-
-    /// The hash of a value.
-    pub(crate) fn hash(self, value: u128) -> u64 {
-        let [a, b, c, d] = self.0;
-        let first = fold(value as u64 ^ a, b);
-        fold((value >> 64) as u64 ^ first ^ c, d ^ a.rotate_left(29))
-    }
-}
-
-/// The two halves of a 128-bit product, combined.
-fn fold(a: u64, b: u64) -> u64 {
-    let product = u128::from(a) * u128::from(b | 1);
-    (product as u64) ^ ((product >> 64) as u64)
+/// The hash of a value.
+pub(crate) fn hash(key: HashKey, value: u128) -> u64 {
+    key.hash(value as u64, (value >> 64) as u64)
 }
 
 /// An index over the places of an array. The array has the keys, and the caller compares them.
@@ -139,7 +109,8 @@ mod tests {
 
     #[test]
     fn hashes_depend_on_every_part_of_seed_and_value() {
-        let hash = |seed, value| HashKey::new(seed, 0).hash(value);
+        let hash_by = |seed, purpose, value| hash(HashKey::from_seed(seed, purpose), value);
+        let hash = |seed, value| hash_by(seed, 0, value);
         let plain = hash([1; 32], 5);
         for byte in 0..32 {
             let mut seed = [1; 32];
@@ -149,6 +120,6 @@ mod tests {
         for bit in 0..128 {
             assert_ne!(hash([1; 32], 5 ^ 1 << bit), plain, "bit {bit}");
         }
-        assert_ne!(HashKey::new([1; 32], 1).hash(5), plain);
+        assert_ne!(hash_by([1; 32], 1, 5), plain);
     }
 }

@@ -5,10 +5,9 @@
 //! host may reach a remote address by several prefixes, so the prefix of each host and remote
 //! address is remembered, unless it is the first one.
 
-use crate::convert::{Addresses, Converter, Cut, ErrorMessage, Place, Refusal};
+use crate::convert::{Addresses, Converter, Cut, DIFFERENCE, ErrorMessage, Place, Refusal};
 use crate::errors;
 use crate::hosts::Hosts;
-use crate::keyed::HashKey;
 use crate::settings::{Nat64Settings, NonGlobal};
 use crate::translator::{Fate, Translator, cut_of, process};
 use alloc::string::String;
@@ -16,7 +15,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use natgate_engine::{
-    Config, DropReason, Engine, Packet, Prefix, RealmConfig, Side, SideConfig, Timestamp, Verdict,
+    Config, DropReason, Engine, HashKey, Packet, Prefix, RealmConfig, Side, SideConfig, Timestamp,
+    Verdict,
 };
 use natgate_wire::ipv6::MIN_MTU;
 use natgate_wire::{Icmp, Icmpv6, Ipv4, Ipv6, icmp, icmpv6, ipv6, protocol};
@@ -25,8 +25,6 @@ use natgate_wire::{Icmp, Icmpv6, Ipv4, Ipv6, icmp, icmpv6, ipv6, protocol};
 pub(crate) const DUMMY: u32 = 0xc000_0008;
 /// Name of the realm of numbers.
 const REALM: &str = "nat64";
-/// Difference between the lengths of the headers, bytes.
-const DIFFERENCE: u16 = 20;
 /// Subscribers by default, as in the engine.
 const SUBSCRIBERS: usize = 1 << 16;
 /// Longest quotation of an ICMPv6 error, bytes.
@@ -145,7 +143,7 @@ fn realm_of(settings: &Nat64Settings, mtu: u16, config: &Config) -> RealmConfig 
     RealmConfig {
         name: String::from(REALM),
         inside: SideConfig {
-            mtu: Some(mtu - DIFFERENCE),
+            mtu: Some(mtu - DIFFERENCE as u16),
             silent: config.inside.silent,
             ..SideConfig::default()
         },
@@ -196,7 +194,7 @@ impl Translator {
         &mut self,
         engine: &mut Engine,
         now: Timestamp,
-        (source, _): (u128, u128),
+        source: u128,
         packet: &mut Packet<'_>,
     ) -> Fate {
         let (len, realm) = (packet.len(), self.realm().unwrap_or_default());
@@ -370,11 +368,11 @@ struct Prefixes {
 impl Prefixes {
     fn new(several: bool, seed: [u8; 32]) -> Self {
         let sets = if several { SETS } else { 0 };
-        Self { key: HashKey::new(seed, 0x7072_6566), sets: vec![[(0, 0, 0); WAYS]; sets] }
+        Self { key: HashKey::from_seed(seed, 0x7072_6566), sets: vec![[(0, 0, 0); WAYS]; sets] }
     }
 
     fn set(&self, host: u32, remote: u32) -> usize {
-        self.key.hash(u128::from(host) << 32 | u128::from(remote)) as usize % SETS
+        self.key.hash(host.into(), remote.into()) as usize % SETS
     }
 
     fn find(&self, host: u32, remote: u32) -> usize {

@@ -17,9 +17,6 @@ use natgate_wire::{Ipv6, icmpv6, protocol};
 const SOURCE: u32 = 8;
 const DESTINATION: u32 = 24;
 
-/// First type of ICMPv6 messages that are no errors.
-const FIRST_QUERY: u8 = 128;
-
 /// Two prefixes of different pairs have addresses in common. Pairs are named by their places, which
 /// count from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,7 +230,7 @@ fn quote(packet: &Ipv6<&[u8]>) -> Option<usize> {
     let at = walk.transport + icmpv6::HEADER_LEN;
     let payload = packet.payload();
     let message = payload.get(walk.transport - natgate_wire::ipv6::HEADER_LEN..)?;
-    let is_error = *message.first()? < FIRST_QUERY;
+    let is_error = icmpv6::is_error(*message.first()?);
     let quoted = message.get(icmpv6::HEADER_LEN..).filter(|_| is_error)?;
     Ipv6::new_header_checked(quoted).ok().map(|_| at)
 }

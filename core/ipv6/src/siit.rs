@@ -1,27 +1,21 @@
 //! Stateless translation: addresses by explicit maps (RFC 7757) and by prefixes (RFC 6052), headers
 //! by RFC 7915.
 
-use crate::addresses::is_global;
+use crate::addresses::{is_example, is_global};
 use crate::convert::{Addresses, Converter, ErrorMessage, Place, Refusal};
 use crate::eam::Eam;
 use crate::embedding::Pref64;
 use crate::nat64::about_ipv4;
 use crate::settings::{Hairpin, NonGlobal, SiitSettings};
-use crate::translator::{Taken, Translator, cut_of, is_martian_ipv4};
+use crate::translator::{Taken, Translator, cut_of};
 use alloc::string::{String, ToString};
 use core::net::{Ipv4Addr, Ipv6Addr};
-use natgate_engine::{Direction, DropReason, Packet, Side};
-
-/// First address and length of networks for documentation and for benchmarks (RFC 5737, RFC 2544).
-const EXAMPLES: [(u32, u32); 4] =
-    [(0xc000_0200, 24), (0xc633_6400, 24), (0xcb00_7100, 24), (0xc612_0000, 15)];
+use natgate_engine::{Direction, DropReason, Packet, Side, is_martian};
 
 /// True if an IPv4 address must not stand in a prefix (RFC 6052 section 3.1). Networks for
 /// documentation and benchmarks stand for global ones in examples and laboratories, and pass.
 pub(crate) fn is_forbidden(prefix: Pref64, address: Ipv4Addr) -> bool {
-    let bits = address.to_bits();
-    let is_example = EXAMPLES.iter().any(|&(first, len)| (bits ^ first) >> (32 - len) == 0);
-    prefix.is_well_known() && !is_global(address) && !is_example
+    prefix.is_well_known() && !is_global(address) && !is_example(address)
 }
 
 /// The state of SIIT.
@@ -127,7 +121,7 @@ impl Addresses for Stateless<'_> {
     ) -> Result<(u32, u32), Refusal> {
         let new_source = match (self.ipv4(source), place) {
             (Err(refusal), Place::Error) => {
-                let source = self.error_source.0.ok_or(Refusal::silent(refusal.reason))?;
+                let source = self.error_source.0.ok_or(refusal.quiet())?;
                 (source, false)
             }
             (found, _) => found?,
@@ -136,14 +130,14 @@ impl Addresses for Stateless<'_> {
         match place {
             Place::Packet => {
                 self.found.turns = self.is_mapped(new_destination);
-                if is_martian_ipv4(new_source.0) {
+                if is_martian(new_source.0) {
                     return Err(DropReason::MartianSource.into());
                 }
             }
             Place::Quoted => self.found.turns = self.is_mapped(new_source),
             Place::Error => {}
         }
-        if place != Place::Quoted && is_martian_ipv4(new_destination.0) {
+        if place != Place::Quoted && is_martian(new_destination.0) {
             return Err(DropReason::MartianDestination.into());
         }
         Ok((new_source.0, new_destination.0))
@@ -162,7 +156,7 @@ impl Addresses for Stateless<'_> {
                 let by_maps = !(simple && self.from_receiver);
                 let new_source = match self.ipv6(source, by_maps) {
                     Ok(source) => source,
-                    Err(refusal) => self.error_source.1.ok_or(Refusal::silent(refusal.reason))?,
+                    Err(refusal) => self.error_source.1.ok_or(refusal.quiet())?,
                 };
                 Ok((new_source, self.ipv6(destination, true)?))
             }
@@ -227,7 +221,7 @@ impl Translator {
         addresses.from_receiver = is_from_receiver(packet.bytes());
         let converted = turning.to_ipv6(packet, &mut addresses);
         // The packet has changed, so no error can quote it.
-        let converted = converted.map_err(|refusal| Refusal::silent(refusal.reason))?;
+        let converted = converted.map_err(|refusal| refusal.quiet())?;
         Ok((Direction::Hairpin, Side::Inside, cut_of(converted)))
     }
 

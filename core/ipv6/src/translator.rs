@@ -4,6 +4,7 @@
 //! packets to the engine, as do all IPv4 packets that no other table claims. The translator counts
 //! what the engine does not see, so that the counters of both together count each packet once.
 
+use crate::addresses::{is_link_local, is_martian};
 use crate::convert::{Converted, Converter, Cut, ErrorMessage, Hops, Refusal};
 use crate::errors::{Errors, Waiting};
 use crate::filter::Filter;
@@ -15,7 +16,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use natgate_engine::{
-    Config, Counters, Direction, DropReason, Engine, Outcome, Packet, Side, Timestamp, Verdict,
+    AddressRange, Config, Counters, Direction, DropReason, Engine, Outcome, Packet, Side,
+    Timestamp, Verdict,
 };
 use natgate_wire::ipv4::Ipv4Error;
 use natgate_wire::{Ipv4, Ipv6};
@@ -61,8 +63,8 @@ pub struct Translator {
     /// Own IPv4 addresses, inside and outside.
     own_ipv4: [Option<u32>; 2],
     pub(crate) mtus: [u16; 2],
-    /// First and last address of each range that the engine has for itself.
-    externals: Vec<(u32, u32)>,
+    /// Ranges of addresses that the engine has for itself, ascending.
+    externals: Vec<AddressRange>,
     pub(crate) nat64: Option<Nat64>,
     pub(crate) siit: Option<Siit>,
     /// Pairs of prefixes of NPTv6.
@@ -108,7 +110,7 @@ impl Translator {
             realm: config.realms.len() as u16,
             own_ipv4: [own(config.inside.address), own(config.outside.address)],
             mtus,
-            externals: externals(config),
+            externals: config.external_ranges(),
             nat64,
             siit: siit.transpose()?,
             pairs: Pairs::new(&settings.nptv6).map_err(|overlap| overlap.to_string())?,
@@ -192,11 +194,11 @@ impl Translator {
             return self.take_local(from, packet, len);
         }
         if from == Side::Inside && self.nat64.as_ref().is_some_and(|nat64| nat64.claims(ends.1)) {
-            return self.take_nat64(engine, now, ends, packet);
+            return self.take_nat64(engine, now, ends.0, packet);
         }
         let taken = if self.claims_siit(from, ends.1) {
             self.siit_to_ipv4(packet)
-        } else if from == Side::Outside && self.claims_clat(ends) {
+        } else if from == Side::Outside && self.claims_clat(ends.1) {
             self.clat_to_ipv4(packet)
         } else {
             self.forward(now, from, packet)
@@ -217,7 +219,7 @@ impl Translator {
         let ends = (header.source(), header.destination());
         let len = usize::from(header.total_len());
         let claims_siit = from == Side::Outside && self.claims_siit_ipv4(ends.1);
-        let claims_clat = from == Side::Inside && self.claims_clat_ipv4(ends);
+        let claims_clat = from == Side::Inside && self.claims_clat_ipv4(ends.0);
         if self.is_engines(ends.1) || !(claims_siit || claims_clat) {
             return self.by_engine(engine, now, from, packet);
         }
@@ -232,9 +234,9 @@ impl Translator {
 
     /// True if the engine has an IPv4 address for itself: an own or an external one.
     fn is_engines(&self, address: u32) -> bool {
-        let after = self.externals.partition_point(|(first, _)| *first <= address);
+        let after = self.externals.partition_point(|range| range.first.to_bits() <= address);
         self.own_ipv4.contains(&Some(address))
-            || after > 0 && address <= self.externals[after - 1].1
+            || after > 0 && address <= self.externals[after - 1].last.to_bits()
     }
 
     /// Checks an IPv6 packet as every packet is checked, and cuts off bytes after its end.
@@ -292,11 +294,7 @@ impl Translator {
         len: usize,
         Refusal { reason, error }: Refusal,
     ) -> Fate {
-        let direction = match from {
-            Side::Inside => Direction::Outbound,
-            Side::Outside => Direction::Inbound,
-        };
-        self.counters.count_drop(direction, reason, len);
+        self.counters.count_drop(Direction::forwarded(from, from.other()), reason, len);
         if let Some(message) = error {
             self.send_error(now, from, packet.bytes(), message);
         }
@@ -374,14 +372,7 @@ impl Translator {
         len: usize,
     ) -> Fate {
         let (side, counted) = match verdict {
-            Verdict::Forward(to) => {
-                let direction = match (from, to) {
-                    (Side::Inside, Side::Outside) => Direction::Outbound,
-                    (Side::Outside, _) => Direction::Inbound,
-                    (Side::Inside, Side::Inside) => Direction::Hairpin,
-                };
-                (to, (direction, Outcome::Forwarded, len))
-            }
+            Verdict::Forward(to) => (to, (Direction::forwarded(from, to), Outcome::Forwarded, len)),
             Verdict::Reply(to) => (to, (Direction::Local, Outcome::Replied, len)),
             Verdict::Drop(_) | Verdict::Held | Verdict::HandOver => return Fate::Nothing,
         };
@@ -475,49 +466,14 @@ fn check_ipv4(bytes: &[u8], (source, destination): (u32, u32)) -> Result<(), Dro
     if !header.checksum_valid() {
         return Err(DropReason::BadHeaderChecksum);
     }
-    if is_martian_ipv4(source) {
+    if natgate_engine::is_martian(source) {
         return Err(DropReason::MartianSource);
     }
-    if is_martian_ipv4(destination) {
+    if natgate_engine::is_martian(destination) {
         return Err(DropReason::MartianDestination);
     }
     match source == destination {
         true => Err(DropReason::Land),
         false => Ok(()),
     }
-}
-
-/// True if no packet that is forwarded comes from an IPv4 address or goes there.
-pub(crate) fn is_martian_ipv4(address: u32) -> bool {
-    matches!(address >> 24, 0 | 127 | 224..=255) || address >> 16 == 0xa9fe
-}
-
-/// True if no packet comes from an IPv6 address, or goes there and is forwarded: the unspecified
-/// address, loopback, multicast, IPv4-mapped addresses.
-fn is_martian(address: u128) -> bool {
-    address <= 1 || address >> 120 == 0xff || address >> 32 == 0xffff
-}
-
-fn is_link_local(address: u128) -> bool {
-    address >> 118 == 0xfe80 >> 6
-}
-
-/// The ranges of external addresses that a configuration gives the engine, ascending.
-fn externals(config: &Config) -> Vec<(u32, u32)> {
-    let pools = config.pools.iter().flat_map(|pool| &pool.addresses);
-    let pools = pools.map(|range| (range.first.to_bits(), range.last.to_bits()));
-    let statics = config.statics.iter().map(|one| one.external.0.to_bits());
-    let services = config.services.iter().map(|one| one.external.0.to_bits());
-    let mut ranges: Vec<_> =
-        pools.chain(statics.chain(services).map(|address| (address, address))).collect();
-    ranges.sort_unstable();
-    // A range within an earlier one adds nothing.
-    let mut disjoint: Vec<(u32, u32)> = Vec::with_capacity(ranges.len());
-    for range in ranges {
-        match disjoint.last_mut() {
-            Some(last) if range.0 <= last.1 => last.1 = last.1.max(range.1),
-            _ => disjoint.push(range),
-        }
-    }
-    disjoint
 }

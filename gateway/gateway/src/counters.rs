@@ -20,11 +20,7 @@ pub struct Origin {
 impl Origin {
     /// A packet that came in on `from` and was forwarded by `to`.
     pub fn forwarded(from: Side, to: Side, len: usize) -> Self {
-        let direction = match (from, to) {
-            (Side::Inside, Side::Outside) => Direction::Outbound,
-            (Side::Outside, _) => Direction::Inbound,
-            (Side::Inside, Side::Inside) => Direction::Hairpin,
-        };
+        let direction = Direction::forwarded(from, to);
         Self { direction, outcome: Outcome::Forwarded, len }
     }
 

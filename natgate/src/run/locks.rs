@@ -17,7 +17,6 @@
 use super::{NO_THREAD, say};
 use anyhow::{Context, anyhow};
 use natgate_control::reload::Claiming;
-use natgate_control::routes::external_ranges;
 use natgate_control::socket;
 use natgate_gateway::{Settings, panics};
 use nix::unistd::Uid;
@@ -373,7 +372,7 @@ impl Display for Subject {
 /// The subjects of the locks that the settings need.
 fn subjects(settings: &Settings) -> BTreeSet<Subject> {
     let devices = settings.devices().into_iter().map(|name| Subject::Device(name.to_owned()));
-    let ranges = external_ranges(&settings.engine);
+    let ranges = settings.engine.external_ranges();
     if ranges.len() > MOST_RANGES {
         say(format!(
             "note: the external addresses are {} ranges; the first {MOST_RANGES} are locked \

@@ -95,7 +95,7 @@ impl Admitted {
     }
 }
 
-/// Whose share a connection takes; `None`: a client without an address.
+/// Client with a share of the connections; `None`: a client without an address.
 type Client = Option<IpAddr>;
 
 /// The client that has an address.

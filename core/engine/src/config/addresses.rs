@@ -1,6 +1,6 @@
 //! The external addresses of a configuration, in the order of their indexes.
 
-use super::Config;
+use super::{AddressRange, Config};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
@@ -10,6 +10,25 @@ impl Config {
     pub fn fixed_addresses(&self) -> impl Iterator<Item = Ipv4Addr> + '_ {
         let statics = self.statics.iter().map(|mapping| mapping.external.0);
         statics.chain(self.services.iter().map(|service| service.external.0))
+    }
+
+    /// All external addresses in as few ranges as possible, ascending.
+    pub fn external_ranges(&self) -> Vec<AddressRange> {
+        let pools = self.pools.iter().flat_map(|pool| &pool.addresses);
+        let pools = pools.map(|range| (range.first.to_bits(), range.last.to_bits()));
+        let single = self.fixed_addresses().map(|address| (address.to_bits(), address.to_bits()));
+        let mut ranges: Vec<(u32, u32)> = pools.chain(single).collect();
+        ranges.sort_unstable();
+        let mut merged = Vec::new();
+        let mut ranges = ranges.into_iter().peekable();
+        while let Some((first, mut last)) = ranges.next() {
+            while let Some((_, end)) = ranges.next_if(|(next, _)| *next <= last.saturating_add(1)) {
+                last = last.max(end);
+            }
+            let [first, last] = [first, last].map(Ipv4Addr::from_bits);
+            merged.push(AddressRange { first, last });
+        }
+        merged
     }
 
     /// Number of external addresses of pools, static mappings and services.

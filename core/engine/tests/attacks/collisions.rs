@@ -5,7 +5,7 @@
 #[allow(dead_code, missing_docs)]
 #[path = "../../src/index.rs"]
 mod index;
-#[allow(dead_code, missing_docs)]
+#[allow(dead_code, missing_docs, unreachable_pub)]
 #[path = "../../src/random.rs"]
 mod random;
 

@@ -8,6 +8,7 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use natgate_engine::HashKey;
 
 /// Number of counters.
 const COUNTERS: usize = 4096;
@@ -15,47 +16,23 @@ const COUNTERS: usize = 4096;
 /// A source of identifications, keyed by a seed.
 #[derive(Clone, Debug)]
 pub struct Identifications {
-    key: [u64; 4],
+    key: HashKey,
     counters: Vec<u16>,
 }
 
 impl Identifications {
     /// Makes a source. Equal seeds give equal identifications.
     pub fn new(seed: [u8; 32]) -> Self {
-        let (words, _) = seed.as_chunks::<8>();
-        let mut key = [0; 4];
-        let mut state = 0;
-        for (key, &word) in key.iter_mut().zip(words) {
-            state = mix(state ^ u64::from_le_bytes(word));
-            // Odd numbers: a factor of zero would forget everything.
-            *key = state | 1;
-        }
-        Self { key, counters: vec![0; COUNTERS] }
+        Self { key: HashKey::from_seed(seed, 0x6964_656e), counters: vec![0; COUNTERS] }
     }
 
     /// The next identification from `source` to `destination`.
     pub fn next(&mut self, source: u32, destination: u32) -> u16 {
-        let [first, second, third, fourth] = self.key;
-        let pair = u64::from(source) << 32 | u64::from(destination);
-        let hash = fold(fold(pair ^ first, second) ^ third, fourth);
+        let hash = self.key.hash(source.into(), destination.into());
         let counter = &mut self.counters[hash as usize % COUNTERS];
         *counter = counter.wrapping_add(1);
         counter.wrapping_add((hash >> 48) as u16)
     }
-}
-
-/// Spreads every bit of a seed over a word (the finalizer of SplitMix64).
-fn mix(word: u64) -> u64 {
-    let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ word >> 31
-}
-
-/// The two halves of a 128-bit product, combined.
-fn fold(a: u64, b: u64) -> u64 {
-    let product = u128::from(a) * u128::from(b);
-    (product as u64) ^ ((product >> 64) as u64)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::ConvertSettings;
 use natgate_wire::{icmp, icmpv6, ipv6};
 
 /// Difference of the header lengths, bytes.
-pub(super) const DIFFERENCE: u32 = (ipv6::HEADER_LEN - natgate_wire::ipv4::HEADER_LEN) as u32;
+pub(crate) const DIFFERENCE: u32 = (ipv6::HEADER_LEN - natgate_wire::ipv4::HEADER_LEN) as u32;
 
 /// The first eight bytes of an error, without checksum and without the length of RFC 4884.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

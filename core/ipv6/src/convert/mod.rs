@@ -24,6 +24,7 @@ mod transport;
 
 pub use cut::{Cut, Fragments};
 pub use identification::Identifications;
+pub(crate) use messages::DIFFERENCE;
 
 use natgate_engine::DropReason;
 use natgate_wire::{icmp, icmpv6};
@@ -50,7 +51,7 @@ pub struct ConvertSettings {
     pub traffic_class: Option<u8>,
     /// Type of service of IPv4 packets; `None`: the traffic class.
     pub service: Option<u8>,
-    /// Who decrements hop limit and TTL.
+    /// Part of the gateway that decrements hop limit and TTL.
     pub hops: Hops,
 }
 
@@ -79,7 +80,7 @@ pub enum UdpChecksumZero {
     Forward,
 }
 
-/// Who decrements hop limit and TTL.
+/// Part of the gateway that decrements hop limit and TTL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hops {
     /// The conversion, which refuses an expired packet.
@@ -146,7 +147,7 @@ impl Refusal {
     }
 
     /// The refusal without its error.
-    const fn quiet(self) -> Self {
+    pub(crate) const fn quiet(self) -> Self {
         Self::silent(self.reason)
     }
 }
@@ -221,15 +222,5 @@ impl Converter {
     /// Makes a converter. The seed decides identifications.
     pub fn new(settings: ConvertSettings, seed: [u8; 32]) -> Self {
         Self { settings, identifications: Identifications::new(seed) }
-    }
-
-    /// The settings.
-    pub fn settings(&self) -> &ConvertSettings {
-        &self.settings
-    }
-
-    /// Changes the settings.
-    pub fn set_settings(&mut self, settings: ConvertSettings) {
-        self.settings = settings;
     }
 }

@@ -8,6 +8,7 @@ use natgate_engine::{AddressRange, Prefix};
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Quotes a text for a message: control characters escaped, long text cut.
@@ -99,7 +100,7 @@ pub(super) fn address(text: &str) -> Result<Ipv4Addr, String> {
 /// Parses the address of a host with the length of its network's prefix.
 pub(super) fn interface_address(text: &str) -> Result<(Ipv4Addr, u8), String> {
     let example = "write an address with its prefix length, such as \"192.0.2.1/24\"";
-    let Some((host, len)) = split_prefix(text) else {
+    let Some((host, len)) = split_prefix(text, 32) else {
         return Err(format!("{} is no interface address; {example}", quoted(text)));
     };
     let network = Prefix::new(host, len);
@@ -119,7 +120,7 @@ pub(super) fn prefix(text: &str) -> Result<Prefix, String> {
     if let Ok(host) = text.parse() {
         return Ok(Prefix::new(host, 32));
     }
-    let Some((first, len)) = split_prefix(text) else {
+    let Some((first, len)) = split_prefix(text, 32) else {
         let shown = quoted(text);
         return Err(format!("{shown} is no IPv4 prefix; write one such as \"10.0.0.0/8\""));
     };
@@ -286,12 +287,13 @@ pub(crate) fn show_prefix(prefix: Prefix) -> String {
 
 /// True if a text is an address with a prefix length. Bits beyond the prefix may be set.
 pub(super) fn interface_prefix(text: &str) -> bool {
-    split_prefix(text).is_some()
+    split_prefix::<Ipv4Addr>(text, 32).is_some()
 }
 
-fn split_prefix(text: &str) -> Option<(Ipv4Addr, u8)> {
+/// Parses an address of a family with a prefix length of at most `longest` bits.
+pub(super) fn split_prefix<A: FromStr>(text: &str, longest: u32) -> Option<(A, u8)> {
     let (host, len) = text.split_once('/')?;
-    let len = number(len).filter(|len| *len <= 32)?;
+    let len = number(len).filter(|len| *len <= longest)?;
     Some((host.parse().ok()?, len as u8))
 }
 

@@ -3,7 +3,7 @@
 //! As in [`super::values`], each function takes the text between the quotes and returns the value,
 //! or one sentence with the fault and the remedy.
 
-use super::values::quoted;
+use super::values::{quoted, split_prefix};
 use natgate_ipv6::Prefix6;
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -32,7 +32,7 @@ pub(super) fn address_of_either(text: &str) -> Result<IpAddr, String> {
 /// Parses the address of a host with the length of its network's prefix.
 pub(super) fn interface_address6(text: &str) -> Result<(Ipv6Addr, u8), String> {
     let example = "write an address with its prefix length, such as \"2001:db8::1/64\"";
-    let Some((host, len)) = split(text) else {
+    let Some((host, len)) = split_prefix(text, 128) else {
         return Err(format!("{} is no IPv6 interface address; {example}", quoted(text)));
     };
     if len == 0 {
@@ -53,7 +53,7 @@ pub(super) fn prefix6(text: &str) -> Result<Prefix6, String> {
     if let Ok(address) = text.parse() {
         return Ok(Prefix6 { address, len: 128 });
     }
-    let Some((address, len)) = split(text) else {
+    let Some((address, len)) = split_prefix(text, 128) else {
         let shown = quoted(text);
         return Err(format!("{shown} is no IPv6 prefix; write one such as \"2001:db8::/32\""));
     };
@@ -120,12 +120,4 @@ fn not_link_local(address: Ipv6Addr) -> Result<(), String> {
         }
         false => Ok(()),
     }
-}
-
-fn split(text: &str) -> Option<(Ipv6Addr, u8)> {
-    let (host, len) = text.split_once('/')?;
-    let plain = len.bytes().all(|byte| byte.is_ascii_digit());
-    let plain = plain && (len == "0" || !len.starts_with('0'));
-    let len = len.parse().ok().filter(|len| plain && *len <= 128)?;
-    Some((host.parse().ok()?, len))
 }

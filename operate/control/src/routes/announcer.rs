@@ -14,7 +14,7 @@ use super::netlink::Netlink;
 use super::watch::{Announced, Backoff, watch};
 use super::{RoutesError, Tell};
 use crate::config::show_prefix;
-use natgate_engine::{AddressRange, Config, Prefix, Side};
+use natgate_engine::{Config, Prefix, Side};
 use natgate_gateway::{AnnounceSettings, AnnouncedRoutes, panics};
 use std::collections::BTreeSet;
 use std::io;
@@ -529,31 +529,10 @@ fn named(prefixes: &BTreeSet<Prefix>) -> String {
     }
 }
 
-/// The external addresses of a configuration in as few ranges as possible, in order.
-pub fn external_ranges(config: &Config) -> Vec<AddressRange> {
-    let pools = config.pools.iter().flat_map(|pool| &pool.addresses);
-    let pools = pools.map(|range| (range.first.to_bits(), range.last.to_bits()));
-    let statics = config.statics.iter().map(|fixed| fixed.external.0);
-    let services = config.services.iter().map(|service| service.external.0);
-    let single = statics.chain(services).map(|address| (address.to_bits(), address.to_bits()));
-    let mut ranges: Vec<(u32, u32)> = pools.chain(single).collect();
-    ranges.sort_unstable();
-    let mut merged = Vec::new();
-    let mut ranges = ranges.into_iter().peekable();
-    while let Some((first, mut last)) = ranges.next() {
-        while let Some((_, end)) = ranges.next_if(|(next, _)| *next <= last.saturating_add(1)) {
-            last = last.max(end);
-        }
-        let [first, last] = [first, last].map(Ipv4Addr::from_bits);
-        merged.push(AddressRange { first, last });
-    }
-    merged
-}
-
 /// The fewest prefixes that contain exactly the external addresses of a configuration.
 pub fn external_prefixes(config: &Config) -> Vec<Prefix> {
     let mut prefixes = Vec::new();
-    for range in external_ranges(config) {
+    for range in config.external_ranges() {
         cover(range.first.to_bits(), range.last.to_bits(), &mut prefixes);
     }
     prefixes.truncate(MOST_ANNOUNCED);
@@ -580,7 +559,7 @@ fn cover(mut first: u32, last: u32, prefixes: &mut Vec<Prefix>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use natgate_engine::{PoolConfig, StaticMapping};
+    use natgate_engine::{AddressRange, PoolConfig, StaticMapping};
 
     const ONE: Prefix = Prefix::new(Ipv4Addr::new(203, 0, 113, 0), 24);
     const TWO: Prefix = Prefix::new(Ipv4Addr::new(198, 51, 100, 0), 24);

@@ -13,7 +13,7 @@ mod netlink;
 mod table;
 mod watch;
 
-pub use announcer::{AnnouncementHandle, Announcer, announced, external_prefixes, external_ranges};
+pub use announcer::{AnnouncementHandle, Announcer, announced, external_prefixes};
 pub use learner::Learner;
 
 use std::io;
