@@ -39,7 +39,7 @@ fn main() -> ExitCode {
             problems.push(format!("{}: {error}", page.display()));
         }
     } else if fs::read_to_string(&page).ok() != Some(matrix.page()) {
-        problems.push(format!("{PAGE}: differs from the lists and citations; run `make requirements`"));
+        problems.push(format!("{PAGE}: is out of date; run `make requirements`"));
     }
     for problem in &problems {
         eprintln!("{problem}");
