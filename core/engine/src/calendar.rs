@@ -185,7 +185,9 @@ mod tests {
     proptest! {
         /// Compares the calendar with a map from element to tick, while the current tick moves.
         #[test]
-        fn behaves_as_a_map(ops in proptest::collection::vec((0_u32..20, 0_u32..64, 0_u32..30), 1..200)) {
+        fn behaves_as_a_map(
+            ops in proptest::collection::vec((0_u32..20, 0_u32..64, 0_u32..30), 1..200),
+        ) {
             let mut calendar = Calendar::new(63);
             let mut links = vec![Link::default(); 20];
             let mut map: BTreeMap<u32, u32> = BTreeMap::new();

@@ -432,7 +432,8 @@ mod tests {
                     let own = class.subscribers.iter().filter(|one| there && one.contains(address));
                     own.map(|prefix| (prefix.len(), class.realm.is_some())).max()
                 };
-                let lens = classes.iter().enumerate().filter_map(|(at, one)| Some((holds(one)?, at)));
+                let numbered = classes.iter().enumerate();
+                let lens = numbered.filter_map(|(at, one)| Some((holds(one)?, at)));
                 let best = lens.max().map_or(0, |(_, class)| class as u16 + 1);
                 let found = all.of(Host::new(realm, address));
                 prop_assert_eq!(found, best, "{:08x} {}", address, realm);

@@ -196,7 +196,9 @@ mod tests {
     proptest! {
         /// Against a map, with hashes so alike that buckets overflow and wrap around.
         #[test]
-        fn behaves_as_a_map(ops in proptest::collection::vec((0_u32..60, 0_u64..4, any::<bool>()), 1..300)) {
+        fn behaves_as_a_map(
+            ops in proptest::collection::vec((0_u32..60, 0_u64..4, any::<bool>()), 1..300),
+        ) {
             let mut index = Index::new(60);
             let mut map = BTreeMap::new();
             for (slot, high, add) in ops {

@@ -106,7 +106,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ten_at_once_are_as_one_by_one(numbers in prop::array::uniform10(0_u16..3), wanted in 0_u16..3, high in any::<bool>()) {
+        fn ten_at_once_are_as_one_by_one(
+            numbers in prop::array::uniform10(0_u16..3),
+            wanted in 0_u16..3,
+            high in any::<bool>(),
+        ) {
             let up = |number: u16| if high { number | 0xfff0 } else { number };
             let numbers = numbers.map(up);
             prop_assert_eq!(equal(&numbers, up(wanted)), equal_one_by_one(&numbers, up(wanted)));
@@ -119,7 +123,8 @@ mod tests {
             high in any::<bool>(),
         ) {
             prop_assert_eq!(below_i16(&numbers, wanted), below_one_by_one(&numbers, wanted));
-            prop_assert_eq!(below_i16(&numbers, numbers[3]), below_one_by_one(&numbers, numbers[3]));
+            let own = numbers[3];
+            prop_assert_eq!(below_i16(&numbers, own), below_one_by_one(&numbers, own));
             let wide = |number: i16| i32::from(number) << if high { 16 } else { 0 };
             let numbers = numbers.map(wide);
             for wanted in [wide(wanted), numbers[5], i32::MIN, i32::MAX] {

@@ -232,8 +232,8 @@ impl Engine {
         let (count, room) = (new.statics.count, self.table.room_for_statics());
         if count > room {
             let message = format!(
-                "static: {count} mappings, of those there were and of new ones, are more than the {room} \
-                 that there is room for since the start; restart"
+                "static: {count} mappings, of those there were and of new ones, are more than the \
+                 {room} that there is room for since the start; restart"
             );
             return Err(ReconfigureError::Config(ConfigError { message }));
         }

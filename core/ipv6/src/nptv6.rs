@@ -246,7 +246,8 @@ mod tests {
             let external = Prefix6 { address: Ipv6Addr::from_bits(external), len: len_other };
             let Ok(pair) = Nptv6::new(internal, external) else { return Ok(()) };
             // Some words are 0xFFFF or 0.
-            let word = |place: u32, mask: u128| (u128::from(full >> place & 1) * mask) << (16 * place);
+            let is_full = |place: u32| u128::from(full >> place & 1);
+            let word = |place: u32, mask: u128| (is_full(place) * mask) << (16 * place);
             let host = (0..8).fold(host, |host, place| host | word(place, 0xffff));
             let host = host & Prefix6::host_bits(len.max(len_other));
             let inside = Ipv6Addr::from_bits(internal.first().to_bits() | host);

@@ -251,7 +251,8 @@ mod tests {
     /// Twelve rules; `odd` is a line of one of them.
     fn text(odd: &str) -> String {
         let mut text = String::from(
-            "[inside]\ndevice = \"a\"\n[outside]\ndevice = \"b\"\n[[pool]]\naddresses = [\"192.0.2.1\"]\n",
+            "[inside]\ndevice = \"a\"\n[outside]\ndevice = \"b\"\n\
+             [[pool]]\naddresses = [\"192.0.2.1\"]\n",
         );
         for number in 0..12 {
             let line = if number == 7 { odd } else { "" };

@@ -116,7 +116,8 @@ proptest! {
                 let suffix = format!("{address:032b}").split_off(one.ipv4.len().into());
                 let prefix = format!("{:0128b}", one.ipv6.first().to_bits());
                 let bits = format!("{}{suffix}", &prefix[..usize::from(one.ipv6.len)]);
-                Ipv6Addr::from_bits(u128::from_str_radix(&format!("{bits:0<128}"), 2).expect("bits"))
+                let bits = u128::from_str_radix(&format!("{bits:0<128}"), 2).expect("bits");
+                Ipv6Addr::from_bits(bits)
             });
             prop_assert_eq!(table.to_ipv6(Ipv4Addr::from_bits(address)), expected);
         }

@@ -83,28 +83,8 @@ fn transport(
     zero: UdpChecksumZero,
 ) -> Result<Vec<u8>, R> {
     let mut new = old.to_vec();
-    let (icmp, kinds) = match towards_six {
-        true => (1, [(8, 128), (0, 129)]),
-        false => (58, [(128, 8), (129, 0)]),
-    };
-    let complete = offset == 0 && !more && old.len() == full;
-    if protocol == icmp {
-        if (offset > 0 || more) && !quoted {
-            return Err(R::FragmentedIcmp);
-        }
-        if offset > 0 {
-            return Ok(new);
-        }
-        if old.len() < 8 {
-            return Err(if quoted { R::IcmpBadEmbedded } else { R::BadLength });
-        }
-        let kind = kinds.into_iter().find(|&(kind, _)| kind == old[0]);
-        let unknown = if quoted { R::IcmpBadEmbedded } else { R::IcmpUnsupported };
-        new[0] = kind.ok_or(unknown)?.1;
-        let pseudo = six + 58 + (full as u64 >> 16) + (full as u64 & 0xffff);
-        let (old_sum, new_sum) = if towards_six { (0, pseudo) } else { (pseudo, 0) };
-        Pseudo { old: old_sum, new: new_sum, complete }.write(old, &mut new, 2, false);
-        return Ok(new);
+    if protocol == if towards_six { 1 } else { 58 } {
+        return query(towards_six, quoted, old, full, (offset, more), six);
     }
     let Some(at) = checksum_at(protocol).filter(|_| offset == 0) else { return Ok(new) };
     if old.len() < at + 2 {
@@ -122,17 +102,11 @@ fn transport(
         if zero == UdpChecksumZero::Drop || more {
             return Err(R::UdpChecksumZero);
         }
-        let len = usize::from(be16(old, 4));
-        if old.len() < 8 || len < 8 || len > old.len() {
-            return Err(R::BadLength);
-        }
-        let sum = checksum_of(total(&old[..len]) + six + 17 + len as u64);
-        set16(&mut new, at, if sum == 0 { 0xffff } else { sum.into() });
-        return Ok(new);
+        return with_checksum(old, six);
     }
     // Protocol and length are the same in both pseudo headers. UDP's own length may be another.
     let rest = u64::from(protocol) + full as u64;
-    let complete = complete && protocol == 6;
+    let complete = offset == 0 && !more && old.len() == full && protocol == 6;
     let pseudo = Pseudo { old: old_sum + rest, new: new_sum + rest, complete };
     if complete {
         pseudo.write(old, &mut new, at, false);
@@ -142,6 +116,59 @@ fn transport(
         set16(&mut new, at, if never_zero && value == 0 { 0xffff } else { value.into() });
     }
     Ok(new)
+}
+
+/// Translates an ICMP message that is no error.
+fn query(
+    towards_six: bool,
+    quoted: bool,
+    old: &[u8],
+    full: usize,
+    (offset, more): (usize, bool),
+    six: u64,
+) -> Result<Vec<u8>, R> {
+    let mut new = old.to_vec();
+    if (offset > 0 || more) && !quoted {
+        return Err(R::FragmentedIcmp);
+    }
+    if offset > 0 {
+        return Ok(new);
+    }
+    if old.len() < 8 {
+        return Err(if quoted { R::IcmpBadEmbedded } else { R::BadLength });
+    }
+    let kinds = if towards_six { [(8, 128), (0, 129)] } else { [(128, 8), (129, 0)] };
+    let kind = kinds.into_iter().find(|&(kind, _)| kind == old[0]);
+    let unknown = if quoted { R::IcmpBadEmbedded } else { R::IcmpUnsupported };
+    new[0] = kind.ok_or(unknown)?.1;
+    let pseudo = six + 58 + (full as u64 >> 16) + (full as u64 & 0xffff);
+    let (old_sum, new_sum) = if towards_six { (0, pseudo) } else { (pseudo, 0) };
+    let complete = !more && old.len() == full;
+    Pseudo { old: old_sum, new: new_sum, complete }.write(old, &mut new, 2, false);
+    Ok(new)
+}
+
+/// The UDP datagram without a checksum, with the one that IPv6 requires.
+fn with_checksum(old: &[u8], six: u64) -> Result<Vec<u8>, R> {
+    let len = usize::from(be16(old, 4));
+    if old.len() < 8 || len < 8 || len > old.len() {
+        return Err(R::BadLength);
+    }
+    let sum = checksum_of(total(&old[..len]) + six + 17 + len as u64);
+    let mut new = old.to_vec();
+    set16(&mut new, 6, if sum == 0 { 0xffff } else { sum.into() });
+    Ok(new)
+}
+
+/// The TTL or hop limit of the new packet.
+fn hops(old: u8, quoted: bool, settings: &ConvertSettings) -> Result<u8, R> {
+    match settings.hops {
+        Hops::Decrement if !quoted => match old {
+            0 | 1 => Err(R::TtlExceeded),
+            _ => Ok(old - 1),
+        },
+        _ => Ok(old),
+    }
 }
 
 /// IPv4 to IPv6.
@@ -174,7 +201,8 @@ fn unexpired(options: &[u8]) -> bool {
     false
 }
 
-fn six_of(packet: &[u8], quoted: bool, settings: &ConvertSettings) -> Twin {
+/// The length of an IPv4 header that is right.
+fn header_len(packet: &[u8], quoted: bool) -> Result<usize, R> {
     let short = if quoted { R::IcmpBadEmbedded } else { R::BadLength };
     match packet.first() {
         None => return Err(short),
@@ -193,6 +221,12 @@ fn six_of(packet: &[u8], quoted: bool, settings: &ConvertSettings) -> Twin {
     if !quoted && !total(&packet[..header_len]).is_multiple_of(0xffff) {
         return Err(R::BadHeaderChecksum);
     }
+    Ok(header_len)
+}
+
+fn six_of(packet: &[u8], quoted: bool, settings: &ConvertSettings) -> Twin {
+    let header_len = header_len(packet, quoted)?;
+    let total_len = usize::from(be16(packet, 2));
     let old = &packet[header_len..total_len.min(packet.len())];
     let full = total_len - header_len;
     let field = be16(packet, 6);
@@ -222,13 +256,7 @@ fn six_of(packet: &[u8], quoted: bool, settings: &ConvertSettings) -> Twin {
     if !quoted && unexpired(&packet[20..header_len]) {
         return Err(R::SourceRoute);
     }
-    let mut ttl = packet[8];
-    if !quoted && settings.hops == Hops::Decrement {
-        if ttl < 2 {
-            return Err(R::TtlExceeded);
-        }
-        ttl -= 1;
-    }
+    let ttl = hops(packet[8], quoted, settings)?;
     let (new, full) = match error {
         true => {
             let limit = 1280.min(total_len + 48);
@@ -253,9 +281,14 @@ fn six_of(packet: &[u8], quoted: bool, settings: &ConvertSettings) -> Twin {
     }
     let whole_len = out.len() + full;
     out.extend(new);
-    if error || quoted {
-        return Ok((out, None));
-    }
+    if error || quoted { Ok((out, None)) } else { fitted(packet, out, whole_len, settings) }
+}
+
+/// `out`, made of the IPv4 packet `packet`, with the limit of its fragments.
+fn fitted(packet: &[u8], out: Vec<u8>, whole_len: usize, settings: &ConvertSettings) -> Twin {
+    let field = be16(packet, 6);
+    let fragment = field & 0x3fff != 0;
+    let total_len = usize::from(be16(packet, 2));
     if field & 0x4000 != 0 {
         let too_big = total_len + 20 + if fragment { 8 } else { 0 } > settings.mtu_ipv6.into();
         return if too_big { Err(R::TooBig) } else { Ok((out, None)) };
@@ -397,7 +430,8 @@ fn chain(packet: &[u8]) -> Option<Chain> {
     Some((next, at, fragment, segments))
 }
 
-fn four_of(packet: &[u8], quoted: bool, settings: &ConvertSettings) -> Twin {
+/// Looks at the fixed header of IPv6.
+fn check_six(packet: &[u8], quoted: bool) -> Result<(), R> {
     let short = if quoted { R::IcmpBadEmbedded } else { R::BadLength };
     match packet.first() {
         None => return Err(short),
@@ -406,9 +440,35 @@ fn four_of(packet: &[u8], quoted: bool, settings: &ConvertSettings) -> Twin {
         _ => {}
     }
     let total_len = 40 + usize::from(be16(packet, 4));
-    if !quoted && total_len > packet.len() {
-        return Err(short);
+    if !quoted && total_len > packet.len() { Err(short) } else { Ok(()) }
+}
+
+/// Writes the header of IPv4 before `new`, whose packet has `full` bytes behind the header.
+fn with_header_four(
+    start: [u8; 12],
+    ends: [u8; 8],
+    fragment: Option<(u8, usize, bool, u16)>,
+    full: usize,
+    new: Vec<u8>,
+) -> Vec<u8> {
+    let mut out = [&start[..], &ends[..]].concat();
+    set16(&mut out, 2, 20 + full);
+    match fragment {
+        Some((_, offset, more, identification)) => {
+            set16(&mut out, 4, identification.into());
+            set16(&mut out, 6, offset / 8 + if more { 0x2000 } else { 0 });
+        }
+        None => set16(&mut out, 6, if 20 + full > 1260 { 0x4000 } else { 0 }),
     }
+    let sum = checksum_of(total(&out));
+    set16(&mut out, 10, sum.into());
+    out.extend(new);
+    out
+}
+
+fn four_of(packet: &[u8], quoted: bool, settings: &ConvertSettings) -> Twin {
+    check_six(packet, quoted)?;
+    let total_len = 40 + usize::from(be16(packet, 4));
     let packet = &packet[..total_len.min(packet.len())];
     let chained = if quoted { R::IcmpBadEmbedded } else { R::ExtensionHeaders };
     let (protocol, at, fragment, segments) = chain(packet).ok_or(chained)?;
@@ -443,13 +503,7 @@ fn four_of(packet: &[u8], quoted: bool, settings: &ConvertSettings) -> Twin {
     if segments && !quoted {
         return Err(R::SegmentsLeft);
     }
-    let mut ttl = packet[7];
-    if !quoted && settings.hops == Hops::Decrement {
-        if ttl < 2 {
-            return Err(R::TtlExceeded);
-        }
-        ttl -= 1;
-    }
+    let ttl = hops(packet[7], quoted, settings)?;
     if 20 + full > 65_535 {
         return Err(match fragment {
             _ if quoted => R::IcmpBadEmbedded,
@@ -470,20 +524,9 @@ fn four_of(packet: &[u8], quoted: bool, settings: &ConvertSettings) -> Twin {
     };
     let service = settings.service.unwrap_or((be16(packet, 0) >> 4) as u8);
     let protocol = if protocol == 58 { 1 } else { protocol };
-    let mut out = vec![0x45, service, 0, 0, 0, 0, 0, 0, ttl, protocol, 0, 0];
-    out.extend(bytes);
-    set16(&mut out, 2, 20 + full);
-    match fragment {
-        Some((_, _, _, identification)) => {
-            set16(&mut out, 4, identification.into());
-            set16(&mut out, 6, offset / 8 + if more { 0x2000 } else { 0 });
-        }
-        None => set16(&mut out, 6, if 20 + full > 1260 { 0x4000 } else { 0 }),
-    }
-    let sum = checksum_of(total(&out));
-    set16(&mut out, 10, sum.into());
+    let start = [0x45, service, 0, 0, 0, 0, 0, 0, ttl, protocol, 0, 0];
+    let out = with_header_four(start, bytes, fragment, full, new);
     let dont_fragment = out[6] & 0x40 != 0;
-    out.extend(new);
     let limit = usize::from(settings.mtu_ipv4);
     match 20 + full > limit && !quoted {
         false => Ok((out, None)),

@@ -28,7 +28,8 @@ pub(super) fn problems(
         let place = Place { offset: offset(tree.get_ref(), &key), key };
         let message = match place.key.as_str() {
             "workers.count" => {
-                "a reload can add workers, not remove them; write what was there, or restart natgate"
+                "a reload can add workers, not remove them; write what was there, or restart \
+                 natgate"
             }
             _ => "changes only at a restart; write what was there, or restart natgate",
         };

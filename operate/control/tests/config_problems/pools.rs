@@ -195,10 +195,8 @@ fn shares_that_a_pool_has_not() {
         (&format!("{SMALLEST}{some}[nat]\nsubscribers = [\"10.0.0.0/25\"]\n"), &[]),
         (
             &format!("{SMALLEST}{some}{nat}"),
-            &[
-                "8:15 pool[0].subscribers: pool.subscribers lacks 128 addresses of 10.0.0.0/24, \
-                 which nat.subscribers has; they get no port of this pool",
-            ],
+            &["8:15 pool[0].subscribers: pool.subscribers lacks 128 addresses of 10.0.0.0/24, \
+                 which nat.subscribers has; they get no port of this pool"],
         ),
         (
             &format!("{SMALLEST}{some}dynamic_ports = 512\n{nat}"),
