@@ -292,6 +292,22 @@ fn each_file_opens_with_what_it_is() {
     assert!(bare.is_empty(), "{} files do not say what they are: {bare:#?}", bare.len());
 }
 
+#[test]
+fn each_library_opens_with_an_example() {
+    // The fuzz targets are a workspace of their own, whose examples are not tested.
+    let is_library =
+        |source: &Source| source.name.ends_with("/src/lib.rs") && !source.name.starts_with("fuzz/");
+    let has_example = |source: &Source| {
+        let mut head = source.text.lines().take_while(|line| line.starts_with("//!"));
+        head.any(|line| ["//! ```", "//! ```no_run"].contains(&line))
+    };
+    let libraries: Vec<Source> = sources().into_iter().filter(is_library).collect();
+    assert!(libraries.len() > 30, "only {} libraries were found", libraries.len());
+    let bare = libraries.iter().filter(|source| !has_example(source));
+    let bare: Vec<&str> = bare.map(|source| &source.name[..]).collect();
+    assert!(bare.is_empty(), "{} libraries have no example: {bare:#?}", bare.len());
+}
+
 const EXAMPLE: &str = "operate/example/src/lib.rs";
 
 #[test]

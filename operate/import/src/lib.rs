@@ -9,6 +9,18 @@
 //!
 //! Any text may be read: text that is not understood becomes a remark, never a panic. Everything
 //! that multiplies (sets, chains that call chains) has a limit.
+//!
+//! ```
+//! use natgate_import::{Hints, import};
+//!
+//! let rule = "-A POSTROUTING -s 10.0.0.0/8 -o eth1 -j SNAT --to-source 203.0.113.1";
+//! let imported = import(&format!("*nat\n{rule}\nCOMMIT\n"), None, &Hints::default())?;
+//! assert!(imported.config.contains("203.0.113.1"), "{}", imported.config);
+//! for remark in &imported.remarks {
+//!     println!("line {}: {remark:?}", remark.line);
+//! }
+//! # Ok::<(), natgate_import::ImportError>(())
+//! ```
 
 mod address;
 mod filter;
