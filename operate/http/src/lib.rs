@@ -53,7 +53,8 @@ pub use connection::{MOST_BODY, MOST_HEAD};
 pub use host::{HostError, HostNames};
 pub use listener::{BindError, Listen};
 pub use role::Role;
-pub use server::{MOST_CONNECTIONS, Server};
+pub use room::MOST_CONNECTIONS;
+pub use server::Server;
 pub use tls::{LoadedTls, Tls, TlsError, TlsFiles, Validity};
 pub use work::{blocking, pieces};
 

@@ -24,6 +24,6 @@ mod live;
 pub mod source;
 mod views;
 
-pub use app::{App, Snapshot, View};
+pub use app::{App, Owners, Snapshot, View};
 pub use draw::{draw, page};
 pub use live::{Failure, run};

@@ -1,6 +1,6 @@
 //! Snapshots of a gateway, by its control socket.
 
-use crate::Snapshot;
+use crate::{Owners, Snapshot};
 use natgate_http::{AskError, Response, ask, open};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read};
@@ -24,17 +24,6 @@ const MOST_LINE: u64 = 1 << 16;
 pub struct Lists<'s> {
     /// The address or endpoint to find the owner of; empty: all blocks of ports.
     pub search: &'s str,
-}
-
-/// Blocks of ports and their owners, or the owner of one endpoint.
-#[derive(Clone, Debug, Default)]
-pub struct Owners {
-    /// The search that is answered.
-    pub search: String,
-    /// Objects of `/v1/blocks` and `/v1/who`.
-    pub entries: Vec<Value>,
-    /// A sentence in place of entries.
-    pub message: Option<String>,
 }
 
 /// Takes a snapshot, with lists only if they are wanted.
