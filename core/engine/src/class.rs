@@ -168,6 +168,8 @@ pub(crate) struct Classes {
     /// The list ends with the last realm that a class names.
     stretches: Vec<Vec<Stretch>>,
     states: Vec<State>,
+    /// True if a class, or its members, have thresholds.
+    pub(crate) watched: bool,
 }
 
 impl Classes {
@@ -189,10 +191,9 @@ impl Classes {
             }
         };
         let named = config.classes.iter().map(|class| state(Some(class)));
-        Self {
-            stretches: stretches_by_realm(&config.classes),
-            states: core::iter::once(state(None)).chain(named).collect(),
-        }
+        let states: Vec<State> = core::iter::once(state(None)).chain(named).collect();
+        let watched = states.iter().any(|state| state.watched);
+        Self { stretches: stretches_by_realm(&config.classes), states, watched }
     }
 
     /// Takes over rates and reports from earlier classes. `before` gives for each class, number 0
@@ -336,7 +337,7 @@ impl Classes {
     /// True if a class, or its members, have thresholds.
     #[inline(always)]
     pub(crate) fn is_watched(&self, class: u16) -> bool {
-        self.states[usize::from(class)].watched
+        self.watched && self.states[usize::from(class)].watched
     }
 
     /// Notes that a subscriber has one more of a thing. Returns the percentages to report of the

@@ -12,7 +12,7 @@ use crate::DropReason;
 use crate::class::{Classes, Holding, KINDS};
 use crate::host::{Grouping, Host};
 use crate::index::Index;
-use crate::prefetch::prefetch;
+use crate::prefetch::prefetch_within;
 use crate::random::HashKey;
 use crate::threshold::Watch;
 use alloc::vec;
@@ -200,7 +200,7 @@ impl Subscribers {
     pub(crate) fn approach(&self, host: Host) -> u32 {
         let host = self.grouping.subscriber(host);
         let Some(at) = self.index.candidate(self.hash(host, NONE)) else { return NONE };
-        prefetch(&self.records, at as usize);
+        prefetch_within(&self.records, at as usize);
         at
     }
 
@@ -386,7 +386,7 @@ impl Subscribers {
     /// True if a subscriber or its class has thresholds.
     #[inline(always)]
     pub(crate) fn is_watched(&self, at: u32) -> bool {
-        self.classes.is_watched(self.records[at as usize].class)
+        self.classes.watched && self.classes.is_watched(self.records[at as usize].class)
     }
 
     /// Notes that a subscriber has one more of a thing. Returns the percentages to report of the
@@ -405,7 +405,31 @@ impl Subscribers {
     ///
     /// # Panics
     /// When there is no room: call [`Subscribers::is_full`] first.
+    #[inline(always)]
     pub(crate) fn count(
+        &mut self,
+        record: Option<u32>,
+        host: Host,
+        (pool, index): (usize, Option<u32>),
+        kind: usize,
+        now: u64,
+    ) -> u32 {
+        // Most subscribers have mappings of one pool only, and are paired there.
+        if let Some(at) = record
+            && let Some(record) = self.records.get_mut(at as usize)
+            && record.epoch == self.epoch
+            && record.pool as usize == pool
+            && (record.paired != NONE || index.is_none())
+        {
+            self.classes.count(record.class, &mut record.has, kind, now);
+            return at;
+        }
+        self.count_any(record, host, (pool, index), kind, now)
+    }
+
+    /// [`Subscribers::count`] of any subscriber.
+    #[inline(never)]
+    fn count_any(
         &mut self,
         record: Option<u32>,
         host: Host,
@@ -512,10 +536,17 @@ impl Subscribers {
     }
 
     /// Counts the removal of a mapping of a pool, which was in a slot. Removes the subscriber's
-    /// record with its last mapping.
-    pub(crate) fn release(&mut self, host: Host, slot: u32, pool: usize, kind: usize) {
+    /// record with its last mapping. `likely` is the subscriber's record as
+    /// [`Subscribers::approach`] found it, or none.
+    pub(crate) fn release(
+        &mut self,
+        (likely, host): (u32, Host),
+        slot: u32,
+        pool: usize,
+        kind: usize,
+    ) {
         let host = self.grouping.subscriber(host);
-        let at = self.find(host).expect("a mapping's subscriber has a record");
+        let at = self.find_from(likely, host).expect("a mapping's subscriber has a record");
         if self.records[at as usize].is_unanswered {
             self.unanswered.remove_mapping(at, slot);
         }
@@ -528,14 +559,14 @@ impl Subscribers {
             self.records[at as usize].elsewhere -= 1;
         }
         self.release_from(at, kind);
-        let Subscriber { pool, has, elsewhere, .. } = self.records[at as usize];
-        let all: u32 = has.mappings.iter().sum();
-        if all > 0 && all == elsewhere {
+        let Subscriber { pool, has, elsewhere, .. } = &self.records[at as usize];
+        if *elsewhere > 0 && has.mappings.iter().sum::<u32>() == *elsewhere {
             // No mapping of the first pool is left: the next one there may have another address.
-            self.part(at, pool as usize);
+            self.part(at, *pool as usize);
         }
     }
 
+    #[inline]
     fn release_from(&mut self, at: u32, kind: usize) {
         let record = &mut self.records[at as usize];
         record.has.mappings[kind] -= 1;

@@ -3,7 +3,7 @@
 //! them with addresses and mappings. `blocks` knows the owners of blocks, `deterministic` the
 //! owners of ports by arithmetic.
 
-use super::prefetch;
+use super::prefetch_within;
 use super::{Draw, ExternalPorts, NO_POOL, Pool, Ports, Range, WORDS, Wish};
 use crate::BlockId;
 use crate::blocks::{Blocking, Blocks, HIGH, LOW};
@@ -201,8 +201,14 @@ impl ExternalPorts {
     }
 
     /// True if a pool shares ports out.
+    #[inline(always)]
     pub(crate) fn has_shares(&self) -> bool {
-        (0..self.pools.len()).any(|pool| !self.is_shared(pool))
+        self.shares
+    }
+
+    /// Notes whether a pool shares ports out, after a pool has changed.
+    pub(super) fn note_shares(&mut self) {
+        self.shares = (0..self.pools.len()).any(|pool| !self.is_shared(pool));
     }
 
     // ---- choice and state of own ports ----
@@ -232,9 +238,9 @@ impl ExternalPorts {
         let free = &self.ports[protocol_index(protocol)].free;
         // In a large share most ports are free, and the first lines are enough.
         for place in (place(range.first)..=place(range.last)).step_by(LINE).take(4) {
-            prefetch(free, place);
+            prefetch_within(free, place);
         }
-        prefetch(free, place(range.last));
+        prefetch_within(free, place(range.last));
     }
 
     /// Draws one of the subscriber's own ports, if one is free. [`ExternalPorts::drawn`] reads the
@@ -260,9 +266,16 @@ impl ExternalPorts {
     }
 
     /// Notes that a free port is used or held now.
-    #[inline]
-    pub(super) fn note_taken(&mut self, protocol: u8, index: u32, pool: usize, port: u16) {
-        let protocol = protocol_index(protocol);
+    /// `protocol` is the protocol's place.
+    #[inline(always)]
+    pub(super) fn note_taken(&mut self, protocol: usize, index: u32, pool: usize, port: u16) {
+        if self.shares {
+            self.note_share_taken(protocol, index, pool, port);
+        }
+    }
+
+    #[inline(never)]
+    fn note_share_taken(&mut self, protocol: usize, index: u32, pool: usize, port: u16) {
         match self.pools.get(pool).map(|pool| pool.mode) {
             Some(Mode::Block) => self.blocks.taken(pool, index, protocol, port),
             Some(Mode::Deterministic) if self.plans.is_dynamic(pool, port) => {
@@ -274,8 +287,22 @@ impl ExternalPorts {
 
     /// Notes that a port has no owner again, at a tick; `is_free` is true if the port is free.
     /// `protocol` is the protocol's place.
-    #[inline]
+    #[inline(always)]
     pub(super) fn note_freed(
+        &mut self,
+        protocol: usize,
+        index: u32,
+        port: u16,
+        is_free: bool,
+        tick: u32,
+    ) {
+        if self.shares {
+            self.note_share_freed(protocol, index, port, is_free, tick);
+        }
+    }
+
+    #[inline(never)]
+    fn note_share_freed(
         &mut self,
         protocol: usize,
         index: u32,
@@ -377,7 +404,12 @@ impl ExternalPorts {
     }
 
     /// Source from which the owner of an external endpoint is known.
+    #[inline(always)]
     pub(crate) fn told(&self, protocol: u8, index: u32, port: u16) -> OwnershipSource {
+        if self.shares { self.share_told(protocol, index, port) } else { OwnershipSource::Mapping }
+    }
+
+    fn share_told(&self, protocol: u8, index: u32, port: u16) -> OwnershipSource {
         let pool = self.pool_of(index);
         match self.pools.get(pool).map(|pool| pool.mode) {
             //= rfc6888#REQ-14

@@ -4,7 +4,7 @@
 //! therefore never touched.
 
 use crate::index::PAGE;
-use crate::prefetch::prefetch;
+use crate::prefetch::prefetch_within;
 use alloc::vec::Vec;
 
 /// A store of slots. Room for all is reserved at the start. A slot that was never used was never
@@ -48,7 +48,7 @@ impl<T: Default> Slots<T> {
     #[inline]
     pub(super) fn prefetch_free(&self) {
         for &slot in self.free.iter().rev().take(Self::AHEAD) {
-            prefetch(&self.slots, slot as usize);
+            prefetch_within(&self.slots, slot as usize);
         }
     }
 
@@ -63,7 +63,7 @@ impl<T: Default> Slots<T> {
         if let Some(slot) = self.free.pop() {
             let later = self.free.len().checked_sub(Self::AHEAD);
             if let Some(&later) = later.and_then(|at| self.free.get(at)) {
-                prefetch(&self.slots, later as usize);
+                prefetch_within(&self.slots, later as usize);
             }
             return Some(slot);
         }

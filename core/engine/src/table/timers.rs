@@ -6,7 +6,7 @@
 
 use super::{Further, Mapping, SessionRef, Table};
 use crate::calendar::{NONE, lane};
-use crate::prefetch::prefetch;
+use crate::prefetch::prefetch_within;
 
 impl Table {
     /// Starts the timer of a new mapping's first session.
@@ -81,8 +81,8 @@ impl Table {
     #[inline]
     pub(crate) fn fetch(&self, session: SessionRef) {
         match session {
-            SessionRef::First(slot) => self.prefetch_mapping(slot),
-            SessionRef::Further(slot) => prefetch(&self.further.slots, slot as usize),
+            SessionRef::First(slot) => prefetch_within(&self.mappings.slots, slot as usize),
+            SessionRef::Further(slot) => prefetch_within(&self.further.slots, slot as usize),
         }
     }
 

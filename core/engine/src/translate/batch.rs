@@ -98,7 +98,7 @@ impl Engine {
             (begins, began) = (news, begins);
         }
         self.workspace = workspace;
-        self.count_quick::<F>(tally);
+        self.count_quick::<F>(tally, all);
     }
 
     #[inline(always)]
@@ -133,15 +133,18 @@ impl Engine {
     ) {
         for (at, (packet, verdict)) in packets.iter_mut().zip(verdicts).enumerate() {
             let headers = &headers[at];
-            *verdict = if self.quick::<F>(round, headers, packet, tally) {
-                Verdict::Forward(F::SIDE.other())
-            } else if F::SIDE == Side::Inside
+            if self.quick::<F>(round, headers, packet, tally) {
+                *verdict = Verdict::Forward(F::SIDE.other());
+                continue;
+            }
+            *verdict = if F::SIDE == Side::Inside
                 && headers.is_new()
                 && let Some(flows) = flows
                 && let Some(verdict) = self.quick_new(round, headers, &flows[at], packet, tally)
             {
                 verdict
             } else {
+                tally.others += 1;
                 self.complete(F::SIDE, packet)
             };
         }

@@ -34,6 +34,8 @@ pub(super) struct NewFlow {
     /// The sender's record, and the port drawn for a new mapping, if the flow may get one.
     pub(super) record: u32,
     pub(super) draw: Option<Draw>,
+    /// The port that the draw gives; 0: none.
+    pub(super) port: u16,
 }
 
 /// The packets of a group that seem to have no mapping.
@@ -46,7 +48,7 @@ pub(super) fn new_flows<'g>(
 }
 
 impl NewFlow {
-    pub(super) const NONE: Self = Self { rule: FlowRule::Not, record: NONE, draw: None };
+    pub(super) const NONE: Self = Self { rule: FlowRule::Not, record: NONE, draw: None, port: 0 };
 }
 
 /// What becomes of a flow that begins.
@@ -93,9 +95,9 @@ impl From for Outside {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Round {
     pub(super) mtu: u16,
-    /// Deadlines of UDP's sessions, and of established ones, by their mappings' sets of timeouts.
-    udp: [u32; SETS],
-    established: [u32; SETS],
+    /// Deadlines of UDP's sessions, and of established ones, by their mappings' sets of timeouts;
+    /// 0 if the remote port may say otherwise.
+    usual: [[u32; SETS]; 2],
     opening: u32,
     /// Whether the remote port may say otherwise; the present time since that of tick 0.
     by_port: bool,
@@ -123,7 +125,7 @@ impl Round {
     fn first_deadline(&self, timers: &Timers, set: u8, protocol: u8, remote_port: u16) -> u32 {
         let is_tcp = protocol == protocol::TCP;
         if set == 0 && !self.by_port {
-            return if is_tcp { self.opening } else { self.udp[0] };
+            return if is_tcp { self.opening } else { self.usual[0][0] };
         }
         let idle = if is_tcp { Idle::Opening } else { Idle::Established };
         deadline(self.since_base, timers.of(set, idle, protocol, remote_port))
@@ -133,18 +135,21 @@ impl Round {
 /// Packets that went the quick way, to be counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
-    pub(super) packets: u64,
+    /// Packets of the batch that went another way.
+    pub(super) others: u64,
+    /// Bytes of those that went the quick way.
     pub(super) bytes: u64,
 }
 
 impl Engine {
     pub(super) fn round<F: From>(&self) -> Round {
         let since_base = self.since_base();
-        let (mut udp, mut established) = ([0; SETS], [0; SETS]);
-        for set in 0..self.timeouts.sets() {
+        let by_port = self.timeouts.by_port();
+        let mut usual = [[0; SETS]; 2];
+        for set in 0..if by_port { 0 } else { self.timeouts.sets() } {
             let times = self.timeouts.usual(set);
-            udp[set] = deadline(since_base, times.0);
-            established[set] = deadline(since_base, times.1);
+            usual[0][set] = deadline(since_base, times.0);
+            usual[1][set] = deadline(since_base, times.1);
         }
         Round {
             mtu: match F::SIDE {
@@ -152,10 +157,9 @@ impl Engine {
                 // To which realm, is not known yet.
                 Side::Outside => self.realms.least_mtu(),
             },
-            udp,
-            established,
+            usual,
             opening: self.deadline(self.now, self.timeouts.of(0, Idle::Opening, protocol::TCP, 0)),
-            by_port: self.timeouts.by_port(),
+            by_port,
             since_base,
             inbound_refresh: self.config.inbound_refresh,
             rules: self.realms.any_rules(),
@@ -260,7 +264,7 @@ impl Engine {
         }
         for (headers, flow) in new_flows(headers, flows) {
             if let Some(draw) = &flow.draw {
-                self.external.prefetch_drawn(headers.protocol, draw);
+                flow.port = self.external.prefetch_drawn(headers.protocol, draw);
             }
         }
         self.table.prefetch_free();
@@ -359,7 +363,7 @@ impl Engine {
         {
             return None;
         }
-        let External { index, port } = match self.external.drawn(protocol, &draw) {
+        let External { index, port } = match self.external.drawn(protocol, &draw, flow.port) {
             Some(external) => external,
             None => self.draw_again(headers, flow, &draw)?,
         };
@@ -384,11 +388,10 @@ impl Engine {
         if self.config.session_events {
             self.tell_begun(slot, remote, remote);
         }
-        packet.truncate(usize::from(headers.total_len));
-        tally.packets += 1;
+        packet.cut(usize::from(headers.total_len));
         tally.bytes += u64::from(headers.total_len);
         let external = AddressPort::new(self.external.address(index), port);
-        rewrite::<Inside>(packet.bytes_mut(), protocol, external);
+        rewrite::<Inside>(packet.from_start(), protocol, external);
         Some(Verdict::Forward(Side::Outside))
     }
 
@@ -448,17 +451,16 @@ impl Engine {
         }
         if F::WAY == Way::Out || round.inbound_refresh {
             let set = mapping.timeouts();
-            let expires = match round.by_port {
-                true => {
-                    let time = self.timeouts.of_open(set, headers.protocol, remote.port);
-                    deadline(round.since_base, time)
-                }
-                false if is_tcp => round.established[usize::from(set)],
-                false => round.udp[usize::from(set)],
-            };
-            // A timer that would have to run sooner is the complete way's business.
+            let mut expires = round.usual[usize::from(is_tcp)][usize::from(set)];
             if expires < mapping.first.expires {
-                return false;
+                if round.by_port {
+                    let time = self.timeouts.of_open(set, headers.protocol, remote.port);
+                    expires = deadline(round.since_base, time);
+                }
+                // A timer that would have to run sooner is the complete way's business.
+                if expires < mapping.first.expires {
+                    return false;
+                }
             }
             mapping.first.expires = expires;
         }
@@ -466,7 +468,6 @@ impl Engine {
             mapping.first.learn(F::WAY, segment(packet.bytes(), headers.flags));
         }
         mapping.first.count(F::WAY);
-        tally.packets += 1;
         tally.bytes += u64::from(headers.total_len);
         let new = match F::WAY {
             Way::Out => {
@@ -479,17 +480,19 @@ impl Engine {
                 AddressPort::new(host.address(), port)
             }
         };
-        rewrite::<F>(packet.cut(usize::from(headers.total_len)), headers.protocol, new);
+        packet.cut(usize::from(headers.total_len));
+        rewrite::<F>(packet.from_start(), headers.protocol, new);
         true
     }
 
-    /// Counts packets that went the quick way.
-    pub(super) fn count_quick<F: From>(&mut self, tally: Tally) {
+    /// Counts the packets of a batch that went the quick way; `all` is the length of the batch.
+    pub(super) fn count_quick<F: From>(&mut self, tally: Tally, all: usize) {
         let direction = match F::SIDE {
             Side::Inside => Direction::Outbound,
             Side::Outside => Direction::Inbound,
         };
-        self.counters.count_forwarded(direction, tally.packets, tally.bytes);
+        let packets = all as u64 - tally.others;
+        self.counters.count_forwarded(direction, packets, tally.bytes);
     }
 }
 
