@@ -172,6 +172,7 @@ impl Calendar {
     }
 
     /// Enters an element at a tick that is within the reach.
+    #[inline]
     pub(crate) fn enter(&mut self, links: &mut impl Links, element: u32, tick: u32) {
         let (place, lane) = (self.place(tick), lane(element));
         let next = self.push_at(place, lane, element);

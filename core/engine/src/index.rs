@@ -1,8 +1,8 @@
 //! The hash index of every table: from a key's hash to a slot number, the key itself staying in the
 //! slot. A bucket is one cache line with ten 16-bit tags and ten slot numbers, so that a lookup
-//! touches one line here and one line there. One comparison looks at all ten tags. An entry that finds its bucket full goes to the next;
-//! each bucket counts the entries that went past it, so that a search knows when to stop and
-//! removal leaves no tombstones.
+//! touches one line here and one line there. One comparison looks at all ten tags. An entry that
+//! finds its bucket full goes to the next; each bucket counts the entries that went past it, so
+//! that a search knows when to stop and removal leaves no tombstones.
 //!
 //! This is the place to change the lookup structure: tables see `prefetch`, `candidate`, `find`,
 //! `insert` and `remove` only.

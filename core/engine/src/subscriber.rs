@@ -184,10 +184,13 @@ impl Subscribers {
         })
     }
 
-    /// Prefetches the line that a search for a subscriber's record reads.
-    #[inline]
-    pub(crate) fn prefetch(&self, host: Host) {
-        self.index.prefetch(self.hash(self.grouping.subscriber(host), NONE));
+    /// Prefetches the line that a search for a subscriber's record reads. Returns the hash for
+    /// [`Subscribers::approach_hashed`].
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, host: Host) -> u64 {
+        let hash = self.hash(self.grouping.subscriber(host), NONE);
+        self.index.prefetch(hash);
+        hash
     }
 
     /// Number of subscribers that are paired with each external address, by its index.
@@ -198,8 +201,13 @@ impl Subscribers {
     /// Prefetches the most likely record of a subscriber. Returns its place or [`NONE`].
     #[inline(always)]
     pub(crate) fn approach(&self, host: Host) -> u32 {
-        let host = self.grouping.subscriber(host);
-        let Some(at) = self.index.candidate(self.hash(host, NONE)) else { return NONE };
+        self.approach_hashed(self.hash(self.grouping.subscriber(host), NONE))
+    }
+
+    /// [`Subscribers::approach`] of a subscriber whose hash is known.
+    #[inline(always)]
+    pub(crate) fn approach_hashed(&self, hash: u64) -> u32 {
+        let Some(at) = self.index.candidate(hash) else { return NONE };
         prefetch_within(&self.records, at as usize);
         at
     }

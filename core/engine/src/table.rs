@@ -536,6 +536,7 @@ impl Table {
         Some(slot)
     }
 
+    #[inline(always)]
     fn count_dynamic(&mut self, protocol: u8, dynamic: bool, change: isize) {
         if dynamic {
             self.dynamic = self.dynamic.strict_add_signed(change);
@@ -554,29 +555,6 @@ impl Table {
         }
         self.count_dynamic(mapping.protocol, !mapping.is_static(), -1);
         self.timers.take(&mut self.mappings, slot);
-        self.mappings.give(slot, Mapping::default());
-        mapping
-    }
-
-    /// True if a session is the only one of a mapping that ends with it: the first of a dynamic
-    /// mapping that is not explicit, that shares no endpoint, and whose remote endpoint has no other
-    /// name inside.
-    #[inline(always)]
-    pub(crate) fn is_only(&self, session: SessionRef) -> bool {
-        const OTHERS: u8 = PERMANENT | STATIC | SHARED_EXTERNAL | SHARED_INTERNAL | TWICE;
-        let SessionRef::First(slot) = session else { return false };
-        let mapping = self.mapping(slot);
-        mapping.sessions == 1 && mapping.flags & OTHERS == 0
-    }
-
-    /// Removes a mapping together with its first session, of which [`Table::is_only`] holds.
-    #[inline]
-    pub(crate) fn remove_only(&mut self, slot: u32) -> Mapping {
-        self.timers.take(&mut self.mappings, slot);
-        let mapping = *self.mapping(slot);
-        debug_assert!(mapping.first.state() != State::None && mapping.more == NONE);
-        self.by_internal.remove(self.hash(self.key_of(&mapping)), slot);
-        self.dynamic -= 1;
         self.mappings.give(slot, Mapping::default());
         mapping
     }

@@ -80,7 +80,11 @@ impl Engine {
             ends = [all.min(ends[0] + GROUP), ends[0], ends[1], ends[2], ends[3]];
             let [first, second, third, fourth, done] = ends;
             self.read_group::<F>(&packets[second..first], &mut headers[second..first]);
-            let news = self.approach_group::<F>(&round, &mut headers[third..second]);
+            let news = self.approach_group::<F>(
+                &round,
+                &mut headers[third..second],
+                &mut flows[third..second],
+            );
             if begins {
                 self.prepare(&round, &headers[fourth..third], &mut flows[fourth..third]);
             }
@@ -111,10 +115,15 @@ impl Engine {
 
     /// Returns true if a packet seems to begin a flow.
     #[inline(always)]
-    fn approach_group<F: quick::From>(&self, round: &Round, headers: &mut [ParsedHeaders]) -> bool {
+    fn approach_group<F: quick::From>(
+        &self,
+        round: &Round,
+        headers: &mut [ParsedHeaders],
+        flows: &mut [NewFlow],
+    ) -> bool {
         let mut news = false;
-        for headers in &mut *headers {
-            news |= self.approach::<F>(round, headers);
+        for (headers, flow) in headers.iter_mut().zip(flows) {
+            news |= self.approach::<F>(round, headers, flow);
         }
         headers.iter().for_each(|headers| self.fetch_mapping(headers));
         news

@@ -36,7 +36,11 @@ pub(super) struct NewFlow {
     pub(super) draw: Option<Draw>,
     /// The port that the draw gives; 0: none.
     pub(super) port: u16,
+    /// The hash by which the sender's record is found; known from stage two on.
+    sender: u64,
 }
+
+const _: () = assert!(size_of::<NewFlow>() == size_of::<ParsedHeaders>());
 
 /// The packets of a group that seem to have no mapping.
 #[inline(always)]
@@ -48,7 +52,8 @@ pub(super) fn new_flows<'g>(
 }
 
 impl NewFlow {
-    pub(super) const NONE: Self = Self { rule: FlowRule::Not, record: NONE, draw: None, port: 0 };
+    pub(super) const NONE: Self =
+        Self { rule: FlowRule::Not, record: NONE, draw: None, port: 0, sender: 0 };
 }
 
 /// What becomes of a flow that begins.
@@ -210,7 +215,12 @@ impl Engine {
     /// Stage two: finds the mapping, most likely. Says whether there seems to be none for a packet
     /// from inside, and stage three has something to do.
     #[inline(always)]
-    pub(super) fn approach<F: From>(&self, round: &Round, headers: &mut ParsedHeaders) -> bool {
+    pub(super) fn approach<F: From>(
+        &self,
+        round: &Round,
+        headers: &mut ParsedHeaders,
+        flow: &mut NewFlow,
+    ) -> bool {
         headers.slot = match F::SIDE {
             _ if headers.protocol == 0 => NONE,
             Side::Inside => self.table.candidate(headers.place),
@@ -219,17 +229,17 @@ impl Engine {
                 owner.unwrap_or(NONE)
             }
         };
-        F::SIDE == Side::Inside && headers.is_new() && self.approach_new(round, headers)
+        F::SIDE == Side::Inside && headers.is_new() && self.approach_new(round, headers, flow)
     }
 
     /// The part of stage two for a packet that seems to have no mapping.
     #[inline(always)]
-    fn approach_new(&self, round: &Round, headers: &mut ParsedHeaders) -> bool {
+    fn approach_new(&self, round: &Round, headers: &mut ParsedHeaders, flow: &mut NewFlow) -> bool {
         if headers.realm() > round.last_realm || !round.news {
             headers.protocol = 0;
             return false;
         }
-        self.subscribers.prefetch(headers.host());
+        flow.sender = self.subscribers.prefetch(headers.host());
         true
     }
 
@@ -249,9 +259,9 @@ impl Engine {
         headers: &[ParsedHeaders],
         flows: &mut [NewFlow],
     ) {
-        for (headers, flow) in new_flows(headers, flows) {
-            let record = self.subscribers.approach(headers.host());
-            *flow = NewFlow { record, ..NewFlow::NONE };
+        for (_, flow) in new_flows(headers, flows) {
+            let record = self.subscribers.approach_hashed(flow.sender);
+            (flow.rule, flow.record, flow.draw) = (FlowRule::Not, record, None);
         }
         if round.rules {
             self.ask_rules(round, headers, flows);
