@@ -40,6 +40,8 @@ mod chapters;
 #[path = "no_chapters.rs"]
 mod chapters;
 mod errors;
+#[cfg(feature = "chapters")]
+pub mod families;
 mod icmp;
 mod inbound;
 mod outbound;
