@@ -120,9 +120,10 @@ impl Addresses for Stateless<'_> {
         destination: u128,
     ) -> Result<(u32, u32), Refusal> {
         let new_source = match (self.ipv4(source), place) {
-            (Err(refusal), Place::Error) => {
-                let source = self.error_source.0.ok_or(refusal.quiet())?;
-                (source, false)
+            (Ok(found), Place::Error) if !is_martian(found.0) => found,
+            (found, Place::Error) => {
+                let none = found.err().map_or(DropReason::MartianSource, |refusal| refusal.reason);
+                (self.error_source.0.ok_or(none)?, false)
             }
             (found, _) => found?,
         };

@@ -245,24 +245,20 @@ impl Translator {
         let (source, destination, len) =
             (header.source(), header.destination(), header.total_len());
         packet.truncate(len);
-        if is_martian(source) {
+        let own = self.own_addresses();
+        let is_own = |address| own.contains(&Some(address));
+        // A link-local address may send to the gateway, and be an address of the gateway.
+        if is_martian(source) || is_link_local(source) && !is_own(destination) {
             return Err(DropReason::MartianSource.into());
         }
-        let own = self.own_addresses();
-        if own.contains(&Some(source)) {
+        if is_martian(destination) || is_link_local(destination) && !is_own(destination) {
+            return Err(DropReason::MartianDestination.into());
+        }
+        if is_own(source) {
             return Err(DropReason::SpoofedSource.into());
         }
         if source == destination {
             return Err(DropReason::Land.into());
-        }
-        if is_link_local(destination) && own.contains(&Some(destination)) {
-            return Ok((source, destination));
-        }
-        if is_martian(destination) || is_link_local(destination) {
-            return Err(DropReason::MartianDestination.into());
-        }
-        if is_link_local(source) && !own.contains(&Some(destination)) {
-            return Err(DropReason::MartianSource.into());
         }
         Ok((source, destination))
     }
@@ -313,7 +309,10 @@ impl Translator {
             return;
         }
         match self.error_source_ipv4(from) {
-            Some(source) => self.errors.send_ipv4(now.0, from, source, message, packet),
+            Some(source) => {
+                let mtu = self.mtus[from as usize];
+                self.errors.send_ipv4(now.0, (from, mtu), source, message, packet);
+            }
             None => self.errors.suppressed += 1,
         }
     }
@@ -344,10 +343,11 @@ impl Translator {
     /// The source of ICMP errors that leave by a side.
     pub(crate) fn error_source_ipv4(&self, side: Side) -> Option<u32> {
         let siit = self.settings.siit.as_ref();
-        let configured = siit.and_then(|siit| siit.icmp_source_ipv4.first());
-        let own = self.own_ipv4[side as usize];
-        own.or(configured.copied().map(Ipv4Addr::to_bits))
-            .or((side == Side::Inside).then_some(crate::nat64::DUMMY))
+        let stand_in = match side {
+            Side::Inside => Some(crate::nat64::DUMMY),
+            Side::Outside => siit.and_then(|siit| Some(siit.icmp_source_ipv4.first()?.to_bits())),
+        };
+        self.own_ipv4[side as usize].or(stand_in)
     }
 
     /// Has the engine translate an IPv4 packet.

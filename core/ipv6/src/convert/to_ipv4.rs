@@ -4,9 +4,7 @@ use super::error::{self, Rebuilt};
 use super::headers::{Ipv4Header, Ipv6Headers, Part, expires};
 use super::messages::DIFFERENCE;
 use super::transport::{Change, Sums, Towards, plan};
-use super::{
-    Addresses, ConvertSettings, Converted, Converter, Cut, ErrorMessage, HEADROOM, Place, Refusal,
-};
+use super::{Addresses, ConvertSettings, Converted, Converter, Cut, ErrorMessage, Place, Refusal};
 use core::ops::Range;
 use natgate_engine::{DropReason, Packet};
 use natgate_wire::ipv6::Ipv6Error;
@@ -82,8 +80,9 @@ fn rebuild(
     addresses: &mut impl Addresses,
 ) -> Result<Rebuilt, Refusal> {
     let total_len = message.end;
-    let room = total_len + packet.start().min(HEADROOM);
-    let limit = error::LONGEST_IPV4.min(settings.mtu_ipv4.into()).min(room);
+    // The padding of RFC 4884 must not take the bytes before the packet, which a later conversion
+    // back to IPv6 needs.
+    let limit = error::LONGEST_IPV4.min(settings.mtu_ipv4.into()).min(total_len);
     let message = &packet.bytes()[message];
     let rebuilt = error::to_ipv4(message, ends, limit, settings, addresses)?;
     packet.truncate(total_len);

@@ -9,7 +9,8 @@ use natgate_engine::DropReason;
 use natgate_ipv6::convert::{Addresses, ConvertSettings, ErrorMessage, Hops, Place, Refusal};
 use natgate_wire::protocol::{ICMP, ICMPV6};
 
-/// Bytes that there are before a packet. An ICMP error grows by as many at most.
+/// Bytes that there are before a packet. An ICMP error towards IPv6 grows by as many at most, and
+/// one towards IPv4 does not grow.
 pub const HEADROOM: usize = 48;
 /// Longest ICMP error of either family, bytes.
 const LONGEST_ERROR: (usize, usize) = (576, 1280);
@@ -66,7 +67,7 @@ impl<'p> Four<'p> {
         (self.source, self.destination)
     }
 
-    fn is_fragment(&self) -> bool {
+    pub(crate) fn is_fragment(&self) -> bool {
         self.transport.offset > 0 || self.transport.more
     }
 
@@ -361,7 +362,7 @@ fn four_of(six: &Six, settings: &ConvertSettings, addresses: &mut dyn Addresses)
         return Err(if is_fragment { DropReason::FragmentTooLong.into() } else { too_big });
     }
     if is_whole_error {
-        let limit = LONGEST_ERROR.0.min(six.total_len + HEADROOM);
+        let limit = LONGEST_ERROR.0.min(six.total_len);
         let limit = limit.min(settings.mtu_ipv4.into()) - 20;
         let message = six.transport.bytes;
         let mut message = quotation::to_ipv4(message, six.ends(), limit, settings, addresses)?;

@@ -130,6 +130,12 @@ impl Families {
         Taken { departure, errors: std::mem::take(&mut self.made), made }
     }
 
+    /// False for a fragment that sections 2 to 18 would treat: the model knows none.
+    pub fn is_modelled(&self, from: Side, bytes: &[u8]) -> bool {
+        let is_fragment = Four::read(bytes, false).is_ok_and(|four| four.is_fragment());
+        !is_fragment || self.is_ours(from, bytes)
+    }
+
     /// Counts a packet once (19.10) and makes the error about a dropped one (19.9). The packet is
     /// `received` bytes long.
     fn settle(
