@@ -177,15 +177,10 @@ pub(crate) fn about_ipv4(bytes: &[u8]) -> Option<u32> {
 }
 
 /// Source and destination of the packet that an ICMPv6 error quotes.
-pub(crate) fn about_ipv6(bytes: &[u8]) -> Option<(u128, u128)> {
-    let header = Ipv6::new_checked(bytes).ok()?;
-    let walk = header.walk().ok()?;
-    if walk.protocol != protocol::ICMPV6 {
-        return None;
-    }
-    let message = Icmpv6::new_checked(bytes.get(walk.transport..)?)?;
-    let about = Ipv6::new_header_checked(message.body()).ok()?;
-    icmpv6::is_error(message.kind()).then(|| (about.source(), about.destination()))
+fn about_ipv6(bytes: &[u8]) -> Option<(u128, u128)> {
+    let at = crate::pairs::quote(&Ipv6::new_checked(bytes).ok()?)?;
+    let about = Ipv6::new_header_checked(bytes.get(at..)?).ok()?;
+    Some((about.source(), about.destination()))
 }
 
 impl Translator {

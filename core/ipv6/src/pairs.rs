@@ -220,8 +220,9 @@ impl Quoted {
     }
 }
 
-/// The offset of the packet that an ICMPv6 error quotes, if its fixed header is there.
-fn quote(packet: &Ipv6<&[u8]>) -> Option<usize> {
+/// The offset of the packet that an ICMPv6 error quotes, if its fixed header is there. A fragment
+/// other than the first has no message.
+pub(crate) fn quote(packet: &Ipv6<&[u8]>) -> Option<usize> {
     let walk = packet.walk().ok()?;
     let is_later = walk.fragment.is_some_and(|(_, fragment)| fragment.offset != 0);
     if walk.protocol != protocol::ICMPV6 || is_later {
