@@ -98,6 +98,9 @@ struct Key {
     remote: Option<Endpoint>,
     /// The external endpoint of a mapping that only its sessions lead to from inside (3.23).
     beside: Option<Endpoint>,
+    /// Lower bits of the internal address that tell hosts of one subscriber apart: 0, except in the
+    /// realm of NAT64 (19.11).
+    host_bits: u8,
 }
 
 #[derive(Clone, Debug)]
@@ -185,8 +188,10 @@ struct Packet {
 }
 
 impl Key {
+    /// The subscriber: the first possible one of its hosts.
     fn host(&self) -> Host {
-        (self.realm, self.internal.address)
+        let mask = u32::MAX << self.host_bits;
+        (self.realm, Ipv4Addr::from_bits(self.internal.address.to_bits() & mask))
     }
 }
 
@@ -287,11 +292,12 @@ impl Model {
 
     /// Decides by section 2, then by 3 or 4.
     fn fate(&mut self, packet: &mut Packet) -> Fate {
-        check(&mut packet.received)?;
+        let names_host = packet.from == Side::Inside && self.host_bits(packet.realm).is_some();
+        check(&mut packet.received, names_host)?;
         packet.bytes.clone_from(&packet.received);
         self.check_realm(packet)?;
         let (source, destination) = packet.addresses();
-        if self.is_broadcast(packet, source) {
+        if !names_host && self.is_broadcast(packet, source) {
             return Err(DropReason::MartianSource); // 2.6
         }
         if self.is_broadcast(packet, destination) {
@@ -321,6 +327,13 @@ impl Model {
     /// Mappings of subscribers: all except static ones.
     fn dynamic(&self) -> impl Iterator<Item = (&Key, &Mapping)> {
         self.mappings.iter().filter(|(_, mapping)| mapping.kind != MappingKind::Static)
+    }
+
+    /// Lower bits that tell hosts of one subscriber apart, in the realm of NAT64. Addresses there
+    /// only name hosts (19.11).
+    fn host_bits(&self, realm: u16) -> Option<u8> {
+        let place = usize::from(realm).checked_sub(1)?;
+        self.config.realms.get(place)?.host_bits
     }
 
     /// True if an address is the gateway's own, seen from a realm.

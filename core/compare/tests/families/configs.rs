@@ -5,8 +5,8 @@ use crate::rng::Rng;
 use natgate_engine::{AddressRange, Config, Limits, PoolConfig, Prefix, SideConfig};
 use natgate_ipv6::convert::UdpChecksumZero;
 use natgate_ipv6::{
-    ClatSettings, Conversion, EamEntry, Filter, Hairpin, NonGlobal, Nptv6, Nptv6Settings, Pref64,
-    Prefix6, Settings, Side6, SiitSettings,
+    ClatSettings, Conversion, EamEntry, Filter, Hairpin, Nat64Settings, NonGlobal, Nptv6,
+    Nptv6Settings, Pref64, Prefix6, Settings, Side6, SiitSettings,
 };
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -148,6 +148,28 @@ pub(crate) fn stateless(rng: &mut Rng) -> Settings {
     }
 }
 
+/// Settings with NAT64, and with the other tables now and then.
+pub(crate) fn stateful(rng: &mut Rng) -> Settings {
+    let (first, second) = (one_of_prefixes(rng, 0x50), one_of_prefixes(rng, 0x60));
+    let well_known = pref64("64:ff9b::", 96);
+    let all = [prefix6("2001:db8:f000::", 36), prefix6("fd00::", 8)];
+    let nat64 = Nat64Settings {
+        prefixes: match rng.below(3) {
+            0 => vec![well_known],
+            1 => vec![well_known, first, second],
+            _ => vec![first, second],
+        },
+        subscribers: if rng.chance(2) { vec![] } else { all.to_vec() },
+        subscriber_length: rng.one_of(&[48, 64, 64, 120, 126, 128]),
+        non_global: rng.one_of(&[NonGlobal::Refuse, NonGlobal::Translate]),
+    };
+    let others = stateless(rng);
+    let siit = others.siit.clone().filter(|_| rng.chance(4));
+    let siit = siit.filter(|siit| !siit.prefixes.contains(&well_known));
+    let clat = others.clat.clone().filter(|clat| rng.chance(4) && clat.prefix != well_known);
+    Settings { nat64: Some(nat64), siit, clat, ..others }
+}
+
 /// A configuration of the engine beside these settings.
 pub(crate) fn engine(rng: &mut Rng, settings: &Settings) -> Config {
     let link = |own: Option<Ipv4Addr>, settings: &Side6| SideConfig {
@@ -168,7 +190,11 @@ pub(crate) fn engine(rng: &mut Rng, settings: &Settings) -> Config {
         outside: link(outside, &settings.outside),
         pools: vec![pool],
         limits: Limits {
-            icmp_errors_per_second: rng.one_of(&[1, 5, 1000, 1000]),
+            icmp_errors_per_second: match settings.nat64 {
+                // Own errors to hosts are limited by numbers, which are left open.
+                Some(_) => 1000,
+                None => rng.one_of(&[1, 5, 1000, 1000]),
+            },
             ..Limits::default()
         },
         ..Config::default()

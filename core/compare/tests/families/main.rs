@@ -36,6 +36,16 @@ impl World {
     fn stateless(number: u64) -> Result<Self, Divergence> {
         let mut rng = Rng(number);
         let settings = configs::stateless(&mut rng);
+        Self::of(rng, settings)
+    }
+
+    fn stateful(number: u64) -> Result<Self, Divergence> {
+        let mut rng = Rng(number);
+        let settings = configs::stateful(&mut rng);
+        Self::of(rng, settings)
+    }
+
+    fn of(mut rng: Rng, settings: Settings) -> Result<Self, Divergence> {
         let config = configs::engine(&mut rng, &settings);
         let pair = FamilyPair::new(&settings, &config, rng.seed(), START)?;
         Ok(Self { pair, settings, now: START, left: Vec::new(), given: Vec::new() })
@@ -113,7 +123,7 @@ impl World {
 fn run(world: Result<World, Divergence>, operations: &[u64]) -> Result<(), Divergence> {
     let mut world = world?;
     for (number, operation) in operations.iter().enumerate() {
-        let result = world.apply(*operation);
+        let result = world.apply(*operation).and_then(|()| world.pair.check_state());
         result.map_err(|divergence| {
             format!("operation {number}: {divergence}\n{:?}", world.settings)
         })?;
@@ -131,5 +141,14 @@ proptest! {
         operations in prop::collection::vec(any::<u64>(), 1..120),
     ) {
         run(World::stateless(config), &operations).map_err(TestCaseError::fail)?;
+    }
+
+    /// Translator, engine and model agree on NAT64 beside the other tables.
+    #[test]
+    fn stateful_translation_agrees_with_the_model(
+        config: u64,
+        operations in prop::collection::vec(any::<u64>(), 1..120),
+    ) {
+        run(World::stateful(config), &operations).map_err(TestCaseError::fail)?;
     }
 }

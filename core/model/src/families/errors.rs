@@ -26,7 +26,10 @@ impl Families {
             return;
         }
         let bytes = match is_six {
-            true => self.error6(side, received, message),
+            true => {
+                let source = self.error_source6(side);
+                source.map(|source| self.error6(source, received, message))
+            }
             false => self.error4(side, received, message),
         };
         let rate = self.config.limits.icmp_errors_per_second;
@@ -56,8 +59,7 @@ impl Families {
         self.own_ipv6(side).or(self.own_ipv6(side.other()))
     }
 
-    fn error6(&self, side: Side, quoted: &[u8], message: ErrorMessage) -> Option<Vec<u8>> {
-        let source = self.error_source6(side)?;
+    pub(crate) fn error6(&self, source: u128, quoted: &[u8], message: ErrorMessage) -> Vec<u8> {
         let ends = (source, super::headers::address(quoted, 8));
         let mut error = head(message);
         error.extend(&quoted[..quoted.len().min(1280 - 48)]);
@@ -71,7 +73,7 @@ impl Families {
         put(&mut out, 4, error.len() as u16);
         out.extend(pair6(ends));
         out.extend(error);
-        Some(out)
+        out
     }
 
     fn error4(&self, side: Side, quoted: &[u8], message: ErrorMessage) -> Option<Vec<u8>> {

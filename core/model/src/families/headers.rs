@@ -285,7 +285,7 @@ impl<'p> Six<'p> {
         is_first && kind.is_some_and(|kind| *kind < 128)
     }
 
-    fn is_fragment(&self) -> bool {
+    pub(crate) fn is_fragment(&self) -> bool {
         self.transport.offset > 0 || self.transport.more
     }
 

@@ -1,7 +1,7 @@
 //! The translation between the families (specification, section 19): [`Families`] decides which
 //! table claims a packet. Its files: the headers of RFC 7915 (`headers`, `transport`, `quotation`),
 //! the gateway's own errors (`errors`), SIIT (`siit`), the CLAT (`clat`), prefixes of NPTv6
-//! (`nptv6`), and the filter (`filter`). `words` has the arithmetic.
+//! (`nptv6`), the filter (`filter`), and NAT64 (`nat64`). `words` has the arithmetic.
 //!
 //! The identifications of IPv4 packets that have none in IPv6 are left open: they are 0 here.
 
@@ -10,6 +10,7 @@ mod errors;
 mod filter;
 mod fragments;
 mod headers;
+mod nat64;
 mod nptv6;
 mod quotation;
 mod siit;
@@ -19,10 +20,9 @@ mod words;
 pub use fragments::Limit;
 pub use headers::{HEADROOM, Translated, to_ipv4, to_ipv6};
 
-use crate::{Effects, Model, Transmit};
+use crate::{Effects, Model, StillHeld, Transmit};
 use filter::Endpoints;
 use headers::{Four, Six};
-use natgate_engine::Verdict;
 use natgate_engine::{Config, Counters, Direction, DropReason, Endpoint, Outcome, Side, Timestamp};
 use natgate_ipv6::Settings;
 use natgate_ipv6::convert::{ConvertSettings, ErrorMessage, Hops, Refusal};
@@ -36,6 +36,7 @@ pub struct Families {
     config: Config,
     /// The translator of IPv4 (2 to 18).
     pub ipv4: Model,
+    hosts: nat64::Hosts,
     /// Endpoints inside that have sent packets (19.24).
     endpoints: Endpoints,
     /// Time of the next own error if errors come evenly (19.9).
@@ -86,6 +87,7 @@ impl Families {
             settings: settings.clone(),
             config: config.clone(),
             ipv4: Model::new(config, now),
+            hosts: nat64::Hosts::new(settings.nat64.as_ref()),
             endpoints: Endpoints::default(),
             errors_due: 0,
             counters: Counters::default(),
@@ -95,9 +97,14 @@ impl Families {
 
     /// The counters since the start.
     pub fn counters(&self) -> Counters {
-        let mut counters = self.ipv4.counters().clone();
-        counters.add(&self.counters);
-        counters
+        let (mut sum, others) = (self.ipv4.counters().clone(), &self.counters);
+        let ways = sum.packets.iter_mut().chain(&mut sum.bytes).flatten().chain(&mut sum.drops);
+        let other_ways = others.packets.iter().chain(&others.bytes).flatten().chain(&others.drops);
+        // What was counted twice has been taken back, so counts may wrap.
+        ways.zip(other_ways).for_each(|(count, other)| *count = count.wrapping_add(*other));
+        sum.generated += others.generated;
+        sum.errors_suppressed += others.errors_suppressed;
+        sum
     }
 
     /// What follows from a packet of either family. `choice` is the external endpoint of the
@@ -109,29 +116,46 @@ impl Families {
         bytes: &[u8],
         choice: Option<Endpoint>,
     ) -> Taken {
-        let mut made = Effects::default();
-        let departure = match bytes.first().map(|first| first >> 4) {
-            Some(6) => self.take_ipv6(now, from, bytes),
-            _ if self.is_ours(from, bytes) => self.take_ipv4(now, from, bytes),
+        let (departure, made) = match bytes.first().map(|first| first >> 4) {
+            Some(6) if self.is_for_nat64(from, bytes) => {
+                let len = 40 + usize::from(words::word(bytes, 4));
+                self.take_nat64(now, &bytes[..len], choice)
+            }
+            Some(6) => (self.take_ipv6(now, from, bytes), Effects::default()),
+            _ if self.is_ours(from, bytes) => {
+                (self.take_ipv4(now, from, bytes), Effects::default())
+            }
             _ => {
+                let before = self.ipv4.counters().clone();
                 let result = self.ipv4.process(now, from, bytes, choice);
-                made = result.made;
-                let departure = |side, answers| {
-                    let packets = vec![result.bytes];
-                    Some(Departure { side, realm: result.realm, answers, packets })
-                };
-                match result.verdict {
-                    Verdict::Forward(side) => departure(side, false),
-                    Verdict::Reply(side) => departure(side, true),
-                    _ => None,
-                }
+                let is_whole = Four::read(bytes, false).is_ok();
+                let len = if is_whole { words::word(bytes, 2).into() } else { bytes.len() };
+                self.depart(&bytes[..len], &before, result)
             }
         };
         Taken { departure, errors: std::mem::take(&mut self.made), made }
     }
 
+    /// Lets time pass.
+    pub fn advance(&mut self, now: Timestamp, still_held: Option<StillHeld<'_>>) -> Effects {
+        let mut made = self.ipv4.advance(now, still_held);
+        self.convert_made(&[], &mut made);
+        made
+    }
+
+    /// True if a packet of IPv6 passes the checks and NAT64 claims it.
+    fn is_for_nat64(&self, from: Side, bytes: &[u8]) -> bool {
+        let Ok(whole) = self.check_ipv6(bytes) else { return false };
+        let destination = headers::address(whole, 24);
+        from == Side::Inside && !self.is_own_ipv6(destination) && self.nat64_claims(destination)
+    }
+
     /// False for a fragment that sections 2 to 18 would treat: the model knows none.
     pub fn is_modelled(&self, from: Side, bytes: &[u8]) -> bool {
+        if self.is_for_nat64(from, bytes) {
+            let six = Six::read(bytes, false);
+            return six.map_or(true, |six| !six.is_fragment());
+        }
         let is_fragment = Four::read(bytes, false).is_ok_and(|four| four.is_fragment());
         !is_fragment || self.is_ours(from, bytes)
     }
