@@ -16,7 +16,7 @@ pub(crate) fn check_hop(bytes: &[u8]) -> Result<(), Refusal> {
 }
 
 /// Turns an echo request to the gateway into the reply; `false`: it is none, and is unchanged.
-pub(crate) fn answer_echo(bytes: &mut [u8]) -> bool {
+pub fn answer_echo(bytes: &mut [u8]) -> bool {
     let Ok(header) = Ipv6::new_checked(&*bytes) else { return false };
     let (source, destination) = (header.source(), header.destination());
     let Ok(walk) = header.walk() else { return false };

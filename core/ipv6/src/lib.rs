@@ -52,6 +52,7 @@ mod translator;
 
 pub use eam::{Eam, EamEntry, EamError};
 pub use embedding::{EmbeddingError, LENGTHS, Pref64};
+pub use forward::answer_echo;
 pub use hosts::Hosts;
 pub use nptv6::{Nptv6, Nptv6Error, Unmapped};
 pub use pairs::{Overlap, Pairs, Way, overlap};

@@ -1,5 +1,5 @@
 //! Bytes to headers and back: IPv4, IPv6, TCP, UDP, DCCP, ICMP, ICMPv6, Ethernet with VLAN tags,
-//! Linux cooked, ARP, and the Internet checksum.
+//! Linux cooked, ARP, Neighbor Discovery, and the Internet checksum.
 //!
 //! A view such as [`Ipv4`] wraps a byte slice and names its fields. `new_checked` is the only
 //! fallible step; after it no accessor can go out of bounds. This crate contains no translation.
@@ -29,6 +29,7 @@ pub mod icmpv6;
 pub mod ipv4;
 pub mod ipv6;
 pub mod link;
+pub mod nd;
 pub mod protocol;
 pub mod tcp;
 pub mod udp;

@@ -58,12 +58,15 @@ mod logs;
 mod monitoring;
 mod observer;
 mod ordered;
+mod pace;
 pub mod panics;
 mod pcp;
 pub mod replay;
 pub mod router;
+pub mod router6;
 mod run;
 mod settings;
+mod settings6;
 mod single_writer;
 mod state;
 mod survey;
@@ -106,6 +109,7 @@ pub use settings::{
     Backend, ControlSettings, InsideRoutes, PagePlace, PageSettings, RealmSettings, ReceiveMode,
     RemoteSettings, Route, Settings, SideSettings, StateSettings, StaticNeighbor, WorkerSettings,
 };
+pub use settings6::{AdvertiseSettings, Route6, Settings6, StaticNeighbor6};
 pub use state::{SavedPorts, SavedTeam, StateError};
 pub use survey::{Figures, LinkFigures, Listed, PoolFigures};
 pub use team::{Division, Member, Wake, steering, team, team_memory};

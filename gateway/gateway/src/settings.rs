@@ -6,6 +6,7 @@ use crate::link::Link;
 use crate::logs::LogSettings;
 use crate::monitoring::MonitoringSettings;
 use crate::pcp::PcpSettings;
+use crate::settings6::Settings6;
 use natgate_engine::{Config, Prefix, RealmConfig, Side, SideConfig};
 pub use natgate_io::packet::Mode as ReceiveMode;
 use natgate_wire::arp::Mac;
@@ -187,6 +188,8 @@ pub struct Settings {
     pub monitoring: MonitoringSettings,
     /// Settings of IPv6; its translators stand beside the engine.
     pub ipv6: natgate_ipv6::Settings,
+    /// Settings of the router for IPv6.
+    pub router6: Settings6,
 }
 
 /// Fate of packets from inside whose destination is behind a router inside.
@@ -282,6 +285,7 @@ impl Settings {
             pcp: PcpSettings::default(),
             monitoring: MonitoringSettings::default(),
             ipv6: natgate_ipv6::Settings::default(),
+            router6: Settings6::default(),
         }
     }
 

@@ -71,7 +71,7 @@ impl Port {
             let reachable = routes.add(prefix, via);
             reachable.then_some(()).ok_or(RouterError::Unreachable {
                 key,
-                via,
+                via: via.into(),
                 name: name.clone(),
                 network,
             })
