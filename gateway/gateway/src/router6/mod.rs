@@ -24,6 +24,8 @@ mod outbox;
 mod own;
 mod port;
 mod routes;
+#[cfg(test)]
+mod tests;
 
 pub use crate::router::{Fate, RouterError};
 pub use neighbors::{

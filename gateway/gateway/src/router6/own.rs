@@ -5,7 +5,6 @@
 //! and asks again after a while: so one forged message does not stop the gateway for ever.
 
 use natgate_engine::Timestamp;
-use natgate_wire::nd;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
