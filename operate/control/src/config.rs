@@ -31,6 +31,7 @@ mod problem;
 mod reader;
 mod realms;
 mod restart;
+mod router6;
 mod rule_checks;
 mod rules;
 mod schema;

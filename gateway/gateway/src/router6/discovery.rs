@@ -3,6 +3,8 @@
 //!
 //! [`natgate_wire::nd`] has checked the messages; [`super::neighbors`] keeps the neighbours.
 
+use super::advertise::Advertiser;
+use super::listener::{self, Reason};
 use super::outbox::{Outbox, with_header_room};
 use super::own::{AddressState, Step};
 use super::port::Port;
@@ -15,6 +17,9 @@ use natgate_wire::nd::{Advertisement, Message, Solicitation};
 use natgate_wire::{Ipv6, nd, protocol};
 use std::net::Ipv6Addr;
 
+/// Most queries for groups that are answered in a second.
+const MOST_REPORTS_PER_SECOND: u32 = 10;
+
 /// True if a packet to the router is a message of Neighbor Discovery.
 pub(super) fn is_discovery(header: &Ipv6<&[u8]>, packet: &[u8]) -> bool {
     header.walk().is_ok_and(|walk| {
@@ -25,22 +30,70 @@ pub(super) fn is_discovery(header: &Ipv6<&[u8]>, packet: &[u8]) -> bool {
 
 /// Does the work of a link that is due.
 pub(super) fn advance(now: Timestamp, link: Link, port: &mut Port, outbox: &mut Outbox) {
-    let mac = port.mac;
-    port.own.advance(now, &mut |step| match step {
-        Step::Ask(address) => {
-            let group = nd::solicited_node(address);
-            let question = Solicitation { target: address, mac }.packet(None, group);
-            outbox.push_own(link, (mac, nd::group_mac(group)), question.bytes());
+    let (mac, mut steps) = (port.mac, Vec::new());
+    port.own.advance(now, &mut |step| steps.push(step));
+    let asks = steps.iter().any(|step| matches!(step, Step::Ask(_)));
+    let begins = steps
+        .iter()
+        .any(|step| matches!(step, Step::Announce(address) if address.is_unicast_link_local()));
+    //= rfc4862#section-5.4.2-join
+    if asks || begins {
+        let (groups, source) = (port.groups(), port.own.assigned(true));
+        report_groups(link, mac, (&groups, Reason::Begins, source), outbox);
+    }
+    for step in steps {
+        match step {
+            Step::Ask(address) => probe(link, mac, address, outbox),
+            Step::Announce(address) => announce(link, mac, address, outbox),
         }
-        Step::Announce(address) => announce(link, mac, address, outbox),
-    });
+    }
+    let own = (mac, port.own.assigned(true));
+    let mtu = port.mtu;
+    let due = port.advertiser.as_mut().and_then(|one| one.advance(now, own, mtu));
+    if let Some(packet) = due {
+        advertise(link, mac, &packet, outbox);
+    }
     let asker = Asker { mac, source: port.asker() };
     port.neighbors.advance(now, &mut |action| asker.act(action, link, outbox));
 }
 
 /// Time of the next work of a link.
 pub(super) fn next_deadline(port: &Port) -> Option<Timestamp> {
-    [port.own.next_deadline(), port.neighbors.next_deadline()].into_iter().flatten().min()
+    let advertiser = port.advertiser.as_ref().map(Advertiser::next_deadline);
+    let deadlines = [port.own.next_deadline(), port.neighbors.next_deadline(), advertiser];
+    deadlines.into_iter().flatten().min()
+}
+
+/// The advertisement by which hosts learn not to use a router or prefix any longer that the link was
+/// advertised with. `None`: the new link is advertised with them, too.
+pub(super) fn farewell(old: &Port, new: &Port) -> Option<Vec<u8>> {
+    let (former, source) = (old.advertiser.as_ref()?, old.own.assigned(true)?);
+    let stays = new.advertiser.as_ref().is_some_and(|new| new.has_network_of(former));
+    (!stays).then(|| former.farewell((old.mac, source), old.mtu))
+}
+
+/// Sends a router advertisement.
+pub(super) fn advertise(link: Link, mac: Mac, packet: &[u8], outbox: &mut Outbox) {
+    let is_sent = outbox.push_own(link, (mac, nd::group_mac(nd::ALL_NODES)), packet);
+    outbox.counters.advertisements_sent += u64::from(is_sent);
+}
+
+/// Reports the groups that the router listens to.
+fn report_groups(
+    link: Link,
+    mac: Mac,
+    (groups, reason, source): (&[Ipv6Addr], Reason, Option<Ipv6Addr>),
+    outbox: &mut Outbox,
+) {
+    let report = listener::report(groups, reason, source);
+    outbox.push_own(link, (mac, listener::receivers()), &report);
+}
+
+/// Asks whether another host of a link has an address.
+fn probe(link: Link, mac: Mac, address: Ipv6Addr, outbox: &mut Outbox) {
+    let group = nd::solicited_node(address);
+    let question = Solicitation { target: address, mac }.packet(None, group);
+    outbox.push_own(link, (mac, nd::group_mac(group)), question.bytes());
 }
 
 /// Tells all hosts of a link that the router has an address.
@@ -78,12 +131,25 @@ impl Router6 {
             }
             Message::NeighborAdvertisement(said) => self.take_advertisement(now, link, &said),
             Message::RouterSolicitation { mac } => {
+                self.outbox.counters.router_solicitations += 1;
                 if let Some(mac) = mac {
                     self.learn(now, link, source, mac);
+                }
+                if let Some(advertiser) = &mut self.ports[place].advertiser {
+                    advertiser.solicit(now);
                 }
             }
             //= rfc4861#section-8.2-update
             Message::RouterAdvertisement | Message::Redirect => {}
+        }
+    }
+
+    /// Answers a query for the groups that the router listens to.
+    pub(super) fn report_groups(&mut self, now: Timestamp, link: Link) {
+        let Some(port) = index(link).map(|place| &mut self.ports[place]) else { return };
+        if port.reports.take(now, MOST_REPORTS_PER_SECOND) {
+            let (groups, source) = (port.groups(), port.own.assigned(true));
+            report_groups(link, port.mac, (&groups, Reason::Asked, source), &mut self.outbox);
         }
     }
 

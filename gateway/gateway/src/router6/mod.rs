@@ -17,8 +17,10 @@
 //! error; the translator then processes it like a packet that came in by the link that the lost
 //! packet would have left by, and [`Router6::send_error`] sends it.
 
+mod advertise;
 mod discovery;
 mod errors;
+mod listener;
 mod neighbors;
 mod outbox;
 mod own;
@@ -72,6 +74,10 @@ pub struct Router6Counters {
     pub neighbors_refused: u64,
     /// Neighbours that got another hardware address.
     pub neighbor_changes: u64,
+    /// Router solicitations that came in.
+    pub router_solicitations: u64,
+    /// Router advertisements sent.
+    pub advertisements_sent: u64,
     /// Echo requests to link-local addresses and groups that were answered.
     pub echoes_answered: u64,
     /// Other packets to groups and to link-local addresses.
@@ -158,6 +164,10 @@ impl Router6 {
         }
         match state {
             Some(AddressState::Assigned) if !stays => Received::Forward,
+            _ if listener::is_query(packet) => {
+                self.report_groups(now, link);
+                Received::Taken
+            }
             _ if self.answer_echo(now, link, destination, packet) => Received::Taken,
             _ => self.ignore(),
         }
@@ -338,6 +348,7 @@ impl Router6 {
     fn replace(&mut self, link: Link, mut port: Port) {
         let Some(place) = index(link) else { return };
         let old = &mut self.ports[place];
+        let (farewell, mac) = (discovery::farewell(old, &port), old.mac);
         port.mtu = port.configured_mtu().min(match old.mtu < old.configured_mtu() {
             true => old.mtu,
             false => usize::MAX,
@@ -346,14 +357,17 @@ impl Router6 {
             self.outbox.forget(link);
             self.outbox.give_up(old.neighbors.clear());
             *old = port;
-            return;
+        } else {
+            port.own.keep(&old.own);
+            std::mem::swap(&mut port.neighbors, &mut old.neighbors);
+            let released = port.neighbors.renew(&old.neighbors);
+            *old = port;
+            for (neighbor, held) in released {
+                release(link, mac, neighbor, held, &mut self.outbox);
+            }
         }
-        port.own.keep(&old.own);
-        std::mem::swap(&mut port.neighbors, &mut old.neighbors);
-        let released = port.neighbors.renew(&old.neighbors);
-        *old = port;
-        for (mac, held) in released {
-            release(link, old.mac, mac, held, &mut self.outbox);
+        if let Some(packet) = farewell {
+            discovery::advertise(link, mac, &packet, &mut self.outbox);
         }
     }
 

@@ -1,13 +1,15 @@
 //! One link of the router: its addresses, its routes and its neighbours, as the settings have them.
 
 use super::RouterError;
+use super::advertise::Advertiser;
 use super::neighbors::Neighbors;
 use super::own::OwnAddresses;
 use super::routes::Routes;
 use crate::limits::MOST_NEIGHBORS;
 use crate::link::Link;
+use crate::pace::Rate;
 use crate::settings::Settings;
-use crate::settings6::{Route6, StaticNeighbor6};
+use crate::settings6::{AdvertiseSettings, Route6, StaticNeighbor6};
 use natgate_engine::Side;
 use natgate_ipv6::{Prefix6, Side6};
 use natgate_wire::arp::Mac;
@@ -21,6 +23,7 @@ pub(super) struct Described {
     side: Side6,
     routes: Vec<Route6>,
     neighbors: Vec<StaticNeighbor6>,
+    advertise: Option<AdvertiseSettings>,
     limit: usize,
 }
 
@@ -32,6 +35,7 @@ impl Described {
             side: *side(settings, link),
             routes: own.routes.iter().filter(|one| one.side == link.side).copied().collect(),
             neighbors: own.neighbors.iter().filter(|one| one.side == link.side).copied().collect(),
+            advertise: own.advertise.clone().filter(|_| link.side == Side::Inside),
             limit: settings.neighbors_limit.unwrap_or(MOST_NEIGHBORS),
         }
     }
@@ -42,6 +46,7 @@ impl Described {
             || self.side.gateway.is_some()
             || !self.routes.is_empty()
             || !self.neighbors.is_empty()
+            || self.advertise.is_some()
     }
 
     /// True if another description is about the same network: its neighbours stay known.
@@ -67,6 +72,9 @@ pub(super) struct Port {
     pub(super) own: OwnAddresses,
     pub(super) routes: Routes,
     pub(super) neighbors: Neighbors,
+    pub(super) advertiser: Option<Advertiser>,
+    /// Rate of reports of groups.
+    pub(super) reports: Rate,
 }
 
 impl Port {
@@ -95,8 +103,16 @@ impl Port {
         let fixed = described.neighbors.iter().map(|one| (one.address, one.mac)).collect();
         let neighbors = Neighbors::new(described.limit, fixed);
         let mtu = usize::from(described.side.mtu).max(ipv6::MIN_MTU);
-        let mut port =
-            Self { described, mac, mtu, own: OwnAddresses::default(), routes, neighbors };
+        let mut port = Self {
+            described,
+            mac,
+            mtu,
+            own: OwnAddresses::default(),
+            routes,
+            neighbors,
+            advertiser: None,
+            reports: Rate::default(),
+        };
         port.set_mac(mac);
         Ok(port)
     }
@@ -107,6 +123,17 @@ impl Port {
         let link_local = self.described.is_used().then(|| nd::link_local(mac));
         let global = self.described.side.address.map(|(address, _)| address);
         self.own = OwnAddresses::new(link_local.into_iter().chain(global));
+        let (advertise, network) = (self.described.advertise.clone(), self.described.network());
+        self.advertiser = advertise.map(|settings| Advertiser::new(settings, network, mac));
+    }
+
+    /// Groups that the router listens to, besides that of all nodes.
+    pub(super) fn groups(&self) -> Vec<Ipv6Addr> {
+        let mut groups = vec![nd::ALL_ROUTERS];
+        groups.extend(self.own.list().map(|(address, _)| nd::solicited_node(address)));
+        groups.sort_unstable();
+        groups.dedup();
+        groups
     }
 
     /// True if the gateway sends no ICMPv6 errors of its own there.

@@ -1,7 +1,9 @@
 //! The router for IPv6 in virtual time: asking for neighbours, packets that wait, giving up, answers
 //! to solicitations, own addresses.
 
+mod advertise;
 mod floods;
+mod listener;
 mod own_addresses;
 mod undelivered;
 
@@ -120,7 +122,7 @@ enum Out {
     Packet(Link, Mac, Ipv6Addr),
 }
 
-/// All output that waits.
+/// All output that waits, without reports of groups.
 fn take(router: &mut Router6) -> Vec<Out> {
     let mut all = Vec::new();
     while let Some((link, frame, _)) = router.poll_transmit() {
@@ -130,6 +132,9 @@ fn take(router: &mut Router6) -> Vec<Out> {
         let bytes = &frame[ETHERNET_LEN..];
         let header = Ipv6::new_checked(bytes).expect("a packet");
         let [from, to] = [header.source(), header.destination()].map(Ipv6Addr::from_bits);
+        if to == ip("ff02::16") {
+            continue;
+        }
         all.push(match nd::read(bytes) {
             Ok(message) => Out::Message(link, mac, from, to, message),
             Err(_) => Out::Packet(link, mac, to),

@@ -3,6 +3,7 @@
 use super::draft::{Draft, SideDraft};
 use super::ipv6::{ClatDraft, MapDraft, Nptv6Draft};
 use super::problem::{Located, Place, Report};
+use super::router6;
 use super::values::{overlaps, show_prefix, show_range};
 use natgate_engine::Prefix;
 use natgate_ipv6::{Pref64, Prefix6};
@@ -18,6 +19,7 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     for side in [&draft.inside, &draft.outside] {
         next_hop_is_a_neighbor(side, report);
     }
+    router6::check(draft, report);
     sides_differ(draft, report);
     links_are_wide_enough(draft, report);
     embedding_prefixes_differ(draft, report);
