@@ -153,6 +153,7 @@ pub const fn is_discovery(message: u8) -> bool {
     message >= kind::ROUTER_SOLICITATION && message <= kind::REDIRECT
 }
 
+//= rfc4861#section-6.1.1
 fn read_router_solicitation(
     bytes: &[u8],
     (source, _): (Ipv6Addr, Ipv6Addr),
@@ -164,6 +165,7 @@ fn read_router_solicitation(
     }
 }
 
+//= rfc4861#section-7.1.1
 fn read_neighbor_solicitation(
     bytes: &[u8],
     (source, destination): (Ipv6Addr, Ipv6Addr),
@@ -179,6 +181,7 @@ fn read_neighbor_solicitation(
     }
 }
 
+//= rfc4861#section-7.1.2
 fn read_neighbor_advertisement(
     bytes: &[u8],
     (source, destination): (Ipv6Addr, Ipv6Addr),
@@ -196,6 +199,8 @@ fn read_neighbor_advertisement(
 }
 
 /// Messages of routers come from link-local addresses.
+//= rfc4861#section-6.1.2
+//= rfc4861#section-8.1
 fn from_router((source, _): (Ipv6Addr, Ipv6Addr), message: Message) -> Result<Message, Invalid> {
     match source.is_unicast_link_local() {
         true => Ok(message),
@@ -403,6 +408,7 @@ mod tests {
         assert_eq!(read(&said.packet(OWN, HOST)), Ok(Message::NeighborAdvertisement(said)));
     }
 
+    //= test rfc4861#section-7.1.1
     #[test]
     fn packets_that_were_forwarded_or_are_damaged_are_invalid() {
         let packet = solicitation();
@@ -443,14 +449,41 @@ mod tests {
         assert_eq!(read(probe.bytes()), Err(Invalid::Address));
     }
 
+    //= test rfc4861#section-7.1.2
     #[test]
     fn a_solicited_advertisement_goes_to_one_host() {
         let said = advertisement();
         assert_eq!(read(&said.packet(OWN, ALL_NODES)), Err(Invalid::Address));
         let unsolicited = Advertisement { solicited: false, ..said };
         assert!(read(&unsolicited.packet(OWN, ALL_NODES)).is_ok());
+        let packet = said.packet(OWN, HOST);
+        assert_eq!(changed(&packet, |bytes| bytes[7] = 254), Err(Invalid::HopLimit));
+        assert_eq!(changed(&packet, |bytes| bytes[41] = 1), Err(Invalid::Code));
+        assert_eq!(changed(&packet, |bytes| bytes[65] = 0), Err(Invalid::Length));
+        assert_eq!(changed(&packet, |bytes| bytes[48] = 0xff), Err(Invalid::Address));
     }
 
+    //= test rfc4861#section-6.1.1
+    #[test]
+    fn a_router_solicitation_without_a_source_has_no_hardware_address() {
+        let mut bytes = [0; HEADER_LEN + 16];
+        bytes[HEADER_LEN + 8..].copy_from_slice(&[1, 1, 2, 0, 0, 0, 0, 9]);
+        let ends = |source| (source, ALL_ROUTERS);
+        let kind = kind::ROUTER_SOLICITATION;
+        finish(&mut bytes, kind, ends(HOST));
+        let mac = Some(Mac([2, 0, 0, 0, 0, 9]));
+        assert_eq!(read(&bytes), Ok(Message::RouterSolicitation { mac }));
+        finish(&mut bytes, kind, ends(Ip::UNSPECIFIED));
+        assert_eq!(read(&bytes), Err(Invalid::Address));
+        finish(&mut bytes[..HEADER_LEN + 8], kind, ends(Ip::UNSPECIFIED));
+        assert!(read(&bytes[..HEADER_LEN + 8]).is_ok());
+        finish(&mut bytes, kind, ends(HOST));
+        bytes[7] = 254;
+        assert_eq!(read(&bytes), Err(Invalid::HopLimit));
+    }
+
+    //= test rfc4861#section-6.1.2
+    //= test rfc4861#section-8.1
     #[test]
     fn messages_of_routers_come_from_link_local_addresses() {
         let mut bytes = [0; HEADER_LEN + 16];
@@ -459,6 +492,11 @@ mod tests {
         {
             finish(&mut bytes, kind::ROUTER_ADVERTISEMENT, (source, ALL_NODES));
             assert_eq!(read(&bytes), expected);
+        }
+        let mut redirect = [0; HEADER_LEN + 40];
+        for (source, expected) in [(HOST, Ok(Message::Redirect)), (OWN, Err(Invalid::Address))] {
+            finish(&mut redirect, kind::REDIRECT, (source, OWN));
+            assert_eq!(read(&redirect), expected);
         }
         finish(&mut bytes[..HEADER_LEN + 8], kind::ROUTER_SOLICITATION, (OWN, ALL_ROUTERS));
         let read_back = Message::RouterSolicitation { mac: None };

@@ -7,6 +7,7 @@
 mod ipv6;
 mod policy;
 mod realms;
+mod router6;
 mod services;
 mod shares;
 mod statics;
@@ -21,6 +22,7 @@ use natgate_engine::{AddressRange, Config, Engine, PoolConfig, Pooling, Rule, Ru
 use natgate_gateway::Settings;
 pub use policy::ClassMeaning;
 pub use realms::RealmMeaning;
+pub use router6::{AdvertiseMeaning, Neighbor6Meaning, Route6Meaning, Router6Meaning};
 use serde::Serialize;
 pub use services::{AccessMeaning, LogMeaning, PcpMeaning};
 pub use shares::Shares;
@@ -137,7 +139,7 @@ impl Meaning {
         let (logs, pcp) = (services::logs(&settings), services::pcp(&settings));
         let access = services::access(&settings);
         let replay_only = replay_only.into_iter().map(|problem| problem.key).collect();
-        let ipv6 = Ipv6Meaning::of(&settings.ipv6, replay_only);
+        let ipv6 = Ipv6Meaning::of(&settings, replay_only);
         Self {
             pools,
             mappings,

@@ -74,11 +74,12 @@ impl Advertiser {
     }
 
     /// Notes that a host has asked for an advertisement.
-    //= rfc4861#section-6.2.6
     pub(super) fn solicit(&mut self, now: Timestamp) {
-        let soon = now.plus(self.between(Duration::ZERO, LONGEST_DELAY));
-        let earliest = self.last.map_or(soon, |last| soon.max(last.plus(LEAST_INTERVAL)));
-        self.next = self.next.min(earliest);
+        //= rfc4861#section-6.2.6-delay
+        let delay = self.between(Duration::ZERO, LONGEST_DELAY);
+        //= rfc4861#section-6.2.6-rate
+        let earliest = self.last.map_or(now, |last| now.max(last.plus(LEAST_INTERVAL)));
+        self.next = self.next.min(earliest.plus(delay));
     }
 
     /// Returns the advertisement that is due, from the router's link-local address.
@@ -92,6 +93,7 @@ impl Advertiser {
         if self.next > now {
             return None;
         }
+        //= rfc4861#section-6.2.2
         let Some(source) = source else {
             self.next = now.plus(WAIT);
             return None;

@@ -37,6 +37,7 @@ pub(super) fn advance(now: Timestamp, link: Link, port: &mut Port, outbox: &mut 
         .iter()
         .any(|step| matches!(step, Step::Announce(address) if address.is_unicast_link_local()));
     //= rfc4862#section-5.4.2-join
+    //= rfc4861#section-7.2.1
     if asks || begins {
         let (groups, source) = (port.groups(), port.own.assigned(true));
         report_groups(link, mac, (&groups, Reason::Begins, source), outbox);
@@ -103,6 +104,9 @@ fn announce(link: Link, mac: Mac, address: Ipv6Addr, outbox: &mut Outbox) {
 }
 
 /// Advertisement of an own address.
+//= rfc4861#section-7.2.4-option
+//= rfc4861#section-7.2.4-router
+//= rfc4861#section-7.2.4-override
 fn advertisement(mac: Mac, target: Ipv6Addr, solicited: bool) -> Advertisement {
     Advertisement { target, mac: Some(mac), router: true, solicited, replaces: true }
 }
@@ -135,6 +139,8 @@ impl Router6 {
                 if let Some(mac) = mac {
                     self.learn(now, link, source, mac);
                 }
+                //= rfc4861#section-6.2.6-host
+                self.ports[place].neighbors.is_host(source);
                 if let Some(advertiser) = &mut self.ports[place].advertiser {
                     advertiser.solicit(now);
                 }
@@ -154,7 +160,7 @@ impl Router6 {
     }
 
     /// Answers a solicitation for an own address.
-    //= rfc4861#section-7.2.4
+    //= rfc4861#section-7.2.3
     fn take_solicitation(
         &mut self,
         now: Timestamp,
@@ -174,10 +180,13 @@ impl Router6 {
             _ => return,
         }
         let (own, probes) = (port.mac, source.is_unspecified());
+        //= rfc4861#section-7.2
         if let Some(mac) = stated {
             self.learn(now, link, source, mac);
         }
         let known = self.ports[place].neighbors.known(source);
+        //= rfc4861#section-7.2.4-probe
+        //= rfc4861#section-7.2.4-solicited
         let (to, mac) = match probes {
             true => (nd::ALL_NODES, nd::group_mac(nd::ALL_NODES)),
             false => (source, stated.or(known).unwrap_or(sender)),
@@ -192,6 +201,8 @@ impl Router6 {
         let Some(place) = index(link) else { return };
         let Self { ports, outbox } = self;
         let port = &mut ports[place];
+        //= rfc4861#section-6.2.6-source
+        //= rfc4861#section-7.2.3-probe
         if source.is_unspecified() || !port.routes.is_on_link(source) {
             return;
         }

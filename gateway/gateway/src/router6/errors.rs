@@ -43,6 +43,8 @@ pub(super) enum Undelivered {
 
 impl Undelivered {
     /// Type, code and second word of the error.
+    //= rfc4443#section-3.1
+    //= rfc4443#section-3.2
     fn message(self) -> (u8, u8, u32) {
         match self {
             Self::NoRoute => (kind::UNREACHABLE, 0, 0),
@@ -126,6 +128,7 @@ fn place(address: u128) -> usize {
 }
 
 /// Returns the packet if it gets an error.
+//= rfc4443#section-2.4-e
 fn answered(packet: &[u8], origin: Option<Origin>) -> Option<&[u8]> {
     let forwarded = origin.is_some_and(|origin| origin.outcome == Outcome::Forwarded);
     let view = Ipv6::new_checked(packet).ok().filter(|_| forwarded)?;
@@ -141,6 +144,7 @@ fn answered(packet: &[u8], origin: Option<Origin>) -> Option<&[u8]> {
     (!is_error).then_some(packet)
 }
 
+//= rfc4443#section-2.4-c
 /// Writes the error about a packet, as the packet's destination would send it.
 fn write(packet: &[u8], reason: Undelivered) -> Option<Vec<u8>> {
     let about = Ipv6::new_checked(packet).ok()?;

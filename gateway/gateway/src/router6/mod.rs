@@ -423,10 +423,14 @@ fn index(link: Link) -> Option<usize> {
     LINKS.iter().position(|own| *own == link)
 }
 
+/// Source of a packet; `None` if the packet is shorter than a header.
+fn source(packet: &[u8]) -> Option<Ipv6Addr> {
+    Ipv6::new_header_checked(packet).ok().map(|header| Ipv6Addr::from_bits(header.source()))
+}
+
 /// Destination of a packet; `None` if the packet is shorter than a header.
 fn destination(packet: &[u8]) -> Option<Ipv6Addr> {
-    let octets: [u8; 16] = packet.get(24..40)?.try_into().ok()?;
-    Some(Ipv6Addr::from(octets))
+    Ipv6::new_header_checked(packet).ok().map(|header| Ipv6Addr::from_bits(header.destination()))
 }
 
 /// Makes the error about a packet that cannot be delivered.
@@ -450,7 +454,8 @@ fn hold(
     port: &mut Port,
     outbox: &mut Outbox,
 ) -> Fate {
-    let asker = Asker { mac: port.mac, source: port.asker() };
+    let source = source(&held.frame[ETHERNET_LEN..]);
+    let asker = Asker { mac: port.mac, source: port.asker_of(source) };
     let origin = held.origin;
     if !port.neighbors.ask(now, hop, &mut |action| asker.act(action, link, outbox)) {
         outbox.counters.neighbors_refused += 1;
@@ -495,6 +500,7 @@ impl Asker {
     fn act(&self, action: Action, link: Link, outbox: &mut Outbox) {
         match action {
             Action::Ask(target, mac) => self.ask(link, target, mac, outbox),
+            //= rfc4861#section-7.2.2-failure
             Action::GiveUp(held) => {
                 outbox.counters.neighbors_lost += 1;
                 for held in &held {
@@ -509,6 +515,7 @@ impl Asker {
 
     fn ask(&self, link: Link, target: Ipv6Addr, mac: Option<Mac>, outbox: &mut Outbox) {
         let Some(source) = self.source else { return };
+        //= rfc4861#section-7.2.2-option
         let group = nd::solicited_node(target);
         let (to, mac) = mac.map_or((group, nd::group_mac(group)), |mac| (target, mac));
         let question = nd::Solicitation { target, mac: self.mac }.packet(Some(source), to);

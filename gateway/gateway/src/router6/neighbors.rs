@@ -238,7 +238,6 @@ impl Neighbors {
 
     /// Begins to ask for a neighbour. Returns false if too many new neighbours were asked for in
     /// this second.
-    //= rfc4861#section-7.2.2
     pub(super) fn ask(
         &mut self,
         now: Timestamp,
@@ -266,6 +265,7 @@ impl Neighbors {
     /// Lets a packet wait for a neighbour that is being asked for. Returns the packet that may not
     /// wait: the oldest, if enough wait.
     //= rfc4861#section-7.2.2-queue
+    //= rfc4861#section-7.2.2-overflow
     pub(super) fn hold(&mut self, address: Ipv6Addr, held: WaitingPacket) -> Option<WaitingPacket> {
         let Some(neighbor) = self.table.get_mut(&address).filter(|one| one.mac.is_none()) else {
             return Some(held);
@@ -276,7 +276,10 @@ impl Neighbors {
 
     /// Takes the hardware address that a neighbour states for itself in a solicitation. Returns the
     /// packets that waited for the neighbour. `None`: there is no room for the neighbour.
+    //= rfc4861#section-6.2.6-entry
     //= rfc4861#section-7.2.3-entry
+    //= rfc4861#section-7.2.3-stale
+    //= rfc4861#section-7.2.3-router
     pub(super) fn learn(
         &mut self,
         now: Timestamp,
@@ -326,6 +329,7 @@ impl Neighbors {
     ) -> (VecDeque<WaitingPacket>, bool) {
         let nothing = (VecDeque::new(), false);
         let Some(neighbor) = self.table.get(&said.target) else { return nothing };
+        //= rfc4861#section-7.2.5-incomplete
         let Some(mac) = said.mac.or(neighbor.mac) else { return nothing };
         if neighbor.state == NeighborState6::Static {
             return nothing;
@@ -341,6 +345,8 @@ impl Neighbors {
             }
             return nothing;
         }
+        //= rfc4861#section-7.2.5-update
+        //= rfc4861#section-7.3.1
         let held = if said.solicited {
             self.confirm(now, said.target, mac)
         } else if neighbor.mac != Some(mac) {
@@ -350,6 +356,13 @@ impl Neighbors {
         };
         self.change(said.target, |neighbor| neighbor.is_router = said.router);
         (held, is_other)
+    }
+
+    /// Notes that a neighbour is no router.
+    pub(super) fn is_host(&mut self, address: Ipv6Addr) {
+        if let Some(neighbor) = self.table.get_mut(&address) {
+            neighbor.is_router = false;
+        }
     }
 
     /// Makes a neighbour reachable.
@@ -374,6 +387,7 @@ impl Neighbors {
 
     /// Takes the next step of a neighbour.
     //= rfc4861#section-7.3.3
+    //= rfc4861#section-7.3.3-rate
     fn due(&mut self, now: Timestamp, address: Ipv6Addr, act: &mut dyn FnMut(Action)) {
         let Some(neighbor) = self.table.get(&address) else { return };
         match neighbor.state {
@@ -386,9 +400,11 @@ impl Neighbors {
             NeighborState6::Stale | NeighborState6::Static => {
                 self.remove(address);
             }
+            //= rfc4861#section-7.3.3-delete
             NeighborState6::Incomplete | NeighborState6::Probe if neighbor.tries >= TRIES => {
                 act(Action::GiveUp(self.remove(address)));
             }
+            //= rfc4861#section-7.2.2-retransmit
             NeighborState6::Incomplete | NeighborState6::Probe | NeighborState6::Delay => {
                 let mac = neighbor.mac;
                 self.change(address, |neighbor| {

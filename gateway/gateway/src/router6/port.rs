@@ -128,6 +128,8 @@ impl Port {
     }
 
     /// Groups that the router listens to, besides that of all nodes.
+    //= rfc4861#section-6.2.2-group
+    //= rfc4861#section-7.2.1
     pub(super) fn groups(&self) -> Vec<Ipv6Addr> {
         let mut groups = vec![nd::ALL_ROUTERS];
         groups.extend(self.own.list().map(|(address, _)| nd::solicited_node(address)));
@@ -144,6 +146,13 @@ impl Port {
     /// Largest packet that the configuration lets leave, bytes.
     pub(super) fn configured_mtu(&self) -> usize {
         usize::from(self.described.side.mtu).max(ipv6::MIN_MTU)
+    }
+
+    /// Source of the questions for a neighbour that a packet needs: the packet's, if that is the
+    /// router's own.
+    //= rfc4861#section-7.2.2-source
+    pub(super) fn asker_of(&self, source: Option<Ipv6Addr>) -> Option<Ipv6Addr> {
+        source.filter(|source| self.own.is_assigned(*source)).or_else(|| self.asker())
     }
 
     /// Source of questions for neighbours, if the router has an address on the link.

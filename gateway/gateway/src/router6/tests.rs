@@ -199,7 +199,8 @@ fn without_ipv6_there_is_no_router() {
     assert!(Router6::new(&settings, &[INSIDE, OUTSIDE_MAC]).expect("right").is_none());
 }
 
-//= test rfc4861#section-7.2.2
+//= test rfc4861#section-7.2.2-queue
+//= test rfc4861#section-7.2.2-option
 #[test]
 fn a_packet_waits_until_its_neighbour_has_answered() {
     let mut router = router();
@@ -238,6 +239,7 @@ fn the_longest_prefix_tells_the_neighbour() {
 }
 
 //= test rfc4861#section-7.3.3
+//= test rfc4861#section-7.3.3-delay
 #[test]
 fn a_neighbour_is_reachable_then_stale_then_probed() {
     let mut router = acquainted();
@@ -257,6 +259,8 @@ fn a_neighbour_is_reachable_then_stale_then_probed() {
     assert_eq!(gateway(&router), Some(NeighborState6::Reachable));
 }
 
+//= test rfc4861#section-7.3.3-delete
+//= test rfc4861#section-7.3.3-rate
 #[test]
 fn a_neighbour_that_answers_no_probe_is_forgotten() {
     let mut router = acquainted();
@@ -285,6 +289,8 @@ fn a_stale_neighbour_without_use_is_forgotten() {
 }
 
 //= test rfc4861#section-7.2.5
+//= test rfc4861#section-7.2.5-incomplete
+//= test rfc4861#section-7.3.1
 #[test]
 fn an_advertisement_changes_known_neighbours_only() {
     let mut router = acquainted();
@@ -303,6 +309,7 @@ fn an_advertisement_changes_known_neighbours_only() {
 }
 
 //= test rfc4861#section-7.2.5-override
+//= test rfc4861#section-7.2.5-update
 #[test]
 fn only_an_advertisement_that_overrides_changes_a_hardware_address() {
     let mut router = acquainted();
@@ -324,16 +331,78 @@ fn only_an_advertisement_that_overrides_changes_a_hardware_address() {
     assert_eq!(router.counters().neighbor_changes, 2);
 }
 
+//= test rfc4861#section-6.2.6-host
+//= test rfc4861#section-7.2.3-router
 #[test]
 fn an_advertisement_tells_whether_its_sender_is_a_router() {
     let mut router = acquainted();
     assert!(!router.neighbors(OUT)[0].router);
     hear(&mut router, at(20), OUT, Advertisement { router: true, ..said("fe80::54", UPSTREAM) });
     assert!(router.neighbors(OUT)[0].router);
+    // A solicitation does not tell.
+    solicit(&mut router, at(21), OUT, ("fe80::54", OTHER), "2001:db8:2::1");
+    assert!(router.neighbors(OUT)[0].router);
+    // A router solicitation comes from a host.
+    let mut solicitation = vec![0; 48];
+    let kind = icmpv6::kind::ROUTER_SOLICITATION;
+    nd::finish(&mut solicitation, kind, (ip("fe80::54"), nd::ALL_ROUTERS));
+    assert_eq!(router.receive(at(22), OUT, OTHER, &solicitation), Received::Taken);
+    assert!(!router.neighbors(OUT)[0].router);
+}
+
+//= test rfc4861#section-7.2
+#[test]
+fn a_solicitation_without_a_hardware_address_is_answered_and_teaches_nothing() {
+    let mut router = router();
+    let mut question = vec![0; 64];
+    question[48..].copy_from_slice(&ip("2001:db8:1::1").octets());
+    let ends = (ip("2001:db8:1::5"), ip("2001:db8:1::1"));
+    nd::finish(&mut question, icmpv6::kind::NEIGHBOR_SOLICITATION, ends);
+    assert_eq!(router.receive(at(0), IN, HOST, &question), Received::Taken);
+    let out = take(&mut router);
+    assert!(matches!(out[..], [Out::Message(IN, HOST, ..)]), "{out:?}");
+    assert_eq!(router.neighbors(IN), []);
+}
+
+//= test rfc4861#section-8.2-update
+#[test]
+fn messages_of_other_routers_change_nothing() {
+    let mut router = acquainted();
+    let before = router.neighbors(OUT);
+    for (kind, len) in [(icmpv6::kind::ROUTER_ADVERTISEMENT, 56), (icmpv6::kind::REDIRECT, 80)] {
+        let mut message = vec![0; len];
+        if len == 80 {
+            // A better next hop, for a destination.
+            message[48..64].copy_from_slice(&ip("fe80::99").octets());
+            message[64..].copy_from_slice(&ip("2001:db8:99::1").octets());
+        }
+        nd::finish(&mut message, kind, (ip("fe80::54"), nd::link_local(OUTSIDE_MAC)));
+        assert_eq!(router.receive(at(20), OUT, UPSTREAM, &message), Received::Taken);
+    }
+    assert_eq!(router.counters().discovery_invalid, 0);
+    assert_eq!(router.neighbors(OUT), before);
+    let (fate, frame) = send(&mut router, at(21), OUT, "2001:db8:99::1");
+    let to = arp::read_ethernet(&frame).map(|(to, ..)| to);
+    assert_eq!((fate, to), (Fate::Ready, Some(UPSTREAM)));
+}
+
+//= test rfc4861#section-7.2.2-source
+#[test]
+fn a_question_for_the_receiver_of_an_own_packet_comes_from_its_source() {
+    let mut router = router();
+    let reply = packet("2001:db8:1::1", "2001:db8:1::5");
+    assert_eq!(send_packet(&mut router, at(0), IN, &reply).0, Fate::Kept);
+    let out = take(&mut router);
+    let [Out::Message(_, _, source, ..)] = out[..] else { panic!("{out:?}") };
+    assert_eq!(source, ip("2001:db8:1::1"));
 }
 
 //= test rfc4861#section-7.2.3-entry
-//= test rfc4861#section-7.2.4
+//= test rfc4861#section-7.2.3-stale
+//= test rfc4861#section-7.2.4-option
+//= test rfc4861#section-7.2.4-router
+//= test rfc4861#section-7.2.4-override
+//= test rfc4861#section-7.2.4-solicited
 #[test]
 fn a_solicitation_is_answered_and_its_sender_learnt() {
     let mut router = router();
@@ -352,6 +421,7 @@ fn a_solicitation_is_answered_and_its_sender_learnt() {
     assert_eq!((router.neighbors(IN)[0].mac, router.counters().neighbor_changes), (Some(OTHER), 1));
 }
 
+//= test rfc4861#section-7.2.3
 #[test]
 fn a_solicitation_for_others_or_from_elsewhere_is_not_believed() {
     let mut router = router();

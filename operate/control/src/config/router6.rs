@@ -16,6 +16,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Bounds of the longest interval between advertisements (RFC 4861 section 6.2.1).
+//= rfc4861#section-6.2.1-interval
 const INTERVALS: RangeInclusive<Duration> = Duration::from_secs(4)..=Duration::from_secs(1800);
 
 /// Longest lifetime of a default router.
@@ -104,6 +105,7 @@ fn read_side(section: &Section<'_>) -> Option<Side> {
 
 /// Reads `[ipv6.advertise]`.
 pub(super) fn read_advertise(section: &Section<'_>) -> Option<AdvertiseDraft> {
+    //= rfc4861#section-6.2.1-default
     if !section.is_present() {
         return None;
     }
@@ -174,6 +176,8 @@ fn read_servers(section: &Section<'_>) -> Vec<Ipv6Addr> {
 }
 
 /// Reports lifetimes that contradict each other.
+//= rfc4861#section-6.2.1-lifetime
+//= rfc4861#section-6.2.1-preferred
 fn lifetimes_agree(section: &Section<'_>, settings: &AdvertiseSettings) {
     let (interval, lifetime) = (settings.interval, settings.lifetime);
     let shown = values::show_duration;

@@ -18,9 +18,11 @@ use natgate_engine::{
     SubscriberInfo, Timestamp,
 };
 use natgate_gateway::{List, Listed, Route, Settings};
+use natgate_ipv6::Prefix6;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::io;
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 /// Default limit of a list.
@@ -254,6 +256,36 @@ fn configured(settings: &Settings) -> Vec<Value> {
         let of = (route.side == Side::Inside).then(|| realm(number)).flatten();
         routes.push(object(route, "configured", of.as_deref()));
     }
+    routes.extend(configured6(settings, realm(0).as_deref()));
+    routes
+}
+
+/// Those of IPv6.
+fn configured6(settings: &Settings, inside: Option<&str>) -> Vec<Value> {
+    let object = |prefix: String, via: Option<Ipv6Addr>, side: Side, origin: &str| {
+        let side_name = if side == Side::Inside { "inside" } else { "outside" };
+        let mut object =
+            json!({ "prefix": prefix, "via": via, "side": side_name, "origin": origin });
+        if let Some(realm) = inside.filter(|_| side == Side::Inside) {
+            object["realm"] = realm.into();
+        }
+        object
+    };
+    let mut routes = Vec::new();
+    let ipv6 = &settings.ipv6;
+    for (side, own) in [(Side::Inside, &ipv6.inside), (Side::Outside, &ipv6.outside)] {
+        if let Some((address, len)) = own.address {
+            let network = Prefix6 { address, len }.to_string();
+            routes.push(object(network, None, side, "connected"));
+        }
+        if own.gateway.is_some() {
+            routes.push(object("::/0".to_owned(), own.gateway, side, "gateway"));
+        }
+    }
+    for route in &settings.router6.routes {
+        let prefix = route.prefix.to_string();
+        routes.push(object(prefix, Some(route.via), route.side, "configured"));
+    }
     routes
 }
 
@@ -365,4 +397,33 @@ impl Entries {
 /// Answers with a short list as one object.
 pub(super) fn whole(name: &str, entries: Vec<Value>, more: bool) -> Answer {
     Ok(Response::done(json!({ name: entries, "more": more })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use natgate_engine::Config;
+    use natgate_gateway::{Route6, SideSettings};
+
+    #[test]
+    fn routes_of_ipv6_are_listed_after_those_of_ipv4() {
+        let sides = [SideSettings::new("in"), SideSettings::new("out")];
+        let [inside, outside] = sides;
+        let mut settings = Settings::new(Config::default(), inside, outside);
+        let ip = |text: &str| text.parse::<Ipv6Addr>().expect("an address");
+        settings.inside.address = Some((std::net::Ipv4Addr::new(10, 0, 0, 1), 8));
+        settings.ipv6.inside.address = Some((ip("2001:db8:1::1"), 64));
+        settings.ipv6.outside.gateway = Some(ip("fe80::1"));
+        let prefix = Prefix6 { address: ip("2001:db8:2::"), len: 48 };
+        let route = Route6 { prefix, via: ip("2001:db8:1::2"), side: Side::Inside };
+        settings.router6.routes.push(route);
+        let route = |prefix: &str, via: Option<&str>, side: &str, origin: &str| json!({ "prefix": prefix, "via": via, "side": side, "origin": origin });
+        let expected = [
+            route("10.0.0.0/8", None, "inside", "connected"),
+            route("2001:db8:1::/64", None, "inside", "connected"),
+            route("::/0", Some("fe80::1"), "outside", "gateway"),
+            route("2001:db8:2::/48", Some("2001:db8:1::2"), "inside", "configured"),
+        ];
+        assert_eq!(configured(&settings), expected);
+    }
 }

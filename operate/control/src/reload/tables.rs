@@ -12,6 +12,7 @@ pub(super) fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
     let nat_differs = nat(own) != nat(next) || old.inside_routes != new.inside_routes;
     let limits_differ = own.limits != next.limits || old.neighbors_limit != new.neighbors_limit;
     let realms_differ = realms(own) != realms(next) || links(old) != links(new);
+    let (own6, next6) = (&old.router6, &new.router6);
     let tables = [
         (pools(own) != pools(next), "pool"),
         (nat_differs, "nat"),
@@ -22,8 +23,9 @@ pub(super) fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         (own.statics != next.statics, "static"),
         (realms_differ, "realm"),
         (rules(own) != rules(next), "rule"),
-        (routes(old) != routes(new), "route"),
-        (neighbors(old) != neighbors(new), "neighbor"),
+        (routes(old) != routes(new) || own6.routes != next6.routes, "route"),
+        (neighbors(old) != neighbors(new) || own6.neighbors != next6.neighbors, "neighbor"),
+        (own6.advertise != next6.advertise, "ipv6.advertise"),
         (old.workers != new.workers, "workers"),
         (old.kernel.drain() != new.kernel.drain(), "shutdown"),
         (old.logs != new.logs, "log"),

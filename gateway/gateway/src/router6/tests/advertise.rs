@@ -60,6 +60,7 @@ fn times(router: &mut Router6, until: u64) -> Vec<u64> {
     times
 }
 
+//= test rfc4861#section-6.2.2
 //= test rfc4861#section-6.2.3
 //= test rfc8781#section-4
 //= test rfc8781#section-4.1
@@ -123,7 +124,10 @@ fn advertisements_are_frequent_at_first_and_then_at_random_times() {
     assert!(least < Some(&250_000) && most > Some(&550_000), "{later:?}");
 }
 
-//= test rfc4861#section-6.2.6
+//= test rfc4861#section-6.2.1-default
+//= test rfc4861#section-6.2.6-delay
+//= test rfc4861#section-6.2.6-rate
+//= test rfc4861#section-6.2.6-source
 #[test]
 fn a_solicitation_is_answered_soon_and_not_too_often() {
     let mut router = new(&advertising());
@@ -135,6 +139,7 @@ fn a_solicitation_is_answered_soon_and_not_too_often() {
         assert_eq!(router.receive(at(millis), IN, HOST, &solicitation), Received::Taken);
     };
     ask(&mut router, 100_000);
+    assert_eq!(router.neighbors(IN), [], "it has no source");
     let first = times(&mut router, 101_000);
     assert!(first.len() == 1 && first[0] <= 100_500, "{first:?}");
     for millis in 101_000..102_000 {
@@ -149,6 +154,7 @@ fn a_solicitation_is_answered_soon_and_not_too_often() {
     assert_eq!(silent.next_deadline(), None);
 }
 
+//= test rfc4861#section-6.2.6-entry
 #[test]
 fn a_router_solicitation_tells_of_its_sender() {
     let mut router = router_of(&settings());

@@ -59,6 +59,8 @@ fn query(source: &str, hop_limit: u8) -> Vec<u8> {
 }
 
 //= test rfc4862#section-5.4.2-join
+//= test rfc4861#section-6.2.2-group
+//= test rfc4861#section-7.2.1
 #[test]
 fn the_router_reports_its_groups_before_it_asks_and_when_it_has_an_address() {
     let mut router = new(&settings());

@@ -97,6 +97,8 @@ fn a_question_that_a_switch_sends_back_is_no_other_host() {
     assert_eq!(states(&router, IN), [AddressState::Assigned; 2]);
 }
 
+//= test rfc4861#section-7.2.4-probe
+//= test rfc4861#section-7.2.3-probe
 #[test]
 fn an_address_is_defended() {
     let mut router = inside_alone();
@@ -105,6 +107,7 @@ fn an_address_is_defended() {
     take(&mut router);
     contend(&mut router, at(2000), "2001:db8:1::1");
     assert_eq!(take(&mut router), [announced(ip("2001:db8:1::1"))]);
+    assert_eq!(router.neighbors(IN), []);
     // A claim of another host takes nothing away.
     let claim = Advertisement { solicited: false, ..said("2001:db8:1::1", OTHER) };
     hear(&mut router, at(2001), IN, claim);

@@ -24,6 +24,7 @@ fn lost(router: &Router6, count: u64) -> [u64; 3] {
         .map(|reason| corrected.drops[reason as usize])
 }
 
+//= test rfc4443#section-3.1
 #[test]
 fn a_packet_without_a_route_is_reported() {
     let mut router = router();
@@ -34,6 +35,7 @@ fn a_packet_without_a_route_is_reported() {
 }
 
 //= test rfc4861#section-7.2.2-failure
+//= test rfc4861#section-7.2.2-retransmit
 #[test]
 fn a_neighbour_that_does_not_answer_is_reported() {
     let mut router = router();
@@ -51,7 +53,7 @@ fn a_neighbour_that_does_not_answer_is_reported() {
     assert_eq!((router.counters().neighbors_lost, router.next_deadline()), (1, None));
 }
 
-//= test rfc4861#section-7.2.2-queue
+//= test rfc4861#section-7.2.2-overflow
 #[test]
 fn the_latest_packets_wait() {
     let mut router = router();
@@ -68,6 +70,8 @@ fn the_latest_packets_wait() {
     assert_eq!(out[15], Out::Packet(OUT, UPSTREAM, ip("2001:db8:99::27")));
 }
 
+//= test rfc4443#section-2.4-c
+//= test rfc4443#section-3.2
 #[test]
 fn a_packet_larger_than_the_link_is_reported() {
     let mut router = acquainted();
