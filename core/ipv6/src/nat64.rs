@@ -29,6 +29,8 @@ const REALM: &str = "nat64";
 const SUBSCRIBERS: usize = 1 << 16;
 /// Longest quotation of an ICMPv6 error, bytes.
 const QUOTE: usize = MIN_MTU - ipv6::HEADER_LEN - icmpv6::HEADER_LEN;
+/// Code of ICMPv6 "destination unreachable".
+const ADDRESS_UNREACHABLE: u8 = 3;
 /// Sets of the memory of prefixes, and entries of a set.
 const SETS: usize = 1 << 14;
 const WAYS: usize = 4;
@@ -106,6 +108,7 @@ impl Nat64 {
         own: Option<u128>,
     ) -> Result<Option<Cut>, DropReason> {
         let is_own = is_own_error(packet.bytes());
+        let is_refusal = is_own && is_host_unreachable(packet.bytes());
         let own = own.unwrap_or_else(|| {
             self.settings.prefixes[0].embed(Ipv4Addr::from_bits(DUMMY)).to_bits()
         });
@@ -113,6 +116,9 @@ impl Nat64 {
         let mut addresses = Inward { nat64: &*self, own, is_own, about };
         let converted = self.converter.to_ipv6(packet, &mut addresses);
         let cut = cut_of(converted.map_err(|refusal| refusal.reason)?);
+        if is_refusal {
+            tell_address_unreachable(packet);
+        }
         if is_own {
             self.quote_as_received(packet, own);
         }
@@ -166,6 +172,22 @@ fn is_own_error(bytes: &[u8]) -> bool {
         && kind.is_some_and(icmp::is_error)
 }
 
+/// True if an ICMP message says that the host cannot be reached.
+fn is_host_unreachable(bytes: &[u8]) -> bool {
+    let header = Ipv4::new_checked(bytes);
+    header.is_ok_and(|header| header.payload().starts_with(&[icmp::kind::UNREACHABLE, 1]))
+}
+
+/// Has an error of the engine's, with which a host learns that it gets no external endpoint, say
+/// that the address is unreachable (RFC 6146 section 3.5.1.1).
+fn tell_address_unreachable(packet: &mut Packet<'_>) {
+    let Ok(mut header) = Ipv6::new_checked(packet.bytes_mut()) else { return };
+    let (source, destination) = (header.source(), header.destination());
+    let Some(mut error) = Icmpv6::new_checked(header.payload_mut()) else { return };
+    error.set_code(ADDRESS_UNREACHABLE);
+    error.fill_checksum(source, destination);
+}
+
 /// The destination of the packet that an IPv4 ICMP error quotes.
 pub(crate) fn about_ipv4(bytes: &[u8]) -> Option<u32> {
     let header = Ipv4::new_checked(bytes).ok()?;
@@ -184,6 +206,13 @@ fn about_ipv6(bytes: &[u8]) -> Option<(u128, u128)> {
 }
 
 impl Translator {
+    /// True if the source of a packet is in one of the prefixes. Such a packet could turn round for
+    /// ever (RFC 6146 section 3.5). The remote hosts of a CLAT may be in a prefix of that name.
+    pub(crate) fn loops(&self, from: Side, (source, destination): (u128, u128)) -> bool {
+        let is_clats = from == Side::Outside && self.claims_clat(destination);
+        self.nat64.as_ref().is_some_and(|nat64| nat64.claims(source)) && !is_clats
+    }
+
     /// Takes a packet from inside to an address of one of the prefixes.
     pub(crate) fn take_nat64(
         &mut self,
@@ -218,10 +247,6 @@ impl Translator {
         packet: &mut Packet<'_>,
     ) -> Result<Option<Ipv4Addr>, Refusal> {
         let Some(nat64) = &mut self.nat64 else { return Err(DropReason::NoRoute.into()) };
-        if nat64.claims(source) {
-            // Such a packet could turn round for ever (RFC 6146 section 3.5).
-            return Err(DropReason::SpoofedSource.into());
-        }
         let about = about_ipv6(packet.bytes());
         if about.is_none() && !nat64.is_subscriber(source) {
             return Err(DropReason::NotSubscriber.into());

@@ -8,7 +8,7 @@ use crate::addresses::{is_link_local, is_martian};
 use crate::convert::{Converted, Converter, Cut, ErrorMessage, Hops, Refusal};
 use crate::errors::{Errors, Waiting};
 use crate::filter::Filter;
-use crate::nat64::Nat64;
+use crate::nat64::{Nat64, about_ipv4};
 use crate::pairs::Pairs;
 use crate::settings::{Filter as FilterKind, Settings};
 use crate::siit::Siit;
@@ -189,6 +189,9 @@ impl Translator {
             Err(refusal) => return self.refuse(now, from, packet, len, refusal),
         };
         let len = packet.len();
+        if self.loops(from, ends) {
+            return self.refuse(now, from, packet, len, DropReason::SpoofedSource.into());
+        }
         let own = self.own_addresses();
         if own.contains(&Some(ends.1)) {
             return self.take_local(from, packet, len);
@@ -466,7 +469,8 @@ fn check_ipv4(bytes: &[u8], (source, destination): (u32, u32)) -> Result<(), Dro
     if !header.checksum_valid() {
         return Err(DropReason::BadHeaderChecksum);
     }
-    if natgate_engine::is_martian(source) {
+    // The source of an error shows where the fault is, whatever it is (RFC 7915 section 4.1).
+    if natgate_engine::is_martian(source) && about_ipv4(bytes).is_none() {
         return Err(DropReason::MartianSource);
     }
     if natgate_engine::is_martian(destination) {

@@ -294,8 +294,8 @@ fn a_subscriber_is_a_prefix_with_one_quota() {
     assert_eq!(left, [Outside, Outside, Outside, Inside, Outside]);
     let told = single(&outcomes.sent[3], Side::Inside);
     assert_eq!(ends6(told), ends(OWN_INSIDE, "2001:db8:1::4"));
-    // RFC 7915 section 4.2: host unreachable becomes no route to destination.
-    assert_eq!(told[40..42], [1, 0]);
+    // RFC 6146 section 3.5.1.1: address unreachable.
+    assert_eq!(told[40..42], [1, 3]);
     assert_eq!(told[48..], ip6("2001:db8:1::4", MAPPED, UDP, &udp(4000, 53, b"")));
     let quota =
         |event: &&natgate_engine::Event| matches!(event.change, Change::QuotaReached { .. });
@@ -394,5 +394,81 @@ fn random_packets_do_no_harm() {
             4 => assert!(Ipv4::new_checked(&bytes[..]).unwrap().checksum_valid()),
             _ => assert_eq!(Ipv6::new_checked(&bytes[..]).unwrap().total_len(), bytes.len()),
         }
+    }
+}
+
+#[test]
+fn a_segment_that_finds_no_port_is_answered_with_address_unreachable() {
+    let mut settings = nat64();
+    settings.engine.limits.tcp_ports = 1;
+    let syn = |port: u16| (Side::Inside, 1.0, ip6(HOST, MAPPED, TCP, &tcp(port, 80, SYN)));
+    let outcomes = run(&settings, &[syn(4000), syn(4001)]);
+    let told = single(&outcomes.sent[1], Side::Inside);
+    assert_eq!((ends6(told), &told[40..42]), (ends(OWN_INSIDE, HOST), &[1, 3][..]));
+    assert_eq!(told[48..], syn(4001).2);
+    // What routers outside say keeps the meaning that RFC 7915 section 4.2 gives it.
+    let out = single(&outcomes.sent[0], Side::Outside).to_vec();
+    let refusal = ip4("192.0.2.77", EXTERNAL, ICMP, &error(3, 1, 0, &out));
+    let outcomes = run(&settings, &[syn(4000), (Side::Outside, 2.0, refusal)]);
+    assert_eq!(single(&outcomes.sent[1], Side::Inside)[40..42], [1, 0]);
+}
+
+#[test]
+fn a_source_in_a_prefix_goes_nowhere() {
+    let source = "64:ff9b::198.51.100.9";
+    for (side, destination) in [
+        (Side::Inside, MAPPED),
+        (Side::Inside, "2001:db8:9::9"),
+        (Side::Outside, HOST),
+        (Side::Inside, OWN_INSIDE),
+    ] {
+        let packet = ip6(source, destination, ICMPV6, &echo(128, 7, b"ping"));
+        let outcomes = run(&nat64(), &[(side, 1.0, packet)]);
+        assert_eq!(outcomes.sent[0], [], "to {destination}");
+        assert_eq!(outcomes.dropped(), [DropReason::SpoofedSource], "to {destination}");
+    }
+}
+
+#[test]
+fn only_addresses_of_prefixes_and_pools_are_translated() {
+    let other = ip6(HOST, "2001:db8:9::9", UDP, &udp(4000, 53, b"question"));
+    let outcomes = run(&nat64(), &[(Side::Inside, 1.0, other)]);
+    assert_eq!(ends6(single(&outcomes.sent[0], Side::Outside)), ends(HOST, "2001:db8:9::9"));
+    assert!(outcomes.events.is_empty());
+    let external = external_port(&nat64(), &question());
+    for (destination, passes) in [(EXTERNAL, true), ("203.0.113.2", false), (OWN_IPV4, false)] {
+        let answer = ip4(REMOTE, destination, UDP, &udp(53, external, b"answer"));
+        let came = [(Side::Inside, 1.0, question()), (Side::Outside, 2.0, answer)];
+        assert_eq!(run(&nat64(), &came).sent[1].len(), usize::from(passes), "{destination}");
+    }
+}
+
+#[test]
+fn errors_that_show_too_little_are_dropped_in_silence() {
+    let ping = ip6(HOST, MAPPED, ICMPV6, &echo(128, 77, b"ping"));
+    for (packet, shown) in [(question(), 3), (question(), 0), (ping.clone(), 5), (ping, 0)] {
+        let out = one(&nat64(), Side::Inside, &packet).remove(0).1;
+        let from_outside =
+            |len: usize| ip4("192.0.2.77", EXTERNAL, ICMP, &error(3, 1, 0, &out[..20 + len]));
+        let came = |refusal| [(Side::Inside, 1.0, packet.clone()), (Side::Outside, 2.0, refusal)];
+        let outcomes = run(&nat64(), &came(from_outside(shown)));
+        assert_eq!(outcomes.sent[1], [], "{shown} bytes");
+        assert_eq!(run(&nat64(), &came(from_outside(8))).sent[1].len(), 1);
+    }
+    // From inside, about an answer.
+    let out = one(&nat64(), Side::Inside, &question()).remove(0).1;
+    let answer = ip4(REMOTE, EXTERNAL, UDP, &udp(53, port(&out, 0), b"answer"));
+    let came = ip6(MAPPED, HOST, UDP, &udp(53, 4000, b"answer"));
+    for (shown, passes) in [(0, 0), (3, 0), (8, 1)] {
+        let refusal = ip6(HOST, MAPPED, ICMPV6, &error(1, 4, 0, &came[..40 + shown]));
+        let outcomes = run(
+            &nat64(),
+            &[
+                (Side::Inside, 1.0, question()),
+                (Side::Outside, 2.0, answer.clone()),
+                (Side::Inside, 3.0, refusal),
+            ],
+        );
+        assert_eq!(outcomes.sent[2].len(), passes, "{shown} bytes");
     }
 }
