@@ -310,6 +310,8 @@ impl ExternalPorts {
         //= rfc4787#REQ-3
         //= rfc5382#REQ-7
         //= rfc5597#REQ-7
+        //= rfc6146#section-3.5.1.1-unique
+        //= rfc6146#section-3.5.2.3-unique
         debug_assert_eq!(*entry, EMPTY, "external port has an owner already");
         *entry = slot + 1;
         if ports.take_free(index, pool, port) {

@@ -391,6 +391,7 @@ impl Table {
             //= rfc5382#REQ-1
             //= rfc5597#REQ-1
             //= rfc5508#REQ-1a
+            //= rfc6146#section-5.2-mapping
             Behavior::EndpointIndependent => AddressPort::default(),
             Behavior::AddressDependent => AddressPort::new(remote.address, 0),
             Behavior::AddressAndPortDependent => remote,

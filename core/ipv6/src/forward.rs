@@ -77,6 +77,7 @@ impl Translator {
         if let Some(Err(refusal)) = translated {
             return Err(refusal);
         }
+        //= rfc6296#section-7-filter
         if from == Side::Outside {
             self.check_asked_for(now, packet.bytes())?;
         }

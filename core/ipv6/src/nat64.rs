@@ -184,6 +184,8 @@ fn tell_address_unreachable(packet: &mut Packet<'_>) {
     let Ok(mut header) = Ipv6::new_checked(packet.bytes_mut()) else { return };
     let (source, destination) = (header.source(), header.destination());
     let Some(mut error) = Icmpv6::new_checked(header.payload_mut()) else { return };
+    //= rfc6146#section-3.5.1.1-refused
+    //= rfc6146#section-3.5.2.3-refused
     error.set_code(ADDRESS_UNREACHABLE);
     error.fill_checksum(source, destination);
 }
@@ -208,6 +210,8 @@ fn about_ipv6(bytes: &[u8]) -> Option<(u128, u128)> {
 impl Translator {
     /// True if the source of a packet is in one of the prefixes. Such a packet could turn round for
     /// ever (RFC 6146 section 3.5). The remote hosts of a CLAT may be in a prefix of that name.
+    //= rfc6146#section-3.5-loop
+    //= rfc6146#section-5.4-loop
     pub(crate) fn loops(&self, from: Side, (source, destination): (u128, u128)) -> bool {
         let is_clats = from == Side::Outside && self.claims_clat(destination);
         self.nat64.as_ref().is_some_and(|nat64| nat64.claims(source)) && !is_clats
@@ -240,6 +244,7 @@ impl Translator {
 
     /// Converts a packet from inside to IPv4. Returns the number of its sender, unless the packet
     /// is an error.
+    //= rfc6146#section-3
     fn convert_to_number(
         &mut self,
         now: Timestamp,

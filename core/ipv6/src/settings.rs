@@ -107,6 +107,8 @@ impl Conversion {
     /// the MTU of the IPv6 link.
     pub fn between(self, mtu_ipv6: u16, mtu_ipv4: u16, hops: Hops) -> ConvertSettings {
         let Self { lowest_mtu, udp_checksum_zero, traffic_class, service } = self;
+        //= rfc7915#section-4-threshold
+        //= rfc7915#section-4.1-threshold
         let lowest_mtu = lowest_mtu.min(mtu_ipv6);
         ConvertSettings {
             lowest_mtu,
@@ -149,6 +151,7 @@ pub struct Nat64Settings {
 pub enum Hairpin {
     /// The translator turns such a packet by itself, in one go (section 4.2.2).
     #[default]
+    //= rfc7757#section-4.2-default
     Intrinsic,
     /// Such a packet is translated twice (section 4.2.1).
     Simple,

@@ -160,6 +160,8 @@ impl Translator {
     /// Takes a packet of either family that came in on a side, with
     /// [`HEADROOM`](crate::convert::HEADROOM) bytes before it. The engine takes it where it is
     /// translated by mappings. Poll both for events and packets afterwards.
+    //= rfc7915#section-4-order
+    //= rfc7915#section-5-order
     pub fn take(
         &mut self,
         engine: &mut Engine,
@@ -196,6 +198,7 @@ impl Translator {
         if own.contains(&Some(ends.1)) {
             return self.take_local(from, packet, len);
         }
+        //= rfc6146#section-3.5-ipv6
         if from == Side::Inside && self.nat64.as_ref().is_some_and(|nat64| nat64.claims(ends.1)) {
             return self.take_nat64(engine, now, ends.0, packet);
         }
@@ -251,6 +254,7 @@ impl Translator {
         let own = self.own_addresses();
         let is_own = |address| own.contains(&Some(address));
         // A link-local address may send to the gateway, and be an address of the gateway.
+        //= rfc7915#section-5.1-source
         if is_martian(source) || is_link_local(source) && !is_own(destination) {
             return Err(DropReason::MartianSource.into());
         }
@@ -302,6 +306,8 @@ impl Translator {
 
     /// Sends an error about a packet as received, to the side that it came from.
     fn send_error(&mut self, now: Timestamp, from: Side, packet: &[u8], message: ErrorMessage) {
+        //= rfc7915#section-4.4-configure
+        //= rfc7915#section-5.4-configure
         if !self.sends_errors(from) {
             self.errors.suppressed += 1;
             return;
@@ -382,6 +388,7 @@ impl Translator {
         let realm = packet.realm();
         let answers = matches!(verdict, Verdict::Reply(_));
         let mut cut = None;
+        //= rfc6146#section-3.5-ipv4
         if side == Side::Inside && self.realm() == Some(realm) {
             match self.convert_to_host(packet) {
                 Ok(found) => cut = found,
@@ -470,6 +477,8 @@ fn check_ipv4(bytes: &[u8], (source, destination): (u32, u32)) -> Result<(), Dro
         return Err(DropReason::BadHeaderChecksum);
     }
     // The source of an error shows where the fault is, whatever it is (RFC 7915 section 4.1).
+    //= rfc7915#section-4.1-source
+    //= rfc7915#section-4.1-source-error
     if natgate_engine::is_martian(source) && about_ipv4(bytes).is_none() {
         return Err(DropReason::MartianSource);
     }

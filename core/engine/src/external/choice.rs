@@ -37,6 +37,8 @@ impl ExternalPorts {
             //= rfc4787#REQ-2
             //= rfc7857#section-4
             //= rfc7857#section-4-tcp
+            //= rfc6146#section-3.5.1.1-address
+            //= rfc6146#section-3.5.2.3-address
             (Pooling::Paired, Some(index)) => index,
             //= rfc7857#section-4-soft
             (Pooling::SoftPaired, Some(index)) if ports.free_in(index, range) > 0 => index,
@@ -180,6 +182,7 @@ impl ExternalPorts {
     pub(super) fn parity(&self, wish: &Wish) -> Parity {
         //= rfc4787#REQ-4
         //= rfc7857#section-8
+        //= rfc6146#section-3.5.1.1-parity
         match (self.parity && wish.protocol == protocol::UDP, wish.internal_port & 1) {
             (false, _) => Parity::Any,
             (true, 0) => Parity::Even,

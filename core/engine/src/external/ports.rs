@@ -452,6 +452,10 @@ impl Range {
     /// are ports on both sides of 1024, ports on the internal port's side.
     pub(super) fn sides((first, last): (u16, u16)) -> [Self; 2] {
         //= rfc4787#REQ-3a
+        //= rfc6146#section-3.5.1.1-well-known
+        //= rfc6146#section-3.5.1.1-high
+        //= rfc6146#section-3.5.2.3-well-known
+        //= rfc6146#section-3.5.2.3-high
         if first >= 1024 || last < 1024 {
             return [Self { first, last }; 2];
         }

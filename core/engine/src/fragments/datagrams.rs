@@ -40,6 +40,8 @@ impl Fragments {
 
     /// Adds a datagram, if the table and the share of its source have room.
     //= rfc4787#REQ-14a
+    //= rfc6146#section-3.4-resources
+    //= rfc6146#section-5.3-fragments
     pub(super) fn open(&mut self, now: Timestamp, key: Key) -> Option<u32> {
         if !self.may_open(key) {
             return None;

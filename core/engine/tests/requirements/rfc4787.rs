@@ -14,6 +14,7 @@ fn ports(first: u16, last: u16) -> Config {
 }
 
 //= test rfc4787#REQ-1
+//= test rfc6146#section-5.2-mapping
 #[test]
 fn req_1_one_mapping_serves_every_remote_endpoint() {
     let mut lab = Lab::new(&config());
@@ -30,6 +31,7 @@ fn req_1_one_mapping_serves_every_remote_endpoint() {
 }
 
 //= test rfc4787#REQ-2
+//= test rfc6146#section-3.5.1.1-address
 #[test]
 fn req_2_all_mappings_of_a_host_have_one_external_address() {
     let pools = vec![pool("203.0.113.1", "203.0.113.16", (1024, 65535))];
@@ -49,6 +51,7 @@ fn req_2_all_mappings_of_a_host_have_one_external_address() {
 }
 
 //= test rfc4787#REQ-3
+//= test rfc6146#section-3.5.1.1-unique
 #[test]
 fn req_3_no_external_endpoint_is_shared() {
     for allocation in [Allocation::Random, Allocation::Preserve] {
@@ -67,6 +70,8 @@ fn req_3_no_external_endpoint_is_shared() {
 }
 
 //= test rfc4787#REQ-3a
+//= test rfc6146#section-3.5.1.1-well-known
+//= test rfc6146#section-3.5.1.1-high
 #[test]
 fn req_3a_ports_stay_on_their_side_of_1024() {
     for allocation in [Allocation::Random, Allocation::Preserve] {
@@ -81,6 +86,7 @@ fn req_3a_ports_stay_on_their_side_of_1024() {
 }
 
 //= test rfc4787#REQ-4
+//= test rfc6146#section-3.5.1.1-parity
 #[test]
 fn req_4_ports_keep_their_parity() {
     for allocation in [Allocation::Random, Allocation::Preserve] {
@@ -95,6 +101,7 @@ fn req_4_ports_keep_their_parity() {
 }
 
 //= test rfc4787#REQ-5
+//= test rfc6146#section-3.5.1-least
 #[test]
 fn req_5_a_mapping_lives_two_minutes_whatever_others_do() {
     let mut lab = Lab::new(&ports(2000, 2015));
@@ -128,6 +135,7 @@ fn req_5b_the_timer_can_be_set() {
 }
 
 //= test rfc4787#REQ-5c
+//= test rfc6146#section-3.5.1-default
 #[test]
 fn req_5c_the_timer_is_five_minutes_unless_set() {
     let mut lab = Lab::new(&config());

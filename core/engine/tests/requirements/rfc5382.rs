@@ -235,6 +235,8 @@ fn req_4a_the_answer_can_be_forbidden() {
 }
 
 //= test rfc5382#REQ-5
+//= test rfc6146#section-3.5.2-least
+//= test rfc6146#section-3.5.2-default
 #[test]
 fn req_5_an_idle_connection_lives_two_hours_and_four_minutes() {
     let (mut lab, external) = connect(&config());
@@ -316,6 +318,7 @@ fn req_6_what_tcp_carries_is_not_altered() {
 }
 
 //= test rfc5382#REQ-7
+//= test rfc6146#section-3.5.2.3-unique
 #[test]
 fn req_7_no_external_endpoint_is_shared() {
     for allocation in [Allocation::Random, Allocation::Preserve] {

@@ -82,6 +82,8 @@ fn req_2_a_query_session_lives_for_a_minute() {
 }
 
 //= test rfc5508#REQ-2a
+//= test rfc6146#section-3.5.3-configurable
+//= test rfc6146#section-3.5.3-inbound
 #[test]
 fn req_2a_the_query_timer_can_be_set() {
     let mut longer = config();

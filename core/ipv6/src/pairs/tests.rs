@@ -168,6 +168,9 @@ fn queries_and_later_fragments_quote_nothing() {
     }
 }
 
+//= test rfc6296#section-3.2-unmapped
+//= test rfc6296#section-3.7-zero
+//= test rfc6296#section-3.7-error
 #[test]
 fn addresses_without_a_translation_are_refused_and_the_packet_stays() {
     let cases = [

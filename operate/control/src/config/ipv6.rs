@@ -204,6 +204,11 @@ fn read_nat64(section: &Section<'_>) -> Option<Nat64Draft> {
         length.and_then(|value| value.integer(SUBSCRIBER_LENGTHS.0..=SUBSCRIBER_LENGTHS.1));
     Some(Nat64Draft {
         place: section.place.clone(),
+        //= rfc6052#section-3.4-well-known
+        //= rfc6052#section-3.4-specific
+        //= rfc6146#section-3.5.4-default
+        //= rfc6146#section-3.5.4-configured
+        //= rfc6146#section-3.5.4-algorithm-default
         prefixes: prefixes.unwrap_or_else(well_known),
         subscribers: subscribers.unwrap_or_default(),
         subscriber_length: length.map_or(SUBSCRIBER_LENGTH, |length| length as u8),
@@ -283,6 +288,7 @@ fn read_nptv6(section: &Section<'_>) -> Option<Nptv6Draft> {
         let value = section.require(key, example)?;
         value.parsed("an IPv6 prefix", values6::unicast_prefix6)
     };
+    //= rfc6296#section-4.1-manual
     let internal = read("internal", "\"fd00:1::/48\"");
     let external = read("external", "\"2001:db8:1::/48\"");
     let icmp_errors = section.get("icmp_errors").and_then(|value| value.boolean());

@@ -195,6 +195,7 @@ fn maps_and_pools_differ(draft: &Draft, report: &Report<'_>) {
     }
 }
 
+//= rfc6877#section-2-prefixes
 fn clat_prefixes_differ(draft: &Draft, report: &Report<'_>) {
     let Some(ClatDraft { prefix: Some(prefix), source: Some(source), .. }) = &draft.ipv6.clat
     else {

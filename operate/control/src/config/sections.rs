@@ -453,9 +453,12 @@ fn read_timeouts(section: &Section<'_>, timeouts: &mut Timeouts) {
         //= rfc7857#section-2.1-shorter
         ("tcp_opening", &mut timeouts.tcp_opening, &idle, rfc(4, "RFC 7857 section 2.1")),
         ("tcp_closing", &mut timeouts.tcp_closing, &idle, rfc(4, "RFC 7857 section 2.1")),
+        //= rfc6146#section-3.5.3-configurable
+        //= rfc6146#section-3.5.3-inbound
         ("icmp", &mut timeouts.icmp, &idle, rfc(1, "RFC 5508 REQ-2")),
         ("other", &mut timeouts.other, &idle, None),
         ("hold_down", &mut timeouts.hold_down, &(tick..=MINUTE * 60), rfc(2, "RFC 6888 REQ-8")),
+        //= rfc6146#section-3.4-interval-configurable
         ("fragment", &mut timeouts.fragment, &(tick..=MINUTE * 2), None),
     ] {
         let Some(value) = section.get(key) else { continue };

@@ -103,6 +103,7 @@ impl<R: Recorder> Decision<'_, R> {
         let Arrival { index, port, remote, seen, .. } = arrival;
         let engine = self.engine;
         let Some((host, begun)) = engine.statics.internal(index, self.headers.protocol) else {
+            //= rfc6146#section-3.5.1-unknown
             self.note(Step::NoMapping);
             return Err(DropReason::NoMapping.into());
         };

@@ -18,6 +18,7 @@ impl<R: Recorder> Decision<'_, R> {
     /// Whether the packet may start a session: of TCP only a SYN, unless flows are picked up.
     pub(super) fn may_open(&mut self) -> Decided<()> {
         let segment = self.headers.segment;
+        //= rfc6146#section-3.5.2-closed
         let picked_up = self.engine.config.tcp_pickup && segment.flags & RST == 0;
         if !matches!(self.headers.kind, Kind::Tcp | Kind::Dccp) {
             return Ok(());
