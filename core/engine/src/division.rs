@@ -99,6 +99,7 @@ impl Engine {
         self.is_divided = true;
         self.identifications.divide(number, engines);
         self.external.divide();
+        self.external.report_only(&has);
         let blocks = core::mem::take(&mut self.pinned);
         let is_own = |&block: &u32| {
             let block = self.external.block(block);

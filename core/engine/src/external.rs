@@ -13,12 +13,14 @@ mod hold_down;
 mod overload;
 mod ownership;
 mod part;
+mod pins;
 mod ports;
 mod share_choice;
 mod shares;
 mod spans;
 mod usage;
 
+use crate::BlockId;
 use crate::blocks::Blocks;
 use crate::calendar::{NONE, lane};
 use crate::config::{Config, PoolConfig, Pooling};
@@ -37,6 +39,8 @@ pub(crate) use handover::HoldsCursor;
 use natgate_wire::protocol;
 pub(crate) use ownership::{InUse, Release, ReleaseSearch};
 use part::Part;
+pub use pins::{BlockConflict, ConflictReason};
+pub(crate) use pins::{Pin, PinChange, pins, report_only};
 pub(crate) use ports::Draw;
 use ports::{EMPTY, HELD, LAST, Parity, Ports, Range};
 pub(crate) use shares::{Chosen, OwnershipSource};
@@ -145,6 +149,9 @@ pub(crate) struct ExternalPorts {
     /// Held ports that a static mapping took: the place of the protocol and the port's entry, with
     /// the next port that is released at the same tick.
     evicted: BTreeMap<(usize, u32), u32>,
+    /// Blocks of forwarded ports, and such blocks that are pinned and not reported yet.
+    pins: Vec<Pin>,
+    pinned_later: Vec<BlockId>,
     work: Work,
 }
 
@@ -171,6 +178,8 @@ impl ExternalPorts {
             held: 0,
             most_held: config.limits.held_ports.unwrap_or(u32::MAX),
             evicted: BTreeMap::new(),
+            pins: Vec::new(),
+            pinned_later: Vec::new(),
             blocks: shares::blocks(config, room, key),
             plans: Plans::new(room),
             part: Part::default(),

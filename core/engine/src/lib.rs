@@ -106,7 +106,7 @@ pub use event::{BlockId, Change, Endpoint, Event, MappingId, MappingKind, Resour
 pub use explicit::{
     Explicit, ExplicitError, MapRequest, Nonce, PeerRequest, RemoteFilter, WantedEndpoint,
 };
-pub use external::{Draining, PoolChange};
+pub use external::{BlockConflict, ConflictReason, Draining, PoolChange};
 pub use handover::{
     Export, Exported, Restoration, RestoreError, Restored, VERSION as HANDOVER_VERSION,
 };

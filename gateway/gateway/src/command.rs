@@ -129,11 +129,14 @@ impl Prepared {
         let settings = new.in_numbers_of(&of_engine);
         let partition = partition
             .map(|before| Arc::new(Partition::new(&settings.engine, workers, Some(&before))));
-        let part = |_| -> Result<Part, ConfigError> {
+        let part = |number| -> Result<Part, ConfigError> {
             let wiring = Rewiring::new(in_force, &settings)?;
             let router = Renewal::new(in_force, &settings);
             let router = router.map_err(|error| ConfigError { message: error.to_string() })?;
-            let (engine, settings) = (engine.clone(), settings.clone());
+            let (mut engine, settings) = (engine.clone(), settings.clone());
+            if let Some(partition) = &partition {
+                engine.divide(|realm, host| partition.of_host(realm, host.to_bits()) == number);
+            }
             Ok(Part { engine, router, wiring, settings, partition: partition.clone() })
         };
         Ok(Self { parts: (0..workers).map(part).collect::<Result<_, _>>()? })

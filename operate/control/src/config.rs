@@ -51,6 +51,7 @@ pub use schema::{PLACES, PlaceKey, PlaceKind, SECTIONS};
 pub use values::duration;
 pub(crate) use values::{show_duration, show_prefix, show_range};
 
+use natgate_engine::{BlockConflict, Config};
 use natgate_gateway::Settings;
 use reader::{Origin, Section};
 use std::collections::HashSet;
@@ -131,6 +132,17 @@ pub(crate) fn reread_text(
     }
     let problems = restart::problems(text, &name, in_force, &new);
     if problems.is_empty() { Ok(new) } else { Err(problems) }
+}
+
+/// The problem of a forwarded port in a block that its host cannot have while the gateway runs.
+/// `engine` is the new configuration, read from `text`.
+pub(crate) fn block_conflict(
+    text: &str,
+    path: &Path,
+    conflict: &BlockConflict,
+    engine: &Config,
+) -> Problem {
+    restart::block_conflict(text, &path.display().to_string(), conflict, engine)
 }
 
 /// Reads the text of a configuration file.

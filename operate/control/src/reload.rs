@@ -8,7 +8,7 @@ mod tables;
 use self::tables::changed;
 use crate::config::{self, Configuration, Problem};
 use crate::json;
-use natgate_engine::{Config, Departure, Leaving};
+use natgate_engine::{Config, Departure, Leaving, ReconfigureError};
 use natgate_gateway::{CommandError, Commander, Device, Prepared, Settings, WorkerSettings};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -387,7 +387,8 @@ impl Reloader {
         let claims = self.claim(&new.complete, Purpose::Reload)?;
         prepared.open(&self.open).map_err(|message| self.wrong(message))?;
         let logs = self.open_logs(&new.complete, Purpose::Reload)?;
-        let done = self.commander.reconfigure(prepared).map_err(|error| self.not_taken(error))?;
+        let done = self.commander.reconfigure(prepared);
+        let done = done.map_err(|error| self.not_taken(error, &new))?;
         for apply in [logs, access, claims].into_iter().flatten() {
             apply();
         }
@@ -435,8 +436,8 @@ impl Reloader {
             found.map_err(|message| self.wrong(message))?;
         }
         self.open_logs(&new.complete, Purpose::DryRun)?;
-        let review =
-            self.commander.review(prepared, most).map_err(|error| self.not_taken(error))?;
+        let review = self.commander.review(prepared, most);
+        let review = review.map_err(|error| self.not_taken(error, &new))?;
         let (stay, go, named) = (review.stay, review.go, review.named);
         // Mappings of removed realms are among them.
         let names = json::Names::of(&new.complete.engine);
@@ -458,9 +459,15 @@ impl Reloader {
         ReloadError::Configuration(vec![Problem::of_file(&name, message)])
     }
 
-    fn not_taken(&self, error: CommandError) -> ReloadError {
+    fn not_taken(&self, error: CommandError, new: &InForce) -> ReloadError {
         match error {
             CommandError::Device(error) => self.wrong(error.to_string()),
+            CommandError::Refused(ReconfigureError::Block(conflict)) => {
+                let text = new.text.as_deref().unwrap_or_default();
+                let engine = &new.complete.engine;
+                let problem = config::block_conflict(text, &self.file, &conflict, engine);
+                ReloadError::Configuration(vec![problem])
+            }
             error => ReloadError::Gateway(error),
         }
     }

@@ -14,8 +14,6 @@ use crate::host::{Grouping, Host};
 use crate::protocols::{PROTOCOLS, has_ports, protocol_index};
 use crate::random::{Generator, HashKey};
 use crate::time::{TICK, nanos};
-use alloc::format;
-use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
@@ -185,6 +183,7 @@ impl ExternalPorts {
                 let held = |ports: &Ports| ports.held_within(index, Range { first, last });
                 if is_busy { ports.iter().map(held).sum() } else { 0 }
             });
+            self.pin_joined(index);
         }
     }
 
@@ -333,38 +332,6 @@ impl ExternalPorts {
         }
     }
 
-    /// Assigns the block of a forwarded port permanently to the port's host. Returns the block if
-    /// it had no owner. `None`: the port is in no block.
-    ///
-    /// # Errors
-    /// One sentence, when the host cannot have the block.
-    pub(crate) fn pin(
-        &mut self,
-        External { index, port }: External,
-        host: Host,
-    ) -> Result<Option<u32>, String> {
-        let pool = self.pool_of(index);
-        if self.pools.get(pool).is_none_or(|pool| pool.mode != Mode::Block) {
-            return Ok(None);
-        }
-        let external = Ipv4Addr::from_bits(self.address(index));
-        let pinned = self.blocks.pin(pool, External::new(index, port), host).map_err(|owner| {
-            format!("{external}:{port} is in a block of {}, not of {}", owner.ip(), host.ip())
-        })?;
-        let Some(block) = pinned else { return Ok(None) };
-        let (count, max) = (self.blocks.of(host, pool).count(), self.blocks.max(pool));
-        if count > usize::from(max) {
-            let message = format!("{external}:{port} gives {} {count} blocks", host.ip());
-            return Err(format!("{message}, more than the {max} it may have"));
-        }
-        let elsewhere = |block: u32| self.blocks.place_of(block).0 != index;
-        if self.pooling == Pooling::Paired && self.blocks.of(host, pool).any(elsewhere) {
-            let message = format!("{external}:{port} gives {} blocks of two addresses", host.ip());
-            return Err(format!("{message}, which paired pooling does not permit"));
-        }
-        Ok(Some(block))
-    }
-
     /// Takes one block that is due at a tick from its subscriber.
     pub(crate) fn release_block(&mut self, tick: u32) -> Option<BlockId> {
         let released = self.blocks.release(tick)?;
@@ -376,6 +343,12 @@ impl ExternalPorts {
     pub(crate) fn release_empty(&mut self, index: u32, port: u16) -> Option<BlockId> {
         let released = self.blocks.release_empty(self.pool_of(index), index, port)?;
         Some(self.note_released(released))
+    }
+
+    /// Takes a block from its subscriber.
+    pub(super) fn take_block(&mut self, block: u32) -> BlockId {
+        let released = self.blocks.take_back(block);
+        self.note_released(released)
     }
 
     fn note_released(&mut self, (block, owner): (u32, Host)) -> BlockId {
