@@ -28,9 +28,6 @@ pub use services::{AccessMeaning, LogMeaning, PcpMeaning};
 pub use shares::Shares;
 use text::plural;
 
-/// Default size of the mapping table.
-const DEFAULT_MAPPINGS: u64 = 1 << 20;
-
 /// Default least size of the table of sessions with a translated destination.
 const LEAST_TWICE: u64 = 1024;
 
@@ -117,12 +114,7 @@ impl Meaning {
         let pools = (0..config.pools.len()).filter(has_addresses);
         let pools: Vec<Pool> = pools.map(|index| pool(config, index)).collect();
         let limits = &config.limits;
-        let each = pools
-            .iter()
-            .zip(&config.pools)
-            .map(|(pool, of)| ports(std::slice::from_ref(pool)) * of.mappings_per_port() as u64);
-        let usual = each.sum::<u64>().min(DEFAULT_MAPPINGS);
-        let mappings = limits.mappings.map_or(usual, u64::from);
+        let mappings = config.mapping_room();
         // The engine reserves four mappings for each static one, which may have four protocols.
         let servers: usize = config.services.iter().map(|service| service.servers.len()).sum();
         let all = mappings + 4 * (config.statics.len() + servers) as u64;
@@ -162,9 +154,16 @@ fn translates_destinations(rule: &Rule) -> bool {
     matches!(rule.action, RuleAction::Dnat(..) | RuleAction::DnatPrefix(_))
 }
 
-/// Ports of the pools, over all protocols.
+/// Ports of the pools that mappings can have, over all protocols.
 fn ports(pools: &[Pool]) -> u64 {
-    let ports = |pool: &Pool| pool.addresses * (u64::from(pool.ports.1 - pool.ports.0) + 1) * 3;
+    let ports = |pool: &Pool| {
+        let each = u64::from(pool.ports.1 - pool.ports.0) + 1;
+        let of_nobody = match pool.allocation {
+            Shares::Deterministic { .. } => pool.allocation.ports_unused(),
+            _ => 0,
+        };
+        (pool.addresses * each - of_nobody) * 3
+    };
     pools.iter().map(ports).sum()
 }
 

@@ -5,7 +5,7 @@
 
 mod tables;
 
-use self::tables::changed;
+use self::tables::{changed, named};
 use crate::config::{self, Configuration, Problem};
 use crate::json;
 use natgate_engine::{Config, Departure, Leaving, ReconfigureError};
@@ -82,6 +82,17 @@ struct InForce {
     complete: Arc<Settings>,
     /// The text of the file, if short enough for comparison.
     text: Option<String>,
+}
+
+impl InForce {
+    /// The tables that differ from these settings.
+    fn differing(&self, new: &Self) -> Vec<&'static str> {
+        let tables = changed(&self.read, &new.read);
+        match (&self.text, &new.text) {
+            (Some(old), Some(new)) => named(tables, old, new),
+            _ => tables,
+        }
+    }
 }
 
 /// An attempt to reload: the difference between the files, and the result.
@@ -382,7 +393,7 @@ impl Reloader {
             *difference = config::difference(old, &text);
         }
         let (new, mut prepared, warnings) = self.prepare(&in_force, text)?;
-        let changed = changed(&in_force.read, &new.read);
+        let changed = in_force.differing(&new);
         let access = self.read_access(&new.read)?;
         let claims = self.claim(&new.complete, Purpose::Reload)?;
         prepared.open(&self.open).map_err(|message| self.wrong(message))?;
@@ -427,7 +438,7 @@ impl Reloader {
     pub fn try_out(&self, most: usize) -> Result<Reloaded, ReloadError> {
         let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
         let (new, prepared, warnings) = self.prepare(&in_force, self.text()?)?;
-        let changed = changed(&in_force.read, &new.read);
+        let changed = in_force.differing(&new);
         // A trial refuses the same files as a reload.
         self.read_access(&new.read)?;
         self.claim(&new.complete, Purpose::DryRun)?;

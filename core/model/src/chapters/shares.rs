@@ -55,6 +55,20 @@ fn division(pool: &PoolConfig, plan: &DeterministicConfig) -> Division {
     }
 }
 
+/// Number of a pool's ports that mappings can have, over all addresses.
+pub(super) fn usable_ports(config: &Config, pool: &PoolConfig) -> usize {
+    let count = addresses(pool).count();
+    let Allocation::Deterministic(plan) = config.allocation_of(pool) else {
+        return count * (usize::from(pool.ports.1 - pool.ports.0) + 1);
+    };
+    let hosts = plan.subscribers.iter().map(|p| u64::from(p.last() - p.first()) + 1);
+    let hosts: u64 = hosts.sum();
+    let Division { ports, subscribers } = division(pool, plan);
+    let from = u64::from(pool.ports.0) + ports * subscribers;
+    let dynamic = if plan.dynamic_ports > 0 { u64::from(pool.ports.1) + 1 - from } else { 0 };
+    (hosts * ports) as usize + count * dynamic as usize
+}
+
 /// The ports of a subscriber by arithmetic (5.32).
 fn own_ports(
     pool: &PoolConfig,

@@ -298,6 +298,12 @@ fn a_port_in_a_subscribers_block_is_refused_at_its_line() {
             assert_eq!(problem["key"], "static[1].external");
             assert_eq!(problem["message"], message);
         }
+        // Larger blocks are named as such.
+        let larger = before.replace("size = 512", "size = 1024");
+        std::fs::write(&file, larger).expect("the file can be written");
+        let body = serde_json::json!({ "dry_run": true });
+        let tried = ask(&world.path, "POST", "/v1/reload", &body, PATIENCE).expect("an answer");
+        assert_eq!(tried.body["changed"], serde_json::json!(["nat.block"]), "{}", tried.body);
         // A block of nobody changes hands without a restart.
         let is_free = |port: &u64| {
             let has =
