@@ -107,7 +107,7 @@ impl<'b> Packet<'b> {
     /// The bytes of the buffer from the packet's start on. The packet may end earlier.
     #[inline(always)]
     pub(crate) fn from_start(&mut self) -> &mut [u8] {
-        self.buffer.get_mut(self.start..).unwrap_or_default()
+        &mut self.buffer[self.start..]
     }
 
     /// Moves the packet's start to another offset in the buffer. The packet keeps its end, so it

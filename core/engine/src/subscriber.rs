@@ -6,6 +6,7 @@
 //! each pool. Further records, which [`Subscribers::paired`] reads, contain the pairs beyond the
 //! first.
 
+mod removal;
 mod unanswered;
 
 use crate::DropReason;
@@ -24,7 +25,8 @@ use unanswered::Unanswered;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subscriber {
     host: Host,
-    /// Pool of a further record; [`NONE`]: this is the subscriber's first record.
+    /// Pool of a further record; [`NONE`]: this is the subscriber's first record; [`FREE`]: the
+    /// record is free.
     further: u32,
     /// Pool of the subscriber's first mapping, and index of the external address of the pair there.
     /// Index [`NONE`]: rules chose the addresses of all mappings so far.
@@ -75,6 +77,8 @@ impl Subscriber {
 }
 
 const NONE: u32 = u32::MAX;
+/// In place of a further record's pool. No pool has this number.
+const FREE: u32 = NONE - 1;
 
 /// The class of a host: numbers are in no class, because prefixes of classes mean addresses.
 fn class_of(classes: &Classes, grouping: Grouping, host: Host) -> u16 {
@@ -541,58 +545,5 @@ impl Subscribers {
         }
         self.index.insert(self.hash(record.host, record.further), at);
         at
-    }
-
-    /// Counts the removal of a mapping of a pool, which was in a slot. Removes the subscriber's
-    /// record with its last mapping. `likely` is the subscriber's record as
-    /// [`Subscribers::approach`] found it, or none.
-    pub(crate) fn release(
-        &mut self,
-        (likely, host): (u32, Host),
-        slot: u32,
-        pool: usize,
-        kind: usize,
-    ) {
-        let host = self.grouping.subscriber(host);
-        let at = self.find_from(likely, host).expect("a mapping's subscriber has a record");
-        if self.records[at as usize].is_unanswered {
-            self.unanswered.remove_mapping(at, slot);
-        }
-        self.settle(at);
-        let class = self.records[at as usize].class;
-        self.classes.release(class, kind);
-        if self.records[at as usize].pool as usize != pool {
-            let further = self.find_record(host, pool as u32);
-            self.release_from(further.expect("a further pool has a record"), 0);
-            self.records[at as usize].elsewhere -= 1;
-        }
-        self.release_from(at, kind);
-        let Subscriber { pool, has, elsewhere, .. } = &self.records[at as usize];
-        if *elsewhere > 0 && has.mappings.iter().sum::<u32>() == *elsewhere {
-            // No mapping of the first pool is left: the next one there may have another address.
-            self.part(at, *pool as usize);
-        }
-    }
-
-    #[inline]
-    fn release_from(&mut self, at: u32, kind: usize) {
-        let record = &mut self.records[at as usize];
-        record.has.mappings[kind] -= 1;
-        if record.has.mappings == [0; KINDS] {
-            let (host, further) = (record.host, record.further);
-            if core::mem::take(&mut record.is_unanswered) {
-                self.unanswered.leave(at);
-            }
-            record.next = core::mem::replace(&mut self.free, at);
-            self.used -= 1;
-            if further == NONE {
-                self.present -= 1;
-                self.by_bucket[host.bucket()] -= 1;
-            }
-            if let Some(tenants) = self.tenants.get_mut(record.paired as usize) {
-                *tenants -= 1;
-            }
-            self.index.remove(self.hash(host, further), at);
-        }
     }
 }

@@ -142,11 +142,9 @@ impl Engine {
     ) {
         for (at, (packet, verdict)) in packets.iter_mut().zip(verdicts).enumerate() {
             let headers = &headers[at];
-            if self.quick::<F>(round, headers, packet, tally) {
-                *verdict = Verdict::Forward(F::SIDE.other());
-                continue;
-            }
-            *verdict = if F::SIDE == Side::Inside
+            *verdict = if self.quick::<F>(round, headers, packet, tally) {
+                Verdict::Forward(F::SIDE.other())
+            } else if F::SIDE == Side::Inside
                 && headers.is_new()
                 && let Some(flows) = flows
                 && let Some(verdict) = self.quick_new(round, headers, &flows[at], packet, tally)

@@ -102,7 +102,8 @@ pub(super) struct Round {
     pub(super) mtu: u16,
     /// Deadlines of UDP's sessions, and of established ones, by their mappings' sets of timeouts;
     /// 0 if the remote port may say otherwise.
-    usual: [[u32; SETS]; 2],
+    udp: [u32; SETS],
+    established: [u32; SETS],
     opening: u32,
     /// Whether the remote port may say otherwise; the present time since that of tick 0.
     by_port: bool,
@@ -130,7 +131,7 @@ impl Round {
     fn first_deadline(&self, timers: &Timers, set: u8, protocol: u8, remote_port: u16) -> u32 {
         let is_tcp = protocol == protocol::TCP;
         if set == 0 && !self.by_port {
-            return if is_tcp { self.opening } else { self.usual[0][0] };
+            return if is_tcp { self.opening } else { self.udp[0] };
         }
         let idle = if is_tcp { Idle::Opening } else { Idle::Established };
         deadline(self.since_base, timers.of(set, idle, protocol, remote_port))
@@ -150,11 +151,11 @@ impl Engine {
     pub(super) fn round<F: From>(&self) -> Round {
         let since_base = self.since_base();
         let by_port = self.timeouts.by_port();
-        let mut usual = [[0; SETS]; 2];
+        let (mut udp, mut established) = ([0; SETS], [0; SETS]);
         for set in 0..if by_port { 0 } else { self.timeouts.sets() } {
             let times = self.timeouts.usual(set);
-            usual[0][set] = deadline(since_base, times.0);
-            usual[1][set] = deadline(since_base, times.1);
+            udp[set] = deadline(since_base, times.0);
+            established[set] = deadline(since_base, times.1);
         }
         Round {
             mtu: match F::SIDE {
@@ -162,7 +163,8 @@ impl Engine {
                 // To which realm, is not known yet.
                 Side::Outside => self.realms.least_mtu(),
             },
-            usual,
+            udp,
+            established,
             opening: self.deadline(self.now, self.timeouts.of(0, Idle::Opening, protocol::TCP, 0)),
             by_port,
             since_base,
@@ -461,7 +463,10 @@ impl Engine {
         }
         if F::WAY == Way::Out || round.inbound_refresh {
             let set = mapping.timeouts();
-            let mut expires = round.usual[usize::from(is_tcp)][usize::from(set)];
+            let mut expires = match is_tcp {
+                true => round.established[usize::from(set)],
+                false => round.udp[usize::from(set)],
+            };
             if expires < mapping.first.expires {
                 if round.by_port {
                     let time = self.timeouts.of_open(set, headers.protocol, remote.port);
