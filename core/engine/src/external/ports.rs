@@ -59,6 +59,7 @@ impl Counts {
 pub(super) struct Ports {
     /// A bit a free port, [`WORDS`] an address.
     pub(super) free: Vec<u64>,
+    /// By address.
     counts: Vec<Counts>,
     /// Free ports a pool: below 1024, and from 1024 on.
     pub(super) pool_count: Vec<[u32; 2]>,
@@ -76,9 +77,11 @@ impl Ports {
     /// Makes `addresses` addresses without free ports, and room for `room`. Memory beyond
     /// `addresses` is not touched. `hold` is the hold-down in ticks.
     pub(super) fn new(addresses: usize, room: usize, hold: u32) -> Self {
+        let mut counts = Vec::with_capacity(room);
+        counts.resize(addresses, Counts::NONE);
         Self {
             free: begun(vec![0; room * WORDS], addresses * WORDS),
-            counts: vec![Counts::NONE; room],
+            counts,
             pool_count: Vec::new(),
             owner: begun(vec![EMPTY; room * PORTS], addresses * PORTS),
             holds: Calendar::new(MOST_HOLD + 1),
@@ -97,6 +100,7 @@ impl Ports {
         let addresses = self.addresses() + 1;
         self.free.resize(addresses * WORDS, 0);
         self.owner.resize(addresses * PORTS, EMPTY);
+        self.counts.resize(addresses, Counts::NONE);
     }
 
     /// The place of a port of an address among all ports.
