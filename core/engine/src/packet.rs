@@ -106,7 +106,7 @@ impl<'b> Packet<'b> {
 
     /// The bytes of the buffer from the packet's start on. The packet may end earlier.
     #[inline(always)]
-    pub(crate) fn from_start(&mut self) -> &mut [u8] {
+    pub(crate) fn tail_mut(&mut self) -> &mut [u8] {
         &mut self.buffer[self.start..]
     }
 

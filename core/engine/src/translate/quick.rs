@@ -403,7 +403,7 @@ impl Engine {
         packet.cut(usize::from(headers.total_len));
         tally.bytes += u64::from(headers.total_len);
         let external = AddressPort::new(self.external.address(index), port);
-        rewrite::<Inside>(packet.from_start(), protocol, external);
+        rewrite::<Inside>(packet.tail_mut(), protocol, external);
         Some(Verdict::Forward(Side::Outside))
     }
 
@@ -496,7 +496,7 @@ impl Engine {
             }
         };
         packet.cut(usize::from(headers.total_len));
-        rewrite::<F>(packet.from_start(), headers.protocol, new);
+        rewrite::<F>(packet.tail_mut(), headers.protocol, new);
         true
     }
 
