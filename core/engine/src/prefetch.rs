@@ -67,7 +67,7 @@ pub(crate) fn equal(line: &Line, wanted: u16) -> u32 {
     equal_one_by_one(line, wanted)
 }
 
-/// What [`equal`] comes to.
+/// The result of [`equal`].
 #[cfg(any(test, not(all(target_arch = "x86_64", target_feature = "sse2"))))]
 fn equal_one_by_one(line: &Line, wanted: u16) -> u32 {
     let numbers = line.0[..16].iter().enumerate();
@@ -115,7 +115,7 @@ pub(crate) fn below_i32(numbers: &[i32; 8], wanted: i32) -> u32 {
     below_one_by_one(numbers, wanted)
 }
 
-/// What [`below_i16`] and [`below_i32`] come to.
+/// The result of [`below_i16`] and [`below_i32`].
 #[cfg(any(test, not(all(target_arch = "x86_64", target_feature = "sse2"))))]
 fn below_one_by_one<N: PartialOrd + Copy>(numbers: &[N; 8], wanted: N) -> u32 {
     let bits = numbers.iter().enumerate().map(|(at, &number)| u32::from(number < wanted) << at);

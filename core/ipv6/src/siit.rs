@@ -58,7 +58,7 @@ impl Siit {
     }
 }
 
-/// What the translation of addresses found on its way.
+/// Findings of the translation of addresses.
 #[derive(Clone, Copy, Debug, Default)]
 struct Found {
     /// True if the IPv4 destination came from a prefix and an explicit map has it: of a packet, its

@@ -51,7 +51,7 @@ pub enum Fate {
     Nothing,
 }
 
-/// What becomes of a packet that the engine does not see.
+/// The fate of a packet that the engine does not see.
 pub(crate) type Taken = Result<(Direction, Side, Option<Cut>), Refusal>;
 
 /// The translator of both families.

@@ -25,8 +25,8 @@ const GROUP: usize = 8;
 const LARGE_GROUP: usize = 16;
 const LARGE: usize = 1 << 24;
 
-/// What the stages know of the packets of a batch. It is kept from batch to batch, because making
-/// it anew takes longer than a packet does.
+/// Results of the stages for the packets of a batch. The space is kept from batch to batch, because
+/// to make it anew takes longer than a packet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Workspace {
     headers: Vec<ParsedHeaders>,

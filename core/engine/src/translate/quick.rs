@@ -1,11 +1,10 @@
 //! The quick way: whole UDP datagrams and TCP segments, without IP options, of sessions that are
 //! there and stay in their state. Most packets are such.
 //!
-//! What the first packet of a session was asked, its session answers for: source and destination
-//! have been looked at, the filter has let them pass. Left are the headers, TTL, MTU, and what may
-//! differ from packet to packet. Whatever is not as expected goes on as it came to the complete way
-//! (`translate.rs`), which would do the same with every packet that passes here, only slower; the
-//! model and the tests of this module hold the two against each other.
+//! The first packet of a session has passed the checks of source, destination and filter. Later
+//! packets need the checks that may differ from packet to packet: headers, TTL, MTU. Any other
+//! packet goes unchanged to the complete way (`translate.rs`), which gives equal results for the
+//! packets of the quick way, only slower. The model and the tests of this module compare the two.
 
 use super::Engine;
 use super::mappings::Flow;
@@ -27,7 +26,7 @@ pub(super) const IPV4_LEN: usize = 20;
 pub(super) const UDP_END: usize = IPV4_LEN + 8;
 pub(super) const TCP_END: usize = IPV4_LEN + 20;
 
-/// What stage three finds out for a packet from inside that seems to have no mapping.
+/// Results of stage three for a packet from inside that seems to have no mapping.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NewFlow {
     pub(super) rule: FlowRule,
@@ -56,7 +55,7 @@ impl NewFlow {
         Self { rule: FlowRule::Not, record: NONE, draw: None, port: 0, sender: 0 };
 }
 
-/// What becomes of a flow that begins.
+/// The rule for a flow that begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FlowRule {
     /// No rule says anything.
@@ -96,7 +95,7 @@ impl From for Outside {
     const WAY: Way = Way::In;
 }
 
-/// What is the same for every packet of a batch.
+/// Values that are equal for all packets of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Round {
     pub(super) mtu: u16,
@@ -511,7 +510,7 @@ impl Engine {
     }
 }
 
-/// What a SYN says.
+/// The connection's fields in a SYN.
 fn opening_segment(bytes: &[u8], headers: &ParsedHeaders) -> Segment {
     let bytes = &bytes[..usize::from(headers.total_len)];
     let header = bytes.get(IPV4_LEN..).and_then(Tcp::new_checked);

@@ -36,7 +36,7 @@ pub(super) fn length_field_v6(kind: u8) -> Option<LengthField> {
     matches!(kind, icmpv6::kind::UNREACHABLE | icmpv6::kind::TIME_EXCEEDED).then_some((0, 8))
 }
 
-/// What a quoted packet says about MTUs.
+/// The lengths of a quoted packet, for MTUs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quoted {
     /// Its total length, bytes.

@@ -10,7 +10,7 @@ use natgate_engine::{DropReason, Packet};
 use natgate_wire::ipv6::Ipv6Error;
 use natgate_wire::{Icmp, Ipv6, icmpv6, ipv4, ipv6, protocol};
 
-/// What becomes of a packet.
+/// The plan for a packet.
 enum Plan {
     Rewrite {
         header: Ipv4Header,

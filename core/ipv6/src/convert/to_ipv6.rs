@@ -13,7 +13,7 @@ use natgate_engine::{DropReason, Packet};
 use natgate_wire::ipv4::{Ipv4Error, has_unexpired_source_route};
 use natgate_wire::{Icmpv6, Ipv4, icmp, ipv6, protocol};
 
-/// What becomes of a packet.
+/// The plan for a packet.
 enum Plan {
     Rewrite {
         header: Ipv6Header,

@@ -61,7 +61,7 @@ impl Sums {
     }
 }
 
-/// What to change in the transport header of a packet that is no ICMP error.
+/// Changes of the transport header of a packet that is no ICMP error.
 ///
 /// # Errors
 /// The reason why the packet does not pass.
@@ -111,8 +111,8 @@ pub(super) fn plan(
     }
 }
 
-/// What to change in the transport header of a packet that an ICMP error quotes. A checksum behind
-/// the end of the quotation does not matter. `None`: the packet cannot have been translated.
+/// Changes of the transport header of a packet that an ICMP error quotes. A checksum behind the end
+/// of the quotation does not matter. `None`: the packet cannot have been translated.
 pub(super) fn plan_quoted(
     protocol: u8,
     transport: &[u8],

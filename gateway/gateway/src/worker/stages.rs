@@ -520,7 +520,7 @@ impl UsualHeader {
     }
 }
 
-/// Frames of a batch that leave. Those of one device are the first of the batch.
+/// Frames of a batch that leave. The frames of one device are the first of the batch.
 #[derive(Default)]
 struct Leaving<'d> {
     /// Device of the first frames.

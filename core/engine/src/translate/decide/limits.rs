@@ -1,5 +1,5 @@
-//! What limits new mappings and sessions, and which external endpoint a new mapping gets. Packets
-//! ask, and so do hosts that ask for mappings.
+//! Limits of new mappings and sessions, and the choice of an external endpoint, for packets and for
+//! requests of hosts.
 
 use super::{Recorder, Silent, Step};
 use crate::config::Pooling;
@@ -116,7 +116,7 @@ impl Engine {
         //= rfc6888#REQ-5
         let permitted = match record {
             Some(at) => self.subscribers.permits_session(at, mapping.sessions, self.further_each),
-            // Who runs a server has asked for its clients.
+            // The operator has opened this endpoint for any number of clients.
             None => mapping.sessions < u16::MAX,
         };
         if !permitted {
@@ -155,7 +155,7 @@ impl Engine {
 
     // ---- external endpoints ----
 
-    /// What a new mapping of a subscriber with this record, if it has one, asks for; and whether
+    /// The request of a new mapping of a subscriber with this record, if it has one; and whether
     /// the subscriber is paired anew, with the address of this mapping.
     pub(crate) fn wish(
         &self,
