@@ -16,7 +16,7 @@
 //!
 //! let network = Network::build("example")?;
 //! let gateway = Gateway::start(&network, Path::new("target/release/natgate"), &config(""))?;
-//! let ping = network.node("subscriber1").run(10, "ping", &["-c1", "198.51.100.10"])?;
+//! let ping = network.node("sub1").run(10, "ping", &["-c1", "198.51.100.10"])?;
 //! assert!(ping.status.success(), "{}", gateway.log());
 //! gateway.stop()?;
 //! # Ok::<(), std::io::Error>(())
