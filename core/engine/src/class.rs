@@ -340,18 +340,27 @@ impl Classes {
         self.watched && self.states[usize::from(class)].watched
     }
 
-    /// Notes that a subscriber has one more of a thing. Returns the percentages to report of the
-    /// subscriber and of its class.
+    /// Notes that a subscriber has one more of a thing. Returns the percentages to report.
     pub(crate) fn rise(
         &mut self,
         class: u16,
         own: (&Holding, &mut Watch),
         thing: usize,
         now: u64,
-    ) -> (Option<u8>, Option<u8>) {
+    ) -> Reached {
         let State { each, all, has, watch, .. } = &mut self.states[usize::from(class)];
-        (each.rise(own.0, own.1, thing, now), all.rise(has, watch, thing, now))
+        let subscriber = each.rise(own.0, own.1, thing, now);
+        Reached { subscriber, class: all.rise(has, watch, thing, now) }
     }
+}
+
+/// Thresholds that were reached, percent of the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reached {
+    /// The threshold of the subscriber.
+    pub(crate) subscriber: Option<u8>,
+    /// The threshold of its class.
+    pub(crate) class: Option<u8>,
 }
 
 fn stretches_by_realm(classes: &[Class]) -> Vec<Vec<Stretch>> {

@@ -10,9 +10,10 @@ mod removal;
 mod unanswered;
 
 use crate::DropReason;
-use crate::class::{Classes, Holding, KINDS};
+use crate::class::{Classes, Holding, KINDS, Reached};
 use crate::host::{Grouping, Host};
 use crate::index::Index;
+use crate::limits::Filled;
 use crate::prefetch::prefetch_within;
 use crate::random::HashKey;
 use crate::threshold::Watch;
@@ -401,9 +402,8 @@ impl Subscribers {
         self.classes.watched && self.classes.is_watched(self.records[at as usize].class)
     }
 
-    /// Notes that a subscriber has one more of a thing. Returns the percentages to report of the
-    /// subscriber and of its class.
-    pub(crate) fn rise(&mut self, at: u32, thing: usize, now: u64) -> (Option<u8>, Option<u8>) {
+    /// Notes that a subscriber has one more of a thing. Returns the percentages to report.
+    pub(crate) fn rise(&mut self, at: u32, thing: usize, now: u64) -> Reached {
         if self.watches.len() <= at as usize {
             self.watches.resize(at as usize + 1, Watch::default());
         }
@@ -487,8 +487,9 @@ impl Subscribers {
     }
 
     /// Number of subscribers, and largest number.
-    pub(crate) fn counts(&self) -> (usize, usize) {
-        (self.present, self.room.subscribers)
+    #[inline]
+    pub(crate) fn filled(&self) -> Filled<usize> {
+        Filled { used: self.present, most: self.room.subscribers }
     }
 
     /// Number of times that a host without a record got one.

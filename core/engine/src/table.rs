@@ -16,6 +16,7 @@ use crate::config::{Behavior, Config, Limits};
 use crate::endpoint::{AddressPort, External, Internal};
 use crate::host::Host;
 use crate::index::Index;
+use crate::limits::Filled;
 use crate::prefetch::prefetch;
 use crate::random::HashKey;
 use crate::session::{Session, State, Way};
@@ -351,19 +352,20 @@ impl Table {
         }
     }
 
-    /// How many dynamic mappings and further sessions there are, and may be.
-    pub(crate) fn counts(&self) -> (usize, usize, usize, usize) {
-        (self.dynamic, self.further_used, self.room.dynamic, self.room.further)
+    /// Number of dynamic mappings, and largest number.
+    #[inline]
+    pub(crate) fn filled(&self) -> Filled<usize> {
+        Filled { used: self.dynamic, most: self.room.dynamic }
+    }
+
+    /// Number of further sessions, and largest number.
+    pub(crate) fn further_filled(&self) -> Filled<usize> {
+        Filled { used: self.further_used, most: self.room.further }
     }
 
     /// How many dynamic mappings there are.
     pub(crate) fn count_dynamic_mappings(&self) -> usize {
         self.dynamic
-    }
-
-    /// How many dynamic mappings there may be.
-    pub(crate) fn room_for_dynamic(&self) -> usize {
-        self.room.dynamic
     }
 
     /// Sessions beyond the first of each mapping that there may be which a packet going this way

@@ -11,6 +11,7 @@ use crate::config::{Allocation, BlockConfig, Config, PoolConfig, Pooling};
 use crate::deterministic::Plan;
 use crate::endpoint::External;
 use crate::host::{Grouping, Host};
+use crate::limits::Filled;
 use crate::protocols::{PROTOCOLS, has_ports, protocol_index};
 use crate::random::{Generator, HashKey};
 use crate::time::{TICK, nanos};
@@ -420,9 +421,9 @@ impl ExternalPorts {
     }
 
     /// Number of blocks that a subscriber has in a pool of blocks, and largest number.
-    pub(crate) fn blocks_of(&self, pool: usize, subscriber: Host) -> (u16, u16) {
-        let owned = self.blocks.owned(subscriber, pool).map_or(0, |owned| owned.blocks);
-        (owned, self.blocks.max(pool))
+    pub(crate) fn blocks_of(&self, pool: usize, subscriber: Host) -> Filled<u16> {
+        let used = self.blocks.owned(subscriber, pool).map_or(0, |owned| owned.blocks);
+        Filled { used, most: self.blocks.max(pool) }
     }
 
     // ---- arithmetic ----

@@ -6,7 +6,7 @@ use crate::config::Pooling;
 use crate::endpoint::{AddressPort, External, Internal};
 use crate::external::{Chosen, Wish};
 use crate::host::Host;
-use crate::limits::{Limit, LimitOwner, Standing};
+use crate::limits::{Filled, Limit, LimitOwner, Standing};
 use crate::protocols::{has_ports, quota_class};
 use crate::random::Generator;
 use crate::rules::Snat;
@@ -45,10 +45,10 @@ impl Engine {
         }
         self.subscribers.check(record, subscriber, kind, now)?;
         if R::KEEPS {
-            let (used, most) = (self.table.count_dynamic_mappings(), self.table.room_for_dynamic());
+            let Filled { used, most } = self.table.filled();
             note_of(recorder, LimitOwner::Gateway, Limit::Mappings, (used as u64, most as u64));
             if record.is_none() {
-                let (used, most) = self.subscribers.counts();
+                let Filled { used, most } = self.subscribers.filled();
                 let counts = (used as u64, most as u64);
                 note_of(recorder, LimitOwner::Gateway, Limit::Subscribers, counts);
             }
@@ -237,7 +237,7 @@ impl Engine {
         recorder: &mut R,
     ) -> Result<Chosen, DropReason> {
         if R::KEEPS && self.external.has_blocks(wish.pool) {
-            let (used, most) = self.external.blocks_of(wish.pool, subscriber);
+            let Filled { used, most } = self.external.blocks_of(wish.pool, subscriber);
             let counts = (used.into(), most.into());
             note_of(recorder, LimitOwner::Subscriber, Limit::Blocks, counts);
         }

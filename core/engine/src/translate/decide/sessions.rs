@@ -3,7 +3,7 @@
 use super::limits::note_of;
 use super::{Decided, Decision, Recorder, Step};
 use crate::endpoint::{AddressPort, External};
-use crate::limits::{Limit, LimitOwner};
+use crate::limits::{Filled, Limit, LimitOwner};
 use crate::parse::Kind;
 use crate::protocols::has_ports;
 use crate::session::{Session, State, Way};
@@ -71,7 +71,7 @@ impl<R: Recorder> Decision<'_, R> {
         if engine.table.clashes(&whole.as_new(protocol), remote) {
             return Err(DropReason::Ambiguous.into());
         }
-        let (used, most) = engine.statics.standing(index, protocol);
+        let Filled { used, most } = engine.statics.filled(index, protocol);
         let counts = (used.into(), most.into());
         note_of(self.recorder, LimitOwner::Static, Limit::Mappings, counts);
         if used >= most {
