@@ -10,12 +10,12 @@ use natgate_engine::{
     Config, Counters, DropReason, Endpoint, Engine, Packet, SessionInfo, Side, Timestamp,
 };
 use natgate_ipv6::convert::{Cut, HEADROOM};
-use natgate_ipv6::{Fate, Settings, Translator};
+use natgate_ipv6::{ERROR_ROOM, Fate, Settings, Translator};
 use natgate_model::families::{Families, Taken};
 use natgate_model::{Effects, Transmit, tick};
 use natgate_wire::{Ipv4, Ipv6};
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Translator and engine, and the model, in lock-step.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl FamilyPair {
         let engine = Engine::new(&config, seed, now)
             .map_err(|error| format!("the engine refused the configuration: {}", error.message))?;
         let model = Families::new(settings, &config, now);
-        Ok(Self { engine, translator, model, buffer: vec![0; HEADROOM + 65_535] })
+        Ok(Self { engine, translator, model, buffer: vec![0; ERROR_ROOM + 65_535] })
     }
 
     /// The counters of translator and engine together.
@@ -117,6 +117,12 @@ impl FamilyPair {
         from: Side,
         bytes: &[u8],
     ) -> Result<Vec<Left>, Divergence> {
+        if let Some(hosts) = self.translator.hosts()
+            && let Some(host) = self.model.forget_hosts(|host| hosts.number(host).is_some())
+        {
+            let host = Ipv6Addr::from(host);
+            return Err(format!("{host} has a mapping, and the translator does not know it"));
+        }
         let did = self.run(now, from, bytes)?;
         let choice = self.choice();
         let expected = self.model.take(now, from, bytes, choice);
@@ -243,7 +249,7 @@ impl FamilyPair {
         while let Some(event) = self.engine.poll_event() {
             did.made.events.push(event);
         }
-        let room = HEADROOM;
+        let room = ERROR_ROOM;
         while let Some((time, side, len)) = self.engine.poll_transmit(&mut self.buffer[room..]) {
             let realm = self.engine.transmit_realm();
             let bytes = without_free_fields(&self.buffer[room..room + len])?;

@@ -134,13 +134,14 @@ impl Nat64 {
         }
         let Some(error) = Icmpv6::new_checked(header.payload()) else { return };
         let message = ErrorMessage::new(error.kind(), error.code(), error.word());
+        // The quotation may be longer than the one that the engine made, and there may not be room
+        // for all of it.
+        let room = packet.end().saturating_sub(ipv6::HEADER_LEN + icmpv6::HEADER_LEN);
+        let quoted = &self.quoted[..self.quoted.len().min(room)];
         let mut bytes = [0; MIN_MTU];
-        let len = errors::write_ipv6(&mut bytes, own, message, &self.quoted);
-        // The quotation may be longer than the one that the engine made.
-        if let Some(start) = packet.end().checked_sub(len) {
-            packet.set_start(start);
-            packet.bytes_mut().copy_from_slice(&bytes[..len]);
-        }
+        let len = errors::write_ipv6(&mut bytes, own, message, quoted);
+        packet.set_start(packet.end() - len);
+        packet.bytes_mut().copy_from_slice(&bytes[..len]);
     }
 }
 

@@ -24,6 +24,8 @@ use natgate_wire::{Ipv4, Ipv6};
 
 /// Least MTU of IPv6, bytes.
 const LEAST_MTU: u16 = natgate_wire::ipv6::MIN_MTU as u16;
+/// Length of the longest ICMPv6 error, bytes.
+pub const ERROR_ROOM: usize = natgate_wire::ipv6::MIN_MTU;
 /// Endpoints that the filter of RFC 6092 records at most.
 const FILTER_RECORDS: usize = 1 << 16;
 
@@ -73,6 +75,8 @@ pub struct Translator {
     pub(crate) filter: Option<Filter>,
     errors: Errors,
     counters: Counters,
+    /// Packets that the engine has counted and that were lost afterwards.
+    taken_back: Counters,
 }
 
 impl Translator {
@@ -118,6 +122,7 @@ impl Translator {
             filter: outbound_only.then(|| Filter::new(FILTER_RECORDS, seed)),
             errors: Errors::new(config.limits.icmp_errors_per_second),
             counters: Counters::default(),
+            taken_back: Counters::default(),
             settings: settings.clone(),
         }))
     }
@@ -133,8 +138,13 @@ impl Translator {
     }
 
     /// Counters of the packets that the engine does not see, and of bytes that it does not count.
+    /// They wrap where they take back what the engine has counted, so that the sum with the
+    /// engine's is right.
     pub fn counters(&self) -> Counters {
         let mut counters = self.counters.clone();
+        let ways = counters.packets.iter_mut().chain(&mut counters.bytes).flatten();
+        let back = self.taken_back.packets.iter().chain(&self.taken_back.bytes).flatten();
+        ways.zip(back).for_each(|(count, back)| *count = count.wrapping_sub(*back));
         counters.errors_suppressed += self.errors.suppressed;
         counters
     }
@@ -402,19 +412,15 @@ impl Translator {
         Fate::Send(Departure { side, realm, answers, cut, counted })
     }
 
-    /// Counts a packet as dropped that the engine has counted as forwarded or answered. Counters
-    /// wrap, so that the sum with the engine's is right.
+    /// Counts a packet as dropped that the engine has counted as forwarded or answered.
     fn lose(&mut self, direction: Direction, outcome: Outcome, len: usize, reason: DropReason) {
-        let (way, outcome) = (direction as usize, outcome as usize);
-        let packets = &mut self.counters.packets[way][outcome];
-        *packets = packets.wrapping_sub(1);
-        let bytes = &mut self.counters.bytes[way][outcome];
-        *bytes = bytes.wrapping_sub(len as u64);
+        self.taken_back.count(direction, outcome, len);
         self.counters.count_drop(direction, reason, len);
     }
 
     /// Converts an IPv4 packet that the engine sends to a host of NAT64, in a buffer with
-    /// [`HEADROOM`](crate::convert::HEADROOM) bytes before the packet.
+    /// [`HEADROOM`](crate::convert::HEADROOM) bytes before the packet. With [`ERROR_ROOM`] bytes
+    /// before it, an error of the engine's quotes as much as ICMPv6 permits.
     ///
     /// # Errors
     /// The reason why the packet is lost.

@@ -3,10 +3,10 @@
 use natgate_engine::{
     AddressRange, Config, DropReason, Engine, Packet, PoolConfig, Prefix, Side, Timestamp,
 };
-use natgate_ipv6::convert::HEADROOM;
+use natgate_ipv6::convert::{HEADROOM, UdpChecksumZero};
 use natgate_ipv6::{
-    ClatSettings, EamEntry, Fate, Filter, Hairpin, NonGlobal, Nptv6, Nptv6Settings, Pref64,
-    Prefix6, Settings, SiitSettings, Translator,
+    ClatSettings, EamEntry, Fate, Filter, Hairpin, Nat64Settings, NonGlobal, Nptv6, Nptv6Settings,
+    Pref64, Prefix6, Settings, SiitSettings, Translator,
 };
 use natgate_wire::checksum::{fold, pseudo_header_v6, sum};
 use natgate_wire::ipv6::Fragment;
@@ -316,4 +316,41 @@ fn an_error_that_leaves_shows_no_internal_address_of_another_host() {
         assert_eq!(quoted.source(), source);
         assert_eq!(quoted.destination() >> 80, ipv6("2001:db8:1::") >> 80);
     }
+}
+
+#[test]
+fn a_packet_lost_behind_the_engine_is_taken_back_from_the_counters() {
+    let net = pref64("64:ff9b::", 96);
+    let nat64 = Nat64Settings {
+        prefixes: vec![net],
+        subscribers: vec![],
+        subscriber_length: 64,
+        non_global: NonGlobal::Refuse,
+    };
+    let mut settings = Settings { nat64: Some(nat64), ..Settings::default() };
+    settings.conversion.udp_checksum_zero = UdpChecksumZero::Drop;
+    let mut world = World::new(settings);
+    let packet = six((ipv6(HOST), embed(net, [8, 8, 8, 8])), 17, &udp(5000, 53));
+    let left = world.take(Side::Inside, &packet).0.expect("a packet to IPv4");
+    // The answer has no checksum, so the engine's packet does not become one of IPv6.
+    let mut answer = left.clone();
+    for at in 0..4 {
+        answer.swap(12 + at, 16 + at);
+    }
+    answer.swap(20, 22);
+    answer.swap(21, 23);
+    answer[26..28].fill(0);
+    Ipv4::new_checked(&mut answer[..]).expect("a packet").fill_checksum();
+    assert_eq!(world.take(Side::Outside, &answer).0, Err(DropReason::UdpChecksumZero));
+    // A packet of the same direction that the engine does not see.
+    let routed = six((ipv6(REMOTE), ipv6(HOST)), 17, &udp(53, 5000));
+    assert!(world.take(Side::Outside, &routed).0.is_ok());
+    let (engine, translator) = (world.engine.counters(), world.translator.counters());
+    let inbound = natgate_engine::Direction::Inbound as usize;
+    let sum = |outcome: natgate_engine::Outcome| {
+        let of = |counters: &natgate_engine::Counters| counters.packets[inbound][outcome as usize];
+        of(engine).wrapping_add(of(&translator))
+    };
+    use natgate_engine::Outcome::{Dropped, Forwarded};
+    assert_eq!((sum(Forwarded), sum(Dropped)), (1, 1));
 }

@@ -190,6 +190,8 @@ pub(crate) fn engine(rng: &mut Rng, settings: &Settings) -> Config {
         outside: link(outside, &settings.outside),
         pools: vec![pool],
         limits: Limits {
+            // The tables of hosts take little time to make.
+            subscribers: Some(1000),
             icmp_errors_per_second: match settings.nat64 {
                 // Own errors to hosts are limited by numbers, which are left open.
                 Some(_) => 1000,

@@ -43,6 +43,8 @@ pub struct Families {
     errors_due: u64,
     /// Counts what the translator of IPv4 does not count.
     counters: Counters,
+    /// Packets that the translator of IPv4 has counted and that were lost afterwards.
+    taken_back: Counters,
     made: Vec<Transmit>,
 }
 
@@ -91,6 +93,7 @@ impl Families {
             endpoints: Endpoints::default(),
             errors_due: 0,
             counters: Counters::default(),
+            taken_back: Counters::default(),
             made: Vec::new(),
         }
     }
@@ -98,12 +101,10 @@ impl Families {
     /// The counters since the start.
     pub fn counters(&self) -> Counters {
         let (mut sum, others) = (self.ipv4.counters().clone(), &self.counters);
-        let ways = sum.packets.iter_mut().chain(&mut sum.bytes).flatten().chain(&mut sum.drops);
-        let other_ways = others.packets.iter().chain(&others.bytes).flatten().chain(&others.drops);
-        // What was counted twice has been taken back, so counts may wrap.
-        ways.zip(other_ways).for_each(|(count, other)| *count = count.wrapping_add(*other));
-        sum.generated += others.generated;
-        sum.errors_suppressed += others.errors_suppressed;
+        sum.add(others);
+        let ways = sum.packets.iter_mut().chain(&mut sum.bytes).flatten();
+        let back = self.taken_back.packets.iter().chain(&self.taken_back.bytes).flatten();
+        ways.zip(back).for_each(|(count, back)| *count -= back);
         sum
     }
 

@@ -1,6 +1,7 @@
 //! NAT64 (specification, 19.11 to 19.17; RFC 6146): a packet of an inside host is translated to
 //! IPv4 as a packet of a realm, in which an address stands for each host. A host that has once got
-//! its address keeps it. The limits of 19.13 are not modelled.
+//! its address keeps it, but errors find it only while it counts (19.13). When a host without a
+//! mapping ceases to count is left open. The limits of 19.13 are not modelled.
 
 use super::headers::{Six, address, to_ipv4, to_ipv6};
 use super::siit::{embed, extract, is_refused};
@@ -10,7 +11,7 @@ use natgate_engine::{Counters, DropReason, Endpoint, Outcome, Side, Timestamp, V
 use natgate_ipv6::Nat64Settings;
 use natgate_ipv6::convert::{Addresses, ConvertSettings, ErrorMessage, Hops, Place, Refusal};
 use natgate_wire::protocol::ICMP;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 /// The first address that stands for a host.
@@ -25,6 +26,8 @@ pub(crate) struct Hosts {
     host_bits: u8,
     /// The hosts of each subscriber, in the order of their first packets.
     subscribers: Vec<(u128, Vec<u128>)>,
+    /// Hosts that do not count any more.
+    gone: BTreeSet<u128>,
     /// The number of the prefix by which a host last reached a remote address (19.14).
     prefixes: BTreeMap<(u32, u32), usize>,
 }
@@ -43,6 +46,11 @@ impl Hosts {
         })
     }
 
+    /// The address that stands for a host which counts.
+    fn known(&self, host: u128) -> Option<u32> {
+        self.place(host).filter(|_| !self.gone.contains(&host))
+    }
+
     fn host(&self, place: u32) -> Option<u128> {
         let offset = place.checked_sub(FIRST)?;
         let (_, hosts) = self.subscribers.get((offset >> self.host_bits) as usize)?;
@@ -52,6 +60,7 @@ impl Hosts {
     /// The address that stands for a host; a new host gets one.
     fn place_or_new(&mut self, host: u128, length: u8) -> u32 {
         let prefix = host & !(u128::MAX.checked_shr(length.into()).unwrap_or(0));
+        self.gone.remove(&host);
         if self.place(host).is_none() {
             match self.subscribers.iter_mut().find(|(own, _)| *own == prefix) {
                 Some((_, hosts)) => hosts.push(host),
@@ -99,7 +108,7 @@ impl Addresses for Outward<'_> {
             let receiver = self.receiver.ok_or(no_session)?;
             return Ok((receiver, extracted(self.settings, destination)?.1));
         }
-        let host = self.hosts.place(destination).ok_or(no_session)?;
+        let host = self.hosts.known(destination).ok_or(no_session)?;
         Ok((extracted(self.settings, source)?.1, host))
     }
 
@@ -167,6 +176,20 @@ impl Families {
         self.settings.nat64.as_ref().map(|_| self.config.realms.len() as u16)
     }
 
+    /// Forgets the hosts of NAT64 that do not count any more, by the translator's choice. Returns a
+    /// host that has a mapping and must not be forgotten.
+    pub fn forget_hosts(&mut self, counts: impl Fn(u128) -> bool) -> Option<u128> {
+        let all = self.hosts.subscribers.iter().flat_map(|(_, hosts)| hosts);
+        self.hosts.gone = all.copied().filter(|host| !counts(*host)).collect();
+        let realm = self.realm()?;
+        let mappings = self.ipv4.mappings();
+        let mut places = mappings.iter().filter(|one| one.id.realm == realm);
+        let host_of = |place: Ipv4Addr| self.hosts.host(place.to_bits());
+        places.find_map(|one| {
+            host_of(one.id.internal.address).filter(|host| self.hosts.gone.contains(host))
+        })
+    }
+
     /// The address that stands for a host in the realm.
     pub fn place_of(&self, host: u128) -> Option<Ipv4Addr> {
         self.hosts.place(host).map(Ipv4Addr::from_bits)
@@ -225,7 +248,7 @@ impl Families {
         if received[7] <= 1 {
             return Err(Refusal::with(DropReason::TtlExceeded, message(3, 0)));
         }
-        let receiver = about.and_then(|(_, receiver)| self.hosts.place(receiver));
+        let receiver = about.and_then(|(_, receiver)| self.hosts.known(receiver));
         let mut addresses = Outward { settings: nat64, hosts: &mut self.hosts, receiver };
         let (bytes, _) = to_ipv4(received, &settings, &mut addresses)?;
         Ok(bytes)
@@ -262,11 +285,11 @@ impl Families {
     /// Counts a packet as dropped that was counted as forwarded or answered.
     fn recount(&mut self, len: usize, before: &Counters, reason: DropReason) {
         let (way, outcome) = self.counted_since(before);
-        let (packets, bytes) = (&mut self.counters.packets, &mut self.counters.bytes);
-        packets[way][outcome] = packets[way][outcome].wrapping_sub(1);
-        bytes[way][outcome] = bytes[way][outcome].wrapping_sub(len as u64);
-        packets[way][Outcome::Dropped as usize] += 1;
-        bytes[way][Outcome::Dropped as usize] += len as u64;
+        self.taken_back.packets[way][outcome] += 1;
+        self.taken_back.bytes[way][outcome] += len as u64;
+        let dropped = Outcome::Dropped as usize;
+        self.counters.packets[way][dropped] += 1;
+        self.counters.bytes[way][dropped] += len as u64;
         self.counters.drops[reason as usize] += 1;
     }
 
