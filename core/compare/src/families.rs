@@ -13,6 +13,8 @@ use natgate_ipv6::convert::{Cut, HEADROOM};
 use natgate_ipv6::{ERROR_ROOM, Fate, Settings, Translator};
 use natgate_model::families::{Families, Taken};
 use natgate_model::{Effects, Transmit, tick};
+use natgate_wire::checksum::{fold, pseudo_header, pseudo_header_v6, sum};
+use natgate_wire::protocol::{ICMP, ICMPV6, TCP, UDP};
 use natgate_wire::{Ipv4, Ipv6};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -207,6 +209,9 @@ impl FamilyPair {
         for (packet, wanted) in did.packets.iter().zip(wanted) {
             let packet = without_chosen_identification(bytes, packet)?;
             same("bytes", &Hex(&packet), &Hex(wanted))?;
+            if is_right(bytes) && did.packets.len() == 1 && !is_right(&packet) {
+                return Err(format!("a right checksum became wrong: {:?}", Hex(&packet)));
+            }
         }
         same("own errors", &did.errors, &expected.errors)?;
         if !self.has_hosts() {
@@ -265,6 +270,45 @@ impl FamilyPair {
         }
         Ok(())
     }
+}
+
+/// True if the checksum of a whole packet of TCP, UDP with a checksum, or an echo message is right.
+fn is_right(bytes: &[u8]) -> bool {
+    let (protocol, start, transport) = if let Ok(packet) = Ipv6::new_checked(bytes) {
+        let Ok(walk) = packet.walk() else { return false };
+        let transport = &bytes[walk.transport..packet.total_len()];
+        let ends = (packet.source(), packet.destination());
+        let start = pseudo_header_v6(ends.0, ends.1, walk.protocol, transport.len() as u32);
+        let is_whole = walk.fragment.is_none() && walk.segments_left.is_none();
+        (walk.protocol, start, is_whole.then_some(transport))
+    } else if let Ok(packet) = Ipv4::new_checked(bytes) {
+        let is_whole = packet.fragment_offset() == 0 && !packet.more_fragments();
+        let len = packet.total_len() - packet.header_len() as u16;
+        let (source, destination) = (packet.source(), packet.destination());
+        let start = match packet.protocol() {
+            ICMP => 0,
+            protocol => pseudo_header(source, destination, protocol, len),
+        };
+        let payload = &bytes[packet.header_len()..usize::from(packet.total_len())];
+        (packet.protocol(), start, is_whole.then_some(payload))
+    } else {
+        return false;
+    };
+    let is_echo = |kind: u8| matches!(kind, 0 | 8 | 128 | 129);
+    transport.is_some_and(|transport| {
+        let is_of = match protocol {
+            TCP => transport.len() >= 20,
+            UDP => transport.len() >= 8 && transport[6..8] != [0, 0] && is_udp_whole(transport),
+            ICMP | ICMPV6 => transport.len() >= 8 && is_echo(transport[0]),
+            _ => false,
+        };
+        is_of && fold(sum(transport, start)) == 0xffff
+    })
+}
+
+/// True if the length of a UDP datagram is that of the packet.
+fn is_udp_whole(transport: &[u8]) -> bool {
+    usize::from(u16::from_be_bytes([transport[4], transport[5]])) == transport.len()
 }
 
 fn fragments(cut: Option<Cut>, bytes: &[u8]) -> Vec<Vec<u8>> {

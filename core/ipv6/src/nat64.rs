@@ -15,8 +15,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use natgate_engine::{
-    Config, DropReason, Engine, HashKey, Packet, Prefix, RealmConfig, Side, SideConfig, Timestamp,
-    Verdict,
+    Config, Direction, DropReason, Engine, HashKey, Outcome, Packet, Prefix, RealmConfig, Side,
+    SideConfig, Timestamp, Verdict,
 };
 use natgate_wire::ipv6::MIN_MTU;
 use natgate_wire::{Icmp, Icmpv6, Ipv4, Ipv6, icmp, icmpv6, ipv6, protocol};
@@ -237,7 +237,10 @@ impl Translator {
         let before = engine.counters().packets;
         let verdict = process(engine, now, Side::Inside, packet);
         self.add_bytes(&before, engine, grown);
-        if let (Verdict::Drop(_), Some(nat64)) = (verdict, &mut self.nat64) {
+        // A hairpinned packet that the receiver's half refuses has made a mapping.
+        let (way, dropped) = (Direction::Hairpin as usize, Outcome::Dropped as usize);
+        let may_be_mapped = engine.counters().packets[way][dropped] != before[way][dropped];
+        if let (Verdict::Drop(_), false, Some(nat64)) = (verdict, may_be_mapped, &mut self.nat64) {
             nat64.refused = number;
         }
         self.departure(Side::Inside, packet, verdict, ipv4_len + grown)

@@ -318,16 +318,35 @@ fn an_error_that_leaves_shows_no_internal_address_of_another_host() {
     }
 }
 
+fn nat64(non_global: NonGlobal) -> Settings {
+    let prefixes = vec![pref64("64:ff9b::", 96)];
+    let nat64 = Nat64Settings { prefixes, subscribers: vec![], subscriber_length: 64, non_global };
+    Settings { nat64: Some(nat64), ..Settings::default() }
+}
+
+#[test]
+fn a_host_with_a_mapping_keeps_its_number_if_its_hairpinned_packet_is_refused() {
+    let mut world = World::new(nat64(NonGlobal::Refuse));
+    let net = pref64("64:ff9b::", 96);
+    // No host has this external endpoint. The mapping of the sender stays nevertheless.
+    let ends = (ipv6(HOST), embed(net, [203, 0, 113, 1]));
+    let syn = six(ends, 6, &tcp(5000, 80, 2));
+    let mut buffer = vec![0; HEADROOM];
+    buffer.extend(&syn);
+    let mut packet = Packet::new(&mut buffer, HEADROOM);
+    let fate = world.translator.take(&mut world.engine, world.now, Side::Inside, &mut packet);
+    assert_eq!(fate, Fate::Nothing);
+    world.translator.sweep(&world.engine, world.now);
+    let numbers: Vec<Ipv4Addr> =
+        world.engine.mappings().map(|mapping| mapping.id.internal.address).collect();
+    let hosts = world.translator.hosts().expect("there is NAT64");
+    assert_eq!(numbers, [hosts.number(ipv6(HOST)).expect("a number")]);
+}
+
 #[test]
 fn a_packet_lost_behind_the_engine_is_taken_back_from_the_counters() {
     let net = pref64("64:ff9b::", 96);
-    let nat64 = Nat64Settings {
-        prefixes: vec![net],
-        subscribers: vec![],
-        subscriber_length: 64,
-        non_global: NonGlobal::Refuse,
-    };
-    let mut settings = Settings { nat64: Some(nat64), ..Settings::default() };
+    let mut settings = nat64(NonGlobal::Refuse);
     settings.conversion.udp_checksum_zero = UdpChecksumZero::Drop;
     let mut world = World::new(settings);
     let packet = six((ipv6(HOST), embed(net, [8, 8, 8, 8])), 17, &udp(5000, 53));

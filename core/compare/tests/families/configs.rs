@@ -254,6 +254,18 @@ fn within(rng: &mut Rng, prefix: Prefix6) -> u128 {
     prefix.first().to_bits() | host
 }
 
+/// A host inside, and a remote host of IPv4 as NAT64 or SIIT shows it.
+pub(crate) fn host_and_remote(rng: &mut Rng, settings: &Settings) -> Option<(u128, u128)> {
+    let remote = Ipv4Addr::from_bits(rng.one_of(&[0x0808_0404, 0x0909_0909]));
+    if let Some(nat64) = &settings.nat64 {
+        let host = within(rng, prefix6("2001:db8:f000::", 64));
+        return Some((host, rng.one_of(&nat64.prefixes).embed(remote).to_bits()));
+    }
+    let siit = settings.siit.as_ref()?;
+    let map = siit.maps.iter().find(|map| map.ipv4.len() == 32)?;
+    Some((map.ipv6.first().to_bits(), siit.prefixes.first()?.embed(remote).to_bits()))
+}
+
 /// An IPv6 address: mostly one that a table has.
 pub(crate) fn ipv6_address(rng: &mut Rng, settings: &Settings) -> u128 {
     let mut embedding: Vec<Pref64> = Vec::new();

@@ -131,6 +131,49 @@ fn run(world: Result<World, Divergence>, operations: &[u64]) -> Result<(), Diver
     Ok(())
 }
 
+/// Sends a packet from a host inside to a remote host of IPv4, and the answer back. Returns the
+/// answer that reached the host, and the one that should have; `None`: the packet did not leave.
+fn there_and_back(
+    world: Result<World, Divergence>,
+    number: u64,
+) -> Result<Option<[Vec<u8>; 2]>, Divergence> {
+    let (mut world, mut rng) = (world?, Rng(number));
+    let ends = configs::host_and_remote(&mut rng, &world.settings);
+    let Some(ends) = ends else { return Ok(None) };
+    let sent = packets::plain6(&mut rng, ends);
+    let left = world.pair.take(START, Side::Inside, &sent)?;
+    let [(Side::Outside, left)] = &left[..] else { return Ok(None) };
+    let answer = packets::answer(&mut Rng(number), left);
+    let mut back = world.pair.take(START, Side::Outside, &answer)?;
+    let mut wanted = packets::answer(&mut Rng(number), &sent);
+    wanted[7] = 63;
+    match back.pop() {
+        Some((Side::Inside, mut came)) if back.is_empty() => {
+            // The traffic class is as configured.
+            (came[0], came[1]) = (0x60, 0);
+            Ok(Some([came, wanted]))
+        }
+        _ => Ok(Some([vec![], wanted])),
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(200))]
+
+    /// The answer to a packet comes back to its sender as if the remote host had IPv6. No port is
+    /// left in few cases only: each world is new.
+    #[test]
+    fn answers_come_back(config: u64, number: u64) {
+        for world in [World::stateless(config), World::stateful(config)] {
+            if let Some([came, wanted]) =
+                there_and_back(world, number).map_err(TestCaseError::fail)?
+            {
+                prop_assert_eq!(came, wanted);
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(cases(400))]
 

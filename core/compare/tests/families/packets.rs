@@ -166,6 +166,28 @@ fn wrap6(
     bytes
 }
 
+/// A right IPv6 packet of UDP or an echo request, without extension headers.
+pub(crate) fn plain6(rng: &mut Rng, ends: (u128, u128)) -> Vec<u8> {
+    let protocol = rng.one_of(&[17, 58]);
+    let len = 8 + rng.below(1000);
+    let mut payload = rng.bytes(len);
+    if protocol == 17 {
+        put(&mut payload, 4, len as u16);
+    } else {
+        (payload[0], payload[1]) = (128, 0);
+    }
+    seal6(protocol, ends, &mut payload);
+    let mut bytes = vec![0; 40];
+    let mut header = Ipv6::init(&mut bytes[..]);
+    header.set_payload_len(len as u16);
+    header.set_next_header(protocol);
+    header.set_hop_limit(64);
+    header.set_source(ends.0);
+    header.set_destination(ends.1);
+    bytes.extend(payload);
+    bytes
+}
+
 fn fragment(rng: &mut Rng, next_header: u8) -> Option<Fragment> {
     let any = rng.next() as usize % 8192 * 8;
     let offset = rng.one_of(&[0, 0, 8, 64, any]);

@@ -34,7 +34,7 @@ fn cut_four(packet: &[u8], limit: Limit) -> Vec<Vec<u8>> {
         let mut out = [header, piece].concat();
         let len = out.len() as u16;
         put(&mut out, 2, len);
-        put(&mut out, 6, more | field % 0x2000 + (offset / 8) as u16);
+        put(&mut out, 6, more | (field % 0x2000 + (offset / 8) as u16));
         put(&mut out, 10, 0);
         let checksum = checksum_of(total(&out[..20]));
         put(&mut out, 10, checksum);

@@ -206,7 +206,7 @@ impl Families {
         received: &[u8],
         choice: Option<Endpoint>,
     ) -> (Option<Departure>, Effects) {
-        let bytes = match self.to_realm(received) {
+        let bytes = match self.translate_from_host(received) {
             Ok(bytes) => bytes,
             Err(refusal) => {
                 let none = self.settle(now, Side::Inside, received, Err(refusal));
@@ -232,7 +232,7 @@ impl Families {
     }
 
     /// The IPv4 packet in the realm.
-    fn to_realm(&mut self, received: &[u8]) -> Result<Vec<u8>, Refusal> {
+    fn translate_from_host(&mut self, received: &[u8]) -> Result<Vec<u8>, Refusal> {
         let source = address(received, 8);
         if self.nat64_claims(source) {
             return Err(DropReason::SpoofedSource.into());
