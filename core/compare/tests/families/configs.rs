@@ -262,6 +262,10 @@ pub(crate) fn host_and_remote(rng: &mut Rng, settings: &Settings) -> Option<(u12
         return Some((host, rng.one_of(&nat64.prefixes).embed(remote).to_bits()));
     }
     let siit = settings.siit.as_ref()?;
+    // An explicit map of the remote host would give it another address on the way back.
+    if siit.maps.iter().any(|map| map.ipv4.contains(remote.to_bits())) {
+        return None;
+    }
     let map = siit.maps.iter().find(|map| map.ipv4.len() == 32)?;
     Some((map.ipv6.first().to_bits(), siit.prefixes.first()?.embed(remote).to_bits()))
 }
