@@ -158,7 +158,7 @@ fn there_and_back(
 }
 
 proptest! {
-    #![proptest_config(cases(200))]
+    #![proptest_config(cases(100))]
 
     /// The answer to a packet comes back to its sender as if the remote host had IPv6. No port is
     /// left in few cases only: each world is new.
@@ -175,7 +175,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(cases(400))]
+    #![proptest_config(cases(250))]
 
     /// Translator and model agree on SIIT, the CLAT, NPTv6 and routing.
     #[test]
