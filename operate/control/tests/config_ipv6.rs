@@ -463,7 +463,7 @@ fn routes_and_neighbors_of_ipv6_that_cannot_be() {
     };
     for (text, expected) in [
         (route("2001:db8::/32", "via = \"10.0.0.1\""), "11 route[0].via: \"10.0.0.1\" is no IPv6"),
-        (route("10.0.0.0/8", "via = \"fe80::1\""), "11 route[0].via: \"fe80::1\" is no address"),
+        (route("10.0.0.0/8", "via = \"fe80::1\""), "11 route[0].via: \"fe80::1\" is no IPv4"),
         (route("2001:db8::/32", ""), "9 route[0].via: is missing"),
         (route("fe80::/16", "via = \"fe80::1\""), "10 route[0].prefix: fe80::/16 has addresses"),
         (
@@ -499,7 +499,7 @@ fn routes_and_neighbors_of_ipv6_that_cannot_be() {
             format!("{POOL}[[neighbor]]\naddress = \"fe80::1\"\nmac = \"2:0:0:0:0:1\"\n")
                 .repeat(2)
                 .replacen(POOL, "", 1),
-            "12 neighbor[1].address: fe80::1 is a neighbor in line 8 already",
+            "13 neighbor[1].address: fe80::1 is a neighbor in line 8 already",
         ),
     ] {
         refused(&text, &[(expected, "")]);
