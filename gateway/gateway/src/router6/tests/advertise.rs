@@ -135,7 +135,7 @@ fn a_solicitation_is_answered_soon_and_not_too_often() {
     let mut solicitation = vec![0; 48];
     let kind = icmpv6::kind::ROUTER_SOLICITATION;
     nd::finish(&mut solicitation, kind, (Ipv6Addr::UNSPECIFIED, nd::ALL_ROUTERS));
-    let mut ask = |router: &mut Router6, millis| {
+    let ask = |router: &mut Router6, millis| {
         assert_eq!(router.receive(at(millis), IN, HOST, &solicitation), Received::Taken);
     };
     ask(&mut router, 100_000);
