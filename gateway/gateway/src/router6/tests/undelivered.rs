@@ -2,8 +2,11 @@
 
 use super::*;
 
-/// The errors that wait: link, ends, type, code, second word.
-fn errors(router: &mut Router6) -> Vec<(Link, [Ipv6Addr; 2], [u32; 3], Vec<u8>)> {
+/// An error: link, ends, type with code and second word, quoted packet.
+type Error = (Link, [Ipv6Addr; 2], [u32; 3], Vec<u8>);
+
+/// The errors that wait.
+fn errors(router: &mut Router6) -> Vec<Error> {
     let mut all = Vec::new();
     while let Some((link, bytes)) = router.poll_error() {
         let header = Ipv6::new_checked(&bytes[..]).expect("a packet");
