@@ -5,6 +5,7 @@
 //! A line that gives way becomes a remark.
 
 use crate::address::{Ports, Range};
+use crate::plan6::Plan6;
 use crate::{Hints, ImportError, order};
 use std::collections::{BTreeMap, HashMap};
 
@@ -144,6 +145,7 @@ pub(crate) struct Plan {
     pub(crate) is_made_up: bool,
     /// Ports of all pools, if the file sets them for all together.
     pub(crate) nat_ports: Option<Ports>,
+    pub(crate) ipv6: Plan6,
 }
 
 /// An address for documentation (RFC 5737), which no host has.
@@ -253,6 +255,7 @@ impl Plan {
 
     /// Establishes natgate's requirements.
     pub(crate) fn settle(&mut self) {
+        self.settle6();
         self.settle_subscribers();
         self.settle_pools();
         self.settle_sides();
@@ -295,7 +298,7 @@ impl Plan {
             self.differs(&origin, message);
         }
         self.merge_empty_pools();
-        if self.pools.is_empty() {
+        if self.pools.is_empty() && !self.ipv6.needs_no_pool() {
             let origin = Origin::default();
             let addresses = self.own_addresses(&origin);
             self.pool(&addresses, None, &origin);
