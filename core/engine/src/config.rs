@@ -412,13 +412,9 @@ impl Default for Timeouts {
         Self {
             //= rfc4787#REQ-5
             //= rfc4787#REQ-5c
-            //= rfc6146#section-3.5.1-default
-            //= rfc6146#section-3.5.1-least
             udp: minutes(5),
             //= rfc5382#REQ-5
             //= rfc5597#REQ-5
-            //= rfc6146#section-3.5.2-least
-            //= rfc6146#section-3.5.2-default
             tcp_established: minutes(124),
             //= rfc5382#REQ-5-transitory
             //= rfc7857#section-2.1-default
@@ -429,8 +425,6 @@ impl Default for Timeouts {
             icmp: minutes(1),
             other: minutes(5),
             hold_down: minutes(2),
-            //= rfc6146#section-3.4-interval
-            //= rfc6146#section-3.4-interval-default
             fragment: Duration::from_secs(2),
         }
     }

@@ -50,6 +50,8 @@ impl Fragments {
         let source = self.sources.find(source_key);
         // Datagrams are forgotten in the order in which they came, even after the timeout gets
         // shorter.
+        //= rfc6146#section-3.4-interval
+        //= rfc6146#section-3.4-interval-default
         let due = tick_of(now.plus(self.timeout));
         let due = if self.newest == NONE { due } else { due.max(self.datagrams[self.newest].due) };
         let datagram = Datagram {
