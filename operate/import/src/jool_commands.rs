@@ -34,7 +34,7 @@ pub(crate) fn read(text: &str, plan: &mut Plan) -> Result<(), ImportError> {
             run(kind, words, &origin, &mut jool);
         } else if let Some(prefix) = module(&words) {
             any = true;
-            let is_siit = words.iter().any(|word| *word == "jool_siit");
+            let is_siit = words.contains(&"jool_siit");
             let kind = if is_siit { Kind::Siit } else { Kind::Nat64 };
             jool.is(kind);
             jool.pool6(Some(kind), prefix, &origin);

@@ -84,7 +84,7 @@ fn nat(text: &mut String, plan: &Plan) {
     }
     line!(text, "\n[nat]");
     if !plan.subscribers.is_empty() {
-        line!(text, "subscribers = {}", list(&prefixes(&plan.subscribers)));
+        line!(text, "subscribers = {}", list(prefixes(&plan.subscribers)));
     }
     plan.nat.iter().for_each(|(key, value)| line!(text, "{key} = {value}"));
 }
