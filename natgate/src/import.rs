@@ -49,7 +49,7 @@ Examples:
 iptables-save | natgate import - -o natgate.toml
 natgate import ruleset.nft --inside eth1 --outside eth0 --external 203.0.113.1
 natgate import --from vpp startup.conf --json
-natgate import /etc/tayga.conf --inside eth1 --outside eth0";
+natgate import tayga.conf --inside eth1 --outside eth0";
 
 /// Read the rules of iptables, nftables, VPP, Jool or tayga as a configuration
 #[derive(clap::Args)]
