@@ -12,6 +12,9 @@ use std::collections::{BTreeMap, HashMap};
 /// Longest excerpt of a line in a remark, characters.
 const LONGEST_EXCERPT: usize = 160;
 
+/// Most characters of the comment of a rule. nft permits 128 bytes.
+const LONGEST_COMMENT: usize = 256;
+
 /// Most static mappings and rules of one file.
 pub(crate) const MOST_ENTRIES: usize = 20_000;
 
@@ -54,6 +57,16 @@ impl Origin {
             text += " ...";
         }
         Self { line, text }
+    }
+
+    /// The origin of an entry that has a comment of its own. The comment comes first and is not
+    /// shortened, unless it is longer than any program permits.
+    pub(crate) fn with_comment(line: usize, comment: Option<&str>, text: &str) -> Self {
+        let own = Self::new(line, text);
+        let Some(comment) = comment else { return own };
+        let plain = |one: char| if one.is_control() { ' ' } else { one };
+        let comment: String = comment.chars().take(LONGEST_COMMENT).map(plain).collect();
+        Self { line, text: format!("comment \"{comment}\": {}", own.text) }
     }
 }
 

@@ -432,6 +432,50 @@ fn nftables_as_text_and_as_json_are_the_same() {
     assert!(from_json.config.contains("10.7.0.0/24"), "{}", from_json.config);
 }
 
+/// The comment of a rule stays with the rule, as long as it is and however long the rule.
+#[test]
+fn comments_of_nftables_rules_in_json_are_kept_whole() {
+    let comment =
+        format!("mail of the \\\"head office\\\": {}", "ask Anna before a change; ".repeat(4));
+    let addresses: Vec<String> = (1..40).map(|one| format!("\"10.0.0.{one}\"")).collect();
+    let rule = |chain: &str, expr: &str| {
+        format!(
+            "{{\"rule\":{{\"family\":\"ip\",\"table\":\"nat\",\"chain\":\"{chain}\",\
+             \"comment\":\"{comment}\",\"expr\":[{expr}]}}}}"
+        )
+    };
+    let chain = |name: &str, hook: &str| {
+        format!(
+            "{{\"chain\":{{\"family\":\"ip\",\"table\":\"nat\",\"name\":\"{name}\",\
+             \"type\":\"nat\",\"hook\":\"{hook}\",\"policy\":\"accept\"}}}}"
+        )
+    };
+    let dnat = "{\"match\":{\"op\":\"==\",\"left\":{\"meta\":{\"key\":\"iifname\"}},\
+         \"right\":\"eth0\"}},{\"match\":{\"op\":\"==\",\"left\":{\"payload\":{\"protocol\":\"ip\",\
+         \"field\":\"daddr\"}},\"right\":\"203.0.113.1\"}},{\"match\":{\"op\":\"==\",\"left\":\
+         {\"payload\":{\"protocol\":\"tcp\",\"field\":\"dport\"}},\"right\":25}},\
+         {\"dnat\":{\"addr\":\"10.0.0.80\",\"port\":25}}";
+    let snat = format!(
+        "{{\"match\":{{\"op\":\"==\",\"left\":{{\"payload\":{{\"protocol\":\"ip\",\
+         \"field\":\"saddr\"}}}},\"right\":{{\"set\":[{}]}}}}}},\
+         {{\"snat\":{{\"addr\":\"203.0.113.1\"}}}}",
+        addresses.join(",")
+    );
+    let objects = [
+        chain("out", "postrouting"),
+        rule("out", &snat),
+        chain("in", "prerouting"),
+        rule("in", dnat),
+    ];
+    let all = imported(&format!("{{\"nftables\":[{}]}}", objects.join(",")), Format::Nft);
+    let whole = format!("comment \"{}\": ", comment.replace('\\', "").trim_end());
+    for line in ["# line 2: ", "# line 4: "] {
+        let found = all.config.lines().find(|text| text.starts_with(line));
+        let found = found.unwrap_or_else(|| panic!("{line}: {}", all.config));
+        assert!(found[line.len()..].starts_with(whole.trim_end_matches("\": ")), "{found}");
+    }
+}
+
 #[test]
 fn commands_of_vpp() {
     let text = include_str!("files/startup.vpp");

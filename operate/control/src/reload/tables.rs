@@ -35,8 +35,8 @@ pub(super) fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
     tables.into_iter().filter_map(|(differs, table)| differs.then_some(table)).collect()
 }
 
-/// Names the blocks of `[nat.block]` in place of the pools, or of all of `[nat]`, if nothing else of
-/// these tables differs between the texts of the files.
+/// Names `[nat.block]` in place of the pools, or of all of `[nat]`, if nothing else of these tables
+/// differs between the texts of the files.
 pub(super) fn named(mut changed: Vec<&'static str>, old: &str, new: &str) -> Vec<&'static str> {
     let Some(place) = changed.iter().position(|table| ["pool", "nat"].contains(table)) else {
         return changed;
