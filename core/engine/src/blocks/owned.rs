@@ -117,8 +117,8 @@ impl Blocks {
         Some(block)
     }
 
-    /// Gives a block permanently to a subscriber. No other subscriber may have it. Returns the block
-    /// if it had no owner.
+    /// Gives a block permanently to a subscriber. No other subscriber may have the block. Returns
+    /// the block if it had no owner.
     pub(crate) fn pin(&mut self, block: u32, subscriber: Host) -> Option<u32> {
         let owner = self.owner_of(block);
         debug_assert!(owner.is_none_or(|owner| owner == self.subscriber(subscriber)));

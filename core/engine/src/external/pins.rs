@@ -78,7 +78,7 @@ impl BlockConflict {
 /// The pins of a configuration, sorted by place.
 ///
 /// # Errors
-/// [`ConfigError`], when forwarded ports give a block to two hosts, or a host more than it may have.
+/// [`ConfigError`], when forwarded ports give a block to two hosts, or too many blocks to a host.
 pub(crate) fn pins(config: &Config) -> Result<Vec<Pin>, ConfigError> {
     let grouping = Grouping::new(config);
     let mut pins: BTreeMap<(u32, u16), Pin> = BTreeMap::new();
