@@ -137,6 +137,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Some(heir) => (handover::files(&settings), handover::open(heir, &settings)?),
     };
     let saved = saved.map_err(anyhow::Error::from)?;
+    let _groups = devices::join_groups(&settings);
     let names = settings.devices();
     let (devices, tap) = devices::decorate(devices, &names, args.inject, args.tap.as_deref())?;
     let clock = heir.as_ref().map_or_else(Clock::new, |heir| heir.clock());
@@ -306,10 +307,13 @@ impl Args {
     /// Returns two forms of the configuration: as written, and completed from the kernel.
     fn settings(&self) -> Result<(Settings, Settings), Failure> {
         let input = |problems| Failure::Input(config::sentences(problems));
-        let Configuration { settings: read, places, replay_only, .. } =
+        let Configuration { settings: read, places, .. } =
             config::read(&self.config).map_err(input)?;
-        if !replay_only.is_empty() {
-            return Err(input(replay_only));
+        if self.take_over && read.ipv6.nat64.is_some() {
+            return Err(self.input(
+                "--take-over cannot take over hosts of [nat64]; stop natgate, and start it again"
+                    .to_owned(),
+            ));
         }
         self.add_files(places).map_err(Failure::Input)?;
         let mut settings = read.clone();

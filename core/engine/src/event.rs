@@ -192,6 +192,27 @@ pub enum Change {
     },
 }
 
+impl Change {
+    /// Realm and address of the host or the subscriber that the change is about.
+    pub fn subject(&self) -> Option<(u16, Ipv4Addr)> {
+        match self {
+            Self::MappingCreated(id) | Self::MappingRemoved(id) => {
+                Some((id.realm, id.internal.address))
+            }
+            Self::SessionCreated(id) | Self::SessionRemoved(id) => {
+                Some((id.mapping.realm, id.mapping.internal.address))
+            }
+            Self::BlockAssigned(id) | Self::BlockReleased(id) => Some((id.realm, id.subscriber)),
+            Self::QuotaReached { realm, subscriber, .. }
+            | Self::ThresholdReached { realm, subscriber, .. } => Some((*realm, *subscriber)),
+            Self::ClassQuotaReached { .. }
+            | Self::ClassThresholdReached { .. }
+            | Self::PoolThresholdReached { .. }
+            | Self::PoolExhausted { .. } => None,
+        }
+    }
+}
+
 /// A change and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {

@@ -61,4 +61,4 @@ pub use settings::{
     ClatSettings, Conversion, Filter, Hairpin, Nat64Settings, NonGlobal, Nptv6Settings, Settings,
     Side6, SiitSettings,
 };
-pub use translator::{Departure, ERROR_ROOM, Fate, Translator};
+pub use translator::{Departure, ERROR_ROOM, Fate, HostName, Translator};

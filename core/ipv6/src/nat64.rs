@@ -57,10 +57,7 @@ impl Nat64 {
         seed: [u8; 32],
     ) -> Self {
         let most = config.limits.subscribers.map_or(SUBSCRIBERS, |most| most as usize);
-        let realm = config.realms.len() as u16 + 1;
-        // Subscribers of both families may reach each other.
-        config.hairpin_to.push(realm);
-        config.realms.push(realm_of(&settings, mtu, config));
+        add_realm(&settings, mtu, config);
         let several = settings.prefixes.len() > 1;
         Self {
             converter,
@@ -143,6 +140,14 @@ impl Nat64 {
         packet.set_start(packet.end() - len);
         packet.bytes_mut().copy_from_slice(&bytes[..len]);
     }
+}
+
+/// Adds the realm of numbers to the engine's configuration. `mtu` is that of the IPv6 link.
+pub(crate) fn add_realm(settings: &Nat64Settings, mtu: u16, config: &mut Config) {
+    let realm = config.realms.len() as u16 + 1;
+    // Subscribers of both families may reach each other.
+    config.hairpin_to.push(realm);
+    config.realms.push(realm_of(settings, mtu, config));
 }
 
 /// The engine's realm of numbers.

@@ -16,14 +16,14 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use natgate_engine::{
-    AddressRange, Config, Counters, Direction, DropReason, Engine, Outcome, Packet, Side,
+    AddressRange, Config, Counters, Direction, DropReason, Engine, Outcome, Packet, Prefix, Side,
     Timestamp, Verdict,
 };
 use natgate_wire::ipv4::Ipv4Error;
 use natgate_wire::{Ipv4, Ipv6};
 
 /// Least MTU of IPv6, bytes.
-const LEAST_MTU: u16 = natgate_wire::ipv6::MIN_MTU as u16;
+pub(crate) const LEAST_MTU: u16 = natgate_wire::ipv6::MIN_MTU as u16;
 /// Length of the longest ICMPv6 error, bytes.
 pub const ERROR_ROOM: usize = natgate_wire::ipv6::MIN_MTU;
 /// Endpoints that the filter of RFC 6092 records at most.
@@ -42,6 +42,17 @@ pub struct Departure {
     pub cut: Option<Cut>,
     /// Direction, outcome and length in bytes, as counted.
     pub counted: (Direction, Outcome, usize),
+}
+
+/// Name of a host of NAT64 that has a number in the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostName {
+    /// Address of the host; `None`: no host has the number any more.
+    pub address: Option<Ipv6Addr>,
+    /// Prefix that is the subscriber.
+    pub prefix: Ipv6Addr,
+    /// Length of the prefix, bits.
+    pub len: u8,
 }
 
 /// Result of a packet.
@@ -186,6 +197,20 @@ impl Translator {
             Some(6) => self.take_ipv6(engine, now, from, packet),
             _ => self.take_ipv4(engine, now, from, packet),
         }
+    }
+
+    /// True if [`Translator::take`] has to see a packet that came in on a side. All other packets
+    /// are the engine's, and the engine may take many of them at once.
+    pub fn claims(&self, from: Side, packet: &[u8]) -> bool {
+        if packet.first().is_some_and(|first| first >> 4 == 6) {
+            return true;
+        }
+        let Ok(header) = Ipv4::new_checked(packet) else { return false };
+        let claims = match from {
+            Side::Outside => self.claims_siit_ipv4(header.destination()),
+            Side::Inside => self.claims_clat_ipv4(header.source()),
+        };
+        claims && !self.is_engines(header.destination())
     }
 
     fn take_ipv6(
@@ -428,6 +453,20 @@ impl Translator {
         let own = self.own_ipv6(Side::Inside);
         let Some(nat64) = &mut self.nat64 else { return Err(DropReason::Untranslatable) };
         nat64.convert_to_host(packet, own)
+    }
+
+    /// The host of NAT64 with a number, and its subscriber; `None`: the realm is another one.
+    pub fn host(&self, realm: u16, number: Ipv4Addr) -> Option<HostName> {
+        let hosts = self.hosts().filter(|_| self.realm == realm)?;
+        let (prefix, len) = hosts.subscriber(number)?;
+        let address = hosts.address(number).map(Ipv6Addr::from_bits);
+        Some(HostName { address, prefix: Ipv6Addr::from_bits(prefix), len })
+    }
+
+    /// Realm and numbers of the hosts of NAT64 in a prefix, which is one address or a subscriber.
+    /// `None`: there are no such hosts.
+    pub fn numbers(&self, prefix: Ipv6Addr, len: u8) -> Option<(u16, Prefix)> {
+        Some((self.realm()?, self.hosts()?.numbers(prefix.to_bits(), len)?))
     }
 
     /// Adds bytes that the engine did not count, because it saw the packet with smaller headers.

@@ -156,8 +156,8 @@ pub struct Settings {
     pub inside: SideSettings,
     /// The Internet's side.
     pub outside: SideSettings,
-    /// Realms 1 and up, as many as the translator has. Realms that are gone there are not here
-    /// either.
+    /// Realms 1 and up, as many as the translator has besides that of NAT64's hosts. Realms that
+    /// are gone there are not here either.
     pub realms: Vec<RealmSettings>,
     /// Static routes of realm 0 and outside; the longest prefix wins. For equal prefixes, connected
     /// networks come first.
@@ -308,6 +308,15 @@ impl Settings {
         }
     }
 
+    /// True if a link has an address of IPv6 and none of IPv4.
+    pub(crate) fn has_ipv6_only(&self, link: Link) -> bool {
+        let own = match link.side {
+            Side::Inside => &self.ipv6.inside,
+            Side::Outside => &self.ipv6.outside,
+        };
+        link.realm == 0 && self.link(link).address.is_none() && own.address.is_some()
+    }
+
     /// Most neighbours of a link whose network has a prefix of `prefix_len` bits.
     pub(crate) fn most_neighbors(&self, prefix_len: u8) -> usize {
         let stations = 1_usize << (32 - u32::from(prefix_len.min(32))).min(usize::BITS - 1);
@@ -366,7 +375,9 @@ impl Settings {
             Some(settings) if !realm.gone => (*settings).clone(),
             _ => gone(&realm.name),
         };
-        let realms = engine.realms.iter().map(settings).collect();
+        // The realm of NAT64's hosts is the last one, and has no device.
+        let with_device = engine.realms.iter().filter(|realm| realm.host_bits.is_none());
+        let realms = with_device.map(settings).collect();
         Self { engine, realms, ..self }
     }
 

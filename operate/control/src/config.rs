@@ -64,10 +64,6 @@ use toml::de::DeTable;
 /// Largest size of a configuration file, bytes.
 const MAX_FILE: u64 = 256 << 20;
 
-/// The reason why a running gateway refuses a key or table of IPv6.
-const REPLAY_ONLY: &str =
-    "works in `natgate replay` only so far, and a running gateway has IPv4 alone; take it out";
-
 /// A valid configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Configuration {
@@ -77,8 +73,6 @@ pub struct Configuration {
     pub warnings: Vec<Problem>,
     /// Files and sockets of the configuration, defaults included.
     pub places: Places,
-    /// Keys and tables that `natgate replay` has and a running gateway does not have yet.
-    pub replay_only: Vec<Problem>,
 }
 
 /// Reads a configuration file.
@@ -127,9 +121,6 @@ pub(crate) fn reread_text(
 ) -> Result<Configuration, Vec<Problem>> {
     let name = path.display().to_string();
     let new = read_in_pieces(text, &name, pieces::RULES, Some(path))?;
-    if !new.replay_only.is_empty() {
-        return Err(new.replay_only);
-    }
     let problems = restart::problems(text, &name, in_force, &new);
     if problems.is_empty() { Ok(new) } else { Err(problems) }
 }
@@ -212,12 +203,9 @@ fn read_in_pieces(
     checks::check(&draft, &report);
     places::check(&report);
     let places = Places::of(&report);
-    let replay_only = draft.ipv6_places().into_iter();
-    let replay_only = replay_only.map(|place| (place, REPLAY_ONLY.to_owned())).collect();
-    let replay_only = report.in_order(replay_only);
     let (problems, warnings) = report.finish();
     if problems.is_empty() {
-        Ok(Configuration { settings: draft.into_settings(), warnings, places, replay_only })
+        Ok(Configuration { settings: draft.into_settings(), warnings, places })
     } else {
         Err(problems)
     }

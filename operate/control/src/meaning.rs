@@ -107,7 +107,7 @@ pub struct Meaning {
 impl Meaning {
     /// Derives the meaning of `configuration`.
     pub fn of(configuration: Configuration) -> Self {
-        let Configuration { settings, warnings, replay_only, .. } = configuration;
+        let Configuration { settings, warnings, .. } = configuration;
         let config = &settings.engine;
         // Without [[pool]] the translator has a pool without addresses.
         let has_addresses = |index: &usize| !config.pools[*index].addresses.is_empty();
@@ -130,8 +130,7 @@ impl Meaning {
         let (classes, realms) = (classes.collect(), realms::meanings(&settings));
         let (logs, pcp) = (services::logs(&settings), services::pcp(&settings));
         let access = services::access(&settings);
-        let replay_only = replay_only.into_iter().map(|problem| problem.key).collect();
-        let ipv6 = Ipv6Meaning::of(&settings, replay_only);
+        let ipv6 = Ipv6Meaning::of(&settings);
         Self {
             pools,
             mappings,

@@ -54,13 +54,6 @@ fn refused(added: &str, expected: &[(&str, &str)]) {
     assert!(all, "in\n{text}\nfound    {found:#?}\nexpected {expected:#?}");
 }
 
-//= test rfc7915#section-4-threshold
-//= test rfc7915#section-4.1-threshold
-//= test rfc7915#section-4.1-traffic-class
-//= test rfc7915#section-5.1-tos
-//= test rfc7915#section-4.5-zero
-//= test rfc7757#section-3.2-length
-//= test rfc6296#section-4.1-manual
 #[test]
 fn every_key_is_read() {
     let text = r#"
@@ -173,9 +166,6 @@ external = "2001:db8:2::/48"
     assert_eq!(read.warnings, []);
 }
 
-//= test rfc6052#section-3.4-well-known
-//= test rfc6146#section-3.5.4-default
-//= test rfc6146#section-3.5.4-algorithm-default
 #[test]
 fn defaults_are_those_of_the_contract() {
     let read = read(&format!("{SIDES}{POOL}[nat64]\n"));
@@ -192,7 +182,6 @@ fn defaults_are_those_of_the_contract() {
     let ipv4_alone = "[inside]\ndevice = \"a\"\n[outside]\ndevice = \"b\"\nmtu = 576\n";
     let read = read_text(&format!("{ipv4_alone}{POOL}"), "t").expect("a good file");
     assert_eq!(read.settings.ipv6, Settings::default());
-    assert_eq!(read.replay_only, []);
 }
 
 #[test]
@@ -426,6 +415,93 @@ fn addresses_of_sides() {
 }
 
 #[test]
+fn one_worker_with_packet_sockets_carries_ipv6() {
+    let found = |more: &str| {
+        let text = format!("{SIDES}{POOL}{more}").replace("[nat64]", "[nat64]\n");
+        match read_text(&text, "t") {
+            Ok(_) => String::new(),
+            Err(problems) => problems.iter().map(|problem| format!("{problem}\n")).collect(),
+        }
+    };
+    assert_eq!(found("[nat64]"), "");
+    let said = found("[nat64]\n[workers]\ncount = 2\n");
+    assert!(said.starts_with("t:3:12: inside.address6: IPv6 works with one worker"), "{said}");
+    let said = found("[nat64]\n[[log]]\nkind = \"spool\"\nfolder = \"/tmp/spool\"\n");
+    assert!(said.contains("nat64: a [[log]] of kind \"spool\" cannot name IPv6 hosts"), "{said}");
+    assert_eq!(found("[nat64]\n[[log]]\nkind = \"file\"\npath = \"/tmp/events\"\n"), "");
+    let tun = SIDES.replacen("address = ", "backend = \"tun\"\naddress = ", 1);
+    let problems = read_text(&format!("{tun}{POOL}"), "t").expect_err("no packet sockets");
+    let said = problems[0].to_string();
+    assert!(said.contains("inside.address6: IPv6 works with packet sockets"), "{said}");
+}
+
+#[test]
+fn a_reload_names_what_needs_a_restart() {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ipv6.toml");
+    let again = |before: &str, after: &str| -> Vec<String> {
+        let in_force = read(before).settings;
+        std::fs::write(&path, after).expect("the test may write its directory");
+        match reread(&path, &in_force) {
+            Ok(_) => Vec::new(),
+            Err(problems) => problems.into_iter().map(|problem| problem.key).collect(),
+        }
+    };
+    let stateful = format!("{SIDES}{POOL}[nat64]\n");
+    let ipv4_alone = format!("{SIDES}{POOL}").replace("address6 = \"2001:db8:0:1::1/64\"\n", "");
+    assert_eq!(again(&stateful, &stateful), [""; 0]);
+    assert_eq!(again(&ipv4_alone, &stateful), ["inside.address6", "nat64"]);
+    assert_eq!(again(&stateful, &ipv4_alone), ["inside.address6", "nat64"]);
+    let length = stateful.replace("[nat64]", "[nat64]\nsubscriber_length = 56");
+    assert_eq!(again(&stateful, &length), ["nat64"]);
+    let realm = format!("{stateful}[[realm]]\nname = \"b\"\nvlan = 7\naddress = \"10.9.0.1/16\"\n");
+    assert_eq!(again(&stateful, &realm), ["realm"]);
+}
+
+#[test]
+fn check_works_out_an_address_of_each_table() {
+    let text = format!(
+        "{SIDES}{POOL}[nat64]\nprefixes = [\"64:ff9b::/96\", \"2001:db8:222:344::/64\"]\n\
+         [siit]\nprefixes = [\"2001:db8:100::/40\"]\nicmp_source = [\"203.0.113.8\"]\n\
+         [[siit.map]]\nipv6 = \"2001:db8:3::/120\"\nipv4 = \"1.0.0.0/24\"\n\
+         [clat]\nprefix = \"2001:db8:1234::/96\"\nsource = \"2001:db8:aaaa::/96\"\n\
+         [[nptv6]]\ninternal = \"fd01:203:405::/48\"\nexternal = \"2001:db8:1::/48\"\n"
+    );
+    let meaning = Meaning::of(read(&text));
+    let said = meaning.to_string();
+    for line in [
+        "  inside: 2001:db8:0:1::1/64, MTU 1500",
+        "  packets that no table translates: routed",
+        "  nat64: all hosts; a /64 is one subscriber",
+        "    64:ff9b::/96: 8.8.8.8 becomes 64:ff9b::808:808, and back 8.8.8.8",
+        "    2001:db8:222:344::/64: 192.0.2.33 becomes 2001:db8:222:344:c0:2:2100:0, \
+         and back 192.0.2.33",
+        "  siit: 1 map, hairpin intrinsic",
+        "    errors from addresses without a map: from 203.0.113.8",
+        "    2001:db8:100::/40: 192.0.2.33 becomes 2001:db8:1c0:2:21::, and back 192.0.2.33",
+        "    2001:db8:3::/120 and 1.0.0.0/24: 1.0.0.255 becomes 2001:db8:3::ff, \
+         and back 1.0.0.255",
+        "    the Internet in 2001:db8:1234::/96: 192.0.2.33 becomes 2001:db8:1234::c000:221, \
+         and back 192.0.2.33",
+        "    hosts in 2001:db8:aaaa::/96: 10.0.0.1 becomes 2001:db8:aaaa::a00:1, and back 10.0.0.1",
+        "  nptv6: fd01:203:405::/48 and 2001:db8:1::/48",
+        "    fd01:203:405::1 becomes 2001:db8:1:d54f::1, and back fd01:203:405::1",
+    ] {
+        assert!(said.lines().any(|said| said == line), "{line}\nin\n{said}");
+    }
+    let json = serde_json::to_value(&meaning).expect("it is JSON");
+    let ipv6 = &json["ipv6"];
+    assert_eq!(ipv6["nat64"]["prefixes"][0]["sample"]["to"], "64:ff9b::808:808");
+    assert_eq!(ipv6["siit"]["maps"][0]["sample"]["back"], "1.0.0.255");
+    assert_eq!(ipv6["nptv6"][0]["sample"]["from"], "fd01:203:405::1");
+    let alone = read_text(
+        &format!("{}{POOL}", "[inside]\ndevice = \"a\"\n[outside]\ndevice = \"b\"\n"),
+        "t",
+    );
+    let alone = Meaning::of(alone.expect("a good file"));
+    assert!(!alone.to_string().contains("IPv6") && alone.ipv6.is_none());
+}
+
+#[test]
 fn routes_and_neighbors_of_ipv6_are_read() {
     let text = format!(
         "{SIDES}{POOL}[[route]]\nprefix = \"2001:db8:8::/48\"\nvia = \"fe80::8\"\n\
@@ -605,72 +681,4 @@ fn advertisements_that_contradict_something() {
     let warnings = read(&format!("{longer}{POOL}[ipv6.advertise]\n")).warnings;
     let said = "hosts form addresses from prefixes of 64 bits only, not 2001:db8:0:1::/80";
     assert!(warnings.iter().any(|one| one.message.starts_with(said)), "{warnings:?}");
-}
-
-#[test]
-fn a_running_gateway_refuses_all_of_it() {
-    let text = format!("{SIDES}{POOL}[ipv6]\n[nat64]\n");
-    let read = read(&text);
-    let said: Vec<String> = read.replay_only.iter().map(ToString::to_string).collect();
-    assert_eq!(said.len(), 3);
-    for (said, start) in
-        said.iter().zip(["t:3:12: inside.address6", "t:9:1: ipv6", "t:10:1: nat64"])
-    {
-        assert!(said.starts_with(start), "{said}");
-        assert!(said.contains(": works in `natgate replay` only so far"), "{said}");
-    }
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ipv6.toml");
-    let ipv4_alone = text.split_once("[ipv6]").expect("a table").0;
-    let ipv4_alone = ipv4_alone.replace("address6 = \"2001:db8:0:1::1/64\"\n", "");
-    let in_force = read_text(&ipv4_alone, "t").expect("a good file").settings;
-    std::fs::write(&path, &text).expect("the test may write its directory");
-    let refused = reread(&path, &in_force).expect_err("a reload cannot bring IPv6");
-    assert_eq!(refused.len(), 3);
-    std::fs::write(&path, &ipv4_alone).expect("the test may write its directory");
-    assert!(reread(&path, &in_force).is_ok());
-}
-
-#[test]
-fn check_works_out_an_address_of_each_table() {
-    let text = format!(
-        "{SIDES}{POOL}[nat64]\nprefixes = [\"64:ff9b::/96\", \"2001:db8:222:344::/64\"]\n\
-         [siit]\nprefixes = [\"2001:db8:100::/40\"]\nicmp_source = [\"203.0.113.8\"]\n\
-         [[siit.map]]\nipv6 = \"2001:db8:3::/120\"\nipv4 = \"1.0.0.0/24\"\n\
-         [clat]\nprefix = \"2001:db8:1234::/96\"\nsource = \"2001:db8:aaaa::/96\"\n\
-         [[nptv6]]\ninternal = \"fd01:203:405::/48\"\nexternal = \"2001:db8:1::/48\"\n"
-    );
-    let meaning = Meaning::of(read(&text));
-    let said = meaning.to_string();
-    for line in [
-        "  inside: 2001:db8:0:1::1/64, MTU 1500",
-        "  packets that no table translates: routed",
-        "  nat64: all hosts; a /64 is one subscriber",
-        "    64:ff9b::/96: 8.8.8.8 becomes 64:ff9b::808:808, and back 8.8.8.8",
-        "    2001:db8:222:344::/64: 192.0.2.33 becomes 2001:db8:222:344:c0:2:2100:0, \
-         and back 192.0.2.33",
-        "  siit: 1 map, hairpin intrinsic",
-        "    errors from addresses without a map: from 203.0.113.8",
-        "    2001:db8:100::/40: 192.0.2.33 becomes 2001:db8:1c0:2:21::, and back 192.0.2.33",
-        "    2001:db8:3::/120 and 1.0.0.0/24: 1.0.0.255 becomes 2001:db8:3::ff, \
-         and back 1.0.0.255",
-        "    the Internet in 2001:db8:1234::/96: 192.0.2.33 becomes 2001:db8:1234::c000:221, \
-         and back 192.0.2.33",
-        "    hosts in 2001:db8:aaaa::/96: 10.0.0.1 becomes 2001:db8:aaaa::a00:1, and back 10.0.0.1",
-        "  nptv6: fd01:203:405::/48 and 2001:db8:1::/48",
-        "    fd01:203:405::1 becomes 2001:db8:1:d54f::1, and back fd01:203:405::1",
-    ] {
-        assert!(said.lines().any(|said| said == line), "{line}\nin\n{said}");
-    }
-    let json = serde_json::to_value(&meaning).expect("it is JSON");
-    let ipv6 = &json["ipv6"];
-    assert_eq!(ipv6["replay_only"].as_array().map(Vec::len), Some(5));
-    assert_eq!(ipv6["nat64"]["prefixes"][0]["sample"]["to"], "64:ff9b::808:808");
-    assert_eq!(ipv6["siit"]["maps"][0]["sample"]["back"], "1.0.0.255");
-    assert_eq!(ipv6["nptv6"][0]["sample"]["from"], "fd01:203:405::1");
-    let alone = read_text(
-        &format!("{}{POOL}", "[inside]\ndevice = \"a\"\n[outside]\ndevice = \"b\"\n"),
-        "t",
-    );
-    let alone = Meaning::of(alone.expect("a good file"));
-    assert!(!alone.to_string().contains("IPv6") && alone.ipv6.is_none());
 }

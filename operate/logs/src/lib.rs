@@ -58,7 +58,7 @@ pub use json::{
     shown, time,
 };
 pub use queue::Queue;
-pub use record::{ClockSet, Gap, Record, wants};
+pub use record::{ClockSet, Gap, Host, Record, host_before, wants};
 pub use sinks::file::FileSink;
 pub use sinks::ipfix::IpfixSink;
 pub use sinks::spool::SpoolSink;

@@ -1,5 +1,5 @@
-//! Router advertisements on the inside link (RFC 4861 section 6.2), with the prefix of the link, its
-//! MTU, the prefix of NAT64 (RFC 8781) and servers of names (RFC 8106).
+//! Router advertisements on the inside link (RFC 4861 section 6.2), with the prefix of the link,
+//! its MTU, the prefix of NAT64 (RFC 8781) and servers of names (RFC 8106).
 //!
 //! Advertisements go to all nodes: a few at once after the start, then at random times of the
 //! configured interval, and soon after a solicitation, but never two within three seconds. The
@@ -109,7 +109,8 @@ impl Advertiser {
         Some(self.packet((mac, source), mtu))
     }
 
-    /// The last advertisement: hosts no longer use this router nor its prefixes for new connections.
+    /// The last advertisement: hosts no longer use this router nor its prefixes for new
+    /// connections.
     //= rfc4861#section-6.2.5
     pub(super) fn farewell(&self, (mac, source): (Mac, Ipv6Addr), mtu: usize) -> Vec<u8> {
         let settings = AdvertiseSettings {

@@ -65,8 +65,8 @@ pub(super) fn next_deadline(port: &Port) -> Option<Timestamp> {
     deadlines.into_iter().flatten().min()
 }
 
-/// The advertisement by which hosts learn not to use a router or prefix any longer that the link was
-/// advertised with. `None`: the new link is advertised with them, too.
+/// The advertisement by which hosts learn not to use a router or prefix any longer that the link
+/// was advertised with. `None`: the new link is advertised with them, too.
 pub(super) fn farewell(old: &Port, new: &Port) -> Option<Vec<u8>> {
     let (former, source) = (old.advertiser.as_ref()?, old.own.assigned(true)?);
     let stays = new.advertiser.as_ref().is_some_and(|new| new.has_network_of(former));

@@ -1,5 +1,5 @@
-//! ICMPv6 errors about packets that cannot be delivered (RFC 4443): there is no route, the neighbour
-//! does not answer, or the packet is larger than the link.
+//! ICMPv6 errors about packets that cannot be delivered (RFC 4443): there is no route, the
+//! neighbour does not answer, or the packet is larger than the link.
 //!
 //! The router sees packets after translation, so it cannot quote what the sender sent. It therefore
 //! writes the error that a host beyond would have sent about the translated packet, from the

@@ -1,8 +1,8 @@
 //! Reports of the groups that the router listens to (MLD version 2, RFC 3810), for switches that
 //! forward a group only to its listeners.
 //!
-//! Without the reports such a switch keeps solicitations for the router's addresses from the router.
-//! The router reports when it begins to listen, and when a router asks.
+//! Without the reports such a switch keeps solicitations for the router's addresses from the
+//! router. The router reports when it begins to listen, and when a router asks.
 
 use natgate_wire::{Icmpv6, Ipv6, ipv6, nd, protocol};
 use std::net::Ipv6Addr;

@@ -2,8 +2,8 @@
 //!
 //! The router is a state machine without a device or a clock, like [`crate::router`] for IPv4.
 //! Packets and times come in, and frames to send come out of [`Router6::poll_transmit`]. There is
-//! one link inside and one outside; realms besides realm 0 have no IPv6. On each link the router has
-//! a link-local address, the configured address, routes and neighbours of its own. It answers
+//! one link inside and one outside; realms besides realm 0 have no IPv6. On each link the router
+//! has a link-local address, the configured address, routes and neighbours of its own. It answers
 //! Neighbor Discovery, and echo requests to link-local addresses. The translator answers echo
 //! requests to the configured addresses, and decides whether a packet may pass.
 //!
@@ -12,9 +12,9 @@
 //! that leave go through [`Router6::send`]. Call [`Router6::advance`] at
 //! [`Router6::next_deadline`], also once at the start: it begins duplicate address detection.
 //!
-//! A packet that cannot be delivered counts as lost, and an ICMPv6 error tells its sender. The error
-//! quotes the packet as the router has it, after translation. [`Router6::poll_error`] returns the
-//! error; the translator then processes it like a packet that came in by the link that the lost
+//! A packet that cannot be delivered counts as lost, and an ICMPv6 error tells its sender. The
+//! error quotes the packet as the router has it, after translation. [`Router6::poll_error`] returns
+//! the error; the translator then processes it like a packet that came in by the link that the lost
 //! packet would have left by, and [`Router6::send_error`] sends it.
 
 mod advertise;
@@ -89,6 +89,26 @@ pub struct Router6Counters {
     pub errors_suppressed: u64,
 }
 
+impl Router6Counters {
+    /// Names and values of the counters.
+    pub fn each(&self) -> [(&'static str, u64); 12] {
+        [
+            ("discovery_received", self.discovery_received),
+            ("discovery_invalid", self.discovery_invalid),
+            ("solicitations_answered", self.solicitations_answered),
+            ("solicitations_sent", self.solicitations_sent),
+            ("address_conflicts", self.address_conflicts),
+            ("neighbors_lost", self.neighbors_lost),
+            ("neighbors_refused", self.neighbors_refused),
+            ("neighbor_changes", self.neighbor_changes),
+            ("echoes_answered", self.echoes_answered),
+            ("packets_ignored", self.packets_ignored),
+            ("errors_made", self.errors_made),
+            ("errors_suppressed", self.errors_suppressed),
+        ]
+    }
+}
+
 /// What becomes of a packet that came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
@@ -136,8 +156,8 @@ impl Router6 {
                     || port.own.list().any(|(own, _)| is_group(nd::solicited_node(own))))
     }
 
-    /// Takes a packet that came in by a link, from hardware address `source`. Bytes after the packet
-    /// do not count.
+    /// Takes a packet that came in by a link, from hardware address `source`. Bytes after the
+    /// packet do not count.
     pub fn receive(
         &mut self,
         now: Timestamp,
@@ -178,9 +198,9 @@ impl Router6 {
         Received::Ignored
     }
 
-    /// Finds the next hop of an IPv6 packet that leaves by a link. The frame's bytes are the packet.
-    /// After [`Fate::Ready`] they are the Ethernet frame; the header has taken headroom. The
-    /// router's own packets have no origin.
+    /// Finds the next hop of an IPv6 packet that leaves by a link. The frame's bytes are the
+    /// packet. After [`Fate::Ready`] they are the Ethernet frame; the header has taken headroom.
+    /// The router's own packets have no origin.
     ///
     /// # Panics
     /// If there is no headroom for an Ethernet header.
@@ -250,16 +270,16 @@ impl Router6 {
     }
 
     /// Returns the next ICMPv6 error about a packet that could not be delivered, and the link that
-    /// it counts as coming in by. The error is a whole packet, as a host beyond that link would have
-    /// sent it. Translate it, then send it by [`Router6::send_error`]; if it has become IPv4, by
-    /// [`crate::router::Router::send_error`].
+    /// it counts as coming in by. The error is a whole packet, as a host beyond that link would
+    /// have sent it. Translate it, then send it by [`Router6::send_error`]; if it has become IPv4,
+    /// by [`crate::router::Router::send_error`].
     pub fn poll_error(&mut self) -> Option<(Link, Vec<u8>)> {
         self.outbox.errors.poll()
     }
 
     /// Sends a translated ICMPv6 error of [`Router6::poll_error`] or of the IPv4 router; otherwise
-    /// like [`Router6::send`]. The source becomes the router's own address. The error is not sent if
-    /// the limits, or the configuration of that link, forbid it.
+    /// like [`Router6::send`]. The source becomes the router's own address. The error is not sent
+    /// if the limits, or the configuration of that link, forbid it.
     pub fn send_error(
         &mut self,
         now: Timestamp,

@@ -1,5 +1,5 @@
-//! The router for IPv6 in virtual time: asking for neighbours, packets that wait, giving up, answers
-//! to solicitations, own addresses.
+//! The router for IPv6 in virtual time: asking for neighbours, packets that wait, giving up,
+//! answers to solicitations, own addresses.
 
 mod advertise;
 mod floods;

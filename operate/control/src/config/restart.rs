@@ -3,7 +3,7 @@
 
 use super::problem::{Place, Problem, Report};
 use super::{Configuration, parse_piece, pieces, values};
-use natgate_engine::{Begun, BlockConflict, Config, StaticMapping, restart_keys};
+use natgate_engine::{Begun, BlockConflict, Config, RealmConfig, StaticMapping, restart_keys};
 use natgate_gateway::{Backend, ControlSettings, Settings, SideSettings};
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -119,6 +119,7 @@ fn keys(in_force: &Settings, new: &Settings) -> Vec<String> {
     ] {
         keys.extend(of_side(side, old, new, errors));
     }
+    keys.extend(of_ipv6(in_force, new).into_iter().map(str::to_owned));
     let of_engine = restart_keys(&in_force.engine, &new.engine);
     // The exact keys of these tables are reported by the other comparisons.
     let of_engine = of_engine.into_iter().filter(|key| !["inside", "outside"].contains(key));
@@ -148,6 +149,34 @@ fn keys(in_force: &Settings, new: &Settings) -> Vec<String> {
     ];
     keys.extend(rest.into_iter().filter(|(differs, _)| *differs).map(|(_, key)| key.to_owned()));
     keys
+}
+
+/// The keys and tables of IPv6 that differ.
+fn of_ipv6(in_force: &Settings, new: &Settings) -> Vec<&'static str> {
+    let (old, engine) = (&in_force.ipv6, &in_force.engine);
+    let names = |realms: &[RealmConfig]| -> Vec<String> {
+        realms.iter().map(|realm| realm.name.clone()).collect()
+    };
+    // The hosts of NAT64 are a realm of the engine, behind all others.
+    let is_numbered = old.nat64.is_some() && names(&engine.realms) != names(&new.engine.realms);
+    let new = &new.ipv6;
+    let differs = [
+        (old.inside.address != new.inside.address, "inside.address6"),
+        (old.inside.gateway != new.inside.gateway, "inside.gateway6"),
+        (old.outside.address != new.outside.address, "outside.address6"),
+        (old.outside.gateway != new.outside.gateway, "outside.gateway6"),
+        (
+            (old.forwarding, old.filter, old.conversion)
+                != (new.forwarding, new.filter, new.conversion),
+            "ipv6",
+        ),
+        (old.nat64 != new.nat64, "nat64"),
+        (old.siit != new.siit, "siit"),
+        (old.clat != new.clat, "clat"),
+        (old.nptv6 != new.nptv6, "nptv6"),
+        (is_numbered, "realm"),
+    ];
+    differs.into_iter().filter(|(differs, _)| *differs).map(|(_, key)| key).collect()
 }
 
 /// The listener for other machines. Its certificates and operator names can be reread.

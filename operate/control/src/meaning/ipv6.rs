@@ -24,8 +24,6 @@ const GLOBAL_SAMPLE: Ipv4Addr = Ipv4Addr::new(8, 8, 8, 8);
 /// The meaning of all that is about IPv6.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Ipv6Meaning {
-    /// Keys and tables that a running gateway does not have yet; `natgate replay` has them.
-    pub replay_only: Vec<String>,
     /// The inside link.
     pub inside: Side6Meaning,
     /// The outside link.
@@ -151,7 +149,7 @@ pub struct Nptv6Meaning {
 
 impl Ipv6Meaning {
     /// The meaning, if the configuration says anything about IPv6.
-    pub(super) fn of(gateway: &GatewaySettings, replay_only: Vec<String>) -> Option<Self> {
+    pub(super) fn of(gateway: &GatewaySettings) -> Option<Self> {
         let settings: &Settings = &gateway.ipv6;
         if !settings.configured {
             return None;
@@ -159,7 +157,6 @@ impl Ipv6Meaning {
         let Conversion { lowest_mtu, udp_checksum_zero, traffic_class, service } =
             settings.conversion;
         Some(Self {
-            replay_only,
             inside: Side6Meaning::of(&settings.inside),
             outside: Side6Meaning::of(&settings.outside),
             router: Router6Meaning::of(gateway),
