@@ -91,6 +91,6 @@ mod tests {
         assert_eq!(subscribers.find_from(before, one), Some(now));
         subscribers.release((before, one), 2, POOL.0, KIND);
         assert_eq!(subscribers.find(one), None);
-        assert_eq!(subscribers.counts().0, 0);
+        assert_eq!(subscribers.filled().used, 0);
     }
 }

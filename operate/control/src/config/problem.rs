@@ -145,7 +145,7 @@ impl<'a> Report<'a> {
     }
 
     /// Returns messages as problems, in the order of the file.
-    fn in_order(&self, mut list: Vec<(Place, String)>) -> Vec<Problem> {
+    pub(super) fn in_order(&self, mut list: Vec<(Place, String)>) -> Vec<Problem> {
         list.sort_by_key(|(place, _)| place.offset);
         let problem = |(place, message): (Place, String)| {
             let (line, column) = self.position(place.offset);
