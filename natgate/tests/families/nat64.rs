@@ -40,7 +40,6 @@ fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-//= test rfc6146#section-3.5
 #[test]
 fn a_host_with_ipv6_alone_reaches_ipv4() {
     let world = world();
@@ -62,7 +61,6 @@ fn a_host_with_ipv6_alone_reaches_ipv4() {
     assert_eq!(gateway.stop().unwrap().code(), Some(0));
 }
 
-//= test rfc7915#section-4.2
 #[test]
 fn errors_come_as_icmpv6() {
     let world = world();

@@ -49,7 +49,6 @@ fn packets_are_routed_both_ways() {
     assert!(neighbors.to_string().contains("2001:db8:1::5"), "{neighbors}");
 }
 
-//= test rfc6092#section-3
 #[test]
 fn a_filter_lets_in_what_the_inside_began() {
     let world = world();

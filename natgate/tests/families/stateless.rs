@@ -7,7 +7,6 @@ fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-//= test rfc7757#section-3.2
 #[test]
 fn siit_carries_both_directions() {
     let world = World::new(&["client", "nat", "server"]);
@@ -37,7 +36,6 @@ fn siit_carries_both_directions() {
     assert_eq!(world.udp("server", address("203.0.113.5"), 1200).ip(), server6);
 }
 
-//= test rfc6296#section-3.1
 #[test]
 fn nptv6_exchanges_prefixes() {
     let world = World::new(&["client", "nat", "server"]);
@@ -68,7 +66,6 @@ fn nptv6_exchanges_prefixes() {
     assert_eq!(world.tcp("server", seen).ip(), server);
 }
 
-//= test rfc6877#section-6.1
 #[test]
 fn a_clat_and_a_nat64_carry_ipv4_across_ipv6() {
     let world = World::new(&["client", "clat", "nat", "server"]);

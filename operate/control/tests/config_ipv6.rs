@@ -54,6 +54,13 @@ fn refused(added: &str, expected: &[(&str, &str)]) {
     assert!(all, "in\n{text}\nfound    {found:#?}\nexpected {expected:#?}");
 }
 
+//= test rfc7915#section-4-threshold
+//= test rfc7915#section-4.1-threshold
+//= test rfc7915#section-4.1-traffic-class
+//= test rfc7915#section-5.1-tos
+//= test rfc7915#section-4.5-zero
+//= test rfc7757#section-3.2-length
+//= test rfc6296#section-4.1-manual
 #[test]
 fn every_key_is_read() {
     let text = r#"
@@ -166,6 +173,9 @@ external = "2001:db8:2::/48"
     assert_eq!(read.warnings, []);
 }
 
+//= test rfc6052#section-3.4-well-known
+//= test rfc6146#section-3.5.4-default
+//= test rfc6146#section-3.5.4-algorithm-default
 #[test]
 fn defaults_are_those_of_the_contract() {
     let read = read(&format!("{SIDES}{POOL}[nat64]\n"));
