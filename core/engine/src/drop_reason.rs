@@ -39,7 +39,8 @@ drop_reasons! {
     MartianDestination "martian_destination" "The destination is a loopback, multicast, \
         broadcast, class E or zero address.";
     Land "land" "Source and destination are the same address (the LAND attack).";
-    SpoofedSource "spoofed_source" "The source is an own or an external address, or in a prefix of NAT64.";
+    SpoofedSource "spoofed_source" "The source is an own or an external address, or in a prefix \
+        of NAT64.";
     UnknownRealm "unknown_realm" "The frame's VLAN tag names no realm.";
     OtherRealm "other_realm" "The packet is for another realm, which the sender's realm may not \
         reach.";

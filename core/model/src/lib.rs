@@ -7,8 +7,9 @@
 //! outside (`inbound`), allocation (`allocation`) and limits (`limits`), ICMP errors that pass
 //! (`icmp`), own ICMP errors (`errors`), sessions (`sessions`), TCP (`tcp`) and time (`timers`).
 //! Optional features are chapters, a file each in `chapters`. A chapter acts only at the decision
-//! points in `points`. Without the feature `chapters` the core is complete by itself. The chapters of
-//! `families` translate between IPv4 and IPv6 (section 19), with the rest of the model behind them.
+//! points in `points`. Without the feature `chapters` the core is complete by itself. The chapters
+//! of `families` translate between IPv4 and IPv6 (section 19), with the rest of the model behind
+//! them.
 //!
 //! Calls: [`Model::new`], then [`Model::process`] for each packet and [`Model::advance`] as time
 //! passes. Both return the other effects: events, and packets that the translator makes.
