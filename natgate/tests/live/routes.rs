@@ -66,9 +66,9 @@ fn a_start_that_fails_leaves_no_routes_of_a_killed_gateway() {
         let file = network.file("failing.toml");
         std::fs::write(&file, text).unwrap();
         let arguments = ["run", "-c", file.to_str().unwrap()];
-        let ended = network.node("nat").run(20, super::PROGRAM, &arguments).unwrap();
-        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-        assert!(!ended.status.success() && said.contains(because), "{said}");
+        let failure = network.node("nat").run(20, super::PROGRAM, &arguments).unwrap_err();
+        let said = failure.to_string();
+        assert!(said.contains("exit status: 1") && said.contains(because), "{said}");
         said
     };
     let leave = || network.ip("nat", "route add blackhole 203.0.113.9 table 100 proto 78");
