@@ -78,6 +78,12 @@ impl<'p> Four<'p> {
         is_first && kind.is_some_and(|kind| [3, 4, 5, 11, 12].contains(kind))
     }
 
+    /// True for an ICMP error that quotes a header.
+    pub(crate) fn quotes(&self) -> bool {
+        let quote = self.transport.bytes.get(8..).unwrap_or_default();
+        self.is_error() && Four::read(quote, true).is_ok()
+    }
+
     /// True if a source route is not used up.
     fn has_source_route(&self) -> bool {
         let mut at = 0;

@@ -235,6 +235,10 @@ impl Families {
         };
         let destination = headers::address(whole, 24);
         let is_inside = from == Side::Inside;
+        let is_clats = !is_inside && self.clat_claims_ipv6(destination);
+        if self.nat64_claims(headers::address(whole, 8)) && !is_clats {
+            return self.settle(now, from, whole, Err(DropReason::SpoofedSource.into()));
+        }
         let passed = if self.is_own_ipv6(destination) {
             local(from, whole)
         } else if is_inside && self.siit_claims_ipv6(destination) {
@@ -309,8 +313,10 @@ fn addresses(bytes: &[u8]) -> (Ipv4Addr, Ipv4Addr) {
 
 /// 2.4, 2.6 and 2.7.
 fn check_ipv4(bytes: &[u8]) -> Result<(), DropReason> {
-    let Four { source, destination, .. } = Four::read(bytes, false)?;
-    if crate::bytes::is_martian(source) {
+    let four = Four::read(bytes, false)?;
+    let (source, destination) = (four.source, four.destination);
+    // 19.5: an ICMP error may have any source.
+    if crate::bytes::is_martian(source) && !four.quotes() {
         return Err(DropReason::MartianSource);
     }
     if crate::bytes::is_martian(destination) {

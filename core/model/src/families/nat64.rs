@@ -320,7 +320,10 @@ impl Families {
         let mut addresses = Inward { settings: nat64, hosts: &self.hosts, own, is_own, about };
         let settings = self.nat64_conversion();
         let converted = to_ipv6(bytes, &settings, &mut addresses);
-        let (bytes, limit): (Vec<u8>, Option<Limit>) = converted.map_err(|one| one.reason)?;
+        let (mut bytes, limit): (Vec<u8>, Option<Limit>) = converted.map_err(|one| one.reason)?;
+        if is_own && four.transport.bytes.starts_with(&[3, 1]) {
+            tell_address_unreachable(&mut bytes);
+        }
         // 19.17: the error quotes the packet as received, if it is about this packet.
         let is_six = received.first().is_some_and(|first| first >> 4 == 6);
         if is_own && is_six && received[8..24] == bytes[24..40] {
@@ -333,6 +336,19 @@ impl Families {
             None => vec![bytes],
         })
     }
+}
+
+/// Has an own error say that the address is unreachable (19.17).
+fn tell_address_unreachable(bytes: &mut [u8]) {
+    bytes[41] = 3;
+    super::words::put(bytes, 42, 0);
+    let ends = (address(bytes, 8), address(bytes, 24));
+    let message = &bytes[40..];
+    let pseudo = super::words::total(&super::words::pair6(ends))
+        + 58
+        + super::words::length_sum(message.len());
+    let checksum = super::words::checksum_of(super::words::total(message) + pseudo);
+    super::words::put(bytes, 42, checksum);
 }
 
 /// Source and destination of the packet that an ICMPv6 error quotes.
