@@ -24,7 +24,7 @@ fn world() -> World {
     let world = World::new(&["client", "nat", "server"]);
     world.host(
         "client",
-        &format!("-6 address add {CLIENT}/64 dev eth0 nodad\nroute add ::/0 via 2001:db8:1::1\n"),
+        &format!("address add {CLIENT}/64 dev eth0 nodad\nroute add ::/0 via 2001:db8:1::1\n"),
     );
     world.host(
         "server",

@@ -18,10 +18,10 @@ fn world() -> World {
     let world = World::new(&["client", "nat", "server"]);
     world.host(
         "client",
-        "-6 address add 2001:db8:1::5/64 dev eth0 nodad\nroute add ::/0 via 2001:db8:1::1\n",
+        "address add 2001:db8:1::5/64 dev eth0 nodad\nroute add ::/0 via 2001:db8:1::1\n",
     );
     let server = format!(
-        "-6 address add {SERVER}/64 dev eth0 nodad\nroute add 2001:db8:1::/64 via 2001:db8:2::1\n"
+        "address add {SERVER}/64 dev eth0 nodad\nroute add 2001:db8:1::/64 via 2001:db8:2::1\n"
     );
     world.host("server", &server);
     world

@@ -12,7 +12,7 @@ fn siit_carries_both_directions() {
     let world = World::new(&["client", "nat", "server"]);
     world.host(
         "client",
-        "-6 address add 2001:db8:1::5/64 dev eth0 nodad\nroute add ::/0 via 2001:db8:1::1\n",
+        "address add 2001:db8:1::5/64 dev eth0 nodad\nroute add ::/0 via 2001:db8:1::1\n",
     );
     world.host(
         "server",
@@ -41,12 +41,12 @@ fn nptv6_exchanges_prefixes() {
     let world = World::new(&["client", "nat", "server"]);
     world.host(
         "client",
-        "-6 address add fd01:203:405:1::5/64 dev eth0 nodad\n\
+        "address add fd01:203:405:1::5/64 dev eth0 nodad\n\
          route add ::/0 via fd01:203:405:1::1\n",
     );
     world.host(
         "server",
-        "-6 address add 2001:db8:2::10/64 dev eth0 nodad\n\
+        "address add 2001:db8:2::10/64 dev eth0 nodad\n\
          route add 2001:db8:7::/48 via 2001:db8:2::1\n",
     );
     let _gateway = world.start(
