@@ -199,6 +199,7 @@ soak: root demo-tools build ## Check what always holds over a table as big as me
 	@"$(TARGET)/release/natgate" bench soak
 	@NATGATE_MAPPINGS=1000000 PROPTEST_CASES=1 cargo test --quiet --locked --release -p natgate-compare \
 		--test random large
+	@PROPTEST_CASES=20000 cargo test --quiet --locked --release -p natgate-compare --test families
 	@NATGATE_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --quiet --locked --release -p natgate --test live \
 		soak -- --nocapture
 	@$(call install,qemu-system-x86_64:qemu-system-x86)

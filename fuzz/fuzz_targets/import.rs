@@ -9,7 +9,7 @@ use natgate_control::config::read_text;
 use natgate_import::{Format, Hints, import};
 use std::sync::LazyLock;
 
-const FILES: [&str; 7] = [
+const FILES: [&str; 10] = [
     include_str!("../../operate/import/tests/files/home.iptables"),
     include_str!("../../operate/import/tests/files/isp.iptables"),
     include_str!("../../operate/import/tests/files/ruleset.nft"),
@@ -17,14 +17,18 @@ const FILES: [&str; 7] = [
     include_str!("../../operate/import/tests/files/det44.vpp"),
     include_str!("../../operate/import/tests/files/nat64.json"),
     include_str!("../../operate/import/tests/files/siit.json"),
+    include_str!("../../operate/import/tests/files/jool.sh"),
+    include_str!("../../operate/import/tests/files/pool.tayga"),
+    include_str!("../../operate/import/tests/files/maps.tayga"),
 ];
 
-const FORMATS: [Option<Format>; 5] = [
+const FORMATS: [Option<Format>; 6] = [
     None,
     Some(Format::Iptables),
     Some(Format::Nft),
     Some(Format::Vpp),
     Some(Format::Jool),
+    Some(Format::Tayga),
 ];
 
 /// The words of all files, and ends of lines.

@@ -45,7 +45,8 @@ pub(crate) struct Filters {
 
 fn subscriber(text: &str) -> Result<String, String> {
     let wrong = || "must be an address, or a prefix such as 10.1.0.0/16".to_owned();
-    query::prefix(text).map(|_| text.to_owned()).ok_or_else(wrong)
+    let is_right = query::prefix(text).is_some() || query::prefix6(text).is_some();
+    is_right.then(|| text.to_owned()).ok_or_else(wrong)
 }
 
 fn external(text: &str) -> Result<String, String> {

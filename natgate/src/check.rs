@@ -48,11 +48,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
                 object["ok"] = true.into();
                 format!("{object}\n")
             } else {
-                let verdict = match &meaning.ipv6 {
-                    Some(_) => "can be replayed (IPv6 works in `natgate replay` only so far)",
-                    None => "can be run",
-                };
-                format!("{}: {verdict}\n{meaning}", args.file.display())
+                format!("{}: can be run\n{meaning}", args.file.display())
             };
             Ok(print(&text)?)
         }

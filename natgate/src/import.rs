@@ -20,7 +20,11 @@ FILE is the output of one of these commands, as root, or a file:
   nft list ruleset               text, or JSON with -j; its remarks count objects instead of lines
   VPP's startup commands         lines such as `nat44 add address 203.0.113.1`
                                  and `set nat timeout udp 300`
-  Jool's JSON                    the file of `jool file handle`: pool4, bib, global, eamt
+  Jool's JSON                    the file of `jool file handle`: pool4, bib, global, eamt,
+                                 denylist4; of jool and of jool_siit
+  Jool's commands                a script with lines such as `jool pool4 add --tcp 203.0.113.1`
+                                 and `jool_siit eamt add 192.0.2.0/24 2001:db8::/120`
+  tayga.conf                     tayga's file
 
 Standard output has natgate's configuration. A comment in it names each line of the input that it
 comes from. Standard error has a sentence with the reason for each line that natgate treats
@@ -28,6 +32,10 @@ differently, or that has no equivalent.
 
 Named sets and maps of nftables are expanded. Drops of FORWARD become rules of kind drop. A line is
 lost if, without it, other hosts are translated or pass than before.
+
+Jool's NAT64 becomes [nat64] with a pool, and its SIIT becomes [siit] with [[siit.map]]. Fixed
+endpoints of IPv6 hosts (bib) and exceptions (denylist4) are lost. tayga's prefix and maps become
+[siit]; without maps, its dynamic pool becomes a pool of [nat64], whose hosts share the addresses.
 
 The exit code is 0 if natgate accepts the resulting configuration. It is 1 if natgate does not
 accept it yet (the sentences tell why), if a line is lost, or if something has no equivalent and
@@ -40,9 +48,10 @@ With --json, standard output has one object:
 Examples:
 iptables-save | natgate import - -o natgate.toml
 natgate import ruleset.nft --inside eth1 --outside eth0 --external 203.0.113.1
-natgate import --from vpp startup.conf --json";
+natgate import --from vpp startup.conf --json
+natgate import tayga.conf --inside eth1 --outside eth0";
 
-/// Read the rules of iptables, nftables, VPP or Jool as a configuration
+/// Read the rules of iptables, nftables, VPP, Jool or tayga as a configuration
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -80,8 +89,10 @@ enum From {
     Nft,
     /// VPP's command line
     Vpp,
-    /// Jool's JSON
+    /// Jool's JSON, or a script of its commands
     Jool,
+    /// tayga.conf
+    Tayga,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -93,6 +104,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         From::Nft => Format::Nft,
         From::Vpp => Format::Vpp,
         From::Jool => Format::Jool,
+        From::Tayga => Format::Tayga,
     });
     let (inside, outside) = (args.inside.clone(), args.outside.clone());
     let hints = Hints { inside, outside, external: args.external.clone() };

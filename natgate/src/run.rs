@@ -34,6 +34,7 @@ use devices::Devices;
 use doors::ControlServers;
 use ending::{Ending, Leaver};
 use handover::Giving;
+use kernel::RoutesLeft;
 use locks::Locks;
 use log::Joining;
 use monitoring::MonitoringState;
@@ -129,12 +130,14 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     };
     let predecessor = heir.as_ref().and_then(|_| listener(&control));
     let locks = Locks::take(&settings, predecessor)?;
+    let routes_left = RoutesLeft::new(&settings, !args.take_over);
     memory::enter(Stage::Devices);
     let (saved, devices) = match &heir {
         None => (saved_ports(&settings), devices::open(&settings)?),
         Some(heir) => (handover::files(&settings), handover::open(heir, &settings)?),
     };
     let saved = saved.map_err(anyhow::Error::from)?;
+    let _groups = devices::join_groups(&settings);
     let names = settings.devices();
     let (devices, tap) = devices::decorate(devices, &names, args.inject, args.tap.as_deref())?;
     let clock = heir.as_ref().map_or_else(Clock::new, |heir| heir.clock());
@@ -216,6 +219,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     links::tell_narrow(&workers[0], &settings);
     let announcer = kernel::announce(&settings, workers[0].devices()).map_err(Failure::from);
     logs[0].announcer = handover::unless_taken(is_taken, announcer)?;
+    routes_left.are_found();
     let announced = logs[0].announcer.as_ref().map(Announcer::handle);
     if let Some(announced) = &announced {
         let _ = announcement.set(announced.clone());
@@ -303,13 +307,27 @@ impl Args {
     /// Returns two forms of the configuration: as written, and completed from the kernel.
     fn settings(&self) -> Result<(Settings, Settings), Failure> {
         let input = |problems| Failure::Input(config::sentences(problems));
-        let Configuration { settings: read, places, replay_only, .. } =
+        let Configuration { settings: read, places, .. } =
             config::read(&self.config).map_err(input)?;
-        if !replay_only.is_empty() {
-            return Err(input(replay_only));
+        if self.take_over && read.ipv6.nat64.is_some() {
+            return Err(self.input(
+                "--take-over cannot take over hosts of [nat64]; stop natgate, and start it again"
+                    .to_owned(),
+            ));
         }
         self.add_files(places).map_err(Failure::Input)?;
         let mut settings = read.clone();
+        if let Err(failure) = self.complete(&mut settings) {
+            if !self.take_over {
+                kernel::remove_routes_left(&settings);
+            }
+            return Err(failure);
+        }
+        Ok((read, settings))
+    }
+
+    /// Completes the settings by what the machine has.
+    fn complete(&self, settings: &mut Settings) -> Result<(), Failure> {
         if settings.inside.device == settings.outside.device {
             let device = &settings.inside.device;
             return Err(self.input(format!(
@@ -317,7 +335,7 @@ impl Args {
                  device"
             )));
         }
-        let needed = Engine::memory(&settings.engine) + team_memory(&settings);
+        let needed = Engine::memory(&settings.engine) + team_memory(settings);
         // More memory may be free at another time, so this is not an error of the configuration.
         memory::require(needed, "the configuration").map_err(|lack| {
             anyhow!(
@@ -325,12 +343,12 @@ impl Args {
                 self.config.display()
             )
         })?;
-        devices::require(&settings).map_err(|lack| self.input(lack))?;
+        devices::require(settings).map_err(|lack| self.input(lack))?;
         for side in [Side::Inside, Side::Outside] {
-            kernel::complete(&mut settings, side).map_err(anyhow::Error::from)?;
+            kernel::complete(settings, side).map_err(anyhow::Error::from)?;
         }
         settings.derive_inside_routes();
-        Ok((read, settings))
+        Ok(())
     }
 
     /// Adds the files that the command line names to the places of the configuration.

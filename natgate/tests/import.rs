@@ -1,4 +1,4 @@
-//! `natgate import` from the user's view, with files of four programs and with the real output of
+//! `natgate import` from the user's view, with files of five programs and with the real output of
 //! nftables and iptables. Needs root, util-linux, nftables and iptables, and fails without them.
 
 use serde_json::Value;
@@ -106,7 +106,8 @@ fn exit_codes_and_sentences() {
     );
     let (unknown, said) = code(&["-"], "hello\n");
     assert!(
-        unknown == 2 && said.contains("say with --from whether it is iptables, nft, vpp or jool"),
+        unknown == 2
+            && said.contains("say with --from whether it is iptables, nft, vpp, jool or tayga"),
         "{said}"
     );
     let (malformed, said) = code(&["-", "--from", "iptables"], "*nat\nhello\n");

@@ -9,6 +9,19 @@
 //! ([`time`]), event logs ([`log`]), the status page ([`status`]), and the user interface
 //! ([`screen`], [`picture`], [`keys`], [`menu`], [`text`]). The program beside it (`main.rs`,
 //! `machine/`) has the instructions that only the bare processor permits.
+//!
+//! ```
+//! use natgate_bare::keys::Keyboard;
+//! use natgate_bare::memory::Memory;
+//!
+//! let mut memory = Memory::new();
+//! memory.give(0x10_0000, 1 << 20);
+//! memory.withhold(0x10_0000, 4096);
+//! assert_eq!(memory.take(8192), Some(0x10_1000));
+//!
+//! let mut keyboard = Keyboard::new();
+//! assert_eq!(keyboard.key(0x1f), Some(b's'));
+//! ```
 
 #![deny(unsafe_code)]
 

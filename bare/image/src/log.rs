@@ -226,7 +226,9 @@ impl Log {
             if !self.up {
                 return done > 0;
             }
-            let message = self.messages.message(record, names, self.remotes);
+            let message = self.messages.message(&self.next, 0, names, self.remotes);
+            // The image has no NAT64, and so no record of a host's name.
+            let Some(message) = message else { return done > 0 };
             let is_event = u64::from(matches!(record, Record::Event(_)));
             match way.send(self.side, self.collector, message.as_bytes()) {
                 Sent::Gone => self.sent += is_event,

@@ -4,7 +4,7 @@ use crate::same::{by_time, legal, same};
 use crate::{Divergence, Pair, invariants};
 use natgate_engine::{
     Config, ConfigError, Endpoint, Engine, MappingId, PoolChange, PoolConfig, Reconfiguration,
-    Review, Rule, RuleAction, RuleSet,
+    ReconfigureError, Review, Rule, RuleAction, RuleSet,
 };
 use natgate_model::{Effects, Model, StillHeld};
 use natgate_wire::protocol::{DCCP, ICMP, TCP, UDP};
@@ -62,11 +62,12 @@ impl Pair {
     }
 
     /// Puts another configuration in force, with both. The engine's review of departures before the
-    /// change must be correct.
+    /// change must be correct. Returns false if both refuse the configuration because a host cannot
+    /// have the block of a forwarded port (14.24).
     ///
     /// # Errors
-    /// When the engine refuses the configuration, or when the results differ.
-    pub fn reconfigure(&mut self, config: &Config) -> Result<(), Divergence> {
+    /// When the engine refuses the configuration for another reason, or when the results differ.
+    pub fn reconfigure(&mut self, config: &Config) -> Result<bool, Divergence> {
         // Everything that is due by now happens before the change.
         self.advance(self.model.now())?;
         let config = &config.in_numbers_of(self.engine.config());
@@ -79,14 +80,19 @@ impl Pair {
         let mut review = Review::new(usize::MAX);
         while self.engine.review(&new, &mut review) {}
         let mut expected = self.mapping_ids();
-        self.engine.prepare_configuration(&mut new).map_err(|error| refused(&error))?;
+        let has_conflict = self.model.refuses_blocks(config);
+        match self.engine.prepare_configuration(&mut new) {
+            Err(ReconfigureError::Block(_)) if has_conflict => return Ok(false),
+            Ok(()) if has_conflict => return Err("the engine gives a block that is taken".into()),
+            result => result.map_err(|error| refused(&error))?,
+        }
         while !self.engine.is_prepared() {
             self.engine.advance(self.model.now());
         }
         self.engine.reconfigure(new);
         self.reconfigured(|model, still_held| model.reconfigure(config, Some(still_held)))?;
         if !exact {
-            return Ok(());
+            return Ok(true);
         }
         same("mappings that stay and go", &self.engine.departed(), &(review.stay, review.go))?;
         // Mappings that share an external port may differ in the remote endpoint alone, so ids are
@@ -98,7 +104,7 @@ impl Pair {
         let left = |id| there.get(id).copied().unwrap_or_default();
         match review.named.iter().find(|one| left(&one.mapping) > expected[&one.mapping]) {
             Some(leaving) => Err(format!("{:?} was to go and is there", leaving.mapping)),
-            None => Ok(()),
+            None => Ok(true),
         }
     }
 

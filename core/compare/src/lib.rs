@@ -31,11 +31,13 @@
 mod changes;
 mod choice;
 mod explained;
+mod families;
 mod fill;
 mod invariants;
 mod requests;
 mod same;
 
+pub use families::{FamilyPair, Left};
 pub use fill::First;
 
 use changes::{chooses, is_taken};

@@ -549,7 +549,7 @@ mod tests {
                         let side = (subscriber % 2) as usize;
                         let open = || (0..3).flat_map(|row| blocks.blocks_of(row))
                             .filter(|block| !owners.contains_key(block))
-                            .filter(|block| blocks.bit(*block).2 == side);
+                            .filter(|block| blocks.bit(*block).side == side);
                         let drawn = blocks.draw_anywhere(0, side, 1, &mut generator, |_| true);
                         prop_assert_eq!(drawn.is_some(), open().next().is_some());
                         if let Some(block) = drawn {

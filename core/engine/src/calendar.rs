@@ -100,21 +100,50 @@ impl Calendar {
     }
 
     /// Makes `element` the first of one list of a tick ([`NONE`]: the list becomes empty).
+    #[inline]
     pub(crate) fn set_head(&mut self, tick: u32, lane: usize, element: u32) {
         self.set_place(self.place(tick), lane, element);
     }
 
+    /// Makes `element` the first of one list of a tick; returns the element that was the first.
+    #[inline]
+    pub(crate) fn push(&mut self, tick: u32, lane: usize, element: u32) -> u32 {
+        self.push_at(self.place(tick), lane, element)
+    }
+
+    #[inline(always)]
+    fn push_at(&mut self, place: usize, lane: usize, element: u32) -> u32 {
+        let next = !core::mem::replace(&mut self.inverted[place][lane], !element);
+        if next == NONE {
+            self.mark(place);
+        }
+        next
+    }
+
+    #[inline(always)]
     fn set_place(&mut self, place: usize, lane: usize, element: u32) {
         let heads = &mut self.inverted[place];
+        if element != NONE {
+            heads[lane] = !element;
+            self.mark(place);
+            return;
+        }
         // Reads the other lanes only, so that no load waits for the store below.
         let others = (0..LANES).filter(|&other| other != lane).any(|other| heads[other] != !NONE);
-        heads[lane] = !element;
-        let (has, bit) = (element != NONE || others, 1 << (place % 64));
-        let occupied = &mut self.occupied[place / 64];
-        if has != (*occupied & bit != 0) {
-            *occupied ^= bit;
-            self.ticks = if has { self.ticks + 1 } else { self.ticks - 1 };
+        heads[lane] = !NONE;
+        let (word, bit) = (&mut self.occupied[place / 64], 1 << (place % 64));
+        if !others && *word & bit != 0 {
+            *word ^= bit;
+            self.ticks -= 1;
         }
+    }
+
+    /// Notes that a tick has elements.
+    #[inline(always)]
+    fn mark(&mut self, place: usize) {
+        let (word, bit) = (&mut self.occupied[place / 64], 1 << (place % 64));
+        self.ticks += usize::from(*word & bit == 0);
+        *word |= bit;
     }
 
     /// The first tick from `from` on, within the reach, that has elements.
@@ -143,17 +172,18 @@ impl Calendar {
     }
 
     /// Enters an element at a tick that is within the reach.
+    #[inline]
     pub(crate) fn enter(&mut self, links: &mut impl Links, element: u32, tick: u32) {
         let (place, lane) = (self.place(tick), lane(element));
-        let next = !self.inverted[place][lane];
+        let next = self.push_at(place, lane, element);
         *links.link(element) = Link { next, prev: HEAD | place as u32 };
         if next != NONE {
             links.link(next).prev = element;
         }
-        self.set_place(place, lane, element);
     }
 
     /// Takes an element out of its list. An element in no list stays so.
+    #[inline]
     pub(crate) fn take(&mut self, links: &mut impl Links, element: u32) {
         let Link { next, prev } = core::mem::take(links.link(element));
         if prev == NONE {
@@ -164,8 +194,14 @@ impl Calendar {
         }
         if prev & HEAD == 0 {
             links.link(prev).next = next;
+            return;
+        }
+        let place = (prev & !HEAD) as usize;
+        if next == NONE {
+            self.set_place(place, lane(element), NONE);
         } else {
-            self.set_place((prev & !HEAD) as usize, lane(element), next);
+            // The list keeps elements, so its tick stays marked.
+            self.inverted[place][lane(element)] = !next;
         }
     }
 }
@@ -185,7 +221,9 @@ mod tests {
     proptest! {
         /// Compares the calendar with a map from element to tick, while the current tick moves.
         #[test]
-        fn behaves_as_a_map(ops in proptest::collection::vec((0_u32..20, 0_u32..64, 0_u32..30), 1..200)) {
+        fn behaves_as_a_map(
+            ops in proptest::collection::vec((0_u32..20, 0_u32..64, 0_u32..30), 1..200),
+        ) {
             let mut calendar = Calendar::new(63);
             let mut links = vec![Link::default(); 20];
             let mut map: BTreeMap<u32, u32> = BTreeMap::new();

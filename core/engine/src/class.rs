@@ -168,6 +168,8 @@ pub(crate) struct Classes {
     /// The list ends with the last realm that a class names.
     stretches: Vec<Vec<Stretch>>,
     states: Vec<State>,
+    /// True if a class, or its members, have thresholds.
+    pub(crate) watched: bool,
 }
 
 impl Classes {
@@ -189,10 +191,9 @@ impl Classes {
             }
         };
         let named = config.classes.iter().map(|class| state(Some(class)));
-        Self {
-            stretches: stretches_by_realm(&config.classes),
-            states: core::iter::once(state(None)).chain(named).collect(),
-        }
+        let states: Vec<State> = core::iter::once(state(None)).chain(named).collect();
+        let watched = states.iter().any(|state| state.watched);
+        Self { stretches: stretches_by_realm(&config.classes), states, watched }
     }
 
     /// Takes over rates and reports from earlier classes. `before` gives for each class, number 0
@@ -336,21 +337,30 @@ impl Classes {
     /// True if a class, or its members, have thresholds.
     #[inline(always)]
     pub(crate) fn is_watched(&self, class: u16) -> bool {
-        self.states[usize::from(class)].watched
+        self.watched && self.states[usize::from(class)].watched
     }
 
-    /// Notes that a subscriber has one more of a thing. Returns the percentages to report of the
-    /// subscriber and of its class.
+    /// Notes that a subscriber has one more of a thing. Returns the percentages to report.
     pub(crate) fn rise(
         &mut self,
         class: u16,
         own: (&Holding, &mut Watch),
         thing: usize,
         now: u64,
-    ) -> (Option<u8>, Option<u8>) {
+    ) -> Reached {
         let State { each, all, has, watch, .. } = &mut self.states[usize::from(class)];
-        (each.rise(own.0, own.1, thing, now), all.rise(has, watch, thing, now))
+        let subscriber = each.rise(own.0, own.1, thing, now);
+        Reached { subscriber, class: all.rise(has, watch, thing, now) }
     }
+}
+
+/// Thresholds that were reached, percent of the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reached {
+    /// The threshold of the subscriber.
+    pub(crate) subscriber: Option<u8>,
+    /// The threshold of its class.
+    pub(crate) class: Option<u8>,
 }
 
 fn stretches_by_realm(classes: &[Class]) -> Vec<Vec<Stretch>> {
@@ -432,7 +442,8 @@ mod tests {
                     let own = class.subscribers.iter().filter(|one| there && one.contains(address));
                     own.map(|prefix| (prefix.len(), class.realm.is_some())).max()
                 };
-                let lens = classes.iter().enumerate().filter_map(|(at, one)| Some((holds(one)?, at)));
+                let numbered = classes.iter().enumerate();
+                let lens = numbered.filter_map(|(at, one)| Some((holds(one)?, at)));
                 let best = lens.max().map_or(0, |(_, class)| class as u16 + 1);
                 let found = all.of(Host::new(realm, address));
                 prop_assert_eq!(found, best, "{:08x} {}", address, realm);

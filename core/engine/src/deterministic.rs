@@ -207,6 +207,12 @@ impl Plan {
         self.subscribers.div_ceil(self.each)
     }
 
+    /// Number of ports, over all addresses, that subscribers can get.
+    pub fn ports_usable(&self) -> u64 {
+        let all = u64::from(self.ports.1) + 1 - u64::from(self.ports.0);
+        u64::from(self.addresses) * all - self.ports_unused()
+    }
+
     /// Number of ports, over all addresses, that no subscriber can get.
     pub fn ports_unused(&self) -> u64 {
         let all = u64::from(self.ports.1) + 1 - u64::from(self.ports.0);

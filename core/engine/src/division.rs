@@ -99,6 +99,7 @@ impl Engine {
         self.is_divided = true;
         self.identifications.divide(number, engines);
         self.external.divide();
+        self.external.report_only(&has);
         let blocks = core::mem::take(&mut self.pinned);
         let is_own = |&block: &u32| {
             let block = self.external.block(block);
@@ -174,8 +175,9 @@ impl Engine {
     pub fn has_blocks(&self, realm: u16, address: Ipv4Addr) -> bool {
         let host = Host::new(realm, address.to_bits());
         let mut pools = 0..self.config.pools.len();
-        pools
-            .any(|pool| self.external.has_blocks(pool) && self.external.blocks_of(pool, host).0 > 0)
+        pools.any(|pool| {
+            self.external.has_blocks(pool) && self.external.blocks_of(pool, host).used > 0
+        })
     }
 
     /// True if a host inside has mappings, blocks or static mappings here.
@@ -187,8 +189,8 @@ impl Engine {
     /// True if more than half of the possible subscribers are present.
     #[inline]
     pub fn is_crowded(&self) -> bool {
-        let (present, most) = self.subscribers.counts();
-        present > most / 2
+        let subscribers = self.subscribers.filled();
+        subscribers.used > subscribers.most / 2
     }
 
     /// True if a mapping here, or an address that is mapped as a whole, takes this packet from

@@ -302,11 +302,12 @@ impl Engine {
             self.realms.handed_out = released.realm;
             return Some((released.time, released.out, released.len));
         }
-        let (time, side, realm, bytes) = self.responder.poll()?;
-        self.realms.handed_out = realm;
+        let error = self.responder.poll()?;
+        self.realms.handed_out = error.realm;
         self.turns = false;
+        let bytes = error.bytes();
         buffer[..bytes.len()].copy_from_slice(bytes);
         self.counters.generated += 1;
-        Some((Timestamp(time), side, bytes.len()))
+        Some((Timestamp(error.time), error.side, bytes.len()))
     }
 }

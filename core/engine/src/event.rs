@@ -1,4 +1,4 @@
-//! What the engine reports besides packets: changes of its state, in order of time.
+//! Reports of the engine besides packets: changes of its state, in order of time.
 
 use crate::Timestamp;
 use alloc::vec;
@@ -68,7 +68,7 @@ pub struct SessionId {
     pub mapping: MappingId,
     /// Remote endpoint.
     pub remote: Endpoint,
-    /// What the remote endpoint is seen as inside.
+    /// The remote endpoint as inside hosts see it.
     pub remote_inside: Endpoint,
 }
 
@@ -85,7 +85,7 @@ pub struct BlockId {
     pub ports: (u16, u16),
 }
 
-/// What a threshold is about.
+/// The resource of a threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Resource {
     /// TCP mappings, or ports.
@@ -159,7 +159,7 @@ pub enum Change {
         realm: u16,
         /// The subscriber.
         subscriber: Ipv4Addr,
-        /// What it has so much of.
+        /// The resource that has reached the threshold.
         resource: Resource,
         /// The threshold, percent of the limit.
         percent: u8,
@@ -169,7 +169,7 @@ pub enum Change {
     ClassThresholdReached {
         /// Index of the class.
         class: usize,
-        /// What they have so much of.
+        /// The resource that has reached the threshold.
         resource: Resource,
         /// The threshold, percent of the limit.
         percent: u8,
@@ -178,7 +178,7 @@ pub enum Change {
     PoolThresholdReached {
         /// Index of the pool.
         pool: usize,
-        /// What is used: ports for a protocol, or blocks.
+        /// The resource: ports for a protocol, or blocks.
         resource: Resource,
         /// The threshold, percent of what there is.
         percent: u8,
@@ -192,12 +192,33 @@ pub enum Change {
     },
 }
 
+impl Change {
+    /// Realm and address of the host or the subscriber that the change is about.
+    pub fn subject(&self) -> Option<(u16, Ipv4Addr)> {
+        match self {
+            Self::MappingCreated(id) | Self::MappingRemoved(id) => {
+                Some((id.realm, id.internal.address))
+            }
+            Self::SessionCreated(id) | Self::SessionRemoved(id) => {
+                Some((id.mapping.realm, id.mapping.internal.address))
+            }
+            Self::BlockAssigned(id) | Self::BlockReleased(id) => Some((id.realm, id.subscriber)),
+            Self::QuotaReached { realm, subscriber, .. }
+            | Self::ThresholdReached { realm, subscriber, .. } => Some((*realm, *subscriber)),
+            Self::ClassQuotaReached { .. }
+            | Self::ClassThresholdReached { .. }
+            | Self::PoolThresholdReached { .. }
+            | Self::PoolExhausted { .. } => None,
+        }
+    }
+}
+
 /// A change and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// When it happened.
     pub time: Timestamp,
-    /// What happened.
+    /// The change.
     pub change: Change,
 }
 

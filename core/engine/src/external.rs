@@ -13,17 +13,19 @@ mod hold_down;
 mod overload;
 mod ownership;
 mod part;
+mod pins;
 mod ports;
 mod share_choice;
 mod shares;
 mod spans;
 mod usage;
 
+use crate::BlockId;
 use crate::blocks::Blocks;
 use crate::calendar::{NONE, lane};
 use crate::config::{Config, PoolConfig, Pooling};
 use crate::endpoint::External;
-use crate::prefetch::prefetch;
+use crate::prefetch::prefetch_within;
 use crate::protocols::PROTOCOLS;
 use crate::protocols::has_ports;
 use crate::protocols::protocol_index;
@@ -37,6 +39,8 @@ pub(crate) use handover::HoldsCursor;
 use natgate_wire::protocol;
 pub(crate) use ownership::{InUse, Release, ReleaseSearch};
 use part::Part;
+pub use pins::{BlockConflict, ConflictReason};
+pub(crate) use pins::{Pin, PinChange, pins, report_only};
 pub(crate) use ports::Draw;
 use ports::{EMPTY, HELD, LAST, Parity, Ports, Range};
 pub(crate) use shares::{Chosen, OwnershipSource};
@@ -60,6 +64,8 @@ pub(crate) struct Pool {
     /// Indexes of the addresses that new mappings may have, in configured order.
     slots: Vec<u32>,
     ports: (u16, u16),
+    /// The ports that an internal port below 1024, or another, may have.
+    sides: [Range; 2],
     /// Bitmap of the ports that the pool uses.
     bits: Vec<u64>,
     mode: Mode,
@@ -129,6 +135,8 @@ pub(crate) struct ExternalPorts {
     /// The first address of the first pool.
     first: u32,
     pools: Vec<Pool>,
+    /// True if a pool shares its ports out.
+    shares: bool,
     ports: [Ports; PROTOCOLS.len()],
     blocks: Blocks,
     plans: Plans,
@@ -141,6 +149,9 @@ pub(crate) struct ExternalPorts {
     /// Held ports that a static mapping took: the place of the protocol and the port's entry, with
     /// the next port that is released at the same tick.
     evicted: BTreeMap<(usize, u32), u32>,
+    /// Blocks of forwarded ports, and such blocks that are pinned and not reported yet.
+    pins: Vec<Pin>,
+    pinned_later: Vec<BlockId>,
     work: Work,
 }
 
@@ -158,6 +169,7 @@ impl ExternalPorts {
             room,
             first: 0,
             pools: Vec::new(),
+            shares: false,
             ports: PROTOCOLS.map(|protocol| {
                 // TCP connections are tracked (RFC 6888 REQ-8, exception A).
                 let after_use = if protocol == protocol::TCP { 0 } else { hold };
@@ -166,6 +178,8 @@ impl ExternalPorts {
             held: 0,
             most_held: config.limits.held_ports.unwrap_or(u32::MAX),
             evicted: BTreeMap::new(),
+            pins: Vec::new(),
+            pinned_later: Vec::new(),
             blocks: shares::blocks(config, room, key),
             plans: Plans::new(room),
             part: Part::default(),
@@ -258,14 +272,15 @@ impl ExternalPorts {
     /// Prefetches the entry of a port of TCP or UDP.
     #[inline(always)]
     pub(crate) fn prefetch(&self, protocol: u8, entry: usize) {
-        prefetch(&self.tcp_or_udp(protocol).owner, entry);
+        prefetch_within(&self.tcp_or_udp(protocol).owner, entry);
     }
 
     /// Prefetches the entry of an external port, if the protocol has ports.
     #[inline]
     pub(crate) fn fetch_owner(&self, protocol: u8, External { index, port }: External) {
         if has_ports(protocol) {
-            prefetch(&self.ports[protocol_index(protocol)].owner, Self::entry(index, port));
+            let owners = &self.ports[protocol_index(protocol)].owner;
+            prefetch_within(owners, Self::entry(index, port));
         }
     }
 
@@ -295,35 +310,43 @@ impl ExternalPorts {
     /// Gives a port, free or reserved, to a mapping.
     #[inline]
     pub(crate) fn take(&mut self, protocol: u8, index: u32, port: u16, slot: u32) {
-        let pool = self.pool_of(index);
-        let ports = &mut self.ports[protocol_index(protocol)];
-        if ports.is_free(index, port) {
-            ports.set_free(index, pool, port, false);
-            self.note_taken(protocol, index, pool, port);
-        }
-        self.slots[index as usize].busy += 1;
-        let ports = &mut self.ports[protocol_index(protocol)];
+        let of_address = &mut self.slots[index as usize];
+        of_address.busy += 1;
+        let pool = usize::from(of_address.pool);
+        let place = protocol_index(protocol);
+        let ports = &mut self.ports[place];
         let entry = &mut ports.owner[Self::entry(index, port)];
         //= rfc4787#REQ-3
         //= rfc5382#REQ-7
         //= rfc5597#REQ-7
+        //= rfc6146#section-3.5.1.1-unique
+        //= rfc6146#section-3.5.2.3-unique
         debug_assert_eq!(*entry, EMPTY, "external port has an owner already");
         *entry = slot + 1;
+        if ports.take_free(index, pool, port) {
+            self.note_taken(place, index, pool, port);
+        }
     }
 
-    /// Counts a new dynamic mapping of an address; `place` is the place of its protocol.
+    /// Counts a new dynamic mapping of an address; `place` is the place of its protocol. Returns
+    /// the number of the address's pool.
     #[inline(always)]
-    pub(crate) fn count(&mut self, index: u32, place: usize) {
-        self.slots[index as usize].mappings[place] += 1;
+    pub(crate) fn count(&mut self, index: u32, place: usize) -> usize {
+        let slot = &mut self.slots[index as usize];
+        slot.mappings[place] += 1;
+        usize::from(slot.pool)
     }
 
     /// Counts the end of a dynamic mapping of an address; `place` is the place of its protocol.
-    pub(crate) fn uncount(&mut self, index: u32, place: usize) {
+    /// Returns the number of the address's pool.
+    #[inline]
+    pub(crate) fn uncount(&mut self, index: u32, place: usize) -> usize {
         let slot = &mut self.slots[index as usize];
         slot.mappings[place] -= 1;
         if slot.pool != slot.target && slot.all_mappings() == 0 {
             self.work.moves(index);
         }
+        usize::from(slot.pool)
     }
 
     /// Reserves a port: new mappings do not choose it.
@@ -331,8 +354,7 @@ impl ExternalPorts {
     pub(crate) fn reserve(&mut self, protocol: u8, index: u32, port: u16) {
         let pool = self.pool_of(index);
         let ports = &mut self.ports[protocol_index(protocol)];
-        if ports.is_free(index, port) {
-            ports.set_free(index, pool, port, false);
+        if ports.take_free(index, pool, port) {
             self.note_kept(protocol_index(protocol), index, port, false);
         }
     }

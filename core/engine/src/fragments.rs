@@ -398,6 +398,8 @@ impl Fragments {
             return Later::Drop(DropReason::FragmentLimit);
         }
         //= rfc4787#REQ-14
+        //= rfc6146#section-3.4-fragments
+        //= rfc6146#section-3.4-order
         self.hold(slot, packet);
         self.datagrams[slot].coverage.insert(place, fragment);
         Later::Held

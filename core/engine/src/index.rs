@@ -1,13 +1,13 @@
 //! The hash index of every table: from a key's hash to a slot number, the key itself staying in the
 //! slot. A bucket is one cache line with ten 16-bit tags and ten slot numbers, so that a lookup
-//! touches one line here and one line there. An entry that finds its bucket full goes to the next;
-//! each bucket counts the entries that went past it, so that a search knows when to stop and
-//! removal leaves no tombstones.
+//! touches one line here and one line there. One comparison looks at all ten tags. An entry that
+//! finds its bucket full goes to the next; each bucket counts the entries that went past it, so
+//! that a search knows when to stop and removal leaves no tombstones.
 //!
 //! This is the place to change the lookup structure: tables see `prefetch`, `candidate`, `find`,
 //! `insert` and `remove` only.
 
-use crate::prefetch::{equal, prefetch};
+use crate::prefetch::{Line, equal, prefetch_within};
 use alloc::alloc::{alloc_zeroed, handle_alloc_error};
 use alloc::vec::Vec;
 use core::alloc::Layout;
@@ -21,23 +21,84 @@ pub(crate) const PAGE: usize = 4096;
 /// buckets overflow too often.
 const LOAD_PERCENT: usize = 68;
 
+/// A line of ten tags, one count and ten slot numbers, in this order. The tags are the low bits of
+/// the entries' hashes, never 0; a tag 0 marks a free place. The count is that of the entries whose
+/// search starts here or earlier and that lie further on.
 #[derive(Clone, Copy, Debug)]
-#[repr(C, align(64))]
-struct Bucket {
-    /// Low bits of the entries' hashes, never 0; 0: the place is free.
-    tags: [u16; ENTRIES],
-    slots: [u32; ENTRIES],
-    /// Entries whose search starts here or earlier and that lie further on.
-    passed: u32,
-}
+struct Bucket(Line);
 
-const _: () = assert!(size_of::<Bucket>() == 64);
+/// Places of the count and of the slot numbers in the line.
+const PASSED: usize = ENTRIES;
+const SLOTS: usize = PASSED + 2;
+
+const _: () = assert!(size_of::<Bucket>() == 64 && SLOTS + 2 * ENTRIES == Line::NUMBERS);
 
 impl Bucket {
-    /// A bit for each place that holds this tag.
+    /// A bit for each place that holds this tag. Bits from [`ENTRIES`] on are not of places.
     #[inline(always)]
-    fn matches(&self, tag: u16) -> u32 {
-        equal(&self.tags, tag)
+    fn matches(&self, tag: u16) -> Matches {
+        Matches(equal(&self.0, tag) | 1 << ENTRIES)
+    }
+
+    /// A number of 32 bits that takes the place of two.
+    #[inline(always)]
+    fn double(&self, at: usize) -> u32 {
+        u32::from(self.0.0[at]) | u32::from(self.0.0[at + 1]) << 16
+    }
+
+    #[inline(always)]
+    fn set_double(&mut self, at: usize, number: u32) {
+        self.0.0[at] = number as u16;
+        self.0.0[at + 1] = (number >> 16) as u16;
+    }
+
+    #[inline(always)]
+    fn passed(&self) -> u32 {
+        self.double(PASSED)
+    }
+
+    #[inline(always)]
+    fn set_passed(&mut self, passed: u32) {
+        self.set_double(PASSED, passed);
+    }
+
+    #[inline(always)]
+    fn slot(&self, place: usize) -> u32 {
+        self.double(SLOTS + 2 * place)
+    }
+
+    #[inline(always)]
+    fn put(&mut self, place: usize, tag: u16, slot: u32) {
+        self.0.0[place] = tag;
+        self.set_double(SLOTS + 2 * place, slot);
+    }
+
+    #[inline(always)]
+    fn clear(&mut self, place: usize) {
+        self.0.0[place] = 0;
+    }
+}
+
+/// Places of a bucket, as bits. The bit after the last place ends the search for a bit.
+struct Matches(u32);
+
+impl Matches {
+    /// The first place.
+    #[inline(always)]
+    fn first(&self) -> Option<usize> {
+        let place = self.0.trailing_zeros() as usize;
+        (place < ENTRIES).then_some(place)
+    }
+}
+
+impl Iterator for Matches {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        let first = self.first()?;
+        self.0 &= self.0 - 1;
+        Some(first)
     }
 }
 
@@ -76,7 +137,7 @@ impl Index {
     /// Touches every page of it.
     pub(crate) fn populate(&mut self) {
         for bucket in self.buckets.iter_mut().step_by(PAGE / size_of::<Bucket>()) {
-            bucket.passed = core::hint::black_box(bucket.passed);
+            bucket.set_passed(core::hint::black_box(bucket.passed()));
         }
     }
 
@@ -101,17 +162,16 @@ impl Index {
     /// Fetches the bucket that a lookup of `hash` will start with.
     #[inline(always)]
     pub(crate) fn prefetch(&self, hash: u64) {
-        prefetch(&self.buckets, self.home(hash));
+        prefetch_within(&self.buckets, self.home(hash));
     }
 
     /// The slot that a lookup of `hash` will most likely look at first: to prefetch, not to trust.
     #[inline(always)]
     pub(crate) fn candidate(&self, hash: u64) -> Option<u32> {
         let bucket = &self.buckets[self.home(hash)];
-        let place = bucket.matches(Self::tag(hash)).trailing_zeros() as usize;
-        match bucket.slots.get(place) {
-            Some(&slot) => Some(slot),
-            None if bucket.passed == 0 => None,
+        match bucket.matches(Self::tag(hash)).first() {
+            Some(place) => Some(bucket.slot(place)),
+            None if bucket.passed() == 0 => None,
             None => self.candidate_beyond(hash),
         }
     }
@@ -131,15 +191,13 @@ impl Index {
         let mut at = self.home(hash);
         for _ in 0..self.buckets.len() {
             let bucket = &self.buckets[at];
-            let mut places = bucket.matches(tag);
-            while places != 0 {
-                let slot = bucket.slots[places.trailing_zeros() as usize];
+            for place in bucket.matches(tag) {
+                let slot = bucket.slot(place);
                 if is_it(slot) {
                     return Some(slot);
                 }
-                places &= places - 1;
             }
-            if bucket.passed == 0 {
+            if bucket.passed() == 0 {
                 return None;
             }
             at = self.after(at);
@@ -149,18 +207,28 @@ impl Index {
 
     /// Adds a slot. The caller keeps to the capacity, adds no slot twice, and few with one hash:
     /// they would stand one after the other.
+    #[inline(always)]
     pub(crate) fn insert(&mut self, hash: u64, slot: u32) {
-        let mut at = self.home(hash);
+        let at = self.home(hash);
+        let bucket = &mut self.buckets[at];
+        match bucket.matches(0).first() {
+            Some(place) => bucket.put(place, Self::tag(hash), slot),
+            None => self.insert_beyond(at, hash, slot),
+        }
+    }
+
+    /// [`Index::insert`] of an entry whose bucket is full.
+    #[cold]
+    #[inline(never)]
+    fn insert_beyond(&mut self, mut at: usize, hash: u64, slot: u32) {
         loop {
             let after = self.after(at);
             let bucket = &mut self.buckets[at];
-            let place = bucket.matches(0).trailing_zeros() as usize;
-            if place < ENTRIES {
-                bucket.tags[place] = Self::tag(hash);
-                bucket.slots[place] = slot;
+            if let Some(place) = bucket.matches(0).first() {
+                bucket.put(place, Self::tag(hash), slot);
                 return;
             }
-            bucket.passed += 1;
+            bucket.set_passed(bucket.passed() + 1);
             at = after;
         }
     }
@@ -175,13 +243,12 @@ impl Index {
         loop {
             let after = self.after(at);
             let bucket = &mut self.buckets[at];
-            let place = (0..ENTRIES).find(|&i| bucket.tags[i] == tag && bucket.slots[i] == slot);
-            if let Some(place) = place {
-                bucket.tags[place] = 0;
+            if let Some(place) = bucket.matches(tag).find(|&place| bucket.slot(place) == slot) {
+                bucket.clear(place);
                 return;
             }
-            assert!(bucket.passed > 0, "index entry to remove is missing");
-            bucket.passed -= 1;
+            assert!(bucket.passed() > 0, "index entry to remove is missing");
+            bucket.set_passed(bucket.passed() - 1);
             at = after;
         }
     }
@@ -196,7 +263,9 @@ mod tests {
     proptest! {
         /// Against a map, with hashes so alike that buckets overflow and wrap around.
         #[test]
-        fn behaves_as_a_map(ops in proptest::collection::vec((0_u32..60, 0_u64..4, any::<bool>()), 1..300)) {
+        fn behaves_as_a_map(
+            ops in proptest::collection::vec((0_u32..60, 0_u64..4, any::<bool>()), 1..300),
+        ) {
             let mut index = Index::new(60);
             let mut map = BTreeMap::new();
             for (slot, high, add) in ops {
@@ -220,7 +289,8 @@ mod tests {
             for (slot, hash) in map {
                 index.remove(hash, slot);
             }
-            prop_assert!(index.buckets.iter().all(|b| b.passed == 0 && b.tags == [0; ENTRIES]));
+            let is_empty = |b: &Bucket| b.passed() == 0 && b.0.0[..ENTRIES] == [0; ENTRIES];
+            prop_assert!(index.buckets.iter().all(is_empty));
         }
     }
 }

@@ -9,6 +9,37 @@
 //! 1. [`Engine::advance`] until it returns `false`, with step 3 after each call;
 //! 2. [`Engine::process`], which rewrites the packets in place and gives each a verdict;
 //! 3. [`Engine::poll_event`] and [`Engine::poll_transmit`] until both are empty.
+//!
+//! ```
+//! use natgate_engine::{
+//!     AddressRange, Config, Engine, Packet, PoolConfig, Side, Timestamp, Verdict,
+//! };
+//! use natgate_wire::{Ipv4, protocol};
+//!
+//! let external = [203, 0, 113, 1].into();
+//! let addresses = vec![AddressRange { first: external, last: external }];
+//! let pools = vec![PoolConfig { addresses, ..PoolConfig::default() }];
+//! let now = Timestamp(1_700_000_000_000_000_000);
+//! let config = Config { pools, ..Config::default() };
+//! let mut engine = Engine::new(&config, [7; 32], now).expect("a valid configuration");
+//!
+//! let mut bytes = [0; 28];
+//! let mut packet = Ipv4::init(&mut bytes[..], 20);
+//! packet.set_total_len(28);
+//! packet.set_ttl(64);
+//! packet.set_protocol(protocol::UDP);
+//! packet.set_source(0x0a00_0001);
+//! packet.set_destination(0xc633_6401);
+//! packet.payload_mut().copy_from_slice(&[0x14, 0xe9, 0, 53, 0, 8, 0, 0]);
+//! packet.fill_checksum();
+//!
+//! while engine.advance(now) {}
+//! let mut verdicts = [Verdict::Held];
+//! engine.process(now, Side::Inside, &mut [Packet::new(&mut bytes, 0)], &mut verdicts);
+//! assert_eq!(verdicts, [Verdict::Forward(Side::Outside)]);
+//! assert_eq!(bytes[12..16], [203, 0, 113, 1]);
+//! assert!(engine.poll_event().is_some(), "a mapping was created");
+//! ```
 
 #![no_std]
 #![deny(unsafe_code)]
@@ -75,7 +106,7 @@ pub use event::{BlockId, Change, Endpoint, Event, MappingId, MappingKind, Resour
 pub use explicit::{
     Explicit, ExplicitError, MapRequest, Nonce, PeerRequest, RemoteFilter, WantedEndpoint,
 };
-pub use external::{Draining, PoolChange};
+pub use external::{BlockConflict, ConflictReason, Draining, PoolChange};
 pub use handover::{
     Export, Exported, Restoration, RestoreError, Restored, VERSION as HANDOVER_VERSION,
 };

@@ -1,5 +1,12 @@
 //! Limits as explanations name them: the thing that is counted, its owner, and the present count.
 
+/// A number of things, and the largest number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Filled<N> {
+    pub(crate) used: N,
+    pub(crate) most: N,
+}
+
 /// A thing that is counted and limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {

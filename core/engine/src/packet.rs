@@ -66,11 +66,13 @@ impl<'b> Packet<'b> {
     }
 
     /// The packet's bytes.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
     /// The packet's bytes, mutable.
+    #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.buffer[self.start..self.end]
     }
@@ -95,14 +97,17 @@ impl<'b> Packet<'b> {
         self.end
     }
 
-    /// Cuts off the bytes after the first `len`, which there are, and returns the packet's bytes.
-    ///
-    /// # Panics
-    /// When the buffer ends before.
+    /// Cuts off the bytes after the first `len`, which there are.
     #[inline(always)]
-    pub(crate) fn cut(&mut self, len: usize) -> &mut [u8] {
+    pub(crate) fn cut(&mut self, len: usize) {
+        debug_assert!(len <= self.len());
         self.end = self.start + len;
-        &mut self.buffer[self.start..self.end]
+    }
+
+    /// The bytes of the buffer from the packet's start on. The packet may end earlier.
+    #[inline(always)]
+    pub(crate) fn tail_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.start..]
     }
 
     /// Moves the packet's start to another offset in the buffer. The packet keeps its end, so it

@@ -9,7 +9,7 @@ use natgate_wire::ipv4::{Ipv4Error, Options, scan_options};
 use natgate_wire::tcp::flags::{ACK, RST, SYN};
 use natgate_wire::{Dccp, Icmp, Ipv4, Tcp, Udp, dccp, icmp, ipv4, protocol, tcp, udp};
 
-/// What kind of payload a packet carries.
+/// The kind of a packet's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Tcp,
@@ -261,9 +261,9 @@ impl Headers {
 }
 
 //= rfc5597#REQ-2
-/// What a DCCP packet of a type does to its connection, told by the flags of the TCP segment that
-/// does the same. A listening server's word opens a connection as a request does (RFC 5596);
-/// whatever ends one counts as a RST.
+/// The effect of a DCCP packet on its connection, as flags of a TCP segment with that effect. A
+/// Listen packet of a server opens a connection like a request (RFC 5596); a packet that ends one
+/// counts as a RST.
 fn dccp_flags(kind: u8) -> u8 {
     use dccp::kind::{CLOSE, CLOSE_REQUEST, LISTEN, REQUEST, RESET, RESPONSE};
     match kind {

@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::host::Host;
 use crate::realms::broadcasts;
 use crate::translate::PoolWatches;
-use crate::{ConfigError, Draining, Engine, MappingId, MappingKind, PoolChange};
+use crate::{Change, ConfigError, Draining, Engine, MappingId, MappingKind, PoolChange};
 
 impl Engine {
     /// The configuration in force, with its pools in the engine's numbering and without its rules.
@@ -95,6 +95,9 @@ impl Engine {
             return false;
         }
         self.may_be_short = true;
+        for block in self.external.take_pinned() {
+            self.raise(self.now, Change::BlockAssigned(block));
+        }
         let addresses = self.external.count_addresses();
         self.identifications.grow(addresses, &mut self.generator);
         if self.pools_settled() {

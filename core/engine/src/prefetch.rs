@@ -20,35 +20,58 @@ pub(crate) fn prefetch<T>(slice: &[T], index: usize) {
     }
 }
 
-/// A bit for each of ten numbers that equals `wanted`.
+/// Starts fetching the cache line of `slice[index]`, which there is; with any other index the fetch
+/// is in vain.
 #[inline(always)]
 #[allow(unsafe_code)]
-pub(crate) fn equal(numbers: &[u16; 10], wanted: u16) -> u32 {
-    #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-    // SAFETY: the code is made for processors that have SSE2; each load reads sixteen bytes, the
-    // first or the last of the twenty that the array has, aligned or not.
+pub(crate) fn prefetch_within<T>(slice: &[T], index: usize) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: as in `prefetch`: it faults on no address, and nothing is read.
     unsafe {
-        use core::arch::x86_64::{
-            _mm_cmpeq_epi16, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16, _mm_set1_epi16,
-        };
-        let wanted = _mm_set1_epi16(wanted as i16);
-        let equal = |at: usize| {
-            let eight = _mm_loadu_si128(numbers.as_ptr().add(at).cast());
-            _mm_cmpeq_epi16(eight, wanted)
-        };
-        let bits = _mm_movemask_epi8(_mm_packs_epi16(equal(0), equal(2))) as u32;
-        // The upper eight bits are of the last eight numbers: two of them are new.
-        bits & 0xff | bits >> 6 & 0x300
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(
+            slice.as_ptr().wrapping_add(index).cast(),
+        );
     }
-    #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
-    equal_one_by_one(numbers, wanted)
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (slice, index);
 }
 
-/// What [`equal`] comes to.
+/// A cache line as numbers of 16 bits.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Line(pub(crate) [u16; 32]);
+
+impl Line {
+    /// Numbers of a line.
+    pub(crate) const NUMBERS: usize = 32;
+}
+
+/// A bit for each of a line's first sixteen numbers that equals `wanted`.
+#[inline(always)]
+#[allow(unsafe_code)]
+pub(crate) fn equal(line: &Line, wanted: u16) -> u32 {
+    #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+    // SAFETY: the code is made for processors that have SSE2; each load reads sixteen bytes, the
+    // first or the next of the 64 that the line has, and a line is aligned to 64.
+    unsafe {
+        use core::arch::x86_64::{
+            __m128i, _mm_cmpeq_epi16, _mm_load_si128, _mm_movemask_epi8, _mm_packs_epi16,
+            _mm_set1_epi16,
+        };
+        let wanted = _mm_set1_epi16(wanted as i16);
+        let numbers = line.0.as_ptr().cast::<__m128i>();
+        let equal = |at: usize| _mm_cmpeq_epi16(wanted, _mm_load_si128(numbers.add(at)));
+        _mm_movemask_epi8(_mm_packs_epi16(equal(0), equal(1))) as u32
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
+    equal_one_by_one(line, wanted)
+}
+
+/// The result of [`equal`].
 #[cfg(any(test, not(all(target_arch = "x86_64", target_feature = "sse2"))))]
-fn equal_one_by_one(numbers: &[u16; 10], wanted: u16) -> u32 {
-    let bits = numbers.iter().enumerate().map(|(at, &number)| u32::from(number == wanted) << at);
-    bits.sum()
+fn equal_one_by_one(line: &Line, wanted: u16) -> u32 {
+    let numbers = line.0[..16].iter().enumerate();
+    numbers.map(|(at, &number)| u32::from(number == wanted) << at).sum()
 }
 
 /// A bit for each of eight numbers that is less than `wanted`.
@@ -92,7 +115,7 @@ pub(crate) fn below_i32(numbers: &[i32; 8], wanted: i32) -> u32 {
     below_one_by_one(numbers, wanted)
 }
 
-/// What [`below_i16`] and [`below_i32`] come to.
+/// The result of [`below_i16`] and [`below_i32`].
 #[cfg(any(test, not(all(target_arch = "x86_64", target_feature = "sse2"))))]
 fn below_one_by_one<N: PartialOrd + Copy>(numbers: &[N; 8], wanted: N) -> u32 {
     let bits = numbers.iter().enumerate().map(|(at, &number)| u32::from(number < wanted) << at);
@@ -106,10 +129,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ten_at_once_are_as_one_by_one(numbers in prop::array::uniform10(0_u16..3), wanted in 0_u16..3, high in any::<bool>()) {
+        fn sixteen_at_once_are_as_one_by_one(
+            numbers in prop::array::uniform32(0_u16..3),
+            wanted in 0_u16..3,
+            high in any::<bool>(),
+        ) {
             let up = |number: u16| if high { number | 0xfff0 } else { number };
-            let numbers = numbers.map(up);
-            prop_assert_eq!(equal(&numbers, up(wanted)), equal_one_by_one(&numbers, up(wanted)));
+            let line = Line(numbers.map(up));
+            prop_assert_eq!(equal(&line, up(wanted)), equal_one_by_one(&line, up(wanted)));
         }
 
         #[test]
@@ -119,7 +146,8 @@ mod tests {
             high in any::<bool>(),
         ) {
             prop_assert_eq!(below_i16(&numbers, wanted), below_one_by_one(&numbers, wanted));
-            prop_assert_eq!(below_i16(&numbers, numbers[3]), below_one_by_one(&numbers, numbers[3]));
+            let own = numbers[3];
+            prop_assert_eq!(below_i16(&numbers, own), below_one_by_one(&numbers, own));
             let wide = |number: i16| i32::from(number) << if high { 16 } else { 0 };
             let numbers = numbers.map(wide);
             for wanted in [wide(wanted), numbers[5], i32::MIN, i32::MAX] {

@@ -18,9 +18,14 @@ impl Generator {
         self.0.next_u64()
     }
 
+    #[inline(always)]
+    pub(crate) fn next_u32(&mut self) -> u32 {
+        self.0.next_u32()
+    }
+
     /// A number below `bound`. The numbers are equally likely up to one part in 2^32 / bound.
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
-        ((u64::from(self.0.next_u32()) * u64::from(bound)) >> 32) as u32
+        ((u64::from(self.next_u32()) * u64::from(bound)) >> 32) as u32
     }
 
     /// The numbers below `count`, from the better of two random ones on, in a circle. Loads become

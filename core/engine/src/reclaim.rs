@@ -9,6 +9,7 @@
 use crate::endpoint::External;
 use crate::engine::{Engine, Rest};
 use crate::host::Host;
+use crate::limits::Filled;
 use crate::protocols::{PROTOCOLS, has_ports, place_of};
 use crate::session::{State, Way};
 use crate::subscriber::Queue;
@@ -111,16 +112,15 @@ impl Engine {
     /// True if subscribers' records or mappings are scarce.
     fn tables_are_scarce(&self) -> bool {
         let unanswered = &self.subscribers.unanswered;
-        let (present, most) = self.subscribers.counts();
-        let (mappings, _, room, _) = self.table.counts();
-        self.is_scarce(most.saturating_sub(present), unanswered.count(Queue::All))
-            || self.is_scarce(room.saturating_sub(mappings), unanswered.mappings())
+        let free = |filled: Filled<usize>| filled.most.saturating_sub(filled.used);
+        self.is_scarce(free(self.subscribers.filled()), unanswered.count(Queue::All))
+            || self.is_scarce(free(self.table.filled()), unanswered.mappings())
     }
 
     /// True if unanswered subscribers with requests exceed their share, or holds are scarce.
     fn askers_are_too_many(&self) -> bool {
         let asking = self.subscribers.unanswered.count(Queue::Asking);
-        let (_, most) = self.subscribers.counts();
+        let most = self.subscribers.filled().most;
         let percent = u64::from(self.config.limits.asking_share);
         let kept = u64::from(self.config.limits.unanswered_kept).max(1);
         let share = (most as u64 * percent / 100).max(kept);
@@ -138,7 +138,7 @@ impl Engine {
         }
         // All mappings of answered subscribers, in all pools, may be in this pool. Only mappings
         // beyond that number certainly belong to unanswered subscribers.
-        let (all, _, _, _) = self.table.counts();
+        let all = self.table.filled().used;
         let answered = (all as u64).saturating_sub(unanswered.mappings().into());
         let surely = |used: u64| u32::try_from(used.saturating_sub(answered)).unwrap_or(u32::MAX);
         let of = |thing| self.external.free_of(pool, thing) as usize;

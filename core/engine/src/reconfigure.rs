@@ -19,7 +19,7 @@ use crate::config::Config;
 use crate::config::realms::without_rules;
 use crate::endpoint::{AddressPort, External, Internal};
 use crate::engine::Engine;
-use crate::external::PoolChange;
+use crate::external::{BlockConflict, Pin, PoolChange, pins, report_only};
 use crate::host::Host;
 use crate::realms::Realms;
 use crate::respond::longest_inside;
@@ -29,6 +29,7 @@ use crate::timeouts::{SETS, Timers};
 use crate::{ConfigError, MappingId};
 use alloc::format;
 use alloc::vec::Vec;
+use core::net::Ipv4Addr;
 pub use differences::restart_keys;
 use differences::{before, different_keys, same_sets};
 use permits::Asked;
@@ -79,6 +80,8 @@ pub enum ReconfigureError {
     Restart(Vec<&'static str>),
     /// The configuration contradicts itself.
     Config(ConfigError),
+    /// A forwarded port is in a block that its host cannot have now.
+    Block(BlockConflict),
 }
 
 /// A mapping that would be removed, and the reason.
@@ -103,6 +106,7 @@ pub struct Reconfiguration {
     permits: Permits,
     static_hosts: Vec<Host>,
     statics: StaticChange,
+    pins: Vec<Pin>,
     /// Longest ICMP errors towards each realm, bytes.
     longest_inside: Vec<usize>,
     /// Keys that only a restart changes.
@@ -133,6 +137,7 @@ impl Reconfiguration {
             permits: Permits::new(in_force, config),
             static_hosts: static_hosts(config),
             statics: StaticChange::new(in_force, config),
+            pins: pins(config)?,
             longest_inside: longest_inside(config),
             restart: different_keys(in_force, config),
             config: without_rules(config),
@@ -146,6 +151,12 @@ impl Reconfiguration {
     /// rules.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// Makes this the configuration of one of several engines: the engine reports blocks of
+    /// forwarded ports only of the hosts that `has` names.
+    pub fn divide(&mut self, has: impl Fn(u16, Ipv4Addr) -> bool) {
+        report_only(&mut self.pins, has);
     }
 }
 
@@ -232,13 +243,23 @@ impl Engine {
         let (count, room) = (new.statics.count, self.table.room_for_statics());
         if count > room {
             let message = format!(
-                "static: {count} mappings, of those there were and of new ones, are more than the {room} \
-                 that there is room for since the start; restart"
+                "static: {count} mappings, of those there were and of new ones, are more than the \
+                 {room} that there is room for since the start; restart"
             );
             return Err(ReconfigureError::Config(ConfigError { message }));
         }
+        self.check_blocks(new)?;
         let pools = new.pools.as_ref().expect("a configuration is prepared once");
         self.external.check(pools).map_err(ReconfigureError::Config)
+    }
+
+    /// Checks that the hosts of forwarded ports can have the blocks of these ports now.
+    ///
+    /// # Errors
+    /// [`ReconfigureError::Block`].
+    pub fn check_blocks(&self, new: &Reconfiguration) -> Result<(), ReconfigureError> {
+        let pools = new.pools.as_ref().expect("a configuration is prepared once");
+        self.external.check_pins(&new.pins, pools).map_err(ReconfigureError::Block)
     }
 
     /// True if the prepared configuration can be put in force now.
@@ -261,6 +282,7 @@ impl Engine {
             permits,
             static_hosts,
             statics,
+            pins,
             longest_inside,
             ..
         } = new;
@@ -284,6 +306,7 @@ impl Engine {
         self.switch_pools();
         self.begin_sweep(permits);
         self.sweep.sets = sets;
+        self.change_pins(pins);
         self.change_statics(statics);
         superseded
     }
@@ -525,7 +548,6 @@ mod tests {
     use crate::config::{AddressRange, Match, PoolConfig, Prefix, Rule, RuleAction};
     use crate::{Packet, Side, Timestamp, Verdict};
     use alloc::vec;
-    use core::net::Ipv4Addr;
     use natgate_wire::{Ipv4, protocol};
 
     const HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 5);

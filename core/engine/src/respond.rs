@@ -73,19 +73,27 @@ pub(crate) struct Envelope {
     pub(crate) destination: u32,
 }
 
+/// An error that waits to be sent.
 #[derive(Clone, Debug)]
-struct Slot {
-    time: u64,
-    side: Side,
-    realm: u16,
+pub(crate) struct OwnError {
+    pub(crate) time: u64,
+    pub(crate) side: Side,
+    /// The realm of the destination, if the error leaves by the inside.
+    pub(crate) realm: u16,
     len: usize,
     bytes: [u8; ERROR_LEN],
+}
+
+impl OwnError {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
 }
 
 /// Makes ICMP errors and keeps them until they are polled.
 #[derive(Clone, Debug)]
 pub(crate) struct Responder {
-    queue: Vec<Slot>,
+    queue: Vec<OwnError>,
     first: usize,
     len: usize,
     rates: Rates,
@@ -96,7 +104,8 @@ pub(crate) struct Responder {
 
 impl Responder {
     pub(crate) fn new(config: &Config) -> Self {
-        let slot = Slot { time: 0, side: Side::Inside, realm: 0, len: 0, bytes: [0; ERROR_LEN] };
+        let slot =
+            OwnError { time: 0, side: Side::Inside, realm: 0, len: 0, bytes: [0; ERROR_LEN] };
         //= rfc1812#section-4.3.2.8-configurable
         let rates = Rates::new(config.limits.icmp_errors_per_second);
         Self {
@@ -111,7 +120,7 @@ impl Responder {
 
     /// Bytes that a responder and its pending SYNs take.
     pub(crate) fn memory() -> u64 {
-        let slots = QUEUE * size_of::<Slot>() + PENDING_SYNS * size_of::<PendingSyn>();
+        let slots = QUEUE * size_of::<OwnError>() + PENDING_SYNS * size_of::<PendingSyn>();
         (slots + REQUESTERS * size_of::<Rate>()) as u64
     }
 
@@ -175,15 +184,15 @@ impl Responder {
         (self.len > 0).then(|| self.queue[self.first].time)
     }
 
-    /// The oldest error: its time, side, realm and bytes.
-    pub(crate) fn poll(&mut self) -> Option<(u64, Side, u16, &[u8])> {
+    /// The oldest error.
+    pub(crate) fn poll(&mut self) -> Option<&OwnError> {
         if self.len == 0 {
             return None;
         }
         let slot = &self.queue[self.first];
         self.first = (self.first + 1) % QUEUE;
         self.len -= 1;
-        Some((slot.time, slot.side, slot.realm, &slot.bytes[..slot.len]))
+        Some(slot)
     }
 }
 

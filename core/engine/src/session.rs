@@ -342,6 +342,8 @@ impl Session {
         match state {
             State::None | State::Open if segment.opens() => (opening, Idle::Opening),
             State::None | State::Open => (State::Established, Idle::Established),
+            //= rfc6146#section-3.5.2-v4-init
+            //= rfc6146#section-3.5.2-v6-init
             State::OpeningOut | State::OpeningIn => {
                 self.next_state_opening(state, opening, segment)
             }

@@ -51,11 +51,8 @@ pub(crate) struct Sizes {
 
 impl Sizes {
     pub(crate) fn new(config: &Config) -> Self {
-        let endpoints = |pool: &PoolConfig| -> usize {
-            let ports = usize::from(pool.ports.1.saturating_sub(pool.ports.0)) + 1;
-            let ports = ports * pool.mappings_per_port();
-            COMMON * ports * pool.addresses.iter().map(AddressRange::count).sum::<usize>()
-        };
+        let endpoints =
+            |pool: &PoolConfig| COMMON * pool.mappings_per_port() * usable_ports(config, pool);
         let all: usize = config.pools.iter().map(endpoints).sum();
         let limit = |limit: Option<u32>, default| limit.map_or(default, |limit| limit as usize);
         let dynamic = limit(config.limits.mappings, all.min(DEFAULT_MAPPINGS));
@@ -89,6 +86,25 @@ impl Sizes {
                 slots: room.dynamic + room.fixed,
             },
         }
+    }
+}
+
+/// Number of a pool's ports that mappings can have, over all addresses. In a deterministic pool,
+/// some ports may be nobody's.
+fn usable_ports(config: &Config, pool: &PoolConfig) -> usize {
+    let ports = usize::from(pool.ports.1.saturating_sub(pool.ports.0)) + 1;
+    let plan = match config.allocation_of(pool) {
+        Allocation::Deterministic(plan) => Plan::new(plan, pool).ok(),
+        _ => None,
+    };
+    plan.map_or(ports * pool.count(), |plan| plan.ports_usable() as usize)
+}
+
+impl Config {
+    /// Number of dynamic mappings that the table has room for: the configured number, or a default
+    /// by the ports of the pools.
+    pub fn mapping_room(&self) -> u64 {
+        Sizes::new(self).room.dynamic as u64
     }
 }
 

@@ -6,13 +6,15 @@
 //! each pool. Further records, which [`Subscribers::paired`] reads, contain the pairs beyond the
 //! first.
 
+mod removal;
 mod unanswered;
 
 use crate::DropReason;
-use crate::class::{Classes, Holding, KINDS};
+use crate::class::{Classes, Holding, KINDS, Reached};
 use crate::host::{Grouping, Host};
 use crate::index::Index;
-use crate::prefetch::prefetch;
+use crate::limits::Filled;
+use crate::prefetch::prefetch_within;
 use crate::random::HashKey;
 use crate::threshold::Watch;
 use alloc::vec;
@@ -24,7 +26,8 @@ use unanswered::Unanswered;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subscriber {
     host: Host,
-    /// Pool of a further record; [`NONE`]: this is the subscriber's first record.
+    /// Pool of a further record; [`NONE`]: this is the subscriber's first record; [`FREE`]: the
+    /// record is free.
     further: u32,
     /// Pool of the subscriber's first mapping, and index of the external address of the pair there.
     /// Index [`NONE`]: rules chose the addresses of all mappings so far.
@@ -75,6 +78,8 @@ impl Subscriber {
 }
 
 const NONE: u32 = u32::MAX;
+/// In place of a further record's pool. No pool has this number.
+const FREE: u32 = NONE - 1;
 
 /// The class of a host: numbers are in no class, because prefixes of classes mean addresses.
 fn class_of(classes: &Classes, grouping: Grouping, host: Host) -> u16 {
@@ -184,10 +189,13 @@ impl Subscribers {
         })
     }
 
-    /// Prefetches the line that a search for a subscriber's record reads.
-    #[inline]
-    pub(crate) fn prefetch(&self, host: Host) {
-        self.index.prefetch(self.hash(self.grouping.subscriber(host), NONE));
+    /// Prefetches the line that a search for a subscriber's record reads. Returns the hash for
+    /// [`Subscribers::approach_hashed`].
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, host: Host) -> u64 {
+        let hash = self.hash(self.grouping.subscriber(host), NONE);
+        self.index.prefetch(hash);
+        hash
     }
 
     /// Number of subscribers that are paired with each external address, by its index.
@@ -198,9 +206,14 @@ impl Subscribers {
     /// Prefetches the most likely record of a subscriber. Returns its place or [`NONE`].
     #[inline(always)]
     pub(crate) fn approach(&self, host: Host) -> u32 {
-        let host = self.grouping.subscriber(host);
-        let Some(at) = self.index.candidate(self.hash(host, NONE)) else { return NONE };
-        prefetch(&self.records, at as usize);
+        self.approach_hashed(self.hash(self.grouping.subscriber(host), NONE))
+    }
+
+    /// [`Subscribers::approach`] of a subscriber whose hash is known.
+    #[inline(always)]
+    pub(crate) fn approach_hashed(&self, hash: u64) -> u32 {
+        let Some(at) = self.index.candidate(hash) else { return NONE };
+        prefetch_within(&self.records, at as usize);
         at
     }
 
@@ -386,12 +399,11 @@ impl Subscribers {
     /// True if a subscriber or its class has thresholds.
     #[inline(always)]
     pub(crate) fn is_watched(&self, at: u32) -> bool {
-        self.classes.is_watched(self.records[at as usize].class)
+        self.classes.watched && self.classes.is_watched(self.records[at as usize].class)
     }
 
-    /// Notes that a subscriber has one more of a thing. Returns the percentages to report of the
-    /// subscriber and of its class.
-    pub(crate) fn rise(&mut self, at: u32, thing: usize, now: u64) -> (Option<u8>, Option<u8>) {
+    /// Notes that a subscriber has one more of a thing. Returns the percentages to report.
+    pub(crate) fn rise(&mut self, at: u32, thing: usize, now: u64) -> Reached {
         if self.watches.len() <= at as usize {
             self.watches.resize(at as usize + 1, Watch::default());
         }
@@ -405,7 +417,31 @@ impl Subscribers {
     ///
     /// # Panics
     /// When there is no room: call [`Subscribers::is_full`] first.
+    #[inline(always)]
     pub(crate) fn count(
+        &mut self,
+        record: Option<u32>,
+        host: Host,
+        (pool, index): (usize, Option<u32>),
+        kind: usize,
+        now: u64,
+    ) -> u32 {
+        // Most subscribers have mappings of one pool only, and are paired there.
+        if let Some(at) = record
+            && let Some(record) = self.records.get_mut(at as usize)
+            && record.epoch == self.epoch
+            && record.pool as usize == pool
+            && (record.paired != NONE || index.is_none())
+        {
+            self.classes.count(record.class, &mut record.has, kind, now);
+            return at;
+        }
+        self.count_any(record, host, (pool, index), kind, now)
+    }
+
+    /// [`Subscribers::count`] of any subscriber.
+    #[inline(never)]
+    fn count_any(
         &mut self,
         record: Option<u32>,
         host: Host,
@@ -451,8 +487,9 @@ impl Subscribers {
     }
 
     /// Number of subscribers, and largest number.
-    pub(crate) fn counts(&self) -> (usize, usize) {
-        (self.present, self.room.subscribers)
+    #[inline]
+    pub(crate) fn filled(&self) -> Filled<usize> {
+        Filled { used: self.present, most: self.room.subscribers }
     }
 
     /// Number of times that a host without a record got one.
@@ -509,51 +546,5 @@ impl Subscribers {
         }
         self.index.insert(self.hash(record.host, record.further), at);
         at
-    }
-
-    /// Counts the removal of a mapping of a pool, which was in a slot. Removes the subscriber's
-    /// record with its last mapping.
-    pub(crate) fn release(&mut self, host: Host, slot: u32, pool: usize, kind: usize) {
-        let host = self.grouping.subscriber(host);
-        let at = self.find(host).expect("a mapping's subscriber has a record");
-        if self.records[at as usize].is_unanswered {
-            self.unanswered.remove_mapping(at, slot);
-        }
-        self.settle(at);
-        let class = self.records[at as usize].class;
-        self.classes.release(class, kind);
-        if self.records[at as usize].pool as usize != pool {
-            let further = self.find_record(host, pool as u32);
-            self.release_from(further.expect("a further pool has a record"), 0);
-            self.records[at as usize].elsewhere -= 1;
-        }
-        self.release_from(at, kind);
-        let Subscriber { pool, has, elsewhere, .. } = self.records[at as usize];
-        let all: u32 = has.mappings.iter().sum();
-        if all > 0 && all == elsewhere {
-            // No mapping of the first pool is left: the next one there may have another address.
-            self.part(at, pool as usize);
-        }
-    }
-
-    fn release_from(&mut self, at: u32, kind: usize) {
-        let record = &mut self.records[at as usize];
-        record.has.mappings[kind] -= 1;
-        if record.has.mappings == [0; KINDS] {
-            let (host, further) = (record.host, record.further);
-            if core::mem::take(&mut record.is_unanswered) {
-                self.unanswered.leave(at);
-            }
-            record.next = core::mem::replace(&mut self.free, at);
-            self.used -= 1;
-            if further == NONE {
-                self.present -= 1;
-                self.by_bucket[host.bucket()] -= 1;
-            }
-            if let Some(tenants) = self.tenants.get_mut(record.paired as usize) {
-                *tenants -= 1;
-            }
-            self.index.remove(self.hash(host, further), at);
-        }
     }
 }

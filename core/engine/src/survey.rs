@@ -179,16 +179,16 @@ impl Totals {
 impl Engine {
     /// Number of mappings, subscribers and sessions, and their limits.
     pub fn totals(&self) -> Totals {
-        let (mappings, further, most_mappings, most_further) = self.table.counts();
-        let (subscribers, most_subscribers) = self.subscribers.counts();
+        let (mappings, further) = (self.table.filled(), self.table.further_filled());
+        let subscribers = self.subscribers.filled();
         Totals {
-            mappings: mappings as u64,
-            subscribers: subscribers as u64,
+            mappings: mappings.used as u64,
+            subscribers: subscribers.used as u64,
             unanswered: self.subscribers.unanswered.count(Queue::All).into(),
-            further_sessions: further as u64,
-            most_mappings: most_mappings as u64,
-            most_subscribers: most_subscribers as u64,
-            most_further_sessions: most_further as u64,
+            further_sessions: further.used as u64,
+            most_mappings: mappings.most as u64,
+            most_subscribers: subscribers.most as u64,
+            most_further_sessions: further.most as u64,
             made: self.made,
             gone: self.gone,
             subscribers_made: self.subscribers.made(),

@@ -16,6 +16,7 @@ use crate::config::{Behavior, Config, Limits};
 use crate::endpoint::{AddressPort, External, Internal};
 use crate::host::Host;
 use crate::index::Index;
+use crate::limits::Filled;
 use crate::prefetch::prefetch;
 use crate::random::HashKey;
 use crate::session::{Session, State, Way};
@@ -351,19 +352,20 @@ impl Table {
         }
     }
 
-    /// How many dynamic mappings and further sessions there are, and may be.
-    pub(crate) fn counts(&self) -> (usize, usize, usize, usize) {
-        (self.dynamic, self.further_used, self.room.dynamic, self.room.further)
+    /// Number of dynamic mappings, and largest number.
+    #[inline]
+    pub(crate) fn filled(&self) -> Filled<usize> {
+        Filled { used: self.dynamic, most: self.room.dynamic }
+    }
+
+    /// Number of further sessions, and largest number.
+    pub(crate) fn further_filled(&self) -> Filled<usize> {
+        Filled { used: self.further_used, most: self.room.further }
     }
 
     /// How many dynamic mappings there are.
     pub(crate) fn count_dynamic_mappings(&self) -> usize {
         self.dynamic
-    }
-
-    /// How many dynamic mappings there may be.
-    pub(crate) fn room_for_dynamic(&self) -> usize {
-        self.room.dynamic
     }
 
     /// Sessions beyond the first of each mapping that there may be which a packet going this way
@@ -391,6 +393,7 @@ impl Table {
             //= rfc5382#REQ-1
             //= rfc5597#REQ-1
             //= rfc5508#REQ-1a
+            //= rfc6146#section-5.2-mapping
             Behavior::EndpointIndependent => AddressPort::default(),
             Behavior::AddressDependent => AddressPort::new(remote.address, 0),
             Behavior::AddressAndPortDependent => remote,
@@ -536,6 +539,7 @@ impl Table {
         Some(slot)
     }
 
+    #[inline(always)]
     fn count_dynamic(&mut self, protocol: u8, dynamic: bool, change: isize) {
         if dynamic {
             self.dynamic = self.dynamic.strict_add_signed(change);

@@ -149,7 +149,11 @@ impl Timers {
     pub(crate) fn of_open(&self, set: u8, protocol: u8, remote_port: u16) -> u64 {
         let of_set = &self.sets[usize::from(set)];
         let (usual, any_port) = match protocol {
+            //= rfc6146#section-3.5.1-default
+            //= rfc6146#section-3.5.1-least
             protocol::UDP => (of_set.udp, of_set.any_port[0]),
+            //= rfc6146#section-3.5.2-least
+            //= rfc6146#section-3.5.2-default
             _ => (of_set.established, of_set.any_port[1]),
         };
         //= rfc4787#REQ-5a

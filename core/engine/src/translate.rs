@@ -1,12 +1,12 @@
-//! What happens to a packet, in the order of the specification's sections 3 to 7. The complete way
-//! decides everything before anything changes (`decide.rs`), so that an ICMP error can quote the
-//! packet as it came; then it carries the plan out (`carry_out.rs`). Of fragments (section 11) the
-//! first is translated as a whole packet is, the others get its rewrite.
+//! The translation of a packet, in the order of the specification's sections 3 to 7. The complete
+//! way decides everything before anything changes (`decide.rs`), so that an ICMP error can quote
+//! the packet as it came; then it carries the plan out (`carry_out.rs`). The first fragment of a
+//! datagram (section 11) is translated like a whole packet, the others get its rewrite.
 //!
 //! A batch goes through stages (`batch.rs`). The first ones only warm caches and recognize packets
 //! of established sessions; the decisions would be the same without them.
 //!
-//! This file has the stages and what the rules say of a packet. Mappings and sessions are made in
+//! This file has the stages and the rulings for a packet. Mappings and sessions are made in
 //! `mappings.rs`.
 
 mod batch;
@@ -43,7 +43,7 @@ pub(crate) use overload::Rings;
 use plan::Plan;
 pub(crate) use watch::PoolWatches;
 
-/// What was decided of a packet.
+/// The decision about a packet.
 type Fate = Result<Verdict, DropReason>;
 
 /// Endpoints of a packet as rules match them.
@@ -133,8 +133,8 @@ impl Engine {
         }
     }
 
-    /// What the rules of a realm say of a packet. An ICMP error has no ports; if no rule sends it
-    /// past the translator, or drops it, by its addresses, what it is about may.
+    /// The ruling of a realm's rules for a packet. An ICMP error has no ports: if no rule bypasses
+    /// or drops it by its addresses, the rule for its embedded packet may.
     fn ruling(&self, bytes: &[u8], headers: &Headers, from: Side, realm: u16) -> Option<Ruling> {
         let rules = self.rules_of(realm);
         let ends = |source, destination, from| match from {
@@ -155,7 +155,7 @@ impl Engine {
         self.error_ruling(realm, sent, &about, about_ends)
     }
 
-    /// What the rules of a realm say of an ICMP error with these ends, about a packet with those.
+    /// The ruling of a realm's rules for an ICMP error with these ends, about a packet with those.
     fn error_ruling(
         &self,
         realm: u16,

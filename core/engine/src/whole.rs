@@ -3,6 +3,7 @@
 use crate::config::{Begun, Config, StaticMapping};
 use crate::external::ExternalPorts;
 use crate::host::Host;
+use crate::limits::Filled;
 use crate::statics::WHOLE_MAPPINGS;
 use crate::table::{OUTBOUND_ONLY, SHARED_INTERNAL};
 use alloc::vec::Vec;
@@ -93,9 +94,10 @@ impl WholeStatics {
     }
 
     /// Number of mappings of a whole mapped external address, and its limit.
-    pub(crate) fn standing(&self, index: u32, protocol: u8) -> (u32, u32) {
+    pub(crate) fn filled(&self, index: u32, protocol: u8) -> Filled<u32> {
         let place = self.place(index, protocol);
-        (place.map_or(0, |place| self.entries[place].mappings), WHOLE_MAPPINGS)
+        let used = place.map_or(0, |place| self.entries[place].mappings);
+        Filled { used, most: WHOLE_MAPPINGS }
     }
 
     /// Counts the removal of a mapping. A mapping may remain from an earlier configuration of the

@@ -8,10 +8,9 @@ fn the_page_of_drop_reasons_is_up_to_date() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/drop-reasons.md");
     let mut page = String::from(
         "# Why packets are dropped\n\n\
-         Every dropped packet is counted under one of these names, in `--stats`, in the status of \
-         a running gateway and in\n\
-         metrics. The list is closed: it is made from the one in \
-         `core/engine/src/drop_reason.rs`.\n\n\
+         natgate counts every dropped packet under one of these names: in `--stats`, in the status \
+         of a\nrunning gateway, and in the metrics. The list is complete: the enum in\n\
+         `core/engine/src/drop_reason.rs` generates this page.\n\n\
          | name | meaning |\n|---|---|\n",
     );
     for reason in DropReason::ALL {

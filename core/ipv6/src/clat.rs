@@ -5,7 +5,7 @@ use crate::embedding::Pref64;
 use crate::settings::ClatSettings;
 use crate::translator::{Taken, Translator, cut_of};
 use core::net::{Ipv4Addr, Ipv6Addr};
-use natgate_engine::{Direction, DropReason, Packet, Side};
+use natgate_engine::{Direction, DropReason, Packet, Side, is_martian};
 
 /// Addresses of a CLAT.
 struct Customer {
@@ -32,10 +32,22 @@ impl Addresses for Customer {
             prefix.extract(Ipv6Addr::from_bits(address)).map(Ipv4Addr::to_bits)
         };
         let source = match (extract(from, source), place) {
-            (None, Place::Error) => self.error_source,
+            (Some(source), Place::Error) if !is_martian(source) => Some(source),
+            (_, Place::Error) => self.error_source,
             (found, _) => found,
         };
-        Ok((source.ok_or(untranslatable)?, extract(to, destination).ok_or(untranslatable)?))
+        let source = source.ok_or(untranslatable)?;
+        let destination = extract(to, destination).ok_or(untranslatable)?;
+        if place != Place::Quoted {
+            // Any host outside can choose the embedded addresses.
+            if is_martian(source) {
+                return Err(DropReason::MartianSource.into());
+            }
+            if is_martian(destination) {
+                return Err(DropReason::MartianDestination.into());
+            }
+        }
+        Ok((source, destination))
     }
 
     fn to_ipv6(

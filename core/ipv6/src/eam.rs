@@ -83,6 +83,7 @@ impl Eam {
     /// [`EamError`] if an entry cannot be translated both ways, or two entries have one prefix.
     pub fn new(entries: &[EamEntry]) -> Result<Self, EamError> {
         for (place, entry) in entries.iter().enumerate() {
+            //= rfc7757#section-3.2-suffix
             if 32 - entry.ipv4.len() > 128 - entry.ipv6.len {
                 return Err(EamError::Narrow(place, *entry));
             }
@@ -180,6 +181,7 @@ impl<A: Copy + Ord> Ranges<A> {
     }
 
     /// The number of the longest prefix that has an address.
+    //= rfc7757#section-3.3
     fn find(&self, address: A) -> Option<usize> {
         let place = self.first.partition_point(|first| *first <= address).checked_sub(1)?;
         let (last, number) = self.rest[place];

@@ -8,6 +8,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 pub const LENGTHS: [u8; 6] = [32, 40, 48, 56, 64, 96];
 
 /// Bits 64 to 71 of an address, which stay zero.
+//= rfc6052#section-2.2-reserved
 const RESERVED: u128 = 0xff << 56;
 
 /// The well-known prefix.
@@ -62,10 +63,12 @@ impl Pref64 {
     /// # Errors
     /// [`EmbeddingError`] for a prefix that RFC 6052 section 2.2 does not permit.
     pub fn new(prefix: Prefix6) -> Result<Self, EmbeddingError> {
+        //= rfc6146#section-3.5.4-length
         if !LENGTHS.contains(&prefix.len) {
             return Err(EmbeddingError::Length(prefix));
         }
         let bits = prefix.first().to_bits();
+        //= rfc6052#section-2.2-prefix
         if bits & RESERVED != 0 {
             return Err(EmbeddingError::Reserved(prefix));
         }
@@ -97,6 +100,11 @@ impl Pref64 {
                 let above = 96 - len as u32;
                 let whole = address << above;
                 let high = whole >> 64 << 64;
+                //= rfc6052#section-2.2-octet
+                //= rfc6052#section-2.2-suffix
+                //= rfc6052#section-3.3-format
+                //= rfc6146#section-3.5.4-input
+                //= rfc6146#section-3.5.4-algorithm
                 high | (whole & u64::MAX as u128) >> 8
             }
         };
@@ -114,6 +122,8 @@ impl Pref64 {
             96 => bits,
             len => {
                 let above = 96 - len as u32;
+                //= rfc6052#section-2.2-ignore
+                //= rfc6146#section-3.5.4-reversible
                 let low = (bits & u64::MAX as u128) << 8 & u64::MAX as u128;
                 (bits >> 64 << 64 | low) >> above
             }
@@ -142,6 +152,13 @@ mod tests {
         Pref64::new(prefix(text, len)).expect("a permitted prefix")
     }
 
+    //= test rfc6052#section-2.2-reserved
+    //= test rfc6052#section-2.2-octet
+    //= test rfc6052#section-2.2-suffix
+    //= test rfc6052#section-3.3-format
+    //= test rfc6146#section-3.5.4-reversible
+    //= test rfc6146#section-3.5.4-input
+    //= test rfc6146#section-3.5.4-algorithm
     #[test]
     fn the_examples_of_rfc_6052_come_out() {
         let examples = [
@@ -162,6 +179,8 @@ mod tests {
         }
     }
 
+    //= test rfc6052#section-2.2-prefix
+    //= test rfc6146#section-3.5.4-length
     #[test]
     fn other_lengths_and_reserved_bits_are_refused() {
         for len in (0..=128).filter(|len| !LENGTHS.contains(len)) {
@@ -178,6 +197,9 @@ mod tests {
     }
 
     proptest! {
+        //= test rfc6052#section-2.2-ignore
+        //= test rfc6052#section-2.2-reserved
+        //= test rfc6146#section-3.5.4-reversible
         #[test]
         fn what_is_embedded_is_extracted(
             bits in any::<u128>(), len in prop::sample::select(&LENGTHS[..]), v4 in any::<u32>(),

@@ -12,6 +12,9 @@ const QUEUE: usize = 64;
 /// Longest ICMP error in IPv4, bytes (RFC 1812 section 4.3.2.3).
 const LONGEST_IPV4: usize = 576;
 const SECOND: u64 = 1_000_000_000;
+/// The bits of explicit congestion notification in the type of service and the traffic class.
+const ECN: u8 = 0b11;
+const DONT_FRAGMENT: u16 = 0x4000;
 /// TTL and hop limit of the gateway's own packets.
 pub(crate) const OWN_HOPS: u8 = 64;
 
@@ -82,18 +85,18 @@ impl Errors {
     }
 
     /// Queues an ICMP error about an IPv4 packet as received, unless RFC 1812 section 4.3.2.7
-    /// forbids it.
+    /// forbids it. The side comes with its MTU.
     pub(crate) fn send_ipv4(
         &mut self,
         now: u64,
-        side: Side,
+        (side, mtu): (Side, u16),
         source: u32,
         message: ErrorMessage,
         quoted: &[u8],
     ) {
         if may_answer_ipv4(quoted) && self.may_send(now) {
             let mut waiting = Waiting { side, len: 0, bytes: [0; MIN_MTU] };
-            waiting.len = write_ipv4(&mut waiting.bytes, source, message, quoted);
+            waiting.len = write_ipv4(&mut waiting.bytes, source, message, quoted, mtu);
             self.queue.push_back(waiting);
         }
     }
@@ -145,7 +148,9 @@ pub(crate) fn write_ipv6(
     let destination = Ipv6::new_header_checked(quoted).map_or(0, |packet| packet.source());
     let len = HEADERS + quoted.len();
     bytes[HEADERS..len].copy_from_slice(quoted);
+    let service = Ipv6::new_header_checked(quoted).map_or(0, |packet| packet.traffic_class());
     let mut packet = Ipv6::init(&mut bytes[..len]);
+    packet.set_traffic_class(service & !ECN);
     packet.set_payload_len((len - ipv6::HEADER_LEN) as u16);
     packet.set_next_header(protocol::ICMPV6);
     packet.set_hop_limit(OWN_HOPS);
@@ -165,15 +170,22 @@ fn write_ipv4(
     source: u32,
     ErrorMessage { kind, code, word }: ErrorMessage,
     quoted: &[u8],
+    mtu: u16,
 ) -> usize {
     const HEADERS: usize = ipv4::HEADER_LEN + icmp::HEADER_LEN;
-    let quoted = &quoted[..quoted.len().min(LONGEST_IPV4 - HEADERS)];
-    let destination = Ipv4::new_header_checked(quoted).map_or(0, |packet| packet.source());
+    let longest = LONGEST_IPV4.min(mtu.into());
+    let quoted = &quoted[..quoted.len().min(longest - HEADERS)];
+    let header = Ipv4::new_header_checked(quoted);
+    let (destination, service) =
+        header.map_or((0, 0), |packet| (packet.source(), packet.service()));
     let len = HEADERS + quoted.len();
     bytes[HEADERS..len].copy_from_slice(quoted);
     bytes[ipv4::HEADER_LEN + 4..HEADERS].copy_from_slice(&word.to_be_bytes());
     let mut packet = Ipv4::init(&mut bytes[..len], ipv4::HEADER_LEN);
     packet.set_total_len(len as u16);
+    packet.set_service(service & !ECN);
+    // Without this flag the identification would have to differ from error to error (RFC 6864).
+    packet.set_fragment_field(DONT_FRAGMENT);
     packet.set_ttl(OWN_HOPS);
     packet.set_protocol(protocol::ICMP);
     packet.set_source(source);

@@ -106,7 +106,8 @@ impl Filter {
         let flags = transport.get(13).copied().filter(|_| walk.protocol == protocol::TCP);
         let Some(at) = self.find(&key).or_else(|| self.add(key, now)) else { return false };
         let record = &mut self.records[at as usize];
-        if flags.is_some_and(|flags| flags & tcp::flags::SYN != 0) {
+        let begins = flags.is_some_and(|flags| flags & tcp::flags::SYN != 0);
+        if begins || record.expires <= now {
             record.is_established = false;
         }
         record.expires = now + idle(record);
@@ -142,6 +143,10 @@ impl Filter {
         bytes: &[u8],
         now: u64,
     ) -> bool {
+        if walk.fragment.is_some_and(|(_, fragment)| fragment.offset != 0) {
+            // A later fragment is of no use without the first, which has the ports.
+            return true;
+        }
         let transport = &bytes[walk.transport..];
         let port = ports(walk.protocol, transport).1;
         match walk.protocol {
@@ -154,10 +159,6 @@ impl Filter {
                 return false;
             }
             _ => {}
-        }
-        if walk.fragment.is_some_and(|(_, fragment)| fragment.offset != 0) {
-            // A later fragment is of no use without the first, which has the ports.
-            return true;
         }
         let key = Key { address: packet.destination(), port, protocol: walk.protocol };
         let Some(at) = self.find(&key) else { return false };
@@ -179,6 +180,9 @@ impl Filter {
         let Some(quoted) = message.get(icmpv6::HEADER_LEN..) else { return false };
         let Ok(about) = Ipv6::new_header_checked(quoted) else { return false };
         let Ok(walk) = about.walk() else { return false };
+        if walk.fragment.is_some_and(|(_, fragment)| fragment.offset != 0) {
+            return false;
+        }
         let port = ports(walk.protocol, &quoted[walk.transport..]).0;
         let key = Key { address: about.source(), port, protocol: walk.protocol };
         about.source() == destination

@@ -16,7 +16,7 @@ pub(crate) fn check_hop(bytes: &[u8]) -> Result<(), Refusal> {
 }
 
 /// Turns an echo request to the gateway into the reply; `false`: it is none, and is unchanged.
-pub(crate) fn answer_echo(bytes: &mut [u8]) -> bool {
+pub fn answer_echo(bytes: &mut [u8]) -> bool {
     let Ok(header) = Ipv6::new_checked(&*bytes) else { return false };
     let (source, destination) = (header.source(), header.destination());
     let Ok(walk) = header.walk() else { return false };
@@ -77,6 +77,7 @@ impl Translator {
         if let Some(Err(refusal)) = translated {
             return Err(refusal);
         }
+        //= rfc6296#section-7-filter
         if from == Side::Outside {
             self.check_asked_for(now, packet.bytes())?;
         }

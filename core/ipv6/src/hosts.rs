@@ -15,7 +15,7 @@
 use crate::keyed::{Index, hash};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-use natgate_engine::{Cursor, DropReason, Engine, Filter, HashKey, MappingInfo};
+use natgate_engine::{Cursor, DropReason, Engine, Filter, HashKey, MappingInfo, Prefix};
 
 /// Most bits that tell hosts of one subscriber apart.
 const MOST_HOST_BITS: u8 = 8;
@@ -194,6 +194,16 @@ impl Hosts {
         let place = number.to_bits().checked_sub(FIRST)? >> self.host_bits;
         let subscriber = self.subscribers.get(place as usize)?;
         Some((subscriber.prefix, self.subscriber_length))
+    }
+
+    /// Numbers of the hosts in a prefix that is one address or a subscriber, if there are any.
+    pub fn numbers(&self, prefix: u128, len: u8) -> Option<Prefix> {
+        if len == 128 && self.subscriber_length != 128 {
+            return self.number(prefix).map(|number| Prefix::new(number, 32));
+        }
+        let subscriber = self.find_subscriber(prefix).filter(|_| len == self.subscriber_length)?;
+        let first = FIRST + (subscriber << self.host_bits);
+        Some(Prefix::new(Ipv4Addr::from_bits(first), 32 - self.host_bits))
     }
 
     /// The number of a host that sends a packet now. A host without a number gets one.

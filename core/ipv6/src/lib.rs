@@ -4,6 +4,28 @@
 //! family into headers of the other, in place: [`convert`] has the headers, the checksums and the
 //! ICMP messages of RFC 7915. [`Translator`] decides which table claims a packet. Like the engine,
 //! the crate has no clock, no source of randomness, no input and no output.
+//!
+//! Call order: [`Translator::new`] comes before the engine, because it adds the realm of NAT64's
+//! hosts to the engine's configuration. [`Translator::take`] gets each packet before the engine
+//! sees it, and [`Translator::convert_to_host`] each packet that the engine sends to that realm.
+//! [`Translator::poll_transmit`] returns the translator's own errors. [`Translator::sweep`] frees
+//! the numbers of hosts without mappings.
+//!
+//! ```
+//! use natgate_engine::Config;
+//! use natgate_ipv6::{Pref64, Prefix6, Settings, Translator};
+//!
+//! // Without a configuration there is nothing to translate.
+//! let translator = Translator::new(&Settings::default(), &mut Config::default(), [7; 32])?;
+//! assert!(translator.is_none());
+//!
+//! let well_known = Prefix6 { address: "64:ff9b::".parse().expect("an address"), len: 96 };
+//! let prefix = Pref64::new(well_known).expect("a prefix of RFC 6052");
+//! let address = prefix.embed([192, 0, 2, 33].into());
+//! assert_eq!(address.to_string(), "64:ff9b::c000:221");
+//! assert_eq!(prefix.extract(address), Some([192, 0, 2, 33].into()));
+//! # Ok::<(), String>(())
+//! ```
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -30,6 +52,7 @@ mod translator;
 
 pub use eam::{Eam, EamEntry, EamError};
 pub use embedding::{EmbeddingError, LENGTHS, Pref64};
+pub use forward::answer_echo;
 pub use hosts::Hosts;
 pub use nptv6::{Nptv6, Nptv6Error, Unmapped};
 pub use pairs::{Overlap, Pairs, Way, overlap};
@@ -38,4 +61,4 @@ pub use settings::{
     ClatSettings, Conversion, Filter, Hairpin, Nat64Settings, NonGlobal, Nptv6Settings, Settings,
     Side6, SiitSettings,
 };
-pub use translator::{Departure, Fate, Translator};
+pub use translator::{Departure, ERROR_ROOM, Fate, HostName, Translator};

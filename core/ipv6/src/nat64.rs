@@ -15,8 +15,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use natgate_engine::{
-    Config, DropReason, Engine, HashKey, Packet, Prefix, RealmConfig, Side, SideConfig, Timestamp,
-    Verdict,
+    Config, Direction, DropReason, Engine, HashKey, Outcome, Packet, Prefix, RealmConfig, Side,
+    SideConfig, Timestamp, Verdict,
 };
 use natgate_wire::ipv6::MIN_MTU;
 use natgate_wire::{Icmp, Icmpv6, Ipv4, Ipv6, icmp, icmpv6, ipv6, protocol};
@@ -29,6 +29,8 @@ const REALM: &str = "nat64";
 const SUBSCRIBERS: usize = 1 << 16;
 /// Longest quotation of an ICMPv6 error, bytes.
 const QUOTE: usize = MIN_MTU - ipv6::HEADER_LEN - icmpv6::HEADER_LEN;
+/// Code of ICMPv6 "destination unreachable".
+const ADDRESS_UNREACHABLE: u8 = 3;
 /// Sets of the memory of prefixes, and entries of a set.
 const SETS: usize = 1 << 14;
 const WAYS: usize = 4;
@@ -55,10 +57,7 @@ impl Nat64 {
         seed: [u8; 32],
     ) -> Self {
         let most = config.limits.subscribers.map_or(SUBSCRIBERS, |most| most as usize);
-        let realm = config.realms.len() as u16 + 1;
-        // Subscribers of both families may reach each other.
-        config.hairpin_to.push(realm);
-        config.realms.push(realm_of(&settings, mtu, config));
+        add_realm(&settings, mtu, config);
         let several = settings.prefixes.len() > 1;
         Self {
             converter,
@@ -106,6 +105,7 @@ impl Nat64 {
         own: Option<u128>,
     ) -> Result<Option<Cut>, DropReason> {
         let is_own = is_own_error(packet.bytes());
+        let is_refusal = is_own && is_host_unreachable(packet.bytes());
         let own = own.unwrap_or_else(|| {
             self.settings.prefixes[0].embed(Ipv4Addr::from_bits(DUMMY)).to_bits()
         });
@@ -113,6 +113,9 @@ impl Nat64 {
         let mut addresses = Inward { nat64: &*self, own, is_own, about };
         let converted = self.converter.to_ipv6(packet, &mut addresses);
         let cut = cut_of(converted.map_err(|refusal| refusal.reason)?);
+        if is_refusal {
+            tell_address_unreachable(packet);
+        }
         if is_own {
             self.quote_as_received(packet, own);
         }
@@ -128,14 +131,23 @@ impl Nat64 {
         }
         let Some(error) = Icmpv6::new_checked(header.payload()) else { return };
         let message = ErrorMessage::new(error.kind(), error.code(), error.word());
+        // The quotation may be longer than the one that the engine made, and there may not be room
+        // for all of it.
+        let room = packet.end().saturating_sub(ipv6::HEADER_LEN + icmpv6::HEADER_LEN);
+        let quoted = &self.quoted[..self.quoted.len().min(room)];
         let mut bytes = [0; MIN_MTU];
-        let len = errors::write_ipv6(&mut bytes, own, message, &self.quoted);
-        // The quotation may be longer than the one that the engine made.
-        if let Some(start) = packet.end().checked_sub(len) {
-            packet.set_start(start);
-            packet.bytes_mut().copy_from_slice(&bytes[..len]);
-        }
+        let len = errors::write_ipv6(&mut bytes, own, message, quoted);
+        packet.set_start(packet.end() - len);
+        packet.bytes_mut().copy_from_slice(&bytes[..len]);
     }
+}
+
+/// Adds the realm of numbers to the engine's configuration. `mtu` is that of the IPv6 link.
+pub(crate) fn add_realm(settings: &Nat64Settings, mtu: u16, config: &mut Config) {
+    let realm = config.realms.len() as u16 + 1;
+    // Subscribers of both families may reach each other.
+    config.hairpin_to.push(realm);
+    config.realms.push(realm_of(settings, mtu, config));
 }
 
 /// The engine's realm of numbers.
@@ -166,6 +178,24 @@ fn is_own_error(bytes: &[u8]) -> bool {
         && kind.is_some_and(icmp::is_error)
 }
 
+/// True if an ICMP message says that the host cannot be reached.
+fn is_host_unreachable(bytes: &[u8]) -> bool {
+    let header = Ipv4::new_checked(bytes);
+    header.is_ok_and(|header| header.payload().starts_with(&[icmp::kind::UNREACHABLE, 1]))
+}
+
+/// Has an error of the engine's, with which a host learns that it gets no external endpoint, say
+/// that the address is unreachable (RFC 6146 section 3.5.1.1).
+fn tell_address_unreachable(packet: &mut Packet<'_>) {
+    let Ok(mut header) = Ipv6::new_checked(packet.bytes_mut()) else { return };
+    let (source, destination) = (header.source(), header.destination());
+    let Some(mut error) = Icmpv6::new_checked(header.payload_mut()) else { return };
+    //= rfc6146#section-3.5.1.1-refused
+    //= rfc6146#section-3.5.2.3-refused
+    error.set_code(ADDRESS_UNREACHABLE);
+    error.fill_checksum(source, destination);
+}
+
 /// The destination of the packet that an IPv4 ICMP error quotes.
 pub(crate) fn about_ipv4(bytes: &[u8]) -> Option<u32> {
     let header = Ipv4::new_checked(bytes).ok()?;
@@ -177,18 +207,22 @@ pub(crate) fn about_ipv4(bytes: &[u8]) -> Option<u32> {
 }
 
 /// Source and destination of the packet that an ICMPv6 error quotes.
-pub(crate) fn about_ipv6(bytes: &[u8]) -> Option<(u128, u128)> {
-    let header = Ipv6::new_checked(bytes).ok()?;
-    let walk = header.walk().ok()?;
-    if walk.protocol != protocol::ICMPV6 {
-        return None;
-    }
-    let message = Icmpv6::new_checked(bytes.get(walk.transport..)?)?;
-    let about = Ipv6::new_header_checked(message.body()).ok()?;
-    icmpv6::is_error(message.kind()).then(|| (about.source(), about.destination()))
+fn about_ipv6(bytes: &[u8]) -> Option<(u128, u128)> {
+    let at = crate::pairs::quote(&Ipv6::new_checked(bytes).ok()?)?;
+    let about = Ipv6::new_header_checked(bytes.get(at..)?).ok()?;
+    Some((about.source(), about.destination()))
 }
 
 impl Translator {
+    /// True if the source of a packet is in one of the prefixes. Such a packet could turn round for
+    /// ever (RFC 6146 section 3.5). The remote hosts of a CLAT may be in a prefix of that name.
+    //= rfc6146#section-3.5-loop
+    //= rfc6146#section-5.4-loop
+    pub(crate) fn loops(&self, from: Side, (source, destination): (u128, u128)) -> bool {
+        let is_clats = from == Side::Outside && self.claims_clat(destination);
+        self.nat64.as_ref().is_some_and(|nat64| nat64.claims(source)) && !is_clats
+    }
+
     /// Takes a packet from inside to an address of one of the prefixes.
     pub(crate) fn take_nat64(
         &mut self,
@@ -208,7 +242,10 @@ impl Translator {
         let before = engine.counters().packets;
         let verdict = process(engine, now, Side::Inside, packet);
         self.add_bytes(&before, engine, grown);
-        if let (Verdict::Drop(_), Some(nat64)) = (verdict, &mut self.nat64) {
+        // A hairpinned packet that the receiver's half refuses has made a mapping.
+        let (way, dropped) = (Direction::Hairpin as usize, Outcome::Dropped as usize);
+        let may_be_mapped = engine.counters().packets[way][dropped] != before[way][dropped];
+        if let (Verdict::Drop(_), false, Some(nat64)) = (verdict, may_be_mapped, &mut self.nat64) {
             nat64.refused = number;
         }
         self.departure(Side::Inside, packet, verdict, ipv4_len + grown)
@@ -216,6 +253,7 @@ impl Translator {
 
     /// Converts a packet from inside to IPv4. Returns the number of its sender, unless the packet
     /// is an error.
+    //= rfc6146#section-3
     fn convert_to_number(
         &mut self,
         now: Timestamp,
@@ -223,10 +261,6 @@ impl Translator {
         packet: &mut Packet<'_>,
     ) -> Result<Option<Ipv4Addr>, Refusal> {
         let Some(nat64) = &mut self.nat64 else { return Err(DropReason::NoRoute.into()) };
-        if nat64.claims(source) {
-            // Such a packet could turn round for ever (RFC 6146 section 3.5).
-            return Err(DropReason::SpoofedSource.into());
-        }
         let about = about_ipv6(packet.bytes());
         if about.is_none() && !nat64.is_subscriber(source) {
             return Err(DropReason::NotSubscriber.into());

@@ -144,14 +144,19 @@ impl Nptv6 {
 
     /// The place of the word that takes the adjustment (RFC 6296 sections 3.4 and 3.5).
     fn word(&self, address: Ipv6Addr) -> Result<usize, Unmapped> {
+        //= rfc6296#section-3.4-word
+        //= rfc6296#section-3.4-implement
         if self.len <= 48 {
             return Ok(3);
         }
         let words = address.segments();
+        //= rfc6296#section-3.7-zero
         if words[FIRST_WORD..] == [0; 4] {
             return Err(Unmapped::ZeroIdentifier);
         }
         let first = FIRST_WORD.max(usize::from(self.len).div_ceil(16));
+        //= rfc6296#section-3.5-word
+        //= rfc6296#section-3.5-implement
         let place = (first..words.len()).find(|place| words[*place] != 0xffff);
         place.ok_or(Unmapped::NoWord)
     }
@@ -181,6 +186,8 @@ mod tests {
         text.parse().expect("an address")
     }
 
+    //= test rfc6296#section-3.4-word
+    //= test rfc6296#section-3.4-implement
     #[test]
     fn the_example_of_rfc_6296_comes_out() {
         let pair = pair(("fd01:203:405::", 48), ("2001:db8:1::", 48));
@@ -192,6 +199,8 @@ mod tests {
         assert_eq!(pair.outbound(unmapped), Some(Err(Unmapped::Subnet)));
     }
 
+    //= test rfc6296#section-3.5-word
+    //= test rfc6296#section-3.5-implement
     #[test]
     fn longer_prefixes_adjust_the_interface_identifier() {
         let pair = pair(("fd01:203:405::", 56), ("2001:db8:1:200::", 56));
@@ -246,7 +255,8 @@ mod tests {
             let external = Prefix6 { address: Ipv6Addr::from_bits(external), len: len_other };
             let Ok(pair) = Nptv6::new(internal, external) else { return Ok(()) };
             // Some words are 0xFFFF or 0.
-            let word = |place: u32, mask: u128| (u128::from(full >> place & 1) * mask) << (16 * place);
+            let is_full = |place: u32| u128::from(full >> place & 1);
+            let word = |place: u32, mask: u128| (is_full(place) * mask) << (16 * place);
             let host = (0..8).fold(host, |host, place| host | word(place, 0xffff));
             let host = host & Prefix6::host_bits(len.max(len_other));
             let inside = Ipv6Addr::from_bits(internal.first().to_bits() | host);

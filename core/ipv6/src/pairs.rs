@@ -99,6 +99,7 @@ impl Pairs {
         let packet = Ipv6::new_checked(&*bytes).ok()?;
         let (source, destination) = (packet.source().into(), packet.destination().into());
         let quote = quote(&packet);
+        //= rfc6296#section-4.3-hairpin
         let way = if self.is_external(destination) { Way::Back } else { Way::Across };
         let new_source = self.outward(source, SOURCE);
         let new_destination = self.inward(destination, DESTINATION);
@@ -190,9 +191,11 @@ pub fn overlap(pairs: &[Nptv6Settings]) -> Option<Overlap> {
 fn refusal(why: Unmapped, field: u32, one: &Nptv6Settings) -> Refusal {
     let error = match why {
         // RFC 6296 section 3.2.
+        //= rfc6296#section-3.2-unmapped
         Unmapped::Subnet if field == SOURCE => ErrorMessage::PROHIBITED_IPV6,
         Unmapped::Subnet => ErrorMessage::new(icmpv6::kind::UNREACHABLE, 0, 0),
         // RFC 6296 section 3.7.
+        //= rfc6296#section-3.7-error
         Unmapped::ZeroIdentifier | Unmapped::NoWord => ErrorMessage::erroneous_field(field),
     };
     match one.icmp_errors {
@@ -220,8 +223,9 @@ impl Quoted {
     }
 }
 
-/// The offset of the packet that an ICMPv6 error quotes, if its fixed header is there.
-fn quote(packet: &Ipv6<&[u8]>) -> Option<usize> {
+/// The offset of the packet that an ICMPv6 error quotes, if its fixed header is there. A fragment
+/// other than the first has no message.
+pub(crate) fn quote(packet: &Ipv6<&[u8]>) -> Option<usize> {
     let walk = packet.walk().ok()?;
     let is_later = walk.fragment.is_some_and(|(_, fragment)| fragment.offset != 0);
     if walk.protocol != protocol::ICMPV6 || is_later {
@@ -236,6 +240,7 @@ fn quote(packet: &Ipv6<&[u8]>) -> Option<usize> {
 }
 
 /// Writes the addresses of the header at an offset; `None`: the address stays.
+//= rfc6296#section-6-ports
 fn write(bytes: &mut [u8], at: usize, source: Option<Ipv6Addr>, destination: Option<Ipv6Addr>) {
     for (field, address) in [(SOURCE, source), (DESTINATION, destination)] {
         if let Some(address) = address {

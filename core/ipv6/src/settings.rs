@@ -8,7 +8,7 @@ use crate::convert::{ConvertSettings, Hops, UdpChecksumZero};
 use crate::{EamEntry, Nptv6, Pref64, Prefix6};
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
-use natgate_engine::Prefix;
+use natgate_engine::{Config, Prefix};
 
 /// All settings of IPv6. The default has no translation and no address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +48,21 @@ impl Default for Settings {
             siit: None,
             clat: None,
             nptv6: Vec::new(),
+        }
+    }
+}
+
+impl Settings {
+    /// Adds the realm of NAT64 to the engine's configuration, as
+    /// [`Translator::new`](crate::Translator::new) does: for a configuration that is to replace
+    /// that of a translator at work.
+    pub fn add_realm(&self, config: &mut Config) {
+        if let Some(nat64) = &self.nat64 {
+            crate::nat64::add_realm(
+                nat64,
+                self.inside.mtu.max(crate::translator::LEAST_MTU),
+                config,
+            );
         }
     }
 }
@@ -107,6 +122,8 @@ impl Conversion {
     /// the MTU of the IPv6 link.
     pub fn between(self, mtu_ipv6: u16, mtu_ipv4: u16, hops: Hops) -> ConvertSettings {
         let Self { lowest_mtu, udp_checksum_zero, traffic_class, service } = self;
+        //= rfc7915#section-4-threshold
+        //= rfc7915#section-4.1-threshold
         let lowest_mtu = lowest_mtu.min(mtu_ipv6);
         ConvertSettings {
             lowest_mtu,
@@ -149,6 +166,7 @@ pub struct Nat64Settings {
 pub enum Hairpin {
     /// The translator turns such a packet by itself, in one go (section 4.2.2).
     #[default]
+    //= rfc7757#section-4.2-default
     Intrinsic,
     /// Such a packet is translated twice (section 4.2.1).
     Simple,

@@ -15,6 +15,10 @@ use natgate_engine::{Direction, DropReason, Packet, Side, is_martian};
 /// True if an IPv4 address must not stand in a prefix (RFC 6052 section 3.1). Networks for
 /// documentation and benchmarks stand for global ones in examples and laboratories, and pass.
 pub(crate) fn is_forbidden(prefix: Pref64, address: Ipv4Addr) -> bool {
+    //= rfc6052#section-3.1-represent
+    //= rfc6052#section-3.1-translate
+    //= rfc6052#section-3.1-drop
+    //= rfc6052#section-3.4-internet
     prefix.is_well_known() && !is_global(address) && !is_example(address)
 }
 
@@ -54,7 +58,7 @@ impl Siit {
     }
 }
 
-/// What the translation of addresses found on its way.
+/// Findings of the translation of addresses.
 #[derive(Clone, Copy, Debug, Default)]
 struct Found {
     /// True if the IPv4 destination came from a prefix and an explicit map has it: of a packet, its
@@ -79,12 +83,17 @@ impl Stateless<'_> {
     /// The IPv4 address of an IPv6 one, and whether a prefix gave it.
     fn ipv4(&self, address: u128) -> Result<(u32, bool), Refusal> {
         let address = Ipv6Addr::from_bits(address);
+        //= rfc7915#section-6-7757
         if let Some(ipv4) = self.maps.to_ipv4(address) {
             return Ok((ipv4.to_bits(), false));
         }
         let mut prefixes = self.siit.prefixes.iter();
+        //= rfc7915#section-6-6052
+        //= rfc7757#section-3.3.2
         let found = prefixes.find_map(|prefix| Some((prefix, prefix.extract(address)?)));
         let untranslatable =
+            //= rfc7915#section-5.4-error
+            //= rfc7915#section-5.4-type
             Refusal::with(DropReason::Untranslatable, ErrorMessage::PROHIBITED_IPV6);
         let (prefix, ipv4) = found.ok_or(untranslatable)?;
         if self.siit.non_global == NonGlobal::Refuse && is_forbidden(*prefix, ipv4) {
@@ -99,11 +108,16 @@ impl Stateless<'_> {
         if let Some(ipv6) = self.maps.to_ipv6(address).filter(|_| maps) {
             return Ok(ipv6.to_bits());
         }
+        //= rfc7915#section-4.4-error
         let untranslatable = Refusal::with(DropReason::Untranslatable, ErrorMessage::PROHIBITED);
         let prefix = self.siit.prefixes.first().ok_or(untranslatable)?;
         if self.siit.non_global == NonGlobal::Refuse && is_forbidden(*prefix, address) {
             return Err(DropReason::NotGlobal.into());
         }
+        //= rfc6052#section-3.3-prefix
+        //= rfc6052#section-3.3-selected
+        //= rfc6052#section-3.3-same
+        //= rfc7757#section-3.3.1
         Ok(prefix.embed(address).to_bits())
     }
 
@@ -120,9 +134,11 @@ impl Addresses for Stateless<'_> {
         destination: u128,
     ) -> Result<(u32, u32), Refusal> {
         let new_source = match (self.ipv4(source), place) {
-            (Err(refusal), Place::Error) => {
-                let source = self.error_source.0.ok_or(refusal.quiet())?;
-                (source, false)
+            (Ok(found), Place::Error) if !is_martian(found.0) => found,
+            (found, Place::Error) => {
+                //= rfc7915#section-6-6791
+                let none = found.err().map_or(DropReason::MartianSource, |refusal| refusal.reason);
+                (self.error_source.0.ok_or(none)?, false)
             }
             (found, _) => found?,
         };
@@ -130,6 +146,7 @@ impl Addresses for Stateless<'_> {
         match place {
             Place::Packet => {
                 self.found.turns = self.is_mapped(new_destination);
+                //= rfc7915#section-5.1-source
                 if is_martian(new_source.0) {
                     return Err(DropReason::MartianSource.into());
                 }
@@ -151,8 +168,12 @@ impl Addresses for Stateless<'_> {
     ) -> Result<(u128, u128), Refusal> {
         let simple = self.simple;
         match place {
+            //= rfc7757#section-3.2-each
+            //= rfc7757#section-4.2.1-source
+            //= rfc7757#section-4.2.1-instead
             Place::Packet => Ok((self.ipv6(source, !simple)?, self.ipv6(destination, true)?)),
             Place::Error => {
+                //= rfc7757#section-4.2.1-outer
                 let by_maps = !(simple && self.from_receiver);
                 let new_source = match self.ipv6(source, by_maps) {
                     Ok(source) => source,
@@ -160,6 +181,7 @@ impl Addresses for Stateless<'_> {
                 };
                 Ok((new_source, self.ipv6(destination, true)?))
             }
+            //= rfc7757#section-4.2.1-inner
             Place::Quoted => Ok((self.ipv6(source, true)?, self.ipv6(destination, !simple)?)),
         }
     }
@@ -167,11 +189,13 @@ impl Addresses for Stateless<'_> {
 
 impl Translator {
     /// True if an IPv6 packet is SIIT's: from inside, to an address with an IPv4 one.
+    //= rfc7915#section-5.6-translate
     pub(crate) fn claims_siit(&self, from: Side, destination: u128) -> bool {
         from == Side::Inside && self.siit.as_ref().is_some_and(|siit| siit.has_ipv4(destination))
     }
 
     /// True if an IPv4 packet from outside to this address is SIIT's.
+    //= rfc7915#section-4.6-translate
     pub(crate) fn claims_siit_ipv4(&self, destination: u32) -> bool {
         self.siit.as_ref().is_some_and(|siit| siit.has_ipv6(destination))
     }
@@ -187,6 +211,8 @@ impl Translator {
         let folded = origin as u64 ^ (origin >> 64) as u64;
         let folded = (folded ^ folded >> 32).wrapping_mul(0x9e37_79b1) as u32 >> 8;
         let pick = |count: usize| folded as usize % count.max(1);
+        //= rfc6791#section-3.1-dropped
+        //= rfc6791#section-3.1-private
         let ipv4 = siit.icmp_source_ipv4.get(pick(siit.icmp_source_ipv4.len()));
         let ipv6 = siit.icmp_source_ipv6.get(pick(siit.icmp_source_ipv6.len()));
         let ipv4 = ipv4.map(|address| address.to_bits());
@@ -214,11 +240,15 @@ impl Translator {
             found: Found::default(),
         };
         let cut = cut_of(converter.to_ipv4(packet, &mut addresses)?);
+        //= rfc7757#section-4.2
+        //= rfc7757#section-4.2.2
         if !addresses.found.turns || settings.hairpin != Hairpin::Intrinsic {
             return Ok((Direction::Outbound, Side::Outside, cut));
         }
+        //= rfc7757#section-4.2.2-rules
         addresses.simple = true;
         addresses.from_receiver = is_from_receiver(packet.bytes());
+        //= rfc7757#section-4.2.2-hop
         let converted = turning.to_ipv6(packet, &mut addresses);
         // The packet has changed, so no error can quote it.
         let converted = converted.map_err(|refusal| refusal.quiet())?;

@@ -8,7 +8,7 @@ use crate::addresses::{is_link_local, is_martian};
 use crate::convert::{Converted, Converter, Cut, ErrorMessage, Hops, Refusal};
 use crate::errors::{Errors, Waiting};
 use crate::filter::Filter;
-use crate::nat64::Nat64;
+use crate::nat64::{Nat64, about_ipv4};
 use crate::pairs::Pairs;
 use crate::settings::{Filter as FilterKind, Settings};
 use crate::siit::Siit;
@@ -16,14 +16,16 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use natgate_engine::{
-    AddressRange, Config, Counters, Direction, DropReason, Engine, Outcome, Packet, Side,
+    AddressRange, Config, Counters, Direction, DropReason, Engine, Outcome, Packet, Prefix, Side,
     Timestamp, Verdict,
 };
 use natgate_wire::ipv4::Ipv4Error;
 use natgate_wire::{Ipv4, Ipv6};
 
 /// Least MTU of IPv6, bytes.
-const LEAST_MTU: u16 = natgate_wire::ipv6::MIN_MTU as u16;
+pub(crate) const LEAST_MTU: u16 = natgate_wire::ipv6::MIN_MTU as u16;
+/// Length of the longest ICMPv6 error, bytes.
+pub const ERROR_ROOM: usize = natgate_wire::ipv6::MIN_MTU;
 /// Endpoints that the filter of RFC 6092 records at most.
 const FILTER_RECORDS: usize = 1 << 16;
 
@@ -42,6 +44,17 @@ pub struct Departure {
     pub counted: (Direction, Outcome, usize),
 }
 
+/// Name of a host of NAT64 that has a number in the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostName {
+    /// Address of the host; `None`: no host has the number any more.
+    pub address: Option<Ipv6Addr>,
+    /// Prefix that is the subscriber.
+    pub prefix: Ipv6Addr,
+    /// Length of the prefix, bits.
+    pub len: u8,
+}
+
 /// Result of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
@@ -51,7 +64,7 @@ pub enum Fate {
     Nothing,
 }
 
-/// What becomes of a packet that the engine does not see.
+/// The fate of a packet that the engine does not see.
 pub(crate) type Taken = Result<(Direction, Side, Option<Cut>), Refusal>;
 
 /// The translator of both families.
@@ -73,6 +86,8 @@ pub struct Translator {
     pub(crate) filter: Option<Filter>,
     errors: Errors,
     counters: Counters,
+    /// Packets that the engine has counted and that were lost afterwards.
+    taken_back: Counters,
 }
 
 impl Translator {
@@ -118,6 +133,7 @@ impl Translator {
             filter: outbound_only.then(|| Filter::new(FILTER_RECORDS, seed)),
             errors: Errors::new(config.limits.icmp_errors_per_second),
             counters: Counters::default(),
+            taken_back: Counters::default(),
             settings: settings.clone(),
         }))
     }
@@ -133,8 +149,13 @@ impl Translator {
     }
 
     /// Counters of the packets that the engine does not see, and of bytes that it does not count.
+    /// They wrap where they take back what the engine has counted, so that the sum with the
+    /// engine's is right.
     pub fn counters(&self) -> Counters {
         let mut counters = self.counters.clone();
+        let ways = counters.packets.iter_mut().chain(&mut counters.bytes).flatten();
+        let back = self.taken_back.packets.iter().chain(&self.taken_back.bytes).flatten();
+        ways.zip(back).for_each(|(count, back)| *count = count.wrapping_sub(*back));
         counters.errors_suppressed += self.errors.suppressed;
         counters
     }
@@ -160,6 +181,8 @@ impl Translator {
     /// Takes a packet of either family that came in on a side, with
     /// [`HEADROOM`](crate::convert::HEADROOM) bytes before it. The engine takes it where it is
     /// translated by mappings. Poll both for events and packets afterwards.
+    //= rfc7915#section-4-order
+    //= rfc7915#section-5-order
     pub fn take(
         &mut self,
         engine: &mut Engine,
@@ -176,6 +199,20 @@ impl Translator {
         }
     }
 
+    /// True if [`Translator::take`] has to see a packet that came in on a side. All other packets
+    /// are the engine's, and the engine may take many of them at once.
+    pub fn claims(&self, from: Side, packet: &[u8]) -> bool {
+        if packet.first().is_some_and(|first| first >> 4 == 6) {
+            return true;
+        }
+        let Ok(header) = Ipv4::new_checked(packet) else { return false };
+        let claims = match from {
+            Side::Outside => self.claims_siit_ipv4(header.destination()),
+            Side::Inside => self.claims_clat_ipv4(header.source()),
+        };
+        claims && !self.is_engines(header.destination())
+    }
+
     fn take_ipv6(
         &mut self,
         engine: &mut Engine,
@@ -189,10 +226,14 @@ impl Translator {
             Err(refusal) => return self.refuse(now, from, packet, len, refusal),
         };
         let len = packet.len();
+        if self.loops(from, ends) {
+            return self.refuse(now, from, packet, len, DropReason::SpoofedSource.into());
+        }
         let own = self.own_addresses();
         if own.contains(&Some(ends.1)) {
             return self.take_local(from, packet, len);
         }
+        //= rfc6146#section-3.5-ipv6
         if from == Side::Inside && self.nat64.as_ref().is_some_and(|nat64| nat64.claims(ends.1)) {
             return self.take_nat64(engine, now, ends.0, packet);
         }
@@ -245,24 +286,21 @@ impl Translator {
         let (source, destination, len) =
             (header.source(), header.destination(), header.total_len());
         packet.truncate(len);
-        if is_martian(source) {
+        let own = self.own_addresses();
+        let is_own = |address| own.contains(&Some(address));
+        // A link-local address may send to the gateway, and be an address of the gateway.
+        //= rfc7915#section-5.1-source
+        if is_martian(source) || is_link_local(source) && !is_own(destination) {
             return Err(DropReason::MartianSource.into());
         }
-        let own = self.own_addresses();
-        if own.contains(&Some(source)) {
+        if is_martian(destination) || is_link_local(destination) && !is_own(destination) {
+            return Err(DropReason::MartianDestination.into());
+        }
+        if is_own(source) {
             return Err(DropReason::SpoofedSource.into());
         }
         if source == destination {
             return Err(DropReason::Land.into());
-        }
-        if is_link_local(destination) && own.contains(&Some(destination)) {
-            return Ok((source, destination));
-        }
-        if is_martian(destination) || is_link_local(destination) {
-            return Err(DropReason::MartianDestination.into());
-        }
-        if is_link_local(source) && !own.contains(&Some(destination)) {
-            return Err(DropReason::MartianSource.into());
         }
         Ok((source, destination))
     }
@@ -303,6 +341,8 @@ impl Translator {
 
     /// Sends an error about a packet as received, to the side that it came from.
     fn send_error(&mut self, now: Timestamp, from: Side, packet: &[u8], message: ErrorMessage) {
+        //= rfc7915#section-4.4-configure
+        //= rfc7915#section-5.4-configure
         if !self.sends_errors(from) {
             self.errors.suppressed += 1;
             return;
@@ -313,7 +353,10 @@ impl Translator {
             return;
         }
         match self.error_source_ipv4(from) {
-            Some(source) => self.errors.send_ipv4(now.0, from, source, message, packet),
+            Some(source) => {
+                let mtu = self.mtus[from as usize];
+                self.errors.send_ipv4(now.0, (from, mtu), source, message, packet);
+            }
             None => self.errors.suppressed += 1,
         }
     }
@@ -344,10 +387,11 @@ impl Translator {
     /// The source of ICMP errors that leave by a side.
     pub(crate) fn error_source_ipv4(&self, side: Side) -> Option<u32> {
         let siit = self.settings.siit.as_ref();
-        let configured = siit.and_then(|siit| siit.icmp_source_ipv4.first());
-        let own = self.own_ipv4[side as usize];
-        own.or(configured.copied().map(Ipv4Addr::to_bits))
-            .or((side == Side::Inside).then_some(crate::nat64::DUMMY))
+        let stand_in = match side {
+            Side::Inside => Some(crate::nat64::DUMMY),
+            Side::Outside => siit.and_then(|siit| Some(siit.icmp_source_ipv4.first()?.to_bits())),
+        };
+        self.own_ipv4[side as usize].or(stand_in)
     }
 
     /// Has the engine translate an IPv4 packet.
@@ -379,6 +423,7 @@ impl Translator {
         let realm = packet.realm();
         let answers = matches!(verdict, Verdict::Reply(_));
         let mut cut = None;
+        //= rfc6146#section-3.5-ipv4
         if side == Side::Inside && self.realm() == Some(realm) {
             match self.convert_to_host(packet) {
                 Ok(found) => cut = found,
@@ -392,19 +437,15 @@ impl Translator {
         Fate::Send(Departure { side, realm, answers, cut, counted })
     }
 
-    /// Counts a packet as dropped that the engine has counted as forwarded or answered. Counters
-    /// wrap, so that the sum with the engine's is right.
+    /// Counts a packet as dropped that the engine has counted as forwarded or answered.
     fn lose(&mut self, direction: Direction, outcome: Outcome, len: usize, reason: DropReason) {
-        let (way, outcome) = (direction as usize, outcome as usize);
-        let packets = &mut self.counters.packets[way][outcome];
-        *packets = packets.wrapping_sub(1);
-        let bytes = &mut self.counters.bytes[way][outcome];
-        *bytes = bytes.wrapping_sub(len as u64);
+        self.taken_back.count(direction, outcome, len);
         self.counters.count_drop(direction, reason, len);
     }
 
     /// Converts an IPv4 packet that the engine sends to a host of NAT64, in a buffer with
-    /// [`HEADROOM`](crate::convert::HEADROOM) bytes before the packet.
+    /// [`HEADROOM`](crate::convert::HEADROOM) bytes before the packet. With [`ERROR_ROOM`] bytes
+    /// before it, an error of the engine's quotes as much as ICMPv6 permits.
     ///
     /// # Errors
     /// The reason why the packet is lost.
@@ -412,6 +453,20 @@ impl Translator {
         let own = self.own_ipv6(Side::Inside);
         let Some(nat64) = &mut self.nat64 else { return Err(DropReason::Untranslatable) };
         nat64.convert_to_host(packet, own)
+    }
+
+    /// The host of NAT64 with a number, and its subscriber; `None`: the realm is another one.
+    pub fn host(&self, realm: u16, number: Ipv4Addr) -> Option<HostName> {
+        let hosts = self.hosts().filter(|_| self.realm == realm)?;
+        let (prefix, len) = hosts.subscriber(number)?;
+        let address = hosts.address(number).map(Ipv6Addr::from_bits);
+        Some(HostName { address, prefix: Ipv6Addr::from_bits(prefix), len })
+    }
+
+    /// Realm and numbers of the hosts of NAT64 in a prefix, which is one address or a subscriber.
+    /// `None`: there are no such hosts.
+    pub fn numbers(&self, prefix: Ipv6Addr, len: u8) -> Option<(u16, Prefix)> {
+        Some((self.realm()?, self.hosts()?.numbers(prefix.to_bits(), len)?))
     }
 
     /// Adds bytes that the engine did not count, because it saw the packet with smaller headers.
@@ -466,7 +521,10 @@ fn check_ipv4(bytes: &[u8], (source, destination): (u32, u32)) -> Result<(), Dro
     if !header.checksum_valid() {
         return Err(DropReason::BadHeaderChecksum);
     }
-    if natgate_engine::is_martian(source) {
+    // The source of an error shows where the fault is, whatever it is (RFC 7915 section 4.1).
+    //= rfc7915#section-4.1-source
+    //= rfc7915#section-4.1-source-error
+    if natgate_engine::is_martian(source) && about_ipv4(bytes).is_none() {
         return Err(DropReason::MartianSource);
     }
     if natgate_engine::is_martian(destination) {

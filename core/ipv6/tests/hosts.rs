@@ -203,3 +203,20 @@ fn hosts_agree_with_an_ordinary_map() {
         }
     }
 }
+
+#[test]
+fn hosts_are_found_by_address_and_by_subscriber() {
+    let mut hosts = Hosts::new(64, 500, [1; 32]);
+    let prefix = HOME;
+    let numbers: Vec<_> = [5, 6].map(|host| hosts.intern(prefix | host, 0)).into_iter().collect();
+    let first = numbers[0].expect("there is room");
+    let all = hosts.numbers(prefix, 64).expect("the subscriber has hosts");
+    assert!(numbers.iter().flatten().all(|number| all.contains(number.to_bits())), "{all:?}");
+    let other = hosts.intern(prefix + (1 << 64) + 5, 0).expect("there is room");
+    assert!(!all.contains(other.to_bits()), "{all:?} has another subscriber's {other}");
+    let one = hosts.numbers(prefix | 5, 128).expect("the host has a number");
+    assert_eq!((one.first(), one.len()), (first.to_bits(), 32));
+    for (unknown, len) in [(prefix | 7, 128), (prefix, 56), (prefix | 5, 64), (0, 64)] {
+        assert_eq!(hosts.numbers(unknown, len), None, "{unknown:x}/{len}");
+    }
+}

@@ -33,7 +33,8 @@ pub(crate) fn is_ping(bytes: &[u8]) -> bool {
 }
 
 /// Checks every packet (specification, section 2), and cuts off the bytes after its end.
-pub(crate) fn check(bytes: &mut Vec<u8>) -> Result<(), DropReason> {
+/// `names_host`: the source stands for a host of NAT64, and may equal the destination.
+pub(crate) fn check(bytes: &mut Vec<u8>, names_host: bool) -> Result<(), DropReason> {
     let ip = match Ipv4::new_checked(&bytes[..]) {
         Ok(ip) => ip,
         Err(Ipv4Error::Version) => return Err(DropReason::NotIpv4), // 2.1
@@ -53,7 +54,7 @@ pub(crate) fn check(bytes: &mut Vec<u8>) -> Result<(), DropReason> {
     if is_martian(ip.destination()) {
         return Err(DropReason::MartianDestination);
     }
-    if ip.source() == ip.destination() {
+    if ip.source() == ip.destination() && !names_host {
         return Err(DropReason::Land);
     }
     assert!(!ip.more_fragments() && ip.fragment_offset() == 0, "the model knows no fragments");

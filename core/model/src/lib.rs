@@ -7,7 +7,9 @@
 //! outside (`inbound`), allocation (`allocation`) and limits (`limits`), ICMP errors that pass
 //! (`icmp`), own ICMP errors (`errors`), sessions (`sessions`), TCP (`tcp`) and time (`timers`).
 //! Optional features are chapters, a file each in `chapters`. A chapter acts only at the decision
-//! points in `points`. Without the feature `chapters` the core is complete by itself.
+//! points in `points`. Without the feature `chapters` the core is complete by itself. The chapters
+//! of `families` translate between IPv4 and IPv6 (section 19), with the rest of the model behind
+//! them.
 //!
 //! Calls: [`Model::new`], then [`Model::process`] for each packet and [`Model::advance`] as time
 //! passes. Both return the other effects: events, and packets that the translator makes.
@@ -40,6 +42,8 @@ mod chapters;
 #[path = "no_chapters.rs"]
 mod chapters;
 mod errors;
+#[cfg(feature = "chapters")]
+pub mod families;
 mod icmp;
 mod inbound;
 mod outbound;
@@ -96,6 +100,9 @@ struct Key {
     remote: Option<Endpoint>,
     /// The external endpoint of a mapping that only its sessions lead to from inside (3.23).
     beside: Option<Endpoint>,
+    /// Lower bits of the internal address that tell hosts of one subscriber apart: 0, except in the
+    /// realm of NAT64 (19.11).
+    host_bits: u8,
 }
 
 #[derive(Clone, Debug)]
@@ -183,8 +190,10 @@ struct Packet {
 }
 
 impl Key {
+    /// The subscriber: the first possible one of its hosts.
     fn host(&self) -> Host {
-        (self.realm, self.internal.address)
+        let mask = u32::MAX << self.host_bits;
+        (self.realm, Ipv4Addr::from_bits(self.internal.address.to_bits() & mask))
     }
 }
 
@@ -285,11 +294,12 @@ impl Model {
 
     /// Decides by section 2, then by 3 or 4.
     fn fate(&mut self, packet: &mut Packet) -> Fate {
-        check(&mut packet.received)?;
+        let names_host = packet.from == Side::Inside && self.host_bits(packet.realm).is_some();
+        check(&mut packet.received, names_host)?;
         packet.bytes.clone_from(&packet.received);
         self.check_realm(packet)?;
         let (source, destination) = packet.addresses();
-        if self.is_broadcast(packet, source) {
+        if !names_host && self.is_broadcast(packet, source) {
             return Err(DropReason::MartianSource); // 2.6
         }
         if self.is_broadcast(packet, destination) {
@@ -319,6 +329,13 @@ impl Model {
     /// Mappings of subscribers: all except static ones.
     fn dynamic(&self) -> impl Iterator<Item = (&Key, &Mapping)> {
         self.mappings.iter().filter(|(_, mapping)| mapping.kind != MappingKind::Static)
+    }
+
+    /// Lower bits that tell hosts of one subscriber apart, in the realm of NAT64. Addresses there
+    /// only name hosts (19.11).
+    fn host_bits(&self, realm: u16) -> Option<u8> {
+        let place = usize::from(realm).checked_sub(1)?;
+        self.config.realms.get(place)?.host_bits
     }
 
     /// True if an address is the gateway's own, seen from a realm.

@@ -16,7 +16,8 @@ impl Model {
     pub(crate) fn way_out(&mut self, packet: &mut Packet) -> Fate {
         let realm = packet.realm;
         let (source, destination) = packet.addresses();
-        if self.is_own(realm, source) || self.is_external(source) {
+        let names_host = self.host_bits(realm).is_some();
+        if !names_host && (self.is_own(realm, source) || self.is_external(source)) {
             return Err(DropReason::SpoofedSource); // 3.1
         }
         self.redirect(packet);
@@ -116,7 +117,9 @@ impl Model {
             Behavior::AddressDependent => Some(Endpoint { port: 0, ..remote }),
             Behavior::AddressAndPortDependent => Some(remote),
         };
-        let ordinary = Key { protocol, realm, internal, remote: of_remote, beside: None };
+        let host_bits = self.host_bits(realm).unwrap_or(0);
+        let ordinary =
+            Key { protocol, realm, internal, remote: of_remote, beside: None, host_bits };
         self.key_instead(ordinary, remote)
     }
 

@@ -21,9 +21,9 @@ pub fn sum(bytes: &[u8], start: u32) -> u32 {
 /// Folds a 32-bit partial sum to 16 bits.
 #[inline(always)]
 pub fn fold(total: u32) -> u16 {
-    // Both halves of the sum are the sum of both halves. The lower half's carry goes into the
-    // upper.
-    (total.wrapping_add(total.rotate_left(16)) >> 16) as u16
+    let (sum, carry) = (total as u16).overflowing_add((total >> 16) as u16);
+    // A sum with a carry is below 0xffff.
+    sum + u16::from(carry)
 }
 
 /// The checksum of `bytes`: the complement of their sum. The result is zero for data with a correct

@@ -1,8 +1,22 @@
 //! Bytes to headers and back: IPv4, IPv6, TCP, UDP, DCCP, ICMP, ICMPv6, Ethernet with VLAN tags,
-//! Linux cooked, ARP, and the Internet checksum.
+//! Linux cooked, ARP, Neighbor Discovery, and the Internet checksum.
 //!
 //! A view such as [`Ipv4`] wraps a byte slice and names its fields. `new_checked` is the only
 //! fallible step; after it no accessor can go out of bounds. This crate contains no translation.
+//!
+//! ```
+//! use natgate_wire::{Ipv4, Udp, protocol};
+//!
+//! let mut packet = Ipv4::init([0; 28], 20);
+//! packet.set_total_len(28);
+//! packet.set_protocol(protocol::UDP);
+//! packet.set_source(0x0a00_0001);
+//! packet.fill_checksum();
+//! let mut datagram = Udp::new_checked(packet.payload_mut()).expect("the header fits");
+//! datagram.set_source_port(5353);
+//! assert!(packet.checksum_valid());
+//! assert_eq!(packet.payload()[..2], 5353_u16.to_be_bytes());
+//! ```
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -15,6 +29,7 @@ pub mod icmpv6;
 pub mod ipv4;
 pub mod ipv6;
 pub mod link;
+pub mod nd;
 pub mod protocol;
 pub mod tcp;
 pub mod udp;

@@ -6,7 +6,7 @@
 //! from the lease of any port, and gives it to its own driver.
 #![allow(unsafe_code)]
 
-use crate::eal::Buffers;
+use crate::eal::{Buffers, Eal};
 use crate::port::Port;
 use crate::sys::{self, FrameDescriptor, Mbuf, NotSent, Refused};
 use crate::{Error, POLL_INTERVAL};
@@ -44,8 +44,22 @@ struct Queue {
     buffers: Buffers,
 }
 
+impl Eal {
+    /// Opens a port for packets of up to `mtu` bytes, with a device for each of `queues` queues.
+    /// `device` is the name of a port, or a virtual device to be made: its name, which begins with
+    /// the driver's name, and its arguments, as after DPDK's `--vdev`.
+    ///
+    /// # Errors
+    /// [`Error`] if there is no such port, it lacks a capability, or is open already.
+    pub fn open(self, device: &str, mtu: u16, queues: u16) -> Result<Vec<DpdkDevice>, Error> {
+        let port = Arc::new(Port::open(device, mtu, queues, self.pool)?);
+        let queues = 0..queues;
+        queues.map(|queue| DpdkDevice::new(Arc::clone(&port), queue, self.pool)).collect()
+    }
+}
+
 impl DpdkDevice {
-    pub(crate) fn new(port: Arc<Port>, number: u16, buffers: Buffers) -> Result<Self, Error> {
+    fn new(port: Arc<Port>, number: u16, buffers: Buffers) -> Result<Self, Error> {
         let link = port.link()?;
         let queue = Queue { port, number, buffers };
         let receiver = Receiver::new(queue.clone(), link.mtu + ETHERNET);

@@ -5,9 +5,7 @@
 //! threads that move packets.
 #![allow(unsafe_code)]
 
-use crate::device::DpdkDevice;
 use crate::error::Refusal;
-use crate::port::Port;
 use crate::sys::{self, Mempool};
 use crate::{Error, port_name};
 use natgate_io::Pool;
@@ -15,7 +13,7 @@ use std::ffi::{CString, c_char, c_int};
 use std::fs;
 use std::mem;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 /// Buffers for packets of one worker: those in the queues of two ports, both directions, in caches
 /// and in use; and as many again for all workers together.
@@ -117,20 +115,6 @@ fn start_first(
         result.and_then(|()| Ok(Eal { pool: Buffers::make(buffers_for(workers), room_for(mtu))? }));
     *started = Some((given.map(<[String]>::to_vec), result.as_ref().ok().copied()));
     result
-}
-
-impl Eal {
-    /// Opens a port for packets of up to `mtu` bytes, with a device for each of `queues` queues.
-    /// `device` is the name of a port, or a virtual device to be made: its name, which begins with
-    /// the driver's name, and its arguments, as after DPDK's `--vdev`.
-    ///
-    /// # Errors
-    /// [`Error`] if there is no such port, it lacks a capability, or is open already.
-    pub fn open(self, device: &str, mtu: u16, queues: u16) -> Result<Vec<DpdkDevice>, Error> {
-        let port = Arc::new(Port::open(device, mtu, queues, self.pool)?);
-        let queues = 0..queues;
-        queues.map(|queue| DpdkDevice::new(Arc::clone(&port), queue, self.pool)).collect()
-    }
 }
 
 impl Buffers {

@@ -12,6 +12,14 @@
 //! [`Swx`] executes P4 programs by DPDK's SWX pipeline, which takes its packets from memory.
 //!
 //! The crate builds without libdpdk, too. Then [`start`] returns an error.
+//!
+//! ```no_run
+//! let environment = natgate_dpdk::start(None, 1500)?;
+//! // A device for each of two workers.
+//! let devices = environment.open("net_memif0,role=server", 1500, 2)?;
+//! assert_eq!(devices.len(), 2);
+//! # Ok::<(), natgate_dpdk::Error>(())
+//! ```
 
 #[cfg(not(libdpdk))]
 mod absent;

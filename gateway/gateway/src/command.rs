@@ -10,7 +10,8 @@ pub(crate) use runner::{CommandRunner, WorkerParts};
 
 use crate::handover::{Exchange, Legacy, Writing, Written};
 use crate::link::Link;
-use crate::router::{LearntRoutes, Renewal, Retired};
+use crate::router::{LearntRoutes, Renewal, Retired, RouterError};
+use crate::router6::Router6;
 use crate::settings::Settings;
 use crate::survey::Question;
 use crate::tap::Tap;
@@ -22,6 +23,7 @@ use natgate_engine::{
     Config, ConfigError, Departure, Reconfiguration, ReconfigureError, Review, Superseded, Verdict,
 };
 use natgate_io::Device;
+use natgate_wire::arp::Mac;
 use std::fmt::{self, Debug, Formatter};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -113,6 +115,11 @@ impl Prepared {
         new: Settings,
     ) -> Result<Self, ConfigError> {
         let Numbered { config, workers, partition } = numbered;
+        let mut new = new;
+        new.ipv6.add_realm(&mut new.engine);
+        let macs = vec![Mac::default(); new.devices().len()];
+        let unreachable = |error: RouterError| ConfigError { message: error.to_string() };
+        Router6::new(&new, &macs).map_err(unreachable)?;
         let Config { pools, default_pool, allocation, realms, .. } = config;
         let of_engine =
             Config { pools, default_pool, allocation, realms, ..in_force.engine.clone() };
@@ -129,11 +136,14 @@ impl Prepared {
         let settings = new.in_numbers_of(&of_engine);
         let partition = partition
             .map(|before| Arc::new(Partition::new(&settings.engine, workers, Some(&before))));
-        let part = |_| -> Result<Part, ConfigError> {
+        let part = |number| -> Result<Part, ConfigError> {
             let wiring = Rewiring::new(in_force, &settings)?;
             let router = Renewal::new(in_force, &settings);
             let router = router.map_err(|error| ConfigError { message: error.to_string() })?;
-            let (engine, settings) = (engine.clone(), settings.clone());
+            let (mut engine, settings) = (engine.clone(), settings.clone());
+            if let Some(partition) = &partition {
+                engine.divide(|realm, host| partition.of_host(realm, host.to_bits()) == number);
+            }
             Ok(Part { engine, router, wiring, settings, partition: partition.clone() })
         };
         Ok(Self { parts: (0..workers).map(part).collect::<Result<_, _>>()? })

@@ -84,6 +84,16 @@ impl Losses {
     }
 }
 
+/// The counters of the engine and of the translator of IPv6 together. The translator takes back
+/// what it could not carry out, so its counts may be negative.
+pub(crate) fn summed(engine: &Counters, translator: &Counters) -> Counters {
+    let mut sum = engine.clone();
+    combine(&mut sum, translator, |count, other| *count = count.wrapping_add(other));
+    sum.generated += translator.generated;
+    sum.errors_suppressed += translator.errors_suppressed;
+    sum
+}
+
 /// Applies `action` to each count of packets, bytes and drops, with the same count of `with`.
 fn combine(counters: &mut Counters, with: &Counters, action: impl Fn(&mut u64, u64)) {
     let ways = counters.packets.iter_mut().chain(&mut counters.bytes).flatten();

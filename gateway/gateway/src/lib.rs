@@ -58,12 +58,15 @@ mod logs;
 mod monitoring;
 mod observer;
 mod ordered;
+mod pace;
 pub mod panics;
 mod pcp;
 pub mod replay;
 pub mod router;
+pub mod router6;
 mod run;
 mod settings;
+mod settings6;
 mod single_writer;
 mod state;
 mod survey;
@@ -97,7 +100,7 @@ pub use logs::{
 pub use monitoring::{Master, MetricsPlace, MonitoringSettings, SnmpSettings};
 pub use natgate_io::Device;
 pub use natgate_ipv6 as ipv6;
-pub use observer::{Observer, SideStatus, Status};
+pub use observer::{Observer, SideStatus, SideStatus6, Status, Status6};
 pub use ordered::{MappingPlace, Page, SubscriberPlace};
 pub use pcp::{PCP_PORT, PcpCounters, PcpSettings, ResultCode, write_datagram};
 pub use router::KnownNeighbor;
@@ -106,8 +109,9 @@ pub use settings::{
     Backend, ControlSettings, InsideRoutes, PagePlace, PageSettings, RealmSettings, ReceiveMode,
     RemoteSettings, Route, Settings, SideSettings, StateSettings, StaticNeighbor, WorkerSettings,
 };
+pub use settings6::{AdvertiseSettings, Route6, Settings6, StaticNeighbor6};
 pub use state::{SavedPorts, SavedTeam, StateError};
-pub use survey::{Figures, LinkFigures, Listed, PoolFigures};
+pub use survey::{Figures, LinkFigures, Listed, NumberedHost, PoolFigures};
 pub use team::{Division, Member, Wake, steering, team, team_memory};
 pub use timing::{Durations, TimingNow};
 pub use trace::{Probe, WorkerTrace};

@@ -3,8 +3,10 @@
 use crate::command::{CommandError, Commander};
 use crate::link::Link;
 use crate::router::{LearntRoutes, NeighborInfo};
-use crate::survey::{Figures, Listed, Part, Question, Removal};
-use natgate_engine::{Cursor, Filter, Side, Timestamp};
+use crate::router6::NeighborInfo6;
+use crate::survey::{Figures, Listed, NumberedHost, Part, Question, Removal};
+use natgate_engine::{Cursor, Filter, Prefix, Side, Timestamp};
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 /// Most neighbours in one answer, all links together.
@@ -115,6 +117,36 @@ impl Commander {
             })
         };
         (0..self.workers()).map(neighbors).collect()
+    }
+
+    /// Names of hosts of NAT64, by realm and number; hosts of other realms have none.
+    ///
+    /// # Errors
+    /// [`CommandError::Stopping`].
+    pub fn hosts(
+        &self,
+        numbers: impl Iterator<Item = (u16, Ipv4Addr)>,
+    ) -> Result<Vec<NumberedHost>, CommandError> {
+        let unnamed = numbers.map(|(realm, number)| (realm, number, None)).collect();
+        // IPv6 has one worker.
+        self.question(0, |reply| Question::Hosts(unnamed, reply))
+    }
+
+    /// Realm and numbers of the hosts of NAT64 in a prefix: a host, or a subscriber. `None`: there
+    /// are no such hosts.
+    ///
+    /// # Errors
+    /// [`CommandError::Stopping`].
+    pub fn numbers(&self, prefix: (Ipv6Addr, u8)) -> Result<Option<(u16, Prefix)>, CommandError> {
+        self.question(0, |reply| Question::Numbers(prefix, reply))
+    }
+
+    /// Neighbours of IPv6, in order of link and address.
+    ///
+    /// # Errors
+    /// [`CommandError::Stopping`].
+    pub fn neighbors6(&self) -> Result<Vec<(Link, NeighborInfo6)>, CommandError> {
+        self.question(0, Question::Neighbors6)
     }
 
     /// Learnt routes in force.

@@ -3,16 +3,25 @@
 use crate::load::LoadNow;
 use crate::pcp::PcpCounters;
 use crate::router::{NeighborInfo, NeighborReport, RouterCounters};
+use crate::router6::{AddressState, NeighborInfo6, Router6Counters};
 use crate::settings::Settings;
 use crate::team::Member;
 use natgate_engine::{Counters, Engine, Event, MappingId, Side, Timestamp};
 use natgate_io::{Change, LinkInfo, Statistics};
+use natgate_ipv6::{HostName, Translator};
 use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Receiver of a gateway's reports.
 pub trait Observer {
     /// Reports a change of the translator's state. Called in order of time.
     fn event(&mut self, event: &Event);
+
+    /// Reports a change of the translator's state, as [`Observer::event`] does. `host` is the host
+    /// of NAT64 that the change is about, if it is about one.
+    fn event_of(&mut self, event: &Event, _host: Option<&HostName>) {
+        self.event(event);
+    }
 
     /// Reports the loss of `_count` changes between two times: they came faster than they could be
     /// taken. The loss is after the last reported event and before the next one.
@@ -64,13 +73,40 @@ pub struct Status<'a> {
     pub load: LoadNow,
     /// Counters of requests for mappings.
     pub pcp: PcpCounters,
+    /// State of IPv6, if it is configured.
+    pub ipv6: Option<Status6<'a>>,
     pub(crate) member: Option<&'a Member>,
+}
+
+/// State of IPv6.
+#[derive(Debug)]
+pub struct Status6<'a> {
+    /// Hosts behind the numbers of NAT64.
+    pub translator: &'a Translator,
+    /// Counters of the router besides those of packets.
+    pub router: Router6Counters,
+    /// Own addresses and neighbours of each side: `[inside, outside]`.
+    pub sides: [SideStatus6; 2],
+}
+
+/// One side's part of a [`Status6`].
+#[derive(Debug)]
+pub struct SideStatus6 {
+    /// The gateway's own addresses.
+    pub addresses: Vec<(Ipv6Addr, AddressState)>,
+    /// Neighbours, in order of address.
+    pub neighbors: Vec<NeighborInfo6>,
 }
 
 impl Status<'_> {
     /// Number of the worker among the workers, and the number of workers.
     pub fn worker(&self) -> (usize, usize) {
         self.member.map_or((0, 1), |member| (member.number(), member.workers()))
+    }
+
+    /// Name of the host with a number in a realm, if NAT64 translates for it.
+    pub fn host(&self, realm: u16, number: Ipv4Addr) -> Option<HostName> {
+        self.ipv6.as_ref().and_then(|ipv6| ipv6.translator.host(realm, number))
     }
 
     /// True if this worker owns a mapping: every worker has the static ones.

@@ -17,7 +17,7 @@ mod output;
 pub use input::{Arrival, Input, InputError, Step};
 
 use crate::Settings;
-use crate::counters::{Losses, Origin};
+use crate::counters::{Losses, Origin, summed};
 use crate::fragment::fragment;
 use crate::link::VLAN_BITS;
 use crate::links::DeviceLinks;
@@ -140,20 +140,6 @@ pub fn replay<R: Read, W: Write>(
     });
     counters.clock_backwards += replay.backwards;
     Report { counters, end: end.and(finished) }
-}
-
-/// The counters of the engine and of the translator together. The translator takes back what it
-/// could not carry out, so its counts may be negative.
-fn summed(engine: &Counters, translator: &Counters) -> Counters {
-    let mut sum = engine.clone();
-    let ways = sum.packets.iter_mut().chain(&mut sum.bytes).flatten().chain(&mut sum.drops);
-    let others = translator.packets.iter().chain(&translator.bytes).flatten();
-    for (count, other) in ways.zip(others.chain(&translator.drops)) {
-        *count = count.wrapping_add(*other);
-    }
-    sum.generated += translator.generated;
-    sum.errors_suppressed += translator.errors_suppressed;
-    sum
 }
 
 fn mtu(side: &SideConfig) -> usize {

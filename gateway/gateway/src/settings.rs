@@ -6,6 +6,7 @@ use crate::link::Link;
 use crate::logs::LogSettings;
 use crate::monitoring::MonitoringSettings;
 use crate::pcp::PcpSettings;
+use crate::settings6::Settings6;
 use natgate_engine::{Config, Prefix, RealmConfig, Side, SideConfig};
 pub use natgate_io::packet::Mode as ReceiveMode;
 use natgate_wire::arp::Mac;
@@ -155,8 +156,8 @@ pub struct Settings {
     pub inside: SideSettings,
     /// The Internet's side.
     pub outside: SideSettings,
-    /// Realms 1 and up, as many as the translator has. Realms that are gone there are not here
-    /// either.
+    /// Realms 1 and up, as many as the translator has besides that of NAT64's hosts. Realms that
+    /// are gone there are not here either.
     pub realms: Vec<RealmSettings>,
     /// Static routes of realm 0 and outside; the longest prefix wins. For equal prefixes, connected
     /// networks come first.
@@ -187,6 +188,8 @@ pub struct Settings {
     pub monitoring: MonitoringSettings,
     /// Settings of IPv6; its translators stand beside the engine.
     pub ipv6: natgate_ipv6::Settings,
+    /// Settings of the router for IPv6.
+    pub router6: Settings6,
 }
 
 /// Fate of packets from inside whose destination is behind a router inside.
@@ -282,6 +285,7 @@ impl Settings {
             pcp: PcpSettings::default(),
             monitoring: MonitoringSettings::default(),
             ipv6: natgate_ipv6::Settings::default(),
+            router6: Settings6::default(),
         }
     }
 
@@ -302,6 +306,15 @@ impl Settings {
             Some(place) if link.side == Side::Inside => &self.realms[place].inside,
             _ => self.side(link.side),
         }
+    }
+
+    /// True if a link has an address of IPv6 and none of IPv4.
+    pub(crate) fn has_ipv6_only(&self, link: Link) -> bool {
+        let own = match link.side {
+            Side::Inside => &self.ipv6.inside,
+            Side::Outside => &self.ipv6.outside,
+        };
+        link.realm == 0 && self.link(link).address.is_none() && own.address.is_some()
     }
 
     /// Most neighbours of a link whose network has a prefix of `prefix_len` bits.
@@ -362,7 +375,9 @@ impl Settings {
             Some(settings) if !realm.gone => (*settings).clone(),
             _ => gone(&realm.name),
         };
-        let realms = engine.realms.iter().map(settings).collect();
+        // The realm of NAT64's hosts is the last one, and has no device.
+        let with_device = engine.realms.iter().filter(|realm| realm.host_bits.is_none());
+        let realms = with_device.map(settings).collect();
         Self { engine, realms, ..self }
     }
 

@@ -10,13 +10,15 @@
 use crate::link::Link;
 use crate::load::LoadNow;
 use crate::router::{LearntRoutes, NeighborInfo, RouterCounters};
+use crate::router6::{NeighborInfo6, Router6Counters};
 use natgate_engine::{
     AddressUsage, BlockInfo, BlockKind, ByEndpoint, Counters, Cursor, Engine, Filter, HeldPort,
-    MappingInfo, SessionInfo, SubscriberInfo, TableTotals, Timestamp,
+    MappingInfo, Prefix, SessionInfo, SubscriberInfo, TableTotals, Timestamp,
 };
 use natgate_io::{LinkInfo, Statistics};
+use natgate_ipv6::{HostName, Translator};
 use natgate_wire::arp::Mac;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
@@ -42,6 +44,8 @@ pub struct Figures {
     pub counters: Counters,
     /// Counters of the router besides those of packets.
     pub router: RouterCounters,
+    /// Counters of the router of IPv6, if IPv6 is configured.
+    pub router6: Option<Router6Counters>,
     /// Packets of the gateway's own making that were lost.
     pub own_lost: u64,
     /// Frames addressed to other stations.
@@ -199,6 +203,13 @@ macro_rules! lists {
             Figures(Box<Figures>, SyncSender<Box<Figures>>),
             /// Asks for neighbours.
             Neighbors(Vec<(Link, NeighborInfo)>, SyncSender<Vec<(Link, NeighborInfo)>>),
+            /// Asks for the names of hosts of NAT64: realm and number of each.
+            Hosts(Vec<NumberedHost>, SyncSender<Vec<NumberedHost>>),
+            /// Asks for the numbers of the hosts in a prefix of IPv6: their realm and a prefix of
+            /// numbers.
+            Numbers((Ipv6Addr, u8), SyncSender<Option<(u16, Prefix)>>),
+            /// Asks for the neighbours of IPv6.
+            Neighbors6(SyncSender<Vec<(Link, NeighborInfo6)>>),
             /// Asks for the learnt routes.
             Learnt(SyncSender<Arc<LearntRoutes>>),
             /// Asks to remove mappings or sessions.
@@ -231,6 +242,9 @@ lists! {
     Held: HeldPort, scan_held;
 }
 
+/// Realm and number of a host of NAT64, and its name.
+pub type NumberedHost = (u16, Ipv4Addr, Option<HostName>);
+
 /// Neighbours with their links.
 type Neighborhood = Vec<(Link, NeighborInfo)>;
 
@@ -243,9 +257,33 @@ pub(crate) struct SurveyContext<'a> {
     /// Writes neighbours.
     pub(crate) neighbors: &'a mut dyn FnMut(&mut Neighborhood),
     pub(crate) learnt: &'a dyn Fn() -> Arc<LearntRoutes>,
+    /// The translator of IPv6, if there is one.
+    pub(crate) translator: Option<&'a Translator>,
+    /// Neighbours of IPv6.
+    pub(crate) neighbors6: &'a dyn Fn() -> Vec<(Link, NeighborInfo6)>,
     /// True if this worker owns a host. Every worker has the static mappings, their blocks and the
     /// deterministic ranges; the host's worker lists them.
     pub(crate) has_host: &'a dyn Fn(u16, Ipv4Addr) -> bool,
+}
+
+impl SurveyContext<'_> {
+    /// Names hosts of NAT64.
+    fn name(&self, hosts: &mut [NumberedHost]) {
+        for (realm, number, name) in hosts {
+            *name = self.translator.and_then(|one| one.host(*realm, *number));
+        }
+    }
+
+    /// Removes one turn's share of mappings or sessions.
+    fn remove(&mut self, removal: &mut Removal) {
+        let Removal { cursor, filter, sessions, .. } = removal;
+        let (count, done) = match *sessions {
+            true => self.engine.clear_sessions(cursor, SLOTS_A_TURN, filter),
+            false => self.engine.clear_mappings(cursor, SLOTS_A_TURN, filter),
+        };
+        removal.count += count;
+        removal.done = done;
+    }
 }
 
 /// A question in progress.
@@ -276,19 +314,26 @@ impl Inquiry {
                 let _ = reply.send(list);
                 return None;
             }
+            Question::Hosts(mut hosts, reply) => {
+                sight.name(&mut hosts);
+                let _ = reply.send(hosts);
+                return None;
+            }
+            Question::Numbers((prefix, len), reply) => {
+                let _ = reply.send(sight.translator.and_then(|one| one.numbers(prefix, len)));
+                return None;
+            }
+            Question::Neighbors6(reply) => {
+                let _ = reply.send((sight.neighbors6)());
+                return None;
+            }
             Question::Learnt(reply) => {
                 let _ = reply.send((sight.learnt)());
                 return None;
             }
             Question::Clear(mut removal, reply) => {
-                let Removal { cursor, filter, sessions, .. } = &mut *removal;
-                let (count, done) = match *sessions {
-                    true => sight.engine.clear_sessions(cursor, SLOTS_A_TURN, filter),
-                    false => sight.engine.clear_mappings(cursor, SLOTS_A_TURN, filter),
-                };
-                removal.count += count;
-                removal.done = done;
-                if done || late {
+                sight.remove(&mut removal);
+                if removal.done || late {
                     let _ = reply.send(removal);
                     return None;
                 }

@@ -4,6 +4,7 @@
 //! neighbours, send. Between batches it sends the packets that the translator and the router make.
 //! The caller passes the time in; nothing here waits.
 
+mod families;
 mod legacy;
 mod own;
 mod serve;
@@ -28,6 +29,7 @@ use crate::team::{HandedPacket, Kind, Member};
 use crate::wiring::{Devices, LinkMap, side_of};
 use crate::worker_error::{NarrowDevice, WorkerError};
 use arrayvec::ArrayVec;
+use families::{Families, input_counters};
 use natgate_engine::{Engine, Side, Timestamp};
 use natgate_io::{BATCH, Change, Device, Frame, HEADROOM};
 use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN};
@@ -85,7 +87,9 @@ impl Worker {
         let cables = LinkMap::new(settings);
         let macs: Vec<_> = devices.iter().map(|device| device.link().mac).collect();
         let router = Router::new(settings, &macs)?;
-        let mut engine = Engine::new(&settings.engine, seed, now).map_err(WorkerError::Engine)?;
+        let mut config = settings.engine.clone();
+        let families = Families::new(settings, &mut config, seed, &macs)?;
+        let mut engine = Engine::new(&config, seed, now).map_err(WorkerError::Engine)?;
         engine.populate();
         let mut worker = Self {
             stages: Stages {
@@ -98,6 +102,7 @@ impl Worker {
                 captures: Captures::default(),
                 pcp: PcpService::new(&settings.pcp, &settings.engine, now),
                 local_tcp: LocalTcpPort::default(),
+                families,
             },
             devices,
             scratch: vec![0; HEADROOM + LONGEST],
@@ -194,6 +199,7 @@ impl Worker {
         self.report(now);
         self.serve(now);
         self.send_queued();
+        self.stages.attend_ipv6(now, &mut transmitters(&mut self.devices));
         let Stages { engine, router, cables, team, captures, .. } = &mut self.stages;
         let devices = &mut self.devices;
         let mut parts = WorkerParts { now, captures, engine, router, cables, devices, team };
@@ -202,6 +208,7 @@ impl Worker {
             if let Some((team, partition)) = self.stages.team.as_mut().zip(partition) {
                 team.set_partition(partition, &mut self.stages.engine);
             }
+            self.stages.renew_ipv6(&settings);
             self.stages.pcp.renew(&settings.pcp, self.stages.engine.config(), now);
             self.follow_mtus_anew();
             observer.reconfigured(settings);
@@ -264,6 +271,7 @@ impl Worker {
             self.writer.as_ref().map(PortStateWriter::next_deadline),
             self.stages.team.as_ref().and_then(Member::next_deadline),
             self.stages.pcp.next_deadline(),
+            self.stages.families.as_ref().and_then(|families| families.router.next_deadline()),
             self.clerk.is_busy().then_some(Timestamp(0)),
         ];
         deadlines.into_iter().flatten().fold(self.next_maintenance, Timestamp::min)
@@ -284,6 +292,9 @@ impl Worker {
             for link in self.stages.cables.links(place) {
                 if matches!(change, Change::Back(Ok(()))) || mac != self.stages.router.mac(link) {
                     self.stages.router.relink(link, mac);
+                    if let Some(families) = &mut self.stages.families {
+                        families.router.relink(link, mac);
+                    }
                 }
             }
             observer.link(side_of(place), device.link(), &change);
@@ -295,11 +306,15 @@ impl Worker {
 
     /// Adapts the router's MTUs to the devices; returns true if a link's MTU has changed.
     fn follow_mtus(&mut self) -> bool {
-        let Stages { router, cables, .. } = &mut self.stages;
+        let Stages { router, cables, families, .. } = &mut self.stages;
         let mut is_other = false;
         for (place, device) in self.devices.iter().enumerate() {
             for link in cables.links(place) {
-                is_other |= router.follow_mtu(link, device.link().mtu);
+                let mtu = device.link().mtu;
+                is_other |= router.follow_mtu(link, mtu);
+                if let Some(families) = families.as_mut().filter(|_| link.realm == 0) {
+                    is_other |= families.router.follow_mtu(link, mtu);
+                }
             }
         }
         is_other
@@ -309,7 +324,7 @@ impl Worker {
     /// them to its own values.
     pub(crate) fn follow_mtus_anew(&mut self) {
         self.follow_mtus();
-        if self.stages.router.is_narrowed() {
+        if self.stages.router.is_narrowed() || self.stages.families.is_some() {
             self.stages.set_engine_mtus();
         }
     }
@@ -336,10 +351,11 @@ impl Worker {
         let further: Vec<u16> = self.stages.cables.further().collect();
         let realms = further.into_iter().map(|realm| (realm, side(Link::inside(realm)))).collect();
         let losses = self.stages.router.losses();
+        let Stages { engine, router, families, .. } = &self.stages;
         Status {
             now,
             engine: &self.stages.engine,
-            counters: losses.correct(self.stages.engine.counters()),
+            counters: input_counters(engine, router, families.as_deref()),
             router: self.stages.router.counters(),
             own_lost: losses.own(),
             not_addressed: self.stages.not_addressed,
@@ -347,6 +363,7 @@ impl Worker {
             realms,
             load: self.stages.load.now(),
             pcp: self.stages.pcp.counters,
+            ipv6: families.as_deref().map(Families::status),
             member: self.stages.team.as_ref(),
         }
     }
@@ -404,8 +421,12 @@ impl Worker {
             observer.neighbor(&report);
         }
         let mut last = None;
+        for (event, name) in self.stages.told() {
+            observer.event_of(&event, name.as_ref());
+            last = Some(event.time);
+        }
         while let Some(event) = self.stages.engine.poll_event() {
-            observer.event(&event);
+            observer.event_of(&event, self.stages.host_name(&event).as_ref());
             last = Some(event.time);
         }
         // Events were lost while the queue was full, so after all events that were in it.
@@ -433,6 +454,11 @@ impl Worker {
             if self.stages.captures.is_on() {
                 self.stages.captures.leaving(now, side, frame.bytes());
             }
+            if self.stages.is_of_hosts(side, realm) {
+                let transmitters = &mut transmitters(&mut self.devices);
+                self.stages.send_made_to_host(now, frame.bytes(), transmitters);
+                continue;
+            }
             if self.stages.router.send(now, link, &mut frame, None) == Fate::Ready {
                 let mut output = Output::default();
                 output.push(frame, None);
@@ -448,7 +474,13 @@ impl Worker {
             let mut bytes = [vec![0; HEADROOM], error].concat();
             let end = bytes.len();
             let frame = Frame::new(&mut bytes, HEADROOM, end);
-            if let Some((link, frame)) = self.stages.translate_error(now, from, frame) {
+            let Some((link, frame)) = self.stages.translate_error(now, from, frame) else {
+                continue;
+            };
+            if self.stages.is_of_hosts(link.side, link.realm) {
+                let transmitters = &mut transmitters(&mut self.devices);
+                self.stages.send_error_to_host(now, frame.bytes(), transmitters);
+            } else {
                 let mut output = Output::default();
                 output.push(frame, None);
                 let place = self.stages.cables.device_of(link);

@@ -18,6 +18,25 @@
 //!
 //! Messages are framed, bounded and have a checksum. The translator defines the records; the
 //! gateway crate defines what a worker does.
+//!
+//! Call order of the new process:
+//!
+//! ```
+//! use natgate_gateway::Worker;
+//! use natgate_handover::{HandoverError, Heir};
+//! use std::path::Path;
+//!
+//! fn take_over(workers: &mut [Worker], socket: &Path) -> Result<u64, HandoverError> {
+//!     let mut heir = Heir::ask(socket, workers.len(), false)?;
+//!     heir.fill(workers)?;
+//!     let taken = heir.take(workers, |_| Ok(()))?;
+//!     heir.wait_until_gone();
+//!     Ok(taken.restored.mappings)
+//! }
+//!
+//! let alone = take_over(&mut [], Path::new("/run/natgate/no-such.sock"));
+//! assert!(matches!(alone, Err(HandoverError::Nobody { .. })));
+//! ```
 
 #![forbid(unsafe_code)]
 

@@ -6,6 +6,18 @@
 //! for which transparent huge pages are requested. The system allocator serves all other
 //! allocations, and those that the kernel refuses. Memory is taken when it is first touched, except
 //! for reserved huge pages, which the kernel sets aside at once.
+//!
+//! ```
+//! use natgate_hugepages::{HUGE_PAGE, LARGE, LargePages, prefetch};
+//!
+//! #[global_allocator]
+//! static ALLOCATOR: LargePages = LargePages;
+//!
+//! let table = vec![0_u64; LARGE / 8];
+//! assert!(table.as_ptr().addr().is_multiple_of(HUGE_PAGE));
+//! prefetch(&table, 4096);
+//! assert_eq!(table[4096], 0);
+//! ```
 
 use libc::{
     MADV_HUGEPAGE, MAP_ANONYMOUS, MAP_FAILED, MAP_HUGE_2MB, MAP_HUGETLB, MAP_NORESERVE,

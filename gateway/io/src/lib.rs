@@ -7,6 +7,22 @@
 //! frames or harm them. If several workers share a link, each has a device of its own in a group,
 //! and a [`Steering`] tells the owner of a frame. [`bpf`] assembles and loads programs for the
 //! kernel. This crate reads no more of a frame than that needs.
+//!
+//! Call order: open a device; in each turn [`Device::split`] it, [`Receive::receive`] a batch and
+//! [`Transmit::transmit`] frames; about once a second [`Device::maintain`].
+//!
+//! ```
+//! use natgate_io::{Batch, Device, memory};
+//! use natgate_wire::arp::Mac;
+//!
+//! let (mut device, cable) = memory::pair("lan", Mac([2, 0, 0, 0, 0, 1]));
+//! cable.send(&[7; 60]);
+//! let (receiver, transmitter) = device.split();
+//! let mut batch = Batch::new();
+//! receiver.receive(&mut batch);
+//! assert_eq!(transmitter.transmit(&mut batch).count(), 0);
+//! assert_eq!(cable.take(), Some(vec![7; 60]));
+//! ```
 
 #![deny(unsafe_code)]
 

@@ -1,5 +1,17 @@
 //! The laboratory: measures natgate's speed and memory, in one run with the limits of the machine
 //! itself.
+//!
+//! Each module has one measurement: a `Plan` of its size, a function that measures, and `Figures`.
+//!
+//! ```
+//! use natgate_bench::engine::{Plan, measure};
+//! use std::time::Duration;
+//!
+//! let plan = Plan { sessions: 2000, batch: 64, time: Duration::from_millis(1), tcp: false };
+//! let figures = measure(&plan);
+//! assert_eq!(figures.sessions, 2000);
+//! assert!(figures.outbound_ns > 0.0);
+//! ```
 
 pub mod bed;
 mod clock;

@@ -2,6 +2,15 @@
 //!
 //! One browser, one page. Commands wait for their answers for a bounded time. Events of the browser
 //! (errors on the console, failed requests) are kept for [`Chromium::complaints`].
+//!
+//! ```no_run
+//! use natgate_browser::Chromium;
+//!
+//! let mut browser = Chromium::start("example");
+//! browser.open("http://127.0.0.1:8080/");
+//! browser.wait_text("h1", "natgate");
+//! assert_eq!(browser.complaints("http://127.0.0.1:8080"), [""; 0]);
+//! ```
 
 use base64::Engine as _;
 use serde_json::{Value, json};

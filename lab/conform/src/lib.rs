@@ -11,6 +11,28 @@
 //!
 //! Every test ends after a bounded time and a bounded number of packets. A report names every
 //! requested requirement, tried or not.
+//!
+//! ```
+//! use natgate_conform::{Options, Simulated, run, surround};
+//!
+//! let text = r#"
+//! [inside]
+//! device = "lan"
+//! address = "10.0.0.1/8"
+//! [outside]
+//! device = "wan"
+//! address = "192.0.2.2/30"
+//! gateway = "192.0.2.1"
+//! [[pool]]
+//! addresses = ["203.0.113.0/28"]
+//! "#;
+//! let mut settings = natgate_control::config::parse(text, "natgate.toml").expect("it is right");
+//! let setup = surround(&mut settings).expect("room for hosts");
+//! let gateway = Simulated::new(&settings, [7; 32]).expect("it is right");
+//! let options = Options { only: vec!["rfc4787#REQ-1".to_owned()], ..Options::default() };
+//! let report = run(Box::new(gateway), setup, options, &mut |_| {}).expect("packets pass");
+//! assert_eq!(report.items.len(), 1);
+//! ```
 
 #![forbid(unsafe_code)]
 

@@ -5,8 +5,8 @@
 //! comment lines of their own ([`Citation`]):
 //!
 //! ```text
-//!     //= rfc4787#REQ-9            above or beside what decides it
-//!     //= test rfc4787#REQ-9       above a test that shows it
+//!     //= rfc4787#REQ-9            above or beside the deciding code
+//!     //= test rfc4787#REQ-9       above a test of the requirement
 //! ```
 //!
 //! [`Matrix::trace`] combines both and reports problems ([`Problem`]): requirements without code or

@@ -39,7 +39,7 @@ fn main() -> ExitCode {
             problems.push(format!("{}: {error}", page.display()));
         }
     } else if fs::read_to_string(&page).ok() != Some(matrix.page()) {
-        problems.push(format!("{PAGE}: is not what the source says; run `make requirements`"));
+        problems.push(format!("{PAGE}: is out of date; run `make requirements`"));
     }
     for problem in &problems {
         eprintln!("{problem}");
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     if problems.is_empty() {
         ExitCode::SUCCESS
     } else {
-        eprintln!("natgate-requirements: {} to be put right", problems.len());
+        eprintln!("natgate-requirements: {} problems to correct", problems.len());
         ExitCode::FAILURE
     }
 }

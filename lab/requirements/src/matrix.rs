@@ -17,9 +17,9 @@ pub struct Matrix {
 /// Code and tests of one requirement.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
-    /// Code that decides it, by file and line.
+    /// Code that decides the requirement, by file and line.
     pub code: Vec<Citation>,
-    /// Tests that show it, by file and line.
+    /// Tests that show the requirement, by file and line.
     pub tests: Vec<Citation>,
 }
 

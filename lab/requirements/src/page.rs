@@ -7,11 +7,11 @@ use std::fmt::{self, Write};
 pub const PAGE: &str = "docs/conformance.md";
 
 const OPENING: &str = "\
-# Which code and which test answer for each requirement
+# Requirements, with their code and tests
 
-Made by `make requirements` from the lists in `requirements/` and from citations in the source; do
-not edit it. A MUST or SHOULD without code and test, or without an exception and its reason, fails
-the tests. What is asked is put in our own words; the links lead to the RFCs' own.
+`make requirements` writes this page from the lists in `requirements/` and from citations in the
+source; do not edit it. A MUST or SHOULD needs code and a test, or an exception with its reason;
+otherwise the tests fail. The requirements are in our own words; the links lead to the RFCs.
 ";
 
 impl Matrix {
@@ -31,7 +31,7 @@ impl Matrix {
         for (rfc, rows) in &self.rfcs {
             let Rfc { number, title, .. } = rfc;
             writeln!(page, "\n## RFC {number}: {title}\n\n<{}>\n", address(*number))?;
-            page.push_str("| requirement | level | what | code | test |\n|---|---|---|---|---|\n");
+            page.push_str("| requirement | level | text | code | test |\n|---|---|---|---|---|\n");
             for (requirement, row) in rfc.requirements.iter().zip(rows) {
                 write_row(page, requirement, row)?;
             }

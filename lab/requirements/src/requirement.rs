@@ -28,9 +28,9 @@ pub struct Requirement {
     pub id: Id,
     /// Level of the requirement.
     pub level: Level,
-    /// Text, one sentence.
+    /// The requirement, in one sentence.
     pub text: String,
-    /// Reason why natgate does not meet it.
+    /// Reason why natgate does not meet the requirement.
     pub exception: Option<String>,
 }
 

@@ -17,7 +17,7 @@ fn every_requirement_has_code_and_test() {
 }
 
 #[test]
-fn the_page_is_what_the_source_says() {
+fn the_page_is_up_to_date() {
     let matrix = Matrix::trace(root()).expect("the tree can be read");
     let page = fs::read_to_string(root().join(PAGE)).expect("the page can be read");
     assert!(page == matrix.page(), "{PAGE} is out of date; run `make requirements`");

@@ -6,6 +6,17 @@
 //! sends packets of uniformly random flows, at a rate or as fast as the device accepts them, any
 //! number of times. Each packet has its flow, a number and the time. With checks every byte is
 //! compared with the correct translation.
+//!
+//! ```
+//! use natgate_tester::{Histogram, Mix};
+//!
+//! // Lengths of frames, and a histogram of delays.
+//! assert_eq!(Mix::imix().lengths().take(3).collect::<Vec<_>>(), [64, 570, 64]);
+//! let mut delays = Histogram::default();
+//! [900, 1000, 50_000].into_iter().for_each(|delay| delays.add(delay));
+//! assert_eq!((delays.count(), delays.most()), (3, 50_000));
+//! assert!(delays.percentile(0.5) < 1100);
+//! ```
 
 #![forbid(unsafe_code)]
 

@@ -9,6 +9,18 @@
 //! All names begin with the network's prefix, which contains the process id, and everything is
 //! removed when the [`Network`] is dropped. [`abandon`] is for ends of the process that drop
 //! nothing, and [`remove_leftovers`] for killed processes. Needs root. Every wait is bounded.
+//!
+//! ```no_run
+//! use natgate_testnet::{Gateway, Network, config};
+//! use std::path::Path;
+//!
+//! let network = Network::build("example")?;
+//! let gateway = Gateway::start(&network, Path::new("target/release/natgate"), &config(""))?;
+//! let ping = network.node("sub1").run(10, "ping", &["-c1", "198.51.100.10"])?;
+//! assert!(ping.status.success(), "{}", gateway.log());
+//! gateway.stop()?;
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 #![forbid(unsafe_code)]
 

@@ -6,6 +6,16 @@
 //! rate. The engine has every function of a gateway switched on. Its table has room for 100,000
 //! mappings, of which a given number is in use; or as much room as memory permits, all of it in
 //! use.
+//!
+//! ```
+//! use natgate_timings::{Size, Timing};
+//!
+//! // The rate of the counter, cycles a nanosecond, is a property of the machine.
+//! let timing = Timing::measure(100, Size::Quick, 2.5);
+//! assert!(timing.forward.median_ns <= timing.forward.p99_ns);
+//! let read = Timing::from_line(&timing.to_line()).expect("a line of results");
+//! assert_eq!(read.entries, 100);
+//! ```
 
 mod counter;
 mod fill;

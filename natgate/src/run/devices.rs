@@ -9,7 +9,7 @@ use anyhow::Context;
 use natgate_engine::Side;
 use natgate_gateway::{Backend, Settings, SideSettings, open_or_create, steering};
 use natgate_io::decorate::{Faults, Faulty, Tap, Watched};
-use natgate_io::packet::{self, PacketDevice, SendingDevice};
+use natgate_io::packet::{self, AllGroups, PacketDevice, SendingDevice};
 use natgate_io::tun::TunDevice;
 use natgate_io::xdp::{self, Hook, Memory, XdpDevice};
 use natgate_io::{Device, Error, Offload, Steering};
@@ -128,6 +128,26 @@ pub(super) fn finish(recording: Option<Recording>) -> anyhow::Result<()> {
     let (recorded, missed) = tap.counts();
     say(format!("recorded {recorded} frames; {missed} came when the recording had ended"));
     tap.flush().context("--tap: the recording is not complete")
+}
+
+/// Asks both sides' devices for the frames of all groups, if IPv6 is configured: neighbors ask for
+/// an address in a group of its own. The devices do so until the returned values are dropped.
+pub(super) fn join_groups(settings: &Settings) -> Vec<AllGroups> {
+    if !settings.ipv6.configured {
+        return Vec::new();
+    }
+    let join = |own: &SideSettings| match AllGroups::join(&own.device) {
+        Ok(joined) => Some(joined),
+        Err(error) => {
+            say(format!(
+                "warning: {} may not pass Neighbor Discovery: {error}; `ip link set {} \
+                 allmulticast on` makes it do so",
+                own.device, own.device
+            ));
+            None
+        }
+    };
+    [&settings.inside, &settings.outside].into_iter().filter_map(join).collect()
 }
 
 /// Configuration of a side's packet sockets.

@@ -1,10 +1,11 @@
 //! What the gateway takes from the kernel, which packets it leaves to the kernel, and the routes
 //! that both exchange.
 
+use super::locks::Locks;
 use super::{name, say};
 use natgate_control::routes::{Announcer, Learner, external_prefixes};
 use natgate_engine::{Prefix, Side, SideConfig};
-use natgate_gateway::{Backend, Commander, Device, Settings, SideSettings};
+use natgate_gateway::{AnnounceSettings, Backend, Commander, Device, Settings, SideSettings};
 use natgate_io::xdp::{KernelShare, MOST_SHARED};
 use natgate_io::{Error, kernel_address, kernel_addresses, kernel_gateway};
 use std::net::Ipv4Addr;
@@ -84,6 +85,44 @@ pub(super) fn announce(
     let up = [0, 1].map(|place| devices[place].link().up);
     let prefixes = external_prefixes(&settings.engine);
     Ok(Some(Announcer::start(announce, prefixes, up, Box::new(say))?))
+}
+
+/// Announced routes that a killed gateway left. The kernel keeps them. A start that fails removes
+/// them: this value removes them when it is dropped, unless an announcer has found them.
+pub(super) struct RoutesLeft(Option<AnnounceSettings>);
+
+impl RoutesLeft {
+    /// The routes of an earlier gateway, if this start `is_first`: if no running gateway announces
+    /// them. The locks of the settings must be held until this value is dropped.
+    pub(super) fn new(settings: &Settings, is_first: bool) -> Self {
+        Self(settings.kernel.announce.clone().filter(|_| is_first))
+    }
+
+    /// The announcer has found the routes, and keeps or removes them.
+    pub(super) fn are_found(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for RoutesLeft {
+    fn drop(&mut self) {
+        let Some(announce) = &self.0 else { return };
+        match Announcer::remove_left(announce) {
+            Ok(0) => {}
+            Ok(count) => say(format!("removed announced routes of an earlier natgate: {count}")),
+            Err(error) => say(format!("warning: {error}")),
+        }
+    }
+}
+
+/// Removes the routes that a killed gateway left, unless another gateway announces them.
+pub(super) fn remove_routes_left(settings: &Settings) {
+    if settings.kernel.announce.is_some()
+        && let Ok(locks) = Locks::take(settings, None)
+    {
+        drop(RoutesLeft::new(settings, true));
+        drop(locks);
+    }
 }
 
 /// Frames of a side that are left to the kernel if natgate receives them first. Outside, natgate

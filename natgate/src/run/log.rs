@@ -15,6 +15,7 @@ use natgate_control::json;
 use natgate_control::reload::{Logging, Purpose};
 use natgate_control::routes::{Announcer, external_prefixes};
 use natgate_engine::{Event, Side, Timestamp};
+use natgate_gateway::ipv6::HostName;
 use natgate_gateway::router::NeighborReport;
 use natgate_gateway::{Clock, LogSettings, LogTo, Observer, Settings, Status, Worker, create_anew};
 use natgate_io::{Change, Device, LinkInfo};
@@ -243,6 +244,13 @@ impl Log {
 impl Observer for Log {
     fn event(&mut self, event: &Event) {
         self.feed.event(event);
+    }
+
+    fn event_of(&mut self, event: &Event, host: Option<&HostName>) {
+        match host {
+            Some(host) => self.feed.event_of(event, host),
+            None => self.feed.event(event),
+        }
     }
 
     fn events_lost(&mut self, lost: u64, from: Timestamp, to: Timestamp) {

@@ -1,11 +1,13 @@
 //! The gateway's state as JSON for scripts, and as a sentence; of each worker, and of all workers
 //! together.
 
-use natgate_control::json;
+use natgate_control::json::{self, MappingLine};
 use natgate_engine::{Counters, Direction, DropReason, MappingId, MappingInfo, Outcome};
-use natgate_gateway::{PcpCounters, ResultCode, SideStatus, Status};
+use natgate_gateway::router6::{AddressState, NeighborInfo6};
+use natgate_gateway::{PcpCounters, ResultCode, SideStatus, SideStatus6, Status, Status6};
 use serde_json::{Value, json};
 use std::collections::HashMap;
+use std::net::Ipv6Addr;
 
 /// The state of one worker, or of several together.
 #[derive(Debug)]
@@ -89,9 +91,15 @@ fn object(status: &Status<'_>, names: &json::Names) -> Value {
     let now = status.now;
     let all = status.engine.mappings().filter(|info| status.is_own(&info.id));
     let by_id: HashMap<MappingId, MappingInfo> = all.map(|info| (info.id, info)).collect();
-    let mappings: Vec<_> = by_id.values().map(|info| json::mapping(info, now, names)).collect();
+    let host = |id: &MappingId| status.host(id.realm, id.internal.address);
+    let mapping = |info: &MappingInfo| {
+        json!(MappingLine::of_mapping(info, now, names).of_host(host(&info.id).as_ref()))
+    };
+    let mappings: Vec<_> = by_id.values().map(mapping).collect();
     let sessions = status.engine.sessions().filter_map(|session| {
-        by_id.get(&session.mapping).map(|mapping| json::session(&session, mapping, now, names))
+        let mapping = by_id.get(&session.mapping)?;
+        let line = MappingLine::of_session(&session, mapping, now, names);
+        Some(json!(line.of_host(host(&mapping.id).as_ref())))
     });
     let [inside, outside] = &status.sides;
     let draining = status.engine.draining().map(|one| {
@@ -131,6 +139,9 @@ fn object(status: &Status<'_>, names: &json::Names) -> Value {
         },
         "pcp": pcp(&status.pcp),
     });
+    if let Some(ipv6) = &status.ipv6 {
+        object["ipv6"] = of_ipv6(ipv6);
+    }
     // The first name is the inside's own network.
     for (number, realm) in &status.realms {
         let Some(name) = names.realms.get(usize::from(*number)) else { continue };
@@ -162,6 +173,35 @@ fn neighbors(side: &SideStatus) -> Value {
         })
     };
     side.neighbors.iter().map(object).collect()
+}
+
+/// State of IPv6: own addresses and neighbors of the sides, and counters of the router.
+fn of_ipv6(ipv6: &Status6<'_>) -> Value {
+    let side = |side: &SideStatus6| {
+        let address = |(address, state): &(Ipv6Addr, AddressState)| {
+            let state = state.name();
+            json!({ "address": address, "state": state })
+        };
+        let neighbor = |neighbor: &NeighborInfo6| {
+            json!({
+                "address": neighbor.address,
+                "mac": neighbor.mac.map(|mac| mac.to_string()),
+                "state": neighbor.state.name(),
+                "held": neighbor.held,
+            })
+        };
+        json!({
+            "addresses": side.addresses.iter().map(address).collect::<Vec<_>>(),
+            "neighbors": side.neighbors.iter().map(neighbor).collect::<Vec<_>>(),
+        })
+    };
+    let counts = ipv6.router.each().map(|(name, count)| (name.to_owned(), Value::from(count)));
+    let [inside, outside] = &ipv6.sides;
+    json!({
+        "inside": side(inside),
+        "outside": side(outside),
+        "router": serde_json::Map::from_iter(counts),
+    })
 }
 
 fn device(side: &SideStatus) -> Value {

@@ -56,6 +56,45 @@ fn pools_are_announced_while_the_gateway_works() {
     assert_eq!(others.trim(), "blackhole 203.0.113.10 proto 79", "{others}");
 }
 
+/// A start that fails removes the routes of a killed gateway, and never those of a running one.
+#[test]
+fn a_start_that_fails_leaves_no_routes_of_a_killed_gateway() {
+    let network = super::network();
+    let line = ["blackhole 203.0.113.9 table 100"];
+    let more = "[announce]\ntable = 100\n";
+    let fails = |text: &str, because: &str| {
+        let file = network.file("failing.toml");
+        std::fs::write(&file, text).unwrap();
+        let arguments = ["run", "-c", file.to_str().unwrap()];
+        let failure = network.node("nat").run(20, super::PROGRAM, &arguments).unwrap_err();
+        let said = failure.to_string();
+        assert!(said.contains("exit status: 1") && said.contains(because), "{said}");
+        said
+    };
+    let leave = || network.ip("nat", "route add blackhole 203.0.113.9 table 100 proto 78");
+    let good = super::config(more);
+    // A device is missing; and a log cannot be written, once the devices are open.
+    let missing = good.replace("\"outside\"", "\"missing0\"");
+    let log = format!("{good}[[log]]\nkind = \"file\"\npath = \"/proc/none/events.jsonl\"\n");
+    for (text, because) in [(&missing, "missing0"), (&log, "/proc/none")] {
+        leave();
+        assert_eq!(announced(&network), line);
+        let said = fails(text, because);
+        assert!(said.contains("removed announced routes of an earlier natgate: 1"), "{said}");
+        assert_eq!(announced(&network), [""; 0]);
+    }
+    let gateway = super::start(&network, "af-packet", more);
+    let lines = [
+        "blackhole 203.0.113.1 table 100",
+        "blackhole 203.0.113.2/31 table 100",
+        "blackhole 203.0.113.4 table 100",
+    ];
+    wait_until_announced(&network, &lines);
+    fails(&missing, "missing0");
+    assert_eq!(announced(&network), lines);
+    assert_eq!(gateway.stop().unwrap().code(), Some(0));
+}
+
 #[test]
 fn what_is_announced_changes_with_a_reload_and_conflicts_are_told() {
     let network = super::network();

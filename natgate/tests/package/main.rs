@@ -138,7 +138,7 @@ fn bash_completes_commands_options_and_their_values() {
     };
     assert_eq!(completed("natgate rel"), "reload\n");
     assert_eq!(completed("natgate run --stat"), "--status-file\n");
-    assert!(completed("natgate import --from ''").contains("iptables\nnft\nvpp\njool"));
+    assert!(completed("natgate import --from ''").contains("iptables\nnft\nvpp\njool\ntayga"));
     for shell in ["zsh", "fish", "elvish", "powershell"] {
         assert!(said(PROGRAM, &["completions", shell]).contains("status-file"), "{shell}");
     }

@@ -4,6 +4,21 @@
 //! man pages and shell completions from the description that `--help` prints. [`memory`] compares
 //! the memory that a command needs with the memory of the machine. [`beside`] finds the other
 //! program.
+//!
+//! ```
+//! use natgate_cli::{Failure, exit, print};
+//!
+//! fn greet(name: &str) -> Result<(), Failure> {
+//!     if name.is_empty() {
+//!         return Err(Failure::Input(vec!["the name is empty; write one".to_owned()]));
+//!     }
+//!     Ok(print(&format!("natgate {name}\n"))?)
+//! }
+//!
+//! // A program returns this code.
+//! let _code = exit(greet("check"));
+//! assert!(matches!(greet(""), Err(Failure::Input(messages)) if messages.len() == 1));
+//! ```
 
 pub mod manual;
 pub mod memory;

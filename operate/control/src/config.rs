@@ -31,6 +31,7 @@ mod problem;
 mod reader;
 mod realms;
 mod restart;
+mod router6;
 mod rule_checks;
 mod rules;
 mod schema;
@@ -50,6 +51,7 @@ pub use schema::{PLACES, PlaceKey, PlaceKind, SECTIONS};
 pub use values::duration;
 pub(crate) use values::{show_duration, show_prefix, show_range};
 
+use natgate_engine::{BlockConflict, Config};
 use natgate_gateway::Settings;
 use reader::{Origin, Section};
 use std::collections::HashSet;
@@ -62,10 +64,6 @@ use toml::de::DeTable;
 /// Largest size of a configuration file, bytes.
 const MAX_FILE: u64 = 256 << 20;
 
-/// The reason why a running gateway refuses a key or table of IPv6.
-const REPLAY_ONLY: &str =
-    "works in `natgate replay` only so far, and a running gateway has IPv4 alone; take it out";
-
 /// A valid configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Configuration {
@@ -75,8 +73,6 @@ pub struct Configuration {
     pub warnings: Vec<Problem>,
     /// Files and sockets of the configuration, defaults included.
     pub places: Places,
-    /// Keys and tables that `natgate replay` has and a running gateway does not have yet.
-    pub replay_only: Vec<Problem>,
 }
 
 /// Reads a configuration file.
@@ -125,11 +121,19 @@ pub(crate) fn reread_text(
 ) -> Result<Configuration, Vec<Problem>> {
     let name = path.display().to_string();
     let new = read_in_pieces(text, &name, pieces::RULES, Some(path))?;
-    if !new.replay_only.is_empty() {
-        return Err(new.replay_only);
-    }
     let problems = restart::problems(text, &name, in_force, &new);
     if problems.is_empty() { Ok(new) } else { Err(problems) }
+}
+
+/// The problem of a forwarded port in a block that its host cannot have while the gateway runs.
+/// `engine` is the new configuration, read from `text`.
+pub(crate) fn block_conflict(
+    text: &str,
+    path: &Path,
+    conflict: &BlockConflict,
+    engine: &Config,
+) -> Problem {
+    restart::block_conflict(text, &path.display().to_string(), conflict, engine)
 }
 
 /// Reads the text of a configuration file.
@@ -199,12 +203,9 @@ fn read_in_pieces(
     checks::check(&draft, &report);
     places::check(&report);
     let places = Places::of(&report);
-    let replay_only = draft.ipv6_places().into_iter();
-    let replay_only = replay_only.map(|place| (place, REPLAY_ONLY.to_owned())).collect();
-    let replay_only = report.in_order(replay_only);
     let (problems, warnings) = report.finish();
     if problems.is_empty() {
-        Ok(Configuration { settings: draft.into_settings(), warnings, places, replay_only })
+        Ok(Configuration { settings: draft.into_settings(), warnings, places })
     } else {
         Err(problems)
     }
@@ -251,7 +252,8 @@ mod tests {
     /// Twelve rules; `odd` is a line of one of them.
     fn text(odd: &str) -> String {
         let mut text = String::from(
-            "[inside]\ndevice = \"a\"\n[outside]\ndevice = \"b\"\n[[pool]]\naddresses = [\"192.0.2.1\"]\n",
+            "[inside]\ndevice = \"a\"\n[outside]\ndevice = \"b\"\n\
+             [[pool]]\naddresses = [\"192.0.2.1\"]\n",
         );
         for number in 0..12 {
             let line = if number == 7 { odd } else { "" };

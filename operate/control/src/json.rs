@@ -8,11 +8,11 @@ use natgate_engine::{
     Counters, Direction, DropReason, MappingId, MappingInfo, Outcome, SessionInfo, Timestamp,
 };
 use natgate_gateway::LoadNow;
+use natgate_gateway::ipv6::HostName;
 use natgate_logs::endpoint;
 pub use natgate_logs::{EventObject, Hosts, Names, event, prefix, protocol};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use std::net::Ipv4Addr;
 
 /// The counters: packets and bytes by direction and verdict, drops by reason, and the rest.
 pub fn counters(counters: &Counters) -> Value {
@@ -58,7 +58,7 @@ pub struct MappingLine<'n> {
     protocol: String,
     internal: String,
     external: String,
-    subscriber: Ipv4Addr,
+    subscriber: String,
     kind: &'static str,
     sessions: u32,
     age_s: f64,
@@ -82,7 +82,7 @@ impl<'n> MappingLine<'n> {
             protocol: protocol(info.id.protocol),
             internal: endpoint(info.id.internal),
             external: endpoint(info.id.external),
-            subscriber: info.id.internal.address,
+            subscriber: info.id.internal.address.to_string(),
             kind: info.id.kind.name(),
             sessions: info.sessions,
             age_s: now.since(info.created).as_secs_f64(),
@@ -94,6 +94,18 @@ impl<'n> MappingLine<'n> {
             remote_inside: None,
             state: None,
         }
+    }
+
+    /// The line with the name of a host of NAT64, if the mapping or session is one's.
+    #[must_use]
+    pub fn of_host(self, host: Option<&HostName>) -> Self {
+        let Some(HostName { address, prefix: prefix_of, len }) = host else { return self };
+        let port = self.internal.rsplit(':').next().unwrap_or_default();
+        let internal = match address {
+            Some(address) => format!("[{address}]:{port}"),
+            None => self.internal,
+        };
+        Self { internal, subscriber: prefix((*prefix_of, *len)), ..self }
     }
 
     /// The session as it is at `now`: the fields of its mapping with the session's own expiry and

@@ -7,6 +7,7 @@
 mod ipv6;
 mod policy;
 mod realms;
+mod router6;
 mod services;
 mod shares;
 mod statics;
@@ -21,13 +22,11 @@ use natgate_engine::{AddressRange, Config, Engine, PoolConfig, Pooling, Rule, Ru
 use natgate_gateway::Settings;
 pub use policy::ClassMeaning;
 pub use realms::RealmMeaning;
+pub use router6::{AdvertiseMeaning, Neighbor6Meaning, Route6Meaning, Router6Meaning};
 use serde::Serialize;
 pub use services::{AccessMeaning, LogMeaning, PcpMeaning};
 pub use shares::Shares;
 use text::plural;
-
-/// Default size of the mapping table.
-const DEFAULT_MAPPINGS: u64 = 1 << 20;
 
 /// Default least size of the table of sessions with a translated destination.
 const LEAST_TWICE: u64 = 1024;
@@ -108,19 +107,14 @@ pub struct Meaning {
 impl Meaning {
     /// Derives the meaning of `configuration`.
     pub fn of(configuration: Configuration) -> Self {
-        let Configuration { settings, warnings, replay_only, .. } = configuration;
+        let Configuration { settings, warnings, .. } = configuration;
         let config = &settings.engine;
         // Without [[pool]] the translator has a pool without addresses.
         let has_addresses = |index: &usize| !config.pools[*index].addresses.is_empty();
         let pools = (0..config.pools.len()).filter(has_addresses);
         let pools: Vec<Pool> = pools.map(|index| pool(config, index)).collect();
         let limits = &config.limits;
-        let each = pools
-            .iter()
-            .zip(&config.pools)
-            .map(|(pool, of)| ports(std::slice::from_ref(pool)) * of.mappings_per_port() as u64);
-        let usual = each.sum::<u64>().min(DEFAULT_MAPPINGS);
-        let mappings = limits.mappings.map_or(usual, u64::from);
+        let mappings = config.mapping_room();
         // The engine reserves four mappings for each static one, which may have four protocols.
         let servers: usize = config.services.iter().map(|service| service.servers.len()).sum();
         let all = mappings + 4 * (config.statics.len() + servers) as u64;
@@ -136,8 +130,7 @@ impl Meaning {
         let (classes, realms) = (classes.collect(), realms::meanings(&settings));
         let (logs, pcp) = (services::logs(&settings), services::pcp(&settings));
         let access = services::access(&settings);
-        let replay_only = replay_only.into_iter().map(|problem| problem.key).collect();
-        let ipv6 = Ipv6Meaning::of(&settings.ipv6, replay_only);
+        let ipv6 = Ipv6Meaning::of(&settings);
         Self {
             pools,
             mappings,
@@ -160,9 +153,16 @@ fn translates_destinations(rule: &Rule) -> bool {
     matches!(rule.action, RuleAction::Dnat(..) | RuleAction::DnatPrefix(_))
 }
 
-/// Ports of the pools, over all protocols.
+/// Ports of the pools that mappings can have, over all protocols.
 fn ports(pools: &[Pool]) -> u64 {
-    let ports = |pool: &Pool| pool.addresses * (u64::from(pool.ports.1 - pool.ports.0) + 1) * 3;
+    let ports = |pool: &Pool| {
+        let each = u64::from(pool.ports.1 - pool.ports.0) + 1;
+        let of_nobody = match pool.allocation {
+            Shares::Deterministic { .. } => pool.allocation.ports_unused(),
+            _ => 0,
+        };
+        (pool.addresses * each - of_nobody) * 3
+    };
     pools.iter().map(ports).sum()
 }
 

@@ -5,10 +5,10 @@
 
 mod tables;
 
-use self::tables::changed;
+use self::tables::{changed, named};
 use crate::config::{self, Configuration, Problem};
 use crate::json;
-use natgate_engine::{Config, Departure, Leaving};
+use natgate_engine::{Config, Departure, Leaving, ReconfigureError};
 use natgate_gateway::{CommandError, Commander, Device, Prepared, Settings, WorkerSettings};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -82,6 +82,17 @@ struct InForce {
     complete: Arc<Settings>,
     /// The text of the file, if short enough for comparison.
     text: Option<String>,
+}
+
+impl InForce {
+    /// The tables that differ from these settings.
+    fn differing(&self, new: &Self) -> Vec<&'static str> {
+        let tables = changed(&self.read, &new.read);
+        match (&self.text, &new.text) {
+            (Some(old), Some(new)) => named(tables, old, new),
+            _ => tables,
+        }
+    }
 }
 
 /// An attempt to reload: the difference between the files, and the result.
@@ -382,12 +393,13 @@ impl Reloader {
             *difference = config::difference(old, &text);
         }
         let (new, mut prepared, warnings) = self.prepare(&in_force, text)?;
-        let changed = changed(&in_force.read, &new.read);
+        let changed = in_force.differing(&new);
         let access = self.read_access(&new.read)?;
         let claims = self.claim(&new.complete, Purpose::Reload)?;
         prepared.open(&self.open).map_err(|message| self.wrong(message))?;
         let logs = self.open_logs(&new.complete, Purpose::Reload)?;
-        let done = self.commander.reconfigure(prepared).map_err(|error| self.not_taken(error))?;
+        let done = self.commander.reconfigure(prepared);
+        let done = done.map_err(|error| self.not_taken(error, &new))?;
         for apply in [logs, access, claims].into_iter().flatten() {
             apply();
         }
@@ -426,7 +438,7 @@ impl Reloader {
     pub fn try_out(&self, most: usize) -> Result<Reloaded, ReloadError> {
         let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
         let (new, prepared, warnings) = self.prepare(&in_force, self.text()?)?;
-        let changed = changed(&in_force.read, &new.read);
+        let changed = in_force.differing(&new);
         // A trial refuses the same files as a reload.
         self.read_access(&new.read)?;
         self.claim(&new.complete, Purpose::DryRun)?;
@@ -435,8 +447,8 @@ impl Reloader {
             found.map_err(|message| self.wrong(message))?;
         }
         self.open_logs(&new.complete, Purpose::DryRun)?;
-        let review =
-            self.commander.review(prepared, most).map_err(|error| self.not_taken(error))?;
+        let review = self.commander.review(prepared, most);
+        let review = review.map_err(|error| self.not_taken(error, &new))?;
         let (stay, go, named) = (review.stay, review.go, review.named);
         // Mappings of removed realms are among them.
         let names = json::Names::of(&new.complete.engine);
@@ -458,9 +470,15 @@ impl Reloader {
         ReloadError::Configuration(vec![Problem::of_file(&name, message)])
     }
 
-    fn not_taken(&self, error: CommandError) -> ReloadError {
+    fn not_taken(&self, error: CommandError, new: &InForce) -> ReloadError {
         match error {
             CommandError::Device(error) => self.wrong(error.to_string()),
+            CommandError::Refused(ReconfigureError::Block(conflict)) => {
+                let text = new.text.as_deref().unwrap_or_default();
+                let engine = &new.complete.engine;
+                let problem = config::block_conflict(text, &self.file, &conflict, engine);
+                ReloadError::Configuration(vec![problem])
+            }
             error => ReloadError::Gateway(error),
         }
     }

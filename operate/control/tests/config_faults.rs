@@ -77,6 +77,12 @@ const FAULTS: &[Fault] = &[
         "nat64.prefixes[0]",
         "has 95 bits; a prefix that embeds IPv4 addresses has 32, 40, 48, 56, 64 or 96",
     ),
+    fault(
+        Add("[ipv6.advertise]\ninterval = \"1s\"\n"),
+        8,
+        "ipv6.advertise.interval",
+        "it must be from 4s to 30m",
+    ),
     fault(Add("[siit]\n"), 7, "siit", "write prefixes = [\"2001:db8:100::/40\"] or [[siit.map]]"),
     fault(
         Add("[[siit.map]]\nipv6 = \"2001:db8:3::/124\"\nipv4 = \"1.0.0.0/24\"\n"),

@@ -2,13 +2,16 @@
 
 use natgate_control::config::{Configuration, read_text, reread};
 use natgate_control::meaning::Meaning;
-use natgate_engine::{Engine, Prefix, Timestamp};
+use natgate_engine::{Engine, Prefix, Side, Timestamp};
+use natgate_gateway::{AdvertiseSettings, Route6, StaticNeighbor6};
 use natgate_ipv6::convert::UdpChecksumZero;
 use natgate_ipv6::{
     ClatSettings, Conversion, EamEntry, Filter, Hairpin, Nat64Settings, NonGlobal, Nptv6,
     Nptv6Settings, Pref64, Prefix6, Settings, Side6, SiitSettings,
 };
+use natgate_wire::arp::Mac;
 use std::path::Path;
+use std::time::Duration;
 
 /// What most tests add to; the addition begins in line 7.
 const SIDES: &str = r#"[inside]
@@ -51,6 +54,13 @@ fn refused(added: &str, expected: &[(&str, &str)]) {
     assert!(all, "in\n{text}\nfound    {found:#?}\nexpected {expected:#?}");
 }
 
+//= test rfc7915#section-4-threshold
+//= test rfc7915#section-4.1-threshold
+//= test rfc7915#section-4.1-traffic-class
+//= test rfc7915#section-5.1-tos
+//= test rfc7915#section-4.5-zero
+//= test rfc7757#section-3.2-length
+//= test rfc6296#section-4.1-manual
 #[test]
 fn every_key_is_read() {
     let text = r#"
@@ -163,6 +173,9 @@ external = "2001:db8:2::/48"
     assert_eq!(read.warnings, []);
 }
 
+//= test rfc6052#section-3.4-well-known
+//= test rfc6146#section-3.5.4-default
+//= test rfc6146#section-3.5.4-algorithm-default
 #[test]
 fn defaults_are_those_of_the_contract() {
     let read = read(&format!("{SIDES}{POOL}[nat64]\n"));
@@ -179,7 +192,6 @@ fn defaults_are_those_of_the_contract() {
     let ipv4_alone = "[inside]\ndevice = \"a\"\n[outside]\ndevice = \"b\"\nmtu = 576\n";
     let read = read_text(&format!("{ipv4_alone}{POOL}"), "t").expect("a good file");
     assert_eq!(read.settings.ipv6, Settings::default());
-    assert_eq!(read.replay_only, []);
 }
 
 #[test]
@@ -413,26 +425,46 @@ fn addresses_of_sides() {
 }
 
 #[test]
-fn a_running_gateway_refuses_all_of_it() {
-    let text = format!("{SIDES}{POOL}[ipv6]\n[nat64]\n");
-    let read = read(&text);
-    let said: Vec<String> = read.replay_only.iter().map(ToString::to_string).collect();
-    assert_eq!(said.len(), 3);
-    for (said, start) in
-        said.iter().zip(["t:3:12: inside.address6", "t:9:1: ipv6", "t:10:1: nat64"])
-    {
-        assert!(said.starts_with(start), "{said}");
-        assert!(said.contains(": works in `natgate replay` only so far"), "{said}");
-    }
+fn one_worker_with_packet_sockets_carries_ipv6() {
+    let found = |more: &str| {
+        let text = format!("{SIDES}{POOL}{more}").replace("[nat64]", "[nat64]\n");
+        match read_text(&text, "t") {
+            Ok(_) => String::new(),
+            Err(problems) => problems.iter().map(|problem| format!("{problem}\n")).collect(),
+        }
+    };
+    assert_eq!(found("[nat64]"), "");
+    let said = found("[nat64]\n[workers]\ncount = 2\n");
+    assert!(said.starts_with("t:3:12: inside.address6: IPv6 works with one worker"), "{said}");
+    let said = found("[nat64]\n[[log]]\nkind = \"spool\"\nfolder = \"/tmp/spool\"\n");
+    assert!(said.contains("nat64: a [[log]] of kind \"spool\" cannot name IPv6 hosts"), "{said}");
+    assert_eq!(found("[nat64]\n[[log]]\nkind = \"file\"\npath = \"/tmp/events\"\n"), "");
+    let tun = SIDES.replacen("address = ", "backend = \"tun\"\naddress = ", 1);
+    let problems = read_text(&format!("{tun}{POOL}"), "t").expect_err("no packet sockets");
+    let said = problems[0].to_string();
+    assert!(said.contains("inside.address6: IPv6 works with packet sockets"), "{said}");
+}
+
+#[test]
+fn a_reload_names_what_needs_a_restart() {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ipv6.toml");
-    let ipv4_alone = text.split_once("[ipv6]").expect("a table").0;
-    let ipv4_alone = ipv4_alone.replace("address6 = \"2001:db8:0:1::1/64\"\n", "");
-    let in_force = read_text(&ipv4_alone, "t").expect("a good file").settings;
-    std::fs::write(&path, &text).expect("the test may write its directory");
-    let refused = reread(&path, &in_force).expect_err("a reload cannot bring IPv6");
-    assert_eq!(refused.len(), 3);
-    std::fs::write(&path, &ipv4_alone).expect("the test may write its directory");
-    assert!(reread(&path, &in_force).is_ok());
+    let again = |before: &str, after: &str| -> Vec<String> {
+        let in_force = read(before).settings;
+        std::fs::write(&path, after).expect("the test may write its directory");
+        match reread(&path, &in_force) {
+            Ok(_) => Vec::new(),
+            Err(problems) => problems.into_iter().map(|problem| problem.key).collect(),
+        }
+    };
+    let stateful = format!("{SIDES}{POOL}[nat64]\n");
+    let ipv4_alone = format!("{SIDES}{POOL}").replace("address6 = \"2001:db8:0:1::1/64\"\n", "");
+    assert_eq!(again(&stateful, &stateful), [""; 0]);
+    assert_eq!(again(&ipv4_alone, &stateful), ["inside.address6", "nat64"]);
+    assert_eq!(again(&stateful, &ipv4_alone), ["inside.address6", "nat64"]);
+    let length = stateful.replace("[nat64]", "[nat64]\nsubscriber_length = 56");
+    assert_eq!(again(&stateful, &length), ["nat64"]);
+    let realm = format!("{stateful}[[realm]]\nname = \"b\"\nvlan = 7\naddress = \"10.9.0.1/16\"\n");
+    assert_eq!(again(&stateful, &realm), ["realm"]);
 }
 
 #[test]
@@ -468,7 +500,6 @@ fn check_works_out_an_address_of_each_table() {
     }
     let json = serde_json::to_value(&meaning).expect("it is JSON");
     let ipv6 = &json["ipv6"];
-    assert_eq!(ipv6["replay_only"].as_array().map(Vec::len), Some(5));
     assert_eq!(ipv6["nat64"]["prefixes"][0]["sample"]["to"], "64:ff9b::808:808");
     assert_eq!(ipv6["siit"]["maps"][0]["sample"]["back"], "1.0.0.255");
     assert_eq!(ipv6["nptv6"][0]["sample"]["from"], "fd01:203:405::1");
@@ -478,4 +509,186 @@ fn check_works_out_an_address_of_each_table() {
     );
     let alone = Meaning::of(alone.expect("a good file"));
     assert!(!alone.to_string().contains("IPv6") && alone.ipv6.is_none());
+}
+
+#[test]
+fn routes_and_neighbors_of_ipv6_are_read() {
+    let text = format!(
+        "{SIDES}{POOL}[[route]]\nprefix = \"2001:db8:8::/48\"\nvia = \"fe80::8\"\n\
+         [[route]]\nprefix = \"::/0\"\nvia = \"2001:db8:0:1::9\"\nside = \"inside\"\n\
+         [[route]]\nprefix = \"198.51.100.0/24\"\nvia = \"192.0.2.9\"\n\
+         [[neighbor]]\naddress = \"2001:db8:0:1::9\"\nmac = \"2:0:0:0:0:9\"\nside = \"inside\"\n\
+         [[neighbor]]\naddress = \"192.0.2.9\"\nmac = \"2:0:0:0:0:8\"\n"
+    );
+    let settings = read(&text).settings;
+    assert_eq!((settings.routes.len(), settings.neighbors.len()), (1, 1));
+    let ip = |text: &str| text.parse().expect("an address");
+    let route = |to, via, side| Route6 { prefix: prefix(to), via: ip(via), side };
+    let expected = [
+        route("2001:db8:8::/48", "fe80::8", Side::Outside),
+        route("::/0", "2001:db8:0:1::9", Side::Inside),
+    ];
+    assert_eq!(settings.router6.routes, expected);
+    let mac = Mac([2, 0, 0, 0, 0, 9]);
+    let neighbor = StaticNeighbor6 { side: Side::Inside, address: ip("2001:db8:0:1::9"), mac };
+    assert_eq!(settings.router6.neighbors, [neighbor]);
+    assert_eq!(settings.router6.advertise, None);
+    let said = Meaning::of(read(&text)).to_string();
+    for line in [
+        "  route: 2001:db8:8::/48 via fe80::8, outside",
+        "  neighbor: 2001:db8:0:1::9 has 02:00:00:00:00:09, inside",
+    ] {
+        assert!(said.lines().any(|said| said == line), "{line}\nin\n{said}");
+    }
+}
+
+#[test]
+fn routes_and_neighbors_of_ipv6_that_cannot_be() {
+    let route = |prefix: &str, rest: &str| {
+        format!("{POOL}[[route]]\nprefix = \"{prefix}\"\n{rest}\nside = \"inside\"\n")
+    };
+    for (text, expected) in [
+        (route("2001:db8::/32", "via = \"10.0.0.1\""), "11 route[0].via: \"10.0.0.1\" is no IPv6"),
+        (route("10.0.0.0/8", "via = \"fe80::1\""), "11 route[0].via: \"fe80::1\" is no IPv4"),
+        (route("2001:db8::/32", ""), "9 route[0].via: is missing"),
+        (route("fe80::/16", "via = \"fe80::1\""), "10 route[0].prefix: fe80::/16 has addresses"),
+        (
+            route("2001:db8::/32", "via = \"2001:db8:0:2::1\""),
+            "11 route[0].via: 2001:db8:0:2::1 is not in 2001:db8:0:1::/64, the network of inside",
+        ),
+        (
+            route("2001:db8::/32", "via = \"2001:db8:0:1::1\""),
+            "11 route[0].via: is inside.address6 itself",
+        ),
+        (
+            route("2001:db8:0:1::/64", "via = \"fe80::1\""),
+            "10 route[0].prefix: 2001:db8:0:1::/64 is the network of inside.address6",
+        ),
+        (
+            route("2001:db8::/32", "via = \"fe80::1\"")
+                + "[[route]]\nprefix = \"2001:db8::/32\"\nvia = \"fe80::2\"\n",
+            "14 route[1].prefix: 2001:db8::/32 has a route in line 10 already",
+        ),
+        (
+            format!("{POOL}[[route]]\nprefix = \"2001:db8::/32\"\nvia = \"2001:db8:9::1\"\n"),
+            "11 route[0].via: 2001:db8:9::1 is not link-local, and outside.address6 is missing",
+        ),
+        (
+            format!("{POOL}[[neighbor]]\naddress = \"2001:db8:9::1\"\nmac = \"2:0:0:0:0:1\"\n"),
+            "10 neighbor[0].address: 2001:db8:9::1 is not link-local, and outside.address6",
+        ),
+        (
+            format!("{POOL}[[neighbor]]\naddress = \"fe80::1\"\nmac = \"x\"\n"),
+            "11 neighbor[0].mac: \"x\" is no hardware address",
+        ),
+        (
+            format!("{POOL}[[neighbor]]\naddress = \"fe80::1\"\nmac = \"2:0:0:0:0:1\"\n")
+                .repeat(2)
+                .replacen(POOL, "", 1),
+            "13 neighbor[1].address: fe80::1 is a neighbor in line 8 already",
+        ),
+    ] {
+        refused(&text, &[(expected, "")]);
+    }
+    let realm = "[[realm]]\nname = \"a\"\nvlan = 5\naddress = \"10.0.0.1/8\"\n";
+    let own = "[[route]]\nprefix = \"2001:db8::/32\"\nvia = \"fe80::1\"\nrealm = \"a\"\n";
+    refused(
+        &format!("{POOL}{realm}{own}"),
+        &[("16 route[0].realm: IPv6 of realms is not built in yet", "take the key out")],
+    );
+    let default = SIDES.replace("[outside]", "gateway6 = \"fe80::9\"\n[outside]");
+    let text = format!("{default}{}", route("::/0", "via = \"fe80::1\""));
+    let problems = read_text(&text, "t").expect_err(&text);
+    assert!(problems[0].message.starts_with("stands beside inside.gateway6"), "{problems:?}");
+}
+
+#[test]
+fn advertisements_are_read() {
+    let all = "[ipv6.advertise]\ninterval = \"30s\"\nlifetime = \"0s\"\n\
+               preferred_lifetime = \"1h\"\nvalid_lifetime = \"2h\"\nautonomous = false\n\
+               managed = true\nother = true\npref64 = true\n\
+               dns = [\"2001:db8::53\", \"fd00::53\"]\n[nat64]\n";
+    let advertise = |text: &str| {
+        let settings = read(&format!("{SIDES}{POOL}{text}")).settings;
+        settings.router6.advertise.expect("it is there")
+    };
+    let seconds = Duration::from_secs;
+    let expected = AdvertiseSettings {
+        interval: seconds(30),
+        lifetime: seconds(0),
+        preferred_lifetime: seconds(3600),
+        valid_lifetime: seconds(7200),
+        autonomous: false,
+        managed: true,
+        other: true,
+        pref64: Some(pref64("64:ff9b::/96")),
+        dns: vec!["2001:db8::53".parse().unwrap(), "fd00::53".parse().unwrap()],
+    };
+    assert_eq!(advertise(all), expected);
+    let named = "[ipv6.advertise]\n[nat64]\nprefixes = [\"2001:db8:64::/96\", \"64:ff9b::/96\"]\n";
+    let expected =
+        AdvertiseSettings { pref64: Some(pref64("2001:db8:64::/96")), ..Default::default() };
+    assert_eq!(advertise(named), expected);
+    let without = "[ipv6.advertise]\npref64 = false\ninterval = \"20s\"\n[nat64]\n";
+    let expected = AdvertiseSettings {
+        interval: seconds(20),
+        lifetime: seconds(60),
+        ..AdvertiseSettings::default()
+    };
+    assert_eq!(advertise(without), expected);
+    let meaning = Meaning::of(read(&format!("{SIDES}{POOL}{all}")));
+    let said = meaning.to_string();
+    for line in [
+        "  router advertisements inside: at least every 30s, no default router",
+        "    prefix: for hosts on the link, preferred for 1h, valid for 2h",
+        "    addresses by DHCPv6",
+        "    NAT64 prefix: 64:ff9b::/96",
+        "    servers of names: 2001:db8::53, fd00::53",
+    ] {
+        assert!(said.lines().any(|said| said == line), "{line}\nin\n{said}");
+    }
+    let json = serde_json::to_value(&meaning).expect("it is JSON");
+    let advertise = &json["ipv6"]["advertise"];
+    assert_eq!((&advertise["interval_seconds"], &advertise["managed"]), (&30.into(), &true.into()));
+}
+
+//= test rfc4861#section-6.2.1-interval
+//= test rfc4861#section-6.2.1-lifetime
+//= test rfc4861#section-6.2.1-preferred
+#[test]
+fn advertisements_that_contradict_something() {
+    for (keys, expected) in [
+        (
+            "interval = \"3s\"",
+            "10 ipv6.advertise.interval: 3s is out of bounds; it must be from 4s",
+        ),
+        ("interval = \"31m\"", "10 ipv6.advertise.interval: 31m is out of bounds"),
+        ("interval = \"4500ms\"", "10 ipv6.advertise.interval: has a fraction of a second"),
+        ("lifetime = \"9001s\"", "10 ipv6.advertise.lifetime: 2h30m1s is out of bounds"),
+        ("lifetime = \"9m\"", "10 ipv6.advertise.lifetime: is shorter than interval (10m)"),
+        (
+            "preferred_lifetime = \"31d\"",
+            "10 ipv6.advertise.preferred_lifetime: preferred_lifetime (31d) exceeds",
+        ),
+        ("valid_lifetime = \"1h\"", "10 ipv6.advertise.valid_lifetime: preferred_lifetime (7d)"),
+        ("pref64 = true", "10 ipv6.advertise.pref64: has no effect, because there is no [nat64]"),
+        ("dns = []", "10 ipv6.advertise.dns: names no server"),
+        ("dns = [\"192.0.2.1\"]", "10 ipv6.advertise.dns[0]: \"192.0.2.1\" is no IPv6 address"),
+        ("managed = 1", "10 ipv6.advertise.managed: is an integer"),
+    ] {
+        refused(&format!("{POOL}[ipv6.advertise]\n{keys}\n"), &[(expected, "")]);
+    }
+    let servers = vec!["\"2001:db8::53\""; 128].join(", ");
+    refused(
+        &format!("{POOL}[ipv6.advertise]\ndns = [{servers}]\n"),
+        &[("10 ipv6.advertise.dns: names 128 servers", "at most 127")],
+    );
+    let bare = SIDES.replace("address6 = \"2001:db8:0:1::1/64\"", "address = \"10.0.0.1/8\"");
+    let problems =
+        read_text(&format!("{bare}{POOL}[ipv6.advertise]\n"), "t").expect_err("no prefix");
+    assert!(problems[0].message.starts_with("needs inside.address6"), "{problems:?}");
+    let longer = SIDES.replace("1::1/64", "1::1/80");
+    let warnings = read(&format!("{longer}{POOL}[ipv6.advertise]\n")).warnings;
+    let said = "hosts form addresses from prefixes of 64 bits only, not 2001:db8:0:1::/80";
+    assert!(warnings.iter().any(|one| one.message.starts_with(said)), "{warnings:?}");
 }

@@ -62,6 +62,23 @@ fn the_table_is_bounded_unless_asked_for_more() {
     );
 }
 
+/// A deterministic pool has ports that are nobody's, for which there need be no mappings.
+#[test]
+fn the_table_has_room_for_the_ports_that_subscribers_can_get() {
+    let shares = "allocation = \"deterministic\"\nports_per_subscriber = 96\n\
+                  [nat]\nsubscribers = [\"10.0.0.0/29\"]\n";
+    let said = meaning(shares, "\"203.0.113.0\"");
+    assert_eq!(said.mappings, 8 * 96 * 3);
+    assert!(said.to_string().contains("  in all: 2,304 mappings, "), "{said}");
+    let dynamic = "allocation = \"deterministic\"\nports_per_subscriber = 96\n\
+                   dynamic_ports = 100\n[nat]\nsubscribers = [\"10.0.0.0/29\"]\n";
+    // 671 subscribers of 96 ports would have 64,416 ports; the rest of the address is dynamic.
+    assert_eq!(meaning(dynamic, "\"203.0.113.0\"").mappings, (8 * 96 + 64_512 - 64_320) * 3);
+    let more = meaning(&format!("{shares}[limits]\nmappings = 2305\n"), "\"203.0.113.0\"");
+    let warned = more.warnings.iter().any(|one| one.message.contains("2305 mappings"));
+    assert!(warned, "{:?}", more.warnings);
+}
+
 #[test]
 fn blocks_are_explained() {
     let blocks = "ports = \"1024-65535\"\nallocation = \"block\"\n\

@@ -9,10 +9,10 @@
 //! Always true: a connection whose request is being answered keeps its place, and an address loses
 //! no place to an address that holds more.
 
+use crate::Listen;
 use crate::activity::Activity;
 use crate::clients::sharing_address;
 use crate::listener::{ConnectionLimit, Listener, NewConnection};
-use crate::{Listen, MOST_CONNECTIONS};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io;
@@ -22,6 +22,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
+
+/// Connections of a server at a time; more wait.
+pub const MOST_CONNECTIONS: usize = 1024;
 
 /// One server's connections may take one in so many of the descriptors of the process. The rest is
 /// for devices, logs, files and other servers.

@@ -15,9 +15,6 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-/// Connections of a server at a time; more wait.
-pub const MOST_CONNECTIONS: usize = 1024;
-
 /// After how long a failed accept is tried again: file descriptors may have run out.
 const PAUSE: Duration = Duration::from_millis(100);
 

@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 use std::net::Ipv4Addr;
 
 /// Range of addresses, first to last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Range {
     pub(crate) first: u32,
     pub(crate) last: u32,

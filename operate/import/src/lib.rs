@@ -1,4 +1,5 @@
-//! Reads configurations of other translators (iptables, nftables, VPP, Jool) and writes natgate's.
+//! Reads configurations of other translators (iptables, nftables, VPP, Jool, tayga) and writes
+//! natgate's.
 //!
 //! Each line of the input is converted, converted with a difference, or left out. A [`Remark`]
 //! gives the reason for a difference or an omission. The result is text for people to read and
@@ -9,12 +10,26 @@
 //!
 //! Any text may be read: text that is not understood becomes a remark, never a panic. Everything
 //! that multiplies (sets, chains that call chains) has a limit.
+//!
+//! ```
+//! use natgate_import::{Hints, import};
+//!
+//! let rule = "-A POSTROUTING -s 10.0.0.0/8 -o eth1 -j SNAT --to-source 203.0.113.1";
+//! let imported = import(&format!("*nat\n{rule}\nCOMMIT\n"), None, &Hints::default())?;
+//! assert!(imported.config.contains("203.0.113.1"), "{}", imported.config);
+//! for remark in &imported.remarks {
+//!     println!("line {}: {remark:?}", remark.line);
+//! }
+//! # Ok::<(), natgate_import::ImportError>(())
+//! ```
 
 mod address;
 mod filter;
 mod forwards;
 mod iptables;
 mod jool;
+mod jool_commands;
+mod jool_json;
 mod netfilter;
 mod nft;
 mod nft_json;
@@ -22,6 +37,8 @@ mod nft_rule;
 mod nft_sets;
 mod order;
 mod plan;
+mod plan6;
+mod tayga;
 mod vpp;
 mod write;
 
@@ -41,8 +58,10 @@ pub enum Format {
     Nft,
     /// Commands of VPP's command line, as in its startup configuration.
     Vpp,
-    /// Jool's JSON: `jool ... file handle`, or `jool global display` and the like put together.
+    /// Jool's JSON (`jool ... file handle`), or a script with commands such as `jool pool4 add`.
     Jool,
+    /// tayga's file, tayga.conf.
+    Tayga,
 }
 
 /// Information that the file lacks and the user gives.
@@ -63,7 +82,10 @@ pub enum ImportError {
     #[error("the input is empty: there are no rules to import")]
     Empty,
     /// The format is not recognised.
-    #[error("the file is not recognised; say with --from whether it is iptables, nft, vpp or jool")]
+    #[error(
+        "the file is not recognised; say with --from whether it is iptables, nft, vpp, jool or \
+         tayga"
+    )]
     Unknown,
     /// The file does not have the given format.
     #[error("line {line}: {message}")]
@@ -102,6 +124,12 @@ pub fn detect(text: &str) -> Option<Format> {
     }
     text.lines().take(10_000).find_map(|line| {
         let line = line.trim();
+        if jool_commands::has_command(line) {
+            return Some(Format::Jool);
+        }
+        if tayga::has_line(line) {
+            return Some(Format::Tayga);
+        }
         let is_vpp = |word: &str| matches!(word, "nat44" | "det44" | "nat");
         let mut words = line.split_whitespace();
         match (words.next()?, words.next().unwrap_or_default()) {
@@ -133,7 +161,11 @@ pub fn import(text: &str, format: Option<Format>, hints: &Hints) -> Result<Impor
         Format::Nft if text.trim_start().starts_with('{') => nft_json::read(text, &mut plan)?,
         Format::Nft => nft::read(text, &mut plan)?,
         Format::Vpp => vpp::read(text, &mut plan)?,
-        Format::Jool => jool::read(text, &mut plan)?,
+        Format::Jool if text.trim_start().starts_with(['{', '[']) => {
+            jool_json::read(text, &mut plan)?
+        }
+        Format::Jool => jool_commands::read(text, &mut plan)?,
+        Format::Tayga => tayga::read(text, &mut plan)?,
     }
     plan.settle();
     let config = write::config(&plan);

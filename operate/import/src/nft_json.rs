@@ -33,7 +33,8 @@ pub(crate) fn read(text: &str, plan: &mut Plan) -> Result<(), ImportError> {
             }
         }
         if let Some(rule) = object.get("rule") {
-            let origin = Origin::new(number + 1, &rule["expr"].to_string());
+            let (comment, expr) = (rule["comment"].as_str(), rule["expr"].to_string());
+            let origin = Origin::with_comment(number + 1, comment, &expr);
             if rule["family"] == "ip6" {
                 plan.without(&origin, IPV6);
                 continue;

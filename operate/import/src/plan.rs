@@ -5,11 +5,15 @@
 //! A line that gives way becomes a remark.
 
 use crate::address::{Ports, Range};
+use crate::plan6::Plan6;
 use crate::{Hints, ImportError, order};
 use std::collections::{BTreeMap, HashMap};
 
 /// Longest excerpt of a line in a remark, characters.
 const LONGEST_EXCERPT: usize = 160;
+
+/// Most characters of the comment of a rule. nft permits 128 bytes.
+const LONGEST_COMMENT: usize = 256;
 
 /// Most static mappings and rules of one file.
 pub(crate) const MOST_ENTRIES: usize = 20_000;
@@ -53,6 +57,16 @@ impl Origin {
             text += " ...";
         }
         Self { line, text }
+    }
+
+    /// The origin of an entry that has a comment of its own. The comment comes first and is not
+    /// shortened, unless it is longer than any program permits.
+    pub(crate) fn with_comment(line: usize, comment: Option<&str>, text: &str) -> Self {
+        let own = Self::new(line, text);
+        let Some(comment) = comment else { return own };
+        let plain = |one: char| if one.is_control() { ' ' } else { one };
+        let comment: String = comment.chars().take(LONGEST_COMMENT).map(plain).collect();
+        Self { line, text: format!("comment \"{comment}\": {}", own.text) }
     }
 }
 
@@ -144,6 +158,7 @@ pub(crate) struct Plan {
     pub(crate) is_made_up: bool,
     /// Ports of all pools, if the file sets them for all together.
     pub(crate) nat_ports: Option<Ports>,
+    pub(crate) ipv6: Plan6,
 }
 
 /// An address for documentation (RFC 5737), which no host has.
@@ -253,6 +268,7 @@ impl Plan {
 
     /// Establishes natgate's requirements.
     pub(crate) fn settle(&mut self) {
+        self.settle6();
         self.settle_subscribers();
         self.settle_pools();
         self.settle_sides();
@@ -295,7 +311,7 @@ impl Plan {
             self.differs(&origin, message);
         }
         self.merge_empty_pools();
-        if self.pools.is_empty() {
+        if self.pools.is_empty() && !self.ipv6.needs_no_pool() {
             let origin = Origin::default();
             let addresses = self.own_addresses(&origin);
             self.pool(&addresses, None, &origin);

@@ -2,7 +2,9 @@
 
 use crate::address::{Ports, Range};
 use crate::plan::{Grade, Kind, Origin, Plan, Pool, Rule, Side, Static, Way};
-use std::fmt::Write;
+use crate::plan6::Plan6;
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write};
 use std::net::Ipv4Addr;
 
 /// Writing to a string does not fail.
@@ -30,6 +32,7 @@ pub(crate) fn config(plan: &Plan) -> String {
             keys.iter().for_each(|(key, value)| line!(text, "{key} = {value}"));
         }
     }
+    ipv6(&mut text, &plan.ipv6);
     plan.statics.iter().for_each(|fixed| static_mapping(&mut text, fixed));
     plan.rules.iter().for_each(|one| rule(&mut text, one, &plan.pools));
     remarks(&mut text, plan);
@@ -81,9 +84,44 @@ fn nat(text: &mut String, plan: &Plan) {
     }
     line!(text, "\n[nat]");
     if !plan.subscribers.is_empty() {
-        line!(text, "subscribers = {}", list(&prefixes(&plan.subscribers)));
+        line!(text, "subscribers = {}", list(prefixes(&plan.subscribers)));
     }
     plan.nat.iter().for_each(|(key, value)| line!(text, "{key} = {value}"));
+}
+
+/// Writes the tables of IPv6.
+fn ipv6(text: &mut String, ipv6: &Plan6) {
+    let keys = |text: &mut String, keys: &BTreeMap<&'static str, String>| {
+        keys.iter().for_each(|(key, value)| line!(text, "{key} = {value}"));
+    };
+    if !ipv6.keys.is_empty() {
+        line!(text, "\n[ipv6]");
+        keys(text, &ipv6.keys);
+    }
+    for (name, prefixes, more) in [
+        ("nat64", &ipv6.stateful, &ipv6.stateful_keys),
+        ("siit", &ipv6.stateless, &ipv6.stateless_keys),
+    ] {
+        let is_siit = name == "siit";
+        if prefixes.is_empty() && !(is_siit && ipv6.has_siit()) {
+            continue;
+        }
+        line!(text, "");
+        prefixes.iter().for_each(|(_, from)| origin(text, from));
+        line!(text, "[{name}]");
+        if !prefixes.is_empty() {
+            line!(text, "prefixes = {}", list(prefixes.iter().map(|(prefix, _)| prefix)));
+        }
+        if is_siit && !ipv6.sources.is_empty() {
+            line!(text, "icmp_source = {}", list(&ipv6.sources));
+        }
+        keys(text, more);
+    }
+    for map in &ipv6.maps {
+        line!(text, "");
+        origin(text, &map.origin);
+        line!(text, "[[siit.map]]\nipv6 = \"{}\"\nipv4 = \"{}\"", map.ipv6, map.ipv4);
+    }
 }
 
 fn static_mapping(text: &mut String, fixed: &Static) {
@@ -188,8 +226,8 @@ fn quoted(text: &str) -> String {
     quoted + "\""
 }
 
-fn list(ranges: &[Range]) -> String {
-    let shown: Vec<String> = ranges.iter().map(|range| format!("\"{range}\"")).collect();
+fn list(values: impl IntoIterator<Item: Display>) -> String {
+    let shown: Vec<String> = values.into_iter().map(|value| format!("\"{value}\"")).collect();
     match shown.len() {
         0..=6 => format!("[{}]", shown.join(", ")),
         _ => format!("[\n    {},\n]", shown.join(",\n    ")),

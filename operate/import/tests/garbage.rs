@@ -4,7 +4,7 @@
 use natgate_import::{Format, Hints, detect, import};
 use proptest::prelude::*;
 
-const FILES: [(&str, Format); 9] = [
+const FILES: [(&str, Format); 12] = [
     (include_str!("files/home.iptables"), Format::Iptables),
     (include_str!("files/isp.iptables"), Format::Iptables),
     (include_str!("files/ruleset.nft"), Format::Nft),
@@ -14,9 +14,13 @@ const FILES: [(&str, Format); 9] = [
     (include_str!("files/det44.vpp"), Format::Vpp),
     (include_str!("files/nat64.json"), Format::Jool),
     (include_str!("files/siit.json"), Format::Jool),
+    (include_str!("files/jool.sh"), Format::Jool),
+    (include_str!("files/pool.tayga"), Format::Tayga),
+    (include_str!("files/maps.tayga"), Format::Tayga),
 ];
 
-const FORMATS: [Format; 4] = [Format::Iptables, Format::Nft, Format::Vpp, Format::Jool];
+const FORMATS: [Format; 5] =
+    [Format::Iptables, Format::Nft, Format::Vpp, Format::Jool, Format::Tayga];
 
 #[test]
 fn every_file_is_recognised() {

@@ -1,10 +1,9 @@
 //! Conversions of lines of other programs: pools, mappings, rules, and remarks on the rest.
 
-use natgate_import::{Format, Grade, Hints, ImportError, Imported, Remark, import};
+mod common;
 
-fn imported(text: &str, format: Format) -> Imported {
-    import(text, Some(format), &Hints::default()).unwrap_or_else(|error| panic!("{error}: {text}"))
-}
+use common::{differs, has, imported, lacks, lost, remark, tables};
+use natgate_import::{Format, Grade, Hints, ImportError, Imported, import};
 
 #[test]
 fn nothing_to_import_is_said_to_be_nothing() {
@@ -12,46 +11,6 @@ fn nothing_to_import_is_said_to_be_nothing() {
         let error = natgate_import::import(text, None, &natgate_import::Hints::default());
         assert!(matches!(error, Err(natgate_import::ImportError::Empty)));
     }
-}
-
-/// A configuration without comments and empty lines, as one string for each table.
-fn tables(config: &str) -> Vec<String> {
-    let lines = config.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
-    let mut tables: Vec<String> = Vec::new();
-    for line in lines {
-        match tables.last_mut() {
-            Some(last) if !line.starts_with('[') => *last += &format!(" {line}"),
-            _ => tables.push(line.to_owned()),
-        }
-    }
-    tables
-}
-
-fn has(imported: &Imported, table: &str) {
-    let all = tables(&imported.config);
-    assert!(all.iter().any(|one| one == table), "{table:?} is not among {all:#?}");
-}
-
-fn remark(imported: &Imported, line: usize) -> &Remark {
-    let found = imported.remarks.iter().find(|remark| remark.line == line);
-    found.unwrap_or_else(|| panic!("nothing is said of line {line}: {:#?}", imported.remarks))
-}
-
-fn lacks(imported: &Imported, line: usize, why: &str) {
-    let remark = remark(imported, line);
-    assert!(remark.grade == Grade::Without && remark.message.contains(why), "{remark:?}");
-}
-
-fn lost(imported: &Imported, line: usize, why: &str) {
-    let remark = remark(imported, line);
-    assert!(remark.grade == Grade::Lost && remark.message.contains(why), "{remark:?}");
-}
-
-fn differs(imported: &Imported, line: usize, how: &str) {
-    let found = imported.remarks.iter().filter(|remark| remark.line == line);
-    let found: Vec<_> = found.collect();
-    let is = |remark: &&&Remark| remark.grade == Grade::Differs && remark.message.contains(how);
-    assert!(found.iter().any(|remark| is(&remark)), "{found:?}");
 }
 
 #[test]
@@ -473,6 +432,50 @@ fn nftables_as_text_and_as_json_are_the_same() {
     assert!(from_json.config.contains("10.7.0.0/24"), "{}", from_json.config);
 }
 
+/// The comment of a rule stays with the rule, as long as it is and however long the rule.
+#[test]
+fn comments_of_nftables_rules_in_json_are_kept_whole() {
+    let comment =
+        format!("mail of the \\\"head office\\\": {}", "ask Anna before a change; ".repeat(4));
+    let addresses: Vec<String> = (1..40).map(|one| format!("\"10.0.0.{one}\"")).collect();
+    let rule = |chain: &str, expr: &str| {
+        format!(
+            "{{\"rule\":{{\"family\":\"ip\",\"table\":\"nat\",\"chain\":\"{chain}\",\
+             \"comment\":\"{comment}\",\"expr\":[{expr}]}}}}"
+        )
+    };
+    let chain = |name: &str, hook: &str| {
+        format!(
+            "{{\"chain\":{{\"family\":\"ip\",\"table\":\"nat\",\"name\":\"{name}\",\
+             \"type\":\"nat\",\"hook\":\"{hook}\",\"policy\":\"accept\"}}}}"
+        )
+    };
+    let dnat = "{\"match\":{\"op\":\"==\",\"left\":{\"meta\":{\"key\":\"iifname\"}},\
+         \"right\":\"eth0\"}},{\"match\":{\"op\":\"==\",\"left\":{\"payload\":{\"protocol\":\"ip\",\
+         \"field\":\"daddr\"}},\"right\":\"203.0.113.1\"}},{\"match\":{\"op\":\"==\",\"left\":\
+         {\"payload\":{\"protocol\":\"tcp\",\"field\":\"dport\"}},\"right\":25}},\
+         {\"dnat\":{\"addr\":\"10.0.0.80\",\"port\":25}}";
+    let snat = format!(
+        "{{\"match\":{{\"op\":\"==\",\"left\":{{\"payload\":{{\"protocol\":\"ip\",\
+         \"field\":\"saddr\"}}}},\"right\":{{\"set\":[{}]}}}}}},\
+         {{\"snat\":{{\"addr\":\"203.0.113.1\"}}}}",
+        addresses.join(",")
+    );
+    let objects = [
+        chain("out", "postrouting"),
+        rule("out", &snat),
+        chain("in", "prerouting"),
+        rule("in", dnat),
+    ];
+    let all = imported(&format!("{{\"nftables\":[{}]}}", objects.join(",")), Format::Nft);
+    let whole = format!("comment \"{}\": ", comment.replace('\\', "").trim_end());
+    for line in ["# line 2: ", "# line 4: "] {
+        let found = all.config.lines().find(|text| text.starts_with(line));
+        let found = found.unwrap_or_else(|| panic!("{line}: {}", all.config));
+        assert!(found[line.len()..].starts_with(whole.trim_end_matches("\": ")), "{found}");
+    }
+}
+
 #[test]
 fn commands_of_vpp() {
     let text = include_str!("files/startup.vpp");
@@ -555,22 +558,6 @@ fn deterministic_addresses_of_vpp() {
     );
     has(&all, "[[rule]] kind = \"snat\" match = { source = \"100.65.0.0/22\" } pool = \"pool-2\"");
     differs(&all, 3, "natgate who");
-}
-
-#[test]
-fn jools_files() {
-    let text = include_str!("files/nat64.json");
-    let all = imported(text, Format::Jool);
-    let line = |what: &str| text.lines().position(|line| line.contains(what)).expect(what) + 1;
-    has(&all, "[[pool]] name = \"pool-2\" addresses = [\"203.0.113.1\"] ports = \"61001-65535\"");
-    has(&all, "[nat] filtering = \"address-dependent\"");
-    assert!(all.config.contains("tcp_established = \"7440s\""), "{}", all.config);
-    lacks(&all, line("2001:db8::9"), "IPv6 endpoint");
-    lacks(&all, line("\"pool6\""), "IPv6");
-    lacks(&all, line("logging-bib"), "no counterpart");
-    differs(&all, line("203.0.113.8/30"), "marked packets");
-    let siit = imported(include_str!("files/siit.json"), Format::Jool);
-    assert!(siit.remarks.iter().any(|remark| remark.message.contains("without state (SIIT)")));
 }
 
 #[test]

@@ -234,6 +234,8 @@ pub struct Damping {
     ends: BinaryHeap<Reverse<(Timestamp, Subject)>>,
     /// Latest time of a record.
     now: Timestamp,
+    /// Host that the next event is about.
+    host: Option<Record>,
 }
 
 impl Default for Damping {
@@ -245,7 +247,7 @@ impl Default for Damping {
 impl Damping {
     fn new(most: usize) -> Self {
         let (episodes, ends) = (HashMap::new(), BinaryHeap::new());
-        Self { most, episodes, ends, now: Timestamp(0) }
+        Self { most, episodes, ends, now: Timestamp(0), host: None }
     }
 
     /// Moves records into `into`, with the summaries that are due. All records until a time are
@@ -258,17 +260,19 @@ impl Damping {
         counted: &mut Vec<Record>,
     ) {
         for record in records.drain(..) {
+            if let Record::Host(_) = record {
+                self.host = Some(record);
+                continue;
+            }
             self.now = self.now.max(record.time());
             self.end_until(self.now, into);
             let is_written = match &record {
                 Record::Event(event) => self.add(event, into),
-                Record::Gap(_) | Record::ClockSet(_) | Record::Summary(_) => true,
+                Record::Host(_) | Record::Gap(_) | Record::ClockSet(_) | Record::Summary(_) => true,
             };
-            if is_written {
-                into.push(record);
-            } else {
-                counted.push(record);
-            }
+            let place = if is_written { &mut *into } else { &mut *counted };
+            place.extend(self.host.take());
+            place.push(record);
         }
         if let Some(until) = until {
             self.now = self.now.max(until);

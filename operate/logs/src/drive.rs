@@ -261,6 +261,9 @@ impl Drive {
                 break;
             }
             let (written, result) = self.sink.write(&self.batch, &names, self.wall.at(now));
+            // A host's name stays with the event that it belongs to.
+            let is_between = crate::host_before(&self.batch, written).is_some();
+            let written = if is_between { written - 1 } else { written };
             self.made_progress(written);
             let done = self.batch.drain(..written);
             let (mut events, mut gaps) = (0, Vec::new());
@@ -268,7 +271,7 @@ impl Drive {
                 match record {
                     Record::Event(_) => events += 1,
                     Record::Gap(gap) => gaps.push(gap),
-                    Record::ClockSet(_) | Record::Summary(_) => {}
+                    Record::Host(_) | Record::ClockSet(_) | Record::Summary(_) => {}
                 }
             }
             self.counts.written.fetch_add(events, Ordering::Relaxed);

@@ -4,8 +4,9 @@
 //! The worker never waits here and allocates nothing. Events without room are counted, and go into
 //! the ring as a gap when there is room.
 
-use crate::record::{Gap, Record};
+use crate::record::{Gap, Host, Record};
 use natgate_engine::{Event, Timestamp};
+use natgate_gateway::ipv6::HostName;
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -69,6 +70,25 @@ impl Feed {
         if self.since_wake >= WAKE_EVERY {
             self.wake();
         }
+    }
+
+    /// Adds an event about a host of NAT64.
+    pub fn event_of(&mut self, event: &Event, name: &HostName) {
+        if !self.wanted.load(Ordering::Relaxed) {
+            return;
+        }
+        // Room for a gap, the host and the event.
+        if self.ring.slots() < 3 {
+            match &mut self.gap {
+                Some(gap) => gap.add(Gap::of(event)),
+                none => *none = Some(Gap::of(event)),
+            }
+            return;
+        }
+        self.tell_gap();
+        // There is room for both.
+        let _ = self.ring.push(Record::Host(Host::new(event.time, name)));
+        self.event(event);
     }
 
     /// Adds a gap after the last event.

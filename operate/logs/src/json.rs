@@ -5,7 +5,7 @@
 
 use crate::damping::{Subject, Summary};
 use crate::in_force::InForce;
-use crate::record::Record;
+use crate::record::{Host, Record, host_before};
 use natgate_engine::{
     BlockId, Change, Config, Endpoint, Event, MappingId, PoolConfig, Resource, SessionId, Timestamp,
 };
@@ -116,8 +116,10 @@ impl Names {
 
 /// Names of all realms, unless there is only one.
 fn realms(config: &Config) -> Vec<String> {
-    let further = config.realms.iter().map(|realm| realm.name.clone());
-    match config.realms.is_empty() {
+    // The hosts of NAT64 have a realm of the engine, and none of the configuration.
+    let further = config.realms.iter().filter(|realm| realm.host_bits.is_none());
+    let further: Vec<String> = further.map(|realm| realm.name.clone()).collect();
+    match further.is_empty() {
         true => Vec::new(),
         false => std::iter::once(DEFAULT_REALM.to_owned()).chain(further).collect(),
     }
@@ -224,15 +226,26 @@ pub fn event<'p>(event: &Event, names: &'p Names) -> EventObject<'p> {
     }
 }
 
-/// A record as an object; it has remote endpoints only if `remotes` is set.
-pub fn record<'p>(record: &Record, names: &'p Names, remotes: bool) -> EventObject<'p> {
-    match record {
+/// The record at a place as an object; it has remote endpoints only if `remotes` is set. `None`:
+/// the record belongs to the next one.
+pub fn record<'p>(
+    records: &[Record],
+    place: usize,
+    names: &'p Names,
+    remotes: bool,
+) -> Option<EventObject<'p>> {
+    let record = records.get(place)?;
+    Some(match record {
+        Record::Host(_) => return None,
         Record::Event(happened) => {
             let mut object = event(happened, names);
             if !remotes {
                 (object.remote, object.remote_inside) = (None, None);
             }
-            object
+            match host_before(records, place) {
+                Some(host) => object.with_hosts(happened, host),
+                None => object,
+            }
         }
         Record::Gap(gap) => EventObject {
             time: seconds(gap.to),
@@ -255,6 +268,16 @@ pub fn record<'p>(record: &Record, names: &'p Names, remotes: bool) -> EventObje
             to: Some(seconds(set.to)),
             ..EventObject::default()
         },
+    })
+}
+
+impl Hosts for Host {
+    fn address(&self, _: u16, _: Ipv4Addr) -> Option<Ipv6Addr> {
+        Self::address(self)
+    }
+
+    fn subscriber(&self, _: u16, _: Ipv4Addr) -> Option<(Ipv6Addr, u8)> {
+        Some(Self::subscriber(self))
     }
 }
 
@@ -512,7 +535,7 @@ mod tests {
         let time = Timestamp(2_500_000_000);
         let line = |session, remotes| {
             let happened = Event { time, change: Change::SessionCreated(session) };
-            serde_json::to_value(record(&Record::Event(happened), &Names::default(), remotes))
+            serde_json::to_value(record(&[Record::Event(happened)], 0, &Names::default(), remotes))
                 .unwrap()
         };
         let mut expected = json!({
@@ -531,7 +554,7 @@ mod tests {
     fn a_gap_says_how_many_are_missing_and_from_when_to_when() {
         let gap = Gap { lost: 7, from: Timestamp(1_000_000_000), to: Timestamp(2_500_000_000) };
         let names = Names::default();
-        let object = record(&Record::Gap(gap), &names, false);
+        let object = record(&[Record::Gap(gap)], 0, &names, false);
         let expected = json!({ "time": 2.5, "event": "gap", "lost": 7, "from": 1.0, "to": 2.5 });
         assert_eq!(serde_json::to_value(object).unwrap(), expected);
     }

@@ -18,6 +18,20 @@
 //! | `json`, `sinks` | formats: JSON lines, syslog (RFC 5424), IPFIX (RFC 7011, 8158), the spool |
 //! | `spool` | the spool's files: written, kept within bounds, searched |
 //! | `wall` | times by the machine's clock, which may be set |
+//!
+//! ```
+//! use natgate_engine::Timestamp;
+//! use natgate_gateway::LogWhat;
+//! use natgate_logs::{Gap, Queue, Record, shown};
+//!
+//! let queue = Queue::new(100, LogWhat::Mappings);
+//! let time = Timestamp(1_700_000_000_000_000_000);
+//! queue.offer(&[Record::Gap(Gap { lost: 3, from: time, to: time })]);
+//! let mut records = Vec::new();
+//! queue.take(10, &mut records);
+//! assert_eq!(records[0].time(), time);
+//! assert_eq!(shown(time), "2023-11-14T22:13:20.000Z");
+//! ```
 
 mod damping;
 mod drive;
@@ -44,7 +58,7 @@ pub use json::{
     shown, time,
 };
 pub use queue::Queue;
-pub use record::{ClockSet, Gap, Record, wants};
+pub use record::{ClockSet, Gap, Host, Record, host_before, wants};
 pub use sinks::file::FileSink;
 pub use sinks::ipfix::IpfixSink;
 pub use sinks::spool::SpoolSink;

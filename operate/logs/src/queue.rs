@@ -4,7 +4,7 @@
 //! because the missing ones are then one gap, in its place. As soon as there is room again, the gap
 //! goes in before the next record.
 
-use crate::record::{Gap, Record};
+use crate::record::{Gap, Host, Record, host_before};
 use natgate_engine::Timestamp;
 use natgate_gateway::LogWhat;
 use std::collections::VecDeque;
@@ -72,13 +72,14 @@ impl Queue {
     pub fn offer(&self, records: &[Record]) {
         let mut state = self.state();
         let mut came = false;
-        for record in records {
-            if let Record::Event(event) = record
-                && !crate::wants(self.what, &event.change)
-            {
-                continue;
+        for (place, record) in records.iter().enumerate() {
+            match record {
+                Record::Event(event) if !crate::wants(self.what, &event.change) => continue,
+                // It goes in with its event.
+                Record::Host(_) => continue,
+                _ => {}
             }
-            came |= self.put(&mut state, record);
+            came |= self.put(&mut state, record, host_before(records, place));
         }
         drop(state);
         if came {
@@ -99,9 +100,10 @@ impl Queue {
     }
 
     /// Adds a record; returns true if there was room.
-    fn put(&self, state: &mut State, record: &Record) -> bool {
-        // A record after a gap follows the gap, so there must be room for both.
-        let needed = 1 + usize::from(state.gap.is_some());
+    fn put(&self, state: &mut State, record: &Record, host: Option<&Host>) -> bool {
+        // A record after a gap follows the gap, so there must be room for both, and for the host
+        // that the record is about.
+        let needed = 1 + usize::from(state.gap.is_some()) + usize::from(host.is_some());
         // Without a step of the clock the times after it would have no meaning.
         let room = match record {
             Record::ClockSet(_) => self.capacity + MOST_STEPS,
@@ -124,6 +126,7 @@ impl Queue {
             self.lost.fetch_add(gap.lost, Ordering::Relaxed);
             self.gaps.fetch_add(1, Ordering::Relaxed);
         }
+        state.records.extend(host.copied().map(Record::Host));
         state.records.push_back(*record);
         true
     }
@@ -133,6 +136,10 @@ impl Queue {
         let mut state = self.state();
         let count = state.records.len().min(most.saturating_sub(into.len()));
         into.extend(state.records.drain(..count));
+        // A host's name and its event stay together.
+        if let Some(Record::Host(_)) = into.last() {
+            into.extend(state.records.pop_front());
+        }
         if into.len() < most && state.records.is_empty() {
             into.extend(state.gap.take().map(Record::Gap));
         }
@@ -180,6 +187,8 @@ mod tests {
     use super::*;
     use crate::drive::tests::{created, times};
     use crate::record::ClockSet;
+    use natgate_gateway::ipv6::HostName;
+    use std::net::Ipv6Addr;
 
     #[test]
     fn what_does_not_fit_becomes_one_gap_in_its_place() {
@@ -241,5 +250,31 @@ mod tests {
         queue.close();
         assert!(!queue.wait(Duration::from_secs(3600)));
         assert!(!queue.pause(Duration::from_secs(3600)));
+    }
+
+    #[test]
+    fn a_host_stays_with_its_event() {
+        let name = HostName { address: None, prefix: Ipv6Addr::LOCALHOST, len: 64 };
+        let named = |time| [Record::Host(Host::new(Timestamp(time), &name)), created(time)];
+        let queue = Queue::new(4, LogWhat::Mappings);
+        queue.offer(&named(1));
+        queue.offer(&named(2));
+        let mut taken = Vec::new();
+        // A piece is longer rather than that it parts the two.
+        queue.take(1, &mut taken);
+        assert_eq!(taken, named(1));
+        // One record of room is too little for both.
+        queue.offer(&[created(3)]);
+        queue.offer(&named(4));
+        taken.clear();
+        queue.take(9, &mut taken);
+        let gap = Gap { lost: 1, from: Timestamp(4), to: Timestamp(4) };
+        assert_eq!(taken, [&named(2)[..], &[created(3), Record::Gap(gap)]].concat());
+        // A log of blocks wants neither.
+        let blocks = Queue::new(4, LogWhat::Blocks);
+        blocks.offer(&named(5));
+        taken.clear();
+        blocks.take(9, &mut taken);
+        assert_eq!(taken, []);
     }
 }

@@ -3,6 +3,8 @@
 use crate::damping::Summary;
 use natgate_engine::{Change, Event, Timestamp};
 use natgate_gateway::LogWhat;
+use natgate_gateway::ipv6::HostName;
+use std::net::Ipv6Addr;
 
 /// Events that are missing in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,11 +40,53 @@ pub struct ClockSet {
     pub to: Timestamp,
 }
 
+/// Host of NAT64 that the event after this record is about. The two records stay together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// Time of the event.
+    pub time: Timestamp,
+    /// The host's address, or only the prefix if no host had the number any more.
+    pub(crate) octets: [u8; 16],
+    pub(crate) is_host: bool,
+    /// Length of the prefix that is the subscriber, bits.
+    pub(crate) len: u8,
+}
+
+impl Host {
+    /// The name of the host that an event at a time is about.
+    pub fn new(time: Timestamp, name: &HostName) -> Self {
+        let address = name.address.unwrap_or(name.prefix);
+        Self { time, octets: address.octets(), is_host: name.address.is_some(), len: name.len }
+    }
+
+    /// Address of the host, if it is known.
+    pub fn address(&self) -> Option<Ipv6Addr> {
+        self.is_host.then_some(Ipv6Addr::from(self.octets))
+    }
+
+    /// Prefix that is the subscriber, and its length.
+    pub fn subscriber(&self) -> (Ipv6Addr, u8) {
+        let address = u128::from_be_bytes(self.octets);
+        let mask = u128::MAX.checked_shl(128 - u32::from(self.len)).unwrap_or_default();
+        (Ipv6Addr::from_bits(address & mask), self.len)
+    }
+}
+
+/// The host that the record at a place is about, if the record before names one.
+pub fn host_before(records: &[Record], place: usize) -> Option<&Host> {
+    match records.get(place.checked_sub(1)?)? {
+        Record::Host(host) => Some(host),
+        _ => None,
+    }
+}
+
 /// One entry of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
     /// A change of the translator's state.
     Event(Event),
+    /// Host of NAT64 that the next record is about.
+    Host(Host),
     /// Events are missing here.
     Gap(Gap),
     /// The clock was set here.
@@ -59,6 +103,7 @@ impl Record {
     pub fn time(&self) -> Timestamp {
         match self {
             Self::Event(event) => event.time,
+            Self::Host(host) => host.time,
             Self::Gap(gap) => gap.to,
             Self::ClockSet(set) => set.to,
             Self::Summary(summary) => summary.time,
@@ -69,6 +114,7 @@ impl Record {
     pub(crate) fn missing(&self) -> Gap {
         match self {
             Self::Event(event) => Gap::of(event),
+            Self::Host(host) => Gap { lost: 0, from: host.time, to: host.time },
             Self::Gap(gap) => *gap,
             Self::ClockSet(set) => Gap { lost: 0, from: set.to, to: set.to },
             Self::Summary(summary) => Gap { lost: 1, from: summary.time, to: summary.time },
@@ -120,5 +166,31 @@ mod tests {
         ] {
             assert_eq!(changes.map(|change| wants(what, &change)), expected);
         }
+    }
+
+    #[test]
+    fn a_host_is_named_by_its_address_or_by_its_subscriber_alone() {
+        let ip = |text: &str| text.parse::<Ipv6Addr>().expect("an address");
+        let known = HostName {
+            address: Some(ip("2001:db8:1:0:ff::5")),
+            prefix: ip("2001:db8:1::"),
+            len: 64,
+        };
+        let host = Host::new(Timestamp(7), &known);
+        assert_eq!((host.time, host.address()), (Timestamp(7), known.address));
+        assert_eq!(host.subscriber(), (ip("2001:db8:1::"), 64));
+        let gone = Host::new(Timestamp(7), &HostName { address: None, ..known });
+        assert_eq!((gone.address(), gone.subscriber()), (None, (ip("2001:db8:1::"), 64)));
+        let single = HostName { prefix: ip("2001:db8:1:0:ff::5"), len: 128, ..known };
+        assert_eq!(Host::new(Timestamp(7), &single).subscriber(), (single.prefix, 128));
+    }
+
+    #[test]
+    fn only_the_record_right_behind_is_the_hosts() {
+        let name = HostName { address: None, prefix: Ipv6Addr::UNSPECIFIED, len: 64 };
+        let host = Host::new(Timestamp(1), &name);
+        let records = [Record::Host(host), created(1), created(1)];
+        let found = [0, 1, 2, 3].map(|place| host_before(&records, place));
+        assert_eq!(found, [None, Some(&host), None, None]);
     }
 }

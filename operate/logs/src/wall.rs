@@ -7,7 +7,7 @@
 //! changes.
 
 use crate::damping::Summary;
-use crate::record::{ClockSet, Gap, Record};
+use crate::record::{ClockSet, Gap, Host, Record};
 use natgate_engine::{Event, Timestamp};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -115,6 +115,7 @@ impl Timing {
         let by = self.ahead;
         match record {
             Record::Event(event) => Record::Event(Event { time: moved(event.time, by), ..event }),
+            Record::Host(host) => Record::Host(Host { time: moved(host.time, by), ..host }),
             Record::Gap(gap) => {
                 Record::Gap(Gap { from: moved(gap.from, by), to: moved(gap.to, by), ..gap })
             }

@@ -1,14 +1,29 @@
-//! What a subscriber's host asks of its NAT: PCP (RFC 6887, with port sets, RFC 7753) and, of old
-//! clients on the same port, NAT-PMP (RFC 6886); the server's side.
+//! The server's side of the protocols by which a host requests mappings of its NAT: PCP (RFC 6887,
+//! with port sets, RFC 7753) and, for old clients on the same port, NAT-PMP (RFC 6886).
 //!
-//! A state machine without input, output, clock or memory of its own. [`Server::read`] takes a
-//! request's bytes and says what there is to do: nothing, send an answer that needs nobody, or
-//! carry out an [`Operation`] on the translator. What came of that becomes an answer by
-//! [`Request::grant`] or [`Request::refuse`], which read the request's bytes once more for what
-//! they have to repeat. Whose mapping is whose, how many there may be and when they go is the
-//! translator's affair; that a request comes from inside, its caller's.
+//! A state machine without input, output, clock or memory of its own. [`Server::read`] reads the
+//! bytes of a request. It returns nothing to do, an answer to send, or an [`Operation`] for the
+//! translator. [`Request::grant`] and [`Request::refuse`] make the answer from the result of the
+//! operation and from the bytes of the request, parts of which the answer repeats. The translator
+//! decides about owners, quotas and lifetimes of mappings. The caller passes requests from inside
+//! only.
 //!
 //! Nothing here allocates, and no bytes make it panic.
+//!
+//! ```
+//! use natgate_pcp::{MAP, Policy, Read, Refusal, ResultCode, Server, VERSION, mapped};
+//!
+//! let server = Server::new(Policy { lifetime: (120, 86_400), nat_pmp: true, port_set: 1 });
+//! let client = [10, 0, 0, 5].into();
+//! // A mapping for UDP port 5000, for an hour, any external endpoint.
+//! let head = [&[VERSION, MAP, 0, 0, 0, 0, 0x0e, 0x10][..], &mapped(client)].concat();
+//! let map = [&[9; 12][..], &[17, 0, 0, 0, 0x13, 0x88, 0, 0], &mapped([0; 4].into())].concat();
+//! let bytes = [head, map].concat();
+//! let Read::Ask(request) = server.read(&bytes, client, false, 7) else { panic!("it is right") };
+//! assert_eq!(request.host, client);
+//! let answer = request.refuse(&bytes, Refusal::new(ResultCode::NoResources), 7);
+//! assert_eq!(answer[..4], [VERSION, MAP | 0x80, 0, ResultCode::NoResources as u8]);
+//! ```
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -5,7 +5,23 @@
 //! [`Pulse`] decides that: one worker that hangs means no progress, however busy the other threads
 //! are. [`log`] writes to standard error, with the priorities that journald reads if standard error
 //! goes there. Without a service manager nothing is sent, and lines are written for people.
-//! [`explain`] makes a sentence with a remedy of a system error about a file.
+//! [`explain`] explains a system error about a file in a sentence, with a remedy.
+//!
+//! ```
+//! use natgate_service::{Manager, Priority, Pulse, prefixed, priority_of};
+//!
+//! let mut pulse = Pulse::default();
+//! assert_eq!(pulse.look(&[1, 1]), Ok(()));
+//! assert_eq!(pulse.look(&[2, 1]), Err(vec![1]), "worker 1 hangs");
+//!
+//! let line = "warning: the disk is full";
+//! assert_eq!(priority_of(line), Priority::Warning);
+//! assert_eq!(prefixed(Priority::Warning, line), "<4>warning: the disk is full\n");
+//!
+//! // Without a service manager nothing is sent.
+//! let manager = Manager::of_environment();
+//! manager.status("running");
+//! ```
 
 mod explain;
 mod log;

@@ -1,6 +1,5 @@
 //! The state of the screen: the view, its order, whether it is paused, and the text being typed.
 
-use crate::source::Owners;
 use serde_json::Value;
 
 /// Longest text that can be typed, characters.
@@ -21,6 +20,17 @@ pub struct Snapshot {
     pub subscribers: Option<Vec<Value>>,
     /// Owners of blocks of ports or of one endpoint, if they were asked for.
     pub owners: Option<Owners>,
+}
+
+/// Blocks of ports and their owners, or the owner of one endpoint.
+#[derive(Clone, Debug, Default)]
+pub struct Owners {
+    /// The search that is answered.
+    pub search: String,
+    /// Objects of `/v1/blocks` and `/v1/who`.
+    pub entries: Vec<Value>,
+    /// A sentence in place of entries.
+    pub message: Option<String>,
 }
 
 /// A view of the gateway.

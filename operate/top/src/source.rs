@@ -1,9 +1,11 @@
 //! Snapshots of a gateway, by its control socket.
 
-use crate::Snapshot;
+use crate::{Owners, Snapshot};
 use natgate_http::{AskError, Response, ask, open};
 use serde_json::{Value, json};
+use std::cmp::Reverse;
 use std::io::{BufRead, BufReader, Read};
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,8 +15,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Subscribers that are kept, the ones with the most mappings.
 pub const MOST_SUBSCRIBERS: usize = 100;
 
-/// Blocks of ports, or mappings of a subscriber, that are asked for.
+/// Blocks of ports that are kept, the ones with the most ports in use; and mappings of a subscriber
+/// that are asked for.
 const MOST_OWNED: usize = 100;
+
+/// Blocks of ports that are read, in the gateway's order. The busiest of these are kept.
+const MOST_READ: usize = 100_000;
 
 /// Longest line of a list, bytes.
 const MOST_LINE: u64 = 1 << 16;
@@ -24,17 +30,6 @@ const MOST_LINE: u64 = 1 << 16;
 pub struct Lists<'s> {
     /// The address or endpoint to find the owner of; empty: all blocks of ports.
     pub search: &'s str,
-}
-
-/// Blocks of ports and their owners, or the owner of one endpoint.
-#[derive(Clone, Debug, Default)]
-pub struct Owners {
-    /// The search that is answered.
-    pub search: String,
-    /// Objects of `/v1/blocks` and `/v1/who`.
-    pub entries: Vec<Value>,
-    /// A sentence in place of entries.
-    pub message: Option<String>,
 }
 
 /// Takes a snapshot, with lists only if they are wanted.
@@ -88,16 +83,11 @@ fn owners(socket: &Path, search: &str) -> Result<Owners, AskError> {
     let filters: &[&str] = if search.is_empty() { &[""] } else { &["&subscriber=", "&external="] };
     for list in ["blocks", "mappings"] {
         for filter in filters {
-            let path = format!("/v1/{list}?limit={MOST_OWNED}{filter}{search}");
-            let Response { status, mut body } = get(socket, &path)?;
-            if status != 200 {
-                return message(sentence(&body));
-            }
-            if let Value::Array(entries) = body[list].take()
-                && !entries.is_empty()
-            {
-                let entries = entries.into_iter().map(owned).collect();
-                return answer(entries, None);
+            let limit = if list == "blocks" { MOST_READ } else { MOST_OWNED };
+            match read(socket, &format!("/v1/{list}?limit={limit}{filter}{search}"))? {
+                Err(refusal) => return message(refusal),
+                Ok(entries) if entries.is_empty() => {}
+                Ok(entries) => return answer(entries, None),
             }
         }
         if search.is_empty() {
@@ -127,24 +117,65 @@ fn refused(body: &Value) -> AskError {
     AskError::Odd(sentence(body))
 }
 
+/// The entries of a list that have the most ports in use, or a sentence in place of entries.
+fn read(socket: &Path, path: &str) -> Result<Result<Vec<Value>, String>, AskError> {
+    let mut most = Vec::new();
+    let refusal = each(socket, path, |one| {
+        most.push(owned(one));
+        if most.len() == 2 * MOST_OWNED {
+            keep_busiest(&mut most);
+        }
+    })?;
+    keep_busiest(&mut most);
+    Ok(refusal.map_or(Ok(most), |body| Err(sentence(&body))))
+}
+
+fn keep_busiest(most: &mut Vec<Value>) {
+    most.sort_by_cached_key(busiest_first);
+    most.truncate(MOST_OWNED);
+}
+
+/// Key of an order of owners: the most ports in use first, equal ones by realm, address and port.
+pub(crate) fn busiest_first(one: &Value) -> impl Ord + use<> {
+    let used = one["used"].as_object().into_iter().flatten();
+    let used: u64 = used.filter_map(|(_, count)| count.as_u64()).sum();
+    (Reverse(used), by_address(one))
+}
+
+/// Key of the order of owners by realm, address and port.
+pub(crate) fn by_address(one: &Value) -> impl Ord + use<> {
+    let address: Option<Ipv4Addr> = one["external"].as_str().and_then(|text| text.parse().ok());
+    let first = one["ports"].as_str().and_then(|text| text.split('-').next()?.parse::<u16>().ok());
+    (one["realm"].as_str().map(str::to_owned), address, first)
+}
+
 /// The subscribers with the most mappings; all subscribers are read one after the other.
 fn most_of(socket: &Path) -> Result<Vec<Value>, AskError> {
-    let headers = [("Accept", "application/x-ndjson")];
-    let reply = open(socket, "GET", "/v1/subscribers", &headers, &Value::Null, PATIENCE)?;
-    if reply.status() != 200 {
-        return Err(refused(&reply.object().unwrap_or_else(|_| json!({}))));
+    let mut most = Vec::new();
+    match each(socket, "/v1/subscribers", |one| keep(&mut most, one))? {
+        None => Ok(most),
+        Some(body) => Err(refused(&body)),
     }
-    let odd = |error: &dyn std::fmt::Display| AskError::Odd(format!("subscribers: {error}"));
-    let (mut most, mut lines) = (Vec::new(), BufReader::new(reply));
+}
+
+/// Calls `take` for each entry of a list. Returns the body of a refusal.
+fn each(socket: &Path, path: &str, mut take: impl FnMut(Value)) -> Result<Option<Value>, AskError> {
+    let headers = [("Accept", "application/x-ndjson")];
+    let reply = open(socket, "GET", path, &headers, &Value::Null, PATIENCE)?;
+    if reply.status() != 200 {
+        return Ok(Some(reply.object().unwrap_or_else(|_| json!({}))));
+    }
+    let odd = |error: &dyn std::fmt::Display| AskError::Odd(format!("{path}: {error}"));
+    let mut lines = BufReader::new(reply);
     loop {
         let mut line = String::new();
         lines.by_ref().take(MOST_LINE).read_line(&mut line).map_err(|error| odd(&error))?;
         if line.is_empty() {
-            return Ok(most);
+            return Ok(None);
         }
         let one: Value = serde_json::from_str(&line).map_err(|error| odd(&error))?;
-        if one["subscriber"].is_string() {
-            keep(&mut most, one);
+        if one["subscriber"].is_string() || one["external"].is_string() {
+            take(one);
         }
     }
 }
@@ -168,6 +199,27 @@ fn keep(most: &mut Vec<Value>, one: Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_with_the_most_ports_in_use_are_kept() {
+        let block = |number: u64| {
+            let external = format!("203.0.113.{}", number % 16);
+            let used = json!({ "tcp": number * 7919 % 500, "udp": 0 });
+            let ports = format!("{}-{}", 1024 + number, 1024 + number);
+            json!({ "subscriber": "10.0.0.9", "external": external, "ports": ports, "used": used })
+        };
+        let mut most: Vec<Value> = (0..1000).map(block).collect();
+        keep_busiest(&mut most);
+        let of = |one: &Value| one["used"]["tcp"].as_u64().unwrap();
+        let used: Vec<u64> = most.iter().map(of).collect();
+        let expected: Vec<u64> = (450..500).rev().flat_map(|used| [used, used]).collect();
+        assert_eq!(used, expected);
+        // Equal blocks are in the order of their addresses, as numbers.
+        let address =
+            |one: &Value| -> Ipv4Addr { one["external"].as_str().unwrap().parse().unwrap() };
+        let is_ordered = |pair: &[Value]| address(&pair[0]) <= address(&pair[1]);
+        assert!(most.chunks(2).all(is_ordered), "{most:?}");
+    }
 
     #[test]
     fn those_with_most_are_kept_in_order() {

@@ -2,7 +2,7 @@
 
 use crate::app::{App, Snapshot, View};
 use crate::columns::{Column, Table, always, ranked};
-use crate::source::mappings;
+use crate::source::{busiest_first, by_address, mappings};
 use serde_json::Value;
 use std::cmp::Reverse;
 
@@ -101,7 +101,10 @@ const POOLS: [Column; 9] = [
 fn pools(app: &App, now: &Snapshot) -> Table {
     let mut all: Vec<&Value> = now.pools.as_array().into_iter().flatten().collect();
     match app.sort {
-        0 => all.sort_by(|a, b| fullness(b).total_cmp(&fullness(a))),
+        0 => all.sort_by(|a, b| {
+            let by_name = || word(&a["name"]).cmp(&word(&b["name"]));
+            fullness(b).total_cmp(&fullness(a)).then_with(by_name)
+        }),
         _ => all.sort_by_key(|pool| word(&pool["name"])),
     }
     let row = |pool: &Value| {
@@ -211,8 +214,9 @@ fn blocks(app: &App, now: &Snapshot) -> Table {
         return only(message);
     }
     let mut all: Vec<&Value> = owners.entries.iter().collect();
-    if app.sort == 1 {
-        all.sort_by_key(|one| Reverse(sum(&one["used"])));
+    match app.sort {
+        0 => all.sort_by_cached_key(|one| busiest_first(one)),
+        _ => all.sort_by_cached_key(|one| by_address(one)),
     }
     let row = |one: &Value| {
         let count = |ports: &Value| ports.is_object().then(|| sum(ports) as f64);

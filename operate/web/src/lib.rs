@@ -1,16 +1,25 @@
 //! The web page of a running gateway.
 //!
-//! Everything the page consists of is a file under `assets/` that is compiled in, so that it works
-//! without a network and without anything beside the program. The files are served as they are
-//! written: there is no build step. Their figures come from the interface's paths under `/v1/`,
-//! which the control crate serves; [`router`] puts both on one origin and admits or refuses
-//! requests.
+//! The files of the page are in `assets/`. They are compiled in, so the page needs no network and
+//! no other file. They are served as written: there is no build step. The page reads its figures
+//! from the paths under `/v1/`, which the control crate serves. [`router`] puts both on one origin
+//! and admits or refuses requests.
 //!
-//! Always true: nothing but GET (and HEAD) passes, so nobody changes anything through the page; a
-//! request is answered only under an address, or a name that the operator has listed, so that a
-//! foreign website cannot become the page's origin by DNS rebinding; requests that a foreign
-//! website made a browser send are refused; and the browser may load and run nothing but these
-//! files.
+//! Always true: only GET and HEAD pass, so the page changes nothing. A request is answered only
+//! under an address, or a name that the operator has listed, so a foreign website cannot become the
+//! page's origin by DNS rebinding. Requests that a foreign website made a browser send are refused.
+//! The browser loads and runs only these files.
+//!
+//! ```no_run
+//! use axum::Router;
+//! use natgate_http::{Listen, Server};
+//!
+//! let api = Router::new();
+//! let page = natgate_web::router(api, &["gateway.example.org".to_owned()]);
+//! let server = Server::start(Listen::tcp(([127, 0, 0, 1], 8080).into()), page)?;
+//! println!("http://{}", server.address().expect("a TCP port"));
+//! # Ok::<(), natgate_http::BindError>(())
+//! ```
 
 #![forbid(unsafe_code)]
 

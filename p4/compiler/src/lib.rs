@@ -11,6 +11,20 @@
 //!
 //! Unsupported parts of the language are refused at their location, with a message that names them.
 //! Any text may come in: sizes, depths and the results of instances are limited.
+//!
+//! ```
+//! use natgate_p4::{Machine, Outcome, compile, programs};
+//! use std::time::Duration;
+//!
+//! let text = programs::text("nat").expect("a program of this crate");
+//! let program = compile("nat.p4", text).expect("it compiles");
+//! let mut machine = Machine::new(&program, 1);
+//! // Its tables are empty.
+//! assert!(matches!(machine.process(Duration::ZERO, 1, &[0; 60]), Outcome::Dropped));
+//!
+//! let error = compile("empty.p4", "").err().expect("a program has a main package");
+//! assert!(error.rendered().contains("empty.p4"));
+//! ```
 
 // Generated code names this crate, wherever it is compiled.
 extern crate self as natgate_p4;

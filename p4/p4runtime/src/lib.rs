@@ -13,6 +13,19 @@
 //! Always true: only the primary controller changes anything; there are at most
 //! [`MOST_CONTROLLERS`] controllers, a message is at most [`MOST_BYTES`] long, and answers are made
 //! piece by piece, as fast as the controller reads them.
+//!
+//! ```
+//! use natgate_p4::{compile, programs, request_queue};
+//! use natgate_p4runtime::{Device, serve};
+//!
+//! let text = programs::text("nat").expect("a program of that crate");
+//! let info = compile("nat.p4", text).expect("it compiles").info();
+//! let device = Device { id: 1, info, program: text.into() };
+//! // The executor of the program answers the requests of its queue.
+//! let (controller, _queue) = request_queue();
+//! let server = serve(([127, 0, 0, 1], 0).into(), device, controller).expect("a free port");
+//! assert!(server.address().is_some());
+//! ```
 
 #![forbid(unsafe_code)]
 

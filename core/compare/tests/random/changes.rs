@@ -1,6 +1,6 @@
 //! Changes of a case's configuration: another configuration, or other pools.
 
-use crate::configs::fit;
+use crate::configs::{fit, fits_blocks};
 use crate::policy::give_timeouts;
 use crate::world::POOL;
 use natgate_engine::{
@@ -170,7 +170,7 @@ fn take_limits(config: &mut Config, new: &Config, in_force: &Config) {
 }
 
 /// Takes the static mappings of another configuration, if the model can follow both. It does not
-/// follow held ports of whole addresses, one-way mappings and pinned blocks.
+/// follow held ports of whole addresses, and one-way mappings. No two hosts may have one block.
 fn take_statics(config: &mut Config, new: &Config, in_force: &Config) {
     let plain = |config: &Config| {
         let is_plain = |one: &StaticMapping| {
@@ -178,19 +178,20 @@ fn take_statics(config: &mut Config, new: &Config, in_force: &Config) {
             one.begun == Begun::Anywhere && (one.external.1.is_some() || !pooled)
         };
         let mut pools = in_force.pools.iter();
-        let shared = |pool| {
-            let allocation = in_force.allocation_of(pool);
-            matches!(allocation, Allocation::Random | Allocation::Preserve)
-        };
-        config.statics.iter().all(is_plain) && pools.all(shared)
+        let computed = |pool| matches!(in_force.allocation_of(pool), Allocation::Deterministic(_));
+        config.statics.iter().all(is_plain) && !pools.any(computed)
     };
     if !in_force.services.is_empty() || !plain(in_force) || !plain(new) {
         return;
     }
+    let before = config.statics.clone();
     config.statics.clone_from(&new.statics);
     let live: Vec<u16> = config.realm_numbers().collect();
     for fixed in &mut config.statics {
         fixed.realm = live[usize::from(fixed.realm) % live.len()];
+    }
+    if !fits_blocks(config) {
+        config.statics = before;
     }
 }
 

@@ -265,6 +265,7 @@ fn statics() -> impl Strategy<Value = Vec<StaticMapping>> {
             fixed(Some(UDP), INSIDE[3], 1, Some((5000, 5001))),
             fixed(Some(TCP), INSIDE[3], 1, Some((2000, 1024))),
         ]),
+        1 => Just(vec![fixed(Some(UDP), INSIDE[0], 1, Some((5000, 5001)))]),
         1 => Just(vec![fixed(None, INSIDE[3], 0, None)]),
         1 => Just(vec![fixed(None, INSIDE[3], 1, None)]),
         1 => prop::sample::select(vec![TCP, UDP, DCCP, GRE])
@@ -502,7 +503,8 @@ pub(crate) fn fit_blocks(config: Config) -> Config {
     }
 }
 
-fn fits_blocks(config: &Config) -> bool {
+/// True if the hosts of forwarded ports can have the blocks of these ports.
+pub(crate) fn fits_blocks(config: &Config) -> bool {
     // Classes may name realms that are added later.
     let config = Config { classes: vec![], ..config.clone() };
     match Engine::new(&config, [0; 32], START) {

@@ -117,8 +117,9 @@ impl World {
                 self.pair.advance(self.now)?;
                 let config = other.in_place_of(&self.config);
                 let config = config.in_numbers_of(self.pair.engine.config());
-                self.pair.reconfigure(&config)?;
-                self.config = config;
+                if self.pair.reconfigure(&config)? {
+                    self.config = config;
+                }
             }
             Operation::Pools(edits) => {
                 for edit in edits {

@@ -2,7 +2,6 @@
 
 use super::{Blocks, Entry, NOBODY, Owned, OwnedBlock, PINNED, Tenure, Timers, Times};
 use crate::calendar::NONE;
-use crate::endpoint::External;
 use crate::host::Host;
 use crate::prefetch::prefetch;
 
@@ -118,29 +117,53 @@ impl Blocks {
         Some(block)
     }
 
-    /// Gives the block of a port permanently to a subscriber. Returns the block if it had no owner.
-    /// `None`: the port is in no block, or the subscriber has the block already.
-    ///
-    /// # Errors
-    /// The owner of the block, if it is another subscriber.
-    pub(crate) fn pin(
-        &mut self,
-        pool: usize,
-        External { index, port }: External,
-        subscriber: Host,
-    ) -> Result<Option<u32>, Host> {
-        let subscriber = self.grouping.subscriber(subscriber);
-        let Some(block) = self.find(pool, index, port) else { return Ok(None) };
-        match self.entries[block as usize].owner {
-            owner if owner == subscriber => return Ok(None),
-            owner if owner != NOBODY => return Err(owner),
-            _ => {}
+    /// Gives a block permanently to a subscriber. No other subscriber may have the block. Returns
+    /// the block if it had no owner.
+    pub(crate) fn pin(&mut self, block: u32, subscriber: Host) -> Option<u32> {
+        let owner = self.owner_of(block);
+        debug_assert!(owner.is_none_or(|owner| owner == self.subscriber(subscriber)));
+        if self.times[block as usize].since == PINNED && owner.is_some() {
+            return None;
         }
+        self.calendar.take(&mut Timers(&mut self.entries), block);
         // A pinned block counts as if one of its ports were always in use.
         self.entries[block as usize].busy += 1;
-        self.own(block, subscriber);
+        if owner.is_none() {
+            self.own(block, subscriber);
+        }
         self.note_since(block, PINNED);
-        Ok(Some(block))
+        owner.is_none().then_some(block)
+    }
+
+    /// Ends the pin of a block, if it is pinned. Returns true if the block is empty then: take it
+    /// back.
+    pub(crate) fn unpin(&mut self, block: u32) -> bool {
+        if !self.is_pinned(block) {
+            return false;
+        }
+        self.times[block as usize] = Times::UNKNOWN;
+        let entry = &mut self.entries[block as usize];
+        entry.busy -= 1;
+        entry.busy == 0
+    }
+
+    fn is_pinned(&self, block: u32) -> bool {
+        self.owner_of(block).is_some() && self.times[block as usize].since == PINNED
+    }
+
+    /// True if a block is pinned, and none of its ports is used or held.
+    pub(crate) fn is_only_pinned(&self, block: u32) -> bool {
+        self.is_pinned(block) && self.entries[block as usize].busy == 1
+    }
+
+    /// The subscriber that has a block.
+    pub(crate) fn owner_of(&self, block: u32) -> Option<Host> {
+        Some(self.owner(block)).filter(|&owner| owner != NOBODY)
+    }
+
+    /// The subscriber that a host belongs to.
+    pub(crate) fn subscriber(&self, host: Host) -> Host {
+        self.grouping.subscriber(host)
     }
 
     pub(super) fn own(&mut self, block: u32, subscriber: Host) {
@@ -185,8 +208,8 @@ impl Blocks {
         (entry.owner != NOBODY && entry.busy == 0).then(|| self.take_back(block))
     }
 
-    /// Takes an empty block from its subscriber. Returns the block and its former owner.
-    pub(super) fn take_back(&mut self, block: u32) -> (u32, Host) {
+    /// Takes a block from its subscriber. Returns the block and its former owner.
+    pub(crate) fn take_back(&mut self, block: u32) -> (u32, Host) {
         self.calendar.take(&mut Timers(&mut self.entries), block);
         let Entry { owner, pool, next, .. } = self.entries[block as usize];
         let head = self.head(owner, pool as usize).expect("the owner of a block has blocks");

@@ -5,6 +5,18 @@ use super::{Blocks, LOW, NOBODY, Row};
 use crate::calendar::NONE;
 use crate::random::Generator;
 
+/// Place of a block in the bitmap of blocks without an owner.
+pub(super) struct BlockBit {
+    pool: usize,
+    /// Index of the address.
+    index: u32,
+    /// Side of port 1024.
+    pub(super) side: usize,
+    /// Word of the bitmap.
+    word: usize,
+    bit: u64,
+}
+
 impl Blocks {
     /// Number of assignable blocks of a pool; 0 for a pool without blocks.
     pub(crate) fn nobodys(&self, pool: usize) -> u32 {
@@ -18,13 +30,14 @@ impl Blocks {
         blocks.into_iter().flatten().map(|block| self.place_of(block).1)
     }
 
-    /// Pool, index of the address, side, bitmap word and bit of a block.
-    pub(super) fn bit(&self, block: u32) -> (usize, u32, usize, usize, u64) {
+    /// Place of a block in the bitmap.
+    pub(super) fn bit(&self, block: u32) -> BlockBit {
         let (row, local) = (block / self.stride, block % self.stride);
         let Row { index, pool, .. } = self.rows[row as usize];
         let low = self.pool(pool as usize).blocking.of_side(LOW).1;
         let word = row as usize * self.words + local as usize / 64;
-        (pool as usize, index, usize::from(local >= low), word, 1 << (local % 64))
+        let (pool, side) = (pool as usize, usize::from(local >= low));
+        BlockBit { pool, index, side, word, bit: 1 << (local % 64) }
     }
 
     /// Updates the bitmap and the lists of assignable blocks by the present state of a block.
@@ -32,7 +45,7 @@ impl Blocks {
         let entry = &self.entries[block as usize];
         let may_be_assigned =
             entry.owner == NOBODY && entry.busy == 0 && entry.free != [0; PROTOCOLS];
-        let (pool, index, side, word, bit) = self.bit(block);
+        let BlockBit { pool, index, side, word, bit } = self.bit(block);
         if may_be_assigned == (self.unowned[word] & bit != 0) {
             return;
         }

@@ -4,7 +4,7 @@
 //! a few elements ahead of their turn and prefetches the cache lines that the turn will touch.
 
 use super::Engine;
-use crate::calendar::{LANES, lane};
+use crate::calendar::{LANES, NONE, lane};
 use crate::event::{Change, Events};
 use crate::session::{Idle, State};
 use crate::table::{SessionRef, Table};
@@ -69,15 +69,31 @@ impl<T> Lead<T> {
 }
 
 /// State of the look-ahead between two calls.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Leads {
     /// The tick of the lists.
     tick: u32,
     /// Look-ahead of each list.
     sessions: [Lead<SessionRef>; LANES],
     ports: [Lead<(usize, u32)>; LANES],
+    /// The likely records of the subscribers of the sessions on turn, or [`NONE`].
+    records: [u32; LANES],
     /// Number of the list on turn.
     turn: usize,
+}
+
+impl Leads {
+    /// Nothing has been looked at of the lists of a tick.
+    fn of(tick: u32) -> Self {
+        let (sessions, ports) = Default::default();
+        Self { tick, sessions, ports, records: [NONE; LANES], turn: 0 }
+    }
+}
+
+impl Default for Leads {
+    fn default() -> Self {
+        Self::of(0)
+    }
 }
 
 impl Engine {
@@ -137,7 +153,7 @@ impl Engine {
                 (Some(tick), syn) if syn.is_none_or(|due| self.time_of(tick) <= due) => {
                     self.tick = tick - 1;
                     if leads.tick != tick {
-                        *leads = Leads { tick, ..Leads::default() };
+                        *leads = Leads::of(tick);
                     }
                     while !self.must_pause(budget) && self.work(tick, leads) {
                         budget -= 1;
@@ -176,6 +192,7 @@ impl Engine {
     }
 
     /// True if the rest of the due work waits for the next call.
+    #[inline(always)]
     fn must_pause(&self, budget: u32) -> bool {
         budget == 0 || self.responder.is_full() || self.events.len() > Events::ROOM / 2
     }
@@ -184,14 +201,11 @@ impl Engine {
     fn work(&mut self, tick: u32, leads: &mut Leads) -> bool {
         leads.turn = (leads.turn + 1) % LANES;
         if let Some(session) = self.table.due(tick, leads.turn) {
-            let lead = &mut leads.sessions[Table::lane(session)];
-            lead.take(session, |session| self.fetch_session(session, tick));
-            let next = self.table.due_after(session);
-            if let Some(next) = next.filter(|&next| self.table.session(next).expires <= tick) {
-                let mapping = self.table.mapping(self.table.mapping_of(next));
-                self.subscribers.approach(mapping.host());
-            }
-            self.session_due(session, tick);
+            let lane = Table::lane(session);
+            leads.sessions[lane].take(session, |session| self.fetch_session(session, tick));
+            let record = &mut leads.records[lane];
+            let record = core::mem::replace(record, self.approach_record(session, tick));
+            self.session_due(session, tick, record);
         } else if let Some(hold) = self.holds.due(tick) {
             self.hold_due(hold, tick);
         } else if let Some(port) = self.external.due(tick, leads.turn) {
@@ -212,8 +226,22 @@ impl Engine {
         self.fragments.next_deadline().map(|due| self.deadline(due.0, 0))
     }
 
+    /// Prefetches the likely record of the subscriber whose session is due after another, if that
+    /// session ends. Returns its place or [`NONE`].
+    #[inline(never)]
+    fn approach_record(&self, session: SessionRef, tick: u32) -> u32 {
+        match self.table.due_after(session) {
+            Some(next) if self.table.session(next).expires <= tick => {
+                let mapping = self.table.mapping(self.table.mapping_of(next));
+                self.subscribers.approach(mapping.host())
+            }
+            _ => NONE,
+        }
+    }
+
     /// Prefetches what the end of a session with a due timer will touch. Returns the session that
     /// is due after it.
+    #[inline(never)]
     fn fetch_session(&self, session: SessionRef, tick: u32) -> Option<SessionRef> {
         if let Some(mapping) = self.table.fetch_end(session, tick) {
             self.subscribers.prefetch(mapping.host());
@@ -224,7 +252,8 @@ impl Engine {
         Some(next)
     }
 
-    fn session_due(&mut self, session: SessionRef, tick: u32) {
+    /// `record`: the likely record of the session's subscriber, or [`NONE`].
+    fn session_due(&mut self, session: SessionRef, tick: u32, record: u32) {
         let slot = self.table.mapping_of(session);
         if !self.table.is_asked(slot) && !self.ask(slot) {
             return;
@@ -247,6 +276,8 @@ impl Engine {
         }
         if self.table.session(session).expires > tick {
             self.table.schedule(session, tick);
+        } else if self.table.is_only(session) && !self.config.session_events {
+            self.remove_only(slot, tick, record);
         } else {
             self.remove_session(session, tick);
         }

@@ -1,6 +1,7 @@
 //! The end of sessions and mappings: updates tables, counts and ports, and raises events.
 
 use super::Engine;
+use crate::calendar::NONE;
 use crate::endpoint::{AddressPort, External, Internal};
 use crate::external::OwnershipSource;
 use crate::protocols::{has_ports, place_of, quota_class};
@@ -70,12 +71,12 @@ impl Engine {
         }
     }
 
-    /// Counts a new dynamic mapping.
+    /// Counts a new dynamic mapping of a protocol with an address of a pool.
     #[inline(always)]
-    pub(crate) fn note_made(&mut self, protocol: u8, index: u32) {
+    pub(crate) fn note_made(&mut self, protocol: u8, pool: usize) {
         self.made[quota_class(protocol)] += 1;
         self.may_be_short = true;
-        if let Some(used) = self.used.get_mut(self.external.pool_of(index)) {
+        if let Some(used) = self.used.get_mut(pool) {
             used[place_of(protocol)] += 1;
         }
     }
@@ -89,6 +90,20 @@ impl Engine {
     /// Removes a mapping without sessions. `rest` decides about its port.
     pub(crate) fn remove_mapping_to(&mut self, slot: u32, time: u64, rest: Rest) {
         let mapping = self.table.remove(slot);
+        self.note_removed(slot, &mapping, time, rest);
+    }
+
+    /// Removes a mapping together with its first session, of which [`Table::is_only`] holds, and
+    /// puts its port in hold-down. The session's end is not told. Comes to what
+    /// [`Engine::remove_session`] does, with fewer steps. `record` is the likely record of the
+    /// subscriber, or none.
+    pub(crate) fn remove_only(&mut self, slot: u32, tick: u32, record: u32) {
+        let mapping = self.table.remove_only(slot);
+        self.note_dynamic_removed((slot, record), &mapping, self.time_of(tick), Rest::HoldDown);
+    }
+
+    /// Does what follows the removal of a mapping from the table.
+    fn note_removed(&mut self, slot: u32, mapping: &Mapping, time: u64, rest: Rest) {
         if mapping.is_explicit() {
             self.holds.remove_all(mapping.host(), slot);
         }
@@ -103,6 +118,19 @@ impl Engine {
             }
             return;
         }
+        self.note_dynamic_removed((slot, NONE), mapping, time, rest);
+    }
+
+    /// The part of [`Engine::note_removed`] for a dynamic mapping.
+    #[inline]
+    fn note_dynamic_removed(
+        &mut self,
+        (slot, record): (u32, u32),
+        mapping: &Mapping,
+        time: u64,
+        rest: Rest,
+    ) {
+        let (protocol, External { index, port }) = (mapping.protocol, mapping.external());
         // With fewer mappings of answered subscribers, a larger part of the pool's mappings
         // certainly belongs to unanswered ones.
         self.may_be_short = true;
@@ -120,14 +148,13 @@ impl Engine {
                 Rest::Free => self.external.give_at_once(protocol, index, port, self.tick),
             }
         }
-        self.external.uncount(index, place_of(protocol));
-        let pool = self.external.pool_of(index);
+        let pool = self.external.uncount(index, place_of(protocol));
         let kind = quota_class(protocol);
         self.gone[kind] += 1;
         if let Some(used) = self.used.get_mut(pool) {
             used[place_of(protocol)] -= 1;
         }
-        self.subscribers.release(mapping.host(), slot, pool, kind);
+        self.subscribers.release((record, mapping.host()), slot, pool, kind);
         if self.external.told(protocol, index, port) == OwnershipSource::Mapping {
             let is_explicit = mapping.is_explicit();
             let kind = if is_explicit { MappingKind::Pcp } else { MappingKind::Dynamic };

@@ -11,7 +11,7 @@ use crate::config::{Config, Rule};
 use crate::endpoint::{AddressPort, External, Internal};
 use crate::event::Events;
 use crate::explicit::Holds;
-use crate::external::ExternalPorts;
+use crate::external::{ExternalPorts, pins};
 use crate::fragments::Fragments;
 use crate::host::{Grouping, Host};
 use crate::identification::Identifications;
@@ -206,22 +206,7 @@ impl Engine {
 
     /// Assigns blocks that contain forwarded ports to the hosts behind these ports.
     pub(super) fn pin_blocks(&mut self) -> Result<(), ConfigError> {
-        let statics = self.config.statics.iter().filter_map(|mapping| {
-            let (address, port) = mapping.external;
-            Some(((address, port?), mapping.realm, mapping.internal.0))
-        });
-        // A service with several hosts has no owner. Its port does not pin the block.
-        let services = self.config.services.iter().filter_map(|service| {
-            let (host, _) = service.servers.first()?.internal;
-            let alone = service.servers.iter().all(|server| server.internal.0 == host);
-            alone.then_some((service.external, service.realm, host))
-        });
-        for ((address, port), realm, host) in statics.chain(services) {
-            let Some(index) = self.external.index(address.to_bits()) else { continue };
-            let host = Host::new(realm, host.to_bits());
-            let pinned = self.external.pin(External::new(index, port), host);
-            self.pinned.extend(pinned.map_err(|message| ConfigError { message })?);
-        }
+        self.pinned = self.external.pin_first(pins(&self.config)?);
         self.pinned.reverse();
         Ok(())
     }

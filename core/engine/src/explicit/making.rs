@@ -27,10 +27,10 @@ impl Engine {
         let external = self.allot(protocol, internal, snat, wanted)?;
         let External { index, port } = external;
         let record = self.subscribers.find(internal.host);
-        self.external.count(index, place_of(protocol));
+        let of_address = self.external.count(index, place_of(protocol));
         let pair = (snat.pool, snat.address.is_none().then_some(index));
         let kind = quota_class(protocol);
-        self.note_made(protocol, index);
+        self.note_made(protocol, of_address);
         let record = self.count_mapping(record, internal.host, pair, kind);
         let new = NewMapping {
             protocol,

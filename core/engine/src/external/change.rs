@@ -128,15 +128,17 @@ impl ExternalPorts {
         }
         let mut slots = core::mem::take(&mut self.pools[number].slots);
         slots.clear();
-        self.pools[number] = Pool { slots, ports, bits, mode };
+        self.pools[number] = Pool { slots, ports, sides: Range::sides(ports), bits, mode };
+        self.note_shares();
         self.blocks.set_pool(number, cut);
         self.plans.set(number, plan);
     }
 
     /// Makes room for `pools` pools.
     fn grow(&mut self, pools: usize) {
-        let none =
-            Pool { slots: Vec::new(), ports: (1, 1), bits: vec![0; WORDS], mode: Mode::Random };
+        let (ports, bits) = ((1, 1), vec![0; WORDS]);
+        let sides = Range::sides(ports);
+        let none = Pool { slots: Vec::new(), ports, sides, bits, mode: Mode::Random };
         self.pools.resize(pools, none);
         for ports in &mut self.ports {
             ports.pool_count.resize(pools, [0; 2]);
@@ -472,7 +474,7 @@ impl ExternalPorts {
             && self.gives_out(place, index, port)
         {
             let pool = self.pool_of(index);
-            self.ports[place].set_free(index, pool, port, true);
+            self.ports[place].set_free(index, pool, port);
             self.note_kept(place, index, port, true);
         }
     }
@@ -507,7 +509,7 @@ impl ExternalPorts {
         self.count_held(place, index, true);
         self.slots[index as usize].busy += 1;
         self.note_kept(place, index, port, true);
-        self.note_taken(protocol, index, self.pool_of(index), port);
+        self.note_taken(place, index, self.pool_of(index), port);
         self.limit_held(now);
         true
     }

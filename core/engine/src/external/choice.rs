@@ -2,27 +2,22 @@
 //!
 //! A choice changes nothing; the caller takes the port.
 
-use super::{Draw, ExternalPorts, Mode, PORTLESS, Parity, Ports, Range, Wish};
+use super::{Draw, ExternalPorts, Mode, PORTLESS, Parity, Pool, Ports, Range, Wish};
 use crate::config::Pooling;
 use crate::endpoint::External;
-use crate::prefetch::prefetch;
+use crate::prefetch::prefetch_within;
 use crate::protocols::protocol_index;
 use crate::random::Generator;
 use natgate_wire::protocol;
 
 impl ExternalPorts {
-    /// The ports of a pool that an internal port may have. If the pool has ports on both sides of
-    /// 1024, the external port is on the internal port's side. ICMP identifiers have no such
-    /// meaning.
+    /// The ports of a pool that an internal port may have. ICMP identifiers are on no side of 1024.
+    #[inline(always)]
     pub(super) fn range(&self, pool: usize, protocol: u8, internal_port: u16) -> Range {
-        let (first, last) = self.pools[pool].ports;
-        //= rfc4787#REQ-3a
-        if protocol == protocol::ICMP || first >= 1024 || last < 1024 {
-            Range { first, last }
-        } else if internal_port < 1024 {
-            Range { first, last: 1023 }
-        } else {
-            Range { first: 1024, last }
+        let Pool { ports: (first, last), sides, .. } = &self.pools[pool];
+        match protocol {
+            protocol::ICMP => Range { first: *first, last: *last },
+            _ => sides[usize::from(internal_port >= 1024)],
         }
     }
 
@@ -42,6 +37,8 @@ impl ExternalPorts {
             //= rfc4787#REQ-2
             //= rfc7857#section-4
             //= rfc7857#section-4-tcp
+            //= rfc6146#section-3.5.1.1-address
+            //= rfc6146#section-3.5.2.3-address
             (Pooling::Paired, Some(index)) => index,
             //= rfc7857#section-4-soft
             (Pooling::SoftPaired, Some(index)) if ports.free_in(index, range) > 0 => index,
@@ -155,23 +152,25 @@ impl ExternalPorts {
             Mode::Random | Mode::Preserve => range.draw(index, self.parity(&wish), generator),
             Mode::Block | Mode::Deterministic => return None,
         };
-        prefetch(&self.tcp_or_udp(wish.protocol).free, draw.place());
+        prefetch_within(&self.tcp_or_udp(wish.protocol).free, draw.place());
         Some(draw)
     }
 
-    /// Prefetches the entry of the port that a draw gives.
+    /// Prefetches the entry of the port that a draw gives. Returns the port; 0: there is none.
     #[inline(always)]
-    pub(crate) fn prefetch_drawn(&self, protocol: u8, draw: &Draw) {
+    pub(crate) fn prefetch_drawn(&self, protocol: u8, draw: &Draw) -> u16 {
         let ports = self.tcp_or_udp(protocol);
-        if let Some(port) = ports.pick(draw) {
-            prefetch(&ports.owner, Self::entry(draw.address, port));
-        }
+        let Some(port) = ports.pick(draw) else { return 0 };
+        prefetch_within(&ports.owner, Self::entry(draw.address, port));
+        port
     }
 
-    /// The external endpoint that a draw gives, if the word has a free port.
+    /// The external endpoint that a draw gives, if the word has a free port. `port` is the port
+    /// that the draw gave a moment ago; in the meantime it may have been taken.
     #[inline(always)]
-    pub(crate) fn drawn(&self, protocol: u8, draw: &Draw) -> Option<External> {
-        let port = self.tcp_or_udp(protocol).pick(draw)?;
+    pub(crate) fn drawn(&self, protocol: u8, draw: &Draw, port: u16) -> Option<External> {
+        let ports = self.tcp_or_udp(protocol);
+        let port = if ports.is_free(draw.address, port) { port } else { ports.pick(draw)? };
         Some(External::new(draw.address, port))
     }
 
@@ -183,6 +182,7 @@ impl ExternalPorts {
     pub(super) fn parity(&self, wish: &Wish) -> Parity {
         //= rfc4787#REQ-4
         //= rfc7857#section-8
+        //= rfc6146#section-3.5.1.1-parity
         match (self.parity && wish.protocol == protocol::UDP, wish.internal_port & 1) {
             (false, _) => Parity::Any,
             (true, 0) => Parity::Even,

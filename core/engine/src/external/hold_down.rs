@@ -3,7 +3,7 @@
 
 use super::{EMPTY, ExternalPorts, HELD, LAST, Mode, PORTS, Range, WORDS};
 use crate::calendar::{NONE, lane};
-use crate::prefetch::prefetch;
+use crate::prefetch::prefetch_within;
 use crate::protocols::{PROTOCOLS, protocol_index};
 use natgate_wire::protocol;
 
@@ -34,7 +34,7 @@ impl ExternalPorts {
     }
 
     /// Counts a held port more, or less; `protocol` is the protocol's place.
-    #[inline]
+    #[inline(always)]
     pub(super) fn count_held(&mut self, protocol: usize, index: u32, is_more: bool) {
         self.held = if is_more { self.held + 1 } else { self.held - 1 };
         let pool = self.pool_of(index);
@@ -42,7 +42,15 @@ impl ExternalPorts {
     }
 
     /// Frees held ports, the earliest due first, while too many are held.
+    #[inline(always)]
     pub(super) fn limit_held(&mut self, now: u32) {
+        if self.held > self.most_held {
+            self.free_most(now);
+        }
+    }
+
+    #[cold]
+    fn free_most(&mut self, now: u32) {
         while self.held > self.most_held
             && let Some(tick) = self.next_release(now)
             && let Some(port) = self.due(tick, 0)
@@ -53,13 +61,14 @@ impl ExternalPorts {
 
     /// Frees a port that was used or held, if its address still gives out the port; `protocol` is
     /// the protocol's place. `tick` is the time of the release.
+    #[inline(always)]
     pub(super) fn put_back(&mut self, protocol: usize, index: u32, port: u16, tick: u32) {
         let slot = &mut self.slots[index as usize];
         slot.busy -= 1;
         let (pool, is_gone) = (usize::from(slot.pool), slot.busy == 0 && !slot.is_known);
         let is_free = self.gives_out(protocol, index, port);
         if is_free {
-            self.ports[protocol].set_free(index, pool, port, true);
+            self.ports[protocol].set_free(index, pool, port);
         }
         self.note_freed(protocol, index, port, is_free, tick);
         if is_gone {
@@ -70,20 +79,30 @@ impl ExternalPorts {
 
     /// True if a port of an address may be given out when it has no owner; `protocol` is the
     /// protocol's place.
-    #[inline]
+    #[inline(always)]
     pub(super) fn gives_out(&self, protocol: usize, index: u32, port: u16) -> bool {
         let slot = &self.slots[index as usize];
         if slot.is_closed || slot.kept >> protocol & 1 != 0 {
             return false;
         }
         let pool = &self.pools[usize::from(slot.pool)];
+        if matches!(pool.mode, Mode::Random | Mode::Preserve) {
+            let is_in_pool = pool.bits[usize::from(port) / 64] >> (port % 64) & 1 != 0;
+            let (first, last) = pool.ports;
+            return is_in_pool && (first..=last).contains(&port) && self.part.has(index, port);
+        }
+        self.gives_share_out(index, port)
+    }
+
+    /// [`ExternalPorts::gives_out`] of an address whose pool shares its ports out.
+    #[inline(never)]
+    fn gives_share_out(&self, index: u32, port: u16) -> bool {
+        let slot = &self.slots[index as usize];
+        let pool = &self.pools[usize::from(slot.pool)];
+        let is_in_pool = pool.bits[usize::from(port) / 64] >> (port % 64) & 1 != 0;
         let is_in = |range: Option<(u16, u16)>| {
             range.is_some_and(|(first, last)| (first..=last).contains(&port))
         };
-        let is_in_pool = pool.bits[usize::from(port) / 64] >> (port % 64) & 1 != 0;
-        if matches!(pool.mode, Mode::Random | Mode::Preserve) {
-            return is_in_pool && is_in(Some(pool.ports)) && self.part.has(index, port);
-        }
         let [mut usable, further] = self.usable(usize::from(slot.pool), index).map(is_in);
         if pool.mode == Mode::Block {
             usable |= further;
@@ -142,9 +161,8 @@ impl ExternalPorts {
         ports.hold_until(index, port, release);
         self.count_held(place, index, true);
         let ports = &mut self.ports[place];
-        if ports.is_free(index, port) {
-            ports.set_free(index, number, port, false);
-            self.note_taken(protocol, index, number, port);
+        if ports.take_free(index, number, port) {
+            self.note_taken(place, index, number, port);
         } else {
             self.blocks.held(number, index, port);
         }
@@ -193,9 +211,9 @@ impl ExternalPorts {
         if owner & HELD == 0 {
             return None;
         }
-        prefetch(&ports.free, entry as usize / 64);
+        prefetch_within(&ports.free, entry as usize / 64);
         let next = Some(owner & !HELD).filter(|&next| next != LAST)?;
-        prefetch(&ports.owner, next as usize);
+        prefetch_within(&ports.owner, next as usize);
         Some((protocol, next))
     }
 

@@ -6,7 +6,7 @@
 //! group. So finding one of a few free ports takes at most some hundred steps.
 
 use super::{GROUP_WORDS, GROUPS, PORTS, WORDS};
-use crate::calendar::{Calendar, NONE, lane};
+use crate::calendar::{Calendar, lane};
 use crate::random::Generator;
 use crate::time::{TICK, nanos};
 use alloc::vec;
@@ -39,23 +39,35 @@ pub(crate) struct Range {
     pub(super) last: u16,
 }
 
+/// Numbers of ports of an address.
+#[derive(Clone, Copy, Debug)]
+struct Counts {
+    /// Free ports a group, even and odd.
+    groups: [[u16; 2]; GROUPS],
+    /// Free ports below 1024, and from 1024 on.
+    free: [u32; 2],
+    /// Held ports.
+    held: u32,
+}
+
+impl Counts {
+    const NONE: Self = Self { groups: [[0; 2]; GROUPS], free: [0; 2], held: 0 };
+}
+
 /// The ports of one protocol over all addresses.
 #[derive(Clone, Debug)]
 pub(super) struct Ports {
     /// A bit a free port, [`WORDS`] an address.
     pub(super) free: Vec<u64>,
-    /// Free ports a group, even and odd; [`GROUPS`] an address.
-    groups: Vec<[u16; 2]>,
-    /// Free ports an address: below 1024, and from 1024 on.
-    count: Vec<[u32; 2]>,
+    /// By address.
+    counts: Vec<Counts>,
     /// Free ports a pool: below 1024, and from 1024 on.
     pub(super) pool_count: Vec<[u32; 2]>,
     /// An entry a port, [`PORTS`] an address.
     pub(super) owner: Vec<u32>,
     /// Lists of ports in hold-down, by the tick of release.
     pub(super) holds: Calendar,
-    /// Number of held ports of each address, and of each pool.
-    held: Vec<u32>,
+    /// Number of held ports of each pool.
     pub(super) pool_held: Vec<u32>,
     /// Hold-down of ports that mappings give back, ticks.
     pub(super) hold: u32,
@@ -65,14 +77,14 @@ impl Ports {
     /// Makes `addresses` addresses without free ports, and room for `room`. Memory beyond
     /// `addresses` is not touched. `hold` is the hold-down in ticks.
     pub(super) fn new(addresses: usize, room: usize, hold: u32) -> Self {
+        let mut counts = Vec::with_capacity(room);
+        counts.resize(addresses, Counts::NONE);
         Self {
             free: begun(vec![0; room * WORDS], addresses * WORDS),
-            groups: vec![[0; 2]; room * GROUPS],
-            count: vec![[0; 2]; room],
+            counts,
             pool_count: Vec::new(),
             owner: begun(vec![EMPTY; room * PORTS], addresses * PORTS),
             holds: Calendar::new(MOST_HOLD + 1),
-            held: vec![0; room],
             pool_held: Vec::new(),
             hold,
         }
@@ -88,6 +100,7 @@ impl Ports {
         let addresses = self.addresses() + 1;
         self.free.resize(addresses * WORDS, 0);
         self.owner.resize(addresses * PORTS, EMPTY);
+        self.counts.resize(addresses, Counts::NONE);
     }
 
     /// The place of a port of an address among all ports.
@@ -96,24 +109,42 @@ impl Ports {
         address as usize * PORTS + usize::from(port)
     }
 
+    #[inline(always)]
     pub(super) fn is_free(&self, address: u32, port: u16) -> bool {
         self.free[address as usize * WORDS + usize::from(port) / 64] >> (port % 64) & 1 != 0
     }
 
+    /// Makes a port free that is not.
     #[inline(always)]
-    pub(super) fn set_free(&mut self, address: u32, pool: usize, port: u16, free: bool) {
-        debug_assert_ne!(self.is_free(address, port), free);
-        self.free[address as usize * WORDS + usize::from(port) / 64] ^= 1 << (port % 64);
-        let group = address as usize * GROUPS + usize::from(port) / (GROUP_WORDS * 64);
-        let in_group = &mut self.groups[group][usize::from(port & 1)];
-        *in_group = if free { *in_group + 1 } else { *in_group - 1 };
+    pub(super) fn set_free(&mut self, address: u32, pool: usize, port: u16) {
+        debug_assert!(!self.is_free(address, port));
+        self.free[address as usize * WORDS + usize::from(port) / 64] |= 1 << (port % 64);
+        self.count_free(address, pool, port, true);
+    }
+
+    /// Makes a port not free; returns false if it was not.
+    #[inline(always)]
+    pub(super) fn take_free(&mut self, address: u32, pool: usize, port: u16) -> bool {
+        let word = &mut self.free[address as usize * WORDS + usize::from(port) / 64];
+        let bit = 1 << (port % 64);
+        if *word & bit == 0 {
+            return false;
+        }
+        *word ^= bit;
+        self.count_free(address, pool, port, false);
+        true
+    }
+
+    /// Counts a free port of an address more, or less.
+    #[inline(always)]
+    fn count_free(&mut self, address: u32, pool: usize, port: u16, is_more: bool) {
+        let counts = &mut self.counts[address as usize];
+        let in_group = &mut counts.groups[usize::from(port) / (GROUP_WORDS * 64)];
+        let in_group = &mut in_group[usize::from(port & 1)];
+        *in_group = if is_more { *in_group + 1 } else { *in_group - 1 };
         let side = usize::from(port >= 1024);
-        for count in [&mut self.count[address as usize][side], &mut self.pool_count[pool][side]] {
-            if free {
-                *count += 1;
-            } else {
-                *count -= 1;
-            }
+        for count in [&mut counts.free[side], &mut self.pool_count[pool][side]] {
+            *count = if is_more { *count + 1 } else { *count - 1 };
         }
     }
 
@@ -135,8 +166,8 @@ impl Ports {
         for (number, (word, &bits)) in words.iter_mut().zip(usable).enumerate() {
             *word = if owned && bits != 0 { bits & nobodys(number) } else { bits };
         }
-        let groups = &mut self.groups[address as usize * GROUPS..][..GROUPS];
-        for (group, words) in groups.iter_mut().zip(words.chunks(GROUP_WORDS)) {
+        let counts = &mut self.counts[address as usize];
+        for (group, words) in counts.groups.iter_mut().zip(words.chunks(GROUP_WORDS)) {
             let count =
                 |mask: u64| words.iter().map(|word| (word & mask).count_ones() as u16).sum();
             *group = [count(EVEN), count(EVEN << 1)];
@@ -144,7 +175,7 @@ impl Ports {
         let count = |words: &[u64]| words.iter().map(|word| word.count_ones()).sum();
         let (low, high) = words.split_at(1024 / 64);
         let now: [u32; 2] = [count(low), count(high)];
-        let before = core::mem::replace(&mut self.count[address as usize], now);
+        let before = core::mem::replace(&mut counts.free, now);
         if let Some(pool) = pool {
             for (all, (now, before)) in
                 self.pool_count[pool].iter_mut().zip(now.into_iter().zip(before))
@@ -170,14 +201,14 @@ impl Ports {
             let now = usable[word] & nobodys;
             let free = &mut self.free[address as usize * WORDS + word];
             let before = core::mem::replace(free, now);
-            let group = &mut self.groups[address as usize * GROUPS + word / GROUP_WORDS];
-            for (count, mask) in group.iter_mut().zip([EVEN, EVEN << 1]) {
+            let counts = &mut self.counts[address as usize];
+            for (count, mask) in counts.groups[word / GROUP_WORDS].iter_mut().zip([EVEN, EVEN << 1])
+            {
                 let (now, before) = ((now & mask).count_ones(), (before & mask).count_ones());
                 *count = *count + now as u16 - before as u16;
             }
             let side = usize::from(word >= 1024 / 64);
-            for count in [&mut self.count[address as usize][side], &mut self.pool_count[pool][side]]
-            {
+            for count in [&mut counts.free[side], &mut self.pool_count[pool][side]] {
                 *count = *count + now.count_ones() - before.count_ones();
             }
         }
@@ -187,23 +218,25 @@ impl Ports {
     pub(super) fn hold_until(&mut self, address: u32, port: u16, release: u32) {
         let entry = Self::entry(address, port);
         let lane = lane(entry as u32);
-        let next = self.holds.heads(release)[lane];
-        self.owner[entry] = HELD | if next == NONE { LAST } else { next };
-        self.holds.set_head(release, lane, entry as u32);
+        let next = self.holds.push(release, lane, entry as u32);
+        // `NONE` without its uppermost bit is `LAST`.
+        self.owner[entry] = HELD | next;
     }
 
     /// Counts a held port of an address more, or less. `pool` is the address's pool, if it is in a
     /// pool.
+    #[inline(always)]
     pub(super) fn count_held(&mut self, address: u32, pool: usize, is_more: bool) {
-        let all = self.pool_held.get_mut(pool);
-        for count in core::iter::once(&mut self.held[address as usize]).chain(all) {
-            *count = if is_more { *count + 1 } else { *count - 1 };
+        let held = &mut self.counts[address as usize].held;
+        *held = if is_more { *held + 1 } else { *held - 1 };
+        if let Some(held) = self.pool_held.get_mut(pool) {
+            *held = if is_more { *held + 1 } else { *held - 1 };
         }
     }
 
     /// Moves the count of an address's held ports to another pool.
     pub(super) fn move_held(&mut self, address: u32, from: usize, to: usize) {
-        let held = self.held[address as usize];
+        let held = self.counts[address as usize].held;
         if let Some(all) = self.pool_held.get_mut(from) {
             *all -= held;
         }
@@ -214,16 +247,16 @@ impl Ports {
 
     /// Number of held ports of an address.
     pub(super) fn held_of(&self, address: u32) -> u32 {
-        self.held[address as usize]
+        self.counts[address as usize].held
     }
 
     pub(super) fn free_in(&self, address: u32, range: Range) -> u32 {
-        Self::in_range(self.count[address as usize], range)
+        Self::in_range(self.counts[address as usize].free, range)
     }
 
     /// Number of free ports of an address on one side of port 1024.
     pub(super) fn free_on_side(&self, address: u32, is_low: bool) -> u32 {
-        self.count[address as usize][usize::from(!is_low)]
+        self.counts[address as usize].free[usize::from(!is_low)]
     }
 
     pub(super) fn in_range([low, high]: [u32; 2], range: Range) -> u32 {
@@ -324,7 +357,7 @@ impl Ports {
         // Groups that lie completely in the range are counted already.
         let in_group = |group: usize| -> u32 {
             if range.has_group(group) {
-                let [even, odd] = self.groups[address as usize * GROUPS + group];
+                let [even, odd] = self.counts[address as usize].groups[group];
                 return match parity {
                     Parity::Even => u32::from(even),
                     Parity::Odd => u32::from(odd),
@@ -373,8 +406,10 @@ pub(super) enum Parity {
 
 impl Parity {
     /// Mask of the ports of a word that have the parity.
+    #[inline(always)]
     fn mask(self) -> u64 {
-        [EVEN, EVEN << 1, u64::MAX][self as usize]
+        static MASKS: [u64; 3] = [EVEN, EVEN << 1, u64::MAX];
+        MASKS[self as usize]
     }
 
     /// Result of a search with this parity; failing that, of a search with any parity.
@@ -417,16 +452,32 @@ impl Draw {
 }
 
 impl Range {
+    /// The ports, first to last, that an internal port below 1024, or another, may have: if there
+    /// are ports on both sides of 1024, ports on the internal port's side.
+    pub(super) fn sides((first, last): (u16, u16)) -> [Self; 2] {
+        //= rfc4787#REQ-3a
+        //= rfc6146#section-3.5.1.1-well-known
+        //= rfc6146#section-3.5.1.1-high
+        //= rfc6146#section-3.5.2.3-well-known
+        //= rfc6146#section-3.5.2.3-high
+        if first >= 1024 || last < 1024 {
+            return [Self { first, last }; 2];
+        }
+        [Self { first, last: 1023 }, Self { first: 1024, last }]
+    }
+
     /// Draws a word of the bitmap, and the bit at which the search for a free port begins.
     #[inline]
     pub(super) fn draw(self, address: u32, parity: Parity, generator: &mut Generator) -> Draw {
         let (first, last) = (self.first / 64, self.last / 64);
-        let random = generator.next_u64();
+        let random = generator.next_u32();
         //= rfc6056#section-4-obfuscate
         //= rfc6056#section-4-parity
         //= rfc6888#REQ-15
         let words = u64::from(last - first) + 1;
-        let word = first + (((random >> 32) * words) >> 32) as u16;
+        // Six bits are the turn, the others choose among at most 1024 words: each is equally likely
+        // up to one part in 2^16.
+        let word = first + ((u64::from(random >> 6) * words) >> 26) as u16;
         Draw { address, word, turn: random as u8 % 64, parity }
     }
 

@@ -28,8 +28,8 @@ impl ExternalPorts {
         if let Some(external) = self.choose_in_own(wish, range, subscriber, generator) {
             return Ok(Chosen { external, block: None });
         }
-        let (owned, most) = self.blocks_of(wish.pool, subscriber);
-        if owned >= most {
+        let owned = self.blocks_of(wish.pool, subscriber);
+        if owned.used >= owned.most {
             return Err(DropReason::PortQuota);
         }
         let block = self.draw_block(wish, range, generator).ok_or(DropReason::PoolExhausted)?;

@@ -3,7 +3,7 @@
 //! them with addresses and mappings. `blocks` knows the owners of blocks, `deterministic` the
 //! owners of ports by arithmetic.
 
-use super::prefetch;
+use super::prefetch_within;
 use super::{Draw, ExternalPorts, NO_POOL, Pool, Ports, Range, WORDS, Wish};
 use crate::BlockId;
 use crate::blocks::{Blocking, Blocks, HIGH, LOW};
@@ -11,11 +11,10 @@ use crate::config::{Allocation, BlockConfig, Config, PoolConfig, Pooling};
 use crate::deterministic::Plan;
 use crate::endpoint::External;
 use crate::host::{Grouping, Host};
+use crate::limits::Filled;
 use crate::protocols::{PROTOCOLS, has_ports, protocol_index};
 use crate::random::{Generator, HashKey};
 use crate::time::{TICK, nanos};
-use alloc::format;
-use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
@@ -185,6 +184,7 @@ impl ExternalPorts {
                 let held = |ports: &Ports| ports.held_within(index, Range { first, last });
                 if is_busy { ports.iter().map(held).sum() } else { 0 }
             });
+            self.pin_joined(index);
         }
     }
 
@@ -201,8 +201,14 @@ impl ExternalPorts {
     }
 
     /// True if a pool shares ports out.
+    #[inline(always)]
     pub(crate) fn has_shares(&self) -> bool {
-        (0..self.pools.len()).any(|pool| !self.is_shared(pool))
+        self.shares
+    }
+
+    /// Notes whether a pool shares ports out, after a pool has changed.
+    pub(super) fn note_shares(&mut self) {
+        self.shares = (0..self.pools.len()).any(|pool| !self.is_shared(pool));
     }
 
     // ---- choice and state of own ports ----
@@ -232,9 +238,9 @@ impl ExternalPorts {
         let free = &self.ports[protocol_index(protocol)].free;
         // In a large share most ports are free, and the first lines are enough.
         for place in (place(range.first)..=place(range.last)).step_by(LINE).take(4) {
-            prefetch(free, place);
+            prefetch_within(free, place);
         }
-        prefetch(free, place(range.last));
+        prefetch_within(free, place(range.last));
     }
 
     /// Draws one of the subscriber's own ports, if one is free. [`ExternalPorts::drawn`] reads the
@@ -260,9 +266,16 @@ impl ExternalPorts {
     }
 
     /// Notes that a free port is used or held now.
-    #[inline]
-    pub(super) fn note_taken(&mut self, protocol: u8, index: u32, pool: usize, port: u16) {
-        let protocol = protocol_index(protocol);
+    /// `protocol` is the protocol's place.
+    #[inline(always)]
+    pub(super) fn note_taken(&mut self, protocol: usize, index: u32, pool: usize, port: u16) {
+        if self.shares {
+            self.note_share_taken(protocol, index, pool, port);
+        }
+    }
+
+    #[inline(never)]
+    fn note_share_taken(&mut self, protocol: usize, index: u32, pool: usize, port: u16) {
         match self.pools.get(pool).map(|pool| pool.mode) {
             Some(Mode::Block) => self.blocks.taken(pool, index, protocol, port),
             Some(Mode::Deterministic) if self.plans.is_dynamic(pool, port) => {
@@ -274,8 +287,22 @@ impl ExternalPorts {
 
     /// Notes that a port has no owner again, at a tick; `is_free` is true if the port is free.
     /// `protocol` is the protocol's place.
-    #[inline]
+    #[inline(always)]
     pub(super) fn note_freed(
+        &mut self,
+        protocol: usize,
+        index: u32,
+        port: u16,
+        is_free: bool,
+        tick: u32,
+    ) {
+        if self.shares {
+            self.note_share_freed(protocol, index, port, is_free, tick);
+        }
+    }
+
+    #[inline(never)]
+    fn note_share_freed(
         &mut self,
         protocol: usize,
         index: u32,
@@ -306,38 +333,6 @@ impl ExternalPorts {
         }
     }
 
-    /// Assigns the block of a forwarded port permanently to the port's host. Returns the block if
-    /// it had no owner. `None`: the port is in no block.
-    ///
-    /// # Errors
-    /// One sentence, when the host cannot have the block.
-    pub(crate) fn pin(
-        &mut self,
-        External { index, port }: External,
-        host: Host,
-    ) -> Result<Option<u32>, String> {
-        let pool = self.pool_of(index);
-        if self.pools.get(pool).is_none_or(|pool| pool.mode != Mode::Block) {
-            return Ok(None);
-        }
-        let external = Ipv4Addr::from_bits(self.address(index));
-        let pinned = self.blocks.pin(pool, External::new(index, port), host).map_err(|owner| {
-            format!("{external}:{port} is in a block of {}, not of {}", owner.ip(), host.ip())
-        })?;
-        let Some(block) = pinned else { return Ok(None) };
-        let (count, max) = (self.blocks.of(host, pool).count(), self.blocks.max(pool));
-        if count > usize::from(max) {
-            let message = format!("{external}:{port} gives {} {count} blocks", host.ip());
-            return Err(format!("{message}, more than the {max} it may have"));
-        }
-        let elsewhere = |block: u32| self.blocks.place_of(block).0 != index;
-        if self.pooling == Pooling::Paired && self.blocks.of(host, pool).any(elsewhere) {
-            let message = format!("{external}:{port} gives {} blocks of two addresses", host.ip());
-            return Err(format!("{message}, which paired pooling does not permit"));
-        }
-        Ok(Some(block))
-    }
-
     /// Takes one block that is due at a tick from its subscriber.
     pub(crate) fn release_block(&mut self, tick: u32) -> Option<BlockId> {
         let released = self.blocks.release(tick)?;
@@ -349,6 +344,12 @@ impl ExternalPorts {
     pub(crate) fn release_empty(&mut self, index: u32, port: u16) -> Option<BlockId> {
         let released = self.blocks.release_empty(self.pool_of(index), index, port)?;
         Some(self.note_released(released))
+    }
+
+    /// Takes a block from its subscriber.
+    pub(super) fn take_block(&mut self, block: u32) -> BlockId {
+        let released = self.blocks.take_back(block);
+        self.note_released(released)
     }
 
     fn note_released(&mut self, (block, owner): (u32, Host)) -> BlockId {
@@ -377,7 +378,12 @@ impl ExternalPorts {
     }
 
     /// Source from which the owner of an external endpoint is known.
+    #[inline(always)]
     pub(crate) fn told(&self, protocol: u8, index: u32, port: u16) -> OwnershipSource {
+        if self.shares { self.share_told(protocol, index, port) } else { OwnershipSource::Mapping }
+    }
+
+    fn share_told(&self, protocol: u8, index: u32, port: u16) -> OwnershipSource {
         let pool = self.pool_of(index);
         match self.pools.get(pool).map(|pool| pool.mode) {
             //= rfc6888#REQ-14
@@ -415,9 +421,9 @@ impl ExternalPorts {
     }
 
     /// Number of blocks that a subscriber has in a pool of blocks, and largest number.
-    pub(crate) fn blocks_of(&self, pool: usize, subscriber: Host) -> (u16, u16) {
-        let owned = self.blocks.owned(subscriber, pool).map_or(0, |owned| owned.blocks);
-        (owned, self.blocks.max(pool))
+    pub(crate) fn blocks_of(&self, pool: usize, subscriber: Host) -> Filled<u16> {
+        let used = self.blocks.owned(subscriber, pool).map_or(0, |owned| owned.blocks);
+        Filled { used, most: self.blocks.max(pool) }
     }
 
     // ---- arithmetic ----

@@ -152,7 +152,8 @@ mod tests {
                 prop_assert!(joined, "{:?}", spans.all);
                 let bounds = map.keys().next().zip(map.keys().next_back());
                 for address in base..=base + 15 {
-                    let may = bounds.is_some_and(|(first, last)| (first..=last).contains(&&address));
+                    let may =
+                        bounds.is_some_and(|(first, last)| (first..=last).contains(&&address));
                     prop_assert_eq!(spans.may_have(address), may);
                 }
             }

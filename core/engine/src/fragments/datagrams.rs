@@ -40,6 +40,8 @@ impl Fragments {
 
     /// Adds a datagram, if the table and the share of its source have room.
     //= rfc4787#REQ-14a
+    //= rfc6146#section-3.4-resources
+    //= rfc6146#section-5.3-fragments
     pub(super) fn open(&mut self, now: Timestamp, key: Key) -> Option<u32> {
         if !self.may_open(key) {
             return None;
@@ -48,6 +50,8 @@ impl Fragments {
         let source = self.sources.find(source_key);
         // Datagrams are forgotten in the order in which they came, even after the timeout gets
         // shorter.
+        //= rfc6146#section-3.4-interval
+        //= rfc6146#section-3.4-interval-default
         let due = tick_of(now.plus(self.timeout));
         let due = if self.newest == NONE { due } else { due.max(self.datagrams[self.newest].due) };
         let datagram = Datagram {

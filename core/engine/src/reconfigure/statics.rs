@@ -2,9 +2,11 @@
 //! checked, like all others. New static mappings are present at once, so a mapping with one of
 //! their endpoints is checked first.
 
-use crate::config::{Allocation, Begun, Config, PoolConfig, StaticMapping};
+use crate::config::{Begun, Config, StaticMapping};
 use crate::endpoint::{AddressPort, External, Internal};
 use crate::engine::Engine;
+use crate::event::Change;
+use crate::external::{Pin, PinChange};
 use crate::host::Host;
 use crate::statics::{count_statics, permanent};
 use crate::table::NewMapping;
@@ -56,18 +58,11 @@ fn key(one: &StaticMapping) -> StaticKey {
     (one.external.0, one.external.1, one.protocol, one.realm, one.internal.0, one.internal.1)
 }
 
-/// True if static mappings change that were built into tables at the start: one-way mappings,
-/// services, and mappings that have pinned a block.
+/// True if static mappings change that were built into tables at the start: one-way mappings and
+/// services.
 pub(super) fn needs_restart(in_force: &Config, new: &Config) -> bool {
     let fixed = |config: &Config| {
-        let is_fixed = |one: &&StaticMapping| {
-            let of_blocks = |pool: &PoolConfig| {
-                matches!(config.allocation_of(pool), Allocation::Block(_))
-                    && pool.has(one.external.0)
-            };
-            one.begun != Begun::Anywhere
-                || one.external.1.is_some() && config.pools.iter().any(of_blocks)
-        };
+        let is_fixed = |one: &&StaticMapping| one.begun != Begun::Anywhere;
         let mut fixed: Vec<StaticMapping> =
             config.statics.iter().filter(is_fixed).copied().collect();
         fixed.sort_unstable_by_key(key);
@@ -77,6 +72,18 @@ pub(super) fn needs_restart(in_force: &Config, new: &Config) -> bool {
 }
 
 impl Engine {
+    /// Gives blocks to the hosts of the new static mappings, and takes back blocks that no static
+    /// mapping pins any more, once the configuration is in force.
+    pub(super) fn change_pins(&mut self, pins: Vec<Pin>) {
+        let PinChange { released, assigned } = self.external.change_pins(pins);
+        for block in released {
+            self.raise(self.now, Change::BlockReleased(block));
+        }
+        for block in assigned {
+            self.raise(self.now, Change::BlockAssigned(block));
+        }
+    }
+
     /// Makes the new static mappings, once the configuration is in force.
     pub(super) fn change_statics(&mut self, change: StaticChange) {
         let mut whole = WholeStatics::new(&self.config, &self.external);

@@ -125,7 +125,8 @@ impl Targets {
             RuleAction::DnatPrefix(to) if to.len() == prefix.len() => Target::prefix(to),
             RuleAction::DnatPrefix(to) => {
                 return fail(format!(
-                    "rule {at}, counted from 0, translates a /{} to a /{}: give prefixes of one length",
+                    "rule {at}, counted from 0, translates a /{} to a /{}: give prefixes of one \
+                     length",
                     prefix.len(),
                     to.len()
                 ));

@@ -3,7 +3,8 @@
 //! The first session lives in the mapping's own line. Further sessions have lines of their own and
 //! are linked to the mapping.
 
-use super::{Further, Mapping, SHARED_EXTERNAL, SHARED_INTERNAL, SessionRef, Table};
+use super::{Further, Mapping, PERMANENT, SHARED_EXTERNAL, SHARED_INTERNAL, STATIC};
+use super::{SessionRef, TWICE, Table};
 use crate::calendar::NONE;
 use crate::endpoint::AddressPort;
 use crate::session::{Session, State, Way};
@@ -175,6 +176,29 @@ impl Table {
                 true
             }
         }
+    }
+
+    /// True if a session is the only one of a mapping that ends with it: the first of a dynamic
+    /// mapping that is not explicit, that shares no endpoint, and whose remote endpoint has no
+    /// other name inside.
+    #[inline(always)]
+    pub(crate) fn is_only(&self, session: SessionRef) -> bool {
+        const OTHERS: u8 = PERMANENT | STATIC | SHARED_EXTERNAL | SHARED_INTERNAL | TWICE;
+        let SessionRef::First(slot) = session else { return false };
+        let mapping = self.mapping(slot);
+        mapping.sessions == 1 && mapping.flags & OTHERS == 0
+    }
+
+    /// Removes a mapping together with its first session, of which [`Table::is_only`] holds.
+    #[inline]
+    pub(crate) fn remove_only(&mut self, slot: u32) -> Mapping {
+        self.timers.take(&mut self.mappings, slot);
+        let mapping = *self.mapping(slot);
+        debug_assert!(mapping.first.state() != State::None && mapping.more == NONE);
+        self.by_internal.remove(self.hash(self.key_of(&mapping)), slot);
+        self.dynamic -= 1;
+        self.mappings.give(slot, Mapping::default());
+        mapping
     }
 
     pub(super) fn remove_first(&mut self, slot: u32, now: u32) -> bool {

@@ -4,8 +4,11 @@
 //! therefore never touched.
 
 use crate::index::PAGE;
-use crate::prefetch::prefetch;
+use crate::prefetch::prefetch_within;
 use alloc::vec::Vec;
+
+/// Free slots that are prefetched before they are taken.
+const AHEAD: usize = 8;
 
 /// A store of slots. Room for all is reserved at the start. A slot that was never used was never
 /// touched.
@@ -19,9 +22,6 @@ pub(super) struct Slots<T> {
 }
 
 impl<T: Default> Slots<T> {
-    /// Free slots that are prefetched before they are taken.
-    const AHEAD: usize = 8;
-
     pub(super) fn new(capacity: usize) -> Self {
         let (slots, free) = (Vec::with_capacity(capacity), Vec::with_capacity(capacity));
         Self { slots, capacity, free }
@@ -47,8 +47,8 @@ impl<T: Default> Slots<T> {
     /// Prefetches the slots that are taken next.
     #[inline]
     pub(super) fn prefetch_free(&self) {
-        for &slot in self.free.iter().rev().take(Self::AHEAD) {
-            prefetch(&self.slots, slot as usize);
+        for &slot in self.free.iter().rev().take(AHEAD) {
+            prefetch_within(&self.slots, slot as usize);
         }
     }
 
@@ -58,12 +58,11 @@ impl<T: Default> Slots<T> {
     }
 
     /// Takes a slot.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take(&mut self) -> Option<u32> {
         if let Some(slot) = self.free.pop() {
-            let later = self.free.len().checked_sub(Self::AHEAD);
-            if let Some(&later) = later.and_then(|at| self.free.get(at)) {
-                prefetch(&self.slots, later as usize);
+            if let Some(later) = self.free.last_chunk::<{ AHEAD }>() {
+                prefetch_within(&self.slots, later[0] as usize);
             }
             return Some(slot);
         }

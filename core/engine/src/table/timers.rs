@@ -6,17 +6,18 @@
 
 use super::{Further, Mapping, SessionRef, Table};
 use crate::calendar::{NONE, lane};
-use crate::prefetch::prefetch;
+use crate::prefetch::prefetch_within;
 
 impl Table {
     /// Starts the timer of a new mapping's first session.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn start(&mut self, slot: u32, now: u32) {
         let tick = self.timer_tick(self.mapping(slot).first.expires, now);
         self.timers.enter(&mut self.mappings, slot, tick);
     }
 
     /// The tick at which the timer of a deadline is looked at next.
+    #[inline(always)]
     pub(super) fn timer_tick(&self, expires: u32, now: u32) -> u32 {
         expires.min(now + self.timers.span()).max(now + 1)
     }
@@ -81,8 +82,8 @@ impl Table {
     #[inline]
     pub(crate) fn fetch(&self, session: SessionRef) {
         match session {
-            SessionRef::First(slot) => self.prefetch_mapping(slot),
-            SessionRef::Further(slot) => prefetch(&self.further.slots, slot as usize),
+            SessionRef::First(slot) => prefetch_within(&self.mappings.slots, slot as usize),
+            SessionRef::Further(slot) => prefetch_within(&self.further.slots, slot as usize),
         }
     }
 

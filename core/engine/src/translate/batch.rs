@@ -25,8 +25,8 @@ const GROUP: usize = 8;
 const LARGE_GROUP: usize = 16;
 const LARGE: usize = 1 << 24;
 
-/// What the stages know of the packets of a batch. It is kept from batch to batch, because making
-/// it anew takes longer than a packet does.
+/// Results of the stages for the packets of a batch. The space is kept from batch to batch, because
+/// to make it anew takes longer than a packet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Workspace {
     headers: Vec<ParsedHeaders>,
@@ -80,7 +80,11 @@ impl Engine {
             ends = [all.min(ends[0] + GROUP), ends[0], ends[1], ends[2], ends[3]];
             let [first, second, third, fourth, done] = ends;
             self.read_group::<F>(&packets[second..first], &mut headers[second..first]);
-            let news = self.approach_group::<F>(&round, &mut headers[third..second]);
+            let news = self.approach_group::<F>(
+                &round,
+                &mut headers[third..second],
+                &mut flows[third..second],
+            );
             if begins {
                 self.prepare(&round, &headers[fourth..third], &mut flows[fourth..third]);
             }
@@ -98,7 +102,7 @@ impl Engine {
             (begins, began) = (news, begins);
         }
         self.workspace = workspace;
-        self.count_quick::<F>(tally);
+        self.count_quick::<F>(tally, all);
     }
 
     #[inline(always)]
@@ -111,10 +115,15 @@ impl Engine {
 
     /// Returns true if a packet seems to begin a flow.
     #[inline(always)]
-    fn approach_group<F: quick::From>(&self, round: &Round, headers: &mut [ParsedHeaders]) -> bool {
+    fn approach_group<F: quick::From>(
+        &self,
+        round: &Round,
+        headers: &mut [ParsedHeaders],
+        flows: &mut [NewFlow],
+    ) -> bool {
         let mut news = false;
-        for headers in &mut *headers {
-            news |= self.approach::<F>(round, headers);
+        for (headers, flow) in headers.iter_mut().zip(flows) {
+            news |= self.approach::<F>(round, headers, flow);
         }
         headers.iter().for_each(|headers| self.fetch_mapping(headers));
         news
@@ -142,6 +151,7 @@ impl Engine {
             {
                 verdict
             } else {
+                tally.others += 1;
                 self.complete(F::SIDE, packet)
             };
         }

@@ -30,7 +30,7 @@ use crate::random::Generator;
 use crate::rules::{Ruling, Snat};
 use core::net::Ipv4Addr;
 
-/// What keeps the steps of a decision, or does not.
+/// A recorder keeps the steps of a decision, or nothing.
 pub(crate) trait Recorder {
     /// Whether it keeps steps, and nothing is carried out. A decision to be carried out stops for
     /// whatever a reload left undone; an explanation takes it as it is.
@@ -142,7 +142,7 @@ impl<R: Recorder> Decision<'_, R> {
             return self.local();
         }
         if self.headers.fragment && engine.rules_of(realm).by_port() {
-            // What the rules say of a later fragment, only the first can tell.
+            // The rule for a later fragment follows from the first one.
             self.check_later()?;
             return self.by_fragment(Self::inside);
         }
@@ -271,7 +271,7 @@ impl<R: Recorder> Decision<'_, R> {
         Err(DropReason::NotForUs.into())
     }
 
-    /// What the rules of a realm say of the packet.
+    /// The ruling of a realm's rules for the packet.
     fn ruling(&mut self, realm: u16) -> Option<Ruling> {
         let ruling = self.engine.ruling(self.bytes, self.headers, self.from, realm);
         if R::KEEPS {

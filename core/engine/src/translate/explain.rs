@@ -1,11 +1,11 @@
-//! What would happen to a packet, and why: the decision of the complete way (`decide.rs`) with a
+//! The explanation of a packet's fate: the decision of the complete way (`decide.rs`) with a
 //! recorder that keeps its steps. The plan is not carried out. Nothing changes, so the engine is
 //! borrowed for reading alone, and a caller may ask as often as it likes.
 //!
-//! A plan leaves two questions to the one who carries it out, and an explanation asks the tables
-//! instead: what becomes of a fragment other than the first, and whether the first gets an
-//! identification. What would be drawn at random is not told, for by then it may be another. A
-//! random test compares the verdict with what [`Engine::process`] says of the same packet right
+//! A plan leaves two questions open until it is carried out; an explanation asks the tables
+//! instead: the fate of a fragment other than the first, and whether the first gets an
+//! identification. An explanation has no random values, because later ones may differ. A random
+//! test compares the verdict with the verdict of [`Engine::process`] for an equal packet right
 //! afterwards.
 //!
 //! An [`Explanation`] has its room before the decision begins; explaining allocates nothing.
@@ -67,7 +67,7 @@ pub enum Step {
     Read {
         /// The protocol.
         protocol: u8,
-        /// What it is, in a word or two.
+        /// Its kind, in a word or two.
         what: &'static str,
         /// From whom.
         source: End,
@@ -81,7 +81,7 @@ pub enum Step {
     Realm(u16),
     /// It is addressed to the gateway itself.
     Local,
-    /// What the rules say of a packet between these endpoints.
+    /// The rule for a packet between these endpoints.
     Rule {
         /// The realm whose rules these are.
         realm: u16,
@@ -108,7 +108,7 @@ pub enum Step {
         ttl: u8,
         /// Its length, bytes.
         len: u16,
-        /// What the next link takes, bytes.
+        /// Longest packet of the next link, bytes.
         mtu: u16,
         /// Whether it may not be fragmented.
         dont_fragment: bool,
@@ -172,7 +172,7 @@ pub enum Step {
     },
     /// Something that is limited.
     Standing {
-        /// Whose limit it is.
+        /// Owner of the limit.
         whose: LimitOwner,
         /// How things are.
         standing: Standing,
@@ -223,7 +223,7 @@ pub enum Step {
     },
 }
 
-/// What a packet would become.
+/// The packet after its translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Becomes {
     /// Its source.
@@ -234,14 +234,14 @@ pub struct Becomes {
     pub realm: u16,
 }
 
-/// What would happen to a packet, step by step.
+/// The fate of a packet, step by step.
 #[derive(Clone, Debug)]
 pub struct Explanation {
     /// Its fate.
     pub verdict: Verdict,
-    /// What it would be counted as.
+    /// Direction under which the packet would be counted.
     pub direction: Direction,
-    /// What it would become, if it lives.
+    /// The packet after its translation, if it is not dropped.
     pub becomes: Option<Becomes>,
     /// Whether the verdict is what it is whatever would be drawn.
     pub is_certain: bool,
@@ -269,7 +269,7 @@ impl Explanation {
         }
     }
 
-    /// What was asked, in order.
+    /// Steps of the decision, in order.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
@@ -355,7 +355,7 @@ impl Engine {
         };
         let mut decided = decide(&mut decision);
         if let Act::Turn(by, index) = decision.plan.act {
-            // What is made for the sender may be what the receiver is asked about.
+            // The session of the sender may be a condition of the decision about the receiver.
             decision.recorder.is_certain &= !by.makes_session();
             decided = decision.take_turning(index, self.external_by(&by));
         }
@@ -373,7 +373,7 @@ impl Engine {
         Ok(verdict)
     }
 
-    /// What would become of a fragment other than the first, so many bytes long.
+    /// The fate of a fragment other than the first, of this length in bytes.
     fn foretell_later(
         &self,
         fragment: &Fragment,
@@ -412,8 +412,8 @@ impl Engine {
         }
     }
 
-    /// What the ends of a packet become by an act; `drawn`: whether its new source's address, its
-    /// port, would be drawn.
+    /// The ends of a packet after an act; `drawn`: true if the address, or the port, of its new
+    /// source would be drawn at random.
     fn ends(&self, headers: &Headers, act: &Act, drawn: (bool, bool)) -> Ends {
         let Headers { source, destination, .. } = *headers;
         let query = matches!(headers.kind, Kind::IcmpQuery { .. });
@@ -461,7 +461,7 @@ struct Ends {
 }
 
 impl Ends {
-    /// What a packet of a kind becomes that goes to a realm, if it leaves by the inside.
+    /// The translated packet of this kind; `realm` is its realm if it leaves by the inside.
     fn becomes(&self, kind: Kind, realm: u16) -> Becomes {
         let (address_drawn, port_drawn) = self.drawn;
         let known = end(kind, self.source);
@@ -482,7 +482,7 @@ pub(super) fn endpoint(AddressPort { address, port }: AddressPort) -> Endpoint {
     Endpoint::new(address, port)
 }
 
-/// What a packet is, in a word or two.
+/// The kind of a packet, in a word or two.
 pub(super) const fn what(kind: Kind) -> &'static str {
     match kind {
         Kind::Tcp => "tcp",

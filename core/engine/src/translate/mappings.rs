@@ -118,10 +118,10 @@ impl Engine {
         open: impl FnOnce(&mut Session),
     ) -> u32 {
         let Flow { protocol, internal, pool, fixed, timeouts, record, hash, overloads } = *flow;
-        self.external.count(index, place_of(protocol));
+        let of_address = self.external.count(index, place_of(protocol));
         let pair = (pool, (!fixed).then_some(index));
         let kind = quota_class(protocol);
-        self.note_made(protocol, index);
+        self.note_made(protocol, of_address);
         let record = self.count_mapping(record, internal.host, pair, kind);
         let new = NewMapping {
             protocol,

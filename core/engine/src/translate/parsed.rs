@@ -10,7 +10,7 @@ use crate::host::Host;
 use crate::packet::Side;
 use natgate_wire::{protocol, tcp, udp};
 
-/// What of a packet matters here; read once. Endpoints are words, as tables compare them.
+/// The fields of a packet that matter here, read once. Endpoints are words, as tables compare them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ParsedHeaders {
     /// From inside: the hash that the mapping is filed by. From outside: the place of the external
@@ -40,7 +40,7 @@ impl ParsedHeaders {
         self.slot == NONE && self.protocol != 0
     }
 
-    /// What a new mapping for it asks for.
+    /// The request of a new mapping for it.
     #[inline(always)]
     pub(super) fn wish(&self, pool: usize, paired: Option<u32>, fixed: Option<u32>) -> Wish {
         let internal_port = self.internal().port;
@@ -90,7 +90,7 @@ impl ParsedHeaders {
         let [first, second] = [word_at(head, 0), word_at(head, 8)];
         let (destination, ports) = (half_at(head, 16), u32_at(head, 20));
         let (total_len, ttl, protocol) = (u16_at(head, 2), head[8], head[9]);
-        // What follows the first 28 bytes.
+        // Number of bytes after the first 28.
         let rest = usize::from(total_len).wrapping_sub(UDP_END);
         if first & SHAPE != USUAL || rest > bytes.len() - UDP_END || ttl <= 1 {
             return;

@@ -1,5 +1,5 @@
-//! What is to become of a packet: decided, and not yet done. The decision (`decide.rs`) makes
-//! plans, `carry_out.rs` does what they say.
+//! The plan for a packet: decided, and not yet done. The decision (`decide.rs`) makes plans,
+//! `carry_out.rs` carries them out.
 
 use super::mappings::{Arrival, WholeMapping};
 use super::{Engine, Fate};
@@ -19,15 +19,15 @@ use crate::table::SessionRef;
 pub(super) struct Plan {
     /// The packet's fate. The table of fragments has the last word on the fate of fragments.
     pub(super) fate: Fate,
-    /// What the packet counts as.
+    /// Direction under which the packet is counted.
     pub(super) direction: Direction,
     /// The realm that the packet goes to, if it leaves by the inside.
     pub(super) leaving: u16,
     /// The first fragment of a datagram that the packet is, if the table of fragments is asked.
     pub(super) first: Option<Fragment>,
-    /// What changes.
+    /// Changes of the packet and of the state.
     pub(super) act: Act,
-    /// What the packet's sender is told.
+    /// Answer to the packet's sender.
     pub(super) answer: Answer,
     /// The pool of which a new mapping was refused.
     pub(super) refused: Option<usize>,
@@ -48,7 +48,7 @@ impl Plan {
     }
 }
 
-/// What a plan changes in the packet and in the engine's state.
+/// Changes by a plan: of the packet and of the engine's state.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Act {
     /// Nothing.
@@ -75,9 +75,9 @@ pub(super) enum Act {
     /// An ICMP error is translated.
     Error {
         embedded: Embedded,
-        /// What the embedded packet gets.
+        /// Rewrite of the embedded packet.
         inner: Rewrite,
-        /// What the error itself gets.
+        /// Rewrite of the error itself.
         outer: Rewrite,
     },
 }
@@ -115,7 +115,7 @@ pub(super) struct NewFlow {
     pub(super) chosen: Chosen,
 }
 
-/// What the sender of a packet is told.
+/// The answer to the sender of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// Nothing.
@@ -127,7 +127,8 @@ pub(super) enum Answer {
     Late(AddressPort),
 }
 
-/// What a reload left undone and a decision depends on: it is done, then the decision begins anew.
+/// Work that a reload left undone and a decision depends on: it is done, then the decision begins
+/// anew.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Unsettled {
     /// The configuration in force has not judged this mapping.

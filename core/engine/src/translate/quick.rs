@@ -1,11 +1,10 @@
 //! The quick way: whole UDP datagrams and TCP segments, without IP options, of sessions that are
 //! there and stay in their state. Most packets are such.
 //!
-//! What the first packet of a session was asked, its session answers for: source and destination
-//! have been looked at, the filter has let them pass. Left are the headers, TTL, MTU, and what may
-//! differ from packet to packet. Whatever is not as expected goes on as it came to the complete way
-//! (`translate.rs`), which would do the same with every packet that passes here, only slower; the
-//! model and the tests of this module hold the two against each other.
+//! The first packet of a session has passed the checks of source, destination and filter. Later
+//! packets need the checks that may differ from packet to packet: headers, TTL, MTU. Any other
+//! packet goes unchanged to the complete way (`translate.rs`), which gives equal results for the
+//! packets of the quick way, only slower. The model and the tests of this module compare the two.
 
 use super::Engine;
 use super::mappings::Flow;
@@ -27,14 +26,20 @@ pub(super) const IPV4_LEN: usize = 20;
 pub(super) const UDP_END: usize = IPV4_LEN + 8;
 pub(super) const TCP_END: usize = IPV4_LEN + 20;
 
-/// What stage three finds out for a packet from inside that seems to have no mapping.
+/// Results of stage three for a packet from inside that seems to have no mapping.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NewFlow {
     pub(super) rule: FlowRule,
     /// The sender's record, and the port drawn for a new mapping, if the flow may get one.
     pub(super) record: u32,
     pub(super) draw: Option<Draw>,
+    /// The port that the draw gives; 0: none.
+    pub(super) port: u16,
+    /// The hash by which the sender's record is found; known from stage two on.
+    sender: u64,
 }
+
+const _: () = assert!(size_of::<NewFlow>() == size_of::<ParsedHeaders>());
 
 /// The packets of a group that seem to have no mapping.
 #[inline(always)]
@@ -46,10 +51,11 @@ pub(super) fn new_flows<'g>(
 }
 
 impl NewFlow {
-    pub(super) const NONE: Self = Self { rule: FlowRule::Not, record: NONE, draw: None };
+    pub(super) const NONE: Self =
+        Self { rule: FlowRule::Not, record: NONE, draw: None, port: 0, sender: 0 };
 }
 
-/// What becomes of a flow that begins.
+/// The rule for a flow that begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FlowRule {
     /// No rule says anything.
@@ -89,11 +95,12 @@ impl From for Outside {
     const WAY: Way = Way::In;
 }
 
-/// What is the same for every packet of a batch.
+/// Values that are equal for all packets of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Round {
     pub(super) mtu: u16,
-    /// Deadlines of UDP's sessions, and of established ones, by their mappings' sets of timeouts.
+    /// Deadlines of UDP's sessions, and of established ones, by their mappings' sets of timeouts;
+    /// 0 if the remote port may say otherwise.
     udp: [u32; SETS],
     established: [u32; SETS],
     opening: u32,
@@ -133,15 +140,18 @@ impl Round {
 /// Packets that went the quick way, to be counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
-    pub(super) packets: u64,
+    /// Packets of the batch that went another way.
+    pub(super) others: u64,
+    /// Bytes of those that went the quick way.
     pub(super) bytes: u64,
 }
 
 impl Engine {
     pub(super) fn round<F: From>(&self) -> Round {
         let since_base = self.since_base();
+        let by_port = self.timeouts.by_port();
         let (mut udp, mut established) = ([0; SETS], [0; SETS]);
-        for set in 0..self.timeouts.sets() {
+        for set in 0..if by_port { 0 } else { self.timeouts.sets() } {
             let times = self.timeouts.usual(set);
             udp[set] = deadline(since_base, times.0);
             established[set] = deadline(since_base, times.1);
@@ -155,7 +165,7 @@ impl Engine {
             udp,
             established,
             opening: self.deadline(self.now, self.timeouts.of(0, Idle::Opening, protocol::TCP, 0)),
-            by_port: self.timeouts.by_port(),
+            by_port,
             since_base,
             inbound_refresh: self.config.inbound_refresh,
             rules: self.realms.any_rules(),
@@ -206,7 +216,12 @@ impl Engine {
     /// Stage two: finds the mapping, most likely. Says whether there seems to be none for a packet
     /// from inside, and stage three has something to do.
     #[inline(always)]
-    pub(super) fn approach<F: From>(&self, round: &Round, headers: &mut ParsedHeaders) -> bool {
+    pub(super) fn approach<F: From>(
+        &self,
+        round: &Round,
+        headers: &mut ParsedHeaders,
+        flow: &mut NewFlow,
+    ) -> bool {
         headers.slot = match F::SIDE {
             _ if headers.protocol == 0 => NONE,
             Side::Inside => self.table.candidate(headers.place),
@@ -215,17 +230,17 @@ impl Engine {
                 owner.unwrap_or(NONE)
             }
         };
-        F::SIDE == Side::Inside && headers.is_new() && self.approach_new(round, headers)
+        F::SIDE == Side::Inside && headers.is_new() && self.approach_new(round, headers, flow)
     }
 
     /// The part of stage two for a packet that seems to have no mapping.
     #[inline(always)]
-    fn approach_new(&self, round: &Round, headers: &mut ParsedHeaders) -> bool {
+    fn approach_new(&self, round: &Round, headers: &mut ParsedHeaders, flow: &mut NewFlow) -> bool {
         if headers.realm() > round.last_realm || !round.news {
             headers.protocol = 0;
             return false;
         }
-        self.subscribers.prefetch(headers.host());
+        flow.sender = self.subscribers.prefetch(headers.host());
         true
     }
 
@@ -245,9 +260,9 @@ impl Engine {
         headers: &[ParsedHeaders],
         flows: &mut [NewFlow],
     ) {
-        for (headers, flow) in new_flows(headers, flows) {
-            let record = self.subscribers.approach(headers.host());
-            *flow = NewFlow { record, ..NewFlow::NONE };
+        for (_, flow) in new_flows(headers, flows) {
+            let record = self.subscribers.approach_hashed(flow.sender);
+            (flow.rule, flow.record, flow.draw) = (FlowRule::Not, record, None);
         }
         if round.rules {
             self.ask_rules(round, headers, flows);
@@ -260,7 +275,7 @@ impl Engine {
         }
         for (headers, flow) in new_flows(headers, flows) {
             if let Some(draw) = &flow.draw {
-                self.external.prefetch_drawn(headers.protocol, draw);
+                flow.port = self.external.prefetch_drawn(headers.protocol, draw);
             }
         }
         self.table.prefetch_free();
@@ -359,7 +374,7 @@ impl Engine {
         {
             return None;
         }
-        let External { index, port } = match self.external.drawn(protocol, &draw) {
+        let External { index, port } = match self.external.drawn(protocol, &draw, flow.port) {
             Some(external) => external,
             None => self.draw_again(headers, flow, &draw)?,
         };
@@ -384,11 +399,10 @@ impl Engine {
         if self.config.session_events {
             self.tell_begun(slot, remote, remote);
         }
-        packet.truncate(usize::from(headers.total_len));
-        tally.packets += 1;
+        packet.cut(usize::from(headers.total_len));
         tally.bytes += u64::from(headers.total_len);
         let external = AddressPort::new(self.external.address(index), port);
-        rewrite::<Inside>(packet.bytes_mut(), protocol, external);
+        rewrite::<Inside>(packet.tail_mut(), protocol, external);
         Some(Verdict::Forward(Side::Outside))
     }
 
@@ -448,17 +462,19 @@ impl Engine {
         }
         if F::WAY == Way::Out || round.inbound_refresh {
             let set = mapping.timeouts();
-            let expires = match round.by_port {
-                true => {
-                    let time = self.timeouts.of_open(set, headers.protocol, remote.port);
-                    deadline(round.since_base, time)
-                }
-                false if is_tcp => round.established[usize::from(set)],
+            let mut expires = match is_tcp {
+                true => round.established[usize::from(set)],
                 false => round.udp[usize::from(set)],
             };
-            // A timer that would have to run sooner is the complete way's business.
             if expires < mapping.first.expires {
-                return false;
+                if round.by_port {
+                    let time = self.timeouts.of_open(set, headers.protocol, remote.port);
+                    expires = deadline(round.since_base, time);
+                }
+                // A timer that would have to run sooner is the complete way's business.
+                if expires < mapping.first.expires {
+                    return false;
+                }
             }
             mapping.first.expires = expires;
         }
@@ -466,7 +482,6 @@ impl Engine {
             mapping.first.learn(F::WAY, segment(packet.bytes(), headers.flags));
         }
         mapping.first.count(F::WAY);
-        tally.packets += 1;
         tally.bytes += u64::from(headers.total_len);
         let new = match F::WAY {
             Way::Out => {
@@ -479,21 +494,23 @@ impl Engine {
                 AddressPort::new(host.address(), port)
             }
         };
-        rewrite::<F>(packet.cut(usize::from(headers.total_len)), headers.protocol, new);
+        packet.cut(usize::from(headers.total_len));
+        rewrite::<F>(packet.tail_mut(), headers.protocol, new);
         true
     }
 
-    /// Counts packets that went the quick way.
-    pub(super) fn count_quick<F: From>(&mut self, tally: Tally) {
+    /// Counts the packets of a batch that went the quick way; `all` is the length of the batch.
+    pub(super) fn count_quick<F: From>(&mut self, tally: Tally, all: usize) {
         let direction = match F::SIDE {
             Side::Inside => Direction::Outbound,
             Side::Outside => Direction::Inbound,
         };
-        self.counters.count_forwarded(direction, tally.packets, tally.bytes);
+        let packets = all as u64 - tally.others;
+        self.counters.count_forwarded(direction, packets, tally.bytes);
     }
 }
 
-/// What a SYN says.
+/// The connection's fields in a SYN.
 fn opening_segment(bytes: &[u8], headers: &ParsedHeaders) -> Segment {
     let bytes = &bytes[..usize::from(headers.total_len)];
     let header = bytes.get(IPV4_LEN..).and_then(Tcp::new_checked);

@@ -131,9 +131,9 @@ impl Engine {
         packet.truncate(len);
         if rule == FlowRule::Drop {
             self.counters.count_drop(Direction::Outbound, DropReason::Rule, len);
+            tally.others += 1;
             return Some(Verdict::Drop(DropReason::Rule));
         }
-        tally.packets += 1;
         tally.bytes += len as u64;
         forward_as_it_is(packet.bytes_mut());
         Some(Verdict::Forward(Side::Outside))

@@ -1,4 +1,4 @@
-//! What any router knows: its own addresses, its realms' routes, the ends that a packet may have
+//! The tables of any router: its own addresses, its realms' routes, the ends that a packet may have
 //! (sections 3.2, 3.5, 3.15 and 8 of the specification).
 
 use super::Engine;

@@ -1,5 +1,5 @@
-//! What remote endpoints are seen as inside where rules translate destinations: twice NAT (section
-//! 13 of the specification). `decide/twice.rs` asks.
+//! Remote endpoints as inside hosts see them, if rules translate destinations: twice NAT (section
+//! 13 of the specification), for `decide/twice.rs`.
 
 use super::Engine;
 use super::mappings::Arrival;
@@ -57,7 +57,7 @@ impl Engine {
         }
     }
 
-    /// What a remote endpoint that a mapping has a session with is seen as inside.
+    /// The remote endpoint of a session of this mapping, as inside hosts see it.
     #[inline]
     pub(crate) fn seen(&self, slot: u32, remote: AddressPort) -> AddressPort {
         match self.table.mapping(slot).is_twice() {

@@ -85,15 +85,15 @@ impl Engine {
 
     /// Reports the thresholds that a new session of a subscriber, or a mapping, has reached.
     pub(super) fn watch_subscriber(&mut self, record: u32, thing: usize) {
-        let (own, of_class) = self.subscribers.rise(record, thing, self.now);
+        let reached = self.subscribers.rise(record, thing, self.now);
         let resource = OF_SUBSCRIBER[thing];
-        if let Some(percent) = own {
+        if let Some(percent) = reached.subscriber {
             let host = self.subscribers.host(record);
             let (realm, subscriber) = (host.realm(), host.ip());
             let change = Change::ThresholdReached { realm, subscriber, resource, percent };
             self.raise(self.now, change);
         }
-        if let Some(percent) = of_class {
+        if let Some(percent) = reached.class {
             let class = usize::from(self.subscribers.get(record).class) - 1;
             self.raise(self.now, Change::ClassThresholdReached { class, resource, percent });
         }

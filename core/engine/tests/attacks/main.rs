@@ -6,8 +6,8 @@ extern crate alloc;
 
 #[path = "../common/mod.rs"]
 mod common;
-/// Files of the engine that its index needs here.
-#[allow(missing_docs)]
+/// Files of the engine that its index needs here; the index needs a part of each.
+#[allow(missing_docs, dead_code)]
 #[path = "../../src/prefetch.rs"]
 mod prefetch;
 

@@ -1,6 +1,7 @@
-//! One packet out through the translator and one back, of each protocol with ports: the subjects of
-//! ICMP errors. Each packet is kept as it was on both sides: an error quotes it as the sender of
-//! the error saw it, and must arrive with a quotation that its receiver knows.
+//! Exchanges of an outbound packet and its reply, for each protocol with ports or identifiers. ICMP
+//! errors quote these packets. An exchange keeps each packet as it was on both sides: an error
+//! quotes the packet that the sender of the error received, and must arrive with a quotation that
+//! the receiver of the error recognizes.
 
 use crate::common::*;
 use natgate_engine::{Config, Side, Verdict};
@@ -115,13 +116,13 @@ impl Exchange {
         Self { lab, sent, left, came, received }
     }
 
-    /// The packet that an error from a place quotes, as it was there.
+    /// The packet that an error from a place quotes, as the packet was at that place.
     pub(crate) fn about(&self, place: Place) -> Vec<u8> {
         let packet = if place.side() == Side::Outside { &self.left } else { &self.received };
         with_ttl(packet, place.ttl())
     }
 
-    /// The quoted packet as its sender sent it, except for the hops since.
+    /// The quoted packet as its sender sent it, with the TTL that the place received.
     pub(crate) fn original(&self, place: Place) -> Vec<u8> {
         let packet = if place.side() == Side::Outside { &self.sent } else { &self.came };
         with_ttl(packet, place.ttl())

@@ -19,7 +19,7 @@ fn view(bytes: &[u8]) -> Ipv4<&[u8]> {
     Ipv4::new_checked(bytes).unwrap()
 }
 
-/// The exchange of each protocol with both packets changed: the packets before and after.
+/// The exchanges of all protocols, with both packets changed. Returns the packets before and after.
 fn both_ways(shape: impl Fn(&[u8]) -> Vec<u8>) -> Vec<[Vec<u8>; 2]> {
     let pairs = PROTOCOLS.map(|protocol| {
         let exchange = Exchange::shaped(&config(), protocol, &shape);
@@ -192,7 +192,7 @@ fn section_4_3_2_5_an_echo_reply_has_the_service_and_precedence_of_its_request()
     }
 }
 
-// ---- what a header must be ----
+// ---- header checks ----
 
 /// Packets that are no valid IPv4 packets, each with its reason.
 fn invalid_headers(good: &[u8]) -> Vec<(Vec<u8>, DropReason)> {

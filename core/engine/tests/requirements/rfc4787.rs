@@ -5,7 +5,7 @@ use natgate_engine::{Allocation, Behavior, Config, DropReason, Pooling, Side};
 use std::collections::BTreeSet;
 
 const INNER: &str = "10.0.0.5:4000";
-/// A remote endpoint that no host has sent to.
+/// A remote endpoint to which no host has sent.
 const STRANGER: &str = "192.0.2.77:9999";
 
 /// A configuration with these ports, first to last, of one address.
@@ -14,6 +14,7 @@ fn ports(first: u16, last: u16) -> Config {
 }
 
 //= test rfc4787#REQ-1
+//= test rfc6146#section-5.2-mapping
 #[test]
 fn req_1_one_mapping_serves_every_remote_endpoint() {
     let mut lab = Lab::new(&config());
@@ -30,6 +31,7 @@ fn req_1_one_mapping_serves_every_remote_endpoint() {
 }
 
 //= test rfc4787#REQ-2
+//= test rfc6146#section-3.5.1.1-address
 #[test]
 fn req_2_all_mappings_of_a_host_have_one_external_address() {
     let pools = vec![pool("203.0.113.1", "203.0.113.16", (1024, 65535))];
@@ -49,12 +51,13 @@ fn req_2_all_mappings_of_a_host_have_one_external_address() {
 }
 
 //= test rfc4787#REQ-3
+//= test rfc6146#section-3.5.1.1-unique
 #[test]
 fn req_3_no_external_endpoint_is_shared() {
     for allocation in [Allocation::Random, Allocation::Preserve] {
         let mut lab = Lab::new(&Config { allocation, ..ports(2000, 2031) });
         let mut seen = BTreeSet::new();
-        // All hosts want the same port, each with another remote endpoint, which would permit
+        // All hosts send from the same port, each to another remote endpoint, which would permit
         // sharing.
         for host in 10..42 {
             let inner = format!("10.0.0.{host}:2000");
@@ -67,6 +70,8 @@ fn req_3_no_external_endpoint_is_shared() {
 }
 
 //= test rfc4787#REQ-3a
+//= test rfc6146#section-3.5.1.1-well-known
+//= test rfc6146#section-3.5.1.1-high
 #[test]
 fn req_3a_ports_stay_on_their_side_of_1024() {
     for allocation in [Allocation::Random, Allocation::Preserve] {
@@ -81,6 +86,7 @@ fn req_3a_ports_stay_on_their_side_of_1024() {
 }
 
 //= test rfc4787#REQ-4
+//= test rfc6146#section-3.5.1.1-parity
 #[test]
 fn req_4_ports_keep_their_parity() {
     for allocation in [Allocation::Random, Allocation::Preserve] {
@@ -95,13 +101,14 @@ fn req_4_ports_keep_their_parity() {
 }
 
 //= test rfc4787#REQ-5
+//= test rfc6146#section-3.5.1-least
 #[test]
 fn req_5_a_mapping_lives_two_minutes_whatever_others_do() {
     let mut lab = Lab::new(&ports(2000, 2015));
     let external = lab.external_of(&udp(INNER, REMOTE));
-    // A host without an answer may be forged, and gives way.
+    // An unanswered host may be forged, and gives way.
     lab.inward(&udp(REMOTE, &external));
-    // Other hosts want more ports than there are, all the time.
+    // Other hosts continuously request more ports than the pool has.
     for round in 0..120 {
         for host in 10..40 {
             let _ =
@@ -128,6 +135,7 @@ fn req_5b_the_timer_can_be_set() {
 }
 
 //= test rfc4787#REQ-5c
+//= test rfc6146#section-3.5.1-default
 #[test]
 fn req_5c_the_timer_is_five_minutes_unless_set() {
     let mut lab = Lab::new(&config());
@@ -183,7 +191,7 @@ fn req_8_strangers_are_admitted_unless_strictness_is_asked_for() {
         assert_eq!(ends(&lab.inward(&udp(remote, &external))), (remote.into(), INNER.into()));
     }
     assert_eq!(lab.refused(Side::Outside, &udp(STRANGER, &external)), DropReason::Filtered);
-    // One packet from the inside to the address is enough.
+    // One packet from inside to the address is sufficient.
     lab.out(&udp(INNER, "192.0.2.77:1"));
     lab.inward(&udp(STRANGER, &external));
 }
@@ -196,8 +204,8 @@ fn req_9_hosts_meet_by_their_external_endpoints() {
         let mut lab = Lab::new(&Config { filtering, ..config() });
         let a = lab.external_of(&udp(INNER, REMOTE));
         let b = lab.external_of(&udp("10.0.0.6:5000", REMOTE));
-        // Each host sends first, as with a remote host outside, so that a strict filter knows the
-        // other.
+        // Each host sends first, as to a remote host outside, so that a strict filter admits the
+        // other host.
         let _ = lab.pass(Side::Inside, &udp("10.0.0.6:5000", &a));
         let there = lab.hairpin(&udp_with(INNER, &b, b"hello, neighbour"));
         assert_eq!(ends(&there), (a.clone(), "10.0.0.6:5000".into()), "REQ-9a: external source");
@@ -213,7 +221,7 @@ fn req_10_what_udp_carries_is_not_altered() {
     let message = b"INVITE sip:bob@198.51.100.7 SIP/2.0\r\nVia: SIP/2.0/UDP 10.0.0.5:5060\r\n\
         Contact: <sip:alice@10.0.0.5:5060>\r\n\r\nc=IN IP4 10.0.0.5\r\nm=audio 49170 RTP/AVP 0\r\n";
     let mut lab = Lab::new(&config());
-    // SIP, TFTP, RTSP, H.323 registration, IKE: protocols that gateways are known to change.
+    // Some gateways change SIP, TFTP, RTSP, H.323 registration and IKE.
     for port in [5060, 69, 554, 1719, 500] {
         let (inner, remote) = (format!("10.0.0.5:{port}"), format!("198.51.100.7:{port}"));
         let out = lab.out(&udp_with(&inner, &remote, message));
@@ -224,7 +232,7 @@ fn req_10_what_udp_carries_is_not_altered() {
     assert_eq!(lab.engine.mappings().count(), 5, "nothing is opened for what the text names");
 }
 
-/// The RFC warns of a NAT that behaves in another way once two hosts want the same port.
+/// The RFC warns of a NAT that changes its behavior when two hosts use the same internal port.
 //= test rfc4787#REQ-11
 #[test]
 fn req_11_behavior_is_the_same_under_all_conditions() {
@@ -235,8 +243,8 @@ fn req_11_behavior_is_the_same_under_all_conditions() {
         let mut remotes = (1..1000).map(|n| format!("198.51.{}.{}:53", n / 200, 1 + n % 200));
         let mut fresh = || remotes.next().unwrap();
         let mut externals = Vec::new();
-        // The first host finds its port free, the others do not. The last takes the last port of
-        // all.
+        // The first host gets its internal port, the other hosts do not. The last host gets the
+        // last free port.
         for host in 10..26 {
             let inner = format!("10.0.0.{host}:4000");
             externals.push((inner.clone(), lab.external_of(&udp(&inner, REMOTE))));
@@ -249,7 +257,7 @@ fn req_11_behavior_is_the_same_under_all_conditions() {
     }
 }
 
-/// Every type and code, about the mapping's own packets, from either side.
+/// Sends errors of every type and code, about packets of the mapping, from both sides.
 //= test rfc4787#REQ-12
 #[test]
 fn req_12_no_icmp_message_ends_a_mapping() {
@@ -276,7 +284,7 @@ fn req_12a_icmp_messages_are_heard_from_anywhere() {
     for filtering in [Behavior::EndpointIndependent, Behavior::AddressAndPortDependent] {
         let mut lab = Lab::new(&Config { filtering, ..config() });
         let sent = lab.out(&udp(INNER, REMOTE));
-        // Routers on the way have any address, private ones too.
+        // Routers on the path may have any address, also private addresses.
         for router in ["198.51.100.7", "192.0.2.1", "10.9.9.9", "172.16.5.5", "100.64.0.1"] {
             let told = lab.inward(&error(router, "203.0.113.1", 11, 0, &sent));
             assert_eq!(ends(&told), (router.into(), "10.0.0.5".into()));
@@ -314,7 +322,7 @@ fn req_13_too_long_a_packet_that_may_not_be_fragmented_is_told_so() {
     assert_eq!(told[28..], long[..told.len() - 28], "as it was sent");
 }
 
-/// Sends the fragments in an order. Returns those that left, with those that had waited.
+/// Sends the fragments in an order. Returns the fragments that left, with held fragments.
 fn pass_fragments(lab: &mut Lab, from: Side, parts: &[Vec<u8>], order: [usize; 3]) -> Vec<Vec<u8>> {
     let mut left = Vec::new();
     for n in order {
@@ -354,7 +362,7 @@ fn req_14a_floods_of_fragments_harm_no_others() {
         let mut lab = Lab::new(&small);
         let external = lab.external_of(&udp(INNER, REMOTE));
         for n in 0..20_000_u32 {
-            // Later fragments only, each of another datagram, from many sources, on both sides.
+            // The flood has later fragments only, of many datagrams and sources, on both sides.
             let inner = format!("10.0.{}.{}:1", n % 50, 10 + n % 200);
             let parts = cut(&udp_with(&inner, REMOTE, &[1; 64]), n as u16, 32);
             let _ = lab.pass(Side::Inside, &parts[1]);

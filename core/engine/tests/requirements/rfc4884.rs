@@ -1,4 +1,4 @@
-//! RFC 4884: extensions behind the quotation of an ICMP error. A NAT must not change them.
+//! RFC 4884: extensions after the quotation of an ICMP error. A NAT must not change extensions.
 
 use crate::common::*;
 use crate::exchange::*;
@@ -71,8 +71,8 @@ fn section_6_extensions_stay_as_they_are() {
 //= test rfc4884#section-6-length
 #[test]
 fn section_6_the_length_of_the_quotation_stays() {
-    // Beside the length: nothing, the next MTU, a pointer. Without the length: extensions from
-    // before the RFC.
+    // Beside the length, an error has no other field, the next MTU, or a pointer. Extensions
+    // from before the RFC have no length.
     let cases = [
         ((11, 0), [0, 32, 0, 0]),
         ((3, 4), [0, 32, 5, 0]),

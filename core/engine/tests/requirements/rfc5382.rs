@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 const INNER: &str = "10.0.0.5:4000";
-/// A remote endpoint that no host has sent to.
+/// A remote endpoint to which no host has sent.
 const STRANGER: &str = "192.0.2.77:9999";
 /// The RFC's least established timeout, seconds.
 const ESTABLISHED: f64 = 7440.0;
@@ -17,7 +17,7 @@ fn syn(from: &str, to: &str) -> Vec<u8> {
     tcp(from, to, "S", 100, 0)
 }
 
-/// A connection that the inside has opened, and its external endpoint.
+/// A connection that an inside host has opened, and its external endpoint.
 fn connect(config: &Config) -> (Lab, String) {
     let mut lab = Lab::new(config);
     let external = lab.external_of(&syn(INNER, REMOTE));
@@ -47,16 +47,16 @@ fn req_1_one_mapping_serves_every_remote_endpoint() {
 
 /// Flags of the segments of a connection, by sender: `>` the opener, `<` the other side.
 const CONNECTIONS: [&str; 9] = [
-    // Opened, used, closed by the opener, by the other, by both at once.
+    // The opener, the other side, or both sides at once close the connection after use.
     ">S <SA >A >PA <A <PA >A >FA <A <PA >A <FA >A",
     ">S <SA >A <FA >A >PA <A >FA <A",
     ">S <SA >A >FA <FA >A <A",
-    // Everything twice, as after losses.
+    // Each segment is sent twice, as after losses.
     ">S >S <SA <SA >A >A >PA >PA <A <A >FA >FA <A <FA <FA >A >A",
-    // Data and urgency with the SYN, the FIN with data; a FIN before the answer.
+    // A FIN has data, or a FIN precedes the answer to the SYN.
     ">S <SA >PA <PA >FPA <FPA >A",
     ">S >FA <SA >A <A <FA >A",
-    // Refused; given up; given up in the middle, with segments still under way.
+    // A RST refuses the connection, aborts it, or aborts it with segments still in flight.
     ">S <RA",
     ">S <SA >R <A",
     ">S <SA >A >PA <RA >PA <R",
@@ -68,9 +68,9 @@ fn req_2_every_valid_sequence_passes_from_either_side() {
     for connection in CONNECTIONS {
         for opener in [Side::Inside, Side::Outside] {
             let mut lab = Lab::new(&config());
-            // This makes the mapping by which the outside may come in.
+            // This segment creates the mapping that admits segments from outside.
             let external = lab.external_of(&syn(INNER, "192.0.2.9:1"));
-            // Again with the same ports after the close: a new connection.
+            // After the close, the same ports open a new connection.
             for round in 0..2 {
                 for segment in connection.split(' ') {
                     let (by_opener, flags) = (segment.starts_with('>'), &segment[1..]);
@@ -96,8 +96,8 @@ fn req_2_every_valid_sequence_passes_from_either_side() {
 }
 
 /// Two peers that know each other's external endpoints open a connection at once, through the
-/// strictest filter. A peer that gets the other's SYN-ACK before it sends its own needs only to
-/// acknowledge.
+/// strictest filter. A peer that receives a SYN-ACK before it sends its own SYN-ACK only sends an
+/// acknowledgment.
 //= test rfc5382#REQ-2a
 #[test]
 fn req_2a_both_ends_may_open_at_once() {
@@ -167,7 +167,7 @@ fn req_4_an_unsolicited_syn_is_not_answered_for_six_seconds() {
         assert_eq!(lab.refused(Side::Outside, &syn), reason);
         for _ in 0..59 {
             lab.wait_s(0.1);
-            // The SYN's sender tries again, without a difference.
+            // The sender repeats the SYN, with the same result.
             assert_eq!(lab.refused(Side::Outside, &syn), reason);
         }
         lab.wait_s(0.099);
@@ -178,7 +178,7 @@ fn req_4_an_unsolicited_syn_is_not_answered_for_six_seconds() {
 //= test rfc5382#REQ-4-outbound
 #[test]
 fn req_4_outbound_a_syn_from_inside_silences_the_answer() {
-    // The mapping exists, and its filter refuses the SYN. The inside then opens the connection.
+    // A mapping exists, and its filter rejects the SYN. The inside host then opens the connection.
     let filtering = Behavior::AddressAndPortDependent;
     let mut lab = Lab::new(&Config { filtering, ..config() });
     let external = lab.external_of(&syn(INNER, "192.0.2.9:1"));
@@ -188,7 +188,7 @@ fn req_4_outbound_a_syn_from_inside_silences_the_answer() {
     lab.wait_s(60.0);
     assert_eq!(lab.sent.len(), 0);
 
-    // There is no mapping. The inside then opens a connection from the very port of the SYN.
+    // No mapping exists. The inside host then opens a connection from the port of the SYN.
     let mut lab = Lab::new(&Config { allocation: Allocation::Preserve, ..config() });
     let early = syn(REMOTE, "203.0.113.1:4000");
     assert_eq!(lab.refused(Side::Outside, &early), DropReason::NoMapping);
@@ -235,6 +235,8 @@ fn req_4a_the_answer_can_be_forbidden() {
 }
 
 //= test rfc5382#REQ-5
+//= test rfc6146#section-3.5.2-least
+//= test rfc6146#section-3.5.2-default
 #[test]
 fn req_5_an_idle_connection_lives_two_hours_and_four_minutes() {
     let (mut lab, external) = connect(&config());
@@ -247,7 +249,7 @@ fn req_5_an_idle_connection_lives_two_hours_and_four_minutes() {
         assert!(lab.passes(from, &segment), "from {from:?}");
     }
     assert!(lab.lives_on() >= ESTABLISHED);
-    // One side has closed, the other has not: the connection is still established.
+    // Only one side has closed the connection: the connection is still established.
     let (mut lab, external) = connect(&config());
     lab.out(&tcp(INNER, REMOTE, "FA", 101, 501));
     lab.wait_s(ESTABLISHED - 0.1);
@@ -302,7 +304,7 @@ fn req_6_what_tcp_carries_is_not_altered() {
     let text = b"EPRT |1|10.0.0.5|6275|\r\nPORT 10,0,0,5,24,131\r\n227 Entering Passive Mode \
         (10,0,0,5,24,131)\r\nVia: SIP/2.0/TCP 10.0.0.5:5060\r\n";
     let mut lab = Lab::new(&config());
-    // FTP, SIP, PPTP, RTSP, H.323: protocols that gateways are known to change.
+    // Some gateways change FTP, SIP, PPTP, RTSP and H.323.
     for port in [21, 5060, 1723, 554, 1720] {
         let (inner, remote) = (format!("10.0.0.5:{port}"), format!("198.51.100.7:{port}"));
         let external = lab.external_of(&syn(&inner, &remote));
@@ -316,6 +318,7 @@ fn req_6_what_tcp_carries_is_not_altered() {
 }
 
 //= test rfc5382#REQ-7
+//= test rfc6146#section-3.5.2.3-unique
 #[test]
 fn req_7_no_external_endpoint_is_shared() {
     for allocation in [Allocation::Random, Allocation::Preserve] {
@@ -375,7 +378,8 @@ fn req_9_destination_unreachable_is_translated() {
     }
 }
 
-/// Every type and code, about the connection's own segments, from either side, at each stage.
+/// Sends errors of every type and code, about segments of the connection, from both sides, at each
+/// stage.
 //= test rfc5382#REQ-10
 #[test]
 fn req_10_no_icmp_message_ends_a_connection() {

@@ -1,4 +1,4 @@
-//! RFC 5508: ICMP through a NAT, and ICMP messages that the NAT makes (`rfc5508/own.rs`).
+//! RFC 5508: ICMP through a NAT, and ICMP messages that the NAT originates (`rfc5508/own.rs`).
 
 mod own;
 
@@ -50,7 +50,7 @@ fn req_1a_a_query_identifier_is_mapped_alike_for_all_remotes() {
     assert_ne!(identifier(&lab.out(&ping("10.0.0.6", REMOTE_HOST, 77))), left[0]);
 }
 
-/// True if a reply is let in `after` seconds after the query.
+/// Returns true if the NAT admits a reply `after` seconds after the query.
 fn reply_passes(config: &Config, after: f64) -> bool {
     let mut lab = Lab::new(config);
     let left = lab.out(&ping(HOST, REMOTE_HOST, 77));
@@ -82,6 +82,8 @@ fn req_2_a_query_session_lives_for_a_minute() {
 }
 
 //= test rfc5508#REQ-2a
+//= test rfc6146#section-3.5.3-configurable
+//= test rfc6146#section-3.5.3-inbound
 #[test]
 fn req_2a_the_query_timer_can_be_set() {
     let mut longer = config();
@@ -163,7 +165,7 @@ fn req_3c_a_wrong_embedded_transport_checksum_is_no_reason_to_drop() {
             let error = exchange.error(place, (3, 3), &about);
             let told = exchange.forward(place, &error);
             ends(&told);
-            // The embedded checksum is as wrong as before, and the rest is as if it were right.
+            // The embedded checksum is still wrong by the same amount; all other bytes are right.
             assert_ne!(told[28 + at..][..2], original[at..][..2], "{protocol} {place:?}");
             original[at..at + 2].copy_from_slice(&told[28 + at..][..2]);
             assert_eq!(told[28..], original);
@@ -359,7 +361,7 @@ fn req_5_routers_inside_need_not_be_subscribers() {
             let told = exchange.lab.out(&error(router, REMOTE_HOST, 3, 4, &about));
             assert_eq!(ends(&told), (EXTERNAL.into(), REMOTE_HOST.into()));
             assert_eq!(told[28..], exchange.original(Place::InsideRouter));
-            // Other errors do not get out.
+            // The NAT drops other errors.
             let stray = error(router, REMOTE_HOST, 3, 4, &udp(REMOTE, "10.0.0.77:4000"));
             let (verdict, _) = exchange.lab.pass(Side::Inside, &stray);
             assert!(matches!(verdict, Verdict::Drop(_)));
@@ -417,7 +419,7 @@ fn req_6_errors_neither_refresh_nor_end_a_session() {
                 assert_eq!(sessions(&exchange.lab), before, "{protocol} {place:?} {error:?}");
             }
             if protocol == protocol::ICMP {
-                // The session served until its time, and no longer.
+                // The session lasted until its timeout, and no longer.
                 exchange.lab.now = goes;
                 exchange.lab.wait(Duration::ZERO);
                 assert_eq!(exchange.lab.removed().len(), 1);
@@ -479,7 +481,7 @@ impl Hairpin {
                 let to = lab.external_of(&dccp("10.0.0.6:5000", REMOTE, 0));
                 dccp("10.0.0.5:4000", &to, 0)
             }
-            // A shared address cannot tell the receiver of a query. A whole mapped one can.
+            // A shared address does not identify the receiver of a query; a mapped address does.
             _ => ping(HOST, "198.18.0.81", 77),
         };
         let (verdict, received) = lab.pass(Side::Inside, &sent);

@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 const INNER: &str = "10.0.0.5:4000";
-/// A remote endpoint that no host has sent to.
+/// A remote endpoint to which no host has sent.
 const STRANGER: &str = "192.0.2.77:9999";
 /// The RFC's least timeouts, seconds.
 const ESTABLISHED: f64 = 7440.0;
@@ -91,7 +91,7 @@ impl Lab {
     }
 }
 
-/// A connection that the inside has opened, and its external endpoint.
+/// A connection that an inside host has opened, and its external endpoint.
 fn connect(config: &Config) -> (Lab, String) {
     let mut lab = Lab::new(config);
     let external = lab.dccp_out(&dccp(INNER, REMOTE, REQUEST));
@@ -114,7 +114,7 @@ fn req_1_one_mapping_serves_every_remote_endpoint() {
 
 /// Packet types of a connection, each with true if the opener sends it.
 const CONNECTIONS: [&[(bool, u8)]; 5] = [
-    // Opened, used, closed by the client, at the server's request, by a reset of either side.
+    // After use, the client, the server's request, or a reset of either side closes the connection.
     &[(true, REQUEST), (false, RESPONSE), (true, ACK), (true, DATA), (false, DATA_ACK)],
     &[(true, REQUEST), (false, RESPONSE), (true, DATA_ACK), (true, CLOSE), (false, RESET)],
     &[
@@ -147,9 +147,9 @@ fn req_2_every_valid_sequence_passes_from_either_side() {
     for connection in CONNECTIONS {
         for opener in [Side::Inside, Side::Outside] {
             let mut lab = Lab::new(&config());
-            // This makes the mapping by which the outside may come in.
+            // This packet creates the mapping that admits packets from outside.
             let external = lab.dccp_out(&dccp(INNER, "192.0.2.9:1", REQUEST));
-            // Again with the same ports: a new connection.
+            // The same ports open a new connection.
             for _ in 0..2 {
                 for &(by_opener, kind) in connection {
                     let from = if by_opener { opener } else { opener.other() };
@@ -172,9 +172,9 @@ fn req_2_every_valid_sequence_passes_from_either_side() {
     }
 }
 
-/// A server behind the translator says that it listens, so that the client's request comes in. A
-/// client's request goes out before a server's packet comes in. Both pass through the strictest
-/// filter.
+/// A server behind the translator sends DCCP-Listen, so that the filter admits the client's
+/// request. A client behind the translator sends its request before the server's packet arrives.
+/// Both packets pass through the strictest filter.
 //= test rfc5597#REQ-2-simultaneous
 #[test]
 fn req_2_simultaneous_both_ends_may_open_at_once() {

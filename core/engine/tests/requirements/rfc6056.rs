@@ -1,5 +1,5 @@
-//! RFC 6056 section 4, which RFC 7857 section 9 requires of a NAT: external ports that cannot be
-//! guessed.
+//! RFC 6056 section 4, which RFC 7857 section 9 requires of a NAT: external ports are
+//! unpredictable.
 //!
 //! Counts distinguish chance from order. The seeds are fixed, so a count is the same in each run.
 
@@ -8,8 +8,8 @@ use natgate_engine::{Allocation, Config};
 use natgate_wire::protocol;
 use std::collections::BTreeSet;
 
-/// External ports of `count` subscribers' mappings, in the order in which they were made, all from
-/// the same internal port.
+/// External ports of the mappings of `count` subscribers, in the order of creation, all from the
+/// same internal port.
 fn external_ports(config: &Config, seed: u8, protocol: u8, internal: u16, count: u32) -> Vec<u16> {
     let mut lab = Lab::seeded(config, seed);
     let ports = (0..count).map(|n| {
@@ -26,7 +26,7 @@ fn external_ports(config: &Config, seed: u8, protocol: u8, internal: u16, count:
     ports.collect()
 }
 
-/// Asserts that numbers spread over the whole range, and that none predicts the next.
+/// Asserts that numbers spread over the whole range, and that no number predicts the next number.
 fn assert_unguessable(ports: &[u16], (first, last): (u16, u16)) {
     let count = ports.len() as f64;
     let position = |port: u16| f64::from(port - first) / (f64::from(last - first) + 1.0);
@@ -106,7 +106,7 @@ fn section_4_the_last_free_ports_cannot_be_guessed_either() {
     let (before, last) = ports.split_at(ports.len() - 128);
     let mut free: BTreeSet<u16> = (FIRST..FIRST + 8192).collect();
     free.retain(|port| !before.contains(port));
-    // An attacker that knew the free ports of a neighbourhood would guess the lowest of them.
+    // An attacker that knows the free ports of a neighborhood would guess the lowest free port.
     let (mut guessed, mut guesses) = (0, 0);
     for &port in last {
         let neighbourhood = port / 64 * 64..port / 64 * 64 + 64;

@@ -1,5 +1,6 @@
 //! RFC 6864: the IPv4 identification. A NAT that shares an address among many hosts must not repeat
-//! it while fragments live. It has no meaning for packets that are never fragmented.
+//! an identification while fragments live. The identification of a packet that is never fragmented
+//! has no meaning.
 
 use crate::common::*;
 use crate::exchange::*;
@@ -25,7 +26,7 @@ fn halves(datagram: &[u8], identification: u16, flags: u16) -> [Vec<u8>; 2] {
     [part(20..middle, MORE_FRAGMENTS), part(middle..datagram.len(), (middle as u16 - 20) / 8)]
 }
 
-/// Sends a datagram out in two fragments. Returns the identification that both left with.
+/// Sends a datagram out in two fragments. Returns the identification of both translated fragments.
 fn left_with(lab: &mut Lab, datagram: &[u8], identification: u16) -> u16 {
     let [first, last] = halves(datagram, identification, 0).map(|part| lab.out(&part));
     assert_eq!(view(&first).identification(), view(&last).identification());
@@ -36,8 +37,8 @@ fn left_with(lab: &mut Lab, datagram: &[u8], identification: u16) -> u16 {
 #[test]
 fn section_4_1_identifications_do_not_tell_copies() {
     for protocol in PROTOCOLS {
-        // One packet again, and others with its identification, with and without permission to
-        // fragment.
+        // The host repeats a packet, and sends other packets with the same identification, with and
+        // without permission to fragment.
         for flags in [0, DONT_FRAGMENT] {
             let mut lab = Lab::new(&config());
             let sent = with_fragment_field(&request(protocol), 7, flags);
@@ -98,7 +99,7 @@ fn section_4_2_a_copy_gets_an_identification_of_its_own() {
 fn section_4_3_subscribers_who_share_an_address_do_not_share_identifications() {
     let mut lab = Lab::new(&config());
     let mut used = BTreeSet::new();
-    // All hosts count from the same number, as hosts do that started alike.
+    // All hosts count identifications from the same number.
     for identification in 0..100 {
         for host in 5..25 {
             let from = format!("10.0.0.{host}:4000");

@@ -68,7 +68,7 @@ fn req_2_all_of_a_subscribers_mappings_have_one_external_address_by_default() {
         for protocol in [protocol::UDP, protocol::TCP, protocol::DCCP, protocol::ICMP, GRE] {
             for port in [2000, 3001, 4002] {
                 of_host.insert(source(&lab.out(&first(protocol, &host, port))));
-                // Protocols without ports towards one remote host allow one subscriber an address.
+                // For portless protocols and one remote host, each address serves one subscriber.
                 if protocol == GRE {
                     lab.wait_s(301.0);
                     break;
@@ -124,7 +124,7 @@ fn req_4_a_subscriber_gets_so_many_external_ports_and_no_more() {
     for protocol in LIMITED {
         assert_eq!(mappings_made(&mut lab, protocol, HOST), 20);
         assert_eq!(lab.refused(Side::Inside, &first(protocol, HOST, 9)), DropReason::PortQuota);
-        // The mappings of one subscriber take nothing from another.
+        // The mappings of one subscriber do not reduce the limit of another subscriber.
         assert_eq!(mappings_made(&mut lab, protocol, "10.0.0.6"), 20);
     }
     // Removed mappings do not count.
@@ -175,7 +175,7 @@ fn req_5_state_is_limited_for_each_mapping_and_each_subscriber() {
             }
             let more = udp(&inner, "198.51.100.7:99");
             assert_eq!(lab.refused(Side::Inside, &more), DropReason::SessionLimit);
-            // The limit holds from outside too: otherwise strangers could fill the table.
+            // The limit applies from outside too: otherwise remote hosts could fill the table.
             let external = lab.external_of(&udp(&inner, "198.51.100.7:1000"));
             let more = udp("198.51.100.7:99", &external);
             assert_eq!(lab.refused(Side::Outside, &more), DropReason::SessionLimit);
@@ -293,7 +293,7 @@ fn req_8b_a_static_port_never_rests() {
 
 // ---- refusal ----
 
-/// Each reason to get no mapping: a gateway, and a packet that it must refuse.
+/// Each reason without a mapping: a gateway, and a packet that the gateway must drop.
 fn refusals() -> Vec<(&'static str, Lab, Vec<u8>, DropReason)> {
     let filled = |config: &Config, packets: &[Vec<u8>]| {
         let mut lab = Lab::new(config);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const INNER: &str = "10.0.0.5:4000";
 const NEIGHBOR: &str = "10.0.0.6:5000";
-/// A remote endpoint that no host has sent to.
+/// A remote endpoint to which no host has sent.
 const STRANGER: &str = "192.0.2.77:9999";
 /// The default timeouts, seconds.
 const UDP: f64 = 300.0;
@@ -75,7 +75,7 @@ fn section_2_connections_are_tracked_by_the_figure() {
         play(&mut lab, story);
         assert_lives(lab.lives_on(), expected, story);
     }
-    // TRANS by time alone: data then still restores the connection.
+    // The timeout alone leads to TRANS; data still restores the connection.
     let mut lab = Lab::new(&config());
     let external = play(&mut lab, "<SA >A");
     lab.wait_s(idle - 1.0);
@@ -130,7 +130,7 @@ fn section_2_2_wait_the_session_outlives_a_reset() {
     for story in ["<SA >A <R", "<SA >A >R"] {
         let mut lab = Lab::new(&config());
         let external = play(&mut lab, story);
-        // The RST was lost behind the translator: the host that did not get it continues.
+        // The RST was lost behind the translator: the host that did not receive the RST continues.
         lab.wait_s(TRANSITORY - 1.0);
         lab.inward(&tcp(REMOTE, &external, "PA", 501, 101));
         lab.wait_s(ESTABLISHED - 1.0);
@@ -208,7 +208,7 @@ fn section_5_a_mapping_is_for_one_protocol() {
     assert_ne!(by_tcp, by_udp, "two endpoints that only chance would make equal");
     let protocols: Vec<u8> = lab.created().iter().map(|id| id.protocol).collect();
     assert_eq!(protocols, [6, 17]);
-    // The mappings go by themselves.
+    // The mappings expire.
     lab.wait_s(UDP + 1.0);
     assert_eq!(lab.removed().len(), 2);
     assert_ne!(lab.external_of(&udp(INNER, REMOTE)), by_udp, "its port is in hold-down");
@@ -230,7 +230,7 @@ fn section_6_a_filter_is_for_one_protocol() {
     }
 }
 
-/// Life of a mapping that only refused packets reach, one every ten seconds.
+/// Lifetime of a mapping that receives only rejected packets, one every ten seconds.
 fn besieged(config: &Config, mine: &[u8], refused: impl Fn(u32, &str) -> Vec<u8>) -> f64 {
     let mut lab = Lab::new(config);
     let start = lab.now;
@@ -246,7 +246,7 @@ fn besieged(config: &Config, mine: &[u8], refused: impl Fn(u32, &str) -> Vec<u8>
     panic!("the mapping lives on");
 }
 
-/// Policies that refuse packets to a mapping. Inbound packets otherwise restart its timer.
+/// Policies that reject packets to a mapping. Other inbound packets refresh the mapping.
 fn policies() -> [Config; 3] {
     let mut one_session = Config { inbound_refresh: true, ..config() };
     one_session.limits.sessions_per_mapping = 1;
@@ -291,8 +291,8 @@ fn section_7_1_refusals_of_the_inside_keep_no_mapping_alive() {
     }
     assert_lives(290.0 + lab.lives_on(), UDP, "with ICMP errors");
 
-    // A remote host tries to connect to a port that only connects. The SYN makes a session of its
-    // own.
+    // A remote host tries to connect to a port that does not listen. The SYN creates a session of
+    // its own.
     let mut lab = Lab::new(&config());
     let external = lab.external_of(&tcp(INNER, REMOTE, "S", 1, 0));
     lab.wait_s(200.0);
@@ -303,7 +303,7 @@ fn section_7_1_refusals_of_the_inside_keep_no_mapping_alive() {
     }
     assert_lives(230.0 + lab.lives_on(), TRANSITORY, "with RSTs to a stranger");
 
-    // A connection that the host does not know any more.
+    // The host has no state of the connection any more.
     let mut lab = Lab::new(&config());
     play(&mut lab, "<SA >A");
     for _ in 0..24 {
@@ -361,7 +361,7 @@ fn section_9_preserve_only_a_port_that_is_taken_is_replaced() {
     for port in 4000..4200 {
         assert_eq!(port_of(&lab.external_of(&udp(&format!("10.0.0.5:{port}"), REMOTE))), port);
     }
-    // All hosts want one port, and the first gets it.
+    // All hosts send from the same port, and the first host gets that port.
     let mut taken = Lab::new(&preserve);
     assert_eq!(taken.external_of(&udp("10.0.9.9:4000", REMOTE)), "203.0.113.1:4000");
     assert_unpredictable(&preserve, |n| format!("10.0.1.{n}:4000"));

@@ -57,7 +57,7 @@ fn two_subscribers_with_one_remote_have_two_external_addresses() {
         let received = lab.inward(&sctp(REMOTE_HOST, external, (2, 1)));
         assert_eq!(ends(&received).1, *host);
     }
-    // No address is left for a third host. Towards another remote host there is one.
+    // A third host gets no address for this remote host, but an address for another remote host.
     let third = sctp("10.0.0.7", REMOTE_HOST, (1, 2));
     assert_eq!(lab.refused(Side::Inside, &third), DropReason::Ambiguous);
     lab.out(&sctp("10.0.0.7", OTHER_REMOTE, (1, 2)));

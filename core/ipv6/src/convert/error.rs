@@ -48,6 +48,7 @@ pub(super) fn to_ipv6(
     }
     let bad = DropReason::IcmpBadEmbedded;
     let (quote, extension) = split(message, length_field(icmp.kind()));
+    //= rfc6146#section-3.4-quoted
     let inner = Ipv4::new_header_checked(quote).map_err(|_| bad)?;
     let part = part_of(&inner);
     let transport = inner.payload();
@@ -56,6 +57,8 @@ pub(super) fn to_ipv6(
     let head = to_icmpv6(head_of(message), quoted, settings).ok_or(DropReason::IcmpUnsupported)?;
     let (source, destination) = (inner.source(), inner.destination());
     let new = addresses.to_ipv6(Place::Quoted, source, destination)?;
+    //= rfc7915#section-4.2-quoted
+    //= rfc7915#section-4.3-inner
     let header = Ipv6Header::new(&inner, new, settings);
     let whole_len = usize::from(inner.total_len()) - inner.header_len();
     let sums = Sums::new((source, destination), new, whole_len);
@@ -85,6 +88,7 @@ pub(super) fn to_ipv4(
     }
     let bad = DropReason::IcmpBadEmbedded;
     let (quote, extension) = split(message, length_field_v6(icmp.kind()));
+    //= rfc6146#section-3.4-quoted
     let inner = Ipv6::new_header_checked(quote).map_err(|_| bad)?;
     let inner = Ipv6Headers::read(quote, inner).map_err(|_| bad)?;
     if inner.walk.extension_after_fragment() {
@@ -99,6 +103,8 @@ pub(super) fn to_ipv4(
     let head = to_icmp(head_of(message), quoted, settings).ok_or(DropReason::IcmpUnsupported)?;
     let old = (inner.packet.source(), inner.packet.destination());
     let new = addresses.to_ipv4(Place::Quoted, old.0, old.1)?;
+    //= rfc7915#section-5.2-quoted
+    //= rfc7915#section-5.3-inner
     let header = Ipv4Header::new(&inner, new, settings).ok_or(bad)?;
     let sums = Sums::new(new, old, inner.transport_len);
     let room = limit.saturating_sub(ipv4::HEADER_LEN + HEAD);
@@ -169,9 +175,12 @@ impl<'e> Frame<'e> {
         self.rebuilt.len = HEAD + self.quote_len;
         if let Some((at, unit)) = self.field {
             let padded = self.quote_len.max(SHORTEST_QUOTE).next_multiple_of(unit);
+            //= rfc7915#section-4.2-extension-cut
             let extension = &self.extension[..self.extension.len().min(self.room - padded)];
             let start = HEAD + padded;
             bytes[start..start + extension.len()].copy_from_slice(extension);
+            //= rfc7915#section-4.2-extension
+            //= rfc7915#section-5.2-extension
             word[at] = (padded / unit) as u8;
             self.rebuilt.len = start + extension.len();
         }

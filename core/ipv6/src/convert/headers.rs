@@ -26,6 +26,7 @@ impl<'p> Ipv6Headers<'p> {
     pub(super) fn read(bytes: &'p [u8], packet: Ipv6<&'p [u8]>) -> Result<Self, DropReason> {
         let walk = packet.walk().map_err(|_| DropReason::ExtensionHeaders)?;
         let end = packet.total_len();
+        //= rfc7915#section-5.1-extension
         let transport = &bytes[walk.transport..end.min(bytes.len())];
         Ok(Self { packet, walk, transport, transport_len: end - walk.transport })
     }
@@ -82,10 +83,13 @@ impl Ipv6Header {
         (source, destination): (u128, u128),
         settings: &ConvertSettings,
     ) -> Self {
+        //= rfc7915#section-4.1-next-header
         let next_header = match from.protocol() {
             protocol::ICMP => protocol::ICMPV6,
             other => other,
         };
+        //= rfc7915#section-4-no-header
+        //= rfc7915#section-4.1-fragment-next-header
         let fragment = (part_of(from) != Part::Whole).then(|| Fragment {
             next_header,
             offset: from.fragment_offset(),
@@ -93,6 +97,7 @@ impl Ipv6Header {
             identification: from.identification().into(),
         });
         Self {
+            //= rfc7915#section-4.1-traffic-class
             traffic_class: settings.traffic_class.unwrap_or(from.service()),
             hop_limit: from.ttl(),
             next_header,
@@ -149,13 +154,17 @@ impl Ipv4Header {
         (source, destination): (u32, u32),
         settings: &ConvertSettings,
     ) -> Option<Self> {
+        //= rfc7915#section-5.1.1-total-length
         let total_len = u16::try_from(ipv4::HEADER_LEN + from.transport_len).ok()?;
         let (identification, fragment_field) = match from.fragment() {
             Some(fragment) => {
                 let more = if fragment.more { MORE_FRAGMENTS } else { 0 };
+                //= rfc7915#section-5.1.1-offset
                 (fragment.identification as u16, more | (fragment.offset / 8) as u16)
             }
+            //= rfc7915#section-5-df-clear
             None if usize::from(total_len) <= MAY_FRAGMENT => (0, 0),
+            //= rfc7915#section-5-df-set
             None => (0, DONT_FRAGMENT),
         };
         let protocol = match from.walk.protocol {
@@ -163,6 +172,7 @@ impl Ipv4Header {
             other => other,
         };
         Some(Self {
+            //= rfc7915#section-5.1-tos
             service: settings.service.unwrap_or(from.packet.traffic_class()),
             total_len,
             identification,

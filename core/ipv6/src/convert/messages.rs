@@ -36,7 +36,7 @@ pub(super) fn length_field_v6(kind: u8) -> Option<LengthField> {
     matches!(kind, icmpv6::kind::UNREACHABLE | icmpv6::kind::TIME_EXCEEDED).then_some((0, 8))
 }
 
-/// What a quoted packet says about MTUs.
+/// The lengths of a quoted packet, for MTUs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quoted {
     /// Its total length, bytes.
@@ -54,6 +54,7 @@ pub(super) fn to_icmpv6(
 ) -> Option<Message> {
     use icmp::kind::{PARAMETER_PROBLEM, TIME_EXCEEDED, UNREACHABLE};
     use icmpv6::kind as v6;
+    //= rfc7915#section-4.2-type
     Some(match (from.kind, from.code) {
         (UNREACHABLE, 2) => Message::new(v6::PARAMETER_PROBLEM, 1, ipv6::NEXT_HEADER as u32),
         (UNREACHABLE, 3) => Message::new(v6::UNREACHABLE, 4, 0),
@@ -80,6 +81,7 @@ pub(super) fn to_icmp(
     use icmp::kind::{PARAMETER_PROBLEM, TIME_EXCEEDED, UNREACHABLE};
     use icmpv6::kind as v6;
     let word = u32::from_be_bytes(from.word);
+    //= rfc7915#section-5.2-type
     Some(match (from.kind, from.code) {
         (v6::UNREACHABLE, 0 | 2 | 3) => Message::new(UNREACHABLE, 1, 0),
         (v6::UNREACHABLE, 1) => Message::new(UNREACHABLE, 10, 0),
@@ -99,12 +101,15 @@ pub(super) fn to_icmp(
 /// The MTU for "packet too big".
 fn mtu_to_ipv6(mtu: u16, quoted: Quoted, settings: &ConvertSettings) -> u32 {
     let mtu = match mtu {
+        //= rfc7915#section-4.2-plateau
         0 => plateau(quoted.total_len),
         _ => u32::from(mtu),
     };
     (mtu + DIFFERENCE)
+        //= rfc7915#section-4.2-mtu
         .min(settings.mtu_ipv6.into())
         .min(u32::from(settings.mtu_ipv4) + DIFFERENCE)
+        //= rfc7915#section-4.2-mtu-least
         .max(ipv6::MIN_MTU as u32)
 }
 
@@ -119,6 +124,7 @@ fn plateau(total_len: usize) -> u32 {
 /// The MTU for "fragmentation needed". A fragment header in the quoted packet has no counterpart,
 /// so its length counts like the difference of the fixed headers.
 fn mtu_to_ipv4(mtu: u32, quoted: Quoted, settings: &ConvertSettings) -> u16 {
+    //= rfc7915#section-5.2-mtu
     let difference = DIFFERENCE + quoted.fragment_header;
     let mtu = mtu.min(settings.mtu_ipv6.into()).saturating_sub(difference);
     mtu.min(settings.mtu_ipv4.into()) as u16

@@ -30,7 +30,8 @@ use natgate_engine::DropReason;
 use natgate_wire::{icmp, icmpv6};
 
 /// Bytes that there should be before a packet, apart from those for the link header. A packet grows
-/// by 28 at most. An ICMP error grows by 48, and is cut to the bytes that there are.
+/// by 28 at most. An ICMP error towards IPv6 grows by 48, and is cut to the bytes that there are.
+/// No packet towards IPv4 grows.
 pub const HEADROOM: usize = 48;
 
 /// Bytes that there must be before a packet towards IPv6.

@@ -4,15 +4,13 @@ use super::error::{self, Rebuilt};
 use super::headers::{Ipv4Header, Ipv6Headers, Part, expires};
 use super::messages::DIFFERENCE;
 use super::transport::{Change, Sums, Towards, plan};
-use super::{
-    Addresses, ConvertSettings, Converted, Converter, Cut, ErrorMessage, HEADROOM, Place, Refusal,
-};
+use super::{Addresses, ConvertSettings, Converted, Converter, Cut, ErrorMessage, Place, Refusal};
 use core::ops::Range;
 use natgate_engine::{DropReason, Packet};
 use natgate_wire::ipv6::Ipv6Error;
 use natgate_wire::{Icmp, Ipv6, icmpv6, ipv4, ipv6, protocol};
 
-/// What becomes of a packet.
+/// The plan for a packet.
 enum Plan {
     Rewrite {
         header: Ipv4Header,
@@ -82,8 +80,9 @@ fn rebuild(
     addresses: &mut impl Addresses,
 ) -> Result<Rebuilt, Refusal> {
     let total_len = message.end;
-    let room = total_len + packet.start().min(HEADROOM);
-    let limit = error::LONGEST_IPV4.min(settings.mtu_ipv4.into()).min(room);
+    // The padding of RFC 4884 must not take the bytes before the packet, which a later conversion
+    // back to IPv6 needs.
+    let limit = error::LONGEST_IPV4.min(settings.mtu_ipv4.into()).min(total_len);
     let message = &packet.bytes()[message];
     let rebuilt = error::to_ipv4(message, ends, limit, settings, addresses)?;
     packet.truncate(total_len);
@@ -93,6 +92,8 @@ fn rebuild(
 fn write_error(packet: &mut Packet<'_>, header: Ipv4Header, message: &[u8]) {
     packet.set_start(packet.end() - ipv4::HEADER_LEN - message.len());
     let (front, payload) = packet.bytes_mut().split_at_mut(ipv4::HEADER_LEN);
+    //= rfc7915#section-5.3-length
+    //= rfc7915#section-5.2-checksum
     header.with_payload(message.len()).write(front);
     payload.copy_from_slice(message);
     Icmp::new_checked(payload).expect("a message has a head").fill_checksum();
@@ -128,6 +129,7 @@ fn decide(
     settings: &ConvertSettings,
     addresses: &mut impl Addresses,
 ) -> Result<Plan, Refusal> {
+    //= rfc7915#section-5.1.1-extension
     if from.walk.extension_after_fragment() {
         return Err(DropReason::ExtensionHeaders.into());
     }
@@ -142,10 +144,13 @@ fn decide(
     let old = (from.packet.source(), from.packet.destination());
     let place = if is_error { Place::Error } else { Place::Packet };
     let new = addresses.to_ipv4(place, old.0, old.1)?;
+    //= rfc7915#section-5.1-segments
+    //= rfc7915#section-5.1-segments-error
     if let Some(pointer) = from.walk.segments_left {
         let error = ErrorMessage::erroneous_field(pointer as u32);
         return Err(Refusal::with(DropReason::SegmentsLeft, error));
     }
+    //= rfc7915#section-5.1-ttl
     if expires(from.packet.hop_limit(), settings) {
         return Err(Refusal::with(DropReason::TtlExceeded, ErrorMessage::HOP_LIMIT_EXCEEDED));
     }
@@ -170,6 +175,7 @@ fn fit(header: &Ipv4Header, settings: &ConvertSettings) -> Result<Converted, Ref
     if header.dont_fragment() {
         return Err(Refusal::with(DropReason::TooBig, too_big(settings)));
     }
+    //= rfc7915#section-5.1.1-cut
     Ok(Converted::Cut(Cut { limit, identification: header.identification.into() }))
 }
 

@@ -13,7 +13,7 @@ use natgate_engine::{DropReason, Packet};
 use natgate_wire::ipv4::{Ipv4Error, has_unexpired_source_route};
 use natgate_wire::{Icmpv6, Ipv4, icmp, ipv6, protocol};
 
-/// What becomes of a packet.
+/// The plan for a packet.
 enum Plan {
     Rewrite {
         header: Ipv6Header,
@@ -51,6 +51,7 @@ impl Converter {
         match plan {
             Plan::Rewrite { header, change, sums, result } => {
                 packet.truncate(total_len);
+                //= rfc7915#section-4.1-options
                 packet.set_start(packet.start() + header_len - header.len());
                 let (front, transport) = packet.bytes_mut().split_at_mut(header.len());
                 header.write(front, transport.len());
@@ -81,6 +82,7 @@ fn rebuild(
     packet.truncate(total_len);
     packet.set_start(packet.end() - header.len() - message.len());
     let (front, payload) = packet.bytes_mut().split_at_mut(header.len());
+    //= rfc7915#section-4.3-length
     header.write(front, message.len());
     payload.copy_from_slice(message);
     let mut message = Icmpv6::new_checked(payload).expect("a message has a head");
@@ -128,10 +130,13 @@ fn decide(
     let old = (from.source(), from.destination());
     let place = if is_error { Place::Error } else { Place::Packet };
     let new = addresses.to_ipv6(place, old.0, old.1)?;
+    //= rfc7915#section-4.1-source-route
+    //= rfc7915#section-4.1-source-route-error
     if has_unexpired_source_route(from.options()) {
         let error = ErrorMessage::SOURCE_ROUTE_FAILED;
         return Err(Refusal::with(DropReason::SourceRoute, error));
     }
+    //= rfc7915#section-4.1-hop-limit
     if expires(from.ttl(), settings) {
         return Err(Refusal::with(DropReason::TtlExceeded, ErrorMessage::TTL_EXCEEDED));
     }
@@ -154,12 +159,15 @@ fn fit(
     if from.dont_fragment() {
         let fragment_header = (header.len() - ipv6::HEADER_LEN) as u16;
         let growth = DIFFERENCE as u16 + fragment_header;
+        //= rfc7915#section-4.1-df
         if u32::from(from.total_len()) + u32::from(growth) > u32::from(mtu) {
             let error = ErrorMessage::fragmentation_needed(mtu - growth);
             return Err(Refusal::with(DropReason::TooBig, error));
         }
         return Ok(Converted::Whole);
     }
+    //= rfc7915#section-4-mtu
+    //= rfc7915#section-4.1-cut
     let limit = usize::from(settings.lowest_mtu.min(mtu));
     if header.len() + from.payload().len() <= limit {
         return Ok(Converted::Whole);

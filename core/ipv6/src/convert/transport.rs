@@ -61,7 +61,7 @@ impl Sums {
     }
 }
 
-/// What to change in the transport header of a packet that is no ICMP error.
+/// Changes of the transport header of a packet that is no ICMP error.
 ///
 /// # Errors
 /// The reason why the packet does not pass.
@@ -83,6 +83,8 @@ pub(super) fn plan(
             Part::Whole => echo(transport, towards).ok_or(DropReason::IcmpUnsupported),
         };
     }
+    //= rfc7915#section-4.5-forward
+    //= rfc7915#section-5.5-forward
     let Some(at) = checksum_at(protocol).filter(|_| part != Part::Later) else {
         return Ok(Change::Nothing);
     };
@@ -93,20 +95,24 @@ pub(super) fn plan(
     if protocol != protocol::UDP || transport[at..at + 2] != [0, 0] {
         return Ok(Change::Checksum { at, protocol });
     }
+    //= rfc7915#section-4.5-zero
     match (towards, zero) {
         (Towards::Ipv4, _) | (_, UdpChecksumZero::Forward) => Ok(Change::Nothing),
+        //= rfc6146#section-3.4-zero-compute
         (_, UdpChecksumZero::Compute) if part == Part::Whole => {
             let datagram = Udp::new_checked(transport).ok_or(DropReason::BadLength)?;
             let len = usize::from(datagram.length());
             let fits = (udp::HEADER_LEN..=transport.len()).contains(&len);
             if fits { Ok(Change::ComputeUdp { len }) } else { Err(DropReason::BadLength) }
         }
+        //= rfc7915#section-4.5-zero-first
+        //= rfc6146#section-3.4-zero-discard
         _ => Err(DropReason::UdpChecksumZero),
     }
 }
 
-/// What to change in the transport header of a packet that an ICMP error quotes. A checksum behind
-/// the end of the quotation does not matter. `None`: the packet cannot have been translated.
+/// Changes of the transport header of a packet that an ICMP error quotes. A checksum behind the end
+/// of the quotation does not matter. `None`: the packet cannot have been translated.
 pub(super) fn plan_quoted(
     protocol: u8,
     transport: &[u8],
@@ -120,7 +126,10 @@ pub(super) fn plan_quoted(
         return Some(Change::Nothing);
     }
     if is_icmp(protocol, towards) {
+        //= rfc7915#section-4.3-depth
+        //= rfc7915#section-5.3-depth
         // An error about an error has more than one quotation, which RFC 7915 section 4.3 forbids.
+        //= rfc6146#section-3.4-quoted-query
         let long_enough = transport.len() >= icmp::HEADER_LEN;
         return long_enough.then(|| echo(transport, towards)).flatten();
     }
@@ -135,6 +144,9 @@ impl Change {
         match self {
             Self::Nothing => {}
             Self::Checksum { at, protocol } => {
+                //= rfc7915#section-4.5-update
+                //= rfc7915#section-5-checksum
+                //= rfc7915#section-5.5-update
                 let delta = match towards {
                     Towards::Ipv6 => Delta::NONE.replace_sum(sums.ipv4, sums.ipv6),
                     Towards::Ipv4 => Delta::NONE.replace_sum(sums.ipv6, sums.ipv4),
@@ -178,6 +190,7 @@ fn change_echo(kind: u8, zeros: bool, message: &mut [u8], towards: Towards, pseu
     let delta = Delta::NONE.replace_u16(old, get_u16(message, 0));
     let delta = match towards {
         Towards::Ipv6 => delta.replace_sum(0, pseudo),
+        //= rfc7915#section-5.2-checksum
         Towards::Ipv4 => delta.replace_sum(pseudo, 0),
     };
     let new = match delta.apply(get_u16(message, icmpv6::CHECKSUM)) {
@@ -190,6 +203,8 @@ fn change_echo(kind: u8, zeros: bool, message: &mut [u8], towards: Towards, pseu
 
 /// The echo message of the other family.
 fn echo(message: &[u8], towards: Towards) -> Option<Change> {
+    //= rfc7915#section-4.2-type
+    //= rfc7915#section-5.2-type
     let kind = match (towards, message[0]) {
         (Towards::Ipv6, icmp::kind::ECHO_REQUEST) => icmpv6::kind::ECHO_REQUEST,
         (Towards::Ipv6, icmp::kind::ECHO_REPLY) => icmpv6::kind::ECHO_REPLY,
@@ -215,6 +230,8 @@ fn has_counterpart(protocol: u8, towards: Towards) -> bool {
         Towards::Ipv4 => true,
         Towards::Ipv6 => !matches!(
             protocol,
+            //= rfc7915#section-4.2-igmp
+            //= rfc7915#section-4.2-igmp-routing
             IGMP | next::HOP_BY_HOP | next::ROUTING | next::FRAGMENT | next::DESTINATION
         ),
     }

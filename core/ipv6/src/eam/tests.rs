@@ -24,6 +24,7 @@ fn figure_1() -> Vec<EamEntry> {
     ]
 }
 
+//= test rfc7757#section-3.3
 #[test]
 fn the_table_of_rfc_7757_translates_both_ways() {
     let table = Eam::new(&figure_1()).expect("a table");
@@ -53,6 +54,7 @@ fn the_table_of_rfc_7757_translates_both_ways() {
     assert_eq!(table.to_ipv4(ipv6), Some(Ipv4Addr::new(192, 0, 2, 193)));
 }
 
+//= test rfc7757#section-3.3
 #[test]
 fn the_longest_prefix_wins_in_both_families() {
     let entries = [
@@ -69,6 +71,7 @@ fn the_longest_prefix_wins_in_both_families() {
     assert_eq!(table.to_ipv4(ipv6), Some(Ipv4Addr::new(198, 51, 100, 64)));
 }
 
+//= test rfc7757#section-3.2-suffix
 #[test]
 fn entries_that_are_not_one_to_one_are_refused_with_the_arithmetic() {
     let narrow = entry("1.0.0.0", 24, "2001:db8::", 124);
@@ -116,7 +119,8 @@ proptest! {
                 let suffix = format!("{address:032b}").split_off(one.ipv4.len().into());
                 let prefix = format!("{:0128b}", one.ipv6.first().to_bits());
                 let bits = format!("{}{suffix}", &prefix[..usize::from(one.ipv6.len)]);
-                Ipv6Addr::from_bits(u128::from_str_radix(&format!("{bits:0<128}"), 2).expect("bits"))
+                let bits = u128::from_str_radix(&format!("{bits:0<128}"), 2).expect("bits");
+                Ipv6Addr::from_bits(bits)
             });
             prop_assert_eq!(table.to_ipv6(Ipv4Addr::from_bits(address)), expected);
         }

@@ -168,6 +168,9 @@ fn queries_and_later_fragments_quote_nothing() {
     }
 }
 
+//= test rfc6296#section-3.2-unmapped
+//= test rfc6296#section-3.7-zero
+//= test rfc6296#section-3.7-error
 #[test]
 fn addresses_without_a_translation_are_refused_and_the_packet_stays() {
     let cases = [
@@ -208,7 +211,8 @@ fn pairs_that_overlap_are_refused_with_the_common_prefix() {
     let cases = [
         (
             pair("fd01:203::/32", "2001:db8:2::/48"),
-            "fd01:203::/32 and fd01:203:405::/48 of an earlier pair have fd01:203:405::/48 in common",
+            "fd01:203::/32 and fd01:203:405::/48 of an earlier pair have fd01:203:405::/48 in \
+             common",
         ),
         (
             pair("fd02::/48", "2001:db8:1:8000::/49"),

@@ -24,6 +24,10 @@ fn expected(protocol: u8, len: usize) -> Vec<u8> {
     Six { hop_limit: 63, ..six(protocol, len) }.bytes()
 }
 
+//= test rfc7915#section-4-no-header
+//= test rfc7915#section-4.1-next-header
+//= test rfc7915#section-4.5-update
+//= test rfc7915#section-4.5-forward
 #[test]
 fn section_4_1_fields_of_an_unfragmented_packet() {
     for protocol in [6, 17, 33, 136, 47, 50, 51, 132, 253] {
@@ -34,6 +38,7 @@ fn section_4_1_fields_of_an_unfragmented_packet() {
     }
 }
 
+//= test rfc7915#section-4.1-traffic-class
 #[test]
 fn section_4_1_the_flow_label_is_zero_and_the_traffic_class_is_copied_or_set() {
     let bytes = Four { service: 0xb9, ..four(17, 30) }.bytes();
@@ -50,6 +55,7 @@ fn section_4_1_bytes_behind_the_total_length_go() {
     same("padding", &whole(to_ipv6(&bytes)), &expected(17, 30));
 }
 
+//= test rfc7915#section-4.1-hop-limit
 #[test]
 fn section_4_1_the_hop_limit_is_checked_where_it_is_decremented() {
     for ttl in [0, 1] {
@@ -62,6 +68,7 @@ fn section_4_1_the_hop_limit_is_checked_where_it_is_decremented() {
     assert_eq!(whole(to_ipv6(&bytes))[7], 1);
 }
 
+//= test rfc7915#section-4.1-df
 #[test]
 fn section_4_1_a_packet_with_df_that_is_too_big_is_answered() {
     for (len, fragment_field, refusal) in [
@@ -86,6 +93,10 @@ fn section_4_1_a_packet_with_df_that_is_too_big_is_answered() {
     }
 }
 
+//= test rfc7915#section-4-mtu
+//= test rfc7915#section-4-threshold
+//= test rfc7915#section-4.1-cut
+//= test rfc7915#section-4.1-threshold
 #[test]
 fn section_4_1_a_packet_without_df_is_cut_to_lowest_ipv6_mtu() {
     let plain = |len| Four { fragment_field: 0, ..four(17, len) }.bytes();
@@ -134,6 +145,7 @@ fn section_4_1_a_fragment_that_is_too_large_is_cut_further() {
     assert!(!last.more);
 }
 
+//= test rfc7915#section-4.1-fragment-next-header
 #[test]
 fn section_4_1_fragments_get_a_fragment_header() {
     for (field, offset, more) in [(0x2000, 0, true), (0x20b9, 1480, true), (0x00b9, 1480, false)] {
@@ -147,6 +159,9 @@ fn section_4_1_fragments_get_a_fragment_header() {
     }
 }
 
+//= test rfc7915#section-4.1-options
+//= test rfc7915#section-4.1-source-route
+//= test rfc7915#section-4.1-source-route-error
 #[test]
 fn section_4_1_options_are_ignored_except_an_unexpired_source_route() {
     for options in [vec![1, 1, 1, 0], vec![7, 7, 4, 0, 0, 0, 0], vec![131, 7, 8, 1, 2, 3, 4]] {
@@ -182,6 +197,9 @@ fn section_4_1_broken_headers_are_refused() {
     assert_eq!(refused(to_ipv6(&Four::new(6, vec![1; 17]).bytes())).0, R::BadLength);
 }
 
+//= test rfc7915#section-4.2-type
+//= test rfc7915#section-4.2-igmp
+//= test rfc7915#section-4.2-igmp-routing
 #[test]
 fn section_4_2_queries() {
     for (kind, translated) in [(8, Some(128)), (0, Some(129))] {
@@ -213,6 +231,8 @@ fn quoted(len: usize) -> (Vec<u8>, Vec<u8>) {
     (four(17, len).bytes(), six(17, len).bytes())
 }
 
+//= test rfc7915#section-4.2-type
+//= test rfc7915#section-4.2-mtu
 #[test]
 fn section_4_2_types_codes_and_second_words_of_errors() {
     let (old, new) = quoted(20);
@@ -256,6 +276,7 @@ fn section_4_2_types_codes_and_second_words_of_errors() {
     }
 }
 
+//= test rfc7915#section-4.2-plateau
 #[test]
 fn section_4_2_plateaus_stand_in_for_an_mtu_of_zero() {
     let wide = ConvertSettings { mtu_ipv6: 65_535, mtu_ipv4: 65_515, ..KEEP };
@@ -278,6 +299,8 @@ fn section_4_2_plateaus_stand_in_for_an_mtu_of_zero() {
     }
 }
 
+//= test rfc7915#section-4.2-mtu
+//= test rfc7915#section-4.2-mtu-least
 #[test]
 fn section_4_2_the_mtus_of_both_sides_bound_an_mtu() {
     let mtu = |mtu_ipv6, mtu_ipv4, told| {
@@ -291,6 +314,7 @@ fn section_4_2_the_mtus_of_both_sides_bound_an_mtu() {
     assert_eq!(mtu(1280, 9000, 8000), 1280);
 }
 
+//= test rfc7915#section-4.2-extension
 #[test]
 fn section_4_2_extensions_move_and_their_length_is_adjusted() {
     let extension = [0x20, 0, 0x12, 0x34, 0, 8, 1, 1, 9, 9, 9, 9];
@@ -321,6 +345,7 @@ fn section_4_2_a_length_beyond_the_message_is_none() {
     same("length", &done, &Six { hop_limit: 63, ..error6(3, 0, 0, &new) }.bytes());
 }
 
+//= test rfc7915#section-4.2-extension-cut
 #[test]
 fn section_4_2_an_error_is_cut_to_the_smallest_mtu() {
     let (old, new) = quoted(1400);
@@ -340,6 +365,9 @@ fn section_4_2_an_error_is_cut_to_the_smallest_mtu() {
     same("cut", &done, &error6(3, 0, 130 << 24, &wanted).bytes());
 }
 
+//= test rfc7915#section-4.2-quoted
+//= test rfc7915#section-4.3-inner
+//= test rfc7915#section-4.3-length
 #[test]
 fn section_4_3_quoted_packets_are_translated_like_others() {
     // Header only; eight bytes; the whole; options; a TTL that is not decremented.
@@ -372,6 +400,7 @@ fn section_4_3_quoted_fragments_get_a_fragment_header() {
     }
 }
 
+//= test rfc7915#section-4.3-depth
 #[test]
 fn section_4_3_more_embedded_headers_are_refused() {
     let inner = error4(3, 1, 0, &quoted(20).0).bytes();
@@ -415,6 +444,7 @@ fn section_4_4_errors_answer_no_error() {
     assert_eq!(refused(to_ipv6(&bytes)), (R::Untranslatable, None));
 }
 
+//= test rfc7915#section-4.5-zero
 #[test]
 fn section_4_5_udp_without_checksum() {
     let setting = |udp_checksum_zero| ConvertSettings { udp_checksum_zero, ..KEEP };
@@ -445,6 +475,7 @@ fn section_4_5_udp_without_checksum() {
     }
 }
 
+//= test rfc7915#section-4.5-update
 #[test]
 fn section_4_5_wrong_checksums_stay_wrong() {
     let mut packet = four(6, 40);
@@ -455,6 +486,8 @@ fn section_4_5_wrong_checksums_stay_wrong() {
     same("wrong", &whole(to_ipv6(&packet.bytes())), &wanted);
 }
 
+//= test rfc7915#section-4.5-zero-first
+//= test rfc6146#section-3.4-zero-discard
 #[test]
 fn section_4_5_a_first_fragment_without_its_checksum_is_refused() {
     let payload = raw(6, 16);

@@ -33,6 +33,9 @@ fn expected(protocol: u8, len: usize) -> Four {
     Four { fragment_field, ttl: 63, ..four(protocol, len) }
 }
 
+//= test rfc7915#section-5-df-clear
+//= test rfc7915#section-5-df-set
+//= test rfc7915#section-5.5-forward
 #[test]
 fn section_5_1_fields_of_an_unfragmented_packet() {
     for protocol in [6, 17, 33, 136, 47, 50, 51, 59, 132, 135, 253] {
@@ -43,6 +46,7 @@ fn section_5_1_fields_of_an_unfragmented_packet() {
     }
 }
 
+//= test rfc7915#section-5.1-tos
 #[test]
 fn section_5_1_the_service_is_copied_or_set_and_the_flow_label_lost() {
     let bytes = Six { traffic_class: 0xb9, flow_label: 0xf_ffff, ..six(17, 30) }.bytes();
@@ -71,6 +75,7 @@ fn section_5_1_identifications_come_from_a_generator() {
     assert_eq!([next(30), next(1480)], [first.wrapping_add(1), first.wrapping_add(2)]);
 }
 
+//= test rfc7915#section-5.1-ttl
 #[test]
 fn section_5_1_the_ttl_is_checked_where_it_is_decremented() {
     for hop_limit in [0, 1] {
@@ -81,6 +86,7 @@ fn section_5_1_the_ttl_is_checked_where_it_is_decremented() {
     }
 }
 
+//= test rfc7915#section-5.1-extension
 #[test]
 fn section_5_1_extension_headers_are_skipped() {
     for extensions in [
@@ -100,6 +106,8 @@ fn section_5_1_extension_headers_are_skipped() {
     assert_eq!(refused(to_ipv4(&bytes)), (R::ExtensionHeaders, None));
 }
 
+//= test rfc7915#section-5.1-segments
+//= test rfc7915#section-5.1-segments-error
 #[test]
 fn section_5_1_segments_left_are_answered_with_their_place() {
     let mut bytes = Six { extensions: vec![(0, 16), (43, 24)], ..six(6, 40) }.bytes();
@@ -115,6 +123,8 @@ fn section_5_1_broken_headers_are_refused() {
     assert_eq!(refused(to_ipv4(&Six::new(6, vec![1; 17]).bytes())).0, R::BadLength);
 }
 
+//= test rfc7915#section-5.1.1-total-length
+//= test rfc7915#section-5.1.1-offset
 #[test]
 fn section_5_1_1_fragments_keep_offset_flag_and_low_identification() {
     for (offset, more, field) in [(0, true, 0x2000), (1480, true, 0x20b9), (1480, false, 0x00b9)] {
@@ -141,6 +151,7 @@ fn section_5_1_1_atomic_fragments_are_like_fragments() {
     same("echo", &whole(to_ipv4(&echo.bytes())), &wanted.bytes());
 }
 
+//= test rfc7915#section-5.1.1-extension
 #[test]
 fn section_5_1_1_extension_headers_behind_a_fragment_header_are_refused() {
     for next_header in [0, 43, 44, 51, 60, 135, 139, 140] {
@@ -152,6 +163,7 @@ fn section_5_1_1_extension_headers_behind_a_fragment_header_are_refused() {
     assert!(to_ipv4(&six(50, 64).fragment(0, true, 1).bytes()).is_ok(), "ESP");
 }
 
+//= test rfc7915#section-5.1.1-cut
 #[test]
 fn section_5_1_1_what_ipv6_need_not_shorten_is_cut_in_ipv4() {
     let settings = ConvertSettings { mtu_ipv4: 600, ..keep() };
@@ -199,6 +211,8 @@ fn section_5_1_a_packet_that_is_too_big_is_answered() {
     assert_eq!(refused(with(settings, &fragment.bytes())), (R::FragmentTooLong, None));
 }
 
+//= test rfc7915#section-5.2-type
+//= test rfc7915#section-5.2-checksum
 #[test]
 fn section_5_2_informational_messages() {
     let ends = (embed(CLIENT), embed(SERVER));
@@ -239,6 +253,8 @@ fn error(kind: u8, code: u8, word: u32, quoted: &[u8]) -> Four {
     Four { ttl: 63, fragment_field: 0, ..error4(kind, code, word, quoted) }
 }
 
+//= test rfc7915#section-5.2-type
+//= test rfc7915#section-5.2-checksum
 #[test]
 fn section_5_2_types_codes_and_second_words_of_errors() {
     let (old, new) = quoted(20);
@@ -280,6 +296,7 @@ fn section_5_2_types_codes_and_second_words_of_errors() {
     }
 }
 
+//= test rfc7915#section-5.2-mtu
 #[test]
 fn section_5_2_an_mtu_counts_a_fragment_header_in_the_quoted_packet() {
     let old = six(17, 24).fragment(0, true, 0x9999_1234).bytes();
@@ -290,6 +307,7 @@ fn section_5_2_an_mtu_counts_a_fragment_header_in_the_quoted_packet() {
     becomes("IPv4's", done, error(3, 4, 1300, &quoted(20).1));
 }
 
+//= test rfc7915#section-5.2-extension
 #[test]
 fn section_5_2_extensions_move_and_their_length_is_adjusted() {
     let extension = [0x20, 0, 0x12, 0x34, 0, 8, 1, 1, 9, 9, 9, 9];
@@ -321,6 +339,9 @@ fn section_5_2_an_error_is_cut_to_what_ipv4_hosts_must_accept() {
     becomes("cut", to_ipv4(&error6(3, 0, 150 << 24, &old).bytes()), error(11, 0, 134 << 16, &new));
 }
 
+//= test rfc7915#section-5.2-quoted
+//= test rfc7915#section-5.3-inner
+//= test rfc7915#section-5.3-length
 #[test]
 fn section_5_3_quoted_packets_are_translated_like_others() {
     for kept in [40, 48, 60] {
@@ -354,6 +375,7 @@ fn section_5_3_quoted_fragments_lose_the_fragment_header() {
     }
 }
 
+//= test rfc7915#section-5.3-depth
 #[test]
 fn section_5_3_more_embedded_headers_are_refused() {
     let inner = error6(1, 0, 0, &quoted(20).0).bytes();
@@ -388,6 +410,7 @@ fn section_5_2_a_damaged_error_is_refused() {
     assert_eq!(refused(to_ipv4(&packet.bytes())), (R::IcmpBadChecksum, None));
 }
 
+//= test rfc7915#section-5.4-error
 #[test]
 fn section_5_4_errors_answer_no_error_and_the_prohibition_no_icmpv6() {
     let stranger = Six { source: STRANGER, ..six(17, 20) };
@@ -402,6 +425,8 @@ fn section_5_4_errors_answer_no_error_and_the_prohibition_no_icmpv6() {
     assert_eq!(refused(to_ipv4(&error.bytes())), (R::TtlExceeded, None));
 }
 
+//= test rfc7915#section-5-checksum
+//= test rfc7915#section-5.5-update
 #[test]
 fn section_5_5_checksums_change_by_the_addresses() {
     let mut packet = six(6, 40);

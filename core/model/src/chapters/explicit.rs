@@ -57,7 +57,7 @@ impl Model {
             return as_wanted(wanted, Explicit { external, lifetime: None });
         }
         let source = self.source_for(protocol, realm, internal, UNSPECIFIED)?;
-        let key = Key { protocol, realm, internal, remote: None, beside: None };
+        let key = Key { protocol, realm, internal, remote: None, beside: None, host_bits: 0 };
         let hold =
             self.mappings.get(&key).and_then(|mapping| mapping.marks.holds.get(&None)).cloned();
         self.check_nonce(hold.as_ref(), request.nonce)?;
@@ -117,7 +117,7 @@ impl Model {
         if self.static_external(protocol, realm, internal).is_some() {
             return Err(ExplicitError::NotExplicit);
         }
-        let key = Key { protocol, realm, internal, remote: None, beside: None };
+        let key = Key { protocol, realm, internal, remote: None, beside: None, host_bits: 0 };
         let Some(mapping) = self.mappings.get(&key) else { return Ok(Duration::ZERO) };
         let hold = mapping.marks.holds.get(&None).ok_or(ExplicitError::NotExplicit)?;
         self.check_nonce(Some(hold), nonce)?;

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 /// Protocol, internal and remote endpoint of a packet from inside, if it passes the first checks.
 pub fn ends_from_inside(bytes: &[u8]) -> Option<(u8, Endpoint, Endpoint)> {
-    check(&mut bytes.to_vec()).ok()?;
+    check(&mut bytes.to_vec(), false).ok()?;
     let (internal, remote) = ends(bytes, Side::Inside);
     Some((ip(bytes).protocol(), internal, remote))
 }
@@ -75,7 +75,8 @@ impl Model {
             packets_in: 0,
             marks: SessionMarks { is_unanswered: true },
         };
-        let key = Key { protocol: UDP, realm: 0, internal, remote: None, beside: None };
+        let key =
+            Key { protocol: UDP, realm: 0, internal, remote: None, beside: None, host_bits: 0 };
         self.note_newcomer(key);
         let mapping = Mapping {
             external,

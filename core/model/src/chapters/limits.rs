@@ -4,8 +4,8 @@
 //! A session other than its mapping's first is a further session. Further sessions are limited in
 //! all, by subscriber, and by the side that made them.
 
-use crate::allocation::addresses;
 use crate::chapters::classes::LimitOwner;
+use crate::chapters::shares;
 use crate::{Host, Key, Mapping, Model, Session};
 use natgate_engine::{
     Behavior, Change, Config, DropReason, Endpoint, MappingKind, PoolConfig, Resource, Side,
@@ -22,8 +22,7 @@ const MOST_OF_STATIC: usize = 65_535;
 pub(crate) fn most_mappings(config: &Config) -> usize {
     let ports = |pool: &PoolConfig| {
         // Room for all ports of TCP, UDP and ICMP. DCCP shares it.
-        let each = usize::from(pool.ports.1 - pool.ports.0) + 1;
-        3 * addresses(pool).count() * each * pool.mappings_per_port()
+        3 * shares::usable_ports(config, pool) * pool.mappings_per_port()
     };
     let all = config.pools.iter().map(ports).sum::<usize>().min(1 << 20);
     config.limits.mappings.map_or(all, |most| most as usize)

@@ -9,6 +9,7 @@ pub(crate) mod harness;
 mod held;
 mod limits;
 mod overload;
+mod pins;
 mod pools;
 mod realms;
 mod reclaim;
@@ -49,6 +50,8 @@ pub(crate) struct State {
     has_twice: bool,
     /// Blocks of subscribers, by their first endpoint.
     blocks: BTreeMap<Endpoint, shares::Block>,
+    /// Blocks of forwarded ports, with their hosts (5.27).
+    pins: BTreeMap<Endpoint, Host>,
     /// For each pool the ports that a subscriber may get; `None`: all.
     given: Vec<Option<BTreeSet<Endpoint>>>,
     /// Addresses that have left their pools except for their mappings and blocks, with those pools
@@ -79,6 +82,7 @@ impl State {
             syns: Vec::new(),
             has_twice: false,
             blocks: BTreeMap::new(),
+            pins: pins::pins(config),
             given: config.pools.iter().map(|pool| shares::given(config, pool)).collect(),
             left: BTreeMap::new(),
             room: limits::most_mappings(config),

@@ -38,7 +38,11 @@ impl Model {
             .map(|(_, mapping)| mapping.external.address)
             .chain(self.chapters.blocks.keys().map(|start| start.address))
             .collect();
+        let before = self.chapters.left.len();
         self.chapters.left.retain(|address, _| used.contains(address));
+        if self.chapters.left.len() < before {
+            self.pin_blocks();
+        }
     }
 
     /// The pool that counts an external address: its pool, or its former pool while the address

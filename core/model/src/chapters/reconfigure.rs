@@ -17,6 +17,7 @@ impl Model {
         self.go_on(config);
         self.chapters.fixed = services::fixed(config);
         self.change_pools(config.clone());
+        self.change_pins();
         self.ask_all(still_held)
     }
 

@@ -164,7 +164,7 @@ impl Model {
         remote: Option<Endpoint>,
     ) -> Key {
         let beside = (fixed.begun == Begun::Outside).then_some(external); // 3.23
-        let key = Key { protocol, realm: fixed.realm, internal, remote, beside };
+        let key = Key { protocol, realm: fixed.realm, internal, remote, beside, host_bits: 0 };
         self.mappings.entry(key).or_insert(Mapping {
             external,
             kind: MappingKind::Static,

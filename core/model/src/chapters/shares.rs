@@ -15,15 +15,15 @@ use std::net::Ipv4Addr;
 /// A block with an owner. Its first endpoint is the key in the map.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
-    subscriber: Host,
+    pub(super) subscriber: Host,
     /// True if the block has a forwarded port (5.27).
-    pinned: bool,
+    pub(super) pinned: bool,
     /// Time since which no port of the block has been used or held.
-    empty_since: Option<Timestamp>,
+    pub(super) empty_since: Option<Timestamp>,
 }
 
 /// The first ports of an address's blocks (5.18).
-fn first_ports(pool: &PoolConfig, block: &BlockConfig) -> Vec<u16> {
+pub(super) fn first_ports(pool: &PoolConfig, block: &BlockConfig) -> Vec<u16> {
     let (first, last) = (u32::from(pool.ports.0), u32::from(pool.ports.1));
     let size = u32::from(block.size);
     let side = |from: u32, to: u32| {
@@ -32,7 +32,7 @@ fn first_ports(pool: &PoolConfig, block: &BlockConfig) -> Vec<u16> {
     side(first, last.min(1023)).chain(side(first.max(1024), last)).map(|port| port as u16).collect()
 }
 
-fn is_in(end: Endpoint, start: Endpoint, block: &BlockConfig) -> bool {
+pub(super) fn is_in(end: Endpoint, start: Endpoint, block: &BlockConfig) -> bool {
     let ports = u32::from(start.port)..u32::from(start.port) + u32::from(block.size);
     end.address == start.address && ports.contains(&u32::from(end.port))
 }
@@ -53,6 +53,20 @@ fn division(pool: &PoolConfig, plan: &DeterministicConfig) -> Division {
             Division { ports: u / k, subscribers: k }
         }
     }
+}
+
+/// Number of a pool's ports that mappings can have, over all addresses.
+pub(super) fn usable_ports(config: &Config, pool: &PoolConfig) -> usize {
+    let count = addresses(pool).count();
+    let Allocation::Deterministic(plan) = config.allocation_of(pool) else {
+        return count * (usize::from(pool.ports.1 - pool.ports.0) + 1);
+    };
+    let hosts = plan.subscribers.iter().map(|p| u64::from(p.last() - p.first()) + 1);
+    let hosts: u64 = hosts.sum();
+    let Division { ports, subscribers } = division(pool, plan);
+    let from = u64::from(pool.ports.0) + ports * subscribers;
+    let dynamic = if plan.dynamic_ports > 0 { u64::from(pool.ports.1) + 1 - from } else { 0 };
+    (hosts * ports) as usize + count * dynamic as usize
 }
 
 /// The ports of a subscriber by arithmetic (5.32).
@@ -331,7 +345,7 @@ impl Model {
         !in_block && mapping.kind == MappingKind::Dynamic
     }
 
-    fn block_of(&self, end: Endpoint) -> Option<(Endpoint, &BlockConfig)> {
+    pub(super) fn block_of(&self, end: Endpoint) -> Option<(Endpoint, &BlockConfig)> {
         let pool = self.pool_of(end.address.to_bits())?;
         let Allocation::Block(block) = self.allocation(pool) else { return None };
         let firsts = first_ports(&self.config.pools[pool], block);
@@ -339,7 +353,7 @@ impl Model {
         starts.find(|start| is_in(end, *start, block)).map(|start| (start, block))
     }
 
-    fn block_id(&self, start: Endpoint, (realm, subscriber): Host) -> BlockId {
+    pub(super) fn block_id(&self, start: Endpoint, (realm, subscriber): Host) -> BlockId {
         let (_, block) = self.block_of(start).expect("a block begins here");
         let last = start.port + (block.size - 1);
         BlockId { realm, subscriber, external: start.address, ports: (start.port, last) }
@@ -383,28 +397,6 @@ impl Model {
         Some((starts.iter().filter(is_used).count() as u64, starts.len() as u64))
     }
 
-    /// 5.27: assigns the blocks of forwarded ports to their hosts.
-    pub(crate) fn pin_blocks(&mut self) {
-        let statics = self.config.statics.iter().filter_map(|one| {
-            let end = Endpoint { address: one.external.0, port: one.external.1? };
-            Some((end, (one.realm, one.internal.0)))
-        });
-        let services = self.config.services.iter().filter_map(|service| {
-            let (host, _) = service.servers.first()?.internal;
-            let alone = service.servers.iter().all(|server| server.internal.0 == host);
-            let (address, port) = service.external;
-            alone.then_some((Endpoint { address, port }, (service.realm, host)))
-        });
-        for (end, subscriber) in statics.chain(services).collect::<Vec<_>>() {
-            let Some((start, _)) = self.block_of(end) else { continue };
-            let block = Block { subscriber, pinned: true, empty_since: None };
-            let known = self.chapters.blocks.insert(start, block).is_some();
-            if !known {
-                self.raise(self.now, Change::BlockAssigned(self.block_id(start, subscriber)));
-            }
-        }
-    }
-
     /// 5.28: the time of release of a block that is empty now.
     fn release_of(&self, start: Endpoint, block: &Block) -> Option<Timestamp> {
         let (_, config) = self.block_of(start).expect("a block begins here");
@@ -434,31 +426,32 @@ impl Model {
 
     /// 18.6: releases the block of a port, if there is one and it is empty.
     pub(crate) fn release_empty(&mut self, end: Endpoint) {
-        let Some((start, config)) = self.block_of(end) else { return };
+        let Some((start, _)) = self.block_of(end) else { return };
         let Some(block) = self.chapters.blocks.get(&start).filter(|block| !block.pinned) else {
             return;
         };
-        let used = self.dynamic().any(|(key, mapping)| {
-            has_ports(key.protocol) && is_in(mapping.external, start, config)
-        });
-        let held = self.held.keys().any(|(_, end)| is_in(*end, start, config));
-        if !used && !held {
+        if !self.is_busy(start) {
             let id = self.block_id(start, block.subscriber);
             self.chapters.blocks.remove(&start);
             self.raise(self.now, Change::BlockReleased(id));
         }
     }
 
+    /// True if a port of a block is used or held.
+    pub(super) fn is_busy(&self, start: Endpoint) -> bool {
+        let (_, config) = self.block_of(start).expect("a block begins here");
+        let used = self.dynamic().any(|(key, mapping)| {
+            has_ports(key.protocol) && is_in(mapping.external, start, config)
+        });
+        used || self.held.keys().any(|(_, end)| is_in(*end, start, config))
+    }
+
     /// Notes the empty blocks. Blocks that were not empty before are empty since `since`.
     pub(crate) fn note_empty(&mut self, since: Timestamp) {
         for start in self.chapters.blocks.keys().copied().collect::<Vec<_>>() {
-            let (_, config) = self.block_of(start).expect("a block begins here");
-            let used = self.dynamic().any(|(key, mapping)| {
-                has_ports(key.protocol) && is_in(mapping.external, start, config)
-            });
-            let held = self.held.keys().any(|(_, end)| is_in(*end, start, config));
+            let busy = self.is_busy(start);
             let block = self.chapters.blocks.get_mut(&start).expect("just seen");
-            block.empty_since = match used || held || block.pinned {
+            block.empty_since = match busy || block.pinned {
                 true => None,
                 false => block.empty_since.or(Some(since)),
             };

@@ -172,7 +172,10 @@ impl CommandRunner {
         match command {
             Command::Check(part, reply) => return Some(Task::Check(part, reply)),
             Command::Reconfigure(part, reply) => return Some(Task::Waiting(part, reply)),
-            Command::Review(part, review, reply) => return Some(Task::Review(part, review, reply)),
+            Command::Review(part, review, reply) => match engine.check_blocks(&part.engine) {
+                Ok(()) => return Some(Task::Review(part, review, reply)),
+                Err(error) => drop(reply.send((Err(CommandError::Refused(error)), part))),
+            },
             Command::Write(writing, reply) => return Some(Task::Write(writing, reply)),
             Command::Numbered(reply) => {
                 let partition = team.as_ref().map(|team| Arc::clone(team.partition()));

@@ -69,25 +69,6 @@ fn group(address: Ipv4Addr) -> usize {
     (prefix ^ prefix >> 6 ^ prefix >> 12) & (GROUPS - 1)
 }
 
-/// A limit on events in one second.
-#[derive(Debug, Default)]
-pub(super) struct Rate {
-    began: Timestamp,
-    count: u32,
-}
-
-impl Rate {
-    /// Counts one event; returns false if there were `most` in this second.
-    pub(super) fn take(&mut self, now: Timestamp, most: u32) -> bool {
-        if now.since(self.began) >= WINDOW {
-            *self = Self { began: now, count: 0 };
-        }
-        let is_left = self.count < most;
-        self.count += u32::from(is_left);
-        is_left
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,11 +14,11 @@
 
 use crate::counters::Origin;
 use crate::link::Link;
+use crate::pace::Pace;
 use natgate_engine::{Limits, Outcome, Timestamp};
 use natgate_wire::icmp::kind;
 use natgate_wire::{Icmp, Ipv4, icmp, ipv4, protocol};
 use std::collections::VecDeque;
-use std::time::Duration;
 
 /// Most errors that wait to be translated: as many as one batch can make.
 const MOST_WAITING: usize = natgate_io::BATCH;
@@ -75,9 +75,8 @@ impl Errors {
     /// Sets another rate and another `mtu`, the longest error.
     pub(super) fn renew(&mut self, per_second: u32, mtu: usize) {
         self.fit(mtu);
-        self.all.spacing = Pace::new(per_second).spacing;
-        let share = Pace::new(per_second / 4).spacing;
-        self.requesters.iter_mut().for_each(|requester| requester.spacing = share);
+        self.all.renew(per_second);
+        self.requesters.iter_mut().for_each(|requester| requester.renew(per_second / 4));
     }
 
     /// Sets the length of the longest error.
@@ -119,30 +118,6 @@ impl Errors {
             self.all.count(now);
         }
         permitted
-    }
-}
-
-/// Evenly spaced events, a second's worth of which may come at once (GCRA).
-#[derive(Clone, Copy, Debug)]
-struct Pace {
-    spacing: Duration,
-    /// Time at which the events so far would be due with even spacing.
-    due: Timestamp,
-}
-
-impl Pace {
-    const SECOND: Duration = Duration::from_secs(1);
-
-    fn new(per_second: u32) -> Self {
-        Self { spacing: Self::SECOND / per_second.max(1), due: Timestamp::default() }
-    }
-
-    fn permits(&self, now: Timestamp) -> bool {
-        self.due.plus(self.spacing) <= now.plus(Self::SECOND)
-    }
-
-    fn count(&mut self, now: Timestamp) {
-        self.due = self.due.max(now).plus(self.spacing);
     }
 }
 

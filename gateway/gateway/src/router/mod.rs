@@ -54,7 +54,7 @@ use port::Port;
 pub use renewal::{Renewal, Retired};
 use resolution::hold;
 use routes::Hop;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 /// Most packets that wait for neighbours in all.
@@ -91,7 +91,7 @@ pub enum RouterError {
         /// Key that names the next hop.
         key: String,
         /// Next hop.
-        via: Ipv4Addr,
+        via: IpAddr,
         /// Name of the side or the realm.
         name: String,
         /// Network of the side, as in the configuration.

@@ -11,12 +11,13 @@
 //! neighbours asked for in a second. If the table is full, neighbours that never answered or never
 //! were used make room.
 
-use super::budget::{Budget, Rate};
+use super::budget::Budget;
 use super::claims::{Assertion, Claim};
 use super::header::{HeaderTemplate, LinkHeader};
 use super::recent::Recent;
 use crate::counters::Origin;
 use crate::limits::FEWEST_NEIGHBORS;
+use crate::pace::Rate;
 use natgate_engine::Timestamp;
 use natgate_wire::arp::Mac;
 use std::collections::{BTreeSet, HashMap};

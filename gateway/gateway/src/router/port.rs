@@ -52,6 +52,14 @@ impl Port {
         }
     }
 
+    /// A link with IPv6 alone: it has no address and no route of IPv4, and answers no ARP request.
+    fn without_ipv4(settings: &Settings, link: Link, mac: Mac) -> Self {
+        let mtu = usize::from(settings.link(link).mtu);
+        let mut port = Self { mtu, configured_mtu: mtu, ..Self::nowhere() };
+        port.set_mac(mac);
+        port
+    }
+
     /// Creates the link of some settings, with its hardware address.
     pub(super) fn new(settings: &Settings, link: Link, mac: Mac) -> Result<Self, RouterError> {
         if link.side == Side::Inside && !settings.engine.has_realm(link.realm) {
@@ -59,6 +67,9 @@ impl Port {
         }
         let (side, own) = (link.side, settings.link(link));
         let name = name(settings, link);
+        if own.address.is_none() && settings.has_ipv6_only(link) {
+            return Ok(Self::without_ipv4(settings, link, mac));
+        }
         let Some((address, prefix_len)) = own.address else {
             let example = if side == Side::Inside { "10.0.0.1/8" } else { "192.0.2.1/24" };
             let device = own.device.clone();
@@ -71,7 +82,7 @@ impl Port {
             let reachable = routes.add(prefix, via);
             reachable.then_some(()).ok_or(RouterError::Unreachable {
                 key,
-                via,
+                via: via.into(),
                 name: name.clone(),
                 network,
             })

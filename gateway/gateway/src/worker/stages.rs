@@ -1,5 +1,6 @@
 //! Stages of a batch: sort, translate, route, send.
 
+use super::families::Families;
 use super::serve;
 use crate::counters::Origin;
 use crate::limits::MOST_DEVICES;
@@ -36,6 +37,8 @@ pub(super) struct Stages {
     pub(super) pcp: PcpService,
     /// Queue of packets for the program.
     pub(super) local_tcp: LocalTcpPort,
+    /// Parts for IPv6, if it is configured.
+    pub(super) families: Option<Box<Families>>,
 }
 
 /// Packets of one batch, and their realms if they come from inside. The frames stay in place from
@@ -160,6 +163,10 @@ impl Stages {
         // The type tells the families of packets apart.
         match kind {
             ethertype::ARP => self.sort_arp(now, link, header_len, frame),
+            ethertype::IPV6 if self.families.is_some() => {
+                let macs = (destination, source);
+                return self.sort_ipv6(now, link, macs, header_len, frame).then_some(realm);
+            }
             // A frame that was broadcast, or sent to another station, is not forwarded.
             //= rfc1812#section-4.3.2.7-link
             //= rfc1812#section-5.3.4-forward
@@ -231,13 +238,16 @@ impl Stages {
         if packets.is_empty() {
             return;
         }
+        if self.families.is_some() {
+            return self.carry_both(now, from, packets, transmitters);
+        }
         let mut verdicts = NO_VERDICTS;
         self.translate(now, from, packets, &mut verdicts);
         self.deliver(now, from, (packets, &verdicts), transmitters);
     }
 
     /// Translates packets in place. Hairpin packets continue to the worker of their receiver.
-    fn translate(
+    pub(super) fn translate(
         &mut self,
         now: Timestamp,
         from: Side,
@@ -303,6 +313,10 @@ impl Stages {
     ) -> Option<(Link, Frame<'d>)> {
         let Verdict::Forward(side) = verdict else { return None };
         let link = Link::new(side, realm);
+        if self.is_of_hosts(side, realm) {
+            // The caller has the error converted.
+            return Some((link, frame));
+        }
         let fate = self.router.send_error(now, link, &mut frame);
         (fate == Fate::Ready).then_some((link, frame))
     }
@@ -310,9 +324,13 @@ impl Stages {
     /// Gives the translator the MTUs of the router.
     #[cold]
     pub(super) fn set_engine_mtus(&mut self) {
-        let Self { engine, router, .. } = self;
+        let Self { engine, router, families, .. } = self;
+        let of_hosts = families.as_ref().and_then(|families| families.mtu_of_hosts());
         let mtu = |link| u16::try_from(router.mtu(link)).unwrap_or(u16::MAX);
-        engine.set_mtus(|side, realm| mtu(Link::new(side, realm)));
+        engine.set_mtus(|side, realm| match of_hosts {
+            Some((of_hosts, mtu)) if side == Side::Inside && of_hosts == realm => mtu,
+            _ => mtu(Link::new(side, realm)),
+        });
     }
 
     /// Routes the packets that were not dropped, and sends them. Frames that leave by the device of
@@ -520,7 +538,7 @@ impl UsualHeader {
     }
 }
 
-/// Frames of a batch that leave. Those of one device are the first of the batch.
+/// Frames of a batch that leave. The frames of one device are the first of the batch.
 #[derive(Default)]
 struct Leaving<'d> {
     /// Device of the first frames.

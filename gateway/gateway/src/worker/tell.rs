@@ -1,6 +1,7 @@
 //! Answers to questions about a worker: figures, and its part of lists.
 
 use super::Worker;
+use super::families::{Families, input_counters};
 use super::stages::Stages;
 use crate::link::Link;
 use crate::load::Load;
@@ -24,6 +25,7 @@ impl Worker {
         let Self { stages, devices, clerk, .. } = self;
         let (engine, mut teller) = stages.teller(devices, now);
         let (router, cables, team) = (teller.router, teller.cables, teller.team);
+        let families = teller.families;
         let mut neighbors = |list: &mut Vec<_>| {
             for link in links(cables) {
                 router.tell_neighbors(link, |neighbor| {
@@ -39,6 +41,14 @@ impl Worker {
             figures: &mut |engine, figures| teller.write(engine, figures),
             neighbors: &mut neighbors,
             learnt: &|| router.learnt(),
+            translator: families.map(|families| &families.translator),
+            neighbors6: &|| {
+                let neighbors = |link: Link| {
+                    let known = families.map(|families| families.router.neighbors(link));
+                    known.into_iter().flatten().map(move |neighbor| (link, neighbor))
+                };
+                [Link::inside(0), Link::OUTSIDE].into_iter().flat_map(neighbors).collect()
+            },
             has_host: &|realm, address| team.is_none_or(|team: &Member| team.has(realm, address)),
         });
     }
@@ -57,6 +67,7 @@ struct FigureWriter<'a> {
     cables: &'a LinkMap,
     team: Option<&'a Member>,
     load: &'a Load,
+    families: Option<&'a Families>,
     not_addressed: u64,
     devices: &'a mut Devices,
 }
@@ -68,20 +79,24 @@ impl Stages {
         devices: &'a mut Devices,
         now: Timestamp,
     ) -> (&'a mut Engine, FigureWriter<'a>) {
-        let Self { engine, router, cables, team, load, not_addressed, .. } = self;
+        let Self { engine, router, cables, team, load, not_addressed, families, .. } = self;
         let (team, not_addressed) = (team.as_ref(), *not_addressed);
-        (engine, FigureWriter { now, router, cables, team, load, not_addressed, devices })
+        let families = families.as_deref();
+        let parts =
+            FigureWriter { now, router, cables, team, load, families, not_addressed, devices };
+        (engine, parts)
     }
 }
 
 impl FigureWriter<'_> {
     fn write(&mut self, engine: &Engine, figures: &mut Figures) {
-        let Self { now, router, cables, team, load, not_addressed, devices } = self;
+        let Self { now, router, cables, team, load, families, not_addressed, devices } = self;
         let losses = router.losses();
         figures.worker = team.map_or((0, 1), |team| (team.number(), team.workers()));
         figures.now = *now;
-        figures.counters = losses.correct(engine.counters());
+        figures.counters = input_counters(engine, router, *families);
         figures.router = router.counters();
+        figures.router6 = families.map(|families| families.router.counters());
         figures.own_lost = losses.own();
         figures.not_addressed = *not_addressed;
         figures.totals = engine.totals();

@@ -22,6 +22,7 @@ fn clat() -> Settings {
     settings
 }
 
+//= test rfc6877#section-2-prefixes
 #[test]
 fn packets_pass_both_ways() {
     let outcomes = run(

@@ -23,6 +23,8 @@ fn external_port(settings: &natgate_gateway::Settings, packet: &[u8]) -> u16 {
     port(single(&one(settings, Side::Inside, packet), Side::Outside), 0)
 }
 
+//= test rfc6146#section-3
+//= test rfc6146#section-3.5.4-configured
 #[test]
 fn a_datagram_goes_out_and_its_answer_comes_back() {
     let external = external_port(&nat64(), &question());
@@ -45,6 +47,7 @@ fn a_datagram_goes_out_and_its_answer_comes_back() {
     assert_eq!(created.count(), 1);
 }
 
+//= test rfc6146#section-3
 #[test]
 fn tcp_and_echo_pass_both_ways() {
     let syn = ip6(HOST, MAPPED, TCP, &tcp(4000, 80, SYN));
@@ -65,6 +68,7 @@ fn tcp_and_echo_pass_both_ways() {
     assert_eq!((ends6(back), back[40], port(back, 4)), (ends(MAPPED, HOST), 129, 77));
 }
 
+//= test rfc6146#section-3.5.4-configured
 #[test]
 fn every_prefix_gets_its_own_answers() {
     let prefixes = ["64:ff9b::/96", "2001:db8:64::/48", "2001:db8:100::/40", "2001:db8:65::/64"];
@@ -165,6 +169,8 @@ fn an_ipv4_subscriber_and_a_host_reach_each_other() {
     assert_eq!((ends6(got), port(got, 2)), (ends("64:ff9b::cb00:7101", HOST), 5000));
 }
 
+//= test rfc6146#section-3.4-fragments
+//= test rfc6146#section-3.4-order
 #[test]
 fn fragments_pass_in_any_order() {
     let whole = ip6(HOST, MAPPED, UDP, &udp(4000, 53, &[9; 3000]));
@@ -195,6 +201,8 @@ fn fragments_pass_in_any_order() {
     }
 }
 
+//= test rfc6146#section-3.4-fragments
+//= test rfc6146#section-3.4-order
 #[test]
 fn fragments_from_outside_become_fragments() {
     let external = external_port(&nat64(), &question());
@@ -236,6 +244,7 @@ fn fragments_from_outside_become_fragments() {
     assert_eq!(&expected[46..48], &joined[6..8], "the checksum of the whole is right");
 }
 
+//= test rfc6146#section-3.4-zero-compute
 #[test]
 fn udp_without_checksum_gets_one() {
     let external = external_port(&nat64(), &question());
@@ -245,6 +254,11 @@ fn udp_without_checksum_gets_one() {
     single(&outcomes.sent[1], Side::Inside);
 }
 
+//= test rfc6052#section-3.1-represent
+//= test rfc6052#section-3.1-translate
+//= test rfc6052#section-3.1-drop
+//= test rfc6052#section-3.4-internet
+//= test rfc6052#section-3.4-specific
 #[test]
 fn addresses_that_must_not_be_translated_are_refused() {
     for (destination, reason) in [
@@ -274,6 +288,7 @@ fn addresses_that_must_not_be_translated_are_refused() {
     assert_eq!(one(&settings, Side::Inside, &private).len(), 1, "another prefix may have it");
 }
 
+//= test rfc6146#section-3.5.1.1-refused
 #[test]
 fn a_subscriber_is_a_prefix_with_one_quota() {
     let mut settings = nat64();
@@ -294,8 +309,8 @@ fn a_subscriber_is_a_prefix_with_one_quota() {
     assert_eq!(left, [Outside, Outside, Outside, Inside, Outside]);
     let told = single(&outcomes.sent[3], Side::Inside);
     assert_eq!(ends6(told), ends(OWN_INSIDE, "2001:db8:1::4"));
-    // RFC 7915 section 4.2: host unreachable becomes no route to destination.
-    assert_eq!(told[40..42], [1, 0]);
+    // RFC 6146 section 3.5.1.1: address unreachable.
+    assert_eq!(told[40..42], [1, 3]);
     assert_eq!(told[48..], ip6("2001:db8:1::4", MAPPED, UDP, &udp(4000, 53, b"")));
     let quota =
         |event: &&natgate_engine::Event| matches!(event.change, Change::QuotaReached { .. });
@@ -395,4 +410,182 @@ fn random_packets_do_no_harm() {
             _ => assert_eq!(Ipv6::new_checked(&bytes[..]).unwrap().total_len(), bytes.len()),
         }
     }
+}
+
+//= test rfc6146#section-3.5.2.3-refused
+#[test]
+fn a_segment_that_finds_no_port_is_answered_with_address_unreachable() {
+    let mut settings = nat64();
+    settings.engine.limits.tcp_ports = 1;
+    let syn = |port: u16| (Side::Inside, 1.0, ip6(HOST, MAPPED, TCP, &tcp(port, 80, SYN)));
+    let outcomes = run(&settings, &[syn(4000), syn(4001)]);
+    let told = single(&outcomes.sent[1], Side::Inside);
+    assert_eq!((ends6(told), &told[40..42]), (ends(OWN_INSIDE, HOST), &[1, 3][..]));
+    assert_eq!(told[48..], syn(4001).2);
+    // What routers outside say keeps the meaning that RFC 7915 section 4.2 gives it.
+    let out = single(&outcomes.sent[0], Side::Outside).to_vec();
+    let refusal = ip4("192.0.2.77", EXTERNAL, ICMP, &error(3, 1, 0, &out));
+    let outcomes = run(&settings, &[syn(4000), (Side::Outside, 2.0, refusal)]);
+    assert_eq!(single(&outcomes.sent[1], Side::Inside)[40..42], [1, 0]);
+}
+
+//= test rfc6146#section-3.5-loop
+//= test rfc6146#section-5.4-loop
+#[test]
+fn a_source_in_a_prefix_goes_nowhere() {
+    let source = "64:ff9b::198.51.100.9";
+    for (side, destination) in [
+        (Side::Inside, MAPPED),
+        (Side::Inside, "2001:db8:9::9"),
+        (Side::Outside, HOST),
+        (Side::Inside, OWN_INSIDE),
+    ] {
+        let packet = ip6(source, destination, ICMPV6, &echo(128, 7, b"ping"));
+        let outcomes = run(&nat64(), &[(side, 1.0, packet)]);
+        assert_eq!(outcomes.sent[0], [], "to {destination}");
+        assert_eq!(outcomes.dropped(), [DropReason::SpoofedSource], "to {destination}");
+    }
+}
+
+//= test rfc6146#section-3.5-ipv6
+//= test rfc6146#section-3.5-ipv4
+//= test rfc6146#section-3.5.1-unknown
+#[test]
+fn only_addresses_of_prefixes_and_pools_are_translated() {
+    let other = ip6(HOST, "2001:db8:9::9", UDP, &udp(4000, 53, b"question"));
+    let outcomes = run(&nat64(), &[(Side::Inside, 1.0, other)]);
+    assert_eq!(ends6(single(&outcomes.sent[0], Side::Outside)), ends(HOST, "2001:db8:9::9"));
+    assert!(outcomes.events.is_empty());
+    let external = external_port(&nat64(), &question());
+    for (destination, passes) in [(EXTERNAL, true), ("203.0.113.2", false), (OWN_IPV4, false)] {
+        let answer = ip4(REMOTE, destination, UDP, &udp(53, external, b"answer"));
+        let came = [(Side::Inside, 1.0, question()), (Side::Outside, 2.0, answer)];
+        assert_eq!(run(&nat64(), &came).sent[1].len(), usize::from(passes), "{destination}");
+    }
+    let stray = ip4(REMOTE, EXTERNAL, UDP, &udp(53, external, b"answer"));
+    let outcomes = run(&nat64(), &[(Side::Outside, 1.0, stray)]);
+    assert_eq!((outcomes.sent[0].len(), outcomes.dropped()), (0, vec![DropReason::NoMapping]));
+}
+
+//= test rfc6146#section-3.4-quoted
+//= test rfc6146#section-3.4-quoted-query
+#[test]
+fn errors_that_show_too_little_are_dropped_in_silence() {
+    let ping = ip6(HOST, MAPPED, ICMPV6, &echo(128, 77, b"ping"));
+    for (packet, shown) in [(question(), 3), (question(), 0), (ping.clone(), 5), (ping, 0)] {
+        let out = one(&nat64(), Side::Inside, &packet).remove(0).1;
+        let from_outside =
+            |len: usize| ip4("192.0.2.77", EXTERNAL, ICMP, &error(3, 1, 0, &out[..20 + len]));
+        let came = |refusal| [(Side::Inside, 1.0, packet.clone()), (Side::Outside, 2.0, refusal)];
+        let outcomes = run(&nat64(), &came(from_outside(shown)));
+        assert_eq!(outcomes.sent[1], [], "{shown} bytes");
+        assert_eq!(run(&nat64(), &came(from_outside(8))).sent[1].len(), 1);
+    }
+    // From inside, about an answer.
+    let out = one(&nat64(), Side::Inside, &question()).remove(0).1;
+    let answer = ip4(REMOTE, EXTERNAL, UDP, &udp(53, port(&out, 0), b"answer"));
+    let came = ip6(MAPPED, HOST, UDP, &udp(53, 4000, b"answer"));
+    for (shown, passes) in [(0, 0), (3, 0), (8, 1)] {
+        let refusal = ip6(HOST, MAPPED, ICMPV6, &error(1, 4, 0, &came[..40 + shown]));
+        let outcomes = run(
+            &nat64(),
+            &[
+                (Side::Inside, 1.0, question()),
+                (Side::Outside, 2.0, answer.clone()),
+                (Side::Inside, 3.0, refusal),
+            ],
+        );
+        assert_eq!(outcomes.sent[2].len(), passes, "{shown} bytes");
+    }
+}
+
+//= test rfc6146#section-3.5.2-v4-init
+//= test rfc6146#section-3.5.2-v6-init
+#[test]
+fn segments_pass_while_a_connection_opens() {
+    const ACK: u8 = 16;
+    let syn = ip6(HOST, MAPPED, TCP, &tcp(4000, 80, SYN));
+    let external = external_port(&nat64(), &syn);
+    let from_host = |flags| (Side::Inside, 1.0, ip6(HOST, MAPPED, TCP, &tcp(4000, 80, flags)));
+    let from = |remote: &str, flags| {
+        (Side::Outside, 3.0, ip4(remote, EXTERNAL, TCP, &tcp(80, external, flags)))
+    };
+    let came = [
+        from_host(SYN),
+        // The remote host has not answered yet.
+        from_host(ACK),
+        from(REMOTE, ACK),
+        // The host has not answered yet.
+        from("198.51.100.9", SYN),
+        from("198.51.100.9", ACK),
+    ];
+    let outcomes = run(&nat64(), &came);
+    for (number, sent) in outcomes.sent.iter().enumerate() {
+        assert_eq!(sent.len(), 1, "segment {number}: {:?}", outcomes.dropped());
+        single(sent, came[number].0.other());
+    }
+}
+
+//= test rfc6146#section-3.5.2-closed
+#[test]
+fn a_segment_without_a_session_passes_if_the_policy_says_so() {
+    let mut settings = nat64();
+    let syn = ip6(HOST, MAPPED, TCP, &tcp(4000, 80, SYN));
+    let external = external_port(&settings, &syn);
+    let segment = ip4("198.51.100.8", EXTERNAL, TCP, &tcp(80, external, 16));
+    let came = [(Side::Inside, 1.0, syn), (Side::Outside, 2.0, segment)];
+    assert_eq!(run(&settings, &came).dropped(), [DropReason::TcpNotSyn]);
+    settings.engine.tcp_pickup = true;
+    single(&run(&settings, &came).sent[1], Side::Inside);
+}
+
+//= test rfc6146#section-3.4-interval
+//= test rfc6146#section-3.4-interval-configurable
+//= test rfc6146#section-3.4-interval-default
+#[test]
+fn fragments_wait_for_the_first_one_for_two_seconds_or_what_is_set() {
+    let parts = fragments6(&ip6(HOST, MAPPED, UDP, &udp(4000, 53, &[9; 2000])), 7, 1232);
+    let passes = |settings: &natgate_gateway::Settings, after: f64| {
+        let came = [
+            (Side::Inside, 1.0, parts[1].clone()),
+            (Side::Inside, 1.0 + after, parts[0].clone()),
+            (Side::Inside, 30.0, question()),
+        ];
+        run(settings, &came).sent[1].len() == 2
+    };
+    assert!(passes(&nat64(), 0.0) && passes(&nat64(), 1.9) && !passes(&nat64(), 2.5));
+    let mut settings = nat64();
+    settings.engine.timeouts.fragment = std::time::Duration::from_secs(9);
+    assert!(passes(&settings, 8.9) && !passes(&settings, 9.5));
+}
+
+//= test rfc6146#section-3.5.2.3-address
+//= test rfc6146#section-3.5.2.3-well-known
+//= test rfc6146#section-3.5.2.3-high
+#[test]
+fn a_host_has_one_address_in_all_protocols_and_tcp_ports_stay_on_their_side_of_1024() {
+    let mut settings = nat64();
+    settings.engine.pools[0].addresses[0].last = [203, 0, 113, 16].into();
+    settings.engine.pools[0].ports = (1, 65_535);
+    let mut came = Vec::new();
+    for number in 0..8_u16 {
+        let host = format!("2001:db8:{:x}::5", 16 + number);
+        let mut send = |protocol, message: &[u8]| {
+            came.push((Side::Inside, 1.0, ip6(&host, MAPPED, protocol, message)));
+        };
+        send(UDP, &udp(4000, 53, b""));
+        send(TCP, &tcp(80 + number, 80, SYN));
+        send(TCP, &tcp(4000 + number, 80, SYN));
+        send(ICMPV6, &echo(128, 77, b"ping"));
+    }
+    let outcomes = run(&settings, &came);
+    let mut used = std::collections::BTreeSet::new();
+    for sent in outcomes.sent.chunks(4) {
+        let out: Vec<&[u8]> = sent.iter().map(|sent| single(sent, Side::Outside)).collect();
+        let addresses: Vec<String> = out.iter().map(|bytes| ends4(bytes).0).collect();
+        assert!(addresses.iter().all(|one| *one == addresses[0]), "{addresses:?}");
+        assert!(port(out[1], 0) < 1024 && port(out[2], 0) >= 1024);
+        used.insert(addresses[0].clone());
+    }
+    assert!(used.len() > 1, "the pool is used: {used:?}");
 }

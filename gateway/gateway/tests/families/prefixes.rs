@@ -22,6 +22,7 @@ fn nptv6() -> Settings {
     settings
 }
 
+//= test rfc6296#section-6-ports
 #[test]
 fn packets_pass_both_ways_with_the_same_checksum() {
     let question = ip6(HOST, REMOTE, UDP, &udp(4000, 53, b"question"));
@@ -39,6 +40,7 @@ fn packets_pass_both_ways_with_the_same_checksum() {
     assert_eq!(outcomes.count(Direction::Outbound, Outcome::Forwarded), (1, 56));
 }
 
+//= test rfc6296#section-4.3-hairpin
 #[test]
 fn a_host_reaches_another_by_its_external_address() {
     let other = "fd01:203:405:2::99";
@@ -61,6 +63,7 @@ fn errors_quote_what_their_receiver_sent() {
     assert_eq!(ends6(&told[48..]), ends(HOST, REMOTE));
 }
 
+//= test rfc6296#section-3.2-unmapped
 #[test]
 fn errors_of_our_own_quote_the_packet_as_received() {
     let mut expired = ip6(HOST, REMOTE, UDP, &udp(4000, 53, b"question"));
@@ -89,4 +92,17 @@ fn addresses_of_no_pair_are_routed_if_forwarding_is_on() {
     assert_eq!(one(&settings, Side::Inside, &other), []);
     let question = ip6(HOST, REMOTE, UDP, &udp(4000, 53, b"question"));
     assert_eq!(one(&settings, Side::Inside, &question).len(), 1);
+}
+
+//= test rfc6296#section-7-filter
+#[test]
+fn a_filter_stands_beside_the_translation() {
+    let mut settings = nptv6();
+    settings.ipv6.filter = natgate_gateway::ipv6::Filter::OutboundOnly;
+    let question = ip6(HOST, REMOTE, UDP, &udp(4000, 53, b"question"));
+    let answer = ip6(REMOTE, SEEN, UDP, &udp(53, 4000, b"answer"));
+    let outcomes = run(&settings, &[(Side::Outside, 1.0, answer.clone())]);
+    assert_eq!((outcomes.sent[0].len(), outcomes.dropped()), (0, vec![DropReason::Filtered]));
+    let outcomes = run(&settings, &[(Side::Inside, 1.0, question), (Side::Outside, 2.0, answer)]);
+    assert_eq!(ends6(single(&outcomes.sent[1], Side::Inside)), ends(REMOTE, HOST));
 }

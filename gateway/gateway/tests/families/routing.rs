@@ -61,6 +61,8 @@ fn a_hop_limit_that_runs_out_is_answered_with_the_packet_as_received() {
     assert_eq!(ends6(single(&sent, Side::Outside)), ends(OWN_OUTSIDE, REMOTE));
 }
 
+//= test rfc7915#section-4.4-configure
+//= test rfc7915#section-5.4-configure
 #[test]
 fn errors_are_limited_and_never_answer_errors() {
     let mut expired = packet();

@@ -28,6 +28,13 @@ fn by_maps(hairpin: Hairpin) -> Settings {
     settings
 }
 
+//= test rfc7915#section-4.6-translate
+//= test rfc7915#section-5.6-translate
+//= test rfc7915#section-6-6052
+//= test rfc6052#section-3.3-prefix
+//= test rfc6052#section-3.3-format
+//= test rfc6052#section-3.3-selected
+//= test rfc6052#section-3.3-same
 #[test]
 fn packets_pass_both_ways_by_a_prefix() {
     let outcomes = run(
@@ -45,6 +52,10 @@ fn packets_pass_both_ways_by_a_prefix() {
     assert_eq!(outcomes.count(Direction::Inbound, Outcome::Forwarded), (1, 36));
 }
 
+//= test rfc7915#section-6-7757
+//= test rfc7757#section-3.2-each
+//= test rfc7757#section-3.3.1
+//= test rfc7757#section-3.3.2
 #[test]
 fn explicit_maps_go_before_prefixes() {
     let outcomes = run(
@@ -71,6 +82,15 @@ fn explicit_maps_go_before_prefixes() {
     assert_eq!(outcomes.dropped(), [DropReason::Untranslatable]);
 }
 
+//= test rfc7757#section-4.2
+//= test rfc7757#section-4.2-default
+//= test rfc7757#section-4.2.1-source
+//= test rfc7757#section-4.2.1-inner
+//= test rfc7757#section-4.2.1-outer
+//= test rfc7757#section-4.2.1-instead
+//= test rfc7757#section-4.2.2
+//= test rfc7757#section-4.2.2-rules
+//= test rfc7757#section-4.2.2-hop
 #[test]
 fn mapped_hosts_reach_each_other() {
     let request = ip6("2001:db8:aaaa::", "64:ff9b::192.0.2.2", UDP, &udp(4000, 53, b"question"));
@@ -100,6 +120,7 @@ fn mapped_hosts_reach_each_other() {
     }
 }
 
+//= test rfc7915#section-4.1-df
 #[test]
 fn mtus_are_told_both_ways() {
     let mut settings = by_prefix();
@@ -145,6 +166,10 @@ fn long_packets_that_may_be_cut_are_cut() {
     assert_eq!(ip4(SERVER4, CLIENT4, UDP, &payload)[26..28], payload[6..8]);
 }
 
+//= test rfc7915#section-6-6791
+//= test rfc6791#section-3.1-dropped
+//= test rfc6791#section-3.1-private
+//= test rfc7757#section-3.2-each
 #[test]
 fn errors_are_translated_whatever_router_sends_them() {
     let mut settings = by_maps(Hairpin::Intrinsic);
@@ -188,6 +213,8 @@ fn the_pool_stays_with_the_stateful_translator() {
     assert_eq!(ends4(single(&outcomes.sent[1], Side::Inside)), ends(CLIENT4, "10.0.0.5"));
 }
 
+//= test rfc7915#section-4.1-hop-limit
+//= test rfc7915#section-4.1-source
 #[test]
 fn expired_and_martian_packets() {
     let mut expired = ip4(CLIENT4, SERVER4, UDP, &udp(1, 2, b""));
@@ -205,5 +232,95 @@ fn expired_and_martian_packets() {
         let packet = ip4(source, destination, UDP, &udp(1, 2, b""));
         let outcomes = run(&by_prefix(), &[(Side::Outside, 1.0, packet)]);
         assert_eq!((outcomes.sent[0].len(), outcomes.dropped()), (0, vec![reason]));
+    }
+}
+
+/// An error that a packet of the server's provoked.
+fn refusal(from: &str) -> Vec<u8> {
+    let about = ip4(SERVER4, CLIENT4, UDP, &udp(53, 4000, b"answer"));
+    ip4(from, SERVER4, ICMP, &error(11, 0, 0, &about))
+}
+
+//= test rfc7915#section-4.1-source
+//= test rfc7915#section-4.1-source-error
+#[test]
+fn an_error_from_an_illegal_source_shows_where_it_came_from() {
+    for source in ["0.0.0.0", "127.0.0.1", "240.0.0.9"] {
+        let sent = one(&by_prefix(), Side::Outside, &refusal(source));
+        let told = single(&sent, Side::Inside);
+        assert_eq!(ends6(told), ends(&embedded("2001:db8:100::/40", source), SERVER));
+        assert_eq!(ends6(&told[48..]), ends(SERVER, CLIENT));
+        // Nothing else has such a source.
+        let packet = ip4(source, SERVER4, ICMP, &echo(8, 7, b"ping"));
+        let outcomes = run(&by_prefix(), &[(Side::Outside, 1.0, packet)]);
+        assert_eq!(outcomes.sent[0], []);
+        assert_eq!(outcomes.dropped(), [DropReason::MartianSource]);
+    }
+}
+
+//= test rfc7915#section-5.1-source
+#[test]
+fn an_illegal_source_in_a_prefix_is_dropped_in_silence() {
+    for source in ["0.0.0.0", "127.0.0.1", "224.0.0.5", "255.255.255.255"] {
+        let source = embedded("2001:db8:100::/40", source);
+        let packet = ip6(&source, CLIENT, UDP, &udp(53, 4000, b"answer"));
+        let outcomes = run(&by_prefix(), &[(Side::Inside, 1.0, packet)]);
+        assert_eq!(outcomes.sent[0], [], "{source}");
+        assert_eq!(outcomes.dropped(), [DropReason::MartianSource]);
+    }
+    let outcomes =
+        run(&by_prefix(), &[(Side::Inside, 1.0, ip6("::1", CLIENT, UDP, &udp(53, 4000, b"")))]);
+    assert_eq!((outcomes.sent[0].len(), outcomes.dropped()), (0, vec![DropReason::MartianSource]));
+}
+
+//= test rfc7915#section-4.4-error
+//= test rfc7915#section-4.4-configure
+//= test rfc7915#section-5.4-error
+//= test rfc7915#section-5.4-type
+//= test rfc7915#section-5.4-configure
+#[test]
+fn a_sender_without_a_translation_is_told_unless_the_side_is_silent() {
+    let mut settings = by_maps(Hairpin::Intrinsic);
+    settings.ipv6.siit.as_mut().unwrap().prefixes.clear();
+    let question = ip4(CLIENT4, "192.0.2.1", UDP, &udp(4000, 53, b"question"));
+    let sent = one(&settings, Side::Outside, &question);
+    let told = single(&sent, Side::Outside);
+    assert_eq!((ends4(told), &told[20..22]), (ends(OWN_IPV4, CLIENT4), &[3, 13][..]));
+    assert_eq!(told[28..], question);
+    let about = ip4("192.0.2.1", CLIENT4, UDP, &udp(53, 4000, b"answer"));
+    let refusal = ip4(CLIENT4, "192.0.2.1", ICMP, &error(3, 3, 0, &about));
+    assert_eq!(one(&settings, Side::Outside, &refusal), [], "nothing answers an error");
+    settings.ipv6.outside.icmp_errors = false;
+    assert_eq!(one(&settings, Side::Outside, &question), []);
+
+    let mut settings = by_maps(Hairpin::Intrinsic);
+    let answer = ip6("2001:db8:cccc::", "64:ff9b::198.51.100.7", UDP, &udp(53, 4000, b"answer"));
+    let sent = one(&settings, Side::Inside, &answer);
+    assert_eq!(single(&sent, Side::Inside)[40..42], [1, 1]);
+    let ping = ip6("2001:db8:cccc::", "64:ff9b::198.51.100.7", ICMPV6, &echo(128, 7, b"ping"));
+    assert_eq!(one(&settings, Side::Inside, &ping), [], "the prohibition answers no ICMPv6");
+    settings.ipv6.inside.icmp_errors = false;
+    assert_eq!(one(&settings, Side::Inside, &answer), []);
+}
+
+//= test rfc7915#section-4-order
+//= test rfc7915#section-5-order
+#[test]
+fn packets_of_a_flow_keep_their_order() {
+    let sizes = [1, 1400, 20, 1300, 2, 900, 1401, 3];
+    let mut came: Vec<Came> = Vec::new();
+    for (number, size) in (0_u8..).zip(sizes) {
+        let data = vec![number; size];
+        came.push((Side::Inside, 1.0, ip6(SERVER, CLIENT, UDP, &udp(53, 4000, &data))));
+        came.push((Side::Outside, 1.0, ip4(CLIENT4, SERVER4, UDP, &udp(4000, 53, &data))));
+    }
+    let outcomes = run(&by_prefix(), &came);
+    for side in [Side::Inside, Side::Outside] {
+        // The last byte of a packet, or of a fragment, is the number of its datagram.
+        let left = outcomes.sent.iter().flatten().filter(|(to, _)| *to == side);
+        let mut numbers: Vec<u8> = left.filter_map(|(_, bytes)| bytes.last().copied()).collect();
+        assert!(numbers.is_sorted(), "{numbers:?}");
+        numbers.dedup();
+        assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7]);
     }
 }

@@ -136,7 +136,7 @@ impl Gateway for Team {
 struct PcpNetwork<G = World> {
     gateway: G,
     hosts: Vec<Host>,
-    /// What answers ARP on the link.
+    /// Hosts that answer ARP on the link.
     stations: Vec<Host>,
     granted: HashSet<Ipv4Addr>,
     /// True if the gateway has not heard of the hosts before they ask.

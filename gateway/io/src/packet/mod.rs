@@ -16,6 +16,7 @@ mod blocks;
 mod config;
 mod finish;
 mod group;
+mod groups;
 mod outgoing;
 mod ring;
 mod segment;
@@ -27,6 +28,7 @@ mod transmit;
 
 pub use crate::interface::{Offload, kernel_address, kernel_gateway};
 pub use config::{Config, Mode, Sending};
+pub use groups::AllGroups;
 
 use crate::monitor::{Look, Monitor};
 use crate::{Change, Device, Error, LinkInfo, Receive, Statistics, Steering, Transmit, interface};

@@ -18,7 +18,7 @@ use super::sections::SegmentSize;
 use super::shares;
 use super::static_checks;
 use super::values::{overlaps, show_prefix, show_range};
-use natgate_engine::{AddressRange, Allocation, Pooling, Prefix, Side};
+use natgate_engine::{AddressRange, Allocation, Plan, Pooling, Prefix, Side};
 use natgate_gateway::Backend;
 use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
@@ -346,7 +346,12 @@ fn table_is_not_too_large(draft: &Draft, report: &Report<'_>) {
         let (first, last) = pool.ports.value;
         let addresses = pool.ranges.iter().map(|range| size(range.value)).sum::<u64>();
         let per_port = if pool.overloading { u64::from(u16::MAX) } else { 1 };
-        addresses.saturating_mul((u64::from(last - first) + 1) * 3 * per_port)
+        let all = addresses * (u64::from(last - first) + 1);
+        let plan = match draft.allocation(pool) {
+            Allocation::Deterministic(plan) => Plan::new(&plan, &pool.to_engine(None)).ok(),
+            _ => None,
+        };
+        plan.map_or(all, |plan| plan.ports_usable()).saturating_mul(3 * per_port)
     };
     let statics = draft.statics.iter().map(|mapping| u64::from(mapping.count()) * 3).sum();
     let all = draft.pools.iter().map(endpoints).fold(statics, u64::saturating_add);

@@ -80,7 +80,8 @@ fn remote(section: &Section<'_>) -> Option<RemoteSettings> {
     };
     if !tls.is_present() {
         listen.wrong(
-            "needs [control.tls] with certificate, key and clients: other machines come only by TLS",
+            "needs [control.tls] with certificate, key and clients: other machines come only by \
+             TLS",
         );
         return None;
     }
@@ -104,9 +105,11 @@ mod tests {
     #[test]
     fn everything_is_read() {
         let text = format!(
-            "{SIDES}[control]\nsocket = \"/run/a.sock\"\ngroup = \"ops\"\nread_socket = \"/run/b.sock\"\n\
+            "{SIDES}[control]\nsocket = \"/run/a.sock\"\ngroup = \"ops\"\n\
+             read_socket = \"/run/b.sock\"\n\
              read_group = \"staff\"\nlisten = \"192.0.2.1:9466\"\noperators = [\"alice\"]\n\
-             [control.tls]\ncertificate = \"/e/s.pem\"\nkey = \"/e/s.key\"\nclients = \"/e/c.pem\"\n\
+             [control.tls]\ncertificate = \"/e/s.pem\"\nkey = \"/e/s.key\"\n\
+             clients = \"/e/c.pem\"\n\
              revoked = \"/e/r.pem\"\n"
         );
         let control = parse(&text, "t").expect("it is right").control;

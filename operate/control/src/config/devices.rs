@@ -68,7 +68,8 @@ pub(super) fn read_ring(section: &Section<'_>, backend: Backend) -> Option<u32> 
         Backend::Dpdk | Backend::Tun => {
             let other = backend.name();
             value.wrong(format!(
-                "is for \"af-packet\" and \"af-xdp\", and this side has backend = \"{other}\"; take it out"
+                "is for \"af-packet\" and \"af-xdp\", and this side has backend = \"{other}\"; \
+                 take it out"
             ));
             return None;
         }

@@ -10,6 +10,7 @@ use super::policy::{self, ClassDraft, TimeoutDraft};
 use super::pools::LeftOut;
 use super::problem::{Located, Place};
 use super::realms::{RealmDraft, RealmName};
+use super::router6::Router6Draft;
 use super::sections::SegmentSize;
 use super::shares::SharesDraft;
 use super::values::{DnatTo, Span};
@@ -72,6 +73,7 @@ pub(super) struct Draft {
     pub(super) monitoring: MonitoringSettings,
     pub(super) pcp: PcpSettings,
     pub(super) ipv6: Ipv6Draft,
+    pub(super) router6: Router6Draft,
 }
 
 /// One of the two sides.
@@ -291,7 +293,7 @@ impl Draft {
         let service_of = |fixed: &StaticDraft| fixed.service(of(fixed));
         let default_pool = self.default_pool();
         let allocation = self.common_allocation();
-        let ipv6 = self.to_ipv6();
+        let (ipv6, router6) = (self.to_ipv6(), self.to_router6());
         let engine = Config {
             inside: self.inside.engine(),
             outside: self.outside.engine(),
@@ -330,6 +332,7 @@ impl Draft {
             page: self.page,
             monitoring: self.monitoring,
             ipv6,
+            router6,
         };
         settings.derive_inside_routes();
         settings

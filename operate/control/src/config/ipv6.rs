@@ -1,11 +1,12 @@
 //! Reads the tables of IPv6: `[ipv6]`, `[nat64]`, `[siit]`, `[clat]`, `[[nptv6]]`, and the keys
-//! `address6` and `gateway6` of the sides.
+//! `address6` and `gateway6` of the sides. [`super::router6`] reads what the router needs besides.
 //!
 //! Each value is checked by itself here; [`super::ipv6_checks`] compares values with each other.
 
 use super::draft::{Draft, SideDraft};
 use super::problem::{Located, Place};
 use super::reader::{Section, Value};
+use super::router6::{self, AdvertiseDraft};
 use super::sections::is_usable;
 use super::{values, values6};
 use natgate_engine::Prefix;
@@ -38,6 +39,7 @@ pub(super) struct Ipv6Draft {
     pub(super) siit: Option<SiitDraft>,
     pub(super) clat: Option<ClatDraft>,
     pub(super) nptv6: Vec<Nptv6Draft>,
+    pub(super) advertise: Option<AdvertiseDraft>,
 }
 
 /// `[nat64]`.
@@ -122,6 +124,7 @@ pub(super) fn read(root: &Section<'_>) -> Ipv6Draft {
         siit: read_siit(&siit),
         clat: read_clat(&clat),
         nptv6: nptv6.iter().filter_map(read_nptv6).collect(),
+        advertise: router6::read_advertise(&section.section("advertise", "ipv6.advertise")),
     };
     if let Some(value) = section.get("filter")
         && draft.filter == Filter::OutboundOnly
@@ -201,6 +204,11 @@ fn read_nat64(section: &Section<'_>) -> Option<Nat64Draft> {
         length.and_then(|value| value.integer(SUBSCRIBER_LENGTHS.0..=SUBSCRIBER_LENGTHS.1));
     Some(Nat64Draft {
         place: section.place.clone(),
+        //= rfc6052#section-3.4-well-known
+        //= rfc6052#section-3.4-specific
+        //= rfc6146#section-3.5.4-default
+        //= rfc6146#section-3.5.4-configured
+        //= rfc6146#section-3.5.4-algorithm-default
         prefixes: prefixes.unwrap_or_else(well_known),
         subscribers: subscribers.unwrap_or_default(),
         subscriber_length: length.map_or(SUBSCRIBER_LENGTH, |length| length as u8),
@@ -280,6 +288,7 @@ fn read_nptv6(section: &Section<'_>) -> Option<Nptv6Draft> {
         let value = section.require(key, example)?;
         value.parsed("an IPv6 prefix", values6::unicast_prefix6)
     };
+    //= rfc6296#section-4.1-manual
     let internal = read("internal", "\"fd00:1::/48\"");
     let external = read("external", "\"2001:db8:1::/48\"");
     let icmp_errors = section.get("icmp_errors").and_then(|value| value.boolean());
@@ -368,7 +377,8 @@ impl Draft {
             [address, gateway].into_iter().flatten()
         };
         let sides = of_side(&self.inside).chain(of_side(&self.outside));
-        sides.chain(self.ipv6.tables.iter().cloned()).collect()
+        let tables = self.ipv6.tables.iter().cloned();
+        sides.chain(self.router6.places()).chain(tables).collect()
     }
 
     /// Converts the tables to settings.

@@ -3,8 +3,10 @@
 use super::draft::{Draft, SideDraft};
 use super::ipv6::{ClatDraft, MapDraft, Nptv6Draft};
 use super::problem::{Located, Place, Report};
+use super::router6;
 use super::values::{overlaps, show_prefix, show_range};
 use natgate_engine::Prefix;
+use natgate_gateway::{Backend, LogTo};
 use natgate_ipv6::{Pref64, Prefix6};
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -18,6 +20,7 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     for side in [&draft.inside, &draft.outside] {
         next_hop_is_a_neighbor(side, report);
     }
+    router6::check(draft, report);
     sides_differ(draft, report);
     links_are_wide_enough(draft, report);
     embedding_prefixes_differ(draft, report);
@@ -27,6 +30,8 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     clat_prefixes_differ(draft, report);
     nptv6_prefixes_differ(draft, report);
     conversion_is_used(draft, report);
+    devices_carry_it(draft, report);
+    logs_name_hosts(draft, report);
 }
 
 fn next_hop_is_a_neighbor(side: &SideDraft, report: &Report<'_>) {
@@ -193,6 +198,7 @@ fn maps_and_pools_differ(draft: &Draft, report: &Report<'_>) {
     }
 }
 
+//= rfc6877#section-2-prefixes
 fn clat_prefixes_differ(draft: &Draft, report: &Report<'_>) {
     let Some(ClatDraft { prefix: Some(prefix), source: Some(source), .. }) = &draft.ipv6.clat
     else {
@@ -232,5 +238,37 @@ fn conversion_is_used(draft: &Draft, report: &Report<'_>) {
     for place in &ipv6.converting {
         let message = "has no effect, because no table translates between IPv4 and IPv6";
         report.wrong(place, format!("{message}; take it out, or write [nat64], [siit] or [clat]"));
+    }
+}
+
+/// IPv6 works with packet sockets and a single worker.
+fn devices_carry_it(draft: &Draft, report: &Report<'_>) {
+    let places = draft.ipv6_places();
+    let Some(place) = places.first() else { return };
+    let count = draft.workers.count;
+    if count > 1 {
+        let message = format!("IPv6 works with one worker so far, and [workers] asks for {count}");
+        report.wrong(place, format!("{message}; write count = 1"));
+    }
+    for side in [&draft.inside, &draft.outside] {
+        if side.backend != Backend::AfPacket {
+            let (name, backend) = (side.name(), side.backend.name());
+            let message = format!("IPv6 works with packet sockets so far, and {name}.backend");
+            report.wrong(place, format!("{message} is {backend:?}; write \"af-packet\""));
+        }
+    }
+}
+
+/// Logs that have no field for a host of `[nat64]` would name a number instead.
+fn logs_name_hosts(draft: &Draft, report: &Report<'_>) {
+    let Some(nat64) = &draft.ipv6.nat64 else { return };
+    let kind = draft.logs.iter().find_map(|log| match log.to {
+        LogTo::Spool(_) => Some("spool"),
+        LogTo::Ipfix(_) => Some("ipfix"),
+        LogTo::File(_) | LogTo::Syslog(_) => None,
+    });
+    if let Some(kind) = kind {
+        let message = format!("a [[log]] of kind {kind:?} cannot name IPv6 hosts yet");
+        report.wrong(&nat64.place, format!("{message}; write kind = \"file\" or \"syslog\""));
     }
 }

@@ -52,8 +52,8 @@ fn read_metrics(section: &Section<'_>) -> MetricsPlace {
         && !address.ip().is_loopback()
     {
         let message = format!(
-            "lets everybody who can reach {address} read the metrics; let a firewall admit those who \
-             are to"
+            "lets everybody who can reach {address} read the metrics; let a firewall admit those \
+             who are to"
         );
         section.report.unwise(&value.place, message);
     }

@@ -22,11 +22,15 @@ const LEAST: u64 = 16;
 pub(super) fn read_neighbor(section: &Section<'_>) -> Option<NeighborDraft> {
     let address =
         section.require("address", "\"192.0.2.254\"").and_then(|value| read_address(&value));
-    let mac = section
-        .require("mac", "\"02:00:5e:10:00:01\"")
-        .and_then(|value| value.parsed("a hardware address", mac).map(|mac| mac.value));
+    let mac = read_mac(section);
     let (side, realm) = realms::read_side(section)?;
     Some(NeighborDraft { address: address?, mac: mac?, side, realm })
+}
+
+/// Reads the hardware address of a neighbor.
+pub(super) fn read_mac(section: &Section<'_>) -> Option<Mac> {
+    let value = section.require("mac", "\"02:00:5e:10:00:01\"")?;
+    value.parsed("a hardware address", mac).map(|mac| mac.value)
 }
 
 /// Reads the largest number of neighbors of a link.

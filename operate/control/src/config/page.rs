@@ -55,9 +55,9 @@ fn place(text: &str) -> Result<PagePlace, String> {
 fn warn_if_open(report: &Report<'_>, value: &Value<'_>, address: SocketAddr) {
     if !address.ip().is_loopback() {
         let message = format!(
-            "lets everybody who can reach {address} see which subscriber has which address; listen on \
-             127.0.0.1 and come by `ssh -L {port}:127.0.0.1:{port}`, or through a proxy that asks who \
-             comes",
+            "lets everybody who can reach {address} see which subscriber has which address; \
+             listen on 127.0.0.1 and come by `ssh -L {port}:127.0.0.1:{port}`, or through a proxy \
+             that asks who comes",
             port = address.port()
         );
         report.unwise(&value.place, message);

@@ -294,6 +294,11 @@ impl<'a> Value<'a> {
         self.value.is_integer()
     }
 
+    /// True if the value is a string that fulfils a condition.
+    pub(super) fn has_text(&self, condition: impl FnOnce(&str) -> bool) -> bool {
+        matches!(self.value, DeValue::String(text) if condition(text))
+    }
+
     /// Reads an integer within bounds.
     pub(super) fn integer(&self, bounds: RangeInclusive<u64>) -> Option<u64> {
         let (low, high) = (bounds.start(), bounds.end());

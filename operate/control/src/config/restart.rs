@@ -2,10 +2,11 @@
 //! place of every such key.
 
 use super::problem::{Place, Problem, Report};
-use super::{Configuration, parse_piece, pieces};
-use natgate_engine::restart_keys;
+use super::{Configuration, parse_piece, pieces, values};
+use natgate_engine::{Begun, BlockConflict, Config, RealmConfig, StaticMapping, restart_keys};
 use natgate_gateway::{Backend, ControlSettings, Settings, SideSettings};
-use std::net::SocketAddr;
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -25,16 +26,80 @@ pub(super) fn problems(
     let (head, _) = pieces::cut(text, pieces::RULES);
     let tree = parse_piece(text, 0..head, &report);
     for key in keys {
-        let place = Place { offset: offset(tree.get_ref(), &key), key };
-        let message = match place.key.as_str() {
+        let fixed =
+            (key == "static").then(|| changed_static(&in_force.engine, &new.settings.engine));
+        let place = fixed.flatten().and_then(|end| place_of_static(tree.get_ref(), end));
+        let key_itself = || Place { offset: offset(tree.get_ref(), &key), key: key.clone() };
+        let place = place.unwrap_or_else(key_itself);
+        let message = match key.as_str() {
             "workers.count" => {
-                "a reload can add workers, not remove them; write what was there, or restart natgate"
+                "a reload can add workers, not remove them; write what was there, or restart \
+                 natgate"
             }
             _ => "changes only at a restart; write what was there, or restart natgate",
         };
         report.wrong(&place, message);
     }
     report.finish().0
+}
+
+/// The problem of a forwarded port in a block that its host cannot have while the gateway runs.
+pub(super) fn block_conflict(
+    text: &str,
+    name: &str,
+    conflict: &BlockConflict,
+    engine: &Config,
+) -> Problem {
+    let report = Report::new(name, text);
+    let (head, _) = pieces::cut(text, pieces::RULES);
+    let tree = parse_piece(text, 0..head, &report);
+    let of_realm = |realm: u16| engine.realms.get(usize::from(realm).checked_sub(1)?);
+    let host = |realm, address: Ipv4Addr| match of_realm(realm) {
+        Some(realm) => format!("{address} of realm {}", realm.name),
+        None => address.to_string(),
+    };
+    let (address, port) = conflict.external;
+    let sentence = conflict.sentence(host);
+    let remedy = "use a port in no block or in a free one, reload when the block is released, or \
+                  restart natgate";
+    let message = format!("{address}:{port} {sentence}; {remedy}");
+    match place_of_static(tree.get_ref(), conflict.external) {
+        None => Problem::of_file(name, message),
+        Some(place) => report.in_order(vec![(place, message)]).remove(0),
+    }
+}
+
+/// The external endpoint of the first static mapping of the new configuration that only a restart
+/// makes: a one-way mapping or a service.
+fn changed_static(in_force: &Config, new: &Config) -> Option<(Ipv4Addr, u16)> {
+    let key = |one: &StaticMapping| (one.external, one.protocol, one.realm, one.internal);
+    let one_way = |config: &Config| -> Vec<StaticMapping> {
+        let all = config.statics.iter().filter(|one| one.begun != Begun::Anywhere);
+        all.copied().collect()
+    };
+    let known: BTreeSet<_> =
+        one_way(in_force).iter().map(|one| (key(one), one.begun == Begun::Inside)).collect();
+    let is_known = |one: &StaticMapping| known.contains(&(key(one), one.begun == Begun::Inside));
+    let mapping = one_way(new).into_iter().find(|one| !is_known(one));
+    let service = || new.services.iter().find(|service| !in_force.services.contains(service));
+    let end = |(address, port): (Ipv4Addr, Option<u16>)| (address, port.unwrap_or(0));
+    mapping.map(|one| end(one.external)).or_else(|| service().map(|service| service.external))
+}
+
+/// The place of the external endpoint of the static mapping that has a port of an address.
+fn place_of_static(tree: &DeTable<'_>, (address, port): (Ipv4Addr, u16)) -> Option<Place> {
+    let DeValue::Array(all) = tree.get("static")?.get_ref() else { return None };
+    all.iter().enumerate().find_map(|(number, item)| {
+        let DeValue::Table(table) = item.get_ref() else { return None };
+        let external = table.get("external")?;
+        let DeValue::String(text) = external.get_ref() else { return None };
+        let (of, ports) = values::endpoint_range(text).ok()?;
+        let has = of == address && ports.is_none_or(|span| span.ports().any(|one| one == port));
+        has.then(|| Place {
+            key: format!("static[{number}].external"),
+            offset: external.span().start,
+        })
+    })
 }
 
 /// The keys that differ and need a restart.
@@ -54,6 +119,7 @@ fn keys(in_force: &Settings, new: &Settings) -> Vec<String> {
     ] {
         keys.extend(of_side(side, old, new, errors));
     }
+    keys.extend(of_ipv6(in_force, new).into_iter().map(str::to_owned));
     let of_engine = restart_keys(&in_force.engine, &new.engine);
     // The exact keys of these tables are reported by the other comparisons.
     let of_engine = of_engine.into_iter().filter(|key| !["inside", "outside"].contains(key));
@@ -83,6 +149,34 @@ fn keys(in_force: &Settings, new: &Settings) -> Vec<String> {
     ];
     keys.extend(rest.into_iter().filter(|(differs, _)| *differs).map(|(_, key)| key.to_owned()));
     keys
+}
+
+/// The keys and tables of IPv6 that differ.
+fn of_ipv6(in_force: &Settings, new: &Settings) -> Vec<&'static str> {
+    let (old, engine) = (&in_force.ipv6, &in_force.engine);
+    let names = |realms: &[RealmConfig]| -> Vec<String> {
+        realms.iter().map(|realm| realm.name.clone()).collect()
+    };
+    // The hosts of NAT64 are a realm of the engine, behind all others.
+    let is_numbered = old.nat64.is_some() && names(&engine.realms) != names(&new.engine.realms);
+    let new = &new.ipv6;
+    let differs = [
+        (old.inside.address != new.inside.address, "inside.address6"),
+        (old.inside.gateway != new.inside.gateway, "inside.gateway6"),
+        (old.outside.address != new.outside.address, "outside.address6"),
+        (old.outside.gateway != new.outside.gateway, "outside.gateway6"),
+        (
+            (old.forwarding, old.filter, old.conversion)
+                != (new.forwarding, new.filter, new.conversion),
+            "ipv6",
+        ),
+        (old.nat64 != new.nat64, "nat64"),
+        (old.siit != new.siit, "siit"),
+        (old.clat != new.clat, "clat"),
+        (old.nptv6 != new.nptv6, "nptv6"),
+        (is_numbered, "realm"),
+    ];
+    differs.into_iter().filter(|(differs, _)| *differs).map(|(_, key)| key).collect()
 }
 
 /// The listener for other machines. Its certificates and operator names can be reread.

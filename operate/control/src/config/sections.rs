@@ -6,7 +6,7 @@
 use super::admission;
 use super::control;
 use super::devices;
-use super::draft::{Draft, PoolDraft, RouteDraft, RuleDraft, SideDraft};
+use super::draft::{Draft, NeighborDraft, PoolDraft, RouteDraft, RuleDraft, SideDraft};
 use super::ipv6;
 use super::kernel;
 use super::logs;
@@ -19,6 +19,7 @@ use super::pools;
 use super::problem::{Located, Place};
 use super::reader::{Section, Value};
 use super::realms;
+use super::router6::{self, Router6Draft};
 use super::rules;
 use super::shares;
 use super::statics;
@@ -73,14 +74,17 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
     read_nat(&nat, &mut config);
     let pcp = pcp::read(&root.section("pcp", "pcp"), &mut config.limits);
     admission::warn(&limits, &config.limits);
+    let mut router6 = Router6Draft::default();
+    let routes = read_routes(root, &mut router6);
+    let neighbors = read_neighbors(root, &mut router6);
     Draft {
         inside: read_side(root, Side::Inside),
         outside: read_side(root, Side::Outside),
         realms: realms::read_realms(root),
         hairpin_to: realms::read_hairpin_to(&nat),
-        routes: root.sections("route").iter().filter_map(read_route).collect(),
+        routes,
         inside_routes: read_inside_routes(&nat),
-        neighbors: root.sections("neighbor").iter().filter_map(neighbors::read_neighbor).collect(),
+        neighbors,
         neighbors_limit,
         pools: read_pools(root),
         subscribers,
@@ -104,6 +108,7 @@ pub(super) fn read(root: &Section<'_>) -> Draft {
         monitoring: monitoring::read(root),
         pcp,
         ipv6: ipv6::read(root),
+        router6,
         config,
     }
 }
@@ -185,6 +190,30 @@ fn is_usable_range(value: &Value<'_>, range: AddressRange) -> bool {
         value.wrong(format!("{shown} {relation} {class}, which no host has; write unicast"));
     }
     class.is_none()
+}
+
+/// Reads the routes of both families; returns those of IPv4.
+fn read_routes(root: &Section<'_>, router6: &mut Router6Draft) -> Vec<RouteDraft> {
+    let mut routes = Vec::new();
+    for section in &root.sections("route") {
+        match router6::is_ipv6(section, "prefix") {
+            true => router6.routes.extend(router6::read_route(section)),
+            false => routes.extend(read_route(section)),
+        }
+    }
+    routes
+}
+
+/// Reads the static neighbors of both families; returns those of IPv4.
+fn read_neighbors(root: &Section<'_>, router6: &mut Router6Draft) -> Vec<NeighborDraft> {
+    let mut of_ipv4 = Vec::new();
+    for section in &root.sections("neighbor") {
+        match router6::is_ipv6(section, "address") {
+            true => router6.neighbors.extend(router6::read_neighbor(section)),
+            false => of_ipv4.extend(neighbors::read_neighbor(section)),
+        }
+    }
+    of_ipv4
 }
 
 fn read_route(section: &Section<'_>) -> Option<RouteDraft> {
@@ -424,9 +453,12 @@ fn read_timeouts(section: &Section<'_>, timeouts: &mut Timeouts) {
         //= rfc7857#section-2.1-shorter
         ("tcp_opening", &mut timeouts.tcp_opening, &idle, rfc(4, "RFC 7857 section 2.1")),
         ("tcp_closing", &mut timeouts.tcp_closing, &idle, rfc(4, "RFC 7857 section 2.1")),
+        //= rfc6146#section-3.5.3-configurable
+        //= rfc6146#section-3.5.3-inbound
         ("icmp", &mut timeouts.icmp, &idle, rfc(1, "RFC 5508 REQ-2")),
         ("other", &mut timeouts.other, &idle, None),
         ("hold_down", &mut timeouts.hold_down, &(tick..=MINUTE * 60), rfc(2, "RFC 6888 REQ-8")),
+        //= rfc6146#section-3.4-interval-configurable
         ("fragment", &mut timeouts.fragment, &(tick..=MINUTE * 2), None),
     ] {
         let Some(value) = section.get(key) else { continue };

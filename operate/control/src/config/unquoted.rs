@@ -198,7 +198,8 @@ mod tests {
             (
                 "    192.0.2.0-192.0.2.9,",
                 4,
-                "192.0.2.0-192.0.2.9 is a range of addresses without quotes; write \"192.0.2.0-192.0.2.9\"",
+                "192.0.2.0-192.0.2.9 is a range of addresses without quotes; write \
+                 \"192.0.2.0-192.0.2.9\"",
             ),
             (
                 "match = { source = 10.0.0.0/8, port = 53 }",
@@ -208,7 +209,8 @@ mod tests {
             (
                 "to = 192.0.2.1:53",
                 5,
-                "192.0.2.1:53 is an address with a port without quotes; write to = \"192.0.2.1:53\"",
+                "192.0.2.1:53 is an address with a port without quotes; write to = \
+                 \"192.0.2.1:53\"",
             ),
             (
                 "ports = 1024-65535",
@@ -220,19 +222,22 @@ mod tests {
             (
                 "file = /var/lib/natgate/ports",
                 7,
-                "/var/lib/natgate/ports is a path without quotes; write file = \"/var/lib/natgate/ports\"",
+                "/var/lib/natgate/ports is a path without quotes; write file = \
+                 \"/var/lib/natgate/ports\"",
             ),
             ("kind = snat", 7, "snat is a word without quotes; write kind = \"snat\""),
             (
                 "listen = localhost:9464",
                 9,
-                "localhost:9464 is a host with a port without quotes; write listen = \"localhost:9464\"",
+                "localhost:9464 is a host with a port without quotes; write listen = \
+                 \"localhost:9464\"",
             ),
             ("listen = ::1", 9, "::1 is an address without quotes; write listen = \"::1\""),
             (
                 "mac = 02:00:00:00:00:01",
                 6,
-                "02:00:00:00:00:01 is a hardware address without quotes; write mac = \"02:00:00:00:00:01\"",
+                "02:00:00:00:00:01 is a hardware address without quotes; write mac = \
+                 \"02:00:00:00:00:01\"",
             ),
             ("enabled = True", 10, "True is no value of TOML; write true"),
             ("enabled = no", 10, "no is no value of TOML; write false"),

@@ -65,6 +65,7 @@ pub(super) fn prefix6(text: &str) -> Result<Prefix6, String> {
 }
 
 /// Parses a prefix whose addresses hosts can have.
+//= rfc7757#section-3.2-length
 pub(super) fn unicast_prefix6(text: &str) -> Result<Prefix6, String> {
     let prefix = prefix6(text)?;
     match CLASSES.iter().find(|(class, _)| prefix.overlaps(*class)) {

@@ -10,6 +10,7 @@ use crate::who::{self, Unanswered, beside, forward, reverse};
 use axum::Extension;
 use axum::extract::{RawQuery, State};
 use natgate_engine::{BlockInfo, BlockKind, Filter, HeldPort, MappingInfo, MappingKind, Timestamp};
+use natgate_gateway::ipv6::HostName;
 use natgate_gateway::{Clock, List};
 use natgate_logs::OwnersInForce;
 use serde_json::{Value, json};
@@ -27,7 +28,7 @@ pub(super) async fn who(
 ) -> Answer {
     let keys = ["external", "protocol", "at", "subscriber", "realm"];
     let asked = TableQuery::parse(query.as_deref(), &keys)?;
-    if asked.subscriber.is_some() {
+    if asked.subscriber.is_some() || asked.subscriber6.is_some() {
         return blocking(move || find_all_of(&interface, &asked)).await?;
     }
     let Some(at) = asked.at else { return blocking(move || find(&interface, &asked)).await? };
@@ -113,6 +114,9 @@ fn in_force(interface: &Interface) -> OwnersInForce {
 /// Finds all that a subscriber has: static mappings, ranges and blocks, then dynamic mappings.
 fn find_all_of(interface: &Interface, asked: &TableQuery) -> Answer {
     let refused = |message: &str| Err(Response::failure(400, message));
+    if asked.subscriber6.is_some() {
+        return find_all_of_host(interface, asked);
+    }
     let Some(subscriber) = asked.subscriber.filter(|prefix| prefix.len() == 32) else {
         return refused("subscriber is one address here, such as subscriber=10.0.0.5");
     };
@@ -145,7 +149,7 @@ fn find_all_of(interface: &Interface, asked: &TableQuery) -> Answer {
     while let Some((part, now)) = list.next_part().map_err(stopping)? {
         // The configuration has named the static mappings.
         let dynamic = part.iter().filter(|info| info.id.kind != MappingKind::Static);
-        answers.extend(dynamic.map(|info| answer(info, now, &names)));
+        answers.extend(dynamic.map(|info| answer(info, None, now, &names)));
         if answers.len() > most {
             has_more = true;
             break;
@@ -159,6 +163,42 @@ fn find_all_of(interface: &Interface, asked: &TableQuery) -> Answer {
         )));
     }
     Ok(Response::done(json!({ "answers": answers, "more": has_more })))
+}
+
+/// Finds all that hosts of NAT64 have: a host, or a subscriber.
+fn find_all_of_host(interface: &Interface, asked: &TableQuery) -> Answer {
+    if asked.external.is_some() || asked.at.is_some() {
+        let message = "say external=ADDRESS:PORT or subscriber=ADDRESS, not both, and no time";
+        return Err(Response::failure(400, message));
+    }
+    let filter = interface.with_subscriber6(asked, interface.filter(asked)?).map_err(stopping)?;
+    let mut answers = owners(interface, Filter { protocol: None, ..filter })?;
+    let most = answers.len().min(MOST) + MOST;
+    answers.extend(mappings(interface, filter, most)?);
+    let has_more = answers.len() > most;
+    answers.truncate(most);
+    match answers.is_empty() {
+        true => Ok(nobody("no host of nat64 in this prefix has a mapping".to_owned())),
+        false => Ok(Response::done(json!({ "answers": answers, "more": has_more }))),
+    }
+}
+
+/// Answers from the mappings that match a filter, about as many as `most`.
+fn mappings(interface: &Interface, filter: Filter, most: usize) -> Result<Vec<Value>, Response> {
+    let names = interface.names();
+    let mut list: List<MappingInfo> = interface.commander().list(filter, MOST);
+    let mut answers: Vec<Value> = Vec::new();
+    while answers.len() < most {
+        let Some((part, now)) = list.next_part().map_err(stopping)? else { break };
+        let host = |info: &MappingInfo| (info.id.realm, info.id.internal.address);
+        let hosts = interface.host_names(part.iter().map(host)).map_err(stopping)?;
+        let one = |info: &MappingInfo| {
+            let (realm, number) = host(info);
+            answer(info, hosts.of(realm, number), now, &names)
+        };
+        answers.extend(part.iter().map(one));
+    }
+    Ok(answers)
 }
 
 /// Finds the owner by the configuration.
@@ -180,13 +220,7 @@ fn nobody(message: String) -> Response {
 fn find(interface: &Interface, asked: &TableQuery) -> Answer {
     let (address, port) = endpoint(asked)?;
     let filter = interface.filter(asked)?;
-    let names = interface.names();
-    let mut list: List<MappingInfo> = interface.commander().list(filter, MOST);
-    let mut answers: Vec<Value> = Vec::new();
-    while answers.len() < MOST {
-        let Some((part, now)) = list.next_part().map_err(stopping)? else { break };
-        answers.extend(part.iter().map(|info| answer(info, now, &names)));
-    }
+    let mut answers = mappings(interface, filter, MOST)?;
     if !answers.is_empty() {
         add_statics(&mut answers, interface, asked, (address, port));
         return Ok(Response::done(json!({ "answers": answers })));
@@ -228,8 +262,11 @@ fn owners(interface: &Interface, filter: Filter) -> Result<Vec<Value>, Response>
     while let Some((part, now)) = list.next_part().map_err(stopping)? {
         // The configuration names the owner of a deterministic range, with its pool.
         let blocks = part.iter().filter(|block| block.kind != BlockKind::Deterministic);
+        let hosts = blocks.clone().map(|block| (block.realm, block.subscriber));
+        let hosts = interface.host_names(hosts).map_err(stopping)?;
         owners.extend(blocks.map(|info| {
-            let mut object = lists::block(info, now, &names, &settings);
+            let host = hosts.of(info.realm, info.subscriber);
+            let mut object = lists::block(info, host, now, &names, &settings);
             object["by"] = "block".into();
             object
         }));
@@ -284,7 +321,7 @@ fn rest(resting: &Value) -> String {
 }
 
 /// The answer from a mapping, in the form of the configuration's answers.
-fn answer(info: &MappingInfo, now: Timestamp, names: &Names) -> Value {
+fn answer(info: &MappingInfo, host: Option<&HostName>, now: Timestamp, names: &Names) -> Value {
     let mut object = json!({
         "subscriber": info.id.internal.address,
         "external": info.id.external.address,
@@ -297,6 +334,12 @@ fn answer(info: &MappingInfo, now: Timestamp, names: &Names) -> Value {
     });
     if let Some(realm) = names.realm(info.id.realm) {
         object["realm"] = realm.into();
+    }
+    if let Some(host) = host {
+        object["subscriber"] = json::prefix((host.prefix, host.len)).into();
+        if let Some(address) = host.address {
+            object["internal"] = format!("[{address}]:{}", info.id.internal.port).into();
+        }
     }
     object
 }

@@ -7,12 +7,13 @@ use crate::socket::{Response, blocking};
 use axum::extract::{RawQuery, State};
 use natgate_engine::{Counters, Side, TableTotals};
 use natgate_gateway::router::NeighborState;
+use natgate_gateway::router6::NeighborState6;
 use natgate_gateway::{Figures, Link, LinkFigures, Settings};
 use natgate_io::Statistics;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 /// Sums over all workers.
 pub(super) struct Sum {
@@ -67,6 +68,10 @@ pub(super) async fn counters(State(interface): Of, RawQuery(query): RawQuery) ->
         "own_packets_lost": more(|one| one.own_lost),
         "frames_not_addressed": more(|one| one.not_addressed),
     });
+    if let Some(router) = figures.first().and_then(|one| one.router6) {
+        let counts = router.each().map(|(name, count)| (name.to_owned(), Value::from(count)));
+        object["router6"] = Map::from_iter(counts).into();
+    }
     Ok(Response::done(object))
 }
 
@@ -144,6 +149,8 @@ pub(super) fn place(link: Link, settings: &Settings) -> Value {
 pub(super) async fn neighbors(State(interface): Of, RawQuery(query): RawQuery) -> Answer {
     TableQuery::parse(query.as_deref(), &[])?;
     let settings = interface.settings();
+    let of = Arc::clone(&interface);
+    let of_ipv6 = blocking(move || of.commander().neighbors6()).await?.map_err(stopping)?;
     let told = blocking(move || interface.commander().neighbors()).await?.map_err(stopping)?;
     let mut all: BTreeMap<(bool, u16, Ipv4Addr), Value> = BTreeMap::new();
     let mut states: BTreeMap<(bool, u16, Ipv4Addr), NeighborState> = BTreeMap::new();
@@ -167,5 +174,15 @@ pub(super) async fn neighbors(State(interface): Of, RawQuery(query): RawQuery) -
         entry["asking"] = (entry["asking"] == true || neighbor.asking).into();
         entry["held"] = (entry["held"].as_u64().unwrap_or_default() + neighbor.held as u64).into();
     }
-    lists::whole("neighbors", all.into_values().collect(), false)
+    let of_ipv6 = of_ipv6.into_iter().map(|(link, neighbor)| {
+        let mut object = place(link, &settings);
+        object["address"] = neighbor.address.to_string().into();
+        object["mac"] = json!(neighbor.mac.map(|mac| mac.to_string()));
+        object["state"] = neighbor.state.name().into();
+        let asks = [NeighborState6::Incomplete, NeighborState6::Probe];
+        object["asking"] = asks.contains(&neighbor.state).into();
+        object["held"] = neighbor.held.into();
+        object
+    });
+    lists::whole("neighbors", all.into_values().chain(of_ipv6).collect(), false)
 }

@@ -17,10 +17,13 @@ use natgate_engine::{
     BlockInfo, Filter, MappingInfo, Match, Prefix, Rule, RuleAction, SessionInfo, Side,
     SubscriberInfo, Timestamp,
 };
+use natgate_gateway::ipv6::HostName;
 use natgate_gateway::{List, Listed, Route, Settings};
+use natgate_ipv6::Prefix6;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 /// Default limit of a list.
@@ -38,8 +41,9 @@ pub(super) async fn mappings(
     RawQuery(query): RawQuery,
 ) -> Result<HttpResponse, Response> {
     let asked = TableQuery::parse(query.as_deref(), &KEYS)?;
-    let list = from_workers(&interface, &asked, |info: &MappingInfo, now, names, into| {
-        write(into, &json::MappingLine::of_mapping(info, now, names))
+    let host = |info: &MappingInfo| (info.id.realm, info.id.internal.address);
+    let list = from_workers(&interface, &asked, host, |info, host, now, names, into| {
+        write(into, &json::MappingLine::of_mapping(info, now, names).of_host(host))
     })?;
     Ok(list.answer("mappings", asked.limit, &headers))
 }
@@ -51,8 +55,9 @@ pub(super) async fn sessions(
 ) -> Result<HttpResponse, Response> {
     let asked = TableQuery::parse(query.as_deref(), &KEYS)?;
     type Both = (SessionInfo, MappingInfo);
-    let list = from_workers(&interface, &asked, |(info, of): &Both, now, names, into| {
-        write(into, &json::MappingLine::of_session(info, of, now, names))
+    let host = |(_, of): &Both| (of.id.realm, of.id.internal.address);
+    let list = from_workers(&interface, &asked, host, |(info, of), host, now, names, into| {
+        write(into, &json::MappingLine::of_session(info, of, now, names).of_host(host))
     })?;
     Ok(list.answer("sessions", asked.limit, &headers))
 }
@@ -74,13 +79,14 @@ pub(super) async fn subscribers(
             .await
             .map(IntoResponse::into_response);
     }
-    let list = from_workers(&interface, &asked, |info: &SubscriberInfo, _, names, into| {
-        write(into, &subscriber(info, names))
+    let host = |info: &SubscriberInfo| (info.realm, info.address);
+    let list = from_workers(&interface, &asked, host, |info, host, _, names, into| {
+        write(into, &subscriber(info, host, names))
     })?;
     Ok(list.answer("subscribers", asked.limit, &headers))
 }
 
-pub(super) fn subscriber(info: &SubscriberInfo, names: &Names) -> Value {
+pub(super) fn subscriber(info: &SubscriberInfo, host: Option<&HostName>, names: &Names) -> Value {
     let [tcp, udp, other] = info.mappings;
     let mut object = json!({
         "subscriber": info.address,
@@ -92,6 +98,9 @@ pub(super) fn subscriber(info: &SubscriberInfo, names: &Names) -> Value {
     if let Some(realm) = names.realm(info.realm) {
         object["realm"] = realm.into();
     }
+    if let Some(host) = host {
+        object["subscriber"] = json::prefix((host.prefix, host.len)).into();
+    }
     object
 }
 
@@ -102,14 +111,21 @@ pub(super) async fn blocks(
 ) -> Result<HttpResponse, Response> {
     let asked = TableQuery::parse(query.as_deref(), &["subscriber", "realm", "external", "limit"])?;
     let settings = interface.settings();
-    let list = from_workers(&interface, &asked, move |info: &BlockInfo, now, names, into| {
-        write(into, &block(info, now, names, &settings))
+    let host = |info: &BlockInfo| (info.realm, info.subscriber);
+    let list = from_workers(&interface, &asked, host, move |info, host, now, names, into| {
+        write(into, &block(info, host, now, names, &settings))
     })?;
     Ok(list.answer("blocks", asked.limit, &headers))
 }
 
 /// A block of ports: place, owner, number of ports in use.
-pub(super) fn block(info: &BlockInfo, now: Timestamp, names: &Names, settings: &Settings) -> Value {
+pub(super) fn block(
+    info: &BlockInfo,
+    host: Option<&HostName>,
+    now: Timestamp,
+    names: &Names,
+    settings: &Settings,
+) -> Value {
     let by_protocol = |[tcp, udp, icmp, dccp]: [u32; 4]| {
         json!({
             "tcp": tcp,
@@ -131,6 +147,9 @@ pub(super) fn block(info: &BlockInfo, now: Timestamp, names: &Names, settings: &
     });
     if let Some(realm) = names.realm(info.realm) {
         object["realm"] = realm.into();
+    }
+    if let Some(host) = host {
+        object["subscriber"] = json::prefix((host.prefix, host.len)).into();
     }
     object
 }
@@ -254,6 +273,36 @@ fn configured(settings: &Settings) -> Vec<Value> {
         let of = (route.side == Side::Inside).then(|| realm(number)).flatten();
         routes.push(object(route, "configured", of.as_deref()));
     }
+    routes.extend(configured6(settings, realm(0).as_deref()));
+    routes
+}
+
+/// Those of IPv6.
+fn configured6(settings: &Settings, inside: Option<&str>) -> Vec<Value> {
+    let object = |prefix: String, via: Option<Ipv6Addr>, side: Side, origin: &str| {
+        let side_name = if side == Side::Inside { "inside" } else { "outside" };
+        let mut object =
+            json!({ "prefix": prefix, "via": via, "side": side_name, "origin": origin });
+        if let Some(realm) = inside.filter(|_| side == Side::Inside) {
+            object["realm"] = realm.into();
+        }
+        object
+    };
+    let mut routes = Vec::new();
+    let ipv6 = &settings.ipv6;
+    for (side, own) in [(Side::Inside, &ipv6.inside), (Side::Outside, &ipv6.outside)] {
+        if let Some((address, len)) = own.address {
+            let network = Prefix6 { address, len }.to_string();
+            routes.push(object(network, None, side, "connected"));
+        }
+        if own.gateway.is_some() {
+            routes.push(object("::/0".to_owned(), own.gateway, side, "gateway"));
+        }
+    }
+    for route in &settings.router6.routes {
+        let prefix = route.prefix.to_string();
+        routes.push(object(prefix, Some(route.via), route.side, "configured"));
+    }
     routes
 }
 
@@ -273,18 +322,35 @@ fn object(route: &Route, origin: &str, realm: Option<&str>) -> Value {
 
 /// Answers with a list from the workers' tables.
 fn from_workers<T: Listed>(
-    interface: &Interface,
+    interface: &Arc<Interface>,
     asked: &TableQuery,
-    one: impl Fn(&T, Timestamp, &Names, &mut Entries) -> io::Result<()> + Send + 'static,
+    host: impl Fn(&T) -> (u16, Ipv4Addr) + Send + 'static,
+    one: impl Fn(&T, Option<&HostName>, Timestamp, &Names, &mut Entries) -> io::Result<()>
+    + Send
+    + 'static,
 ) -> Result<Entries, Response> {
     let (filter, names): (Filter, _) = (interface.filter(asked)?, interface.names());
     let room = asked.limit.map_or(PART, |limit| PART.min(usize::try_from(limit).unwrap_or(PART)));
-    let mut list: List<T> = interface.commander().list(filter, room);
+    let (interface, asked) = (Arc::clone(interface), asked.clone());
+    let mut list: Option<List<T>> = None;
     Ok(Entries::new(move |into| {
+        let list = match &mut list {
+            Some(list) => list,
+            None => {
+                let filter =
+                    interface.with_subscriber6(&asked, filter).map_err(io::Error::other)?;
+                list.insert(interface.commander().list(filter, room))
+            }
+        };
         let Some((part, now)) = list.next_part().map_err(io::Error::other)? else {
             return Ok(false);
         };
-        part.iter().try_for_each(|entry| one(entry, now, &names, into)).map(|()| true)
+        let hosts = interface.host_names(part.iter().map(&host)).map_err(io::Error::other)?;
+        let mut entries = part.iter().map(|entry| {
+            let (realm, number) = host(entry);
+            (entry, hosts.of(realm, number))
+        });
+        entries.try_for_each(|(entry, host)| one(entry, host, now, &names, into)).map(|()| true)
     }))
 }
 
@@ -365,4 +431,36 @@ impl Entries {
 /// Answers with a short list as one object.
 pub(super) fn whole(name: &str, entries: Vec<Value>, more: bool) -> Answer {
     Ok(Response::done(json!({ name: entries, "more": more })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use natgate_engine::Config;
+    use natgate_gateway::{Route6, SideSettings};
+
+    #[test]
+    fn routes_of_ipv6_are_listed_after_those_of_ipv4() {
+        let sides = [SideSettings::new("in"), SideSettings::new("out")];
+        let [inside, outside] = sides;
+        let mut settings = Settings::new(Config::default(), inside, outside);
+        let ip = |text: &str| text.parse::<Ipv6Addr>().expect("an address");
+        settings.inside.address = Some((std::net::Ipv4Addr::new(10, 0, 0, 1), 8));
+        settings.ipv6.inside.address = Some((ip("2001:db8:1::1"), 64));
+        settings.ipv6.outside.gateway = Some(ip("fe80::1"));
+        let prefix = Prefix6 { address: ip("2001:db8:2::"), len: 48 };
+        let route = Route6 { prefix, via: ip("2001:db8:1::2"), side: Side::Inside };
+        settings.router6.routes.push(route);
+        let route = |prefix: &str, via: Option<&str>, side: &str, origin: &str| {
+            let (to, from) = (prefix, origin);
+            json!({ "prefix": to, "via": via, "side": side, "origin": from })
+        };
+        let expected = [
+            route("10.0.0.0/8", None, "inside", "connected"),
+            route("2001:db8:1::/64", None, "inside", "connected"),
+            route("::/0", Some("fe80::1"), "outside", "gateway"),
+            route("2001:db8:2::/48", Some("2001:db8:1::2"), "inside", "configured"),
+        ];
+        assert_eq!(configured(&settings), expected);
+    }
 }

@@ -27,12 +27,15 @@ use axum::response::{IntoResponse, Response as HttpResponse};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use changes::Change;
-use natgate_engine::Filter;
+use natgate_engine::{Filter, Prefix};
+use natgate_gateway::ipv6::HostName;
 use natgate_gateway::{CommandError, Commander, Load, Settings};
 use natgate_logs::CatchUp;
 use query::TableQuery;
 use serde::Deserialize;
 use serde_json::json;
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -168,6 +171,29 @@ impl Interface {
         })
     }
 
+    /// Adds a subscriber of IPv6 to a filter: its hosts have numbers in a realm of their own.
+    fn with_subscriber6(&self, asked: &TableQuery, filter: Filter) -> Result<Filter, CommandError> {
+        let Some(prefix) = asked.subscriber6 else { return Ok(filter) };
+        let nobody = || (None, Prefix::new(Ipv4Addr::UNSPECIFIED, 32));
+        let found = self.commander().numbers(prefix)?;
+        let (realm, numbers) = found.map_or_else(nobody, |(realm, numbers)| (Some(realm), numbers));
+        Ok(Filter { realm, subscriber: Some(numbers), ..filter })
+    }
+
+    /// Names of the hosts of NAT64 among some hosts, each with realm and number.
+    fn host_names(
+        &self,
+        hosts: impl Iterator<Item = (u16, Ipv4Addr)>,
+    ) -> Result<HostNames, CommandError> {
+        if self.settings().ipv6.nat64.is_none() {
+            return Ok(HostNames::default());
+        }
+        let named = self.commander().hosts(hosts)?.into_iter();
+        Ok(HostNames(
+            named.filter_map(|(realm, number, name)| Some(((realm, number), name?))).collect(),
+        ))
+    }
+
     fn reload(&self, body: &[u8]) -> (Response, Option<Change>) {
         let asked = match body {
             [] => Ok(ReloadRequest::default()),
@@ -195,10 +221,21 @@ impl Interface {
             return Err(Response::failure(400, message));
         };
         let sessions = what == query::What::Sessions;
-        let cleared = self.commander().clear(self.filter(asked)?, sessions).map_err(stopping)?;
+        let filter = self.with_subscriber6(asked, self.filter(asked)?).map_err(stopping)?;
+        let cleared = self.commander().clear(filter, sessions).map_err(stopping)?;
         let body = json!({ "ok": true, "what": what.name(), "cleared": cleared });
         let change = Change::Done(format!("{cleared} {} cleared", what.name()));
         Ok((Extension(change), Response::done(body)).into_response())
+    }
+}
+
+/// Names of hosts of NAT64, by realm and number.
+#[derive(Debug, Default)]
+struct HostNames(HashMap<(u16, Ipv4Addr), HostName>);
+
+impl HostNames {
+    fn of(&self, realm: u16, number: Ipv4Addr) -> Option<&HostName> {
+        self.0.get(&(realm, number))
     }
 }
 

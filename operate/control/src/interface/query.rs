@@ -3,7 +3,7 @@
 use crate::socket::Response;
 use natgate_engine::{Prefix, Timestamp};
 use natgate_wire::protocol;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Longest query, bytes, and most parameters in it.
 const LONGEST: usize = 4096;
@@ -17,6 +17,8 @@ pub(super) const MOST_TOP: usize = 1000;
 pub struct TableQuery {
     /// Prefix of the subscriber's address.
     pub subscriber: Option<Prefix>,
+    /// The subscriber, a host or a prefix of IPv6, and the length of the prefix.
+    pub subscriber6: Option<(Ipv6Addr, u8)>,
     /// Name of the subscriber's realm.
     pub realm: Option<String>,
     /// Prefix of the external address.
@@ -91,8 +93,12 @@ impl TableQuery {
         let wrong = |right: &str| format!("{key} is \"{}\"; write {right}", shown());
         match key {
             "subscriber" => {
-                let right = "an IPv4 address such as 10.0.0.5, or a prefix such as 10.0.0.0/24";
-                self.subscriber = Some(prefix(value).ok_or_else(|| wrong(right))?);
+                let right = "an IPv4 address such as 10.0.0.5, a prefix such as 10.0.0.0/24, or an \
+                    IPv6 host or subscriber such as 2001:db8:1::/64";
+                match value.contains(':') {
+                    true => self.subscriber6 = Some(prefix6(value).ok_or_else(|| wrong(right))?),
+                    false => self.subscriber = Some(prefix(value).ok_or_else(|| wrong(right))?),
+                }
             }
             "realm" => self.realm = Some(value.to_owned()),
             "external" => {
@@ -142,6 +148,14 @@ pub fn prefix(text: &str) -> Option<Prefix> {
     Some(Prefix::new(address.parse::<Ipv4Addr>().ok()?, len))
 }
 
+/// Parses an IPv6 address, as a prefix of full length, or a prefix.
+#[must_use]
+pub fn prefix6(text: &str) -> Option<(Ipv6Addr, u8)> {
+    let (address, len) = text.split_once('/').unwrap_or((text, "128"));
+    let len = len.parse().ok().filter(|len: &u8| *len <= 128)?;
+    Some((address.parse().ok()?, len))
+}
+
 /// Parses an address or a prefix, with or without a port behind a colon.
 #[must_use]
 pub fn end(text: &str) -> Option<(Prefix, Option<u16>)> {
@@ -174,6 +188,7 @@ mod tests {
             &limit=7&what=sessions&remote=198.51.100.0/24:443";
         let expected = TableQuery {
             subscriber: Some(Ipv4Addr::new(10, 0, 0, 5).into()),
+            subscriber6: None,
             realm: Some("a b".into()),
             external: Some(Ipv4Addr::new(203, 0, 113, 1).into()),
             external_port: Some(2300),
@@ -187,6 +202,8 @@ mod tests {
         };
         assert_eq!(TableQuery::read(query, &KEYS), Ok(expected));
         assert_eq!(TableQuery::read("", &KEYS), Ok(TableQuery::default()));
+        let of_ipv6 = TableQuery::read("subscriber=2001:db8:1::/64", &KEYS).unwrap();
+        assert_eq!(of_ipv6.subscriber6, Some(("2001:db8:1::".parse().unwrap(), 64)));
         let numbered = TableQuery::read("external=203.0.113.1&protocol=99", &KEYS).unwrap();
         assert_eq!((numbered.external_port, numbered.protocol), (None, Some(99)));
     }
@@ -199,6 +216,7 @@ mod tests {
             ("subscriber=10.0.0", "such as 10.0.0.5"),
             ("subscriber=10.0.0.5&subscriber=10.0.0.6", "is given twice"),
             ("subscriber=10.0.0.0/33", "a prefix such as 10.0.0.0/24"),
+            ("subscriber=2001:db8::/129", "2001:db8:1::/64"),
             ("subscriber=10.0.0.0/", "a prefix such as 10.0.0.0/24"),
             ("remote=198.51.100.7:", "198.51.100.7:443"),
             ("remote=198.51.100.0/24/8", "198.51.100.7:443"),

@@ -254,6 +254,72 @@ fn what_the_schema_describes_is_what_is_served() {
     assert_eq!(world.ask("GET", "/v1/nothing").status, 404);
 }
 
+/// A forwarded port of another host, in a block that a subscriber has: the refusal names the line.
+#[test]
+fn a_port_in_a_subscribers_block_is_refused_at_its_line() {
+    let more = "[nat]\nallocation = \"block\"\n[nat.block]\nsize = 512\n";
+    for workers in [1, 2] {
+        let world = World::in_mode(&format!("blocks-{workers}"), workers, 4, more);
+        let blocks = world.get("/v1/blocks");
+        let all = blocks["blocks"].as_array().expect("a list").clone();
+        let of_guest = all.iter().find(|block| block["subscriber"] == "10.0.1.0");
+        let block = of_guest.unwrap_or_else(|| panic!("{blocks}"));
+        let first_of = |block: &Value| -> Option<u64> {
+            block["ports"].as_str()?.split_once('-')?.0.parse().ok()
+        };
+        let address = block["external"].as_str().expect("an address");
+        let first = first_of(block).unwrap_or_else(|| panic!("{block}"));
+        let file = world.path.with_file_name("natgate.toml");
+        let before = std::fs::read_to_string(&file).expect("the file is there");
+        let fixed = |port: u64| {
+            let end = format!("internal = \"10.0.0.81:80\"\nexternal = \"{address}:{port}\"\n");
+            format!("{before}[[static]]\n{end}")
+        };
+        std::fs::write(&file, fixed(first + 7)).expect("the file can be written");
+        let line = fixed(first + 7).lines().count();
+        let message = format!(
+            "{address}:{} is in block {first}-{} of {address}, which subscriber 10.0.1.0 has now; \
+             use a port in no block or in a free one, reload when the block is released, or \
+             restart natgate",
+            first + 7,
+            first + 511,
+        );
+        for dry_run in [true, false] {
+            let body = serde_json::json!({ "dry_run": dry_run });
+            let Response { status, body } =
+                ask(&world.path, "POST", "/v1/reload", &body, PATIENCE).expect("an answer");
+            let problem = &body["errors"][0];
+            assert_eq!(status, 422, "{body}");
+            assert_eq!(
+                (&problem["line"], &problem["column"]),
+                (&line.into(), &12.into()),
+                "{body}"
+            );
+            assert_eq!(problem["key"], "static[1].external");
+            assert_eq!(problem["message"], message);
+        }
+        // Larger blocks are named as such.
+        let larger = before.replace("size = 512", "size = 1024");
+        std::fs::write(&file, larger).expect("the file can be written");
+        let body = serde_json::json!({ "dry_run": true });
+        let tried = ask(&world.path, "POST", "/v1/reload", &body, PATIENCE).expect("an answer");
+        assert_eq!(tried.body["changed"], serde_json::json!(["nat.block"]), "{}", tried.body);
+        // A block of nobody changes hands without a restart.
+        let is_free = |port: &u64| {
+            let has =
+                |block: &Value| block["external"] == address && first_of(block) == Some(*port);
+            !all.iter().any(has)
+        };
+        let free = (1..100).map(|block| 1024 + 512 * block).find(is_free).expect("a block is free");
+        std::fs::write(&file, fixed(free)).expect("the file can be written");
+        let done = ask(&world.path, "POST", "/v1/reload", &Value::Null, PATIENCE);
+        let Response { status, body } = done.expect("an answer");
+        assert_eq!((status, &body["changed"]), (200, &serde_json::json!(["static"])), "{body}");
+        let blocks = world.get("/v1/blocks?subscriber=10.0.0.81");
+        assert_eq!(first_of(&blocks["blocks"][0]), Some(free), "{blocks}");
+    }
+}
+
 #[test]
 fn lists_have_what_there_is() {
     for workers in [1, 2] {

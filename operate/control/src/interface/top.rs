@@ -7,7 +7,8 @@ use super::query::{MOST_TOP, TableQuery};
 use super::{Answer, Interface, stopping};
 use crate::socket::{ClientGroup, Response, blocking};
 use natgate_engine::{Filter, SubscriberInfo};
-use natgate_gateway::List;
+use natgate_gateway::{CommandError, List};
+use serde_json::Value;
 use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -47,7 +48,8 @@ pub(super) async fn subscribers(
     asked: TableQuery,
     top: usize,
 ) -> Answer {
-    let filter = interface.filter(&asked)?;
+    let (of, filter) = (Arc::clone(&interface), interface.filter(&asked)?);
+    let filter = blocking(move || of.with_subscriber6(&asked, filter)).await?.map_err(stopping)?;
     let mut latest = interface.top.0[group as usize].lock().await;
     let found = match &*latest {
         Some(found) if found.answers(&filter, Instant::now()) => found.clone(),
@@ -58,10 +60,16 @@ pub(super) async fn subscribers(
         }
     };
     drop(latest);
-    let names = interface.names();
-    let shown = found.best.iter().take(top);
-    let entries = shown.map(|info| lists::subscriber(info, &names)).collect();
-    lists::whole("subscribers", entries, found.more || found.best.len() > top)
+    let entries = move || -> Result<(Vec<Value>, bool), CommandError> {
+        let (names, shown) = (interface.names(), found.best.iter().take(top));
+        let hosts = interface.host_names(shown.clone().map(|info| (info.realm, info.address)))?;
+        let entry = |info: &SubscriberInfo| {
+            lists::subscriber(info, hosts.of(info.realm, info.address), &names)
+        };
+        Ok((shown.map(entry).collect(), found.more || found.best.len() > top))
+    };
+    let (entries, more) = blocking(entries).await?.map_err(stopping)?;
+    lists::whole("subscribers", entries, more)
 }
 
 fn find(interface: &Interface, filter: Filter) -> Result<CachedTop, Response> {

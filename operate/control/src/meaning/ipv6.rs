@@ -1,8 +1,10 @@
 //! The meaning of the tables of IPv6: each with a sample address, translated there and back.
 
+use super::router6::Router6Meaning;
 use super::text::{grouped, list};
 use super::{Meaning, plural};
 use crate::config::show_prefix;
+use natgate_gateway::Settings as GatewaySettings;
 use natgate_ipv6::convert::UdpChecksumZero;
 use natgate_ipv6::{
     ClatSettings, Conversion, Eam, EamEntry, Filter, Hairpin, Nat64Settings, NonGlobal, Nptv6,
@@ -22,12 +24,13 @@ const GLOBAL_SAMPLE: Ipv4Addr = Ipv4Addr::new(8, 8, 8, 8);
 /// The meaning of all that is about IPv6.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Ipv6Meaning {
-    /// Keys and tables that a running gateway does not have yet; `natgate replay` has them.
-    pub replay_only: Vec<String>,
     /// The inside link.
     pub inside: Side6Meaning,
     /// The outside link.
     pub outside: Side6Meaning,
+    /// Static routes, static neighbors, and router advertisements.
+    #[serde(flatten)]
+    pub router: Router6Meaning,
     /// True if packets that no translation claims are routed.
     pub forwarding: bool,
     /// `none` or `outbound-only`.
@@ -146,16 +149,17 @@ pub struct Nptv6Meaning {
 
 impl Ipv6Meaning {
     /// The meaning, if the configuration says anything about IPv6.
-    pub(super) fn of(settings: &Settings, replay_only: Vec<String>) -> Option<Self> {
+    pub(super) fn of(gateway: &GatewaySettings) -> Option<Self> {
+        let settings: &Settings = &gateway.ipv6;
         if !settings.configured {
             return None;
         }
         let Conversion { lowest_mtu, udp_checksum_zero, traffic_class, service } =
             settings.conversion;
         Some(Self {
-            replay_only,
             inside: Side6Meaning::of(&settings.inside),
             outside: Side6Meaning::of(&settings.outside),
+            router: Router6Meaning::of(gateway),
             forwarding: settings.forwarding,
             filter: match settings.filter {
                 Filter::None => "none",
@@ -308,6 +312,8 @@ impl Meaning {
         let Some(ipv6) = &self.ipv6 else { return Ok(()) };
         writeln!(f, "IPv6")?;
         ipv6.links(f)?;
+        ipv6.router.text(f)?;
+        ipv6.treatment(f)?;
         if let Some(nat64) = &ipv6.nat64 {
             nat64.text(f)?;
         }
@@ -341,6 +347,11 @@ impl Ipv6Meaning {
             }
             writeln!(f, ", MTU {}", side.mtu)?;
         }
+        Ok(())
+    }
+
+    /// Writes the treatment of packets.
+    fn treatment(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
             "  packets that no table translates: {}",

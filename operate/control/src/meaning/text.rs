@@ -387,7 +387,7 @@ impl Meaning {
     }
 }
 
-fn side_name(side: Side) -> &'static str {
+pub(super) fn side_name(side: Side) -> &'static str {
     match side {
         Side::Inside => "inside",
         Side::Outside => "outside",

@@ -4,6 +4,7 @@ use crate::config::DEFAULT_REALM;
 use natgate_engine::{Config, Rule};
 use natgate_gateway::{RealmSettings, Route, Settings, StaticNeighbor};
 use std::collections::BTreeMap;
+use toml::{Table, Value};
 
 /// The tables of the configuration that differ.
 pub(super) fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
@@ -12,6 +13,7 @@ pub(super) fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
     let nat_differs = nat(own) != nat(next) || old.inside_routes != new.inside_routes;
     let limits_differ = own.limits != next.limits || old.neighbors_limit != new.neighbors_limit;
     let realms_differ = realms(own) != realms(next) || links(old) != links(new);
+    let (own6, next6) = (&old.router6, &new.router6);
     let tables = [
         (pools(own) != pools(next), "pool"),
         (nat_differs, "nat"),
@@ -22,14 +24,32 @@ pub(super) fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         (own.statics != next.statics, "static"),
         (realms_differ, "realm"),
         (rules(own) != rules(next), "rule"),
-        (routes(old) != routes(new), "route"),
-        (neighbors(old) != neighbors(new), "neighbor"),
+        (routes(old) != routes(new) || own6.routes != next6.routes, "route"),
+        (neighbors(old) != neighbors(new) || own6.neighbors != next6.neighbors, "neighbor"),
+        (own6.advertise != next6.advertise, "ipv6.advertise"),
         (old.workers != new.workers, "workers"),
         (old.kernel.drain() != new.kernel.drain(), "shutdown"),
         (old.logs != new.logs, "log"),
         (old.control != new.control, "control"),
     ];
     tables.into_iter().filter_map(|(differs, table)| differs.then_some(table)).collect()
+}
+
+/// Names `[nat.block]` in place of the pools, or of all of `[nat]`, if nothing else of these tables
+/// differs between the texts of the files.
+pub(super) fn named(mut changed: Vec<&'static str>, old: &str, new: &str) -> Vec<&'static str> {
+    let Some(place) = changed.iter().position(|table| ["pool", "nat"].contains(table)) else {
+        return changed;
+    };
+    let (Ok(old), Ok(new)) = (old.parse::<Table>(), new.parse::<Table>()) else { return changed };
+    let nat = |text: &Table| text.get("nat").and_then(Value::as_table).cloned().unwrap_or_default();
+    let (mut before, mut after) = (nat(&old), nat(&new));
+    let blocks_differ = before.remove("block") != after.remove("block");
+    if blocks_differ && before == after && old.get("pool") == new.get("pool") {
+        changed[place] = "nat.block";
+        changed.retain(|table| !["pool", "nat"].contains(table));
+    }
+    changed
 }
 
 /// The realms' devices and addresses. The order of realms has no meaning.
@@ -86,4 +106,26 @@ fn realms(config: &Config) -> impl PartialEq + use<> {
         realm.inside_routes = Vec::new();
     }
     realms
+}
+
+#[cfg(test)]
+mod tests {
+    use super::named;
+
+    #[test]
+    fn blocks_of_all_pools_have_their_own_name() {
+        let text = |nat: &str, pool: &str| format!("[nat]\n{nat}[[pool]]\nallocation = {pool}\n");
+        let block = |size: u16| format!("block.size = {size}\n");
+        let old = text(&block(512), "\"block\"");
+        let of = |changed: &[&'static str], new: &str| named(changed.to_vec(), &old, new);
+        let other_size = text(&block(256), "\"block\"");
+        assert_eq!(of(&["pool", "log"], &other_size), ["nat.block", "log"]);
+        assert_eq!(of(&["nat"], &other_size), ["nat.block"]);
+        assert_eq!(of(&["pool", "nat"], &other_size), ["nat.block"]);
+        assert_eq!(of(&["pool"], &text(&block(256), "\"random\"")), ["pool"]);
+        assert_eq!(of(&["pool"], &text(&block(512), "\"random\"")), ["pool"]);
+        let more = text(&format!("{}pooling = \"arbitrary\"\n", block(256)), "\"block\"");
+        assert_eq!(of(&["pool", "nat"], &more), ["pool", "nat"]);
+        assert_eq!(of(&["log"], &other_size), ["log"]);
+    }
 }

@@ -178,6 +178,23 @@ impl Announcer {
         Ok(Self { requests, watch: Some(watch), thread: Some(thread) })
     }
 
+    /// Removes the routes that an earlier gateway left, and returns their number. No gateway may
+    /// announce routes with these settings.
+    ///
+    /// # Errors
+    /// [`RoutesError`] if the kernel's table cannot be read or changed.
+    pub fn remove_left(settings: &AnnounceSettings) -> Result<usize, RoutesError> {
+        let failed = |error| {
+            let table = settings.table;
+            RoutesError { what: format!("announce: table {table} of the kernel's routes"), error }
+        };
+        let netlink = Netlink::open().map_err(failed)?;
+        let mut routes = KernelTable { netlink, settings: settings.clone() };
+        let own = routes.own().map_err(failed)?;
+        own.iter().try_for_each(|one| routes.remove(*one)).map_err(failed)?;
+        Ok(own.len())
+    }
+
     /// Reports a link change of a side.
     pub fn link(&self, side: Side, up: bool) {
         self.requests.request(|pending| pending.links[place(side)] = Some(up));

@@ -36,7 +36,8 @@ fn damped(most: usize, records: &[Record]) -> Vec<Record> {
 
 fn lines(records: &[Record]) -> Vec<serde_json::Value> {
     let names = Names { pools: vec!["default".to_owned()], ..Names::default() };
-    records.iter().map(|one| serde_json::to_value(record(one, &names, false)).unwrap()).collect()
+    let line = |place| serde_json::to_value(record(records, place, &names, false)).unwrap();
+    (0..records.len()).map(line).collect()
 }
 
 #[test]

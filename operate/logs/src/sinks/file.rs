@@ -68,8 +68,8 @@ impl Sink for FileSink {
             return (0, Err(error));
         }
         self.lines.clear();
-        for record in records {
-            let object = json::record(record, names, self.remotes);
+        for place in 0..records.len() {
+            let Some(object) = json::record(records, place, names, self.remotes) else { continue };
             if let Err(error) = serde_json::to_writer(&mut self.lines, &object) {
                 return (0, Err(error.into()));
             }

@@ -90,8 +90,11 @@ impl Sink for SyslogSink {
         _: Timestamp,
     ) -> (usize, io::Result<()>) {
         let (mut bytes, mut ends) = (Vec::new(), Vec::new());
-        for (number, record) in records.iter().enumerate() {
-            let message = self.messages.message(record, names, self.remotes);
+        for number in 0..records.len() {
+            let Some(message) = self.messages.message(records, number, names, self.remotes) else {
+                ends.push(bytes.len());
+                continue;
+            };
             if self.connection.is_datagram() {
                 if let (_, Err(error)) = self.connection.send(message.as_bytes()) {
                     self.failed = true;
@@ -145,10 +148,16 @@ impl Messages {
         format!("{}{NIL} {text}", self.begin(severity, time, kind))
     }
 
-    /// Message about a record, without the framing of a transport. It has the remote endpoints of
-    /// sessions if `remotes` is set.
-    pub fn message(&self, record: &Record, names: &Names, remotes: bool) -> String {
-        let object = json::record(record, names, remotes);
+    /// Message about the record at a place, without the framing of a transport. It has the remote
+    /// endpoints of sessions if `remotes` is set. `None`: the record belongs to the next one.
+    pub fn message(
+        &self,
+        records: &[Record],
+        place: usize,
+        names: &Names,
+        remotes: bool,
+    ) -> Option<String> {
+        let (record, object) = (&records[place], json::record(records, place, names, remotes)?);
         let severity = if is_ordinary(record) { INFORMATIONAL } else { WARNING };
         let mut fields = match serde_json::to_value(&object) {
             Ok(Value::Object(fields)) => fields,
@@ -173,7 +182,7 @@ impl Messages {
         }
         message.push_str("] ");
         message.push_str(&words);
-        message
+        Some(message)
     }
 }
 

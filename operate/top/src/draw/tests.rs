@@ -1,10 +1,10 @@
 //! Screens and pages as text.
 
 use super::*;
+use crate::Owners;
 use crate::app::Key;
 use crate::app::Snapshot;
 use crate::columns::Table;
-use crate::source::Owners;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;

@@ -13,9 +13,9 @@ use core::net::Ipv4Addr;
 
 /// Target of an external address.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(in crate::external) struct Wanted {
     pub(super) address: u32,
-    pub(super) pool: u16,
+    pub(in crate::external) pool: u16,
     pub(super) is_draining: bool,
     pub(super) is_static: bool,
 }
@@ -75,7 +75,7 @@ impl PoolChange {
         &self.config
     }
 
-    pub(super) fn find(&self, address: u32) -> Option<&Wanted> {
+    pub(in crate::external) fn find(&self, address: u32) -> Option<&Wanted> {
         let at = self.wanted.binary_search_by_key(&address, |wanted| wanted.address).ok()?;
         Some(&self.wanted[at])
     }

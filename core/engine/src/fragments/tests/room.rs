@@ -19,6 +19,7 @@ fn a_source_holds_an_eighth_of_the_memory() {
     assert_eq!(world.later(last(1480, 2960).id(2000)), Later::Held);
 }
 
+//= test rfc6146#section-3.4-resources
 #[test]
 fn all_sources_hold_no_more_than_the_memory() {
     let mut world = World::new(MEMORY);
@@ -111,6 +112,7 @@ fn a_flood_of_later_fragments_from_one_source_hurts_nobody_else() {
 }
 
 //= test rfc4787#REQ-14a
+//= test rfc6146#section-5.3-fragments
 #[test]
 fn a_flood_from_many_sources_leaves_room_for_datagrams_in_order() {
     let mut world = World::new(MEMORY);

@@ -3,6 +3,7 @@
 
 use super::{ABSENT, LEFT_OUT, MappingParts, Restoration, RestoreError};
 use crate::Departure;
+use crate::calendar::NONE;
 use crate::endpoint::{AddressPort, External, Internal};
 use crate::engine::Engine;
 use crate::handover::record::{MappingFields, OVERLOADS, Reader, STATIC};
@@ -318,6 +319,6 @@ impl Engine {
         if let Some(used) = self.used.get_mut(pool) {
             used[place_of(protocol)] -= 1;
         }
-        self.subscribers.release(mapping.host(), slot, pool, quota_class(protocol));
+        self.subscribers.release((NONE, mapping.host()), slot, pool, quota_class(protocol));
     }
 }

@@ -26,8 +26,8 @@ struct About {
 type Ends = (Internal, AddressPort);
 
 impl About {
-    /// What takes the place of the remote endpoint in the embedded packet, if it is another
-    /// outside. An identifier is translated with the near end.
+    /// The remote endpoint for the embedded packet, if it is different outside. An identifier is
+    /// translated with the near end.
     fn new_remote(&self) -> Option<AddressPort> {
         let query = self.protocol == protocol::ICMP;
         let port = if query { self.external.port } else { self.remote.port };

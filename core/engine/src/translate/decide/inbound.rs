@@ -67,8 +67,8 @@ impl<R: Recorder> Decision<'_, R> {
         let internal = mapping.internal();
         if session.is_none() {
             self.note_no_session(remote);
-            // What overloads a port is for one remote endpoint only; whose port it is for others
-            // nobody can say any more.
+            // A mapping that overloads a port is for one remote endpoint only. For other remote
+            // endpoints the port has no known owner any more.
             if !mapping.is_static() && mapping.shares_external() {
                 self.note_filter((false, false), false);
                 return Err(DropReason::Filtered.into());
@@ -103,6 +103,7 @@ impl<R: Recorder> Decision<'_, R> {
         let Arrival { index, port, remote, seen, .. } = arrival;
         let engine = self.engine;
         let Some((host, begun)) = engine.statics.internal(index, self.headers.protocol) else {
+            //= rfc6146#section-3.5.1-unknown
             self.note(Step::NoMapping);
             return Err(DropReason::NoMapping.into());
         };

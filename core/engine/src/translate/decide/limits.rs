@@ -1,12 +1,12 @@
-//! What limits new mappings and sessions, and which external endpoint a new mapping gets. Packets
-//! ask, and so do hosts that ask for mappings.
+//! Limits of new mappings and sessions, and the choice of an external endpoint, for packets and for
+//! requests of hosts.
 
 use super::{Recorder, Silent, Step};
 use crate::config::Pooling;
 use crate::endpoint::{AddressPort, External, Internal};
 use crate::external::{Chosen, Wish};
 use crate::host::Host;
-use crate::limits::{Limit, LimitOwner, Standing};
+use crate::limits::{Filled, Limit, LimitOwner, Standing};
 use crate::protocols::{has_ports, quota_class};
 use crate::random::Generator;
 use crate::rules::Snat;
@@ -45,10 +45,10 @@ impl Engine {
         }
         self.subscribers.check(record, subscriber, kind, now)?;
         if R::KEEPS {
-            let (used, most) = (self.table.count_dynamic_mappings(), self.table.room_for_dynamic());
+            let Filled { used, most } = self.table.filled();
             note_of(recorder, LimitOwner::Gateway, Limit::Mappings, (used as u64, most as u64));
             if record.is_none() {
-                let (used, most) = self.subscribers.counts();
+                let Filled { used, most } = self.subscribers.filled();
                 let counts = (used as u64, most as u64);
                 note_of(recorder, LimitOwner::Gateway, Limit::Subscribers, counts);
             }
@@ -116,7 +116,7 @@ impl Engine {
         //= rfc6888#REQ-5
         let permitted = match record {
             Some(at) => self.subscribers.permits_session(at, mapping.sessions, self.further_each),
-            // Who runs a server has asked for its clients.
+            // The operator has opened this endpoint for any number of clients.
             None => mapping.sessions < u16::MAX,
         };
         if !permitted {
@@ -155,7 +155,7 @@ impl Engine {
 
     // ---- external endpoints ----
 
-    /// What a new mapping of a subscriber with this record, if it has one, asks for; and whether
+    /// The request of a new mapping of a subscriber with this record, if it has one; and whether
     /// the subscriber is paired anew, with the address of this mapping.
     pub(crate) fn wish(
         &self,
@@ -237,7 +237,7 @@ impl Engine {
         recorder: &mut R,
     ) -> Result<Chosen, DropReason> {
         if R::KEEPS && self.external.has_blocks(wish.pool) {
-            let (used, most) = self.external.blocks_of(wish.pool, subscriber);
+            let Filled { used, most } = self.external.blocks_of(wish.pool, subscriber);
             let counts = (used.into(), most.into());
             note_of(recorder, LimitOwner::Subscriber, Limit::Blocks, counts);
         }

@@ -3,7 +3,7 @@
 use super::limits::note_of;
 use super::{Decided, Decision, Recorder, Step};
 use crate::endpoint::{AddressPort, External};
-use crate::limits::{Limit, LimitOwner};
+use crate::limits::{Filled, Limit, LimitOwner};
 use crate::parse::Kind;
 use crate::protocols::has_ports;
 use crate::session::{Session, State, Way};
@@ -18,6 +18,7 @@ impl<R: Recorder> Decision<'_, R> {
     /// Whether the packet may start a session: of TCP only a SYN, unless flows are picked up.
     pub(super) fn may_open(&mut self) -> Decided<()> {
         let segment = self.headers.segment;
+        //= rfc6146#section-3.5.2-closed
         let picked_up = self.engine.config.tcp_pickup && segment.flags & RST == 0;
         if !matches!(self.headers.kind, Kind::Tcp | Kind::Dccp) {
             return Ok(());
@@ -70,7 +71,7 @@ impl<R: Recorder> Decision<'_, R> {
         if engine.table.clashes(&whole.as_new(protocol), remote) {
             return Err(DropReason::Ambiguous.into());
         }
-        let (used, most) = engine.statics.standing(index, protocol);
+        let Filled { used, most } = engine.statics.filled(index, protocol);
         let counts = (used.into(), most.into());
         note_of(self.recorder, LimitOwner::Static, Limit::Mappings, counts);
         if used >= most {

@@ -1,4 +1,4 @@
-//! What any router decides: its own addresses, time to live, size, and packets that pass
+//! The decisions of any router: its own addresses, time to live, size, and packets that pass
 //! untranslated (sections 3.2, 3.5, 3.15 and 8 of the specification).
 
 use super::{Decided, Decision, Recorder, Step};

@@ -20,8 +20,8 @@ use crate::translate::with_port;
 impl<R: Recorder> Decision<'_, R> {
     // ---- from the inside ----
 
-    /// What becomes of a packet from inside where destinations are translated: of a fragment's
-    /// destination only the first of its datagram tells.
+    /// Decides about a packet from inside if rules translate destinations. The destination of a
+    /// fragment follows from the first fragment of its datagram.
     pub(super) fn take_inside_twice(&mut self) -> Decided<Verdict> {
         // A decision that begins anew asks anew.
         self.headers.outside = self.headers.destination;
@@ -75,7 +75,7 @@ impl<R: Recorder> Decision<'_, R> {
         Embedded::read(&self.bytes[usize::from(self.headers.header_len)..]).ok()
     }
 
-    /// Who an endpoint is outside that a packet from inside goes to.
+    /// The remote endpoint, outside, of a packet from inside.
     fn remote_outside(&self, seen: AddressPort) -> Decided<AddressPort> {
         let headers = &*self.headers;
         let (protocol, internal) = (headers.protocol, headers.internal());
@@ -131,8 +131,8 @@ impl<R: Recorder> Decision<'_, R> {
 
     // ---- from the outside ----
 
-    /// What the source of a packet from outside is seen as inside. One that the inside network
-    /// would have must have another name there.
+    /// The source of a packet from outside, as inside hosts see it. A source that has an address of
+    /// the inside network must have another one there.
     pub(super) fn source_inside(&self, arrival: Arrival) -> Decided<AddressPort> {
         let Arrival { index, port, remote, .. } = arrival;
         let (engine, headers) = (self.engine, &*self.headers);
@@ -176,8 +176,8 @@ impl<R: Recorder> Decision<'_, R> {
         })
     }
 
-    /// What the sender of an ICMP error is seen as, if it is whom the packet went to that it is
-    /// about.
+    /// The sender of an ICMP error as inside hosts see it, if it is the receiver of the embedded
+    /// packet.
     fn sender_inside(&self) -> Decided<Option<AddressPort>> {
         let Some(about) = self.about() else { return Ok(None) };
         let Some(index) = self.engine.external.index(about.source.address) else {
@@ -190,7 +190,7 @@ impl<R: Recorder> Decision<'_, R> {
         Ok(seen.filter(|_| is_sender).map(|seen| AddressPort::new(seen.address, 0)))
     }
 
-    /// What a hairpinned packet's sender is seen as by its receiver.
+    /// The sender of a hairpinned packet, as its receiver sees it.
     pub(super) fn seen_by_receiver(
         &self,
         protocol: u8,
@@ -203,7 +203,7 @@ impl<R: Recorder> Decision<'_, R> {
         }
     }
 
-    /// What the remote endpoint of a session is seen as, if there is one between these endpoints.
+    /// The remote endpoint of a session as inside hosts see it, if these endpoints have a session.
     fn session_seen(
         &self,
         protocol: u8,

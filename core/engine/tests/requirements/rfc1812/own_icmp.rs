@@ -1,4 +1,4 @@
-//! ICMP messages that the gateway makes: their form, cases without a message, their rate, and
+//! ICMP messages that the gateway originates: their form, cases without a message, their rate, and
 //! answers to queries.
 
 use super::*;
@@ -36,7 +36,7 @@ fn section_4_3_2_3_errors_quote_as_much_as_fits_and_as_it_came() {
             assert_eq!(told[28..], cause[..told.len() - 28]);
         }
     }
-    // A packet from outside is quoted as its sender knows it, too.
+    // An error about a packet from outside also quotes the packet as its sender sent it.
     let mut exchange = Exchange::new(protocol::TCP);
     let came = with_ttl(&exchange.came, 1);
     exchange.lab.refused(Side::Outside, &came);
@@ -263,7 +263,7 @@ fn section_4_3_2_8_errors_are_limited_to_a_rate_that_is_set() {
         assert!((1..=most).contains(&sent), "{sent} of {most} in the next second");
         let counted = lab.engine.counters().errors_suppressed;
         assert!(counted >= 2000 - 2 * u64::from(per_second));
-        // For any cause, and from any side.
+        // The limit applies to all causes and both sides.
         let mut exchange = Exchange::shaped(&limited, protocol::UDP, <[u8]>::to_vec);
         let cause = with_ttl(&exchange.came, 1);
         for _ in 0..1000 {
@@ -366,7 +366,7 @@ fn section_5_2_7_1_what_cannot_be_forwarded_is_reported_by_the_code_that_fits() 
     lab.refused(Side::Inside, &udp("10.0.0.5:4001", REMOTE));
     let told = &errors(&mut lab)[0];
     assert_eq!((&told[20..22], &told[24..28]), (&[3, 1][..], &[0; 4][..]));
-    // No host listens: the port is unreachable.
+    // No service listens on the port: the port is unreachable.
     lab.refused(Side::Outside, &tcp(REMOTE, "203.0.113.1:2000", "S", 1, 0));
     lab.wait_s(7.0);
     let told = &errors(&mut lab)[0];

@@ -1,4 +1,4 @@
-//! ICMP messages that the translator makes, and messages that do not pass.
+//! ICMP messages that the translator originates, and messages that it drops.
 
 use super::*;
 
@@ -38,7 +38,7 @@ fn narrow(inside: u16, outside: u16) -> Config {
 //= test rfc5508#section-7.1.1-honour
 #[test]
 fn req_10a_what_is_too_big_and_may_not_be_fragmented_is_told_the_mtu() {
-    // Outward, inward and hairpinned: the narrow side is where the packet leaves.
+    // The packets are outbound, inbound and hairpinned. The side of departure has the small MTU.
     let whole = 1300;
     for (mtu_in, mtu_out, from) in
         [(1500, 1300, Side::Inside), (1300, 1500, Side::Outside), (1300, 1400, Side::Inside)]

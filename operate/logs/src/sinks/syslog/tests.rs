@@ -79,7 +79,8 @@ fn a_mapping_is_told() {
     let messages = Messages::new(&settings(), "gate", "7");
     let Record::Event(event) = created(5000) else { unreachable!("it is an event") };
     let event = Event { time: Timestamp(1_700_000_000_123_456_789), ..event };
-    let message = messages.message(&Record::Event(event), &Names::default(), false);
+    let message = messages.message(&[Record::Event(event)], 0, &Names::default(), false);
+    let message = message.expect("an event has a message");
     let begins =
         "<134>1 2023-11-14T22:13:20.123456Z gate natgate 7 mapping_created [natgate@32473 ";
     assert!(message.starts_with(begins), "{message}");
@@ -98,7 +99,7 @@ fn a_mapping_is_told() {
         assert!(told.text.contains(words), "{}", told.text);
     }
     let gap = Record::Gap(Gap { lost: 12, from: Timestamp(1), to: Timestamp(2_000_000_000) });
-    let told = read(&messages.message(&gap, &Names::default(), false));
+    let told = read(&messages.message(&[gap], 0, &Names::default(), false).expect("a message"));
     assert_eq!((told.priority, &told.header[3][..]), (16 * 8 + 4, "gap"));
     assert!(told.parameters.contains(&("lost".into(), "12".into())));
 }
@@ -115,7 +116,7 @@ proptest! {
         let messages = Messages::new(&SyslogSettings { app_name: app, ..settings() }, &host, "1");
         let change = Change::PoolExhausted { pool: 0, protocol: 6 };
         let record = Record::Event(Event { time: Timestamp(time), change });
-        let told = read(&messages.message(&record, &names, false));
+        let told = read(&messages.message(&[record], 0, &names, false).expect("a message"));
         prop_assert_eq!(&told.header[3], "pool_exhausted");
         prop_assert_eq!(told.id, "natgate@32473");
         prop_assert!(told.parameters.contains(&("pool".into(), clean(&pool))));

@@ -1,0 +1,349 @@
+//! The translator between the families, with the engine behind it, and the model of both.
+//!
+//! [`FamilyPair::take`] gives a packet to both and compares every packet that leaves, own errors,
+//! events and counters. Counters tell the reason of a drop.
+
+use crate::Divergence;
+use crate::changes::is_taken;
+use crate::same::{Hex, by_time, legal, same, same_lists, without_free_fields};
+use natgate_engine::{
+    Config, Counters, DropReason, Endpoint, Engine, Packet, SessionInfo, Side, Timestamp,
+};
+use natgate_ipv6::convert::{Cut, HEADROOM};
+use natgate_ipv6::{ERROR_ROOM, Fate, Settings, Translator};
+use natgate_model::families::{Families, Taken};
+use natgate_model::{Effects, Transmit, tick};
+use natgate_wire::checksum::{fold, pseudo_header, pseudo_header_v6, sum};
+use natgate_wire::protocol::{ICMP, ICMPV6, TCP, UDP};
+use natgate_wire::{Ipv4, Ipv6};
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// Translator and engine, and the model, in lock-step.
+#[derive(Debug)]
+pub struct FamilyPair {
+    /// The engine.
+    pub engine: Engine,
+    /// The translator between the families.
+    pub translator: Translator,
+    /// The model.
+    pub model: Families,
+    buffer: Vec<u8>,
+}
+
+/// A packet that left, and its side.
+pub type Left = (Side, Vec<u8>);
+
+/// What translator and engine did.
+#[derive(Debug, Default)]
+struct Did {
+    /// Side, realm, and true for an answer.
+    departure: Option<(Side, u16, bool)>,
+    /// The packet that left, or its fragments.
+    packets: Vec<Vec<u8>>,
+    made: Effects,
+    errors: Vec<Transmit>,
+}
+
+impl FamilyPair {
+    /// Makes both, empty.
+    ///
+    /// # Errors
+    /// When the settings or the configuration are refused.
+    pub fn new(
+        settings: &Settings,
+        config: &Config,
+        seed: [u8; 32],
+        now: Timestamp,
+    ) -> Result<Self, Divergence> {
+        let mut config = config.clone();
+        let translator = Translator::new(settings, &mut config, seed)?;
+        let translator = translator.ok_or("the settings have nothing about IPv6")?;
+        let engine = Engine::new(&config, seed, now)
+            .map_err(|error| format!("the engine refused the configuration: {}", error.message))?;
+        let model = Families::new(settings, &config, now);
+        Ok(Self { engine, translator, model, buffer: vec![0; ERROR_ROOM + 65_535] })
+    }
+
+    /// The counters of translator and engine together.
+    fn counters(&self) -> Counters {
+        let (mut sum, others) = (self.engine.counters().clone(), self.translator.counters());
+        let ways = sum.packets.iter_mut().chain(&mut sum.bytes).flatten();
+        let other_ways = others.packets.iter().chain(&others.bytes).flatten();
+        for (count, other) in ways.zip(other_ways) {
+            *count = count.wrapping_add(*other);
+        }
+        for (count, other) in sum.drops.iter_mut().zip(&others.drops) {
+            *count = count.wrapping_add(*other);
+        }
+        sum.generated += others.generated;
+        sum.errors_suppressed += others.errors_suppressed;
+        sum
+    }
+
+    /// False for a fragment that the translator of IPv4 would take, which the model does not know.
+    pub fn is_modelled(&self, from: Side, bytes: &[u8]) -> bool {
+        self.model.is_modelled(from, bytes)
+    }
+
+    /// Lets time pass for both.
+    ///
+    /// # Errors
+    /// When the results differ.
+    pub fn advance(&mut self, now: Timestamp) -> Result<(), Divergence> {
+        let mut did = Did::default();
+        while self.engine.advance(now) {
+            self.drain(&mut did)?;
+        }
+        self.drain(&mut did)?;
+        self.translator.sweep(&self.engine, now);
+        let engine = &self.engine;
+        let still_held = |protocol, end| is_taken(engine, protocol, end);
+        let expected = self.model.advance(now, Some(&still_held));
+        legal("ports held", &expected)?;
+        if !self.has_hosts() {
+            same("events of advance", &by_time(&did.made.events), &by_time(&expected.events))?;
+        }
+        same("packets of advance", &did.made.transmits, &expected.transmits)?;
+        same_counters(&self.counters(), &self.model.counters())
+    }
+
+    /// Gives a packet to both. Returns the packets that left: the packet, or its fragments, and
+    /// packets that the gateway made.
+    ///
+    /// # Errors
+    /// When the results differ.
+    pub fn take(
+        &mut self,
+        now: Timestamp,
+        from: Side,
+        bytes: &[u8],
+    ) -> Result<Vec<Left>, Divergence> {
+        if let Some(hosts) = self.translator.hosts()
+            && let Some(host) = self.model.forget_hosts(|host| hosts.number(host).is_some())
+        {
+            let host = Ipv6Addr::from(host);
+            return Err(format!("{host} has a mapping, and the translator does not know it"));
+        }
+        let did = self.run(now, from, bytes)?;
+        let choice = self.choice();
+        let expected = self.model.take(now, from, bytes, choice);
+        self.compare(from, bytes, &did, &expected)
+            .map_err(|wrong| format!("packet from {from:?} {:?}: {wrong}", Hex(bytes)))?;
+        let side = did.departure.map_or(from, |(side, ..)| side);
+        let passed = did.packets.into_iter().map(|bytes| (side, bytes));
+        let made = did.errors.into_iter().chain(did.made.transmits);
+        Ok(passed.chain(made.map(|one| (one.side, one.bytes))).collect())
+    }
+
+    /// The external endpoint of the mapping that the engine made for a packet, if any: both had
+    /// the same sessions before.
+    fn choice(&self) -> Option<Endpoint> {
+        let model = &self.model.ipv4;
+        let is_new = |session: &SessionInfo| !model.has_mapping(session);
+        self.sessions().find(is_new).map(|session| session.mapping.external)
+    }
+
+    /// True if there is NAT64. Then events name hosts by numbers, and the model by others.
+    fn has_hosts(&self) -> bool {
+        self.translator.realm().is_some()
+    }
+
+    /// The engine's sessions, with the model's addresses for hosts of NAT64.
+    fn sessions(&self) -> impl Iterator<Item = SessionInfo> {
+        self.engine.sessions().map(|mut session| {
+            let id = &mut session.mapping;
+            if Some(id.realm) == self.translator.realm() {
+                let hosts = self.translator.hosts().expect("there is NAT64");
+                let host = hosts.address(id.internal.address);
+                let place = host.and_then(|host| self.model.place_of(host));
+                id.internal.address = place.unwrap_or(Ipv4Addr::UNSPECIFIED);
+            }
+            session
+        })
+    }
+
+    /// Compares the sessions, and checks that no two hosts share an external endpoint.
+    ///
+    /// # Errors
+    /// When the states differ.
+    pub fn check_state(&self) -> Result<(), Divergence> {
+        let order = |session: &SessionInfo| {
+            let id = session.mapping;
+            (id.protocol, id.realm, id.internal, id.external, session.remote)
+        };
+        let mut sessions: Vec<SessionInfo> = self.sessions().collect();
+        for session in &mut sessions {
+            session.expires = tick(session.expires);
+        }
+        let mut expected = self.model.ipv4.sessions();
+        sessions.sort_by_key(order);
+        expected.sort_by_key(order);
+        same_lists("sessions", &sessions, &expected)?;
+        let mut owners = BTreeMap::new();
+        for id in sessions.iter().map(|session| session.mapping) {
+            let has_ports = natgate_model::has_ports(id.protocol);
+            let end = (id.protocol, id.external);
+            let owner = *owners.entry(end).or_insert((id.realm, id.internal));
+            if has_ports && owner != (id.realm, id.internal) {
+                return Err(format!("{owner:?} and {id:?} share an external endpoint"));
+            }
+        }
+        Ok(())
+    }
+
+    fn compare(
+        &self,
+        from: Side,
+        bytes: &[u8],
+        did: &Did,
+        expected: &Taken,
+    ) -> Result<(), Divergence> {
+        legal("external endpoint", &expected.made)?;
+        same_counters(&self.counters(), &self.model.counters())?;
+        let departure = expected.departure.as_ref();
+        let fate = departure.map(|one| (one.side, one.realm, one.answers));
+        same("fate", &did.departure, &fate)?;
+        let wanted = departure.map_or(&[][..], |one| &one.packets);
+        same("number of packets", &did.packets.len(), &wanted.len())?;
+        for (packet, wanted) in did.packets.iter().zip(wanted) {
+            let packet = without_chosen_identification(bytes, packet)?;
+            same("bytes", &Hex(&packet), &Hex(wanted))?;
+            if is_right(bytes) && did.packets.len() == 1 && !is_right(&packet) {
+                return Err(format!("a right checksum became wrong: {:?}", Hex(&packet)));
+            }
+        }
+        same("own errors", &did.errors, &expected.errors)?;
+        if !self.has_hosts() {
+            same("events", &did.made.events, &expected.made.events)?;
+        }
+        same("own packets", &did.made.transmits, &expected.made.transmits)?;
+        let is_answered = !did.errors.is_empty() && did.departure.is_some();
+        let is_astray = did.errors.iter().any(|error| error.side != from);
+        match is_answered || is_astray {
+            true => Err("an error about a packet that passed, or to the other side".into()),
+            false => Ok(()),
+        }
+    }
+
+    fn run(&mut self, now: Timestamp, from: Side, bytes: &[u8]) -> Result<Did, Divergence> {
+        let mut did = Did::default();
+        let mut buffer = vec![0xa5; HEADROOM];
+        buffer.extend(bytes);
+        let mut packet = Packet::new(&mut buffer, HEADROOM);
+        let fate = self.translator.take(&mut self.engine, now, from, &mut packet);
+        if let Fate::Send(departure) = fate {
+            let realm = match packet.bytes()[0] >> 4 {
+                4 if departure.side == Side::Inside => departure.realm,
+                _ => 0,
+            };
+            did.departure = Some((departure.side, realm, departure.answers));
+            did.packets = fragments(departure.cut, packet.bytes());
+        }
+        self.drain(&mut did)?;
+        while let Some((side, len)) = self.translator.poll_transmit(&mut self.buffer) {
+            let bytes = self.buffer[..len].to_vec();
+            did.errors.push(Transmit { time: now, side, realm: 0, bytes });
+        }
+        self.translator.sweep(&self.engine, now);
+        Ok(did)
+    }
+
+    /// Takes the engine's events and packets.
+    fn drain(&mut self, did: &mut Did) -> Result<(), Divergence> {
+        while let Some(event) = self.engine.poll_event() {
+            did.made.events.push(event);
+        }
+        let room = ERROR_ROOM;
+        while let Some((time, side, len)) = self.engine.poll_transmit(&mut self.buffer[room..]) {
+            let realm = self.engine.transmit_realm();
+            let bytes = without_free_fields(&self.buffer[room..room + len])?;
+            if side == Side::Outside || self.translator.realm() != Some(realm) {
+                did.made.transmits.push(Transmit { time, side, realm, bytes });
+                continue;
+            }
+            let mut packet = Packet::new(&mut self.buffer[..room + len], room);
+            if self.translator.convert_to_host(&mut packet).is_ok() {
+                let bytes = packet.bytes().to_vec();
+                did.made.transmits.push(Transmit { time, side, realm: 0, bytes });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// True if the checksum of a whole packet of TCP, UDP with a checksum, or an echo message is right.
+fn is_right(bytes: &[u8]) -> bool {
+    let (protocol, start, transport) = if let Ok(packet) = Ipv6::new_checked(bytes) {
+        let Ok(walk) = packet.walk() else { return false };
+        let transport = &bytes[walk.transport..packet.total_len()];
+        let ends = (packet.source(), packet.destination());
+        let start = pseudo_header_v6(ends.0, ends.1, walk.protocol, transport.len() as u32);
+        let is_whole = walk.fragment.is_none() && walk.segments_left.is_none();
+        (walk.protocol, start, is_whole.then_some(transport))
+    } else if let Ok(packet) = Ipv4::new_checked(bytes) {
+        let is_whole = packet.fragment_offset() == 0 && !packet.more_fragments();
+        let len = packet.total_len() - packet.header_len() as u16;
+        let (source, destination) = (packet.source(), packet.destination());
+        let start = match packet.protocol() {
+            ICMP => 0,
+            protocol => pseudo_header(source, destination, protocol, len),
+        };
+        let payload = &bytes[packet.header_len()..usize::from(packet.total_len())];
+        (packet.protocol(), start, is_whole.then_some(payload))
+    } else {
+        return false;
+    };
+    let is_echo = |kind: u8| matches!(kind, 0 | 8 | 128 | 129);
+    transport.is_some_and(|transport| {
+        let is_of = match protocol {
+            TCP => transport.len() >= 20,
+            UDP => transport.len() >= 8 && transport[6..8] != [0, 0] && is_udp_whole(transport),
+            ICMP | ICMPV6 => transport.len() >= 8 && is_echo(transport[0]),
+            _ => false,
+        };
+        is_of && fold(sum(transport, start)) == 0xffff
+    })
+}
+
+/// True if the length of a UDP datagram is that of the packet.
+fn is_udp_whole(transport: &[u8]) -> bool {
+    usize::from(u16::from_be_bytes([transport[4], transport[5]])) == transport.len()
+}
+
+fn fragments(cut: Option<Cut>, bytes: &[u8]) -> Vec<Vec<u8>> {
+    let Some(cut) = cut else { return vec![bytes.to_vec()] };
+    let mut fragments = cut.fragments(bytes);
+    let mut buffer = vec![0; cut.limit];
+    let next = || fragments.write_next(&mut buffer).map(|len| buffer[..len].to_vec());
+    std::iter::from_fn(next).collect()
+}
+
+/// A packet that left, without the identification that the translator chose: that of an IPv4 packet
+/// which came as IPv6 without a fragment header.
+fn without_chosen_identification(came: &[u8], left: &[u8]) -> Result<Vec<u8>, Divergence> {
+    let mut left = left.to_vec();
+    let has_own = match Ipv6::new_checked(came) {
+        Ok(came) => came.walk().is_ok_and(|walk| walk.fragment.is_some()),
+        Err(_) => true,
+    };
+    if let Ok(mut header) = Ipv4::new_checked(&mut left[..])
+        && !has_own
+    {
+        if !header.checksum_valid() {
+            return Err("a wrong header checksum".into());
+        }
+        header.set_identification(0);
+        header.fill_checksum();
+    }
+    Ok(left)
+}
+
+fn same_counters(left: &Counters, right: &Counters) -> Result<(), Divergence> {
+    let drops = |counters: &Counters| -> Vec<(DropReason, u64)> {
+        let all = DropReason::ALL.iter().map(|reason| (*reason, counters.drops[*reason as usize]));
+        all.filter(|(_, count)| *count > 0).collect()
+    };
+    same("reasons of drops", &drops(left), &drops(right))?;
+    same("counters", left, right)
+}

@@ -1,0 +1,375 @@
+//! The translator packet by packet: regression tests.
+
+use natgate_engine::{
+    AddressRange, Config, DropReason, Engine, Packet, PoolConfig, Prefix, Side, Timestamp,
+};
+use natgate_ipv6::convert::{HEADROOM, UdpChecksumZero};
+use natgate_ipv6::{
+    ClatSettings, EamEntry, Fate, Filter, Hairpin, Nat64Settings, NonGlobal, Nptv6, Nptv6Settings,
+    Pref64, Prefix6, Settings, SiitSettings, Translator,
+};
+use natgate_wire::checksum::{fold, pseudo_header_v6, sum};
+use natgate_wire::ipv6::Fragment;
+use natgate_wire::{Ipv4, Ipv6};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+const START: Timestamp = Timestamp(1_000_000_000_000);
+const SECOND: u64 = 1_000_000_000;
+const ACK: u8 = 16;
+
+fn ipv6(text: &str) -> u128 {
+    text.parse().map(Ipv6Addr::to_bits).expect("an address")
+}
+
+fn prefix(text: &str, len: u8) -> Prefix6 {
+    Prefix6 { address: ipv6(text).into(), len }
+}
+
+fn pref64(text: &str, len: u8) -> Pref64 {
+    Pref64::new(prefix(text, len)).expect("a prefix of RFC 6052")
+}
+
+fn embed(prefix: Pref64, ipv4: [u8; 4]) -> u128 {
+    prefix.embed(ipv4.into()).to_bits()
+}
+
+/// What became of a packet: it left, or it was dropped; and the errors about it.
+type Result = (std::result::Result<Vec<u8>, DropReason>, Vec<Vec<u8>>);
+
+struct World {
+    engine: Engine,
+    translator: Translator,
+    now: Timestamp,
+}
+
+impl World {
+    fn new(settings: Settings) -> Self {
+        let external = Ipv4Addr::new(203, 0, 113, 1);
+        let addresses = vec![AddressRange { first: external, last: external }];
+        let pool = PoolConfig { addresses, ..PoolConfig::default() };
+        let mut config = Config { pools: vec![pool], ..Config::default() };
+        config.outside.address = Some(Ipv4Addr::new(203, 0, 113, 254));
+        let settings = Settings { configured: true, ..settings };
+        let translator = Translator::new(&settings, &mut config, [1; 32]);
+        let translator = translator.expect("good settings").expect("settings of IPv6");
+        let engine = Engine::new(&config, [1; 32], START).expect("a good configuration");
+        Self { engine, translator, now: START }
+    }
+
+    fn take(&mut self, from: Side, bytes: &[u8]) -> Result {
+        let mut buffer = vec![0; HEADROOM];
+        buffer.extend(bytes);
+        let mut packet = Packet::new(&mut buffer, HEADROOM);
+        let before = self.translator.counters();
+        let fate = self.translator.take(&mut self.engine, self.now, from, &mut packet);
+        let after = self.translator.counters();
+        let counts =
+            |reason: &DropReason| after.drops[*reason as usize] != before.drops[*reason as usize];
+        let result = match fate {
+            Fate::Send(_) => Ok(packet.bytes().to_vec()),
+            Fate::Nothing => Err(DropReason::ALL.iter().copied().find(counts).expect("a reason")),
+        };
+        let mut errors = Vec::new();
+        let mut buffer = [0; 1500];
+        while let Some((_, len)) = self.translator.poll_transmit(&mut buffer) {
+            errors.push(buffer[..len].to_vec());
+        }
+        (result, errors)
+    }
+
+    fn later(&mut self, seconds: u64) {
+        self.now.0 += seconds * SECOND;
+    }
+}
+
+fn six(ends: (u128, u128), protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; 40];
+    let mut header = Ipv6::init(&mut bytes[..]);
+    header.set_payload_len(payload.len() as u16);
+    header.set_next_header(protocol);
+    header.set_hop_limit(64);
+    header.set_source(ends.0);
+    header.set_destination(ends.1);
+    bytes.extend(payload);
+    bytes
+}
+
+fn udp(source: u16, destination: u16) -> Vec<u8> {
+    let [a, b] = source.to_be_bytes();
+    let [c, d] = destination.to_be_bytes();
+    vec![a, b, c, d, 0, 8, 0x12, 0x34]
+}
+
+fn tcp(source: u16, destination: u16, flags: u8) -> Vec<u8> {
+    let mut bytes = vec![0; 20];
+    bytes[..2].copy_from_slice(&source.to_be_bytes());
+    bytes[2..4].copy_from_slice(&destination.to_be_bytes());
+    (bytes[12], bytes[13]) = (0x50, flags);
+    bytes
+}
+
+/// An ICMPv6 error about a packet, with more bytes behind it.
+fn error6(ends: (u128, u128), head: [u8; 8], about: &[u8], behind: &[u8]) -> Vec<u8> {
+    let mut message = [&head[..], about, behind].concat();
+    let checksum = !fold(sum(&message, pseudo_header_v6(ends.0, ends.1, 58, message.len() as u32)));
+    message[2..4].copy_from_slice(&checksum.to_be_bytes());
+    six(ends, 58, &message)
+}
+
+fn siit(prefixes: Vec<Pref64>, hairpin: Hairpin) -> SiitSettings {
+    let map = |last: u8| EamEntry {
+        ipv6: prefix(&format!("2001:db8:e::{last:x}"), 128),
+        ipv4: Prefix::new([192, 0, 2, last].into(), 32),
+    };
+    SiitSettings {
+        prefixes,
+        maps: vec![map(1), map(2)],
+        icmp_source_ipv4: vec![Ipv4Addr::new(192, 0, 2, 200)],
+        icmp_source_ipv6: vec![],
+        hairpin,
+        non_global: NonGlobal::Translate,
+    }
+}
+
+#[test]
+fn an_error_with_a_short_extension_turns_round_inside() {
+    let net = pref64("2001:db8:64::", 96);
+    let settings = siit(vec![net], Hairpin::Intrinsic);
+    let mut world = World::new(Settings { siit: Some(settings), ..Settings::default() });
+    // The second host answers a packet of the first one, whose quotation of 48 bytes is shorter
+    // than RFC 4884 permits.
+    let (first, second) = (ipv6("2001:db8:e::1"), ipv6("2001:db8:e::2"));
+    let seen = embed(net, [192, 0, 2, 1]);
+    let about = six((seen, second), 17, &udp(5000, 80));
+    let extension = [&[0x20, 0, 0, 0][..], &[9; 20]].concat();
+    let error = error6((second, seen), [1, 4, 0, 0, 6, 0, 0, 0], &about, &extension);
+    let (left, _) = world.take(Side::Inside, &error);
+    let left = left.expect("a packet that turns round");
+    let header = Ipv6::new_checked(&left[..]).expect("an IPv6 packet");
+    assert_eq!((header.source(), header.destination()), (embed(net, [192, 0, 2, 2]), first));
+    assert_eq!(left.len(), 40 + 8 + 40 + 8, "the extension is gone");
+}
+
+#[test]
+fn the_clat_takes_in_no_address_that_no_packet_may_have() {
+    let (outer, inner) = (pref64("64:ff9b::", 96), pref64("2001:db8:c::", 96));
+    let subscribers = vec![Prefix::new([192, 168, 0, 0].into(), 16)];
+    let clat = ClatSettings { prefix: outer, source: inner, subscribers };
+    let mut world = World::new(Settings { clat: Some(clat), ..Settings::default() });
+    let mut take = |source, destination| {
+        let ends = (embed(outer, source), embed(inner, destination));
+        world.take(Side::Outside, &six(ends, 17, &udp(53, 5000))).0
+    };
+    let (host, remote) = ([192, 168, 0, 5], [8, 8, 8, 8]);
+    for martian in [[127, 0, 0, 1], [224, 0, 0, 1], [255, 255, 255, 255], [0, 0, 0, 0]] {
+        assert_eq!(take(remote, martian), Err(DropReason::MartianDestination), "{martian:?}");
+        assert_eq!(take(martian, host), Err(DropReason::MartianSource), "{martian:?}");
+    }
+    assert!(take(remote, host).is_ok());
+    // An error from such a source comes from the gateway.
+    let quoted = six((embed(inner, host), embed(outer, remote)), 17, &udp(5000, 53));
+    let ends = (embed(outer, [127, 0, 0, 1]), embed(inner, host));
+    let (left, _) =
+        world.take(Side::Outside, &error6(ends, [3, 0, 0, 0, 0, 0, 0, 0], &quoted, &[]));
+    let left = left.expect("an error that passes");
+    assert_eq!(left[12..16], [192, 0, 0, 8]);
+}
+
+#[test]
+fn errors_of_routers_without_a_possible_address_come_from_icmp_source() {
+    let net = pref64("2001:db8:64::", 96);
+    let settings = siit(vec![net], Hairpin::Off);
+    let mut world = World::new(Settings { siit: Some(settings), ..Settings::default() });
+    let (host, remote) = (ipv6("2001:db8:e::1"), embed(net, [198, 51, 100, 7]));
+    let quoted = six((remote, host), 17, &udp(5000, 53));
+    for router in [[127, 0, 0, 1], [224, 0, 0, 1], [169, 254, 7, 7]] {
+        let ends = (embed(net, router), remote);
+        let error = error6(ends, [3, 0, 0, 0, 0, 0, 0, 0], &quoted, &[]);
+        let left = world.take(Side::Inside, &error).0.expect("an error that passes");
+        assert_eq!(left[12..16], [192, 0, 2, 200], "{router:?}");
+    }
+}
+
+#[test]
+fn checks_of_ipv6_have_an_order() {
+    let mut settings = Settings::default();
+    let own = ipv6("2001:db8:a::1");
+    settings.inside.address = Some((own.into(), 64));
+    let mut world = World::new(settings);
+    let host = ipv6("2001:db8:f::1");
+    let (link_local, multicast) = (ipv6("fe80::1"), ipv6("ff02::1"));
+    let cases = [
+        ((link_local, multicast), DropReason::MartianSource),
+        ((multicast, multicast), DropReason::MartianSource),
+        ((own, multicast), DropReason::MartianDestination),
+        ((own, link_local), DropReason::MartianDestination),
+        ((own, own), DropReason::SpoofedSource),
+        ((host, host), DropReason::Land),
+        ((link_local, own), DropReason::LocalUnsupported),
+    ];
+    for (ends, reason) in cases {
+        let (result, _) = world.take(Side::Inside, &six(ends, 17, &udp(5000, 53)));
+        assert_eq!(result, Err(reason), "{:?}", Ipv6Addr::from(ends.0));
+    }
+}
+
+#[test]
+fn own_errors_cannot_be_fragmented_and_keep_the_service() {
+    let net = pref64("2001:db8:64::", 96);
+    let mut settings =
+        Settings { siit: Some(siit(vec![net], Hairpin::Off)), ..Settings::default() };
+    settings.inside.address = Some((ipv6("2001:db8:a::1").into(), 64));
+    settings.outside.mtu = 300;
+    let mut world = World::new(settings);
+    let mut bytes = vec![0; 20];
+    let mut header = Ipv4::init(&mut bytes[..], 20);
+    header.set_total_len(280);
+    header.set_service(0x2f);
+    header.set_ttl(1);
+    header.set_protocol(47);
+    header.set_source(u32::from_be_bytes([198, 51, 100, 7]));
+    header.set_destination(u32::from_be_bytes([192, 0, 2, 1]));
+    header.fill_checksum();
+    bytes.resize(280, 7);
+    let (result, errors) = world.take(Side::Outside, &bytes);
+    assert_eq!(result, Err(DropReason::TtlExceeded));
+    let error = Ipv4::new_checked(&errors[0][..]).expect("an IPv4 packet");
+    assert!(error.dont_fragment() && error.checksum_valid());
+    // The MTU of the side limits the quotation.
+    assert_eq!((error.service(), error.total_len()), (0x2c, 300));
+    let mut bytes = six((ipv6("2001:db8:e::1"), embed(net, [8, 8, 8, 8])), 47, &[1; 9]);
+    (bytes[0], bytes[1], bytes[7]) = (0x62, 0xf0, 1);
+    let (result, errors) = world.take(Side::Inside, &bytes);
+    assert_eq!(result, Err(DropReason::TtlExceeded));
+    let error = Ipv6::new_checked(&errors[0][..]).expect("an IPv6 packet");
+    assert_eq!(error.traffic_class(), 0x2c);
+}
+
+fn filtered() -> World {
+    World::new(Settings { filter: Filter::OutboundOnly, ..Settings::default() })
+}
+
+const HOST: &str = "2001:db8:f::1";
+const REMOTE: &str = "2001:db8:9::1";
+
+#[test]
+fn later_fragments_of_icmpv6_pass_the_filter_whatever_they_carry() {
+    let mut world = filtered();
+    for first in [0, 1, 128, 129, 255] {
+        let mut header = [0; 8];
+        let fragment = Fragment { next_header: 58, offset: 8, more: false, identification: 7 };
+        fragment.write(&mut header);
+        let payload = [&header[..], &[first; 16]].concat();
+        let packet = six((ipv6(REMOTE), ipv6(HOST)), 44, &payload);
+        assert!(world.take(Side::Outside, &packet).0.is_ok(), "type {first}");
+    }
+}
+
+#[test]
+fn a_connection_whose_time_is_over_begins_again() {
+    let mut world = filtered();
+    let out = |flags| six((ipv6(HOST), ipv6(REMOTE)), 6, &tcp(5000, 80, flags));
+    let back = six((ipv6(REMOTE), ipv6(HOST)), 6, &tcp(80, 5000, ACK));
+    assert!(world.take(Side::Inside, &out(2)).0.is_ok());
+    assert!(world.take(Side::Outside, &back).0.is_ok());
+    world.later(7441);
+    assert_eq!(world.take(Side::Outside, &back).0, Err(DropReason::Filtered));
+    assert!(world.take(Side::Inside, &out(ACK)).0.is_ok());
+    world.later(239);
+    // The packet from outside is not sent: it would show that the connection is established.
+    world.later(2);
+    assert_eq!(world.take(Side::Outside, &back).0, Err(DropReason::Filtered));
+}
+
+#[test]
+fn an_error_about_a_later_fragment_tells_no_port() {
+    let mut world = filtered();
+    let ends = (ipv6(HOST), ipv6(REMOTE));
+    assert!(world.take(Side::Inside, &six(ends, 17, &udp(5000, 53))).0.is_ok());
+    let quote = |offset| {
+        let mut header = [0; 8];
+        Fragment { next_header: 17, offset, more: true, identification: 7 }.write(&mut header);
+        six(ends, 44, &[&header[..], &udp(5000, 53)].concat())
+    };
+    let back = (ends.1, ends.0);
+    let mut take = |offset| {
+        let error = error6(back, [2, 0, 0, 0, 0, 0, 5, 0], &quote(offset), &[]);
+        world.take(Side::Outside, &error).0
+    };
+    assert!(take(0).is_ok());
+    assert_eq!(take(8), Err(DropReason::Filtered));
+}
+
+#[test]
+fn an_error_that_leaves_shows_no_internal_address_of_another_host() {
+    let pair = Nptv6::new(prefix("fd01:203:405::", 48), prefix("2001:db8:1::", 48));
+    let pair = Nptv6Settings { pair: pair.expect("a pair"), icmp_errors: true };
+    let mut world = World::new(Settings { nptv6: vec![pair], ..Settings::default() });
+    let (host, external) = (ipv6("fd01:203:405:1::1234"), ipv6("2001:db8:1:d550::1234"));
+    let receiver = ipv6("fd01:203:405:2::9");
+    // A quotation with an external source, in an error to the outside and in one that turns round.
+    let about = six((external, receiver), 17, &udp(5000, 53));
+    for (to, source) in [(ipv6(REMOTE), external), (external, host)] {
+        let error = error6((receiver, to), [1, 4, 0, 0, 0, 0, 0, 0], &about, &[]);
+        let left = world.take(Side::Inside, &error).0.expect("an error that passes");
+        let quoted = Ipv6::new_checked(&left[48..]).expect("a quotation");
+        assert_eq!(quoted.source(), source);
+        assert_eq!(quoted.destination() >> 80, ipv6("2001:db8:1::") >> 80);
+    }
+}
+
+fn nat64(non_global: NonGlobal) -> Settings {
+    let prefixes = vec![pref64("64:ff9b::", 96)];
+    let nat64 = Nat64Settings { prefixes, subscribers: vec![], subscriber_length: 64, non_global };
+    Settings { nat64: Some(nat64), ..Settings::default() }
+}
+
+#[test]
+fn a_host_with_a_mapping_keeps_its_number_if_its_hairpinned_packet_is_refused() {
+    let mut world = World::new(nat64(NonGlobal::Refuse));
+    let net = pref64("64:ff9b::", 96);
+    // No host has this external endpoint. The mapping of the sender stays nevertheless.
+    let ends = (ipv6(HOST), embed(net, [203, 0, 113, 1]));
+    let syn = six(ends, 6, &tcp(5000, 80, 2));
+    let mut buffer = vec![0; HEADROOM];
+    buffer.extend(&syn);
+    let mut packet = Packet::new(&mut buffer, HEADROOM);
+    let fate = world.translator.take(&mut world.engine, world.now, Side::Inside, &mut packet);
+    assert_eq!(fate, Fate::Nothing);
+    world.translator.sweep(&world.engine, world.now);
+    let numbers: Vec<Ipv4Addr> =
+        world.engine.mappings().map(|mapping| mapping.id.internal.address).collect();
+    let hosts = world.translator.hosts().expect("there is NAT64");
+    assert_eq!(numbers, [hosts.number(ipv6(HOST)).expect("a number")]);
+}
+
+#[test]
+fn a_packet_lost_behind_the_engine_is_taken_back_from_the_counters() {
+    let net = pref64("64:ff9b::", 96);
+    let mut settings = nat64(NonGlobal::Refuse);
+    settings.conversion.udp_checksum_zero = UdpChecksumZero::Drop;
+    let mut world = World::new(settings);
+    let packet = six((ipv6(HOST), embed(net, [8, 8, 8, 8])), 17, &udp(5000, 53));
+    let left = world.take(Side::Inside, &packet).0.expect("a packet to IPv4");
+    // The answer has no checksum, so the engine's packet does not become one of IPv6.
+    let mut answer = left.clone();
+    for at in 0..4 {
+        answer.swap(12 + at, 16 + at);
+    }
+    answer.swap(20, 22);
+    answer.swap(21, 23);
+    answer[26..28].fill(0);
+    Ipv4::new_checked(&mut answer[..]).expect("a packet").fill_checksum();
+    assert_eq!(world.take(Side::Outside, &answer).0, Err(DropReason::UdpChecksumZero));
+    // A packet of the same direction that the engine does not see.
+    let routed = six((ipv6(REMOTE), ipv6(HOST)), 17, &udp(53, 5000));
+    assert!(world.take(Side::Outside, &routed).0.is_ok());
+    let (engine, translator) = (world.engine.counters(), world.translator.counters());
+    let inbound = natgate_engine::Direction::Inbound as usize;
+    let sum = |outcome: natgate_engine::Outcome| {
+        let of = |counters: &natgate_engine::Counters| counters.packets[inbound][outcome as usize];
+        of(engine).wrapping_add(of(&translator))
+    };
+    use natgate_engine::Outcome::{Dropped, Forwarded};
+    assert_eq!((sum(Forwarded), sum(Dropped)), (1, 1));
+}

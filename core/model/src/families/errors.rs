@@ -1,0 +1,125 @@
+//! 19.9: the ICMP errors that the gateway makes by section 19.
+
+use super::headers::{Four, Six};
+use super::words::{checksum_of, length_sum, pair, pair6, put, total};
+use super::{Families, is_martian};
+use crate::Transmit;
+use crate::errors::{conforms, spend};
+use natgate_engine::{Side, Timestamp};
+use natgate_ipv6::convert::ErrorMessage;
+use natgate_wire::protocol::{ICMP, ICMPV6};
+use std::net::Ipv4Addr;
+
+impl Families {
+    /// Makes the error about a packet as received, unless none is due.
+    pub(crate) fn answer(
+        &mut self,
+        now: Timestamp,
+        side: Side,
+        received: &[u8],
+        message: ErrorMessage,
+    ) {
+        let link = if side == Side::Inside { self.settings.inside } else { self.settings.outside };
+        let is_six = received[0] >> 4 == 6;
+        let may_be = if is_six { may_answer6(received, message) } else { may_answer(received) };
+        if link.icmp_errors && !may_be {
+            return;
+        }
+        let bytes = match is_six {
+            true => {
+                let source = self.error_source6(side);
+                source.map(|source| self.error6(source, received, message))
+            }
+            false => self.error4(side, received, message),
+        };
+        let rate = self.config.limits.icmp_errors_per_second;
+        let is_within = conforms(self.errors_due, now, rate);
+        match bytes.filter(|_| link.icmp_errors && is_within) {
+            None => self.counters.errors_suppressed += 1,
+            Some(bytes) => {
+                self.errors_due = spend(self.errors_due, now, rate);
+                self.counters.generated += 1;
+                self.made.push(Transmit { time: now, side, realm: 0, bytes });
+            }
+        }
+    }
+
+    /// The source of an IPv4 error to a side.
+    pub(crate) fn error_source(&self, side: Side) -> Option<Ipv4Addr> {
+        let siit = self.settings.siit.as_ref();
+        let stand_in = match side {
+            Side::Inside => Some(Ipv4Addr::new(192, 0, 0, 8)),
+            Side::Outside => siit.and_then(|siit| siit.icmp_source_ipv4.first().copied()),
+        };
+        self.own_ipv4(side).or(stand_in)
+    }
+
+    /// The own IPv6 address of a side, else of the other side.
+    pub(crate) fn error_source6(&self, side: Side) -> Option<u128> {
+        self.own_ipv6(side).or(self.own_ipv6(side.other()))
+    }
+
+    pub(crate) fn error6(&self, source: u128, quoted: &[u8], message: ErrorMessage) -> Vec<u8> {
+        let ends = (source, super::headers::address(quoted, 8));
+        let mut error = head(message);
+        error.extend(&quoted[..quoted.len().min(1280 - 48)]);
+        let pseudo = total(&pair6(ends)) + u64::from(ICMPV6) + length_sum(error.len());
+        let checksum = checksum_of(total(&error) + pseudo);
+        put(&mut error, 2, checksum);
+        let mut out = vec![0x60, 0, 0, 0, 0, 0, ICMPV6, 64];
+        // 8.2: the differentiated services of the packet.
+        let class = (quoted[0] << 4 | quoted[1] >> 4) & !0b11;
+        (out[0], out[1]) = (0x60 | class >> 4, class << 4);
+        put(&mut out, 4, error.len() as u16);
+        out.extend(pair6(ends));
+        out.extend(error);
+        out
+    }
+
+    fn error4(&self, side: Side, quoted: &[u8], message: ErrorMessage) -> Option<Vec<u8>> {
+        let source = self.error_source(side)?.to_bits();
+        let destination = Four::read(quoted, true).ok()?.source;
+        let mut error = head(message);
+        let longest = 576.min(usize::from(self.mtu(side))); // 8.1
+        error.extend(&quoted[..quoted.len().min(longest - 28)]);
+        let checksum = checksum_of(total(&error));
+        put(&mut error, 2, checksum);
+        // 8.2
+        let mut out = vec![0x45, quoted[1] & !0b11, 0, 0, 0, 0, 0x40, 0, 64, ICMP, 0, 0];
+        out.extend(pair((source, destination)));
+        put(&mut out, 2, (20 + error.len()) as u16);
+        let checksum = checksum_of(total(&out));
+        put(&mut out, 10, checksum);
+        out.extend(error);
+        Some(out)
+    }
+}
+
+fn head(ErrorMessage { kind, code, word }: ErrorMessage) -> Vec<u8> {
+    [&[kind, code, 0, 0], &word.to_be_bytes()[..]].concat()
+}
+
+/// Not about a multicast, an ICMPv6 error, or a redirect (RFC 4443 section 2.4).
+fn may_answer6(quoted: &[u8], message: ErrorMessage) -> bool {
+    let (source, destination) =
+        (super::headers::address(quoted, 8), super::headers::address(quoted, 24));
+    let is_too_big = message.kind == 2;
+    if is_martian(source) || destination >> 120 == 0xff && !is_too_big {
+        return false;
+    }
+    let Ok(six) = Six::read(quoted, false) else { return true };
+    let kind = six.transport.bytes.first();
+    let is_redirect = six.transport.protocol == ICMPV6 && kind == Some(&137);
+    let is_first = six.transport.offset == 0;
+    !(six.is_error() || is_redirect && is_first)
+}
+
+/// Not about a multicast, an ICMP error, or a fragment other than the first (8.5).
+fn may_answer(quoted: &[u8]) -> bool {
+    let Ok(four) = Four::read(quoted, true) else { return false };
+    let is_host = |address: u32| !matches!(address >> 24, 0 | 127 | 224..=255);
+    is_host(four.source)
+        && is_host(four.destination)
+        && four.transport.offset == 0
+        && !four.is_error()
+}

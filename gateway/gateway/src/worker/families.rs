@@ -1,0 +1,495 @@
+//! Both families at work: the translator of IPv6 and the router of IPv6, beside the engine.
+//!
+//! A worker has this part only if the configuration mentions IPv6. Packets of a batch that the
+//! translator claims are taken one by one, in their order: all of IPv6, and of IPv4 what SIIT or
+//! the CLAT translates. The engine then takes the other packets together, as it does without IPv6.
+//! Packets of one flow all go one of the two ways, so their order stays.
+//!
+//! Hosts of NAT64 have numbers in the engine, in a realm of their own. What the engine sends to
+//! that realm is converted here. Changes are kept with the names of their hosts as soon as the
+//! packet is taken, because a number may pass to another host with the next packet.
+
+use super::LONGEST;
+use super::stages::{NO_VERDICTS, Output, Packets, Stages, Verdicts};
+use crate::counters::{Origin, summed};
+use crate::link::Link;
+use crate::observer::{SideStatus6, Status6};
+use crate::router::{Fate as Way, Router};
+use crate::router6::{Received, Router6};
+use crate::settings::Settings;
+use crate::tap::Moment;
+use crate::worker_error::WorkerError;
+use natgate_engine::{
+    Config, ConfigError, Counters, DropReason, Engine, Event, Packet, Side, Timestamp, Verdict,
+};
+use natgate_io::{Frame, HEADROOM, Transmit};
+use natgate_ipv6::convert::Cut;
+use natgate_ipv6::{Departure, Fate, HostName, Translator};
+use natgate_wire::arp::Mac;
+use natgate_wire::ipv6::MIN_MTU;
+use natgate_wire::{ipv4, ipv6};
+
+/// Bytes before a packet of the gateway's own: an ICMPv6 error may quote more than the engine's.
+const ROOM: usize = MIN_MTU + HEADROOM;
+
+/// Bytes by which the header of IPv6 is longer.
+const DIFFERENCE: usize = ipv6::HEADER_LEN - ipv4::HEADER_LEN;
+
+/// Parts of a worker for IPv6.
+pub(super) struct Families {
+    pub(super) translator: Translator,
+    pub(super) router: Router6,
+    /// Buffer for packets of the gateway's own, behind headroom.
+    buffer: Vec<u8>,
+    /// Changes that packets have made since they were last reported.
+    told: Vec<(Event, Option<HostName>)>,
+}
+
+impl Families {
+    /// Creates the parts, and adds the realm of NAT64 to the engine's configuration. `None`: the
+    /// settings have nothing about IPv6.
+    pub(super) fn new(
+        settings: &Settings,
+        config: &mut Config,
+        seed: [u8; 32],
+        macs: &[Mac],
+    ) -> Result<Option<Box<Self>>, WorkerError> {
+        let wrong = |message| WorkerError::Engine(ConfigError { message });
+        let Some(translator) = Translator::new(&settings.ipv6, config, seed).map_err(wrong)? else {
+            return Ok(None);
+        };
+        let router = Router6::new(settings, macs)?;
+        let Some(router) = router else { return Ok(None) };
+        let buffer = vec![0; ROOM + LONGEST];
+        Ok(Some(Box::new(Self { translator, router, buffer, told: Vec::new() })))
+    }
+
+    /// State of IPv6.
+    pub(super) fn status(&self) -> Status6<'_> {
+        let sides = [Side::Inside, Side::Outside].map(|side| SideStatus6 {
+            addresses: self.router.addresses(side),
+            neighbors: self.router.neighbors(side),
+        });
+        Status6 { translator: &self.translator, router: self.router.counters(), sides }
+    }
+
+    /// Realm of NAT64's hosts, and the largest IPv4 packet that fits the inside link as IPv6,
+    /// bytes.
+    pub(super) fn mtu_of_hosts(&self) -> Option<(u16, u16)> {
+        let mtu = self.router.mtu(Link::inside(0)).max(MIN_MTU) - DIFFERENCE;
+        Some((self.translator.realm()?, u16::try_from(mtu).unwrap_or(u16::MAX)))
+    }
+
+    /// Name of the host that a change is about, if NAT64 translates for it.
+    fn name(&self, event: &Event) -> Option<HostName> {
+        let (realm, number) = event.change.subject()?;
+        self.translator.host(realm, number)
+    }
+}
+
+impl Stages {
+    /// True if a frame with IPv6 is for this gateway's translator. Its bytes are then the packet.
+    pub(super) fn sort_ipv6(
+        &mut self,
+        now: Timestamp,
+        link: Link,
+        (destination, source): (Mac, Mac),
+        header_len: usize,
+        frame: &mut Frame<'_>,
+    ) -> bool {
+        let Some(families) = self.families.as_mut().filter(|_| link.realm == 0) else {
+            self.engine.count_foreign(link.side, frame.len() - header_len);
+            return false;
+        };
+        if !families.router.accepts(link, destination) {
+            self.not_addressed += 1;
+            return false;
+        }
+        let (start, end) = frame.range();
+        frame.set_range(start + header_len, end);
+        if frame.bytes().first().is_none_or(|first| first >> 4 != 6) {
+            self.engine.count_foreign(link.side, frame.len());
+            return false;
+        }
+        let is_forwarded =
+            families.router.receive(now, link, source, frame.bytes()) == Received::Forward;
+        // A packet that was sent to a group of stations is not forwarded.
+        let is_own = destination == self.router.mac(link);
+        self.not_addressed += u64::from(is_forwarded && !is_own);
+        is_forwarded && is_own
+    }
+
+    /// Takes packets of either family through all stages.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn carry_both<'d>(
+        &mut self,
+        now: Timestamp,
+        from: Side,
+        packets: &mut Packets<'d>,
+        transmitters: &mut [&mut dyn Transmit],
+    ) {
+        let Some(mut families) = self.families.take() else { return };
+        let mut rest = Packets::new();
+        let mut passage = Passage::new(self, &mut families, now, transmitters);
+        for number in 0..packets.len() {
+            let (frame, realm) = packets.take(number);
+            match passage.families.translator.claims(from, frame.bytes()) {
+                true => passage.take(from, frame, realm),
+                false => rest.push(frame, realm),
+            }
+        }
+        passage.flush();
+        if !rest.is_empty() {
+            let mut verdicts = NO_VERDICTS;
+            passage.stages.translate(now, from, &mut rest, &mut verdicts);
+            passage.send_to_hosts(from, &mut rest, &mut verdicts);
+            self.deliver(now, from, (&mut rest, &verdicts), transmitters);
+        }
+        self.families = Some(families);
+    }
+
+    /// True if a realm is that of NAT64's hosts.
+    pub(super) fn is_of_hosts(&self, side: Side, realm: u16) -> bool {
+        let of_hosts = self.families.as_ref().and_then(|families| families.translator.realm());
+        side == Side::Inside && of_hosts == Some(realm)
+    }
+
+    /// Sends an IPv4 packet of the engine's own to a host of NAT64.
+    pub(super) fn send_made_to_host(
+        &mut self,
+        now: Timestamp,
+        packet: &[u8],
+        transmitters: &mut [&mut dyn Transmit],
+    ) {
+        let Some(mut families) = self.families.take() else { return };
+        let mut buffer = std::mem::take(&mut families.buffer);
+        buffer[ROOM..ROOM + packet.len()].copy_from_slice(packet);
+        let mut passage = Passage::new(self, &mut families, now, transmitters);
+        passage.send_to_host(&mut buffer, packet.len());
+        families.buffer = buffer;
+        self.families = Some(families);
+    }
+
+    /// Sends an ICMP error of the IPv4 router's to a host of NAT64.
+    pub(super) fn send_error_to_host(
+        &mut self,
+        now: Timestamp,
+        error: &[u8],
+        transmitters: &mut [&mut dyn Transmit],
+    ) {
+        let Some(mut families) = self.families.take() else { return };
+        let mut buffer = std::mem::take(&mut families.buffer);
+        buffer[ROOM..ROOM + error.len()].copy_from_slice(error);
+        let mut packet = Packet::new(&mut buffer[..ROOM + error.len()], ROOM);
+        if families.translator.convert_to_host(&mut packet).is_ok() {
+            let (start, end) = (packet.start(), packet.end());
+            let mut passage = Passage::new(self, &mut families, now, transmitters);
+            passage.send_error(Side::Inside, Frame::new(&mut buffer, start, end));
+        }
+        families.buffer = buffer;
+        self.families = Some(families);
+    }
+
+    /// Does what is due for IPv6 without a packet, and sends what the router of IPv6 has to send.
+    pub(super) fn attend_ipv6(&mut self, now: Timestamp, transmitters: &mut [&mut dyn Transmit]) {
+        let Some(mut families) = self.families.take() else { return };
+        families.router.advance(now);
+        families.translator.sweep(&self.engine, now);
+        let mut passage = Passage::new(self, &mut families, now, transmitters);
+        passage.send_errors();
+        passage.send_queued();
+        self.families = Some(families);
+    }
+
+    /// Puts routes, neighbours and advertisements of new settings in force.
+    pub(super) fn renew_ipv6(&mut self, settings: &Settings) {
+        if let Some(families) = &mut self.families {
+            // Next hops have been checked when the settings were prepared. An error changes
+            // nothing.
+            let _ = families.router.reconfigure(settings);
+        }
+    }
+
+    /// Returns the changes that packets of NAT64 have made, and the names of their hosts.
+    pub(super) fn told(&mut self) -> impl Iterator<Item = (Event, Option<HostName>)> + '_ {
+        self.families.iter_mut().flat_map(|families| families.told.drain(..))
+    }
+
+    /// Name of the host that a change is about, if NAT64 translates for it.
+    pub(super) fn host_name(&self, event: &Event) -> Option<HostName> {
+        self.families.as_ref().and_then(|families| families.name(event))
+    }
+}
+
+/// Counters of all input packets. Packets lost after translation count as dropped.
+pub(super) fn input_counters(
+    engine: &Engine,
+    router: &Router,
+    families: Option<&Families>,
+) -> Counters {
+    let Some(families) = families else { return router.losses().correct(engine.counters()) };
+    let sum = summed(engine.counters(), &families.translator.counters());
+    families.router.losses().correct(&router.losses().correct(&sum))
+}
+
+/// Packets on their way through both families.
+struct Passage<'s, 't, 'r, 'd> {
+    stages: &'s mut Stages,
+    families: &'s mut Families,
+    now: Timestamp,
+    transmitters: &'t mut [&'r mut dyn Transmit],
+    /// Frames that leave, by device.
+    leaving: Vec<(usize, Output<'d>)>,
+}
+
+impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
+    fn new(
+        stages: &'s mut Stages,
+        families: &'s mut Families,
+        now: Timestamp,
+        transmitters: &'t mut [&'r mut dyn Transmit],
+    ) -> Self {
+        Self { stages, families, now, transmitters, leaving: Vec::new() }
+    }
+
+    /// Takes a packet that the translator claims.
+    fn take(&mut self, from: Side, mut frame: Frame<'d>, realm: u16) {
+        let watched = self.stages.captures.is_on();
+        let before = watched.then(|| self.sum());
+        if watched {
+            self.stages.captures.before(std::iter::once((frame.bytes(), realm)));
+        }
+        let (start, _) = frame.range();
+        let mut packet = Packet::new(frame.buffer_mut(), start).in_realm(realm);
+        let Self { stages, families, now, .. } = self;
+        let fate = families.translator.take(&mut stages.engine, *now, from, &mut packet);
+        let (start, end) = (packet.start(), packet.end());
+        frame.set_range(start, end);
+        if let Some(before) = before {
+            let verdict = self.verdict(fate, &before);
+            let moment = Moment { now: self.now, from, turned: false };
+            self.stages.captures.after(moment, std::iter::once((frame.bytes(), verdict)));
+        }
+        if let Fate::Send(departure) = fate {
+            self.depart(departure, frame);
+        }
+        self.settle();
+    }
+
+    /// Counters of the engine and of the translator together.
+    fn sum(&self) -> Counters {
+        summed(self.stages.engine.counters(), &self.families.translator.counters())
+    }
+
+    /// Verdict of a packet for captures; `before` has the drops before the packet.
+    fn verdict(&self, fate: Fate, before: &Counters) -> Verdict {
+        match fate {
+            Fate::Send(Departure { side, answers: true, .. }) => Verdict::Reply(side),
+            Fate::Send(Departure { side, .. }) => Verdict::Forward(side),
+            Fate::Nothing => {
+                let after = self.sum().drops;
+                let mut reasons = DropReason::ALL.iter().zip(after.iter().zip(&before.drops));
+                let reason = reasons.find(|(_, (after, before))| after != before);
+                reason.map_or(Verdict::Held, |(reason, _)| Verdict::Drop(*reason))
+            }
+        }
+    }
+
+    /// Sends a packet that the translator has taken.
+    fn depart(&mut self, departure: Departure, mut frame: Frame<'d>) {
+        let Departure { side, realm, cut, counted: (direction, outcome, len), .. } = departure;
+        let origin = Some(Origin { direction, outcome, len });
+        if let Some(cut) = cut {
+            return self.send_cut((side, realm), cut, frame.bytes(), origin);
+        }
+        if let Some(device) = self.route((side, realm), &mut frame, origin) {
+            self.push(device, frame, origin);
+        }
+    }
+
+    /// Finds the next hop of a packet of either family; returns the device that the finished frame
+    /// leaves by, if it leaves now.
+    fn route(
+        &mut self,
+        (side, realm): (Side, u16),
+        frame: &mut Frame<'_>,
+        origin: Option<Origin>,
+    ) -> Option<usize> {
+        let Self { stages, families, now, .. } = self;
+        let link = Link::new(side, realm);
+        let way = match is_ipv6(frame.bytes()) {
+            true => families.router.send(*now, link, frame, origin),
+            false => {
+                if frame.len() > stages.router.mtu(link)
+                    && let Err(reason) = stages.engine.identify(frame.bytes_mut())
+                {
+                    stages.router.note_loss(origin, reason);
+                    return None;
+                }
+                stages.router.send(*now, link, frame, origin)
+            }
+        };
+        (way == Way::Ready).then(|| stages.cables.device_of(link))
+    }
+
+    /// Adds a frame to those that leave.
+    fn push(&mut self, device: usize, frame: Frame<'d>, origin: Option<Origin>) {
+        let known = self.leaving.iter().position(|(known, _)| *known == device);
+        let place = known.unwrap_or_else(|| {
+            self.leaving.push((device, Output::default()));
+            self.leaving.len() - 1
+        });
+        self.leaving[place].1.push(frame, origin);
+    }
+
+    /// Sends the frames that leave.
+    fn flush(&mut self) {
+        for (device, mut output) in self.leaving.drain(..) {
+            self.stages.send(&mut output, &mut *self.transmitters[device]);
+        }
+    }
+
+    /// Sends a packet in a buffer of the gateway's own, after the frames before it.
+    fn send_now(&mut self, to: (Side, u16), mut frame: Frame<'_>, origin: Option<Origin>) {
+        if let Some(device) = self.route(to, &mut frame, origin) {
+            self.send_frame(device, frame, origin);
+        }
+    }
+
+    /// Sends a packet in fragments. The packet counts as lost if its first fragment is lost.
+    fn send_cut(&mut self, to: (Side, u16), cut: Cut, packet: &[u8], mut origin: Option<Origin>) {
+        let mut fragments = cut.fragments(packet);
+        let mut buffer = vec![0; HEADROOM + cut.limit];
+        while let Some(len) = fragments.write_next(&mut buffer[HEADROOM..]) {
+            let frame = Frame::new(&mut buffer, HEADROOM, HEADROOM + len);
+            self.send_now(to, frame, origin.take());
+        }
+    }
+
+    /// Converts and sends a packet of the engine's own to a host of NAT64. The packet is in a
+    /// buffer behind [`ROOM`].
+    fn send_to_host(&mut self, buffer: &mut [u8], len: usize) {
+        let mut packet = Packet::new(&mut buffer[..ROOM + len], ROOM);
+        match self.families.translator.convert_to_host(&mut packet) {
+            Ok(Some(cut)) => self.send_cut((Side::Inside, 0), cut, packet.bytes(), None),
+            Ok(None) => {
+                let (start, end) = (packet.start(), packet.end());
+                self.send_now((Side::Inside, 0), Frame::new(buffer, start, end), None);
+            }
+            Err(reason) => self.stages.router.note_loss(None, reason),
+        }
+    }
+
+    /// Converts and sends the packets of a batch that the engine has translated for hosts of NAT64.
+    /// An empty frame stays in the place of each.
+    fn send_to_hosts(&mut self, from: Side, packets: &mut Packets<'d>, verdicts: &mut Verdicts) {
+        let Some(of_hosts) = self.families.translator.realm() else { return };
+        for (number, verdict) in verdicts.iter_mut().enumerate().take(packets.len()) {
+            let to_host = matches!(*verdict, Verdict::Forward(Side::Inside));
+            if !to_host || packets.realms[number] != of_hosts {
+                continue;
+            }
+            *verdict = Verdict::Held;
+            let (mut frame, _) = packets.take(number);
+            packets.realms[number] = 0;
+            let origin = Some(Origin::forwarded(from, Side::Inside, frame.len()));
+            let (start, _) = frame.range();
+            let mut packet = Packet::new(frame.buffer_mut(), start);
+            let converted = self.families.translator.convert_to_host(&mut packet);
+            let (start, end) = (packet.start(), packet.end());
+            frame.set_range(start, end);
+            let to = (Side::Inside, 0);
+            match converted {
+                Ok(Some(cut)) => self.send_cut(to, cut, frame.bytes(), origin),
+                Ok(None) => {
+                    if let Some(device) = self.route(to, &mut frame, origin) {
+                        self.push(device, frame, origin);
+                    }
+                }
+                Err(reason) => self.stages.router.note_loss(origin, reason),
+            }
+        }
+        self.flush();
+    }
+
+    /// Translates and sends the errors about packets of IPv6 that could not be delivered. They are
+    /// no input packets, so they are not counted as such.
+    fn send_errors(&mut self) {
+        while let Some((from, error)) = self.families.router.poll_error() {
+            let before = self.sum();
+            let mut buffer = [vec![0; ROOM], error].concat();
+            let mut packet = Packet::new(&mut buffer, ROOM);
+            let Self { stages, families, now, .. } = self;
+            let fate = families.translator.take(&mut stages.engine, *now, from.side, &mut packet);
+            let (start, end) = (packet.start(), packet.end());
+            if let Fate::Send(Departure { side, cut: None, .. }) = fate {
+                self.send_error(side, Frame::new(&mut buffer, start, end));
+            }
+            self.settle();
+            let after = self.sum();
+            self.families.router.exclude(&before, &after);
+        }
+    }
+
+    /// Sends a translated error of a router's own.
+    fn send_error(&mut self, side: Side, mut frame: Frame<'_>) {
+        let Self { stages, families, now, .. } = self;
+        let link = Link::new(side, 0);
+        let way = match is_ipv6(frame.bytes()) {
+            true => families.router.send_error(*now, link, &mut frame),
+            false => stages.router.send_error(*now, link, &mut frame),
+        };
+        if way == Way::Ready {
+            let device = stages.cables.device_of(link);
+            self.send_frame(device, frame, None);
+        }
+    }
+
+    /// Sends a finished frame, after the frames before it.
+    fn send_frame(&mut self, device: usize, frame: Frame<'_>, origin: Option<Origin>) {
+        self.flush();
+        let mut output = Output::default();
+        output.push(frame, origin);
+        self.stages.send(&mut output, &mut *self.transmitters[device]);
+    }
+
+    /// Sends the router's own frames, and packets that waited for neighbours.
+    fn send_queued(&mut self) {
+        while let Some((link, mut frame, origin)) = self.families.router.poll_transmit() {
+            let (end, device) = (frame.len(), self.stages.cables.device_of(link));
+            self.send_frame(device, Frame::new(&mut frame, 0, end), origin);
+        }
+    }
+
+    /// Takes what the engine and the translator have produced about the last packet.
+    fn settle(&mut self) {
+        while let Some(event) = self.stages.engine.poll_event() {
+            let name = self.families.name(&event);
+            self.families.told.push((event, name));
+        }
+        let mut buffer = std::mem::take(&mut self.families.buffer);
+        let of_hosts = self.families.translator.realm();
+        while let Some((_, side, len)) = self.stages.engine.poll_transmit(&mut buffer[ROOM..]) {
+            let realm = self.stages.engine.transmit_realm();
+            if side == Side::Inside && of_hosts == Some(realm) {
+                self.send_to_host(&mut buffer, len);
+                continue;
+            }
+            let frame = Frame::new(&mut buffer, ROOM, ROOM + len);
+            if self.stages.captures.is_on() {
+                self.stages.captures.leaving(self.now, side, frame.bytes());
+            }
+            self.send_now((side, realm), frame, None);
+        }
+        while let Some((side, len)) = self.families.translator.poll_transmit(&mut buffer[ROOM..]) {
+            self.send_now((side, 0), Frame::new(&mut buffer, ROOM, ROOM + len), None);
+        }
+        self.families.buffer = buffer;
+        self.families.translator.sweep(&self.stages.engine, self.now);
+    }
+}
+
+fn is_ipv6(packet: &[u8]) -> bool {
+    packet.first().is_some_and(|first| first >> 4 == 6)
+}

@@ -1,0 +1,139 @@
+//! NAT64: a client with IPv6 alone and a server with IPv4 alone.
+
+use super::PROGRAM;
+use super::world::World;
+use serde_json::Value;
+use std::net::IpAddr;
+
+const CLIENT: &str = "2001:db8:1::5";
+const SERVER: &str = "198.51.100.10";
+const SERVER6: &str = "64:ff9b::198.51.100.10";
+const EXTERNAL: &str = "203.0.113.1";
+
+/// Configuration, with more keys of the outside, and more tables.
+fn config(outside: &str, more: &str) -> String {
+    format!(
+        "[inside]\ndevice = \"inside\"\naddress6 = \"2001:db8:1::1/64\"\n\
+         [outside]\ndevice = \"outside\"\naddress = \"192.0.2.2/24\"\ngateway = \"192.0.2.1\"\n\
+         {outside}\
+         [[pool]]\naddresses = [\"{EXTERNAL}\"]\n[nat64]\n{more}"
+    )
+}
+
+fn world() -> World {
+    let world = World::new(&["client", "nat", "server"]);
+    world.host(
+        "client",
+        &format!("address add {CLIENT}/64 dev eth0 nodad\nroute add ::/0 via 2001:db8:1::1\n"),
+    );
+    world.host(
+        "server",
+        &format!(
+            "address add 192.0.2.1/24 dev eth0\naddress add {SERVER}/32 dev lo\n\
+             route add 203.0.113.0/24 via 192.0.2.2\n"
+        ),
+    );
+    world
+}
+
+fn address(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+#[test]
+fn a_host_with_ipv6_alone_reaches_ipv4() {
+    let world = world();
+    let gateway = world.start("nat", &config("", ""));
+    world.serve("server", address(SERVER));
+    world.ping("client", SERVER6, "");
+    world.ping("client", SERVER6, "-s 1400");
+    world.ping("client", "2001:db8:1::1", "");
+    let seen = world.tcp("client", address(SERVER6));
+    assert_eq!(seen.ip(), address(EXTERNAL));
+    // The last datagram comes in fragments.
+    for len in [1, 1300, 3000] {
+        assert_eq!(world.udp("client", address(SERVER6), len).ip(), address(EXTERNAL));
+    }
+    let status = gateway.status().unwrap();
+    let counts = &status["counters"]["packets"];
+    assert!(counts["outbound"]["forwarded"].as_u64() > Some(100), "{counts}");
+    assert!(counts["inbound"]["forwarded"].as_u64() > Some(100), "{counts}");
+    assert_eq!(gateway.stop().unwrap().code(), Some(0));
+}
+
+#[test]
+fn errors_come_as_icmpv6() {
+    let world = world();
+    let _gateway = world.start("nat", &config("mtu = 1300\n", ""));
+    world.serve("server", address(SERVER));
+    let ping = |to: &str, more: &str| {
+        world.run("client", &format!("ping -n -c 1 -W 5 {more} 64:ff9b::{to}"))
+    };
+    let said = ping("192.0.2.77", "");
+    assert!(said.contains("From 2001:db8:1::1 ") && said.contains("unreachable"), "{said}");
+    let said = ping(SERVER, "-t 1");
+    assert!(said.contains("From 2001:db8:1::1 ") && said.contains("Hop limit"), "{said}");
+    // A private address does not stand in the well-known prefix.
+    let said = ping("10.1.2.3", "");
+    assert!(!said.contains(" 1 received"), "{said}");
+    // What does not fit outside is told, and the path's length is learnt.
+    assert_eq!(world.tcp("client", address(SERVER6)).ip(), address(EXTERNAL));
+}
+
+#[test]
+fn hosts_are_named_by_their_addresses() {
+    let world = world();
+    let events = world.file("events.jsonl");
+    let log = format!("[[log]]\nkind = \"file\"\npath = {events:?}\n");
+    let gateway = world.start("nat", &config("", &log));
+    world.serve("server", address(SERVER));
+    let seen = world.udp("client", address(SERVER6), 10);
+    let (subscriber, host) = ("2001:db8:1::/64", format!("[{CLIENT}]:"));
+    let is_named = |entry: &Value| {
+        let internal = entry["internal"].as_str().unwrap_or_default();
+        entry["subscriber"] == subscriber && internal.starts_with(&host)
+    };
+    for asked in [&[][..], &["--subscriber", CLIENT], &["--subscriber", subscriber]] {
+        for table in ["mappings", "sessions"] {
+            let shown = world.ask("nat", &[&["show", table], asked].concat());
+            let entries = shown[table].as_array().unwrap();
+            assert!(!entries.is_empty() && entries.iter().all(is_named), "{table}: {shown}");
+        }
+    }
+    let shown = world.ask("nat", &["show", "mappings", "--subscriber", "2001:db8:1::6"]);
+    assert_eq!(shown["mappings"], serde_json::json!([]), "{shown}");
+    let shown = world.ask("nat", &["show", "subscribers"]);
+    assert_eq!(shown["subscribers"][0]["subscriber"], subscriber, "{shown}");
+    let shown = world.ask("nat", &["who", &seen.to_string(), "--protocol", "udp"]);
+    assert!(is_named(&shown), "{shown}");
+    let shown = world.ask("nat", &["show", "neighbors"]);
+    let neighbors = shown["neighbors"].as_array().unwrap();
+    assert!(neighbors.iter().any(|one| one["address"] == CLIENT), "{shown}");
+    let cleared = world.ask("nat", &["clear", "mappings", "--subscriber", subscriber]);
+    assert!(cleared["cleared"].as_u64() > Some(0), "{cleared}");
+    assert_eq!(gateway.stop().unwrap().code(), Some(0));
+    let lines = std::fs::read_to_string(&events).unwrap();
+    for event in ["mapping_created", "mapping_removed"] {
+        let mut found = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        assert!(found.any(|line| line["event"] == event && is_named(&line)), "{event}: {lines}");
+    }
+}
+
+#[test]
+fn a_reload_keeps_the_mappings_of_hosts() {
+    let world = world();
+    let gateway = world.start("nat", &config("", ""));
+    world.serve("server", address(SERVER));
+    let seen = world.udp("client", address(SERVER6), 10);
+    let mappings = || world.ask("nat", &["show", "mappings"])["mappings"].clone();
+    let file = world.file("natgate.toml");
+    let changed = std::fs::read_to_string(&file).unwrap() + "[timeouts]\nudp = \"10m\"\n";
+    std::fs::write(&file, &changed).unwrap();
+    world.ask("nat", &["reload"]);
+    assert_eq!(mappings()[0]["external"], seen.to_string());
+    world.ping("client", SERVER6, "");
+    std::fs::write(&file, changed.replace("[nat64]", "[nat64]\nsubscriber_length = 56")).unwrap();
+    let said = world.run("nat", &format!("{PROGRAM} reload --socket {}", world.socket("nat")));
+    assert!(said.contains("nat64: changes only at a restart"), "{said}");
+    assert_eq!(gateway.stop().unwrap().code(), Some(0));
+}
