@@ -295,10 +295,12 @@ fn is_right(bytes: &[u8]) -> bool {
         return false;
     };
     let is_echo = |kind: u8| matches!(kind, 0 | 8 | 128 | 129);
+    let is_foreign = protocol == if bytes[0] >> 4 == 6 { ICMP } else { ICMPV6 };
     transport.is_some_and(|transport| {
         let is_of = match protocol {
             TCP => transport.len() >= 20,
             UDP => transport.len() >= 8 && transport[6..8] != [0, 0] && is_udp_whole(transport),
+            ICMP | ICMPV6 if is_foreign => false,
             ICMP | ICMPV6 => transport.len() >= 8 && is_echo(transport[0]),
             _ => false,
         };
