@@ -32,6 +32,10 @@ impl Waiting {
     }
 }
 
+fn spacing(per_second: u32) -> u64 {
+    SECOND / u64::from(per_second.max(1))
+}
+
 /// Makes errors, at a limited rate. As many as one second's worth may come at once.
 #[derive(Clone, Debug)]
 pub(crate) struct Errors {
@@ -46,8 +50,16 @@ pub(crate) struct Errors {
 
 impl Errors {
     pub(crate) fn new(per_second: u32) -> Self {
-        let spacing = SECOND / u64::from(per_second.max(1));
-        Self { spacing, due: 0, queue: VecDeque::with_capacity(QUEUE), suppressed: 0 }
+        Self {
+            spacing: spacing(per_second),
+            due: 0,
+            queue: VecDeque::with_capacity(QUEUE),
+            suppressed: 0,
+        }
+    }
+
+    pub(crate) fn set_rate(&mut self, per_second: u32) {
+        self.spacing = spacing(per_second);
     }
 
     /// True, and counted, if one more error may be made now.

@@ -90,6 +90,11 @@ pub struct Translator {
     taken_back: Counters,
 }
 
+/// The gateway's own IPv4 addresses, inside and outside.
+fn own_ipv4(config: &Config) -> [Option<u32>; 2] {
+    [config.inside.address, config.outside.address].map(|own| own.map(Ipv4Addr::to_bits))
+}
+
 impl Translator {
     /// Makes a translator, and adds the realm of NAT64 to the engine's configuration. `None`: the
     /// settings have nothing about IPv6, and packets of IPv6 are foreign.
@@ -119,11 +124,10 @@ impl Translator {
             let converter = converter(mtu_ipv6[0], u16::MAX, Hops::Keep);
             Nat64::new(nat64, converter, mtu_ipv6[0], config, seed)
         });
-        let own = |own: Option<Ipv4Addr>| own.map(Ipv4Addr::to_bits);
         let outbound_only = settings.filter == FilterKind::OutboundOnly;
         Ok(Some(Self {
             realm: config.realms.len() as u16,
-            own_ipv4: [own(config.inside.address), own(config.outside.address)],
+            own_ipv4: own_ipv4(config),
             mtus,
             externals: config.external_ranges(),
             nat64,
@@ -136,6 +140,13 @@ impl Translator {
             taken_back: Counters::default(),
             settings: settings.clone(),
         }))
+    }
+
+    /// Takes the addresses and the rate of errors of the engine's new configuration.
+    pub fn renew(&mut self, config: &Config) {
+        self.own_ipv4 = own_ipv4(config);
+        self.externals = config.external_ranges();
+        self.errors.set_rate(config.limits.icmp_errors_per_second);
     }
 
     /// Number of the realm of NAT64's hosts in the engine; `None`: there is no NAT64.
@@ -199,18 +210,23 @@ impl Translator {
         }
     }
 
-    /// True if [`Translator::take`] has to see a packet that came in on a side. All other packets
-    /// are the engine's, and the engine may take many of them at once.
-    pub fn claims(&self, from: Side, packet: &[u8]) -> bool {
+    /// True if [`Translator::take`] has to see a packet that came in on a side, from a realm. All
+    /// other packets are the engine's, and the engine may take many of them at once.
+    pub fn claims(&self, from: Side, realm: u16, packet: &[u8]) -> bool {
         if packet.first().is_some_and(|first| first >> 4 == 6) {
             return true;
         }
         let Ok(header) = Ipv4::new_checked(packet) else { return false };
+        self.claims_ipv4(from, realm, (header.source(), header.destination()))
+    }
+
+    /// True if an IPv4 packet is for SIIT or the CLAT. Realms of customers have neither.
+    fn claims_ipv4(&self, from: Side, realm: u16, ends: (u32, u32)) -> bool {
         let claims = match from {
-            Side::Outside => self.claims_siit_ipv4(header.destination()),
-            Side::Inside => self.claims_clat_ipv4(header.source()),
+            Side::Outside => self.claims_siit_ipv4(ends.1),
+            Side::Inside => realm == 0 && self.claims_clat_ipv4(ends.0),
         };
-        claims && !self.is_engines(header.destination())
+        claims && !self.is_engines(ends.1)
     }
 
     fn take_ipv6(
@@ -259,15 +275,13 @@ impl Translator {
         };
         let ends = (header.source(), header.destination());
         let len = usize::from(header.total_len());
-        let claims_siit = from == Side::Outside && self.claims_siit_ipv4(ends.1);
-        let claims_clat = from == Side::Inside && self.claims_clat_ipv4(ends.0);
-        if self.is_engines(ends.1) || !(claims_siit || claims_clat) {
+        if !self.claims_ipv4(from, packet.realm(), ends) {
             return self.by_engine(engine, now, from, packet);
         }
         packet.truncate(len);
         let taken = match check_ipv4(packet.bytes(), ends) {
             Err(reason) => Err(reason.into()),
-            Ok(()) if claims_siit => self.siit_to_ipv6(packet),
+            Ok(()) if from == Side::Outside => self.siit_to_ipv6(packet),
             Ok(()) => self.clat_to_ipv6(packet),
         };
         self.settle(now, from, packet, len, taken)

@@ -94,6 +94,16 @@ fn six(ends: (u128, u128), protocol: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
+fn four(ends: ([u8; 4], [u8; 4]), protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let len = 20 + payload.len() as u8;
+    let mut bytes = vec![0x45, 0, 0, len, 0, 0, 0, 0, 64, protocol, 0, 0];
+    bytes.extend([ends.0, ends.1].concat());
+    let checksum = !fold(sum(&bytes, 0));
+    bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
 fn udp(source: u16, destination: u16) -> Vec<u8> {
     let [a, b] = source.to_be_bytes();
     let [c, d] = destination.to_be_bytes();
@@ -152,9 +162,8 @@ fn an_error_with_a_short_extension_turns_round_inside() {
 
 #[test]
 fn the_clat_takes_in_no_address_that_no_packet_may_have() {
-    let (outer, inner) = (pref64("64:ff9b::", 96), pref64("2001:db8:c::", 96));
-    let subscribers = vec![Prefix::new([192, 168, 0, 0].into(), 16)];
-    let clat = ClatSettings { prefix: outer, source: inner, subscribers };
+    let clat = clat();
+    let (outer, inner) = (clat.prefix, clat.source);
     let mut world = World::new(Settings { clat: Some(clat), ..Settings::default() });
     let mut take = |source, destination| {
         let ends = (embed(outer, source), embed(inner, destination));
@@ -173,6 +182,34 @@ fn the_clat_takes_in_no_address_that_no_packet_may_have() {
         world.take(Side::Outside, &error6(ends, [3, 0, 0, 0, 0, 0, 0, 0], &quoted, &[]));
     let left = left.expect("an error that passes");
     assert_eq!(left[12..16], [192, 0, 0, 8]);
+}
+
+/// A CLAT for hosts of 192.168.0.0/16.
+fn clat() -> ClatSettings {
+    let (outer, inner) = (pref64("64:ff9b::", 96), pref64("2001:db8:c::", 96));
+    let subscribers = vec![Prefix::new([192, 168, 0, 0].into(), 16)];
+    ClatSettings { prefix: outer, source: inner, subscribers }
+}
+
+#[test]
+fn hosts_of_other_realms_do_not_use_the_clat() {
+    let world = World::new(Settings { clat: Some(clat()), ..Settings::default() });
+    let packet = four(([192, 168, 0, 5], [198, 51, 100, 7]), 17, &udp(5000, 53));
+    assert!(world.translator.claims(Side::Inside, 0, &packet));
+    assert!(!world.translator.claims(Side::Inside, 1, &packet));
+}
+
+#[test]
+fn addresses_of_a_new_configuration_are_the_engines() {
+    let settings = siit(vec![pref64("2001:db8:64::", 96)], Hairpin::Off);
+    let mut world = World::new(Settings { siit: Some(settings), ..Settings::default() });
+    let added = Ipv4Addr::new(203, 0, 113, 77);
+    let packet = four(([198, 51, 100, 7], added.octets()), 17, &udp(53, 5000));
+    assert!(world.translator.claims(Side::Outside, 0, &packet));
+    let mut config = world.engine.config().clone();
+    config.pools[0].addresses.push(AddressRange { first: added, last: added });
+    world.translator.renew(&config);
+    assert!(!world.translator.claims(Side::Outside, 0, &packet));
 }
 
 #[test]

@@ -91,7 +91,7 @@ pub struct Router6Counters {
 
 impl Router6Counters {
     /// Names and values of the counters.
-    pub fn each(&self) -> [(&'static str, u64); 12] {
+    pub fn each(&self) -> [(&'static str, u64); 14] {
         [
             ("discovery_received", self.discovery_received),
             ("discovery_invalid", self.discovery_invalid),
@@ -101,6 +101,8 @@ impl Router6Counters {
             ("neighbors_lost", self.neighbors_lost),
             ("neighbors_refused", self.neighbors_refused),
             ("neighbor_changes", self.neighbor_changes),
+            ("router_solicitations", self.router_solicitations),
+            ("advertisements_sent", self.advertisements_sent),
             ("echoes_answered", self.echoes_answered),
             ("packets_ignored", self.packets_ignored),
             ("errors_made", self.errors_made),
@@ -299,8 +301,12 @@ impl Router6 {
         {
             return self.suppress();
         }
-        self.outbox.counters.errors_made += 1;
-        self.send(now, link, frame, None)
+        let fate = self.send(now, link, frame, None);
+        match fate {
+            Fate::Lost => self.suppress_error(),
+            _ => self.outbox.counters.errors_made += 1,
+        }
+        fate
     }
 
     fn suppress(&mut self) -> Fate {

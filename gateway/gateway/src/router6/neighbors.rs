@@ -121,7 +121,7 @@ enum Group {
     New,
     /// Known before, and asked for.
     Former,
-    /// Learnt from the neighbour's own message; neither asked nor used yet.
+    /// Learnt from the neighbour's own message; no question was answered yet.
     Unproven,
     /// Known, and not used lately.
     Stale,
@@ -138,7 +138,7 @@ struct Neighbor {
     tries: u8,
     /// Time of the next step.
     deadline: Timestamp,
-    /// True if the neighbour has answered, or a packet has used it.
+    /// True if the neighbour has answered a question.
     proven: bool,
     /// True if the neighbour was known before it was asked for.
     former: bool,
@@ -153,8 +153,10 @@ impl Neighbor {
             NeighborState6::Incomplete if self.former => Some(Group::Former),
             NeighborState6::Incomplete => Some(Group::New),
             NeighborState6::Stale if self.proven => Some(Group::Stale),
-            NeighborState6::Stale => Some(Group::Unproven),
-            _ => None,
+            NeighborState6::Stale | NeighborState6::Delay | NeighborState6::Probe => {
+                (!self.proven).then_some(Group::Unproven)
+            }
+            NeighborState6::Reachable | NeighborState6::Static => None,
         }
     }
 }
@@ -224,7 +226,6 @@ impl Neighbors {
         if neighbor.state == NeighborState6::Stale {
             self.change(address, |neighbor| {
                 neighbor.state = NeighborState6::Delay;
-                neighbor.proven = true;
                 neighbor.deadline = now.plus(DELAY);
             });
         }
@@ -309,7 +310,6 @@ impl Neighbors {
             let is_used = !held.is_empty();
             neighbor.mac = Some(mac);
             neighbor.tries = 0;
-            neighbor.proven |= is_used;
             (neighbor.state, neighbor.deadline) = match is_used {
                 true => (NeighborState6::Delay, now.plus(DELAY)),
                 false => (NeighborState6::Stale, now.plus(STALE)),
@@ -492,7 +492,7 @@ impl Neighbors {
             is_router: false,
             tries: 0,
             deadline,
-            proven: state != NeighborState6::Stale,
+            proven: state == NeighborState6::Static,
             former: false,
             serial: self.next_serial,
             held: VecDeque::new(),

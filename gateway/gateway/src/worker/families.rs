@@ -134,7 +134,7 @@ impl Stages {
         let mut passage = Passage::new(self, &mut families, now, transmitters);
         for number in 0..packets.len() {
             let (frame, realm) = packets.take(number);
-            match passage.families.translator.claims(from, frame.bytes()) {
+            match passage.families.translator.claims(from, realm, frame.bytes()) {
                 true => passage.take(from, frame, realm),
                 false => rest.push(frame, realm),
             }
@@ -202,9 +202,11 @@ impl Stages {
         self.families = Some(families);
     }
 
-    /// Puts routes, neighbours and advertisements of new settings in force.
+    /// Puts routes, neighbours and advertisements of new settings in force, and the addresses of the
+    /// engine's new configuration.
     pub(super) fn renew_ipv6(&mut self, settings: &Settings) {
         if let Some(families) = &mut self.families {
+            families.translator.renew(self.engine.config());
             // Next hops have been checked when the settings were prepared. An error changes
             // nothing.
             let _ = families.router.reconfigure(settings);

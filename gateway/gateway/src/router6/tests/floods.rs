@@ -95,6 +95,34 @@ fn forged_solicitations_displace_themselves_only() {
 }
 
 #[test]
+fn forged_neighbours_that_packets_use_displace_themselves_only() {
+    let mut settings = settings();
+    settings.neighbors_limit = Some(1000);
+    let mut router = router_of(&settings);
+    let is_known = |router: &mut Router6, number| {
+        solicit(router, at(2), IN, (&host(number), OTHER), "2001:db8:1::1");
+        send(router, at(2), IN, &host(number)).0 == Fate::Ready
+    };
+    // One station may state 256 addresses, whatever is sent to them.
+    let known = (0..256).filter(|number| is_known(&mut router, *number)).count();
+    assert_eq!((known, router.neighbors(IN).len()), (256, 256));
+    solicit(&mut router, at(2), IN, (&host(256), OTHER), "2001:db8:1::1");
+    assert_eq!((router.neighbors(IN).len(), router.counters().neighbors_refused), (256, 1));
+    // Many hardware addresses fill the table, and none of them keeps its place.
+    for number in 1000..3000_u64 {
+        let [.., a, b] = number.to_be_bytes();
+        let source = host(number);
+        solicit(&mut router, at(3), IN, (&source, Mac([2, 0, 0, 9, a, b])), "2001:db8:1::1");
+        send(&mut router, at(3), IN, &source);
+    }
+    assert_eq!(router.neighbors(IN).len(), 1000);
+    assert_eq!(state(&router, IN, &host(2999)), Some(NeighborState6::Delay));
+    assert_eq!(send(&mut router, at(4), IN, "2001:db8:1::6").0, Fate::Kept);
+    hear(&mut router, at(5), IN, said("2001:db8:1::6", HOST));
+    assert_eq!(state(&router, IN, "2001:db8:1::6"), Some(NeighborState6::Reachable));
+}
+
+#[test]
 fn neighbours_in_use_do_not_make_room() {
     let mut settings = settings();
     settings.neighbors_limit = Some(16);
