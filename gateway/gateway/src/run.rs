@@ -54,6 +54,7 @@ pub fn run(
         if frames > 0 {
             last_frame = now;
         } else if now.since(last_frame) >= SPIN {
+            worker.report_events(now, observer);
             observer.passed(now);
             observer.idle();
             sleep(worker, clock, controls, observer)?;
@@ -64,6 +65,7 @@ pub fn run(
             observer.status(&worker.status(now));
         }
     }
+    worker.report_events(clock.now(), observer);
     Ok(())
 }
 

@@ -158,6 +158,14 @@ impl Worker {
         Ok(())
     }
 
+    /// Reports the events of commands and of work that was due, which no later turn may report: the
+    /// worker sleeps or ends.
+    pub(crate) fn report_events(&mut self, now: Timestamp, observer: &mut dyn Observer) {
+        if !self.is_halted() {
+            self.drain(now, observer);
+        }
+    }
+
     /// Sets the source of commands.
     pub fn obey(&mut self, commands: Commands) {
         self.clerk.listen(commands);
@@ -504,11 +512,15 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
     use crate::router::settings_of_tests as settings;
+    use crate::run::{Controls, run};
     use natgate_engine::{Event, Packet, Verdict};
     use natgate_io::{LinkInfo, memory};
     use natgate_wire::arp::Mac;
     use natgate_wire::{Ipv4, protocol};
+    use std::os::unix::net::UnixStream;
+    use std::sync::atomic::AtomicBool;
 
     /// Events that were reported, and losses: how many, and after how many events.
     #[derive(Default)]
@@ -534,39 +546,58 @@ mod tests {
         fn idle(&mut self) {}
     }
 
-    #[test]
-    fn events_that_found_no_room_are_told_in_their_place() {
-        let now = Timestamp(1_000_000_000_000);
+    fn worker(now: Timestamp) -> Worker {
         let devices: [Box<dyn Device>; 2] = [1, 2].map(|last| -> Box<dyn Device> {
             Box::new(memory::pair("device", Mac([2, 0, 0, 0, 0, last])).0)
         });
-        let worker = Worker::new(&settings(), [7; 32], devices, now);
-        let mut worker = worker.expect("the settings are right");
+        Worker::new(&settings(), [7; 32], devices, now).expect("the settings are right")
+    }
+
+    /// Makes a mapping for each host.
+    fn begin(engine: &mut Engine, now: Timestamp, hosts: std::ops::Range<u32>) {
+        for host in hosts {
+            let mut bytes = [0; 28];
+            let mut header = Ipv4::init(&mut bytes[..], 20);
+            header.set_total_len(28);
+            header.set_ttl(64);
+            header.set_protocol(protocol::UDP);
+            header.set_source(0x0a01_0000 + host);
+            header.set_destination(0xc633_6401);
+            header.fill_checksum();
+            bytes[20..26].copy_from_slice(&[0x0f, 0xa0, 0, 53, 0, 8]);
+            let mut verdict = [Verdict::Held];
+            engine.process(now, Side::Inside, &mut [Packet::new(&mut bytes, 0)], &mut verdict);
+            assert_eq!(verdict, [Verdict::Forward(Side::Outside)]);
+        }
+    }
+
+    #[test]
+    fn a_stop_loses_no_event() {
+        let clock = Clock::new();
+        let (stop, status) = (AtomicBool::new(true), AtomicBool::new(false));
+        let (wake, _waker) = UnixStream::pair().unwrap();
+        wake.set_nonblocking(true).unwrap();
+        let controls = Controls { stop: &stop, status: &status, wake: &wake };
+        let mut worker = worker(clock.now());
+        begin(&mut worker.stages.engine, clock.now(), 0..5);
+        let mut observer = RecordingObserver::default();
+        run(&mut worker, &clock, &controls, &mut observer).unwrap();
+        assert_eq!(observer.events.len(), 5);
+    }
+
+    #[test]
+    fn events_that_found_no_room_are_told_in_their_place() {
+        let now = Timestamp(1_000_000_000_000);
+        let mut worker = worker(now);
         let mut observer = RecordingObserver::default();
         // One mapping each; more events than the translator's queue holds.
         let many = 5000_u32;
-        let begin = |engine: &mut Engine, hosts: std::ops::Range<u32>| {
-            for host in hosts {
-                let mut bytes = [0; 28];
-                let mut header = Ipv4::init(&mut bytes[..], 20);
-                header.set_total_len(28);
-                header.set_ttl(64);
-                header.set_protocol(protocol::UDP);
-                header.set_source(0x0a01_0000 + host);
-                header.set_destination(0xc633_6401);
-                header.fill_checksum();
-                bytes[20..26].copy_from_slice(&[0x0f, 0xa0, 0, 53, 0, 8]);
-                let mut verdict = [Verdict::Held];
-                engine.process(now, Side::Inside, &mut [Packet::new(&mut bytes, 0)], &mut verdict);
-                assert_eq!(verdict, [Verdict::Forward(Side::Outside)]);
-            }
-        };
-        begin(&mut worker.stages.engine, 0..many);
+        begin(&mut worker.stages.engine, now, 0..many);
         worker.turn(now, &mut observer);
         let first = observer.events.len();
         assert!(first > 0, "some were told");
         assert_eq!(observer.lost, [(u64::from(many) - first as u64, first)]);
-        begin(&mut worker.stages.engine, many..many + 5);
+        begin(&mut worker.stages.engine, now, many..many + 5);
         worker.turn(now.plus(Duration::from_millis(1)), &mut observer);
         assert_eq!((observer.events.len(), observer.lost.len()), (first + 5, 1), "it is told once");
     }

@@ -202,8 +202,8 @@ impl Stages {
         self.families = Some(families);
     }
 
-    /// Puts routes, neighbours and advertisements of new settings in force, and the addresses of the
-    /// engine's new configuration.
+    /// Puts routes, neighbours and advertisements of new settings in force, and the addresses of
+    /// the engine's new configuration.
     pub(super) fn renew_ipv6(&mut self, settings: &Settings) {
         if let Some(families) = &mut self.families {
             families.translator.renew(self.engine.config());
