@@ -4,7 +4,7 @@
 //! Each module has one measurement: a `Plan` of its size, a function that measures, and `Figures`.
 //!
 //! ```
-//! use natgate_bench::engine::{Plan, measure};
+//! use natgate_lab::engine::{Plan, measure};
 //! use std::time::Duration;
 //!
 //! let plan = Plan { sessions: 2000, batch: 64, time: Duration::from_millis(1), tcp: false };

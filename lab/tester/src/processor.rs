@@ -15,7 +15,7 @@ pub struct ProcessorError {
     pub cause: io::Error,
 }
 
-/// Processor time of a process with all its threads.
+/// Processor time of a process with all its present threads.
 ///
 /// # Errors
 /// [`ProcessorError`] if there is no such process.
@@ -24,7 +24,12 @@ pub fn process_time(process: u32) -> Result<Duration, ProcessorError> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).map_err(failed)?;
     let mut total = Duration::ZERO;
     for task in tasks {
-        total += read(&task.map_err(failed)?.path()).map_err(failed)?;
+        match read(&task.map_err(failed)?.path()) {
+            Ok(time) => total += time,
+            // The thread has ended since the list was read.
+            Err(cause) if has_ended(&cause) => {}
+            Err(cause) => return Err(failed(cause)),
+        }
     }
     Ok(total)
 }
@@ -36,6 +41,11 @@ pub fn process_time(process: u32) -> Result<Duration, ProcessorError> {
 pub fn task_time(task: u32) -> Result<Duration, ProcessorError> {
     let path = format!("/proc/{task}");
     read(Path::new(&path)).map_err(|cause| ProcessorError { process: task, cause })
+}
+
+/// True if a task cannot be read because it has ended.
+fn has_ended(cause: &io::Error) -> bool {
+    cause.kind() == io::ErrorKind::NotFound || cause.raw_os_error() == Some(libc::ESRCH)
 }
 
 /// Run time of a task: the first number in the kernel's statistics.
@@ -52,14 +62,16 @@ mod tests {
 
     #[test]
     fn work_is_counted_and_waiting_is_not() {
-        let own = std::process::id();
-        let before = process_time(own).unwrap();
+        // Other threads of this process begin and end meanwhile.
+        let own = || read(Path::new("/proc/thread-self")).unwrap();
+        let before = own();
         let begin = Instant::now();
         while begin.elapsed() < Duration::from_millis(60) {}
-        let worked = process_time(own).unwrap() - before;
+        let worked = own() - before;
         // Other processes may have used the processor meanwhile, and the scheduler may count only
         // at its ticks.
         assert!(worked > Duration::from_millis(10), "{worked:?}");
+        assert!(process_time(std::process::id()).unwrap() >= worked);
         assert!(process_time(u32::MAX).is_err() && task_time(u32::MAX).is_err());
     }
 }
