@@ -300,8 +300,7 @@ fn is_right(bytes: &[u8]) -> bool {
         let is_of = match protocol {
             TCP => transport.len() >= 20,
             UDP => transport.len() >= 8 && transport[6..8] != [0, 0] && is_udp_whole(transport),
-            ICMP | ICMPV6 if is_foreign => false,
-            ICMP | ICMPV6 => transport.len() >= 8 && is_echo(transport[0]),
+            ICMP | ICMPV6 => !is_foreign && transport.len() >= 8 && is_echo(transport[0]),
             _ => false,
         };
         is_of && fold(sum(transport, start)) == 0xffff

@@ -95,11 +95,14 @@ fn six(ends: (u128, u128), protocol: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 fn four(ends: ([u8; 4], [u8; 4]), protocol: u8, payload: &[u8]) -> Vec<u8> {
-    let len = 20 + payload.len() as u8;
-    let mut bytes = vec![0x45, 0, 0, len, 0, 0, 0, 0, 64, protocol, 0, 0];
-    bytes.extend([ends.0, ends.1].concat());
-    let checksum = !fold(sum(&bytes, 0));
-    bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
+    let mut bytes = vec![0; 20];
+    let mut header = Ipv4::init(&mut bytes[..], 20);
+    header.set_total_len(20 + payload.len() as u16);
+    header.set_ttl(64);
+    header.set_protocol(protocol);
+    header.set_source(u32::from_be_bytes(ends.0));
+    header.set_destination(u32::from_be_bytes(ends.1));
+    header.fill_checksum();
     bytes.extend(payload);
     bytes
 }

@@ -1,7 +1,7 @@
 //! 19.9: the ICMP errors that the gateway makes by section 19.
 
 use super::headers::{Four, Six};
-use super::words::{checksum_of, length_sum, pair, pair6, put, total};
+use super::words::{checksum_of, pair, pair6, put, total, total_icmpv6};
 use super::{Families, is_martian};
 use crate::Transmit;
 use crate::errors::{conforms, spend};
@@ -63,8 +63,7 @@ impl Families {
         let ends = (source, super::headers::address(quoted, 8));
         let mut error = head(message);
         error.extend(&quoted[..quoted.len().min(1280 - 48)]);
-        let pseudo = total(&pair6(ends)) + u64::from(ICMPV6) + length_sum(error.len());
-        let checksum = checksum_of(total(&error) + pseudo);
+        let checksum = checksum_of(total_icmpv6(ends, &error));
         put(&mut error, 2, checksum);
         let mut out = vec![0x60, 0, 0, 0, 0, 0, ICMPV6, 64];
         // 8.2: the differentiated services of the packet.

@@ -4,7 +4,7 @@
 use super::fragments::Limit;
 use super::quotation;
 use super::transport::{Sums, To, Transport};
-use super::words::{checksum_of, length_sum, pair, pair6, put, total, word};
+use super::words::{checksum_of, pair, pair6, put, total, total_icmpv6, word};
 use natgate_engine::DropReason;
 use natgate_ipv6::convert::{Addresses, ConvertSettings, ErrorMessage, Hops, Place, Refusal};
 use natgate_wire::protocol::{ICMP, ICMPV6};
@@ -161,8 +161,7 @@ fn six_of(four: &Four, settings: &ConvertSettings, addresses: &mut dyn Addresses
     if is_whole_error {
         let limit = LONGEST_ERROR.1.min(four.total_len + HEADROOM) - 40;
         let mut message = quotation::to_ipv6(four.transport.bytes, limit, settings, addresses)?;
-        let pseudo = total(&pair6(ends)) + u64::from(ICMPV6) + length_sum(message.len());
-        let checksum = checksum_of(total(&message) + pseudo);
+        let checksum = checksum_of(total_icmpv6(ends, &message));
         put(&mut message, 2, checksum);
         let mut out = four.six(ends, ttl, message.len(), settings);
         out.extend(message);

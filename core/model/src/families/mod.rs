@@ -330,13 +330,12 @@ fn local(from: Side, bytes: &[u8]) -> Result<Passed, Refusal> {
     let unsupported = Refusal::silent(DropReason::LocalUnsupported);
     let six = Six::read(bytes, false).map_err(|_| unsupported)?;
     let message = six.transport.bytes;
-    let pseudo = words::total(&words::pair6(six.ends())) + 58 + words::length_sum(message.len());
     let is_request = six.transport.protocol == 58
         && message.len() >= 8
         && message[0] == 128
         && six.fragment.is_none()
         && six.segments_left.is_none()
-        && (words::total(message) + pseudo).is_multiple_of(0xffff);
+        && words::total_icmpv6(six.ends(), message).is_multiple_of(0xffff);
     if !is_request {
         return Err(unsupported);
     }
@@ -345,7 +344,7 @@ fn local(from: Side, bytes: &[u8]) -> Result<Passed, Refusal> {
     reply[8..40].copy_from_slice(&words::pair6((six.destination, six.source)));
     reply[six.at] = 129;
     words::put(&mut reply, six.at + 2, 0);
-    let checksum = words::checksum_of(words::total(&reply[six.at..]) + pseudo);
+    let checksum = words::checksum_of(words::total_icmpv6(six.ends(), &reply[six.at..]));
     words::put(&mut reply, six.at + 2, checksum);
     let direction = Direction::Local;
     Ok(Passed { direction, side: from, answers: true, bytes: reply, limit: None })

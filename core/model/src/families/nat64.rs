@@ -343,11 +343,7 @@ fn tell_address_unreachable(bytes: &mut [u8]) {
     bytes[41] = 3;
     super::words::put(bytes, 42, 0);
     let ends = (address(bytes, 8), address(bytes, 24));
-    let message = &bytes[40..];
-    let pseudo = super::words::total(&super::words::pair6(ends))
-        + 58
-        + super::words::length_sum(message.len());
-    let checksum = super::words::checksum_of(super::words::total(message) + pseudo);
+    let checksum = super::words::checksum_of(super::words::total_icmpv6(ends, &bytes[40..]));
     super::words::put(bytes, 42, checksum);
 }
 

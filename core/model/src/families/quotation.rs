@@ -1,10 +1,9 @@
 //! RFC 7915: an ICMP error and the packet that it quotes, with the extensions of RFC 4884.
 
 use super::headers::{Four, Six, has_late_extension, quoted_four, quoted_six};
-use super::words::{length_sum, pair6, total, word};
+use super::words::{total, total_icmpv6, word};
 use natgate_engine::DropReason;
 use natgate_ipv6::convert::{Addresses, ConvertSettings, Place, Refusal};
-use natgate_wire::protocol::ICMPV6;
 
 /// The first eight bytes of an error.
 type Head = [u8; 8];
@@ -56,8 +55,7 @@ pub(crate) fn to_ipv4(
     if message.len() < 8 {
         return Err(DropReason::BadLength.into());
     }
-    let pseudo = total(&pair6(ends)) + u64::from(ICMPV6) + length_sum(message.len());
-    if !(total(message) + pseudo).is_multiple_of(0xffff) {
+    if !total_icmpv6(ends, message).is_multiple_of(0xffff) {
         return Err(DropReason::IcmpBadChecksum.into());
     }
     let (quote, extension) = split(message, length_field6(message[0]));

@@ -1,5 +1,7 @@
 //! Words of 16 bits and their sums, in ordinary arithmetic modulo 65,535.
 
+use natgate_wire::protocol::ICMPV6;
+
 pub(crate) fn word(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
@@ -43,4 +45,9 @@ pub(crate) fn pair6(ends: (u128, u128)) -> [u8; 32] {
     bytes[..16].copy_from_slice(&ends.0.to_be_bytes());
     bytes[16..].copy_from_slice(&ends.1.to_be_bytes());
     bytes
+}
+
+/// The sum of an ICMPv6 message and its pseudo header.
+pub(crate) fn total_icmpv6(ends: (u128, u128), message: &[u8]) -> u64 {
+    total(message) + total(&pair6(ends)) + u64::from(ICMPV6) + length_sum(message.len())
 }
