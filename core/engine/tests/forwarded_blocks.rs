@@ -161,6 +161,41 @@ fn a_host_gets_no_more_blocks_than_it_may_have_and_of_one_address() {
     assert!(own.starts_with("203.0.113.2:50"), "{own}");
 }
 
+#[test]
+fn hosts_exchange_the_blocks_of_their_ports() {
+    let own = |first: u8, second: u8| {
+        let of = |host, ports: [u16; 2]| ports.map(|port| forwarded(host, port));
+        blocks(&[of(first, [5000, 5016]), of(second, [5032, 5048])].concat())
+    };
+    let mut lab = Lab::new(&own(80, 81));
+    reload(&mut lab, &own(81, 80));
+    assert!(arrives(&mut lab, 5000, 81) && arrives(&mut lab, 5048, 80));
+    let paired = |first, second| Config {
+        pooling: Pooling::Paired,
+        ..blocks(&[of_address(first, 1, 5000), of_address(second, 2, 5000)])
+    };
+    let mut lab = Lab::new(&paired(80, 81));
+    reload(&mut lab, &paired(81, 80));
+    assert!(arrives(&mut lab, 5000, 81));
+}
+
+#[test]
+fn a_block_that_goes_to_another_pool_with_its_address_counts_no_longer() {
+    let paired = |statics: &[StaticMapping]| Config { pooling: Pooling::Paired, ..blocks(statics) };
+    let mut lab = Lab::new(&paired(&[forwarded(80, 5000)]));
+    let mut new = paired(&[forwarded(80, 5000), of_address(80, 2, 5000)]);
+    let of = |address: &str| PoolConfig {
+        allocation: new.pools[0].allocation.clone(),
+        ..pool(address, address, (5000, 5070))
+    };
+    new.pools = vec![of("203.0.113.2"), of("203.0.113.1")];
+    reload(&mut lab, &new);
+    lab.wait_s(10_000.0);
+    assert!(arrives(&mut lab, 5000, 80));
+    let own = lab.external_of(&udp("10.0.0.80:4000", REMOTE));
+    assert!(own.starts_with("203.0.113.2:50"), "{own}");
+}
+
 /// Blocks of another size are another division of the address, which waits for the last mapping of
 /// the old one.
 #[test]

@@ -178,9 +178,13 @@ impl ExternalPorts {
     /// # Errors
     /// The first block that its host cannot have, and the reason.
     pub(crate) fn check_pins(&self, new: &[Pin], change: &PoolChange) -> Result<(), BlockConflict> {
-        let is_wanted = |block: u32| {
+        let is_wanted = |block: u32, owner: Host| {
             let (index, (first, _)) = self.blocks.place_of(block);
-            new.binary_search_by_key(&(self.address(index), first), |pin| pin.place).is_ok()
+            let place = (self.address(index), first);
+            let pool = change.find(place.0).map_or(NO_POOL, |wanted| wanted.pool);
+            let pin = new.binary_search_by_key(&place, |pin| pin.place);
+            usize::from(pool) == self.pool_of(index)
+                && pin.is_ok_and(|at| self.blocks.subscriber(new[at].host) == owner)
         };
         let mut added: BTreeMap<(usize, Host), u32> = BTreeMap::new();
         for pin in new {
@@ -204,9 +208,11 @@ impl ExternalPorts {
                 }
                 _ => {}
             }
-            let stays = |&block: &u32| is_wanted(block) || !self.blocks.is_only_pinned(block);
+            let owner = self.blocks.subscriber(pin.host);
+            let stays =
+                |&block: &u32| is_wanted(block, owner) || !self.blocks.is_only_pinned(block);
             let mut own = self.blocks.of(pin.host, pool).filter(stays);
-            let added = added.entry((pool, self.blocks.subscriber(pin.host))).or_default();
+            let added = added.entry((pool, owner)).or_default();
             *added += 1;
             let count = own.clone().count() as u32 + *added;
             let config = change.config();

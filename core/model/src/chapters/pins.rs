@@ -82,9 +82,11 @@ impl Model {
             }
             let own: Vec<Endpoint> = (self.chapters.blocks.iter())
                 .filter(|(at, block)| {
+                    let stays = wanted.get(at) == Some(host)
+                        && config.pools.iter().position(|pool| pool.has(at.address)) == Some(pool);
                     block.subscriber == *host
                         && self.pool_of(at.address.to_bits()) == Some(pool)
-                        && (wanted.contains_key(at) || !is_spare(at, block))
+                        && (stays || !is_spare(at, block))
                 })
                 .map(|(at, _)| *at)
                 .collect();
