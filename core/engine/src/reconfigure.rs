@@ -225,6 +225,17 @@ impl Engine {
         new: &mut Reconfiguration,
     ) -> Result<(), ReconfigureError> {
         self.check_configuration(new)?;
+        self.prepare_checked(new)
+    }
+
+    /// Begins a change to a configuration that [`Engine::check_configuration`] has permitted in
+    /// every engine that shares the pools. A subscriber that got the block of a forwarded port
+    /// since then loses the block.
+    ///
+    /// # Errors
+    /// [`ReconfigureError`], never because of a block. Nothing has changed then.
+    pub fn prepare_checked(&mut self, new: &mut Reconfiguration) -> Result<(), ReconfigureError> {
+        self.check_settings(new)?;
         let pools = new.pools.take().expect("a configuration is prepared once");
         self.prepare_pools(pools).map_err(ReconfigureError::Config)
     }
@@ -234,6 +245,12 @@ impl Engine {
     /// # Errors
     /// [`ReconfigureError`].
     pub fn check_configuration(&self, new: &Reconfiguration) -> Result<(), ReconfigureError> {
+        self.check_settings(new)?;
+        self.check_blocks(new)
+    }
+
+    /// Checks what packets do not change.
+    fn check_settings(&self, new: &Reconfiguration) -> Result<(), ReconfigureError> {
         if !self.is_settled() {
             return Err(ReconfigureError::Unsettled);
         }
@@ -248,7 +265,6 @@ impl Engine {
             );
             return Err(ReconfigureError::Config(ConfigError { message }));
         }
-        self.check_blocks(new)?;
         let pools = new.pools.as_ref().expect("a configuration is prepared once");
         self.external.check(pools).map_err(ReconfigureError::Config)
     }

@@ -125,7 +125,7 @@ impl CommandRunner {
         let mut in_force = None;
         self.task = match self.task.take()? {
             Task::Waiting(mut prepared, reply) if parts.engine.is_settled() => {
-                match prepare(&mut prepared, parts.engine, parts.devices) {
+                match prepare(&mut prepared, parts) {
                     Ok(()) => Some(Task::Prepared(prepared, reply)),
                     Err(error) => {
                         let _ = reply.send(Err((error, prepared)));
@@ -266,14 +266,16 @@ fn advance_review(
     None
 }
 
-/// Prepares the engine for new settings.
-fn prepare(
-    prepared: &mut Part,
-    engine: &mut Engine,
-    devices: &Devices,
-) -> Result<(), CommandError> {
-    prepared.wiring.check(&prepared.settings, devices)?;
-    engine.prepare_configuration(&mut prepared.engine).map_err(CommandError::Refused)
+/// Prepares the engine for new settings. The members of a team have checked the settings before,
+/// all of them, and none may refuse alone because a block has changed hands since.
+fn prepare(prepared: &mut Part, parts: &mut WorkerParts<'_>) -> Result<(), CommandError> {
+    prepared.wiring.check(&prepared.settings, parts.devices)?;
+    let new = &mut prepared.engine;
+    let result = match parts.team {
+        Some(_) => parts.engine.prepare_checked(new),
+        None => parts.engine.prepare_configuration(new),
+    };
+    result.map_err(CommandError::Refused)
 }
 
 /// Copies the pools and realms of a configuration, and nothing else.
