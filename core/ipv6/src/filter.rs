@@ -5,9 +5,14 @@
 //! port. Everybody outside may then send to the endpoint (endpoint-independent filtering, the
 //! default of RFC 6092 sections 3.2 and 3.3). IPsec, HIP, mobility headers and IKE pass without a
 //! record. An ICMPv6 error passes if the packet that it quotes came from a recorded endpoint.
+//!
+//! Neither a sender of many ports nor forged addresses fill the table. In a full table a new record
+//! takes the place of one whose time is over. If there is none, it takes the place of a record that
+//! nobody outside has answered. If there is none, it takes the place of a record of the /64, and in
+//! a /64 of the address, that has the most.
 
 use crate::keyed::Index;
-use alloc::vec::Vec;
+use alloc::{vec, vec::Vec};
 use natgate_engine::HashKey;
 use natgate_wire::ipv6::{Walk, next};
 use natgate_wire::{Ipv6, icmpv6, protocol, tcp};
@@ -18,8 +23,10 @@ const SECOND: u64 = 1_000_000_000;
 const IDLE: u64 = 300 * SECOND;
 const ESTABLISHED: u64 = 7440 * SECOND;
 const TRANSITORY: u64 = 240 * SECOND;
-/// Records that are looked at for an expired one when the table is full.
+/// Records of which a new one may take the place of one when the table is full.
 const LOOKED_AT: usize = 64;
+/// Counters of records by /64, and by address: networks that share one by chance share its count.
+const COUNTERS: usize = 1 << 16;
 const ESP: u8 = 50;
 const IKE: u16 = 500;
 
@@ -36,6 +43,33 @@ struct Record {
     key: Key,
     expires: u64,
     is_established: bool,
+    /// Somebody outside has sent a packet to the endpoint.
+    is_answered: bool,
+    /// Counters of the /64 and of the address.
+    counters: [u16; 2],
+}
+
+/// Records of each /64, and of each address.
+#[derive(Clone, Debug)]
+struct Counts([Vec<u32>; 2]);
+
+impl Counts {
+    fn of(&self, counters: [u16; 2]) -> [u32; 2] {
+        let [network, address] = &self.0;
+        [network[usize::from(counters[0])], address[usize::from(counters[1])]]
+    }
+
+    fn add(&mut self, counters: [u16; 2]) {
+        for (counts, counter) in self.0.iter_mut().zip(counters) {
+            counts[usize::from(counter)] += 1;
+        }
+    }
+
+    fn subtract(&mut self, counters: [u16; 2]) {
+        for (counts, counter) in self.0.iter_mut().zip(counters) {
+            counts[usize::from(counter)] -= 1;
+        }
+    }
 }
 
 /// The recorded endpoints.
@@ -45,7 +79,8 @@ pub(crate) struct Filter {
     most: usize,
     records: Vec<Record>,
     index: Index,
-    /// The record at which the search for an expired one goes on.
+    counts: Counts,
+    /// The first of the records that the next new one looks at.
     next: usize,
 }
 
@@ -72,6 +107,7 @@ impl Filter {
             most,
             records: Vec::with_capacity(most),
             index: Index::new(most),
+            counts: Counts([vec![0; COUNTERS], vec![0; COUNTERS]]),
             next: 0,
         }
     }
@@ -85,13 +121,7 @@ impl Filter {
     }
 
     /// Records the sender of a packet from inside. Returns `false` if there is no room.
-    pub(crate) fn note(
-        &mut self,
-        packet: &Ipv6<&[u8]>,
-        walk: &Walk,
-        bytes: &[u8],
-        now: u64,
-    ) -> bool {
+    pub(crate) fn note(&mut self, source: u128, walk: &Walk, bytes: &[u8], now: u64) -> bool {
         if walk.fragment.is_some_and(|(_, fragment)| fragment.offset != 0) {
             return true;
         }
@@ -102,7 +132,7 @@ impl Filter {
             return true;
         }
         let port = ports(walk.protocol, transport).0;
-        let key = Key { address: packet.source(), port, protocol: walk.protocol };
+        let key = Key { address: source, port, protocol: walk.protocol };
         let flags = transport.get(13).copied().filter(|_| walk.protocol == protocol::TCP);
         let Some(at) = self.find(&key).or_else(|| self.add(key, now)) else { return false };
         let record = &mut self.records[at as usize];
@@ -110,29 +140,58 @@ impl Filter {
         if begins || record.expires <= now {
             record.is_established = false;
         }
+        record.is_answered &= record.expires > now;
         record.expires = now + idle(record);
         true
     }
 
     fn add(&mut self, key: Key, now: u64) -> Option<u32> {
-        let record = Record { key, expires: 0, is_established: false };
+        let counters = self.counters(key.address);
+        let record =
+            Record { key, expires: 0, is_established: false, is_answered: false, counters };
         let at = if self.records.len() < self.most {
             self.records.push(record);
             self.records.len() - 1
         } else {
-            let count = self.records.len();
-            let places = (0..LOOKED_AT.min(count)).map(|step| (self.next + step) % count);
-            let at = places.into_iter().find(|at| self.records[*at].expires <= now);
-            self.next = (self.next + LOOKED_AT) % count.max(1);
-            let at = at?;
-            let old = self.hash(&self.records[at].key);
-            let (key, records) = (self.key, &self.records);
-            self.index.remove(old, at as u32, |other| hash(key, &records[other as usize].key));
+            let at = self.replaceable(counters, now)?;
+            let old = self.records[at];
+            let (secret, records) = (self.key, &self.records);
+            let hash_of = |other: u32| hash(secret, &records[other as usize].key);
+            self.index.remove(hash_of(at as u32), at as u32, hash_of);
+            self.counts.subtract(old.counters);
             self.records[at] = record;
             at
         };
+        self.counts.add(counters);
         self.index.insert(self.hash(&key), at as u32);
         Some(at as u32)
+    }
+
+    /// The counters of the /64 and of the address.
+    fn counters(&self, address: u128) -> [u16; 2] {
+        [address >> 64, address].map(|part| crate::keyed::hash(self.key, part) as u16)
+    }
+
+    /// The record of a full table whose place a new one takes.
+    fn replaceable(&mut self, new: [u16; 2], now: u64) -> Option<usize> {
+        let count = self.records.len();
+        let first = self.next;
+        let places = (0..LOOKED_AT.min(count)).map(|step| (first + step) % count);
+        self.next = (first + LOOKED_AT) % count.max(1);
+        let records = &self.records;
+        if let Some(at) = places.clone().find(|at| records[*at].expires <= now) {
+            return Some(at);
+        }
+        let unanswered = places.clone().filter(|at| !records[*at].is_answered);
+        if let Some(at) = unanswered.min_by_key(|at| last_packet(&records[*at])) {
+            return Some(at);
+        }
+        let at = places.max_by_key(|at| self.counts.of(records[*at].counters))?;
+        let [most, most_of_address] = self.counts.of(records[at].counters);
+        let [own, own_of_address] = self.counts.of(new);
+        let is_larger = most > own + 1;
+        let is_same = records[at].counters[0] == new[0];
+        (is_larger || is_same && most_of_address > own_of_address + 1).then_some(at)
     }
 
     /// Whether a packet from outside may come in.
@@ -172,6 +231,7 @@ impl Filter {
             record.is_established =
                 !ends && (record.is_established || flags & tcp::flags::ACK != 0);
         }
+        record.is_answered = true;
         record.expires = now + idle(record);
         true
     }
@@ -201,5 +261,124 @@ fn idle(record: &Record) -> u64 {
         (protocol::TCP, true) => ESTABLISHED,
         (protocol::TCP, false) => TRANSITORY,
         _ => IDLE,
+    }
+}
+
+/// Time of the last packet of a record.
+fn last_packet(record: &Record) -> u64 {
+    record.expires - idle(record)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use natgate_wire::ipv6::HEADER_LEN;
+
+    const SERVER: u128 = 0x2001_0db8_00ff << 80 | 1;
+
+    /// The address of a host in a /64.
+    fn host(network: u128, host: u128) -> u128 {
+        (0x2001_0db8 << 96) | network << 64 | host
+    }
+
+    fn udp(source: u128, destination: u128, ports: [u16; 2]) -> Vec<u8> {
+        let mut bytes = vec![0; HEADER_LEN + 8];
+        bytes[0] = 0x60;
+        bytes[5] = 8;
+        bytes[6] = protocol::UDP;
+        bytes[7] = 64;
+        bytes[8..24].copy_from_slice(&source.to_be_bytes());
+        bytes[24..40].copy_from_slice(&destination.to_be_bytes());
+        bytes[40..42].copy_from_slice(&ports[0].to_be_bytes());
+        bytes[42..44].copy_from_slice(&ports[1].to_be_bytes());
+        bytes
+    }
+
+    struct Table {
+        filter: Filter,
+        now: u64,
+    }
+
+    impl Table {
+        fn new(most: usize) -> Self {
+            Self { filter: Filter::new(most, [7; 32]), now: 0 }
+        }
+
+        /// A packet of a host to the server, one millisecond after the packet before.
+        fn sends(&mut self, source: u128, port: u16) -> bool {
+            self.now += SECOND / 1000;
+            let bytes = udp(source, SERVER, [port, 53]);
+            let walk = Ipv6::new_checked(&bytes[..]).unwrap().walk().unwrap();
+            self.filter.note(source, &walk, &bytes, self.now)
+        }
+
+        /// A packet of the server to a host.
+        fn receives(&mut self, destination: u128, port: u16) -> bool {
+            self.now += SECOND / 1000;
+            let bytes = udp(SERVER, destination, [53, port]);
+            let header = Ipv6::new_checked(&bytes[..]).unwrap();
+            let walk = header.walk().unwrap();
+            self.filter.admits(&header, &walk, &bytes, self.now)
+        }
+
+        fn exchanges(&mut self, host: u128, port: u16) -> bool {
+            self.sends(host, port) && self.receives(host, port)
+        }
+    }
+
+    #[test]
+    fn unanswered_records_make_room_and_the_oldest_first() {
+        let mut table = Table::new(64);
+        assert!(table.exchanges(host(1, 1), 1000));
+        for forged in 0..10_000 {
+            assert!(table.sends(host(2 + forged, 1), 1000), "forged address {forged}");
+        }
+        assert!(table.receives(host(1, 1), 1000), "an answered record stays");
+        assert!(table.sends(host(1, 2), 1000));
+        for forged in 0..62 {
+            assert!(table.sends(host(20_000 + forged, 1), 1000));
+        }
+        assert!(table.receives(host(1, 2), 1000), "62 newer records take no place of an older one");
+    }
+
+    #[test]
+    fn the_network_with_the_most_records_makes_room() {
+        let mut table = Table::new(64);
+        for port in 0..64 {
+            assert!(table.exchanges(host(1, port.into()), port));
+        }
+        for port in 0..31 {
+            assert!(table.exchanges(host(2, 1), port), "port {port}");
+        }
+        let kept = (0..31).filter(|port| table.receives(host(2, 1), *port)).count();
+        assert_eq!(kept, 31);
+        let refused = (100..200).filter(|port| !table.exchanges(host(1, 1), *port)).count();
+        assert_eq!(refused, 100, "nobody has more than the network, and no address two");
+    }
+
+    #[test]
+    fn the_address_with_the_most_records_makes_room_in_its_network() {
+        let mut table = Table::new(64);
+        for port in 0..64 {
+            assert!(table.exchanges(host(1, 1), port));
+        }
+        for port in 0..31 {
+            assert!(table.exchanges(host(1, 2), port), "port {port}");
+        }
+        assert!((0..31).all(|port| table.receives(host(1, 2), port)));
+        assert!(!table.sends(host(1, 1), 100), "the address has the most itself");
+    }
+
+    #[test]
+    fn a_record_whose_time_is_over_goes_before_one_that_is_in_use() {
+        let mut table = Table::new(64);
+        assert!(table.exchanges(host(1, 1), 1));
+        table.now += IDLE;
+        for port in 0..63 {
+            assert!(table.sends(host(2, 1), port));
+        }
+        assert!(table.sends(host(3, 1), 1));
+        assert!((0..63).all(|port| table.receives(host(2, 1), port)));
+        assert!(!table.receives(host(1, 1), 1));
     }
 }

@@ -60,9 +60,6 @@ impl Translator {
         if !self.settings.forwarding && !is_paired {
             return Err(DropReason::NoRoute.into());
         }
-        if from == Side::Inside {
-            self.note_sender(now, packet.bytes())?;
-        }
         let to = if turns { Side::Inside } else { from.other() };
         check_hop(packet.bytes())?;
         let mtu = self.mtus[to as usize];
@@ -78,20 +75,27 @@ impl Translator {
             return Err(refusal);
         }
         //= rfc6296#section-7-filter
-        if from == Side::Outside {
-            self.check_asked_for(now, packet.bytes())?;
+        match from {
+            Side::Inside => self.note_sender(now, source, packet.bytes())?,
+            Side::Outside => self.check_asked_for(now, packet.bytes())?,
         }
         let hop_limit = packet.bytes()[HOP_LIMIT] - 1;
         packet.bytes_mut()[HOP_LIMIT] = hop_limit;
         Ok((Direction::forwarded(from, to), to, None))
     }
 
-    /// Has the filter, if there is one, record the sender of a packet from inside.
-    fn note_sender(&mut self, now: Timestamp, bytes: &[u8]) -> Result<(), DropReason> {
+    /// Has the filter, if there is one, record the sender of a packet from inside, whose source
+    /// address may be translated already.
+    fn note_sender(
+        &mut self,
+        now: Timestamp,
+        source: u128,
+        bytes: &[u8],
+    ) -> Result<(), DropReason> {
         let Some(filter) = &mut self.filter else { return Ok(()) };
         let header = Ipv6::new_checked(bytes).map_err(|_| DropReason::BadLength)?;
         let walk = header.walk().map_err(|_| DropReason::ExtensionHeaders)?;
-        match filter.note(&header, &walk, bytes, now.0) {
+        match filter.note(source, &walk, bytes, now.0) {
             true => Ok(()),
             false => Err(DropReason::SessionTableFull),
         }

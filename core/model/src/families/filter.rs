@@ -17,7 +17,8 @@ type Inside = (u8, u128, u16);
 pub(crate) type Endpoints = BTreeMap<Inside, (u64, bool)>;
 
 const SECOND: u64 = 1_000_000_000;
-/// Most endpoints.
+/// Most endpoints. The model has no more: a full table is not compared, because what makes room
+/// in it depends on the order of the table.
 const MOST: usize = 65_536;
 const ECHO_REQUEST: u8 = 128;
 const ECHO_REPLY: u8 = 129;

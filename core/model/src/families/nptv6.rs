@@ -158,9 +158,6 @@ impl Families {
         if !self.settings.forwarding && !is_external && !is_internal {
             return Err(DropReason::NoRoute.into());
         }
-        if from == Side::Inside {
-            self.note_sender(now, received)?;
-        }
         if received[7] <= 1 {
             return Err(Refusal::with(DropReason::TtlExceeded, message(3, 0))); // 19.6
         }
@@ -176,7 +173,10 @@ impl Families {
             (Side::Outside, _) => Direction::Inbound,
         };
         match from {
-            Side::Inside => self.translate_outbound(&mut bytes, turns)?,
+            Side::Inside => {
+                self.translate_outbound(&mut bytes, turns)?;
+                self.note_sender(now, received)?;
+            }
             Side::Outside => {
                 self.translate_inbound(&mut bytes)?;
                 self.check_asked_for(now, &bytes)?;
