@@ -123,6 +123,18 @@ impl Advertiser {
         Self::new(settings, self.network, mac).packet((mac, source), mtu)
     }
 
+    /// Takes the place of another sender of the link. Hosts learn changed settings as soon as the
+    /// least time between two advertisements allows.
+    pub(super) fn succeed(&mut self, former: Self) {
+        if self.settings == former.settings && self.network == former.network {
+            *self = former;
+            return;
+        }
+        (self.last, self.random) = (former.last, former.random);
+        //= rfc4861#section-6.2.6-rate
+        self.next = self.last.map_or(Timestamp(0), |last| last.plus(LEAST_INTERVAL));
+    }
+
     /// True if both senders tell hosts of the same prefix.
     pub(super) fn has_network_of(&self, former: &Self) -> bool {
         self.network == former.network

@@ -375,6 +375,9 @@ impl Router6 {
         let Some(place) = index(link) else { return };
         let old = &mut self.ports[place];
         let (farewell, mac) = (discovery::farewell(old, &port), old.mac);
+        if let (Some(advertiser), Some(former)) = (&mut port.advertiser, old.advertiser.take()) {
+            advertiser.succeed(former);
+        }
         port.mtu = port.configured_mtu().min(match old.mtu < old.configured_mtu() {
             true => old.mtu,
             false => usize::MAX,

@@ -194,3 +194,29 @@ fn hosts_are_told_when_advertisements_end_or_the_prefix_changes() {
     router.advance(at(100_000));
     assert_eq!(advertisements(&mut router).len(), 1, "hosts learn the change");
 }
+
+//= test rfc4861#section-6.2.6-rate
+#[test]
+fn reloads_do_not_hurry_advertisements() {
+    let mut router = new(&advertising());
+    let undisturbed = times(&mut new(&advertising()), 4_000_000);
+    let mut seen = Vec::new();
+    for reload in 0..400 {
+        seen.extend(times(&mut router, reload * 10_000));
+        let mut same = advertising();
+        same.ipv6.inside.gateway = (reload % 2 == 0).then(|| ip("2001:db8:1::99"));
+        router.reconfigure(&same).expect("the settings are right");
+    }
+    seen.extend(times(&mut router, 4_000_000));
+    assert_eq!(seen, undisturbed, "the same settings are advertised at the same times");
+    let mut router = new(&advertising());
+    let mut seen = Vec::new();
+    for reload in 0..400 {
+        let mut other = advertising();
+        let dns = &mut other.router6.advertise.as_mut().expect("it is set").dns;
+        dns.truncate(reload as usize % 2);
+        router.reconfigure(&other).expect("the settings are right");
+        seen.extend(times(&mut router, reload * 100));
+    }
+    assert!(seen.len() > 10 && seen.windows(2).all(|pair| pair[1] - pair[0] >= 3000), "{seen:?}");
+}
