@@ -93,8 +93,8 @@ drop_reasons! {
     HandOverFull "hand_over_full" "The worker that must process the packet has no room for more \
         packets.";
     NoRoute "no_route" "No route leads to the destination.";
-    NoNeighbor "no_neighbor" "The next hop did not answer ARP, or too many packets waited for its \
-        answer.";
+    NoNeighbor "no_neighbor" "The next hop did not answer ARP or Neighbor Discovery, or too many \
+        packets waited for its answer.";
     TransmitFull "transmit_full" "The device did not accept the packet.";
     ExtensionHeaders "extension_headers" "The IPv6 extension headers are too many, end too early, \
         or follow a fragment header, so that the packet cannot become IPv4.";

@@ -16,11 +16,12 @@ use axum::Extension;
 use axum::extract::{RawQuery, State};
 use natgate_engine::Side;
 use natgate_gateway::router::NeighborInfo;
+use natgate_gateway::router6::{NeighborInfo6, NeighborState6};
 use natgate_gateway::{CommandError, Figures, Link, LoadNow, Settings, panics};
 use natgate_logs::SinkMetrics;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -57,7 +58,31 @@ pub(super) struct History {
 /// Answers of the workers.
 struct Answers {
     figures: Vec<Figures>,
-    neighbors: Vec<(Link, NeighborInfo)>,
+    neighbors: Vec<Neighbor>,
+}
+
+/// A neighbour of a link.
+struct Neighbor {
+    link: Link,
+    address: IpAddr,
+    mac: Option<String>,
+    /// The neighbour is unknown, and an answer is expected.
+    asking: bool,
+}
+
+impl From<(Link, NeighborInfo)> for Neighbor {
+    fn from((link, info): (Link, NeighborInfo)) -> Self {
+        let mac = info.mac.map(|mac| mac.to_string());
+        Self { link, address: info.address.into(), mac, asking: info.asking }
+    }
+}
+
+impl From<(Link, NeighborInfo6)> for Neighbor {
+    fn from((link, info): (Link, NeighborInfo6)) -> Self {
+        let asking = info.state == NeighborState6::Incomplete;
+        let mac = info.mac.map(|mac| mac.to_string());
+        Self { link, address: info.address.into(), mac, asking }
+    }
 }
 
 pub(super) async fn health(
@@ -145,8 +170,9 @@ async fn examine(interface: &Arc<Interface>, place: usize) -> Answer {
 
 fn ask(interface: &Interface) -> Result<Answers, CommandError> {
     let figures = interface.commander().figures()?;
-    let neighbors = interface.commander().neighbors()?.into_iter().flatten().collect();
-    Ok(Answers { figures, neighbors })
+    let of_ipv4 = interface.commander().neighbors()?.into_iter().flatten().map(Neighbor::from);
+    let of_ipv6 = interface.commander().neighbors6()?.into_iter().map(Neighbor::from);
+    Ok(Answers { figures, neighbors: of_ipv4.chain(of_ipv6).collect() })
 }
 
 /// The host name of the machine, from the kernel.
@@ -213,43 +239,49 @@ fn links(figures: &[Figures], settings: &Settings, alarms: &mut Vec<Alarm>) -> V
 }
 
 /// The next hops of the configuration, each with its link.
-fn hops(settings: &Settings) -> BTreeSet<(bool, u16, Ipv4Addr)> {
+fn hops(settings: &Settings) -> BTreeSet<(bool, u16, IpAddr)> {
     let mut all = BTreeSet::new();
-    all.extend(settings.outside.gateway.map(|address| (true, 0, address)));
-    all.extend(settings.inside.gateway.map(|address| (false, 0, address)));
-    all.extend(settings.routes.iter().map(|one| (one.side == Side::Outside, 0, one.via)));
+    let mut add = |side: Side, realm: u16, address: IpAddr| {
+        all.insert((side == Side::Outside, realm, address));
+    };
+    for (side, of_ipv4, of_ipv6) in [
+        (Side::Outside, &settings.outside.gateway, &settings.ipv6.outside.gateway),
+        (Side::Inside, &settings.inside.gateway, &settings.ipv6.inside.gateway),
+    ] {
+        of_ipv4.iter().for_each(|address| add(side, 0, (*address).into()));
+        of_ipv6.iter().for_each(|address| add(side, 0, (*address).into()));
+    }
+    settings.routes.iter().for_each(|route| add(route.side, 0, route.via.into()));
+    settings.router6.routes.iter().for_each(|route| add(route.side, 0, route.via.into()));
     for (place, realm) in settings.realms.iter().enumerate() {
         let number = place as u16 + 1;
-        all.extend(realm.inside.gateway.map(|address| (false, number, address)));
-        all.extend(realm.routes.iter().map(|route| (false, number, route.via)));
+        realm.inside.gateway.iter().for_each(|hop| add(Side::Inside, number, (*hop).into()));
+        realm.routes.iter().for_each(|route| add(Side::Inside, number, route.via.into()));
     }
     all
 }
 
-fn next_hops(
-    neighbors: &[(Link, NeighborInfo)],
-    settings: &Settings,
-    alarms: &mut Vec<Alarm>,
-) -> Vec<Value> {
-    let hop = |(is_outside, realm, address): (bool, u16, Ipv4Addr)| {
+fn next_hops(neighbors: &[Neighbor], settings: &Settings, alarms: &mut Vec<Alarm>) -> Vec<Value> {
+    let hop = |(is_outside, realm, address): (bool, u16, IpAddr)| {
         let side = if is_outside { Side::Outside } else { Side::Inside };
-        let same = neighbors.iter().filter(|(link, neighbor)| {
-            link.side == side && link.realm == realm && neighbor.address == address
+        let same = neighbors.iter().filter(|neighbor| {
+            neighbor.link == Link { side, realm } && neighbor.address == address
         });
-        let known = same.clone().find_map(|(_, neighbor)| neighbor.mac);
+        let known = same.clone().find_map(|neighbor| neighbor.mac.as_ref());
         let state = match known {
             Some(_) => "resolved",
-            None if same.clone().any(|(_, neighbor)| neighbor.asking) => "unresolved",
+            None if same.clone().any(|neighbor| neighbor.asking) => "unresolved",
             // No packet was sent to it yet, or not recently.
             None => "unasked",
         };
         if state == "unresolved" {
-            alarms.push(Alarm::critical(format!("next hop {address} does not answer ARP")));
+            let question = if address.is_ipv4() { "ARP" } else { "Neighbor Discovery" };
+            alarms.push(Alarm::critical(format!("next hop {address} does not answer {question}")));
         }
         let mut hop = figures::place(Link { side, realm }, settings);
         hop["address"] = json!(address);
         hop["state"] = state.into();
-        hop["mac"] = json!(known.map(|mac| mac.to_string()));
+        hop["mac"] = json!(known);
         hop
     };
     hops(settings).into_iter().take(MOST_HOPS).map(hop).collect()
@@ -284,6 +316,26 @@ fn logs(sinks: &[SinkMetrics], alarms: &mut Vec<Alarm>) -> Vec<Value> {
 mod tests {
     use super::alarms::Severity;
     use super::*;
+    use crate::config;
+
+    const TEXT: &str = r#"
+        [inside]
+        device = "in"
+        address = "10.0.0.1/8"
+        address6 = "2001:db8:1::1/64"
+        [outside]
+        device = "out"
+        address = "192.0.2.1/24"
+        gateway = "192.0.2.254"
+        address6 = "2001:db8:2::1/64"
+        gateway6 = "fe80::fe"
+        [[pool]]
+        addresses = ["203.0.113.1"]
+        [[route]]
+        prefix = "2001:db8:5::/48"
+        via = "2001:db8:1::5"
+        side = "inside"
+    "#;
 
     fn sink(name: &str, waiting: u64, connected: bool) -> SinkMetrics {
         let (written, gaps, lost, capacity, failures) = (0, 0, 0, 100, 0);
@@ -302,5 +354,33 @@ mod tests {
         assert_eq!(problems, ["log b is lagging", "log c cannot be written"]);
         let severities: Vec<_> = alarms.iter().map(|alarm| alarm.severity).collect();
         assert_eq!(severities, [Severity::Warning, Severity::Critical]);
+    }
+
+    #[test]
+    fn a_silent_next_hop_of_ipv6_raises_an_alarm() {
+        let settings = config::parse(TEXT, "test").expect("it is right");
+        let neighbor = |side: Side, address: &str, state: NeighborState6| {
+            let address = address.parse().expect("an address");
+            let mac = (state == NeighborState6::Reachable).then(Default::default);
+            let info = NeighborInfo6 { address, mac, state, router: true, held: 0 };
+            Neighbor::from((Link { side, realm: 0 }, info))
+        };
+        let neighbors = [
+            neighbor(Side::Outside, "fe80::fe", NeighborState6::Incomplete),
+            neighbor(Side::Inside, "2001:db8:1::5", NeighborState6::Reachable),
+        ];
+        let mut alarms = Vec::new();
+        let hops = next_hops(&neighbors, &settings, &mut alarms);
+        let of = |hop: &Value| (hop["address"].clone(), hop["state"].clone());
+        assert_eq!(
+            hops.iter().map(of).collect::<Vec<_>>(),
+            [
+                (json!("2001:db8:1::5"), json!("resolved")),
+                (json!("192.0.2.254"), json!("unasked")),
+                (json!("fe80::fe"), json!("unresolved")),
+            ]
+        );
+        let texts: Vec<&str> = alarms.iter().map(|alarm| &alarm.text[..]).collect();
+        assert_eq!(texts, ["next hop fe80::fe does not answer Neighbor Discovery"]);
     }
 }
