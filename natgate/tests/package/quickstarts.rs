@@ -55,15 +55,17 @@ const SERVER: &str = r#"
     cat cert.pem >>/etc/ssl/certs/ca-certificates.crt
     echo 198.18.0.80 example.org >>/etc/hosts
     cat >server.py <<'END'
-import http.server, ssl
+import http.server, socket, ssl
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(b"%s:%d\n" % (self.client_address[0].encode(), self.client_address[1]))
+        address = self.client_address[0].removeprefix("::ffff:")
+        self.wfile.write(b"%s:%d\n" % (address.encode(), self.client_address[1]))
 class Server(http.server.ThreadingHTTPServer):
+    address_family = socket.AF_INET6
     request_queue_size = 256
-server = Server(("", 443), Handler)
+server = Server(("::", 443), Handler)
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 context.load_cert_chain("cert.pem", "key.pem")
 server.socket = context.wrap_socket(server.socket, server_side=True)
@@ -272,6 +274,13 @@ const PLAIN: &str = "
     ip -n world addr add 192.0.2.254/24 dev eth0; ip -n world link set eth0 up
     ip -n world route add 203.0.113.0/28 via 192.0.2.1";
 
+/// The README's network with IPv6: the host of the inside learns its address and its router.
+const WITH_IPV6: &str = "
+    sysctl -qw net.ipv6.conf.eth0.disable_ipv6=1; sysctl -qw net.ipv6.conf.eth1.disable_ipv6=1
+    ip -n world addr add 11.0.0.80/32 dev lo
+    ip -n world addr add 2001:db8:0:2::fe/64 dev eth0 nodad
+    ip -n world route add 2001:db8:0:1::/64 via 2001:db8:0:2::1";
+
 #[test]
 fn the_readme_s_commands_work() {
     let machine = machine(PLAIN);
@@ -294,6 +303,12 @@ fn the_readme_s_commands_work() {
     on(&machine, "host", "curl -sS -m 5 https://example.org");
     // The old process still has to finish its own work when the new one forwards packets.
     machine.waits_for("test $(pgrep --count --exact natgate) = 1");
+    machine.asks("pkill --exact natgate");
+    machine.waits_for("! pgrep --exact natgate");
+    machine.asks(WITH_IPV6);
+    walk.up_to("natgate run -c gateway6.toml");
+    on(&machine, "host", "curl -sS -m 5 -g -k https://[64:ff9b::11.0.0.80]");
+    on(&machine, "host", "curl -sS -m 5 -g -k https://[2001:db8:0:2::fe]");
     walk.rest();
 }
 

@@ -60,6 +60,7 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
     exception("make demo", NotRun, "tests/demo.rs runs the demonstration"),
     exception("make test", NotRun, "it runs this test"),
     exception("natgate run -c gateway.toml", Stays, "a gateway runs in the foreground"),
+    exception("natgate run -c gateway6.toml", Stays, "a gateway runs in the foreground"),
     exception("natgate capture", Interrupted, "it captures until Ctrl-C"),
     exception("natgate top", NotRun, "it needs a terminal; tests/live/top.rs gives it one"),
     exception("natgate conform --inside eth1", NotRun, "tests/conform.rs runs it on live devices"),
