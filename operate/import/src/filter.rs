@@ -9,7 +9,7 @@ use crate::address::{Ports, Range};
 use crate::netfilter::{
     Action, Condition, Device, Entry, Hook, add_rule, elsewhere, says_protocol, single_ports,
 };
-use crate::plan::{Kind, Origin, Plan, Side};
+use crate::plan::{Kind, Origin, Plan, Side, Static, Way};
 
 /// Most rules that accept packets before others drop: each dropping rule is compared with all of
 /// them.
@@ -20,6 +20,8 @@ const TOO_MANY: &str = "follows more than 1000 rules that accept something; put 
 
 /// Converts the rules of one chain. `policy` is the line that makes dropping the default.
 pub(crate) fn forwarded(entries: &[Entry], policy: Option<&Origin>, plan: &mut Plan) {
+    find_inside(entries, plan);
+    refused_statics(entries, policy, plan);
     let mut accepted: Vec<Entry> = Vec::new();
     for entry in entries {
         let direction = Direction::of(&entry.condition, plan);
@@ -39,6 +41,125 @@ pub(crate) fn forwarded(entries: &[Entry], policy: Option<&Origin>, plan: &mut P
     }
     if let Some(origin) = policy {
         rest(&accepted, origin, plan);
+    }
+}
+
+/// Takes the inside device from a rule about packets to the outside device, if nothing else names
+/// the inside device.
+fn find_inside(entries: &[Entry], plan: &mut Plan) {
+    let Some(outside) = plan.outside.device.clone().filter(|_| plan.inside.device.is_none()) else {
+        return;
+    };
+    let found = entries.iter().find_map(|entry| {
+        let (input, output) = (entry.condition.input.as_ref()?, entry.condition.output.as_ref()?);
+        let is_outbound = !input.negated && !output.negated && output.name == outside;
+        (is_outbound && input.name != outside).then(|| input.name.clone())
+    });
+    plan.inside.device = found;
+}
+
+/// Remarks static mappings whose packets the filter dropped: natgate forwards them.
+fn refused_statics(entries: &[Entry], policy: Option<&Origin>, plan: &mut Plan) {
+    let statics = plan.statics.iter().filter(|fixed| fixed.way != Way::Outbound);
+    let refused: Vec<(Origin, usize)> = statics
+        .filter_map(|fixed| Some((fixed.origin.clone(), refusal(fixed, entries, policy, plan)?)))
+        .collect();
+    for (origin, line) in refused {
+        let message = format!(
+            "comes from the outside to hosts to which line {line} lets nothing or only a part \
+             pass; natgate has no such filter: take the [[static]] out, or accept the difference"
+        );
+        plan.lost(&origin, message);
+    }
+}
+
+/// The line that drops packets to a static mapping, if there is one.
+fn refusal(
+    fixed: &Static,
+    entries: &[Entry],
+    policy: Option<&Origin>,
+    plan: &Plan,
+) -> Option<usize> {
+    let (address, ports) = fixed.internal;
+    let own = [(address, ports)];
+    let servers = fixed
+        .servers
+        .iter()
+        .map(|(address, port, _)| (*address, Some(Ports { first: *port, last: *port })));
+    let all: Vec<(u32, Option<Ports>)> = match fixed.servers.is_empty() {
+        true => own.into(),
+        false => servers.collect(),
+    };
+    all.into_iter().find_map(|(address, ports)| {
+        for entry in entries.iter().filter(|entry| entry.condition.may_come_in(plan)) {
+            let condition = &entry.condition;
+            match entry.action {
+                Action::Accept if condition.has_all(address, ports, fixed.protocol) => return None,
+                Action::Drop if condition.has_some(address, ports, fixed.protocol) => {
+                    return Some(entry.origin.line);
+                }
+                _ => {}
+            }
+        }
+        policy.map(|origin| origin.line)
+    })
+}
+
+impl Condition {
+    /// True if packets from outside may match.
+    fn may_come_in(&self, plan: &Plan) -> bool {
+        let excludes = |device: &Option<Device>, near: &Side, far: &Side| {
+            let is = |side: &Side, name: &str| side.device.as_deref() == Some(name);
+            device.as_ref().is_some_and(|device| match device.negated {
+                false => is(far, &device.name),
+                true => is(near, &device.name),
+            })
+        };
+        !excludes(&self.input, &plan.outside, &plan.inside)
+            && !excludes(&self.output, &plan.inside, &plan.outside)
+    }
+
+    /// True if the condition matches every first packet to an endpoint.
+    fn has_all(&self, address: u32, ports: Option<Ports>, protocol: Option<&str>) -> bool {
+        let is_of_new = |odd: &String| {
+            let odd = odd.to_ascii_lowercase();
+            odd.contains("dnat") || odd.contains("state") && odd.contains("new")
+        };
+        let covers = |all: &Vec<Ports>| {
+            let within = |ports: Ports| {
+                all.iter().any(|one| one.first <= ports.first && ports.last <= one.last)
+            };
+            ports.is_some_and(within)
+        };
+        let has_protocol =
+            |all: &Vec<String>| protocol.is_some_and(|own| all.iter().any(|one| one == own));
+        let own = Range::of(address);
+        self.source.is_none()
+            && self.not_destination.iter().all(|range| !range.overlaps(own))
+            && self.odd.iter().all(is_of_new)
+            && self.destination.as_ref().is_none_or(|all| all.iter().any(|one| one.contains(own)))
+            && self.ports.as_ref().is_none_or(covers)
+            && self.protocols.as_ref().is_none_or(has_protocol)
+    }
+
+    /// True if the condition matches some first packets to an endpoint, from whatever source: a rule
+    /// of kind drop expresses a source.
+    fn has_some(&self, address: u32, ports: Option<Ports>, protocol: Option<&str>) -> bool {
+        let is_of_others = |odd: &String| {
+            let odd = odd.to_ascii_lowercase();
+            odd.contains("state") && !odd.contains("new")
+        };
+        let own = Range::of(address);
+        let meets =
+            |all: &Vec<Ports>| ports.is_none_or(|ports| all.iter().any(|one| one.overlaps(ports)));
+        let has_protocol =
+            |all: &Vec<String>| protocol.is_none_or(|own| all.iter().any(|one| one == own));
+        self.source.is_none()
+            && !self.odd.iter().any(is_of_others)
+            && self.not_destination.iter().all(|range| !range.contains(own))
+            && self.destination.as_ref().is_none_or(|all| all.iter().any(|one| one.overlaps(own)))
+            && self.ports.as_ref().is_none_or(meets)
+            && self.protocols.as_ref().is_none_or(has_protocol)
     }
 }
 
@@ -268,8 +389,8 @@ fn meets(one: &Condition, other: &Condition) -> bool {
 fn rest(accepted: &[Entry], origin: &Origin, plan: &mut Plan) {
     if let Some(open) = accepted.iter().find(|entry| entry.condition.is_open()) {
         let message = format!(
-            "is kept for packets that begin outside, which reach static mappings only \
-             (nat.filtering); packets of subscribers pass, as line {} accepts them",
+            "is kept for connections that begin outside, which reach static mappings only; packets \
+             of subscribers pass, as line {} accepts them, and answers pass by nat.filtering",
             open.origin.line
         );
         return plan.differs(origin, message);
@@ -298,8 +419,8 @@ fn rest(accepted: &[Entry], origin: &Origin, plan: &mut Plan) {
     };
     let ranges = left(&all, &exempt);
     if ranges.is_empty() {
-        let message = "is kept: every subscriber is accepted, and packets that begin outside \
-                       reach static mappings only (nat.filtering)";
+        let message = "is kept: every subscriber is accepted, and connections that begin outside \
+                       reach static mappings only";
         return plan.differs(origin, message);
     }
     for range in ranges.iter().flat_map(|range| range.prefixes()) {

@@ -252,8 +252,11 @@ fn what_the_filter_of_nftables_drops_is_dropped() {
         assert!(drops("destination", "192.0.2.66"), "{own:#?}");
         let lost = all.remarks.iter().filter(|one| one.grade == Grade::Lost);
         // Mail is refused only to hosts that the map does not accept: no rule can express that.
-        let lost: Vec<_> = lost.collect();
+        let (of_statics, lost): (Vec<_>, Vec<_>) =
+            lost.partition(|one| one.message.contains("[[static]]"));
         assert!(lost.len() == 1 && lost[0].text.contains("465"), "{lost:#?}");
+        // The filter accepts no packet of a static mapping.
+        assert!(of_statics.len() >= 3, "{of_statics:#?}");
     }
 }
 
@@ -323,6 +326,52 @@ fn the_filter_of_iptables_becomes_rules_of_kind_drop() {
     }
     let all = filter("DROP", "");
     lost(&all, 2, "drops all that is forwarded");
+}
+
+#[test]
+fn a_static_mapping_that_the_filter_refuses_is_lost() {
+    let import = |policy: &str, rules: &str| {
+        let text = format!(
+            "*filter\n:FORWARD {policy} [0:0]\n{rules}COMMIT\n*nat\n\
+             -A PREROUTING -d 203.0.113.1 -i wan0 -p udp --dport 5000:5010 -j DNAT --to 10.0.0.6\n\
+             -A POSTROUTING -s 10.0.0.0/8 -o wan0 -j SNAT --to-source 203.0.113.1\nCOMMIT\n"
+        );
+        imported(&text, Format::Iptables)
+    };
+    let out = "-A FORWARD -i lan0 -o wan0 -j ACCEPT\n";
+    let state = "-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n";
+    for (policy, rules, line) in [
+        ("DROP", "", 2),
+        ("DROP", "-A FORWARD -d 10.0.0.5 -i wan0 -p udp --dport 5000:5010 -j ACCEPT\n", 2),
+        ("DROP", "-A FORWARD -d 10.0.0.6 -i wan0 -p tcp --dport 5000:5010 -j ACCEPT\n", 2),
+        ("DROP", "-A FORWARD -d 10.0.0.6 -i wan0 -p udp --dport 5000:5009 -j ACCEPT\n", 2),
+        ("DROP", "-A FORWARD -s 192.0.2.1 -d 10.0.0.6 -i wan0 -j ACCEPT\n", 2),
+        ("ACCEPT", "-A FORWARD -i wan0 -j DROP\n", 5),
+        ("ACCEPT", "-A FORWARD -d 10.0.0.6 -p udp --dport 5005 -j DROP\n", 5),
+    ] {
+        let all = import(policy, &format!("{state}{out}{rules}"));
+        let refused = format!("line {line} lets nothing or only a part");
+        let of_static = all.remarks.iter().filter(|one| one.text.contains("5000:5010 -j DNAT"));
+        let said: Vec<_> = of_static.map(|one| (one.grade, &one.message)).collect();
+        assert!(
+            said.iter().any(|(grade, text)| *grade == Grade::Lost && text.contains(&refused)),
+            "{policy} {rules}: {:#?}",
+            all.remarks
+        );
+        assert!(all.config.contains("device = \"lan0\""), "{}", all.config);
+    }
+    for (policy, rules) in [
+        ("ACCEPT", ""),
+        ("DROP", "-A FORWARD -d 10.0.0.6 -i wan0 -p udp --dport 5000:5010 -j ACCEPT\n"),
+        ("DROP", "-A FORWARD -d 10.0.0.0/24 -j ACCEPT\n"),
+        ("DROP", "-A FORWARD -m conntrack --ctstate DNAT -j ACCEPT\n"),
+        ("ACCEPT", "-A FORWARD -i wan0 -m conntrack --ctstate INVALID -j DROP\n"),
+        ("ACCEPT", "-A FORWARD -i wan0 -s 192.0.2.66 -j DROP\n"),
+    ] {
+        let all = import(policy, &format!("{state}{out}{rules}"));
+        let is_lost = all.remarks.iter().any(|one| one.grade == Grade::Lost);
+        assert!(!is_lost, "{policy} {rules}: {:#?}", all.remarks);
+    }
 }
 
 #[test]
