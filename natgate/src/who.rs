@@ -15,7 +15,7 @@ use natgate_gateway::Settings;
 use natgate_logs::OwnersInForce;
 use serde_json::{Value, json};
 use std::io::Write;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::path::PathBuf;
 
 const AFTER_HELP: &str = "\
@@ -59,7 +59,8 @@ natgate who 203.0.113.1:2300 --protocol udp
 natgate who -c natgate.toml 203.0.113.1:2300
 natgate who -c natgate.toml 203.0.113.1:8080 --protocol tcp --json
 natgate who 203.0.113.1:2300 --at 2026-03-01T12:30:00Z
-natgate who 10.0.0.5";
+natgate who 10.0.0.5
+natgate who 2001:db8:1::/64";
 
 /// Say which subscriber has an external endpoint
 #[derive(clap::Args)]
@@ -70,9 +71,9 @@ pub(crate) struct Args {
     config: Option<PathBuf>,
     #[command(flatten)]
     gateway: Gateway,
-    /// The external endpoint, as 203.0.113.1:2300; or a subscriber's address
+    /// The external endpoint, as 203.0.113.1:2300; or a subscriber's address or prefix
     #[arg(value_name = "EXTERNAL:PORT", value_parser = whom)]
-    whom: (Ipv4Addr, Option<u16>),
+    whom: Whom,
     /// The endpoint's protocol; without it there is an answer for each protocol
     #[arg(long, value_name = "PROTOCOL", value_parser = protocol)]
     protocol: Option<u8>,
@@ -89,14 +90,32 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Parses an address with or without a port.
-fn whom(text: &str) -> Result<(Ipv4Addr, Option<u16>), String> {
-    let wrong = || "must be an address and a port, such as 203.0.113.1:2300".to_owned();
-    let (address, port) = match text.split_once(':') {
-        Some((address, port)) => (address, Some(port.parse().map_err(|_| wrong())?)),
-        None => (text, None),
-    };
-    Ok((address.parse().map_err(|_| wrong())?, port))
+/// Subject of the question.
+#[derive(Clone, Debug)]
+enum Whom {
+    /// An external address and port.
+    External(Ipv4Addr, u16),
+    /// A subscriber.
+    Ipv4(Ipv4Addr),
+    /// A host of NAT64, or a subscriber's prefix, as it was written.
+    Ipv6(String),
+}
+
+/// Parses an address and a port, or a subscriber.
+fn whom(text: &str) -> Result<Whom, String> {
+    let (address, len) = text.split_once('/').unwrap_or((text, "128"));
+    if address.parse::<Ipv6Addr>().is_ok() && len.parse::<u8>().is_ok_and(|len| len <= 128) {
+        return Ok(Whom::Ipv6(text.to_owned()));
+    }
+    if let Ok(address) = text.parse() {
+        return Ok(Whom::Ipv4(address));
+    }
+    match text.parse::<SocketAddrV4>() {
+        Ok(external) => Ok(Whom::External(*external.ip(), external.port())),
+        Err(_) => Err("must be an external address and port, such as 203.0.113.1:2300, or a \
+                       subscriber, such as 10.0.0.5, 2001:db8:1::5 or 2001:db8:1::/64"
+            .to_owned()),
+    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -129,11 +148,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 impl Args {
     /// Asks the gateway's table.
     fn ask_the_gateway(&self) -> Result<(), Failure> {
-        let (address, port) = self.whom;
-        let (subscriber, external) = match port {
-            Some(port) => (None, Some(format!("{address}:{port}"))),
-            None => (Some(address.to_string()), None),
+        let (subscriber, external) = match &self.whom {
+            Whom::External(address, port) => (None, Some(format!("{address}:{port}"))),
+            Whom::Ipv4(address) => (Some(address.to_string()), None),
+            Whom::Ipv6(text) => (Some(text.clone()), None),
         };
+        let name = subscriber.clone().or_else(|| external.clone()).unwrap_or_default();
         let filters =
             Filters { subscriber, external, protocol: self.protocol, ..Filters::default() };
         let query = filters.query(&[]);
@@ -149,7 +169,7 @@ impl Args {
         }
         if body["more"] == true {
             eprintln!(
-                "natgate: there are more; `natgate show mappings --subscriber {address}` lists all"
+                "natgate: there are more; `natgate show mappings --subscriber {name}` lists all"
             );
         }
         Ok(())
@@ -157,9 +177,13 @@ impl Args {
 
     fn ask(&self, settings: &Settings) -> Result<Vec<Answer>, Unanswered> {
         let owners = OwnersInForce::of(&settings.engine);
-        match self.whom {
-            (external, Some(port)) => reverse(&owners, external, port, self.protocol),
-            (subscriber, None) => forward(&owners, subscriber),
+        match &self.whom {
+            Whom::External(external, port) => reverse(&owners, *external, *port, self.protocol),
+            Whom::Ipv4(subscriber) => forward(&owners, *subscriber),
+            Whom::Ipv6(text) => Err(Unanswered(format!(
+                "{text}: a configuration alone gives no ports to a host of NAT64; \
+                 `natgate who {text}` without --config asks a running gateway"
+            ))),
         }
     }
 }

@@ -45,7 +45,7 @@ pub struct Departure {
 }
 
 /// Name of a host of NAT64 that has a number in the engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HostName {
     /// Address of the host; `None`: no host has the number any more.
     pub address: Option<Ipv6Addr>,

@@ -1,7 +1,7 @@
 //! `natgate who --at`: finds who had an external endpoint, from the event log on disk. The gateway
 //! searches the log, or, with a configuration, this program does.
 
-use super::{Args, print};
+use super::{Args, Whom, print};
 use crate::Failure;
 use crate::api::{Filters, refused};
 use anyhow::anyhow;
@@ -74,7 +74,7 @@ impl Args {
 
     /// The endpoint that is asked about.
     fn endpoint(&self) -> Result<(Ipv4Addr, u16), Failure> {
-        let (external, Some(port)) = self.whom else {
+        let Whom::External(external, port) = self.whom else {
             let message = "--at needs an external endpoint with its port, such as \
                  203.0.113.1:2300: the log is not searched for all that a subscriber had";
             return Err(Failure::Input(vec![message.to_owned()]));

@@ -84,7 +84,11 @@ fn errors_come_as_icmpv6() {
 fn hosts_are_named_by_their_addresses() {
     let world = world();
     let events = world.file("events.jsonl");
-    let log = format!("[[log]]\nkind = \"file\"\npath = {events:?}\n");
+    let spool = world.file("spool");
+    let log = format!(
+        "[[log]]\nkind = \"file\"\npath = {events:?}\n\
+         [[log]]\nkind = \"spool\"\nfolder = {spool:?}\n"
+    );
     let gateway = world.start("nat", &config("", &log));
     world.serve("server", address(SERVER));
     let seen = world.udp("client", address(SERVER6), 10);
@@ -105,6 +109,11 @@ fn hosts_are_named_by_their_addresses() {
     let shown = world.ask("nat", &["show", "subscribers"]);
     assert_eq!(shown["subscribers"][0]["subscriber"], subscriber, "{shown}");
     let shown = world.ask("nat", &["who", &seen.to_string(), "--protocol", "udp"]);
+    assert!(is_named(&shown), "{shown}");
+    let asked = ["who", &seen.to_string(), "--protocol", "udp", "--at", "now"];
+    let shown = world.ask("nat", &asked);
+    assert!(is_named(&shown) && shown["since"].is_number(), "{shown}");
+    let shown = world.ask("nat", &["who", subscriber]);
     assert!(is_named(&shown), "{shown}");
     let shown = world.ask("nat", &["show", "neighbors"]);
     let neighbors = shown["neighbors"].as_array().unwrap();

@@ -137,7 +137,8 @@ fn by_pool(owners: &OwnersInForce, external: Ipv4Addr, port: u16) -> Result<Answ
     let name = &pool.name;
     let Some(plan) = pool.plan() else {
         return nobody(format!(
-            "pool \"{name}\" is not deterministic; `natgate who {end} --at TIME` searches the log"
+            "pool \"{name}\" is not deterministic; if a [[log]] is a spool, \
+             `natgate who {end} --at TIME` searches it"
         ));
     };
     let plan = plan.map_err(|error| Unanswered(error.message))?;

@@ -436,9 +436,9 @@ fn one_worker_with_packet_sockets_carries_ipv6() {
     assert_eq!(found("[nat64]"), "");
     let said = found("[nat64]\n[workers]\ncount = 2\n");
     assert!(said.starts_with("t:3:12: inside.address6: IPv6 works with one worker"), "{said}");
-    let said = found("[nat64]\n[[log]]\nkind = \"spool\"\nfolder = \"/tmp/spool\"\n");
-    assert!(said.contains("nat64: a [[log]] of kind \"spool\" cannot name IPv6 hosts"), "{said}");
-    assert_eq!(found("[nat64]\n[[log]]\nkind = \"file\"\npath = \"/tmp/events\"\n"), "");
+    for log in ["\"spool\"\nfolder = \"/tmp/spool\"", "\"file\"\npath = \"/tmp/events\""] {
+        assert_eq!(found(&format!("[nat64]\n[[log]]\nkind = {log}\n")), "");
+    }
     let tun = SIDES.replacen("address = ", "backend = \"tun\"\naddress = ", 1);
     let problems = read_text(&format!("{tun}{POOL}"), "t").expect_err("no packet sockets");
     let said = problems[0].to_string();

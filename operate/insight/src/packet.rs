@@ -6,7 +6,7 @@ use natgate_gateway::{Link, Probe};
 use natgate_wire::link::{ETHERNET_LEN, VLAN_LEN, ethertype};
 use natgate_wire::tcp::flags;
 use natgate_wire::{Ipv4, icmp, ipv4, protocol, tcp, udp};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV6};
 use std::str::FromStr;
 
 /// Examples of descriptions, for error messages.
@@ -59,6 +59,9 @@ impl FromStr for PacketDescription {
         }
         match words[..] {
             [protocol, source, ">", destination, ref rest @ ..] => {
+                if let Some(end) = [source, destination].into_iter().find(|end| is_ipv6(end)) {
+                    return Err(format!("{end} is IPv6; trace explains IPv4 packets only"));
+                }
                 PacketOptions::read(rest)?.with_ends(protocol, source, destination)
             }
             _ => Err(format!(
@@ -66,6 +69,11 @@ impl FromStr for PacketDescription {
             )),
         }
     }
+}
+
+/// True for an address of IPv6, with or without a port.
+fn is_ipv6(end: &str) -> bool {
+    end.trim_matches(['[', ']']).parse::<Ipv6Addr>().is_ok() || end.parse::<SocketAddrV6>().is_ok()
 }
 
 impl PacketOptions {
@@ -367,6 +375,8 @@ mod tests {
             ("udp 10.0.0.5:4000 192.0.2.1:53", "write protocol, source"),
             ("gre 10.0.0.5 > 192.0.2.1", "none of udp, tcp and icmp"),
             ("udp 10.0.0.5 > 192.0.2.1:53", "write 10.0.0.5:PORT"),
+            ("udp [2001:db8::5]:4000 > [64:ff9b::1]:53", "trace explains IPv4 packets only"),
+            ("icmp 10.0.0.5 > 2001:db8::1", "2001:db8::1 is IPv6"),
             ("udp 10.0.0.5:70000 > 192.0.2.1:53", "a number from 0 to 65535"),
             ("udp 10.0.0.500:1 > 192.0.2.1:53", "no IPv4 address"),
             ("icmp 10.0.0.5:1 > 192.0.2.1", "write the address alone"),

@@ -407,7 +407,12 @@ fn fitting(text: &str) -> Option<String> {
         let offset = if has_time { " or +02:00" } else { "" };
         return Some(format!("{text:?} has {lacks}; write {utc}Z for UTC{offset}"));
     }
-    let before = format!("-{}", text.strip_prefix('+').unwrap_or(text));
+    if let Some(later) = text.strip_prefix('+')
+        && ago(&format!("-{later}")).is_some()
+    {
+        return Some(format!("{text:?} is in the future; write -{later} for a time before now"));
+    }
+    let before = format!("-{text}");
     ago(&before).map(|_| format!("{text:?} has no sign; write {before} for a time before now"))
 }
 
@@ -568,6 +573,7 @@ mod tests {
             ),
             ("2026-03-01 12:30", "has no offset from UTC; write 2026-03-01T12:30:00Z for UTC or"),
             ("2026-03-01", "has no time of day and no offset; write 2026-03-01T00:00:00Z for UTC"),
+            ("+1m", "is in the future; write -1m for a time before now"),
             ("10m", "has no sign; write -10m for a time before now"),
             ("tomorrow", "now, or a time before now such as -10m"),
             ("", "2026-03-01T14:30:00+02:00, seconds since 1970"),

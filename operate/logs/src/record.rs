@@ -59,6 +59,12 @@ impl Host {
         Self { time, octets: address.octets(), is_host: name.address.is_some(), len: name.len }
     }
 
+    /// The name of the host.
+    pub(crate) fn name(&self) -> HostName {
+        let (prefix, len) = self.subscriber();
+        HostName { address: self.address(), prefix, len }
+    }
+
     /// Address of the host, if it is known.
     pub fn address(&self) -> Option<Ipv6Addr> {
         self.is_host.then_some(Ipv6Addr::from(self.octets))

@@ -6,7 +6,7 @@ use super::problem::{Located, Place, Report};
 use super::router6;
 use super::values::{overlaps, show_prefix, show_range};
 use natgate_engine::Prefix;
-use natgate_gateway::{Backend, LogTo};
+use natgate_gateway::Backend;
 use natgate_ipv6::{Pref64, Prefix6};
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -31,7 +31,6 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     nptv6_prefixes_differ(draft, report);
     conversion_is_used(draft, report);
     devices_carry_it(draft, report);
-    logs_name_hosts(draft, report);
 }
 
 fn next_hop_is_a_neighbor(side: &SideDraft, report: &Report<'_>) {
@@ -256,19 +255,5 @@ fn devices_carry_it(draft: &Draft, report: &Report<'_>) {
             let message = format!("IPv6 works with packet sockets so far, and {name}.backend");
             report.wrong(place, format!("{message} is {backend:?}; write \"af-packet\""));
         }
-    }
-}
-
-/// Logs that have no field for a host of `[nat64]` would name a number instead.
-fn logs_name_hosts(draft: &Draft, report: &Report<'_>) {
-    let Some(nat64) = &draft.ipv6.nat64 else { return };
-    let kind = draft.logs.iter().find_map(|log| match log.to {
-        LogTo::Spool(_) => Some("spool"),
-        LogTo::Ipfix(_) => Some("ipfix"),
-        LogTo::File(_) | LogTo::Syslog(_) => None,
-    });
-    if let Some(kind) = kind {
-        let message = format!("a [[log]] of kind {kind:?} cannot name IPv6 hosts yet");
-        report.wrong(&nat64.place, format!("{message}; write kind = \"file\" or \"syslog\""));
     }
 }

@@ -75,11 +75,11 @@ impl IpfixSink {
     }
 }
 
-/// True if RFC 8158 or RFC 7011 has a record for it. Steps of the clock need none: times of later
+/// True if RFC 8158 or RFC 7011 has a record for it, or it names the host of the next record. Steps of the clock need none: times of later
 /// records are right. Summaries have none: the first event of an episode and the later ones that
 /// are written are records.
 fn has_template(record: &Record) -> bool {
-    matches!(record, Record::Event(_) | Record::Gap(_))
+    matches!(record, Record::Event(_) | Record::Gap(_) | Record::Host(_))
 }
 
 impl Sink for IpfixSink {
@@ -116,13 +116,17 @@ impl Sink for IpfixSink {
                 done += 1;
                 continue;
             }
-            let (message, count) = self.encoder.message(&left[..count], names, now);
-            if let (_, Err(error)) = self.connection.send(&message) {
+            let message = self.encoder.message(&left[..count], names, now);
+            if message.count == 0 {
+                done += count;
+                continue;
+            }
+            if let (_, Err(error)) = self.connection.send(&message.bytes) {
                 return (done, Err(error));
             }
-            self.encoder.sent(count);
+            self.encoder.sent(message.count);
             self.since_templates += 1;
-            done += count;
+            done += message.taken;
         }
         (done, Ok(()))
     }

@@ -3,7 +3,7 @@
 use crate::drive::Sink;
 use crate::in_force::InForce;
 use crate::json::Names;
-use crate::record::Record;
+use crate::record::{Host, Record, host_before};
 use crate::spool::format::{CameIntoForce, Entry, MOST_ENTRIES};
 use crate::spool::outline::Outline;
 use crate::spool::segments::Writer;
@@ -11,13 +11,18 @@ use natgate_engine::Timestamp;
 use natgate_gateway::SpoolSettings;
 use std::io;
 
+/// Most entries of a frame that are not about holdings: of a beginning, a step of the clock, a
+/// configuration, and the end of a run.
+const SPARE: usize = 8;
+
 /// Sink of a spool.
 #[derive(Debug)]
 pub struct SpoolSink {
     writer: Writer,
     remotes: bool,
-    /// Entries of the next frame.
+    /// Entries of the next frame, and their size in entries of the smallest size.
     entries: Vec<Entry>,
+    size: usize,
     /// First entry of the run, written as soon as the gateway works: a gateway that fails at its
     /// start has neither begun nor ended anything.
     beginning: Option<Beginning>,
@@ -54,6 +59,7 @@ impl SpoolSink {
             writer,
             remotes,
             entries: Vec::with_capacity(MOST_ENTRIES),
+            size: 0,
             beginning: Some(Beginning::Start),
             connected: None,
             until: Timestamp(0),
@@ -89,10 +95,11 @@ impl SpoolSink {
     fn write_frame(&mut self, now: Timestamp) -> io::Result<()> {
         self.writer.write(&self.entries, now)?;
         self.entries.clear();
+        self.size = 0;
         Ok(())
     }
 
-    fn put(&mut self, record: &Record, now: Timestamp) -> io::Result<()> {
+    fn put(&mut self, record: &Record, host: Option<&Host>, now: Timestamp) -> io::Result<()> {
         if let Record::ClockSet(set) = record {
             if self.beginning.is_some() {
                 // No entry has a time by the old clock.
@@ -102,17 +109,18 @@ impl SpoolSink {
             // Times only grow within a segment.
             self.write_frame(now)?;
             self.writer.end_segment();
-            self.entries.extend(Entry::of(record, self.remotes));
+            self.entries.extend(Entry::of(record, None, self.remotes));
             self.until = set.to;
             return Ok(());
         }
-        let Some(entry) = Entry::of(record, self.remotes) else { return Ok(()) };
-        // The frame has room for the first entry of the run, too.
-        if self.entries.len() + 2 > MOST_ENTRIES {
+        let Some(entry) = Entry::of(record, host, self.remotes) else { return Ok(()) };
+        // The frame has room for the entries that are not about holdings, too.
+        if self.size + entry.size() + SPARE > MOST_ENTRIES {
             self.write_frame(now)?;
         }
         self.begin(entry.time());
         self.until = self.until.max(entry.time());
+        self.size += entry.size();
         self.entries.push(entry);
         Ok(())
     }
@@ -134,7 +142,7 @@ impl Sink for SpoolSink {
             return (0, Err(error));
         }
         for (number, record) in records.iter().enumerate() {
-            if let Err(error) = self.put(record, now) {
+            if let Err(error) = self.put(record, host_before(records, number), now) {
                 return (number, Err(error));
             }
         }

@@ -11,7 +11,7 @@
 //! | bytes of a frame | mean |
 //! |---|---|
 //! | 0 | [`MAGIC`] |
-//! | 4 | how many entries |
+//! | 4 | how many entries, of 40 bytes each |
 //! | 8 | bytes of the compressed entries |
 //! | 12 | bytes of the filter |
 //! | 16, 24 | times of the first and the last entry |
@@ -22,13 +22,16 @@
 //! | 52 | CRC-32 of the 52 bytes before |
 //! | 56 | the filter, then the compressed entries (Zstandard) |
 //!
+//! An entry about a host of NAT64 has another one behind it, with the host's address.
+//!
 //! Version 1 is read, too. Its segments have no numbers and no checksum; its frames have a header
 //! of 44 bytes without a number, whose last checksum covers the header and the filter.
 
-use crate::record::{ClockSet, Gap, Record};
+use crate::record::{ClockSet, Gap, Host, Record};
 use natgate_engine::{BlockId, Change, Endpoint, MappingId, Timestamp};
+use natgate_gateway::ipv6::HostName;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Beginning of a segment; the last byte is the version.
 pub(crate) const SEGMENT: [u8; 8] = *b"NATGATE\x02";
@@ -56,6 +59,9 @@ pub(crate) const MOST_IN_FORCE: usize = 1 << 20;
 
 /// Bytes of an entry.
 const ENTRY: usize = 40;
+
+/// First byte of the entry behind a holding of a host of NAT64.
+const HOST: u8 = 10;
 
 /// Most entries of a frame.
 pub(crate) const MOST_ENTRIES: usize = 4096;
@@ -112,7 +118,10 @@ pub(crate) struct Holding {
     /// IP protocol; `None` for all protocols.
     pub(crate) protocol: Option<u8>,
     pub(crate) realm: u16,
+    /// Address of the host, or number of a host of NAT64.
     pub(crate) subscriber: Ipv4Addr,
+    /// The host of NAT64.
+    pub(crate) host: Option<HostName>,
     /// Internal port, for a mapping or a session.
     pub(crate) internal_port: Option<u16>,
     pub(crate) external: Ipv4Addr,
@@ -125,8 +134,24 @@ pub(crate) struct Holding {
 }
 
 impl Entry {
-    /// Entry of a record; reached limits have none.
-    pub(crate) fn of(record: &Record, remotes: bool) -> Option<Self> {
+    /// Entry of a record; reached limits have none. `host` is the host of NAT64 that the record is
+    /// about.
+    pub(crate) fn of(record: &Record, host: Option<&Host>, remotes: bool) -> Option<Self> {
+        let entry = Self::without_host(record, remotes)?;
+        let host = host.map(Host::name);
+        Some(match entry {
+            Self::Begins(time, holding) => Self::Begins(time, Holding { host, ..holding }),
+            Self::Ends(time, holding) => Self::Ends(time, Holding { host, ..holding }),
+            other => other,
+        })
+    }
+
+    /// Entries of [`ENTRY`] bytes that it takes.
+    pub(crate) fn size(&self) -> usize {
+        1 + usize::from(self.holding().is_some_and(|holding| holding.host.is_some()))
+    }
+
+    fn without_host(record: &Record, remotes: bool) -> Option<Self> {
         let event = match record {
             Record::Event(event) => event,
             Record::Gap(gap) => return Some(Self::Gap(*gap)),
@@ -210,6 +235,25 @@ impl Entry {
             }
         }
         into.resize(start + ENTRY, 0);
+        if let Some(host) = self.holding().and_then(|holding| holding.host) {
+            put_host(&host, into);
+        }
+    }
+
+    /// Reads entries; `None` if one is damaged.
+    fn all(bytes: &[u8]) -> Option<Vec<Self>> {
+        let mut entries = Vec::with_capacity(bytes.len() / ENTRY);
+        let mut parts = bytes.chunks_exact(ENTRY);
+        while let Some(part) = parts.next() {
+            let mut entry = Self::get(part)?;
+            if let Self::Begins(_, holding) | Self::Ends(_, holding) = &mut entry
+                && part[9] & HAS_HOST != 0
+            {
+                holding.host = Some(get_host(parts.next()?)?);
+            }
+            entries.push(entry);
+        }
+        Some(entries)
     }
 
     fn get(bytes: &[u8]) -> Option<Self> {
@@ -235,12 +279,31 @@ impl Entry {
     }
 }
 
+/// Flag of a holding with the entry of a host behind it.
+const HAS_HOST: u8 = 8;
+
+fn put_host(host: &HostName, into: &mut Vec<u8>) {
+    let start = into.len();
+    into.extend([HOST, u8::from(host.address.is_some()), host.len]);
+    into.extend(host.address.unwrap_or(host.prefix).octets());
+    into.extend(host.prefix.octets());
+    into.resize(start + ENTRY, 0);
+}
+
+fn get_host(bytes: &[u8]) -> Option<HostName> {
+    let [HOST, is_host, len @ ..=128, ..] = bytes else { return None };
+    let address = Ipv6Addr::from(array::<16>(bytes, 3)?);
+    let prefix = Ipv6Addr::from(array::<16>(bytes, 19)?);
+    Some(HostName { address: (*is_host != 0).then_some(address), prefix, len: *len })
+}
+
 impl Holding {
     fn of_mapping(id: &MappingId) -> Self {
         Self {
             protocol: Some(id.protocol),
             realm: id.realm,
             subscriber: id.internal.address,
+            host: None,
             internal_port: Some(id.internal.port),
             external: id.external.address,
             ports: (id.external.port, id.external.port),
@@ -254,6 +317,7 @@ impl Holding {
             protocol: None,
             realm: id.realm,
             subscriber: id.subscriber,
+            host: None,
             internal_port: None,
             external: id.external,
             ports: id.ports,
@@ -272,7 +336,8 @@ impl Holding {
     fn put(&self, into: &mut Vec<u8>) {
         let flags = u8::from(self.protocol.is_some())
             | u8::from(self.internal_port.is_some()) << 1
-            | u8::from(self.is_session) << 2;
+            | u8::from(self.is_session) << 2
+            | if self.host.is_some() { HAS_HOST } else { 0 };
         into.push(flags);
         into.push(self.protocol.unwrap_or(0));
         into.extend(self.realm.to_le_bytes());
@@ -291,6 +356,7 @@ impl Holding {
             protocol: (flags & 1 != 0).then_some(protocol),
             realm: u16_at(bytes, 2)?,
             subscriber: address_at(bytes, 4)?,
+            host: None,
             internal_port: (flags & 2 != 0).then_some(u16_at(bytes, 8)?),
             external: address_at(bytes, 10)?,
             ports: (u16_at(bytes, 14)?, u16_at(bytes, 16)?),
@@ -478,7 +544,7 @@ impl Head {
         }
         let size = self.count as usize * ENTRY;
         let bytes = zstd::bulk::decompress(packed, size).ok()?;
-        bytes.chunks_exact(ENTRY).map(Entry::get).collect()
+        Entry::all(&bytes)
     }
 }
 
@@ -492,7 +558,7 @@ pub(crate) fn frame(entries: &[Entry], number: u64) -> io::Result<Vec<u8>> {
     let whole = entries.iter().any(Entry::is_whole);
     let mut frame = Vec::with_capacity(HEADER + filter.len() + packed.len());
     frame.extend(MAGIC.to_le_bytes());
-    frame.extend((entries.len() as u32).to_le_bytes());
+    frame.extend(((bytes.len() / ENTRY) as u32).to_le_bytes());
     frame.extend((packed.len() as u32).to_le_bytes());
     frame.extend((filter.len() as u32).to_le_bytes());
     frame.extend(times.clone().min().unwrap_or(0).to_le_bytes());
@@ -605,7 +671,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn entries(count: u64) -> Vec<Entry> {
-        (1..=count).filter_map(|time| Entry::of(&created(time), false)).collect()
+        (1..=count).filter_map(|time| Entry::of(&created(time), None, false)).collect()
     }
 
     fn read(frame: &[u8]) -> Option<(Head, Filter, Vec<Entry>)> {
@@ -626,7 +692,15 @@ mod tests {
         for ports in [(2048, 2559), (0, 65_535)] {
             let block = BlockId { realm: 3, subscriber, external, ports };
             let event = Event { time: Timestamp(500), change: Change::BlockReleased(block) };
-            all.extend(Entry::of(&Record::Event(event), false));
+            all.extend(Entry::of(&Record::Event(event), None, false));
+        }
+        for address in [Some("2001:db8:1:2::3"), None] {
+            let address = address.map(|text| text.parse().unwrap());
+            let name = HostName { address, prefix: "2001:db8:1::".parse().unwrap(), len: 48 };
+            let host = Host::new(Timestamp(500), &name);
+            let entry = Entry::of(&created(500), Some(&host), true).expect("a mapping");
+            assert_eq!(entry.holding().and_then(|holding| holding.host), Some(name));
+            all.push(entry);
         }
         all.push(Entry::Start(Timestamp(501)));
         let gap = Gap { lost: u64::MAX, from: Timestamp(502), to: Timestamp(503) };

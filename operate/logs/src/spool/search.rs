@@ -12,13 +12,14 @@ use super::format::{Entry, Holding};
 use super::outline::{Coverage, Follows, FrameAt, InForceThen, Outline, OutlineError, Part};
 use super::reader::Reader;
 use crate::in_force::OwnersInForce;
-use crate::json::{DEFAULT_REALM, endpoint, protocol as name_of, seconds};
+use crate::json::{DEFAULT_REALM, endpoint, prefix, protocol as name_of, seconds};
 use natgate_engine::{Endpoint, Timestamp};
+use natgate_gateway::ipv6::HostName;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::collections::hash_map;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 /// Most sessions in an answer.
@@ -33,8 +34,8 @@ const MOST_TRIES: usize = 5;
 /// Holder of an external endpoint.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Holder {
-    /// Address of the subscriber.
-    pub subscriber: Ipv4Addr,
+    /// Address or prefix of the subscriber.
+    pub subscriber: String,
     /// Realm of the subscriber, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub realm: Option<String>,
@@ -309,10 +310,17 @@ impl HoldingMatch {
     }
 
     fn holder(&self, missing: u64, until: Option<Timestamp>) -> Holder {
-        let Holding { protocol, subscriber, internal_port, external, ports, remote, .. } =
+        let Holding { protocol, subscriber, host, internal_port, external, ports, remote, .. } =
             self.holding;
         let (first, last) = ports;
-        let internal = internal_port.map(|port| endpoint(Endpoint { address: subscriber, port }));
+        let internal = internal_port.and_then(|port| match host {
+            Some(host) => host.address.map(|address| format!("[{address}]:{port}")),
+            None => Some(endpoint(Endpoint { address: subscriber, port })),
+        });
+        let subscriber = match host {
+            Some(host) => prefix((host.prefix, host.len)),
+            None => subscriber.to_string(),
+        };
         Holder {
             subscriber,
             realm: self.realm.clone(),
@@ -328,9 +336,12 @@ impl HoldingMatch {
     }
 }
 
+/// The key of a holding. Of a host of NAT64 it has the number alone: a number passes to another
+/// host only when all mappings of the former have ended.
 fn key(holding: &Holding, realm: &Option<String>) -> Key {
+    const HOST: HostName = HostName { address: None, prefix: Ipv6Addr::UNSPECIFIED, len: 0 };
     let name = realm.as_deref().unwrap_or(DEFAULT_REALM).to_owned();
-    (Holding { realm: 0, ..*holding }, name)
+    (Holding { realm: 0, host: holding.host.map(|_| HOST), ..*holding }, name)
 }
 
 /// Answer for one place.
@@ -474,6 +485,10 @@ impl Search<'_> {
                 // The latest entry has decided; an earlier one may give the begin.
                 let found = &mut past.found[*known.get()];
                 found.since = found.since.or(since);
+                // The host of an entry about an end may be known no more.
+                if found.holding.host.is_some_and(|host| host.address.is_none()) {
+                    found.holding.host = holding.host;
+                }
             }
             hash_map::Entry::Vacant(_) if is_full => {
                 (past.is_done, past.is_cut) = (true, true);

@@ -120,6 +120,6 @@ fn a_spool_that_is_kept_otherwise_goes_on() {
     let external = (mapping(7).external.address, mapping(7).external.port);
     let found = natgate_logs::holders(&folder, external, None, time, &|| true);
     let found = found.expect("the mapping is there still").holders;
-    assert_eq!(found[0].subscriber, mapping(7).internal.address);
+    assert_eq!(found[0].subscriber, mapping(7).internal.address.to_string());
     assert_eq!(found[0].until, None);
 }

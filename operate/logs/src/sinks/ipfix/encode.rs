@@ -5,9 +5,10 @@
 //! higher.
 
 use crate::json::Names;
-use crate::record::{Gap, Record};
+use crate::record::{Gap, Record, host_before};
 use natgate_engine::{Change, Endpoint, Event, MappingId, Resource, Timestamp};
-use std::net::Ipv4Addr;
+use natgate_gateway::ipv6::HostName;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Version and header length of messages (RFC 7011 section 3.1).
 const VERSION: u16 = 10;
@@ -33,6 +34,8 @@ const SOURCE_PORT: Element = Element(7, 2);
 const SOURCE: Element = Element(8, 4);
 const DESTINATION_PORT: Element = Element(11, 2);
 const DESTINATION: Element = Element(12, 4);
+const SOURCE6: Element = Element(27, 16);
+const SOURCE6_LEN: Element = Element(29, 1);
 const PROCESS_ID: Element = Element(144, 4);
 const NOT_SENT_FLOWS: Element = Element(166, 8);
 const POST_SOURCE: Element = Element(225, 4);
@@ -125,7 +128,57 @@ const CLASS_HIGH: Template =
 /// Missing records: number, and times of the first and the last (RFC 7011 section 4.3).
 const RELIABILITY: Template = Template(266, true, &[PROCESS_ID, NOT_SENT_FLOWS, TIME, TIME]);
 
-const ALL: [&Template; 11] = [
+/// Mappings of hosts of NAT64 (RFC 8158 section 4.6.4), and sessions without their remotes.
+const MAPPING6: Template = Template(
+    267,
+    false,
+    &[TIME, NAT_EVENT, SOURCE6, POST_SOURCE, PROTOCOL, SOURCE_PORT, POST_SOURCE_PORT, NAT_INSTANCE],
+);
+/// Sessions of hosts of NAT64 with their remotes (section 4.6.2).
+const SESSION6: Template = Template(
+    268,
+    false,
+    &[
+        TIME,
+        NAT_EVENT,
+        SOURCE6,
+        POST_SOURCE,
+        PROTOCOL,
+        SOURCE_PORT,
+        POST_SOURCE_PORT,
+        POST_DESTINATION,
+        POST_DESTINATION_PORT,
+        NAT_INSTANCE,
+    ],
+);
+/// The same events as of [`BLOCK`], [`QUOTA_REACHED`] and [`SUBSCRIBER_HIGH`], about a subscriber
+/// of NAT64: the source is its prefix.
+const BLOCK6: Template = Template(
+    269,
+    false,
+    &[TIME, NAT_EVENT, SOURCE6, SOURCE6_LEN, POST_SOURCE, RANGE_START, RANGE_END, NAT_INSTANCE],
+);
+const QUOTA_REACHED6: Template = Template(
+    270,
+    false,
+    &[TIME, NAT_EVENT, QUOTA, MOST_OF_SUBSCRIBER, SOURCE6, SOURCE6_LEN, PROTOCOL, NAT_INSTANCE],
+);
+const SUBSCRIBER_HIGH6: Template = Template(
+    271,
+    false,
+    &[
+        TIME,
+        NAT_EVENT,
+        THRESHOLD,
+        MAPPINGS_HIGH,
+        OF_SUBSCRIBER_HIGH,
+        SOURCE6,
+        SOURCE6_LEN,
+        NAT_INSTANCE,
+    ],
+);
+
+const ALL: [&Template; 16] = [
     &MAPPING,
     &SESSION,
     &BLOCK,
@@ -137,6 +190,20 @@ const ALL: [&Template; 11] = [
     &SUBSCRIBER_HIGH,
     &CLASS_HIGH,
     &RELIABILITY,
+    &MAPPING6,
+    &SESSION6,
+    &BLOCK6,
+    &QUOTA_REACHED6,
+    &SUBSCRIBER_HIGH6,
+];
+
+/// Templates about subscribers, and those about subscribers of NAT64 in their place.
+const OF_NAT64: [(&Template, &Template); 5] = [
+    (&MAPPING, &MAPPING6),
+    (&SESSION, &SESSION6),
+    (&BLOCK, &BLOCK6),
+    (&QUOTA_REACHED, &QUOTA_REACHED6),
+    (&SUBSCRIBER_HIGH, &SUBSCRIBER_HIGH6),
 ];
 
 /// Templates whose subscriber is in a realm.
@@ -148,12 +215,27 @@ mod nat_event {
     pub(super) const ADDRESSES_EXHAUSTED: u8 = 3;
     pub(super) const SESSION_CREATE: u8 = 4;
     pub(super) const SESSION_DELETE: u8 = 5;
+    pub(super) const NAT64_SESSION_CREATE: u8 = 6;
+    pub(super) const NAT64_SESSION_DELETE: u8 = 7;
     pub(super) const BIB_CREATE: u8 = 8;
     pub(super) const BIB_DELETE: u8 = 9;
+    pub(super) const NAT64_BIB_CREATE: u8 = 10;
+    pub(super) const NAT64_BIB_DELETE: u8 = 11;
     pub(super) const QUOTA_EXCEEDED: u8 = 13;
     pub(super) const BLOCK_ALLOCATION: u8 = 16;
     pub(super) const BLOCK_DEALLOCATION: u8 = 17;
     pub(super) const THRESHOLD_REACHED: u8 = 18;
+
+    /// The event of NAT64 in place of one of IPv4.
+    pub(super) fn of_nat64(event: u8) -> u8 {
+        match event {
+            SESSION_CREATE => NAT64_SESSION_CREATE,
+            SESSION_DELETE => NAT64_SESSION_DELETE,
+            BIB_CREATE => NAT64_BIB_CREATE,
+            BIB_DELETE => NAT64_BIB_DELETE,
+            other => other,
+        }
+    }
 }
 
 /// natQuotaExceededEvent and natThresholdEvent (sections 4.4 and 4.5).
@@ -176,6 +258,16 @@ pub(super) struct Encoder {
     sequence: u32,
 }
 
+/// A message with data records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Message {
+    pub(super) bytes: Vec<u8>,
+    /// Number of records of the log that it stands for.
+    pub(super) taken: usize,
+    /// Number of data records.
+    pub(super) count: usize,
+}
+
 /// Values for a record's fields.
 #[derive(Clone, Copy, Debug, Default)]
 struct Values<'n> {
@@ -184,6 +276,8 @@ struct Values<'n> {
     mapping: Option<MappingId>,
     remote: Option<(Endpoint, Endpoint)>,
     subscriber: Option<Ipv4Addr>,
+    /// The host of NAT64, in place of the subscriber and the internal address.
+    host: Option<HostName>,
     external: Option<Ipv4Addr>,
     protocol: u8,
     ports: (u16, u16),
@@ -226,18 +320,22 @@ impl Encoder {
         message
     }
 
-    /// Message with as many of these records as fit, at least one, and their number.
-    pub(super) fn message(
-        &self,
-        records: &[Record],
-        names: &Names,
-        now: Timestamp,
-    ) -> (Vec<u8>, usize) {
+    /// Message with as many of these records as fit, at least one.
+    pub(super) fn message(&self, records: &[Record], names: &Names, now: Timestamp) -> Message {
         let mut message = self.begin(now);
         let mut set: Option<(u16, usize)> = None;
-        let mut count = 0;
-        for record in records {
-            let (template, values) = self.values(record, names);
+        let (mut taken, mut count) = (0, 0);
+        for (place, record) in records.iter().enumerate() {
+            if let Record::Host(_) = record {
+                continue;
+            }
+            let (mut template, mut values) = self.values(record, names);
+            if let Some(host) = host_before(records, place) {
+                let of_nat64 = OF_NAT64.iter().find(|(of_ipv4, _)| of_ipv4.0 == template.0);
+                template = of_nat64.map_or(template, |(_, of_nat64)| *of_nat64);
+                values.nat_event = nat_event::of_nat64(values.nat_event);
+                values.host = Some(host.name());
+            }
             let named = values.realm.is_some() && OF_REALMS.iter().any(|one| one.0 == template.0);
             let number = template.0 + if named { NAMED } else { 0 };
             let mut bytes = Vec::with_capacity(64);
@@ -260,13 +358,13 @@ impl Encoder {
                 set = Some((number, begin_set(&mut message, number)));
             }
             message.extend(bytes);
-            count += 1;
+            (taken, count) = (place + 1, count + 1);
         }
         if let Some((_, start)) = set {
             end_set(&mut message, start);
         }
         end(&mut message);
-        (message, count)
+        Message { bytes: message, taken, count }
     }
 
     //= rfc7011#section-3.1-sequence
@@ -413,12 +511,21 @@ impl Template {
 }
 
 impl Values<'_> {
+    /// Address of the host of NAT64 that has a mapping; else prefix of the subscriber, and its
+    /// length.
+    fn source6(&self) -> (Ipv6Addr, u8) {
+        let Some(host) = self.host else { return (Ipv6Addr::UNSPECIFIED, 0) };
+        let address = host.address.filter(|_| self.mapping.is_some());
+        (address.unwrap_or(host.prefix), host.len)
+    }
+
     /// Writes the field at index `place` of the template.
     fn put(&self, field: Element, place: usize, into: &mut Vec<u8>) {
         let nowhere = Endpoint::new(0, 0);
         let internal = self.mapping.map_or(nowhere, |id| id.internal);
         let external = self.mapping.map_or(nowhere, |id| id.external);
         let (inside, outside) = self.remote.unwrap_or((nowhere, nowhere));
+        let (source6, source6_len) = self.source6();
         let gap = self.gap.unwrap_or(Gap { lost: 0, from: self.time, to: self.time });
         match field {
             // The first time of a gap is its beginning.
@@ -426,6 +533,8 @@ impl Values<'_> {
             TIME => put_time(self.time, into),
             NAT_EVENT => into.push(self.nat_event),
             SOURCE => into.extend(self.subscriber.unwrap_or(internal.address).octets()),
+            SOURCE6 => into.extend(source6.octets()),
+            SOURCE6_LEN => into.push(source6_len),
             POST_SOURCE => into.extend(self.external.unwrap_or(external.address).octets()),
             PROTOCOL => into.push(self.protocol),
             SOURCE_PORT => into.extend(internal.port.to_be_bytes()),

@@ -4,10 +4,11 @@ use super::IpfixSink;
 use super::encode::Encoder;
 use crate::drive::Sink;
 use crate::json::Names;
-use crate::record::{Gap, Record};
+use crate::record::{Gap, Host, Record, host_before};
 use natgate_engine::{
     BlockId, Change, Endpoint, Event, MappingId, MappingKind, Resource, SessionId, Timestamp,
 };
+use natgate_gateway::ipv6::HostName;
 use natgate_gateway::{Collector, IpfixSettings, Transport};
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -146,13 +147,20 @@ fn session() -> SessionId {
 
 /// Decoded record of one event.
 fn told(change: Change, remotes: bool, names: &Names) -> Decoded {
+    told_of(None, change, remotes, names)
+}
+
+/// The record about a change, of a host of NAT64 if there is one.
+fn told_of(host: Option<&HostName>, change: Change, remotes: bool, names: &Names) -> Decoded {
     let encoder = encoder(remotes);
     let mut decoder = Decoder::default();
     decoder.decode(&encoder.templates(Timestamp(0)), DOMAIN);
     let event = Event { time: Timestamp(1_700_000_000_123_456_789), change };
-    let (message, count) = encoder.message(&[Record::Event(event)], names, Timestamp(0));
-    assert_eq!(count, 1);
-    let mut records = decoder.decode(&message, DOMAIN);
+    let host = host.map(|name| Record::Host(Host::new(event.time, name)));
+    let records: Vec<Record> = host.into_iter().chain([Record::Event(event)]).collect();
+    let message = encoder.message(&records, names, Timestamp(0));
+    assert_eq!((message.count, message.taken), (1, records.len()));
+    let mut records = decoder.decode(&message.bytes, DOMAIN);
     assert_eq!(records.len(), 1);
     let record = records.remove(0);
     assert_eq!(record.number(323), 1_700_000_000_123);
@@ -193,6 +201,38 @@ fn mappings_and_sessions_have_the_fields_that_they_must() {
     assert!(record.fields.contains(&(464, b"red".to_vec())), "{record:?}");
 }
 
+//= test rfc8158#section-4.6-mandatory
+#[test]
+fn hosts_of_nat64_have_their_addresses_and_subscribers_their_prefixes() {
+    let parsed = |text: &str| text.parse::<std::net::Ipv6Addr>().unwrap();
+    let (address, prefix) = (parsed("2001:db8:1:2::5"), parsed("2001:db8:1:2::"));
+    let host = HostName { address: Some(address), prefix, len: 64 };
+    let octets = |address: std::net::Ipv6Addr| (27, address.octets().to_vec());
+    for (change, nat_event) in [
+        (Change::MappingCreated(mapping()), 10),
+        (Change::MappingRemoved(mapping()), 11),
+        (Change::SessionCreated(session()), 6),
+        (Change::SessionRemoved(session()), 7),
+    ] {
+        for remotes in [false, true] {
+            let record = told_of(Some(&host), change, remotes, &names());
+            assert_eq!(record.number(230), nat_event);
+            assert!(record.fields.contains(&octets(address)) && !record.has(8), "{record:?}");
+            for (element, value) in [(225, 0xcb00_7101), (4, 17), (7, 4000), (227, 5000)] {
+                assert_eq!(record.number(element), value, "{element} of {change:?}");
+            }
+            assert_eq!(record.has(226), remotes && nat_event < 8);
+        }
+    }
+    for (change, nat_event) in
+        [(Change::BlockAssigned(block()), 16), (Change::BlockReleased(block()), 17)]
+    {
+        let record = told_of(Some(&host), change, false, &names());
+        assert_eq!((record.number(230), record.number(29)), (nat_event, 64));
+        assert!(record.fields.contains(&octets(prefix)), "{record:?}");
+    }
+}
+
 //= test rfc8158#section-4.6.10-range
 #[test]
 fn the_document_lists_the_elements_of_every_template() {
@@ -207,7 +247,7 @@ fn the_document_lists_the_elements_of_every_template() {
         let elements = elements.split(", ").map(|one| one.parse::<u16>().expect("an element"));
         listed.insert(number, elements.collect::<Vec<_>>());
     }
-    assert_eq!(listed.len(), 11);
+    assert_eq!(listed.len(), 16);
     let mut numbers = std::collections::BTreeSet::new();
     for (number, fields) in &decoder.templates {
         let mut elements: Vec<u16> = fields.iter().map(|(element, _)| *element).collect();
@@ -271,8 +311,8 @@ fn a_gap_is_told_as_the_reliability_of_the_exporter() {
     let mut decoder = Decoder::default();
     decoder.decode(&encoder.templates(Timestamp(0)), DOMAIN);
     let gap = Gap { lost: 12, from: Timestamp(5_000_000), to: Timestamp(9_000_000) };
-    let (message, _) = encoder.message(&[Record::Gap(gap)], &names(), Timestamp(0));
-    let records = decoder.decode(&message, DOMAIN);
+    let message = encoder.message(&[Record::Gap(gap)], &names(), Timestamp(0));
+    let records = decoder.decode(&message.bytes, DOMAIN);
     let time = |ms: u64| (323, ms.to_be_bytes().to_vec());
     let lost = (166, 12_u64.to_be_bytes().to_vec());
     let process = (144, 1_u32.to_be_bytes().to_vec());
@@ -298,10 +338,19 @@ fn record() -> impl Strategy<Value = Record> {
     ];
     let event = (any::<u64>(), change)
         .prop_map(|(time, change)| Record::Event(Event { time: Timestamp(time), change }));
+    let host =
+        (any::<u64>(), any::<Option<u128>>(), 0..=128_u8).prop_map(|(time, address, len)| {
+            let name = HostName {
+                address: address.map(std::net::Ipv6Addr::from_bits),
+                prefix: "2001:db8::".parse().unwrap(),
+                len,
+            };
+            Record::Host(Host::new(Timestamp(time), &name))
+        });
     let gap = any::<[u64; 3]>().prop_map(|[lost, from, to]| {
         Record::Gap(Gap { lost, from: Timestamp(from), to: Timestamp(to) })
     });
-    prop_oneof![9 => event, 1 => gap]
+    prop_oneof![9 => event, 3 => host, 1 => gap]
 }
 
 proptest! {
@@ -318,19 +367,26 @@ proptest! {
         decoder.decode(&encoder.templates(Timestamp(0)), DOMAIN);
         let (mut done, mut decoded) = (0, Vec::new());
         while done < records.len() {
-            let (message, count) = encoder.message(&records[done..], &names, Timestamp(0));
-            prop_assert!(message.len() <= 1400 && count > 0);
-            decoded.extend(decoder.decode(&message, DOMAIN));
-            encoder.sent(count);
-            done += count;
+            let message = encoder.message(&records[done..], &names, Timestamp(0));
+            prop_assert!(message.bytes.len() <= 1400);
+            if message.count == 0 {
+                // Only hosts are left, and no event of theirs.
+                break;
+            }
+            decoded.extend(decoder.decode(&message.bytes, DOMAIN));
+            encoder.sent(message.count);
+            done += message.taken;
             // Repeated templates do not count as records.
             decoder.decode(&encoder.templates(Timestamp(0)), DOMAIN);
         }
-        prop_assert_eq!(decoded.len(), records.len());
-        for (record, decoded) in records.iter().zip(decoded) {
-            let Record::Event(event) = record else { continue };
+        let places = (0..records.len()).filter(|at| !matches!(records[*at], Record::Host(_)));
+        prop_assert_eq!(decoded.len(), places.clone().count());
+        for (place, decoded) in places.zip(decoded) {
+            let Record::Event(event) = records[place] else { continue };
             prop_assert_eq!(decoded.number(323), event.time.0 / 1_000_000);
-            if let Change::MappingCreated(id) = event.change {
+            if host_before(&records, place).is_some() {
+                prop_assert!(!decoded.has(8));
+            } else if let Change::MappingCreated(id) = event.change {
                 prop_assert_eq!(decoded.number(8), u64::from(id.internal.address.to_bits()));
                 prop_assert_eq!(decoded.number(227), u64::from(id.external.port));
                 let realm = names.realm(id.realm).map(|name| name.as_bytes().to_vec());

@@ -639,7 +639,7 @@ impl History {
 
 fn shown(holder: &Holder) -> Expected {
     Expected {
-        subscriber: holder.subscriber,
+        subscriber: holder.subscriber.parse().expect("an address"),
         ports: holder.ports.clone(),
         is_session: holder.remote.is_some(),
         since: holder.since,

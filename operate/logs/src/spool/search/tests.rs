@@ -4,7 +4,7 @@
 use super::*;
 use crate::drive::Sink;
 use crate::json::Names;
-use crate::record::{Gap, Record};
+use crate::record::{Gap, Host, Record};
 use crate::sinks::spool::SpoolSink;
 use crate::spool::segments::{Segment, list as listing};
 use natgate_engine::{BlockId, Change, Event, MappingId, MappingKind, SessionId};
@@ -47,6 +47,15 @@ impl World {
         self.record(Record::Event(Event { time: at(time), change }), time);
     }
 
+    fn tell_of(&mut self, host: HostName, time: u64, change: Change) {
+        let event = Event { time: at(time), change };
+        let records = [Record::Host(Host::new(event.time, &host)), Record::Event(event)];
+        let (written, result) = self.sink.write(&records, &self.names, at(time));
+        result.unwrap();
+        assert_eq!(written, 2);
+        self.sink.flush(at(time)).unwrap();
+    }
+
     fn record(&mut self, record: Record, time: u64) {
         let (written, result) = self.sink.write(&[record], &self.names, at(time));
         result.unwrap();
@@ -66,7 +75,7 @@ impl World {
     fn whose(&self, port: u16, protocol: Option<u8>, time: u64) -> Option<Ipv4Addr> {
         let found = self.who(port, protocol, time).ok()?;
         assert_eq!(found.len(), 1, "{found:?}");
-        Some(found[0].subscriber)
+        Some(found[0].subscriber.parse().expect("an address"))
     }
 
     fn restart(&mut self, time: u64, continued: bool) {
@@ -160,7 +169,8 @@ fn what_was_there_before_the_log_is_known_by_its_end() {
     world.tell(10, Change::MappingCreated(mapping(9, 1)));
     world.tell(20, Change::MappingRemoved(mapping(1, 5000)));
     let found = &world.who(5000, UDP, 15).unwrap()[0];
-    assert_eq!((found.subscriber, found.since, found.until), (subscriber(1), None, Some(20.0)));
+    assert_eq!(found.subscriber, subscriber(1).to_string());
+    assert_eq!((found.since, found.until), (None, Some(20.0)));
     assert_eq!(world.whose(5000, UDP, 21), None);
 }
 
@@ -319,7 +329,7 @@ fn a_disk_that_is_full_is_an_error_and_the_log_goes_on_when_there_is_room() {
     for time in [2, last - 1, last] {
         let found = holders(folder.path(), (POOL, 5000), UDP, at(time), &|| true).unwrap().holders;
         let number = if time == 2 { 1 } else { time as u8 };
-        assert_eq!(found[0].subscriber, subscriber(number));
+        assert_eq!(found[0].subscriber, subscriber(number).to_string());
     }
 }
 
@@ -336,7 +346,7 @@ fn a_start_is_before_what_happened_before_the_log_was_connected() {
     sink.flush(at(15)).unwrap();
     for time in [10, 12, 14, 20] {
         let found = holders(folder.path(), (POOL, 5000), UDP, at(time), &|| true).unwrap();
-        assert_eq!(found.holders[0].subscriber, subscriber(1), "{time}");
+        assert_eq!(found.holders[0].subscriber, subscriber(1).to_string(), "{time}");
         assert_eq!(found.coverage.covered[0].from, 10.0);
     }
 }
@@ -415,7 +425,38 @@ fn a_clock_that_is_set_back_hides_nothing() {
     world.tell(50, Change::MappingCreated(mapping(2, 5000)));
     world.tell(60, Change::MappingCreated(mapping(3, 5001)));
     let found = world.answer(5000, UDP, 55).unwrap();
-    let whose: Vec<_> = found.holders.iter().map(|holder| holder.subscriber).collect();
-    assert_eq!(whose, [subscriber(1), subscriber(2)]);
+    let whose: Vec<_> = found.holders.iter().map(|holder| &holder.subscriber[..]).collect();
+    assert_eq!(whose, [1, 2].map(|number| subscriber(number).to_string()));
     assert_eq!(found.coverage.covered.len(), 2);
+}
+
+/// A host of NAT64 in the network of a number.
+fn host(number: u16, is_known: bool) -> HostName {
+    let address = |last| Ipv6Addr::new(0x2001, 0xdb8, number, 0, 0, 0, 0, last);
+    HostName { address: is_known.then(|| address(5)), prefix: address(0), len: 64 }
+}
+
+#[test]
+fn hosts_of_nat64_are_named_and_a_number_passes_on() {
+    let mut world = World::new();
+    // The same number of the engine has three hosts, one after the other.
+    for number in 1..=3_u16 {
+        let time = u64::from(number) * 100;
+        world.tell_of(host(number, true), time, Change::MappingCreated(mapping(1, 5000)));
+        world.tell_of(host(number, false), time + 50, Change::MappingRemoved(mapping(1, 5000)));
+    }
+    let (subscriber, external, ports) = (subscriber(1), POOL, (2048, 2559));
+    let block = BlockId { realm: 0, subscriber, external, ports };
+    world.tell_of(host(9, false), 400, Change::BlockAssigned(block));
+    for number in 1..=3_u16 {
+        let time = u64::from(number) * 100;
+        let found = &world.who(5000, UDP, time + 20).unwrap()[0];
+        assert_eq!(found.subscriber, format!("2001:db8:{number}::/64"));
+        let internal = format!("[2001:db8:{number}::5]:{}", mapping(1, 5000).internal.port);
+        assert_eq!(found.internal.as_deref(), Some(&internal[..]));
+        assert_eq!((found.since, found.until), (Some(time as f64), Some(time as f64 + 50.0)));
+        assert_eq!(world.who(5000, UDP, time + 70).unwrap_or_default().len(), 0);
+    }
+    let found = &world.who(2100, None, 500).unwrap()[0];
+    assert_eq!((&found.subscriber[..], &found.internal), ("2001:db8:9::/64", &None));
 }
