@@ -5,6 +5,7 @@ use super::locks::Locks;
 use super::{name, say};
 use natgate_control::routes::{Announcer, Learner, external_prefixes};
 use natgate_engine::{Prefix, Side, SideConfig};
+use natgate_gateway::router6;
 use natgate_gateway::{AnnounceSettings, Backend, Commander, Device, Settings, SideSettings};
 use natgate_io::xdp::{KernelShare, MOST_SHARED};
 use natgate_io::{Error, kernel_address, kernel_addresses, kernel_gateway};
@@ -129,5 +130,6 @@ pub(super) fn remove_routes_left(settings: &Settings) {
 /// has no VLANs.
 pub(super) fn share(settings: &Settings, side: Side) -> KernelShare {
     let addresses = settings.kernel.management(side).to_vec();
-    KernelShare { addresses, tagged: side == Side::Outside }
+    let ipv6 = !router6::is_used(settings, side);
+    KernelShare { addresses, tagged: side == Side::Outside, ipv6 }
 }

@@ -62,6 +62,23 @@ fn a_host_with_ipv6_alone_reaches_ipv4() {
 }
 
 #[test]
+fn af_xdp_carries_both_families() {
+    let world = world();
+    // Hosts of this machine have to finish their checksums.
+    for node in ["client", "server"] {
+        world.run(node, "ethtool -K eth0 tx off");
+    }
+    let config = config("", "").replace("\ndevice = ", "\nbackend = \"af-xdp\"\ndevice = ");
+    let gateway = world.start("nat", &config);
+    assert!(gateway.log().contains("inside device inside: AF_XDP"), "{}", gateway.log());
+    world.serve("server", address(SERVER));
+    world.ping("client", SERVER6, "-s 1400");
+    assert_eq!(world.tcp("client", address(SERVER6)).ip(), address(EXTERNAL));
+    assert_eq!(world.udp("client", address(SERVER6), 3000).ip(), address(EXTERNAL));
+    assert_eq!(gateway.stop().unwrap().code(), Some(0));
+}
+
+#[test]
 fn errors_come_as_icmpv6() {
     let world = world();
     let _gateway = world.start("nat", &config("mtu = 1300\n", ""));

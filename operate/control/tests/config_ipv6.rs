@@ -442,7 +442,9 @@ fn one_worker_with_packet_sockets_carries_ipv6() {
     let tun = SIDES.replacen("address = ", "backend = \"tun\"\naddress = ", 1);
     let problems = read_text(&format!("{tun}{POOL}"), "t").expect_err("no packet sockets");
     let said = problems[0].to_string();
-    assert!(said.contains("inside.address6: IPv6 works with packet sockets"), "{said}");
+    assert!(said.contains("inside.address6: IPv6 works with packet sockets and AF_XDP"), "{said}");
+    let xdp = SIDES.replace("address = ", "backend = \"af-xdp\"\naddress = ");
+    assert!(read_text(&format!("{xdp}{POOL}"), "t").is_ok());
 }
 
 #[test]

@@ -41,7 +41,7 @@ use crate::link::Link;
 use crate::router::MOST_HELD_IN_ALL;
 use crate::settings::Settings;
 use errors::{Errors, Undelivered};
-use natgate_engine::{Counters, DropReason, Timestamp};
+use natgate_engine::{Counters, DropReason, Side, Timestamp};
 use natgate_io::Frame;
 use natgate_wire::arp::{self, Mac};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
@@ -445,6 +445,11 @@ impl Router6 {
     fn port(&self, link: Link) -> Option<&Port> {
         index(link).map(|place| &self.ports[place])
     }
+}
+
+/// True if IPv6 uses the link of a side.
+pub fn is_used(settings: &Settings, side: Side) -> bool {
+    Described::new(settings, Link::new(side, 0)).is_used()
 }
 
 /// Index of a link among the ports; `None`: the link has no IPv6.

@@ -5,8 +5,8 @@
 //!                      IPv4 to a group of stations  -> kernel
 //!                      IPv4 to an address           -> kernel, if it is one of the share
 //!                      ARP about an address         -> kernel, if it is one of the share
-//!                      VLAN tag                     -> as the share says
-//!                      anything else (IPv6, LLDP)   -> kernel
+//!                      IPv6, VLAN tag               -> as the share says
+//!                      anything else (LLDP)         -> kernel
 //! to the socket: return bpf_redirect_map(sockets, context->rx_queue_index, XDP_PASS)
 //! ```
 
@@ -23,14 +23,22 @@ pub const MOST_SHARED: usize = 32;
 /// Frames of an interface that are left to the kernel's own network stack. All other frames come to
 /// the sockets.
 ///
-/// Frames that are neither IPv4 nor ARP always go to the kernel, and so does IPv4 to a multicast or
-/// broadcast hardware address.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Frames of other types than IPv4, ARP, IPv6 and VLAN tags always go to the kernel, and so does
+/// IPv4 to a multicast or broadcast hardware address.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelShare {
     /// The kernel has IPv4 packets to these addresses, and ARP about them; at most [`MOST_SHARED`].
     pub addresses: Vec<Ipv4Addr>,
     /// True if the kernel also has all frames with a VLAN tag.
     pub tagged: bool,
+    /// True if the kernel also has all frames of IPv6.
+    pub ipv6: bool,
+}
+
+impl Default for KernelShare {
+    fn default() -> Self {
+        Self { addresses: Vec::new(), tagged: false, ipv6: true }
+    }
 }
 
 /// Builds the program for this map of sockets. `otherwise` is the action for frames of a queue
@@ -81,10 +89,10 @@ fn sort(code: &mut Code, share: &KernelShare) -> Sorted {
     let kind = |kind: u16| i32::from(u16::from_ne_bytes(kind.to_be_bytes()));
     let ipv4 = code.jump(JUMP_EQUAL_32, [5, 0], kind(ethertype::IPV4));
     let arp = code.jump(JUMP_EQUAL_32, [5, 0], kind(ethertype::ARP));
-    if !share.tagged {
-        for tag in [ethertype::VLAN, SERVICE_VLAN] {
-            sorted.to_socket.push(code.jump(JUMP_EQUAL_32, [5, 0], kind(tag)));
-        }
+    let tags = [ethertype::VLAN, SERVICE_VLAN].into_iter().filter(|_| !share.tagged);
+    let ipv6 = [ethertype::IPV6].into_iter().filter(|_| !share.ipv6);
+    for of_socket in tags.chain(ipv6) {
+        sorted.to_socket.push(code.jump(JUMP_EQUAL_32, [5, 0], kind(of_socket)));
     }
     sorted.to_kernel.push(code.jump(JUMP, [0, 0], 0));
     code.land(ipv4);

@@ -202,8 +202,10 @@ mod tests {
         };
         let (ours, theirs, last) = ([10, 0, 0, 1], [10, 0, 0, 2], [250, 255, 255, 254]);
         let addresses = vec![theirs.into(), last.into()];
-        let untagged = loaded(&KernelShare { addresses: addresses.clone(), tagged: false });
-        let tagged = loaded(&KernelShare { addresses, tagged: true });
+        let share = KernelShare { addresses, ..KernelShare::default() };
+        let untagged = loaded(&share);
+        let both_families = loaded(&KernelShare { ipv6: false, ..share.clone() });
+        let tagged = loaded(&KernelShare { tagged: true, ..share });
         let none = loaded(&KernelShare::default());
         let (ipv4, arp) = (0x0800, 0x0806);
         for (frame, expected, without) in [
@@ -230,13 +232,15 @@ mod tests {
             assert_eq!(run(&untagged, &frame), expected, "{frame:02x?}");
             assert_eq!(run(&tagged, &frame), expected, "{frame:02x?}");
             assert_eq!(run(&none, &frame), without, "{frame:02x?}");
+            let with_ipv6 = if frame[12..14] == [0x86, 0xdd] { SOCKET } else { expected };
+            assert_eq!(run(&both_families, &frame), with_ipv6, "{frame:02x?}");
         }
         for kind in [0x8100, 0x88a8] {
             let frame = frame(false, kind, theirs, 34, 64);
             assert_eq!((run(&untagged, &frame), run(&tagged, &frame)), (SOCKET, KERNEL));
         }
         let most = vec![Ipv4Addr::from(theirs); 2 * MOST_SHARED];
-        loaded(&KernelShare { addresses: most, tagged: false });
+        loaded(&KernelShare { addresses: most, tagged: false, ipv6: false });
     }
 
     #[test]

@@ -240,7 +240,7 @@ fn conversion_is_used(draft: &Draft, report: &Report<'_>) {
     }
 }
 
-/// IPv6 works with packet sockets and a single worker.
+/// IPv6 works with packet sockets, AF_XDP and a single worker.
 fn devices_carry_it(draft: &Draft, report: &Report<'_>) {
     let places = draft.ipv6_places();
     let Some(place) = places.first() else { return };
@@ -250,10 +250,11 @@ fn devices_carry_it(draft: &Draft, report: &Report<'_>) {
         report.wrong(place, format!("{message}; write count = 1"));
     }
     for side in [&draft.inside, &draft.outside] {
-        if side.backend != Backend::AfPacket {
+        if !matches!(side.backend, Backend::AfPacket | Backend::AfXdp) {
             let (name, backend) = (side.name(), side.backend.name());
-            let message = format!("IPv6 works with packet sockets so far, and {name}.backend");
-            report.wrong(place, format!("{message} is {backend:?}; write \"af-packet\""));
+            let message = format!("IPv6 works with packet sockets and AF_XDP so far, and {name}");
+            let remedy = "write \"af-packet\" or \"af-xdp\"";
+            report.wrong(place, format!("{message}.backend is {backend:?}; {remedy}"));
         }
     }
 }
