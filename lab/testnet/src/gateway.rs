@@ -28,22 +28,34 @@ pub struct Gateway {
 
 /// Configuration for the network, with `more` appended.
 pub fn config(more: &str) -> String {
-    let [first, .., last] = POOL;
-    config_with_pool(&format!("addresses = [\"{first}-{last}\"]"), more)
+    config_with_pool(&pool(), more)
 }
 
 /// Configuration for the network with another pool: its keys, one on each line.
 pub fn config_with_pool(pool: &str, more: &str) -> String {
+    tables("", "", pool, more)
+}
+
+/// Keys of the pool.
+pub(crate) fn pool() -> String {
+    let [first, .., last] = POOL;
+    format!("addresses = [\"{first}-{last}\"]")
+}
+
+/// Configuration with more keys of either side, lines with their ends, and more tables.
+pub(crate) fn tables(inside: &str, outside: &str, pool: &str, more: &str) -> String {
     format!(
         "[inside]\n\
          device = \"inside\"\n\
          backend = \"af-packet\"\n\
          address = \"{GATEWAY_INSIDE}/24\"\n\
+         {inside}\
          [outside]\n\
          device = \"outside\"\n\
          backend = \"af-packet\"\n\
          address = \"{GATEWAY_OUTSIDE}/24\"\n\
          gateway = \"{ROUTER}\"\n\
+         {outside}\
          [[pool]]\n\
          {pool}\n\
          {more}"

@@ -5,6 +5,7 @@
 //! [`Machine`] is a gateway in an emulator, such as the image without an operating system.
 //! [`Servers`] are threads of this process that serve the clients. [`traffic`] has clients that
 //! need sockets of a particular kind. [`Namespace::run`] runs programs such as curl.
+//! [`Network::add_ipv6`] adds a subscriber with IPv6 alone, for which [`Resolver`] is a DNS64.
 //!
 //! All names begin with the network's prefix, which contains the process id, and everything is
 //! removed when the [`Network`] is dropped. [`abandon`] is for ends of the process that drop
@@ -25,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod gateway;
+mod ipv6;
 mod machine;
 mod namespace;
 mod network;
@@ -33,6 +35,10 @@ pub mod traffic;
 mod turn;
 
 pub use gateway::{Gateway, config, config_with_pool};
+pub use ipv6::{
+    Autoconfiguration, GATEWAY_INSIDE6, GATEWAY_OUTSIDE6, NAME, PREFIX64, RESOLVER, ROUTER6,
+    Resolver, config_with_ipv6, kernel_has_ipv6,
+};
 pub use machine::{CARD_INSIDE, Guest, Machine, VIRTIO};
 pub use namespace::{Namespace, abandon, remove_leftovers};
 pub use network::{

@@ -18,6 +18,9 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 /// Folder of `ip netns` with its names.
 const NAMES: &str = "/run/netns";
 
+/// Folder of `ip netns` with the namespaces' own files of `/etc`: one folder for each.
+const ETC: &str = "/etc/netns";
+
 /// End of the name of a network's directory.
 const FILES: &str = "files";
 
@@ -135,6 +138,20 @@ impl Namespace {
         Err(io::Error::other(format!("ip -n {} -batch: {wrong} in:\n{lines}", self.name)))
     }
 
+    /// Writes a file that programs in this namespace find below `/etc`. A folder there hides the
+    /// machine's own, which must exist.
+    ///
+    /// # Errors
+    /// The system's error if the file cannot be written.
+    pub fn write_etc(&self, path: &str, content: &str) -> io::Result<()> {
+        let _gate = gate();
+        let path = Path::new(ETC).join(&self.name).join(path);
+        let written = path.parent().map_or(Ok(()), fs::create_dir_all);
+        written.and_then(|()| fs::write(&path, content)).map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display()))
+        })
+    }
+
     /// Sets a key below `/proc/sys/net` if this kernel has it.
     ///
     /// # Errors
@@ -160,7 +177,7 @@ pub fn abandon(prefix: &str, code: i32) -> ! {
 /// Removes the remains of ended processes under this tag; those of running processes stay.
 pub fn remove_leftovers(tag: &str) {
     let temporary = std::env::temp_dir();
-    let names = entries(NAMES).into_iter().chain(entries(&temporary));
+    let names = entries(NAMES).into_iter().chain(entries(&temporary)).chain(entries(ETC));
     for name in names {
         let Some(rest) = name.strip_prefix(tag) else { continue };
         let Some((number, _)) = rest.split_once('-') else { continue };
@@ -176,8 +193,8 @@ pub(crate) fn sweep_in_turn(prefix: &str) {
     sweep(prefix);
 }
 
-/// Ends the processes in all namespaces with this prefix, and removes the namespaces and their
-/// directories.
+/// Ends the processes in all namespaces with this prefix, and removes the namespaces, their
+/// files of `/etc` and their directories.
 fn sweep(prefix: &str) {
     for name in entries(NAMES) {
         if !name.starts_with(prefix) {
@@ -195,6 +212,12 @@ fn sweep(prefix: &str) {
     for name in entries(&temporary).into_iter().filter(ours) {
         // Another process may remove it at this moment.
         let _ = fs::remove_dir_all(temporary.join(name));
+    }
+    let ours = |name: &String| name.starts_with(prefix);
+    for name in entries(ETC).into_iter().filter(ours) {
+        let _ = fs::remove_dir_all(Path::new(ETC).join(name));
+        // The folder remains if it has files of other namespaces.
+        let _ = fs::remove_dir(ETC);
     }
 }
 
