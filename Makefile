@@ -22,7 +22,7 @@ BARE := x86_64-unknown-none
 # program:package, or file:package
 BUILD_TOOLS := cc:gcc cc:libc6-dev curl:curl update-ca-certificates:ca-certificates
 DEMO_TOOLS := ip:iproute2 ethtool:ethtool ping:iputils-ping traceroute:traceroute iperf3:iperf3 \
-	curl:curl setpriv:util-linux timeout:coreutils
+	curl:curl setpriv:util-linux timeout:coreutils getent:libc-bin unbound:unbound
 COUNT_TOOLS := valgrind:valgrind
 USB_TOOLS := strip:binutils grub-mkimage:grub-common /usr/lib/grub/i386-pc/boot.img:grub-pc-bin \
 	/usr/lib/grub/x86_64-efi/kernel.img:grub-efi-amd64-bin mcopy:mtools
@@ -37,7 +37,7 @@ TEST_TOOLS := setsid:util-linux $(DEMO_TOOLS) $(COUNT_TOOLS) $(PACKAGE_TOOLS) $(
 	python3:python3 /usr/share/doc/python3-venv:python3-venv
 
 # Services that come with a program of which only the program is wanted.
-UNWANTED := prometheus snmpd
+UNWANTED := prometheus snmpd unbound
 
 # $(call install,TOOLS): installs the packages of those programs that are not there; unwanted services are
 # neither started nor left to start with the machine.

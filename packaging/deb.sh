@@ -141,7 +141,7 @@ changelog natgate-lab
 cat >"$root/DEBIAN/control" <<END
 $(fields natgate-lab)
 Depends: natgate (= $version), $(libraries natgate-lab)
-Suggests: iproute2, ethtool, iputils-ping, traceroute, iperf3, curl, nftables, valgrind
+Suggests: iproute2, ethtool, iputils-ping, traceroute, iperf3, curl, unbound, nftables, valgrind
 Description: laboratory of the carrier-grade network address translator natgate
  Benchmarks (natgate bench), conformance tests of any NAT against the RFCs
  (natgate conform) and a demonstration between network namespaces

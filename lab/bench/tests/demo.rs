@@ -1,6 +1,6 @@
 //! The demonstration from the user's view: with the program, and in an emulator with the image that
-//! boots without an operating system. Needs root and the programs that `make test` installs, and
-//! fails without them.
+//! boots without an operating system, which has no IPv6. Needs root and the programs that
+//! `make test` installs, and fails without them.
 
 use natgate_testnet::{terminate, wait_for};
 use std::path::{Path, PathBuf};
@@ -31,10 +31,35 @@ fn number_behind(words: &str, said: &str) -> u64 {
     digits.and_then(|digits| digits.parse().ok()).unwrap_or_else(|| panic!("{words:?}: {said}"))
 }
 
+/// Steps of the demonstration with IPv4.
+const IPV4_STEPS: [&str; 13] = [
+    "ping-gateway",
+    "ping",
+    "http",
+    "traceroute",
+    "udp-mapping",
+    "udp-filtering",
+    "udp-fragments",
+    "paired",
+    "many",
+    "hairpin-udp",
+    "hairpin-tcp",
+    "iperf3-up",
+    "iperf3-down",
+];
+
+/// Steps of the subscriber with IPv6 alone.
+const IPV6_STEPS: [&str; 6] =
+    ["ipv6-advertised", "dns64", "nat64-http", "nat64-ping", "nat64-traceroute", "ipv6-routed"];
+
+/// The last steps.
+const END_STEPS: [&str; 2] = ["status", "stop"];
+
 #[test]
 fn all_steps_pass_and_the_counters_are_told() {
     let said = demonstrate(&[]);
-    assert!(said.contains(" 0 failed") && !said.contains("FAIL"), "{said}");
+    assert!(said.contains("\n21 passed, 0 failed") && !said.contains("FAIL"), "{said}");
+    assert!(!said.contains(" skip "), "{said}");
     assert!(number_behind("  outbound  forwarded", &said) > 1000, "{said}");
 }
 
@@ -47,7 +72,9 @@ fn all_steps_pass_with_the_image_and_its_counters_are_told() {
         image.display()
     );
     let said = demonstrate(&["--image", image.to_str().expect("a readable path")]);
-    assert!(said.contains(" 0 failed") && !said.contains("FAIL"), "{said}");
+    assert!(said.contains("\n15 passed, 0 failed") && !said.contains("FAIL"), "{said}");
+    let skipped = said.lines().find(|line| line.contains(" skip ")).expect("a line about IPv6");
+    assert!(skipped.contains("NAT64") && skipped.contains("the image has IPv4 alone"), "{said}");
     let (_, counters) = said.split_once("Counted by the image").expect("it shows them");
     assert!(number_behind("  outbound  forwarded", counters) > 1000, "{said}");
     assert!(number_behind("  mappings ", counters) > 0, "{said}");
@@ -64,9 +91,10 @@ fn demo(arguments: &[&str]) -> Child {
 /// Namespaces, files and processes in namespaces with this process number.
 fn traces(number: u32) -> Vec<String> {
     let prefix = format!("ngdemo{number}-");
-    let directories = [PathBuf::from("/run/netns"), std::env::temp_dir()];
-    let entries = directories.iter().flat_map(|directory| std::fs::read_dir(directory).unwrap());
-    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let directories = ["/run/netns".into(), "/etc/netns".into(), std::env::temp_dir()];
+    // The second directory is there only while a namespace has files in it.
+    let entries = directories.iter().flat_map(|directory: &PathBuf| std::fs::read_dir(directory));
+    let names = entries.flatten().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut traces: Vec<_> = names.filter(|name| name.starts_with(&prefix)).collect();
     for entry in std::fs::read_dir("/proc").unwrap() {
         let line = std::fs::read_to_string(entry.unwrap().path().join("cmdline"));
@@ -86,14 +114,30 @@ fn the_demonstration_passes_and_leaves_nothing() {
     assert_eq!(output.status.code(), Some(0), "{wrong}{said}");
     let told: serde_json::Value = serde_json::from_str(&said).unwrap();
     assert_eq!(told["passed"], true);
-    assert!(told["steps"].as_array().unwrap().len() >= 10);
+    assert_eq!(told["skipped"], serde_json::Value::Null);
+    let steps = told["steps"].as_array().unwrap();
+    let names: Vec<_> = steps.iter().map(|step| step["name"].as_str().unwrap()).collect();
+    assert_eq!(names, [&IPV4_STEPS[..], &IPV6_STEPS, &END_STEPS].concat());
+    let detail = |name: &str| {
+        let step = steps.iter().find(|step| step["name"] == name).unwrap();
+        step["detail"].as_str().unwrap()
+    };
+    for name in ["dns64", "nat64-http", "nat64-traceroute"] {
+        assert!(detail(name).contains("64:ff9b::c633:640a"), "{name}: {}", detail(name));
+    }
+    let address = detail("ipv6-advertised").split(',').next().unwrap();
+    assert!(address.starts_with("2001:db8:1:"), "{address}");
+    let mappings = told["status"]["mappings"].as_array().unwrap();
+    let internal = |mapping: &serde_json::Value| mapping["internal"].as_str().unwrap().to_owned();
+    let of_subscriber = mappings.iter().filter(|one| internal(one).contains(address));
+    assert!(of_subscriber.count() >= 3, "{mappings:?}");
     assert_eq!(traces(number), [""; 0]);
 }
 
 #[test]
 fn an_interrupted_demonstration_leaves_nothing() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    for milliseconds in [50, 150, 1000, 3000] {
+    for milliseconds in [50, 150, 1000, 3000, 9000] {
         let child = demo(&[]);
         let number = child.id();
         thread::sleep(Duration::from_millis(milliseconds));

@@ -2,12 +2,14 @@
 //!
 //! Builds a small network out of network namespaces and starts `natgate run` in the middle of it.
 //! The kernels at its ends send traffic through it with the usual programs (ping, curl, traceroute,
-//! iperf3) and with sockets of this program. Then the demonstration reports the results.
+//! iperf3) and with sockets of this program. Then the demonstration reports the results. The image
+//! has IPv4 alone, so the steps with IPv6 are skipped with it.
 //!
-//! `natgate-testnet` makes the network, [`steps`] has the steps, and [`report`] writes the results.
-//! However the command ends, the namespaces, their processes and the files are removed. The next
-//! start removes the remains of a killed run.
+//! `natgate-testnet` makes the network, [`steps`] and [`ipv6`] have the steps, and [`report`]
+//! writes the results. However the command ends, the namespaces, their processes and the files are
+//! removed. The next start removes the remains of a killed run.
 
+mod ipv6;
 mod report;
 mod steps;
 
@@ -18,12 +20,14 @@ use std::time::Instant;
 
 use anyhow::{Context, anyhow, bail};
 use natgate_testnet::{
-    Gateway, Machine, Network, Servers, abandon, config, is_root, remove_leftovers,
+    Gateway, Machine, Network, Resolver, Servers, abandon, config, config_with_ipv6, is_root,
+    kernel_has_ipv6, remove_leftovers,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::Failure;
+use ipv6::IPV6_STEPS;
 use report::{Report, StepResult};
 use steps::{DemoNetwork, STEPS};
 
@@ -31,11 +35,13 @@ use steps::{DemoNetwork, STEPS};
 const TAG: &str = "ngdemo";
 
 /// Programs of the demonstration, and their Debian packages.
-const TOOLS: [(&str, &str); 8] = [
+const TOOLS: [(&str, &str); 10] = [
     ("ip", "iproute2"),
     ("ethtool", "ethtool"),
     ("ping", "iputils-ping"),
     ("curl", "curl"),
+    ("getent", "libc-bin"),
+    ("unbound", "unbound"),
     ("traceroute", "traceroute"),
     ("iperf3", "iperf3"),
     ("setpriv", "util-linux"),
@@ -47,12 +53,14 @@ const BODY: usize = 16 << 20;
 
 /// Show the translator at work between network namespaces
 ///
-/// Builds two subscribers, a gateway, a router and two servers as network namespaces of its own,
+/// Builds three subscribers, a gateway, a router and two servers as network namespaces of its own,
 /// runs the gateway between them on packet sockets, and sends real traffic through it: pings, web
-/// downloads, UDP to several servers, traceroute, iperf3 both ways, connections between the two
-/// subscribers by their external addresses. Prints the results, the mappings and the counters, and
-/// removes everything again. Takes about ten seconds; needs root; touches nothing outside its own
-/// namespaces.
+/// downloads, UDP to several servers, traceroute, iperf3 both ways, connections between two
+/// subscribers by their external addresses. The third subscriber has IPv6 alone: it learns its
+/// address and its resolver from the gateway, and reaches an IPv4 web server by name through DNS64
+/// (unbound) and NAT64. Prints the results, the mappings and the counters, and removes everything
+/// again. Takes about fifteen seconds; needs root; touches nothing outside its own namespaces,
+/// except for files in /tmp and /etc/netns, which it removes.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Exit codes: 0 every step passed, 1 a step failed or the demonstration could not be held.
@@ -74,6 +82,7 @@ pub(crate) struct Args {
     /// Run this image without an operating system as the gateway, in an emulator
     ///
     /// `make bare` builds it; the emulator is QEMU (on Debian: apt-get install qemu-system-x86).
+    /// The image has IPv4 alone, so the third subscriber is left out.
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
 }
@@ -110,41 +119,35 @@ fn hold_demonstration(args: &Args, name: &str) -> anyhow::Result<Report> {
             println!("{text}");
         }
     };
-    let network = Network::build(name).context("cannot build the network")?;
-    say(&report::introduction(name));
+    let mut network = Network::build(name).context("cannot build the network")?;
+    let mut report = Report { skipped: reason_to_skip_ipv6(args), ..Report::default() };
+    let with_ipv6 = report.skipped.is_none();
+    if with_ipv6 {
+        network.add_ipv6().context("cannot add IPv6 to the network")?;
+    }
+    say(&report::introduction(name, with_ipv6));
     let body = body();
     let _servers = Servers::start(&network, Arc::clone(&body)).context("cannot start a server")?;
-    let mut translator = Translator::start(args, &network)?;
+    let resolver = with_ipv6.then(|| Resolver::start(&network));
+    let _resolver = resolver.transpose().context("cannot start the resolver")?;
+    let mut translator = Translator::start(args, &network, with_ipv6)?;
 
     let network = DemoNetwork { nodes: network, body };
-    let mut report = Report::default();
-    for (number, step) in STEPS.iter().enumerate() {
+    let ipv6_steps = if with_ipv6 { IPV6_STEPS } else { &[] };
+    for (number, step) in STEPS.iter().chain(ipv6_steps).enumerate() {
         let result = StepResult::of(step, &network);
         say(&result.line(number + 1));
         report.steps.push(result);
     }
-    let status = match &mut translator {
-        Translator::Program(gateway) => {
-            StepResult::measure("status", "the gateway tells its mappings", || {
-                report.status = gateway.status()?;
-                let mappings = report.status["mappings"].as_array().context("no mappings in it")?;
-                Ok(format!("{} mappings", mappings.len()))
-            })
-        }
-        Translator::Image(image) => {
-            StepResult::measure("status", "the image shows its counters", || {
-                report.console = image.counters()?;
-                let mut lines = report.console.lines();
-                let line = lines.find(|line| line.starts_with("mappings "));
-                Ok(line.context("no mappings among them")?.to_owned())
-            })
-        }
-    };
+    if let Some(reason) = report.skipped {
+        say(&report::skip_line(reason));
+    }
+    let status = translator.report_status(&mut report);
     say(&status.line(report.steps.len() + 1));
     report.steps.push(status);
     if args.hold {
         report.print_status();
-        println!("{}", report::ways_in(name));
+        println!("{}", report::ways_in(name, with_ipv6));
         // The end of input has the effect of the key.
         let _ = std::io::stdin().read_line(&mut String::new());
     }
@@ -163,8 +166,16 @@ fn hold_demonstration(args: &Args, name: &str) -> anyhow::Result<Report> {
     Ok(report)
 }
 
+/// Returns the reason why the steps with IPv6 cannot be run.
+fn reason_to_skip_ipv6(args: &Args) -> Option<&'static str> {
+    if args.image.is_some() {
+        return Some("the image has IPv4 alone");
+    }
+    (!kernel_has_ipv6()).then_some("this machine's kernel has no IPv6")
+}
+
 impl Translator {
-    fn start(args: &Args, network: &Network) -> anyhow::Result<Self> {
+    fn start(args: &Args, network: &Network, with_ipv6: bool) -> anyhow::Result<Self> {
         if let Some(image) = &args.image {
             let image = std::fs::canonicalize(image).with_context(|| {
                 format!("the image {} cannot be found; `make bare` builds it", image.display())
@@ -172,8 +183,30 @@ impl Translator {
             return Ok(Self::Image(Machine::start(network, &image).context("the image")?));
         }
         let program = crate::gateway()?;
-        let gateway = Gateway::start(network, &program, &config("")).context("natgate run")?;
+        let config = if with_ipv6 { config_with_ipv6() } else { config("") };
+        let gateway = Gateway::start(network, &program, &config).context("natgate run")?;
         Ok(Self::Program(gateway))
+    }
+
+    /// Adds the status or the counters to the report.
+    fn report_status(&mut self, report: &mut Report) -> StepResult {
+        match self {
+            Self::Program(gateway) => {
+                StepResult::measure("status", "the gateway tells its mappings", || {
+                    report.status = gateway.status()?;
+                    let mappings = report.status["mappings"].as_array();
+                    Ok(format!("{} mappings", mappings.context("no mappings in it")?.len()))
+                })
+            }
+            Self::Image(image) => {
+                StepResult::measure("status", "the image shows its counters", || {
+                    report.console = image.counters()?;
+                    let mut lines = report.console.lines();
+                    let line = lines.find(|line| line.starts_with("mappings "));
+                    Ok(line.context("no mappings among them")?.to_owned())
+                })
+            }
+        }
     }
 }
 

@@ -1,13 +1,15 @@
 //! Output of the demonstration: lines for people, or one JSON object.
 //!
 //! The object: `passed` (true if every step did), `seconds`, `steps` (each `name`, `what`,
-//! `passed`, `detail`, `seconds`), `status` (as `natgate run` writes it: mappings, counters).
+//! `passed`, `detail`, `seconds`), `skipped` (the reason why the steps with IPv6 were not run, or
+//! null), `status` (as `natgate run` writes it: mappings, counters), `console` (the image's).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Instant;
 
+use natgate_testnet::{GATEWAY_INSIDE6, NAME, RESOLVER};
 use serde_json::{Map, Value, json};
 
 use super::steps::{DemoNetwork, Step};
@@ -27,6 +29,8 @@ pub(crate) struct StepResult {
 #[derive(Default)]
 pub(crate) struct Report {
     pub(crate) steps: Vec<StepResult>,
+    /// Reason why the steps with IPv6 were not run.
+    pub(crate) skipped: Option<&'static str>,
     /// The gateway's own status.
     pub(crate) status: Value,
     /// Counters on the image's console.
@@ -93,6 +97,7 @@ impl Report {
             "passed": self.passed(),
             "seconds": self.seconds,
             "steps": self.steps.iter().map(StepResult::to_json).collect::<Vec<_>>(),
+            "skipped": self.skipped,
             "status": self.status,
             "console": self.console.lines().collect::<Vec<_>>(),
         })
@@ -118,26 +123,44 @@ impl Report {
     }
 }
 
+/// Line about the steps that are not run.
+pub(crate) fn skip_line(reason: &str) -> String {
+    format!("  - skip  {:39}         {reason}", "IPv6-only subscriber, DNS64, NAT64")
+}
+
 /// Description of the network.
-pub(crate) fn introduction(name: &str) -> String {
+pub(crate) fn introduction(name: &str, with_ipv6: bool) -> String {
+    let ipv6 = if with_ipv6 {
+        format!(
+            "\n  sub6 IPv6 only --+      {:33}    {RESOLVER}, DNS64",
+            format!("{GATEWAY_INSIDE6}, NAT64")
+        )
+    } else {
+        String::new()
+    };
     format!(
         "Network namespaces {name}-*, with the kernel's own TCP/IP at every end:
 
   sub1 10.0.0.11 --+                                       +-- server1 198.51.100.10
                 switch -- 10.0.0.1 [nat] 192.0.2.2 -- router
-  sub2 10.0.0.12 --+      pool 203.0.113.1 to .4           +-- server2 198.51.100.130
+  sub2 10.0.0.12 --+      pool 203.0.113.1 to .4           +-- server2 198.51.100.130{ipv6}
 "
     )
 }
 
 /// Commands to enter a network that is being kept.
-pub(crate) fn ways_in(name: &str) -> String {
+pub(crate) fn ways_in(name: &str, with_ipv6: bool) -> String {
+    let ipv6 = if with_ipv6 {
+        format!("  ip netns exec {name}-sub6 curl -o /dev/null http://{NAME}/\n")
+    } else {
+        String::new()
+    };
     format!(
         "
 The network stays until you press Enter. In another terminal, for instance:
 
   ip netns exec {name}-sub1 curl -o /dev/null http://198.51.100.10/
-  ip netns exec {name}-sub1 bash
+{ipv6}  ip netns exec {name}-sub1 bash
   ip netns exec {name}-nat tcpdump -n -i outside
 "
     )
@@ -151,12 +174,15 @@ fn mappings(mappings: &Value) -> String {
     let count: usize = by_protocol.values().map(Vec::len).sum();
     let mut text = format!("\n{count} mappings\n");
     let columns = ["protocol", "internal", "external", "sessions", "packets_out", "packets_in"];
-    row(&mut text, columns.map(str::to_owned));
+    // Internal endpoints of IPv6 are longer than those of IPv4.
+    let lengths = by_protocol.values().flatten().map(|one| plain(&one["internal"]).len());
+    let width = lengths.max().unwrap_or_default().max(21);
+    row(&mut text, width, columns.map(str::to_owned));
     for (protocol, mut mappings) in by_protocol {
         // A reader recognizes the mappings with most packets.
         mappings.sort_by_key(|mapping| Reverse(mapping["packets_out"].as_u64()));
         for mapping in mappings.iter().take(SHOWN) {
-            row(&mut text, columns.map(|column| plain(&mapping[column])));
+            row(&mut text, width, columns.map(|column| plain(&mapping[column])));
         }
         if let Some(rest @ 1..) = mappings.len().checked_sub(SHOWN) {
             let _ = writeln!(text, "  {protocol:8} and {rest} more");
@@ -165,11 +191,11 @@ fn mappings(mappings: &Value) -> String {
     text
 }
 
-fn row(text: &mut String, cells: [String; 6]) {
+fn row(text: &mut String, width: usize, cells: [String; 6]) {
     let [protocol, internal, external, sessions, out, inn] = cells;
     let _ = writeln!(
         text,
-        "  {protocol:8} {internal:21} {external:21} {sessions:>8} {out:>11} {inn:>10}"
+        "  {protocol:8} {internal:width$} {external:21} {sessions:>8} {out:>11} {inn:>10}"
     );
 }
 

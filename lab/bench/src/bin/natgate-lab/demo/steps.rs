@@ -1,10 +1,10 @@
-//! Steps of the demonstration, one function each, and the table of them.
+//! Steps of the demonstration with IPv4, one function each, and the table of them.
 //!
 //! A step returns a line with the observed result, or an error with the expected result. The
 //! functions that it calls bound its time.
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -31,12 +31,12 @@ pub(crate) struct Step {
     pub(crate) run: fn(&DemoNetwork) -> anyhow::Result<String>,
 }
 
-/// All steps, in order.
+/// All steps with IPv4, in order.
 pub(crate) const STEPS: &[Step] = &[
     Step { name: "ping-gateway", what: "the gateway answers on both sides", run: ping_gateway },
     Step { name: "ping", what: "ping a server through the translator", run: ping_server },
     Step { name: "http", what: "download 16 MiB by curl, compare", run: download },
-    Step { name: "traceroute", what: "every hop is seen, the gateway too", run: traceroute },
+    Step { name: "traceroute", what: "every hop is seen, the gateway too", run: trace_server },
     Step { name: "udp-mapping", what: "one mapping towards two servers", run: same_mapping },
     Step { name: "udp-filtering", what: "a stranger may answer", run: stranger_answers },
     Step { name: "udp-fragments", what: "8,000 bytes in fragments, both ways", run: fragments },
@@ -49,18 +49,18 @@ pub(crate) const STEPS: &[Step] = &[
 ];
 
 fn ping_gateway(network: &DemoNetwork) -> anyhow::Result<String> {
-    let inside = ping(network, "sub1", GATEWAY_INSIDE)?;
-    let outside = ping(network, "server1", GATEWAY_OUTSIDE)?;
+    let inside = ping(network, "sub1", &GATEWAY_INSIDE.to_string())?;
+    let outside = ping(network, "server1", &GATEWAY_OUTSIDE.to_string())?;
     Ok(format!("inside: {inside}; outside: {outside}"))
 }
 
 fn ping_server(network: &DemoNetwork) -> anyhow::Result<String> {
-    ping(network, "sub1", SERVER1)
+    ping(network, "sub1", &SERVER1.to_string())
 }
 
 /// Sends three echo requests; all must be answered.
-fn ping(network: &DemoNetwork, from: &str, to: Ipv4Addr) -> anyhow::Result<String> {
-    let arguments = ["-n", "-c", "3", "-i", "0.2", "-W", "2", &to.to_string()];
+pub(crate) fn ping(network: &DemoNetwork, from: &str, to: &str) -> anyhow::Result<String> {
+    let arguments = ["-n", "-c", "3", "-i", "0.2", "-W", "2", to];
     let said = run(network, from, 10, "ping", &arguments)?;
     let line = said.lines().find(|line| line.contains(" received, "));
     let line = line.with_context(|| format!("ping said nothing of answers: {said}"))?;
@@ -83,11 +83,22 @@ fn download(network: &DemoNetwork) -> anyhow::Result<String> {
     Ok(format!("2 x {} bytes, all equal, {rate:.0} MB/s", network.body.len()))
 }
 
-fn traceroute(network: &DemoNetwork) -> anyhow::Result<String> {
-    let arguments = ["-n", "-q", "1", "-w", "2", "-m", "6", &SERVER1.to_string()];
-    let said = run(network, "sub1", 20, "traceroute", &arguments)?;
-    let hops: Vec<_> = said.lines().skip(1).filter_map(|l| l.split_whitespace().nth(1)).collect();
+fn trace_server(network: &DemoNetwork) -> anyhow::Result<String> {
     let wanted = [GATEWAY_INSIDE, ROUTER, SERVER1].map(|hop| hop.to_string());
+    traceroute(network, "sub1", &SERVER1.to_string(), &wanted)
+}
+
+/// Traces the path to an address or a name; it must have these hops.
+pub(crate) fn traceroute(
+    network: &DemoNetwork,
+    from: &str,
+    to: &str,
+    wanted: &[String],
+) -> anyhow::Result<String> {
+    let family = if from == "sub6" { "-6" } else { "-4" };
+    let arguments = [family, "-n", "-q", "1", "-w", "2", "-m", "6", to];
+    let said = run(network, from, 20, "traceroute", &arguments)?;
+    let hops: Vec<_> = said.lines().skip(1).filter_map(|l| l.split_whitespace().nth(1)).collect();
     ensure!(hops == wanted, "the hops were {hops:?}, not {wanted:?}");
     Ok(hops.join(", "))
 }
@@ -182,7 +193,8 @@ fn ensure_external(endpoint: SocketAddrV4) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn run(
+/// Runs a program in a node to its end; returns its standard output.
+pub(crate) fn run(
     network: &DemoNetwork,
     node: &str,
     seconds: u32,
