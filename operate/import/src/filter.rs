@@ -142,8 +142,8 @@ impl Condition {
             && self.protocols.as_ref().is_none_or(has_protocol)
     }
 
-    /// True if the condition matches some first packets to an endpoint, from whatever source: a rule
-    /// of kind drop expresses a source.
+    /// True if the condition matches some first packets to an endpoint, from whatever source: a
+    /// rule of kind drop expresses a source.
     fn has_some(&self, address: u32, ports: Option<Ports>, protocol: Option<&str>) -> bool {
         let is_of_others = |odd: &String| {
             let odd = odd.to_ascii_lowercase();

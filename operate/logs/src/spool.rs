@@ -10,12 +10,16 @@
 //! | module | does |
 //! |---|---|
 //! | `format` | segments, frames, entries in bytes |
+//! | `filter` | filter of a frame's external endpoints |
+//! | `note` | the progress of a run in bytes |
 //! | `segments` | the files: named, written, thrown away |
 //! | `reader` | one segment, read |
 //! | `outline` | which frames there are, which spans of time they cover, and the gaps between |
 //! | `search` | who had an external endpoint |
 
+mod filter;
 pub(crate) mod format;
+mod note;
 pub(crate) mod outline;
 pub(crate) mod reader;
 pub(crate) mod search;

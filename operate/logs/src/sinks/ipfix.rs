@@ -75,9 +75,9 @@ impl IpfixSink {
     }
 }
 
-/// True if RFC 8158 or RFC 7011 has a record for it, or it names the host of the next record. Steps of the clock need none: times of later
-/// records are right. Summaries have none: the first event of an episode and the later ones that
-/// are written are records.
+/// True if RFC 8158 or RFC 7011 has a record for it, or it names the host of the next record.
+/// Steps of the clock need none: times of later records are right. Summaries have none: the first
+/// event of an episode and the later ones that are written are records.
 fn has_template(record: &Record) -> bool {
     matches!(record, Record::Event(_) | Record::Gap(_) | Record::Host(_))
 }

@@ -27,6 +27,7 @@
 //! Version 1 is read, too. Its segments have no numbers and no checksum; its frames have a header
 //! of 44 bytes without a number, whose last checksum covers the header and the filter.
 
+use super::filter::{self, Filter};
 use crate::record::{ClockSet, Gap, Host, Record};
 use natgate_engine::{BlockId, Change, Endpoint, MappingId, Timestamp};
 use natgate_gateway::ipv6::HostName;
@@ -65,16 +66,6 @@ const HOST: u8 = 10;
 
 /// Most entries of a frame.
 pub(crate) const MOST_ENTRIES: usize = 4096;
-
-/// Bits of a filter for each entry, and number of bits that each key sets.
-const BITS_EACH: usize = 12;
-const HASHES: u64 = 6;
-
-/// Number of ports that share a key.
-const PORTS: u16 = 64;
-
-/// Most keys of a block; a larger one sets the key of its whole address.
-const MOST_KEYS: usize = 64;
 
 /// An entry about an external endpoint or about the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,7 +185,7 @@ impl Entry {
         }
     }
 
-    fn holding(&self) -> Option<&Holding> {
+    pub(super) fn holding(&self) -> Option<&Holding> {
         match self {
             Self::Begins(_, holding) | Self::Ends(_, holding) => Some(holding),
             _ => None,
@@ -374,11 +365,11 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     array(bytes, at).map(u16::from_le_bytes)
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     array(bytes, at).map(u32::from_le_bytes)
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     array(bytes, at).map(u64::from_le_bytes)
 }
 
@@ -523,7 +514,7 @@ impl Head {
         // natgate never writes larger numbers.
         let sane = head.count as usize <= MOST_ENTRIES
             && head.packed as usize <= 2 * MOST_ENTRIES * ENTRY
-            && head.filter_len as usize <= MOST_ENTRIES * MOST_KEYS * BITS_EACH;
+            && head.filter_len as usize <= MOST_ENTRIES * filter::MOST_BITS;
         sane.then_some(head)
     }
 
@@ -571,96 +562,6 @@ pub(crate) fn frame(entries: &[Entry], number: u64) -> io::Result<Vec<u8>> {
     frame.extend(filter);
     frame.extend(packed);
     Ok(frame)
-}
-
-/// Bytes of a run's note.
-pub(crate) const NOTE: usize = 36;
-
-/// Progress of a run: the file beside its segments, overwritten once a second.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Note {
-    pub(crate) run: u64,
-    /// Number of frames written.
-    pub(crate) frames: u64,
-    /// Time until which all entries are in them.
-    pub(crate) until: Timestamp,
-}
-
-impl Note {
-    pub(crate) fn bytes(&self) -> [u8; NOTE] {
-        let mut bytes = [0; NOTE];
-        bytes[..8].copy_from_slice(&SEGMENT);
-        bytes[8..16].copy_from_slice(&self.run.to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.frames.to_le_bytes());
-        bytes[24..32].copy_from_slice(&self.until.0.to_le_bytes());
-        let crc = crc32fast::hash(&bytes[..32]);
-        bytes[32..].copy_from_slice(&crc.to_le_bytes());
-        bytes
-    }
-
-    /// Reads a note; `None` if it is damaged, or nothing was noted.
-    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
-        let whole = bytes.len() == NOTE
-            && bytes.starts_with(&SEGMENT)
-            && u32_at(bytes, 32)? == crc32fast::hash(&bytes[..32]);
-        let note = Self {
-            run: u64_at(bytes, 8)?,
-            frames: u64_at(bytes, 16)?,
-            until: Timestamp(u64_at(bytes, 24)?),
-        };
-        whole.then_some(note)
-    }
-}
-
-/// Filter of external endpoints (a Bloom filter): it has all endpoints of the entries, and few
-/// others.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Filter(pub(crate) Vec<u8>);
-
-impl Filter {
-    fn of(entries: &[Entry]) -> Self {
-        let mut keys = Vec::with_capacity(entries.len());
-        for holding in entries.iter().filter_map(Entry::holding) {
-            let (first, last) = (holding.ports.0 / PORTS, holding.ports.1 / PORTS);
-            let of_ports = (first..=last).map(|part| key(holding.external, Some(part)));
-            match usize::from(last.saturating_sub(first)) < MOST_KEYS {
-                true => keys.extend(of_ports),
-                false => keys.push(key(holding.external, None)),
-            }
-        }
-        keys.sort_unstable();
-        keys.dedup();
-        let len = (keys.len() * BITS_EACH).div_ceil(8).next_power_of_two().max(8);
-        let mut filter = Self(vec![0; len]);
-        for key in keys {
-            for bit in filter.bits(key) {
-                filter.0[bit / 8] |= 1 << (bit % 8);
-            }
-        }
-        filter
-    }
-
-    /// Positions of a key's bits.
-    fn bits(&self, key: u64) -> impl Iterator<Item = usize> + use<> {
-        let (one, two, len) = (key, key >> 32 | 1, self.0.len() as u64 * 8);
-        (0..HASHES).map(move |at| (one.wrapping_add(two.wrapping_mul(at)) % len) as usize)
-    }
-
-    /// True if there may be an entry about an external endpoint.
-    pub(crate) fn may_have(&self, external: Ipv4Addr, port: u16) -> bool {
-        let has = |key| self.bits(key).all(|bit| self.0[bit / 8] & 1 << (bit % 8) != 0);
-        !self.0.is_empty() && (has(key(external, Some(port / PORTS))) || has(key(external, None)))
-    }
-}
-
-/// Key of a part of an address' ports, or of all.
-fn key(external: Ipv4Addr, part: Option<u16>) -> u64 {
-    let part = part.map_or(u64::from(u16::MAX), u64::from);
-    let mut key = u64::from(external.to_bits()) << 16 | part;
-    // The finish of SplitMix64: keys that differ in one bit get unrelated values.
-    key = (key ^ key >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    key = (key ^ key >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    key ^ key >> 31
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@
 //! its begin to its end, except those that it reports as lost. A part ends where a gateway starts,
 //! where the clock was set, and where frames are missing.
 
-use super::format::{CameIntoForce, Entry, Note};
+use super::format::{CameIntoForce, Entry};
+use super::note::Note;
 use super::reader::{Frame, Frames, Reader};
 use super::segments::{Listing, Segment, list};
 use crate::in_force::OwnersInForce;

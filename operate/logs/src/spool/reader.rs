@@ -1,6 +1,7 @@
 //! Reader of one segment, frame by frame, also while the gateway writes it.
 
-use super::format::{Entry, Filter, Head, MOST_HEADER, NoSegment, SegmentHead, Version};
+use super::filter::Filter;
+use super::format::{Entry, Head, MOST_HEADER, NoSegment, SegmentHead, Version};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;

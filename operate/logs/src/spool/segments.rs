@@ -5,7 +5,8 @@
 //! did, and a missing part is visible. A process that takes over begins a run of its own: later
 //! output of the other process comes before it.
 
-use super::format::{Entry, MOST_IN_FORCE, Note, frame, segment_header};
+use super::format::{Entry, MOST_IN_FORCE, frame, segment_header};
+use super::note::Note;
 use natgate_engine::Timestamp;
 use natgate_gateway::give_to_folder_owner;
 use std::fs::{self, DirBuilder, File, OpenOptions};
