@@ -8,7 +8,7 @@ use axum::Router;
 use axum::extract::RawQuery;
 use axum::routing::{get, post};
 use libfuzzer_sys::fuzz_target;
-use natgate_control::interface::query::Asked;
+use natgate_control::interface::query::TableQuery;
 use natgate_control::socket::{Listen, Response, Server, fallbacks};
 use natgate_wire::protocol;
 use serde_json::json;
@@ -31,7 +31,7 @@ fuzz_target!(|data: &[u8]| {
 /// A query is refused with a sentence, or what it says is what was read.
 fn query(text: &str) {
     let _ = protocol::number(text);
-    match Asked::parse(Some(text), &KEYS) {
+    match TableQuery::parse(Some(text), &KEYS) {
         Ok(asked) => {
             assert!(asked.limit != Some(0));
             assert!(asked.external_port.is_none() || asked.external.is_some());
@@ -50,7 +50,7 @@ fn connection(bytes: &[u8]) {
         let folder = std::env::temp_dir().join(format!("natgate-fuzz-api-{}", std::process::id()));
         let path = folder.join("control.sock");
         let list = async |RawQuery(query): RawQuery| {
-            Asked::parse(query.as_deref(), &KEYS).map(|asked| Response::done(json!(asked.limit)))
+            TableQuery::parse(query.as_deref(), &KEYS).map(|asked| Response::done(json!(asked.limit)))
         };
         let change = async |body: String| Response::done(json!(body.len()));
         let router = Router::new().route("/v1/list", get(list)).route("/v1/change", post(change));

@@ -60,6 +60,9 @@ fn impossible(settings: &Settings) -> Vec<String> {
         ("[page]", settings.page != PageSettings::default()),
         ("[snmp]", settings.monitoring.snmp.is_some()),
     ];
+    let ipv6 = settings.ipv6.configured.then(|| {
+        format!("{NAME}: the image has no IPv6; leave out address6, gateway6 and its tables")
+    });
     let found = keys.into_iter().filter(|(_, is_there)| *is_there);
     let mut problems: Vec<String> = found
         .map(|(key, _)| {
@@ -70,6 +73,7 @@ fn impossible(settings: &Settings) -> Vec<String> {
         let problem = log::check(settings, one).err();
         problems.extend(problem.map(|problem| format!("{NAME}: log[{number}]: {problem}")));
     }
+    problems.extend(ipv6);
     problems.extend(elsewhere(settings));
     problems.extend(sides.iter().filter(|(_, side)| side.address.is_none()).map(|(name, _)| {
         format!("{NAME}: {name}.address is missing; give the gateway's own address there")
@@ -191,6 +195,8 @@ mod tests {
             ("kind", format!("{GOOD}[[log]]\nkind = \"file\"\npath = \"/var/log/natgate\"\n")),
             ("backend", GOOD.replace("\"eth0\"", "\"eth0\"\nbackend = \"tun\"")),
             ("ring", GOOD.replace("\"eth0\"", "\"eth0\"\nring = 4096")),
+            ("no IPv6", format!("{GOOD}[ipv6]\nforwarding = true\n")),
+            ("no IPv6", GOOD.replace("[outside]", "address6 = \"2001:db8::1/64\"\n[outside]")),
             ("outside.address", GOOD.replace("address = \"192.0.2.254/24\"\n", "")),
         ] {
             let found = problems(&text);

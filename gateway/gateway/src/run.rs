@@ -65,6 +65,7 @@ pub fn run(
             observer.status(&worker.status(now));
         }
     }
+    worker.take_leave(clock.now());
     worker.report_events(clock.now(), observer);
     Ok(())
 }

@@ -166,6 +166,13 @@ impl Worker {
         }
     }
 
+    /// Tells neighbours that the gateway ends, unless another process goes on in its place.
+    pub(crate) fn take_leave(&mut self, now: Timestamp) {
+        if !self.is_halted() {
+            self.stages.take_leave(now, &mut transmitters(&mut self.devices));
+        }
+    }
+
     /// Sets the source of commands.
     pub fn obey(&mut self, commands: Commands) {
         self.clerk.listen(commands);

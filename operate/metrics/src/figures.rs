@@ -4,6 +4,7 @@ mod gather;
 
 use natgate_engine::Counters;
 use natgate_gateway::router::RouterCounters;
+use natgate_gateway::router6::Router6Counters;
 use natgate_gateway::{AnnouncedRoutes, LoadNow, TimingNow};
 use natgate_io::Statistics;
 use std::time::SystemTime;
@@ -17,6 +18,8 @@ pub struct Figures {
     pub counters: Counters,
     /// Counters of the routers.
     pub router: RouterCounters,
+    /// Counters of the router of IPv6, if IPv6 is configured.
+    pub router6: Option<Router6Counters>,
     /// Lost packets that the gateway made itself.
     pub own_lost: u64,
     /// Frames that were not sent to the gateway.
@@ -156,6 +159,7 @@ impl Figures {
             began,
             counters: Counters::default(),
             router: RouterCounters::default(),
+            router6: None,
             own_lost: 0,
             not_addressed: 0,
             mappings: Filled::default(),

@@ -56,6 +56,7 @@ fn figures_are_found_where_they_belong() {
         r#"natgate_drops_total{reason="pool_exhausted"} 0"#,
         r#"natgate_pool_ports{pool="default",protocol="udp",state="used"} 40"#,
         r#"natgate_pool_blocks{pool="default",state="free"} 116"#,
+        r#"natgate_router6_events_total{kind="errors_made"} 15"#,
         "natgate_mappings 41",
         "natgate_mappings_limit 1000",
         r#"natgate_mappings_created_total{protocol="tcp"} 7"#,

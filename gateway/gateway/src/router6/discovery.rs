@@ -68,9 +68,16 @@ pub(super) fn next_deadline(port: &Port) -> Option<Timestamp> {
 /// The advertisement by which hosts learn not to use a router or prefix any longer that the link
 /// was advertised with. `None`: the new link is advertised with them, too.
 pub(super) fn farewell(old: &Port, new: &Port) -> Option<Vec<u8>> {
-    let (former, source) = (old.advertiser.as_ref()?, old.own.assigned(true)?);
+    let former = old.advertiser.as_ref()?;
     let stays = new.advertiser.as_ref().is_some_and(|new| new.has_network_of(former));
-    (!stays).then(|| former.farewell((old.mac, source), old.mtu))
+    last_advertisement(old).filter(|_| !stays)
+}
+
+/// The advertisement by which hosts learn not to use the router and its prefix any longer. `None`:
+/// the router does not advertise itself on the link.
+pub(super) fn last_advertisement(port: &Port) -> Option<Vec<u8>> {
+    let (advertiser, source) = (port.advertiser.as_ref()?, port.own.assigned(true)?);
+    Some(advertiser.farewell((port.mac, source), port.mtu))
 }
 
 /// Sends a router advertisement.

@@ -400,6 +400,16 @@ impl Router6 {
         }
     }
 
+    /// Tells the hosts that the router ends. Nobody else goes on as this router.
+    //= rfc4861#section-6.2.5
+    pub fn take_leave(&mut self) {
+        for (link, port) in LINKS.into_iter().zip(&self.ports) {
+            if let Some(packet) = discovery::last_advertisement(port) {
+                discovery::advertise(link, port.mac, &packet, &mut self.outbox);
+            }
+        }
+    }
+
     /// Counts a packet that `poll_transmit` returned and that could not be sent.
     pub fn note_loss(&mut self, origin: Option<Origin>, reason: DropReason) {
         self.outbox.losses.note(origin, reason);

@@ -202,6 +202,14 @@ impl Stages {
         self.families = Some(families);
     }
 
+    /// Tells the hosts of the inside link that this router ends.
+    pub(super) fn take_leave(&mut self, now: Timestamp, transmitters: &mut [&mut dyn Transmit]) {
+        if let Some(families) = &mut self.families {
+            families.router.take_leave();
+        }
+        self.attend_ipv6(now, transmitters);
+    }
+
     /// Puts routes, neighbours and advertisements of new settings in force, and the addresses of
     /// the engine's new configuration.
     pub(super) fn renew_ipv6(&mut self, settings: &Settings) {

@@ -334,6 +334,13 @@ pub(super) fn router(page: &mut Page, figures: &Figures) {
     for (name, help, value) in counts {
         page.count(name, help, value);
     }
+    if let Some(router6) = &figures.router6 {
+        page.counter("router6_events_total", "Events of the router of IPv6.", |series| {
+            for (kind, count) in router6.each() {
+                series.add(&[("kind", kind)], count as f64);
+            }
+        });
+    }
 }
 
 /// Event logs.

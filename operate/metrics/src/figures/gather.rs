@@ -36,6 +36,8 @@ impl Figures {
     fn add(&mut self, config: &Config, report: &WorkerReport) {
         self.counters.add(&report.counters);
         add_router(&mut self.router, &report.router);
+        // One worker has the router of IPv6.
+        self.router6 = self.router6.or(report.router6);
         self.own_lost += report.own_lost;
         self.not_addressed += report.not_addressed;
         let totals = &report.totals;
@@ -142,6 +144,7 @@ fn add_router(all: &mut RouterCounters, one: &RouterCounters) {
 mod tests {
     use super::*;
     use natgate_engine::{AddressRange, BlockConfig};
+    use natgate_gateway::router6::Router6Counters;
     use natgate_gateway::{LinkFigures, PoolFigures as Pool};
     use natgate_wire::arp::Mac;
     use std::net::Ipv4Addr;
@@ -160,6 +163,7 @@ mod tests {
         report.totals.made = [0, used + 2, 0];
         report.totals.gone = [0, 2, 0];
         report.router.learnt_routes = 7;
+        report.router6 = Some(Router6Counters { advertisements_sent: 3, ..Default::default() });
         report.pools.push(Pool {
             name: "default".into(),
             free: [free; 4],
@@ -199,6 +203,7 @@ mod tests {
         );
         assert_eq!(pool.blocks, Some(Filled { used: 4, limit: 16 }));
         assert_eq!(all.router.learnt_routes, 7);
+        assert_eq!(all.router6.map(|one| one.advertisements_sent), Some(3));
         let devices: Vec<_> =
             all.devices.iter().map(|one| (&one.side[..], &one.name[..])).collect();
         assert_eq!(devices, [("inside", "eth1"), ("outside", "eth0")]);

@@ -1,6 +1,7 @@
 //! Figures of a gateway that has one of everything, for tests.
 
 use natgate_engine::{Direction, DropReason, Outcome};
+use natgate_gateway::router6::Router6Counters;
 use natgate_gateway::{AnnouncedRoutes, LoadNow, TimingNow};
 use natgate_io::Statistics;
 use natgate_metrics::{
@@ -19,6 +20,7 @@ pub(crate) fn figures() -> Figures {
     counters.drops[DropReason::Filtered as usize] = 5;
     figures.mappings = Filled { used: 41, limit: 1000 };
     figures.sessions = Filled { used: 52, limit: 2000 };
+    figures.router6 = Some(Router6Counters { errors_made: 15, ..Router6Counters::default() });
     figures.subscribers = Filled { used: 3, limit: 100 };
     figures.made = [7, 80, 9];
     figures.gone = [1, 50, 4];

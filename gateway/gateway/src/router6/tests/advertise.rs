@@ -195,6 +195,22 @@ fn hosts_are_told_when_advertisements_end_or_the_prefix_changes() {
     assert_eq!(advertisements(&mut router).len(), 1, "hosts learn the change");
 }
 
+//= test rfc4861#section-6.2.5
+#[test]
+fn hosts_are_told_when_the_router_ends() {
+    let mut router = new(&advertising());
+    router.take_leave();
+    assert_eq!(advertisements(&mut router).len(), 0, "the router has no address yet");
+    times(&mut router, 100_000);
+    router.take_leave();
+    let all = advertisements(&mut router);
+    let [message] = &all[..] else { panic!("{all:?}") };
+    assert_eq!(message[6..8], [0, 0], "no default router");
+    let mut silent = router_of(&settings());
+    silent.take_leave();
+    assert_eq!(advertisements(&mut silent).len(), 0);
+}
+
 //= test rfc4861#section-6.2.6-rate
 #[test]
 fn reloads_do_not_hurry_advertisements() {
