@@ -116,6 +116,7 @@ lint: toolchain ## Check formatting and lints
 	@cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 	@# The model's core without its chapters.
 	@cargo clippy -p natgate-model --no-default-features --all-targets --locked -- -D warnings
+	@cargo fmt --manifest-path fuzz/Cargo.toml --check
 	@# As on a machine without libdpdk: what stands in for the back end then.
 	@PKG_CONFIG=false cargo clippy -p natgate-dpdk --locked -- -D warnings
 

@@ -50,7 +50,8 @@ fn connection(bytes: &[u8]) {
         let folder = std::env::temp_dir().join(format!("natgate-fuzz-api-{}", std::process::id()));
         let path = folder.join("control.sock");
         let list = async |RawQuery(query): RawQuery| {
-            TableQuery::parse(query.as_deref(), &KEYS).map(|asked| Response::done(json!(asked.limit)))
+            TableQuery::parse(query.as_deref(), &KEYS)
+                .map(|asked| Response::done(json!(asked.limit)))
         };
         let change = async |body: String| Response::done(json!(body.len()));
         let router = Router::new().route("/v1/list", get(list)).route("/v1/change", post(change));

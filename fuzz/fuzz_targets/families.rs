@@ -137,9 +137,7 @@ fuzz_target!(|data: &[u8]| {
         dress(*kind, &mut buffer[HEADROOM..]);
         let mut packet = Packet::new(&mut buffer, HEADROOM);
         let from = if kind & 1 == 0 { Side::Inside } else { Side::Outside };
-        if let Fate::Send(departure) =
-            translator.take(&mut engine, now, from, &mut packet)
-        {
+        if let Fate::Send(departure) = translator.take(&mut engine, now, from, &mut packet) {
             check(packet.bytes());
             if let Some(cut) = departure.cut {
                 let mut fragments = cut.fragments(packet.bytes());

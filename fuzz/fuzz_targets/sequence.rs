@@ -191,11 +191,15 @@ impl Setting {
         let port = StaticMapping {
             protocol: None,
             internal: (Ipv4Addr::new(10, 0, 0, 7), Some(8080)),
-            external: (Ipv4Addr::new(203, 0, 113, 1), Some(2003)), ..StaticMapping::default() };
+            external: (Ipv4Addr::new(203, 0, 113, 1), Some(2003)),
+            ..StaticMapping::default()
+        };
         let address = StaticMapping {
             protocol: None,
             internal: (Ipv4Addr::new(10, 0, 0, 80), None),
-            external: (Ipv4Addr::new(203, 0, 113, 9), None), ..StaticMapping::default() };
+            external: (Ipv4Addr::new(203, 0, 113, 9), None),
+            ..StaticMapping::default()
+        };
         let chosen = [(self.static_port, port), (self.static_address, address)];
         chosen.into_iter().filter(|(chosen, _)| *chosen).map(|(_, mapping)| mapping).collect()
     }
