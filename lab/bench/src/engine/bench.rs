@@ -177,6 +177,18 @@ impl Bench {
         }
     }
 
+    /// Sends the first answer of every session, which takes the full path.
+    pub(crate) fn answer(&mut self) {
+        for start in (0..self.sessions).step_by(ROUND) {
+            let sessions = start..self.sessions.min(start + ROUND as u64);
+            for (place, session) in sessions.clone().enumerate() {
+                let external = self.external[session as usize];
+                self.write(place, Self::remote(session), external, ACK);
+            }
+            self.process(0..(sessions.end - sessions.start) as usize, Mode::Inbound);
+        }
+    }
+
     /// Sends an outbound packet of each of these sessions, in the order of their creation.
     pub(super) fn refresh(&mut self, mut made: Range<u64>) {
         let order = Shuffle::new(self.sessions);

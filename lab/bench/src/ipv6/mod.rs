@@ -193,9 +193,11 @@ fn measure_size(plan: &Plan, sessions: u64, bar: &ProgressBar) -> Size {
     let mut nat44 = Bench::new(&engine);
     let create44 = Spread::of(&nat44.fill(|count| bar.inc(count)));
     let nat44_bytes = nat44.resident();
+    nat44.answer();
     let mut nat64 = Rig::new(Translation::Nat64, sessions, batch);
     let create64 = Spread::of(&nat64.fill(|count| bar.inc(count)));
     let nat64_bytes = nat64.resident() as f64 / sessions as f64;
+    nat64.answer();
     let mut ipv6 = vec![nat64];
     let stateless = &Translation::ALL[ipv6.len()..];
     ipv6.extend(stateless.iter().map(|translation| Rig::new(*translation, sessions, batch)));

@@ -102,6 +102,17 @@ impl Rig {
         rounds.map(create).collect()
     }
 
+    /// Sends the first answer of every session.
+    pub(super) fn answer(&mut self) {
+        for start in (0..self.sessions).step_by(ROUND) {
+            let sessions = start..self.sessions.min(start + ROUND as u64);
+            for (place, session) in sessions.clone().enumerate() {
+                self.write_inbound(place, session);
+            }
+            self.process((sessions.end - sessions.start) as usize, Mode::Inbound);
+        }
+    }
+
     /// Runs a round over all sessions; returns nanoseconds of processor time a packet.
     pub(super) fn round(&mut self, mode: Mode) -> f64 {
         for place in 0..ROUND {
