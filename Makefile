@@ -175,6 +175,7 @@ conform-linux: root build ## Try the Linux kernel's masquerading likewise, for f
 bench: root demo-tools count-tools build bare ## Run every benchmark in full, for hours; write docs/results
 	@$(call install,nft:nftables)
 	@"$(TARGET)/release/natgate" bench engine --threads 2
+	@"$(TARGET)/release/natgate" bench ipv6
 	@"$(TARGET)/release/natgate" bench structures
 	@"$(TARGET)/release/natgate" bench rules
 	@"$(TARGET)/release/natgate" bench rfc9693

@@ -21,13 +21,12 @@ pub(crate) use report::grouped;
 pub use scarcity::Scarcity;
 pub use threads::Threads;
 
-pub(crate) use bench::{Bench, Mode};
+pub(crate) use bench::{Bench, Mode, ROUND, config, subscribers};
 
 use crate::clock;
 use crate::limit::Limit;
 use crate::report::progress;
 use crate::spread::Spread;
-use bench::ROUND;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 

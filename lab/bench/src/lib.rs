@@ -20,6 +20,7 @@ pub mod engine;
 mod full_table;
 pub mod instructions;
 pub mod io;
+pub mod ipv6;
 mod limit;
 mod memory;
 pub mod p4;

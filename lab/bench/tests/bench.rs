@@ -339,6 +339,7 @@ fn what_cannot_be_measured_is_refused_with_code_2() {
         (&["engine", "--batch", "257"], "257 is not in 1..=256"),
         (&["engine", "--sessions", "1000M"], "give fewer --sessions"),
         (&["engine", "--quick", "--compare", "nosuch.json"], "nosuch.json: cannot be read"),
+        (&["ipv6", "--sessions", "66M"], "there are hosts for"),
         (&["rfc9693", "--sessions", "1000M"], "there are addresses for"),
         (&["prices", "--price", "0"], "a price is dollars"),
         (&["rules", "--rules", "5M"], "a number of rules is 1 to 4M"),
@@ -368,6 +369,7 @@ fn what_cannot_be_measured_is_refused_with_code_2() {
 fn every_help_has_an_example() {
     for name in [
         "engine",
+        "ipv6",
         "structures",
         "rules",
         "rfc9693",

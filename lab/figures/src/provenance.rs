@@ -17,8 +17,9 @@ pub const RESULTS: &str = "docs/results";
 pub const PAGE: &str = "docs/results/README.md";
 
 /// Code that each benchmark measures, from the root of the tree.
-const MEASURED: [(&str, &[&str]); 12] = [
+const MEASURED: [(&str, &[&str]); 13] = [
     ("engine", &["core/engine/src", "core/wire/src"]),
+    ("ipv6", &["core/ipv6/src", "core/engine/src", "core/wire/src"]),
     ("instructions", &["core/engine/src", "core/wire/src"]),
     ("rfc9693", &["core/engine/src", "core/wire/src"]),
     ("soak", &["core/engine/src", "core/wire/src"]),

@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 /// Packets of a round: as many as a busy network card has in its rings.
-pub(super) const ROUND: usize = 1 << 12;
+pub(crate) const ROUND: usize = 1 << 12;
 /// Number of subscribers, if each then has at most a thousand sessions. With more sessions there
 /// are more subscribers.
 const SUBSCRIBERS: u64 = 65_536;
@@ -83,9 +83,7 @@ impl Bench {
             sessions: plan.sessions,
             batch: plan.batch,
             tcp: plan.tcp,
-            subscribers: SUBSCRIBERS
-                .max(plan.sessions / SESSIONS_PER_SUBSCRIBER)
-                .min(plan.sessions.div_ceil(16)),
+            subscribers: subscribers(plan.sessions),
             external,
             frames,
             verdicts: vec![Verdict::Held; ROUND],
@@ -102,12 +100,13 @@ impl Bench {
         (INSIDE + (session % self.subscribers) as u32, port as u16)
     }
 
-    fn remote(session: u64) -> End {
+    /// Remote endpoint of a session.
+    pub(crate) fn remote(session: u64) -> End {
         (OUTSIDE + (session % 60_013) as u32, 443)
     }
 
     /// Creates every session, in a pseudo-random order. Returns nanoseconds a session, by round.
-    pub(super) fn fill(&mut self, mut made: impl FnMut(u64)) -> Vec<f64> {
+    pub(crate) fn fill(&mut self, mut made: impl FnMut(u64)) -> Vec<f64> {
         let rounds = (0..self.sessions).step_by(ROUND);
         let time = |start: u64| {
             let places = start..self.sessions.min(start + ROUND as u64);
@@ -160,7 +159,7 @@ impl Bench {
     }
 
     /// Runs a round over all sessions.
-    pub(super) fn round(&mut self, mode: Mode) -> Elapsed {
+    pub(crate) fn round(&mut self, mode: Mode) -> Elapsed {
         self.prepare(mode, ROUND, 0..self.sessions);
         self.process(0..ROUND, mode)
     }
@@ -175,6 +174,18 @@ impl Bench {
             } else {
                 self.write(place, self.internal(session), Self::remote(session), ACK);
             }
+        }
+    }
+
+    /// Sends the first answer of every session, which takes the full path.
+    pub(crate) fn answer(&mut self) {
+        for start in (0..self.sessions).step_by(ROUND) {
+            let sessions = start..self.sessions.min(start + ROUND as u64);
+            for (place, session) in sessions.clone().enumerate() {
+                let external = self.external[session as usize];
+                self.write(place, Self::remote(session), external, ACK);
+            }
+            self.process(0..(sessions.end - sessions.start) as usize, Mode::Inbound);
         }
     }
 
@@ -257,13 +268,18 @@ impl Bench {
         }
     }
 
+    /// Changes the number of packets in a batch.
+    pub(crate) fn set_batch(&mut self, batch: usize) {
+        self.batch = batch;
+    }
+
     /// Packets in a batch.
     pub(super) fn batch(&self) -> usize {
         self.batch
     }
 
     /// Resident bytes for each session.
-    pub(super) fn resident(&self) -> f64 {
+    pub(crate) fn resident(&self) -> f64 {
         resident().saturating_sub(self.resident_before) as f64 / self.sessions as f64
     }
 }
@@ -289,8 +305,13 @@ fn drain(engine: &mut Engine) -> u64 {
     events.filter(|event| matches!(event.change, Change::MappingRemoved(_))).count() as u64
 }
 
+/// Number of subscribers with so many sessions in all.
+pub(crate) fn subscribers(sessions: u64) -> u64 {
+    SUBSCRIBERS.max(sessions / SESSIONS_PER_SUBSCRIBER).min(sessions.div_ceil(16))
+}
+
 /// The default configuration with room for `sessions` sessions.
-pub(super) fn config(sessions: u64) -> Config {
+pub(crate) fn config(sessions: u64) -> Config {
     let addresses = sessions.div_ceil(SESSIONS_PER_ADDRESS) as u32;
     let mut config = full_table::config(POOL, addresses, sessions);
     config.limits.tcp_ports = u32::MAX;

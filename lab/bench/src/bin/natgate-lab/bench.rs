@@ -6,6 +6,7 @@ mod day;
 mod engine;
 mod instructions;
 mod io;
+mod ipv6;
 mod live;
 mod p4;
 mod prices;
@@ -48,6 +49,7 @@ pub(crate) struct Args {
 #[derive(Subcommand)]
 enum Bench {
     Engine(engine::Args),
+    Ipv6(ipv6::Args),
     Structures(structures::Args),
     Rules(rules::Args),
     Rfc9693(rfc9693::Args),
@@ -64,6 +66,7 @@ enum Bench {
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.bench {
         Bench::Engine(args) => engine::run(args),
+        Bench::Ipv6(args) => ipv6::run(args),
         Bench::Structures(args) => structures::run(args),
         Bench::Rules(args) => rules::run(args),
         Bench::Rfc9693(args) => rfc9693::run(args),

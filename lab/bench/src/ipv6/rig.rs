@@ -1,0 +1,306 @@
+//! A translator and an engine with sessions, and rounds of packets for them.
+//!
+//! The packets of a round are written before the time is taken, and their sessions are uniformly
+//! random, as in the engine's benchmark. A turn calls the translator as a worker of the gateway
+//! does (`gateway/gateway/src/worker/families.rs`): packets that the translator claims go one by
+//! one, the others go to the engine together, and those for hosts of NAT64 are converted then.
+
+use super::packet::Buffer;
+use super::translation::Translation;
+use crate::clock;
+use crate::engine::{Bench, Mode, ROUND, config, subscribers};
+use crate::frame::End;
+use crate::memory::resident;
+use crate::random::{Random, Shuffle};
+use natgate_engine::{Engine, Packet, Side, Timestamp, Verdict};
+use natgate_ipv6::{Fate, Translator};
+use std::hint::black_box;
+
+/// Virtual time of one packet, nanoseconds, as in the engine's benchmark.
+const SPACING: u64 = 50;
+/// Time between two sweeps of NAT64's hosts and a little more, nanoseconds.
+const UNTIL_SWEEP: u64 = 61_000_000_000;
+/// Mappings that one call of the sweep looks at.
+pub(super) const SWEEP_STEP: u64 = 256;
+/// Calls of the sweep that are measured at most.
+const SWEEP_CALLS: u64 = 1000;
+/// Length of the longest packet of the translator's own, bytes.
+const LONGEST: usize = 1500;
+
+/// The parts of a gateway that see a packet.
+struct Gateway {
+    engine: Engine,
+    translator: Translator,
+    verdicts: Vec<Verdict>,
+    /// Buffer for packets of the gateway's own.
+    own: Vec<u8>,
+}
+
+/// A translator with its sessions.
+pub(super) struct Rig {
+    translation: Translation,
+    gateway: Gateway,
+    sessions: u64,
+    hosts: u64,
+    batch: usize,
+    /// External endpoint of each session of NAT64.
+    external: Vec<End>,
+    buffers: Vec<Buffer>,
+    random: Random,
+    now: u64,
+    resident_before: u64,
+}
+
+impl Rig {
+    pub(super) fn new(translation: Translation, sessions: u64, batch: usize) -> Self {
+        let stateful = translation == Translation::Nat64;
+        let room = if stateful { sessions } else { 1 };
+        let external = vec![(u32::MAX, u16::MAX); room as usize];
+        let buffers = vec![Buffer::EMPTY; ROUND];
+        let verdicts = vec![Verdict::Held; batch];
+        let resident_before = resident();
+        let mut config = config(room);
+        let translator = Translator::new(&translation.settings(), &mut config, [1; 32])
+            .expect("the laboratory's settings agree")
+            .expect("the settings have IPv6");
+        let mut engine = Engine::new(&config, [1; 32], Timestamp(0))
+            .expect("the laboratory's configuration can be run");
+        engine.populate();
+        Self {
+            translation,
+            gateway: Gateway { engine, translator, verdicts, own: vec![0; LONGEST] },
+            sessions,
+            hosts: subscribers(sessions),
+            batch,
+            external,
+            buffers,
+            random: Random::new(7),
+            now: 1,
+            resident_before,
+        }
+    }
+
+    /// Creates every session of NAT64, in a pseudo-random order. Returns nanoseconds a session, by
+    /// round.
+    pub(super) fn fill(&mut self, mut made: impl FnMut(u64)) -> Vec<f64> {
+        let order = Shuffle::new(self.sessions);
+        let rounds = (0..self.sessions).step_by(ROUND);
+        let create = |start: u64| {
+            let places = start..self.sessions.min(start + ROUND as u64);
+            let sessions = || places.clone().map(|place| order.at(place)).enumerate();
+            for (place, session) in sessions() {
+                self.write_outbound(place, session);
+            }
+            let count = places.end - places.start;
+            let time = self.process(count as usize, Mode::Outbound);
+            for (place, session) in sessions() {
+                self.external[session as usize] = self.buffers[place].converted_source();
+            }
+            made(count);
+            time
+        };
+        rounds.map(create).collect()
+    }
+
+    /// Sends the first answer of every session.
+    pub(super) fn answer(&mut self) {
+        for start in (0..self.sessions).step_by(ROUND) {
+            let sessions = start..self.sessions.min(start + ROUND as u64);
+            for (place, session) in sessions.clone().enumerate() {
+                self.write_inbound(place, session);
+            }
+            self.process((sessions.end - sessions.start) as usize, Mode::Inbound);
+        }
+    }
+
+    /// Runs a round over all sessions; returns nanoseconds of processor time a packet.
+    pub(super) fn round(&mut self, mode: Mode) -> f64 {
+        for place in 0..ROUND {
+            let session = self.random.below(self.sessions);
+            match self.side(place / self.batch, mode) {
+                Side::Inside => self.write_outbound(place, session),
+                Side::Outside => self.write_inbound(place, session),
+            }
+        }
+        self.process(ROUND, mode)
+    }
+
+    /// The side that a batch comes from.
+    fn side(&self, batch: usize, mode: Mode) -> Side {
+        match mode {
+            Mode::Outbound => Side::Inside,
+            Mode::Inbound => Side::Outside,
+            Mode::Mixed if batch % 2 == 1 => Side::Outside,
+            Mode::Mixed => Side::Inside,
+        }
+    }
+
+    /// Host and port of a session.
+    fn internal(&self, session: u64) -> (u64, u16) {
+        (session % self.hosts, (1024 + session / self.hosts) as u16)
+    }
+
+    fn write_outbound(&mut self, place: usize, session: u64) {
+        let (host, port) = self.internal(session);
+        let (address, remote_port) = Bench::remote(session);
+        let source = (self.translation.inside(host), port);
+        let remote = (self.translation.remote(address), remote_port);
+        self.buffers[place].write_ipv6(source, remote);
+    }
+
+    fn write_inbound(&mut self, place: usize, session: u64) {
+        let (host, port) = self.internal(session);
+        let remote = Bench::remote(session);
+        let (translation, buffer) = (self.translation, &mut self.buffers[place]);
+        match translation {
+            Translation::Nat64 => buffer.write_ipv4(remote, self.external[session as usize]),
+            Translation::Siit | Translation::Maps => {
+                buffer.write_ipv4(remote, (translation.outside_ipv4(host), port));
+            }
+            Translation::Nptv6 => {
+                let remote = (translation.remote(remote.0), remote.1);
+                buffer.write_ipv6(remote, (translation.outside_ipv6(host), port));
+            }
+        }
+    }
+
+    /// Gives packets to the translator, which must send all of them on; returns the time of one.
+    fn process(&mut self, count: usize, mode: Mode) -> f64 {
+        let sides = [0, 1].map(|batch| self.side(batch, mode));
+        let batch = self.batch;
+        let Self { gateway, now, .. } = self;
+        let mut packets: Vec<Packet<'_>> =
+            self.buffers[..count].iter_mut().map(Buffer::packet).collect();
+        let mut left = 0;
+        let start = clock::now();
+        for (number, packets) in packets.chunks_mut(batch).enumerate() {
+            *now += SPACING * packets.len() as u64;
+            let (now, side) = (Timestamp(*now), sides[number % 2]);
+            left += turn(gateway, now, side, packets);
+        }
+        let time = (clock::now() - start) as f64;
+        assert_eq!(left, count, "{} loses packets", self.translation.name());
+        time / count as f64
+    }
+
+    /// The time of one call while a sweep of NAT64's hosts looks at mappings, nanoseconds.
+    pub(super) fn sweep(&mut self) -> f64 {
+        let now = Timestamp(self.now + UNTIL_SWEEP);
+        let Gateway { engine, translator, .. } = &mut self.gateway;
+        // The first call begins the sweep.
+        translator.sweep(engine, now);
+        let calls = (self.sessions / SWEEP_STEP).clamp(1, SWEEP_CALLS);
+        let (time, ()) = clock::time(|| (0..calls).for_each(|_| translator.sweep(engine, now)));
+        time / calls as f64
+    }
+
+    /// Bytes that became resident since the start.
+    pub(super) fn resident(&self) -> u64 {
+        resident().saturating_sub(self.resident_before)
+    }
+}
+
+/// One turn of a gateway with a batch; returns how many packets leave.
+#[inline(never)]
+fn turn(gateway: &mut Gateway, now: Timestamp, side: Side, packets: &mut [Packet<'_>]) -> usize {
+    gateway.engine.advance(now);
+    let (mut left, mut unclaimed) = (0, 0);
+    for packet in &mut *packets {
+        let Gateway { engine, translator, .. } = gateway;
+        if !translator.claims(side, packet.realm(), packet.bytes()) {
+            unclaimed += 1;
+            continue;
+        }
+        let fate = translator.take(engine, now, side, packet);
+        left += usize::from(matches!(fate, Fate::Send(_)));
+        settle(gateway, now);
+    }
+    if unclaimed > 0 {
+        assert_eq!(unclaimed, packets.len(), "a batch has packets of one kind");
+        let Gateway { engine, translator, verdicts, .. } = gateway;
+        engine.process(now, side, packets, &mut verdicts[..unclaimed]);
+        left += send_to_hosts(translator, packets, &verdicts[..unclaimed]);
+    }
+    settle(gateway, now);
+    left
+}
+
+/// Converts the packets that the engine has translated for hosts of NAT64; returns their number.
+fn send_to_hosts(
+    translator: &mut Translator,
+    packets: &mut [Packet<'_>],
+    verdicts: &[Verdict],
+) -> usize {
+    let of_hosts = translator.realm();
+    let mut left = 0;
+    for (packet, verdict) in packets.iter_mut().zip(verdicts) {
+        let is_forwarded = matches!(verdict, Verdict::Forward(Side::Inside));
+        if is_forwarded && of_hosts == Some(packet.realm()) {
+            left += usize::from(translator.convert_to_host(packet).is_ok());
+        }
+    }
+    left
+}
+
+/// Takes what engine and translator have produced, and frees hosts.
+fn settle(gateway: &mut Gateway, now: Timestamp) {
+    let Gateway { engine, translator, own, .. } = gateway;
+    while let Some(event) = engine.poll_event() {
+        let subject = event.change.subject();
+        black_box(subject.and_then(|(realm, number)| translator.host(realm, number)));
+    }
+    while engine.poll_transmit(own).is_some() {}
+    while translator.poll_transmit(own).is_some() {}
+    translator.sweep(engine, now);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use natgate_wire::{Ipv4, Ipv6};
+
+    const SESSIONS: u64 = 5000;
+
+    /// Takes the packet in the first buffer; returns its addresses after translation, as IPv6 bits.
+    fn pass(rig: &mut Rig, side: Side) -> (u128, u128) {
+        let mut packets = [rig.buffers[0].packet()];
+        let left = turn(&mut rig.gateway, Timestamp(rig.now), side, &mut packets);
+        assert_eq!(left, 1, "{:?} {side:?}", rig.translation);
+        let bytes = packets[0].bytes();
+        match Ipv6::new_checked(bytes) {
+            Ok(header) => (header.source(), header.destination()),
+            Err(_) => {
+                let header = Ipv4::new_checked(bytes).expect("a packet");
+                (header.source().into(), header.destination().into())
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_goes_back_to_its_host() {
+        for translation in Translation::ALL {
+            let mut rig = Rig::new(translation, SESSIONS, 64);
+            if translation == Translation::Nat64 {
+                rig.fill(|_| ());
+            }
+            for session in [0, 1, 311, 312, 313, SESSIONS - 1] {
+                let (host, _) = rig.internal(session);
+                let remote = translation.remote(Bench::remote(session).0);
+                rig.write_outbound(0, session);
+                let (source, destination) = pass(&mut rig, Side::Inside);
+                rig.write_inbound(0, session);
+                let bytes = rig.buffers[0].packet().bytes().to_vec();
+                let answered = match Ipv6::new_checked(&bytes[..]) {
+                    Ok(header) => (header.destination(), header.source()),
+                    Err(_) => {
+                        let header = Ipv4::new_checked(&bytes[..]).expect("a packet");
+                        (header.destination().into(), header.source().into())
+                    }
+                };
+                assert_eq!((source, destination), answered, "{translation:?} {session}");
+                let back = pass(&mut rig, Side::Outside);
+                assert_eq!(back, (remote, translation.inside(host)), "{translation:?}");
+            }
+        }
+    }
+}
