@@ -54,7 +54,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let text = match (args.json, body["cleared"].as_u64().unwrap_or_default()) {
         (true, _) => format!("{body}\n"),
         (false, 0) => format!("no {what}{} to clear\n", args.filters.words()),
-        (false, 1) => format!("1 of the {what}{} cleared\n", args.filters.words()),
+        (false, 1) => {
+            format!("1 {}{} cleared\n", what.trim_end_matches('s'), args.filters.words())
+        }
         (false, count) => format!("{count} {what}{} cleared\n", args.filters.words()),
     };
     Ok(print(&text)?)

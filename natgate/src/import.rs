@@ -182,8 +182,10 @@ fn write(
 ) -> anyhow::Result<()> {
     let mut text = config.to_owned();
     if let Some(path) = &args.output {
-        let there =
-            || format!("{} cannot be written; a file that is there is left alone", path.display());
+        let there = || match path.exists() {
+            true => format!("{} exists already; choose another name", path.display()),
+            false => format!("{} cannot be written", path.display()),
+        };
         let mut file =
             File::options().write(true).create_new(true).open(path).with_context(there)?;
         if let Err(error) = file.write_all(config.as_bytes()) {

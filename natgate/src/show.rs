@@ -156,19 +156,20 @@ fn copy(args: &Args, path: &str, out: &mut impl Write) -> Result<(), Failure> {
 
 /// Writes a table while its lines arrive.
 fn list(args: &Args, path: &str, out: &mut impl Write) -> Result<(), Failure> {
-    let table = Table::of(args.what);
+    let mut table = Table::of(args.what);
     let mut count = 0_u64;
     for line in args.gateway.stream(path, true)?.lines() {
         let line = line.context("the gateway broke off")?;
         let entry: Value = serde_json::from_str(&line).context("the gateway sent no JSON")?;
+        let row = table.row(&entry);
         if count == 0 {
             write(out, &table.head())?;
         }
-        write(out, &table.row(&entry))?;
+        write(out, &row)?;
         count += 1;
     }
     if count == 0 {
-        let one = args.filters.subscriber.as_ref().filter(|address| !address.contains('/'));
+        let one = args.filters.subscriber.as_ref().filter(|address| !address.contains(['/', ':']));
         let hint = one.map(|address| {
             format!(
                 "; if it should have some, `natgate trace \"udp {address}:1024 > \

@@ -145,7 +145,7 @@ fn a_file_that_is_there_is_left_alone() {
     let good = "*nat\n-A POSTROUTING -o eth0 -j SNAT --to-source 203.0.113.1\n";
     let output = import(&["-", "-o", path.to_str().expect("text")], good);
     assert_eq!(output.status.code(), Some(1));
-    assert!(errors(&output).contains("a file that is there is left alone"), "{}", errors(&output));
+    assert!(errors(&output).contains("exists already; choose another name"), "{}", errors(&output));
     assert_eq!(fs::read_to_string(&path).expect("it is there"), "mine");
     fs::remove_file(&path).expect("it is ours");
     let output = import(&["-", "-o", path.to_str().expect("text")], good);

@@ -24,6 +24,7 @@ pub(super) fn complete(settings: &mut Settings, side: Side) -> Result<(), Error>
         return Ok(());
     }
     let (device, first) = (own.device.clone(), kernel_address(&own.device)?);
+    let is_named = own.address.is_some();
     if let (None, Some((address, len))) = (own.address, first) {
         own.address = Some((address, len));
         engine.address = Some(address);
@@ -37,11 +38,13 @@ pub(super) fn complete(settings: &mut Settings, side: Side) -> Result<(), Error>
             Backend::AfXdp => "is not reached there any more, since natgate gets its frames",
             _ => "answers there, too",
         };
+        let and_write = match is_named {
+            true => String::new(),
+            false => format!(" and write {}.address = \"{address}/{len}\"", name(side)),
+        };
         say(format!(
             "warning: the kernel has address {address} on {device} and {trouble}; take it away \
-             with `ip addr del {address}/{len} dev {device}` and write {}.address = \
-             \"{address}/{len}\"",
-            name(side)
+             with `ip addr del {address}/{len} dev {device}`{and_write}"
         ));
     }
     if settings.kernel.management_mut(side).is_none() {

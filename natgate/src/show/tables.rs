@@ -5,7 +5,9 @@ use serde_json::Value;
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A column: its title, the key of its values, its width. Numbers are aligned to the right.
+/// A column: its title, the key of its values, its width. Numbers are aligned to the right. The last
+/// column has no width.
+#[derive(Clone, Copy)]
 struct Column {
     title: &'static str,
     key: &'static str,
@@ -91,7 +93,7 @@ const NEIGHBORS: &[Column] = &[
     column("side", "side", 7),
     column("address", "address", 15),
     column("hardware", "mac", 17),
-    column("state", "state", 7),
+    column("state", "state", 10),
     column("asking", "asking", 6),
     column("held", "held", 5),
     column("realm", "realm", 0),
@@ -113,13 +115,14 @@ const POOLS: &[Column] = &[
     column("subscribers", "subscribers", 11),
 ];
 
-/// A table that gets its rows one by one.
-pub(super) struct Table(&'static [Column]);
+/// A table that gets its rows one by one. A column grows with the longest of its values so far, such
+/// as an IPv6 address.
+pub(super) struct Table(Vec<Column>);
 
 impl Table {
     /// The table of a list.
     pub(super) fn of(what: What) -> Self {
-        Self(match what {
+        let columns = match what {
             What::Sessions => SESSIONS,
             What::Subscribers => SUBSCRIBERS,
             What::Blocks => BLOCKS,
@@ -128,7 +131,8 @@ impl Table {
             What::Neighbors => NEIGHBORS,
             What::Pools => POOLS,
             What::Mappings | What::Counters | What::Health | What::Workers => MAPPINGS,
-        })
+        };
+        Self(columns.to_vec())
     }
 
     pub(super) fn head(&self) -> String {
@@ -136,11 +140,16 @@ impl Table {
         line(cells)
     }
 
-    pub(super) fn row(&self, entry: &Value) -> String {
-        line(self.0.iter().map(|column| {
+    pub(super) fn row(&mut self, entry: &Value) -> String {
+        let cells = self.0.iter_mut().map(|column| {
             let value = column.key.split('/').fold(entry, |value, key| &value[key]);
-            (column, cell(column.key, value), value.is_number())
-        }))
+            let text = cell(column.key, value);
+            if column.width > 0 {
+                column.width = column.width.max(text.chars().count());
+            }
+            (&*column, text, value.is_number())
+        });
+        line(cells)
     }
 }
 
@@ -192,9 +201,9 @@ pub(super) fn text(what: What, object: &Value) -> String {
         What::Health => return health(object),
         _ => {}
     }
-    let table = Table::of(what);
+    let mut table = Table::of(what);
     let entries = object[what.name()].as_array().map(Vec::as_slice).unwrap_or_default();
-    let rows = entries.iter().map(|entry| table.row(entry));
+    let rows: Vec<String> = entries.iter().map(|entry| table.row(entry)).collect();
     match entries.is_empty() {
         true => format!("no {}\n", what.name()),
         false => std::iter::once(table.head()).chain(rows).collect(),
@@ -289,7 +298,7 @@ mod tests {
 
     #[test]
     fn rows_stand_under_their_heads() {
-        let table = Table::of(What::Mappings);
+        let mut table = Table::of(What::Mappings);
         let row = table.row(&json!({
             "protocol": "udp", "internal": "10.0.0.5:4000", "external": "203.0.113.1:5000",
             "kind": "dynamic", "sessions": 2, "age_s": 75.2, "expires_in_s": null,
@@ -305,14 +314,23 @@ mod tests {
     }
 
     #[test]
+    fn columns_grow_with_addresses_of_ipv6() {
+        let mapping = |internal: &str| json!({ "protocol": "udp", "internal": internal, "external": "203.0.113.1:5000" });
+        let mut table = Table::of(What::Mappings);
+        let row = table.row(&mapping("[2001:db8:1234:5678:9abc:def0:1234:5678]:40000"));
+        assert_eq!(table.head().find("external"), row.find("203.0.113.1"));
+        assert_eq!(table.row(&mapping("10.0.0.5:4000")).find("203"), row.find("203.0.113.1"));
+    }
+
+    #[test]
     fn a_rule_without_a_port_applies_to_any() {
         let rule = |port: u16| {
             let matched = json!({ "source": "10.1.0.0/16", "port": port });
             json!({ "kind": "snat", "match": matched })
         };
-        let table = Table::of(What::Rules);
-        assert!(table.row(&rule(0)).ends_with(" any\n"), "{}", table.row(&rule(0)));
-        assert!(table.row(&rule(80)).ends_with(" 80\n"), "{}", table.row(&rule(80)));
+        let shown = |port| Table::of(What::Rules).row(&rule(port));
+        assert!(shown(0).ends_with(" any\n"), "{}", shown(0));
+        assert!(shown(80).ends_with(" 80\n"), "{}", shown(80));
     }
 
     #[test]
