@@ -309,7 +309,7 @@ fn next_within(by_number: &[Run], from: u32, (first, last): (u32, u32)) -> Optio
     })
 }
 
-/// Whether two sets of runs have the same addresses with the first so many numbers.
+/// True if the first `count` numbers have the same addresses in both sets of runs.
 fn agree(one: &[Run], other: &[Run], count: u32) -> bool {
     let mut starts = one.iter().chain(other).map(|run| run.number).filter(|&start| start < count);
     starts.all(|start| address(one, start) == address(other, start))

@@ -21,7 +21,7 @@ impl Endpoint {
     }
 }
 
-/// How a mapping came to be.
+/// Origin of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MappingKind {
     /// By a subscriber's packet.
@@ -57,7 +57,7 @@ pub struct MappingId {
     pub internal: Endpoint,
     /// External endpoint.
     pub external: Endpoint,
-    /// How it came to be.
+    /// Origin of the mapping.
     pub kind: MappingKind,
 }
 
@@ -216,7 +216,7 @@ impl Change {
 /// A change and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When it happened.
+    /// Time of the change.
     pub time: Timestamp,
     /// The change.
     pub change: Change,
@@ -227,15 +227,15 @@ pub struct Event {
 #[derive(Clone, Debug)]
 pub(crate) struct Events {
     ring: Vec<Event>,
-    /// Where the oldest is, and how many there are.
+    /// Place of the oldest event; then the number of events.
     first: usize,
     len: usize,
-    /// The time of the latest.
+    /// Time of the latest event.
     latest: Timestamp,
 }
 
 impl Events {
-    /// How many wait at most.
+    /// Largest number of events that wait.
     pub(crate) const ROOM: usize = 2048;
 
     pub(crate) fn new() -> Self {
@@ -260,7 +260,7 @@ impl Events {
         room
     }
 
-    /// Takes the oldest.
+    /// Takes the oldest event.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Event> {
         if self.len == 0 {

@@ -34,23 +34,24 @@ pub(crate) struct Headers {
     pub(crate) destination: AddressPort,
     /// The destination as seen outside: another, if a rule translates it (`translate/twice.rs`).
     pub(crate) outside: AddressPort,
-    /// The realm that it came from, if from inside.
+    /// Realm that the packet came from, if it came from inside.
     pub(crate) realm: u16,
     pub(crate) protocol: u8,
     pub(crate) ttl: u8,
     pub(crate) kind: Kind,
     pub(crate) header_len: u8,
-    /// Whether it has turned round in another engine, which has translated its sender's end.
+    /// True if the packet has turned round in another engine, which has translated its sender's
+    /// end.
     pub(crate) turned: bool,
-    /// Whether it is a fragment, the first included.
+    /// True if the packet is a fragment, the first included.
     pub(crate) fragment: bool,
     pub(crate) dont_fragment: bool,
     pub(crate) total_len: u16,
     pub(crate) segment: Segment,
 }
 
-/// Whether an address, host byte order, is one that no packet that is forwarded may come from or go
-/// to: this host, this network, this link (RFC 3927 section 7), multicast, reserved, broadcast.
+/// True if no packet that is forwarded may come from, or go to, an address in host byte order: this
+/// host, this network, this link (RFC 3927 section 7), multicast, reserved, broadcast.
 #[inline(always)]
 pub fn is_martian(address: u32) -> bool {
     const LINK_LOCAL: u32 = 0xa9fe;
@@ -243,7 +244,7 @@ impl Headers {
         }
     }
 
-    /// The same as its sender sees it.
+    /// The remote endpoint of a packet from inside, as its sender sees it.
     pub(crate) fn remote_seen(&self) -> AddressPort {
         match self.kind {
             Kind::IcmpQuery { .. } => AddressPort::new(self.destination.address, 0),
@@ -278,11 +279,11 @@ fn dccp_flags(kind: u8) -> u8 {
 /// The packet that an ICMP error embeds: as much of it as its error must quote.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Embedded {
-    /// Where its IP header begins, from the start of the ICMP message.
+    /// Offset of the packet's IP header from the start of the ICMP message.
     pub(crate) at: usize,
-    /// Where its transport header begins, from the start of the ICMP message.
+    /// Offset of the packet's transport header from the start of the ICMP message.
     pub(crate) transport: usize,
-    /// Where what is there of it ends; extensions may follow (RFC 4884).
+    /// Offset of the end of the quoted bytes; extensions may follow (RFC 4884).
     pub(crate) end: usize,
     pub(crate) protocol: u8,
     pub(crate) source: AddressPort,

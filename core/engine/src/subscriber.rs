@@ -314,7 +314,7 @@ impl Subscribers {
         }
     }
 
-    /// Whether a subscriber, whose record this is, is of a class that there is.
+    /// True if the subscriber of a record is in one of the present classes.
     #[inline(always)]
     pub(crate) fn is_settled(&self, at: u32) -> bool {
         self.records[at as usize].epoch == self.epoch

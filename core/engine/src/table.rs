@@ -3,7 +3,7 @@
 //! A mapping is one cache line and carries its first session; further sessions have lines of their
 //! own and are linked to it. A mapping without sessions exists only if it is permanent. The
 //! external way to a mapping of a protocol with ports is a plain array and lives with the ports
-//! (`external.rs`). Where an endpoint alone does not tell the mapping, `shared` does.
+//! (`external.rs`). If an endpoint alone does not identify the mapping, `shared` does.
 
 mod epoch;
 mod sessions;
@@ -136,7 +136,7 @@ impl Mapping {
 struct Further {
     session: Session,
     mapping: u32,
-    /// Whether a packet from outside made it.
+    /// True if a packet from outside made the session.
     inbound: bool,
     /// Neighbours among the mapping's further sessions.
     next: u32,
@@ -237,7 +237,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// How many of the dynamic mappings may be of protocols without ports.
+    /// Largest number of dynamic mappings of protocols without ports.
     fn portless(self) -> usize {
         self.dynamic / 16 + 64
     }
@@ -304,7 +304,7 @@ impl Table {
         }
     }
 
-    /// How many static mappings there may be.
+    /// Largest number of static mappings.
     pub(crate) fn room_for_statics(&self) -> usize {
         self.room.fixed
     }
@@ -363,7 +363,7 @@ impl Table {
         Filled { used: self.further_used, most: self.room.further }
     }
 
-    /// How many dynamic mappings there are.
+    /// Number of dynamic mappings.
     pub(crate) fn count_dynamic_mappings(&self) -> usize {
         self.dynamic
     }
@@ -377,7 +377,7 @@ impl Table {
         }
     }
 
-    /// Whether there is no room for one more dynamic mapping of a protocol.
+    /// True if there is no room for one more dynamic mapping of a protocol.
     pub(crate) fn is_full(&self, protocol: u8) -> bool {
         self.dynamic >= self.room.dynamic
             || !crate::protocols::has_ports(protocol)
@@ -459,7 +459,7 @@ impl Table {
         }
     }
 
-    /// Whether a mapping's key names the remote of its first session. That place then keeps the
+    /// True if a mapping's key names the remote of its first session. That place then keeps the
     /// remote when the session goes before others do.
     fn is_keyed_by_remote(&self, mapping: &Mapping) -> bool {
         self.mapping_behavior != Behavior::EndpointIndependent && !mapping.is_static()
@@ -582,12 +582,12 @@ impl Table {
         mapping.flags = mapping.flags & !DOUBTED | if answers { 0 } else { DOUBTED };
     }
 
-    /// How many slots have ever been used.
+    /// Number of slots that have ever been used.
     pub(crate) fn extent(&self) -> u32 {
         self.mappings.slots.len() as u32
     }
 
-    /// Whether a slot has a mapping.
+    /// True if a slot has a mapping.
     pub(crate) fn is_live(&self, slot: u32) -> bool {
         self.mapping(slot).is_live()
     }

@@ -175,8 +175,8 @@ impl Engine {
         if is_plain(about) { about } else { ruling }
     }
 
-    /// Whether a rule drops what comes in, or turns round, to an internal endpoint from a remote
-    /// one.
+    /// Checks that no rule drops packets that come in, or turn round, to an internal endpoint from
+    /// a remote endpoint.
     #[inline]
     fn check_dropped(
         &self,
@@ -195,8 +195,8 @@ impl Engine {
         }
     }
 
-    /// Whether a rule drops an error from `sender` about the session between these endpoints, or
-    /// what the session sends.
+    /// Checks that no rule drops an error from `sender` about the session between these endpoints,
+    /// or the packets that the session sends.
     pub(super) fn check_dropped_error(
         &self,
         about: &Embedded,

@@ -324,7 +324,7 @@ fn a_change_without_room_is_refused_as_a_whole() {
     let error = lab.engine.change_pools(change).unwrap_err();
     assert!(error.message.contains("1 + 2 external addresses are more than the 2"), "{error:?}");
     assert_eq!(lab.addresses_of(20..40).len(), 1);
-    // Where there is room, indexes are used again.
+    // If there is room, indexes are used again.
     for turn in 2..40 {
         let address = format!("203.0.113.{turn}");
         lab.change(&with(&[one(&address)]));

@@ -70,12 +70,12 @@ impl ExternalPorts {
         self.plans.get(pool)
     }
 
-    /// Whether a mapping has a port of an address, or a port of it is held.
+    /// True if a mapping has a port of an address, or a port of the address is in hold-down.
     pub(crate) fn is_busy(&self, index: u32) -> bool {
         self.slots[index as usize].busy > 0
     }
 
-    /// How many ports of an address, first to last, mappings have and how many are held.
+    /// Numbers of ports of an address, from first to last, that mappings have and that are held.
     pub(crate) fn in_use(&self, index: u32, (first, last): (u16, u16)) -> InUse {
         let mut in_use = InUse::default();
         if !self.is_busy(index) {

@@ -54,7 +54,7 @@ pub enum ConflictReason {
 }
 
 impl BlockConflict {
-    /// What the forwarded port would do, for people. `name` names a host of a realm.
+    /// Description, for people, of the forwarded port's effect. `name` names a host of a realm.
     pub fn sentence(&self, name: impl Fn(u16, Ipv4Addr) -> String) -> String {
         let ((first, last), host) = (self.ports, name(self.host.0, self.host.1));
         let block = format!("block {first}-{last} of {}", self.external.0);

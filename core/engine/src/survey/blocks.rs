@@ -66,7 +66,7 @@ pub struct BlockInfo {
 }
 
 impl BlockInfo {
-    /// Whether a mapping has a port of it, or a port of it is in hold-down.
+    /// True if a mapping has a port of the block, or a port of the block is in hold-down.
     fn is_in_use(&self) -> bool {
         self.used.iter().chain(&self.held).any(|&count| count > 0)
     }

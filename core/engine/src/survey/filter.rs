@@ -65,17 +65,17 @@ impl Sought {
         Some(Host::new(self.realm?, one(self.subscriber?)?))
     }
 
-    /// Whether subscribers of a realm are meant.
+    /// True if the filter accepts subscribers of this realm.
     pub(super) fn has_realm(&self, realm: u16) -> bool {
         self.realm.is_none_or(|one| one == realm)
     }
 
-    /// The first and the last address of the subscribers that are meant.
+    /// The first and the last address of the subscribers that the filter accepts.
     pub(super) fn subscribers(&self) -> (u32, u32) {
         self.subscriber.map_or((0, u32::MAX), |prefix| (prefix.first(), prefix.last()))
     }
 
-    /// Whether a subscriber is meant.
+    /// True if the filter accepts this subscriber.
     pub(super) fn has_host(&self, host: Host) -> bool {
         self.subscriber.is_none_or(|prefix| prefix.contains(host.address()))
             && self.has_realm(host.realm())
@@ -120,7 +120,7 @@ impl Engine {
         })
     }
 
-    /// The first and the last of the external addresses that are meant.
+    /// The first and the last of the external addresses that the filter accepts.
     pub(super) fn external_sought(&self, sought: &Sought) -> (u32, u32) {
         match sought.external {
             None => (0, u32::MAX),
@@ -132,7 +132,7 @@ impl Engine {
         }
     }
 
-    /// Whether an external address, by its index, is meant.
+    /// True if the filter accepts an external address, by its index.
     pub(super) fn has_external(&self, index: u32, sought: &Sought) -> bool {
         sought.external.is_none_or(|external| match external {
             Addresses::One(one) => one == index,

@@ -5,7 +5,7 @@
 //! keeps nothing and costs nothing, and to carry the plan out (`carry_out.rs`). To explain is to
 //! decide with a recorder that keeps the steps (`explain.rs`).
 //!
-//! Where the decision draws at random, it draws with a copy of the generator. The copy takes the
+//! A decision that draws at random draws with a copy of the generator. The copy takes the
 //! generator's place when the plan is carried out.
 
 mod errors;
@@ -32,8 +32,8 @@ use core::net::Ipv4Addr;
 
 /// A recorder keeps the steps of a decision, or nothing.
 pub(crate) trait Recorder {
-    /// Whether it keeps steps, and nothing is carried out. A decision to be carried out stops for
-    /// whatever a reload left undone; an explanation takes it as it is.
+    /// True if the recorder keeps steps and nothing is carried out. A decision to be carried out
+    /// stops for all work that a reload left undone; an explanation goes on without that work.
     const KEEPS: bool;
 
     /// Notes a step.
@@ -149,7 +149,7 @@ impl<R: Recorder> Decision<'_, R> {
         self.inside()
     }
 
-    /// Whether the packet is addressed to the gateway, and not to an external address.
+    /// True if the packet is addressed to the gateway, and not to an external address.
     fn is_local(&self) -> bool {
         let (realm, destination) = (self.headers.realm, self.headers.destination.address);
         let engine = self.engine;

@@ -23,10 +23,10 @@ use crate::{Behavior, DropReason, Endpoint, MappingId, Timestamp};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-/// Why an external address is the one.
+/// Reason for an external address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressChoice {
-    /// A rule says it.
+    /// A rule gives the address.
     Rule,
     /// The subscriber's other mappings of the pool have it.
     Paired,
@@ -34,7 +34,7 @@ pub enum AddressChoice {
     Share,
     /// A static mapping says it.
     Static,
-    /// It would be drawn.
+    /// The address would be drawn at random.
     Drawn,
 }
 
@@ -69,17 +69,17 @@ pub enum Step {
         protocol: u8,
         /// Its kind, in a word or two.
         what: &'static str,
-        /// From whom.
+        /// Endpoint of the sender.
         source: End,
-        /// To whom.
+        /// Endpoint of the receiver.
         destination: End,
     },
-    /// A configuration has just come into force and not every mapping has been asked whether it may
-    /// stay: one that is told here may go.
+    /// A configuration has just come into force and has not checked every mapping: a mapping that
+    /// is named here may go.
     Unsettled,
-    /// It comes from a realm, by its number.
+    /// The packet comes from a realm, by its number.
     Realm(u16),
-    /// It is addressed to the gateway itself.
+    /// The packet is addressed to the gateway itself.
     Local,
     /// The rule for a packet between these endpoints.
     Rule {
@@ -94,15 +94,15 @@ pub enum Step {
     },
     /// A rule or a session sends it to another destination.
     Aimed(Endpoint),
-    /// Whether its source is a subscriber.
+    /// True if the packet's source is a subscriber.
     Subscriber(bool),
-    /// Its destination is an external address: it turns round.
+    /// The packet's destination is an external address: it turns round.
     Hairpin(Ipv4Addr),
-    /// Its destination is behind a router of its own realm: it goes there untranslated.
+    /// The packet's destination is behind a router of its own realm: it goes there untranslated.
     Inside(Ipv4Addr),
-    /// Its destination is an external address of the gateway's.
+    /// The packet's destination is an external address of the gateway's.
     External(Ipv4Addr),
-    /// It goes by its time to live and its size.
+    /// The check of the packet's time to live and size.
     Transit {
         /// Time to live that it comes with.
         ttl: u8,
@@ -110,26 +110,26 @@ pub enum Step {
         len: u16,
         /// Longest packet of the next link, bytes.
         mtu: u16,
-        /// Whether it may not be fragmented.
+        /// True if the packet may not be fragmented.
         dont_fragment: bool,
     },
-    /// It is a fragment; whether the first.
+    /// The packet is a fragment.
     Fragment {
-        /// Whether it is the first of its datagram.
+        /// True if the fragment is the first of its datagram.
         first: bool,
     },
     /// The fragments of its datagram go to where the first went.
     AsFirst,
-    /// The mapping that it goes by.
+    /// The mapping that the packet goes by.
     Mapping {
-        /// Which.
+        /// The mapping.
         id: MappingId,
         /// Sessions that it has.
         sessions: u32,
-        /// When its longest session goes; `None`: never.
+        /// Time at which its longest session ends; `None`: never.
         expires: Option<Timestamp>,
     },
-    /// No mapping is there that it could go by.
+    /// No mapping fits the packet.
     NoMapping,
     /// The session that it belongs to.
     Session {
@@ -139,25 +139,26 @@ pub enum Step {
         state: &'static str,
         /// The state after this packet.
         next: &'static str,
-        /// When it goes unless refreshed.
+        /// Time at which the session ends unless refreshed.
         expires: Timestamp,
     },
     /// The mapping has no session with this remote endpoint.
     NoSession(Endpoint),
-    /// Whether a packet of its kind may begin a session.
+    /// True if a packet of this kind may begin a session.
     Opens(bool),
-    /// Whether a packet that belongs to no session is let in.
+    /// The filter's answer for a packet that belongs to no session.
     Filter {
         /// The filtering behavior.
         behavior: Behavior,
-        /// Whether the mapping is a static one, which has its own word.
+        /// True if the mapping is static: its own setting says if it admits the packet.
         is_static: bool,
-        /// Whether its host has asked for the mapping, and so for whom it is.
+        /// True if a host has requested the mapping: the request says which remote endpoints it
+        /// admits.
         is_asked_for: bool,
-        /// Whether it is let in.
+        /// True if the packet is let in.
         admitted: bool,
     },
-    /// One of several servers would get it.
+    /// One of several servers would get the packet.
     Service,
     /// The static mapping of a whole address holds.
     Whole(Ipv4Addr),
@@ -170,27 +171,27 @@ pub enum Step {
         /// Its destination.
         destination: Endpoint,
     },
-    /// Something that is limited.
+    /// A limit that is checked.
     Standing {
         /// Owner of the limit.
         whose: LimitOwner,
-        /// How things are.
+        /// The limit and the amount in use.
         standing: Standing,
-        /// Whether it permits the packet.
+        /// True if the limit permits the packet.
         permits: bool,
     },
     /// The pool that a new mapping would be of, by the engine's number, and its free ports.
     Pool {
-        /// Which.
+        /// Number of the pool.
         pool: usize,
         /// Ports that are free for the protocol; `None`: the protocol has none.
         free: Option<u32>,
     },
     /// The external address of a new mapping.
     Address {
-        /// Why it is that.
+        /// Reason for the address.
         why: AddressChoice,
-        /// Which, unless it would be drawn.
+        /// The address; `None`: it would be drawn.
         address: Option<Ipv4Addr>,
     },
     /// A block of ports would be assigned.
@@ -218,7 +219,7 @@ pub enum Step {
         kind: u8,
         /// ICMP code.
         code: u8,
-        /// Whether that comes six seconds later, unless the connection has come about.
+        /// True if the error comes six seconds later, unless the connection has come about.
         late: bool,
     },
 }
@@ -243,7 +244,7 @@ pub struct Explanation {
     pub direction: Direction,
     /// The packet after its translation, if it is not dropped.
     pub becomes: Option<Becomes>,
-    /// Whether the verdict is what it is whatever would be drawn.
+    /// True if random draws cannot change the verdict.
     pub is_certain: bool,
     steps: Vec<Step>,
 }
@@ -258,7 +259,7 @@ impl Explanation {
     /// Most steps; a packet's way has fewer.
     pub const MOST: usize = 64;
 
-    /// One without a step, that has room for all.
+    /// An explanation without steps, with room for all.
     pub fn new() -> Self {
         Self {
             verdict: Verdict::Held,
@@ -279,7 +280,7 @@ impl Explanation {
         (self.becomes, self.is_certain, self.direction) = (None, true, direction);
     }
 
-    /// Whether the address of a new mapping, its port, would be drawn.
+    /// Two flags: true if the address, or the port, of a new mapping would be drawn at random.
     fn drawn(&self) -> (bool, bool) {
         let is_noted = |step: fn(&Step) -> bool| self.steps.iter().any(step);
         (
@@ -321,7 +322,8 @@ impl Engine {
         into.verdict = fate.unwrap_or_else(Verdict::Drop);
     }
 
-    /// The same of [`Engine::process_turned`].
+    /// Says what [`Engine::process_turned`] would do with a packet now. Changes nothing, the packet
+    /// included.
     pub fn explain_turned(&self, now: Timestamp, packet: &Packet<'_>, into: &mut Explanation) {
         into.begin(Direction::Hairpin);
         let fate = parse_turned(packet.bytes()).and_then(|headers| {
@@ -393,7 +395,7 @@ impl Engine {
         Ok(verdict)
     }
 
-    /// Whether a first fragment would get an identification of its external address's own.
+    /// Checks that a first fragment would get an identification of its external address's own.
     fn foretell_identification(
         &self,
         now: u64,
@@ -456,7 +458,7 @@ impl Engine {
 struct Ends {
     source: AddressPort,
     destination: AddressPort,
-    /// Whether the source's address, its port, would be drawn.
+    /// Two flags: true if the source's address, or its port, would be drawn at random.
     drawn: (bool, bool),
 }
 

@@ -24,7 +24,7 @@ pub(super) struct Flow {
     pub(super) internal: Internal,
     /// The pool that its external endpoint comes from.
     pub(super) pool: usize,
-    /// Whether a rule chose its external address.
+    /// True if a rule chose the external address.
     pub(super) fixed: bool,
     /// The rule's set of timeouts.
     pub(super) timeouts: u8,
@@ -32,7 +32,7 @@ pub(super) struct Flow {
     pub(super) record: Option<u32>,
     /// The hash of its key.
     pub(super) hash: u64,
-    /// Whether it shares a port that is in use.
+    /// True if the new mapping shares a port that is in use.
     pub(super) overloads: bool,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct WholeMapping {
 }
 
 impl WholeMapping {
-    /// As the table takes it, of a protocol.
+    /// The mapping of a protocol, as the table takes it.
     pub(super) fn as_new(&self, protocol: u8) -> NewMapping {
         NewMapping {
             protocol,
@@ -350,7 +350,7 @@ pub(super) fn step(session: &mut Session, way: Way, headers: &Headers) -> Idle {
     }
 }
 
-/// Whether the timer of a session that is there starts anew.
+/// True if the timer of an existing session starts anew.
 #[inline]
 pub(super) fn is_refreshed(idle: Idle, way: Way, inbound_refresh: bool) -> bool {
     //= rfc4787#REQ-6

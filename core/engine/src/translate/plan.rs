@@ -96,7 +96,7 @@ pub(super) enum SessionPlan {
 }
 
 impl SessionPlan {
-    /// Whether a session is to be made.
+    /// True if a session is to be made.
     pub(super) fn makes_session(&self) -> bool {
         !matches!(self, Self::Refresh(..))
     }
@@ -108,9 +108,9 @@ pub(super) struct NewFlow {
     pub(super) snat: Snat,
     /// The subscriber's record, if it has one.
     pub(super) record: Option<u32>,
-    /// Whether the subscriber is paired anew, with the address of this mapping.
+    /// True if the subscriber is paired anew, with the address of this mapping.
     pub(super) parts: bool,
-    /// Whether it shares a port that is in use.
+    /// True if the mapping shares a port that is in use.
     pub(super) overloads: bool,
     pub(super) chosen: Chosen,
 }
@@ -137,7 +137,7 @@ pub(super) enum Unsettled {
     Subscriber(u32),
 }
 
-/// Why a decision ends early.
+/// Reason why a decision ends early.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stop {
     Drop(DropReason),

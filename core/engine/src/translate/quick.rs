@@ -58,9 +58,9 @@ impl NewFlow {
 /// The rule for a flow that begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FlowRule {
-    /// No rule says anything.
+    /// No rule matches.
     Not,
-    /// It is translated: to a port of a pool, perhaps of this address alone, by this set of
+    /// The flow is translated: to a port of a pool, perhaps of this address alone, with this set of
     /// timeouts.
     Snat {
         pool: u16,
@@ -99,26 +99,26 @@ impl From for Outside {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Round {
     pub(super) mtu: u16,
-    /// Deadlines of UDP's sessions, and of established ones, by their mappings' sets of timeouts;
-    /// 0 if the remote port may say otherwise.
+    /// Deadlines of UDP's sessions, and of established ones, by their mappings' sets of timeouts; 0
+    /// if timeouts may depend on the remote port.
     udp: [u32; SETS],
     established: [u32; SETS],
     opening: u32,
-    /// Whether the remote port may say otherwise; the present time since that of tick 0.
+    /// True if timeouts may depend on the remote port. `since_base`: present time since tick 0.
     by_port: bool,
     since_base: u64,
     inbound_refresh: bool,
-    /// Whether there are rules.
+    /// True if there are rules.
     rules: bool,
-    /// In which mappings answer for their first session's packets.
+    /// Epoch in which mappings answer for the packets of their first sessions.
     epoch: Epoch,
-    /// Whether somebody who is no subscriber may have a record.
+    /// True if a host that is no subscriber may have a record.
     strangers: bool,
-    /// Whether mappings may be filed apart from what they are looked up by first.
+    /// True if mappings may be filed under another key than the key of the first lookup.
     statics: bool,
-    /// Whether there are pools whose ports are shared out.
+    /// True if a pool shares ports out.
     shares: bool,
-    /// Whether flows may begin here: no destination is another outside.
+    /// True if flows may begin here: no remote endpoint has another name inside.
     news: bool,
     /// The largest number of a realm.
     pub(super) last_realm: u16,
@@ -303,8 +303,8 @@ impl Engine {
         flow.draw = self.external.draw(wish, &mut self.generator);
     }
 
-    /// Where the external endpoint of a new flow comes from: the pool, and the index of the one
-    /// address that it is to be; `None`: the flow is not translated, or not here.
+    /// Source of a new flow's external endpoint: the pool, and the index of the address if a rule
+    /// fixes it; `None`: the flow is not translated, or not here.
     #[inline(always)]
     pub(super) fn source_of(
         &self,
@@ -406,8 +406,8 @@ impl Engine {
         Some(Verdict::Forward(Side::Outside))
     }
 
-    /// Whether a packet from inside that goes there is for somebody outside, as far as realm 0
-    /// knows.
+    /// True if this destination of a packet from inside is a remote host, as far as the tables of
+    /// realm 0 tell.
     #[inline(always)]
     pub(super) fn may_be_remote(&self, destination: u32) -> bool {
         !is_martian(destination)
@@ -418,8 +418,9 @@ impl Engine {
             && !self.is_routed_inside(0, destination)
     }
 
-    /// Whether a realm says no more against the ends of a packet from there: somebody may send as
-    /// its source, and its destination is outside. Broadcast addresses of its network are inside.
+    /// True if the tables of a realm permit the ends of a packet from it: a host may send as the
+    /// packet's source, and the destination is outside. Broadcast addresses of the realm's network
+    /// are inside.
     #[inline(never)]
     pub(super) fn may_leave(&self, realm: u16, source: u32, destination: u32) -> bool {
         !self.is_broadcast(Some(realm), source)

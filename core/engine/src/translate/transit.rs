@@ -14,7 +14,7 @@ use natgate_wire::{Icmp, icmp};
 const DUMMY_ADDRESS: u32 = 0xc000_0008;
 
 impl Engine {
-    /// Whether a packet from inside goes to a router of its own realm: nothing is translated there.
+    /// True if a packet from inside goes to a router of its own realm: it is not translated.
     #[inline]
     pub(super) fn stays_inside(&self, headers: &Headers) -> bool {
         let (realm, destination) = (headers.realm, headers.destination.address);

@@ -41,7 +41,7 @@ impl Engine {
         self.realms.any_destinations() || !self.twice.is_empty()
     }
 
-    /// Whether a packet may go where a rule sends it.
+    /// Checks that a packet may go to the destination that a rule gives it.
     pub(super) fn check_outside(&self, headers: &Headers) -> Result<(), DropReason> {
         let AddressPort { address: destination, .. } = headers.outside;
         if !headers.is_aimed() {

@@ -28,7 +28,7 @@ impl<R: Recorder> Decision<'_, R> {
         self.or_local(fate)
     }
 
-    /// Whether a ping of the gateway's own address, which is external too, is for none of the
+    /// True if a ping of the gateway's own address, which is external too, is for none of the
     /// mappings here.
     fn is_answered_here(&self, index: u32) -> bool {
         let (protocol, port) = (self.headers.protocol, self.headers.destination.port);

@@ -14,7 +14,7 @@ use crate::translate::plan::Act;
 use crate::translate::with_port;
 use core::net::Ipv4Addr;
 
-/// Where an inbound packet goes: the mapping, and the session if there is one already.
+/// The match of an inbound packet: the mapping, and the session if there is one already.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum InboundMatch {
     Mapping(u32, Option<SessionRef>),
@@ -98,7 +98,7 @@ impl<R: Recorder> Decision<'_, R> {
         Ok(InboundMatch::Mapping(slot, session))
     }
 
-    /// The same where no mapping is there: a whole address may be mapped.
+    /// Admits a packet without a mapping: its whole external address may be mapped.
     fn admit_whole(&mut self, arrival: Arrival) -> Decided<InboundMatch> {
         let Arrival { index, port, remote, seen, .. } = arrival;
         let engine = self.engine;
@@ -136,8 +136,8 @@ impl<R: Recorder> Decision<'_, R> {
         }
     }
 
-    /// The mapping that a new session from outside is for: of a service the server's that gets it,
-    /// else the one that the endpoint named.
+    /// The mapping for a new session from outside: for a service, the mapping of the chosen server;
+    /// otherwise the mapping that the endpoint named.
     fn server_for(&mut self, named: u32, arrival: Arrival) -> Decided<u32> {
         let engine = self.engine;
         let mapping = engine.table.mapping(named);
@@ -146,7 +146,7 @@ impl<R: Recorder> Decision<'_, R> {
             return Ok(named);
         }
         self.note(Step::Service);
-        // Which of the servers, a draw may tell.
+        // A random draw may choose the server.
         self.recorder.doubt();
         let (protocol, remote) = (mapping.protocol, arrival.remote.address);
         let external = External::new(arrival.index, arrival.port);
@@ -156,7 +156,7 @@ impl<R: Recorder> Decision<'_, R> {
         Ok(chosen.ok_or(DropReason::Filtered)?)
     }
 
-    /// Whether a packet may enter the realm that it is for.
+    /// Checks that a packet may enter the realm of its mapping.
     #[inline]
     fn check_entrance(&self, arrival: Arrival, realm: u16, in_session: bool) -> Decided<()> {
         match arrival.from {
@@ -169,8 +169,8 @@ impl<R: Recorder> Decision<'_, R> {
         Ok(())
     }
 
-    /// Whether a rule drops what comes in, or turns round, to an internal endpoint from a remote
-    /// one.
+    /// Checks that no rule drops packets that come in, or turn round, to an internal endpoint from
+    /// a remote endpoint.
     #[inline]
     fn check_dropped(&mut self, internal: Internal, remote: AddressPort) -> Decided<()> {
         let fate = self.engine.check_dropped(self.headers, internal, remote);

@@ -16,8 +16,8 @@ use crate::{DropReason, Engine};
 use core::net::Ipv4Addr;
 
 impl Engine {
-    /// Whether a subscriber with this record, if it has one, may have one more mapping of a
-    /// protocol now; `known`: it has mappings of the pool already.
+    /// Checks that a subscriber with this record, if it has one, may have one more mapping of a
+    /// protocol now; `known`: the subscriber has mappings of the pool already.
     pub(crate) fn check_limits(
         &self,
         record: Option<u32>,
@@ -60,7 +60,7 @@ impl Engine {
         Ok(())
     }
 
-    /// How much of its own limits, then of those of its class, a subscriber has used.
+    /// The amounts that a subscriber has used of its own limits, then of the limits of its class.
     fn standings(
         &self,
         (record, subscriber): (Option<u32>, Host),
@@ -75,8 +75,8 @@ impl Engine {
         })
     }
 
-    /// Whether a mapping may have a session with one more remote endpoint; `record` is that of its
-    /// subscriber, if it is a dynamic one.
+    /// Checks that a mapping may have a session with one more remote endpoint; `record` is the
+    /// record of the mapping's subscriber, if the mapping is dynamic.
     pub(crate) fn check_session(
         &self,
         slot: u32,
@@ -200,7 +200,7 @@ impl Engine {
         let external = external.ok_or(DropReason::PoolExhausted)?;
         if R::KEEPS {
             let why = self.why(&wish, external.index, false);
-            // Where the port is kept if it is free, it was if it is the same.
+            // If the pool keeps free ports, an equal port was kept, not drawn.
             let is_kept = self.external.keeps(&wish) && external.port == wish.internal_port;
             let port = (is_kept && why != AddressChoice::Drawn).then_some(external.port);
             self.note_address(why, external.index, recorder);
@@ -254,10 +254,10 @@ impl Engine {
         Ok(chosen)
     }
 
-    /// Why an external address was chosen; `is_share`: all ports that the subscriber has as its own
-    /// are there.
+    /// Reason for the choice of an external address; `is_share`: the address has all ports that
+    /// only this subscriber may have.
     fn why(&self, wish: &Wish, index: u32, is_share: bool) -> AddressChoice {
-        // Else it may be the same by chance.
+        // Under arbitrary pooling, the address may be the paired one by chance.
         let is_paired = self.config.pooling != Pooling::Arbitrary;
         match wish {
             Wish { fixed: Some(_), .. } => AddressChoice::Rule,

@@ -15,7 +15,7 @@ use crate::{DropReason, Timestamp};
 use natgate_wire::tcp::flags::RST;
 
 impl<R: Recorder> Decision<'_, R> {
-    /// Whether the packet may start a session: of TCP only a SYN, unless flows are picked up.
+    /// Checks that the packet may start a session: of TCP only a SYN, unless flows are picked up.
     pub(super) fn may_open(&mut self) -> Decided<()> {
         let segment = self.headers.segment;
         //= rfc6146#section-3.5.2-closed

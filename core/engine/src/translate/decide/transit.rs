@@ -54,7 +54,7 @@ impl<R: Recorder> Decision<'_, R> {
         Ok(Verdict::Forward(Side::Inside))
     }
 
-    /// Whether the packet may travel on: its TTL lasts and it fits into `mtu` bytes.
+    /// Checks that the packet may travel on: its TTL lasts and it fits into `mtu` bytes.
     pub(super) fn check_transit(&mut self, mtu: u16) -> Decided<()> {
         let Headers { ttl, total_len: len, dont_fragment, .. } = *self.headers;
         self.note(Step::Transit { ttl, len, mtu, dont_fragment });
@@ -91,7 +91,7 @@ impl<R: Recorder> Decision<'_, R> {
             }
             Side::Inside if engine.stays_inside(headers) => engine.inside_mtu(headers.realm),
             Side::Inside => engine.outside_mtu(),
-            // Which realm it is for, only the first knows.
+            // Only the first fragment tells the realm of its destination.
             Side::Outside => engine.realms.least_mtu(),
         };
         self.check_transit(mtu)

@@ -50,7 +50,7 @@ impl<R: Recorder> Decision<'_, R> {
         self.inside()
     }
 
-    /// Where a packet from inside goes, as seen outside.
+    /// Destination of a packet from inside, as seen outside.
     fn destination_outside(&self) -> Decided<AddressPort> {
         let headers = &*self.headers;
         let destination = headers.destination;
@@ -92,7 +92,8 @@ impl<R: Recorder> Decision<'_, R> {
         }
     }
 
-    /// Where an ICMP error from inside goes: to whom the packet came from that it is about.
+    /// Destination, as seen outside, of an ICMP error from inside: the sender of the packet that
+    /// the error is about.
     fn error_outside(&self, about: &Embedded) -> Decided<AddressPort> {
         let destination = self.headers.destination;
         let AddressPort { address, port } = about.destination;
@@ -107,8 +108,8 @@ impl<R: Recorder> Decision<'_, R> {
         })
     }
 
-    /// The remote endpoint of the session that somebody inside has with whom is seen as this, if
-    /// the configuration in force lets its mapping stay.
+    /// The remote endpoint of the flow's session that inside hosts see as `seen`, if the
+    /// configuration in force lets its mapping stay.
     pub(super) fn remote_seen_as(
         &self,
         flow: (u8, Internal),
@@ -120,7 +121,8 @@ impl<R: Recorder> Decision<'_, R> {
         Ok(stays.then_some(remote))
     }
 
-    /// Whether an internal endpoint has a session with a remote one that is seen as what it is.
+    /// True if an internal endpoint has a session with a remote endpoint and sees it under no other
+    /// name.
     fn sees_as_is(&self, protocol: u8, internal: Internal, remote: AddressPort) -> Decided<bool> {
         let engine = self.engine;
         let found = self.find_internal(protocol, internal, remote)?;
@@ -218,8 +220,8 @@ impl<R: Recorder> Decision<'_, R> {
 
     // ---- sessions ----
 
-    /// Whether a session that a packet from outside begins may have its remote endpoint seen as
-    /// this: nobody else whom the internal endpoint has a session with is.
+    /// Checks that a packet from outside may begin a session whose remote endpoint is seen as
+    /// `seen`: the internal endpoint sees no other remote endpoint so, and there is room.
     pub(super) fn check_unseen(
         &self,
         internal: Internal,
