@@ -1,5 +1,5 @@
-//! Whether a connection is idle, and since when: no request of it is being answered, and no byte
-//! of an answer waits to be sent.
+//! The idle state of a connection. A connection is idle if no request of it is being answered and
+//! no byte of an answer waits to be sent.
 //!
 //! A request is being answered from the end of its head until the last byte of the answer has
 //! left for the system's buffers. A connection that sends the head of a request is idle.
@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The state of one connection, shared by its task and by what admits connections.
+/// The state of one connection, shared by its task and by the admission of connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Activity(Arc<Mutex<State>>);
 
@@ -22,7 +22,7 @@ pub(crate) struct Activity(Arc<Mutex<State>>);
 struct State {
     /// Requests of which the answer is not complete.
     answers: usize,
-    /// Since when the connection is idle, if it is.
+    /// Time since which the connection is idle, if it is.
     idle_since: Option<Instant>,
 }
 
@@ -31,17 +31,17 @@ struct State {
 pub(crate) struct Answering(Activity);
 
 impl Activity {
-    /// Of a connection that has just come in.
+    /// State of a connection that has just come in.
     pub(crate) fn new(now: Instant) -> Self {
         Self(Arc::new(Mutex::new(State { answers: 0, idle_since: Some(now) })))
     }
 
-    /// Since when the connection is idle; `None`: it is not.
+    /// Time since which the connection is idle; `None`: it is not.
     pub(crate) fn idle_since(&self) -> Option<Instant> {
         self.state().idle_since
     }
 
-    /// A request has come in.
+    /// Notes that a request has come in.
     pub(crate) fn answer(&self) -> Answering {
         let mut state = self.state();
         state.answers += 1;
@@ -49,7 +49,7 @@ impl Activity {
         Answering(self.clone())
     }
 
-    /// All that was written has been sent.
+    /// Notes that all written bytes have been sent.
     fn sent(&self, now: Instant) {
         let mut state = self.state();
         if state.answers == 0 && state.idle_since.is_none() {
@@ -101,7 +101,7 @@ impl HttpBody for AnswerBody {
     }
 }
 
-/// A stream that tells when all that was written has been sent. HTTP writes what it has before it
+/// A stream that notes when all written bytes have been sent. HTTP writes what it has before it
 /// flushes the stream.
 pub(crate) struct ObservedStream<S> {
     stream: S,
@@ -109,7 +109,7 @@ pub(crate) struct ObservedStream<S> {
 }
 
 impl<S> ObservedStream<S> {
-    /// Of a connection with this state.
+    /// The stream of a connection with this state.
     pub(crate) fn new(stream: S, activity: Activity) -> Self {
         Self { stream, activity }
     }

@@ -1,4 +1,4 @@
-//! Answers: JSON with a status, and what is said where there is nothing.
+//! Answers: JSON with a status, and failures for paths and methods that do not exist.
 
 use axum::Router;
 use axum::extract::Request;
@@ -16,7 +16,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// What was asked for.
+    /// A success, with the requested body.
     pub fn done(body: Value) -> Self {
         Self { status: 200, body }
     }

@@ -16,16 +16,16 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-/// Why there is no answer.
+/// Reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// Nobody listens, or one may not speak to them.
+    /// Nobody listens, or the caller may not connect.
     #[error("{} cannot be reached: {}; {}", .0.display(), .1, hint(.1))]
     Unreachable(PathBuf, io::Error),
     /// The connection ended before the answer.
     #[error("{} did not answer: {}; {}", .0.display(), .1, silence(.1))]
     Unanswered(PathBuf, io::Error),
-    /// What came is no answer.
+    /// The reply is no valid answer.
     #[error("{0}")]
     Odd(String),
 }
@@ -46,10 +46,10 @@ fn silence(error: &io::Error) -> &'static str {
     }
 }
 
-/// Sends a request to a running gateway and waits for the answer, at most so long.
+/// Sends a request to a running gateway and waits for the answer, at most `patience`.
 ///
 /// # Errors
-/// [`AskError`] when there is none.
+/// [`AskError`] when there is no answer.
 pub fn ask(
     socket: &Path,
     method: &str,
@@ -84,7 +84,7 @@ pub struct Owner {
 /// abstract name.
 ///
 /// # Errors
-/// Why the socket cannot be connected to.
+/// An error if the socket cannot be connected to.
 pub fn owner(socket: &Path) -> io::Result<Owner> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let peer = runtime.block_on(async { UnixStream::connect(socket).await?.peer_cred() })?;
@@ -92,10 +92,10 @@ pub fn owner(socket: &Path) -> io::Result<Owner> {
 }
 
 /// Sends a request, with further header lines, and waits for the head of the answer, whose body is
-/// then read as it comes. Each piece may take so long.
+/// then read as it comes. Each piece may take as long as `patience`.
 ///
 /// # Errors
-/// [`AskError`] when there is none.
+/// [`AskError`] when there is no answer.
 pub fn open(
     socket: &Path,
     method: &str,
@@ -178,7 +178,7 @@ impl Reply {
     /// The rest of the body as an object, such as the sentence of a failure.
     ///
     /// # Errors
-    /// [`AskError`] when it does not come, or is none.
+    /// [`AskError`] when the body does not come, or is no object.
     pub fn object(mut self) -> Result<Value, AskError> {
         let mut body = Vec::new();
         let status = self.status;

@@ -25,7 +25,7 @@ pub enum ClientGroup {
 }
 
 impl ClientGroup {
-    /// How many groups there are.
+    /// Number of groups.
     pub const COUNT: usize = 5;
 
     /// The name of the group's thread.
@@ -98,7 +98,7 @@ pub(crate) fn sharing_address(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Places for what lasts, such as streams: each group of clients has the same number of them.
+/// Places for long work, such as streams: each group of clients has the same number of them.
 #[derive(Clone, Debug)]
 pub struct Places {
     each: usize,
@@ -113,7 +113,7 @@ pub struct Place {
 }
 
 impl Places {
-    /// With this number of places for each group.
+    /// Places, this number for each group.
     pub fn new(each: usize) -> Self {
         Self { each, taken: Arc::default() }
     }

@@ -33,11 +33,11 @@ pub const MOST_BODY: usize = 1 << 20;
 /// Requests of one connection at a time, where they are streams.
 const MOST_STREAMS: u32 = 64;
 
-/// How long a request's head may take to come in, and its body; also how long a connection that
-/// could carry another request is kept.
+/// Time for a request's head to come in, and for its body; also the time for which a connection
+/// that could carry another request is kept.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 });
 
-/// How long a client may read nothing of an answer.
+/// Longest time in which a client may read nothing of an answer.
 const STALLED: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 60 });
 
 /// A router for each role, with what holds for all requests.
@@ -45,7 +45,7 @@ const STALLED: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 60 });
 pub(crate) struct Routers {
     read: Router,
     operate: Router,
-    /// Who comes without a certificate.
+    /// Role of clients without a certificate.
     plain: Role,
     group: ClientGroup,
     protocol: Protocol,
@@ -112,7 +112,7 @@ pub(crate) async fn serve(
             converse(stream, protocol, service, watcher).await;
         }
         NewConnection::Tls(stream, address, tls) => {
-            // Who has no certificate that is trusted is told so by TLS itself.
+            // TLS itself tells a client that it has no trusted certificate.
             let greeted = tokio::time::timeout(PATIENCE, tls.greet(stream)).await;
             let Ok(Ok(greeted)) = greeted else { return };
             let AuthenticatedClient { stream, role, name, mut access } = greeted;
@@ -121,7 +121,7 @@ pub(crate) async fn serve(
             let talk = converse(Box::new(stream), protocol, service, watcher);
             tokio::select! {
                 () = talk => {}
-                // Other files came into force, and by those this client may not do what it may.
+                // Other files came into force, and they do not give this client the same rights.
                 () = access.ended() => {}
             }
         }
@@ -161,12 +161,12 @@ async fn converse(stream: Box<dyn Stream>, protocol: Protocol, service: Named, w
     let mut stream = TimeoutStream::new(Box::into_pin(stream));
     stream.set_write_timeout(Some(STALLED));
     if protocol == Protocol::Streams {
-        // Who is there answers pings, and so is heard of in this time.
+        // A live client answers pings, so bytes come within this time.
         stream.set_read_timeout(Some(STALLED));
     }
     let stream = ObservedStream::new(Box::pin(stream), service.activity.clone());
     let stream = TokioIo::new(stream);
-    // Who sent rubbish has been told; who has gone need not be.
+    // A client that sent rubbish has got an answer; a client that has gone needs none.
     match protocol {
         Protocol::Whole => {
             let mut http = http1::Builder::new();

@@ -16,11 +16,11 @@ const LONGEST_SHOWN: usize = 80;
 /// The names under which a server answers, besides addresses and `localhost`.
 #[derive(Clone, Debug)]
 pub struct HostNames {
-    /// In lower case, without a dot at the end.
+    /// Names in lower case, without a dot at the end.
     names: Vec<String>,
 }
 
-/// Why a request's host is refused.
+/// Reason why a request's host is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostError {
     /// There is no host, or it cannot be read, or there are several.
@@ -30,7 +30,7 @@ pub enum HostError {
 }
 
 impl HostNames {
-    /// With the names that the configuration lists.
+    /// Host names from the configuration's list.
     pub fn new(names: &[String]) -> Self {
         Self { names: names.iter().map(|name| plain(name)).collect() }
     }
@@ -85,7 +85,7 @@ fn host_of(uri: &Uri, headers: &HeaderMap) -> Option<String> {
     (!has_user && !authority.host().is_empty()).then(|| authority.host().to_owned())
 }
 
-/// A name as it is compared.
+/// A name in the form in which names are compared.
 fn plain(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }

@@ -58,5 +58,5 @@ pub use server::Server;
 pub use tls::{LoadedTls, Tls, TlsError, TlsFiles, Validity};
 pub use work::{blocking, pieces};
 
-/// Where the control socket is unless the configuration says otherwise.
+/// Path of the control socket unless the configuration says otherwise.
 pub const DEFAULT_PATH: &str = "/run/natgate/control.sock";

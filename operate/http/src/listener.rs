@@ -1,4 +1,4 @@
-//! Where a server listens: a Unix socket, whose file has its rules, or a TCP port.
+//! Places where a server listens: a Unix socket, whose file has its rules, or a TCP port.
 
 use crate::{ClientGroup, Peer, Role, Tls};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -21,7 +21,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 /// not block. An accepted connection has waited for all before it.
 const BACKLOG: i32 = 1024;
 
-/// Where to listen, and what those who come there may do.
+/// Place to listen at, and the rights of its clients.
 #[derive(Clone, Debug)]
 pub struct Listen {
     place: Place,
@@ -39,12 +39,12 @@ pub(crate) struct ConnectionLimit {
     pub(crate) refused: Arc<AtomicU64>,
 }
 
-/// How requests come in.
+/// Form in which requests come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     /// HTTP/1.1, each whole.
     Whole,
-    /// HTTP/2, in pieces if they like.
+    /// HTTP/2; requests may come in pieces.
     Streams,
 }
 
@@ -56,8 +56,8 @@ enum Place {
 }
 
 impl Listen {
-    /// At a Unix socket. Its file has mode 0660; one that nobody listens at is replaced, a missing
-    /// last folder made. Who may write to the file may do everything.
+    /// A Unix socket. Its file has mode 0660. A file that nobody listens at is replaced; a missing
+    /// last folder is made. Clients that may write to the file may do everything.
     pub fn unix(path: impl Into<PathBuf>) -> Self {
         Self {
             place: Place::Unix { path: path.into(), group: None },
@@ -68,7 +68,7 @@ impl Listen {
         }
     }
 
-    /// At a TCP port; 0 is any that is free. Who comes there may read.
+    /// A TCP port; 0: any free port. Clients of the port may read.
     pub fn tcp(address: SocketAddr) -> Self {
         Self {
             place: Place::Tcp(address),
@@ -176,7 +176,7 @@ impl Listen {
     }
 }
 
-/// Why nothing is served.
+/// Reason why nothing is served.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// Another gateway listens at the socket.
@@ -206,7 +206,7 @@ pub(crate) struct Bound {
     pub(crate) address: Option<SocketAddr>,
 }
 
-/// Where connections come in.
+/// The socket that accepts connections.
 pub(crate) enum Listener {
     Unix(UnixListener),
     Tcp(TcpListener),
@@ -216,7 +216,7 @@ pub(crate) enum Listener {
 /// A connection that has come in.
 pub(crate) enum NewConnection {
     Plain(Box<dyn Stream>, Peer),
-    /// The certificate will tell who it is.
+    /// A TLS connection: the certificate will name its client.
     Tls(TcpStream, SocketAddr, Tls),
 }
 
@@ -285,14 +285,14 @@ fn has_hung_up(stream: &UnixStream) -> bool {
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    /// The file's number, by which its own is told from another's.
+    /// The file's number, which tells the server's own file from another.
     inode: u64,
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if fs::symlink_metadata(&self.path).is_ok_and(|file| file.ino() == self.inode) {
-            // Whoever finds the file afterwards learns that nobody listens.
+            // If the file stays, a client that finds it learns that nobody listens.
             let _ = fs::remove_file(&self.path);
         }
     }

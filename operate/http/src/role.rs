@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Roles of clients: some may only ask, others may do everything.
 
 use crate::Response;
 use axum::extract::Request;
@@ -6,12 +6,12 @@ use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response as HttpResponse};
 
-/// What a client may do. It is there as an extension of each request.
+/// Rights of a client. Each request has its client's role as an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// Ask: GET.
+    /// The client may ask: GET.
     Read,
-    /// Everything.
+    /// The client may do everything.
     Operate,
 }
 
@@ -25,7 +25,7 @@ impl Role {
     }
 }
 
-/// Refuses what changes something to those who may only ask.
+/// Refuses a request that changes something if its client may only ask.
 pub(crate) async fn check(request: Request, next: Next) -> HttpResponse {
     let role = request.extensions().get::<Role>().copied().unwrap_or(Role::Read);
     let changes = !matches!(*request.method(), Method::GET | Method::HEAD);

@@ -33,11 +33,11 @@ const SHARE_OF_DESCRIPTORS: u64 = 4;
 /// One client address may take one in so many of the places of a server with a limit.
 const SHARE_OF_ADDRESS: usize = 4;
 
-/// How many connections a server has room for, and what happens to further ones.
+/// Room of a server for connections, and the treatment of further ones.
 pub(crate) enum Room {
-    /// They wait.
+    /// Further connections wait.
     Waiting(Arc<Semaphore>),
-    /// One of them is closed.
+    /// An idle connection, or the new one, is closed.
     Limited(LimitedRoom),
 }
 
@@ -45,7 +45,7 @@ pub(crate) enum Room {
 pub(crate) struct Admitted {
     pub(crate) arrived: NewConnection,
     pub(crate) activity: Activity,
-    /// The place, where further connections wait.
+    /// The place, if further connections wait.
     pub(crate) place: Option<OwnedSemaphorePermit>,
     /// The client, where each address has a share.
     client: Client,
@@ -62,7 +62,8 @@ impl Room {
         }
     }
 
-    /// The next connection with a place; `None`: one has come for which there was none.
+    /// The next connection with a place; `None`: a connection has come and there was no place for
+    /// it.
     pub(crate) async fn admit(&mut self, listener: &Listener) -> io::Result<Option<Admitted>> {
         let place = match self {
             Self::Waiting(places) => {
@@ -92,7 +93,7 @@ impl Room {
 }
 
 impl Admitted {
-    /// What [`Room::keep`] needs.
+    /// Values that [`Room::keep`] needs.
     pub(crate) fn kept(&self) -> (Client, Activity) {
         (self.client, self.activity.clone())
     }
@@ -130,8 +131,8 @@ impl LimitedRoom {
         Self { most, share, refused, connections: Vec::with_capacity(most) }
     }
 
-    /// Has an idle connection give way if a new one has no place otherwise. False: none can, and
-    /// the new one has no place.
+    /// Has an idle connection give way if a new one has no place otherwise. False: none can give
+    /// way, and the new one has no place.
     fn makes_room(&mut self, newcomer: Client) -> bool {
         self.connections.retain(|connection| !connection.task.is_finished());
         let state = |connection: &Connection| (connection.client, connection.activity.idle_since());
@@ -175,7 +176,7 @@ fn most_dispensable(states: &[ConnectionState], newcomer: Client) -> Option<usiz
     idle.min().map(|(_, _, index)| index)
 }
 
-/// How many descriptors the connections of one server may take.
+/// Number of descriptors that the connections of one server may take.
 fn descriptors() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let share = limit.map_or(u64::MAX, |limit| (limit / SHARE_OF_DESCRIPTORS).max(1));

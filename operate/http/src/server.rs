@@ -15,13 +15,13 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-/// After how long a failed accept is tried again: file descriptors may have run out.
+/// Pause before a failed accept is tried again: file descriptors may have run out.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long answers that are under way may take when a server ends.
+/// Time for the answers that are under way when a server ends.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Something that is served; it ends when this goes, after the answers that are under way.
+/// A running server; it ends when this is dropped, after the answers that are under way.
 #[derive(Debug)]
 pub struct Server {
     stop: Option<oneshot::Sender<()>>,
@@ -58,7 +58,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Should the thread be gone, so is what it served.
+        // If the thread is gone, its servers are gone, too.
         let _ = self.stop.take().map(|stop| stop.send(()));
         let _ = self.ended.recv_timeout(FAREWELL + PAUSE);
     }
@@ -79,7 +79,7 @@ async fn serve(
             Some(_) = connections.join_next() => None,
             _ = &mut stopped => break,
         };
-        // What has ended gives its memory back, however fast others come.
+        // Ended connections give their memory back, however fast others come.
         while connections.try_join_next().is_some() {}
         match admitted {
             None | Some(Ok(None)) => {}
@@ -112,12 +112,12 @@ struct Thread {
     thread: Option<JoinHandle<()>>,
 }
 
-/// By group.
+/// Threads by group.
 static THREADS: [Mutex<Weak<Thread>>; ClientGroup::COUNT] =
     [const { Mutex::new(Weak::new()) }; ClientGroup::COUNT];
 
 impl Thread {
-    /// The one that there is, or a new one.
+    /// The running thread of a group, or a new one.
     fn of(group: ClientGroup) -> io::Result<Arc<Self>> {
         let mut shared = THREADS[group as usize].lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = shared.upgrade() {
@@ -149,7 +149,7 @@ impl Thread {
 impl Drop for Thread {
     fn drop(&mut self) {
         drop(self.stop.take());
-        // What it panicked with has been told.
+        // A panic of the thread has been reported.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }

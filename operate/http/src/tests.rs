@@ -76,7 +76,7 @@ fn get_echo(path: &Path) -> Result<Response, AskError> {
     ask(path, "GET", "/v1/echo", &json!(null), PATIENCE)
 }
 
-/// What comes back for these bytes.
+/// Answer to these bytes.
 fn raw(path: &Path, bytes: &[u8]) -> String {
     let mut stream = UnixStream::connect(path).expect("the server listens");
     // The server may answer and close before it has read all.

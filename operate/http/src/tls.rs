@@ -1,7 +1,7 @@
-//! TLS with client certificates: who comes from another machine, and what they may do.
+//! TLS with client certificates: names and roles of clients of other machines.
 //!
-//! Nobody without a certificate that the configured authority has signed gets a word. The common
-//! names of those who may change something are listed; all others may read.
+//! A client without a certificate that a configured authority has signed gets no answer. The common
+//! names of clients that may change something are listed; all others may read.
 
 use crate::Role;
 use std::io;
@@ -35,12 +35,12 @@ pub struct TlsFiles {
     pub operators: Vec<String>,
 }
 
-/// What the files said when they were read, ready to be put in force by [`Tls::replace`].
+/// Contents of the files when they were read, ready to be put in force by [`Tls::replace`].
 #[derive(Clone)]
 pub struct LoadedTls {
     acceptor: TlsAcceptor,
     verifier: Arc<dyn ClientCertVerifier>,
-    /// Common names of those who may do everything.
+    /// Common names of clients that may do everything.
     operators: Arc<[String]>,
 }
 
@@ -50,13 +50,13 @@ impl std::fmt::Debug for LoadedTls {
     }
 }
 
-/// How clients of other machines are greeted. Clones share what is in force.
+/// TLS for clients of other machines. Clones share the files in force.
 #[derive(Clone, Debug)]
 pub struct Tls {
     in_force: Arc<watch::Sender<LoadedTls>>,
 }
 
-/// Why there is no TLS.
+/// Reason why there is no TLS.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
@@ -68,19 +68,19 @@ pub enum TlsError {
     /// Certificate and key do not belong together, or are of a kind that is not used.
     #[error("the certificate in {0} and the key in {1} cannot be used: {2}")]
     Pair(PathBuf, PathBuf, String),
-    /// Nobody takes such certificates any more.
+    /// The certificate is of a version that nobody takes any more.
     #[error(
         "the certificate in {0} is of X.509 version {1}, and only version 3 is used; have it \
          signed anew with its name as an extension (`openssl x509 -req -extfile FILE`, with \
          subjectAltName=DNS:NAME in the file)"
     )]
     Version(PathBuf, u32),
-    /// The authority is none.
+    /// The authorities' certificates cannot be used.
     #[error(
         "clients cannot be checked by {0}: {1}; it must have the certificate that signed theirs"
     )]
     Clients(PathBuf, String),
-    /// The lists of revoked certificates are none.
+    /// The lists of revoked certificates cannot be used.
     #[error(
         "{0} has no usable list of revoked certificates: {1}; write one in PEM form for each \
          authority (`openssl ca -gencrl`)"
@@ -88,14 +88,14 @@ pub enum TlsError {
     Revoked(PathBuf, String),
 }
 
-/// What is wrong with a certificate that can be used all the same.
+/// Validity of a certificate. A certificate that is not valid now can be used all the same.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Validity {
     /// It is valid now.
     Now,
-    /// It was valid until then; as its issuer writes it.
+    /// The certificate was valid until this time, as its issuer writes it.
     Until(String),
-    /// It will be from then on.
+    /// The certificate will be valid from this time on.
     From(String),
 }
 
@@ -111,7 +111,7 @@ impl LoadedTls {
         if let Some((_, one)) = chain.first().and_then(|one| X509Certificate::from_der(one).ok())
             && one.version() != X509Version::V3
         {
-            // It counts from 0.
+            // The version counts from 0.
             return Err(TlsError::Version(certificate.to_owned(), one.version().0 + 1));
         }
         let secret = PrivateKeyDer::from_pem_file(key)
@@ -175,7 +175,7 @@ pub(crate) struct AuthenticatedClient {
     pub(crate) access: Access,
 }
 
-/// What a client was let in by, to be asked again when other files come into force.
+/// Grounds on which a client was let in. They are checked again when other files come into force.
 pub(crate) struct Access {
     changes: watch::Receiver<LoadedTls>,
     chain: Vec<CertificateDer<'static>>,
@@ -198,7 +198,7 @@ impl Access {
 }
 
 impl Tls {
-    /// By these files, as [`LoadedTls::read`] reads them.
+    /// TLS by these files, as [`LoadedTls::read`] reads them.
     ///
     /// # Errors
     /// [`TlsError`] names the file.
@@ -213,7 +213,7 @@ impl Tls {
         self.in_force.send_replace(loaded);
     }
 
-    /// Whether the server's certificate is valid at this time; clients refuse one that is not.
+    /// Validity of the server's certificate at this time; clients refuse one that is not valid.
     ///
     /// # Errors
     /// [`TlsError`] names the file.
@@ -231,7 +231,7 @@ impl Tls {
         })
     }
 
-    /// Greets who has come; tells what they may do.
+    /// Greets a client that has come; tells its role.
     pub(crate) async fn greet(&self, stream: TcpStream) -> io::Result<AuthenticatedClient> {
         let mut changes = self.in_force.subscribe();
         let loaded = changes.borrow_and_update().clone();

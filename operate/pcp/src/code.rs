@@ -1,15 +1,15 @@
-//! Result codes (RFC 6887 section 7.4), what they are in NAT-PMP (RFC 6886 section 3.5), and for
-//! how long a client is to believe an error.
+//! Result codes (RFC 6887 section 7.4), their equivalents in NAT-PMP (RFC 6886 section 3.5), and
+//! the time for which a client is to believe an error.
 
-/// Seconds that errors of passing and of lasting causes are good for.
+/// Lifetimes of errors with passing and with lasting causes, seconds.
 const SHORT: u32 = 30;
 const LONG: u32 = 30 * 60;
 
-/// What came of a request.
+/// Result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ResultCode {
-    /// It was done.
+    /// The request was carried out.
     Success = 0,
     /// The protocol's version is not spoken here.
     UnsupportedVersion = 1,
@@ -33,14 +33,15 @@ pub enum ResultCode {
     UserExceededQuota = 10,
     /// The external endpoint that was asked for cannot be had.
     CannotProvideExternal = 11,
-    /// The client's address is another than it believes: a NAT stands between.
+    /// The client's address differs from the address that it believes to have: a NAT stands
+    /// between.
     AddressMismatch = 12,
-    /// So many filters are not possible.
+    /// The request has too many filters.
     ExcessiveRemotePeers = 13,
 }
 
 impl ResultCode {
-    /// All of them, in order of their numbers.
+    /// All result codes, in order of their numbers.
     pub const ALL: [Self; 14] = [
         Self::Success,
         Self::UnsupportedVersion,
@@ -91,7 +92,7 @@ impl ResultCode {
         }
     }
 
-    /// The nearest that NAT-PMP has.
+    /// The nearest result code of NAT-PMP.
     pub(crate) const fn in_nat_pmp(self) -> u16 {
         match self {
             Self::Success => 0,

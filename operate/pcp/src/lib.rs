@@ -50,7 +50,7 @@ use core::net::Ipv4Addr;
 pub const SERVER_PORT: u16 = 5351;
 /// The port that announcements to all are sent to.
 pub const CLIENT_PORT: u16 = 5350;
-/// Where announcements to all are sent.
+/// Destination of announcements to all.
 pub const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 /// The longest message, bytes.
 pub const LONGEST: usize = 1100;

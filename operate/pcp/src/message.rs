@@ -11,7 +11,7 @@ pub const VERSION: u8 = 2;
 pub const HEADER_LEN: usize = 24;
 /// Opcode: is there a server, and since when.
 pub const ANNOUNCE: u8 = 0;
-/// Opcode: a mapping for all who come from outside.
+/// Opcode: a mapping for all remote endpoints.
 pub const MAP: u8 = 1;
 /// Opcode: a mapping towards one remote endpoint.
 pub const PEER: u8 = 2;
@@ -20,10 +20,10 @@ pub const PEER: u8 = 2;
 pub(crate) const MAP_LEN: usize = 36;
 pub(crate) const PEER_LEN: usize = 56;
 
-/// The bit of the second byte that tells responses.
+/// The bit of the second byte that marks responses.
 pub(crate) const RESPONSE: u8 = 0x80;
 
-/// What a client proves by that it made a mapping.
+/// A client's proof that it made a mapping.
 pub type Nonce = [u8; 12];
 
 /// An IPv4 address as PCP writes it.
@@ -124,7 +124,7 @@ impl Fields<'_> {
 pub(crate) enum WantedEndpoint {
     Any,
     This(Ipv4Addr),
-    /// One that is not of IPv4.
+    /// An address that is not of IPv4.
     Other,
 }
 

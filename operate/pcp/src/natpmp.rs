@@ -73,7 +73,7 @@ pub(crate) fn grant(bytes: &[u8], granted: &Granted, epoch: u32) -> Answer {
         //= rfc6886#section-3.2
         ADDRESS => answer.extend(granted.external.octets()),
         _ => {
-            // Given back it is gone, for what still goes on by it is no longer the client's.
+            // A mapping that was given back is gone for the client, even if sessions still use it.
             //= rfc6886#section-3.4-answer
             let is_deleted = Fields(bytes).long(8) == 0;
             let lifetime = if is_deleted { 0 } else { granted.lifetime };
@@ -86,7 +86,7 @@ pub(crate) fn grant(bytes: &[u8], granted: &Granted, epoch: u32) -> Answer {
     answer
 }
 
-/// The answer to one that was not.
+/// The answer to a request that was not carried out.
 //= rfc6886#section-3.5-fields
 pub(crate) fn refuse(bytes: &[u8], refusal: Refusal, epoch: u32) -> Answer {
     let mut answer = begin(bytes, refusal.code, epoch);
@@ -121,7 +121,7 @@ fn unsupported(bytes: &[u8], _: u32) -> Answer {
     answer
 }
 
-/// What tells all clients that there is a server, or that it has lost its mappings.
+/// Announcement to all clients: there is a server, or it has lost its mappings.
 //= rfc6886#section-3.2.1
 pub fn announcement(external: Ipv4Addr, epoch: u32) -> Answer {
     let mut answer = begin(&[VERSION, ADDRESS], ResultCode::Success, epoch);

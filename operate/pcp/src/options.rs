@@ -1,6 +1,5 @@
-//! Options: a list of lengths and contents that follows what an opcode has (RFC 6887 section 7.3),
-//! and those that are known here: THIRD_PARTY, PREFER_FAILURE, FILTER (section 13) and PORT_SET
-//! (RFC 7753).
+//! Options: the list after the fields of an opcode (RFC 6887 section 7.3), and the known options:
+//! THIRD_PARTY, PREFER_FAILURE, FILTER (section 13) and PORT_SET (RFC 7753).
 
 use crate::message::{Fields, Nonce, unmapped};
 use crate::{Answer, ResultCode};
@@ -20,12 +19,12 @@ const OPTIONAL: u8 = 128;
 /// Bytes before an option's contents.
 const HEAD: usize = 4;
 
-/// Where packets to a mapping may come from.
+/// Remote endpoints that may send packets to a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filter {
-    /// Of the remote address, as seen from inside; what lies beyond the prefix is zero.
+    /// The remote address, as seen from inside; bits beyond the prefix are zero.
     pub address: Ipv4Addr,
-    /// How many bits of it count, at most 32.
+    /// Length of the prefix in bits, at most 32.
     pub prefix_len: u8,
     /// The remote port; 0: any.
     pub port: u16,
@@ -34,19 +33,19 @@ pub struct Filter {
 /// The filters of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filters {
-    /// Whether those that the mapping has go first.
+    /// True if the present filters of the mapping are removed first.
     pub replace: bool,
-    /// What is added to them.
+    /// Filters that are added.
     pub add: ArrayVec<Filter, MOST_FILTERS>,
 }
 
-/// What the options of a request come to.
+/// The options of a request, after reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) third_party: Option<Ipv4Addr>,
     pub(crate) prefer_failure: bool,
     pub(crate) filters: Option<Filters>,
-    /// Ports, and the first of them inside.
+    /// Number of ports, and the first internal port.
     pub(crate) port_set: Option<(u16, u16)>,
 }
 
@@ -55,7 +54,7 @@ pub(crate) struct Options {
 struct RawOption<'m> {
     code: u8,
     contents: &'m [u8],
-    /// With its head, and filled up to four bytes.
+    /// The option with its head, filled up to four bytes.
     whole: &'m [u8],
 }
 
@@ -85,16 +84,16 @@ impl<'m> Iterator for List<'m> {
     }
 }
 
-/// What a request's options may be.
+/// Facts about a request that decide which options it may have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context {
     pub(crate) is_map: bool,
     pub(crate) is_peer: bool,
-    /// Whether this asks for something, and does not give it back.
+    /// True if the request asks for a mapping, and does not give one back.
     pub(crate) creates: bool,
     /// The address that the request comes from.
     pub(crate) client: Ipv4Addr,
-    /// Whether this client may speak for others.
+    /// True if the client may speak for others.
     pub(crate) may_speak_for_others: bool,
     pub(crate) external_port: u16,
 }
@@ -102,7 +101,7 @@ pub(crate) struct Context {
 /// Reads the options of a request, in order.
 //= rfc6887#section-7.3-order
 pub(crate) fn read(bytes: &[u8], context: Context) -> Result<Options, ResultCode> {
-    // Whether they can be told apart at all goes before what each says.
+    // A list that cannot be split into options is refused before any option is judged.
     //= rfc6887#section-7.3-structure
     if List(bytes).any(|found| found.is_none()) {
         return Err(ResultCode::MalformedOption);
@@ -202,8 +201,8 @@ impl Options {
     }
 }
 
-/// Repeats in an answer those options of a request that were processed; of a set of ports as much
-/// as became of it, which is `ports` from `first` on inside.
+/// Repeats in an answer those options of a request that were processed. A port set is repeated as
+/// it was granted: `ports` from internal port `first` on.
 //= rfc6887#section-7.3-answer
 pub(crate) fn write(
     answer: &mut Answer,
@@ -239,5 +238,5 @@ fn append(answer: &mut Answer, bytes: &[u8]) -> Result<(), ResultCode> {
     answer.try_extend_from_slice(bytes).map_err(|_| ResultCode::MalformedRequest)
 }
 
-/// NAT-PMP has none; its mappings have this.
+/// Nonce of NAT-PMP's mappings: the protocol has none.
 pub(crate) const NO_NONCE: Nonce = [0; 12];

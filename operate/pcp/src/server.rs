@@ -1,5 +1,4 @@
-//! What a request asks for, and the answer to it (RFC 6887 sections 8.2, 9, 11.3, 12.3, 14.1 and
-//! 15).
+//! Requests and their answers (RFC 6887 sections 8.2, 9, 11.3, 12.3, 14.1 and 15).
 
 use crate::message::{
     ANNOUNCE, EXTERNAL_ADDRESS, EXTERNAL_PORT, Fields, HEADER_LEN, INTERNAL_PORT, MAP, MAP_LEN,
@@ -9,12 +8,12 @@ use crate::options::{self, Context, Filters};
 use crate::{Answer, LONGEST, ResultCode, natpmp};
 use core::net::Ipv4Addr;
 
-/// What the operator has decided.
+/// Decisions of the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// The shortest and the longest lifetime that mappings get, seconds.
     pub lifetime: (u32, u32),
-    /// Whether NAT-PMP is spoken, too.
+    /// True if the server speaks NAT-PMP, too.
     pub nat_pmp: bool,
     /// Most ports that one request gets, at least 1.
     pub port_set: u16,
@@ -26,49 +25,50 @@ pub struct Server {
     policy: Policy,
 }
 
-/// What a request's bytes come to. An answer lies on the stack, for nothing is allocated here.
+/// Result of reading a request's bytes. An answer lies on the stack, because nothing is allocated
+/// here.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant)]
 pub enum Read {
-    /// It gets no answer.
+    /// The request gets no answer.
     Silence(Silence),
-    /// It is answered without more ado.
+    /// The request is answered at once.
     Answer(Answer),
-    /// There is something to do.
+    /// The request asks for an operation of the translator.
     Ask(Request),
 }
 
-/// Why a request gets no answer.
+/// Reason why a request gets no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silence {
-    /// It is too short to be answered.
+    /// The request is too short to be answered.
     Short,
-    /// It is a response.
+    /// The message is a response.
     Response,
 }
 
 /// A request to the translator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The host that the mapping is to be of: the client, or for whom it speaks.
+    /// Host of the mapping: the client, or the host that the client speaks for.
     pub host: Ipv4Addr,
-    /// Whether the client speaks for another.
+    /// True if the client speaks for another host.
     pub is_third_party: bool,
-    /// What is asked for.
+    /// The requested operation.
     pub operation: Operation,
     is_old: bool,
 }
 
-/// What is asked of the translator.
+/// An operation that a request asks of the translator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// A mapping for all who come from outside.
+    /// A mapping for all remote endpoints.
     Map(Map),
-    /// To give such a mapping back.
+    /// The client gives such a mapping back.
     Unmap(Unmap),
     /// A mapping towards one remote endpoint.
     Peer(Peer),
-    /// To give back all mappings of a protocol that were asked for by NAT-PMP.
+    /// The client gives back all mappings of a protocol that were requested by NAT-PMP.
     UnmapAll {
         /// IP protocol number.
         protocol: u8,
@@ -77,86 +77,87 @@ pub enum Operation {
     Address,
 }
 
-/// A mapping that is asked for.
+/// A requested mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Map {
     /// IP protocol number.
     pub protocol: u8,
     /// Internal port.
     pub port: u16,
-    /// What later requests about it will have, too.
+    /// Nonce that later requests about the mapping repeat.
     pub nonce: Nonce,
-    /// The external address that would be liked; `None`: any.
+    /// The suggested external address; `None`: any.
     pub external: Option<Ipv4Addr>,
-    /// The external port that would be liked; 0: any.
+    /// The suggested external port; 0: any.
     pub external_port: u16,
-    /// Whether another external endpoint is of no use.
+    /// True if another external endpoint is of no use.
     pub prefer_failure: bool,
-    /// Whether what alone would be of use cannot be: an external address that is not of IPv4.
+    /// True if the request cannot be granted: it accepts only an external address that is not of
+    /// IPv4.
     pub impossible: bool,
-    /// From where packets may come.
+    /// Filters for remote endpoints.
     pub filters: Filters,
-    /// How many ports, the first of which is `port`, are to be mapped to as many in a row.
+    /// Number of ports, from `port` on, that are to be mapped to as many in a row.
     pub ports: u16,
-    /// Seconds.
+    /// Lifetime, seconds.
     pub lifetime: u32,
 }
 
-/// A mapping that is to be given back.
+/// A mapping that the client gives back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unmap {
     /// IP protocol number; 0: of all.
     pub protocol: u8,
     /// Internal port; 0: all.
     pub port: u16,
-    /// What it was asked for with.
+    /// Nonce of the request for the mapping.
     pub nonce: Nonce,
-    /// How many ports, the first of which is `port`.
+    /// Number of ports, from `port` on.
     pub ports: u16,
 }
 
-/// A mapping towards a remote endpoint that is asked for.
+/// A requested mapping towards a remote endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// IP protocol number.
     pub protocol: u8,
     /// Internal port.
     pub port: u16,
-    /// What later requests about it will have, too.
+    /// Nonce that later requests about the mapping repeat.
     pub nonce: Nonce,
-    /// The external address that it must have; `None`: any.
+    /// The external address that the mapping must have; `None`: any.
     pub external: Option<Ipv4Addr>,
-    /// The external port that it must have; 0: any.
+    /// The external port that the mapping must have; 0: any.
     pub external_port: u16,
-    /// Whether it must have what cannot be: an external address that is not of IPv4.
+    /// True if the request cannot be granted: its external address is not of IPv4.
     pub impossible: bool,
     /// The remote endpoint, as the host knows it.
     pub remote: (Ipv4Addr, u16),
-    /// Seconds.
+    /// Lifetime, seconds.
     pub lifetime: u32,
 }
 
-/// What came of an operation.
+/// Result of an operation that was carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted {
     /// External address.
     pub external: Ipv4Addr,
     /// External port, the first if there are several.
     pub external_port: u16,
-    /// Seconds; of one that does not end, all ones.
+    /// Lifetime, seconds; all ones if it does not end.
     pub lifetime: u32,
     /// The internal port, the first if there are several.
     pub port: u16,
-    /// How many ports.
+    /// Number of ports.
     pub ports: u16,
 }
 
-/// Why nothing came of it.
+/// Reason why an operation was not carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Why.
+    /// Result code.
     pub code: ResultCode,
-    /// Seconds that this will be so.
+    /// Seconds for which the refusal holds.
     pub lifetime: u32,
 }
 
@@ -168,13 +169,13 @@ impl Refusal {
 }
 
 impl Server {
-    /// A server that goes by this policy.
+    /// A server with this policy.
     pub const fn new(policy: Policy) -> Self {
         Self { policy }
     }
 
-    /// What a request's bytes come to that came from `client`; `may_speak_for_others`: it is one
-    /// whom the operator trusts to. `epoch`: seconds since mappings were lost last.
+    /// Reads the bytes of a request that came from `client`; `may_speak_for_others`: true if the
+    /// operator trusts the client to do so. `epoch`: seconds since mappings were lost last.
     pub fn read(
         &self,
         bytes: &[u8],
@@ -212,7 +213,8 @@ impl Server {
         }
     }
 
-    /// The operation that a request of the right version asks for; none: it only asks who is there.
+    /// The operation of a request of the right version; `None`: the request asks for an
+    /// announcement.
     fn read_valid(
         &self,
         bytes: &[u8],
@@ -294,11 +296,11 @@ impl Server {
         }))
     }
 
-    /// How many ports a request is about. Their parity is kept where the translator keeps it
+    /// Number of ports that a request is about. Their parity is kept if the translator keeps it
     /// anyway.
     fn ports(&self, port: u16, options: &options::Options) -> u16 {
         let Some((size, first)) = options.port_set else { return 1 };
-        // A set that says to begin elsewhere than the mapping is none.
+        // A port set that begins at another port than the mapping is ignored.
         //= rfc7753#section-4.2-range
         let most = (u16::MAX - port).saturating_add(1);
         //= rfc7753#section-6.1-configurable
@@ -316,7 +318,7 @@ impl Server {
             return Err(ResultCode::MalformedRequest);
         }
         let nonce = fields.nonce();
-        // One that asks for nothing wants to know how long its mapping has.
+        // A request with lifetime 0 asks for the remaining lifetime of its mapping.
         let lifetime = match fields.lifetime() {
             0 => 0,
             _ => self.lifetime(fields),
@@ -331,7 +333,7 @@ impl Server {
     }
 }
 
-/// The external address and port that a client would like, and whether the former is none of ours.
+/// The external address and port that a client suggests; true if the address is not of IPv4.
 fn wanted(fields: Fields<'_>) -> (Option<Ipv4Addr>, u16, bool) {
     let port = fields.external_port();
     match fields.external_address() {
@@ -342,12 +344,12 @@ fn wanted(fields: Fields<'_>) -> (Option<Ipv4Addr>, u16, bool) {
 }
 
 impl Request {
-    /// One of NAT-PMP.
+    /// A request of NAT-PMP.
     pub(crate) fn old(host: Ipv4Addr, operation: Operation) -> Self {
         Self { host, is_third_party: false, operation, is_old: true }
     }
 
-    /// The answer to the request, whose bytes these are, once it has been carried out.
+    /// The answer to the request, whose bytes these are, after it has been carried out.
     pub fn grant(&self, bytes: &[u8], granted: &Granted, epoch: u32) -> Answer {
         if self.is_old {
             return natpmp::grant(bytes, granted, epoch);
@@ -376,7 +378,7 @@ impl Request {
         if own_len == PEER_LEN {
             answer[62..64].fill(0);
         }
-        // Of a mapping that is gone the request's own words are repeated.
+        // An answer about a removed mapping repeats the fields of the request.
         //= rfc6887#section-15.1-suggested
         if !matches!(self.operation, Operation::Unmap(_)) {
             //= rfc6887#section-11.1-assigned
@@ -386,14 +388,14 @@ impl Request {
         let asked = Fields(bytes).internal_port();
         let set = granted.port..=granted.port.saturating_add(granted.ports.saturating_sub(1));
         if matches!(self.operation, Operation::Map(_)) && !set.contains(&asked) {
-            // About another mapping that the request meets (RFC 7753 section 4.4.1).
+            // The answer is about another mapping that the request meets (RFC 7753 section 4.4.1).
             answer[INTERNAL_PORT..][..2].copy_from_slice(&granted.port.to_be_bytes());
         }
         options::write(&mut answer, rest, (granted.port, granted.ports))?;
         Ok(answer)
     }
 
-    /// The answer to the request, whose bytes these are, when it has not been.
+    /// The answer to the request, whose bytes these are, if it has not been carried out.
     pub fn refuse(&self, bytes: &[u8], refusal: Refusal, epoch: u32) -> Answer {
         match self.is_old {
             true => natpmp::refuse(bytes, refusal, epoch),
@@ -402,7 +404,7 @@ impl Request {
     }
 }
 
-/// What tells a client, or all, that there is a server and since when.
+/// Announcement to a client, or to all: there is a server, and since when.
 //= rfc6887#section-14.1.2-success
 //= rfc6887#section-14.1.3-success
 pub fn announcement(epoch: u32) -> Answer {
@@ -431,7 +433,7 @@ fn refuse(request: &[u8], refusal: Refusal, epoch: u32) -> Answer {
         answer.push(0);
     }
     let head = header(request, refusal.code, refusal.lifetime, epoch);
-    // Who could not be understood gets back what stood where nothing is to be said.
+    // The answer to a request that was not understood repeats the request's reserved bytes.
     let is_understood = !matches!(
         refusal.code,
         ResultCode::MalformedRequest | ResultCode::MalformedOption | ResultCode::UnsupportedVersion

@@ -35,7 +35,7 @@ fn nearly() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// What an answer always is.
+/// Checks what holds for every answer.
 fn check(request: &[u8], answer: &[u8]) {
     assert!((4..=1100).contains(&answer.len()), "{} bytes", answer.len());
     assert_eq!(answer[1], request[1] | 0x80, "the opcode, and that it is a response");

@@ -153,9 +153,9 @@ fn another_version_is_answered_with_ours() {
         bytes[0] = version;
         assert_eq!(refused(&bytes), ResultCode::UnsupportedVersion);
     }
-    // However short it is, the answer has a header.
+    // Even an answer to a short request has a header.
     assert_eq!(refused(&[9, 1]), ResultCode::UnsupportedVersion);
-    // Where NAT-PMP is not spoken its clients can read why.
+    // If NAT-PMP is not spoken, its clients can read why.
     let alone = Server::new(Policy { lifetime: (120, 86_400), nat_pmp: false, port_set: 1 });
     let Read::Answer(answer) = alone.read(&[0, 0], CLIENT, false, EPOCH) else { panic!() };
     assert_eq!(answer[..4], [2, 128, 0, 1]);
@@ -361,7 +361,7 @@ fn options_that_are_not_known() {
     // One that is known, of a length that it does not have.
     assert_eq!(refused(&with(option(3, &[0; 16]))), ResultCode::MalformedOption);
     assert_eq!(refused_by(&with(option(1, &[0; 4])), true), ResultCode::MalformedOption);
-    // What cannot be told apart goes before what is not known.
+    // An unreadable list is refused before an unknown option.
     let both = [option(4, &[]), vec![128, 0, 0xff, 0xff]].concat();
     assert_eq!(refused(&with(both)), ResultCode::MalformedOption);
     let ignored = with([option(128, b"12345"), option(255, &[])].concat());
@@ -430,7 +430,7 @@ fn filters() {
     assert!(!filters.replace);
     let told: Vec<_> = filters.add.iter().map(|f| (f.address, f.prefix_len, f.port)).collect();
     assert_eq!(told, [(Ipv4Addr::new(198, 51, 100, 0), 24, 443), (remote, 32, 0)]);
-    // What came before the removal is removed, too.
+    // Filters that came before the removal are removed, too.
     let none = filter(0, Ipv4Addr::UNSPECIFIED, 0);
     let filters = asked_map(&with(&[filter(128, remote, 1), none, filter(96, remote, 0)])).filters;
     assert!(filters.replace);

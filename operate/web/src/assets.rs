@@ -30,7 +30,7 @@ const FILES: &[(&str, &str, &str)] = &[
     ("/search.js", SCRIPT, include_str!("../assets/search.js")),
 ];
 
-/// Where the page reads what drop reasons mean.
+/// Path at which the page reads what drop reasons mean.
 const REASONS: &str = "/drop-reasons.json";
 
 static REASON_TEXTS: LazyLock<String> = LazyLock::new(|| reasons().to_string());

@@ -45,7 +45,7 @@ fn what_is_no_request_is_refused() {
         let answer = raw(&path, &bytes);
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {answer}");
     }
-    // Who says nothing, or half, and goes: the server goes on.
+    // Clients that say nothing, or half a request, and go: the server goes on.
     drop(UnixStream::connect(&path));
     let mut half = UnixStream::connect(&path).expect("the server listens");
     half.write_all(b"POST /v1/echo HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc")
@@ -96,7 +96,7 @@ fn who_does_not_read_is_given_up() {
     let mut stalled = UnixStream::connect(&path).expect("the server listens");
     stalled.write_all(b"GET /v1/endless HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is taken");
     std::thread::sleep(Duration::from_secs(4));
-    // What lies in the socket's buffers comes, and then the end.
+    // The bytes in the socket's buffers come, and then the end.
     let read = stalled.read_to_end(&mut Vec::new());
     assert!(
         read.is_ok()
@@ -114,7 +114,7 @@ fn a_socket_is_one_gateway_s_and_goes_with_it() {
     let error = get_echo(&path).expect_err("nobody listens");
     assert!(matches!(error, AskError::Unreachable(..)), "{error}");
     assert!(error.to_string().contains("is `natgate run` running"), "{error}");
-    // What a gateway left that could not clean up is no hindrance.
+    // The file of a gateway that could not clean up is no hindrance.
     drop(std::os::unix::net::UnixListener::bind(&path).expect("it can be made"));
     let _server = start(&path);
     assert!(get_echo(&path).is_ok());

@@ -99,7 +99,7 @@ fn connect_by_tls(papers: &Papers, address: std::net::SocketAddr, name: Option<&
     StreamOwned::new(connection, tcp)
 }
 
-/// What comes back for a request by TLS, with the certificate of a name if one is given.
+/// Answer to a request by TLS, with the certificate of a name if one is given.
 fn by_tls(
     papers: &Papers,
     address: std::net::SocketAddr,
@@ -209,7 +209,7 @@ fn a_certificate_that_has_lapsed_is_known() {
     }
 }
 
-/// What comes back for GET by TLS with the certificate of a name.
+/// Answer to GET by TLS with the certificate of a name.
 fn get_by_tls(papers: &Papers, address: std::net::SocketAddr, name: &str) -> String {
     by_tls(papers, address, Some(name), "GET")
 }
