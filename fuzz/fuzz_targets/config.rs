@@ -1,6 +1,6 @@
 //! Random text as a configuration: as it is, or put together of the tables and keys that there are,
-//! with values of which some fit. What is accepted can be explained, and what is not is refused
-//! with sentences.
+//! with values of which some fit. A configuration that is accepted can be explained; any other is
+//! refused with sentences.
 
 #![no_main]
 
@@ -10,7 +10,7 @@ use natgate_control::meaning::Meaning;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// What every configuration has.
+/// The tables that every configuration has.
 const BASE: &str = "\
 [inside]
 device = \"eth1\"

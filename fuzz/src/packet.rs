@@ -19,7 +19,7 @@ const OUTSIDE: [[u8; 4]; 6] = [
 /// Ports: of the pool, and some that are not.
 const PORTS: [u16; 12] = [2000, 2001, 2002, 2003, 2004, 2005, 2006, 2007, 80, 8080, 0, 65_535];
 
-/// What a packet carries.
+/// Payload of a packet.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub enum Payload {
     /// A datagram; with or without checksum.

@@ -19,14 +19,14 @@ const START: u64 = 1_700_000_000_000_000_000;
 /// A packet that left the engine.
 #[derive(Clone, Debug)]
 pub struct Sent {
-    /// By which side.
+    /// Side by which it left.
     pub side: Side,
     /// Its bytes.
     pub bytes: Vec<u8>,
 }
 
-/// What the events say that there is, and how often: mappings of protocols without ports differ by
-/// remotes, which events do not tell.
+/// Mappings that exist according to the events, and their numbers: mappings of protocols without
+/// ports differ by remotes, which events do not tell.
 type Announced = BTreeMap<Flat, u32>;
 /// A mapping's protocol, internal and external endpoint.
 type Flat = (u8, Ipv4Addr, u16, Ipv4Addr, u16);
@@ -290,8 +290,8 @@ fn check_own(bytes: &[u8]) {
     assert!(Icmp::new_checked(packet.payload()).expect("a header").checksum_valid());
 }
 
-/// What a forwarded packet keeps: its length, all but the ends of its header, and whether its
-/// checksums are right.
+/// Checks that a forwarded packet keeps its length, all but the ends of its header, and the state
+/// of its checksums.
 fn check_forwarded(before: &[u8], after: &[u8]) {
     check_header(after);
     let (old, new) = (Ipv4::new_checked(before).unwrap(), Ipv4::new_checked(after).unwrap());

@@ -109,7 +109,7 @@ pub(crate) struct Args {
     take_over: bool,
 }
 
-/// Why a thread could not be made: the system's error names neither limit.
+/// Reason why a thread could not be made: the system's error names neither limit.
 const NO_THREAD: &str =
     "a thread cannot be made; the limit of memory or of threads (LimitAS=, TasksMax=) is too low";
 

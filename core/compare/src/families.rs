@@ -34,7 +34,7 @@ pub struct FamilyPair {
 /// A packet that left, and its side.
 pub type Left = (Side, Vec<u8>);
 
-/// What translator and engine did.
+/// Effects of translator and engine.
 #[derive(Debug, Default)]
 struct Did {
     /// Side, realm, and true for an answer.

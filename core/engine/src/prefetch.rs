@@ -93,7 +93,7 @@ pub(crate) fn below_i16(numbers: &[i16; 8], wanted: i16) -> u32 {
     below_one_by_one(numbers, wanted)
 }
 
-/// The same of greater numbers.
+/// A bit for each of eight numbers of 32 bits that is less than `wanted`.
 #[inline(always)]
 #[allow(unsafe_code)]
 pub(crate) fn below_i32(numbers: &[i32; 8], wanted: i32) -> u32 {

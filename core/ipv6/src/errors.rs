@@ -119,7 +119,7 @@ impl Errors {
     }
 }
 
-/// Whether an IPv6 packet may be answered by an error.
+/// True if an IPv6 packet may be answered by an error.
 fn may_answer_ipv6(quoted: &[u8], message: ErrorMessage) -> bool {
     let Ok(packet) = Ipv6::new_header_checked(quoted) else { return false };
     let is_multicast = |address: u128| address >> 120 == 0xff;
@@ -137,7 +137,7 @@ fn may_answer_ipv6(quoted: &[u8], message: ErrorMessage) -> bool {
     is_later || walk.protocol != protocol::ICMPV6 || !kind.is_some_and(is_error)
 }
 
-/// Whether an IPv4 packet may be answered by an error.
+/// True if an IPv4 packet may be answered by an error.
 fn may_answer_ipv4(quoted: &[u8]) -> bool {
     let Ok(packet) = Ipv4::new_header_checked(quoted) else { return false };
     let is_host = |address: u32| !matches!(address >> 24, 0 | 127 | 224..=255);

@@ -194,7 +194,7 @@ impl Filter {
         (is_larger || is_same && most_of_address > own_of_address + 1).then_some(at)
     }
 
-    /// Whether a packet from outside may come in.
+    /// True if a packet from outside may come in.
     pub(crate) fn admits(
         &mut self,
         packet: &Ipv6<&[u8]>,

@@ -420,8 +420,8 @@ impl Translator {
         self.departure(from, packet, verdict, packet.len())
     }
 
-    /// Where a packet goes that the engine has counted with `len` bytes; converts it if that is a
-    /// host of NAT64.
+    /// Departure of a packet that the engine has counted with `len` bytes. A packet to a host of
+    /// NAT64 is converted.
     pub(crate) fn departure(
         &mut self,
         from: Side,

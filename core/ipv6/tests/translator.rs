@@ -33,7 +33,7 @@ fn embed(prefix: Pref64, ipv4: [u8; 4]) -> u128 {
     prefix.embed(ipv4.into()).to_bits()
 }
 
-/// What became of a packet: it left, or it was dropped; and the errors about it.
+/// Fate of a packet: it left, or it was dropped; and the errors about it.
 type Result = (std::result::Result<Vec<u8>, DropReason>, Vec<Vec<u8>>);
 
 struct World {

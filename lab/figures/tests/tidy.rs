@@ -18,7 +18,7 @@ const FOLDERS: [&str; 8] = ["core", "gateway", "operate", "p4", "bare", "lab", "
 /// Most exceptions.
 const MOST_EXCEPTIONS: usize = 2;
 
-/// What breaks a rule with a reason: the beginning of its path, the rule, and the reason.
+/// Exceptions with a reason: the beginning of the path, the rule that is broken, and the reason.
 const EXCEPTIONS: [(&str, Rule, &str); 2] = [
     ("p4/compiler/src/programs/nat.rs", Rule::All, "the compiler wrote it: the golden example"),
     ("natgate/src/run.rs: run", Rule::Function, "the start is one sequence"),

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long to poll for frames before sleeping.
+/// Time to poll for frames before sleeping.
 const SPIN: Duration = Duration::from_micros(50);
 
 /// Longest sleep.
@@ -27,7 +27,7 @@ const GLANCE: Duration = Duration::from_millis(100);
 /// Longest sleep if a controller may ask.
 const ASKED: Duration = Duration::from_millis(5);
 
-/// How often the links are checked.
+/// Interval between checks of the links.
 const MAINTENANCE: Duration = Duration::from_secs(1);
 
 const AFTER_HELP: &str = "\

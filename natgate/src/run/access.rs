@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, Builder};
 use std::time::Duration;
 
-/// How often the file of revoked certificates is checked.
+/// Interval between checks of the file of revoked certificates.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// TLS for remote clients, once a server has it.

@@ -11,7 +11,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How often the clocks are compared, and the smallest difference that is reported, in seconds.
+/// Interval between comparisons of the clocks, and the smallest difference that is reported, in
+/// seconds.
 const INTERVAL: Duration = Duration::from_secs(5);
 const NOTED: f64 = 1.0;
 
@@ -51,7 +52,7 @@ impl Drop for Comparison {
 /// The difference that was reported last.
 #[derive(Default)]
 struct Watch {
-    /// How far the machine's clock was ahead, seconds.
+    /// Seconds by which the machine's clock was ahead.
     ahead: f64,
 }
 

@@ -1,4 +1,4 @@
-//! How the gateway ends. The first SIGTERM or SIGINT makes it leave; the second ends it at once.
+//! The end of the gateway. The first SIGTERM or SIGINT makes it leave; the second ends it at once.
 //!
 //! Leaving begins with the withdrawal of announced routes, so that routers send packets elsewhere.
 //! Then the gateway continues to translate for the time that `shutdown.drain` says. It also makes

@@ -21,7 +21,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, Builder};
 use std::time::{Duration, Instant};
 
-/// How long to try to open devices that another process has just closed, and the pause between.
+/// Time to try to open devices that another process has just closed, and the pause between.
 /// `PATIENCE` is for the new process: packets are lost while it fails. `LAST_PATIENCE` is for the
 /// old process, which has nothing else to do.
 const PATIENCE: Duration = Duration::from_secs(3);

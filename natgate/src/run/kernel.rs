@@ -1,5 +1,5 @@
-//! What the gateway takes from the kernel, which packets it leaves to the kernel, and the routes
-//! that both exchange.
+//! Settings that the gateway takes from the kernel, packets that it leaves to the kernel, and the
+//! routes that both exchange.
 
 use super::locks::Locks;
 use super::{name, say};

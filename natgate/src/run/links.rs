@@ -7,7 +7,7 @@ use natgate_gateway::{Settings, Worker};
 use natgate_io::LinkInfo;
 use std::time::Duration;
 
-/// How long a link is down when each reminder is due. The last value is the pause of all later
+/// Duration of a link's failure when each reminder is due. The last value is the pause of all later
 /// reminders.
 const REMINDERS: [Duration; 3] =
     [Duration::from_secs(60), Duration::from_secs(600), Duration::from_secs(3600)];
@@ -74,7 +74,7 @@ impl DownLink {
     }
 }
 
-/// How long a link is down when reminder number `told` is due.
+/// Duration of a link's failure when reminder number `told` is due.
 fn due(told: u32) -> Duration {
     let [.., pause] = REMINDERS;
     match REMINDERS.get(told as usize) {

@@ -38,12 +38,12 @@ use std::time::{Duration, Instant};
 /// Most ranges of external addresses that are locked: each lock is an open file.
 const MOST_RANGES: usize = 256;
 
-/// How long to try locks that seem to become free, and the pause between. Meanwhile a killed
-/// process closes its files.
+/// Time to try locks that seem to become free, and the pause between. Meanwhile a killed process
+/// closes its files.
 const CLOSING: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How long locks of the process before may stay taken before the operator is told.
+/// Time that locks of the process before may stay taken until the operator is told.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const DEVICE: &str = "natgate/device/";

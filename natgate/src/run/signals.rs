@@ -1,4 +1,4 @@
-//! How signals and other threads reach the workers.
+//! Paths by which signals and other threads reach the workers.
 
 use natgate_gateway::Controls;
 use signal_hook::consts::SIGUSR1;

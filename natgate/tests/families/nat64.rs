@@ -93,7 +93,7 @@ fn errors_come_as_icmpv6() {
     // A private address does not stand in the well-known prefix.
     let said = ping("10.1.2.3", "");
     assert!(!said.contains(" 1 received"), "{said}");
-    // What does not fit outside is told, and the path's length is learnt.
+    // The sender of packets that do not fit outside is told, and learns the path's length.
     assert_eq!(world.tcp("client", address(SERVER6)).ip(), address(EXTERNAL));
 }
 

@@ -91,7 +91,7 @@ fn a_clat_and_a_nat64_carry_ipv4_across_ipv6() {
     let server = address("192.0.2.1");
     world.serve("server", server);
     world.ping("client", "192.0.2.1", "");
-    // What is longer than `lowest_mtu` and may be cut is cut, and fragmented ICMP is not
+    // A packet that is longer than `lowest_mtu` and may be cut is cut, and fragmented ICMP is not
     // translated.
     world.ping("client", "192.0.2.1", "-s 1200");
     world.ping("client", "10.0.0.1", "");

@@ -67,11 +67,11 @@ fn write_spool(folder: &Path) -> u64 {
     files.map(|file| file.expect("a file").metadata().expect("it is there").len()).sum()
 }
 
-/// How long answers to `status` took, in order.
+/// Durations of the answers to `status`, in order.
 struct Latencies(Vec<Duration>);
 
 impl Latencies {
-    /// Asks again and again until it is told to stop, and at least so many times.
+    /// Asks again and again until it is told to stop, and at least `least` times.
     fn measure(socket: &Path, least: usize, mut go_on: impl FnMut() -> bool) -> Self {
         let mut took = Vec::new();
         while took.len() < least || go_on() {
@@ -161,7 +161,7 @@ impl Reconnecting {
         Self(command.spawn().expect("perl runs"))
     }
 
-    /// How often it has connected.
+    /// Ends the client. Returns the number of its connections.
     fn ends(mut self) -> u64 {
         let terminated = Command::new("kill").arg(self.0.id().to_string()).status();
         assert!(terminated.expect("kill runs").success());

@@ -1,7 +1,7 @@
 //! Man pages and shell completions, made from the same description as `--help`.
 //!
-//! A page's head, options and subcommands are clap_mangen's. What stands after the options in
-//! `--help` is ours: examples and tables keep their lines, sentences are filled.
+//! A page's head, options and subcommands are clap_mangen's. The text after the options in `--help`
+//! is ours: examples and tables keep their lines, sentences are filled.
 
 use crate::Failure;
 use crate::NO_OUTPUT;
@@ -146,7 +146,7 @@ fn render(command: &Command, page: &Man) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// What stands after the options.
+/// The text after the options.
 fn notes(text: &str) -> Roff {
     let mut roff = Roff::new();
     let mut section = "";

@@ -1,6 +1,6 @@
-//! Whether the machine has the memory that something will take: tables are set aside at once and
-//! taken as they are used, so what is missing would be noticed hours later, when the kernel ends
-//! the process. And that what a daemon frees is the machine's again.
+//! The machine's memory: a check that it has the memory that something will take, and the return of
+//! memory that a daemon frees. Tables are set aside at once and taken as they are used. Without the
+//! check, a lack would be noticed hours later, when the kernel ends the process.
 //!
 //! A process may have less memory than the machine: by a limit of its address space, or by one of
 //! its control groups, whose processes the kernel ends. A start that fails for lack of memory ends
@@ -23,8 +23,8 @@ const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages";
 /// Makes sure that the machine has `needed` bytes to give, and that this process may have them.
 ///
 /// # Errors
-/// One sentence that says how much `what` needs and how much there is. Where the kernel does not
-/// say, nothing is an error.
+/// One sentence that says how much `what` needs and how much there is. If the kernel does not say,
+/// nothing is an error.
 pub fn require(needed: u64, what: &str) -> Result<(), String> {
     let information = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let reserved = reserved_by(&information, Path::new(HUGE_PAGES));
@@ -79,7 +79,7 @@ fn left_of_limit() -> Option<u64> {
     Some(limit.saturating_sub(taken << 10))
 }
 
-/// What memory is being taken for.
+/// Purpose for which memory is being taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Devices and their rings.
@@ -97,7 +97,7 @@ pub enum Stage {
 impl Stage {
     const ALL: [Self; 5] = [Self::Devices, Self::Logs, Self::Tables, Self::Rest, Self::Running];
 
-    /// What the memory is for, and the keys that make it less.
+    /// Purpose of the memory, and the keys that make it less.
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Devices => ("the devices", "inside.ring, outside.ring or workers.count"),
@@ -111,14 +111,14 @@ impl Stage {
     }
 }
 
-/// The place in [`Stage::ALL`] of what is being done.
+/// The place of the present stage in [`Stage::ALL`].
 static STAGE: AtomicUsize = AtomicUsize::new(Stage::Running as usize);
 
-/// The exit code for what the machine does not give: a service manager tries again.
+/// The exit code if the machine has too little memory: a service manager tries again.
 const EXIT_CODE: i32 = 1;
 
-/// Says what memory is taken for from now on. Until [`Stage::Running`] the process ends with a
-/// sentence if there is none.
+/// Begins a stage: memory is taken for it from now on. Until [`Stage::Running`] the process ends
+/// with a sentence if there is none.
 pub fn enter(stage: Stage) {
     natgate_hugepages::on_exhaustion(end_with_a_sentence);
     STAGE.store(stage as usize, Ordering::Relaxed);

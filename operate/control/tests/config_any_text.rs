@@ -57,7 +57,7 @@ const PIECES: &[&str] = &[
     "\"\"",
 ];
 
-/// Whether the new text comes from the file itself.
+/// True if the new text comes from the file itself.
 fn own() -> impl Strategy<Value = bool> {
     any::<bool>()
 }

@@ -6,7 +6,7 @@
 use natgate_control::config::{Problem, SECTIONS, read_text};
 use std::collections::BTreeSet;
 
-/// A good file, which most faults are added to: what is added begins in line 7.
+/// A good file, which most faults are added to: the addition begins in line 7.
 const GOOD: &str = r#"[inside]
 device = "eth1"
 [outside]
@@ -15,9 +15,9 @@ device = "eth0"
 addresses = ["203.0.113.1"]
 "#;
 
-/// How a fault is put into the good file.
+/// The edit that puts a fault into the good file.
 enum Edit {
-    /// These lines stand behind it.
+    /// These lines follow the good file.
     Add(&'static str),
     /// The first text becomes the second.
     Replace(&'static str, &'static str),

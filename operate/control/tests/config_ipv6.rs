@@ -13,7 +13,7 @@ use natgate_wire::arp::Mac;
 use std::path::Path;
 use std::time::Duration;
 
-/// What most tests add to; the addition begins in line 7.
+/// The file that most tests add to; the addition begins in line 7.
 const SIDES: &str = r#"[inside]
 device = "eth1"
 address6 = "2001:db8:0:1::1/64"

@@ -15,7 +15,7 @@ fn good(page: &str) -> PageSettings {
     parse(&file(page), "t").expect("a good file").page
 }
 
-/// What is wrong, without the place.
+/// The problem, without the place.
 fn wrong(page: &str) -> String {
     let problems = parse(&file(&format!("[page]\n{page}\n")), "t").expect_err(page);
     assert_eq!(problems.len(), 1, "{problems:?}");

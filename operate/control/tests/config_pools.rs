@@ -1,4 +1,4 @@
-//! What a pool leaves out: excluded addresses and ports, addresses that drain, room for more.
+//! Exclusions of a pool: excluded addresses and ports, addresses that drain, room for more.
 
 use natgate_control::config::{Problem, read_text};
 use natgate_control::meaning::Meaning;
@@ -37,7 +37,7 @@ fn excluded_addresses_are_no_part_of_the_pool() {
     let pool = format!(
         "{SIXTEEN}\nexclude = [\"203.0.113.0\", \"203.0.113.5-203.0.113.7\", \"203.0.113.15\"]"
     );
-    // What one pool leaves out is another's to have.
+    // Another pool may have the addresses that one pool excludes.
     let rest = "[[pool]]\nname = \"b\"\naddresses = [\"203.0.113.6\"]\n\
                 [[rule]]\nkind = \"snat\"\nmatch = { source = \"10.1.0.0/16\" }\npool = \"b\"\n";
     let read = read_text(&text(&pool, rest), "t.toml").expect("a good configuration");

@@ -1,6 +1,6 @@
-//! A hundred thousand routes: what reading them takes grows with their number and no faster.
+//! A hundred thousand routes: the cost of reading them grows with their number and no faster.
 //!
-//! What is counted is the bytes that the program asks for, since time depends on the machine.
+//! The cost is the bytes that the program asks for, since time depends on the machine.
 
 use natgate_control::config::{parse, read_text};
 use natgate_control::meaning::Meaning;

@@ -1,4 +1,4 @@
-//! What good configurations are read as.
+//! Settings that good configurations are read as.
 
 use natgate_control::config::{parse, read_text};
 use natgate_control::meaning::Meaning;

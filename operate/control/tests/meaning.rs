@@ -1,4 +1,4 @@
-//! What a configuration is said to mean: capacity, subscribers served, warnings.
+//! The stated meaning of a configuration: capacity, subscribers served, warnings.
 
 use natgate_control::config::read_text;
 use natgate_control::meaning::{Meaning, PerProtocol};

@@ -3,7 +3,7 @@
 //!
 //! A rule of kind drop looks at one endpoint, for all protocols and in both directions, and has no
 //! exceptions. Addresses that are accepted before are therefore taken out of the dropped prefixes.
-//! Where that is impossible, hosts would pass that did not pass before: such a line counts as lost.
+//! If that is impossible, hosts would pass that did not pass before: such a line counts as lost.
 
 use crate::address::{Ports, Range};
 use crate::netfilter::{

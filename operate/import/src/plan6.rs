@@ -1,7 +1,7 @@
 //! The IPv6 part of the future configuration: prefixes, explicit maps, sources of errors.
 //!
 //! [`Plan::settle6`] leaves out what natgate would refuse: prefixes that embed no IPv4 address,
-//! prefixes that overlap, and maps that share a prefix or lie in one of NAT64. What is left out is
+//! prefixes that overlap, and maps that share a prefix or lie in one of NAT64. Each omission is
 //! told as lost.
 
 use crate::address::Range;

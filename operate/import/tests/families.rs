@@ -100,7 +100,7 @@ fn prefixes_and_maps_that_cannot_be_are_lost() {
     ] {
         lost(&imported(&text, Format::Jool), at, why);
     }
-    // What is there twice is there.
+    // An entry that stands there twice is converted once.
     let twice = map("192.0.2.1", "2001:db8::1").repeat(2) + &prefix("64:ff9b::/96").repeat(2);
     let all = imported(&twice, Format::Jool);
     assert_eq!((all.remarks.len(), all.config.matches("[[siit.map]]").count()), (0, 1));

@@ -1,6 +1,6 @@
 //! Tables that fit a screen: a column is shown whole or not at all.
 //!
-//! A column is as wide as its title and its longest cell. Where the table is wider than the screen,
+//! A column is as wide as its title and its longest cell. If the table is wider than the screen,
 //! columns are left out whole, the least important one first. Only if the columns that are never
 //! left out are too wide, cells of the widest one are shortened, and end with an ellipsis.
 

@@ -1,5 +1,5 @@
 //! The page in a headless Chromium, as somebody uses it: with a mouse, with a keyboard, on a phone,
-//! in light and in dark, while the gateway goes and comes back. What the gateway says is made up
+//! in light and in dark, while the gateway goes and comes back. The gateway's answers are made up
 //! here.
 
 #[path = "browser/gateway.rs"]

@@ -324,7 +324,7 @@ pub(crate) struct Key {
     pub(crate) kind: MatchKind,
 }
 
-/// How a key is matched.
+/// The kind of a key's match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatchKind {
     /// All bits must match.

@@ -30,7 +30,7 @@ impl Span {
 /// The external addresses.
 #[derive(Clone, Debug)]
 pub(super) struct Spans {
-    /// One of the longest of `all`.
+    /// One of the longest spans in `all`.
     longest: Span,
     /// Sorted, disjoint.
     all: Vec<Span>,

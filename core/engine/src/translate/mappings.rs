@@ -256,7 +256,7 @@ impl Engine {
         let (is_static, timeouts) = (mapping.is_static(), mapping.timeouts());
         let mut session = self.new_session(remote, way, headers, timeouts);
         if way == Way::In && !self.config.inbound_refresh && !is_static {
-            // Else strangers would keep the mapping by ever new sessions.
+            // Otherwise, remote endpoints could keep the mapping by ever new sessions.
             if session.state() == State::Established {
                 session.set_state(State::Transitory);
             }

@@ -37,14 +37,15 @@ pub const HEADROOM: usize = 48;
 /// Bytes that there must be before a packet towards IPv6.
 pub const LEAST_HEADROOM: usize = 28;
 
-/// How packets are converted. Lengths are in bytes.
+/// Settings of the conversion. Lengths are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConvertSettings {
-    /// Towards IPv6, what does not fit and may be cut is cut to this length (RFC 7915 section 4).
+    /// Towards IPv6, a packet that does not fit and may be cut is cut to this length (RFC 7915
+    /// section 4).
     pub lowest_mtu: u16,
     /// MTU of the IPv6 side; at least 1280.
     pub mtu_ipv6: u16,
-    /// MTU of the IPv4 side; 65,535: somebody else checks it. At least 68.
+    /// MTU of the IPv4 side; 65,535: another part checks it. At least 68.
     pub mtu_ipv4: u16,
     /// Treatment of UDP without checksum towards IPv6.
     pub udp_checksum_zero: UdpChecksumZero,
@@ -86,11 +87,11 @@ pub enum UdpChecksumZero {
 pub enum Hops {
     /// The conversion, which refuses an expired packet.
     Decrement,
-    /// Somebody else, before or after the conversion.
+    /// Another part, before or after the conversion.
     Keep,
 }
 
-/// Where the addresses of a translation stand.
+/// Place of the addresses of a translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In a packet that is no ICMP error.

@@ -108,8 +108,8 @@ impl Families {
         sum
     }
 
-    /// What follows from a packet of either family. `choice` is the external endpoint of the
-    /// mapping that the engine made for the packet, if any.
+    /// Takes a packet of either family. `choice` is the external endpoint of the mapping that the
+    /// engine made for the packet, if any.
     pub fn take(
         &mut self,
         now: Timestamp,

@@ -13,7 +13,7 @@ pub(crate) enum To {
     Ipv6,
 }
 
-/// What follows the IP headers of a packet, or of one that an ICMP error quotes.
+/// The bytes after the IP headers of a packet, or of a packet that an ICMP error quotes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transport<'p> {
     pub(crate) to: To,

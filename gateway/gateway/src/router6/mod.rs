@@ -111,7 +111,7 @@ impl Router6Counters {
     }
 }
 
-/// What becomes of a packet that came in.
+/// Fate of a packet that came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     /// The translator takes the packet.

@@ -5,9 +5,9 @@
 //! the CLAT translates. The engine then takes the other packets together, as it does without IPv6.
 //! Packets of one flow all go one of the two ways, so their order stays.
 //!
-//! Hosts of NAT64 have numbers in the engine, in a realm of their own. What the engine sends to
-//! that realm is converted here. Changes are kept with the names of their hosts as soon as the
-//! packet is taken, because a number may pass to another host with the next packet.
+//! Hosts of NAT64 have numbers in the engine, in a realm of their own. Packets that the engine
+//! sends to that realm are converted here. Changes are kept with the names of their hosts as soon
+//! as the packet is taken, because a number may pass to another host with the next packet.
 
 use super::LONGEST;
 use super::stages::{NO_VERDICTS, Output, Packets, Stages, Verdicts};

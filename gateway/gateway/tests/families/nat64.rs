@@ -422,7 +422,7 @@ fn a_segment_that_finds_no_port_is_answered_with_address_unreachable() {
     let told = single(&outcomes.sent[1], Side::Inside);
     assert_eq!((ends6(told), &told[40..42]), (ends(OWN_INSIDE, HOST), &[1, 3][..]));
     assert_eq!(told[48..], syn(4001).2);
-    // What routers outside say keeps the meaning that RFC 7915 section 4.2 gives it.
+    // Errors of routers outside keep the meaning that RFC 7915 section 4.2 gives them.
     let out = single(&outcomes.sent[0], Side::Outside).to_vec();
     let refusal = ip4("192.0.2.77", EXTERNAL, ICMP, &error(3, 1, 0, &out));
     let outcomes = run(&settings, &[syn(4000), (Side::Outside, 2.0, refusal)]);

@@ -23,7 +23,7 @@ const ENOUGH: usize = 19;
 /// A real host asks every so many milliseconds.
 const SPACING: u32 = SECONDS * 1000 / REAL;
 
-/// Where the hosts behind a router are.
+/// Network address of the hosts behind a router.
 const BEHIND: Ipv4Addr = Ipv4Addr::new(10, 64, 0, 0);
 
 const FORGER: Mac = Mac([2, 6, 6, 6, 6, 6]);

@@ -102,7 +102,7 @@ impl Drop for Session {
     }
 }
 
-/// Gives this process and its children priority over the rest of the machine. Where the scheduler
+/// Gives this process and its children priority over the rest of the machine. If the scheduler
 /// groups tasks by session, niceness has no effect against tasks of other groups. The kernel's
 /// threads are in such groups and would delay the subject by milliseconds.
 pub(super) fn prefer_session() -> Session {

@@ -8,7 +8,7 @@ use super::field;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// What a control group leaves to this process.
+/// Memory that a control group leaves to this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct GroupLimit {
     /// Bytes that may still be taken.
@@ -21,11 +21,11 @@ pub(super) struct GroupLimit {
 struct Version {
     /// The type of its file system.
     file_system: &'static str,
-    /// What its lists of controllers name; version 2 has one list, without names.
+    /// The name in its lists of controllers; version 2 has one list, without names.
     controller: &'static str,
     limit: &'static str,
     taken: &'static str,
-    /// Fields of memory.stat: what gives way.
+    /// Fields of memory.stat for memory that gives way.
     gives_way: [&'static str; 2],
 }
 
@@ -53,7 +53,7 @@ pub(super) fn tightest() -> Option<GroupLimit> {
     tightest_by(&groups?, &mounts?, Path::new("/"))
 }
 
-/// The same by the texts of the kernel; file systems are mounted below `root`.
+/// The tightest limit by the texts of the kernel; file systems are mounted below `root`.
 fn tightest_by(groups: &str, mounts: &str, root: &Path) -> Option<GroupLimit> {
     let limits = VERSIONS.iter().flat_map(|version| {
         let group = version.group(groups);
@@ -72,7 +72,7 @@ impl Version {
         })
     }
 
-    /// Where a mount has a group, if the line of mountinfo is of such a mount: its mount point
+    /// Place of a group in a mount, if the line of mountinfo is of such a mount: its mount point
     /// without the first `/`, and the group's path in it.
     fn place(&self, line: &str, group: &str) -> Option<(PathBuf, PathBuf)> {
         let (mount, file_system) = line.split_once(" - ")?;
@@ -98,7 +98,7 @@ impl Version {
         counting.filter_map(|(_, folder)| self.limit(&folder)).collect()
     }
 
-    /// What the group with this folder leaves. A group without limit says `max`, which is no
+    /// Memory that the group with this folder leaves. A group without limit says `max`, which is no
     /// number, or, in version 1, a number that no machine has.
     fn limit(&self, folder: &Path) -> Option<GroupLimit> {
         let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
@@ -111,7 +111,7 @@ impl Version {
     }
 }
 
-/// Whether a group's limit is that of the groups in it, too: version 1 can have others.
+/// True if a group's limit holds for the groups in it, too: version 1 can have other groups.
 fn is_inherited(folder: &Path) -> bool {
     let inherited = fs::read_to_string(folder.join("memory.use_hierarchy"));
     inherited.map_or(true, |inherited| inherited.trim() != "0")
@@ -224,7 +224,7 @@ mod tests {
             let expected = (left, format!("unified/{folder}/memory.max"));
             assert_eq!(root.tightest(SECOND), Some(expected));
         }
-        // Where the path is not below the mount, the top of the mount is all that can be seen.
+        // If the path is not below the mount, the top of the mount is all that can be seen.
         root.second("", Some(500));
         let outside = SECOND.replace(" / ", " /elsewhere ");
         assert_eq!(root.tightest(&outside), Some((350, "unified/memory.max".to_owned())));

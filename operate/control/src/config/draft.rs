@@ -162,7 +162,7 @@ pub(super) struct PoolDraft {
     pub(super) left_out: LeftOut,
     /// True if ports are overloaded when none is free.
     pub(super) overloading: bool,
-    /// How ports are allocated.
+    /// Allocation of ports.
     pub(super) shares: SharesDraft,
     /// Percentages of use that cause an event.
     pub(super) thresholds: Vec<u8>,

@@ -1,8 +1,8 @@
-//! What tests of the configuration's sections have in common.
+//! Helpers that tests of the configuration's sections have in common.
 
 use natgate_control::config::Problem;
 
-/// Six lines, so that what follows begins in line 7; two addresses of 64,512 ports.
+/// Six lines, so that the next line is line 7; two addresses of 64,512 ports.
 pub(crate) const HEAD: &str = "[inside]\ndevice = \"a\"\n[outside]\ndevice = \"b\"\n[[pool]]\n\
                                addresses = [\"203.0.113.0/31\"]\n";
 

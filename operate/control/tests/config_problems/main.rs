@@ -1,4 +1,4 @@
-//! What bad configurations are told: every problem, at its place, with its remedy.
+//! Problems of bad configurations: every problem is told, at its place, with its remedy.
 
 mod pools;
 mod rules;
@@ -145,7 +145,7 @@ fn text_that_is_not_toml() {
         ("ports = \"1-2\"\nports = \"1-2\"\n", &["8:1 : is not TOML: duplicate key"]),
         ("[nat\n", &["7:5 : is not TOML: unclosed table"]),
     ]);
-    // What could not be read is not called missing.
+    // A table that could not be read is not called missing.
     refused("[inside\ndevice = \"é\" \u{1}\n", &["1:8 : is not TOML", "2:14 : is not TOML"]);
 }
 

@@ -146,7 +146,7 @@ fn unwise_destinations() {
     assert_eq!(warnings(SMALLEST, &[company]), [""; 0]);
     let dns = ("\"0.0.0.0/0\", port = 53", "\"192.0.2.53:5353\"");
     assert_eq!(warnings(SMALLEST, &[dns, ("\"9.9.9.9\"", "\"9.9.9.9\"")]), [""; 0]);
-    // What stays as it is may be anything.
+    // Destinations that stay as they are may be anything.
     let same = ("\"0.0.0.0/0\"", "\"0.0.0.0/0\"");
     assert_eq!(warnings(SMALLEST, &[same]), [""; 0]);
     assert_eq!(
@@ -234,7 +234,7 @@ fn rules_that_never_apply() {
         let text = format!("{SMALLEST}{narrow}{}", rule(apart, 9));
         assert_eq!(read_text(&text, "t").map(|read| read.warnings), Ok(vec![]), "{apart}");
     }
-    // What matches everything by its source comes before what does so by its destination.
+    // A rule for every source comes before a rule for every destination.
     let all = |end: &str| rule(&format!("{end} = \"0.0.0.0/0\""), 0);
     let text = format!("{SMALLEST}{}{}", all("destination"), all("source"));
     let warnings = read_text(&text, "t").map(|read| read.warnings).unwrap_or_default();

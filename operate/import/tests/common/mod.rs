@@ -1,4 +1,4 @@
-//! What tests of conversions ask of the result.
+//! Helpers for tests of conversions.
 
 use natgate_import::{Format, Grade, Hints, Imported, Remark, import};
 

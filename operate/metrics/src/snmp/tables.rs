@@ -162,7 +162,7 @@ impl Tables<'_> {
         );
     }
 
-    /// natv2ProtocolTable. What is neither TCP nor UDP is counted together, as ICMP.
+    /// natv2ProtocolTable. Protocols other than TCP and UDP are counted together, as ICMP.
     //= rfc7659#section-3.3.5-protocols
     fn protocols(&mut self) {
         let figures = self.figures;
