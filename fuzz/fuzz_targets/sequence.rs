@@ -72,14 +72,14 @@ enum Step {
         which: u8,
         flags: u8,
     },
-    /// Somebody reports an error about a packet that left.
+    /// A host reports an error about a packet that left.
     Error {
         which: u8,
         kind: u8,
         quoted: u8,
         midway: bool,
     },
-    /// The same once more, from where it would come.
+    /// A packet that left comes in once more, by the other side.
     Again {
         which: u8,
     },

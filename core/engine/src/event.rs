@@ -72,7 +72,7 @@ pub struct SessionId {
     pub remote_inside: Endpoint,
 }
 
-/// A block of ports and whose it is.
+/// A block of ports and its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BlockId {
     /// Number of the subscriber's realm.

@@ -90,7 +90,7 @@ impl Sizes {
 }
 
 /// Number of a pool's ports that mappings can have, over all addresses. In a deterministic pool,
-/// some ports may be nobody's.
+/// some ports may belong to no subscriber.
 fn usable_ports(config: &Config, pool: &PoolConfig) -> usize {
     let ports = usize::from(pool.ports.1.saturating_sub(pool.ports.0)) + 1;
     let plan = match config.allocation_of(pool) {

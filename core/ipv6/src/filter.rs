@@ -43,7 +43,7 @@ struct Record {
     key: Key,
     expires: u64,
     is_established: bool,
-    /// Somebody outside has sent a packet to the endpoint.
+    /// True if a remote host has sent a packet to the endpoint.
     is_answered: bool,
     /// Counters of the /64 and of the address.
     counters: [u16; 2],

@@ -68,11 +68,11 @@ impl Subscriber {
 /// The stage of a sweep.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// None goes on; this is the time of the start of the last one.
+    /// No sweep goes on; this is the time of the start of the last one.
     Idle(u64),
-    /// It looks at the engine's mappings.
+    /// The sweep looks at the engine's mappings.
     Mappings(Cursor),
-    /// It looks at the hosts from this entry on.
+    /// The sweep looks at the hosts from this entry on.
     Hosts(usize),
 }
 

@@ -185,7 +185,8 @@ pub struct SiitSettings {
     /// Sources of ICMP errors from IPv6 addresses without a translation, RFC 6791; empty: the
     /// receiving side's own.
     pub icmp_source_ipv4: Vec<Ipv4Addr>,
-    /// The same for ICMPv6 errors from IPv4 addresses.
+    /// Sources of ICMPv6 errors from IPv4 addresses without a translation; empty: the receiving
+    /// side's own.
     pub icmp_source_ipv6: Vec<Ipv6Addr>,
     /// Hairpinning.
     pub hairpin: Hairpin,

@@ -160,7 +160,7 @@ impl Translator {
     }
 
     /// Counters of the packets that the engine does not see, and of bytes that it does not count.
-    /// They wrap where they take back what the engine has counted, so that the sum with the
+    /// The counters wrap if they take back more than they have counted, so that the sum with the
     /// engine's is right.
     pub fn counters(&self) -> Counters {
         let mut counters = self.counters.clone();

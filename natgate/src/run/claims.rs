@@ -30,7 +30,7 @@ const LONGEST: u64 = 4096;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Claims(Arc<Mutex<State>>);
 
-/// When files are claimed.
+/// The moment at which files are claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
     /// At the start. `takes_over`: the process with the same control socket may have the locks,

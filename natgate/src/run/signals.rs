@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Flags and wakers that reach the running workers.
 pub(super) struct Signals {
     pub(super) stop: Arc<AtomicBool>,
-    /// One for each worker, by number.
+    /// The signals of each worker, by number.
     workers: Mutex<Vec<Arc<WorkerSignals>>>,
 }
 

@@ -8,8 +8,8 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Clients that share a thread, its helper threads, and budgets. It is an extension of each
-/// request.
+/// Clients that share a thread, its helper threads, and budgets. Each request has its client's
+/// group as an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientGroup {
     /// Clients of a Unix socket that have the role `operate`.
@@ -50,7 +50,7 @@ impl ClientGroup {
     }
 }
 
-/// The client of a connection, as far as it is known. It is an extension of each request.
+/// The client of a connection, as far as it is known. Each request has its client as an extension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// A process of this machine, by its credentials at the Unix socket.

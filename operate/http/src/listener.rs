@@ -79,34 +79,35 @@ impl Listen {
         }
     }
 
-    /// At a TCP port with TLS, for those who have a certificate; what they may do it says.
+    /// A TCP port with TLS, for clients that have a certificate. The certificate says what its
+    /// client may do.
     pub fn tls(address: SocketAddr, tls: Tls) -> Self {
         let place = Place::Tls(address, tls);
         Self { place, role: Role::Read, protocol: Protocol::Whole, group: None, limit: None }
     }
 
-    /// With at most this number of connections at a time, and at most a quarter of it from one
-    /// client address (of IPv6, one /64). A further connection takes the place of an idle one, or
-    /// is closed; `refused` counts the connections that are closed so. Without a limit further
+    /// Limits the connections at a time to this number, and to a quarter of it from one client
+    /// address (of IPv6, one /64). A further connection takes the place of an idle one, or is
+    /// closed; `refused` counts the connections that are closed so. Without a limit further
     /// connections wait.
     #[must_use]
     pub fn at_most(self, most: usize, refused: Arc<AtomicU64>) -> Self {
         Self { limit: Some(ConnectionLimit { most, refused }), ..self }
     }
 
-    /// With another role for those who come.
+    /// Gives the clients another role.
     #[must_use]
     pub fn role(self, role: Role) -> Self {
         Self { role, ..self }
     }
 
-    /// With another group than the place says: see [`Listen::group_of_clients`].
+    /// Gives the clients another group than the place says: see [`Listen::group_of_clients`].
     #[must_use]
     pub fn clients(self, group: ClientGroup) -> Self {
         Self { group: Some(group), ..self }
     }
 
-    /// The group of those who come, whose thread serves them.
+    /// The group of the clients; its thread serves them.
     pub(crate) fn group_of_clients(&self) -> ClientGroup {
         let usual = match (&self.place, self.role) {
             (Place::Unix { .. }, Role::Operate) => ClientGroup::Operators,
@@ -117,14 +118,14 @@ impl Listen {
         self.group.unwrap_or(usual)
     }
 
-    /// By HTTP/2 without upgrade, as gRPC wants it, and nothing else. Requests and answers may be
-    /// streams that never end, so what a request's body may come to is the router's affair.
+    /// Serves HTTP/2 without upgrade, as gRPC wants it, and nothing else. Requests and answers may
+    /// be streams that never end, so the router decides about the size of a request's body.
     #[must_use]
     pub fn streams(self) -> Self {
         Self { protocol: Protocol::Streams, ..self }
     }
 
-    /// With this group, by its number, for the socket's file.
+    /// Gives the socket's file this group, by its number.
     #[must_use]
     pub fn group(mut self, number: u32) -> Self {
         if let Place::Unix { group, .. } = &mut self.place {

@@ -16,7 +16,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Its name.
+    /// Name of the role.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",

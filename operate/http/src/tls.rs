@@ -91,7 +91,7 @@ pub enum TlsError {
 /// Validity of a certificate. A certificate that is not valid now can be used all the same.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Validity {
-    /// It is valid now.
+    /// The certificate is valid now.
     Now,
     /// The certificate was valid until this time, as its issuer writes it.
     Until(String),

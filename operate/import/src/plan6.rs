@@ -153,7 +153,7 @@ impl Plan {
         self.ipv6.sources.extend(addresses);
     }
 
-    /// The same for an IPv6 prefix.
+    /// Adds the addresses of an IPv6 prefix as sources of ICMP errors.
     pub(crate) fn sources6(&mut self, prefix: Prefix6, origin: &Origin) {
         // The first address of a network is that of all its routers.
         let (first, most) = match prefix.len {

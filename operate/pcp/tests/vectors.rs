@@ -358,7 +358,7 @@ fn options_that_are_not_known() {
     assert_eq!(refused(&with(option(4, &[]))), ResultCode::UnsupportedOption);
     assert_eq!(refused(&with(option(127, b"x"))), ResultCode::UnsupportedOption);
     assert_eq!(refused(&with(vec![200, 0, 0, 5, 0, 0, 0, 0])), ResultCode::MalformedOption);
-    // One that is known, of a length that it does not have.
+    // A known option, of a length that it does not have.
     assert_eq!(refused(&with(option(3, &[0; 16]))), ResultCode::MalformedOption);
     assert_eq!(refused_by(&with(option(1, &[0; 4])), true), ResultCode::MalformedOption);
     // An unreadable list is refused before an unknown option.

@@ -162,7 +162,7 @@ impl Engine {
         cursor.stage = if pool >= pools { Stage::Done } else { Stage::Shares { pool, number } };
     }
 
-    /// The block that a port of an external address is in and somebody has.
+    /// The block of a subscriber that contains a port of an external address.
     fn block_with(&self, index: u32, port: u16) -> Option<BlockInfo> {
         if let Some(block) = self.external.block_at(index, port) {
             let (host, index, ports) = self.external.owned_block(block)??;

@@ -15,9 +15,9 @@ const DESTINATION: usize = 24;
 
 /// Reasons why an address has no translation.
 enum Unmapped {
-    /// Its subnet has none (RFC 6296 section 3.2).
+    /// The subnet has no translation (RFC 6296 section 3.2).
     Subnet,
-    /// Its interface identifier has none (RFC 6296 section 3.7).
+    /// The interface identifier has no translation (RFC 6296 section 3.7).
     Identifier,
 }
 

@@ -174,7 +174,7 @@ mod tests {
             self.write(&folder, &files);
         }
 
-        /// The same of version 1.
+        /// A group of version 1 with a limit in bytes, and 200 MiB taken, of which 50 give way.
         fn first(&self, folder: &str, limit: u64, is_inherited: bool) {
             let stat = format!(
                 "inactive_file 1\ntotal_inactive_file {}\ntotal_active_file {}\n",

@@ -277,7 +277,7 @@ fn configured(settings: &Settings) -> Vec<Value> {
     routes
 }
 
-/// Those of IPv6.
+/// The configured routes of IPv6.
 fn configured6(settings: &Settings, inside: Option<&str>) -> Vec<Value> {
     let object = |prefix: String, via: Option<Ipv6Addr>, side: Side, origin: &str| {
         let side_name = if side == Side::Inside { "inside" } else { "outside" };

@@ -146,7 +146,7 @@ fn who_has_a_certificate_may_read_and_who_is_listed_may_operate() {
     assert!(by_tls(&papers, address, Some("bob"), "GET").starts_with("HTTP/1.1 200 "));
 }
 
-/// As `openssl x509 -req` makes it when no extension is asked for: of version 1.
+/// A certificate of version 1: `openssl x509 -req` makes it when no extension is asked for.
 const OF_VERSION_1: &str = "\
 -----BEGIN CERTIFICATE-----\n\
 MIIBFTCBuwIUThasobCCZAo+Mu9V8k8Y3kKWrNAwCgYIKoZIzj0EAwIwDDEKMAgG\n\

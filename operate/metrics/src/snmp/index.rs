@@ -6,7 +6,7 @@
 /// A number of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// The same number in all rows.
+    /// A number that is the same in all rows.
     Is(u32),
     /// A number of the row, from 0 to this one.
     UpTo(u32),

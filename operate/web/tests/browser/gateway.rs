@@ -50,12 +50,12 @@ struct Figures {
 }
 
 impl Gateway {
-    /// One that forwards so many packets a second.
+    /// A gateway that forwards `rate` packets a second.
     pub(crate) fn start(rate: u64) -> Self {
         Self::with(rate, false)
     }
 
-    /// One that has another pool, of 2048 addresses.
+    /// A gateway that has another pool, of 2048 addresses.
     pub(crate) fn large() -> Self {
         Self::with(1000, true)
     }

@@ -8,8 +8,8 @@ use crate::translate::plan::Act;
 use natgate_wire::Ipv4;
 
 impl<R: Recorder> Decision<'_, R> {
-    /// As [`Decision::by_fragment`], unless the packet came through that already, on its way to the
-    /// rules.
+    /// Does [`Decision::by_fragment`], unless the packet came through that already, on its way to
+    /// the rules.
     #[inline]
     pub(super) fn by_first(
         &mut self,
@@ -22,7 +22,8 @@ impl<R: Recorder> Decision<'_, R> {
         self.by_fragment(translate)
     }
 
-    /// Decides about a packet that is no fragment, or a first one; others get the first's rewrite.
+    /// Decides about a packet that is no fragment, or a first one; other fragments get the rewrite
+    /// of the first.
     #[inline]
     pub(super) fn by_fragment(
         &mut self,

@@ -1,10 +1,11 @@
 //! Destinations that rules translate, and remote endpoints that are others as seen from inside:
 //! twice NAT (section 13 of the specification).
 //!
-//! Everywhere else a remote endpoint is what it is outside. Here it gets and loses the name that
-//! those inside know it by: a packet from inside is aimed before anything but its source has been
-//! looked at, and one from outside is asked for the name of its source before it is looked at as
-//! from inside. A session keeps the name that it began with, whatever the rules say later.
+//! Everywhere else a remote endpoint is its outside endpoint. Here it gets and loses the name that
+//! inside hosts see. A packet from inside gets its outside destination before anything but its
+//! source is looked at. A packet from outside gets the inside name of its source before the packet
+//! is looked at as from inside. A session keeps the name that it began with, whatever the rules say
+//! later.
 
 use super::{Decided, Decision, Recorder, Step};
 use crate::DropReason;
