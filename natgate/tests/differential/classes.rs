@@ -265,7 +265,7 @@ fn only_linux(step: &Step, linux: &Observation) -> Option<Class> {
         Kind::Martian if outward && step.name == "source equals destination" => Class::Land,
         Kind::Martian if forwarded && step.name.starts_with("reserved ") => Class::Reserved,
         Kind::Foreign if outward => Class::Foreign,
-        // To the internal host whose address was forged.
+        // The error goes to the internal host whose address was forged.
         Kind::Spoofed if is_own_error(linux) && linux.get("side") == "Inside" => Class::Spoofed,
         Kind::ToGateway if refused => Class::ToGateway,
         Kind::SameSide if forwarded && linux.get("side") == "Inside" => Class::SameSide,

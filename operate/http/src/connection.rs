@@ -70,7 +70,7 @@ impl Routers {
     }
 }
 
-/// A router for those who have a role.
+/// A router for clients that have a role.
 fn allowed(router: Router, role: Role) -> Router {
     router.layer(from_fn(role::check)).layer(Extension(role))
 }

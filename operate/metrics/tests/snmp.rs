@@ -320,7 +320,7 @@ fn managers_are_told_of_thresholds() {
 
 /// Waits for the MIB's notifications with these numbers, in any order.
 fn await_notifications(snmpd: &Snmpd, numbers: &[u8]) {
-    // As BER has their names.
+    // The names in BER.
     let name = |number: &u8| [0x2b, 6, 1, 2, 1, 0x81, 0x6a, 0, *number];
     let mut awaited: Vec<[u8; 9]> = numbers.iter().map(name).collect();
     snmpd.traps.set_read_timeout(Some(PATIENCE)).expect("a timeout");

@@ -469,7 +469,7 @@ fn port_sets() {
     };
     assert_eq!(grant(50_000, 32)[60..], [130, 0, 0, 5, 0, 32, 0xc3, 0x50, 1, 0, 0, 0]);
     assert_eq!(grant(50_000, 1).len(), 60, "a single port is no set");
-    // Of another mapping that the request meets its own first port is told.
+    // An answer about another mapping that the request meets names that mapping's first port.
     let other = grant(50_040, 3);
     assert_eq!(other[40..42], 50_040u16.to_be_bytes());
     assert_eq!(other[60..], [130, 0, 0, 5, 0, 3, 0xc3, 0x78, 1, 0, 0, 0]);

@@ -8,9 +8,9 @@
 //! router's own address replaces it.
 //!
 //! Always true: no error is about an ICMP error, a later fragment or a packet of the gateway's own.
-//! Of packets that waited together one of each conversation is answered. The errors have limits
-//! like the translator's own errors, with separate counts: a rate for all, and a quarter of it for
-//! one address.
+//! If packets waited together, one of each conversation is answered. The errors have limits like
+//! the translator's own errors, with separate counts: a rate for all, and a quarter of it for one
+//! address.
 
 use crate::counters::Origin;
 use crate::link::Link;

@@ -179,7 +179,7 @@ impl Waker {
 /// Rings of a worker from and to the others.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    /// By worker; `None` for the worker itself.
+    /// Rings by worker; `None` for the worker itself.
     outgoing: Vec<Option<Outgoing>>,
     incoming: Vec<Option<Incoming>>,
     own: Arc<Waker>,

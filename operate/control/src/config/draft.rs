@@ -173,7 +173,7 @@ pub(super) struct StaticDraft {
     pub(super) place: Place,
     pub(super) realm: RealmName,
     pub(super) target: Targeted,
-    /// As many ports as the internal end has, or none.
+    /// External endpoint, with as many ports as the internal end has, or none.
     pub(super) external: Located<(Ipv4Addr, Option<Span>)>,
     pub(super) protocol: Option<u8>,
     pub(super) begun: Begun,

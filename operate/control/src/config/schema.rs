@@ -385,7 +385,7 @@ fn remedy(section: &str, unknown: &str) -> String {
         return format!("did you mean `{near}`?");
     }
     let elsewhere = |(name, keys): &&(&str, &[&str])| !name.is_empty() && keys.contains(&unknown);
-    // Of several tables the outermost is the likeliest.
+    // If several tables have the key, the outermost is the likeliest.
     let depth = |(name, _): &&(&str, &[&str])| name.matches('.').count();
     if let Some((name, _)) = SECTIONS.iter().filter(elsewhere).min_by_key(depth) {
         return format!("it belongs in [{name}]");

@@ -13,7 +13,7 @@ type Key = (u32, u8, u32);
 /// The copy of a table.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    /// Of routes with the same key the kernel uses the first.
+    /// Routes by key. Of routes with the same key the kernel uses the first.
     routes: BTreeMap<Key, Vec<Hops>>,
     /// Routes that arrived when the copy was full.
     left_out: usize,

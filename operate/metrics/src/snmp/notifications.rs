@@ -42,9 +42,9 @@ enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Subject {
     Instance,
-    /// By number.
+    /// A pool, by its number.
     Pool(u32),
-    /// By number.
+    /// A subscriber, by its number.
     Subscriber(u32),
 }
 

@@ -197,10 +197,11 @@ fn of_several_in_an_interval_the_worst_is_told_and_high_use_before_low() {
     // Low use is told when the interval has passed, the lowest of it.
     let falls = [(0, 50), (1, 10), (2, 20), (3, 4), (4, 50), (20, 50), (21, 50), (60, 50)];
     assert_eq!(told_of_pool(&falls), [(21, 1, 4)]);
-    // High use is told at once; what comes in the interval at its end, the highest of it.
+    // High use is told at once. Further high use in the interval is told at its end: the highest
+    // value.
     let rises = [(0, 85), (1, 50), (2, 82), (3, 50), (4, 99), (5, 50), (6, 90), (19, 50), (20, 50)];
     assert_eq!(told_of_pool(&rises), [(0, 2, 85), (20, 2, 99)]);
-    // Of both in an interval the high use alone is notified, in either order.
+    // If an interval has both, only the high use is notified, in either order.
     assert_eq!(told_of_pool(&[(0, 50), (1, 5), (2, 90), (21, 50), (60, 50)]), [(2, 2, 90)]);
     let both = [(0, 90), (1, 50), (2, 95), (3, 5), (20, 50), (60, 50)];
     assert_eq!(told_of_pool(&both), [(0, 2, 90), (20, 2, 95)]);
