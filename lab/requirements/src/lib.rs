@@ -17,14 +17,17 @@
 mod citation;
 mod matrix;
 mod page;
+mod problem;
 mod requirement;
 #[cfg(test)]
 mod sample;
+mod search;
 mod source;
 
 pub use citation::{Citation, Cited};
-pub use matrix::{Matrix, Problem, Row};
+pub use matrix::{Matrix, Row};
 pub use page::PAGE;
+pub use problem::Problem;
 pub use requirement::{Id, Level, Requirement, Rfc};
 
 use std::io;

@@ -5,8 +5,8 @@ use serde_json::Value;
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A column: its title, the key of its values, its width. Numbers are aligned to the right. The last
-/// column has no width.
+/// A column: its title, the key of its values, its width. Numbers are aligned to the right. The
+/// last column has no width.
 #[derive(Clone, Copy)]
 struct Column {
     title: &'static str,
@@ -115,8 +115,8 @@ const POOLS: &[Column] = &[
     column("subscribers", "subscribers", 11),
 ];
 
-/// A table that gets its rows one by one. A column grows with the longest of its values so far, such
-/// as an IPv6 address.
+/// A table that gets its rows one by one. A column grows with the longest of its values so far,
+/// such as an IPv6 address.
 pub(super) struct Table(Vec<Column>);
 
 impl Table {
@@ -315,7 +315,8 @@ mod tests {
 
     #[test]
     fn columns_grow_with_addresses_of_ipv6() {
-        let mapping = |internal: &str| json!({ "protocol": "udp", "internal": internal, "external": "203.0.113.1:5000" });
+        let external = "203.0.113.1:5000";
+        let mapping = |internal: &str| json!({ "internal": internal, "external": external });
         let mut table = Table::of(What::Mappings);
         let row = table.row(&mapping("[2001:db8:1234:5678:9abc:def0:1234:5678]:40000"));
         assert_eq!(table.head().find("external"), row.find("203.0.113.1"));

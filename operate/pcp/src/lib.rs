@@ -32,16 +32,15 @@ mod code;
 mod message;
 mod natpmp;
 mod options;
+mod request;
 mod server;
 
 pub use code::ResultCode;
 pub use message::{ANNOUNCE, HEADER_LEN, MAP, Nonce, PEER, VERSION, mapped};
 pub use natpmp::announcement as nat_pmp_announcement;
 pub use options::{Filter, Filters, MOST_FILTERS};
-pub use server::{
-    Granted, Map, Operation, Peer, Policy, Read, Refusal, Request, Server, Silence, Unmap,
-    announcement,
-};
+pub use request::{Granted, Map, Operation, Peer, Policy, Read, Refusal, Request, Silence, Unmap};
+pub use server::{Server, announcement};
 
 use arrayvec::ArrayVec;
 use core::net::Ipv4Addr;

@@ -3,7 +3,7 @@
 
 use crate::message::{Fields, RESPONSE};
 use crate::options::{Filters, NO_NONCE};
-use crate::server::{Granted, Map, Operation, Policy, Read, Refusal, Request, Silence, Unmap};
+use crate::request::{Granted, Map, Operation, Policy, Read, Refusal, Request, Silence, Unmap};
 use crate::{Answer, ResultCode};
 use core::net::Ipv4Addr;
 

@@ -2,170 +2,19 @@
 
 use crate::message::{
     ANNOUNCE, EXTERNAL_ADDRESS, EXTERNAL_PORT, Fields, HEADER_LEN, INTERNAL_PORT, MAP, MAP_LEN,
-    Nonce, PEER, PEER_LEN, RESPONSE, VERSION, WantedEndpoint, mapped,
+    PEER, PEER_LEN, RESPONSE, VERSION, WantedEndpoint, mapped,
 };
-use crate::options::{self, Context, Filters};
+use crate::options::{self, Context};
+use crate::request::{
+    Granted, Map, Operation, Peer, Policy, Read, Refusal, Request, Silence, Unmap,
+};
 use crate::{Answer, LONGEST, ResultCode, natpmp};
 use core::net::Ipv4Addr;
-
-/// Decisions of the operator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
-    /// The shortest and the longest lifetime that mappings get, seconds.
-    pub lifetime: (u32, u32),
-    /// True if the server speaks NAT-PMP, too.
-    pub nat_pmp: bool,
-    /// Most ports that one request gets, at least 1.
-    pub port_set: u16,
-}
 
 /// The server's side of the protocols.
 #[derive(Clone, Copy, Debug)]
 pub struct Server {
     policy: Policy,
-}
-
-/// Result of reading a request's bytes. An answer lies on the stack, because nothing is allocated
-/// here.
-#[derive(Clone, Debug)]
-#[allow(clippy::large_enum_variant)]
-pub enum Read {
-    /// The request gets no answer.
-    Silence(Silence),
-    /// The request is answered at once.
-    Answer(Answer),
-    /// The request asks for an operation of the translator.
-    Ask(Request),
-}
-
-/// Reason why a request gets no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Silence {
-    /// The request is too short to be answered.
-    Short,
-    /// The message is a response.
-    Response,
-}
-
-/// A request to the translator.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// Host of the mapping: the client, or the host that the client speaks for.
-    pub host: Ipv4Addr,
-    /// True if the client speaks for another host.
-    pub is_third_party: bool,
-    /// The requested operation.
-    pub operation: Operation,
-    is_old: bool,
-}
-
-/// An operation that a request asks of the translator.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Operation {
-    /// A mapping for all remote endpoints.
-    Map(Map),
-    /// The client gives such a mapping back.
-    Unmap(Unmap),
-    /// A mapping towards one remote endpoint.
-    Peer(Peer),
-    /// The client gives back all mappings of a protocol that were requested by NAT-PMP.
-    UnmapAll {
-        /// IP protocol number.
-        protocol: u8,
-    },
-    /// The external address that the host's mappings have.
-    Address,
-}
-
-/// A requested mapping.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Map {
-    /// IP protocol number.
-    pub protocol: u8,
-    /// Internal port.
-    pub port: u16,
-    /// Nonce that later requests about the mapping repeat.
-    pub nonce: Nonce,
-    /// The suggested external address; `None`: any.
-    pub external: Option<Ipv4Addr>,
-    /// The suggested external port; 0: any.
-    pub external_port: u16,
-    /// True if another external endpoint is of no use.
-    pub prefer_failure: bool,
-    /// True if the request cannot be granted: it accepts only an external address that is not of
-    /// IPv4.
-    pub impossible: bool,
-    /// Filters for remote endpoints.
-    pub filters: Filters,
-    /// Number of ports, from `port` on, that are to be mapped to as many in a row.
-    pub ports: u16,
-    /// Lifetime, seconds.
-    pub lifetime: u32,
-}
-
-/// A mapping that the client gives back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unmap {
-    /// IP protocol number; 0: of all.
-    pub protocol: u8,
-    /// Internal port; 0: all.
-    pub port: u16,
-    /// Nonce of the request for the mapping.
-    pub nonce: Nonce,
-    /// Number of ports, from `port` on.
-    pub ports: u16,
-}
-
-/// A requested mapping towards a remote endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer {
-    /// IP protocol number.
-    pub protocol: u8,
-    /// Internal port.
-    pub port: u16,
-    /// Nonce that later requests about the mapping repeat.
-    pub nonce: Nonce,
-    /// The external address that the mapping must have; `None`: any.
-    pub external: Option<Ipv4Addr>,
-    /// The external port that the mapping must have; 0: any.
-    pub external_port: u16,
-    /// True if the request cannot be granted: its external address is not of IPv4.
-    pub impossible: bool,
-    /// The remote endpoint, as the host knows it.
-    pub remote: (Ipv4Addr, u16),
-    /// Lifetime, seconds.
-    pub lifetime: u32,
-}
-
-/// Result of an operation that was carried out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Granted {
-    /// External address.
-    pub external: Ipv4Addr,
-    /// External port, the first if there are several.
-    pub external_port: u16,
-    /// Lifetime, seconds; all ones if it does not end.
-    pub lifetime: u32,
-    /// The internal port, the first if there are several.
-    pub port: u16,
-    /// Number of ports.
-    pub ports: u16,
-}
-
-/// Reason why an operation was not carried out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// Result code.
-    pub code: ResultCode,
-    /// Seconds for which the refusal holds.
-    pub lifetime: u32,
-}
-
-impl Refusal {
-    /// A refusal that lasts as long as others of its kind.
-    pub const fn new(code: ResultCode) -> Self {
-        Self { code, lifetime: code.lifetime() }
-    }
 }
 
 impl Server {
@@ -344,11 +193,6 @@ fn wanted(fields: Fields<'_>) -> (Option<Ipv4Addr>, u16, bool) {
 }
 
 impl Request {
-    /// A request of NAT-PMP.
-    pub(crate) fn old(host: Ipv4Addr, operation: Operation) -> Self {
-        Self { host, is_third_party: false, operation, is_old: true }
-    }
-
     /// The answer to the request, whose bytes these are, after it has been carried out.
     pub fn grant(&self, bytes: &[u8], granted: &Granted, epoch: u32) -> Answer {
         if self.is_old {
