@@ -14,6 +14,7 @@ const MADE: &[&str] = &["/run/natgate", "/var/lib/natgate", "/var/log/natgate"];
 const OTHERS: &[(&str, &str)] = &[
     ("/etc/bash_completion.d/natgate", "the output of a command of a man page"),
     ("/etc/bird/bird.conf", "a file of Debian's bird2"),
+    ("/etc/netns", "a folder of `ip netns`, which the demonstration makes and removes"),
     ("/etc/natgate/imported.toml", "the output of a command of the home router's quick start"),
     ("/run/netns/NAME", "a namespace of the operator's"),
     ("/usr/local/share/zsh/site-functions/_natgate", "the output of a command of a man page"),
