@@ -107,9 +107,11 @@ pub fn measure(plan: &Plan) -> Figures {
     let mut bench = Bench::new(plan);
     let create = Spread::of(&bench.fill(|count| bar.inc(count)));
     let bytes_per_session = bench.resident();
+    bench.answer();
     let mut reference = (plan.sessions > REFERENCE).then(|| {
         let mut bench = Bench::new(&Plan { sessions: REFERENCE, ..plan.clone() });
         bench.fill(|_| ());
+        bench.answer();
         bench
     });
     let mut limit = Limit::new(plan.sessions as usize, ROUND);

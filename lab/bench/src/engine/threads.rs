@@ -65,6 +65,7 @@ pub(super) fn measure(plan: &Plan, threads: usize) -> Threads {
 fn work(plan: &Plan, barrier: &Barrier, stop: &AtomicBool, first: bool) -> [Vec<Elapsed>; 2] {
     let mut bench = Bench::new(plan);
     bench.fill(|_| ());
+    bench.answer();
     let begun = Instant::now();
     let [mut alone, mut together] = [const { Vec::new() }; 2];
     loop {
