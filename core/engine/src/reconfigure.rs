@@ -225,7 +225,7 @@ impl Engine {
         new: &mut Reconfiguration,
     ) -> Result<(), ReconfigureError> {
         self.check_configuration(new)?;
-        self.prepare_checked(new)
+        self.begin(new)
     }
 
     /// Begins a change to a configuration that [`Engine::check_configuration`] has permitted in
@@ -236,6 +236,11 @@ impl Engine {
     /// [`ReconfigureError`], never because of a block. Nothing has changed then.
     pub fn prepare_checked(&mut self, new: &mut Reconfiguration) -> Result<(), ReconfigureError> {
         self.check_settings(new)?;
+        self.begin(new)
+    }
+
+    /// Begins a change that has been checked.
+    fn begin(&mut self, new: &mut Reconfiguration) -> Result<(), ReconfigureError> {
         let pools = new.pools.take().expect("a configuration is prepared once");
         self.prepare_pools(pools).map_err(ReconfigureError::Config)
     }

@@ -80,22 +80,26 @@ fn refusal(
     policy: Option<&Origin>,
     plan: &Plan,
 ) -> Option<usize> {
-    let (address, ports) = fixed.internal;
-    let own = [(address, ports)];
-    let servers = fixed
-        .servers
-        .iter()
-        .map(|(address, port, _)| (*address, Some(Ports { first: *port, last: *port })));
-    let all: Vec<(u32, Option<Ports>)> = match fixed.servers.is_empty() {
-        true => own.into(),
-        false => servers.collect(),
+    let server = |(address, port, _): &(u32, u16, u16)| {
+        (*address, Some(Ports { first: *port, last: *port }))
+    };
+    let all: Vec<(u32, Option<Ports>)> = match &fixed.servers[..] {
+        [] => vec![fixed.internal],
+        servers => servers.iter().map(server).collect(),
     };
     all.into_iter().find_map(|(address, ports)| {
+        // First packets to the endpoint, from any source.
+        let first = Condition {
+            destination: Some(vec![Range::of(address)]),
+            ports: ports.map(|ports| vec![ports]),
+            protocols: fixed.protocol.map(|protocol| vec![protocol.to_owned()]),
+            ..Condition::default()
+        };
         for entry in entries.iter().filter(|entry| entry.condition.may_come_in(plan)) {
             let condition = &entry.condition;
             match entry.action {
                 Action::Accept if condition.has_all(address, ports, fixed.protocol) => return None,
-                Action::Drop if condition.has_some(address, ports, fixed.protocol) => {
+                Action::Drop if condition.drops_some(address, &first) => {
                     return Some(entry.origin.line);
                 }
                 _ => {}
@@ -142,24 +146,17 @@ impl Condition {
             && self.protocols.as_ref().is_none_or(has_protocol)
     }
 
-    /// True if the condition matches some first packets to an endpoint, from whatever source: a
-    /// rule of kind drop expresses a source.
-    fn has_some(&self, address: u32, ports: Option<Ports>, protocol: Option<&str>) -> bool {
+    /// True if a rule with the condition drops some first packets to an address, whatever their
+    /// source: a rule of kind drop expresses a source.
+    fn drops_some(&self, address: u32, first: &Self) -> bool {
         let is_of_others = |odd: &String| {
             let odd = odd.to_ascii_lowercase();
             odd.contains("state") && !odd.contains("new")
         };
-        let own = Range::of(address);
-        let meets =
-            |all: &Vec<Ports>| ports.is_none_or(|ports| all.iter().any(|one| one.overlaps(ports)));
-        let has_protocol =
-            |all: &Vec<String>| protocol.is_none_or(|own| all.iter().any(|one| one == own));
         self.source.is_none()
             && !self.odd.iter().any(is_of_others)
-            && self.not_destination.iter().all(|range| !range.contains(own))
-            && self.destination.as_ref().is_none_or(|all| all.iter().any(|one| one.overlaps(own)))
-            && self.ports.as_ref().is_none_or(meets)
-            && self.protocols.as_ref().is_none_or(has_protocol)
+            && self.not_destination.iter().all(|range| !range.contains(Range::of(address)))
+            && meets(self, first)
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use natgate_testnet::{GATEWAY_INSIDE6, NAME, PREFIX64, RESOLVER, ROUTER, ROUTER6, SERVER1};
 
-use super::steps::{DemoNetwork, Step, ping, run, traceroute};
+use super::steps::{DemoNetwork, Step, fetch, ping, run, traceroute};
 
 /// All steps with IPv6, in order.
 pub(crate) const IPV6_STEPS: &[Step] = &[
@@ -45,10 +45,8 @@ fn download(network: &DemoNetwork) -> anyhow::Result<String> {
     let began = Instant::now();
     let url = format!("http://{NAME}/");
     let remote = "%{stderr}%{remote_ip}";
-    let arguments = ["--silent", "--show-error", "--fail", "--write-out", remote, &url];
-    let output = network.nodes.node("sub6").run(15, "curl", &arguments)?;
-    let (got, sent) = (output.stdout.len(), network.body.len());
-    ensure!(output.stdout == *network.body, "{got} bytes came that are not the {sent} sent");
+    let output = fetch(network, "sub6", &["--write-out", remote, &url])?;
+    let sent = network.body.len();
     let remote = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(remote.trim().parse() == Ok(mapped(SERVER1)), "curl downloaded from {remote}");
     let rate = sent as f64 / 1e6 / began.elapsed().as_secs_f64();

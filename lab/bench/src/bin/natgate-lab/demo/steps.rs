@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddrV4;
+use std::process::Output;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -73,14 +74,24 @@ fn download(network: &DemoNetwork) -> anyhow::Result<String> {
     let began = Instant::now();
     for node in ["sub1", "sub2"] {
         let url = format!("http://{SERVER1}/");
-        let arguments = ["--silent", "--show-error", "--fail", &url];
-        let output = network.nodes.node(node).run(15, "curl", &arguments)?;
-        let (got, sent) = (output.stdout.len(), network.body.len());
-        ensure!(output.stdout == *network.body, "{got} bytes came that are not the {sent} sent");
+        fetch(network, node, &[&url])?;
     }
     let megabytes = 2.0 * network.body.len() as f64 / 1e6;
     let rate = megabytes / began.elapsed().as_secs_f64();
     Ok(format!("2 x {} bytes, all equal, {rate:.0} MB/s", network.body.len()))
+}
+
+/// Downloads by curl, and compares the download with the answer of the web server.
+pub(crate) fn fetch(
+    network: &DemoNetwork,
+    from: &str,
+    arguments: &[&str],
+) -> anyhow::Result<Output> {
+    let arguments = [&["--silent", "--show-error", "--fail"], arguments].concat();
+    let output = network.nodes.node(from).run(15, "curl", &arguments)?;
+    let (got, sent) = (output.stdout.len(), network.body.len());
+    ensure!(output.stdout == *network.body, "{got} bytes came that are not the {sent} sent");
+    Ok(output)
 }
 
 fn trace_server(network: &DemoNetwork) -> anyhow::Result<String> {
