@@ -46,7 +46,7 @@ impl Hosts {
         let [high, low] = vlan.to_be_bytes();
         let mut frame = [&frame[..12], &[0x81, 0, high, low], &frame[12..]].concat();
         let end = frame.len();
-        let lost = self.device.split().1.transmit(&mut [Frame::new(&mut frame, 0, end)]);
+        let lost = self.device.split().1.transmit(&mut [Frame::of(&mut frame, 0, end)]);
         assert_eq!(lost, Lost::NONE, "{frame:02x?}");
     }
 

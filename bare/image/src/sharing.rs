@@ -152,7 +152,7 @@ mod tests {
         let mut devices = [sharing.device(), sharing.device()];
         let send = |half: &mut dyn Transmit| {
             let mut bytes = [0; 60];
-            half.transmit(&mut [Frame::new(&mut bytes, 0, 60)]).count()
+            half.transmit(&mut [Frame::of(&mut bytes, 0, 60)]).count()
         };
         let [first, second] = &mut devices;
         assert_eq!([send(&mut own), send(first.split().1), send(second.split().1)], [0, 0, 1]);

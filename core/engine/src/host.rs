@@ -18,7 +18,7 @@ pub(crate) struct Host(u64);
 
 impl Host {
     /// Most realms, realm 0 included: the number of VLAN identifiers.
-    pub(crate) const REALMS: u16 = 1 << 12;
+    pub(crate) const REALMS: u16 = natgate_wire::REALMS;
 
     /// Makes the host with an address, in host byte order, in a realm.
     ///

@@ -1,7 +1,6 @@
 //! Input and output of the engine: packets in place, one verdict for each packet, counters.
 
 use crate::DropReason;
-use crate::host::Host;
 
 /// A side of the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,109 +22,9 @@ impl Side {
     }
 }
 
-/// An IP packet in a buffer. The bytes before the packet are the caller's (link headers, headroom).
-/// The engine may shorten the packet at its end. A translation to IPv6 uses the headroom.
-#[derive(Debug)]
-pub struct Packet<'b> {
-    buffer: &'b mut [u8],
-    start: usize,
-    end: usize,
-    realm: u16,
-}
-
-impl<'b> Packet<'b> {
-    /// The packet that fills `buffer[start..]`.
-    ///
-    /// # Panics
-    /// When `start` is beyond the buffer.
-    pub fn new(buffer: &'b mut [u8], start: usize) -> Self {
-        let end = buffer.len();
-        assert!(start <= end);
-        Self { buffer, start, end, realm: 0 }
-    }
-
-    /// Sets the realm that the packet came from.
-    ///
-    /// # Panics
-    /// When `realm` is not a possible number of a realm.
-    #[must_use]
-    pub fn in_realm(mut self, realm: u16) -> Self {
-        assert!(realm < Host::REALMS, "there is no realm {realm}");
-        self.realm = realm;
-        self
-    }
-
-    /// Number of the inside realm that the packet came from, or of the realm to send it to.
-    pub fn realm(&self) -> u16 {
-        self.realm
-    }
-
-    /// Changes the realm that the packet came from, or goes to.
-    pub fn set_realm(&mut self, realm: u16) {
-        self.realm = realm;
-    }
-
-    /// The packet's bytes.
-    #[inline]
-    pub fn bytes(&self) -> &[u8] {
-        &self.buffer[self.start..self.end]
-    }
-
-    /// The packet's bytes, mutable.
-    #[inline]
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.buffer[self.start..self.end]
-    }
-
-    /// The packet's length, bytes.
-    pub fn len(&self) -> usize {
-        self.end - self.start
-    }
-
-    /// True if the packet has no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Offset of the packet's first byte in the buffer.
-    pub fn start(&self) -> usize {
-        self.start
-    }
-
-    /// Offset of the packet's end in the buffer.
-    pub fn end(&self) -> usize {
-        self.end
-    }
-
-    /// Cuts off the bytes after the first `len`, which there are.
-    #[inline(always)]
-    pub(crate) fn cut(&mut self, len: usize) {
-        debug_assert!(len <= self.len());
-        self.end = self.start + len;
-    }
-
-    /// The bytes of the buffer from the packet's start on. The packet may end earlier.
-    #[inline(always)]
-    pub(crate) fn tail_mut(&mut self) -> &mut [u8] {
-        &mut self.buffer[self.start..]
-    }
-
-    /// Moves the packet's start to another offset in the buffer. The packet keeps its end, so it
-    /// grows into the headroom or loses its first bytes.
-    ///
-    /// # Panics
-    /// When `start` is behind the packet's end.
-    pub fn set_start(&mut self, start: usize) {
-        assert!(start <= self.end, "a packet starts before its end");
-        self.start = start;
-    }
-
-    /// Cuts off the bytes after the first `len`. A `len` beyond the packet's length changes
-    /// nothing.
-    pub fn truncate(&mut self, len: usize) {
-        self.end = self.end.min(self.start + len);
-    }
-}
+/// An IP packet in a buffer: a frame without its link header. The engine may shorten the packet at
+/// its end. A translation to IPv6 uses the headroom.
+pub use natgate_wire::Frame as Packet;
 
 /// Path of a packet through the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -2,7 +2,8 @@
 //! Linux cooked, ARP, Neighbor Discovery, and the Internet checksum.
 //!
 //! A view such as [`Ipv4`] wraps a byte slice and names its fields. `new_checked` is the only
-//! fallible step; after it no accessor can go out of bounds. This crate contains no translation.
+//! fallible step; after it no accessor can go out of bounds. A [`Frame`] is the buffer that packets
+//! travel in. This crate contains no translation.
 //!
 //! ```
 //! use natgate_wire::{Ipv4, Udp, protocol};
@@ -24,10 +25,12 @@
 pub mod arp;
 pub mod checksum;
 pub mod dccp;
+mod frame;
 pub mod icmp;
 pub mod icmpv6;
 pub mod ipv4;
 pub mod ipv6;
+mod lease;
 pub mod link;
 pub mod nd;
 pub mod protocol;
@@ -36,10 +39,12 @@ pub mod udp;
 
 pub use checksum::Delta;
 pub use dccp::Dccp;
+pub use frame::{Frame, REALMS};
 pub use icmp::Icmp;
 pub use icmpv6::Icmpv6;
 pub use ipv4::Ipv4;
 pub use ipv6::Ipv6;
+pub use lease::{Lease, Pool, TakenOver};
 pub use tcp::Tcp;
 pub use udp::Udp;
 

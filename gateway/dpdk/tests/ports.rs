@@ -26,7 +26,7 @@ fn frame_bytes(number: usize, len: usize) -> Vec<u8> {
 fn send(device: &mut DpdkDevice, bytes: &[u8]) -> Lost {
     let mut bytes = bytes.to_vec();
     let end = bytes.len();
-    device.split().1.transmit(&mut [Frame::new(&mut bytes, 0, end)])
+    device.split().1.transmit(&mut [Frame::of(&mut bytes, 0, end)])
 }
 
 fn receive(device: &mut DpdkDevice) -> Vec<Vec<u8>> {
@@ -137,7 +137,7 @@ fn what_a_full_ring_does_not_take_is_lost_and_counted() {
 fn a_frame_that_is_too_long_is_refused_alone() {
     let mut ring = open("net_ring50");
     let (mut short, mut long) = (frame_bytes(1, 100), vec![0; 60_000]);
-    let mut frames = [Frame::new(&mut long, 0, 60_000), Frame::new(&mut short, 0, 100)];
+    let mut frames = [Frame::of(&mut long, 0, 60_000), Frame::of(&mut short, 0, 100)];
     let lost = ring.split().1.transmit(&mut frames);
     assert!(lost.contains(0) && !lost.contains(1));
     assert_eq!(ring.statistics().transmit_refused, 1);
@@ -176,7 +176,7 @@ fn batches_that_have_frames_already_are_filled_up() {
     let mut source = open("net_null70,size=64");
     let mut bytes = vec![0; 100];
     let mut batch = Batch::new();
-    batch.push(Frame::new(&mut bytes, 0, 100));
+    batch.push(Frame::of(&mut bytes, 0, 100));
     source.split().0.receive(&mut batch);
     assert!(batch.len() > 1 && batch.len() <= BATCH);
 }

@@ -56,7 +56,7 @@ fn exchange(from: Vec<DpdkDevice>, to: Vec<DpdkDevice>) -> Vec<usize> {
             drop(batch);
             if sent < EACH && sent - arrived[own].load(Ordering::Relaxed) < UNDER_WAY {
                 let mut bytes = frame(own, sent);
-                let frames = &mut [Frame::new(&mut bytes, 0, 60)];
+                let frames = &mut [Frame::of(&mut bytes, 0, 60)];
                 assert_eq!(from.split().1.transmit(frames), Lost::NONE);
                 sent += 1;
             }
@@ -152,7 +152,7 @@ fn the_other_end_goes_while_packets_move() {
             while count() < before + UNDER_WAY {
                 assert!(begin.elapsed() < PATIENCE, "nothing arrives any more");
                 let mut bytes = frame(0, 0);
-                client[0].split().1.transmit(&mut [Frame::new(&mut bytes, 0, 60)]);
+                client[0].split().1.transmit(&mut [Frame::of(&mut bytes, 0, 60)]);
             }
         }
         ended.store(true, Ordering::Relaxed);

@@ -5,6 +5,7 @@
 //! The caller passes the time in; nothing here waits.
 
 mod families;
+mod leaving;
 mod legacy;
 mod own;
 mod serve;
@@ -455,7 +456,7 @@ impl Worker {
         {
             let realm = self.stages.engine.transmit_realm();
             let link = Link::new(side, realm);
-            let mut frame = Frame::new(&mut self.scratch, HEADROOM, HEADROOM + len);
+            let mut frame = Frame::of(&mut self.scratch, HEADROOM, HEADROOM + len);
             if self.stages.engine.transmit_turns() {
                 if let Some((frame, verdict, realm)) = self.stages.turn_over(now, frame, realm) {
                     let mut packets = Packets::one(frame, realm);
@@ -488,7 +489,7 @@ impl Worker {
         while let Some((from, error)) = self.stages.router.poll_error() {
             let mut bytes = [vec![0; HEADROOM], error].concat();
             let end = bytes.len();
-            let frame = Frame::new(&mut bytes, HEADROOM, end);
+            let frame = Frame::of(&mut bytes, HEADROOM, end);
             let Some((link, frame)) = self.stages.translate_error(now, from, frame) else {
                 continue;
             };
@@ -509,7 +510,7 @@ impl Worker {
         while let Some((link, mut bytes, origin)) = self.stages.router.poll_transmit() {
             let end = bytes.len();
             let mut output = Output::default();
-            output.push(Frame::new(&mut bytes, 0, end), origin);
+            output.push(Frame::of(&mut bytes, 0, end), origin);
             let place = self.stages.cables.device_of(link);
             self.stages.send(&mut output, self.devices[place].split().1);
         }

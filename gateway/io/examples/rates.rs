@@ -143,7 +143,7 @@ fn send_for(device: &mut dyn Device, len: usize, time: Duration) -> (u64, f64, f
     let (begin, cpu) = (Instant::now(), thread_time());
     let mut sent = 0;
     while begin.elapsed() < time {
-        let mut frames: Vec<_> = bytes.iter_mut().map(|bytes| Frame::new(bytes, 0, len)).collect();
+        let mut frames: Vec<_> = bytes.iter_mut().map(|bytes| Frame::of(bytes, 0, len)).collect();
         let lost = device.split().1.transmit(&mut frames);
         sent += BATCH as u64 - u64::from(lost.count());
     }
@@ -212,7 +212,7 @@ fn delays(devices: Pair, len: usize) -> Result<[f64; 2]> {
             std::thread::sleep(BETWEEN);
             let mut bytes = frame(len, number);
             let begin = Instant::now();
-            sender.split().1.transmit(&mut [Frame::new(&mut bytes, 0, len)]);
+            sender.split().1.transmit(&mut [Frame::of(&mut bytes, 0, len)]);
             while begin.elapsed() < Duration::from_millis(200) {
                 let mut batch = Batch::new();
                 receiver.split().0.receive(&mut batch);

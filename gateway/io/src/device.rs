@@ -4,11 +4,21 @@
 //! that goes down receives nothing until it is up again, and [`Device::maintain`] looks for a
 //! device that was taken away and came back.
 
-use crate::{Batch, Error, Frame};
+use crate::{Error, Frame};
+use arrayvec::ArrayVec;
 use natgate_wire::arp::Mac;
 use std::mem;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
+
+/// Most frames of one call.
+pub const BATCH: usize = 64;
+
+/// Free bytes before every received frame.
+pub const HEADROOM: usize = 64;
+
+/// Frames of one call. A received frame has at least [`HEADROOM`] bytes before it.
+pub type Batch<'d> = ArrayVec<Frame<'d>, BATCH>;
 
 /// A link that sends and receives Ethernet frames. It may be opened in one thread and used in
 /// another.
@@ -45,7 +55,7 @@ pub trait Receive: std::fmt::Debug {
 
 /// The half that sends.
 pub trait Transmit: std::fmt::Debug {
-    /// Sends frames in order, at most [`crate::BATCH`]. Does not wait: frames that the link cannot
+    /// Sends frames in order, at most [`BATCH`]. Does not wait: frames that the link cannot
     /// take now are lost. A frame whose memory was taken over (see [`crate::Lease`]) is empty
     /// afterwards.
     fn transmit(&mut self, frames: &mut [Frame<'_>]) -> Lost;
@@ -55,7 +65,7 @@ pub trait Transmit: std::fmt::Debug {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost(u64);
 
-const _: () = assert!(crate::BATCH <= u64::BITS as usize);
+const _: () = assert!(BATCH <= u64::BITS as usize);
 
 impl Lost {
     /// No frame.
@@ -76,7 +86,7 @@ impl Lost {
     /// # Panics
     /// If `index` is not below the size of a batch.
     pub fn mark(&mut self, index: usize) {
-        assert!(index < crate::BATCH);
+        assert!(index < BATCH);
         self.0 |= 1 << index;
     }
 

@@ -31,9 +31,7 @@ pub mod bpf;
 pub mod decorate;
 mod device;
 mod error;
-mod frame;
 mod interface;
-mod lease;
 pub mod memory;
 mod monitor;
 pub mod packet;
@@ -44,10 +42,12 @@ mod wait;
 pub mod xdp;
 
 pub use addresses::{kernel_addresses, kernel_index};
-pub use device::{Change, Device, LinkInfo, Lost, Receive, Statistics, Transmit};
+pub use device::{
+    BATCH, Batch, Change, Device, HEADROOM, LinkInfo, Lost, Receive, Statistics, Transmit,
+};
 pub use error::Error;
-pub use frame::{BATCH, Batch, Frame, HEADROOM};
 pub use interface::{Offload, kernel_address, kernel_gateway};
-pub use lease::{Lease, Pool, TakenOver};
 pub use steering::{MOST_STRETCHES, Share, Steering, Stretch, worker_of_source};
 pub use wait::wait;
+
+pub use natgate_wire::{Frame, Lease, Pool, TakenOver};

@@ -109,7 +109,7 @@ impl Bench for Live {
     fn send(&mut self, side: Side, frame: &[u8]) {
         let mut bytes = frame.to_vec();
         let end = bytes.len();
-        let frame = Frame::new(&mut bytes, 0, end);
+        let frame = Frame::of(&mut bytes, 0, end);
         // A lost frame is missing at its destination.
         let _ = self.devices[side as usize].split().1.transmit(&mut [frame]);
     }

@@ -468,7 +468,7 @@ impl<'a> Tester<'a> {
         let mut frames = natgate_io::Batch::new();
         for buffer in &mut self.buffers[..flows.len()] {
             let end = buffer.len();
-            frames.push(Frame::new(buffer, 0, end));
+            frames.push(Frame::of(buffer, 0, end));
         }
         let lost = self.sides[side].device.split().1.transmit(&mut frames);
         report.sent += flows.len() as u64 - u64::from(lost.count());

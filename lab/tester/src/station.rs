@@ -82,6 +82,6 @@ impl<'a> Station<'a> {
         let mut frame = message.frame(destination);
         let end = frame.len();
         // Either side repeats a lost request.
-        let _ = self.device.split().1.transmit(&mut [Frame::new(&mut frame, 0, end)]);
+        let _ = self.device.split().1.transmit(&mut [Frame::of(&mut frame, 0, end)]);
     }
 }

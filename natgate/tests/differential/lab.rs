@@ -325,7 +325,7 @@ impl End {
 
     fn transmit(&mut self, mut frame: Vec<u8>) {
         let end = frame.len();
-        let lost = self.device.split().1.transmit(&mut [Frame::new(&mut frame, 0, end)]);
+        let lost = self.device.split().1.transmit(&mut [Frame::of(&mut frame, 0, end)]);
         assert_eq!(lost, Lost::NONE, "{frame:02x?}");
     }
 

@@ -83,7 +83,7 @@ impl End {
             .take(BATCH)
             .map(|frame| {
                 let end = frame.len();
-                Frame::new(frame, HEADROOM, end)
+                Frame::of(frame, HEADROOM, end)
             })
             .collect();
         let lost = self.device.split().1.transmit(&mut batch);

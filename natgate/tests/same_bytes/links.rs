@@ -230,7 +230,7 @@ impl Link {
 
 fn transmit(device: &mut PacketDevice, mut frame: Vec<u8>) {
     let end = frame.len();
-    let lost = device.split().1.transmit(&mut [Frame::new(&mut frame, 0, end)]);
+    let lost = device.split().1.transmit(&mut [Frame::of(&mut frame, 0, end)]);
     assert_eq!(lost, Lost::NONE);
 }
 

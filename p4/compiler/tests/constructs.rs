@@ -474,7 +474,7 @@ fn packets_that_stay_in_their_buffer_grow_into_what_is_before_them() {
     let mut forward = |room: usize| {
         let mut buffer = [&vec![0; room][..], &PACKET].concat();
         let (end, mut fates) = (buffer.len(), [Fate::Dropped]);
-        let mut frames = [Frame::new(&mut buffer, room, end)];
+        let mut frames = [Frame::of(&mut buffer, room, end)];
         machine.forward_all(Duration::ZERO, 1, &mut frames, &mut fates);
         (fates[0], buffer)
     };

@@ -186,7 +186,7 @@ impl<R: Registers> Receive for Incoming<R> {
         }
         self.received += count as u64;
         let lent = self.buffers.lend(&whole[..count]);
-        batch.extend(lent.map(|(bytes, len)| Frame::new(bytes, HEADROOM, HEADROOM + len)));
+        batch.extend(lent.map(|(bytes, len)| Frame::of(bytes, HEADROOM, HEADROOM + len)));
     }
 }
 

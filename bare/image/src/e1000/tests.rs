@@ -128,7 +128,7 @@ fn frame(number: usize, len: usize) -> Vec<u8> {
 fn transmit(device: &mut E1000<Card>, bytes: &[u8]) -> Lost {
     let mut bytes = bytes.to_vec();
     let end = bytes.len();
-    device.split().1.transmit(&mut [Frame::new(&mut bytes, 0, end)])
+    device.split().1.transmit(&mut [Frame::of(&mut bytes, 0, end)])
 }
 
 #[test]

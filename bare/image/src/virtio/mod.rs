@@ -174,9 +174,8 @@ impl<R: Registers> Receive for Incoming<R> {
         }
         self.received += count as u64;
         let lent = self.queue.buffers.lend(&whole[..count]);
-        batch.extend(
-            lent.map(|(bytes, written)| Frame::new(bytes, START + HEADER, START + written)),
-        );
+        batch
+            .extend(lent.map(|(bytes, written)| Frame::of(bytes, START + HEADER, START + written)));
     }
 }
 

@@ -228,7 +228,7 @@ fn transmit(device: &mut Virtio<Group>, frames: &[Vec<u8>]) -> Lost {
         .iter_mut()
         .map(|bytes| {
             let end = bytes.len();
-            Frame::new(bytes, 0, end)
+            Frame::of(bytes, 0, end)
         })
         .collect();
     device.split().1.transmit(&mut frames)

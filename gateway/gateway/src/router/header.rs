@@ -34,11 +34,10 @@ impl LinkHeader {
     /// If there is no headroom for an Ethernet header with a tag.
     #[inline]
     pub(super) fn write(&self, frame: &mut Frame<'_>, len: usize) {
-        let (start, end) = frame.range();
-        let room = &mut frame.buffer_mut()[start - TYPE - STORE..start];
+        let room = frame.room_mut::<{ STORE + TYPE }>().expect("headroom for a header");
         room[..STORE].copy_from_slice(&self.0);
         room[STORE..].copy_from_slice(&ethertype::IPV4.to_be_bytes());
-        frame.set_range(start - len, end);
+        frame.set_start(frame.start() - len);
     }
 }
 
@@ -95,7 +94,7 @@ mod tests {
     fn written(vlan: Option<u16>) -> Vec<u8> {
         let template = HeaderTemplate::new(FROM, vlan);
         let mut buffer = [0xee; 20];
-        let mut frame = Frame::new(&mut buffer, 18, 20);
+        let mut frame = Frame::of(&mut buffer, 18, 20);
         template.to(TO).write(&mut frame, template.len());
         frame.bytes().to_vec()
     }
@@ -113,10 +112,10 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "overflow")]
+    #[should_panic(expected = "headroom for a header")]
     fn too_little_headroom_is_refused() {
         let mut buffer = [0; 20];
         let template = HeaderTemplate::new(FROM, None);
-        template.to(TO).write(&mut Frame::new(&mut buffer, 17, 20), template.len());
+        template.to(TO).write(&mut Frame::of(&mut buffer, 17, 20), template.len());
     }
 }

@@ -224,7 +224,7 @@ impl Router {
     /// The way out by a link, for several packets.
     #[inline]
     pub(crate) fn exit(&self, link: Link) -> Exit<'_> {
-        Exit { port: &self.ports[index(link)], learnt: self.learnt.of(index(link)) }
+        Exit::new(&self.ports[index(link)], self.learnt.of(index(link)))
     }
 
     /// Does what [`Router::send`] does, for packets whose neighbour was not used recently.
@@ -430,6 +430,11 @@ impl Router {
             self.outbox.errors.fit(least_mtu(&self.ports));
         }
         changed
+    }
+
+    /// Length of the header of a link's frames, bytes.
+    pub(crate) fn header_len(&self, link: Link) -> usize {
+        self.ports[index(link)].header_len
     }
 
     /// True if the device of any link carries less than the configuration requires.

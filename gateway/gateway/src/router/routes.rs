@@ -76,6 +76,12 @@ impl Routes {
         self.hops.contains(&address)
     }
 
+    /// Run of the latest look-up without learnt routes.
+    #[inline]
+    pub(super) fn latest(&self) -> Run {
+        self.latest.get()
+    }
+
     /// Finds the next hop for a destination, with these learnt routes besides the configured ones.
     #[inline]
     pub(super) fn next_hop(&self, destination: Ipv4Addr, learnt: Option<&Table>) -> Hop {
@@ -170,7 +176,7 @@ impl Way {
 
 /// Addresses in a row with the same way.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+pub(super) struct Run {
     /// First address.
     first: u32,
     /// Number of addresses.
@@ -180,11 +186,27 @@ struct Run {
 
 impl Run {
     /// No address.
-    const NONE: Self = Self { first: 0, len: 0, way: Way::Nowhere };
+    pub(super) const NONE: Self = Self { first: 0, len: 0, way: Way::Nowhere };
 
+    /// True if an address is one of the run.
     #[inline]
-    fn contains(&self, address: Ipv4Addr) -> bool {
+    pub(super) fn contains(&self, address: Ipv4Addr) -> bool {
         u64::from(address.to_bits().wrapping_sub(self.first)) < self.len
+    }
+
+    /// True if each address of the run is a neighbour of its own.
+    #[inline]
+    pub(super) fn is_on_link(&self) -> bool {
+        self.way == Way::Itself
+    }
+
+    /// The next hop of the run's addresses, if they have one.
+    #[inline]
+    pub(super) fn via(&self) -> Option<Ipv4Addr> {
+        match self.way {
+            Way::Via(via) => Some(via),
+            _ => None,
+        }
     }
 }
 

@@ -82,7 +82,7 @@ fn send(router: &mut Router, now: Timestamp, side: Side, to: &str) -> (Fate, Vec
     let mut buffer = vec![0; HEADROOM];
     buffer.extend(packet(to, 40));
     let end = buffer.len();
-    let mut frame = Frame::new(&mut buffer, HEADROOM, end);
+    let mut frame = Frame::of(&mut buffer, HEADROOM, end);
     let fate = router.send(now, side, &mut frame, Some(OUTBOUND));
     (fate, frame.bytes().to_vec())
 }

@@ -104,7 +104,7 @@ fn send_packet(router: &mut Router6, now: Timestamp, link: Link, packet: &[u8]) 
     let mut buffer = vec![0; HEADROOM];
     buffer.extend(packet);
     let end = buffer.len();
-    let mut frame = Frame::new(&mut buffer, HEADROOM, end);
+    let mut frame = Frame::of(&mut buffer, HEADROOM, end);
     let fate = router.send(now, link, &mut frame, Some(OUTBOUND));
     (fate, frame.bytes().to_vec())
 }

@@ -185,7 +185,7 @@ impl Stages {
         if families.translator.convert_to_host(&mut packet).is_ok() {
             let (start, end) = (packet.start(), packet.end());
             let mut passage = Passage::new(self, &mut families, now, transmitters);
-            passage.send_error(Side::Inside, Frame::new(&mut buffer, start, end));
+            passage.send_error(Side::Inside, Frame::of(&mut buffer, start, end));
         }
         families.buffer = buffer;
         self.families = Some(families);
@@ -372,7 +372,7 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
         let mut fragments = cut.fragments(packet);
         let mut buffer = vec![0; HEADROOM + cut.limit];
         while let Some(len) = fragments.write_next(&mut buffer[HEADROOM..]) {
-            let frame = Frame::new(&mut buffer, HEADROOM, HEADROOM + len);
+            let frame = Frame::of(&mut buffer, HEADROOM, HEADROOM + len);
             self.send_now(to, frame, origin.take());
         }
     }
@@ -385,7 +385,7 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
             Ok(Some(cut)) => self.send_cut((Side::Inside, 0), cut, packet.bytes(), None),
             Ok(None) => {
                 let (start, end) = (packet.start(), packet.end());
-                self.send_now((Side::Inside, 0), Frame::new(buffer, start, end), None);
+                self.send_now((Side::Inside, 0), Frame::of(buffer, start, end), None);
             }
             Err(reason) => self.stages.router.note_loss(None, reason),
         }
@@ -397,12 +397,11 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
         let Some(of_hosts) = self.families.translator.realm() else { return };
         for (number, verdict) in verdicts.iter_mut().enumerate().take(packets.len()) {
             let to_host = matches!(*verdict, Verdict::Forward(Side::Inside));
-            if !to_host || packets.realms[number] != of_hosts {
+            if !to_host || packets.frames[number].realm() != of_hosts {
                 continue;
             }
             *verdict = Verdict::Held;
             let (mut frame, _) = packets.take(number);
-            packets.realms[number] = 0;
             let origin = Some(Origin::forwarded(from, Side::Inside, frame.len()));
             let (start, _) = frame.range();
             let mut packet = Packet::new(frame.buffer_mut(), start);
@@ -434,7 +433,7 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
             let fate = families.translator.take(&mut stages.engine, *now, from.side, &mut packet);
             let (start, end) = (packet.start(), packet.end());
             if let Fate::Send(Departure { side, cut: None, .. }) = fate {
-                self.send_error(side, Frame::new(&mut buffer, start, end));
+                self.send_error(side, Frame::of(&mut buffer, start, end));
             }
             self.settle();
             let after = self.sum();
@@ -468,7 +467,7 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
     fn send_queued(&mut self) {
         while let Some((link, mut frame, origin)) = self.families.router.poll_transmit() {
             let (end, device) = (frame.len(), self.stages.cables.device_of(link));
-            self.send_frame(device, Frame::new(&mut frame, 0, end), origin);
+            self.send_frame(device, Frame::of(&mut frame, 0, end), origin);
         }
     }
 
@@ -486,14 +485,14 @@ impl<'s, 't, 'r, 'd> Passage<'s, 't, 'r, 'd> {
                 self.send_to_host(&mut buffer, len);
                 continue;
             }
-            let frame = Frame::new(&mut buffer, ROOM, ROOM + len);
+            let frame = Frame::of(&mut buffer, ROOM, ROOM + len);
             if self.stages.captures.is_on() {
                 self.stages.captures.leaving(self.now, side, frame.bytes());
             }
             self.send_now((side, realm), frame, None);
         }
         while let Some((side, len)) = self.families.translator.poll_transmit(&mut buffer[ROOM..]) {
-            self.send_now((side, 0), Frame::new(&mut buffer, ROOM, ROOM + len), None);
+            self.send_now((side, 0), Frame::of(&mut buffer, ROOM, ROOM + len), None);
         }
         self.families.buffer = buffer;
         self.families.translator.sweep(&self.stages.engine, self.now);

@@ -73,7 +73,7 @@ impl Stages {
         (scratch, len): (&mut [u8], usize),
         transmitters: &mut [&mut dyn Transmit],
     ) -> Fate {
-        let mut frame = Frame::new(scratch, HEADROOM, HEADROOM + len);
+        let mut frame = Frame::of(scratch, HEADROOM, HEADROOM + len);
         if self.captures.is_on() {
             self.captures.leaving(now, link.side, frame.bytes());
         }

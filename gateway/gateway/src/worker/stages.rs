@@ -1,6 +1,8 @@
 //! Stages of a batch: sort, translate, route, send.
 
 use super::families::Families;
+pub(super) use super::leaving::Output;
+use super::leaving::{Finished, Leaving};
 use super::serve;
 use crate::counters::Origin;
 use crate::limits::MOST_DEVICES;
@@ -14,7 +16,7 @@ use crate::tap::{Captures, Moment};
 use crate::team::Member;
 use crate::wiring::{Devices, LinkMap, side_of};
 use arrayvec::ArrayVec;
-use natgate_engine::{DropReason, Engine, Packet, Side, Timestamp, Verdict};
+use natgate_engine::{DropReason, Engine, Side, Timestamp, Verdict};
 use natgate_io::{BATCH, Batch, Frame, Lost, Transmit};
 use natgate_wire::arp::{self, Mac};
 use natgate_wire::link::{ETHERNET_LEN, ethertype};
@@ -41,18 +43,17 @@ pub(super) struct Stages {
     pub(super) families: Option<Box<Families>>,
 }
 
-/// Packets of one batch, and their realms if they come from inside. The frames stay in place from
-/// one stage to the next, because moving a batch would cost too much. After translation a realm is
-/// the destination's, if the packet leaves by the inside.
+/// Packets of one batch. The frames stay in place from one stage to the next, because moving a
+/// batch would cost too much. A frame has the realm that its packet comes from; after translation
+/// the realm is the destination's, if the packet leaves by the inside.
 pub(super) struct Packets<'d> {
     pub(super) frames: Batch<'d>,
-    pub(super) realms: [u16; BATCH],
 }
 
 impl<'d> Packets<'d> {
     /// No packets.
     pub(super) fn new() -> Self {
-        Self { frames: Batch::new(), realms: [0; BATCH] }
+        Self { frames: Batch::new() }
     }
 
     /// One packet.
@@ -62,8 +63,8 @@ impl<'d> Packets<'d> {
         packets
     }
 
-    pub(super) fn push(&mut self, frame: Frame<'d>, realm: u16) {
-        self.realms[self.frames.len()] = realm;
+    pub(super) fn push(&mut self, mut frame: Frame<'d>, realm: u16) {
+        frame.set_realm(realm);
         self.frames.push(frame);
     }
 
@@ -77,12 +78,14 @@ impl<'d> Packets<'d> {
 
     /// Takes a packet out; an empty frame stays in its place.
     pub(super) fn take(&mut self, number: usize) -> (Frame<'d>, u16) {
-        (std::mem::take(&mut self.frames[number]), self.realms[number])
+        let frame = std::mem::take(&mut self.frames[number]);
+        let realm = frame.realm();
+        (frame, realm)
     }
 
     /// Bytes and realms of the packets.
     pub(super) fn views(&self) -> impl Iterator<Item = (&[u8], u16)> {
-        self.frames.iter().zip(self.realms).map(|(frame, realm)| (frame.bytes(), realm))
+        self.frames.iter().map(|frame| (frame.bytes(), frame.realm()))
     }
 }
 
@@ -102,27 +105,28 @@ impl Stages {
     pub(super) fn sort(&mut self, now: Timestamp, place: usize, packets: &mut Packets<'_>) {
         let is_crowded = side_of(place) == Side::Inside && self.engine.is_crowded();
         let usual = if is_crowded { None } else { self.usual(place) };
-        let mut kept = 0;
-        for number in 0..packets.len() {
-            let frame = &mut packets.frames[number];
-            let realm = match &usual {
-                Some(usual) if usual.is_header_of(frame.bytes()) => {
-                    let (start, end) = frame.range();
-                    frame.set_range(start + ETHERNET_LEN, end);
-                    usual.realm
-                }
-                _ => match self.sort_frame(now, (place, is_crowded), frame) {
-                    Some(realm) => realm,
+        let is_usual = |frame: &mut Frame<'_>| match &usual {
+            Some(usual) => usual.take_from(frame),
+            None => false,
+        };
+        let frames = &mut packets.frames;
+        let first_other = frames.iter_mut().position(|frame| !is_usual(frame));
+        let Some(first_other) = first_other else { return };
+        let mut kept = first_other;
+        for number in first_other..frames.len() {
+            let frame = &mut frames[number];
+            if !is_usual(frame) {
+                match self.sort_frame(now, (place, is_crowded), frame) {
+                    Some(realm) => frame.set_realm(realm),
                     None => continue,
-                },
-            };
-            packets.realms[kept] = realm;
+                }
+            }
             if kept != number {
-                packets.frames.swap(kept, number);
+                frames.swap(kept, number);
             }
             kept += 1;
         }
-        packets.frames.truncate(kept);
+        frames.truncate(kept);
     }
 
     /// Header of most frames of a device. `None` if each frame has to be looked at in
@@ -277,7 +281,7 @@ impl Stages {
         verdicts: &mut [Verdict],
     ) {
         let verdicts = &mut verdicts[..packets.len()];
-        change(packets, |views| self.engine.process(now, from, views, verdicts));
+        self.engine.process(now, from, &mut packets.frames, verdicts);
     }
 
     /// Translates an ICMP error of the router's own as if it had come in by `from`, and routes it.
@@ -342,24 +346,21 @@ impl Stages {
         (packets, verdicts): (&mut Packets<'_>, &Verdicts),
         transmitters: &mut [&mut dyn Transmit],
     ) {
-        let mut leaving = Leaving::default();
+        let mut leaving = Leaving::new(from);
         let mut number = 0;
         while number < packets.len() {
-            number = self.route_known(from, (packets, verdicts), number, &mut leaving);
+            number = self.route_known((packets, verdicts), number, &mut leaving);
             if number < packets.len() {
                 let routed = self.route(now, from, packets, (number, verdicts[number]));
-                if let Some((device, origin)) = routed {
-                    leaving.push(&mut packets.frames, number, device, origin);
+                if let Some((device, is_reply)) = routed {
+                    let finished = Finished { first: number, count: 1, device, is_reply };
+                    leaving.add(&self.router, &mut packets.frames, finished);
                 }
                 number += 1;
             }
         }
-        let Leaving { device, count, origins, mut others } = leaving;
-        if count > 0 {
-            let frames = &mut packets.frames[..count];
-            self.transmit((frames, &origins), &mut *transmitters[device]);
-        }
-        for (place, output) in &mut others {
+        leaving.transmit(&mut self.router, &mut packets.frames, transmitters);
+        for (place, output) in &mut leaving.others {
             self.send(output, transmitters[*place]);
         }
     }
@@ -369,41 +370,40 @@ impl Stages {
     #[inline]
     fn route_known<'d>(
         &self,
-        from: Side,
         (packets, verdicts): (&mut Packets<'d>, &Verdicts),
         first: usize,
         leaving: &mut Leaving<'d>,
     ) -> usize {
-        let (verdict, realm) = (verdicts[first], packets.realms[first]);
-        let Verdict::Forward(side) = verdict else { return first };
+        let Verdict::Forward(side) = verdicts[first] else { return first };
+        let realm = packets.frames[first].realm();
         let link = Link::new(side, realm);
-        let (exit, device) = (self.router.exit(link), self.cables.device_of(link));
-        let count = packets.len();
-        for (number, each) in verdicts.iter().enumerate().take(count).skip(first) {
-            let is_same =
-                *each == verdict && (side == Side::Outside || packets.realms[number] == realm);
-            let frame = &mut packets.frames[number];
-            // Translation changes no length, and bytes behind the packet have been cut off.
-            let len = frame.len();
-            if !is_same || !exit.send(frame) {
-                return number;
-            }
-            let origin = Origin::forwarded(from, side, len);
-            leaving.push(&mut packets.frames, number, device, origin);
+        let mut exit = self.router.exit(link);
+        let mut rest = packets.frames[first..].iter_mut().zip(&verdicts[first..]);
+        let other = rest.position(|(frame, verdict)| {
+            *verdict != Verdict::Forward(side)
+                || (side == Side::Inside && frame.realm() != realm)
+                || !exit.send(frame)
+        });
+        let count = other.unwrap_or(packets.len() - first);
+        if count > 0 {
+            let device = self.cables.device_of(link);
+            let finished = Finished { first, count, device, is_reply: false };
+            leaving.add(&self.router, &mut packets.frames, finished);
         }
-        count
+        first + count
     }
 
-    /// Routes any packet; returns the device that it leaves by, if it leaves now.
+    /// Routes any packet. Returns the device that the packet leaves by, if it leaves now, and true
+    /// if it is a reply.
     fn route(
         &mut self,
         now: Timestamp,
         from: Side,
         packets: &mut Packets<'_>,
         (number, verdict): (usize, Verdict),
-    ) -> Option<(usize, Origin)> {
-        let (frame, realm) = (&mut packets.frames[number], packets.realms[number]);
-        let len = frame.len();
+    ) -> Option<(usize, bool)> {
+        let frame = &mut packets.frames[number];
+        let (len, realm) = (frame.len(), frame.realm());
         let (side, origin) = match verdict {
             Verdict::Forward(side) => (side, Origin::forwarded(from, side, len)),
             Verdict::Reply(side) => (side, Origin::replied(len)),
@@ -421,7 +421,8 @@ impl Stages {
             return None;
         }
         let fate = self.router.send(now, link, frame, Some(origin));
-        (fate == Fate::Ready).then(|| (self.cables.device_of(link), origin))
+        let is_reply = matches!(verdict, Verdict::Reply(_));
+        (fate == Fate::Ready).then(|| (self.cables.device_of(link), is_reply))
     }
 
     /// Takes a packet to the gateway itself that the translator does not understand, if it is a
@@ -482,26 +483,6 @@ pub(super) fn transmitters(devices: &mut Devices) -> ArrayVec<&mut dyn Transmit,
     devices.iter_mut().map(|device| device.split().1).collect()
 }
 
-/// Lets the translator change packets, then adapts the frames that hold them.
-pub(super) fn change(packets: &mut Packets<'_>, action: impl FnOnce(&mut [Packet<'_>])) {
-    let Packets { frames, realms } = packets;
-    let mut views: ArrayVec<Packet<'_>, BATCH> = ArrayVec::new();
-    for (frame, realm) in frames.iter_mut().zip(&*realms) {
-        let (start, _) = frame.range();
-        views.push(Packet::new(frame.buffer_mut(), start).in_realm(*realm));
-    }
-    action(&mut views);
-    let mut changed = [(0, 0); BATCH];
-    for ((view, changed), realm) in views.iter().zip(&mut changed).zip(realms) {
-        *changed = (view.start(), view.end());
-        *realm = view.realm();
-    }
-    drop(views);
-    for (frame, (start, end)) in frames.iter_mut().zip(changed) {
-        frame.set_range(start, end);
-    }
-}
-
 /// Bytes and verdicts of packets, for captures.
 pub(super) fn seen<'p>(
     packets: &'p Packets<'_>,
@@ -530,65 +511,16 @@ impl UsualHeader {
         Self { bytes: u128::from_le_bytes(bytes), realm }
     }
 
-    /// True if a frame has this header. Frames shorter than 16 bytes count as others.
+    /// Takes this header off a frame, which is the packet then. Returns false, and changes nothing,
+    /// if the frame begins otherwise. Frames shorter than 16 bytes count as others.
     #[inline]
-    fn is_header_of(&self, frame: &[u8]) -> bool {
-        let first = frame.first_chunk().map(|bytes| u128::from_le_bytes(*bytes));
-        first.is_some_and(|first| (first ^ self.bytes) & Self::MASK == 0)
-    }
-}
-
-/// Frames of a batch that leave. The frames of one device are the first of the batch.
-#[derive(Default)]
-struct Leaving<'d> {
-    /// Device of the first frames.
-    device: usize,
-    /// Number of these frames.
-    count: usize,
-    origins: ArrayVec<Option<Origin>, BATCH>,
-    /// Frames for other devices.
-    others: Vec<(usize, Output<'d>)>,
-}
-
-impl<'d> Leaving<'d> {
-    /// Adds a frame of the batch; frames come in order of their numbers.
-    #[inline(always)]
-    fn push(&mut self, frames: &mut Batch<'d>, number: usize, device: usize, origin: Origin) {
-        if self.count == 0 {
-            self.device = device;
+    fn take_from(&self, frame: &mut Frame<'_>) -> bool {
+        let first = frame.bytes().first_chunk().map(|bytes| u128::from_le_bytes(*bytes));
+        let is = first.is_some_and(|first| (first ^ self.bytes) & Self::MASK == 0);
+        if is {
+            frame.set_start(frame.start() + ETHERNET_LEN);
+            frame.set_realm(self.realm);
         }
-        if device != self.device {
-            return self.other(device).push(std::mem::take(&mut frames[number]), Some(origin));
-        }
-        if self.count != number {
-            frames.swap(self.count, number);
-        }
-        self.count += 1;
-        self.origins.push(Some(origin));
-    }
-
-    /// Frames that leave by another device than the first.
-    #[cold]
-    fn other(&mut self, place: usize) -> &mut Output<'d> {
-        let known = self.others.iter().position(|(known, _)| *known == place);
-        let at = known.unwrap_or_else(|| {
-            self.others.push((place, Output::default()));
-            self.others.len() - 1
-        });
-        &mut self.others[at].1
-    }
-}
-
-/// Frames that leave by one device.
-#[derive(Debug, Default)]
-pub(super) struct Output<'d> {
-    pub(super) frames: Batch<'d>,
-    pub(super) origins: ArrayVec<Option<Origin>, BATCH>,
-}
-
-impl<'d> Output<'d> {
-    pub(super) fn push(&mut self, frame: Frame<'d>, origin: Option<Origin>) {
-        self.frames.push(frame);
-        self.origins.push(origin);
+        is
     }
 }

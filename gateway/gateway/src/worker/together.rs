@@ -2,7 +2,7 @@
 //! over.
 
 use super::stages::{
-    NO_VERDICTS, Output, Packets, Stages, TranslatedPacket, Verdicts, change, seen, transmitters,
+    NO_VERDICTS, Output, Packets, Stages, TranslatedPacket, Verdicts, seen, transmitters,
 };
 use crate::link::Link;
 use crate::single_writer::add;
@@ -80,8 +80,9 @@ impl Stages {
             let (frame, realm) = packets.take(number);
             // A packet that was handed over leaves an empty frame, which is skipped.
             let fated = self.turn_over(now, frame, realm);
-            let (frame, fate, realm) = fated.unwrap_or((Frame::default(), Verdict::Held, 0));
-            (packets.frames[number], packets.realms[number]) = (frame, realm);
+            let (mut frame, fate, realm) = fated.unwrap_or((Frame::default(), Verdict::Held, 0));
+            frame.set_realm(realm);
+            packets.frames[number] = frame;
             *verdict = fate;
         }
     }
@@ -152,7 +153,7 @@ impl Stages {
         if watched {
             self.captures.before(packets.views());
         }
-        change(packets, |views| self.engine.process_turned(now, views, verdicts));
+        self.engine.process_turned(now, &mut packets.frames, verdicts);
         if watched {
             let moment = Moment { now, from: Side::Inside, turned: true };
             self.captures.after(moment, seen(packets, verdicts));
@@ -185,7 +186,7 @@ impl Stages {
                 arp::write_ethernet(&mut header, self.router.mac(link), source, ethertype::IPV4);
                 buffer[*start - ETHERNET_LEN..*start].copy_from_slice(&header);
             }
-            let frame = Frame::new(buffer, *start, *end);
+            let frame = Frame::of(buffer, *start, *end);
             if let Kind::Arp(link) = *kind {
                 self.router.overhear_arp(now, link, frame.bytes());
             } else if self.is_settled(now, (*kind, *asked), frame.bytes()) {

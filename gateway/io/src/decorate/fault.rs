@@ -252,7 +252,7 @@ impl Receive for FaultyReceive {
         }
         batch.extend(self.lent.iter_mut().map(|memory| {
             let end = memory.len();
-            Frame::new(memory, HEADROOM, end)
+            Frame::of(memory, HEADROOM, end)
         }));
     }
 }
@@ -270,7 +270,7 @@ impl Transmit for FaultyTransmit {
                 .iter_mut()
                 .map(|memory| {
                     let end = memory.len();
-                    Frame::new(memory, HEADROOM, end)
+                    Frame::of(memory, HEADROOM, end)
                 })
                 .collect();
             // The caller's frames are no longer known here; the device counts the losses.

@@ -26,7 +26,7 @@ fn receive(device: &mut dyn Device) -> Vec<Vec<u8>> {
 fn send(device: &mut dyn Device, bytes: &[u8]) -> Lost {
     let mut bytes = bytes.to_vec();
     let end = bytes.len();
-    device.split().1.transmit(&mut [Frame::new(&mut bytes, 0, end)])
+    device.split().1.transmit(&mut [Frame::of(&mut bytes, 0, end)])
 }
 
 /// All frames sent to a wire.
@@ -128,7 +128,7 @@ fn a_tap_records_frames_whose_buffers_are_taken_over() {
     let (mut lost, mut sent) = (packet(6, 0, &[]), packet(47, 0, &[7; 6]));
     let (lost_end, sent_end) = (lost.len(), sent.len());
     let mut frames =
-        [Frame::new(&mut lost, 0, lost_end), Frame::leased(&mut sent, 0, sent_end, &lease)];
+        [Frame::of(&mut lost, 0, lost_end), Frame::leased(&mut sent, 0, sent_end, &lease)];
     let missing = device.split().1.transmit(&mut frames);
     assert!(missing.contains(0) && missing.count() == 1 && frames[1].is_empty());
     let harmed = Faulty::new(device, Faults::default());

@@ -176,7 +176,7 @@ impl Receive for Receiver {
         self.received += self.lent.len() as u64;
         batch.extend(self.lent.iter_mut().map(|buffer| {
             let end = buffer.len();
-            Frame::new(buffer, HEADROOM, end)
+            Frame::of(buffer, HEADROOM, end)
         }));
     }
 }

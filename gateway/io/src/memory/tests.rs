@@ -18,7 +18,7 @@ fn frames_pass_in_order_both_ways() {
     assert_eq!(received(&mut device), [b"one", b"two"]);
     assert!(received(&mut device).is_empty());
     let mut bytes = *b"three";
-    let frame = Frame::new(&mut bytes, 0, 5);
+    let frame = Frame::of(&mut bytes, 0, 5);
     assert_eq!(device.split().1.transmit(&mut [frame]), Lost::NONE);
     assert_eq!(wire.take().as_deref(), Some(&b"three"[..]));
     assert_eq!(wire.take(), None);
@@ -45,14 +45,14 @@ fn a_full_queue_loses_what_comes_after() {
     let (mut device, wire) = pair("a", MAC);
     let mut bytes = [0; 1];
     for _ in 0..QUEUE {
-        let frame = Frame::new(&mut bytes, 0, 1);
+        let frame = Frame::of(&mut bytes, 0, 1);
         assert_eq!(device.split().1.transmit(&mut [frame]), Lost::NONE);
     }
-    let lost = device.split().1.transmit(&mut [Frame::new(&mut bytes, 0, 1)]);
+    let lost = device.split().1.transmit(&mut [Frame::of(&mut bytes, 0, 1)]);
     assert!(lost.contains(0) && lost.count() == 1);
     assert_eq!(device.statistics().transmit_full, 1);
     assert!(wire.take().is_some());
-    assert_eq!(device.split().1.transmit(&mut [Frame::new(&mut bytes, 0, 1)]), Lost::NONE);
+    assert_eq!(device.split().1.transmit(&mut [Frame::of(&mut bytes, 0, 1)]), Lost::NONE);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn frames_come_to_the_device_that_is_chosen_and_leave_by_one_cable() {
     assert_eq!(received(third), [[2]]);
     for device in [second, third] {
         let mut bytes = *b"x";
-        device.split().1.transmit(&mut [Frame::new(&mut bytes, 0, 1)]);
+        device.split().1.transmit(&mut [Frame::of(&mut bytes, 0, 1)]);
     }
     wire.set_up(false);
     assert_eq!(devices.iter_mut().filter_map(MemoryDevice::maintain).count(), 3);

@@ -147,7 +147,7 @@ fn next_segment<'d>(
     // There is memory for as many segments as a batch holds.
     let memory = room.next()?;
     let len = merged.write_next(&mut memory[HEADROOM..])?;
-    Some(Frame::new(memory, HEADROOM, HEADROOM + len))
+    Some(Frame::of(memory, HEADROOM, HEADROOM + len))
 }
 
 /// Takes the frame of a slot and finishes it. Returns `None` if the frame is merged and was left to
@@ -175,10 +175,10 @@ fn take<'d>(
         counts.unfinished += 1;
         return None;
     }
-    let Some((protocol, control)) = tag else { return Some(Frame::new(buffer, start, end)) };
+    let Some((protocol, control)) = tag else { return Some(Frame::of(buffer, start, end)) };
     let start = start - VLAN_LEN;
     insert_vlan_tag(&mut buffer[start..end], protocol, control);
-    Some(Frame::new(buffer, start, end))
+    Some(Frame::of(buffer, start, end))
 }
 
 /// Copies a frame that may be longer than its slot; returns true if all of it was there.

@@ -46,7 +46,7 @@ impl Receiver {
             if !answers.is_empty() {
                 let answer = answers.remove(0);
                 memory[HEADROOM..HEADROOM + answer.len()].copy_from_slice(&answer);
-                batch.push(Frame::new(memory, HEADROOM, HEADROOM + answer.len()));
+                batch.push(Frame::of(memory, HEADROOM, HEADROOM + answer.len()));
                 continue;
             }
             let Some(len) = socket::read(&self.file, &mut memory[PACKET..]) else { break };
@@ -61,7 +61,7 @@ impl Receiver {
             if let Some(header) = memory[HEADROOM..].first_chunk_mut() {
                 arp::write_ethernet(header, GATEWAY, STATION, kind);
             }
-            batch.push(Frame::new(memory, HEADROOM, PACKET + len));
+            batch.push(Frame::of(memory, HEADROOM, PACKET + len));
         }
         counts.received += (batch.len() - before) as u64;
     }

@@ -114,7 +114,7 @@ impl Queue {
             // for as long as the frame lives.
             #[allow(unsafe_code)]
             let memory = unsafe { area.lend(chunk) };
-            batch.push(Frame::new(memory, start, start + len));
+            batch.push(Frame::of(memory, start, start + len));
         }
         if count > 0 {
             self.filled.release();

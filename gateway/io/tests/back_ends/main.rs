@@ -80,7 +80,7 @@ fn batches_pass_and_frames_of_no_use_do_not_stop_them(kind: BackEnd) {
     let mut sent = frames.clone();
     let ends: Vec<_> = frames.iter().map(Vec::len).collect();
     let mut batch: Vec<_> =
-        sent.iter_mut().zip(ends).map(|(bytes, end)| Frame::new(bytes, 0, end)).collect();
+        sent.iter_mut().zip(ends).map(|(bytes, end)| Frame::of(bytes, 0, end)).collect();
     let lost = stage.device.split().1.transmit(&mut batch);
     assert!(lost.contains(3) && lost.contains(7) && lost.count() == 2, "{lost:?}");
     frames.remove(7);

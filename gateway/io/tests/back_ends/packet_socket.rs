@@ -80,10 +80,10 @@ fn a_batch_goes_out_and_bad_frames_do_not_stop_the_others() {
     let mut last = frame(0x0b, b"last");
     let (good_len, last_len, long_len) = (good.len(), last.len(), long.len());
     let lost = a.split().1.transmit(&mut [
-        Frame::new(&mut long, 0, long_len),
-        Frame::new(&mut good, 0, good_len),
-        Frame::new(&mut short, 0, 5),
-        Frame::new(&mut last, 0, last_len),
+        Frame::of(&mut long, 0, long_len),
+        Frame::of(&mut good, 0, good_len),
+        Frame::of(&mut short, 0, 5),
+        Frame::of(&mut last, 0, last_len),
     ]);
     assert!(lost.contains(0) && lost.contains(2) && lost.count() == 2, "{lost:?}");
     assert_eq!(receive(&mut b, 2), [frame(0x0b, b"good"), frame(0x0b, b"last")]);

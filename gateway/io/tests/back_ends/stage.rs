@@ -271,7 +271,7 @@ pub(crate) fn enter_namespace() {
 pub(crate) fn send(device: &mut dyn Device, bytes: &[u8]) -> Lost {
     let mut bytes = bytes.to_vec();
     let end = bytes.len();
-    device.split().1.transmit(&mut [Frame::new(&mut bytes, 0, end)])
+    device.split().1.transmit(&mut [Frame::of(&mut bytes, 0, end)])
 }
 
 /// Receives frames until there are `count`.

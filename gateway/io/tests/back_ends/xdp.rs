@@ -277,7 +277,7 @@ fn a_full_device_says_which_frames_it_lost() {
         let mut bytes: Vec<_> = (0..BATCH as u32)
             .map(|number| [round.to_be_bytes(), number.to_be_bytes()].concat().repeat(8))
             .collect();
-        let mut frames: Vec<_> = bytes.iter_mut().map(|bytes| Frame::new(bytes, 0, 64)).collect();
+        let mut frames: Vec<_> = bytes.iter_mut().map(|bytes| Frame::of(bytes, 0, 64)).collect();
         let missing = left.split().1.transmit(&mut frames);
         sent += BATCH as u64;
         lost += u64::from(missing.count());

@@ -71,7 +71,7 @@ fn pass(devices: &mut Devices, from: usize, next_hops: &mut [Mac; 2]) -> usize {
     drop(batch);
     for mut answer in answers {
         let end = answer.len();
-        let _ = back.transmit(&mut [Frame::new(&mut answer, 0, end)]);
+        let _ = back.transmit(&mut [Frame::of(&mut answer, 0, end)]);
     }
     taken
 }

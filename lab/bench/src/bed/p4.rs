@@ -118,6 +118,6 @@ fn hear(device: &mut dyn Device, neighbour: &mut Mac) {
     for mut answer in answers {
         let end = answer.len();
         // A requester without an answer asks again.
-        let _ = sender.transmit(&mut [Frame::new(&mut answer, 0, end)]);
+        let _ = sender.transmit(&mut [Frame::of(&mut answer, 0, end)]);
     }
 }

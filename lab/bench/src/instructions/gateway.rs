@@ -265,7 +265,7 @@ impl Receive for Source {
         for (buffer, frame) in self.buffers.iter_mut().zip(frames.drain(..)) {
             let end = HEADROOM + FRAME;
             buffer[HEADROOM..end].copy_from_slice(&frame);
-            batch.push(Frame::new(buffer, HEADROOM, end));
+            batch.push(Frame::of(buffer, HEADROOM, end));
         }
     }
 }

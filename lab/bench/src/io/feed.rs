@@ -140,7 +140,7 @@ impl Receive for Source {
         {
             let end = HEADROOM + answer.len().min(BUFFER_LEN - HEADROOM);
             buffer[HEADROOM..end].copy_from_slice(&answer[..end - HEADROOM]);
-            batch.push(Frame::new(buffer, HEADROOM, end));
+            batch.push(Frame::of(buffer, HEADROOM, end));
         }
         if subscribers.is_empty() {
             return;
@@ -158,7 +158,7 @@ impl Receive for Source {
             bytes.copy_from_slice(template);
             let subscriber = subscribers[(flow / FLOWS_EACH) as usize];
             write_flow(&mut bytes[ETHERNET_LEN..], subscriber, (flow % FLOWS_EACH) as u16);
-            batch.push(Frame::new(buffer, HEADROOM, HEADROOM + FRAME_LEN));
+            batch.push(Frame::of(buffer, HEADROOM, HEADROOM + FRAME_LEN));
         }
     }
 }

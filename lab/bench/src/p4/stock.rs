@@ -171,7 +171,7 @@ impl Receive for Source {
                     shared.length
                 }
             };
-            batch.push(Frame::new(buffer, HEADROOM, HEADROOM + length));
+            batch.push(Frame::of(buffer, HEADROOM, HEADROOM + length));
         }
     }
 }

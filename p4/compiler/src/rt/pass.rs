@@ -445,7 +445,7 @@ mod tests {
         let (mut asking, mut world) = (Asking::default(), World::new());
         let mut buffers: Vec<[u8; 2]> = packets.iter().map(|packet| [0, *packet]).collect();
         let mut frames: Vec<Frame<'_>> =
-            buffers.iter_mut().map(|buffer| Frame::new(buffer, 1, 2)).collect();
+            buffers.iter_mut().map(|buffer| Frame::of(buffer, 1, 2)).collect();
         let mut fates = vec![Fate::Dropped; packets.len()];
         in_halves(&mut asking, &mut world, 3, &mut frames, &mut fates);
         assert!(fates.iter().all(|fate| *fate == Fate::Sent { port: 7, start: 1 }));

@@ -15,7 +15,7 @@ pub(crate) fn together(
     let mut buffers: Vec<Vec<u8>> = packets.iter().map(room).collect();
     let frames = buffers.iter_mut().map(|buffer| {
         let end = buffer.len();
-        Frame::new(buffer, HEADROOM, end)
+        Frame::of(buffer, HEADROOM, end)
     });
     let (mut frames, mut fates) = (frames.collect::<Vec<_>>(), vec![Fate::NoRoom; packets.len()]);
     machine.forward_all(now, port, &mut frames, &mut fates);

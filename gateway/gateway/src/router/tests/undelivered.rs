@@ -49,7 +49,7 @@ fn hand_over(
 ) -> Fate {
     let mut buffer = [&[0; HEADROOM], packet].concat();
     let end = buffer.len();
-    router.send(now, side, &mut Frame::new(&mut buffer, HEADROOM, end), origin)
+    router.send(now, side, &mut Frame::of(&mut buffer, HEADROOM, end), origin)
 }
 
 /// A router without a gateway outside: destinations beyond its network have no route.
@@ -211,7 +211,7 @@ fn passes(router: &mut Router, millis: u64, side: Side, to: &str) -> bool {
     let error = datagram(0, to, 56);
     let mut buffer = [&[0; HEADROOM], &error[..]].concat();
     let end = buffer.len();
-    let mut frame = Frame::new(&mut buffer, HEADROOM, end);
+    let mut frame = Frame::of(&mut buffer, HEADROOM, end);
     let (made, suppressed) = (router.counters().errors_made, router.counters().errors_suppressed);
     router.send_error(at(millis), side, &mut frame);
     let made = router.counters().errors_made - made;
@@ -271,7 +271,7 @@ fn a_translated_error_leaves_with_the_routers_own_address() {
     let error = datagram(0, "10.0.0.5", 56);
     let mut buffer = [&[0; HEADROOM], &error[..]].concat();
     let end = buffer.len();
-    let mut frame = Frame::new(&mut buffer, HEADROOM, end);
+    let mut frame = Frame::of(&mut buffer, HEADROOM, end);
     assert_eq!(router.send_error(at(0), Side::Inside, &mut frame), Fate::Kept);
     let packet = Ipv4::new_checked(frame.bytes()).expect("a packet");
     assert!(packet.checksum_valid());

@@ -105,7 +105,7 @@ fn errors_groups_and_own_packets_are_not_reported() {
     assert_eq!(send(&mut router, at(0), IN, "ff0e::1").0, Fate::Lost);
     let mut buffer = [&[0; HEADROOM][..], &packet_of(to)].concat();
     let end = buffer.len();
-    let mut frame = Frame::new(&mut buffer, HEADROOM, end);
+    let mut frame = Frame::of(&mut buffer, HEADROOM, end);
     assert_eq!(router.send(at(0), IN, &mut frame, None), Fate::Lost);
     assert_eq!(errors(&mut router), []);
     assert_eq!(send_packet(&mut router, at(0), IN, &echo("2001:db8:1::5", to)).0, Fate::Lost);
@@ -118,7 +118,7 @@ fn send_error(router: &mut Router6, now: Timestamp, link: Link) -> (Fate, Vec<u8
     let (_, error) = router.poll_error().expect("an error");
     let mut buffer = [&[0; HEADROOM][..], &error].concat();
     let end = buffer.len();
-    let mut frame = Frame::new(&mut buffer, HEADROOM, end);
+    let mut frame = Frame::of(&mut buffer, HEADROOM, end);
     let fate = router.send_error(now, link, &mut frame);
     (fate, frame.bytes().to_vec())
 }
@@ -159,7 +159,7 @@ fn an_error_that_is_no_error_is_not_sent() {
     for bytes in [vec![], vec![0x60; 20], packet_of("2001:db8:99::1")] {
         let mut buffer = [&[0; HEADROOM][..], &bytes].concat();
         let end = buffer.len();
-        let mut frame = Frame::new(&mut buffer, HEADROOM, end);
+        let mut frame = Frame::of(&mut buffer, HEADROOM, end);
         assert_eq!(router.send_error(at(0), OUT, &mut frame), Fate::Lost);
     }
 }

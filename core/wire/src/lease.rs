@@ -6,8 +6,8 @@
 //! a buffer (an address, an index). Only holders of a [`Pool`]'s value can lease or take over its
 //! buffers.
 
-use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::num::NonZeroUsize;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// Memory from which several devices take their buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl Lease {
 
     /// Ends the lease; returns the buffer, unless it was taken over.
     pub fn end(&mut self) -> Option<NonZeroUsize> {
-        NonZeroUsize::new(std::mem::take(self.buffer.get_mut()))
+        NonZeroUsize::new(core::mem::take(self.buffer.get_mut()))
     }
 
     /// Takes the buffer over. A frame is in one place at a time, so no other call does so now; and
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn a_frame_without_a_lease_stays_as_it_is() {
         let mut bytes = [0; 100];
-        let mut frame = Frame::new(&mut bytes, 20, 80);
+        let mut frame = Frame::of(&mut bytes, 20, 80);
         assert_eq!(frame.take_over(Pool::unique()), None);
         assert_eq!(frame.range(), (20, 80));
     }
