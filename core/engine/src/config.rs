@@ -336,6 +336,8 @@ pub struct Limits {
     pub twice_sessions: Option<u32>,
     /// Bytes for fragments that wait for the first of their datagram.
     pub fragment_memory: usize,
+    /// Fragments of one datagram: 1 to [`Limits::MOST_FRAGMENTS`].
+    pub fragments_per_datagram: u8,
     /// External addresses in all; `None`: twice the number of configured addresses, at least 64.
     pub external_addresses: Option<u32>,
     /// Ports in hold-down at a time. Beyond the limit, the port that was held longest becomes free.
@@ -357,6 +359,11 @@ pub struct Limits {
     pub thresholds: Vec<u8>,
 }
 
+impl Limits {
+    /// Most fragments of one datagram that can be allowed.
+    pub const MOST_FRAGMENTS: u8 = crate::fragments::MAX_PIECES as u8;
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -373,6 +380,7 @@ impl Default for Limits {
             extra_sessions_per_subscriber: None,
             twice_sessions: None,
             fragment_memory: 16 << 20,
+            fragments_per_datagram: 64,
             external_addresses: None,
             held_ports: None,
             explicit_mappings: 0,

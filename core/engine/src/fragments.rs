@@ -23,8 +23,9 @@ mod tests;
 
 use crate::packet::{Counters, Direction, Side};
 use crate::random::HashKey;
-use crate::{DropReason, Timestamp};
+use crate::{DropReason, Limits, Timestamp};
 use core::time::Duration;
+pub(crate) use coverage::MAX_PIECES;
 use coverage::{Coverage, Misfit};
 use keyed::{Keyed, Words};
 use natgate_wire::{Delta, Ipv4, protocol};
@@ -159,6 +160,8 @@ struct Source {
 #[derive(Clone, Debug)]
 pub(crate) struct Fragments {
     timeout: Duration,
+    /// Most fragments of a datagram.
+    most: usize,
     capacity: usize,
     datagrams: Keyed<Key, Datagram>,
     sources: Keyed<SourceKey, Source>,
@@ -226,11 +229,11 @@ impl Fragment {
     }
 
     /// Checks that the fragment has a place among fragments that have come.
-    fn fits(&self, coverage: &Coverage) -> Result<(), DropReason> {
+    fn fits(&self, coverage: &Coverage, most: usize) -> Result<(), DropReason> {
         if self.is_too_long() {
             return Err(DropReason::FragmentTooLong);
         }
-        coverage.place(self).map(|_| ()).map_err(Misfit::reason)
+        coverage.place(self, most).map(|_| ()).map_err(Misfit::reason)
     }
 
     fn is_too_long(&self) -> bool {
@@ -269,14 +272,17 @@ impl Rewrite {
 impl Fragments {
     /// Makes an empty table with room for `memory` bytes of waiting fragments. A datagram is
     /// forgotten `timeout` after the arrival of its earliest fragment.
-    pub(crate) fn new(memory: usize, timeout: Duration, hash_key: HashKey) -> Self {
-        let (capacity, blocks) = Self::sizes(memory);
-        Self::sized(capacity, blocks, timeout, hash_key)
+    pub(crate) fn new(limits: &Limits, timeout: Duration, hash_key: HashKey) -> Self {
+        let (capacity, blocks) = Self::sizes(limits.fragment_memory);
+        let mut fragments = Self::sized(capacity, blocks, timeout, hash_key);
+        fragments.set_most(limits.fragments_per_datagram);
+        fragments
     }
 
     fn sized(capacity: usize, blocks: usize, timeout: Duration, hash_key: HashKey) -> Self {
         Self {
             timeout,
+            most: MAX_PIECES,
             capacity,
             datagrams: Keyed::new(capacity, hash_key),
             sources: Keyed::new(capacity, hash_key),
@@ -412,13 +418,13 @@ impl Fragments {
         }
         let Some(slot) = self.datagrams.find(fragment.key) else {
             return match self.may_open(fragment.key) {
-                true => fragment.fits(&Coverage::EMPTY),
+                true => fragment.fits(&Coverage::EMPTY, self.most),
                 false => Err(DropReason::FragmentLimit),
             };
         };
         match self.datagrams[slot].state {
             State::Discarded(reason) => Err(reason),
-            _ => fragment.fits(&self.datagrams[slot].coverage),
+            _ => fragment.fits(&self.datagrams[slot].coverage, self.most),
         }
     }
 
@@ -430,7 +436,7 @@ impl Fragments {
         }
         let Some(slot) = self.datagrams.find(fragment.key) else {
             let fate = self.may_open_waiting(fragment, len);
-            return match fate.and_then(|()| fragment.fits(&Coverage::EMPTY)) {
+            return match fate.and_then(|()| fragment.fits(&Coverage::EMPTY, self.most)) {
                 Ok(()) => Later::Held,
                 Err(reason) => Later::Drop(reason),
             };
@@ -439,12 +445,14 @@ impl Fragments {
         match *state {
             State::Discarded(reason) => Later::Drop(reason),
             State::Refused => Later::Drop(DropReason::FragmentUnmatched),
-            State::Open | State::Translated(_) => match (fragment.fits(coverage), *state) {
-                (Err(reason), _) => Later::Drop(reason),
-                (Ok(()), State::Translated(rewrite)) => Later::Apply(rewrite),
-                (Ok(()), _) if self.has_room(*source, len) => Later::Held,
-                (Ok(()), _) => Later::Drop(DropReason::FragmentLimit),
-            },
+            State::Open | State::Translated(_) => {
+                match (fragment.fits(coverage, self.most), *state) {
+                    (Err(reason), _) => Later::Drop(reason),
+                    (Ok(()), State::Translated(rewrite)) => Later::Apply(rewrite),
+                    (Ok(()), _) if self.has_room(*source, len) => Later::Held,
+                    (Ok(()), _) => Later::Drop(DropReason::FragmentLimit),
+                }
+            }
         }
     }
 
@@ -487,6 +495,11 @@ impl Fragments {
     /// The time at which the last of the present datagrams is forgotten.
     pub(crate) fn last_deadline(&self) -> Option<Timestamp> {
         (self.newest != NONE).then(|| self.datagrams[self.newest].due)
+    }
+
+    /// Sets the number of fragments that a datagram may have from now on.
+    pub(crate) fn set_most(&mut self, most: u8) {
+        self.most = usize::from(most);
     }
 
     /// Sets the timeout of datagrams that come from now on.

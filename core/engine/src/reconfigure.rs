@@ -370,6 +370,7 @@ impl Engine {
     fn set_timeouts(&mut self, timeouts: Timers, config: &Config) -> Timers {
         self.external.set_hold(timeouts.hold_ticks());
         self.fragments.set_timeout(config.timeouts.fragment);
+        self.fragments.set_most(config.limits.fragments_per_datagram);
         core::mem::replace(&mut self.timeouts, timeouts)
     }
 

@@ -129,6 +129,7 @@ subscribers = 5
 mappings = 7
 extra_sessions = 0
 fragment_memory = "64KiB"
+fragments_per_datagram = 11
 held_ports = 8
 unanswered_give_way = false
 unanswered_kept = 6
@@ -254,6 +255,7 @@ fn everything() -> Settings {
     limits.mappings = Some(7);
     limits.extra_sessions = Some(0);
     limits.fragment_memory = 65_536;
+    limits.fragments_per_datagram = 11;
     limits.held_ports = Some(8);
     limits.unanswered_give_way = false;
     limits.unanswered_kept = 6;

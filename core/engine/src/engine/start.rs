@@ -85,7 +85,7 @@ impl Engine {
             external,
             responder: Responder::new(config),
             pending: PendingSyns::new(),
-            fragments: Fragments::new(config.limits.fragment_memory, config.timeouts.fragment, key),
+            fragments: Fragments::new(&config.limits, config.timeouts.fragment, key),
             identifications,
             counters: Counters::default(),
             events: Events::new(),

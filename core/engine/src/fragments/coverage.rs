@@ -8,8 +8,9 @@
 use super::Fragment;
 use crate::DropReason;
 
-/// Most fragments of one datagram. The largest datagram in packets of 576 bytes takes 119.
-pub(super) const MAX_PIECES: usize = 128;
+/// Most fragments of one datagram that a limit may allow. The largest datagram in packets of 576
+/// bytes takes 119.
+pub(crate) const MAX_PIECES: usize = 128;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Piece {
@@ -58,9 +59,9 @@ impl Coverage {
         self.end == Some(self.covered)
     }
 
-    /// Finds the place of a fragment; [`Coverage::insert`] puts it there. The fragment is not empty
-    /// and not too long.
-    pub(super) fn place(&self, fragment: &Fragment) -> Result<usize, Misfit> {
+    /// Finds the place of a fragment among at most `most`; [`Coverage::insert`] puts it there. The
+    /// fragment is not empty and not too long.
+    pub(super) fn place(&self, fragment: &Fragment, most: usize) -> Result<usize, Misfit> {
         let piece = Piece::of(fragment);
         let pieces = &self.pieces[..self.count];
         let place = pieces.partition_point(|p| p.start < piece.start);
@@ -76,7 +77,7 @@ impl Coverage {
         };
         if overlaps || beyond_end {
             Err(Misfit::Overlap)
-        } else if self.count == MAX_PIECES {
+        } else if self.count >= most.min(MAX_PIECES) {
             Err(Misfit::Full)
         } else {
             Ok(place)

@@ -18,7 +18,7 @@ impl Fragments {
         let fit = if fragment.is_too_long() {
             Err(DropReason::FragmentTooLong)
         } else {
-            match self.datagrams[slot].coverage.place(fragment) {
+            match self.datagrams[slot].coverage.place(fragment, self.most) {
                 Ok(place) => return Ok(place),
                 Err(Misfit::Duplicate) => return Err(Misfit::Duplicate.reason()),
                 Err(misfit) => Err(misfit.reason()),

@@ -5,7 +5,6 @@
 mod model;
 mod room;
 
-use super::coverage::MAX_PIECES;
 use super::datagrams::tick_of;
 use super::*;
 use crate::packet::Outcome;
@@ -105,7 +104,10 @@ struct World {
 
 impl World {
     fn new(memory: usize) -> Self {
-        Self::of(Fragments::new(memory, TIMEOUT, hash_key()))
+        let most = Limits::MOST_FRAGMENTS;
+        let limits =
+            Limits { fragment_memory: memory, fragments_per_datagram: most, ..Limits::default() };
+        Self::of(Fragments::new(&limits, TIMEOUT, hash_key()))
     }
 
     fn sized(capacity: usize, blocks: usize) -> Self {
@@ -477,6 +479,19 @@ fn a_datagram_has_so_many_fragments_and_no_more() {
     let end = 8 * MAX_PIECES;
     assert_eq!(world.later(middle(end, end + 8)), Later::Drop(LIMIT));
     assert_eq!(world.later(last(end, end + 3)), Later::Drop(LIMIT));
+}
+
+#[test]
+fn a_limit_of_fragments_holds_for_datagrams_that_have_begun() {
+    let mut world = World::new(MEMORY);
+    assert_eq!(world.first(middle(0, 8), Some(REWRITE)), Ok(()));
+    world.fragments.set_most(3);
+    assert_eq!(world.later(middle(8, 16)), APPLY);
+    assert_eq!(world.later(middle(16, 24)), APPLY);
+    assert_eq!(world.later(middle(24, 32)), Later::Drop(LIMIT));
+    // The datagram is discarded, and a larger limit does not bring it back.
+    world.fragments.set_most(9);
+    assert_eq!(world.later(last(24, 30)), Later::Drop(LIMIT));
 }
 
 #[test]

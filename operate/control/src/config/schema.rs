@@ -92,6 +92,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
             "extra_sessions_per_subscriber",
             "twice_sessions",
             "fragment_memory",
+            "fragments_per_datagram",
             "held_ports",
             "unanswered_give_way",
             "unanswered_kept",
@@ -363,7 +364,6 @@ const PLANNED: &[(&str, &str, &str)] = &[
     ("realm", "address6", "IPv6 of realms"),
     ("realm", "gateway6", "IPv6 of realms"),
     ("rule", "alg", "application-level gateways"),
-    ("limits", "fragments_per_datagram", "a limit of fragments for each datagram"),
 ];
 
 /// The reason why `section` refuses an unknown key or table, with a remedy.

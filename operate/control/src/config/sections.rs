@@ -412,6 +412,8 @@ fn read_limits(section: &Section<'_>, limits: &mut Limits) -> Place {
         bounded(section, "extra_sessions_per_subscriber", 0, all);
     limits.twice_sessions = bounded(section, "twice_sessions", 0, MOST_MAPPINGS);
     limits.held_ports = bounded(section, "held_ports", 0, all);
+    let fragments = bounded(section, "fragments_per_datagram", 1, Limits::MOST_FRAGMENTS.into());
+    set(&mut limits.fragments_per_datagram, fragments.and_then(|value| u8::try_from(value).ok()));
     set(&mut limits.fragment_memory, section.get("fragment_memory").and_then(|v| read_memory(&v)));
     quota.place
 }

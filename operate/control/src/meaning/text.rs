@@ -356,7 +356,8 @@ impl Meaning {
         let errors = grouped(limits.icmp_errors_per_second.into());
         writeln!(f, "  in all: {errors} ICMP errors a second of the gateway's own")?;
         let fragments = bytesize::ByteSize(limits.fragment_memory as u64).display().iec();
-        writeln!(f, "  in all: {fragments} of fragments that wait")?;
+        let each = limits.fragments_per_datagram;
+        writeln!(f, "  in all: {fragments} of fragments that wait, {each} fragments a datagram")?;
         match limits.held_ports {
             Some(ports) => writeln!(f, "  in all: {} ports in hold-down", grouped(ports.into())),
             None => Ok(()),
