@@ -108,4 +108,11 @@ drop_reasons! {
         checksum, and the gateway may not or cannot compute the checksum.";
     FragmentedIcmp "fragmented_icmp" "The checksum of a fragmented ICMP message cannot be \
         translated to the other address family.";
+    NoBinding "no_binding" "No customer of a softwire has the IPv4 address and the port of the \
+        packet.";
+    SoftwireSource "softwire_source" "A customer of a softwire sent from an IPv4 address, a port \
+        or an IPv6 address that is not its own.";
+    InboundIcmp "inbound_icmp" "ICMP from outside to customers of lw4o6 is switched off.";
+    EcnCongestion "ecn_congestion" "The path through the tunnel is congested, and the sender of \
+        the packet does not understand the mark (RFC 6040).";
 }

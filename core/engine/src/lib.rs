@@ -114,6 +114,7 @@ pub use host::bucket;
 pub use limits::{Limit, LimitOwner, Standing};
 pub use packet::{Counters, Direction, Outcome, Packet, Side, Verdict};
 pub use parse::is_martian;
+pub use prefetch::prefetch;
 pub use random::HashKey;
 pub use reconfigure::{
     Departure, Leaving, Reconfiguration, ReconfigureError, Review, Superseded, restart_keys,

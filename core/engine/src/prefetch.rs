@@ -5,7 +5,7 @@
 /// on processors for which nothing is known.
 #[inline(always)]
 #[allow(unsafe_code)]
-pub(crate) fn prefetch<T>(slice: &[T], index: usize) {
+pub fn prefetch<T>(slice: &[T], index: usize) {
     if let Some(element) = slice.get(index) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: a prefetch has no effect but on caches and faults on no address; the address is

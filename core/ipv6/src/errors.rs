@@ -15,6 +15,12 @@ const SECOND: u64 = 1_000_000_000;
 /// The bits of explicit congestion notification in the type of service and the traffic class.
 const ECN: u8 = 0b11;
 const DONT_FRAGMENT: u16 = 0x4000;
+/// Next header of IPv4 in IPv6.
+const IPV4_IN_IPV6: u8 = 4;
+/// ICMP "host unreachable" (RFC 7596 section 6.2).
+pub(crate) const HOST_UNREACHABLE: ErrorMessage = ErrorMessage::new(icmp::kind::UNREACHABLE, 1, 0);
+/// ICMPv6 "source address failed ingress/egress policy" (RFC 7596 section 6.2).
+pub(crate) const SOURCE_POLICY: ErrorMessage = ErrorMessage::new(icmpv6::kind::UNREACHABLE, 5, 0);
 /// TTL and hop limit of the gateway's own packets.
 pub(crate) const OWN_HOPS: u8 = 64;
 
@@ -111,6 +117,34 @@ impl Errors {
             waiting.len = write_ipv4(&mut waiting.bytes, source, message, quoted, mtu);
             self.queue.push_back(waiting);
         }
+    }
+
+    /// Queues an ICMP error about an IPv4 packet that came out of a tunnel, unless RFC 1812 section
+    /// 4.3.2.7 forbids it. It goes back into the tunnel, whose ends are those of the packet.
+    pub(crate) fn send_tunneled(
+        &mut self,
+        now: u64,
+        source: u32,
+        ends: (u128, u128),
+        message: ErrorMessage,
+        quoted: &[u8],
+    ) {
+        if !may_answer_ipv4(quoted) || !self.may_send(now) {
+            return;
+        }
+        let mut inner = [0; MIN_MTU];
+        let len = write_ipv4(&mut inner, source, message, quoted, LONGEST_IPV4 as u16);
+        let mut waiting = Waiting { side: Side::Inside, len: 0, bytes: [0; MIN_MTU] };
+        waiting.len = ipv6::HEADER_LEN + len;
+        waiting.bytes[ipv6::HEADER_LEN..][..len].copy_from_slice(&inner[..len]);
+        let mut header = Ipv6::init(&mut waiting.bytes[..ipv6::HEADER_LEN]);
+        header.set_traffic_class(inner[1]);
+        header.set_payload_len(len as u16);
+        header.set_next_header(IPV4_IN_IPV6);
+        header.set_hop_limit(OWN_HOPS);
+        header.set_source(ends.1);
+        header.set_destination(ends.0);
+        self.queue.push_back(waiting);
     }
 
     /// The oldest error that waits.

@@ -48,6 +48,7 @@ mod pairs;
 mod prefix;
 mod settings;
 mod siit;
+pub mod softwire;
 mod translator;
 
 pub use eam::{Eam, EamEntry, EamError};

@@ -5,6 +5,7 @@
 //! round.
 
 use crate::convert::{ConvertSettings, Hops, UdpChecksumZero};
+use crate::softwire::{Lw4o6Settings, MapSettings};
 use crate::{EamEntry, Nptv6, Pref64, Prefix6};
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -33,6 +34,10 @@ pub struct Settings {
     pub clat: Option<ClatSettings>,
     /// Translation of prefixes, RFC 6296. No two pairs overlap.
     pub nptv6: Vec<Nptv6Settings>,
+    /// The relay of lw4o6, RFC 7596.
+    pub lw4o6: Option<Lw4o6Settings>,
+    /// The border relay of MAP, RFC 7597 and RFC 7599: one rule each.
+    pub map: Vec<MapSettings>,
 }
 
 impl Default for Settings {
@@ -48,6 +53,8 @@ impl Default for Settings {
             siit: None,
             clat: None,
             nptv6: Vec::new(),
+            lw4o6: None,
+            map: Vec::new(),
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::nat64::{Nat64, about_ipv4};
 use crate::pairs::Pairs;
 use crate::settings::{Filter as FilterKind, Settings};
 use crate::siit::Siit;
+use crate::softwire::Softwires;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -74,7 +75,7 @@ pub struct Translator {
     /// Number of the realm of NAT64's hosts in the engine.
     realm: u16,
     /// Own IPv4 addresses, inside and outside.
-    own_ipv4: [Option<u32>; 2],
+    pub(crate) own_ipv4: [Option<u32>; 2],
     pub(crate) mtus: [u16; 2],
     /// Ranges of addresses that the engine has for itself, ascending.
     externals: Vec<AddressRange>,
@@ -84,8 +85,9 @@ pub struct Translator {
     pub(crate) pairs: Pairs,
     pub(crate) clat: Converter,
     pub(crate) filter: Option<Filter>,
-    errors: Errors,
-    counters: Counters,
+    pub(crate) softwires: Option<Softwires>,
+    pub(crate) errors: Errors,
+    pub(crate) counters: Counters,
     /// Packets that the engine has counted and that were lost afterwards.
     taken_back: Counters,
 }
@@ -135,6 +137,7 @@ impl Translator {
             pairs: Pairs::new(&settings.nptv6).map_err(|overlap| overlap.to_string())?,
             clat: converter(mtu_ipv6[1], mtus[0], Hops::Decrement),
             filter: outbound_only.then(|| Filter::new(FILTER_RECORDS, seed)),
+            softwires: Softwires::new(settings, config, seed)?,
             errors: Errors::new(config.limits.icmp_errors_per_second),
             counters: Counters::default(),
             taken_back: Counters::default(),
@@ -147,6 +150,9 @@ impl Translator {
         self.own_ipv4 = own_ipv4(config);
         self.externals = config.external_ranges();
         self.errors.set_rate(config.limits.icmp_errors_per_second);
+        if let Some(softwires) = &mut self.softwires {
+            softwires.renew(config);
+        }
     }
 
     /// Number of the realm of NAT64's hosts in the engine; `None`: there is no NAT64.
@@ -171,8 +177,15 @@ impl Translator {
         counters
     }
 
-    /// The oldest error of the translator's own: its side and its bytes.
+    /// The oldest packet of the translator's own: its side and its bytes. It is an error, or a
+    /// packet of a softwire that was held.
     pub fn poll_transmit(&mut self, buffer: &mut [u8]) -> Option<(Side, usize)> {
+        if let Some(softwires) = &mut self.softwires
+            && let Some((side, bytes)) = softwires.pop_released()
+        {
+            buffer[..bytes.len()].copy_from_slice(&bytes);
+            return Some((side, bytes.len()));
+        }
         let waiting: Waiting = self.errors.pop()?;
         let bytes = waiting.bytes();
         buffer[..bytes.len()].copy_from_slice(bytes);
@@ -187,6 +200,7 @@ impl Translator {
             nat64.forget_packet();
             nat64.hosts.sweep(engine, self.realm, now.0);
         }
+        self.advance_softwires(now);
     }
 
     /// Takes a packet of either family that came in on a side, with
@@ -223,7 +237,7 @@ impl Translator {
     /// True if an IPv4 packet is for SIIT or the CLAT. Realms of customers have neither.
     fn claims_ipv4(&self, from: Side, realm: u16, ends: (u32, u32)) -> bool {
         let claims = match from {
-            Side::Outside => self.claims_siit_ipv4(ends.1),
+            Side::Outside => self.claims_softwire_ipv4(ends.1) || self.claims_siit_ipv4(ends.1),
             Side::Inside => realm == 0 && self.claims_clat_ipv4(ends.0),
         };
         claims && !self.is_engines(ends.1)
@@ -244,6 +258,11 @@ impl Translator {
         let len = packet.len();
         if self.loops(from, ends) {
             return self.refuse(now, from, packet, len, DropReason::SpoofedSource.into());
+        }
+        if from == Side::Inside
+            && let Some(fate) = self.take_softwire(now, packet, ends)
+        {
+            return fate;
         }
         let own = self.own_addresses();
         if own.contains(&Some(ends.1)) {
@@ -279,7 +298,11 @@ impl Translator {
             return self.by_engine(engine, now, from, packet);
         }
         packet.truncate(len);
-        let taken = match check_ipv4(packet.bytes(), ends) {
+        let checked = check_ipv4(packet.bytes(), ends);
+        if from == Side::Outside && self.claims_softwire_ipv4(ends.1) {
+            return self.take_softwire_ipv4(now, packet, checked);
+        }
+        let taken = match checked {
             Err(reason) => Err(reason.into()),
             Ok(()) if from == Side::Outside => self.siit_to_ipv6(packet),
             Ok(()) => self.clat_to_ipv6(packet),
@@ -354,7 +377,13 @@ impl Translator {
     }
 
     /// Sends an error about a packet as received, to the side that it came from.
-    fn send_error(&mut self, now: Timestamp, from: Side, packet: &[u8], message: ErrorMessage) {
+    pub(crate) fn send_error(
+        &mut self,
+        now: Timestamp,
+        from: Side,
+        packet: &[u8],
+        message: ErrorMessage,
+    ) {
         //= rfc7915#section-4.4-configure
         //= rfc7915#section-5.4-configure
         if !self.sends_errors(from) {
@@ -382,7 +411,7 @@ impl Translator {
     }
 
     /// True if errors of the gateway's own are sent to a side.
-    fn sends_errors(&self, side: Side) -> bool {
+    pub(crate) fn sends_errors(&self, side: Side) -> bool {
         match side {
             Side::Inside => self.settings.inside.icmp_errors,
             Side::Outside => self.settings.outside.icmp_errors,
@@ -452,7 +481,13 @@ impl Translator {
     }
 
     /// Counts a packet as dropped that the engine has counted as forwarded or answered.
-    fn lose(&mut self, direction: Direction, outcome: Outcome, len: usize, reason: DropReason) {
+    pub(crate) fn lose(
+        &mut self,
+        direction: Direction,
+        outcome: Outcome,
+        len: usize,
+        reason: DropReason,
+    ) {
         self.taken_back.count(direction, outcome, len);
         self.counters.count_drop(direction, reason, len);
     }

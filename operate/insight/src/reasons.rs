@@ -160,6 +160,18 @@ const REMEDIES: &[(&[DropReason], &str)] = &[
         &[R::FragmentedIcmp],
         "Send a smaller ping; ICMP messages in several fragments do not pass between the families.",
     ),
+    (
+        &[R::NoBinding],
+        "`natgate show bindings` and `natgate show domains` list the customers; protocols without \
+         ports need an address that is not shared.",
+    ),
+    (
+        &[R::SoftwireSource],
+        "The customer's equipment has an old address or port set, or forges its source; \
+         `natgate capture` shows it.",
+    ),
+    (&[R::InboundIcmp], "lw4o6.inbound_icmp decides."),
+    (&[R::EcnCongestion], "A router inside marks packets that it ought to drop; check its queues."),
 ];
 
 /// The explanation of a drop reason, by its name.

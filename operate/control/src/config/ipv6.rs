@@ -408,6 +408,7 @@ impl Draft {
             siit: siit.as_ref().map(SiitDraft::settings),
             clat,
             nptv6: nptv6.iter().map(pair).collect(),
+            ..Settings::default()
         }
     }
 }

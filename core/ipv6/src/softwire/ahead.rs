@@ -1,0 +1,65 @@
+//! Fetches the lines of memory that the packets of a batch will need.
+//!
+//! The packets of a batch wait for memory together: first for the lines of keys, then for the
+//! values.
+
+use super::Softwires;
+use super::bindings::{BindingTable, Wanted};
+use super::tunnel::IPV4;
+use crate::translator::Translator;
+use natgate_engine::Side;
+use natgate_wire::{ipv4, ipv6};
+
+/// Offsets of the source and the destination in the IPv4 header, and of the ports behind it.
+const ADDRESS: [usize; 2] = [12, 16];
+const PORT: [usize; 2] = [ipv4::HEADER_LEN, ipv4::HEADER_LEN + 2];
+/// First byte of an IPv4 packet without options.
+const PLAIN: u8 = 0x45;
+
+/// Address and port of the customer's end of a packet, if it has the usual form. A wrong guess
+/// costs a fetch in vain.
+#[inline]
+fn customer(from: Side, packet: &[u8]) -> Option<(u32, u16)> {
+    let (end, packet) = match from {
+        Side::Outside => (1, packet),
+        Side::Inside => {
+            let is_tunneled = packet.first()? >> 4 == 6 && *packet.get(6)? == IPV4;
+            (0, packet.get(ipv6::HEADER_LEN..).filter(|_| is_tunneled)?)
+        }
+    };
+    let headers = packet.first_chunk::<{ ipv4::HEADER_LEN + 4 }>().filter(|all| all[0] == PLAIN)?;
+    let address = headers[ADDRESS[end]..][..4].try_into().ok()?;
+    let port = headers[PORT[end]..][..2].try_into().ok()?;
+    Some((u32::from_be_bytes(address), u16::from_be_bytes(port)))
+}
+
+impl Softwires {
+    /// The place in the bindings that a packet will be looked up at.
+    #[inline]
+    fn wanted(&self, from: Side, packet: &[u8]) -> Option<(&BindingTable, Wanted)> {
+        let bindings = &self.lw4o6.as_ref()?.bindings;
+        let (ipv4, port) = customer(from, packet)?;
+        let psid = bindings.sets(ipv4).set_of(port).filter(|_| bindings.spans(ipv4))?;
+        Some((bindings, bindings.wanted(ipv4, psid)))
+    }
+}
+
+impl Translator {
+    /// Starts to fetch what the packets of a batch need, which came in on a side.
+    #[inline]
+    pub fn prepare<'p>(&self, from: Side, packets: impl Iterator<Item = &'p [u8]> + Clone) {
+        let Some(softwires) = self.softwires.as_ref().filter(|one| one.lw4o6.is_some()) else {
+            return;
+        };
+        for packet in packets.clone() {
+            if let Some((bindings, wanted)) = softwires.wanted(from, packet) {
+                bindings.prefetch_key(wanted);
+            }
+        }
+        for packet in packets {
+            if let Some((bindings, wanted)) = softwires.wanted(from, packet) {
+                bindings.prefetch_value(wanted);
+            }
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! IPv6 packets from customers to the gateway's end of a tunnel.
+
+use super::endpoint::{self, End, Port};
+use super::fragments::{Datagram, Ports};
+use super::to_tunnel::{Passed, both_ports, datagram};
+use super::tunnel::{IPV4, service_behind, set_hop};
+use super::{Answer, Located, Location, Owner, Softwires, Stopped};
+use crate::convert::{Cut, ErrorMessage, Refusal};
+use crate::errors::{HOST_UNREACHABLE, SOURCE_POLICY};
+use crate::translator::{Fate, Translator};
+use natgate_engine::{Direction, DropReason, Packet, Side, Timestamp, is_martian};
+use natgate_wire::ipv4::Ipv4Error;
+use natgate_wire::{Ipv4, Ipv6, ipv4, ipv6, protocol};
+
+/// An IPv6 packet at the gateway's end of a tunnel, as read.
+#[derive(Clone, Copy, Debug)]
+struct Arrived {
+    /// Source and destination.
+    ends: (u128, u128),
+    /// Offset of the IPv4 packet.
+    at: usize,
+    traffic_class: u8,
+}
+
+impl Translator {
+    /// Takes an IPv6 packet from inside, if it is a softwire's.
+    #[inline]
+    pub(crate) fn take_softwire(
+        &mut self,
+        now: Timestamp,
+        packet: &mut Packet<'_>,
+        ends: (u128, u128),
+    ) -> Option<Fate> {
+        let softwires = self.softwires.as_ref()?;
+        if softwires.is_tunnel_end(ends.1) {
+            return Some(self.take_from_tunnel(now, packet, ends));
+        }
+        let dmr = softwires.domains.dmr(ends.1)?;
+        Some(self.take_translated(now, packet, dmr))
+    }
+
+    /// Takes a packet to the gateway's end of a tunnel.
+    fn take_from_tunnel(
+        &mut self,
+        now: Timestamp,
+        packet: &mut Packet<'_>,
+        ends: (u128, u128),
+    ) -> Fate {
+        let len = packet.len();
+        let Ok(header) = Ipv6::new_checked(packet.bytes()) else { return Fate::Nothing };
+        let traffic_class = header.traffic_class();
+        if header.next_header() == IPV4 {
+            let arrived = Arrived { ends, at: ipv6::HEADER_LEN, traffic_class };
+            return self.take_arrived(now, packet, arrived, len);
+        }
+        let Ok(walk) = header.walk() else {
+            return self.drop_outer(packet, DropReason::ExtensionHeaders);
+        };
+        if walk.segments_left.is_some() {
+            return self.drop_outer(packet, DropReason::SegmentsLeft);
+        }
+        match (walk.protocol, walk.fragment) {
+            (IPV4, Some((at, fragment))) if !fragment.is_atomic() => {
+                self.reassemble(now, packet.bytes(), at, fragment)
+            }
+            (IPV4, _) => {
+                let arrived = Arrived { ends, at: walk.transport, traffic_class };
+                self.take_arrived(now, packet, arrived, len)
+            }
+            (protocol::ICMPV6, None) => self.take_tunnel_icmp(now, packet, walk.transport),
+            _ => {
+                self.count_drop(Direction::Local, DropReason::LocalUnsupported, len);
+                Fate::Nothing
+            }
+        }
+    }
+
+    /// Counts a packet from a customer as dropped.
+    pub(super) fn drop_outer(&mut self, packet: &Packet<'_>, reason: DropReason) -> Fate {
+        self.count_drop(Direction::Outbound, reason, packet.len());
+        Fate::Nothing
+    }
+
+    /// Takes a whole packet that is in a tunnel, without an outer fragment header. It is counted
+    /// with `len` bytes.
+    pub(super) fn take_whole(
+        &mut self,
+        now: Timestamp,
+        packet: &mut Packet<'_>,
+        len: usize,
+    ) -> Fate {
+        let Ok(header) = Ipv6::new_checked(packet.bytes()) else { return Fate::Nothing };
+        let ends = (header.source(), header.destination());
+        let traffic_class = header.traffic_class();
+        let arrived = Arrived { ends, at: ipv6::HEADER_LEN, traffic_class };
+        self.take_arrived(now, packet, arrived, len)
+    }
+
+    #[inline]
+    fn take_arrived(
+        &mut self,
+        now: Timestamp,
+        packet: &mut Packet<'_>,
+        arrived: Arrived,
+        len: usize,
+    ) -> Fate {
+        let (own, mtu) = (self.own_ipv4(), self.mtu_outside());
+        let Some(softwires) = &mut self.softwires else { return Fate::Nothing };
+        let first = first_fragment(packet.bytes(), arrived);
+        let whole = packet.start();
+        let taken = softwires.leave_tunnel(now, packet, arrived, (own, mtu));
+        let fate = match taken {
+            Ok((passed, owner)) => {
+                if let Some(owner) = owner {
+                    softwires.count_from(owner, len);
+                }
+                self.pass(passed, len)
+            }
+            Err(Stopped { reason, answer }) => {
+                self.count_drop(Direction::Outbound, reason, len);
+                match answer {
+                    Answer::Nothing => {}
+                    Answer::Inner(message) => {
+                        self.answer_in_tunnel(now, arrived.ends, message, packet.bytes());
+                    }
+                    Answer::Outer(message) => {
+                        packet.set_start(whole);
+                        self.answer_tunnel_end(now, arrived.ends, message, packet.bytes());
+                    }
+                }
+                Fate::Nothing
+            }
+        };
+        if let Some((datagram, ports)) = first {
+            self.learn(now, datagram, ports);
+        }
+        fate
+    }
+}
+
+/// The datagram and the ports of an inner first fragment.
+#[inline]
+fn first_fragment(bytes: &[u8], arrived: Arrived) -> Option<(Datagram, Ports)> {
+    let packet = Ipv4::new_checked(bytes.get(arrived.at..)?).ok()?;
+    let is_first = packet.more_fragments() && packet.fragment_offset() == 0;
+    is_first.then(|| (datagram(arrived.ends.0, &packet), both_ports(&packet)))
+}
+
+/// Reads the IPv4 packet in a tunnel.
+fn read_inner(bytes: &[u8]) -> Result<Ipv4<&[u8]>, DropReason> {
+    let inner = Ipv4::new_checked(bytes).map_err(|error| match error {
+        Ipv4Error::Version => DropReason::NotIpv4,
+        Ipv4Error::Length => DropReason::BadLength,
+    })?;
+    match inner.checksum_valid() {
+        true => Ok(inner),
+        false => Err(DropReason::BadHeaderChecksum),
+    }
+}
+
+impl Softwires {
+    /// Takes a packet out of its tunnel, and to its receiver. `outside` has the gateway's own IPv4
+    /// addresses and the MTU of the outside link. If the packet is stopped by an error about the
+    /// IPv4 packet, it is that packet.
+    #[inline]
+    fn leave_tunnel(
+        &mut self,
+        now: Timestamp,
+        packet: &mut Packet<'_>,
+        arrived: Arrived,
+        outside: ([Option<u32>; 2], u16),
+    ) -> Result<(Passed, Option<Owner>), Stopped> {
+        let inner = read_inner(&packet.bytes()[arrived.at..])?;
+        let (source, destination) = (inner.source(), inner.destination());
+        let (total_len, service) = (usize::from(inner.total_len()), inner.service());
+        let mut ports = None;
+        let port = || endpoint::port(&inner, End::Source);
+        let location = match self.locate(source, port)? {
+            Location::NeedsPort => {
+                let datagram = datagram(arrived.ends.0, &inner);
+                ports = self.fragments.ports(&datagram);
+                let Some(ports) = ports else {
+                    return self.hold(now, datagram, packet.bytes());
+                };
+                self.locate(source, || Ok(ports.source))?
+            }
+            location => location,
+        };
+        let owner = self.check_origin(location, arrived.ends)?;
+        let service = service_behind(service, arrived.traffic_class)?;
+        if is_martian(destination) {
+            return Err(DropReason::MartianDestination.into());
+        }
+        let port = || match ports {
+            Some(Ports { destination, .. }) => Ok(destination),
+            None => endpoint::port(&inner, End::Destination),
+        };
+        let receiver = match self.locate(destination, port)? {
+            Location::NeedsPort => {
+                let datagram = datagram(arrived.ends.0, &inner);
+                let Some(ports) = self.fragments.ports(&datagram) else {
+                    return self.hold(now, datagram, packet.bytes());
+                };
+                self.locate(destination, || Ok(ports.destination))?
+            }
+            receiver => receiver,
+        };
+        // Customers that share an address may reach each other.
+        let is_own = |to: &Located| source == destination && to.tunnel.customer == arrived.ends.0;
+        if matches!(&receiver, Location::Customer(to) if is_own(to)) {
+            return Err(DropReason::Land.into());
+        }
+        packet.set_start(packet.start() + arrived.at);
+        packet.truncate(total_len);
+        let passed = self.go_on(packet, owner, receiver, service, outside)?;
+        Ok((passed, Some(owner)))
+    }
+
+    /// Holds a fragment that came in a tunnel.
+    #[cold]
+    fn hold(
+        &mut self,
+        now: Timestamp,
+        datagram: Datagram,
+        bytes: &[u8],
+    ) -> Result<(Passed, Option<Owner>), Stopped> {
+        match self.fragments.hold(now.0, datagram, Side::Inside, bytes) {
+            true => Ok((Passed::Held, None)),
+            false => Err(DropReason::FragmentLimit.into()),
+        }
+    }
+
+    /// Checks that a packet came from the customer that has its source.
+    //= rfc7596#section-6.2-verify
+    //= rfc7597#section-8.1-validate
+    #[inline]
+    fn check_origin(&mut self, location: Location, ends: (u128, u128)) -> Result<Owner, Stopped> {
+        let spoofed = DropReason::SoftwireSource;
+        let lw4o6 = self.is_of_lw4o6(ends.1);
+        let Location::Customer(Located { owner, tunnel }) = location else {
+            return Err(self.no_customer(lw4o6));
+        };
+        if tunnel.customer == ends.0 && tunnel.br == ends.1 {
+            return Ok(owner);
+        }
+        self.counter(owner).spoofed += 1;
+        //= rfc7596#section-6.2-policy
+        //= rfc7597#section-8.1-discard
+        Err(match owner {
+            Owner::Bindings if self.answers(owner) => Stopped::outer(spoofed, SOURCE_POLICY),
+            _ => spoofed.into(),
+        })
+    }
+
+    /// The refusal of a packet whose source no customer has.
+    #[cold]
+    fn no_customer(&self, is_lw4o6: bool) -> Stopped {
+        match is_lw4o6 && self.answers(Owner::Bindings) {
+            true => Stopped::outer(DropReason::NoBinding, SOURCE_POLICY),
+            false if is_lw4o6 => DropReason::NoBinding.into(),
+            false => DropReason::SoftwireSource.into(),
+        }
+    }
+
+    /// True if an address is the gateway's end of a tunnel of lw4o6.
+    fn is_of_lw4o6(&self, address: u128) -> bool {
+        self.lw4o6.is_some() && !self.domains.is_br(address)
+    }
+
+    /// Sends an IPv4 packet from a customer on: to another customer, or outside.
+    #[inline]
+    pub(super) fn go_on(
+        &mut self,
+        packet: &mut Packet<'_>,
+        from: Owner,
+        receiver: Location,
+        service: u8,
+        outside: ([Option<u32>; 2], u16),
+    ) -> Result<Passed, Refusal> {
+        match receiver {
+            Location::Elsewhere => {}
+            Location::Customer(to) => {
+                let both = [from, to.owner].contains(&Owner::Bindings);
+                let is_closed = both && self.lw4o6.as_ref().is_some_and(|one| !one.hairpinning);
+                //= rfc7596#section-6.2-hairpin-policy
+                if is_closed {
+                    return Err(DropReason::HairpinDisabled.into());
+                }
+                //= rfc7596#section-6.2-hairpin
+                let cut = self.send_to_customer(packet, to, service)?;
+                self.count_to(to.owner, packet.len());
+                return Ok(Passed::Sent(Direction::Hairpin, Side::Inside, cut));
+            }
+            Location::NeedsPort => return Err(DropReason::FragmentUnmatched.into()),
+            Location::Unbound if self.answers(Owner::Bindings) => {
+                return Err(Refusal::with(DropReason::NoBinding, HOST_UNREACHABLE));
+            }
+            Location::Unbound => return Err(DropReason::NoBinding.into()),
+        }
+        let (own, mtu) = outside;
+        let header = Ipv4::new_header_checked(packet.bytes()).map_err(|_| DropReason::BadLength)?;
+        if own.contains(&Some(header.destination())) {
+            return Err(DropReason::LocalUnsupported.into());
+        }
+        let ttl = header.ttl();
+        if ttl <= 1 {
+            return Err(Refusal::with(DropReason::TtlExceeded, ErrorMessage::TTL_EXCEEDED));
+        }
+        let mut cut = None;
+        if packet.len() > usize::from(mtu) {
+            if header.dont_fragment() {
+                let error = ErrorMessage::fragmentation_needed(mtu);
+                return Err(Refusal::with(DropReason::TooBig, error));
+            }
+            // The sender of the gateway cuts a packet with options.
+            let is_plain = header.header_len() == ipv4::HEADER_LEN;
+            cut = is_plain.then_some(Cut { limit: mtu.into(), identification: 0 });
+        }
+        if self.mss.is_some() {
+            self.clamp_mss(packet, self.mtu);
+        }
+        set_hop(packet.bytes_mut(), ttl - 1, service);
+        Ok(Passed::Sent(Direction::Outbound, Side::Outside, cut))
+    }
+}
+
+/// The port of a packet that has none of its own because it is a later fragment.
+pub(super) const fn is_later(port: Port) -> bool {
+    matches!(port, Port::Later)
+}

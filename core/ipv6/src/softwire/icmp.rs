@@ -1,0 +1,152 @@
+//! ICMPv6 at the gateway's end of a tunnel, and errors of the gateway's own about packets of
+//! tunnels (RFC 2473 section 8).
+//!
+//! A router on the way through a tunnel reports to the gateway. The gateway believes a report that
+//! quotes a packet of a customer that there is, and reports to the sender of the IPv4 packet.
+
+use super::bindings::Tunnel;
+use super::endpoint::{self, End};
+use super::tunnel::IPV4;
+use super::{Located, Location, Softwires};
+use crate::convert::ErrorMessage;
+use crate::errors::HOST_UNREACHABLE;
+use crate::translator::{Fate, Translator};
+use natgate_engine::{Direction, DropReason, Packet, Side, Timestamp};
+use natgate_wire::{Icmpv6, Ipv4, Ipv6, icmpv6, ipv6};
+
+/// A report from inside a tunnel, as understood.
+struct Report<'p> {
+    /// The IPv4 packet that it is about, as far as quoted.
+    inner: &'p [u8],
+    to: Located,
+    /// The message for the sender of the IPv4 packet, if it gets one.
+    message: Option<ErrorMessage>,
+    /// The width of the path.
+    width: Option<u32>,
+}
+
+impl Softwires {
+    /// Reads an error that came to the gateway's end of a tunnel.
+    fn report<'p>(
+        &self,
+        own: u128,
+        message: &Icmpv6<&'p [u8]>,
+        body: &'p [u8],
+    ) -> Option<Report<'p>> {
+        let quoted = Ipv6::new_header_checked(body).ok().filter(|outer| outer.source() == own)?;
+        let walk = quoted.walk().ok()?;
+        let is_later = walk.fragment.is_some_and(|(_, fragment)| fragment.offset != 0);
+        let inner = body.get(walk.transport..).filter(|_| walk.protocol == IPV4 && !is_later)?;
+        let packet = Ipv4::new_header_checked(inner).ok()?;
+        let port = || endpoint::port(&packet, End::Destination);
+        let to = match self.locate(packet.destination(), port) {
+            Ok(Location::Customer(to)) => to,
+            _ => return None,
+        };
+        if to.tunnel != (Tunnel { br: own, customer: quoted.destination() }) {
+            return None;
+        }
+        let is_wide = message.kind() == icmpv6::kind::PACKET_TOO_BIG;
+        let width = (is_wide && self.softwire(to.owner).path_mtu).then(|| message.word());
+        //= rfc2473#section-8.3-too-big
+        //= rfc2473#section-8.3-unreachable
+        let message = match is_wide {
+            true if packet.dont_fragment() => {
+                let width = message.word().clamp(ipv6::MIN_MTU as u32, u16::MAX.into()) as u16;
+                Some(ErrorMessage::fragmentation_needed(width - ipv6::HEADER_LEN as u16))
+            }
+            true => None,
+            false => Some(HOST_UNREACHABLE),
+        };
+        Some(Report { inner, to, message, width })
+    }
+
+    /// The tunnel to the sender of a quoted IPv4 packet; `None`: the sender is outside.
+    fn sender(&self, inner: &[u8]) -> Option<Tunnel> {
+        let packet = Ipv4::new_header_checked(inner).ok()?;
+        match self.locate(packet.source(), || endpoint::port(&packet, End::Source)) {
+            Ok(Location::Customer(Located { tunnel, .. })) if tunnel.br != 0 => Some(tunnel),
+            _ => None,
+        }
+    }
+}
+
+impl Translator {
+    /// Takes an ICMPv6 message to the gateway's end of a tunnel.
+    #[cold]
+    pub(super) fn take_tunnel_icmp(
+        &mut self,
+        now: Timestamp,
+        packet: &mut Packet<'_>,
+        at: usize,
+    ) -> Fate {
+        let len = packet.len();
+        if crate::answer_echo(packet.bytes_mut()) {
+            return self.reply(len);
+        }
+        let reason = match self.take_report(now, packet.bytes(), at) {
+            Ok(()) => {
+                self.count_reply(len);
+                return Fate::Nothing;
+            }
+            Err(reason) => reason,
+        };
+        self.count_drop(Direction::Local, reason, len);
+        Fate::Nothing
+    }
+
+    fn take_report(&mut self, now: Timestamp, bytes: &[u8], at: usize) -> Result<(), DropReason> {
+        let header = Ipv6::new_checked(bytes).map_err(|_| DropReason::BadLength)?;
+        let (source, own) = (header.source(), header.destination());
+        let bytes = &bytes[at..header.total_len()];
+        let message = Icmpv6::new_checked(bytes).ok_or(DropReason::BadLength)?;
+        if !icmpv6::is_error(message.kind()) {
+            return Err(DropReason::LocalUnsupported);
+        }
+        if !message.checksum_valid(source, own) {
+            return Err(DropReason::IcmpBadChecksum);
+        }
+        let Some(softwires) = &mut self.softwires else { return Err(DropReason::IcmpNoSession) };
+        let body = &bytes[icmpv6::HEADER_LEN..];
+        let report = softwires.report(own, &message, body).ok_or(DropReason::IcmpNoSession)?;
+        let Report { inner, to, message, width } = report;
+        if let Some(width) = width {
+            softwires.paths.note(now.0, to.tunnel.customer, width);
+        }
+        let sender = softwires.sender(inner);
+        let Some(message) = message else { return Ok(()) };
+        match sender {
+            Some(tunnel) => {
+                self.answer_in_tunnel(now, (tunnel.customer, tunnel.br), message, inner)
+            }
+            None => self.send_error(now, Side::Outside, inner, message),
+        }
+        Ok(())
+    }
+
+    /// Sends an ICMP error about an IPv4 packet that came out of a tunnel, back into the tunnel.
+    #[cold]
+    pub(super) fn answer_in_tunnel(
+        &mut self,
+        now: Timestamp,
+        ends: (u128, u128),
+        message: ErrorMessage,
+        inner: &[u8],
+    ) {
+        let source = self.error_source_in_tunnel();
+        self.send_tunneled(now, source, ends, message, inner);
+    }
+
+    /// Sends an ICMPv6 error about a packet to the customer's end of its tunnel.
+    #[cold]
+    pub(super) fn answer_tunnel_end(
+        &mut self,
+        now: Timestamp,
+        ends: (u128, u128),
+        message: ErrorMessage,
+        outer: &[u8],
+    ) {
+        // The customer knows the gateway by this address alone (RFC 7596 section 5.1).
+        self.send_error_from(now, ends.1, outer, message);
+    }
+}

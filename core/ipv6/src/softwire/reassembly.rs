@@ -1,0 +1,297 @@
+//! Fragments of tunnel packets: a packet in a tunnel that was cut on its way is put together before
+//! the tunnel ends (RFC 2473 section 7.2, RFC 6333 section 5.3).
+//!
+//! Memory and number are bounded, and each tunnel may use an eighth of the memory. Fragments that
+//! overlap end their datagram (RFC 5722).
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use natgate_engine::DropReason;
+use natgate_wire::Ipv6;
+use natgate_wire::ipv6::{self, Fragment};
+
+/// Most packets that are put together at a time.
+const MOST: usize = 4096;
+/// Most fragments of a packet.
+const MOST_PIECES: usize = 64;
+/// A tunnel may use one part of the memory in this number.
+const SHARE: usize = 8;
+/// Longest payload of an IPv6 packet, bytes.
+const LONGEST: usize = u16::MAX as usize;
+
+/// The name of a fragmented packet: source, destination, identification.
+type Name = (u128, u128, u32);
+
+#[derive(Clone, Debug, Default)]
+struct Whole {
+    /// The pieces by offset.
+    pieces: BTreeMap<usize, Vec<u8>>,
+    /// The header of the first fragment.
+    header: Option<[u8; ipv6::HEADER_LEN]>,
+    next_header: u8,
+    /// Length of the payload, when the last piece is there.
+    len: Option<usize>,
+    /// Bytes of all fragments as received, and those of their payloads.
+    received: usize,
+    bytes: usize,
+    number: u64,
+}
+
+/// Fragments whose packet will not be complete: their number, and their bytes as received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lost {
+    pub(crate) fragments: u64,
+    pub(crate) bytes: u64,
+    pub(crate) reason: DropReason,
+}
+
+/// A packet that is complete again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Complete {
+    /// The packet, without a fragment header.
+    pub(crate) bytes: Vec<u8>,
+    /// Number of its fragments, and their bytes as received.
+    pub(crate) fragments: u64,
+    pub(crate) received: usize,
+}
+
+/// Packets that are put together.
+#[derive(Clone, Debug)]
+pub(crate) struct Reassembly {
+    packets: BTreeMap<Name, Whole>,
+    /// Packets in the order of their first fragment to come, and the times at which they end.
+    ends: VecDeque<(u64, u64, Name)>,
+    /// Bytes of each source.
+    shares: BTreeMap<u128, usize>,
+    next_number: u64,
+    timeout: u64,
+    memory: usize,
+    used: usize,
+    lost: Vec<Lost>,
+}
+
+impl Reassembly {
+    pub(crate) fn new(memory: usize, timeout: u64) -> Self {
+        Self {
+            packets: BTreeMap::new(),
+            ends: VecDeque::new(),
+            shares: BTreeMap::new(),
+            next_number: 0,
+            timeout,
+            memory,
+            used: 0,
+            lost: Vec::new(),
+        }
+    }
+
+    /// True if nothing waits.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ends.is_empty() && self.lost.is_empty()
+    }
+
+    /// Takes a fragment; returns the packet if it is complete now. The payload begins behind the
+    /// fragment header, which is at `at`.
+    ///
+    /// # Errors
+    /// The reason why the fragment is dropped.
+    pub(crate) fn take(
+        &mut self,
+        now: u64,
+        bytes: &[u8],
+        at: usize,
+        fragment: Fragment,
+    ) -> Result<Option<Complete>, DropReason> {
+        let packet = Ipv6::new_header_checked(bytes).map_err(|_| DropReason::BadLength)?;
+        let payload = bytes.get(at + ipv6::FRAGMENT_LEN..).ok_or(DropReason::BadLength)?;
+        let end = fragment.offset + payload.len();
+        if end > LONGEST {
+            return Err(DropReason::FragmentTooLong);
+        }
+        if payload.is_empty() || fragment.more && payload.len() % 8 != 0 {
+            return Err(DropReason::FragmentTiny);
+        }
+        let name = (packet.source(), packet.destination(), fragment.identification);
+        let share = self.shares.get(&name.0).copied().unwrap_or(0);
+        let is_too_much = self.used + payload.len() > self.memory
+            || share + payload.len() > self.memory / SHARE
+            || !self.packets.contains_key(&name) && self.packets.len() >= MOST;
+        if is_too_much {
+            return Err(DropReason::FragmentLimit);
+        }
+        let whole = self.packets.entry(name).or_insert_with(|| {
+            self.next_number += 1;
+            self.ends.push_back((now + self.timeout, self.next_number, name));
+            Whole { number: self.next_number, ..Whole::default() }
+        });
+        if let Err(reason) = whole.add(fragment, payload, bytes) {
+            self.give_up(name, reason);
+            return Err(reason);
+        }
+        self.used += payload.len();
+        *self.shares.entry(name.0).or_default() += payload.len();
+        if !self.packets[&name].is_complete() {
+            return Ok(None);
+        }
+        Ok(self.remove(name).map(Whole::finish))
+    }
+
+    fn remove(&mut self, name: Name) -> Option<Whole> {
+        let whole = self.packets.remove(&name)?;
+        self.used -= whole.bytes;
+        if let Some(share) = self.shares.get_mut(&name.0) {
+            *share -= whole.bytes;
+            if *share == 0 {
+                self.shares.remove(&name.0);
+            }
+        }
+        Some(whole)
+    }
+
+    /// Ends a packet; its fragments are lost.
+    fn give_up(&mut self, name: Name, reason: DropReason) {
+        if let Some(whole) = self.remove(name)
+            && !whole.pieces.is_empty()
+        {
+            let (fragments, bytes) = (whole.pieces.len() as u64, whole.received as u64);
+            self.lost.push(Lost { fragments, bytes, reason });
+        }
+    }
+
+    /// Ends what is due; returns what was lost.
+    pub(crate) fn expire(&mut self, now: u64) -> Vec<Lost> {
+        while let Some(&(end, number, name)) = self.ends.front()
+            && end <= now
+        {
+            self.ends.pop_front();
+            if self.packets.get(&name).is_some_and(|whole| whole.number == number) {
+                self.give_up(name, DropReason::FragmentUnmatched);
+            }
+        }
+        core::mem::take(&mut self.lost)
+    }
+}
+
+impl Whole {
+    fn add(&mut self, fragment: Fragment, payload: &[u8], bytes: &[u8]) -> Result<(), DropReason> {
+        let (start, end) = (fragment.offset, fragment.offset + payload.len());
+        let before = self.pieces.range(..end).next_back();
+        let overlaps = before.is_some_and(|(at, piece)| at + piece.len() > start);
+        let ends_twice = match (self.len, fragment.more) {
+            (Some(len), true) => end > len,
+            (Some(len), false) => end != len,
+            (None, false) => self.pieces.last_key_value().is_some_and(|(at, _)| *at >= end),
+            (None, true) => false,
+        };
+        if overlaps || ends_twice {
+            return Err(DropReason::FragmentOverlap);
+        }
+        if self.pieces.len() >= MOST_PIECES {
+            return Err(DropReason::FragmentLimit);
+        }
+        if start == 0 {
+            let mut header = [0; ipv6::HEADER_LEN];
+            header.copy_from_slice(&bytes[..ipv6::HEADER_LEN]);
+            self.header = Some(header);
+            self.next_header = fragment.next_header;
+        }
+        if !fragment.more {
+            self.len = Some(end);
+        }
+        self.pieces.insert(start, payload.to_vec());
+        self.bytes += payload.len();
+        self.received += bytes.len();
+        Ok(())
+    }
+
+    fn is_complete(&self) -> bool {
+        // Pieces do not overlap, so their sum tells that there is no gap.
+        self.header.is_some() && self.len == Some(self.bytes)
+    }
+
+    fn finish(self) -> Complete {
+        let header = self.header.unwrap_or([0; ipv6::HEADER_LEN]);
+        let mut bytes = Vec::with_capacity(ipv6::HEADER_LEN + self.bytes);
+        bytes.extend(header);
+        self.pieces.values().for_each(|piece| bytes.extend(piece));
+        if let Ok(mut packet) = Ipv6::new_header_checked(&mut bytes[..]) {
+            packet.set_payload_len(self.bytes as u16);
+            packet.set_next_header(self.next_header);
+        }
+        Complete { bytes, fragments: self.pieces.len() as u64, received: self.received }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::convert::Cut;
+
+    fn fragments(source: u128, len: usize, limit: usize) -> Vec<Vec<u8>> {
+        let mut bytes: Vec<u8> = (0..40 + len).map(|at| at as u8).collect();
+        let mut packet = Ipv6::init(&mut bytes[..]);
+        packet.set_payload_len(len as u16);
+        packet.set_next_header(4);
+        packet.set_source(source);
+        packet.set_destination(2);
+        let mut cut = Cut { limit, identification: 77 }.fragments(&bytes);
+        let mut all = alloc::vec![bytes.clone()];
+        let mut buffer = alloc::vec![0; limit];
+        while let Some(len) = cut.write_next(&mut buffer) {
+            all.push(buffer[..len].to_vec());
+        }
+        all
+    }
+
+    fn take(all: &mut Reassembly, now: u64, bytes: &[u8]) -> Result<Option<Complete>, DropReason> {
+        let fragment = Fragment::read(&bytes[40..]).expect("a fragment");
+        all.take(now, bytes, 40, fragment)
+    }
+
+    #[test]
+    fn a_packet_is_complete_in_any_order() {
+        let mut all = Reassembly::new(1 << 20, 10);
+        let whole = fragments(1, 5000, 1280);
+        for order in [[1, 2, 3, 4, 5], [5, 4, 3, 2, 1], [3, 5, 1, 2, 4]] {
+            for (step, number) in order.into_iter().enumerate() {
+                let done = take(&mut all, 0, &whole[number]).expect("a good fragment");
+                assert_eq!(done.is_some(), step == 4);
+                if let Some(done) = done {
+                    assert_eq!((&done.bytes, done.fragments), (&whole[0], 5));
+                }
+            }
+        }
+        assert_eq!((all.used, all.shares.len()), (0, 0));
+        assert!(all.expire(10).is_empty() && all.is_empty());
+    }
+
+    #[test]
+    fn overlaps_end_a_packet_and_time_ends_what_waits() {
+        let mut all = Reassembly::new(1 << 20, 10);
+        let whole = fragments(1, 3000, 1280);
+        assert_eq!(take(&mut all, 0, &whole[1]), Ok(None));
+        assert_eq!(take(&mut all, 0, &whole[1]), Err(DropReason::FragmentOverlap));
+        let lost = all.expire(1);
+        assert_eq!((lost.len(), lost[0].fragments), (1, 1));
+        assert_eq!(take(&mut all, 2, &whole[2]), Ok(None));
+        assert!(all.expire(11).is_empty());
+        let lost = all.expire(12);
+        assert_eq!((lost[0].reason, all.used), (DropReason::FragmentUnmatched, 0));
+    }
+
+    #[test]
+    fn a_tunnel_uses_its_share_of_the_memory_alone() {
+        let mut all = Reassembly::new(16_000, 10);
+        let first = |source: u128, number: u8| {
+            let mut bytes = fragments(source, 3000, 1280).swap_remove(1);
+            bytes[47] = number;
+            bytes
+        };
+        assert_eq!(take(&mut all, 0, &first(1, 0)), Ok(None));
+        assert_eq!(take(&mut all, 0, &first(1, 1)), Err(DropReason::FragmentLimit));
+        for source in 2..9 {
+            assert_eq!(take(&mut all, 0, &first(source, 0)), Ok(None), "source {source}");
+        }
+        assert_eq!(all.expire(10).len(), 8);
+    }
+}

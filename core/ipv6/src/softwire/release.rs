@@ -1,0 +1,147 @@
+//! Packets that waited: fragments of a datagram whose ports are known now, and packets of tunnels
+//! that are whole again. They leave by a queue, because they have no buffer of the caller's.
+
+use super::fragments::{Datagram, Held, Ports};
+use super::reassembly::Complete;
+use super::{Loss, Softwires};
+use crate::convert::{Cut, HEADROOM};
+use crate::translator::{Departure, Fate, Translator};
+use alloc::vec;
+use alloc::vec::Vec;
+use natgate_engine::{Direction, DropReason, Packet, Side, Timestamp};
+use natgate_wire::ipv6::Fragment;
+
+impl Translator {
+    /// Remembers the ports of a datagram, and sends the fragments that waited for them.
+    #[cold]
+    pub(super) fn learn(&mut self, now: Timestamp, datagram: Datagram, ports: Ports) {
+        let Some(softwires) = &mut self.softwires else { return };
+        let waiting = softwires.fragments.learn(now.0, datagram, ports);
+        for Held { side, bytes } in waiting {
+            let mut buffer = vec![0; HEADROOM];
+            buffer.extend(&bytes);
+            let mut packet = Packet::new(&mut buffer, HEADROOM);
+            let fate = match side {
+                Side::Outside => self.take_softwire_ipv4(now, &mut packet, Ok(())),
+                Side::Inside => {
+                    let Ok(header) = natgate_wire::Ipv6::new_checked(packet.bytes()) else {
+                        continue;
+                    };
+                    let ends = (header.source(), header.destination());
+                    self.take_softwire(now, &mut packet, ends).unwrap_or(Fate::Nothing)
+                }
+            };
+            self.release(fate, packet.bytes());
+        }
+    }
+
+    /// Queues a packet that may leave.
+    fn release(&mut self, fate: Fate, bytes: &[u8]) {
+        let Fate::Send(Departure { side, cut, counted, .. }) = fate else { return };
+        let Some(softwires) = &mut self.softwires else { return };
+        let queued = match cut {
+            None => softwires.push_released(side, bytes.to_vec()),
+            Some(cut) => softwires.push_cut(side, cut, bytes),
+        };
+        if let Err(reason) = queued {
+            let (direction, outcome, len) = counted;
+            self.lose(direction, outcome, len, reason);
+        }
+    }
+
+    /// Takes a fragment of a packet in a tunnel.
+    #[cold]
+    pub(super) fn reassemble(
+        &mut self,
+        now: Timestamp,
+        bytes: &[u8],
+        at: usize,
+        fragment: Fragment,
+    ) -> Fate {
+        let Some(softwires) = &mut self.softwires else { return Fate::Nothing };
+        match softwires.reassembly.take(now.0, bytes, at, fragment) {
+            Ok(None) => {}
+            Err(reason) => self.count_drop(Direction::Outbound, reason, bytes.len()),
+            Ok(Some(Complete { bytes, fragments, received })) => {
+                let mut buffer = vec![0; HEADROOM];
+                buffer.extend(&bytes);
+                let mut packet = Packet::new(&mut buffer, HEADROOM);
+                // The last fragment counts all bytes, the others count as packets.
+                let before = self.softwire_outcomes();
+                let fate = self.take_whole(now, &mut packet, received);
+                self.count_more(&before, fragments - 1);
+                self.release(fate, packet.bytes());
+            }
+        }
+        Fate::Nothing
+    }
+
+    /// Counts of forwarded and dropped packets.
+    fn softwire_outcomes(&self) -> natgate_engine::Counters {
+        self.counts().clone()
+    }
+
+    /// Counts `more` packets like the one that has been counted since `before`.
+    fn count_more(&mut self, before: &natgate_engine::Counters, more: u64) {
+        let counters = self.counts_mut();
+        let is_new = |(now, then): (&mut u64, &u64)| {
+            if *now != *then {
+                *now += more;
+            }
+        };
+        let packets = counters.packets.iter_mut().flatten().zip(before.packets.iter().flatten());
+        packets.for_each(is_new);
+        counters.drops.iter_mut().zip(&before.drops).for_each(is_new);
+        if counters.packets == before.packets {
+            // The packet waits as one, and is counted as one when it goes on.
+            counters.count_forwarded(Direction::Outbound, more, 0);
+        }
+    }
+
+    /// Forgets what softwires no longer wait for.
+    #[inline]
+    pub(crate) fn advance_softwires(&mut self, now: Timestamp) {
+        if let Some(softwires) = &mut self.softwires
+            && !softwires.is_idle()
+        {
+            let losses = softwires.expire(now.0);
+            losses.iter().for_each(|loss| loss.count(self.counts_mut()));
+        }
+    }
+
+    /// Drops and counts what softwires wait for.
+    pub fn drop_held(&mut self) {
+        self.advance_softwires(Timestamp(u64::MAX));
+    }
+}
+
+impl Softwires {
+    fn push_cut(&mut self, side: Side, cut: Cut, bytes: &[u8]) -> Result<(), DropReason> {
+        let mut fragments = cut.fragments(bytes);
+        let mut buffer = vec![0; cut.limit];
+        while let Some(len) = fragments.write_next(&mut buffer) {
+            self.push_released(side, buffer[..len].to_vec())?;
+        }
+        Ok(())
+    }
+
+    /// Forgets what is due; returns what was lost.
+    #[cold]
+    fn expire(&mut self, now: u64) -> Vec<Loss> {
+        self.paths.expire(now);
+        let fragments = self.fragments.expire(now).into_iter().map(|held| Loss {
+            side: held.side,
+            reason: DropReason::FragmentUnmatched,
+            packets: 1,
+            bytes: held.bytes.len() as u64,
+        });
+        let mut losses: Vec<Loss> = fragments.collect();
+        losses.extend(self.reassembly.expire(now).into_iter().map(|lost| Loss {
+            side: Side::Inside,
+            reason: lost.reason,
+            packets: lost.fragments,
+            bytes: lost.bytes,
+        }));
+        losses
+    }
+}

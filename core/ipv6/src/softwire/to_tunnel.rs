@@ -1,0 +1,204 @@
+//! IPv4 packets to customers: into a tunnel, or translated.
+
+use super::endpoint::{self, End, Port};
+use super::fragments::{Datagram, Ports};
+use super::tunnel::{encapsulate, lower_mss, set_hop};
+use super::{Answer, Located, Location, MapMode, Owner, Softwires, Stopped};
+use crate::convert::{Cut, ErrorMessage, Refusal};
+use crate::errors::HOST_UNREACHABLE;
+use crate::translator::{Fate, Translator};
+use natgate_engine::{Direction, DropReason, Outcome, Packet, Side, Timestamp};
+use natgate_wire::{Ipv4, ipv4, ipv6, protocol, tcp};
+
+/// What became of a packet that may go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Passed {
+    /// The packet in the buffer leaves.
+    Sent(Direction, Side, Option<Cut>),
+    /// A copy of the packet waits.
+    Held,
+}
+
+/// The name of an IPv4 packet's datagram.
+pub(super) fn datagram(customer: u128, packet: &Ipv4<&[u8]>) -> Datagram {
+    Datagram {
+        customer,
+        ends: (packet.source().into(), packet.destination().into()),
+        identification: packet.identification().into(),
+        protocol: packet.protocol(),
+    }
+}
+
+/// The ports of both ends of a packet that is no later fragment.
+pub(super) fn both_ports(packet: &Ipv4<&[u8]>) -> Ports {
+    let port = |end| endpoint::port(packet, end).unwrap_or(Port::Absent);
+    Ports { source: port(End::Source), destination: port(End::Destination) }
+}
+
+impl Softwires {
+    /// Sends an IPv4 packet to a customer. The hop is counted, and the packet gets a type of
+    /// service.
+    ///
+    /// # Errors
+    /// The refusal of the packet, which is unchanged.
+    #[inline]
+    pub(super) fn send_to_customer(
+        &mut self,
+        packet: &mut Packet<'_>,
+        to: Located,
+        service: u8,
+    ) -> Result<Option<Cut>, Refusal> {
+        if let Owner::Rule(place) = to.owner
+            && let MapMode::Translation(dmr) = self.domains.rules()[place].parameters().mode
+        {
+            return self.translate_to_customer(packet, place, dmr, to.tunnel.customer, service);
+        }
+        let header = Ipv4::new_header_checked(packet.bytes()).map_err(|_| DropReason::BadLength)?;
+        let (ttl, may_cut) = (header.ttl(), !header.dont_fragment());
+        if ttl <= 1 {
+            return Err(Refusal::with(DropReason::TtlExceeded, ErrorMessage::TTL_EXCEEDED));
+        }
+        let mtu = self.mtu_to(to);
+        let len = packet.len() + ipv6::HEADER_LEN;
+        let mut cut = None;
+        if len > usize::from(mtu) {
+            //= rfc2473#section-7.2-discard
+            if !may_cut {
+                let inner = mtu - ipv6::HEADER_LEN as u16;
+                let error = ErrorMessage::fragmentation_needed(inner);
+                return Err(Refusal::with(DropReason::TooBig, error));
+            }
+            //= rfc2473#section-7.2-fragment
+            if len - ipv6::HEADER_LEN > usize::from(u16::MAX) {
+                return Err(DropReason::TooBig.into());
+            }
+            let identification = self.identification(to.tunnel.customer);
+            cut = Some(Cut { limit: mtu.into(), identification });
+        }
+        if self.mss.is_some() {
+            self.clamp_mss(packet, mtu);
+        }
+        set_hop(packet.bytes_mut(), ttl - 1, service);
+        // Marks of congestion go through whatever the class is.
+        let class = self.traffic_class.map_or(service, |class| class & !3 | service & 3);
+        //= rfc7596#section-6.2-encapsulate
+        //= rfc7596#section-6.2-class
+        encapsulate(packet, to.tunnel, class);
+        Ok(cut)
+    }
+
+    /// Lowers the segment size of a SYN to what fits a tunnel.
+    #[cold]
+    pub(super) fn clamp_mss(&self, packet: &mut Packet<'_>, mtu: u16) {
+        const HEADERS: u16 = (ipv6::HEADER_LEN + ipv4::HEADER_LEN + tcp::HEADER_LEN) as u16;
+        if let Some(limit) = self.mss {
+            lower_mss(packet.bytes_mut(), limit.min(mtu - HEADERS));
+        }
+    }
+
+    /// The customer that an IPv4 packet from outside is for. A fragment without a port waits.
+    fn locate_receiver(
+        &mut self,
+        now: Timestamp,
+        bytes: &[u8],
+    ) -> Result<Option<Located>, Stopped> {
+        let packet = Ipv4::new_checked(bytes).map_err(|_| DropReason::BadLength)?;
+        let port = || endpoint::port(&packet, End::Destination);
+        let location = match self.locate(packet.destination(), port)? {
+            Location::NeedsPort => {
+                //= rfc7597#section-8.3.2-fragments
+                let datagram = datagram(0, &packet);
+                let Some(ports) = self.fragments.ports(&datagram) else {
+                    return match self.fragments.hold(now.0, datagram, Side::Outside, bytes) {
+                        true => Ok(None),
+                        false => Err(DropReason::FragmentLimit.into()),
+                    };
+                };
+                self.locate(packet.destination(), || Ok(ports.destination))?
+            }
+            location => location,
+        };
+        match location {
+            Location::Customer(to) => {
+                let is_closed = to.owner == Owner::Bindings
+                    && packet.protocol() == protocol::ICMP
+                    && self.lw4o6.as_ref().is_some_and(|lw4o6| !lw4o6.inbound_icmp);
+                //= rfc7596#section-8.1-policy
+                if is_closed { Err(DropReason::InboundIcmp.into()) } else { Ok(Some(to)) }
+            }
+            //= rfc7596#section-6.2-no-match
+            //= rfc7596#section-6.2-unreachable
+            _ if self.answers(Owner::Bindings)
+                || self.domains.find(packet.destination()).is_some() =>
+            {
+                Err(Refusal::with(DropReason::NoBinding, HOST_UNREACHABLE).into())
+            }
+            _ => Err(DropReason::NoBinding.into()),
+        }
+    }
+
+    /// Takes an IPv4 packet from outside, whose header has been checked.
+    fn take_from_outside(
+        &mut self,
+        now: Timestamp,
+        packet: &mut Packet<'_>,
+    ) -> Result<Passed, Stopped> {
+        let Some(to) = self.locate_receiver(now, packet.bytes())? else { return Ok(Passed::Held) };
+        let service = packet.bytes()[1];
+        let cut = self.send_to_customer(packet, to, service)?;
+        self.count_to(to.owner, packet.len());
+        Ok(Passed::Sent(Direction::Inbound, Side::Inside, cut))
+    }
+}
+
+impl Translator {
+    /// Takes an IPv4 packet of `len` bytes from outside that is a softwire's. `checked` is the
+    /// result of the checks of every packet.
+    pub(crate) fn take_softwire_ipv4(
+        &mut self,
+        now: Timestamp,
+        packet: &mut Packet<'_>,
+        checked: Result<(), DropReason>,
+    ) -> Fate {
+        let len = packet.len();
+        let Some(softwires) = &mut self.softwires else { return Fate::Nothing };
+        let first = checked.ok().and_then(|()| first_fragment(packet.bytes()));
+        let taken = checked.map_err(Stopped::from);
+        let taken = taken.and_then(|()| softwires.take_from_outside(now, packet));
+        let fate = match taken {
+            Ok(passed) => self.pass(passed, len),
+            Err(Stopped { reason, answer }) => {
+                let error = match answer {
+                    Answer::Inner(message) => Some(message),
+                    Answer::Outer(_) | Answer::Nothing => None,
+                };
+                self.refuse(now, Side::Outside, packet, len, Refusal { reason, error })
+            }
+        };
+        if let Some((datagram, ports)) = first {
+            self.learn(now, datagram, ports);
+        }
+        fate
+    }
+
+    /// Counts a packet that may go on.
+    #[inline]
+    pub(super) fn pass(&mut self, passed: Passed, len: usize) -> Fate {
+        match passed {
+            Passed::Held => Fate::Nothing,
+            Passed::Sent(direction, side, cut) => {
+                self.count(direction, len);
+                let counted = (direction, Outcome::Forwarded, len);
+                Fate::Send(crate::Departure { side, realm: 0, answers: false, cut, counted })
+            }
+        }
+    }
+}
+
+/// The datagram and the ports of a first fragment from outside.
+#[inline]
+fn first_fragment(bytes: &[u8]) -> Option<(Datagram, Ports)> {
+    let packet = Ipv4::new_checked(bytes).ok()?;
+    let is_first = packet.more_fragments() && packet.fragment_offset() == 0;
+    is_first.then(|| (datagram(0, &packet), both_ports(&packet)))
+}
