@@ -1,0 +1,64 @@
+//! Expectations: permissions for one future flow, and the trait by which the framework asks the
+//! translator for them.
+
+use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+
+/// The external endpoint that an expectation needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Wanted {
+    /// A port of the control flow's external address.
+    AddressOfFlow,
+    /// The control flow's own external endpoint: its mapping admits one more remote endpoint.
+    EndpointOfFlow,
+    /// An even port of the control flow's external address, and the odd port above it for the
+    /// internal port above (RTP and RTCP, RFC 3550 section 11).
+    Pair,
+}
+
+/// How often an expectation may become a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Uses {
+    /// The first flow uses it up.
+    Once,
+    /// Any number of flows until the end of the lifetime.
+    Many,
+}
+
+/// A permission for one future flow from the outside to an internal endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Expectation {
+    /// IP protocol number of the expected flow.
+    pub protocol: u8,
+    /// The remote address; `None`: any.
+    pub remote: Option<Ipv4Addr>,
+    /// The remote port; 0: any.
+    pub remote_port: u16,
+    /// The internal endpoint.
+    pub internal: SocketAddr,
+    /// The external endpoint that it needs.
+    pub wanted: Wanted,
+    /// Lifetime, seconds.
+    pub lifetime: u16,
+    /// How often it may be used.
+    pub uses: Uses,
+}
+
+/// Endpoints of a control flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Endpoints {
+    /// The internal endpoint, of either family.
+    pub internal: SocketAddr,
+    /// The external endpoint of its mapping.
+    pub external: SocketAddrV4,
+    /// The remote endpoint, as seen outside.
+    pub remote: SocketAddrV4,
+    /// The remote address as the internal host knows it.
+    pub remote_inside: IpAddr,
+}
+
+/// The translator's ports, as a protocol needs them.
+pub trait Ports {
+    /// Makes the expectation for a control flow. The answer is the external endpoint of the
+    /// expected flow. `None`: there is no port, or the subscriber is at its quota.
+    fn expect(&mut self, flow: &Endpoints, wanted: &Expectation) -> Option<SocketAddrV4>;
+}

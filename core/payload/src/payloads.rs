@@ -1,0 +1,307 @@
+//! All control flows: which packets belong to one, and what became of them.
+//!
+//! The caller gives every packet of a mapping with a control flow, as the packet is outside. Time
+//! is in seconds of the caller's choosing. [`Payloads::new`] makes every allocation.
+
+use crate::Side;
+use crate::expectation::{Endpoints, Ports};
+use crate::flow::{Fate, Flow, Tools};
+use crate::index::{Index, Key};
+use crate::kind::Kind;
+use crate::message::Opened;
+use crate::outbox::{self, Outbox};
+use crate::protocols::Alg;
+use crate::reason::Reason;
+use crate::room::Room;
+use crate::stream::direction::Scratch;
+use crate::stream::held::WINDOW;
+use crate::stream::segment::{Segment, datagram_is_valid};
+use crate::stream::work::Pool;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use natgate_wire::tcp::flags::{ACK, SYN};
+use natgate_wire::{Ipv4, Udp, protocol};
+
+/// Sizes of the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most control flows, at least 1 and below 2^31.
+    pub flows: u32,
+    /// Most directions of flows that hold bytes or have edits that are not acknowledged. Each has
+    /// 12 KiB.
+    pub buffers: u16,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { flows: 4096, buffers: 256 }
+    }
+}
+
+/// An expectation that was made, with its protocol and its control flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The protocol.
+    pub kind: Kind,
+    /// The control flow.
+    pub flow: Endpoints,
+    /// The expectation.
+    pub opened: Opened,
+}
+
+/// Counters, by protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Expectations that were made.
+    pub expectations: u64,
+    /// What was not done, `[Reason]`.
+    pub refused: [u64; Reason::ALL.len()],
+}
+
+/// A packet of a control flow, as the caller's tables see it.
+#[derive(Clone, Copy, Debug)]
+pub struct ControlPacket {
+    /// Protocol of the control flow.
+    pub kind: Kind,
+    /// The side that the packet comes from.
+    pub from: Side,
+    /// Endpoints of the flow.
+    pub endpoints: Endpoints,
+}
+
+const OWN_PACKETS: usize = 32;
+const EVENTS: usize = 64;
+const NOTES: usize = 64;
+
+/// All control flows.
+#[derive(Debug)]
+pub struct Payloads {
+    index: Index,
+    flows: Vec<Option<Flow>>,
+    free: Vec<u32>,
+    pool: Pool,
+    scratch: Scratch,
+    out: Vec<u8>,
+    outbox: Outbox,
+    opened: Vec<Opened>,
+    refused: Vec<Reason>,
+    events: VecDeque<Event>,
+    counters: [Counters; Kind::ALL.len()],
+    swept: usize,
+}
+
+impl Payloads {
+    /// Length that the buffer of [`Payloads::poll_transmit`] needs, bytes.
+    pub const BUFFER: usize = outbox::BUFFER;
+
+    /// Empty tables. The seed is a secret: remote hosts cannot fill one place of the index.
+    pub fn new(limits: Limits, seed: [u8; 32]) -> Self {
+        let flows = limits.flows.clamp(1, 1 << 30);
+        Self {
+            index: Index::new(flows, seed),
+            flows: (0..flows).map(|_| None).collect(),
+            free: (0..flows).rev().collect(),
+            pool: Pool::new(limits.buffers.min(u16::MAX - 1)),
+            scratch: Scratch::new(),
+            out: Vec::with_capacity(4 * WINDOW),
+            outbox: Outbox::new(OWN_PACKETS),
+            opened: Vec::with_capacity(NOTES),
+            refused: Vec::with_capacity(NOTES),
+            events: VecDeque::with_capacity(EVENTS),
+            counters: [Counters::default(); Kind::ALL.len()],
+            swept: 0,
+        }
+    }
+
+    /// Number of control flows.
+    pub fn flows(&self) -> usize {
+        self.flows.len() - self.free.len()
+    }
+
+    /// Number of free buffers.
+    pub fn free_buffers(&self) -> usize {
+        self.pool.free()
+    }
+
+    /// Counters of a protocol.
+    pub fn counters(&self, kind: Kind) -> &Counters {
+        &self.counters[kind as usize]
+    }
+
+    /// Takes a packet of a control flow at a time in seconds. The packet may grow in its room, and
+    /// is an IPv4 packet as it is outside.
+    pub fn process(
+        &mut self,
+        now: u32,
+        packet: ControlPacket,
+        room: &mut Room<'_>,
+        ports: &mut dyn Ports,
+    ) -> Fate {
+        let Ok(header) = Ipv4::new_checked(room.bytes()) else { return Fate::Pass };
+        let (transport, number) = (header.header_len(), header.protocol());
+        if header.more_fragments() || header.fragment_offset() > 0 {
+            self.count(packet.kind, Reason::Fragment);
+            return Fate::Pass;
+        }
+        room.set_len(usize::from(header.total_len()));
+        match number {
+            protocol::TCP => self.process_segment(now, packet, room, ports),
+            protocol::UDP => {
+                self.process_datagram(now, packet, transport, room, ports);
+                Fate::Pass
+            }
+            _ => Fate::Pass,
+        }
+    }
+
+    fn process_segment(
+        &mut self,
+        now: u32,
+        packet: ControlPacket,
+        room: &mut Room<'_>,
+        ports: &mut dyn Ports,
+    ) -> Fate {
+        let Some(segment) = Segment::parse(room.bytes()) else {
+            self.count(packet.kind, Reason::BadChecksum);
+            return Fate::Pass;
+        };
+        let begins = segment.has(SYN) && !segment.has(ACK);
+        let Some(at) = self.flow(now, packet, protocol::TCP, begins) else { return Fate::Pass };
+        self.with(now, packet.kind, at, ports, |flow, tools| {
+            flow.take_segment(packet.from, &segment, room, tools)
+        })
+        .unwrap_or(Fate::Pass)
+    }
+
+    fn process_datagram(
+        &mut self,
+        now: u32,
+        packet: ControlPacket,
+        transport: usize,
+        room: &mut Room<'_>,
+        ports: &mut dyn Ports,
+    ) {
+        let bytes = room.bytes();
+        let Some(datagram) = Udp::new_checked(&bytes[transport..]) else { return };
+        if usize::from(datagram.length()) != bytes.len() - transport {
+            return;
+        }
+        if !datagram_is_valid(bytes, transport) {
+            return self.count(packet.kind, Reason::BadChecksum);
+        }
+        let Some(at) = self.flow(now, packet, protocol::UDP, true) else { return };
+        let places = (transport, transport + natgate_wire::udp::HEADER_LEN);
+        self.with(now, packet.kind, at, ports, |flow, tools| {
+            flow.take_datagram(packet.from, places, room, tools);
+        });
+    }
+
+    /// Lets a flow take a packet, and counts what came of it.
+    fn with<R>(
+        &mut self,
+        now: u32,
+        kind: Kind,
+        at: u32,
+        ports: &mut dyn Ports,
+        take: impl FnOnce(&mut Flow, &mut Tools<'_>) -> R,
+    ) -> Option<R> {
+        let flow = self.flows[at as usize].as_mut()?;
+        let mut tools = Tools {
+            now,
+            pool: &mut self.pool,
+            scratch: &mut self.scratch,
+            out: &mut self.out,
+            outbox: &mut self.outbox,
+            ports,
+            opened: &mut self.opened,
+            refused: &mut self.refused,
+        };
+        let result = take(flow, &mut tools);
+        let counters = &mut self.counters[kind as usize];
+        for reason in self.refused.drain(..) {
+            counters.refused[reason as usize] += 1;
+        }
+        for opened in self.opened.drain(..) {
+            counters.expectations += 1;
+            if self.events.len() < EVENTS {
+                self.events.push_back(Event { kind, flow: flow.endpoints, opened });
+            }
+        }
+        Some(result)
+    }
+
+    /// The flow of a packet: the one that is there, or a new one if the packet begins a flow.
+    fn flow(&mut self, now: u32, packet: ControlPacket, number: u8, begins: bool) -> Option<u32> {
+        let ControlPacket { kind, from, endpoints } = packet;
+        let key = Key::new(number, endpoints.external, endpoints.remote);
+        if let Some(at) = self.index.get(key) {
+            let is_over = self.flows[at as usize].as_ref().is_none_or(|flow| {
+                flow.alg.kind() != kind
+                    || flow.endpoints != endpoints
+                    || (begins && flow.is_closed())
+            });
+            if !is_over {
+                return Some(at);
+            }
+            self.remove(at);
+        }
+        let refusal = if !begins { Some(Reason::NoStart) } else { None };
+        let refusal = refusal.or(self.free.is_empty().then_some(Reason::NoFlow));
+        if let Some(reason) = refusal {
+            self.count(kind, reason);
+            return None;
+        }
+        let at = self.free.pop()?;
+        let flow = Flow::new(endpoints, number, from, Alg::new(kind), now);
+        self.flows[at as usize] = Some(flow);
+        self.index.insert(key, at);
+        Some(at)
+    }
+
+    fn remove(&mut self, at: u32) {
+        if let Some(mut flow) = self.flows[at as usize].take() {
+            let Endpoints { external, remote, .. } = flow.endpoints;
+            self.index.remove(Key::new(flow.protocol, external, remote));
+            flow.close(&mut self.pool);
+            self.free.push(at);
+        }
+    }
+
+    /// Forgets a flow whose session has ended.
+    pub fn forget(&mut self, number: u8, endpoints: &Endpoints) {
+        let key = Key::new(number, endpoints.external, endpoints.remote);
+        if let Some(at) = self.index.get(key) {
+            self.remove(at);
+        }
+    }
+
+    /// Looks at the next 64 flows, and forgets those without packets for too long.
+    pub fn sweep(&mut self, now: u32) {
+        for _ in 0..self.flows.len().min(64) {
+            self.swept = (self.swept + 1) % self.flows.len();
+            let flow = self.flows[self.swept].as_ref();
+            if flow.is_some_and(|flow| flow.expires <= now) {
+                self.remove(self.swept as u32);
+            }
+        }
+    }
+
+    /// The next expectation that was made and not reported.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Copies the next packet of the framework's own to a buffer: the side to send it to, and its
+    /// length. It is in the outside form: to the inside, the engine has to translate it.
+    ///
+    /// # Panics
+    /// When the buffer is shorter than [`Payloads::BUFFER`].
+    pub fn poll_transmit(&mut self, buffer: &mut [u8]) -> Option<(Side, usize)> {
+        assert!(buffer.len() >= Self::BUFFER);
+        self.outbox.pop(buffer)
+    }
+
+    fn count(&mut self, kind: Kind, reason: Reason) {
+        self.counters[kind as usize].refused[reason as usize] += 1;
+    }
+}

@@ -1,0 +1,38 @@
+//! The state of a flow's protocol, whichever it is.
+
+use crate::ftp::Ftp;
+use crate::kind::Kind;
+use crate::message::{Context, Protocol, Step};
+use crate::tftp::Tftp;
+
+/// State of a protocol.
+#[derive(Debug)]
+pub(crate) enum Alg {
+    Ftp(Ftp),
+    Tftp(Tftp),
+}
+
+impl Alg {
+    pub(crate) fn new(kind: Kind) -> Self {
+        match kind {
+            Kind::Ftp => Self::Ftp(Ftp::default()),
+            Kind::Tftp => Self::Tftp(Tftp),
+        }
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Self::Ftp(_) => Kind::Ftp,
+            Self::Tftp(_) => Kind::Tftp,
+        }
+    }
+}
+
+impl Protocol for Alg {
+    fn read(&mut self, bytes: &[u8], context: &mut Context<'_>) -> Step {
+        match self {
+            Self::Ftp(ftp) => ftp.read(bytes, context),
+            Self::Tftp(tftp) => tftp.read(bytes, context),
+        }
+    }
+}

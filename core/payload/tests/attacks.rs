@@ -1,0 +1,248 @@
+//! Attacks: what each attacker gets, as figures. The framework's own rules hold for every protocol,
+//! so most tests take FTP, which opens ports by one line.
+
+mod common;
+
+use common::host::{ACK, SYN};
+use common::{Link, Opening, Random, client_inside, server_inside};
+use natgate_payload::Side::{Inside, Outside};
+use natgate_payload::{Kind, Limits, Payloads, Reason};
+
+fn ftp() -> Opening {
+    Opening::new(Kind::Ftp, client_inside(21), Inside)
+}
+
+fn greeted() -> Link {
+    let mut link = Link::open(ftp());
+    link.say(Outside, "220 ready\r\n");
+    link
+}
+
+fn refused(link: &Link, reason: Reason) -> u64 {
+    link.payloads.counters(Kind::Ftp).refused[reason as usize]
+}
+
+/// A form that a page makes a browser send. `lead` bytes precede the forged command, so that it can
+/// stand at the start of a segment.
+fn form(command: &str, lead: usize) -> String {
+    let head = "POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5000\r\n\r\n";
+    let filler = "x".repeat(lead.saturating_sub(head.len() + 2));
+    format!("{head}{filler}\r\n{command}\r\n")
+}
+
+/// NAT slipstreaming: 0 ports, wherever the segments are cut, and whatever the server says before.
+#[test]
+fn a_form_opens_no_port_however_it_is_cut() {
+    let text = form("PORT 10,0,0,5,200,13", 536);
+    for greeting in [None, Some("220 ready\r\n"), Some("220-a\r\n220 b\r\n331 c\r\n")] {
+        for cut in 1..text.len() {
+            let mut link = Link::open(ftp());
+            if let Some(greeting) = greeting {
+                link.say(Outside, greeting);
+            }
+            let start = link.write(Inside, text.as_bytes());
+            link.send(Inside, start, start + cut);
+            link.send(Inside, start + cut, start + text.len());
+            link.repeat_until_acknowledged(Inside);
+            // Later lines are no commands either.
+            link.say(Inside, "PORT 10,0,0,5,200,13\r\n");
+            assert_eq!(link.book.made, []);
+            assert_eq!(refused(&link, Reason::NotProtocol), 1);
+            assert_eq!(link.heard(Outside), format!("{text}PORT 10,0,0,5,200,13\r\n"));
+        }
+    }
+}
+
+/// The forged command alone, at the start of a stream, or behind a server's answer of HTTP.
+#[test]
+fn a_client_that_speaks_first_opens_no_port() {
+    let mut link = Link::open(ftp());
+    link.say(Inside, "PORT 10,0,0,5,200,13\r\n");
+    link.say(Outside, "220 ready\r\n");
+    link.say(Inside, "PORT 10,0,0,5,200,13\r\n");
+    assert_eq!(link.book.made, []);
+    for answer in ["HTTP/1.1 200 OK\r\n\r\n", "SSH-2.0-x\r\n", "230 in\r\n", "22", "\u{16}\u{3}"] {
+        let mut link = Link::open(ftp());
+        link.say(Outside, answer);
+        link.say(Outside, "220 ready\r\n");
+        link.say(Inside, "PORT 10,0,0,5,200,13\r\n");
+        let is_part = answer == "22";
+        assert!(link.book.made.is_empty(), "{answer:?}");
+        assert_eq!(refused(&link, Reason::NotProtocol), 1, "{answer:?} {is_part}");
+    }
+}
+
+/// FTP bounce: addresses of others, and ports below 1024: 0 of all.
+#[test]
+fn addresses_of_others_and_low_ports_open_nothing() {
+    let mut link = greeted();
+    let text = "PORT 10,0,0,6,200,13\r\nPORT 203,0,113,1,200,13\r\nEPRT |1|10.0.0.6|51213|\r\n\
+                EPRT |2|::1|51213|\r\nPORT 127,0,0,1,200,13\r\nPORT 0,0,0,0,200,13\r\n";
+    link.say(Inside, text);
+    assert_eq!(refused(&link, Reason::ForeignAddress), 6);
+    let low = "PORT 10,0,0,5,0,22\r\nEPRT |1|10.0.0.5|1023|\r\nPORT 10,0,0,5,0,0\r\n";
+    link.say(Inside, low);
+    assert_eq!(refused(&link, Reason::LowPort), 3);
+    assert_eq!(link.book.made, []);
+    assert_eq!(link.heard(Outside), format!("{text}{low}"));
+}
+
+/// A host outside, client or server: 0 ports.
+#[test]
+fn what_comes_from_outside_opens_nothing() {
+    let mut link = greeted();
+    link.say(Inside, "PASV\r\n");
+    link.say(Outside, "227 Entering Passive Mode (10,0,0,5,200,13)\r\n229 (|||51213|)\r\n");
+    let mut server = Link::open(Opening::new(Kind::Ftp, server_inside(21), Outside));
+    server.say(Inside, "220 ready\r\n");
+    server.say(Outside, "PORT 10,0,0,80,200,13\r\nEPRT |1|10.0.0.80|51213|\r\n");
+    assert!(link.book.made.is_empty() && server.book.made.is_empty());
+    // A server inside that names another host.
+    server.say(Inside, "227 (10,0,0,81,200,13)\r\n");
+    assert_eq!(server.book.made, []);
+    assert_eq!(refused(&server, Reason::ForeignAddress), 1);
+}
+
+/// 64 expectations at once and 16 more a second, of 1,000 that one flow asks for in two seconds.
+#[test]
+fn a_flood_of_expectations_has_a_limit() {
+    let mut link = greeted();
+    for count in 0..1000 {
+        link.now = 100 + count / 500;
+        link.say(Inside, "PORT 10,0,0,5,200,13\r\n");
+        link.say(Outside, "200 ok\r\n");
+    }
+    assert_eq!(link.book.made.len(), 64 + 16);
+    assert_eq!(refused(&link, Reason::Flood), 1000 - 64 - 16);
+}
+
+/// Lines and numbers without an end: the flow passes, with no more than one buffer.
+#[test]
+fn lines_and_numbers_without_an_end_pass() {
+    for start in ["PORT 10,0,0,5,", "EPRT |1|10.0.0.5|", "USER ", "EPSV "] {
+        let mut link = greeted();
+        link.say(Inside, start);
+        for _ in 0..20 {
+            link.say(Inside, &"9".repeat(1000));
+        }
+        assert_eq!(refused(&link, Reason::TooLong), 1, "{start}");
+        assert_eq!(link.heard(Outside), format!("{start}{}", "9".repeat(20_000)));
+        assert_eq!((link.book.made.len(), link.payloads.free_buffers()), (0, 4));
+    }
+    let mut link = greeted();
+    link.say(Inside, "PORT 10,0,0,5,200,99999999999999999999\r\nPORT 10,0,0,5,4294967496,13\r\n");
+    link.say(Inside, "PORT 10,0,0,5,-1,13\r\nEPRT |1|10.0.0.5|65536|\r\nPORT 10,0,0,5,0x50,1\r\n");
+    assert_eq!(link.book.made, []);
+}
+
+/// Flows that hold bytes take all buffers. Others pass untouched, and then work again.
+#[test]
+fn without_a_buffer_a_flow_passes_untouched() {
+    let payloads = Payloads::new(Limits { flows: 8, buffers: 1 }, [1; 32]);
+    let mut link = Link::prepare(ftp(), payloads);
+    link.shake_hands();
+    link.say(Outside, "220 ready\r\n");
+    link.say(Inside, "POR");
+    // The other direction finds no buffer.
+    link.say(Outside, "200 half a reply");
+    assert_eq!(refused(&link, Reason::NoBuffer), 1);
+    link.say(Inside, "T 10,0,0,5,200,13\r\n");
+    assert_eq!(link.heard(Inside), "220 ready\r\n200 half a reply");
+    assert_eq!(link.heard(Outside), "PORT 10,0,0,5,200,13\r\n");
+    assert_eq!((link.book.made.len(), link.payloads.free_buffers()), (0, 1));
+}
+
+/// A forged SYN, RST or acknowledgment changes no stream.
+#[test]
+fn forged_segments_change_no_stream() {
+    let mut link = greeted();
+    link.say(Inside, "PORT 10,0,0,5,200,13\r\n");
+    for number in [0, 1, 0x7fff_ffff, 0xffff_ffff] {
+        for (from, flags) in [(Inside, SYN), (Outside, SYN), (Outside, SYN | ACK)] {
+            let mut forger = link.hosts[from as usize].clone();
+            forger.start = number;
+            let packet = forger.syn(flags);
+            link.process(from, &packet);
+            let packet = forger.reset();
+            link.process(from, &packet);
+            let packet = forger.acknowledgment();
+            link.process(from, &packet);
+        }
+    }
+    link.say(Inside, "PORT 10,0,0,5,200,14\r\n");
+    assert_eq!(link.heard(Outside), "PORT 203,0,113,1,234,98\r\nPORT 203,0,113,1,234,100\r\n");
+}
+
+/// A new connection of the same endpoints starts afresh behind a RST, and not before.
+#[test]
+fn a_connection_of_the_same_endpoints_starts_afresh() {
+    let mut link = greeted();
+    link.say(Inside, "PORT 10,0,0,5,200,13\r\n");
+    let reset = link.hosts[0].reset();
+    link.carry(Inside, reset);
+    let payloads = std::mem::replace(&mut link.payloads, Payloads::new(Limits::default(), [0; 32]));
+    let mut opening = ftp();
+    opening.starts = [77, 88];
+    let mut link = Link::prepare(opening, payloads);
+    link.shake_hands();
+    link.say(Outside, "220 ready\r\n");
+    link.say(Inside, "PORT 10,0,0,5,200,13\r\n");
+    assert_eq!(link.heard(Outside), "PORT 203,0,113,1,234,98\r\n");
+    assert_eq!(link.payloads.flows(), 1);
+}
+
+/// Flows have a limit: later ones pass untouched. Old flows go.
+#[test]
+fn flows_have_a_limit_and_an_end() {
+    let payloads = Payloads::new(Limits { flows: 1, buffers: 1 }, [1; 32]);
+    let mut link = Link::prepare(ftp(), payloads);
+    link.shake_hands();
+    let mut other = ftp();
+    other.endpoints.external.set_port(50_001);
+    let payloads = std::mem::replace(&mut link.payloads, Payloads::new(Limits::default(), [0; 32]));
+    let mut second = Link::prepare(other, payloads);
+    second.shake_hands();
+    second.say(Outside, "220 ready\r\n");
+    second.say(Inside, "PORT 10,0,0,5,200,13\r\n");
+    assert_eq!(second.heard(Outside), "PORT 10,0,0,5,200,13\r\n");
+    assert!(refused(&second, Reason::NoFlow) >= 1);
+    second.payloads.sweep(100 + 7_700);
+    assert_eq!(second.payloads.flows(), 0);
+}
+
+/// Random bytes from both sides pass as they are, or with edits of the own address only; nothing
+/// panics and no buffer is lost.
+#[test]
+fn random_bytes_get_through() {
+    for seed in 0..300 {
+        let mut random = Random(seed);
+        let mut link = Link::open(ftp());
+        link.loss = [0, 9][random.below(2)];
+        link.random = Random(!seed);
+        for _ in 0..12 {
+            let from = [Inside, Outside][random.below(2)];
+            let count = random.below(600);
+            let words: [&[u8]; 6] = [b"220 ", b"PORT 1,2", b"\r\n", b"\xff\xf4", b"AUTH", b"-"];
+            let mut bytes = vec![];
+            while bytes.len() < count {
+                match random.below(3) {
+                    0 => bytes.push(random.next() as u8),
+                    _ => bytes.extend(words[random.below(words.len())]),
+                }
+            }
+            link.write(from, &bytes);
+            link.repeat_until_acknowledged(from);
+        }
+        for (at, host) in link.hosts.iter().enumerate() {
+            let other = &link.hosts[1 - at];
+            let all = other.written.starts_with(&host.received);
+            let held = other.written.len() - host.received.len();
+            assert!(all && held <= 4200, "seed {seed}: {held} bytes are held");
+        }
+        let mut sweeps = 0..10;
+        while sweeps.next().is_some() {
+            link.payloads.sweep(u32::MAX);
+        }
+        assert_eq!((link.payloads.flows(), link.payloads.free_buffers()), (0, 4), "seed {seed}");
+    }
+}

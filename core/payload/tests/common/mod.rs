@@ -1,0 +1,92 @@
+//! Two hosts with a small TCP, the payload framework between them, and conversations that they
+//! hold: cut, reordered, repeated and lost as a test wants.
+
+#![allow(dead_code, unused_imports, reason = "each test uses a part")]
+
+pub(crate) mod host;
+pub(crate) mod link;
+
+pub(crate) use host::Host;
+pub(crate) use link::{Link, Opening};
+
+use natgate_payload::{Endpoints, Expectation, Ports, Uses, Wanted};
+use std::net::{IpAddr, SocketAddr, SocketAddrV4};
+
+/// A generator of test choices (SplitMix64); a test prints its seed.
+#[derive(Clone, Debug)]
+pub(crate) struct Random(pub u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+}
+
+/// Ports of a translator that has enough of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Book {
+    pub(crate) made: Vec<Expectation>,
+    pub(crate) next: u16,
+    pub(crate) is_empty: bool,
+}
+
+impl Ports for Book {
+    fn expect(&mut self, flow: &Endpoints, wanted: &Expectation) -> Option<SocketAddrV4> {
+        if self.is_empty {
+            return None;
+        }
+        self.made.push(*wanted);
+        if wanted.wanted == Wanted::EndpointOfFlow {
+            return Some(flow.external);
+        }
+        self.next += 2;
+        Some(SocketAddrV4::new(*flow.external.ip(), 60_000 + self.next))
+    }
+}
+
+pub(crate) fn endpoints(internal: &str, external: &str, remote: &str) -> Endpoints {
+    let internal: SocketAddr = internal.parse().unwrap();
+    let remote: SocketAddrV4 = remote.parse().unwrap();
+    let remote_inside: IpAddr = match internal {
+        SocketAddr::V4(_) => (*remote.ip()).into(),
+        SocketAddr::V6(_) => format!("64:ff9b::{}", remote.ip()).parse().unwrap(),
+    };
+    Endpoints { internal, external: external.parse().unwrap(), remote, remote_inside }
+}
+
+/// A client inside with IPv4.
+pub(crate) fn client_inside(port: u16) -> Endpoints {
+    endpoints("10.0.0.5:40000", "203.0.113.1:50000", &format!("198.51.100.2:{port}"))
+}
+
+/// A client inside with IPv6.
+pub(crate) fn client_inside_v6(port: u16) -> Endpoints {
+    endpoints("[2001:db8:2::31]:40000", "203.0.113.1:50000", &format!("198.51.100.2:{port}"))
+}
+
+/// A server inside behind a static mapping.
+pub(crate) fn server_inside(port: u16) -> Endpoints {
+    let (internal, external) = (format!("10.0.0.80:{port}"), format!("203.0.113.9:{port}"));
+    endpoints(&internal, &external, "198.51.100.2:40000")
+}
+
+/// A TCP expectation that one flow uses up, as FTP makes it.
+pub(crate) fn once(internal: &str, remote: &str, lifetime: u16) -> Expectation {
+    Expectation {
+        protocol: 6,
+        remote: Some(remote.parse().unwrap()),
+        remote_port: 0,
+        internal: internal.parse().unwrap(),
+        wanted: Wanted::AddressOfFlow,
+        lifetime,
+        uses: Uses::Once,
+    }
+}

@@ -1,0 +1,221 @@
+//! Cuts do not matter: each conversation is cut at every byte and at random places, its segments
+//! are reordered, repeated and lost, and the same streams and the same expectations come out.
+
+mod common;
+
+use common::{Link, Opening, Random, client_inside, client_inside_v6, server_inside};
+use natgate_payload::Side::{self, Inside, Outside};
+use natgate_payload::{Expectation, Kind};
+
+/// A recorded conversation.
+struct Conversation {
+    name: &'static str,
+    opening: Opening,
+    messages: &'static [(Side, &'static str)],
+}
+
+/// What came out: both streams, and the expectations.
+type Outcome = (Vec<u8>, Vec<u8>, Vec<Expectation>);
+
+const FTP_CLIENT: &[(Side, &str)] = &[
+    (Outside, "220-Welcome to\r\n 220 this\r\n220 server\r\n"),
+    (Inside, "USER a\r\n"),
+    (Outside, "331 Password\r\n"),
+    (Inside, "PASS b\r\n"),
+    (Outside, "230 in\r\n"),
+    (Inside, "PORT 10,0,0,5,200,13\r\n"),
+    (Outside, "200 PORT ok\r\n"),
+    (Inside, "LIST\r\nEPRT |1|10.0.0.5|51214|\r\nRETR a\r\n"),
+    (Outside, "150 Here\r\n226 Done\r\n200 ok\r\n"),
+    (Inside, "PORT 10,0,0,5,4,0\r\nPASV\r\nPORT 10,0,0,5,255,255\r\n"),
+    (Outside, "200 ok\r\n227 Entering Passive Mode (198,51,100,2,20,20)\r\n200 ok\r\n"),
+    (Inside, "QUIT\r\n"),
+    (Outside, "221 bye\r\n"),
+];
+
+const FTP_SERVER: &[(Side, &str)] = &[
+    (Inside, "220 server\r\n"),
+    (Outside, "USER a\r\nPASV\r\n"),
+    (Inside, "230 in\r\n227 Entering Passive Mode (10,0,0,80,4,1).\r\n"),
+    (Outside, "RETR a\r\nEPSV\r\n"),
+    (Inside, "150 Here\r\n226 Done\r\n229 Entering Extended Passive Mode (|||1026|)\r\n"),
+];
+
+const FTP_FAMILIES: &[(Side, &str)] = &[
+    (Outside, "220 server\r\n"),
+    (Inside, "EPSV\r\n"),
+    (Outside, "227 Entering Passive Mode (198,51,100,2,20,20)\r\n"),
+    (Inside, "EPRT |2|2001:db8:2::31|5282|\r\nEPSV ALL\r\n"),
+    (Outside, "200 ok\r\n200 ok\r\n"),
+];
+
+fn conversations() -> Vec<Conversation> {
+    let ftp = |name, opening, messages| Conversation { name, opening, messages };
+    vec![
+        ftp("client", Opening::new(Kind::Ftp, client_inside(21), Inside), FTP_CLIENT),
+        ftp("server", Opening::new(Kind::Ftp, server_inside(21), Outside), FTP_SERVER),
+        ftp("families", Opening::new(Kind::Ftp, client_inside_v6(21), Inside), FTP_FAMILIES),
+    ]
+}
+
+/// Holds a conversation; `cuts` says how a message is cut into segments and in which order they
+/// go, as ranges.
+fn hold(
+    conversation: &Conversation,
+    opening: Opening,
+    setting: impl FnOnce(&mut Link),
+    mut cuts: impl FnMut(usize, usize) -> Vec<(usize, usize)>,
+) -> Outcome {
+    let mut link = Link::open(opening);
+    setting(&mut link);
+    for (number, (from, text)) in conversation.messages.iter().enumerate() {
+        let start = link.write(*from, text.as_bytes());
+        for (first, last) in cuts(number, text.len()) {
+            link.send(*from, start + first, start + last);
+        }
+        link.repeat_until_acknowledged(*from);
+    }
+    assert_eq!(link.payloads.free_buffers(), 4, "{}: an idle flow has a buffer", conversation.name);
+    let [inside, outside] = link.hosts;
+    (inside.received, outside.received, link.book.made)
+}
+
+fn whole(conversation: &Conversation) -> Outcome {
+    let out = hold(conversation, conversation.opening, |_| {}, |_, len| vec![(0, len)]);
+    assert!(!out.2.is_empty(), "{}: nothing is expected", conversation.name);
+    out
+}
+
+#[test]
+fn a_cut_at_every_byte_changes_nothing() {
+    for conversation in conversations() {
+        let expected = whole(&conversation);
+        for (number, (_, text)) in conversation.messages.iter().enumerate() {
+            for cut in 1..text.len() {
+                let cuts = |at, len| match at == number {
+                    true => vec![(0, cut), (cut, len)],
+                    false => vec![(0, len)],
+                };
+                let out = hold(&conversation, conversation.opening, |_| {}, cuts);
+                assert!(out == expected, "{} message {number} cut at {cut}", conversation.name);
+                // The same two segments in the other order.
+                let cuts = |at, len| match at == number {
+                    true => vec![(cut, len), (0, cut)],
+                    false => vec![(0, len)],
+                };
+                let out = hold(&conversation, conversation.opening, |_| {}, cuts);
+                assert!(out == expected, "{} message {number} turned at {cut}", conversation.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn single_bytes_change_nothing() {
+    for conversation in conversations() {
+        let expected = whole(&conversation);
+        let bytes = |_, len| (0..len).map(|at| (at, at + 1)).collect();
+        let out = hold(&conversation, conversation.opening, |_| {}, bytes);
+        assert!(out == expected, "{}", conversation.name);
+    }
+}
+
+/// Random ranges that cover a message, in a random order, some of them twice.
+fn random_cuts(random: &mut Random, len: usize) -> Vec<(usize, usize)> {
+    let mut places: Vec<usize> = (0..random.below(5)).map(|_| random.below(len + 1)).collect();
+    places.extend([0, len]);
+    places.sort_unstable();
+    let mut cuts: Vec<_> = places.windows(2).map(|two| (two[0], two[1])).collect();
+    cuts.retain(|(first, last)| first < last);
+    for _ in 0..random.below(4) {
+        let first = random.below(len);
+        cuts.push((first, first + 1 + random.below(len - first)));
+    }
+    for at in (1..cuts.len()).rev() {
+        cuts.swap(at, random.below(at + 1));
+    }
+    cuts
+}
+
+#[test]
+fn random_segments_and_losses_change_nothing() {
+    let conversations = conversations();
+    let expected: Vec<Outcome> = conversations.iter().map(whole).collect();
+    let first = std::env::var("NATGATE_SEED").map_or(1, |seed| seed.parse().expect("a number"));
+    for seed in first..first + 3000 {
+        let at = seed as usize % conversations.len();
+        let (conversation, expected) = (&conversations[at], &expected[at]);
+        let mut random = Random(seed);
+        let mut opening = conversation.opening;
+        // Numbers that wrap around in the conversation.
+        opening.starts = [0, 0].map(|_| (random.below(400) as u32).wrapping_sub(200));
+        opening.has_stamps = random.below(2) == 0;
+        let loss = [0, 0, 12, 4][random.below(4)];
+        let setting = |link: &mut Link| (link.loss, link.random) = (loss, Random(seed ^ 0xabcd));
+        let out = hold(conversation, opening, setting, |_, len| random_cuts(&mut random, len));
+        let (heard, wanted) =
+            (String::from_utf8_lossy(&out.1), String::from_utf8_lossy(&expected.1));
+        assert_eq!(heard, wanted, "{} with NATGATE_SEED={seed}", conversation.name);
+        assert!(out == *expected, "{} with NATGATE_SEED={seed}", conversation.name);
+    }
+}
+
+/// A sender with Nagle's algorithm waits for the acknowledgment of each part.
+#[test]
+fn a_sender_that_waits_for_acknowledgments_goes_on() {
+    for conversation in conversations() {
+        let expected = whole(&conversation);
+        let mut link = Link::open(conversation.opening);
+        for (from, text) in conversation.messages {
+            let start = link.write(*from, text.as_bytes());
+            for at in start..start + text.len() {
+                assert_eq!(link.hosts[*from as usize].acknowledged, at, "{}", conversation.name);
+                link.send(*from, at, at + 1);
+            }
+        }
+        let [inside, outside] = link.hosts;
+        let out = (inside.received, outside.received, link.book.made);
+        assert!(out == expected, "{}", conversation.name);
+    }
+}
+
+#[test]
+fn lengths_may_change_many_times_and_the_end_gets_through() {
+    let mut opening = Opening::new(Kind::Ftp, client_inside(21), Inside);
+    opening.starts = [u32::MAX - 1500, 7];
+    let mut link = Link::open(opening);
+    link.say(Outside, "220 ready\r\n");
+    let mut expected = String::new();
+    for round in 0..200_u32 {
+        link.now += 10;
+        let text = format!("PORT 10,0,0,5,{},{}\r\n", 4 + round % 200, round % 256);
+        link.say(Inside, &text);
+        let port = 60_000 + 2 * (round + 1);
+        expected += &format!("PORT 203,0,113,1,{},{}\r\n", port / 256, port % 256);
+        link.say(Outside, "200 ok\r\n");
+    }
+    link.say(Inside, "QUIT\r\n");
+    assert_eq!(link.heard(Outside), expected + "QUIT\r\n");
+    for side in [Inside, Outside] {
+        link.end(side);
+        assert!(link.hosts[side.other() as usize].has_received_end);
+        let len = link.hosts[side as usize].written.len();
+        assert_eq!(link.hosts[side as usize].acknowledged, len + 1);
+    }
+}
+
+#[test]
+fn a_message_that_grows_beyond_the_mss_is_split() {
+    let mut opening = Opening::new(Kind::Ftp, client_inside(21), Inside);
+    opening.mss = 536;
+    let mut link = Link::open(opening);
+    link.say(Outside, "220 ready\r\n");
+    let text = "PORT 10,0,0,5,4,1\r\n".repeat(15) + "NOOP\r\n" + &"\r\n".repeat(110);
+    assert!(text.len() < 524);
+    let start = link.write(Inside, text.as_bytes());
+    link.send(Inside, start, start + text.len());
+    // The hosts check that no segment exceeds the MSS; nothing had to be repeated.
+    let heard = link.heard(Outside);
+    assert!(heard.len() > 536 && heard.matches("PORT 203,0,113,1,").count() == 15, "{heard}");
+    assert_eq!(link.payloads.counters(Kind::Ftp).expectations, 15);
+}
