@@ -8,17 +8,23 @@ pub enum Kind {
     Ftp,
     /// Trivial File Transfer Protocol (RFC 1350).
     Tftp,
+    /// Real Time Streaming Protocol (RFC 2326, RFC 7826).
+    Rtsp,
+    /// Internet Relay Chat with direct connections (RFC 2812, DCC).
+    Irc,
 }
 
 impl Kind {
     /// Every protocol.
-    pub const ALL: [Self; 2] = [Self::Ftp, Self::Tftp];
+    pub const ALL: [Self; 4] = [Self::Ftp, Self::Tftp, Self::Rtsp, Self::Irc];
 
     /// The protocol's name in configuration, events and counters.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ftp => "ftp",
             Self::Tftp => "tftp",
+            Self::Rtsp => "rtsp",
+            Self::Irc => "irc",
         }
     }
 }

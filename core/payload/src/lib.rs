@@ -25,6 +25,7 @@ mod expectation;
 mod flow;
 mod ftp;
 mod index;
+mod irc;
 mod kind;
 mod message;
 mod outbox;
@@ -32,7 +33,9 @@ mod payloads;
 mod protocols;
 mod reason;
 mod room;
+mod rtsp;
 mod stream;
+mod text;
 mod tftp;
 
 pub use expectation::{Endpoints, Expectation, Ports, Uses, Wanted};

@@ -1,8 +1,10 @@
 //! The state of a flow's protocol, whichever it is.
 
 use crate::ftp::Ftp;
+use crate::irc::Irc;
 use crate::kind::Kind;
 use crate::message::{Context, Protocol, Step};
+use crate::rtsp::Rtsp;
 use crate::tftp::Tftp;
 
 /// State of a protocol.
@@ -10,6 +12,8 @@ use crate::tftp::Tftp;
 pub(crate) enum Alg {
     Ftp(Ftp),
     Tftp(Tftp),
+    Rtsp(Rtsp),
+    Irc(Irc),
 }
 
 impl Alg {
@@ -17,6 +21,8 @@ impl Alg {
         match kind {
             Kind::Ftp => Self::Ftp(Ftp::default()),
             Kind::Tftp => Self::Tftp(Tftp),
+            Kind::Rtsp => Self::Rtsp(Rtsp::default()),
+            Kind::Irc => Self::Irc(Irc::default()),
         }
     }
 
@@ -24,6 +30,8 @@ impl Alg {
         match self {
             Self::Ftp(_) => Kind::Ftp,
             Self::Tftp(_) => Kind::Tftp,
+            Self::Rtsp(_) => Kind::Rtsp,
+            Self::Irc(_) => Kind::Irc,
         }
     }
 }
@@ -33,6 +41,8 @@ impl Protocol for Alg {
         match self {
             Self::Ftp(ftp) => ftp.read(bytes, context),
             Self::Tftp(tftp) => tftp.read(bytes, context),
+            Self::Rtsp(rtsp) => rtsp.read(bytes, context),
+            Self::Irc(irc) => irc.read(bytes, context),
         }
     }
 }

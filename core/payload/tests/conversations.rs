@@ -49,12 +49,44 @@ const FTP_FAMILIES: &[(Side, &str)] = &[
     (Outside, "200 ok\r\n200 ok\r\n"),
 ];
 
+const RTSP_CLIENT: &[(Side, &str)] = &[
+    (Inside, "OPTIONS rtsp://a/b RTSP/1.0\r\nCSeq: 1\r\n\r\n"),
+    (Outside, "RTSP/1.0 200 OK\r\nCSeq: 1\r\nContent-Length: 9\r\n\r\nRTSP/1.0\n"),
+    (
+        Inside,
+        "SETUP rtsp://a/b RTSP/1.0\r\nCSeq: 2\r\n\
+         Transport: RTP/AVP;unicast;destination=10.0.0.5;client_port=4588-4589\r\n\r\n",
+    ),
+    (
+        Outside,
+        "RTSP/1.0 200 OK\r\nCSeq: 2\r\n\
+         Transport: RTP/AVP;unicast;client_port=60002-60003;server_port=6256-6257\r\n\r\n",
+    ),
+    (
+        Inside,
+        "SETUP rtsp://a/c RTSP/2.0\r\nTransport: RTP/AVP;unicast;\r\n \
+         dest_addr=\":4600\"/\":4601\", RTP/AVP;dest_addr=\"10.0.0.5:4602\"\r\n\r\n",
+    ),
+    (Outside, "$\u{1}\u{0}\u{5}SETUPRTSP/2.0 200 OK\r\n\r\n"),
+    (Inside, "PLAY rtsp://a/b RTSP/1.0\r\nContent-Length: 3\r\n\r\nabcPLAY a RTSP/1.0\r\n\r\n"),
+];
+
+const IRC: &[(Side, &str)] = &[
+    (Inside, "CAP LS 302\r\nNICK a\r\nUSER a 0 * :a\r\n"),
+    (Outside, ":server CAP * LS :a\r\n:server 001 a :Welcome\r\nPING :1\r\n"),
+    (Inside, "PONG :1\r\nPRIVMSG b :\u{1}DCC SEND \"a b\" 167772165 5000 1024\u{1}\r\n"),
+    (Outside, ":b PRIVMSG a :hello\r\n"),
+    (Inside, "@x=y PRIVMSG b :\u{1}DCC CHAT chat 167772165 5001\u{1}\r\nQUIT\r\n"),
+];
+
 fn conversations() -> Vec<Conversation> {
     let ftp = |name, opening, messages| Conversation { name, opening, messages };
     vec![
         ftp("client", Opening::new(Kind::Ftp, client_inside(21), Inside), FTP_CLIENT),
         ftp("server", Opening::new(Kind::Ftp, server_inside(21), Outside), FTP_SERVER),
         ftp("families", Opening::new(Kind::Ftp, client_inside_v6(21), Inside), FTP_FAMILIES),
+        ftp("rtsp", Opening::new(Kind::Rtsp, client_inside(554), Inside), RTSP_CLIENT),
+        ftp("irc", Opening::new(Kind::Irc, client_inside(6667), Inside), IRC),
     ]
 }
 
@@ -218,4 +250,18 @@ fn a_message_that_grows_beyond_the_mss_is_split() {
     let heard = link.heard(Outside);
     assert!(heard.len() > 536 && heard.matches("PORT 203,0,113,1,").count() == 15, "{heard}");
     assert_eq!(link.payloads.counters(Kind::Ftp).expectations, 15);
+}
+
+#[test]
+fn sack_blocks_name_the_senders_own_bytes() {
+    let mut link = Link::open(Opening::new(Kind::Ftp, client_inside(21), Inside));
+    link.say(Outside, "220 ready\r\n");
+    let port = link.write(Inside, b"PORT 10,0,0,5,200,13\r\n");
+    let noop = link.write(Inside, b"NOOP\r\nQUIT\r\n");
+    let lost = link.hosts[0].segment(port, noop, false);
+    assert_eq!(link.process(Inside, &lost).len(), 1);
+    link.send(Inside, noop, noop + 6);
+    assert_eq!((link.hosts[0].sacked, link.hosts[0].acknowledged), (Some((noop, noop + 6)), 0));
+    link.repeat_until_acknowledged(Inside);
+    assert_eq!(link.heard(Outside), "PORT 203,0,113,1,234,98\r\nNOOP\r\nQUIT\r\n");
 }

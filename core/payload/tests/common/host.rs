@@ -31,6 +31,8 @@ pub(crate) struct Host {
     pub(crate) has_stamps: bool,
     clock: u32,
     pub(crate) other_stamp: u32,
+    /// Last SACK block, as a range of the written bytes.
+    pub(crate) sacked: Option<(usize, usize)>,
 }
 
 impl Host {
@@ -49,6 +51,7 @@ impl Host {
             has_stamps: true,
             clock: 1000,
             other_stamp: 0,
+            sacked: None,
         }
     }
 
@@ -128,7 +131,8 @@ impl Host {
         }
         let count = ack.wrapping_sub(self.start).wrapping_sub(1);
         if (count as usize) <= self.written.len() + 1 {
-            self.acknowledged = self.acknowledged.max(count as usize);
+            assert!(count as usize >= self.acknowledged, "an acknowledgment that goes back");
+            self.acknowledged = count as usize;
         }
         let data = &tcp[header..];
         if flags & RST != 0 || (data.is_empty() && flags & FIN == 0) {
@@ -160,6 +164,14 @@ impl Host {
             match options[at] {
                 1 => at += 1,
                 kind => {
+                    if kind == 5 {
+                        let number = |at: usize| {
+                            let number = options[at..at + 4].try_into().unwrap();
+                            let offset = u32::from_be_bytes(number).wrapping_sub(self.start);
+                            offset.wrapping_sub(1) as usize
+                        };
+                        self.sacked = Some((number(at + 2), number(at + 6)));
+                    }
                     if kind == 8 {
                         has_stamps = true;
                         let stamp = options[at + 2..at + 6].try_into().unwrap();

@@ -35,6 +35,8 @@ impl Random {
 pub(crate) struct Book {
     pub(crate) made: Vec<Expectation>,
     pub(crate) next: u16,
+    /// Internal endpoints that have a port.
+    named: Vec<SocketAddr>,
     pub(crate) is_empty: bool,
 }
 
@@ -47,6 +49,10 @@ impl Ports for Book {
         if wanted.wanted == Wanted::EndpointOfFlow {
             return Some(flow.external);
         }
+        if let Some(at) = self.named.iter().position(|named| *named == wanted.internal) {
+            return Some(SocketAddrV4::new(*flow.external.ip(), 60_002 + 2 * at as u16));
+        }
+        self.named.push(wanted.internal);
         self.next += 2;
         Some(SocketAddrV4::new(*flow.external.ip(), 60_000 + self.next))
     }

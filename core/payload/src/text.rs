@@ -1,0 +1,121 @@
+//! Messages of text with headers, and addresses in text: what SIP and RTSP have in common (RFC 822
+//! style headers as in RFC 3261 section 7.3).
+//!
+//! A head is the start line and all headers with the empty line behind them.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+use core::ops::Range;
+use winnow::ascii::dec_uint;
+use winnow::combinator::{opt, preceded};
+use winnow::{ModalResult, Parser};
+
+/// Length of the head at the start of the bytes. `None`: it is not complete.
+pub(crate) fn head_len(bytes: &[u8]) -> Option<usize> {
+    bytes.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4)
+}
+
+/// The start line, without its end. `None`: it is not complete.
+pub(crate) fn start_line(bytes: &[u8]) -> Option<&[u8]> {
+    bytes.windows(2).position(|two| two == b"\r\n").map(|end| &bytes[..end])
+}
+
+/// A header of a message: its name in lower case, and the place of its value in the message.
+#[derive(Clone, Debug)]
+pub(crate) struct Header {
+    pub(crate) name: String,
+    pub(crate) value: Range<usize>,
+}
+
+/// The headers of a head. A line that begins with a blank continues the line before it.
+pub(crate) fn headers(head: &[u8]) -> Vec<Header> {
+    let mut headers: Vec<Header> = Vec::new();
+    let mut at = start_line(head).map_or(head.len(), |line| line.len() + 2);
+    while let Some(line) = start_line(&head[at..]).filter(|line| !line.is_empty()) {
+        let end = at + line.len();
+        if line[0] == b' ' || line[0] == b'\t' {
+            if let Some(last) = headers.last_mut() {
+                last.value.end = end;
+            }
+        } else if let Some(colon) = line.iter().position(|byte| *byte == b':') {
+            let name = String::from_utf8_lossy(line[..colon].trim_ascii()).to_ascii_lowercase();
+            let blanks = line[colon + 1..].iter().take_while(|byte| **byte == b' ').count();
+            headers.push(Header { name, value: at + colon + 1 + blanks..end });
+        }
+        at = end + 2;
+    }
+    headers
+}
+
+/// A number that is the whole text but blanks around it.
+pub(crate) fn number(text: &[u8]) -> Option<u32> {
+    dec_uint::<_, u32, winnow::error::ContextError>.parse(text.trim_ascii()).ok()
+}
+
+/// Reads a dotted IPv4 address.
+pub(crate) fn ipv4(input: &mut &[u8]) -> ModalResult<Ipv4Addr> {
+    let next = || preceded('.', dec_uint::<_, u8, _>);
+    let (a, b, c, d) = (dec_uint::<_, u8, _>, next(), next(), next()).parse_next(input)?;
+    Ok(Ipv4Addr::new(a, b, c, d))
+}
+
+/// An address in a text, with the port behind it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Place of the address and the port.
+    pub(crate) range: Range<usize>,
+    pub(crate) address: Ipv4Addr,
+    pub(crate) port: Option<u16>,
+}
+
+/// All addresses in a part of a text. An address that is a part of a longer word does not count.
+pub(crate) fn addresses(text: &[u8], part: Range<usize>) -> Vec<Place> {
+    let mut places = Vec::new();
+    let mut at = part.start;
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    while at < part.end {
+        let is_start = text[at].is_ascii_digit() && (at == 0 || !is_word(text[at - 1]));
+        let mut rest = &text[at..part.end];
+        match ipv4(&mut rest) {
+            Ok(address) if is_start && !rest.first().is_some_and(|byte| is_word(*byte)) => {
+                let port = opt(preceded(':', dec_uint::<_, u16, winnow::error::ContextError>));
+                let port = { port }.parse_next(&mut rest).ok().flatten();
+                let is_cut = |from: usize| rest.get(from).is_some_and(u8::is_ascii_digit);
+                let is_whole = !is_cut(0) && !(rest.first() == Some(&b':') && is_cut(1));
+                let range = at..part.end - rest.len();
+                at = range.end;
+                if is_whole {
+                    places.push(Place { range, address, port });
+                }
+            }
+            _ => at += 1,
+        }
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_may_be_folded() {
+        let head = b"A b\r\nOne: 1\r\nTwo :2;\r\n  3\r\nno header\r\n\r\nbody";
+        assert_eq!(head_len(head), Some(head.len() - 4));
+        let all = headers(&head[..head.len() - 4]);
+        let text: Vec<_> = all.iter().map(|h| (&h.name[..], &head[h.value.clone()])).collect();
+        assert_eq!(text, [("one", &b"1"[..]), ("two", b"2;\r\n  3")]);
+        assert_eq!(head_len(b"A b\r\n\r"), None);
+    }
+
+    #[test]
+    fn addresses_are_whole_words() {
+        let text =
+            b"<sip:a@10.0.0.5:5060>;x=10.0.0.5, 110.0.0.5.6 a10.0.0.5 10.0.0.256 1.2.3.4:99999";
+        let all = addresses(text, 0..text.len());
+        let found: Vec<_> =
+            all.iter().map(|place| (&text[place.range.clone()], place.port)).collect();
+        assert_eq!(found, [(&b"10.0.0.5:5060"[..], Some(5060)), (b"10.0.0.5", None)]);
+    }
+}
