@@ -195,6 +195,8 @@ bench-quick: count-tools build ## Count instructions of the hot paths; compare w
 # How long mixed traffic goes through the gateway, and garbage to each of the image's kinds of card, seconds.
 SOAK_SECONDS ?= 7200
 GARBAGE_SECONDS ?= 60
+# How many states of a pair of gateways the model checker visits.
+PAIR_STATES ?= 100000000
 
 .PHONY: soak
 soak: root demo-tools build ## Check what always holds over a table as big as memory permits, against the model, and for two hours of mixed traffic; garbage to the image's cards
@@ -202,6 +204,8 @@ soak: root demo-tools build ## Check what always holds over a table as big as me
 	@NATGATE_MAPPINGS=1000000 PROPTEST_CASES=1 cargo test --quiet --locked --release -p natgate-compare \
 		--test random large
 	@PROPTEST_CASES=20000 cargo test --quiet --locked --release -p natgate-compare --test families
+	@NATGATE_PAIR_STATES=$(PAIR_STATES) cargo test --quiet --locked --release -p natgate-pair \
+		--test checked many_states -- --ignored --nocapture
 	@NATGATE_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --quiet --locked --release -p natgate --test live \
 		soak -- --nocapture
 	@$(call install,qemu-system-x86_64:qemu-system-x86)

@@ -1,0 +1,40 @@
+//! Two gateways that act as one: which of them may assign an external port, and how the state of
+//! one reaches the other.
+//!
+//! This crate decides; it has no clock and does no I/O. [`Ownership`] says who owns a slice of the
+//! external ports. [`Port`] says when a port may be used again although the partner has copied its
+//! mapping. The reasons are in `docs/design/pair.md`.
+//!
+//! What always holds, whatever messages are lost, repeated or late, and however long a process
+//! stands still: an external port leads to one subscriber.
+//!
+//! Call order of a node:
+//!
+//! ```
+//! use natgate_pair::{Node, Ownership};
+//!
+//! // Two slices, the first at home on this node. The boot number is greater than all before.
+//! let mut a = Ownership::start(Node::A, 7, &[Node::A, Node::B]);
+//! let mut b = Ownership::start(Node::B, 3, &[Node::A, Node::B]);
+//! // Views are sent a few times a second, and after every change.
+//! for _ in 0..3 {
+//!     let _ = b.receive(&a.view());
+//!     let _ = a.receive(&b.view());
+//! }
+//! // A hold-down follows, as remote hosts may remember ports of an earlier run.
+//! assert!(a.owns(0) && !a.may_assign(0));
+//! a.end_rest(0, a.epoch(0));
+//! assert!(a.may_assign(0) && !b.may_assign(0));
+//! assert_eq!(b.source(0).map(|stream| stream.epoch), Some(a.epoch(0)));
+//! ```
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod ownership;
+mod port;
+
+pub use ownership::{Boot, Claim, Epoch, Holding, Node, Ownership, Refusal, Role, Stream, View};
+pub use port::{Port, Record};
