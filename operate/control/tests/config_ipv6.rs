@@ -163,6 +163,8 @@ external = "2001:db8:2::/48"
             source: pref64("2001:db8:aaaa::/96"),
             subscribers: vec![Prefix::new(ip("192.168.0.0"), 16)],
         }),
+        lw4o6: None,
+        map: Vec::new(),
         nptv6: vec![
             pair("fd00:1::/48", "2001:db8:1::/48", false),
             pair("fd00:2::/56", "2001:db8:2::/48", true),

@@ -7,7 +7,7 @@ extern crate alloc;
 #[path = "../common/mod.rs"]
 mod common;
 /// Files of the engine that its index needs here; the index needs a part of each.
-#[allow(missing_docs, dead_code)]
+#[allow(missing_docs, dead_code, unreachable_pub)]
 #[path = "../../src/prefetch.rs"]
 mod prefetch;
 
