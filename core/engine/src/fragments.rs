@@ -25,8 +25,7 @@ use crate::packet::{Counters, Direction, Side};
 use crate::random::HashKey;
 use crate::{DropReason, Limits, Timestamp};
 use core::time::Duration;
-pub(crate) use coverage::MAX_PIECES;
-use coverage::{Coverage, Misfit};
+use coverage::{Coverage, MAX_PIECES, Misfit};
 use keyed::{Keyed, Words};
 use natgate_wire::{Delta, Ipv4, protocol};
 use store::{BLOCK, NONE, Queue, Store, Way};
@@ -174,6 +173,11 @@ pub(crate) struct Fragments {
     source_blocks: usize,
     /// Fragments that have waited and go on.
     released: Queue,
+}
+
+impl Limits {
+    /// Most fragments of one datagram that can be allowed.
+    pub const MOST_FRAGMENTS: u8 = MAX_PIECES as u8;
 }
 
 impl Fragment {

@@ -10,7 +10,7 @@ use crate::DropReason;
 
 /// Most fragments of one datagram that a limit may allow. The largest datagram in packets of 576
 /// bytes takes 119.
-pub(crate) const MAX_PIECES: usize = 128;
+pub(super) const MAX_PIECES: usize = 128;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Piece {
