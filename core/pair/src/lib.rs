@@ -3,7 +3,8 @@
 //!
 //! This crate decides; it has no clock and does no I/O. [`Ownership`] says who owns a slice of the
 //! external ports. [`Port`] says when a port may be used again although the partner has copied its
-//! mapping. The reasons are in `docs/design/pair.md`.
+//! mapping. [`Sender`] and [`Receiver`] are the two sides of a stream of records, over a link that
+//! loses, repeats and reorders. The reasons are in `docs/design/pair.md`.
 //!
 //! What always holds, whatever messages are lost, repeated or late, and however long a process
 //! stands still: an external port leads to one subscriber.
@@ -33,8 +34,19 @@
 
 extern crate alloc;
 
+mod digest;
+mod keys;
 mod ownership;
+mod packet;
 mod port;
+mod receiver;
+mod sender;
+mod time;
 
+pub use digest::{BUCKETS, Digests};
 pub use ownership::{Boot, Claim, Epoch, Holding, Node, Ownership, Refusal, Role, Stream, View};
+pub use packet::{Confirmation, Message, PACKET_HEAD, Packet, RECORD_HEAD, StreamId, WINDOW, read};
 pub use port::{Port, Record};
+pub use receiver::{ReceivedCounters, Receiver};
+pub use sender::{Present, Sender, Sent, Written};
+pub use time::Translation;

@@ -79,6 +79,11 @@ pub struct View {
     pub from: Boot,
     /// The greatest boot number of the receiver that the sender has seen.
     pub to: Boot,
+    /// How often an operator has told the sender's process to forget the receiver.
+    pub round: u32,
+    /// The round of the receiver that the sender has heard. A view of before `forget` says nothing:
+    /// it may be of a process whose start the receiver never heard of.
+    pub answers: u32,
     /// Statements about all slices, in the order of the configuration.
     pub claims: Vec<Claim>,
 }
@@ -100,7 +105,8 @@ pub struct Stream {
 pub enum Refusal {
     /// The sender's process has ended, as far as this node knows; or the view came late.
     OldSender,
-    /// The view answers another start of this node.
+    /// The view answers another start of this node, or was sent before this node was told to forget
+    /// its partner.
     OtherReceiver,
     /// The two configurations have different numbers of slices.
     Slices,
@@ -122,6 +128,9 @@ pub struct Ownership {
     partner: Boot,
     /// Processes of the partner with this boot number or a smaller one have ended.
     ended: Boot,
+    /// Commands to forget the partner, and the number of those that the partner was given.
+    round: u32,
+    partner_round: u32,
     slices: Vec<Slice>,
 }
 
@@ -129,7 +138,15 @@ impl Ownership {
     /// A node starts. It owns nothing. `homes` has the home of each slice. `boot` is not 0.
     pub fn start(node: Node, boot: Boot, homes: &[Node]) -> Self {
         let slice = |&home: &Node| Slice { home, epoch: 0, role: Role::Unknown };
-        Self { node, boot, partner: 0, ended: 0, slices: homes.iter().map(slice).collect() }
+        Self {
+            node,
+            boot,
+            partner: 0,
+            ended: 0,
+            round: 0,
+            partner_round: 0,
+            slices: homes.iter().map(slice).collect(),
+        }
     }
 
     /// The message to the partner.
@@ -143,7 +160,13 @@ impl Ownership {
             };
             Claim { epoch: slice.epoch, holding }
         };
-        View { from: self.boot, to: self.partner, claims: self.slices.iter().map(claim).collect() }
+        View {
+            from: self.boot,
+            to: self.partner,
+            round: self.round,
+            answers: self.partner_round,
+            claims: self.slices.iter().map(claim).collect(),
+        }
     }
 
     /// Hears the partner. A view may be old, repeated, or out of order.
@@ -158,10 +181,12 @@ impl Ownership {
         if view.from <= self.ended || view.from < self.partner {
             return Err(Refusal::OldSender);
         }
+        let is_new = view.from > self.partner;
         self.partner = view.from;
+        self.partner_round = if is_new { view.round } else { self.partner_round.max(view.round) };
         // A node runs one process at a time.
         self.partner_ended(view.from - 1);
-        if view.to != self.boot {
+        if (view.to, view.answers) != (self.boot, self.round) {
             return Err(Refusal::OtherReceiver);
         }
         for (slice, claim) in self.slices.iter_mut().zip(&view.claims) {
@@ -186,6 +211,7 @@ impl Ownership {
     /// slices about which this node knows nothing.
     pub fn forget_partner(&mut self) {
         self.partner_ended(self.partner);
+        self.round = self.round.saturating_add(1);
         for slice in &mut self.slices {
             if slice.role == Role::Unknown {
                 slice.take();

@@ -21,6 +21,9 @@ pub(crate) type Subscriber = u8;
 
 const SUBSCRIBERS: [Subscriber; 2] = [1, 2];
 
+/// Most commands to forget.
+const FORGOTTEN: u8 = 2;
+
 /// Rules that a variant leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -48,11 +51,13 @@ pub(crate) enum Fault {
     StartAlone,
     /// The silence of a node counts as its end.
     SilenceIsEnd,
+    /// A node that was told to forget its partner believes views of before.
+    AnyRound,
 }
 
 impl Fault {
     /// All variants.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::NoRest,
         Self::NoHoldDown,
         Self::NoConfirmation,
@@ -64,6 +69,7 @@ impl Fault {
         Self::IncompleteCopy,
         Self::StartAlone,
         Self::SilenceIsEnd,
+        Self::AnyRound,
     ];
 }
 
@@ -116,8 +122,8 @@ pub(crate) struct World {
     remembered: u8,
     mappings: u8,
     moves: u8,
-    /// True if an operator has said `forget`.
-    pub(crate) has_forgotten: bool,
+    /// How often an operator has said `forget`.
+    forgotten: u8,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -275,7 +281,7 @@ impl Pair {
         if partner_ended || self.is(Fault::SilenceIsEnd) {
             actions.push(Action::Guardian(node));
         }
-        if partner_ended {
+        if partner_ended && world.forgotten < FORGOTTEN {
             actions.push(Action::Forget(node));
         }
     }
@@ -289,6 +295,11 @@ impl Pair {
                 }
                 if self.is(Fault::AnyReceiver) {
                     view.to = world.boots[to as usize];
+                }
+                if self.is(Fault::AnyRound)
+                    && let Some(process) = &world.nodes[to as usize]
+                {
+                    view.answers = process.ownership.view().round;
                 }
                 world.change(to, |ownership| _ = ownership.receive(&view));
             }
@@ -394,7 +405,7 @@ impl Pair {
                 world.change(node, |ownership| ownership.partner_ended(boot));
             }
             Action::Forget(node) => {
-                world.has_forgotten = true;
+                world.forgotten += 1;
                 world.change(node, Ownership::forget_partner);
             }
             Action::RemoteForgets(subscriber) => {
@@ -457,7 +468,7 @@ impl Model for Pair {
             remembered: 0,
             mappings: 0,
             moves: 0,
-            has_forgotten: false,
+            forgotten: 0,
         };
         vec![fresh.clone(), self.connected(fresh)]
     }
@@ -482,7 +493,7 @@ impl Model for Pair {
             Property::always(ALWAYS[0], |_, world: &World| world.visible().count_ones() <= 1),
             Property::always(ALWAYS[1], |_, world: &World| world.owners() <= 1),
             Property::sometimes("the partner assigns after evidence", |_, world: &World| {
-                world.can_assign(Node::B) && world.nodes[0].is_none() && !world.has_forgotten
+                world.can_assign(Node::B) && world.nodes[0].is_none() && world.forgotten == 0
             }),
             Property::sometimes("the partner assigns after a planned move", |_, world: &World| {
                 world.can_assign(Node::B) && world.boots == [1, 1] && world.nodes[0].is_some()

@@ -1,0 +1,232 @@
+//! Messages of a stream as bytes: packets with records, confirmations, digests, requests for
+//! repair. Numbers are in little-endian order.
+//!
+//! The channel authenticates the partner. The reader nevertheless believes nothing: a message with
+//! any wrong length is refused as a whole, before the first record is used.
+
+use crate::digest::{BUCKETS, Digests};
+use crate::ownership::Stream;
+use alloc::vec::Vec;
+
+/// Numbers that may be unconfirmed at a time.
+pub const WINDOW: u64 = 4096;
+
+/// Bytes of a packet before its records.
+pub const PACKET_HEAD: usize = STREAM + 24;
+
+/// Bytes of a record beside its own.
+pub const RECORD_HEAD: usize = 6;
+
+const STREAM: usize = 29;
+
+/// The length that stands for "to the end of the packet".
+const REST: u16 = u16::MAX;
+
+/// Identity of the stream of one worker of the owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StreamId {
+    /// Number of the slice in the configuration.
+    pub slice: u16,
+    /// Number of the worker of the owner.
+    pub worker: u16,
+    /// The two starts, and the epoch.
+    pub stream: Stream,
+}
+
+/// A message of one stream. Packets and digests go to the partner, the others to the owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message<'a> {
+    /// Records.
+    Packet(Packet<'a>),
+    /// Numbers that have arrived.
+    Confirmation(Confirmation),
+    /// Digests of everything that the packets up to `number` have said.
+    Digests {
+        /// The last packet that they include.
+        number: u64,
+        /// Packets from this one on may have been lost without the sender's knowledge.
+        floor: u64,
+        /// The digests.
+        digests: Digests,
+        /// Buckets with keys whose packet was lost: their digests do not count.
+        unsettled: Vec<u16>,
+    },
+    /// Buckets whose digests differ. The owner sends all their keys again. No buckets: packets were
+    /// lost, so the digests could not be compared. The owner sends them again after a second.
+    Repair(Vec<u16>),
+}
+
+/// A packet of records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet<'a> {
+    /// Number within the stream, from 1 on.
+    pub number: u64,
+    /// Packets with smaller numbers are not valid any more.
+    pub floor: u64,
+    /// Time of sending, nanoseconds of the sender's monotonic scale.
+    pub sent: u64,
+    records: &'a [u8],
+}
+
+/// Numbers that have arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Confirmation {
+    /// All packets below have arrived or are not valid any more.
+    pub below: u64,
+    /// A bit for each number from `below` on, lowest first: it has arrived.
+    pub bits: Vec<u64>,
+}
+
+impl Confirmation {
+    /// True if the packet has arrived, or is not valid any more.
+    pub fn contains(&self, number: u64) -> bool {
+        let Some(at) = number.checked_sub(self.below) else { return true };
+        let word = usize::try_from(at / 64).ok().and_then(|at| self.bits.get(at));
+        word.is_some_and(|word| word & 1 << (at % 64) != 0)
+    }
+
+    /// The greatest number that has arrived, if it is known.
+    pub fn greatest(&self) -> u64 {
+        let last = self.bits.iter().rposition(|word| *word != 0);
+        let of_word = |at: usize| at as u64 * 64 + u64::from(self.bits[at].ilog2());
+        match last {
+            Some(at) => self.below.saturating_add(of_word(at)),
+            None => self.below.saturating_sub(1),
+        }
+    }
+}
+
+impl<'a> Packet<'a> {
+    /// The records: key, and bytes; no bytes: the mapping has ended.
+    pub fn records(&self) -> impl Iterator<Item = (u32, &'a [u8])> + use<'a> {
+        let mut rest = self.records;
+        core::iter::from_fn(move || take_record(&mut rest))
+    }
+
+    fn is_whole(&self) -> bool {
+        let mut rest = self.records;
+        while take_record(&mut rest).is_some() {}
+        rest.is_empty()
+    }
+}
+
+/// Takes the next record. On a wrong length nothing is taken.
+fn take_record<'a>(rest: &mut &'a [u8]) -> Option<(u32, &'a [u8])> {
+    let (key, after) = rest.split_first_chunk()?;
+    let (len, after) = after.split_first_chunk()?;
+    let len = match u16::from_le_bytes(*len) {
+        REST => after.len(),
+        len => usize::from(len),
+    };
+    let (record, after) = after.split_at_checked(len)?;
+    *rest = after;
+    Some((u32::from_le_bytes(*key), record))
+}
+
+fn begin(kind: u8, id: StreamId) -> Vec<u8> {
+    let StreamId { slice, worker, stream: Stream { from, to, epoch } } = id;
+    let mut bytes = Vec::from([kind]);
+    bytes.extend(slice.to_le_bytes());
+    bytes.extend(worker.to_le_bytes());
+    [from, to, epoch].iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+    bytes
+}
+
+/// Begins a packet. [`put_record`] adds records.
+pub(crate) fn begin_packet(id: StreamId, number: u64, floor: u64, sent: u64) -> Vec<u8> {
+    let mut bytes = begin(1, id);
+    [number, floor, sent].iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+    bytes
+}
+
+/// Adds a record to a packet. After a record of 65,535 bytes or more there is no other.
+pub(crate) fn put_record(packet: &mut Vec<u8>, key: u32, record: &[u8]) {
+    packet.extend(key.to_le_bytes());
+    packet.extend(u16::try_from(record.len()).unwrap_or(REST).to_le_bytes());
+    packet.extend(record);
+}
+
+/// Writes a confirmation.
+pub(crate) fn write_confirmation(id: StreamId, confirmation: &Confirmation) -> Vec<u8> {
+    let mut bytes = begin(2, id);
+    bytes.extend(confirmation.below.to_le_bytes());
+    confirmation.bits.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+    bytes
+}
+
+/// Writes digests.
+pub(crate) fn write_digests(
+    id: StreamId,
+    (number, floor): (u64, u64),
+    digests: &Digests,
+    unsettled: &[u16],
+) -> Vec<u8> {
+    let mut bytes = begin(3, id);
+    [number, floor].iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+    digests.words().for_each(|word| bytes.extend(word.to_le_bytes()));
+    unsettled.iter().for_each(|bucket| bytes.extend(bucket.to_le_bytes()));
+    bytes
+}
+
+/// Writes a request for repair.
+pub(crate) fn write_repair(id: StreamId, buckets: &[u16]) -> Vec<u8> {
+    let mut bytes = begin(4, id);
+    buckets.iter().for_each(|bucket| bytes.extend(bucket.to_le_bytes()));
+    bytes
+}
+
+/// Reads a message. `None`: it is damaged.
+pub fn read(bytes: &[u8]) -> Option<(StreamId, Message<'_>)> {
+    let (kind, rest) = bytes.split_first()?;
+    let (slice, rest) = rest.split_first_chunk()?;
+    let (worker, rest) = rest.split_first_chunk()?;
+    let ([from, to, epoch], rest) = (numbers(rest)?, &rest[24..]);
+    let id = StreamId {
+        slice: u16::from_le_bytes(*slice),
+        worker: u16::from_le_bytes(*worker),
+        stream: Stream { from, to, epoch },
+    };
+    let message = match kind {
+        1 => {
+            let [number, floor, sent] = numbers(rest)?;
+            let packet = Packet { number, floor, sent, records: &rest[24..] };
+            let is_valid = packet.is_whole() && floor <= number && floor > 0;
+            Message::Packet(is_valid.then_some(packet)?)
+        }
+        2 => {
+            let [below] = numbers(rest)?;
+            let (words, odd) = rest[8..].as_chunks();
+            let is_valid = odd.is_empty() && words.len() as u64 <= WINDOW / 64 + 1;
+            let bits = words.iter().map(|word| u64::from_le_bytes(*word));
+            is_valid.then(|| Message::Confirmation(Confirmation { below, bits: bits.collect() }))?
+        }
+        3 => {
+            let [number, floor] = numbers(rest)?;
+            let (digests, unsettled) = rest[16..].split_at_checked(8 * BUCKETS)?;
+            let (digests, unsettled) = (Digests::read(digests)?, buckets(unsettled)?);
+            Message::Digests { number, floor, digests, unsettled }
+        }
+        4 => Message::Repair(buckets(rest)?),
+        _ => return None,
+    };
+    Some((id, message))
+}
+
+/// Reads some numbers at the beginning.
+fn numbers<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
+    let words = bytes.get(..8 * N)?.as_chunks().0;
+    let mut numbers = [0; N];
+    for (number, word) in numbers.iter_mut().zip(words) {
+        *number = u64::from_le_bytes(*word);
+    }
+    Some(numbers)
+}
+
+fn buckets(bytes: &[u8]) -> Option<Vec<u16>> {
+    let (words, odd) = bytes.as_chunks();
+    let buckets: Vec<u16> = words.iter().map(|word| u16::from_le_bytes(*word)).collect();
+    let is_valid = odd.is_empty()
+        && buckets.len() <= BUCKETS
+        && buckets.iter().all(|bucket| usize::from(*bucket) < BUCKETS);
+    is_valid.then_some(buckets)
+}

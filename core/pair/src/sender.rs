@@ -1,0 +1,355 @@
+//! The owner's side of a stream: which keys have changed, and what is on its way.
+//!
+//! No record waits here. The sender keeps a bit for each changed key, and asks its source for the
+//! present record when it writes a packet. After a loss it sets the bits of the packet's keys
+//! again, unless later packets have them. Memory: 12 bytes and some bits for each key, and the keys
+//! of at most [`WINDOW`] packets.
+
+use crate::digest::{BUCKETS, Digests};
+use crate::keys::KeySet;
+use crate::packet::{self, Confirmation, PACKET_HEAD, RECORD_HEAD, StreamId, WINDOW};
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+/// Packets after which an unconfirmed packet counts as lost, if later ones have arrived.
+const REORDERED: u64 = 3;
+
+/// Most keys that one call of [`Sender::write`] looks at.
+const LOOKS: usize = 4096;
+
+/// What a source says about a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Present {
+    /// It has written a record. The fingerprint is not 0, and covers what matters.
+    Record {
+        /// The fingerprint.
+        fingerprint: u64,
+    },
+    /// The key has no mapping.
+    Absent,
+    /// The mapping is too young. The source calls [`Sender::change`] again when it is due.
+    NotYet,
+}
+
+/// Result of [`Sender::write`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// A packet to send.
+    Packet(Vec<u8>),
+    /// Nothing is to be sent now.
+    Nothing,
+    /// Many keys needed no record; there are more to look at.
+    More,
+    /// Too many packets are unconfirmed.
+    Full,
+}
+
+/// Counters of a sender.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Packets.
+    pub packets: u64,
+    /// Records, ends included.
+    pub records: u64,
+    /// Bytes of all packets.
+    pub bytes: u64,
+    /// Packets that were lost, or confirmed too late.
+    pub lost: u64,
+    /// Keys that the partner has asked for again.
+    pub repaired: u64,
+}
+
+/// A packet on its way. A confirmed or lost packet has no keys.
+#[derive(Debug)]
+struct Flying {
+    keys: Vec<u32>,
+    sent: u64,
+    is_settled: bool,
+}
+
+/// The owner's side of a stream.
+#[derive(Debug)]
+pub struct Sender {
+    id: StreamId,
+    /// Number of the next packet, and of the first one in `flying`.
+    next: u64,
+    floor: u64,
+    flying: VecDeque<Flying>,
+    changed: KeySet,
+    /// Keys that must be sent whatever was sent before: their last packet was lost, or the copy
+    /// differs.
+    lost: KeySet,
+    /// For each key the fingerprint of the last record sent (0: its end, or nothing), and the lower
+    /// half of the number of its packet.
+    marks: Vec<u64>,
+    last: Vec<u32>,
+    digests: Digests,
+    /// Ends that the partner has not confirmed: the key, the first packet that can confirm the end,
+    /// and the port.
+    resting: BTreeSet<(u32, u64, u64)>,
+    released: Vec<u64>,
+    /// Where the search for changed keys goes on.
+    cursor: u32,
+    /// Times of the first change that the present search may reach, and of the first one after the
+    /// search began anew.
+    oldest: Option<u64>,
+    newer: Option<u64>,
+    counters: Sent,
+}
+
+impl Sender {
+    /// Begins a stream. The partner has no copy. The caller reports every present key by
+    /// [`Sender::change`].
+    pub fn new(id: StreamId) -> Self {
+        Self {
+            id,
+            next: 1,
+            floor: 1,
+            flying: VecDeque::new(),
+            changed: KeySet::default(),
+            lost: KeySet::default(),
+            marks: Vec::new(),
+            last: Vec::new(),
+            digests: Digests::default(),
+            resting: BTreeSet::new(),
+            released: Vec::new(),
+            cursor: 0,
+            oldest: None,
+            newer: None,
+            counters: Sent::default(),
+        }
+    }
+
+    /// The stream.
+    pub fn id(&self) -> StreamId {
+        self.id
+    }
+
+    /// A key has changed, or has come. Returns `false` for a key that is too large.
+    pub fn change(&mut self, key: u32, now: u64) -> bool {
+        let is_new = self.changed.insert(key);
+        if is_new {
+            self.newer.get_or_insert(now);
+        }
+        is_new || self.changed.contains(key)
+    }
+
+    /// The mapping of a key has ended and has left this port. Returns true if the port rests:
+    /// [`Sender::released`] tells its end. Otherwise the partner never had the mapping.
+    pub fn end(&mut self, key: u32, port: u64, now: u64) -> bool {
+        // The last record may be of an earlier mapping of the key. Then the port rests needlessly.
+        let rests = self.mark(key) != 0;
+        if rests {
+            self.resting.insert((key, self.next, port));
+            self.lost.insert(key);
+        }
+        self.change(key, now);
+        rests
+    }
+
+    /// Ports whose rest has ended since the last call.
+    pub fn released(&mut self) -> impl Iterator<Item = u64> + '_ {
+        self.released.drain(..)
+    }
+
+    /// Number of ports that rest.
+    pub fn resting(&self) -> usize {
+        self.resting.len()
+    }
+
+    /// Writes a packet of at most `room` bytes, unless a single record is longer. `source` appends
+    /// the present record of a key.
+    pub fn write(
+        &mut self,
+        now: u64,
+        room: usize,
+        mut source: impl FnMut(u32, &mut Vec<u8>) -> Present,
+    ) -> Written {
+        if self.next - self.floor >= WINDOW {
+            return Written::Full;
+        }
+        let mut packet = packet::begin_packet(self.id, self.next, self.floor, now);
+        let (mut keys, mut record, mut looks) = (Vec::new(), Vec::new(), 0);
+        while looks < LOOKS
+            && packet.len() + RECORD_HEAD <= room
+            && let Some(key) = self.next_changed()
+        {
+            looks += 1;
+            record.clear();
+            let fingerprint = match source(key, &mut record) {
+                Present::Record { fingerprint } => fingerprint.max(1),
+                // The end of an earlier mapping of the key may be due.
+                Present::Absent | Present::NotYet => 0,
+            };
+            if fingerprint == 0 {
+                record.clear();
+            }
+            let is_known = self.mark(key) == fingerprint && !self.lost.contains(key);
+            let fits = packet.len() + RECORD_HEAD + record.len() <= room;
+            if !is_known && !fits && !keys.is_empty() {
+                break;
+            }
+            self.changed.remove(key);
+            self.cursor = key + 1;
+            if !is_known {
+                packet::put_record(&mut packet, key, &record);
+                keys.push(key);
+                self.note_sent(key, fingerprint);
+            }
+        }
+        if self.changed.len() == 0 {
+            (self.oldest, self.newer) = (None, None);
+        }
+        if keys.is_empty() {
+            return if looks == LOOKS { Written::More } else { Written::Nothing };
+        }
+        self.counters.packets += 1;
+        self.counters.records += keys.len() as u64;
+        self.counters.bytes += packet.len() as u64;
+        self.flying.push_back(Flying { keys, sent: now, is_settled: false });
+        self.next += 1;
+        debug_assert!(packet.len() >= PACKET_HEAD);
+        Written::Packet(packet)
+    }
+
+    fn next_changed(&mut self) -> Option<u32> {
+        let next = self.changed.next(self.cursor);
+        if next.is_some() {
+            return next;
+        }
+        self.oldest = self.newer.take();
+        self.cursor = 0;
+        self.changed.next(0)
+    }
+
+    fn mark(&self, key: u32) -> u64 {
+        self.marks.get(key as usize).copied().unwrap_or(0)
+    }
+
+    fn note_sent(&mut self, key: u32, fingerprint: u64) {
+        let at = key as usize;
+        if self.marks.len() <= at {
+            self.marks.resize(at + 1, 0);
+            self.last.resize(at + 1, 0);
+        }
+        self.last[at] = self.next as u32;
+        let former = core::mem::replace(&mut self.marks[at], fingerprint);
+        self.digests.replace(key, former, fingerprint);
+        self.lost.remove(key);
+    }
+
+    /// The partner has confirmed packets. A confirmation of a packet that was never sent is
+    /// ignored.
+    pub fn confirm(&mut self, confirmation: &Confirmation, now: u64) {
+        let greatest = confirmation.greatest();
+        if greatest >= self.next {
+            return;
+        }
+        for at in 0..self.flying.len() {
+            let number = self.floor + at as u64;
+            if number > greatest {
+                break;
+            }
+            if self.flying[at].is_settled {
+                continue;
+            }
+            if confirmation.contains(number) {
+                self.settle(at, number);
+            } else if number + REORDERED <= greatest {
+                self.lose(at, now);
+            }
+        }
+        self.advance();
+    }
+
+    /// Packets that were sent before a time, and are unconfirmed, count as lost.
+    pub fn expire(&mut self, before: u64, now: u64) {
+        for at in 0..self.flying.len() {
+            if self.flying[at].sent >= before {
+                break;
+            }
+            if !self.flying[at].is_settled {
+                self.lose(at, now);
+            }
+        }
+        self.advance();
+    }
+
+    /// A packet has arrived.
+    fn settle(&mut self, at: usize, number: u64) {
+        let flying = &mut self.flying[at];
+        flying.is_settled = true;
+        for key in core::mem::take(&mut flying.keys) {
+            let ended = (key, 0, 0)..=(key, number, u64::MAX);
+            let of_key: Vec<_> = self.resting.range(ended).copied().collect();
+            for end in of_key {
+                self.resting.remove(&end);
+                self.released.push(end.2);
+            }
+        }
+    }
+
+    fn lose(&mut self, at: usize, now: u64) {
+        let flying = &mut self.flying[at];
+        flying.is_settled = true;
+        let number = self.floor + at as u64;
+        self.counters.lost += 1;
+        for key in core::mem::take(&mut flying.keys) {
+            if self.last[key as usize] == number as u32 {
+                self.lost.insert(key);
+                self.change(key, now);
+            }
+        }
+    }
+
+    fn advance(&mut self) {
+        while self.flying.front().is_some_and(|flying| flying.is_settled) {
+            self.flying.pop_front();
+            self.floor += 1;
+        }
+    }
+
+    /// Digests of everything sent so far, as a message.
+    pub fn digests(&self) -> Vec<u8> {
+        let mut unsettled = Vec::new();
+        let mut from = 0;
+        while let Some(key) = self.lost.next(from) {
+            unsettled.push(Digests::bucket(key) as u16);
+            from = key + 1;
+        }
+        unsettled.sort_unstable();
+        unsettled.dedup();
+        packet::write_digests(self.id, (self.next - 1, self.floor), &self.digests, &unsettled)
+    }
+
+    /// Sends all keys of some buckets again, ends included, because the copy differs. `extent`:
+    /// every key of the source is smaller.
+    pub fn repair(&mut self, buckets: &[u16], extent: u32, now: u64) {
+        let extent = extent.max(self.marks.len() as u32).min(KeySet::MOST);
+        for &bucket in buckets.iter().filter(|bucket| usize::from(**bucket) < BUCKETS) {
+            for key in (u32::from(bucket)..extent).step_by(BUCKETS) {
+                self.lost.insert(key);
+                self.change(key, now);
+                self.counters.repaired += 1;
+            }
+        }
+    }
+
+    /// True if the partner has confirmed everything. Mappings that are [`Present::NotYet`] are not
+    /// included: before a planned move the source has none.
+    pub fn is_complete(&self) -> bool {
+        self.changed.len() == 0 && self.flying.is_empty()
+    }
+
+    /// Time for which the oldest change has been waiting to be sent or confirmed, nanoseconds.
+    pub fn lag(&self, now: u64) -> u64 {
+        let oldest = self.flying.front().map(|flying| flying.sent);
+        let since = oldest.into_iter().chain(self.oldest.or(self.newer)).min();
+        since.map_or(0, |since| now.saturating_sub(since))
+    }
+
+    /// Counters.
+    pub fn counters(&self) -> Sent {
+        self.counters
+    }
+}

@@ -1,0 +1,396 @@
+//! The two sides of a stream over a link that loses, repeats and reorders.
+//!
+//! The owner of the tests makes and ends mappings of a few ports, and never uses a port that rests.
+//! After each step: a port that both sides have has the same mapping on both. At the end, on a link
+//! that works, the copy is complete and equal.
+
+use natgate_pair::{
+    Digests, Message, Present, ReceivedCounters, Receiver, Sender, Stream, StreamId, Translation,
+    WINDOW, Written, read,
+};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+const ID: StreamId = StreamId { slice: 3, worker: 1, stream: Stream { from: 7, to: 5, epoch: 2 } };
+
+/// A mapping: its port, and a number of its own.
+type Mapping = (u64, u64);
+
+const PORTS: u64 = 12;
+
+fn fingerprint(record: &[u8]) -> u64 {
+    record.iter().fold(1, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+fn bytes((port, number): Mapping) -> Vec<u8> {
+    [port.to_le_bytes(), number.to_le_bytes()].concat()
+}
+
+fn mapping(record: &[u8]) -> Option<Mapping> {
+    let (port, number) = record.split_at_checked(8)?;
+    Some((u64::from_le_bytes(port.try_into().ok()?), u64::from_le_bytes(number.try_into().ok()?)))
+}
+
+/// Two nodes and the link between them.
+struct Pair {
+    sender: Sender,
+    receiver: Receiver,
+    table: BTreeMap<u32, Mapping>,
+    /// Keys of mappings that are too young to be sent.
+    young: BTreeSet<u32>,
+    copy: BTreeMap<u32, Mapping>,
+    resting: BTreeSet<u64>,
+    to_partner: Vec<Vec<u8>>,
+    to_owner: Vec<Vec<u8>>,
+    made: u64,
+    now: u64,
+}
+
+impl Pair {
+    fn new() -> Self {
+        Self {
+            sender: Sender::new(ID),
+            receiver: Receiver::new(ID),
+            table: BTreeMap::new(),
+            young: BTreeSet::new(),
+            copy: BTreeMap::new(),
+            resting: BTreeSet::new(),
+            to_partner: Vec::new(),
+            to_owner: Vec::new(),
+            made: 0,
+            now: 1_000,
+        }
+    }
+
+    fn make(&mut self, key: u32, port: u64, is_young: bool) {
+        let is_used = self.table.values().any(|mapping| mapping.0 == port);
+        if self.table.contains_key(&key) || is_used || self.resting.contains(&port) {
+            return;
+        }
+        self.made += 1;
+        self.table.insert(key, (port, self.made));
+        if is_young {
+            self.young.insert(key);
+        }
+        self.sender.change(key, self.now);
+    }
+
+    fn end(&mut self, key: u32) {
+        self.young.remove(&key);
+        if let Some((port, _)) = self.table.remove(&key)
+            && self.sender.end(key, port, self.now)
+        {
+            self.resting.insert(port);
+        }
+    }
+
+    fn grow_up(&mut self) {
+        for key in std::mem::take(&mut self.young) {
+            self.sender.change(key, self.now);
+        }
+    }
+
+    fn write(&mut self, room: usize) -> bool {
+        let (table, young) = (&self.table, &self.young);
+        let written = self.sender.write(self.now, room, |key, out| match table.get(&key) {
+            None => Present::Absent,
+            Some(_) if young.contains(&key) => Present::NotYet,
+            Some(mapping) => {
+                out.extend(bytes(*mapping));
+                Present::Record { fingerprint: fingerprint(&bytes(*mapping)) }
+            }
+        });
+        match written {
+            Written::Packet(packet) => self.to_partner.push(packet),
+            Written::Nothing | Written::Full | Written::More => return false,
+        }
+        true
+    }
+
+    fn at_partner(&mut self, message: &[u8]) {
+        let copy = &mut self.copy;
+        let answer = self.receiver.receive(message, self.now, |key, record, _: &Translation| {
+            match mapping(record) {
+                Some(mapping) => copy.insert(key, mapping),
+                None => copy.remove(&key),
+            };
+            Some(fingerprint(record))
+        });
+        self.to_owner.extend(answer);
+    }
+
+    fn at_owner(&mut self, message: &[u8]) {
+        match read(message) {
+            Some((ID, Message::Confirmation(confirmation))) => {
+                self.sender.confirm(&confirmation, self.now);
+            }
+            Some((ID, Message::Repair(buckets))) => self.sender.repair(&buckets, 40, self.now),
+            other => panic!("{other:?}"),
+        }
+        for port in self.sender.released() {
+            self.resting.remove(&port);
+        }
+    }
+
+    /// A port that both sides have leads to the same mapping.
+    fn check(&self) {
+        for (port, number) in self.copy.values() {
+            let same = self.table.values().find(|mapping| mapping.0 == *port);
+            assert!(same.is_none_or(|mapping| mapping.1 == *number), "port {port}");
+        }
+    }
+
+    /// Works without loss until nothing is left to do.
+    fn settle(&mut self) {
+        for _ in 0..100 {
+            self.now += 1_000;
+            self.sender.expire(self.now, self.now);
+            while self.write(80) {}
+            for message in std::mem::take(&mut self.to_partner) {
+                self.at_partner(&message);
+                self.check();
+            }
+            for message in std::mem::take(&mut self.to_owner) {
+                self.at_owner(&message);
+            }
+            if self.sender.is_complete() {
+                return;
+            }
+        }
+        panic!("the copy does not become complete: {:?}", self.sender.counters());
+    }
+
+    fn counters(&self) -> ReceivedCounters {
+        self.receiver.counters()
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Make(u32, u64, bool),
+    End(u32),
+    GrowUp,
+    Write(usize),
+    /// A message arrives, from a place in the queue; perhaps it stays there, to arrive again.
+    Partner(usize, bool),
+    Owner(usize, bool),
+    Lose(usize),
+    Expire(u64),
+    Digests,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0_u32..8, 0..PORTS, prop::bool::weighted(0.2))
+            .prop_map(|(key, port, young)| Step::Make(key, port, young)),
+        3 => (0_u32..8).prop_map(Step::End),
+        1 => Just(Step::GrowUp),
+        5 => (60_usize..160).prop_map(Step::Write),
+        5 => (any::<usize>(), any::<bool>()).prop_map(|(at, again)| Step::Partner(at, again)),
+        5 => (any::<usize>(), any::<bool>()).prop_map(|(at, again)| Step::Owner(at, again)),
+        2 => any::<usize>().prop_map(Step::Lose),
+        1 => (0_u64..500).prop_map(Step::Expire),
+        1 => Just(Step::Digests),
+    ]
+}
+
+fn pick(queue: &mut Vec<Vec<u8>>, at: usize, again: bool) -> Option<Vec<u8>> {
+    let at = at % queue.len().max(1);
+    if again { queue.get(at).cloned() } else { (!queue.is_empty()).then(|| queue.remove(at)) }
+}
+
+fn run(pair: &mut Pair, step: Step) {
+    pair.now += 10;
+    match step {
+        Step::Make(key, port, is_young) => pair.make(key, port, is_young),
+        Step::End(key) => pair.end(key),
+        Step::GrowUp => pair.grow_up(),
+        Step::Write(room) => _ = pair.write(room),
+        Step::Partner(at, again) => {
+            if let Some(message) = pick(&mut pair.to_partner, at, again) {
+                pair.at_partner(&message);
+            }
+        }
+        Step::Owner(at, again) => {
+            if let Some(message) = pick(&mut pair.to_owner, at, again) {
+                pair.at_owner(&message);
+            }
+        }
+        Step::Lose(at) => _ = pick(&mut pair.to_partner, at, false),
+        Step::Expire(age) => pair.sender.expire(pair.now - age, pair.now),
+        Step::Digests => pair.to_partner.push(pair.sender.digests()),
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_port_has_two_mappings_and_the_copy_becomes_equal(
+        steps in prop::collection::vec(step(), 0..120),
+    ) {
+        let mut pair = Pair::new();
+        for step in steps {
+            run(&mut pair, step);
+            pair.check();
+        }
+        pair.grow_up();
+        pair.settle();
+        prop_assert_eq!(&pair.copy, &pair.table);
+        prop_assert!(pair.resting.is_empty() && pair.sender.resting() == 0);
+        prop_assert_eq!(pair.sender.lag(pair.now), 0);
+        // Digests never differ by loss or order alone.
+        pair.to_partner.push(pair.sender.digests());
+        pair.settle();
+        prop_assert_eq!((pair.counters().divergent, pair.counters().damaged), (0, 0));
+    }
+
+    #[test]
+    fn damaged_messages_change_nothing(
+        at in any::<usize>(), byte in any::<u8>(), len in any::<usize>(), cut in any::<bool>(),
+    ) {
+        let mut pair = Pair::new();
+        (0..5).for_each(|key| pair.make(key, u64::from(key), false));
+        pair.write(1_200);
+        let mut packet = pair.to_partner.pop().expect("a packet");
+        if cut {
+            packet.truncate(len % packet.len());
+        } else {
+            let at = at % packet.len();
+            packet[at] = byte;
+        }
+        pair.at_partner(&packet);
+        let counters = pair.counters();
+        let refused = counters.damaged + counters.foreign + counters.packets;
+        prop_assert_eq!(refused, 1);
+    }
+}
+
+#[test]
+fn records_of_another_epoch_or_start_are_refused_and_counted() {
+    let mut pair = Pair::new();
+    let Stream { from, to, epoch } = ID.stream;
+    let others = [
+        Stream { from: from - 1, to, epoch },
+        Stream { from, to: to + 1, epoch },
+        Stream { from, to, epoch: epoch - 1 },
+    ];
+    for stream in others {
+        let mut old = Sender::new(StreamId { stream, ..ID });
+        old.change(1, 0);
+        let written = old.write(0, 1_200, |_, out| {
+            out.extend(bytes((1, 1)));
+            Present::Record { fingerprint: 5 }
+        });
+        let Written::Packet(packet) = written else { panic!("{written:?}") };
+        pair.at_partner(&packet);
+    }
+    assert_eq!(pair.counters(), ReceivedCounters { foreign: 3, ..Default::default() });
+    assert!(pair.copy.is_empty() && pair.to_owner.is_empty());
+}
+
+#[test]
+fn replayed_packets_change_nothing_and_are_counted() {
+    let mut pair = Pair::new();
+    pair.make(1, 4, false);
+    pair.write(1_200);
+    let old = pair.to_partner[0].clone();
+    pair.settle();
+    pair.end(1);
+    pair.settle();
+    pair.at_partner(&old);
+    assert_eq!((pair.counters().repeated, pair.copy.len()), (1, 0));
+}
+
+#[test]
+fn a_divergence_is_noticed_and_repaired() {
+    let mut pair = Pair::new();
+    (0..8).for_each(|key| pair.make(key, u64::from(key), false));
+    pair.settle();
+    pair.to_partner.push(pair.sender.digests());
+    pair.settle();
+    assert_eq!((pair.counters().compared, pair.counters().divergent), (1024, 0));
+
+    // A record that finds no room is one kind of divergence.
+    pair.make(20, 11, false);
+    assert!(pair.write(1_200));
+    for message in std::mem::take(&mut pair.to_partner) {
+        let answer = pair.receiver.receive(&message, 0, |_, _, _| None);
+        pair.to_owner.extend(answer);
+    }
+    for message in std::mem::take(&mut pair.to_owner) {
+        pair.at_owner(&message);
+    }
+    assert!(pair.sender.is_complete() && pair.copy.len() + 1 == pair.table.len());
+    pair.to_partner.push(pair.sender.digests());
+    pair.settle();
+    pair.settle();
+    assert_eq!(pair.copy, pair.table);
+    assert_eq!((pair.counters().without_room, pair.counters().divergent), (1, 1));
+}
+
+#[test]
+fn the_memory_for_a_dead_link_is_bounded() {
+    let mut pair = Pair::new();
+    let mut packets = 0;
+    for turn in 0..2 * WINDOW {
+        let port = turn % PORTS;
+        pair.make((turn % 8) as u32, port, false);
+        packets += u64::from(pair.write(1_200));
+        pair.end((turn % 8) as u32);
+        pair.resting.clear();
+    }
+    assert!(packets <= WINDOW, "{packets}");
+    assert!(matches!(pair.sender.write(0, 1_200, |_, _| Present::Absent), Written::Full));
+    pair.to_partner.clear();
+    // After a long break the numbers go on far beyond the receiver's window.
+    pair.settle();
+    assert_eq!(pair.copy, pair.table);
+    assert!(pair.counters().gaps >= WINDOW);
+}
+
+#[test]
+fn a_long_record_is_a_packet_by_itself() {
+    let (mut sender, mut receiver) = (Sender::new(ID), Receiver::new(ID));
+    (1..=3).for_each(|key| assert!(sender.change(key, 0)));
+    let mut packets = Vec::new();
+    while let Written::Packet(packet) = sender.write(0, 1_200, |key, out| {
+        out.resize(if key == 2 { 300_000 } else { 40 }, key as u8);
+        Present::Record { fingerprint: 1 }
+    }) {
+        packets.push(packet);
+    }
+    let mut lengths = BTreeMap::new();
+    for packet in &packets {
+        receiver.receive(packet, 0, |key, record, _| {
+            lengths.insert(key, record.len());
+            Some(1)
+        });
+    }
+    assert_eq!((packets.len(), lengths), (3, BTreeMap::from([(1, 40), (2, 300_000), (3, 40)])));
+}
+
+#[test]
+fn a_flow_costs_less_than_100_bytes() {
+    let mut sender = Sender::new(ID);
+    (0..100_000).for_each(|key| assert!(sender.change(key, 0)));
+    let mut bytes = 0;
+    for _ in 0..100_000 {
+        // A record of the hand-over with one session.
+        let written = sender.write(0, 1_200, |_, out| {
+            out.resize(88, 0);
+            Present::Record { fingerprint: 1 }
+        });
+        match written {
+            Written::Packet(packet) => bytes += packet.len(),
+            _ => sender.expire(1, 0),
+        }
+        if sender.counters().records >= 100_000 {
+            break;
+        }
+    }
+    assert!(bytes <= 100 * 100_000, "{bytes}");
+}
+
+#[test]
+fn digests_of_a_bucket_cover_its_keys() {
+    assert_eq!(Digests::bucket(1024 + 5), Digests::bucket(5));
+}
