@@ -5,6 +5,7 @@ mod capture;
 mod captures;
 mod check;
 mod clear;
+mod domains;
 mod export;
 mod import;
 mod laboratory;
@@ -45,6 +46,7 @@ enum Command {
     Replay(replay::Args),
     Reload(reload::Args),
     Run(run::Args),
+    Domains(domains::Args),
     Show(show::Args),
     Status(status::Args),
     Top(top::Args),
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(args),
         Command::Reload(args) => reload::run(&args),
         Command::Run(args) => run::run(args),
+        Command::Domains(args) => domains::run(&args),
         Command::Show(args) => show::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Top(args) => top::run(&args),

@@ -40,6 +40,7 @@ use log::Joining;
 use monitoring::MonitoringState;
 use natgate_control::config::{self, Argument, Configuration, Places};
 use natgate_control::interface::Loads;
+use natgate_control::refresh;
 use natgate_control::reload::Reloader;
 use natgate_control::routes::Announcer;
 use natgate_control::socket::{DEFAULT_PATH, listener};
@@ -181,6 +182,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         written.catch_up(),
         asked,
     );
+    refresh::watch_bindings(Arc::clone(&reloader), say).context(NO_THREAD)?;
     control::reload_on_signal(&reloader, written.reopen())?;
     handover::start_another_on_signal()?;
     let giving = Giving {

@@ -27,7 +27,8 @@ one external endpoint or subscriber. For all other filters it reads the whole ta
 while packets flow. --subscriber, --external and --remote take a prefix instead of an address. A
 mapping matches --remote if one of its sessions does. blocks take --subscriber, --realm and
 --external; blocks of a deterministic pool are the ranges of all its subscribers, with and without
-mappings. rules and routes take --limit.
+mappings. rules and routes take --limit. bindings take --subscriber (a B4, or a prefix of IPv6) and
+--external.
 
 show workers reads counters twice, a second apart, and shows for each worker: its mappings; frames
 a second from devices; the shares of time in which it had packets, searched for packets, and slept;
@@ -45,6 +46,8 @@ natgate show sessions --external 203.0.113.1:2300 --protocol udp --json
 natgate show sessions --subscriber 10.1.0.0/16 --remote 198.51.100.7:443
 natgate show blocks --external 203.0.113.1:2300
 natgate show subscribers --limit 20
+natgate show bindings --external 203.0.113.7:1024
+natgate show domains
 natgate show counters
 natgate show workers --json --socket /run/natgate/second.sock";
 
@@ -91,6 +94,10 @@ enum What {
     Health,
     /// Load, bursts, packets handed over and idle time of each worker
     Workers,
+    /// Customers of lw4o6: IPv4 address, port set and tunnel
+    Bindings,
+    /// lw4o6 and the domains of MAP, with their packets
+    Domains,
 }
 
 impl What {
@@ -107,13 +114,15 @@ impl What {
             Self::Neighbors => "neighbors",
             Self::Health => "health",
             Self::Workers => "workers",
+            Self::Bindings => "bindings",
+            Self::Domains => "domains",
         }
     }
 
     /// True if the answer is a list of any length.
     fn is_list(self) -> bool {
-        use What::{Blocks, Mappings, Routes, Rules, Sessions, Subscribers};
-        matches!(self, Mappings | Sessions | Subscribers | Blocks | Rules | Routes)
+        use What::{Bindings, Blocks, Mappings, Routes, Rules, Sessions, Subscribers};
+        matches!(self, Mappings | Sessions | Subscribers | Blocks | Rules | Routes | Bindings)
     }
 }
 

@@ -294,12 +294,14 @@ impl Translator {
         };
         let ends = (header.source(), header.destination());
         let len = usize::from(header.total_len());
-        if !self.claims_ipv4(from, packet.realm(), ends) {
+        let is_softwires =
+            from == Side::Outside && self.claims_softwire_ipv4(ends.1) && !self.is_engines(ends.1);
+        if !is_softwires && !self.claims_ipv4(from, packet.realm(), ends) {
             return self.by_engine(engine, now, from, packet);
         }
         packet.truncate(len);
         let checked = check_ipv4(packet.bytes(), ends);
-        if from == Side::Outside && self.claims_softwire_ipv4(ends.1) {
+        if is_softwires {
             return self.take_softwire_ipv4(now, packet, checked);
         }
         let taken = match checked {

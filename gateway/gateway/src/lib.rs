@@ -39,6 +39,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bindings;
 pub mod capture;
 mod clock;
 mod command;
@@ -79,6 +80,7 @@ mod wiring;
 mod worker;
 mod worker_error;
 
+pub use bindings::{BindingChange, BindingChanges, Bindings};
 pub use clock::Clock;
 pub use command::{
     CommandError, Commander, Commands, Numbered, Prepared, Reconfigured, commands, team_commands,

@@ -132,6 +132,9 @@ pub fn replay<R: Read, W: Write>(
     let finished = replay.finish(&input);
     let mut counters = engine.map_or_else(Counters::default, |mut engine| {
         engine.drop_held();
+        if let Some(translator) = &mut replay.translator {
+            translator.drop_held();
+        }
         let counters = match &replay.translator {
             Some(translator) => summed(engine.counters(), &translator.counters()),
             None => engine.counters().clone(),

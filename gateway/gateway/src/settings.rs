@@ -1,5 +1,6 @@
 //! Settings of a gateway: the engine's configuration and everything around the engine.
 
+use crate::bindings::Bindings;
 use crate::kernel::KernelSettings;
 use crate::limits::{FEWEST_NEIGHBORS, MOST_NEIGHBORS};
 use crate::link::Link;
@@ -188,6 +189,8 @@ pub struct Settings {
     pub monitoring: MonitoringSettings,
     /// Settings of IPv6; its translators stand beside the engine.
     pub ipv6: natgate_ipv6::Settings,
+    /// File of the bindings of lw4o6, which is read again when it changes.
+    pub bindings: Option<Bindings>,
     /// Settings of the router for IPv6.
     pub router6: Settings6,
 }
@@ -285,6 +288,7 @@ impl Settings {
             pcp: PcpSettings::default(),
             monitoring: MonitoringSettings::default(),
             ipv6: natgate_ipv6::Settings::default(),
+            bindings: None,
             router6: Settings6::default(),
         }
     }

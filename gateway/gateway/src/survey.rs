@@ -16,6 +16,7 @@ use natgate_engine::{
     MappingInfo, Prefix, SessionInfo, SubscriberInfo, TableTotals, Timestamp,
 };
 use natgate_io::{LinkInfo, Statistics};
+use natgate_ipv6::softwire::DomainCounters;
 use natgate_ipv6::{HostName, Translator};
 use natgate_wire::arp::Mac;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -58,6 +59,9 @@ pub struct Figures {
     pub links: Vec<LinkFigures>,
     /// Pools, in the engine's numbering.
     pub pools: Vec<PoolFigures>,
+    /// Packets of lw4o6, then of each rule of MAP in the order of the configuration. Empty without
+    /// softwires.
+    pub domains: Vec<DomainCounters>,
 }
 
 /// The device of one link.

@@ -115,6 +115,29 @@ const POOLS: &[Column] = &[
     column("subscribers", "subscribers", 11),
 ];
 
+const BINDINGS: &[Column] = &[
+    column("ipv4", "ipv4", 15),
+    column("psid", "psid", 5),
+    column("of bits", "psid_length", 7),
+    column("offset", "psid_offset", 6),
+    column("b4", "b4", 24),
+    column("br", "br", 24),
+    column("ports", "ports", 0),
+];
+
+const DOMAINS: &[Column] = &[
+    column("kind", "kind", 6),
+    column("ipv4", "ipv4", 18),
+    column("ipv6", "ipv6", 24),
+    column("end", "end", 24),
+    column("ea bits", "ea_length", 7),
+    column("offset", "psid_offset", 6),
+    column("bindings", "bindings", 9),
+    column("packets out", "packets_out", 12),
+    column("packets in", "packets_in", 12),
+    column("spoofed", "spoofed", 9),
+];
+
 /// A table that gets its rows one by one. A column grows with the longest of its values so far,
 /// such as an IPv6 address.
 pub(super) struct Table(Vec<Column>);
@@ -130,6 +153,8 @@ impl Table {
             What::Routes => ROUTES,
             What::Neighbors => NEIGHBORS,
             What::Pools => POOLS,
+            What::Bindings => BINDINGS,
+            What::Domains => DOMAINS,
             What::Mappings | What::Counters | What::Health | What::Workers => MAPPINGS,
         };
         Self(columns.to_vec())

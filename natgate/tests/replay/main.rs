@@ -4,6 +4,7 @@ mod bench;
 mod families;
 mod p4;
 mod realms;
+mod softwires;
 
 use bench::*;
 use natgate_io::pcap::LinkType;

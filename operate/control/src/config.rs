@@ -5,10 +5,11 @@
 //! each other; the draft becomes settings. A problem never stops the reading: one run reports all
 //! problems, each with line, column and key. A value that is legal but unwise becomes a warning.
 //!
-//! The reader follows the links of paths ([`places`]). It reads nothing else outside the file: no
-//! device, no name, no clock.
+//! The reader follows the links of paths ([`places`]), and reads the file of lw4o6's bindings. It
+//! reads nothing else outside the file: no device, no name, no clock.
 
 mod admission;
+mod bindings;
 mod checks;
 mod control;
 mod devices;
@@ -37,12 +38,14 @@ mod rules;
 mod schema;
 mod sections;
 mod shares;
+mod softwires;
 mod static_checks;
 mod statics;
 mod unquoted;
 mod values;
 mod values6;
 
+pub use bindings::{parse_binding, parse_bindings, read_bindings};
 pub(crate) use difference::{MOST_TEXT, difference};
 pub use places::{Argument, Places};
 pub use problem::Problem;
@@ -186,7 +189,8 @@ fn read_in_pieces(
     rules: usize,
     path: Option<&Path>,
 ) -> Result<Configuration, Vec<Problem>> {
-    let report = problem::Report::new(name, text);
+    let folder = path.and_then(Path::parent).map(Path::to_owned);
+    let report = problem::Report::new(name, text).in_folder(folder);
     report.used.borrow_mut().extend(path.map(places::Used::configuration));
     let (head, pieces) = pieces::cut(text, rules);
     let mut origin = Origin::default();

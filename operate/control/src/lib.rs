@@ -34,6 +34,7 @@ pub mod interface;
 pub mod json;
 pub mod meaning;
 pub mod past;
+pub mod refresh;
 pub mod reload;
 pub mod routes;
 pub mod who;

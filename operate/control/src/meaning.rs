@@ -10,6 +10,7 @@ mod realms;
 mod router6;
 mod services;
 mod shares;
+mod softwires;
 mod statics;
 mod text;
 
@@ -26,6 +27,7 @@ pub use router6::{AdvertiseMeaning, Neighbor6Meaning, Route6Meaning, Router6Mean
 use serde::Serialize;
 pub use services::{AccessMeaning, LogMeaning, PcpMeaning};
 pub use shares::Shares;
+pub use softwires::{DomainMeaning, Lw4o6Meaning, SampleCustomer};
 use text::plural;
 
 /// Default least size of the table of sessions with a translated destination.

@@ -19,6 +19,7 @@ fn file(value: impl Fn(&str, &str) -> String) -> String {
     [
         SIDES.to_owned(),
         format!("[state]\n{}", of("state", "file")),
+        format!("[lw4o6]\naddress = \"2001:db8::1\"\n{}", of("lw4o6", "bindings")),
         format!(
             "[control]\n{}{}{}",
             of("control", "socket"),

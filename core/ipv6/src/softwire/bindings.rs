@@ -356,10 +356,17 @@ impl BindingTable {
         self.removals.fetch_add(1, Ordering::Release);
     }
 
-    /// True if any port set of an address has a binding.
-    fn has_any(&self, ipv4: u32) -> bool {
-        let sets = self.sets(ipv4);
-        (0..sets.count()).any(|psid| self.search(self.wanted(ipv4, psid as u16)).is_some())
+    /// Says whether [`BindingTable::set`] can have a binding, apart from room.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn could_have(&self, binding: Binding) -> Result<(), Refused> {
+        let ipv4 = binding.ipv4.to_bits();
+        if self.sets(ipv4) != binding.sets || !self.spans(ipv4) {
+            return Err(Refused::Divided);
+        }
+        let has_br = self.brs.contains(&binding.br.to_bits());
+        if has_br { Ok(()) } else { Err(Refused::Br) }
     }
 
     /// Adds a binding, or gives another B4 to an address and a port set. Returns true if the
@@ -398,14 +405,14 @@ impl BindingTable {
         true
     }
 
-    /// True if an address may be divided in a new way: it has no binding.
-    pub fn is_unbound(&self, ipv4: Ipv4Addr) -> bool {
-        !self.has_any(ipv4.to_bits())
-    }
-
     /// All bindings, in no order that means anything.
     pub fn iter(&self) -> impl Iterator<Item = Binding> + '_ {
-        (0..self.values.len()).filter_map(|place| {
+        self.iter_from(0).map(|(_, binding)| binding)
+    }
+
+    /// The bindings from a place on, each with the next place. A list may be read in parts.
+    pub fn iter_from(&self, place: usize) -> impl Iterator<Item = (usize, Binding)> + '_ {
+        (place..self.values.len()).filter_map(|place| {
             let key = self.key(place).load(Ordering::Acquire);
             let (ipv4, psid) = ((key >> 32) as u32, (key >> 16) as u16);
             if ipv4 == 0 {
@@ -414,7 +421,8 @@ impl BindingTable {
             let Tunnel { br, customer } =
                 self.tunnel(Wanted { key: key >> 16 << 16, at: place })?;
             let (b4, br) = (Ipv6Addr::from_bits(customer), Ipv6Addr::from_bits(br));
-            Some(Binding { ipv4: Ipv4Addr::from_bits(ipv4), sets: self.sets(ipv4), psid, b4, br })
+            let (sets, ipv4) = (self.sets(ipv4), Ipv4Addr::from_bits(ipv4));
+            Some((place + 1, Binding { ipv4, sets, psid, b4, br }))
         })
     }
 }

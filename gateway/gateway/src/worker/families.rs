@@ -11,6 +11,7 @@
 
 use super::LONGEST;
 use super::stages::{NO_VERDICTS, Output, Packets, Stages, Verdicts};
+use crate::bindings::BindingTaker;
 use crate::counters::{Origin, summed};
 use crate::link::Link;
 use crate::observer::{SideStatus6, Status6};
@@ -28,6 +29,7 @@ use natgate_ipv6::{Departure, Fate, HostName, Translator};
 use natgate_wire::arp::Mac;
 use natgate_wire::ipv6::MIN_MTU;
 use natgate_wire::{ipv4, ipv6};
+use std::sync::Arc;
 
 /// Bytes before a packet of the gateway's own: an ICMPv6 error may quote more than the engine's.
 const ROOM: usize = MIN_MTU + HEADROOM;
@@ -43,6 +45,8 @@ pub(super) struct Families {
     buffer: Vec<u8>,
     /// Changes that packets have made since they were last reported.
     told: Vec<(Event, Option<HostName>)>,
+    /// New bindings of lw4o6.
+    bindings: Option<BindingTaker>,
 }
 
 impl Families {
@@ -61,7 +65,15 @@ impl Families {
         let router = Router6::new(settings, macs)?;
         let Some(router) = router else { return Ok(None) };
         let buffer = vec![0; ROOM + LONGEST];
-        Ok(Some(Box::new(Self { translator, router, buffer, told: Vec::new() })))
+        let bindings = settings.bindings.clone().map(BindingTaker::new);
+        Ok(Some(Box::new(Self { translator, router, buffer, told: Vec::new(), bindings })))
+    }
+
+    /// Takes new bindings of lw4o6.
+    fn take_bindings(&mut self) {
+        if let Some(bindings) = &mut self.bindings {
+            bindings.take(&mut self.translator);
+        }
     }
 
     /// State of IPv6.
@@ -130,6 +142,7 @@ impl Stages {
         transmitters: &mut [&mut dyn Transmit],
     ) {
         let Some(mut families) = self.families.take() else { return };
+        families.take_bindings();
         let mut rest = Packets::new();
         let mut passage = Passage::new(self, &mut families, now, transmitters);
         for number in 0..packets.len() {
@@ -215,6 +228,11 @@ impl Stages {
     pub(super) fn renew_ipv6(&mut self, settings: &Settings) {
         if let Some(families) = &mut self.families {
             families.translator.renew(self.engine.config());
+            if let Some(lw4o6) = &settings.ipv6.lw4o6 {
+                // The settings in force keep the former table.
+                families.translator.exchange_bindings(Arc::clone(&lw4o6.bindings));
+            }
+            families.bindings = settings.bindings.clone().map(BindingTaker::new);
             // Next hops have been checked when the settings were prepared. An error changes
             // nothing.
             let _ = families.router.reconfigure(settings);

@@ -97,6 +97,9 @@ impl FigureWriter<'_> {
         figures.counters = input_counters(engine, router, *families);
         figures.router = router.counters();
         figures.router6 = families.map(|families| families.router.counters());
+        let domains = families.map_or(&[][..], |families| families.translator.domain_counters());
+        figures.domains.clear();
+        figures.domains.extend_from_slice(domains);
         figures.own_lost = losses.own();
         figures.not_addressed = *not_addressed;
         figures.totals = engine.totals();

@@ -13,6 +13,7 @@ use super::realms::{RealmDraft, RealmName};
 use super::router6::Router6Draft;
 use super::sections::SegmentSize;
 use super::shares::SharesDraft;
+use super::softwires::Lw4o6Draft;
 use super::values::{DnatTo, Span};
 use natgate_engine::{
     AddressRange, Affinity, Allocation, Begun, Config, Match, PoolConfig, Prefix, Rule, RuleAction,
@@ -294,6 +295,7 @@ impl Draft {
         let default_pool = self.default_pool();
         let allocation = self.common_allocation();
         let (ipv6, router6) = (self.to_ipv6(), self.to_router6());
+        let bindings = self.ipv6.lw4o6.as_ref().map(Lw4o6Draft::bindings);
         let engine = Config {
             inside: self.inside.engine(),
             outside: self.outside.engine(),
@@ -332,6 +334,7 @@ impl Draft {
             page: self.page,
             monitoring: self.monitoring,
             ipv6,
+            bindings,
             router6,
         };
         settings.derive_inside_routes();

@@ -8,6 +8,7 @@ use super::problem::{Located, Place};
 use super::reader::{Section, Value};
 use super::router6::{self, AdvertiseDraft};
 use super::sections::is_usable;
+use super::softwires::{self, Lw4o6Draft};
 use super::{values, values6};
 use natgate_engine::Prefix;
 use natgate_ipv6::convert::UdpChecksumZero;
@@ -39,6 +40,8 @@ pub(super) struct Ipv6Draft {
     pub(super) siit: Option<SiitDraft>,
     pub(super) clat: Option<ClatDraft>,
     pub(super) nptv6: Vec<Nptv6Draft>,
+    pub(super) lw4o6: Option<Lw4o6Draft>,
+    pub(super) map: Vec<softwires::MapDraft>,
     pub(super) advertise: Option<AdvertiseDraft>,
 }
 
@@ -96,7 +99,7 @@ pub(super) fn read_gateway6(section: &Section<'_>) -> Option<Located<Ipv6Addr>> 
 
 /// True if a file needs no `[[pool]]`: only stateless tables translate.
 pub(super) fn needs_no_pool(root: &Section<'_>) -> bool {
-    let stateless = ["siit", "clat", "nptv6"];
+    let stateless = ["siit", "clat", "nptv6", "lw4o6", "map"];
     let stateful = ["nat64", "static", "rule", "realm", "class", "pcp"];
     let has = |keys: &[&'static str]| keys.iter().any(|key| root.get(key).is_some());
     has(&stateless) && !has(&stateful)
@@ -108,7 +111,9 @@ pub(super) fn read(root: &Section<'_>) -> Ipv6Draft {
     let (nat64, siit) = (root.section("nat64", "nat64"), root.section("siit", "siit"));
     let clat = root.section("clat", "clat");
     let nptv6 = root.sections("nptv6");
+    let (lw4o6, map) = (root.section("lw4o6", "lw4o6"), root.sections("map"));
     let present = [&section, &nat64, &siit, &clat].into_iter().chain(&nptv6);
+    let present = present.chain([&lw4o6]).chain(&map);
     let tables = present.filter(|table| table.is_present()).map(|table| table.place.clone());
     let forwarding = section.get("forwarding").and_then(|value| value.boolean());
     let filters = [("none", Ok(Filter::None)), ("outbound-only", Ok(Filter::OutboundOnly))];
@@ -124,6 +129,8 @@ pub(super) fn read(root: &Section<'_>) -> Ipv6Draft {
         siit: read_siit(&siit),
         clat: read_clat(&clat),
         nptv6: nptv6.iter().filter_map(read_nptv6).collect(),
+        lw4o6: softwires::read_lw4o6(&lw4o6),
+        map: map.iter().filter_map(softwires::read_map).collect(),
         advertise: router6::read_advertise(&section.section("advertise", "ipv6.advertise")),
     };
     if let Some(value) = section.get("filter")
@@ -165,7 +172,7 @@ fn read_non_global(section: &Section<'_>) -> NonGlobal {
 }
 
 /// Reads a prefix that embeds IPv4 addresses.
-fn read_pref64(value: &Value<'_>) -> Option<Located<Pref64>> {
+pub(super) fn read_pref64(value: &Value<'_>) -> Option<Located<Pref64>> {
     value.parsed("an IPv6 prefix in quotes", |text| {
         let prefix = values6::unicast_prefix6(text)?;
         Pref64::new(prefix).map_err(|error| error.to_string())
@@ -387,6 +394,7 @@ impl Draft {
             return Settings::default();
         }
         let Ipv6Draft { forwarding, filter, conversion, nat64, siit, clat, nptv6, .. } = &self.ipv6;
+        let Ipv6Draft { lw4o6, map, .. } = &self.ipv6;
         let subscribers = || self.subscribers.iter().map(|prefix| prefix.value).collect();
         let clat = clat.as_ref().map(|clat| {
             let value = |prefix: &Option<Located<Pref64>>| {
@@ -408,7 +416,8 @@ impl Draft {
             siit: siit.as_ref().map(SiitDraft::settings),
             clat,
             nptv6: nptv6.iter().map(pair).collect(),
-            ..Settings::default()
+            lw4o6: lw4o6.as_ref().map(Lw4o6Draft::settings),
+            map: map.iter().map(softwires::MapDraft::settings).collect(),
         }
     }
 }

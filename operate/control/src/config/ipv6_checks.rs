@@ -4,6 +4,7 @@ use super::draft::{Draft, SideDraft};
 use super::ipv6::{ClatDraft, MapDraft, Nptv6Draft};
 use super::problem::{Located, Place, Report};
 use super::router6;
+use super::softwires;
 use super::values::{overlaps, show_prefix, show_range};
 use natgate_engine::Prefix;
 use natgate_gateway::Backend;
@@ -29,6 +30,7 @@ pub(super) fn check(draft: &Draft, report: &Report<'_>) {
     maps_and_pools_differ(draft, report);
     clat_prefixes_differ(draft, report);
     nptv6_prefixes_differ(draft, report);
+    softwires::check(draft, report);
     conversion_is_used(draft, report);
     devices_carry_it(draft, report);
 }
@@ -74,8 +76,11 @@ fn links_are_wide_enough(draft: &Draft, report: &Report<'_>) {
     let siit = ipv6.siit.as_ref().map(|table| &table.place);
     let clat = ipv6.clat.as_ref().map(|table| &table.place);
     let nptv6 = ipv6.nptv6.first().map(|table| &table.place);
+    let lw4o6 = ipv6.lw4o6.as_ref().map(|table| &table.place);
+    let map = ipv6.map.first().map(|table| &table.place);
+    let inside = [nat64, siit, nptv6, lw4o6, map];
     for (side, tables) in
-        [(&draft.inside, [nat64, siit, nptv6]), (&draft.outside, [clat, nptv6, None])]
+        [(&draft.inside, inside), (&draft.outside, [clat, nptv6, None, None, None])]
     {
         let own = side.address6.as_ref().map(|address| &address.place);
         let Some(place) = own.or(tables.into_iter().flatten().next()) else { continue };
@@ -231,7 +236,8 @@ fn nptv6_prefixes_differ(draft: &Draft, report: &Report<'_>) {
 /// Keys about conversion need a table that converts.
 fn conversion_is_used(draft: &Draft, report: &Report<'_>) {
     let ipv6 = &draft.ipv6;
-    if ipv6.nat64.is_some() || ipv6.siit.is_some() || ipv6.clat.is_some() {
+    let has_softwires = ipv6.lw4o6.is_some() || !ipv6.map.is_empty();
+    if ipv6.nat64.is_some() || ipv6.siit.is_some() || ipv6.clat.is_some() || has_softwires {
         return;
     }
     for place in &ipv6.converting {

@@ -9,6 +9,7 @@ use serde::Serialize;
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fmt;
+use std::path::{Path, PathBuf};
 
 /// An error or a warning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -73,6 +74,10 @@ pub(super) struct Report<'a> {
     syntax: RefCell<Vec<(usize, String)>>,
     problems: RefCell<Vec<(Place, String)>>,
     warnings: RefCell<Vec<(Place, String)>>,
+    /// Problems of other files that the configuration names.
+    others: RefCell<Vec<Problem>>,
+    /// Folder of the file; `None`: the text is in no file.
+    folder: Option<PathBuf>,
     /// Files, sockets and listeners of the configuration.
     pub(super) used: RefCell<Vec<Used>>,
 }
@@ -87,8 +92,26 @@ impl<'a> Report<'a> {
             syntax: RefCell::default(),
             problems: RefCell::default(),
             warnings: RefCell::default(),
+            others: RefCell::default(),
+            folder: None,
             used: RefCell::default(),
         }
+    }
+
+    /// The report of a file in a folder, which relative paths start from.
+    pub(super) fn in_folder(mut self, folder: Option<PathBuf>) -> Self {
+        self.folder = folder;
+        self
+    }
+
+    /// Folder of the file; `None`: the text is in no file.
+    pub(super) fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    /// Takes problems of another file that the configuration names.
+    pub(super) fn adopt(&self, problems: Vec<Problem>) {
+        self.others.borrow_mut().extend(problems);
     }
 
     /// Reports a TOML syntax error.
@@ -141,7 +164,9 @@ impl<'a> Report<'a> {
         problems.extend(syntax.into_iter().map(|(offset, message)| {
             (Place { key: String::new(), offset }, format!("is not TOML: {message}"))
         }));
-        (self.in_order(problems), self.in_order(self.warnings.take()))
+        let mut problems = self.in_order(problems);
+        problems.extend(self.others.take());
+        (problems, self.in_order(self.warnings.take()))
     }
 
     /// Returns messages as problems, in the order of the file.

@@ -5,6 +5,7 @@ use super::problem::{Place, Problem, Report};
 use super::{Configuration, parse_piece, pieces, values};
 use natgate_engine::{Begun, BlockConflict, Config, RealmConfig, StaticMapping, restart_keys};
 use natgate_gateway::{Backend, ControlSettings, Settings, SideSettings};
+use natgate_ipv6::softwire::Lw4o6Settings;
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use toml::Spanned;
@@ -174,9 +175,23 @@ fn of_ipv6(in_force: &Settings, new: &Settings) -> Vec<&'static str> {
         (old.siit != new.siit, "siit"),
         (old.clat != new.clat, "clat"),
         (old.nptv6 != new.nptv6, "nptv6"),
+        (!is_same_relay(old, new), "lw4o6"),
+        (old.map != new.map, "map"),
         (is_numbered, "realm"),
     ];
     differs.into_iter().filter(|(differs, _)| *differs).map(|(_, key)| key).collect()
+}
+
+/// True if two configurations have one relay of lw4o6, whatever its bindings.
+fn is_same_relay(old: &natgate_ipv6::Settings, new: &natgate_ipv6::Settings) -> bool {
+    match (&old.lw4o6, &new.lw4o6) {
+        (None, None) => true,
+        (Some(old), Some(new)) => {
+            let bindings = std::sync::Arc::clone(&new.bindings);
+            Lw4o6Settings { bindings, ..old.clone() } == *new
+        }
+        _ => false,
+    }
 }
 
 /// The listener for other machines. Its certificates and operator names can be reread.

@@ -11,7 +11,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
             "inside", "outside", "route", "neighbor", "pool", "nat", "limits", "class", "timeouts",
             "timeout", "workers", "dpdk", "announce", "learn", "shutdown", "state", "pcp",
             "control", "log", "page", "metrics", "snmp", "static", "rule", "realm", "ipv6",
-            "nat64", "siit", "clat", "nptv6",
+            "nat64", "siit", "clat", "nptv6", "lw4o6", "map",
         ],
     ),
     ("inside", SIDE),
@@ -224,6 +224,26 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
     ("siit.map", &["ipv6", "ipv4"]),
     ("clat", &["prefix", "source"]),
     ("nptv6", &["internal", "external", "icmp_errors"]),
+    (
+        "lw4o6",
+        &["address", "bindings", "hairpinning", "icmp_errors", "inbound_icmp", "mtu", "path_mtu"],
+    ),
+    (
+        "map",
+        &[
+            "mode",
+            "ipv6",
+            "ipv4",
+            "ea_length",
+            "psid_offset",
+            "psid_length",
+            "psid",
+            "br",
+            "dmr",
+            "mtu",
+            "path_mtu",
+        ],
+    ),
 ];
 
 /// The use of a file, folder, socket or address that a key names.
@@ -291,6 +311,7 @@ pub const PLACES: &[PlaceKey] = &[
         beside: &[".take-over"],
         ..place("control", "socket", PlaceKind::Socket, "/run/natgate/control.sock")
     },
+    place("lw4o6", "bindings", PlaceKind::Read, "bindings.csv"),
     place("control", "read_socket", PlaceKind::Socket, "/run/natgate/read.sock"),
     place("control", "listen", PlaceKind::Listener, "192.0.2.1:9466"),
     place("control.tls", "certificate", PlaceKind::Read, "/etc/natgate/server.pem"),
@@ -356,8 +377,6 @@ pub(super) fn keys(section: &str) -> &'static [&'static str] {
 /// Tables and keys of features that natgate does not have yet, and the feature of each.
 const PLANNED: &[(&str, &str, &str)] = &[
     ("", "dslite", "DS-Lite (RFC 6333)"),
-    ("", "lw4o6", "Lightweight 4over6 (RFC 7596)"),
-    ("", "map", "MAP-E and MAP-T (RFC 7597, RFC 7599)"),
     ("", "alg", "application-level gateways"),
     ("", "fleet", "operation of several machines together"),
     ("", "slice", "operation of several machines together"),

@@ -16,6 +16,13 @@ pub(super) fn address6(text: &str) -> Result<Ipv6Addr, String> {
     Ok(address)
 }
 
+/// Parses an address at which tunnels end.
+pub(super) fn tunnel_end(text: &str) -> Result<Ipv6Addr, String> {
+    let address = address6(text)?;
+    not_link_local(address)?;
+    Ok(address)
+}
+
 /// Parses an address of either family that other networks reach.
 pub(super) fn address_of_either(text: &str) -> Result<IpAddr, String> {
     match text.parse() {

@@ -30,7 +30,7 @@ use std::sync::Arc;
 const USUAL: u64 = 1000;
 
 /// Entries per request to a worker.
-const PART: usize = 512;
+pub(super) const PART: usize = 512;
 
 /// Keys of a query for mappings and sessions.
 const KEYS: [&str; 6] = ["subscriber", "realm", "external", "remote", "protocol", "limit"];
@@ -355,7 +355,7 @@ fn from_workers<T: Listed>(
 }
 
 /// Writes an entry.
-fn write(into: &mut Entries, entry: &impl Serialize) -> io::Result<()> {
+pub(super) fn write(into: &mut Entries, entry: &impl Serialize) -> io::Result<()> {
     if into.left == 0 {
         into.more = true;
         return Ok(());
@@ -390,14 +390,14 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    fn new(next: impl FnMut(&mut Self) -> io::Result<bool> + Send + 'static) -> Self {
+    pub(super) fn new(next: impl FnMut(&mut Self) -> io::Result<bool> + Send + 'static) -> Self {
         let text = Vec::new();
         let (any, more, lines) = (false, false, false);
         Self { next: Some(Box::new(next)), text, count: 0, left: 0, any, more, lines }
     }
 
     /// The response: an object with the list under `name`, or lines.
-    fn answer(
+    pub(super) fn answer(
         mut self,
         name: &'static str,
         limit: Option<u64>,

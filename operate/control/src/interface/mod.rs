@@ -12,6 +12,7 @@ pub mod health;
 mod lists;
 mod pools;
 pub mod query;
+mod softwires;
 #[cfg(test)]
 mod tests;
 mod top;
@@ -112,9 +113,11 @@ impl Interface {
         health::watch(&interface);
         Router::new()
             .route("/v1/addresses", get(pools::addresses))
+            .route("/v1/bindings", get(softwires::bindings).post(softwires::change))
             .route("/v1/blocks", get(lists::blocks))
             .route("/v1/clear", post(clear))
             .route("/v1/counters", get(figures::counters))
+            .route("/v1/domains", get(softwires::domains))
             .route("/v1/health", get(health::health))
             .route("/v1/mappings", get(lists::mappings))
             .route("/v1/neighbors", get(figures::neighbors))

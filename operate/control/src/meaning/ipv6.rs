@@ -1,6 +1,7 @@
 //! The meaning of the tables of IPv6: each with a sample address, translated there and back.
 
 use super::router6::Router6Meaning;
+use super::softwires::{DomainMeaning, Lw4o6Meaning};
 use super::text::{grouped, list};
 use super::{Meaning, plural};
 use crate::config::show_prefix;
@@ -51,6 +52,10 @@ pub struct Ipv6Meaning {
     pub clat: Option<ClatMeaning>,
     /// Translation of prefixes, in the file's order.
     pub nptv6: Vec<Nptv6Meaning>,
+    /// The relay of lw4o6.
+    pub lw4o6: Option<Lw4o6Meaning>,
+    /// Rules of MAP, in the file's order.
+    pub map: Vec<DomainMeaning>,
 }
 
 /// A link of IPv6.
@@ -177,6 +182,8 @@ impl Ipv6Meaning {
             siit: settings.siit.as_ref().map(SiitMeaning::of),
             clat: settings.clat.as_ref().map(ClatMeaning::of),
             nptv6: settings.nptv6.iter().map(Nptv6Meaning::of).collect(),
+            lw4o6: settings.lw4o6.as_ref().map(Lw4o6Meaning::of),
+            map: settings.map.iter().map(|map| DomainMeaning::of(&map.rule)).collect(),
         })
     }
 }
@@ -326,7 +333,14 @@ impl Meaning {
         for pair in ipv6.nptv6.iter().take(MOST) {
             pair.text(f)?;
         }
-        more(f, ipv6.nptv6.len(), ("pair of prefixes", "pairs of prefixes"))
+        more(f, ipv6.nptv6.len(), ("pair of prefixes", "pairs of prefixes"))?;
+        if let Some(lw4o6) = &ipv6.lw4o6 {
+            lw4o6.text(f)?;
+        }
+        for domain in ipv6.map.iter().take(MOST) {
+            domain.text(f)?;
+        }
+        more(f, ipv6.map.len(), ("domain", "domains"))
     }
 }
 

@@ -1,0 +1,157 @@
+//! The file of lw4o6's bindings is read again when it changes.
+//!
+//! A thread looks at the file once a second. A file is read when it has been the same at two looks,
+//! so that a file in the middle of being written is not. A file with a fault changes nothing.
+
+use crate::config::{Problem, read_bindings};
+use crate::reload::Reloader;
+use natgate_gateway::Settings;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use std::{fs, io, thread};
+
+/// Time between two looks.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// What tells one version of a file from another: device and inode, length, time of the change.
+type Version = (u64, u64, u64, Option<SystemTime>);
+
+fn version(path: &Path) -> Option<Version> {
+    let file = fs::metadata(path).ok()?;
+    Some((file.dev(), file.ino(), file.len(), file.modified().ok()))
+}
+
+/// Result of a look at the file.
+#[derive(Debug)]
+pub enum Look {
+    /// The file is as before, or is being written.
+    Same,
+    /// The bindings of the file are in force: their number.
+    Read(usize),
+    /// The file has faults; the bindings in force stay.
+    Faulty(Vec<Problem>),
+}
+
+/// Looks at the file of the bindings.
+#[derive(Debug, Default)]
+pub struct Refresher {
+    /// The version at the last look, and the version that was read last.
+    seen: Option<Version>,
+    read: Option<Version>,
+}
+
+impl Refresher {
+    /// A refresher for settings that have just been read.
+    pub fn new(settings: &Settings) -> Self {
+        let version = settings.bindings.as_ref().and_then(|bindings| version(bindings.path()));
+        Self { seen: version, read: version }
+    }
+
+    /// Looks at the file once, and puts its bindings in force if it has changed.
+    pub fn look(&mut self, settings: &Settings) -> Look {
+        let (Some(bindings), Some(lw4o6)) = (&settings.bindings, &settings.ipv6.lw4o6) else {
+            return Look::Same;
+        };
+        let now = version(bindings.path());
+        let is_settled = now == self.seen;
+        self.seen = now;
+        if !is_settled || now == self.read || now.is_none() {
+            return Look::Same;
+        }
+        self.read = now;
+        match read_bindings(bindings.path(), lw4o6.address) {
+            Ok(table) => {
+                let own = settings.engine.external_ranges();
+                let taken = table.iter().find(|binding| {
+                    own.iter().any(|range| (range.first..=range.last).contains(&binding.ipv4))
+                });
+                if let Some(binding) = taken {
+                    let name = bindings.path().display().to_string();
+                    let message = format!("{} is an external address too", binding.ipv4);
+                    let remedy = "take it out of one of them";
+                    return Look::Faulty(vec![Problem::of_file(
+                        &name,
+                        format!("{message}; {remedy}"),
+                    )]);
+                }
+                let count = table.len();
+                bindings.put(Arc::new(table));
+                Look::Read(count)
+            }
+            Err(problems) => Look::Faulty(problems),
+        }
+    }
+}
+
+/// Starts the thread that looks at the file, if the settings have one. `tell` gets a sentence about
+/// each new version of the file.
+///
+/// # Errors
+/// The error of the system, if there can be no thread.
+pub fn watch_bindings(
+    reloader: Arc<Reloader>,
+    tell: impl Fn(String) + Send + 'static,
+) -> io::Result<()> {
+    let settings = reloader.settings();
+    if settings.bindings.is_none() {
+        return Ok(());
+    }
+    let mut refresher = Refresher::new(&settings);
+    drop(settings);
+    let name = thread::Builder::new().name("bindings".to_owned());
+    name.spawn(move || {
+        loop {
+            thread::sleep(INTERVAL);
+            match refresher.look(&reloader.settings()) {
+                Look::Same => {}
+                Look::Read(count) => tell(format!("bindings read again: {count}")),
+                Look::Faulty(problems) => {
+                    let first = problems.first().map(ToString::to_string).unwrap_or_default();
+                    let count = problems.len();
+                    tell(format!("bindings not read again, {count} problems, the first: {first}"));
+                }
+            }
+        }
+    })
+    .map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+
+    const TEXT: &str = "[inside]\ndevice = \"a\"\naddress6 = \"2001:db8::1/64\"\n[outside]\n\
+        device = \"b\"\naddress = \"198.51.100.1/24\"\n[lw4o6]\naddress = \"2001:db8::2\"\n\
+        bindings = \"bindings.csv\"\n";
+
+    #[test]
+    fn a_changed_file_is_read_once_and_a_faulty_one_changes_nothing() {
+        let folder = std::env::temp_dir().join(format!("natgate-refresh-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let (file, bindings) = (folder.join("natgate.toml"), folder.join("bindings.csv"));
+        fs::write(&file, TEXT).expect("a file");
+        fs::write(&bindings, "203.0.113.7,0,6,1,2001:db8:b4::1\n").expect("a file");
+        let settings = config::load(&file).expect("a good file");
+        let shared = settings.bindings.clone().expect("bindings");
+        let mut refresher = Refresher::new(&settings);
+        assert!(matches!(refresher.look(&settings), Look::Same));
+        fs::write(
+            &bindings,
+            "203.0.113.7,0,6,1,2001:db8:b4::1\n203.0.113.7,0,6,2,2001:db8:b4::2\n",
+        )
+        .expect("a file");
+        assert!(matches!(refresher.look(&settings), Look::Same), "the file may be growing");
+        assert!(matches!(refresher.look(&settings), Look::Read(2)));
+        assert!(matches!(refresher.look(&settings), Look::Same));
+        assert_eq!(shared.table().len(), 2);
+        fs::write(&bindings, "203.0.113.7,0,6,99,2001:db8:b4::1\n").expect("a file");
+        refresher.look(&settings);
+        let Look::Faulty(problems) = refresher.look(&settings) else { panic!("99 needs 7 bits") };
+        assert!(problems[0].to_string().contains("bindings.csv:1:17: psid: 99 needs 7 bits"));
+        assert_eq!(shared.table().len(), 2);
+        fs::remove_dir_all(&folder).expect("the folder");
+    }
+}
