@@ -68,13 +68,15 @@ impl Engine {
             // If the oldest is too young, or the work is enough for now, the next batch continues.
             self.may_be_short = true;
             let oldest = self.subscribers.unanswered.oldest(queue);
-            let Some(at) = oldest.filter(|&at| self.gives_way(at, self.now)) else {
+            let Some(entry) = oldest.filter(|&entry| self.gives_way(entry, self.now)) else {
                 return false;
             };
             if *work >= MOST_WORK || !self.has_room_for_events() {
                 return true;
             }
-            let slot = self.subscribers.unanswered.latest_mapping(at);
+            let at = self.subscribers.unanswered.record(entry);
+            let slot = self.subscribers.unanswered.latest_mapping(entry);
+            let slot = slot.expect("an unanswered subscriber has a mapping");
             *work += self.reclaim_sessions(slot, MOST_WORK - *work).max(1);
             if self.table.mapping(slot).sessions > 0 {
                 return true;
@@ -89,7 +91,7 @@ impl Engine {
     pub(crate) fn would_reclaim(&self, now: u64) -> bool {
         let has_any = |queue| {
             let oldest = self.subscribers.unanswered.oldest(queue);
-            oldest.is_some_and(|at| self.gives_way(at, now))
+            oldest.is_some_and(|entry| self.gives_way(entry, now))
         };
         let of_pools = || (0..self.config.pools.len()).any(|pool| self.pool_is_scarce(pool));
         self.may_be_short
@@ -98,9 +100,9 @@ impl Engine {
                 || has_any(Queue::Asking) && self.askers_are_too_many())
     }
 
-    /// True if a subscriber has been unanswered for long enough.
-    fn gives_way(&self, at: u32, now: u64) -> bool {
-        now.saturating_sub(self.subscribers.unanswered.made(at)) >= GRACE
+    /// True if the subscriber of an entry has been unanswered for long enough.
+    fn gives_way(&self, entry: u32, now: u64) -> bool {
+        now.saturating_sub(self.subscribers.unanswered.made(entry)) >= GRACE
     }
 
     /// True if little is free in comparison with the use by unanswered subscribers.
@@ -184,7 +186,11 @@ impl Engine {
     /// Notes a new mapping of an unanswered subscriber, and its first session.
     #[cold]
     pub(crate) fn note_unanswered(&mut self, record: u32, slot: u32) {
-        self.subscribers.unanswered.add_mapping(record, slot);
+        if let Some(entry) = self.subscribers.unanswered_entry(record) {
+            let created = self.created(self.table.mapping(slot));
+            let sibling = self.subscribers.unanswered.add_mapping(entry, slot, created);
+            self.table.set_listed(slot, sibling);
+        }
         self.table.mapping_mut(slot).first.mark_unanswered();
     }
 
@@ -192,8 +198,8 @@ impl Engine {
     pub(crate) fn note_asking(&mut self, host: Host) {
         self.may_be_short = true;
         let record = self.subscribers.find(host);
-        if let Some(at) = record.filter(|&at| self.subscribers.is_unanswered(at)) {
-            self.subscribers.unanswered.ask(at);
+        if let Some(entry) = record.and_then(|at| self.subscribers.unanswered_entry(at)) {
+            self.subscribers.unanswered.ask(entry);
         }
     }
 
@@ -227,7 +233,22 @@ impl Engine {
         session.set_state(session.state());
         let host = self.table.mapping(self.table.mapping_of(at)).host();
         if let Some(record) = self.subscribers.find(host) {
+            self.unlist_some(record);
             self.subscribers.answer(record);
+        }
+    }
+
+    /// Frees the entries of the latest mappings of a subscriber that is answered now. Further
+    /// entries stay until their mappings are removed.
+    fn unlist_some(&mut self, record: u32) {
+        /// As many mappings as most hosts have begun when the first answer comes.
+        const MOST: usize = 4;
+        let Some(entry) = self.subscribers.unanswered_entry(record) else { return };
+        for _ in 0..MOST {
+            let Some((slot, created)) = self.subscribers.unanswered.pop_mapping(entry) else {
+                return;
+            };
+            self.table.set_created(slot, created);
         }
     }
 }

@@ -37,7 +37,8 @@ pub(crate) struct Subscriber {
     pub(crate) has: Holding,
     /// Mappings of further pools, in the first record.
     elsewhere: u32,
-    /// The next free record, in a free record.
+    /// In a free record, the next free record; in an unanswered subscriber's record, the
+    /// subscriber's entry in [`Unanswered`].
     next: u32,
     pub(crate) class: u16,
     /// Equal to [`Subscribers::epoch`] if `class` is a present class.
@@ -167,15 +168,24 @@ impl Subscribers {
 
     /// Notes that a remote endpoint has answered a subscriber.
     pub(crate) fn answer(&mut self, at: u32) {
-        if core::mem::take(&mut self.records[at as usize].is_unanswered) {
-            self.unanswered.leave(at);
+        let record = &mut self.records[at as usize];
+        if core::mem::take(&mut record.is_unanswered) {
+            self.unanswered.leave(record.next);
         }
     }
 
     /// Notes that a host has a new record and is unanswered.
     pub(crate) fn enter_unanswered(&mut self, at: u32, now: u64) {
-        self.records[at as usize].is_unanswered = true;
-        self.unanswered.enter(at, now);
+        let record = &mut self.records[at as usize];
+        record.is_unanswered = true;
+        record.next = self.unanswered.enter(at, now);
+    }
+
+    /// The entry of the subscriber of a record in [`Unanswered`], if no remote endpoint has
+    /// answered it yet.
+    pub(crate) fn unanswered_entry(&self, at: u32) -> Option<u32> {
+        let record = &self.records[at as usize];
+        record.is_unanswered.then_some(record.next)
     }
 
     fn hash(&self, host: Host, further: u32) -> u64 {

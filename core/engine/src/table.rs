@@ -6,6 +6,7 @@
 //! (`external.rs`). If an endpoint alone does not identify the mapping, `shared` does.
 
 mod epoch;
+mod free;
 mod sessions;
 mod shared;
 mod slots;
@@ -35,6 +36,10 @@ const DOUBTED: u8 = 4;
 const EPOCH: u8 = 8;
 const TWICE: u8 = 128;
 
+/// In [`Mapping::created`]: the rest is the number of an entry. A tick has this bit after eight
+/// years only; the bit is left out then.
+const LISTED: u32 = 1 << 31;
+
 /// A mapping and its first session; one cache line.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
@@ -49,8 +54,9 @@ pub(crate) struct Mapping {
     pub(crate) protocol: u8,
     flags: u8,
     pub(crate) sessions: u16,
-    /// Tick at which it was made.
-    pub(crate) created: u32,
+    /// Tick at which it was made; with [`LISTED`]: the number of its entry in the list of an
+    /// unanswered subscriber's mappings, which has the tick.
+    created: u32,
     /// First of the further sessions.
     more: u32,
     timer: Link,
@@ -109,6 +115,16 @@ impl Mapping {
 
     pub(crate) fn set_twice(&mut self) {
         self.flags |= TWICE;
+    }
+
+    /// Tick at which it was made; or the number of its entry in the list of an unanswered
+    /// subscriber's mappings, which has the tick.
+    #[inline(always)]
+    pub(crate) fn created(&self) -> Result<u32, u32> {
+        match self.created & LISTED {
+            0 => Ok(self.created),
+            _ => Err(self.created & !LISTED),
+        }
     }
 
     /// Internal host.
@@ -519,7 +535,7 @@ impl Table {
             protocol: new.protocol,
             flags,
             sessions: 0,
-            created,
+            created: created & !LISTED,
             more: NONE,
             timer: Link::default(),
             first: Session::NONE,
@@ -566,6 +582,16 @@ impl Table {
     pub(crate) fn set_permanent(&mut self, slot: u32, permanent: bool) {
         let mapping = self.mapping_mut(slot);
         mapping.flags = mapping.flags & !PERMANENT | if permanent { PERMANENT } else { 0 };
+    }
+
+    /// Notes the number of a mapping's entry in the list of an unanswered subscriber's mappings.
+    pub(crate) fn set_listed(&mut self, slot: u32, number: u32) {
+        self.mapping_mut(slot).created = LISTED | number;
+    }
+
+    /// Sets the tick at which a mapping was made.
+    pub(crate) fn set_created(&mut self, slot: u32, tick: u32) {
+        self.mapping_mut(slot).created = tick & !LISTED;
     }
 
     /// Gives a mapping another set of timeouts.

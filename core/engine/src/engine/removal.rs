@@ -154,7 +154,8 @@ impl Engine {
         if let Some(used) = self.used.get_mut(pool) {
             used[place_of(protocol)] -= 1;
         }
-        self.subscribers.release((record, mapping.host()), slot, pool, kind);
+        let sibling = mapping.created().err();
+        self.subscribers.release((record, mapping.host()), sibling, pool, kind);
         if self.external.told(protocol, index, port) == OwnershipSource::Mapping {
             let is_explicit = mapping.is_explicit();
             let kind = if is_explicit { MappingKind::Pcp } else { MappingKind::Dynamic };

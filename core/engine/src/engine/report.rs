@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::packet::direction_from;
 use crate::packet::{Counters, Direction, Side};
-use crate::table::SessionRef;
+use crate::table::{Mapping, SessionRef};
 use crate::{DropReason, Endpoint, MappingId, MappingInfo, PoolUsage, SessionInfo, Timestamp};
 
 impl Engine {
@@ -35,6 +35,11 @@ impl Engine {
         self.table.slots().map(|slot| self.describe(slot))
     }
 
+    /// Tick at which a mapping was made.
+    pub(crate) fn created(&self, mapping: &Mapping) -> u32 {
+        mapping.created().unwrap_or_else(|sibling| self.subscribers.unanswered.created(sibling))
+    }
+
     pub(crate) fn describe(&self, slot: u32) -> MappingInfo {
         let mapping = self.table.mapping(slot);
         let mut info = MappingInfo {
@@ -42,7 +47,7 @@ impl Engine {
             sessions: u32::from(mapping.sessions),
             created: match mapping.is_permanent() && mapping.is_static() {
                 true => self.started,
-                false => Timestamp(self.time_of(mapping.created)),
+                false => Timestamp(self.time_of(self.created(mapping))),
             },
             expires: None,
             packets_out: 0,

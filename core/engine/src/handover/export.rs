@@ -230,7 +230,7 @@ impl Engine {
             internal: AddressPort::new(host.address(), port),
             external: AddressPort::new(self.external.address(index), external_port),
             timeouts: mapping.timeouts(),
-            created: self.time_of(mapping.created),
+            created: self.time_of(self.created(mapping)),
             remote: mapping.first.remote(),
             sessions: mapping.sessions,
             holds: self.holds_of(slot).count() as u16,

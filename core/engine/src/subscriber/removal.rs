@@ -5,20 +5,21 @@ use crate::class::KINDS;
 use crate::host::Host;
 
 impl Subscribers {
-    /// Counts the removal of a mapping of a pool, which was in a slot. Removes the subscriber's
-    /// record with its last mapping. `likely` is the subscriber's record as
-    /// [`Subscribers::approach`] found it, or none.
+    /// Counts the removal of a mapping of a pool. Removes the subscriber's record with its last
+    /// mapping. `likely` is the subscriber's record as [`Subscribers::approach`] found it, or none.
+    /// `sibling` is the mapping's entry in the list of mappings of an unanswered subscriber, if it
+    /// has one.
     pub(crate) fn release(
         &mut self,
         (likely, host): (u32, Host),
-        slot: u32,
+        sibling: Option<u32>,
         pool: usize,
         kind: usize,
     ) {
         let host = self.grouping.subscriber(host);
         let at = self.find_from(likely, host).expect("a mapping's subscriber has a record");
-        if self.records[at as usize].is_unanswered {
-            self.unanswered.remove_mapping(at, slot);
+        if let Some(sibling) = sibling {
+            self.end_sibling(at, sibling);
         }
         self.settle(at);
         let class = self.records[at as usize].class;
@@ -36,6 +37,16 @@ impl Subscribers {
         }
     }
 
+    /// Ends the entry of a mapping in the list of mappings of an unanswered subscriber. The
+    /// subscriber may have been answered since.
+    #[cold]
+    fn end_sibling(&mut self, at: u32, sibling: u32) {
+        if let Some(entry) = self.unanswered_entry(at) {
+            self.unanswered.remove_mapping(entry, sibling);
+        }
+        self.unanswered.free_sibling(sibling);
+    }
+
     #[inline]
     fn release_from(&mut self, at: u32, kind: usize) {
         let record = &mut self.records[at as usize];
@@ -44,7 +55,7 @@ impl Subscribers {
             // A record that was found before does not pass for the subscriber's present one.
             let (host, further) = (record.host, core::mem::replace(&mut record.further, FREE));
             if core::mem::take(&mut record.is_unanswered) {
-                self.unanswered.leave(at);
+                self.unanswered.leave(record.next);
             }
             record.next = core::mem::replace(&mut self.free, at);
             self.used -= 1;
@@ -82,14 +93,14 @@ mod tests {
         let before = subscribers.count(None, one, POOL, KIND, 0);
         let place = subscribers.count(None, other, POOL, KIND, 0);
         assert_eq!(subscribers.find_from(before, one), Some(before));
-        subscribers.release((before, one), 0, POOL.0, KIND);
+        subscribers.release((before, one), None, POOL.0, KIND);
         assert_eq!(subscribers.find_from(before, one), None);
-        subscribers.release((NONE, other), 1, POOL.0, KIND);
+        subscribers.release((NONE, other), None, POOL.0, KIND);
         // The record that went last is the next to be used.
         let now = subscribers.count(None, one, POOL, KIND, 0);
         assert_eq!((now, before != place), (place, true));
         assert_eq!(subscribers.find_from(before, one), Some(now));
-        subscribers.release((before, one), 2, POOL.0, KIND);
+        subscribers.release((before, one), None, POOL.0, KIND);
         assert_eq!(subscribers.find(one), None);
         assert_eq!(subscribers.filled().used, 0);
     }

@@ -3,9 +3,13 @@
 //! oldest first: one of all unanswered subscribers, and one of subscribers that requested mappings.
 //! Each subscriber has a list of its mappings. No change of a queue or of a list needs a search.
 //!
+//! A list has an entry for each mapping that an unanswered subscriber begins. The mapping's line has
+//! the number of the entry in place of the time at which the mapping was made, and the entry has
+//! that time. So few unanswered mappings take little memory, and the entries lie close together. An
+//! answer ends the subscriber's list, but an entry stays until its mapping is removed.
+//!
 //! `reclaim.rs` decides when the oldest give way.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 const NONE: u32 = u32::MAX;
@@ -45,31 +49,53 @@ impl Ends {
     const NONE: Self = Self { oldest: NONE, latest: NONE, count: 0 };
 }
 
-/// State of an unanswered subscriber, by the place of its record.
+/// State of an unanswered subscriber. In a free entry, `links[0].after` is the next free entry.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     links: [Links; QUEUES],
+    /// Place of the subscriber's record.
+    record: u32,
     /// Time at which the subscriber's record was made, nanoseconds.
     made: u64,
     is_asking: bool,
-    /// The slot of the subscriber's latest mapping, and the number of its mappings.
+    /// The sibling entry of the subscriber's latest mapping, and the number of its mappings.
     latest: u32,
     mappings: u32,
 }
 
 impl Entry {
-    const NONE: Self =
-        Self { links: [Links::NONE; QUEUES], made: 0, is_asking: false, latest: NONE, mappings: 0 };
+    const NONE: Self = Self {
+        links: [Links::NONE; QUEUES],
+        record: NONE,
+        made: 0,
+        is_asking: false,
+        latest: NONE,
+        mappings: 0,
+    };
 }
 
-/// All unanswered subscribers.
+/// A mapping that an unanswered subscriber began.
+#[derive(Clone, Copy, Debug)]
+struct Sibling {
+    /// The entries of the subscriber's next older and next younger mapping, or [`NONE`]. They mean
+    /// nothing once the subscriber is answered. In a free entry, `older` is the next free entry.
+    older: u32,
+    younger: u32,
+    /// The slot of the mapping.
+    slot: u32,
+    /// Tick at which the mapping was made.
+    created: u32,
+}
+
+/// All unanswered subscribers. Each is known by the number of its entry.
 #[derive(Clone, Debug)]
 pub(crate) struct Unanswered {
     entries: Vec<Entry>,
     queues: [Ends; QUEUES],
-    /// For the slot of each mapping of an unanswered subscriber, the next older and the next
-    /// younger mapping of the subscriber; 0: none, otherwise the slot plus one.
-    siblings: Vec<[u32; 2]>,
+    siblings: Vec<Sibling>,
+    /// The first free one of `entries` and of `siblings`, or [`NONE`].
+    free_entry: u32,
+    free_sibling: u32,
     /// Number of mappings of all unanswered subscribers.
     mappings: u32,
 }
@@ -80,14 +106,16 @@ impl Unanswered {
         Self {
             entries: Vec::with_capacity(records),
             queues: [Ends::NONE; QUEUES],
-            siblings: vec![[0; 2]; slots],
+            siblings: Vec::with_capacity(slots),
+            free_entry: NONE,
+            free_sibling: NONE,
             mappings: 0,
         }
     }
 
     /// Bytes that `records` records and `slots` slots take.
     pub(crate) fn memory(records: usize, slots: usize) -> u64 {
-        (records * size_of::<Entry>() + slots * size_of::<[u32; 2]>()) as u64
+        (records * size_of::<Entry>() + slots * size_of::<Sibling>()) as u64
     }
 
     /// Number of subscribers in a queue.
@@ -106,25 +134,44 @@ impl Unanswered {
         (oldest != NONE).then_some(oldest)
     }
 
+    /// The place of a subscriber's record.
+    pub(crate) fn record(&self, at: u32) -> u32 {
+        self.entries[at as usize].record
+    }
+
     /// Time at which a subscriber's record was made, nanoseconds.
     pub(crate) fn made(&self, at: u32) -> u64 {
         self.entries[at as usize].made
     }
 
-    /// The slot of a subscriber's latest mapping.
-    pub(crate) fn latest_mapping(&self, at: u32) -> u32 {
-        self.entries[at as usize].latest
+    /// The slot of a subscriber's latest mapping, if the subscriber has a mapping.
+    pub(crate) fn latest_mapping(&self, at: u32) -> Option<u32> {
+        let latest = self.siblings.get(self.entries[at as usize].latest as usize)?;
+        Some(latest.slot)
+    }
+
+    /// Tick at which the mapping of a sibling entry was made.
+    pub(crate) fn created(&self, sibling: u32) -> u32 {
+        self.siblings[sibling as usize].created
     }
 
     // ---- changes of subscribers ----
 
-    /// Enters a subscriber as the latest.
-    pub(crate) fn enter(&mut self, at: u32, now: u64) {
-        if self.entries.len() <= at as usize {
-            self.entries.resize(at as usize + 1, Entry::NONE);
-        }
-        self.entries[at as usize] = Entry { made: now, ..Entry::NONE };
+    /// Enters the subscriber of a record as the latest. Returns its entry.
+    pub(crate) fn enter(&mut self, record: u32, now: u64) -> u32 {
+        let entry = Entry { record, made: now, ..Entry::NONE };
+        let at = match self.entries.get_mut(self.free_entry as usize) {
+            Some(freed) => {
+                let next = core::mem::replace(freed, entry).links[0].after;
+                core::mem::replace(&mut self.free_entry, next)
+            }
+            None => {
+                self.entries.push(entry);
+                self.entries.len() as u32 - 1
+            }
+        };
         self.append(at, Queue::All);
+        at
     }
 
     /// Notes that a subscriber requests mappings.
@@ -135,8 +182,8 @@ impl Unanswered {
         }
     }
 
-    /// Takes a subscriber out of all queues: a remote endpoint has answered it, or its record is
-    /// removed.
+    /// Takes a subscriber out of all queues, and frees its entry: a remote endpoint has answered
+    /// it, or its record is removed.
     pub(crate) fn leave(&mut self, at: u32) {
         let Entry { is_asking, mappings, .. } = self.entries[at as usize];
         self.remove(at, Queue::All);
@@ -144,6 +191,8 @@ impl Unanswered {
             self.remove(at, Queue::Asking);
         }
         self.mappings -= mappings;
+        let free = core::mem::replace(&mut self.free_entry, at);
+        self.entries[at as usize].links[0] = Links { before: NONE, after: free };
     }
 
     fn append(&mut self, at: u32, queue: Queue) {
@@ -178,32 +227,59 @@ impl Unanswered {
 
     // ---- changes of their mappings ----
 
-    /// Notes a new mapping of a subscriber.
-    pub(crate) fn add_mapping(&mut self, at: u32, slot: u32) {
+    /// Notes a new mapping of a subscriber, made at tick `created`. Returns the mapping's sibling
+    /// entry.
+    pub(crate) fn add_mapping(&mut self, at: u32, slot: u32, created: u32) -> u32 {
+        let older = self.entries[at as usize].latest;
+        let sibling = Sibling { older, younger: NONE, slot, created };
+        let number = match self.siblings.get_mut(self.free_sibling as usize) {
+            Some(freed) => {
+                let next = core::mem::replace(freed, sibling).older;
+                core::mem::replace(&mut self.free_sibling, next)
+            }
+            None => {
+                self.siblings.push(sibling);
+                self.siblings.len() as u32 - 1
+            }
+        };
+        if let Some(older) = self.siblings.get_mut(older as usize) {
+            older.younger = number;
+        }
         let entry = &mut self.entries[at as usize];
-        let older = core::mem::replace(&mut entry.latest, slot);
+        entry.latest = number;
         entry.mappings += 1;
         self.mappings += 1;
-        // `NONE` plus one is 0.
-        self.siblings[slot as usize] = [older.wrapping_add(1), 0];
-        if older != NONE {
-            self.siblings[older as usize][1] = slot + 1;
-        }
+        number
     }
 
-    /// Notes the removal of a mapping of a subscriber.
-    pub(crate) fn remove_mapping(&mut self, at: u32, slot: u32) {
-        let [older, younger] = self.siblings[slot as usize];
+    /// Takes the mapping of a sibling entry out of the list of its subscriber, which is unanswered.
+    pub(crate) fn remove_mapping(&mut self, at: u32, sibling: u32) {
+        let Sibling { older, younger, .. } = self.siblings[sibling as usize];
         let entry = &mut self.entries[at as usize];
         entry.mappings -= 1;
         self.mappings -= 1;
-        match younger.checked_sub(1) {
-            None => entry.latest = older.wrapping_sub(1),
-            Some(younger) => self.siblings[younger as usize][0] = older,
+        match self.siblings.get_mut(younger as usize) {
+            None => entry.latest = older,
+            Some(younger) => younger.older = older,
         }
-        if let Some(older) = older.checked_sub(1) {
-            self.siblings[older as usize][1] = younger;
+        if let Some(older) = self.siblings.get_mut(older as usize) {
+            older.younger = younger;
         }
+    }
+
+    /// Takes the latest mapping out of the list of a subscriber, and frees its sibling entry.
+    /// Returns the slot of the mapping, and the tick at which it was made.
+    pub(crate) fn pop_mapping(&mut self, at: u32) -> Option<(u32, u32)> {
+        let sibling = self.entries[at as usize].latest;
+        let Sibling { slot, created, .. } = *self.siblings.get(sibling as usize)?;
+        self.remove_mapping(at, sibling);
+        self.free_sibling(sibling);
+        Some((slot, created))
+    }
+
+    /// Frees the sibling entry of a mapping that is removed.
+    pub(crate) fn free_sibling(&mut self, sibling: u32) {
+        self.siblings[sibling as usize].older = core::mem::replace(&mut self.free_sibling, sibling);
     }
 }
 
@@ -217,28 +293,42 @@ mod tests {
         /// Compares with queues that are searched.
         #[test]
         fn behaves_as_queues_do(
-            ops in prop::collection::vec((0_u8..5, 0_u32..8, 0_u32..4), 1..200),
+            ops in prop::collection::vec((0_u8..6, 0_u32..8, 0_u32..4), 1..200),
         ) {
             let mut unanswered = Unanswered::new(8, 64);
             let mut order: VecDeque<u32> = VecDeque::new();
             let mut asking: VecDeque<u32> = VecDeque::new();
             let mut mappings: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+            let mut entries: BTreeMap<u32, u32> = BTreeMap::new();
+            // By slot, also those of answered subscribers.
+            let mut siblings: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
             for (time, (what, at, which)) in ops.into_iter().enumerate() {
                 let slot = at * 4 + which;
                 match (what, mappings.contains_key(&at)) {
                     (_, false) => {
-                        unanswered.enter(at, time as u64);
+                        entries.insert(at, unanswered.enter(at, time as u64));
                         order.push_back(at);
                         mappings.insert(at, Vec::new());
                     }
                     (0, _) => {
-                        unanswered.leave(at);
+                        unanswered.leave(entries.remove(&at).unwrap());
                         order.retain(|one| *one != at);
                         asking.retain(|one| *one != at);
                         mappings.remove(&at);
+                        // The mappings with an even slot stay for some time.
+                        for slot in (at * 4..at * 4 + 4).filter(|slot| slot % 2 == 1) {
+                            if let Some((sibling, _)) = siblings.remove(&slot) {
+                                unanswered.free_sibling(sibling);
+                            }
+                        }
+                    }
+                    (5, _) => {
+                        let slot = mappings.get_mut(&at).unwrap().pop();
+                        let popped = slot.map(|slot| (slot, siblings.remove(&slot).unwrap().1));
+                        prop_assert_eq!(unanswered.pop_mapping(entries[&at]), popped);
                     }
                     (1, _) => {
-                        unanswered.ask(at);
+                        unanswered.ask(entries[&at]);
                         if !asking.contains(&at) {
                             asking.push_back(at);
                         }
@@ -248,25 +338,37 @@ mod tests {
                         match own.iter().position(|one| *one == slot) {
                             Some(place) => {
                                 own.remove(place);
-                                unanswered.remove_mapping(at, slot);
+                                let (sibling, _) = siblings.remove(&slot).unwrap();
+                                unanswered.remove_mapping(entries[&at], sibling);
+                                unanswered.free_sibling(sibling);
                             }
                             None => {
+                                // The mapping of an earlier time of this subscriber ends.
+                                if let Some((earlier, _)) = siblings.remove(&slot) {
+                                    unanswered.free_sibling(earlier);
+                                }
                                 own.push(slot);
-                                unanswered.add_mapping(at, slot);
+                                let created = time as u32;
+                                let sibling = unanswered.add_mapping(entries[&at], slot, created);
+                                siblings.insert(slot, (sibling, created));
                             }
                         }
                     }
                 }
                 for (queue, expected) in [(Queue::All, &order), (Queue::Asking, &asking)] {
                     prop_assert_eq!(unanswered.count(queue) as usize, expected.len());
-                    prop_assert_eq!(unanswered.oldest(queue), expected.front().copied());
+                    let oldest = unanswered.oldest(queue).map(|at| unanswered.record(at));
+                    prop_assert_eq!(oldest, expected.front().copied());
                 }
                 let all: usize = mappings.values().map(Vec::len).sum();
                 prop_assert_eq!(unanswered.mappings() as usize, all);
                 for (&at, own) in &mappings {
-                    let latest = own.last().copied().unwrap_or(NONE);
-                    prop_assert_eq!(unanswered.latest_mapping(at), latest);
+                    prop_assert_eq!(unanswered.latest_mapping(entries[&at]), own.last().copied());
                 }
+                for &(sibling, created) in siblings.values() {
+                    prop_assert_eq!(unanswered.created(sibling), created);
+                }
+                prop_assert!(unanswered.siblings.len() <= 32 && unanswered.entries.len() <= 8);
             }
         }
     }

@@ -131,7 +131,7 @@ impl Engine {
             && mapping.is_static() == (fields.flags & STATIC != 0)
             && overloads == (fields.flags & OVERLOADS != 0)
             && (mapping.is_fixed()
-                || self.time_of(mapping.created) == fields.created
+                || self.time_of(self.created(mapping)) == fields.created
                     && filed(remote) == filed(fields.remote))
     }
 
@@ -319,6 +319,7 @@ impl Engine {
         if let Some(used) = self.used.get_mut(pool) {
             used[place_of(protocol)] -= 1;
         }
-        self.subscribers.release((NONE, mapping.host()), slot, pool, quota_class(protocol));
+        let (host, sibling) = (mapping.host(), mapping.created().err());
+        self.subscribers.release((NONE, host), sibling, pool, quota_class(protocol));
     }
 }
