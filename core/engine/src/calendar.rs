@@ -99,10 +99,17 @@ impl Calendar {
         lanes.find(|&head| head != NONE).unwrap_or(NONE)
     }
 
-    /// Makes `element` the first of one list of a tick ([`NONE`]: the list becomes empty).
-    #[inline]
-    pub(crate) fn set_head(&mut self, tick: u32, lane: usize, element: u32) {
-        self.set_place(self.place(tick), lane, element);
+    /// Takes the first element out of one list of a tick: `next` is the first now ([`NONE`]: the
+    /// list becomes empty).
+    #[inline(always)]
+    pub(crate) fn advance(&mut self, tick: u32, lane: usize, next: u32) {
+        let place = self.place(tick);
+        if next == NONE {
+            self.empty(place, lane);
+        } else {
+            // The list keeps elements, so its tick stays marked.
+            self.inverted[place][lane] = !next;
+        }
     }
 
     /// Makes `element` the first of one list of a tick; returns the element that was the first.
@@ -120,14 +127,10 @@ impl Calendar {
         next
     }
 
-    #[inline(always)]
-    fn set_place(&mut self, place: usize, lane: usize, element: u32) {
+    /// Makes one list of a place empty.
+    #[inline]
+    fn empty(&mut self, place: usize, lane: usize) {
         let heads = &mut self.inverted[place];
-        if element != NONE {
-            heads[lane] = !element;
-            self.mark(place);
-            return;
-        }
         // Reads the other lanes only, so that no load waits for the store below.
         let others = (0..LANES).filter(|&other| other != lane).any(|other| heads[other] != !NONE);
         heads[lane] = !NONE;
@@ -198,7 +201,7 @@ impl Calendar {
         }
         let place = (prev & !HEAD) as usize;
         if next == NONE {
-            self.set_place(place, lane(element), NONE);
+            self.empty(place, lane(element));
         } else {
             // The list keeps elements, so its tick stays marked.
             self.inverted[place][lane(element)] = !next;

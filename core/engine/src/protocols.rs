@@ -5,7 +5,7 @@ use natgate_wire::protocol;
 /// True if a protocol has ports, or identifiers that serve as ports.
 #[inline(always)]
 pub(crate) fn has_ports(protocol: u8) -> bool {
-    matches!(protocol, protocol::TCP | protocol::UDP | protocol::ICMP | protocol::DCCP)
+    place_of(protocol) < PROTOCOLS.len()
 }
 
 /// The protocols that have ports, by their index.

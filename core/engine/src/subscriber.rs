@@ -200,7 +200,7 @@ impl Subscribers {
     }
 
     /// Prefetches the line that a search for a subscriber's record reads. Returns the hash for
-    /// [`Subscribers::approach_hashed`].
+    /// [`Subscribers::approach`].
     #[inline(always)]
     pub(crate) fn prefetch(&self, host: Host) -> u64 {
         let hash = self.hash(self.grouping.subscriber(host), NONE);
@@ -213,15 +213,10 @@ impl Subscribers {
         &self.tenants
     }
 
-    /// Prefetches the most likely record of a subscriber. Returns its place or [`NONE`].
+    /// Prefetches the most likely record of a subscriber, whose hash [`Subscribers::prefetch`] gave.
+    /// Returns its place or [`NONE`].
     #[inline(always)]
-    pub(crate) fn approach(&self, host: Host) -> u32 {
-        self.approach_hashed(self.hash(self.grouping.subscriber(host), NONE))
-    }
-
-    /// [`Subscribers::approach`] of a subscriber whose hash is known.
-    #[inline(always)]
-    pub(crate) fn approach_hashed(&self, hash: u64) -> u32 {
+    pub(crate) fn approach(&self, hash: u64) -> u32 {
         let Some(at) = self.index.candidate(hash) else { return NONE };
         prefetch_within(&self.records, at as usize);
         at

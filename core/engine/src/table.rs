@@ -36,6 +36,9 @@ const DOUBTED: u8 = 4;
 const EPOCH: u8 = 8;
 const TWICE: u8 = 128;
 
+/// The bits of an internal endpoint's word that are always 0.
+const TIMEOUTS: u64 = 0xf << 44;
+
 /// In [`Mapping::created`]: the rest is the number of an entry. A tick has this bit after eight
 /// years only; the bit is left out then.
 const LISTED: u32 = 1 << 31;
@@ -100,11 +103,21 @@ impl Mapping {
     /// A word that is 0 if the internal endpoint is the one with this word.
     #[inline(always)]
     pub(crate) fn differs_inside(&self, internal: u64) -> u64 {
-        const TIMEOUTS: u64 = 0xf << 44;
-        let own = u64::from(self.internal_address)
+        (self.inside_and_timeouts() ^ internal) & !TIMEOUTS
+    }
+
+    /// The word of the internal endpoint.
+    #[inline(always)]
+    fn inside_word(&self) -> u64 {
+        self.inside_and_timeouts() & !TIMEOUTS
+    }
+
+    /// The word of the internal endpoint, with the set of timeouts in the bits of [`TIMEOUTS`].
+    #[inline(always)]
+    fn inside_and_timeouts(&self) -> u64 {
+        u64::from(self.internal_address)
             | u64::from(self.realm_and_timeouts) << 32
-            | u64::from(self.internal_port) << 48;
-        (own ^ internal) & !TIMEOUTS
+            | u64::from(self.internal_port) << 48
     }
 
     /// True if a session's remote endpoint is or was known inside by another endpoint.
@@ -475,6 +488,18 @@ impl Table {
         }
     }
 
+    /// The hash of the key of a mapping that is in the table.
+    #[inline(always)]
+    fn hash_of(&self, mapping: &Mapping) -> u64 {
+        if mapping.is_static() || !crate::protocols::has_ports(mapping.protocol) {
+            return self.hash(self.key_of(mapping));
+        }
+        let remote = mapping.first.remote().word();
+        let hash = self.flow_hash(mapping.protocol, mapping.inside_word(), remote);
+        debug_assert_eq!(hash, self.hash(self.key_of(mapping)));
+        hash
+    }
+
     /// True if a mapping's key names the remote of its first session. That place then keeps the
     /// remote when the session goes before others do.
     fn is_keyed_by_remote(&self, mapping: &Mapping) -> bool {
@@ -570,7 +595,7 @@ impl Table {
         let mapping = *self.mapping(slot);
         assert_eq!(mapping.sessions, 0, "a mapping goes after its sessions");
         if !mapping.shares_internal() {
-            self.by_internal.remove(self.hash(self.key_of(&mapping)), slot);
+            self.by_internal.remove(self.hash_of(&mapping), slot);
         }
         self.count_dynamic(mapping.protocol, !mapping.is_static(), -1);
         self.timers.take(&mut self.mappings, slot);

@@ -32,26 +32,37 @@ const FAR: u64 = 1 << 28;
 /// With [`LANES`] lists this is [`LANES`] times as many turns.
 const DISTANCE: u32 = 3;
 
-/// Number of elements of a list that have been looked at, from the element on turn.
+/// Number of hints that a list keeps: one for each element that has been looked at.
+const HINTS: usize = DISTANCE as usize + 1;
+
+const _: () = assert!(HINTS.is_power_of_two());
+
+/// The elements of a list that have been looked at, from the element on turn.
 #[derive(Clone, Debug)]
 struct Lead<T> {
+    /// Number of them.
     len: u32,
+    /// Number of all elements of the list that were ever looked at.
+    looked: u32,
     /// The next element to look at. Its cache line has been requested.
     next: Option<T>,
+    /// A word that the look at an element gave, for its turn; by the element's number.
+    hints: [u64; HINTS],
 }
 
 impl<T> Default for Lead<T> {
     fn default() -> Self {
-        Self { len: 0, next: None }
+        Self { len: 0, looked: 0, next: None, hints: [0; HINTS] }
     }
 }
 
 impl<T> Lead<T> {
     /// Starts the turn of `first`. `look` prefetches what the turn of an element will touch, and
-    /// returns the next element. The list may have changed since then: `look` may get an element of
-    /// another list or of none, and then prefetches in vain.
+    /// returns the next element and a hint. The list may have changed since then: `look` may get an
+    /// element of another list or of none, and then prefetches in vain. Returns the hint of the
+    /// element after `first`, if that has been looked at, or 0.
     #[inline(always)]
-    fn take(&mut self, first: T, look: impl Fn(T) -> Option<T>) {
+    fn take(&mut self, first: T, look: impl Fn(T) -> (Option<T>, u64)) -> u64 {
         if self.len == 0 {
             self.next = Some(first);
         }
@@ -60,11 +71,16 @@ impl<T> Lead<T> {
             if self.len <= DISTANCE
                 && let Some(next) = self.next.take()
             {
-                self.next = look(next);
+                (self.next, self.hints[self.looked as usize % HINTS]) = look(next);
+                self.looked = self.looked.wrapping_add(1);
                 self.len += 1;
             }
         }
         self.len -= 1;
+        match self.len {
+            0 => 0,
+            len => self.hints[self.looked.wrapping_sub(len) as usize % HINTS],
+        }
     }
 }
 
@@ -73,7 +89,7 @@ impl<T> Lead<T> {
 pub(super) struct Leads {
     /// The tick of the lists.
     tick: u32,
-    /// Look-ahead of each list.
+    /// Look-ahead of each list. The hint of a session is the hash of its subscriber, or 0.
     sessions: [Lead<SessionRef>; LANES],
     ports: [Lead<(usize, u32)>; LANES],
     /// The likely records of the subscribers of the sessions on turn, or [`NONE`].
@@ -87,6 +103,13 @@ impl Leads {
     fn of(tick: u32) -> Self {
         let (sessions, ports) = Default::default();
         Self { tick, sessions, ports, records: [NONE; LANES], turn: 0 }
+    }
+
+    /// The list whose turn is next.
+    #[inline(always)]
+    fn next_turn(&mut self) -> usize {
+        self.turn = (self.turn + 1) % LANES;
+        self.turn
     }
 }
 
@@ -155,9 +178,7 @@ impl Engine {
                     if leads.tick != tick {
                         *leads = Leads::of(tick);
                     }
-                    while !self.must_pause(budget) && self.work(tick, leads) {
-                        budget -= 1;
-                    }
+                    while self.work(tick, &mut budget, leads) && !self.must_pause(budget) {}
                 }
                 _ => {
                     budget -= 1;
@@ -197,20 +218,17 @@ impl Engine {
         budget == 0 || self.responder.is_full() || self.events.len() > Events::ROOM / 2
     }
 
-    /// Does one thing that is due at this tick. Returns `false` if there is none.
-    fn work(&mut self, tick: u32, leads: &mut Leads) -> bool {
-        leads.turn = (leads.turn + 1) % LANES;
-        if let Some(session) = self.table.due(tick, leads.turn) {
-            let lane = Table::lane(session);
-            leads.sessions[lane].take(session, |session| self.fetch_session(session, tick));
-            let record = &mut leads.records[lane];
-            let record = core::mem::replace(record, self.approach_record(session, tick));
-            self.session_due(session, tick, record);
-        } else if let Some(hold) = self.holds.due(tick) {
+    /// Does things of one kind that are due at this tick, until none of the kind is left or the
+    /// rest must wait. Returns `false` if nothing is due.
+    fn work(&mut self, tick: u32, budget: &mut u32, leads: &mut Leads) -> bool {
+        if self.work_on_sessions(tick, budget, leads) {
+            return true;
+        }
+        if let Some(hold) = self.holds.due(tick) {
             self.hold_due(hold, tick);
-        } else if let Some(port) = self.external.due(tick, leads.turn) {
-            leads.ports[lane(port.1)].take(port, |port| self.external.fetch_due(port));
-            self.external.release(port, tick, tick);
+        } else if let Some(protocol) = self.external.due_protocol(tick) {
+            self.release_ports(protocol, tick, budget, leads);
+            return true;
         } else if let Some(block) = self.external.release_block(tick) {
             self.raise(self.time_of(tick), Change::BlockReleased(block));
         } else if self.fragments_due().is_some_and(|due| due <= tick) {
@@ -218,7 +236,39 @@ impl Engine {
         } else {
             return false;
         }
+        *budget -= 1;
         true
+    }
+
+    /// The part of [`Engine::work`] for sessions.
+    fn work_on_sessions(&mut self, tick: u32, budget: &mut u32, leads: &mut Leads) -> bool {
+        let mut is_any = false;
+        while !self.must_pause(*budget)
+            && let Some(session) = self.table.due(tick, leads.next_turn())
+        {
+            is_any = true;
+            *budget -= 1;
+            let lane = Table::lane(session);
+            let sender =
+                leads.sessions[lane].take(session, |session| self.fetch_session(session, tick));
+            // The subscriber of the next session of the list. Its line of the index has come.
+            let next = if sender == 0 { NONE } else { self.subscribers.approach(sender) };
+            let record = core::mem::replace(&mut leads.records[lane], next);
+            self.session_due(session, tick, record);
+        }
+        is_any
+    }
+
+    /// The part of [`Engine::work`] for the held ports of a protocol, given by its place.
+    fn release_ports(&mut self, protocol: usize, tick: u32, budget: &mut u32, leads: &mut Leads) {
+        while !self.must_pause(*budget)
+            && let Some(entry) = self.external.due_of(protocol, tick, leads.next_turn())
+        {
+            *budget -= 1;
+            let port = (protocol, entry);
+            leads.ports[lane(entry)].take(port, |port| (self.external.fetch_due(port), 0));
+            self.external.release(port, tick, tick);
+        }
     }
 
     /// The tick at which waiting fragments expire.
@@ -226,30 +276,20 @@ impl Engine {
         self.fragments.next_deadline().map(|due| self.deadline(due.0, 0))
     }
 
-    /// Prefetches the likely record of the subscriber whose session is due after another, if that
-    /// session ends. Returns its place or [`NONE`].
-    #[inline(never)]
-    fn approach_record(&self, session: SessionRef, tick: u32) -> u32 {
-        match self.table.due_after(session) {
-            Some(next) if self.table.session(next).expires <= tick => {
-                let mapping = self.table.mapping(self.table.mapping_of(next));
-                self.subscribers.approach(mapping.host())
-            }
-            _ => NONE,
-        }
-    }
-
     /// Prefetches what the end of a session with a due timer will touch. Returns the session that
-    /// is due after it.
+    /// is due after it, and the hash of its own subscriber if the session ends, or 0.
     #[inline(never)]
-    fn fetch_session(&self, session: SessionRef, tick: u32) -> Option<SessionRef> {
+    fn fetch_session(&self, session: SessionRef, tick: u32) -> (Option<SessionRef>, u64) {
+        let mut sender = 0;
         if let Some(mapping) = self.table.fetch_end(session, tick) {
-            self.subscribers.prefetch(mapping.host());
+            sender = self.subscribers.prefetch(mapping.host());
             self.external.fetch_owner(mapping.protocol, mapping.external());
         }
-        let next = self.table.due_after(session)?;
-        self.table.fetch(next);
-        Some(next)
+        let next = self.table.due_after(session);
+        if let Some(next) = next {
+            self.table.fetch(next);
+        }
+        (next, sender)
     }
 
     /// `record`: the likely record of the session's subscriber, or [`NONE`].
@@ -299,16 +339,17 @@ mod tests {
     fn every_element_is_looked_at_once_and_before_its_turn() {
         let (mut lead, seen) = (Lead::default(), RefCell::new(Vec::new()));
         for turn in 0..20 {
-            lead.take(turn, |element| {
+            let hint = lead.take(turn, |element| {
                 seen.borrow_mut().push(element);
-                Some(element + 1).filter(|&next| next < 20)
+                (Some(element + 1).filter(|&next| next < 20), 100 + element)
             });
             assert!(seen.borrow().contains(&turn));
+            assert_eq!(hint, if turn < 19 { 101 + turn } else { 0 });
             assert_eq!(lead.len, (turn + 1).min(DISTANCE).min(19 - turn));
         }
         assert_eq!(seen.into_inner(), (0..20).collect::<Vec<_>>());
         // The next list begins anew.
-        lead.take(100, |_| None);
+        lead.take(100, |_| (None, 0));
         assert_eq!(lead.len, 0);
     }
 

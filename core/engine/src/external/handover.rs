@@ -126,7 +126,7 @@ impl ExternalPorts {
             }
             if at == entry as u32 {
                 let head = if follower == LAST { NONE } else { follower };
-                ports.holds.set_head(tick, lane, head);
+                ports.holds.advance(tick, lane, head);
                 break;
             }
             let mut link = ports.owner[at as usize];

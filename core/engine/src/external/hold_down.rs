@@ -198,9 +198,22 @@ impl ExternalPorts {
 
     /// A port that is released at a tick, from the first non-empty list from `from` on: the place
     /// of its protocol, and the port's entry.
-    pub(crate) fn due(&self, tick: u32, from: usize) -> Option<(usize, u32)> {
-        let mut heads = self.ports.iter().map(|ports| ports.holds.head(tick, from)).enumerate();
-        heads.find(|&(_, entry)| entry != NONE)
+    pub(super) fn due(&self, tick: u32, from: usize) -> Option<(usize, u32)> {
+        let protocol = self.due_protocol(tick)?;
+        Some((protocol, self.due_of(protocol, tick, from)?))
+    }
+
+    /// The place of the first protocol that has a port that is released at a tick.
+    pub(crate) fn due_protocol(&self, tick: u32) -> Option<usize> {
+        self.ports.iter().position(|ports| ports.holds.head(tick, 0) != NONE)
+    }
+
+    /// The entry of a port of a protocol, given by its place, that is released at a tick, from the
+    /// first non-empty list from `from` on.
+    #[inline(always)]
+    pub(crate) fn due_of(&self, protocol: usize, tick: u32, from: usize) -> Option<u32> {
+        let entry = self.ports[protocol].holds.head(tick, from);
+        (entry != NONE).then_some(entry)
     }
 
     /// Prefetches what the release of a due port will touch, if the port is still held. Returns the
@@ -227,7 +240,7 @@ impl ExternalPorts {
         // A static mapping may have taken the port since.
         let evicted = if is_held { None } else { self.evicted.remove(&port) };
         let next = evicted.unwrap_or(*owner & !HELD);
-        ports.holds.set_head(tick, lane(entry), if next == LAST { NONE } else { next });
+        ports.holds.advance(tick, lane(entry), if next == LAST { NONE } else { next });
         if !is_held {
             return;
         }

@@ -195,7 +195,7 @@ impl Table {
         self.timers.take(&mut self.mappings, slot);
         let mapping = *self.mapping(slot);
         debug_assert!(mapping.first.state() != State::None && mapping.more == NONE);
-        self.by_internal.remove(self.hash(self.key_of(&mapping)), slot);
+        self.by_internal.remove(self.hash_of(&mapping), slot);
         self.dynamic -= 1;
         self.mappings.give(slot, Mapping::default());
         mapping

@@ -96,7 +96,7 @@ impl Table {
         }
         let mapping = self.mappings.slots.get(self.mapping_of(session) as usize)?;
         match session {
-            SessionRef::First(_) => self.by_internal.prefetch(self.hash(self.key_of(mapping))),
+            SessionRef::First(_) => self.by_internal.prefetch(self.hash_of(mapping)),
             SessionRef::Further(slot) => {
                 let Further { session, mapping, .. } = &self.further.slots[slot as usize];
                 let remote = session.remote();

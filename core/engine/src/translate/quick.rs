@@ -261,7 +261,7 @@ impl Engine {
         flows: &mut [NewFlow],
     ) {
         for (_, flow) in new_flows(headers, flows) {
-            let record = self.subscribers.approach_hashed(flow.sender);
+            let record = self.subscribers.approach(flow.sender);
             (flow.rule, flow.record, flow.draw) = (FlowRule::Not, record, None);
         }
         if round.rules {
