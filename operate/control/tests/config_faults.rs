@@ -102,6 +102,19 @@ const FAULTS: &[Fault] = &[
         "nptv6[0].external",
         "have fd00::/56 in common; write another prefix",
     ),
+    fault(
+        Add("[lw4o6]\naddress = \"fe80::1\"\nbindings = \"bindings.csv\"\n"),
+        8,
+        "lw4o6.address",
+        "fe80::1 is link-local",
+    ),
+    fault(
+        Add("[[map]]\nmode = \"encapsulation\"\nipv6 = \"2001:db8::/40\"\n\
+             ipv4 = \"198.18.0.0/24\"\nea_length = 20\nbr = \"2001:db8:ffff::1\"\n"),
+        11,
+        "map[0].ea_length",
+        "20 - (32 - 24) = 12 for the PSID",
+    ),
     // The two sides.
     fault(Replace("device = \"eth1\"", "device = 1"), 2, "inside.device", "it must be a device"),
     fault(

@@ -78,7 +78,7 @@ fn refused(text: &str, expected: &[(&str, &str)]) {
 #[test]
 fn every_key_is_read_and_no_pool_is_needed() {
     let more = "hairpinning = false\nicmp_errors = false\ninbound_icmp = false\nmtu = 1400\n\
-        path_mtu = false\n";
+        mtu_discovery = false\n";
     let second = r#"[[map]]
 mode = "translation"
 ipv6 = "2001:db8:100::/48"
@@ -89,7 +89,7 @@ psid_length = 6
 psid = 9
 dmr = "64:ff9b::/96"
 mtu = 1300
-path_mtu = true
+mtu_discovery = true
 "#;
     let folder = Folder::new("every", &format!("{LW4O6}{more}{MAP}{second}"), BINDINGS);
     let configuration = folder.read().expect("a good file");

@@ -226,7 +226,15 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
     ("nptv6", &["internal", "external", "icmp_errors"]),
     (
         "lw4o6",
-        &["address", "bindings", "hairpinning", "icmp_errors", "inbound_icmp", "mtu", "path_mtu"],
+        &[
+            "address",
+            "bindings",
+            "hairpinning",
+            "icmp_errors",
+            "inbound_icmp",
+            "mtu",
+            "mtu_discovery",
+        ],
     ),
     (
         "map",
@@ -241,7 +249,7 @@ pub const SECTIONS: &[(&str, &[&str])] = &[
             "br",
             "dmr",
             "mtu",
-            "path_mtu",
+            "mtu_discovery",
         ],
     ),
 ];

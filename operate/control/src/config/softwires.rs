@@ -53,7 +53,7 @@ pub(super) struct MapDraft {
 fn read_softwire(section: &Section<'_>, path_mtu: bool) -> SoftwireSettings {
     let mtu = section.get("mtu");
     let mtu = mtu.and_then(|value| value.integer(MTU_BOUNDS.0..=MTU_BOUNDS.1));
-    let path = section.get("path_mtu").and_then(|value| value.boolean());
+    let path = section.get("mtu_discovery").and_then(|value| value.boolean());
     SoftwireSettings { mtu: mtu.map(|mtu| mtu as u16), path_mtu: path.unwrap_or(path_mtu) }
 }
 
