@@ -13,6 +13,9 @@
 //! 1970, addresses and names instead of places in tables. A change of the format raises
 //! [`VERSION`].
 //!
+//! [`Engine::copy_record`](crate::Engine::copy_record) and [`Engine::copy`](crate::Engine::copy)
+//! carry single mappings between engines that both run (`docs/design/pair.md`).
+//!
 //! Some state is not transferred, because it recovers within seconds: waiting fragments, SYNs with
 //! a delayed answer, the recent rate of new mappings, and reports about limits.
 
@@ -24,7 +27,7 @@ mod tests;
 
 pub use export::{Export, Exported};
 pub use record::VERSION;
-pub use restore::{Restoration, RestoreError, Restored};
+pub use restore::{Copies, CopyEnds, Restoration, RestoreError, Restored};
 
 /// Names of the counters of mappings made and gone, in the order of
 /// [`quota_class`](crate::protocols::quota_class).

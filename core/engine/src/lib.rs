@@ -108,7 +108,8 @@ pub use explicit::{
 };
 pub use external::{BlockConflict, ConflictReason, Draining, PoolChange};
 pub use handover::{
-    Export, Exported, Restoration, RestoreError, Restored, VERSION as HANDOVER_VERSION,
+    Copies, CopyEnds, Export, Exported, Restoration, RestoreError, Restored,
+    VERSION as HANDOVER_VERSION,
 };
 pub use host::bucket;
 pub use limits::{Limit, LimitOwner, Standing};

@@ -159,7 +159,7 @@ impl Engine {
         }
     }
 
-    fn export_beginning(&self, out: &mut Vec<u8>) {
+    pub(super) fn export_beginning(&self, out: &mut Vec<u8>) {
         let mut record = Writer::begin(out, Kind::Begin);
         let behavior = match self.config.mapping {
             Behavior::EndpointIndependent => 0,
@@ -196,19 +196,24 @@ impl Engine {
         }
         export.live += 1;
         let start = out.len();
-        let mut record = Writer::begin(out, Kind::Mapping);
-        self.mapping_fields(slot).write(&mut record);
-        for session in self.table.sessions(slot) {
-            self.session_fields(slot, session).write(&mut record);
-        }
-        self.holds_of(slot).for_each(|hold| hold.write(&mut record));
-        let now = fingerprint(record.end());
+        let now = fingerprint(self.write_mapping(slot, out).end());
         if now == *mark {
             out.truncate(start);
         } else {
             *mark = now;
             export.written += 1;
         }
+    }
+
+    /// Begins the record of a mapping, and writes all its fields.
+    pub(super) fn write_mapping<'a>(&self, slot: u32, out: &'a mut Vec<u8>) -> Writer<'a> {
+        let mut record = Writer::begin(out, Kind::Mapping);
+        self.mapping_fields(slot).write(&mut record);
+        for session in self.table.sessions(slot) {
+            self.session_fields(slot, session).write(&mut record);
+        }
+        self.holds_of(slot).for_each(|hold| hold.write(&mut record));
+        record
     }
 
     fn mapping_fields(&self, slot: u32) -> MappingFields {

@@ -1,6 +1,8 @@
 //! The reading of records into a new engine: progress, order of records, times and names.
-//! `mappings` makes mappings, `sessions` their sessions and holds, `rest` everything else.
+//! `mappings` makes mappings, `sessions` their sessions and holds, `rest` everything else. `copies`
+//! reads single records into an engine that runs.
 
+mod copies;
 mod mappings;
 mod rest;
 mod sessions;
@@ -13,10 +15,12 @@ use crate::endpoint::{External, Internal};
 use crate::engine::Engine;
 use crate::explicit::is_mapped;
 use crate::protocols::has_ports;
+use crate::session::Session;
 use crate::timeouts::SETS;
 use crate::{Departure, Timestamp};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+pub use copies::{Copies, CopyEnds};
 
 /// Values in place of a slot. `ABSENT`: there is no such mapping. From `LEFT_OUT` on: the
 /// configuration has no place for the mapping, for the reason [`Departure`] `value - LEFT_OUT`.
@@ -48,6 +52,8 @@ pub struct Restored {
 #[derive(Debug)]
 pub struct Restoration {
     has_begun: bool,
+    /// True if the engine has a time and state of its own, which it keeps.
+    is_running: bool,
     /// For each number the slot in this engine, [`ABSENT`] or [`LEFT_OUT`]; and for each slot the
     /// number.
     slots: Vec<u32>,
@@ -89,6 +95,7 @@ impl Restoration {
         });
         Self {
             has_begun: false,
+            is_running: false,
             slots: Vec::new(),
             numbers: Vec::new(),
             realms: Vec::new(),
@@ -250,8 +257,10 @@ impl Engine {
         if behavior != own {
             return Err(RestoreError::Behavior);
         }
-        self.go_on_from(base, started, now);
-        self.services.set_key(key);
+        if !restoration.is_running {
+            self.go_on_from(base, started, now);
+            self.services.set_key(key);
+        }
         restoration.realms.push(Some(0));
         for _ in 0..realms {
             let len = from.u8().ok_or(damaged)?;
@@ -291,6 +300,13 @@ impl Engine {
 }
 
 impl MappingParts {
+    /// True if all sessions are in states that there are.
+    fn are_valid(&self) -> bool {
+        self.sessions
+            .iter()
+            .all(|session| Session::new(session.remote).set_parts(session.parts()).is_some())
+    }
+
     /// Reads the fields of a mapping, and replaces the earlier parts by the mapping's sessions and
     /// holds.
     fn read(&mut self, from: &mut Reader<'_>) -> Result<MappingFields, Wrong> {

@@ -55,7 +55,7 @@ impl Engine {
     }
 
     /// Makes a mapping with these fields. Returns `false` if there is no room.
-    fn place_restored(
+    pub(super) fn place_restored(
         &mut self,
         restoration: &mut Restoration,
         fields: &MappingFields,

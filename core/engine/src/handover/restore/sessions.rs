@@ -137,10 +137,17 @@ impl Engine {
     }
 }
 
+impl SessionFields {
+    pub(super) fn parts(&self) -> Parts {
+        let Self { expects, window, scales, state, known, .. } = *self;
+        Parts { expects, window, scales, state, known }
+    }
+}
+
 fn fill(session: &mut Session, fields: &SessionFields, expires: u32) -> Result<(), RestoreError> {
-    let SessionFields { expects, window, scales, state, known, .. } = *fields;
-    let parts = Parts { expects, window, scales, state, known };
-    session.set_parts(parts).ok_or(RestoreError::Damaged("a session in a state that cannot be"))?;
+    session
+        .set_parts(fields.parts())
+        .ok_or(RestoreError::Damaged("a session in a state that cannot be"))?;
     // Tick 0 has passed, and a timer that is due is looked at in the next tick.
     session.expires = expires.max(1);
     (session.packets_out, session.packets_in) = (fields.packets_out, fields.packets_in);
