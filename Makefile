@@ -197,6 +197,8 @@ SOAK_SECONDS ?= 7200
 GARBAGE_SECONDS ?= 60
 # How many states of a pair of gateways the model checker visits.
 PAIR_STATES ?= 100000000
+# How many histories of two engines with a replication link are simulated.
+PAIR_HISTORIES ?= 1000000
 
 .PHONY: soak
 soak: root demo-tools build ## Check what always holds over a table as big as memory permits, against the model, and for two hours of mixed traffic; garbage to the image's cards
@@ -206,6 +208,8 @@ soak: root demo-tools build ## Check what always holds over a table as big as me
 	@PROPTEST_CASES=20000 cargo test --quiet --locked --release -p natgate-compare --test families
 	@NATGATE_PAIR_STATES=$(PAIR_STATES) cargo test --quiet --locked --release -p natgate-pair \
 		--test checked many_states -- --ignored --nocapture
+	@NATGATE_PAIR_HISTORIES=$(PAIR_HISTORIES) cargo test --quiet --locked --release -p natgate-pair \
+		--test engines -- --nocapture
 	@NATGATE_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --quiet --locked --release -p natgate --test live \
 		soak -- --nocapture
 	@$(call install,qemu-system-x86_64:qemu-system-x86)
